@@ -1,0 +1,49 @@
+# understudy: build, test and try out. `make` alone lists the targets.
+#
+# Everything `setup` makes lies in ./.env, everything else that is built in
+# ./target and ./build.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-print-directory
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+
+# Recipes that need MPI run in the environment that `make env` prints.
+IN_ENV = . ./.env/env.sh;
+
+.PHONY: help setup env build examples test lint demo lammps clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## find or install what the build needs (Open MPI, libclang); cheap when done
+	@packaging/setup.sh
+
+env: setup ## print shell exports for that MPI: eval "$(make -s env)"
+	@cat ./.env/env.sh
+
+build: setup examples ## build the layer, its tools and the examples
+	$(IN_ENV) $(CARGO) build --release
+
+examples: setup ## build the example programs into build/examples
+	@$(IN_ENV) $(MAKE) -C c-examples OUT='$(CURDIR)/build/examples'
+
+test: build ## run all tests
+	$(IN_ENV) $(CARGO) test --release --workspace
+
+lint: setup ## check formatting and warnings
+	$(CARGO) fmt --all --check
+	$(IN_ENV) $(CARGO) clippy --workspace --all-targets -- -D warnings
+	@$(IN_ENV) $(MAKE) -C c-examples check
+
+demo: build ## kill a worker of a running program and watch it being replaced
+	@$(IN_ENV) c-examples/demo.sh
+
+lammps: ## install LAMMPS, which some tests run, from the distribution
+	@packaging/lammps.sh
+
+clean: ## remove what was built (keeps .env)
+	$(CARGO) clean
+	rm -rf build

@@ -1,0 +1,32 @@
+//! The two clocks of an event file, read together so that files can be aligned.
+#![allow(unsafe_code)]
+
+/// `CLOCK_REALTIME` and `CLOCK_MONOTONIC` of one moment, in nanoseconds (clock_gettime(2)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockPair {
+    pub realtime_ns: u64,
+    pub monotonic_ns: u64,
+}
+
+impl ClockPair {
+    pub fn now() -> Self {
+        Self {
+            realtime_ns: read(libc::CLOCK_REALTIME),
+            monotonic_ns: monotonic_ns(),
+        }
+    }
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `at` is a valid, writable timespec; both clocks exist on every Linux.
+    unsafe { libc::clock_gettime(clock, &mut at) };
+    (at.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(at.tv_nsec as u64)
+}

@@ -1,0 +1,83 @@
+//! Header and frames as bytes.
+
+use super::{ClockPair, MAGIC, Record, VERSION, WorldRank};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bytes of the file header.
+pub const HEADER_LEN: usize = 36;
+/// Bytes in front of every payload.
+pub(super) const FRAME_HEAD: usize = 8;
+/// Longest payload a reader believes in and a writer produces.
+pub const MAX_PAYLOAD: usize = 1 << 20;
+
+/// The file header without magic, version and check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    pub rank: WorldRank,
+    /// When the file was begun; every record's `t` counts from here.
+    pub clocks: ClockPair,
+}
+
+impl Header {
+    pub(super) fn to_bytes(self) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[12..16].copy_from_slice(&self.rank.0.to_le_bytes());
+        out[16..24].copy_from_slice(&self.clocks.realtime_ns.to_le_bytes());
+        out[24..32].copy_from_slice(&self.clocks.monotonic_ns.to_le_bytes());
+        let check = low32(xxh3_64(&out[..32]));
+        out[32..].copy_from_slice(&check.to_le_bytes());
+        out
+    }
+
+    /// The fields behind magic and version; `None` when the check does not hold.
+    pub(super) fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Option<Self> {
+        (u32_at(bytes, 32) == low32(xxh3_64(&bytes[..32]))).then(|| Self {
+            rank: WorldRank(u32_at(bytes, 12)),
+            clocks: ClockPair {
+                realtime_ns: u64_at(bytes, 16),
+                monotonic_ns: u64_at(bytes, 24),
+            },
+        })
+    }
+}
+
+/// A record as one frame; `None` if it is longer than [`MAX_PAYLOAD`] (a rank with absurd settings).
+pub fn encode_record(record: &Record) -> Option<Vec<u8>> {
+    let mut frame = vec![0; FRAME_HEAD];
+    let payload = bincode::encode_into_std_write(record, &mut frame, bincode::config::standard()).ok()?;
+    if payload > MAX_PAYLOAD {
+        return None;
+    }
+    frame[..4].copy_from_slice(&(payload as u32).to_le_bytes());
+    let check = frame_check(payload as u32, &frame[FRAME_HEAD..]);
+    frame[4..FRAME_HEAD].copy_from_slice(&check.to_le_bytes());
+    Some(frame)
+}
+
+/// The payload as a record: it must be used up exactly.
+pub(super) fn decode_payload(payload: &[u8]) -> Option<Record> {
+    let config = bincode::config::standard().with_limit::<{ 16 * MAX_PAYLOAD }>();
+    match bincode::decode_from_slice(payload, config) {
+        Ok((record, used)) if used == payload.len() => Some(record),
+        _ => None,
+    }
+}
+
+/// The check of a frame covers its length too, so a damaged length is not taken for a valid frame.
+pub(super) fn frame_check(len: u32, payload: &[u8]) -> u32 {
+    low32(xxhash_rust::xxh3::xxh3_64_with_seed(payload, u64::from(len)))
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn low32(hash: u64) -> u32 {
+    hash as u32
+}

@@ -1,0 +1,227 @@
+//! What can be recorded. Changing anything here is a new [`super::VERSION`].
+
+use bincode::{Decode, Encode};
+use std::fmt;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Encode, Decode)]
+        #[cfg_attr(feature = "cli", derive(serde::Serialize))]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+number!(/** Rank of a process in the real `MPI_COMM_WORLD`, spares included. */ WorldRank(u32));
+number!(/** Rank of a worker as the program sees it. */ Worker(u32));
+number!(/** Number of a spare, counted from 0. */ Spare(u32));
+number!(/** Number of a checkpoint epoch; 0 is before the first cut. */ Epoch(u64));
+
+/// What a process is at its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum Role {
+    Worker(Worker),
+    Spare(Spare),
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worker(n) => write!(f, "worker {n}"),
+            Self::Spare(n) => write!(f, "spare {n}"),
+        }
+    }
+}
+
+/// The MPI error class through which a failure became known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum ErrorClass {
+    /// `MPIX_ERR_PROC_FAILED`
+    ProcFailed,
+    /// `MPIX_ERR_PROC_FAILED_PENDING`
+    ProcFailedPending,
+    /// `MPIX_ERR_REVOKED`: another rank saw the failure first.
+    Revoked,
+    /// Any other class, by its number.
+    Other(i32),
+}
+
+impl fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ProcFailed => f.write_str("MPIX_ERR_PROC_FAILED"),
+            Self::ProcFailedPending => f.write_str("MPIX_ERR_PROC_FAILED_PENDING"),
+            Self::Revoked => f.write_str("MPIX_ERR_REVOKED"),
+            Self::Other(class) => write!(f, "error class {class}"),
+        }
+    }
+}
+
+/// The stages of a recovery, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum RecoveryStage {
+    Detect,
+    Revoke,
+    Drain,
+    Shrink,
+    Agree,
+    Replace,
+    Rebuild,
+    Fetch,
+    Load,
+    Reprotect,
+    Resume,
+}
+
+impl RecoveryStage {
+    /// All stages in their order.
+    pub const ALL: [Self; 11] = [
+        Self::Detect,
+        Self::Revoke,
+        Self::Drain,
+        Self::Shrink,
+        Self::Agree,
+        Self::Replace,
+        Self::Rebuild,
+        Self::Fetch,
+        Self::Load,
+        Self::Reprotect,
+        Self::Resume,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Detect => "detect",
+            Self::Revoke => "revoke",
+            Self::Drain => "drain",
+            Self::Shrink => "shrink",
+            Self::Agree => "agree",
+            Self::Replace => "replace",
+            Self::Rebuild => "rebuild",
+            Self::Fetch => "fetch",
+            Self::Load => "load",
+            Self::Reprotect => "reprotect",
+            Self::Resume => "resume",
+        }
+    }
+}
+
+impl fmt::Display for RecoveryStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// How a rank came to its end, as far as it could still say so itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum EndHow {
+    /// `MPI_Finalize` returned.
+    Finalized,
+    /// `exit` with this status without `MPI_Finalize`.
+    Exited(i32),
+    /// `MPI_Abort` with this code.
+    Aborted(i32),
+    /// A spare that was never needed was released.
+    Released,
+}
+
+impl fmt::Display for EndHow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finalized => f.write_str("finalized"),
+            Self::Exited(status) => write!(f, "exited with status {status}, not finalized"),
+            Self::Aborted(code) => write!(f, "aborted with code {code}"),
+            Self::Released => f.write_str("released, never needed"),
+        }
+    }
+}
+
+/// What happened. Durations are nanoseconds; `recovery` counts the job's recoveries from 1.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cfg_attr(
+    feature = "cli",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case", tag = "type")
+)]
+pub enum Kind {
+    /// The rank is up. `job` tells apart jobs that wrote to the same directory.
+    Start {
+        pid: u32,
+        world_rank: WorldRank,
+        role: Role,
+        workers: u32,
+        spares: u32,
+        host: String,
+        program: String,
+        version: String,
+        job: String,
+    },
+    /// The settings in force.
+    Config { settings: Vec<(String, String)> },
+    /// A consistent cut was taken at the `at_call`-th candidate call out of `candidates` seen.
+    Cut {
+        epoch: Epoch,
+        at_call: u64,
+        candidates: u64,
+    },
+    /// The rank's own state was captured.
+    Capture {
+        epoch: Epoch,
+        pages: u64,
+        bytes: u64,
+        scan_ns: u64,
+        copy_ns: u64,
+    },
+    /// The capture was handed to the buddy.
+    Ship {
+        epoch: Epoch,
+        to: WorldRank,
+        bytes: u64,
+        ns: u64,
+    },
+    /// A buddy's capture arrived here.
+    Received {
+        epoch: Epoch,
+        from: WorldRank,
+        bytes: u64,
+        ns: u64,
+    },
+    /// The epoch counts; `ns` since its cut.
+    Commit { epoch: Epoch, ns: u64 },
+    /// The rank is about to kill itself on purpose (fault injection).
+    Kill { signal: i32 },
+    /// The rank learned of failures.
+    FailureDetected {
+        recovery: u32,
+        failed: Vec<WorldRank>,
+        by: ErrorClass,
+    },
+    /// A stage of a recovery ended; it took `ns` on this rank.
+    Stage {
+        recovery: u32,
+        stage: RecoveryStage,
+        ns: u64,
+    },
+    /// This process, so far the spare `from`, goes on as the worker `as_worker`.
+    Takeover {
+        recovery: u32,
+        from: Spare,
+        as_worker: Worker,
+    },
+    /// The rank is back in the program at `epoch`; `total_ns` since it detected the failure.
+    Resume { recovery: u32, epoch: Epoch, total_ns: u64 },
+    /// Protection or recovery was refused.
+    Refused { reason: String },
+    /// The rank's last word.
+    End { how: EndHow },
+}

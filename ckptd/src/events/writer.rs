@@ -1,0 +1,172 @@
+//! Writing a rank's event file. Trouble with the file never becomes trouble for the program.
+
+use super::{ClockPair, Epoch, Header, Kind, Record, WorldRank, encode_record, file_name, monotonic_ns};
+use std::fs::{File, OpenOptions, create_dir_all};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Writes one rank's event file; shareable between threads.
+///
+/// The first error is reported once, with cause and remedy, and turns the writer off for good.
+pub struct EventWriter {
+    file: Option<File>,
+    path: PathBuf,
+    off: AtomicBool,
+    origin: u64,
+    report: fn(&str),
+}
+
+impl EventWriter {
+    /// Begins `rank-N.events` in `dir`, making the directory if need be and replacing an older file of
+    /// that name. Errors are reported on standard error.
+    pub fn create(dir: &Path, rank: WorldRank) -> Self {
+        Self::create_reporting(dir, rank, |message| eprintln!("{message}"))
+    }
+
+    /// As [`create`](Self::create), with `report` for the one message about an error.
+    pub fn create_reporting(dir: &Path, rank: WorldRank, report: fn(&str)) -> Self {
+        let header = Header {
+            rank,
+            clocks: ClockPair::now(),
+        };
+        let path = dir.join(file_name(rank));
+        let mut writer = Self {
+            file: None,
+            path,
+            off: AtomicBool::new(false),
+            origin: header.clocks.monotonic_ns,
+            report,
+        };
+        match open(dir, &writer.path) {
+            Ok(file) => {
+                writer.file = Some(file);
+                writer.put(&header.to_bytes());
+            }
+            Err(error) => writer.turn_off(&error),
+        }
+        writer
+    }
+
+    /// A writer that writes nothing.
+    pub fn disabled() -> Self {
+        Self {
+            file: None,
+            path: PathBuf::new(),
+            off: AtomicBool::new(true),
+            origin: 0,
+            report: |_| (),
+        }
+    }
+
+    /// Appends a record of this moment.
+    pub fn emit(&self, epoch: Epoch, kind: Kind) {
+        self.emit_at(monotonic_ns(), epoch, kind);
+    }
+
+    /// Appends a record of an earlier moment, given as `CLOCK_MONOTONIC` in nanoseconds.
+    pub fn emit_at(&self, monotonic_ns: u64, epoch: Epoch, kind: Kind) {
+        if !self.is_on() {
+            return;
+        }
+        let record = Record {
+            t: monotonic_ns.saturating_sub(self.origin),
+            epoch,
+            kind,
+        };
+        match encode_record(&record) {
+            Some(frame) => self.put(&frame),
+            None => self.turn_off(&io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a record exceeds the length limit",
+            )),
+        }
+    }
+
+    /// False once the writer has turned itself off.
+    pub fn is_on(&self) -> bool {
+        !self.off.load(Relaxed)
+    }
+
+    /// The file written to.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn put(&self, bytes: &[u8]) {
+        let Some(mut file) = self.file.as_ref() else { return };
+        loop {
+            match file.write(bytes) {
+                Ok(n) if n == bytes.len() => return,
+                // The frame is torn, and so must be the last one: the reader stops at it.
+                Ok(_) => return self.turn_off(&io::Error::from_raw_os_error(libc::ENOSPC)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.turn_off(&error),
+            }
+        }
+    }
+
+    fn turn_off(&self, error: &io::Error) {
+        if !self.off.swap(true, Relaxed) {
+            let (path, remedy) = (self.path.display(), remedy(error));
+            (self.report)(&format!(
+                "understudy: cannot write the event file {path}: {error}. The program goes on without one; {remedy}."
+            ));
+        }
+    }
+}
+
+fn open(dir: &Path, path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    create_dir_all(dir)?;
+    // A new file rather than a truncated one: whoever still appends to the old one does not disturb this one.
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().append(true).create(true).mode(0o644).open(path)
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "free some space there or choose an event directory on another file system"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "choose an event directory you may write to"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists | io::ErrorKind::IsADirectory => {
+            "something else is in the way there, choose another event directory"
+        }
+        _ => "check the event directory, or choose another one",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    #[test]
+    fn a_full_disk_is_told_once() {
+        static MESSAGES: AtomicU32 = AtomicU32::new(0);
+        let writer = EventWriter {
+            file: Some(OpenOptions::new().append(true).open("/dev/full").expect("/dev/full")),
+            path: PathBuf::from("/dev/full"),
+            off: AtomicBool::new(false),
+            origin: 0,
+            report: |message| {
+                assert!(
+                    message.contains("/dev/full") && message.contains("free some space"),
+                    "{message}"
+                );
+                MESSAGES.fetch_add(1, Relaxed);
+            },
+        };
+        for _ in 0..3 {
+            writer.emit(Epoch(0), Kind::Kill { signal: 9 });
+        }
+        assert!(!writer.is_on());
+        assert_eq!(MESSAGES.load(Relaxed), 1);
+    }
+}

@@ -1,0 +1,11 @@
+//! What the processes of an understudy job share, and the programs around it.
+//!
+//! * [`events`]: the event file each rank writes, and its reader;
+//! * [`relay`]: the output relay that makes standard output exactly-once, and the ledger through
+//!   which ranks talk to it;
+//! * `report` (feature `cli`): the merged view of a job's event files behind `understudy events`.
+
+pub mod events;
+pub mod relay;
+#[cfg(feature = "cli")]
+pub mod report;

@@ -1,0 +1,80 @@
+//! The output relay: standard output and error that show every byte exactly once.
+//!
+//! A rank's descriptors 1 and 2 are write ends of pipes. Their read ends belong to a relay process of
+//! its own ([`run`]), which outlives the rank's `SIGKILL`, forwards to the real descriptors, and keeps
+//! the books in a [`Ledger`]: a small file that relay and rank map `MAP_SHARED`.
+//!
+//! # Positions
+//!
+//! Per [`Stream`] there are two ways to count. A [`RawCount`] counts the bytes that passed through the
+//! pipe; it only grows. A [`Logical`] position is the place of a byte in the program's undisturbed
+//! output; a rollback sets it back. A byte is forwarded only if its logical position is at or above
+//! the *high-water mark*, one past the highest position ever forwarded; below it, it is the repeat of
+//! a byte that has been shown, and dropped.
+//!
+//! # Protocol
+//!
+//! * The relay holds the stream's `seq` odd around `read(2)` and the counters that follow from it. So
+//!   `raw_read + FIONREAD` between two equal even readings of `seq` is exactly what the rank has written.
+//! * A rank that rolls back posts one command: "the byte at raw count R has logical position L" (and,
+//!   for an understudy, "the high-water mark is H"). R is what it has written so far. The relay looks
+//!   for a command after each read and applies it in front of byte R, splitting the chunk if need be.
+//!   A byte at or past R was written after the command was posted, so no such byte can be missed. At
+//!   end-of-file a command at the very end is applied too.
+//! * While the rank writes nothing, the relay does not touch a command at R = written: the rank may
+//!   overwrite it. A command at an earlier R has to be applied first; the rank waits for that.
+//! * `eof` of a stream is set when its last byte is forwarded; then `high_water` is final, and a
+//!   survivor reads it ([`LedgerObserver::final_high_water`]).
+//!
+//! All of it presumes that one thread of one process writes to the stream while a rank-side operation
+//! runs, and that the relay itself is not killed. Sources: pipe(7), poll(2), mmap(2),
+//! flock(2), and ioctl_list(2) for `FIONREAD`, which the pipe driver answers at both ends.
+
+mod ledger;
+mod observer;
+mod process;
+mod pump;
+mod sys;
+mod view;
+
+pub use ledger::{LEDGER_LEN, LEDGER_MAGIC, LEDGER_VERSION, Ledger, LedgerError, StreamCell, StreamState};
+pub use observer::LedgerObserver;
+pub use process::{IN_ERR_FD, IN_OUT_FD, run};
+pub use view::LedgerView;
+
+use std::fmt;
+
+/// One of the two output streams of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stream {
+    Out,
+    Err,
+}
+
+impl Stream {
+    pub const BOTH: [Self; 2] = [Self::Out, Self::Err];
+
+    pub fn index(self) -> usize {
+        match self {
+            Self::Out => 0,
+            Self::Err => 1,
+        }
+    }
+}
+
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Out => "standard output",
+            Self::Err => "standard error",
+        })
+    }
+}
+
+/// A position in the program's undisturbed output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Logical(pub u64);
+
+/// A number of bytes that passed, or will pass, through the pipe of one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RawCount(pub u64);

@@ -1,0 +1,103 @@
+//! The relay as a process.
+
+use super::ledger::{Ledger, Mapping, StreamState};
+use super::pump::pump;
+use super::{Stream, sys};
+use std::fs::File;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Read end of the pipe behind the rank's standard output.
+pub const IN_OUT_FD: RawFd = 3;
+/// Read end of the pipe behind the rank's standard error.
+pub const IN_ERR_FD: RawFd = 4;
+
+/// The ledger as the relay has it: in its file or, failing that, just in memory, for forwarding must go
+/// on whatever happens to the books.
+enum Books {
+    Shared {
+        ledger: Mapping,
+        path: PathBuf,
+        _lock: File,
+    },
+    Private(Box<Ledger>),
+}
+
+impl Books {
+    fn ledger(&self) -> &Ledger {
+        match self {
+            Self::Shared { ledger, .. } => ledger,
+            Self::Private(ledger) => ledger,
+        }
+    }
+}
+
+/// Runs the relay: descriptors 3 and 4 are the pipes' read ends, 1 and 2 the real outputs. Returns after
+/// the end of both streams.
+///
+/// To be called first thing in a process of its own: closes all other descriptors, starts a session and
+/// ignores the signals that would end it before its pipes do.
+pub fn run(path: &Path) {
+    let inputs = [IN_OUT_FD, IN_ERR_FD].map(|fd| Some(fd).filter(|&fd| sys::is_pipe(fd)));
+    sys::detach(c"ckptd-relay", IN_ERR_FD + 1);
+    let books = open_books(path);
+    let ledger = books.ledger();
+    for stream in Stream::BOTH {
+        let state = if inputs[stream.index()].is_some() {
+            StreamState::Open
+        } else {
+            StreamState::Absent
+        };
+        ledger.cell(stream).state.store(state as u32, SeqCst);
+    }
+    ledger.publish();
+    if path.is_absolute() {
+        // Keep no directory busy. The ledger's name must still hold at the end.
+        let _ = std::env::set_current_dir("/");
+    }
+    std::thread::scope(|scope| {
+        let [out, err] = inputs;
+        // Independent streams: a stalled reader of one does not hold up the other.
+        let err = err.map(|fd| {
+            std::thread::Builder::new().spawn_scoped(scope, move || {
+                pump(ledger.cell(Stream::Err), fd, libc::STDERR_FILENO);
+            })
+        });
+        if let Some(fd) = out {
+            pump(ledger.cell(Stream::Out), fd, libc::STDOUT_FILENO);
+        }
+        // Without a second thread the streams have to take turns.
+        if let Some(Err(_)) = err {
+            pump(ledger.cell(Stream::Err), IN_ERR_FD, libc::STDERR_FILENO);
+        }
+    });
+    close(&books);
+}
+
+fn open_books(path: &Path) -> Books {
+    match Mapping::create(path) {
+        Ok((ledger, lock)) => Books::Shared {
+            ledger,
+            path: path.to_owned(),
+            _lock: lock,
+        },
+        Err(error) => {
+            eprintln!(
+                "understudy: the output relay cannot make its ledger {}: {error}. Output goes on, but cannot be made \
+                 exactly-once after a failure; free some memory in that directory or give a writable one.",
+                path.display()
+            );
+            Books::Private(Box::new(Ledger::new()))
+        }
+    }
+}
+
+fn close(books: &Books) {
+    books.ledger().closed.store(1, SeqCst);
+    if let Books::Shared { ledger, path, .. } = books
+        && ledger.remove_on_close.load(SeqCst) != 0
+    {
+        let _ = std::fs::remove_file(path);
+    }
+}

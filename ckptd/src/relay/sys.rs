@@ -1,0 +1,169 @@
+//! The system calls of relay and ledger, each with its errors as `io::Error`.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::time::Duration;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Maps the first `len` bytes of `file` shared (mmap(2)).
+pub(super) fn map_shared(file: &File, len: usize, writable: bool) -> io::Result<NonNull<u8>> {
+    let protection = if writable {
+        libc::PROT_READ | libc::PROT_WRITE
+    } else {
+        libc::PROT_READ
+    };
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory in use.
+    let at = unsafe { libc::mmap(ptr::null_mut(), len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    if at == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(NonNull::new(at.cast()).expect("mmap never returns page zero unasked"))
+}
+
+/// # Safety
+/// `at` and `len` are a mapping of [`map_shared`] that nothing refers to any more.
+pub(super) unsafe fn unmap(at: NonNull<u8>, len: usize) {
+    // SAFETY: the caller vouches for the mapping.
+    unsafe { libc::munmap(at.as_ptr().cast(), len) };
+}
+
+/// Allocates the blocks of a file, so that a full file system shows here and not as `SIGBUS`
+/// (posix_fallocate(3)).
+pub(super) fn allocate(file: &File, len: usize) -> io::Result<()> {
+    // SAFETY: plain descriptor and numbers.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len as libc::off_t) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// Tries to lock a file (flock(2)); `Ok(false)` if another open file description holds it.
+pub(super) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
+    let how = if exclusive { libc::LOCK_EX } else { libc::LOCK_SH };
+    // SAFETY: plain descriptor and flags.
+    match check(unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn unlock(file: &File) {
+    // SAFETY: plain descriptor and flags.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+}
+
+/// Bytes waiting in a pipe; either end may ask.
+pub(super) fn unread(fd: RawFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: FIONREAD stores one int at the pointer given.
+    check(unsafe { libc::ioctl(fd, libc::FIONREAD, &mut bytes) })?;
+    Ok(bytes as u64)
+}
+
+pub(super) fn is_pipe(fd: RawFd) -> bool {
+    // SAFETY: all-zero is a valid `stat`, a plain C structure of integers.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is writable; a bad descriptor only makes fstat fail.
+    unsafe { libc::fstat(fd, &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFIFO }
+}
+
+/// Waits until `fd` is ready for `events` or in a final state; `None` waits for ever. Returns the
+/// events seen, 0 after the time has passed.
+pub(super) fn poll(fd: RawFd, events: libc::c_short, timeout: Option<Duration>) -> io::Result<libc::c_short> {
+    let mut entry = libc::pollfd { fd, events, revents: 0 };
+    let millis = timeout.map_or(-1, |t| t.as_millis().min(i32::MAX as u128) as libc::c_int);
+    loop {
+        // SAFETY: one pollfd, as said.
+        match check(unsafe { libc::poll(&mut entry, 1, millis) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other.map(|_| entry.revents),
+        }
+    }
+}
+
+/// Whether the last reader of the pipe behind this write end is gone (poll(2), `POLLERR`).
+pub(super) fn reader_gone(fd: RawFd) -> bool {
+    poll(fd, 0, Some(Duration::ZERO)).is_ok_and(|seen| seen & (libc::POLLERR | libc::POLLNVAL) != 0)
+}
+
+pub(super) fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is writable over its whole length.
+    let got = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+    if got < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(got as usize)
+    }
+}
+
+pub(super) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the bytes are readable over their whole length.
+    let put = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+    if put < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(put as usize)
+    }
+}
+
+/// Makes reads of this descriptor fail with `EAGAIN` instead of waiting.
+pub(super) fn set_nonblocking(fd: RawFd) {
+    // SAFETY: plain descriptor and flags; a failure leaves the descriptor as it was.
+    unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        if flags >= 0 {
+            libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
+        }
+    }
+}
+
+/// Makes this process one that ends by end-of-file only: a session of its own, deaf to the signals that
+/// a terminal, a launcher or a limit sends, without standard input and descriptors from
+/// `first_foreign_fd` on (setsid(2), signal(7), close_range(2)).
+pub(super) fn detach(name: &std::ffi::CStr, first_foreign_fd: RawFd) {
+    const DEAF_TO: [libc::c_int; 11] = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGPIPE,
+        libc::SIGTERM,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGTSTP,
+        libc::SIGXCPU,
+        libc::SIGXFSZ,
+        libc::SIGALRM,
+    ];
+    for signal in DEAF_TO {
+        // SAFETY: SIG_IGN is a valid disposition for each of these signals.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    // SAFETY: called before the relay opens a descriptor or starts a thread, so nothing that is closed
+    // here belongs to a Rust object. setsid(2) may fail for a group leader, which changes nothing.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, name.as_ptr());
+        libc::close_range(first_foreign_fd as libc::c_uint, libc::c_uint::MAX, 0);
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if null > libc::STDIN_FILENO {
+            libc::dup2(null, libc::STDIN_FILENO);
+            libc::close(null);
+        }
+    }
+}
+
+pub(super) fn effective_uid() -> u32 {
+    // SAFETY: cannot fail.
+    unsafe { libc::geteuid() }
+}

@@ -1,0 +1,170 @@
+//! The rank's side of the ledger.
+
+use super::ledger::{IDLE, KEEP, LedgerError, Mapping, POSTED, StreamCell, StreamState};
+use super::{Logical, RawCount, Stream, sys};
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// A rank's own ledger together with the write ends of its pipes.
+///
+/// All state is in the ledger, none in this value, so a rollback of the rank's memory does not
+/// disturb it, provided the mapping of the ledger itself is no part of a checkpoint. None of the
+/// operations allocates. They presume that nothing writes to the stream meanwhile.
+pub struct LedgerView {
+    ledger: Mapping,
+    pipes: [Option<RawFd>; 2],
+}
+
+/// What one look at a stream gives.
+struct Snapshot {
+    written: u64,
+    logical: u64,
+    posted: bool,
+}
+
+impl LedgerView {
+    /// Maps the ledger at `path`, waiting up to `timeout` for the relay to make it.
+    ///
+    /// `pipes` are the write ends for [`Stream::Out`] and [`Stream::Err`], `None` where the relay has
+    /// no such stream. They must stay open as long as the view is used, so give private duplicates if
+    /// the program may close or replace its descriptors 1 and 2.
+    pub fn attach(path: &Path, pipes: [Option<RawFd>; 2], timeout: Duration) -> Result<Self, LedgerError> {
+        let (ledger, _) = Mapping::open(path, true, timeout)?;
+        for stream in Stream::BOTH {
+            match pipes[stream.index()] {
+                Some(fd) if !sys::is_pipe(fd) => return Err(LedgerError::NotAPipe(stream)),
+                Some(_) if ledger.cell(stream).state() == StreamState::Absent => {
+                    return Err(LedgerError::Absent(stream));
+                }
+                _ => {}
+            }
+        }
+        Ok(Self { ledger, pipes })
+    }
+
+    /// Exactly how many bytes this process (and those before it in this pipe) wrote so far.
+    pub fn written(&self, stream: Stream) -> Result<RawCount, LedgerError> {
+        self.snapshot(stream).map(|now| RawCount(now.written))
+    }
+
+    /// Logical position of the next byte to be written. To be kept with a cut.
+    pub fn logical_position(&self, stream: Stream) -> Result<Logical, LedgerError> {
+        self.snapshot(stream).map(|now| Logical(now.logical))
+    }
+
+    /// After a rollback: the next byte to be written has this logical position.
+    ///
+    /// Returns at once, unless an earlier rebase is still on its way through a full pipe.
+    pub fn rebase(&self, stream: Stream, logical: Logical) -> Result<(), LedgerError> {
+        self.post(stream, logical, KEEP)
+    }
+
+    /// For an understudy that goes on with a dead rank's part: the next byte to be written has logical
+    /// position `logical`, and everything below `high_water` has been forwarded by the dead rank's relay.
+    pub fn takeover(&self, stream: Stream, logical: Logical, high_water: Logical) -> Result<(), LedgerError> {
+        self.post(stream, logical, high_water.0.min(KEEP - 1))
+    }
+
+    /// Waits until everything written so far is forwarded (or dropped, or refused).
+    pub fn flush(&self, stream: Stream, timeout: Duration) -> Result<(), LedgerError> {
+        let (cell, pipe) = self.stream(stream)?;
+        let written = self.snapshot(stream)?.written;
+        wait(pipe, Some(timeout), || cell.settled.load(SeqCst) >= written)
+    }
+
+    /// Asks the relay to remove the ledger file at its end: the rank is about to end in good order.
+    pub fn remove_on_close(&self) {
+        self.ledger.remove_on_close.store(1, SeqCst);
+    }
+
+    /// `errno` of the first write to the real descriptor that failed.
+    pub fn write_error(&self, stream: Stream) -> Option<i32> {
+        Some(self.ledger.cell(stream).errno.load(SeqCst)).filter(|&errno| errno != 0)
+    }
+
+    /// Repeated bytes dropped so far.
+    pub fn dropped(&self, stream: Stream) -> u64 {
+        self.ledger.cell(stream).dropped.load(SeqCst)
+    }
+
+    fn stream(&self, stream: Stream) -> Result<(&StreamCell, RawFd), LedgerError> {
+        let pipe = self.pipes[stream.index()].ok_or(LedgerError::Absent(stream))?;
+        Ok((self.ledger.cell(stream), pipe))
+    }
+
+    fn snapshot(&self, stream: Stream) -> Result<Snapshot, LedgerError> {
+        let (cell, pipe) = self.stream(stream)?;
+        let mut rounds = 0u32;
+        loop {
+            let seq = cell.seq.load(SeqCst);
+            let now = look(cell, pipe)?;
+            if seq % 2 == 0 && cell.seq.load(SeqCst) == seq {
+                return Ok(now);
+            }
+            rounds += 1;
+            if rounds.is_multiple_of(64) {
+                if sys::reader_gone(pipe) {
+                    return Err(LedgerError::RelayGone);
+                }
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn post(&self, stream: Stream, logical: Logical, high_water: u64) -> Result<(), LedgerError> {
+        let (cell, pipe) = self.stream(stream)?;
+        let now = self.snapshot(stream)?;
+        if now.posted && cell.command_at.load(SeqCst) == now.written {
+            // Ours until a further byte is written. A rebase keeps the mark a takeover has set.
+            if high_water != KEEP {
+                cell.command_high_water.store(high_water, SeqCst);
+            }
+            cell.command_logical.store(logical.0, SeqCst);
+            return Ok(());
+        }
+        wait(pipe, None, || cell.command.load(SeqCst) == IDLE)?;
+        cell.command_at.store(now.written, SeqCst);
+        cell.command_logical.store(logical.0, SeqCst);
+        cell.command_high_water.store(high_water, SeqCst);
+        cell.command.store(POSTED, SeqCst);
+        Ok(())
+    }
+}
+
+/// One look, to be thrown away if `seq` changed meanwhile.
+fn look(cell: &StreamCell, pipe: RawFd) -> Result<Snapshot, LedgerError> {
+    let raw_read = cell.raw_read.load(SeqCst);
+    let logical = cell.logical.load(SeqCst);
+    let posted = cell.command.load(SeqCst) == POSTED;
+    let (at, at_logical) = (cell.command_at.load(SeqCst), cell.command_logical.load(SeqCst));
+    let written = raw_read.wrapping_add(sys::unread(pipe)?);
+    let (base, from) = if posted { (at_logical, at) } else { (logical, raw_read) };
+    Ok(Snapshot {
+        written,
+        logical: base.wrapping_add(written.wrapping_sub(from)),
+        posted,
+    })
+}
+
+/// Waits for the relay, with short naps, as long as there is one.
+fn wait(pipe: RawFd, timeout: Option<Duration>, done: impl Fn() -> bool) -> Result<(), LedgerError> {
+    let begin = Instant::now();
+    let mut nap = Duration::from_micros(10);
+    loop {
+        let gone = sys::reader_gone(pipe);
+        if done() {
+            return Ok(());
+        }
+        if gone {
+            return Err(LedgerError::RelayGone);
+        }
+        if let Some(limit) = timeout.filter(|&limit| begin.elapsed() >= limit) {
+            return Err(LedgerError::Timeout(limit));
+        }
+        std::thread::sleep(nap);
+        nap = (nap * 2).min(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,72 @@
+//! The merged view of a job's event files: timeline, recoveries, checkpoint statistics.
+
+mod checkpoints;
+mod load;
+mod recovery;
+mod text;
+
+pub use checkpoints::{Checkpoints, Summary};
+pub use load::{Event, Job, LoadError, RankFile};
+pub use recovery::{FailedRank, Recovery, StageTime, TakeoverBy};
+
+use crate::events::{Role, Worker, WorldRank};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Everything `understudy events` has to say about a job.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub ranks: Vec<RankFile>,
+    /// Harmless: what a killed rank leaves behind.
+    pub notes: Vec<String>,
+    /// Damage: what is missing from this report.
+    pub problems: Vec<String>,
+    pub recoveries: Vec<Recovery>,
+    pub checkpoints: Checkpoints,
+    pub timeline: Vec<Event>,
+}
+
+impl Report {
+    pub fn new(job: Job) -> Self {
+        let Job {
+            ranks,
+            notes,
+            problems,
+            events,
+        } = job;
+        Self {
+            recoveries: recovery::recoveries(&events),
+            checkpoints: Checkpoints::new(&events),
+            ranks,
+            notes,
+            problems,
+            timeline: events,
+        }
+    }
+
+    /// The report for people.
+    pub fn to_text(&self) -> String {
+        text::report(self)
+    }
+}
+
+/// Who plays which part, followed along the timeline.
+#[derive(Default)]
+struct Parts(BTreeMap<WorldRank, Role>);
+
+impl Parts {
+    fn follow(&mut self, event: &Event) {
+        use crate::events::Kind;
+        match event.kind {
+            Kind::Start { role, .. } => self.0.insert(event.rank, role),
+            Kind::Takeover {
+                as_worker: Worker(n), ..
+            } => self.0.insert(event.rank, Role::Worker(Worker(n))),
+            _ => None,
+        };
+    }
+
+    fn role(&self, rank: WorldRank) -> Option<Role> {
+        self.0.get(&rank).copied()
+    }
+}

@@ -1,0 +1,252 @@
+//! The report for people.
+
+use super::{Checkpoints, Event, FailedRank, Parts, Recovery, Report, Summary};
+use crate::events::{Kind, WorldRank};
+use std::fmt::Write;
+
+/// Appends a line; writing to a `String` cannot fail.
+macro_rules! line {
+    ($out:expr, $($format:tt)*) => { let _ = writeln!($out, $($format)*); };
+}
+
+pub(super) fn report(report: &Report) -> String {
+    let mut out = String::new();
+    timeline(&mut out, &report.timeline);
+    line!(out, "\nRecoveries: {}", report.recoveries.len());
+    report
+        .recoveries
+        .iter()
+        .for_each(|recovery| one_recovery(&mut out, recovery));
+    checkpoints(&mut out, &report.checkpoints);
+    let torn = report.notes.iter().map(|note| format!("note: {note}"));
+    for text in torn.chain(report.problems.iter().map(|problem| format!("PROBLEM: {problem}"))) {
+        line!(out, "{text}");
+    }
+    out
+}
+
+fn timeline(out: &mut String, events: &[Event]) {
+    line!(out, "Timeline (seconds since the first rank's start)");
+    let mut parts = Parts::default();
+    for event in events {
+        parts.follow(event);
+        let part = parts.role(event.rank).map_or_else(String::new, |role| role.to_string());
+        let (rank, seconds) = (event.rank, event.at_ns as f64 / 1e9);
+        line!(
+            out,
+            "{seconds:>14.6}  rank {rank:<3} {part:<10} epoch {:<5} {}",
+            event.epoch,
+            what(&event.kind)
+        );
+    }
+}
+
+fn what(kind: &Kind) -> String {
+    match kind {
+        Kind::Start {
+            pid,
+            workers,
+            spares,
+            host,
+            program,
+            version,
+            ..
+        } => format!(
+            "start: {program}, process {pid} on {host}, {workers} workers + {spares} spares, understudy {version}"
+        ),
+        Kind::Config { settings } => {
+            let pairs: Vec<_> = settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            format!("settings: {}", pairs.join(" "))
+        }
+        Kind::Cut {
+            epoch,
+            at_call,
+            candidates,
+        } => format!("cut {epoch} at call {at_call} ({candidates} candidates)"),
+        Kind::Capture {
+            epoch,
+            pages,
+            bytes: count,
+            scan_ns,
+            copy_ns,
+        } => format!(
+            "captured {epoch}: {pages} pages, {}, scan {}, copy {}",
+            bytes(*count),
+            time(*scan_ns),
+            time(*copy_ns)
+        ),
+        Kind::Ship {
+            epoch,
+            to,
+            bytes: count,
+            ns,
+        } => {
+            format!("shipped {epoch} to rank {to}: {} in {}", bytes(*count), time(*ns))
+        }
+        Kind::Received {
+            epoch,
+            from,
+            bytes: count,
+            ns,
+        } => {
+            format!("received {epoch} from rank {from}: {} in {}", bytes(*count), time(*ns))
+        }
+        Kind::Commit { epoch, ns } => format!("committed {epoch}, {} after its cut", time(*ns)),
+        Kind::Kill { signal } => format!("kills itself with signal {signal} (fault injection)"),
+        Kind::FailureDetected { recovery, failed, by } => {
+            format!("recovery {recovery}: failure of {} detected by {by}", ranks(failed))
+        }
+        Kind::Stage { recovery, stage, ns } => format!("recovery {recovery}: {stage} done in {}", time(*ns)),
+        Kind::Takeover {
+            recovery,
+            from,
+            as_worker,
+        } => {
+            format!("recovery {recovery}: spare {from} takes over as worker {as_worker}")
+        }
+        Kind::Resume {
+            recovery,
+            epoch,
+            total_ns,
+        } => {
+            format!(
+                "recovery {recovery}: resumes at epoch {epoch} after {}",
+                time(*total_ns)
+            )
+        }
+        Kind::Refused { reason } => format!("refused: {reason}"),
+        Kind::End { how } => format!("end: {how}"),
+    }
+}
+
+fn one_recovery(out: &mut String, it: &Recovery) {
+    line!(out, "\nRecovery {}", it.number);
+    it.failed
+        .iter()
+        .for_each(|failed| failed_rank(out, failed, it.detected_ns));
+    if let (Some(at), Some(rank), Some(class)) = (it.detected_ns, it.detected_by, &it.error_class) {
+        line!(
+            out,
+            "  detected     at {} s, first by rank {rank}: {class}",
+            seconds(at)
+        );
+    }
+    for by in &it.takeovers {
+        line!(
+            out,
+            "  taken over   worker {} by rank {} (spare {})",
+            by.as_worker,
+            by.rank,
+            by.spare
+        );
+    }
+    if let (Some(at), Some(epoch)) = (it.resumed_ns, it.epoch) {
+        line!(
+            out,
+            "  resumed      at epoch {epoch}, at {} s, {} ranks",
+            seconds(at),
+            it.resumed.len()
+        );
+    } else {
+        line!(out, "  resumed      never: the recovery did not complete");
+    }
+    for (name, duration) in [
+        ("detect to resume", it.detect_to_resume_ns),
+        ("kill to resume", it.kill_to_resume_ns),
+    ] {
+        if let Some(ns) = duration {
+            line!(out, "  {name:<18} {:>12}", time(ns));
+        }
+    }
+    if !it.stages.is_empty() {
+        line!(out, "  {:<18} {:>12}   slowest", "stage", "longest");
+    }
+    for stage in &it.stages {
+        let (name, longest) = (stage.stage, time(stage.max_ns));
+        line!(
+            out,
+            "    {name:<16} {longest:>12}   rank {} of {}",
+            stage.slowest,
+            stage.ranks
+        );
+    }
+}
+
+fn failed_rank(out: &mut String, failed: &FailedRank, detected_ns: Option<u64>) {
+    let role = failed
+        .role
+        .map_or_else(|| "part unknown".to_owned(), |role| role.to_string());
+    let sign = match (failed.killed_ns, failed.last_sign_ns) {
+        (Some(at), _) => format!("killed at {} s", seconds(at)),
+        (None, Some(at)) => {
+            let before = detected_ns.map_or(0, |detected| detected.saturating_sub(at));
+            format!("last sign of life {} before the detection", time(before))
+        }
+        (None, None) => "left no event file".to_owned(),
+    };
+    line!(out, "  failed       rank {} ({role}), {sign}", failed.rank);
+}
+
+fn checkpoints(out: &mut String, it: &Checkpoints) {
+    let last = it
+        .last_committed
+        .map_or_else(|| "none".to_owned(), |epoch| epoch.to_string());
+    line!(
+        out,
+        "\nCheckpoints: {} cut, {} committed, last committed epoch {last}",
+        it.cut,
+        it.committed
+    );
+    summary(out, "captured", &it.capture_bytes, bytes);
+    summary(out, "scan", &it.scan_ns, time);
+    summary(out, "copy", &it.copy_ns, time);
+    summary(out, "shipped", &it.ship_bytes, bytes);
+    summary(out, "ship", &it.ship_ns, time);
+    summary(out, "cut to commit", &it.commit_ns, time);
+}
+
+fn summary(out: &mut String, name: &str, it: &Summary, show: fn(u64) -> String) {
+    if let Some(rank) = it.max_rank {
+        let (mean, max, total) = (show(it.mean()), show(it.max), show(it.total));
+        line!(
+            out,
+            "  {name:<14} mean {mean:>10}   max {max:>10} (rank {rank})   total {total:>10} in {}",
+            it.count
+        );
+    }
+}
+
+/// A rank that learns of a failure by a revocation may not know whose it is.
+fn ranks(ranks: &[WorldRank]) -> String {
+    if ranks.is_empty() {
+        return "ranks not yet known".to_owned();
+    }
+    let names: Vec<_> = ranks.iter().map(ToString::to_string).collect();
+    format!("rank {}", names.join(", "))
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.6}", ns as f64 / 1e9)
+}
+
+fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}
+
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let power = (count.ilog2() / 10).min(UNITS.len() as u32);
+    format!(
+        "{:.1} {}",
+        count as f64 / 1024f64.powi(power as i32),
+        UNITS[power as usize - 1]
+    )
+}

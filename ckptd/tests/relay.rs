@@ -1,0 +1,286 @@
+//! The relay with real processes: kills, takeovers, rollbacks.
+
+mod support;
+
+use ckptd::relay::{LedgerError, LedgerObserver, LedgerView, Logical, Stream};
+use std::fs::{File, read, write};
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use support::{PATIENCE, Part, Random, assert_stream, collect, pipe, relay, stream, writer};
+
+/// Not a test: the writer's process (see `support`).
+#[test]
+fn writer_process() {
+    support::writer_main();
+}
+
+fn cut_file(dir: &Path) -> std::path::PathBuf {
+    let path = dir.join("cut");
+    write(&path, 0u64.to_le_bytes()).unwrap();
+    path
+}
+
+fn last_cut(path: &Path) -> u64 {
+    u64::from_le_bytes(read(path).unwrap().try_into().unwrap())
+}
+
+/// One job whose writer is killed `kills` times at random moments; returns the number of real kills.
+fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) -> u64 {
+    let dir = tempfile::tempdir().unwrap();
+    let cuts = cut_file(dir.path());
+    let (real_read, real) = pipe();
+    let shown = collect(real_read);
+    let (mut high_water, mut from, mut killed) = (Logical(0), 0, 0);
+    for turn in 0..=kills {
+        let relay = relay(
+            &dir.path().join(format!("ledger-{turn}")),
+            real.try_clone().unwrap(),
+            None,
+        );
+        let seed = random.next();
+        let takeover = (turn > 0).then_some(high_water);
+        let part = Part {
+            relay: &relay,
+            cut_file: &cuts,
+            seed,
+            from,
+            high_water: takeover,
+            to: length,
+            rollbacks,
+        };
+        let mut child = writer(&part);
+        if turn < kills {
+            std::thread::sleep(Duration::from_micros(2000 + random.below(30_000)));
+            child.kill().unwrap();
+        }
+        let status = child.wait().unwrap();
+        assert!(status.success() || turn < kills, "the last writer failed: {status}");
+        relay.view();
+        let observer = LedgerObserver::open(&relay.ledger).unwrap();
+        let ledger = relay.ledger.clone();
+        assert!(relay.release().success());
+        high_water = high_water.max(observer.final_high_water(Stream::Out, PATIENCE).unwrap());
+        assert!(observer.is_closed() && !observer.relay_alive());
+        assert_eq!(
+            ledger.exists(),
+            !status.success(),
+            "an orderly end removes the ledger, a kill does not"
+        );
+        from = last_cut(&cuts);
+        assert!(high_water.0 >= from, "what was written before a cut was forwarded");
+        if status.success() {
+            break;
+        }
+        killed += 1;
+    }
+    drop(real);
+    assert_eq!(high_water, Logical(length));
+    assert_stream(&shown.join().unwrap(), length);
+    killed
+}
+
+#[test]
+fn survivors_rebase() {
+    let mut random = Random::announced("survivors_rebase");
+    for _ in 0..4 {
+        job_with_kills(&mut random, 8_000_000, 0, 400);
+    }
+}
+
+#[test]
+fn killed_writers_are_taken_over() {
+    let mut random = Random::announced("killed_writers_are_taken_over");
+    let mut killed = 0;
+    for _ in 0..12 {
+        let length = 1_000_000 + random.below(20_000_000);
+        killed += job_with_kills(&mut random, length, 6, 40);
+    }
+    println!("{killed} writers were killed");
+    assert!(killed > 0);
+}
+
+#[test]
+fn killed_between_takeover_and_first_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_real_read, real) = pipe();
+    let relay = relay(&dir.path().join("ledger"), real, None);
+    let view = relay.view();
+    view.rebase(Stream::Out, Logical(7)).unwrap();
+    view.takeover(Stream::Out, Logical(40), Logical(100)).unwrap();
+    view.rebase(Stream::Out, Logical(30)).unwrap();
+    assert_eq!(view.logical_position(Stream::Out).unwrap(), Logical(30));
+    let observer = LedgerObserver::open(&relay.ledger).unwrap();
+    assert!(matches!(
+        observer.final_high_water(Stream::Out, Duration::ZERO),
+        Err(LedgerError::Timeout(_))
+    ));
+    relay.release();
+    assert_eq!(observer.final_high_water(Stream::Out, PATIENCE).unwrap(), Logical(100));
+    observer.remove().unwrap();
+}
+
+#[test]
+fn slow_reader_and_nonblocking_stdout() {
+    let mut random = Random::announced("slow_reader_and_nonblocking_stdout");
+    let dir = tempfile::tempdir().unwrap();
+    let cuts = cut_file(dir.path());
+    let (real_read, real) = pipe();
+    set_nonblocking(&real);
+    let relay = relay(&dir.path().join("ledger"), real, None);
+    let to = 3_000_000;
+    let part = Part {
+        relay: &relay,
+        cut_file: &cuts,
+        seed: random.next(),
+        from: 0,
+        high_water: None,
+        to,
+        rollbacks: 40,
+    };
+    let mut child = writer(&part);
+    let reader = std::thread::spawn(move || {
+        let (mut file, mut all, mut piece) = (File::from(real_read), Vec::new(), vec![0; 30_000]);
+        loop {
+            std::thread::sleep(Duration::from_micros(random.below(3000)));
+            let limit = 1 + random.below(30_000) as usize;
+            match file.read(&mut piece[..limit]).unwrap() {
+                0 => return all,
+                n => all.extend_from_slice(&piece[..n]),
+            }
+        }
+    });
+    assert!(child.wait().unwrap().success());
+    assert!(relay.release().success());
+    assert_stream(&reader.join().unwrap(), to);
+}
+
+#[test]
+fn closed_and_full_stdout_do_not_block_the_rank() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let (reader, closed) = pipe();
+    drop(reader);
+    for (real, errno) in [(closed, libc::EPIPE), (OwnedFd::from(full), libc::ENOSPC)] {
+        let dir = tempfile::tempdir().unwrap();
+        let relay = relay(&dir.path().join("ledger"), real, None);
+        let view = relay.view();
+        assert_eq!(view.write_error(Stream::Out), None);
+        File::from(relay.out.try_clone().unwrap())
+            .write_all(&stream(0, 1_000_000))
+            .unwrap();
+        view.flush(Stream::Out, PATIENCE).unwrap();
+        assert_eq!(view.write_error(Stream::Out), Some(errno));
+        let observer = LedgerObserver::open(&relay.ledger).unwrap();
+        assert!(relay.release().success());
+        assert_eq!(
+            observer.final_high_water(Stream::Out, PATIENCE).unwrap(),
+            Logical(1_000_000)
+        );
+        assert_eq!(observer.write_error(Stream::Out), Some(errno));
+    }
+}
+
+#[test]
+fn streams_are_independent_and_prompt() {
+    let dir = tempfile::tempdir().unwrap();
+    let ((_stalled, real_out), (real_err_read, real_err)) = (pipe(), pipe());
+    let relay = relay(&dir.path().join("ledger"), real_out, Some(real_err));
+    let view = relay.view();
+    // Nobody reads standard output: both its pipes are full but for the last bytes.
+    File::from(relay.out.try_clone().unwrap())
+        .write_all(&stream(0, 120_000))
+        .unwrap();
+    let (mut to, mut from) = (File::from(relay.err.try_clone().unwrap()), File::from(real_err_read));
+    let begin = Instant::now();
+    for round in 0..100u8 {
+        to.write_all(&[round]).unwrap();
+        let mut got = [0];
+        from.read_exact(&mut got).unwrap();
+        assert_eq!(got, [round]);
+    }
+    println!("{:?} per round", begin.elapsed() / 100);
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert_eq!(view.logical_position(Stream::Out).unwrap(), Logical(120_000));
+    assert_eq!(view.logical_position(Stream::Err).unwrap(), Logical(100));
+    assert!(matches!(
+        view.flush(Stream::Out, Duration::from_millis(20)),
+        Err(LedgerError::Timeout(_))
+    ));
+}
+
+#[test]
+fn signals_do_not_end_the_relay_but_a_kill_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (real_read, real) = pipe();
+    let mut relay = relay(&dir.path().join("ledger"), real, None);
+    let view = relay.view();
+    let shown = collect(real_read);
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE, libc::SIGQUIT] {
+        kill(relay.child.id(), signal);
+    }
+    File::from(relay.out.try_clone().unwrap())
+        .write_all(b"still here")
+        .unwrap();
+    view.flush(Stream::Out, PATIENCE).unwrap();
+    let observer = LedgerObserver::open(&relay.ledger).unwrap();
+    assert!(observer.relay_alive());
+    relay.child.kill().unwrap();
+    relay.child.wait().unwrap();
+    assert_eq!(shown.join().unwrap(), b"still here");
+    assert!(matches!(
+        observer.final_high_water(Stream::Out, PATIENCE),
+        Err(LedgerError::RelayGone)
+    ));
+    view.rebase(Stream::Out, Logical(1)).unwrap();
+    assert!(matches!(view.flush(Stream::Out, PATIENCE), Ok(())));
+}
+
+#[test]
+fn without_a_ledger_output_goes_on() {
+    let (real_read, real) = pipe();
+    let ((err_read, err), shown) = (pipe(), collect(real_read));
+    let relay = relay(Path::new("/nonexistent/ledger"), real, Some(err));
+    File::from(relay.out.try_clone().unwrap())
+        .write_all(&stream(0, 300_000))
+        .unwrap();
+    assert!(relay.release().success());
+    assert_stream(&shown.join().unwrap(), 300_000);
+    let message = String::from_utf8(collect(err_read).join().unwrap()).unwrap();
+    assert!(
+        message.contains("/nonexistent/ledger") && message.lines().count() == 1,
+        "{message}"
+    );
+}
+
+#[test]
+fn attaching_tells_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger");
+    let attach = |fd| LedgerView::attach(&path, [fd, None], Duration::from_millis(5)).map(|_| ());
+    assert!(matches!(attach(None), Err(LedgerError::NotReady(_))));
+    write(&path, [1; 4096]).unwrap();
+    assert!(matches!(attach(None), Err(LedgerError::NotALedger)));
+    let mut foreign = [0; 4096];
+    foreign[..8].copy_from_slice(b"USTDYLGR");
+    foreign[8] = 99;
+    write(&path, foreign).unwrap();
+    assert!(matches!(attach(None), Err(LedgerError::ForeignVersion { found: 99 })));
+    let relay = relay(&dir.path().join("good"), pipe().1, None);
+    let null = File::open("/dev/null").unwrap();
+    let view = LedgerView::attach(&relay.ledger, [Some(null.as_raw_fd()), None], PATIENCE).map(|_| ());
+    assert!(matches!(view, Err(LedgerError::NotAPipe(Stream::Out))));
+}
+
+#[allow(unsafe_code)]
+fn kill(pid: u32, signal: i32) {
+    // SAFETY: a signal to a child of this test that has not been waited for.
+    assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
+}
+
+#[allow(unsafe_code)]
+fn set_nonblocking(fd: &OwnedFd) {
+    // SAFETY: plain descriptor and flag.
+    let result = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    assert_eq!(result, 0);
+}

@@ -1,0 +1,248 @@
+//! `understudy events` as a user runs it.
+
+use ckptd::events::{
+    EndHow, Epoch, ErrorClass, EventWriter, Kind, RecoveryStage, Role, Spare, Worker, WorldRank, monotonic_ns,
+};
+use std::path::Path;
+use std::process::{Command, Output};
+
+const MS: u64 = 1_000_000;
+
+fn understudy(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_understudy"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn events(dir: &Path, more: &[&str]) -> (i32, String, String) {
+    let output = understudy(&[&["events", dir.to_str().unwrap()], more].concat());
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn start(rank: u32, role: Role, job: &str) -> Kind {
+    Kind::Start {
+        pid: 100 + rank,
+        world_rank: WorldRank(rank),
+        role,
+        workers: 2,
+        spares: 1,
+        host: "node-a".into(),
+        program: "heat".into(),
+        version: "0.1.0".into(),
+        job: job.into(),
+    }
+}
+
+/// Two workers and a spare; worker 1 dies at 50 ms, its spare goes on at epoch 4.
+fn job(dir: &Path) {
+    let writers = [0, 1, 2].map(|rank| EventWriter::create(dir, WorldRank(rank)));
+    let origin = monotonic_ns();
+    let emit = |rank: usize, ms: u64, kind| writers[rank].emit_at(origin + ms * MS, Epoch(4), kind);
+    let (epoch, recovery) = (Epoch(4), 1);
+    for rank in 0..2 {
+        emit(rank, 0, start(rank as u32, Role::Worker(Worker(rank as u32)), "job"));
+        emit(
+            rank,
+            10,
+            Kind::Cut {
+                epoch,
+                at_call: 7,
+                candidates: 9,
+            },
+        );
+        let bytes = 4096 * (1 + rank as u64);
+        emit(
+            rank,
+            11,
+            Kind::Capture {
+                epoch,
+                pages: 1,
+                bytes,
+                scan_ns: 10,
+                copy_ns: 20,
+            },
+        );
+        emit(
+            rank,
+            12,
+            Kind::Ship {
+                epoch,
+                to: WorldRank(1 - rank as u32),
+                bytes: 3072,
+                ns: 1500,
+            },
+        );
+        emit(rank, 13, Kind::Commit { epoch, ns: 3 * MS });
+    }
+    emit(1, 50, Kind::Kill { signal: 9 });
+    emit(2, 0, start(2, Role::Spare(Spare(0)), "job"));
+    emit(
+        0,
+        60,
+        Kind::FailureDetected {
+            recovery,
+            failed: vec![WorldRank(1)],
+            by: ErrorClass::ProcFailed,
+        },
+    );
+    emit(
+        2,
+        61,
+        Kind::FailureDetected {
+            recovery,
+            failed: vec![],
+            by: ErrorClass::Revoked,
+        },
+    );
+    emit(
+        0,
+        62,
+        Kind::Stage {
+            recovery,
+            stage: RecoveryStage::Shrink,
+            ns: 2 * MS,
+        },
+    );
+    emit(
+        2,
+        63,
+        Kind::Stage {
+            recovery,
+            stage: RecoveryStage::Shrink,
+            ns: 3 * MS,
+        },
+    );
+    emit(
+        2,
+        64,
+        Kind::Takeover {
+            recovery,
+            from: Spare(0),
+            as_worker: Worker(1),
+        },
+    );
+    emit(
+        0,
+        65,
+        Kind::Resume {
+            recovery,
+            epoch,
+            total_ns: 5 * MS,
+        },
+    );
+    emit(
+        2,
+        66,
+        Kind::Resume {
+            recovery,
+            epoch,
+            total_ns: 5 * MS,
+        },
+    );
+    for rank in [0, 2] {
+        emit(rank, 90, Kind::End { how: EndHow::Finalized });
+    }
+}
+
+fn shorten(path: &Path, by: u64) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_len(file.metadata().unwrap().len() - by).unwrap();
+}
+
+#[test]
+fn text_tells_the_story() {
+    let dir = tempfile::tempdir().unwrap();
+    job(dir.path());
+    let (code, out, err) = events(dir.path(), &[]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for part in [
+        "rank 2   worker 1   epoch 4     recovery 1: spare 0 takes over as worker 1",
+        "failed       rank 1 (worker 1), killed at 0.05",
+        "first by rank 0: MPIX_ERR_PROC_FAILED",
+        "taken over   worker 1 by rank 2 (spare 0)",
+        "resumed      at epoch 4",
+        "detect to resume        6.00 ms",
+        "kill to resume         16.00 ms",
+        "shrink                3.00 ms   rank 2 of 2",
+        "Checkpoints: 1 cut, 1 committed, last committed epoch 4",
+        "captured       mean    6.0 KiB   max    8.0 KiB (rank 1)   total   12.0 KiB in 2",
+    ] {
+        assert!(out.contains(part), "no {part:?} in\n{out}");
+    }
+}
+
+#[test]
+fn json_has_the_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    job(dir.path());
+    let (code, out, _) = events(dir.path(), &["--json"]);
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let recovery = &report["recoveries"][0];
+    assert_eq!(code, 0);
+    assert_eq!(recovery["failed"][0]["rank"], 1);
+    assert_eq!(recovery["detect_to_resume_ns"], 6 * MS);
+    assert_eq!(recovery["kill_to_resume_ns"], 16 * MS);
+    assert_eq!(recovery["takeovers"][0]["as_worker"], 1);
+    assert_eq!(recovery["stages"][0]["slowest"], 2);
+    assert_eq!(report["checkpoints"]["capture_bytes"]["total"], 12288);
+    assert_eq!(report["timeline"][0]["event"]["type"], "start");
+    assert_eq!(report["timeline"].as_array().unwrap().len(), 21);
+}
+
+#[test]
+fn a_torn_file_is_a_note() {
+    let dir = tempfile::tempdir().unwrap();
+    job(dir.path());
+    shorten(&dir.path().join("rank-1.events"), 1);
+    let (code, out, _) = events(dir.path(), &[]);
+    assert_eq!(code, 0);
+    assert!(out.contains("note: rank-1.events: truncated at byte"), "{out}");
+    assert!(out.contains("last sign of life 47.00 ms before the detection"), "{out}");
+    std::fs::write(dir.path().join("rank-3.events"), b"").unwrap();
+    assert_eq!(events(dir.path(), &[]).0, 0);
+}
+
+#[test]
+fn damage_and_foreign_files_leave_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    job(dir.path());
+    let path = dir.path().join("rank-0.events");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8] = 200;
+    std::fs::write(&path, &bytes).unwrap();
+    let (code, out, err) = events(dir.path(), &["--json"]);
+    assert_eq!(code, 1);
+    assert!(
+        out.contains("\"recoveries\"") && err.contains("rank-0.events: foreign version: it has format version 200")
+    );
+    EventWriter::create(dir.path(), WorldRank(9)).emit(Epoch(0), start(9, Role::Worker(Worker(9)), "other"));
+    let (code, out, _) = events(dir.path(), &[]);
+    assert!(
+        code == 1 && out.contains("PROBLEM: the files are of different jobs (job, other)"),
+        "{out}"
+    );
+}
+
+#[test]
+fn no_report_says_why_and_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, out, err) = events(&dir.path().join("none"), &[]);
+    assert!(
+        code == 3 && out.is_empty() && err.contains("No such file") && err.contains("Give the directory"),
+        "{err}"
+    );
+    let (code, _, err) = events(dir.path(), &[]);
+    assert!(code == 3 && err.contains("no event files"), "{err}");
+    std::fs::write(dir.path().join("rank-0.events"), b"something else").unwrap();
+    let (code, _, err) = events(dir.path(), &[]);
+    assert!(
+        code == 3 && err.contains("rank-0.events: is not an event file"),
+        "{err}"
+    );
+    assert_eq!(understudy(&["events"]).status.code(), Some(2));
+    assert_eq!(understudy(&[]).status.code(), Some(2));
+    let version = understudy(&["--version"]);
+    assert!(version.status.success() && version.stdout.starts_with(b"understudy 0."));
+}

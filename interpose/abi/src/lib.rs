@@ -1,0 +1,123 @@
+//! What the face, the shim and the runtime agree on: the map of addresses and the structures that cross between them.
+//!
+//! The three libraries live in two link-map namespaces with a libc each, so nothing but plain data and function
+//! pointers may cross. Everything here is `no_std`, has a fixed layout and is built into all three of them.
+//!
+//! ```text
+//!   0x0000_0002_0000  stub page: where the patched `mmap` instructions jump to
+//!   0x0000_0040_0000… the program, its heap (user side)
+//!   0x1f00_0000_0000  ld.so's heap on behalf of the user side
+//!   0x1f80_0000_0000  ld.so's heap on behalf of the runtime side
+//!   0x2000_0000_0000  the zone: every mapping of the runtime side
+//!   0x2800_0000_0000  end of the zone
+//!   0x7fff_…          the user side's libraries, maps and stack, where the kernel puts them
+//! ```
+#![no_std]
+
+use core::ffi::{c_char, c_int, c_void};
+
+/// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
+pub const ABI_VERSION: u32 = 1;
+
+/// First address of the zone that holds every mapping of the runtime side.
+pub const ZONE_START: usize = 4 << ZONE_SHIFT;
+/// First address past the zone.
+pub const ZONE_END: usize = 5 << ZONE_SHIFT;
+/// `address >> ZONE_SHIFT == ZONE_TAG` exactly in the zone; assembly tests the stack pointer that way.
+pub const ZONE_SHIFT: u32 = 43;
+/// See [`ZONE_SHIFT`].
+pub const ZONE_TAG: usize = ZONE_START >> ZONE_SHIFT;
+
+/// Page that receives the patched `mmap`, `mremap` and `shmat` instructions; below 4 GiB, below any program.
+pub const STUB_PAGE: usize = 0x2_0000;
+
+/// ld.so's heap for what the user side makes it allocate (link maps, TLS blocks of libraries opened late).
+pub const USER_LD_HEAP: usize = 0x1f00_0000_0000;
+/// ld.so's heap for the runtime side.
+pub const RUNTIME_LD_HEAP: usize = 0x1f80_0000_0000;
+/// Size of each of the two.
+pub const LD_HEAP_SIZE: usize = 1 << 30;
+
+/// The stack that the runtime runs on when the application's main thread has entered MPI.
+pub const RUNTIME_STACK: usize = ZONE_START + (1 << 30);
+/// Its size in bytes.
+pub const RUNTIME_STACK_SIZE: usize = 16 << 20;
+
+/// First descriptor number of the runtime side; the user side has all below to itself.
+pub const RUNTIME_FD_BASE: c_int = 600;
+
+/// The pthread keys below this one belong to the user side, those from it on to the runtime side: the two libcs number
+/// them independently but share the slots of the thread's control block.
+pub const RUNTIME_FIRST_KEY: u32 = 512;
+
+/// How the two standard streams are carried (see the relay of `ckptd`).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RelayInfo {
+    /// NUL-terminated path of the ledger, or null: no relay, the streams are the program's own.
+    pub ledger: *const c_char,
+}
+
+/// What the face tells the shim and the runtime.
+#[repr(C)]
+pub struct BootInfo {
+    /// [`ABI_VERSION`] of the face.
+    pub version: u32,
+    /// 1 if a failure to protect must stop the job (`UNDERSTUDY_REQUIRE`).
+    pub require: u32,
+    /// The environment as the launcher gave it: null-terminated array of `NAME=value`.
+    pub environment: *const *const c_char,
+    /// `argc` of the program.
+    pub argc: c_int,
+    /// `argv` of the program (on its stack).
+    pub argv: *const *const c_char,
+    /// Path of the program's file.
+    pub program: *const c_char,
+    /// Directory of libunderstudy.so.
+    pub directory: *const c_char,
+    /// The auxiliary vector's `AT_BASE`: where ld.so is mapped.
+    pub loader_base: usize,
+    /// Length of ld.so's mapping.
+    pub loader_length: usize,
+    /// First address of the face's own mapping.
+    pub face_base: usize,
+    /// Length of the face's own mapping.
+    pub face_length: usize,
+    /// Highest address of the main thread's stack, which holds argv and the environment.
+    pub stack_end: usize,
+    /// The head of the base namespace's link maps (`struct link_map *`).
+    pub link_map: *const c_void,
+    /// Address that each data symbol of libmpi has on the user side, in the order of the call table.
+    pub data_symbols: *const usize,
+    /// How many there are.
+    pub data_symbol_count: usize,
+    /// The stream relay.
+    pub relay: RelayInfo,
+    /// Number of threads that the user side has created so far (updated by the face).
+    pub user_threads: *const u32,
+    /// Base-namespace `dlopen`, for libraries that an understudy must open again.
+    pub user_dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
+    /// Base-namespace `dlsym(RTLD_DEFAULT, name)`.
+    pub user_dlsym: unsafe extern "C" fn(*const c_char) -> *mut c_void,
+    /// Base-namespace `dl_iterate_phdr`.
+    pub user_iterate: unsafe extern "C" fn(callback: *const c_void, data: *mut c_void) -> c_int,
+    /// Sixteen integers on the user side, at the same address in every rank, for predefined attributes.
+    pub attribute_cells: *mut c_int,
+    /// Base-namespace `exit`, which flushes the program's streams.
+    pub user_exit: unsafe extern "C" fn(c_int) -> !,
+}
+
+/// What the runtime hands back.
+#[repr(C)]
+pub struct EntryPoints {
+    /// [`ABI_VERSION`] of the runtime.
+    pub version: u32,
+    /// Number of slots of its dispatch table; must equal the face's.
+    pub slot_count: u32,
+    /// Where every thunk jumps, with the slot's number in `eax` and the caller's registers untouched.
+    pub enter: *const c_void,
+}
+
+const _: () = assert!(ZONE_START == 0x2000_0000_0000 && ZONE_END == 0x2800_0000_0000);
+const _: () = assert!(RUNTIME_LD_HEAP + LD_HEAP_SIZE <= ZONE_START && USER_LD_HEAP + LD_HEAP_SIZE <= RUNTIME_LD_HEAP);
+const _: () = assert!(RUNTIME_STACK + RUNTIME_STACK_SIZE < ZONE_END);

@@ -1,0 +1,437 @@
+//! The boot: from the first constructor of the process to a runtime in a namespace of its own.
+//!
+//! ```text
+//!  execution 1   leave alone? ── yes → nothing happens (no MPI program) or run without us (MPI, but not ours)
+//!                │ no
+//!                environment → memfd, no address randomisation, fixed environment, execute again
+//!  execution 2   equal canaries; stubs, ld.so's mmap and heaps; stack in the zone
+//!                dlmopen shim (new libc, its mmap patched) → dlmopen the libmpi file → dlmopen runtime → entry points
+//! ```
+#![allow(unsafe_code)]
+
+use crate::aside::Program;
+use crate::entry::{self, ENTRY};
+use crate::environ::{self, BOOT_VARIABLE};
+use crate::link::{self, Extent, OUR_SONAME, Path};
+use crate::msg::Text;
+use crate::relay;
+use crate::sys::{self, nr, sys};
+use crate::zone::{self, PatchError, Patched};
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_char, c_int, c_long, c_void};
+use core::sync::atomic::Ordering;
+use crate::{ldheap, threads};
+use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
+
+const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
+/// Where the launcher's environment is kept: the first place of the zone.
+const ENVIRONMENT_PLACE: usize = ZONE_START + (1 << 20);
+
+unsafe extern "C" {
+    fn dlmopen(namespace: c_long, path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn dlerror() -> *const c_char;
+    fn dlinfo(handle: *mut c_void, request: c_int, info: *mut c_void) -> c_int;
+    fn mallopt(parameter: c_int, value: c_int) -> c_int;
+    fn exit(status: c_int) -> !;
+    fn dl_iterate_phdr(callback: *const c_void, data: *mut c_void) -> c_int;
+}
+
+const RTLD_NOW: c_int = 2;
+const LM_ID_NEWLM: c_long = -1;
+const RTLD_DI_LMID: c_int = 1;
+
+/// The process's start, as ld.so hands it to the first constructor.
+///
+/// # Safety
+/// To be called once, from the constructor, with its arguments.
+pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c_char) {
+    let list = envp.cast_const();
+    // SAFETY: the kernel's arrays on the stack.
+    unsafe {
+        let variable = |name: &[u8]| environ::value(list, name);
+        if variable(b"UNDERSTUDY_ASIDE=").is_some() {
+            return;
+        }
+        let auxv = Auxv::after(list);
+        if let Some(fd) = variable(BOOT_VARIABLE) {
+            let fd = fd.iter().fold(0, |number, digit| number * 10 + i32::from(digit - b'0'));
+            return second(argc, argv, envp, &auxv, fd);
+        }
+        let base = link::own_base();
+        let uses_other_mpi = link::objects().any(|object| object.is_mpi() && object.l_addr != base);
+        let uses_our_mpi = link::objects().any(|object| object.l_addr != base && object.needs(OUR_SONAME));
+        if !uses_other_mpi && !uses_our_mpi {
+            return;
+        }
+        let program = Program::new(argv, list, auxv.execfn);
+        let launched = variable(b"PMIX_RANK=").is_some();
+        if uses_other_mpi || !launched || variable(b"UNDERSTUDY_DISABLE=") == Some(b"1") {
+            program.run_without_us(None);
+        }
+        first(&program)
+    }
+}
+
+/// What is used of the auxiliary vector (getauxval(3)).
+struct Auxv {
+    execfn: *const c_char,
+    loader: usize,
+    random: *mut [u8; 16],
+}
+
+impl Auxv {
+    /// # Safety
+    /// `envp` must be the kernel's array, which the vector follows.
+    unsafe fn after(envp: *const *const c_char) -> Auxv {
+        let mut auxv = Auxv { execfn: core::ptr::null(), loader: 0, random: core::ptr::null_mut() };
+        // SAFETY: handed on to the caller.
+        unsafe {
+            let mut at = envp;
+            while !at.read().is_null() {
+                at = at.add(1);
+            }
+            let mut entry = at.add(1).cast::<[usize; 2]>();
+            while entry.read()[0] != 0 {
+                let [kind, value] = entry.read();
+                match kind {
+                    7 => auxv.loader = value,
+                    25 => auxv.random = value as *mut [u8; 16],
+                    31 => auxv.execfn = value as *const c_char,
+                    _ => {}
+                }
+                entry = entry.add(1);
+            }
+        }
+        auxv
+    }
+}
+
+/// Number of workers, if the two variables are numbers: the program's view of OMPI_COMM_WORLD_SIZE.
+///
+/// # Safety
+/// `list` must be a valid environment.
+unsafe fn workers(list: *const *const c_char) -> Option<usize> {
+    // SAFETY: handed on to the caller.
+    let number = |name: &[u8]| unsafe { environ::value(list, name) }.and_then(|text| core::str::from_utf8(text).ok()?.parse::<usize>().ok());
+    number(b"OMPI_COMM_WORLD_SIZE=")?.checked_sub(number(b"UNDERSTUDY_SPARES=").unwrap_or(1))
+}
+
+/// Execution 1: prepares the second one.
+fn first(program: &Program) -> ! {
+    let list = program.environment;
+    // SAFETY: a valid environment; personality(2) and execve(2).
+    unsafe {
+        if !environ::value(list, b"OMPI_MCA_mpi_ft_enable=").is_some_and(|value| value == b"1" || value == b"true") {
+            program.refuse(None, format_args!("the job was not started with fault tolerance; start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later)"));
+        }
+        let before = sys!(nr::PERSONALITY, 0xffff_ffffusize);
+        let pretend_refused = environ::value(list, b"UNDERSTUDY_FAULT=").is_some_and(|fault| fault == b"no-personality");
+        if before < 0 || pretend_refused || sys!(nr::PERSONALITY, before as usize | ADDR_NO_RANDOMIZE) < 0 {
+            program.refuse(None, format_args!("address randomisation cannot be switched off here (personality is refused); allow personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or start the program with `setarch -R`"));
+        }
+        let fixed = match environ::save(list, before as usize) {
+            Ok(fd) => environ::fixed(list, fd, workers(list)),
+            Err(error) => program.refuse(Some(before as usize), format_args!("the environment cannot be set aside (memfd, errno {error})")),
+        };
+        let error = fixed.map_or(12, |environment| program.execute(environment));
+        program.refuse(Some(before as usize), format_args!("the program cannot be executed again without address randomisation (errno {error})"))
+    }
+}
+
+/// Everything execution 2 carries onto the runtime's stack.
+struct Second<'a> {
+    argc: c_int,
+    program: Program,
+    personality: usize,
+    auxv: &'a Auxv,
+    stack_end: usize,
+}
+
+/// Execution 2, on the program's stack: everything that must be equal, then on to a stack in the zone.
+///
+/// # Safety
+/// As [`start`].
+unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_char, auxv: &Auxv, fd: c_int) {
+    let Some(saved) = environ::restore(fd, ENVIRONMENT_PLACE) else {
+        crate::msg::say(format_args!("the environment that was set aside is gone; nothing was started"));
+        sys::exit(70)
+    };
+    // SAFETY: the kernel's arrays; nothing has read the environment yet but ld.so.
+    unsafe {
+        environ::unpad(envp);
+        let program = Program::new(argv, saved.list, auxv.execfn);
+        equalise(auxv.random, environ::value(saved.list, b"PMIX_NAMESPACE=").unwrap_or(b""));
+        if let Err(error) = sys::map_anonymous(RUNTIME_STACK, RUNTIME_STACK_SIZE, 0) {
+            program.refuse(Some(saved.personality), format_args!("the runtime's addresses are taken (errno {error})"));
+        }
+        // The file name is the last string of the stack (execve(2)); its page is the stack's last.
+        let stack_end = (auxv.execfn as usize + 4096) & !4095;
+        let mut second = Second { argc, program, personality: saved.personality, auxv, stack_end };
+        on_stack((&raw mut second).cast(), second_in_zone, RUNTIME_STACK + RUNTIME_STACK_SIZE);
+        line_buffer_terminal();
+    }
+}
+
+/// Calls `function(argument)` on another stack, whose highest address is `top`.
+#[unsafe(naked)]
+unsafe extern "C" fn on_stack(argument: *mut c_void, function: unsafe extern "C" fn(*mut c_void), top: usize) {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdx",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Gives every rank of the job the same stack canary, pointer guard and random bytes, derived from the job's name.
+///
+/// # Safety
+/// Must run before any function whose frame holds a canary has been entered and will return.
+unsafe fn equalise(random: *mut [u8; 16], job: &[u8]) {
+    let mix = |seed: u64| {
+        job.iter().fold(seed, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3).rotate_left(23))
+    };
+    let (canary, guard) = (mix(0xcbf2_9ce4_8422_2325) & !0xff, mix(0x9e37_79b9_7f4a_7c15));
+    // SAFETY: glibc's thread control block on x86-64 has the canary at fs:0x28 and the pointer guard at fs:0x30; the
+    // random bytes are the kernel's 16 on the stack (AT_RANDOM).
+    unsafe {
+        core::arch::asm!("mov fs:[0x28], {0}", "mov fs:[0x30], {1}", in(reg) canary, in(reg) guard, options(nostack));
+        if !random.is_null() {
+            random.cast::<[u64; 2]>().write_unaligned([canary, guard]);
+        }
+    }
+    const M_TRIM_THRESHOLD: c_int = -1;
+    const M_MMAP_THRESHOLD: c_int = -3;
+    const M_MMAP_MAX: c_int = -4;
+    const M_ARENA_MAX: c_int = -8;
+    // SAFETY: mallopt(3): the whole heap on brk, one arena.
+    unsafe {
+        mallopt(M_MMAP_MAX, 0);
+        mallopt(M_MMAP_THRESHOLD, c_int::MAX);
+        mallopt(M_TRIM_THRESHOLD, 64 << 20);
+        mallopt(M_ARENA_MAX, 1);
+    }
+}
+
+unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
+    // SAFETY: `second` passes its own local.
+    let second = unsafe { &mut *argument.cast::<Second<'_>>() };
+    match load(second) {
+        Ok(()) => {}
+        Err(Failure::Text(what)) => second.refuse(format_args!("{what}")),
+        Err(Failure::Patch(library, call, PatchError::Found(count))) => second.refuse(format_args!(
+            "this {library} has {count} {call} instructions of the known form instead of one; \
+             an unsupported version of glibc"
+        )),
+        Err(Failure::Patch(library, call, PatchError::Protect(error))) => second.refuse(format_args!(
+            "the {call} instruction of {library} cannot be changed (mprotect, errno {error}); \
+             allow changing code pages (SELinux: execmod)"
+        )),
+        Err(Failure::Loader(what)) => {
+            // SAFETY: dlerror(3) returns a string or null.
+            let reason = unsafe { dlerror() };
+            let reason = if reason.is_null() { b"" } else { unsafe_text(reason) };
+            second.refuse(format_args!("{what}: {}", Text(reason)))
+        }
+        Err(Failure::Runtime) => second.program.run_without_us(Some(second.personality)),
+        Err(Failure::Stop(status)) => sys::exit(status),
+    }
+}
+
+fn unsafe_text(text: *const c_char) -> &'static [u8] {
+    // SAFETY: only called with C strings that ld.so keeps.
+    unsafe { sys::bytes(text) }
+}
+
+/// Why execution 2 could not be completed.
+enum Failure {
+    Text(&'static str),
+    Patch(&'static str, &'static str, PatchError),
+    /// dlerror(3) has the reason.
+    Loader(&'static str),
+    /// The runtime has said why already; run without us.
+    Runtime,
+    /// The runtime has said why already; end with this status.
+    Stop(c_int),
+}
+
+impl Second<'_> {
+    fn refuse(&self, reason: core::fmt::Arguments<'_>) -> ! {
+        self.program.refuse(Some(self.personality), reason)
+    }
+}
+
+/// Loads the runtime side; on the zone's stack, so all that ld.so does from here on lies in the zone.
+fn load(second: &Second<'_>) -> Result<(), Failure> {
+    // SAFETY: mapped objects: ld.so, where the kernel says it is, and this library.
+    let (loader, face) = unsafe { (link::extent(second.auxv.loader), link::extent(link::own_base())) };
+    zone::make_stubs().map_err(|_| Failure::Text("the stub page's address (0x20000) is taken"))?;
+    // SAFETY: ld.so's code; the process has one thread, and it is not in mmap.
+    unsafe { zone::patch(Patched::Mmap, loader.code, loader.code_length) }
+        .map_err(|error| Failure::Patch("ld.so", "mmap", error))?;
+    ldheap::install(&loader).map_err(Failure::Text)?;
+    threads::make_libc_multithreaded().map_err(|_| Failure::Text("no thread can be created"))?;
+
+    let directory = Path::directory(link::own_path());
+    let shim = open_sibling(directory, b"/libunderstudy_shim.so", LM_ID_NEWLM)?;
+    let mut namespace: c_long = 0;
+    // SAFETY: RTLD_DI_LMID writes a c_long.
+    unsafe { dlinfo(shim, RTLD_DI_LMID, (&raw mut namespace).cast()) };
+    start_shim(shim, second)?;
+
+    let mut mpi = Path::new();
+    // SAFETY: the saved environment.
+    let library_path = unsafe { environ::value(second.program.environment, b"LD_LIBRARY_PATH=") }.unwrap_or(b"");
+    if !link::find_library(OUR_SONAME, library_path, &mut mpi) {
+        return Err(Failure::Text("libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH"));
+    }
+    open(namespace, &mpi).map_err(|_| Failure::Loader("the MPI library cannot be loaded"))?;
+    let runtime = open_sibling(directory, b"/libunderstudy_runtime.so", namespace)?;
+    start_runtime(runtime, second, &loader, &face)
+}
+
+fn open(namespace: c_long, path: &Path) -> Result<*mut c_void, Failure> {
+    // SAFETY: dlmopen(3).
+    let handle = unsafe { dlmopen(namespace, path.as_ptr(), RTLD_NOW) };
+    if handle.is_null() { Err(Failure::Loader("a library cannot be loaded")) } else { Ok(handle) }
+}
+
+fn open_sibling(directory: &[u8], name: &[u8], namespace: c_long) -> Result<*mut c_void, Failure> {
+    let mut path = Path::new();
+    path.push(directory).push(name);
+    open(namespace, &path).map_err(|_| Failure::Loader("a library that belongs to libunderstudy.so cannot be loaded"))
+}
+
+/// The shim's start: environment, threads and keys of the second libc; tells where that libc's code lies.
+type ShimStart = unsafe extern "C" fn(*const *const c_char, *mut usize) -> c_int;
+
+fn start_shim(shim: *mut c_void, second: &Second<'_>) -> Result<(), Failure> {
+    let mut libc_base = 0usize;
+    // SAFETY: the shim exports this function with this type; the patched code is that of the second libc, whose only
+    // thread so far is this one.
+    unsafe {
+        let function = dlsym(shim, c"understudy_shim_start".as_ptr());
+        if function.is_null() {
+            return Err(Failure::Loader("libunderstudy_shim.so is of another version"));
+        }
+        let function: ShimStart = core::mem::transmute(function);
+        if function(second.program.environment, &mut libc_base) != 0 {
+            return Err(Failure::Text("the second libc could not be prepared"));
+        }
+        let libc = link::extent(libc_base);
+        for (call, name) in [(Patched::Mmap, "mmap"), (Patched::Mremap, "mremap"), (Patched::Shmat, "shmat")] {
+            zone::patch(call, libc.code, libc.code_length).map_err(|error| Failure::Patch("libc", name, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// The runtime's start; 0: entry points are filled in; 1: run without us; otherwise an exit status. It has said why.
+type RuntimeStart = unsafe extern "C" fn(*const BootInfo, *mut EntryPoints) -> c_int;
+
+fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, face: &Extent) -> Result<(), Failure> {
+    let symbols = entry::data_symbol_addresses();
+    let mut directory = Path::new();
+    directory.push(Path::directory(link::own_path()));
+    // SAFETY: a valid environment.
+    let required = unsafe { environ::value(second.program.environment, b"UNDERSTUDY_REQUIRE=") } == Some(b"1");
+    let info = BootInfo {
+        version: ABI_VERSION,
+        require: u32::from(required),
+        environment: second.program.environment,
+        argc: second.argc,
+        argv: second.program.argv,
+        program: second.program.path.as_ptr(),
+        directory: directory.as_ptr(),
+        loader_base: loader.base,
+        loader_length: loader.length,
+        face_base: face.base,
+        face_length: face.length,
+        stack_end: second.stack_end,
+        link_map: link::first().cast(),
+        data_symbols: symbols.as_ptr(),
+        data_symbol_count: symbols.len(),
+        relay: relay::start(second.program.environment, directory.as_bytes()),
+        user_threads: threads::created(),
+        user_dlopen,
+        user_dlsym,
+        user_iterate,
+        attribute_cells: (&raw mut ATTRIBUTE_CELLS).cast(),
+        user_exit,
+    };
+    let mut points = EntryPoints { version: 0, slot_count: 0, enter: core::ptr::null() };
+    // SAFETY: the runtime exports this function with this type; it copies what it keeps of `info`.
+    let status = unsafe {
+        let function = dlsym(runtime, c"understudy_runtime_start".as_ptr());
+        if function.is_null() {
+            return Err(Failure::Loader("libunderstudy_runtime.so is of another version"));
+        }
+        let function: RuntimeStart = core::mem::transmute(function);
+        function(&info, &mut points)
+    };
+    match status {
+        0 if points.version == ABI_VERSION && points.slot_count as usize == entry::slot_count() => {
+            ENTRY.store(points.enter.cast_mut(), Ordering::Release);
+            Ok(())
+        }
+        0 => Err(Failure::Text("libunderstudy.so and libunderstudy_runtime.so are of different versions")),
+        1 => Err(Failure::Runtime),
+        status => Err(Failure::Stop(status)),
+    }
+}
+
+unsafe extern "C" fn user_dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
+    // SAFETY: dlopen(3) from this library searches the program's namespace.
+    let handle = unsafe { dlopen(path, flags) };
+    core::hint::black_box(handle)
+}
+
+unsafe extern "C" fn user_dlsym(name: *const c_char) -> *mut c_void {
+    // SAFETY: dlsym(3) with RTLD_DEFAULT; not a tail call, which would make it search the caller's namespace.
+    let address = unsafe { dlsym(core::ptr::null_mut(), name) };
+    core::hint::black_box(address)
+}
+
+/// Predefined attributes are read through pointers, which must be valid in an understudy too.
+static mut ATTRIBUTE_CELLS: [c_int; 16] = [0; 16];
+
+unsafe extern "C" fn user_iterate(callback: *const c_void, data: *mut c_void) -> c_int {
+    // SAFETY: dl_iterate_phdr(3) from this library walks the program's namespace.
+    let result = unsafe { dl_iterate_phdr(callback, data) };
+    core::hint::black_box(result)
+}
+
+unsafe extern "C" fn user_exit(status: c_int) -> ! {
+    // SAFETY: exit(3) of the program's libc.
+    unsafe { exit(status) }
+}
+
+/// A program that printed to a terminal still prints line by line, although its output now goes through a pipe.
+fn line_buffer_terminal() {
+    if !relay::stdout_was_terminal() {
+        return;
+    }
+    const IOLBF: c_int = 1;
+    unsafe extern "C" {
+        fn setvbuf(stream: *mut c_void, buffer: *mut c_char, mode: c_int, size: usize) -> c_int;
+    }
+    let name: &CStr = c"stdout";
+    // SAFETY: `stdout` is a variable of libc; setvbuf(3) before any other use of the stream.
+    unsafe {
+        let stdout = dlsym(core::ptr::null_mut(), name.as_ptr()).cast::<*mut c_void>();
+        if !stdout.is_null() {
+            setvbuf(stdout.read(), core::ptr::null_mut(), IOLBF, 0);
+        }
+    }
+}

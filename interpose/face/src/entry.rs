@@ -1,0 +1,124 @@
+//! Where the thunks jump, and what happens before the runtime is there.
+//!
+//! In a process that we do not protect but whose program loads an MPI library late (an interpreter that imports one),
+//! the loader binds it to this library all the same. The thunks then pass through to the real libmpi, opened beside the
+//! program at the first call.
+#![allow(unsafe_code)]
+
+use crate::environ;
+use crate::link::{self, Path};
+use crate::msg::{Text, say};
+use crate::sys;
+use crate::thunks::{DATA_SYMBOLS, SLOT_NAMES};
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// The thunks' target: called with the slot's number in `eax`, everything else as the program left it.
+pub static ENTRY: AtomicPtr<c_void> = AtomicPtr::new(pass_through as *mut c_void);
+
+/// Addresses of the real procedures while passing through; 0: not looked up yet.
+static REAL: [AtomicUsize; SLOT_NAMES.len()] = [const { AtomicUsize::new(0) }; SLOT_NAMES.len()];
+
+unsafe extern "C" {
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    static environ: *const *const c_char;
+}
+
+/// Finds the real procedure and jumps to it with all argument registers as they were.
+#[unsafe(naked)]
+unsafe extern "C" fn pass_through() {
+    naked_asm!(
+        "mov r11d, eax",
+        "lea r10, [rip + {real}]",
+        "mov r10, qword ptr [r10 + r11 * 8]",
+        "test r10, r10",
+        "jnz 2f",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "push rbp",
+        "mov rbp, rsp",
+        "and rsp, -16",
+        "mov edi, r11d",
+        "call {resolve}",
+        "mov rsp, rbp",
+        "pop rbp",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "mov r10, rax",
+        "2: jmp r10",
+        real = sym REAL,
+        resolve = sym resolve,
+    )
+}
+
+extern "C" fn resolve(slot: u32) -> usize {
+    static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    let mut handle = HANDLE.load(Ordering::Acquire);
+    if handle.is_null() {
+        handle = open_real();
+        HANDLE.store(handle, Ordering::Release);
+    }
+    let name = SLOT_NAMES[slot as usize];
+    // SAFETY: dlsym(3) on the handle of a library that stays open.
+    let address = unsafe { dlsym(handle, name.as_ptr()) } as usize;
+    if address == 0 {
+        say(format_args!("the MPI library has no procedure {}; the program needs another version of it", Text(name.to_bytes())));
+        sys::exit(127);
+    }
+    REAL[slot as usize].store(address, Ordering::Release);
+    address
+}
+
+/// Opens the real libmpi by its path (by its soname, the loader would give us this library) and lets the program's data
+/// symbols start with the real ones' contents, as a copy relocation would have.
+fn open_real() -> *mut c_void {
+    const RTLD_NOW_GLOBAL: c_int = 0x102;
+    let mut path = Path::new();
+    // SAFETY: `environ` is libc's; dlopen(3), dlsym(3); the copied sizes are the table's, equal on both sides.
+    unsafe {
+        let library_path = environ::value(environ, b"LD_LIBRARY_PATH=").unwrap_or(b"");
+        if !link::find_library(link::OUR_SONAME, library_path, &mut path) {
+            say(format_args!("libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH"));
+            sys::exit(127);
+        }
+        let handle = dlopen(path.as_ptr(), RTLD_NOW_GLOBAL);
+        if handle.is_null() {
+            say(format_args!("{} cannot be opened", Text(path.as_bytes())));
+            sys::exit(127);
+        }
+        for (name, size) in DATA_SYMBOLS {
+            let (theirs, ours) = (dlsym(handle, name.as_ptr()), dlsym(core::ptr::null_mut(), name.as_ptr()));
+            if !theirs.is_null() && !ours.is_null() && theirs != ours {
+                core::ptr::copy_nonoverlapping(theirs.cast::<u8>(), ours.cast::<u8>(), size);
+            }
+        }
+        handle
+    }
+}
+
+/// Address of each data symbol of libmpi as the program sees it, in table order.
+pub fn data_symbol_addresses() -> &'static [usize] {
+    static ADDRESSES: [AtomicUsize; DATA_SYMBOLS.len()] = [const { AtomicUsize::new(0) }; DATA_SYMBOLS.len()];
+    for (place, (name, _)) in ADDRESSES.iter().zip(DATA_SYMBOLS) {
+        // SAFETY: dlsym(3) with RTLD_DEFAULT.
+        place.store(unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) } as usize, Ordering::Relaxed);
+    }
+    // SAFETY: an atomic has the layout of its integer, and these are not written again.
+    unsafe { core::slice::from_raw_parts(ADDRESSES.as_ptr().cast(), ADDRESSES.len()) }
+}
+
+/// Name of a slot, for messages.
+pub fn slot_count() -> usize {
+    let _: &[&CStr] = &SLOT_NAMES;
+    SLOT_NAMES.len()
+}

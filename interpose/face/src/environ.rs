@@ -1,0 +1,253 @@
+//! The environment: what the launcher gave, what the user side may see, and what makes all ranks' stacks equal.
+//!
+//! The stack of a new process starts with the environment's strings, so ranks whose environments differ in count or size
+//! get different stack addresses. The process is therefore executed once more with a *fixed* environment: the variables
+//! of the launcher and ours are moved aside (into a memfd), the rest is padded to a fixed count and size.
+#![allow(unsafe_code)]
+
+use crate::msg::Line;
+use crate::sys::{self, nr, sys};
+use core::ffi::c_char;
+use core::fmt::Write;
+use understudy_abi::RUNTIME_FD_BASE;
+
+/// Marks a process that was executed again; its value is the memfd's number, always four digits.
+pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
+/// Marks a process that runs without us, so that a preload from /etc/ld.so.preload cannot loop.
+pub const ASIDE_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
+const PAD_VARIABLE: &[u8] = b"UNDERSTUDY_PAD=";
+
+/// The environment's count is padded to a multiple of this …
+const COUNT_STEP: usize = 300;
+/// … and its size in bytes to a multiple of this.
+const SIZE_STEP: usize = 48 << 10;
+
+const BLOB_MAGIC: u64 = u64::from_le_bytes(*b"ustdyenv");
+
+/// Iterates over a null-terminated array of strings.
+///
+/// # Safety
+/// `list` must be such an array.
+pub unsafe fn strings(list: *const *const c_char) -> impl Iterator<Item = &'static [u8]> {
+    let mut at = list;
+    core::iter::from_fn(move || {
+        // SAFETY: handed on to the caller.
+        unsafe {
+            let string = at.read();
+            if string.is_null() {
+                return None;
+            }
+            at = at.add(1);
+            Some(sys::bytes(string))
+        }
+    })
+}
+
+/// Value of the variable `name` (given with its `=`).
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn value(list: *const *const c_char, name: &[u8]) -> Option<&'static [u8]> {
+    // SAFETY: handed on to the caller.
+    unsafe { strings(list) }.find_map(|entry| entry.strip_prefix(name))
+}
+
+/// Whether a variable belongs to the launcher, to MPI or to us, and is kept from the user side.
+fn is_hidden(entry: &[u8]) -> bool {
+    const HIDDEN: [&[u8]; 5] = [b"PMIX", b"PMI_", b"OMPI_", b"PRTE", b"UNDERSTUDY_"];
+    const SHOWN: &[u8] = b"OMPI_COMM_WORLD_";
+    HIDDEN.iter().any(|prefix| entry.starts_with(prefix)) && !entry.starts_with(SHOWN)
+}
+
+/// Memory that strings and pointers are laid out in; made once per exec, so never given back.
+struct Builder {
+    pointers: *mut *const c_char,
+    count: usize,
+    text: *mut u8,
+    used: usize,
+    capacity: usize,
+}
+
+impl Builder {
+    fn new(count: usize, bytes: usize) -> Option<Builder> {
+        let slots = (count + 2 * COUNT_STEP) * 8;
+        let capacity = bytes + 4 * SIZE_STEP;
+        let memory = sys::map_anonymous(0, slots + capacity, 0).ok()?;
+        Some(Builder { pointers: memory as *mut _, count: 0, text: (memory + slots) as *mut u8, used: 0, capacity })
+    }
+
+    /// Adds one string given in parts.
+    fn add(&mut self, parts: &[&[u8]]) {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        assert!(self.used + length < self.capacity);
+        // SAFETY: within the buffer, as asserted; the array has room for more pointers than are ever added.
+        unsafe {
+            let start = self.text.add(self.used);
+            let mut at = start;
+            for part in parts {
+                core::ptr::copy_nonoverlapping(part.as_ptr(), at, part.len());
+                at = at.add(part.len());
+            }
+            at.write(0);
+            self.pointers.add(self.count).write(start.cast());
+        }
+        self.count += 1;
+        self.used += length + 1;
+    }
+
+    fn finish(self) -> *const *const c_char {
+        // SAFETY: room for the terminator was reserved; fresh memory is zero anyway.
+        unsafe { self.pointers.add(self.count).write(core::ptr::null()) };
+        self.pointers
+    }
+}
+
+/// # Safety
+/// As [`strings`].
+unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
+    // SAFETY: handed on to the caller.
+    unsafe { strings(list) }.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.len() + 1))
+}
+
+/// The environment for the second execution: `list` without the hidden variables, `boot_fd` announced, padded.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn fixed(list: *const *const c_char, boot_fd: i32, workers: Option<usize>) -> Option<*const *const c_char> {
+    // SAFETY: handed on to the caller.
+    let (count, bytes) = unsafe { measure(list) };
+    let mut builder = Builder::new(count, bytes)?;
+    let mut number = Line::new();
+    let _ = write!(number, "{boot_fd:04}");
+    builder.add(&[BOOT_VARIABLE, number.as_bytes()]);
+    // SAFETY: handed on to the caller.
+    for entry in unsafe { strings(list) }.filter(|entry| !is_hidden(entry)) {
+        let mut size = Line::new();
+        let names = [&b"OMPI_COMM_WORLD_SIZE="[..]];
+        match (names.iter().find(|name| entry.starts_with(name)), workers) {
+            (Some(name), Some(workers)) => {
+                let _ = write!(size, "{workers}");
+                builder.add(&[name, size.as_bytes()]);
+            }
+            _ => builder.add(&[entry]),
+        }
+    }
+    let target_count = (builder.count + 1).next_multiple_of(COUNT_STEP);
+    while builder.count + 1 < target_count {
+        builder.add(&[b"_="]);
+    }
+    let left = (builder.used + PAD_VARIABLE.len() + 1).next_multiple_of(SIZE_STEP) - builder.used;
+    let filler = [b'.'; SIZE_STEP];
+    builder.add(&[PAD_VARIABLE, &filler[..left - PAD_VARIABLE.len() - 1]]);
+    Some(builder.finish())
+}
+
+/// The environment of a program that we leave alone: `list` without this library in LD_PRELOAD.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn without_preload(list: *const *const c_char, own_path: &[u8]) -> Option<*const *const c_char> {
+    const PRELOAD: &[u8] = b"LD_PRELOAD=";
+    // SAFETY: handed on to the caller.
+    let (count, bytes) = unsafe { measure(list) };
+    let mut builder = Builder::new(count, bytes)?;
+    // SAFETY: handed on to the caller.
+    for entry in unsafe { strings(list) } {
+        let Some(preload) = entry.strip_prefix(PRELOAD) else {
+            builder.add(&[entry]);
+            continue;
+        };
+        let is_ours = |item: &[u8]| item == own_path || item.ends_with(b"/libunderstudy.so") || item == b"libunderstudy.so";
+        let mut kept = crate::link::Path::new();
+        for item in preload.split(|&byte| byte == b':' || byte == b' ').filter(|item| !item.is_empty() && !is_ours(item)) {
+            let separator: &[u8] = if kept.as_bytes().is_empty() { b"" } else { b":" };
+            kept.push(separator).push(item);
+        }
+        if !kept.as_bytes().is_empty() {
+            builder.add(&[PRELOAD, kept.as_bytes()]);
+        }
+    }
+    builder.add(&[&ASIDE_VARIABLE[..ASIDE_VARIABLE.len() - 1]]);
+    Some(builder.finish())
+}
+
+/// Puts the whole environment into a memfd that survives the exec; returns its descriptor.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn save(list: *const *const c_char, personality: usize) -> Result<i32, i32> {
+    // SAFETY: plain system calls on a new descriptor; the list is the caller's.
+    unsafe {
+        let low = sys!(nr::MEMFD_CREATE, c"understudy-environment".as_ptr(), 0);
+        if low < 0 {
+            return Err(-low as i32);
+        }
+        const F_DUPFD: usize = 0;
+        let fd = sys!(nr::FCNTL, low, F_DUPFD, RUNTIME_FD_BASE);
+        sys!(nr::CLOSE, low);
+        if fd < 0 {
+            return Err(-fd as i32);
+        }
+        let (count, bytes) = measure(list);
+        let header = [BLOB_MAGIC, personality as u64, count as u64, bytes as u64];
+        let mut written = sys!(nr::WRITE, fd, header.as_ptr(), size_of_val(&header));
+        for entry in strings(list) {
+            written += sys!(nr::WRITE, fd, entry.as_ptr(), entry.len() + 1);
+        }
+        if written as usize != size_of_val(&header) + bytes { Err(28) } else { Ok(fd as i32) }
+    }
+}
+
+/// The environment as [`save`] found it.
+pub struct Saved {
+    /// Null-terminated array of strings, in memory of its own.
+    pub list: *const *const c_char,
+    /// The process's personality(2) before it was executed again.
+    pub personality: usize,
+}
+
+/// Takes up the environment from the memfd, into new memory at `address`, and closes it.
+pub fn restore(fd: i32, address: usize) -> Option<Saved> {
+    let mut header = [0u64; 4];
+    // SAFETY: reads into buffers of the lengths given; the strings are checked to lie within the blob.
+    unsafe {
+        let got = sys!(nr::PREAD64, fd, header.as_mut_ptr(), size_of_val(&header), 0);
+        let [magic, personality, count, bytes] = header;
+        if got as usize != size_of_val(&header) || magic != BLOB_MAGIC {
+            return None;
+        }
+        let (count, bytes) = (count as usize, bytes as usize);
+        let pointers = sys::map_anonymous(address, (count + 1) * 8 + bytes, 0).ok()? as *mut *const c_char;
+        let text = pointers.add(count + 1).cast::<u8>();
+        if sys!(nr::PREAD64, fd, text, bytes, size_of_val(&header)) as usize != bytes {
+            return None;
+        }
+        sys!(nr::CLOSE, fd);
+        let mut at = text;
+        for index in 0..count {
+            pointers.add(index).write(at.cast());
+            at = at.add(sys::bytes(at.cast()).len() + 1);
+        }
+        Some(Saved { list: pointers, personality: personality as usize })
+    }
+}
+
+/// Takes our marks and the padding out of the process's own environment, in place.
+///
+/// # Safety
+/// `list` must be the environment on the process's stack, not yet used by libc.
+pub unsafe fn unpad(list: *mut *const c_char) {
+    let ours = |entry: &[u8]| entry.starts_with(BOOT_VARIABLE) || entry.starts_with(PAD_VARIABLE) || entry == b"_=";
+    // SAFETY: handed on to the caller; entries are only moved towards the front.
+    unsafe {
+        let (mut from, mut to) = (list, list);
+        while !(*from).is_null() {
+            if !ours(sys::bytes(*from)) {
+                to.write(*from);
+                to = to.add(1);
+            }
+            from = from.add(1);
+        }
+        to.write(core::ptr::null());
+    }
+}

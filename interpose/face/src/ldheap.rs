@@ -1,0 +1,178 @@
+//! ld.so's own heap: one for each side, instead of the program's.
+//!
+//! After start-up ld.so allocates link maps, DTVs and TLS blocks with the program's malloc. What it allocates for the
+//! second namespace would be rolled back together with the program's heap, and would shift the program's own chunks.
+//! ld.so keeps the four functions that it uses as pointers in its data; they are found by value and replaced. A request
+//! belongs to the side whose stack it is made on.
+#![allow(unsafe_code)]
+
+use crate::link::Extent;
+use crate::sys;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP, ZONE_SHIFT, ZONE_TAG};
+
+/// Every block has its size class before it; 16 bytes keep the block aligned as malloc's are.
+const HEADER: usize = 16;
+const CLASSES: usize = 32;
+
+/// Power-of-two size classes over a bump pointer: ld.so allocates little and frees less.
+struct Heap {
+    start: usize,
+    used: usize,
+    free: [usize; CLASSES],
+}
+
+static LOCK: AtomicBool = AtomicBool::new(false);
+static mut HEAPS: [Heap; 2] = [
+    Heap { start: USER_LD_HEAP, used: 0, free: [0; CLASSES] },
+    Heap { start: RUNTIME_LD_HEAP, used: 0, free: [0; CLASSES] },
+];
+
+/// The functions that ld.so used before, for blocks that were allocated before: malloc, calloc, free, realloc.
+static BEFORE: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+const NAMES: [&core::ffi::CStr; 4] = [c"malloc", c"calloc", c"free", c"realloc"];
+
+fn with_heap<T>(index: usize, work: impl FnOnce(&mut Heap) -> T) -> T {
+    while LOCK.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        core::hint::spin_loop();
+    }
+    // SAFETY: the lock is held; the reference ends with the closure.
+    let result = work(unsafe { &mut *(&raw mut HEAPS[index]) });
+    LOCK.store(false, Ordering::Release);
+    result
+}
+
+impl Heap {
+    fn allocate(&mut self, size: usize) -> *mut c_void {
+        let class = (size + HEADER).next_power_of_two().max(32).trailing_zeros() as usize;
+        if class >= CLASSES {
+            return core::ptr::null_mut();
+        }
+        let mut block = self.free[class];
+        // SAFETY: free blocks are linked through their first word; new ones lie in the heap's mapping.
+        unsafe {
+            if block != 0 {
+                self.free[class] = (block as *const usize).read();
+            } else {
+                if self.used + (1 << class) > LD_HEAP_SIZE {
+                    return core::ptr::null_mut();
+                }
+                block = self.start + self.used + HEADER;
+                self.used += 1 << class;
+            }
+            ((block - HEADER) as *mut usize).write(class);
+        }
+        block as *mut c_void
+    }
+
+    fn release(&mut self, block: usize) {
+        // SAFETY: the block came from `allocate`, so its class stands before it.
+        unsafe {
+            let class = ((block - HEADER) as *const usize).read();
+            (block as *mut usize).write(self.free[class]);
+            self.free[class] = block;
+        }
+    }
+}
+
+/// Which heap a block lies in.
+fn owner(block: *mut c_void) -> Option<usize> {
+    let at = block as usize;
+    [USER_LD_HEAP, RUNTIME_LD_HEAP].iter().position(|&start| (start..start + LD_HEAP_SIZE).contains(&at))
+}
+
+fn side() -> usize {
+    let here = 0u8;
+    usize::from(&raw const here as usize >> ZONE_SHIFT == ZONE_TAG)
+}
+
+extern "C" fn ld_malloc(size: usize) -> *mut c_void {
+    with_heap(side(), |heap| heap.allocate(size))
+}
+
+extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
+    let Some(total) = count.checked_mul(size) else { return core::ptr::null_mut() };
+    let block = ld_malloc(total);
+    if !block.is_null() {
+        // SAFETY: a block of at least that size.
+        unsafe { core::ptr::write_bytes(block.cast::<u8>(), 0, total) };
+    }
+    block
+}
+
+unsafe extern "C" fn ld_free(block: *mut c_void) {
+    match owner(block) {
+        Some(index) => with_heap(index, |heap| heap.release(block as usize)),
+        None if block.is_null() => {}
+        None => {
+            // SAFETY: the pointer is ld.so's former free(), and the block was allocated by its companion.
+            unsafe {
+                let free: unsafe extern "C" fn(*mut c_void) = core::mem::transmute(BEFORE[2].load(Ordering::Relaxed));
+                free(block);
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn ld_realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    if block.is_null() {
+        return ld_malloc(size);
+    }
+    let Some(_) = owner(block) else {
+        // SAFETY: as in `ld_free`.
+        return unsafe {
+            let realloc: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void =
+                core::mem::transmute(BEFORE[3].load(Ordering::Relaxed));
+            realloc(block, size)
+        };
+    };
+    // SAFETY: the class of a block of ours stands before it; the old block is valid for its size.
+    unsafe {
+        let room = (1 << ((block as usize - HEADER) as *const usize).read()) - HEADER;
+        if size <= room {
+            return block;
+        }
+        let bigger = ld_malloc(size);
+        if !bigger.is_null() {
+            core::ptr::copy_nonoverlapping(block.cast::<u8>(), bigger.cast::<u8>(), room);
+            ld_free(block);
+        }
+        bigger
+    }
+}
+
+/// Gives ld.so the two heaps. Returns the name of the function whose pointer was not found exactly once.
+pub fn install(loader: &Extent) -> Result<(), &'static str> {
+    for heap in [USER_LD_HEAP, RUNTIME_LD_HEAP] {
+        sys::map_anonymous(heap, LD_HEAP_SIZE, sys::MAP_NORESERVE).map_err(|_| "the place of its heap")?;
+    }
+    unsafe extern "C" {
+        fn dlsym(handle: *mut c_void, name: *const core::ffi::c_char) -> *mut c_void;
+    }
+    let ours = [ld_malloc as *const () as usize, ld_calloc as *const () as usize, ld_free as *const () as usize, ld_realloc as *const () as usize];
+    let first_page = loader.data & !4095;
+    let length = (loader.data + loader.data_length - first_page).next_multiple_of(4096);
+    let words = loader.data.next_multiple_of(8)..loader.data + loader.data_length - 7;
+    let mut places = [0usize; 4];
+    for (index, name) in NAMES.iter().enumerate() {
+        // SAFETY: dlsym(3) with RTLD_DEFAULT; the words read lie in ld.so's data segment.
+        unsafe {
+            let theirs = dlsym(core::ptr::null_mut(), name.as_ptr()) as usize;
+            let mut found = words.clone().step_by(8).filter(|&word| (word as *const usize).read() == theirs);
+            let (Some(place), None) = (found.next(), found.next()) else {
+                return Err(name.to_str().unwrap_or("?"));
+            };
+            BEFORE[index].store(theirs, Ordering::Relaxed);
+            places[index] = place;
+        }
+    }
+    // SAFETY: ld.so's data. The part that was read-only after relocation stays writable: its bounds are ld.so's secret.
+    unsafe {
+        sys::protect(first_page, length, 3).map_err(|_| "mprotect")?;
+        for (place, function) in places.iter().zip(ours) {
+            (*place as *mut usize).write(function);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! The *face*: the library that LD_PRELOAD names. It stands in for libmpi in the application.
+//!
+//! Rules of this place: no std, no heap, no locks held across calls, no threads of its own. Its constructor is the first
+//! of the process. In a process that no MPI launcher started, or whose program does not use MPI, it does nothing.
+//!
+//! - [`boot`] decides and drives; [`aside`] gives up politely by running the program without us;
+//! - [`environ`] makes the stacks of all ranks equal, [`zone`] and [`ldheap`] keep the runtime side apart;
+//! - [`link`] reads ld.so's lists; [`entry`] is where thunks jump, `thunks` is generated from the call table;
+//! - [`relay`] starts the process that carries standard output exactly once.
+#![no_std]
+
+mod aside;
+mod boot;
+mod entry;
+mod environ;
+mod ldheap;
+mod link;
+mod msg;
+mod relay;
+mod sys;
+mod threads;
+mod zone;
+
+/// One thunk per exported procedure, one object per exported datum of libmpi.
+#[allow(unsafe_code, non_snake_case, non_upper_case_globals, missing_docs)]
+mod thunks {
+    include!(concat!(env!("OUT_DIR"), "/thunks.rs"));
+}
+
+use core::ffi::{c_char, c_int};
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+#[allow(unsafe_code)]
+static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *mut *const c_char) = construct;
+
+/// ld.so calls constructors with main()'s arguments (System V ABI, "Initialization and Termination Functions").
+#[allow(unsafe_code)]
+unsafe extern "C" fn construct(argc: c_int, argv: *const *const c_char, envp: *mut *const c_char) {
+    // SAFETY: the arguments are the process's own, before anything else has used them.
+    unsafe { boot::start(argc, argv, envp) }
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    msg::say(format_args!("internal error in the face: {info}"));
+    sys::exit(70)
+}
+
+/// The precompiled `core` refers to the unwinder's personality routine, which a library without std has to name itself;
+/// nothing unwinds here (panics abort), so it is never called. Assembly keeps the symbol hidden.
+#[allow(unsafe_code)]
+mod personality {
+    core::arch::global_asm!(".hidden rust_eh_personality", ".globl rust_eh_personality", "rust_eh_personality:", "ud2");
+}

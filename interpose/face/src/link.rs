@@ -1,0 +1,321 @@
+//! What ld.so knows about the process: loaded objects, their needs, and where a library would be found.
+//!
+//! Sources: ld.so(8) for the search order, elf(5) for the dynamic section, glibc's `<link.h>` for `struct link_map`.
+#![allow(unsafe_code)]
+
+use crate::sys::{self, nr, sys};
+use core::ffi::{CStr, c_char, c_void};
+
+/// The soname that this library shares with Open MPI's libmpi.
+pub const OUR_SONAME: &[u8] = b"libmpi.so.40";
+
+/// The public head of glibc's `struct link_map`.
+#[repr(C)]
+pub struct LinkMap {
+    /// Difference between addresses in the file and in memory.
+    pub l_addr: usize,
+    /// Path, empty for the program itself.
+    pub l_name: *const c_char,
+    l_ld: *const Dyn,
+    l_next: *const LinkMap,
+    l_prev: *const LinkMap,
+}
+
+#[repr(C)]
+struct Dyn {
+    tag: isize,
+    value: usize,
+}
+
+#[repr(C)]
+struct Debug {
+    r_version: i32,
+    r_map: *const LinkMap,
+}
+
+unsafe extern "C" {
+    static _r_debug: Debug;
+}
+
+const DT_NEEDED: isize = 1;
+const DT_STRTAB: isize = 5;
+const DT_SONAME: isize = 14;
+const DT_RPATH: isize = 15;
+const DT_RUNPATH: isize = 29;
+
+/// The program's entry in the list of loaded objects.
+pub fn first() -> *const LinkMap {
+    // SAFETY: ld.so sets the structure up before any constructor runs.
+    unsafe { (&raw const _r_debug).read().r_map }
+}
+
+/// All loaded objects, the program first.
+pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
+    let mut next = first();
+    core::iter::from_fn(move || {
+        // SAFETY: ld.so's list is well formed, and nothing is loaded or unloaded while a constructor runs.
+        let object = unsafe { next.as_ref() }?;
+        next = object.l_next;
+        Some(object)
+    })
+}
+
+impl LinkMap {
+    /// The path it was loaded from; empty for the program and the vDSO's name for the vDSO.
+    pub fn name(&self) -> &'static [u8] {
+        // SAFETY: ld.so keeps the name as long as the object.
+        unsafe { sys::bytes(self.l_name) }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &'static Dyn> {
+        let mut at = self.l_ld;
+        core::iter::from_fn(move || {
+            // SAFETY: the dynamic section ends with a DT_NULL entry; an object without one has a null pointer.
+            let entry = unsafe { at.as_ref() }.filter(|entry| entry.tag != 0)?;
+            at = at.wrapping_add(1);
+            Some(entry)
+        })
+    }
+
+    fn strings(&self, tag: isize) -> impl Iterator<Item = &'static [u8]> {
+        let table = self.entries().find(|entry| entry.tag == DT_STRTAB).map_or(0, |entry| entry.value);
+        // ld.so relocates the entry in place, except in objects whose dynamic section is read-only (the vDSO).
+        let table = if table < self.l_addr { table + self.l_addr } else { table };
+        self.entries().filter(move |entry| entry.tag == tag && table != 0).map(move |entry| {
+            // SAFETY: the value is an offset into the object's string table.
+            unsafe { sys::bytes((table + entry.value) as *const c_char) }
+        })
+    }
+
+    /// Names of the libraries that it needs.
+    pub fn needs(&self, soname: &[u8]) -> bool {
+        self.strings(DT_NEEDED).any(|name| name == soname)
+    }
+
+    /// Whether it is, by soname, an MPI library.
+    pub fn is_mpi(&self) -> bool {
+        self.strings(DT_SONAME).any(|name| {
+            name.starts_with(b"libmpi.so") || name.starts_with(b"libmpich.so") || name.starts_with(b"libmpi_abi.so")
+        })
+    }
+}
+
+/// A path under construction; NUL-terminated.
+pub struct Path {
+    bytes: [u8; 4096],
+    length: usize,
+}
+
+impl Path {
+    /// An empty path.
+    pub const fn new() -> Path {
+        Path { bytes: [0; 4096], length: 0 }
+    }
+
+    /// Appends, unless it would be too long.
+    pub fn push(&mut self, text: &[u8]) -> &mut Path {
+        if self.length + text.len() < self.bytes.len() {
+            self.bytes[self.length..self.length + text.len()].copy_from_slice(text);
+            self.length += text.len();
+            self.bytes[self.length] = 0;
+        }
+        self
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) -> &mut Path {
+        self.length = 0;
+        self.bytes[0] = 0;
+        self
+    }
+
+    /// The path without its NUL.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// For system calls.
+    pub fn as_ptr(&self) -> *const c_char {
+        self.bytes.as_ptr().cast()
+    }
+
+    /// Replaces every slash from byte `from` on by an underscore: one file name out of any text.
+    pub fn replace_slashes(&mut self, from: usize) {
+        self.bytes[from..self.length].iter_mut().filter(|byte| **byte == b'/').for_each(|byte| *byte = b'_');
+    }
+
+    /// Reads the symbolic link `link` into it.
+    pub fn read_link(&mut self, link: &CStr) -> bool {
+        // SAFETY: the buffer is valid for the length given, less one for the NUL.
+        let got = unsafe { sys!(nr::READLINK, link.as_ptr(), self.bytes.as_mut_ptr(), self.bytes.len() - 1) };
+        self.length = got.max(0) as usize;
+        self.bytes[self.length] = 0;
+        got > 0
+    }
+
+    /// Whether a file of that name can be opened for reading.
+    pub fn is_file(&self) -> bool {
+        // SAFETY: opens and closes; O_RDONLY|O_CLOEXEC, AT_FDCWD.
+        unsafe {
+            let fd = sys!(nr::OPENAT, -100isize, self.as_ptr(), 0o2000000, 0);
+            fd >= 0 && sys!(nr::CLOSE, fd) == 0
+        }
+    }
+
+    /// Everything before the last slash, `.` if there is none.
+    pub fn directory(path: &[u8]) -> &[u8] {
+        match path.iter().rposition(|&byte| byte == b'/') {
+            Some(0) => b"/",
+            Some(slash) => &path[..slash],
+            None => b".",
+        }
+    }
+}
+
+/// Finds the file that ld.so would have loaded for the program's need of `soname`: the needing object's RPATH,
+/// `library_path` (LD_LIBRARY_PATH), its RUNPATH, the cache, the default directories (ld.so(8)).
+pub fn find_library(soname: &[u8], library_path: &[u8], found: &mut Path) -> bool {
+    let needer = objects().find(|object| object.needs(soname)).or(objects().next());
+    let runpath = needer.and_then(|object| object.strings(DT_RUNPATH).next());
+    let rpath = if runpath.is_none() { needer.and_then(|object| object.strings(DT_RPATH).next()) } else { None };
+    let mut origin_path = Path::new();
+    if let Some(object) = needer {
+        if object.name().is_empty() {
+            origin_path.read_link(c"/proc/self/exe");
+        } else {
+            origin_path.push(object.name());
+        }
+    }
+    let origin = Path::directory(origin_path.as_bytes());
+    let lists = [rpath.unwrap_or(b""), library_path, runpath.unwrap_or(b"")];
+    lists.iter().any(|list| search(list, origin, soname, found))
+        || search_cache(soname, found)
+        || search(b"/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib", origin, soname, found)
+}
+
+fn search(list: &[u8], origin: &[u8], soname: &[u8], found: &mut Path) -> bool {
+    list.split(|&byte| byte == b':' || byte == b';').filter(|dir| !dir.is_empty()).any(|dir| {
+        found.clear();
+        let rest = [&b"$ORIGIN"[..], b"${ORIGIN}"].iter().find_map(|token| dir.strip_prefix(*token));
+        match rest {
+            Some(rest) => found.push(origin).push(rest),
+            None => found.push(dir),
+        };
+        found.push(b"/").push(soname);
+        found.is_file()
+    })
+}
+
+const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
+const CACHE_HEADER: usize = 48;
+const CACHE_ENTRY: usize = 24;
+/// `FLAG_ELF_LIBC6 | FLAG_X8664_LIB64`
+const CACHE_FLAGS: u32 = 0x0303;
+
+/// Looks `soname` up in /etc/ld.so.cache (glibc's format 1.1: header of 48 bytes, entries of 24, string offsets from
+/// the start of the file).
+fn search_cache(soname: &[u8], found: &mut Path) -> bool {
+    let Some(cache) = map_file(c"/etc/ld.so.cache") else { return false };
+    if !cache.starts_with(CACHE_MAGIC) || cache.len() < CACHE_HEADER {
+        return false;
+    }
+    let word = |at: usize| cache.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let text = |at: u32| cache.get(at as usize..).and_then(|b| CStr::from_bytes_until_nul(b).ok()).map(CStr::to_bytes);
+    (0..word(20) as usize).map(|index| CACHE_HEADER + index * CACHE_ENTRY).any(|entry| {
+        if word(entry) != CACHE_FLAGS || text(word(entry + 4)) != Some(soname) {
+            return false;
+        }
+        found.clear().push(text(word(entry + 8)).unwrap_or(b""));
+        found.is_file()
+    })
+}
+
+/// Maps a whole file for reading; the mapping is never given back (it is small, and made once).
+fn map_file(path: &CStr) -> Option<&'static [u8]> {
+    const LIMIT: usize = 16 << 20;
+    let buffer = sys::map_anonymous(0, LIMIT, sys::MAP_NORESERVE).ok()?;
+    // SAFETY: a private buffer of LIMIT bytes, filled by pread.
+    unsafe {
+        let fd = sys!(nr::OPENAT, -100isize, path.as_ptr(), 0o2000000, 0);
+        if fd < 0 {
+            return None;
+        }
+        let got = sys!(nr::PREAD64, fd, buffer, LIMIT, 0);
+        sys!(nr::CLOSE, fd);
+        (got > 0).then(|| core::slice::from_raw_parts(buffer as *const u8, got as usize))
+    }
+}
+
+/// Where an object is mapped: `(first address, length, first address of its code, length of its code)`, from the
+/// program headers at `base`.
+///
+/// # Safety
+/// `base` must be the address of a mapped ELF header.
+pub unsafe fn extent(base: usize) -> Extent {
+    const PT_LOAD: u32 = 1;
+    // SAFETY: ELF-64 header: e_phoff at 32, e_phentsize at 54, e_phnum at 56; program headers as in elf(5).
+    unsafe {
+        let headers = base + (base as *const u64).add(4).read() as usize;
+        let count = ((base + 56) as *const u16).read() as usize;
+        let mut extent = Extent { base, length: 0, code: 0, code_length: 0, data: 0, data_length: 0 };
+        for header in (0..count).map(|index| headers + index * 56) {
+            if (header as *const u32).read() != PT_LOAD {
+                continue;
+            }
+            let flags = ((header + 4) as *const u32).read();
+            let start = ((header + 16) as *const u64).read() as usize;
+            let size = ((header + 40) as *const u64).read() as usize;
+            extent.length = extent.length.max(start + size);
+            if flags & 1 != 0 {
+                (extent.code, extent.code_length) = (base + start, size);
+            } else if flags & 2 != 0 {
+                (extent.data, extent.data_length) = (base + start, size);
+            }
+        }
+        extent
+    }
+}
+
+/// See [`extent`].
+pub struct Extent {
+    /// First address.
+    pub base: usize,
+    /// Bytes from there to the end of its last segment.
+    pub length: usize,
+    /// Its executable segment.
+    pub code: usize,
+    /// Length of that.
+    pub code_length: usize,
+    /// Its writable segment.
+    pub data: usize,
+    /// Length of that.
+    pub data_length: usize,
+}
+
+/// Finds the path of this library itself.
+pub fn own_path() -> &'static [u8] {
+    #[repr(C)]
+    struct DlInfo {
+        name: *const c_char,
+        base: *mut c_void,
+        symbol: *const c_char,
+        address: *mut c_void,
+    }
+    unsafe extern "C" {
+        fn dladdr(address: *const c_void, info: *mut DlInfo) -> i32;
+    }
+    let mut info = DlInfo { name: c"".as_ptr(), base: core::ptr::null_mut(), symbol: core::ptr::null(), address: core::ptr::null_mut() };
+    // SAFETY: dladdr(3) fills the structure; the name lives as long as this library.
+    unsafe {
+        dladdr(own_path as *const c_void, &mut info);
+        sys::bytes(info.name)
+    }
+}
+
+/// Address this library is mapped at.
+pub fn own_base() -> usize {
+    unsafe extern "C" {
+        static __ehdr_start: u8;
+    }
+    &raw const __ehdr_start as usize
+}

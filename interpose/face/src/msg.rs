@@ -1,0 +1,51 @@
+//! Messages to the user: one line on standard error, without allocation.
+
+use crate::sys::{nr, sys};
+use core::fmt::{self, Write};
+
+/// Text in a fixed buffer; what does not fit is cut off.
+pub struct Line {
+    text: [u8; 1024],
+    length: usize,
+}
+
+impl Line {
+    /// An empty line.
+    pub const fn new() -> Line {
+        Line { text: [0; 1024], length: 0 }
+    }
+
+    /// The text so far.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.text[..self.length]
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.text.len() - self.length;
+        let taken = text.len().min(room);
+        self.text[self.length..self.length + taken].copy_from_slice(&text.as_bytes()[..taken]);
+        self.length += taken;
+        Ok(())
+    }
+}
+
+/// Bytes printed as text, with `?` for what is not ASCII.
+pub struct Text<'a>(pub &'a [u8]);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|&byte| out.write_char(if byte.is_ascii() { byte as char } else { '?' }))
+    }
+}
+
+/// Writes `understudy: …` as one line to standard error, in one write(2).
+#[allow(unsafe_code)]
+pub fn say(message: fmt::Arguments<'_>) {
+    let mut line = Line::new();
+    let _ = writeln!(line, "understudy: {message}");
+    let bytes = line.as_bytes();
+    // SAFETY: the buffer is valid for its length; nothing can be done about a failure.
+    unsafe { sys!(nr::WRITE, 2, bytes.as_ptr(), bytes.len()) };
+}

@@ -1,0 +1,125 @@
+//! Starts the process that carries this rank's standard output and error.
+//!
+//! What a rank has printed since the last cut must not be printed again after a recovery. How much that was must be known
+//! even if the rank was killed, so the streams pass through a *relay* outside the rank that counts them (`ckptd relay`).
+//! It is a grandchild, so that the program's wait(2) never sees it, and ends when the streams are closed.
+#![allow(unsafe_code)]
+
+use crate::environ;
+use crate::link::Path;
+use crate::msg::say;
+use crate::sys::{self, nr, sys};
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::{AtomicBool, Ordering};
+use understudy_abi::{RUNTIME_FD_BASE, RelayInfo};
+
+static STDOUT_WAS_TERMINAL: AtomicBool = AtomicBool::new(false);
+static mut LEDGER: Path = Path::new();
+
+const S_IFMT: u32 = 0o170000;
+const S_IFREG: u32 = 0o100000;
+
+/// Whether standard output was a terminal before the relay took it.
+pub fn stdout_was_terminal() -> bool {
+    STDOUT_WAS_TERMINAL.load(Ordering::Relaxed)
+}
+
+fn is_terminal(fd: c_int) -> bool {
+    const TCGETS: usize = 0x5401;
+    const IOCTL: usize = 16;
+    let mut settings = [0u8; 64];
+    // SAFETY: ioctl_tty(2) writes at most 60 bytes.
+    unsafe { sys!(IOCTL, fd, TCGETS, settings.as_mut_ptr()) == 0 }
+}
+
+/// Whether a descriptor is a pipe, a terminal or a socket; a regular file is handled by its offset instead.
+fn is_stream(fd: c_int) -> bool {
+    const FSTAT: usize = 5;
+    let mut stat = [0u64; 18];
+    // SAFETY: fstat(2) writes 144 bytes; st_mode is the 32-bit word at offset 24.
+    unsafe { sys!(FSTAT, fd, stat.as_mut_ptr()) == 0 && stat[3] as u32 & S_IFMT != S_IFREG }
+}
+
+/// Puts a relay behind descriptors 1 and 2.
+pub fn start(environment: *const *const c_char, directory: &[u8]) -> RelayInfo {
+    STDOUT_WAS_TERMINAL.store(is_terminal(1), Ordering::Relaxed);
+    // SAFETY: a valid environment.
+    let value = |name: &[u8]| unsafe { environ::value(environment, name) }.unwrap_or(b"0");
+    // SAFETY: the process has one thread, and this runs once.
+    let ledger = unsafe { &mut *(&raw mut LEDGER) };
+    ledger.clear().push(b"/dev/shm/understudy-").push(value(b"PMIX_NAMESPACE=")).push(b"-").push(value(b"PMIX_RANK="));
+    let prefix = b"/dev/shm/".len();
+    ledger.replace_slashes(prefix);
+    let mut relay = Path::new();
+    relay.push(directory).push(b"/ckptd");
+    match spawn(&relay, ledger) {
+        Ok(()) => RelayInfo { ledger: ledger.as_ptr() },
+        Err(error) => {
+            say(format_args!("ckptd relay cannot be started (errno {error}); after a failure some output may appear twice"));
+            RelayInfo { ledger: core::ptr::null() }
+        }
+    }
+}
+
+fn check(result: isize) -> Result<c_int, c_int> {
+    if result < 0 { Err(-result as c_int) } else { Ok(result as c_int) }
+}
+
+fn spawn(relay: &Path, ledger: &Path) -> Result<(), c_int> {
+    if !relay.is_file() {
+        return Err(2);
+    }
+    let streams = [is_stream(1), is_stream(2)];
+    let mut pipes = [[-1i32; 2]; 2];
+    // SAFETY: descriptors of our own making; the child only makes system calls until it executes another program.
+    unsafe {
+        for (pipe, _) in pipes.iter_mut().zip(streams).filter(|(_, is_stream)| *is_stream) {
+            check(sys!(nr::PIPE2, pipe.as_mut_ptr(), 0))?;
+            for end in pipe.iter_mut() {
+                const F_DUPFD_CLOEXEC: usize = 1030;
+                let high = check(sys!(nr::FCNTL, *end, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE))?;
+                sys!(nr::CLOSE, *end);
+                *end = high;
+            }
+        }
+        match check(sys!(nr::FORK))? {
+            0 => detach(relay, ledger, &pipes),
+            child => {
+                let mut status = 0i32;
+                sys!(nr::WAIT4, child, &raw mut status, 0, 0);
+            }
+        }
+        for (fd, pipe) in pipes.iter().enumerate().filter(|(_, pipe)| pipe[1] >= 0) {
+            check(sys!(nr::DUP2, pipe[1], fd + 1))?;
+            sys!(nr::CLOSE, pipe[0]);
+            sys!(nr::CLOSE, pipe[1]);
+        }
+    }
+    Ok(())
+}
+
+/// The child: leaves a grandchild in a session of its own, which becomes the relay.
+///
+/// # Safety
+/// In a forked child only.
+unsafe fn detach(relay: &Path, ledger: &Path, pipes: &[[i32; 2]; 2]) -> ! {
+    let argv = [c"ckptd-relay".as_ptr(), c"relay".as_ptr(), c"--ledger".as_ptr(), ledger.as_ptr(), core::ptr::null()];
+    let envp = [core::ptr::null::<c_char>()];
+    // SAFETY: system calls on descriptors of our own; execve(2) with valid arrays.
+    unsafe {
+        sys!(nr::SETSID);
+        if sys!(nr::FORK) != 0 {
+            sys::exit(0);
+        }
+        let null = sys!(nr::OPENAT, -100isize, c"/dev/null".as_ptr(), 0, 0);
+        sys!(nr::DUP2, null, 0);
+        sys!(nr::CLOSE, 3);
+        sys!(nr::CLOSE, 4);
+        for (index, pipe) in pipes.iter().enumerate().filter(|(_, pipe)| pipe[0] >= 0) {
+            sys!(nr::DUP2, pipe[0], index + 3);
+        }
+        sys!(nr::CLOSE_RANGE, 5, u32::MAX, 0);
+        sys!(nr::EXECVE, relay.as_ptr(), argv.as_ptr(), envp.as_ptr());
+    }
+    sys::exit(127)
+}

@@ -1,0 +1,114 @@
+//! Raw system calls: usable before libc is initialised, and before anything may be allocated.
+#![allow(unsafe_code)]
+
+use core::arch::asm;
+use core::ffi::{CStr, c_char, c_int};
+
+/// System call numbers used here (x86-64).
+pub mod nr {
+    pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
+    pub const CLOSE: usize = 3;
+    pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
+    pub const MUNMAP: usize = 11;
+    pub const PREAD64: usize = 17;
+    pub const DUP2: usize = 33;
+    pub const GETPID: usize = 39;
+    pub const FORK: usize = 57;
+    pub const EXECVE: usize = 59;
+    pub const WAIT4: usize = 61;
+    pub const FCNTL: usize = 72;
+    pub const FTRUNCATE: usize = 77;
+    pub const READLINK: usize = 89;
+    pub const PERSONALITY: usize = 135;
+    pub const EXIT_GROUP: usize = 231;
+    pub const OPENAT: usize = 257;
+    pub const PIPE2: usize = 293;
+    pub const MEMFD_CREATE: usize = 319;
+    pub const CLOSE_RANGE: usize = 436;
+    pub const SETSID: usize = 112;
+    pub const UNLINK: usize = 87;
+}
+
+/// One system call; the result is negative (`-errno`) on failure.
+///
+/// # Safety
+/// As the system call itself demands.
+pub unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+    let result: isize;
+    // SAFETY: the x86-64 system call convention; rcx and r11 are clobbered by the instruction.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
+             in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+/// [`call`] with fewer arguments.
+macro_rules! sys {
+    ($nr:expr) => { $crate::sys::call($nr, 0, 0, 0, 0, 0, 0) };
+    ($nr:expr, $a:expr) => { $crate::sys::call($nr, $a as usize, 0, 0, 0, 0, 0) };
+    ($nr:expr, $a:expr, $b:expr) => { $crate::sys::call($nr, $a as usize, $b as usize, 0, 0, 0, 0) };
+    ($nr:expr, $a:expr, $b:expr, $c:expr) => { $crate::sys::call($nr, $a as usize, $b as usize, $c as usize, 0, 0, 0) };
+    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr) => {
+        $crate::sys::call($nr, $a as usize, $b as usize, $c as usize, $d as usize, 0, 0)
+    };
+    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
+        $crate::sys::call($nr, $a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize)
+    };
+}
+pub(crate) use sys;
+
+const PROT_READ_WRITE: usize = 3;
+const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
+/// `MAP_NORESERVE`
+pub const MAP_NORESERVE: usize = 0x4000;
+/// `MAP_FIXED_NOREPLACE`
+pub const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
+
+/// Maps `length` bytes of zeroed private memory, at `address` exactly if it is not 0 (fails if that place is taken).
+pub fn map_anonymous(address: usize, length: usize, flags: usize) -> Result<usize, c_int> {
+    let fixed = if address == 0 { 0 } else { MAP_FIXED_NOREPLACE };
+    // SAFETY: a new mapping that replaces none.
+    let at = unsafe { sys!(nr::MMAP, address, length, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS | fixed | flags, -1isize, 0) };
+    if at < 0 && at > -4096 {
+        return Err(-at as c_int);
+    }
+    if address != 0 && at as usize != address {
+        // A kernel before 4.17 takes MAP_FIXED_NOREPLACE for a hint.
+        // SAFETY: the mapping was made above and nobody knows it.
+        unsafe { sys!(nr::MUNMAP, at, length) };
+        return Err(17);
+    }
+    Ok(at as usize)
+}
+
+/// Changes the protection of whole pages (`prot` as of mprotect(2)).
+///
+/// # Safety
+/// Nobody may rely on the former protection.
+pub unsafe fn protect(address: usize, length: usize, prot: usize) -> Result<(), c_int> {
+    // SAFETY: handed on to the caller.
+    match unsafe { sys!(nr::MPROTECT, address, length, prot) } {
+        0 => Ok(()),
+        error => Err(-error as c_int),
+    }
+}
+
+/// Ends the process at once.
+pub fn exit(status: c_int) -> ! {
+    loop {
+        // SAFETY: ends the process.
+        unsafe { sys!(nr::EXIT_GROUP, status) };
+    }
+}
+
+/// Length of a C string.
+///
+/// # Safety
+/// `string` must be a valid C string.
+pub unsafe fn bytes<'a>(string: *const c_char) -> &'a [u8] {
+    // SAFETY: handed on to the caller.
+    unsafe { CStr::from_ptr(string) }.to_bytes()
+}

@@ -1,0 +1,226 @@
+//! The zone: confining every mapping of the runtime side to its own range of addresses.
+//!
+//! User-side mappings must land at the same address in every rank, so nothing of the runtime side may take addresses
+//! that the kernel would otherwise give to the user side. Interposing the symbol `mmap` misses the maps that ld.so and
+//! libc make internally; therefore the system call *instruction* of their `mmap` is patched:
+//!
+//! ```text
+//!     b8 09 00 00 00   mov $9,%eax            b8 ss ss ss ss   mov $stub,%eax
+//!     0f 05            syscall          →     ff d0            call *%rax
+//! ```
+//!
+//! The stub lies in a page below 4 GiB, so its address fits the immediate. *Whose map it is* is told by the stack
+//! pointer: in the zone means the runtime, else the user; no flag is kept, and no caller need cooperate. The registers
+//! that a system call preserves are preserved.
+#![allow(unsafe_code)]
+
+use crate::sys;
+use core::arch::naked_asm;
+use core::sync::atomic::AtomicUsize;
+use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_SHIFT, ZONE_START, ZONE_TAG};
+
+/// The next address that the zone gives out. Nothing is reserved: MAP_FIXED_NOREPLACE finds places that are taken.
+static NEXT: AtomicUsize = AtomicUsize::new(ZONE_START + (2 << 30));
+
+/// Mappings from this size on are aligned to it halved, so that they can have huge pages.
+const LARGE: usize = 4 << 20;
+const HUGE_PAGE: usize = 2 << 20;
+
+const _: () = assert!(ZONE_TAG == 4 && LARGE == 2 * HUGE_PAGE);
+
+/// Replaces `mov $9,%eax; syscall` (mmap): arguments in rdi, rsi, rdx, r10, r8, r9 as of the system call.
+#[unsafe(naked)]
+unsafe extern "C" fn zone_mmap() {
+    naked_asm!(
+        "mov rax, rsp",
+        "shr rax, {shift}",
+        "cmp eax, {tag}",
+        "jne 9f",
+        "test r10d, {fixed}",
+        "jnz 9f",
+        "push rdi",
+        "push r10",
+        "or r10d, {noreplace}",
+        "2: lea rax, [rsi + 0x1fff]", // a guard page behind every mapping
+        "and rax, -0x1000",
+        "cmp rsi, {large}",
+        "jb 3f",
+        "lea rax, [rsi + {large} - 1]",
+        "and rax, -{huge}",
+        "3: mov rdi, rax",
+        "lock xadd qword ptr [rip + {next}], rdi",
+        "cmp rsi, {large}",
+        "jb 4f",
+        "add rdi, {huge} - 1",
+        "and rdi, -{huge}",
+        "4: lea rcx, [rdi + rsi]",
+        "shr rcx, {shift}",
+        "cmp ecx, {tag}",
+        "jne 5f",
+        "mov eax, 9",
+        "syscall",
+        "cmp rax, -17", // EEXIST: the next place
+        "je 2b",
+        "jmp 6f",
+        "5: movabs rcx, {restart}", // the zone's end: start over, NOREPLACE skips what is still in use
+        "mov qword ptr [rip + {next}], rcx",
+        "jmp 2b",
+        "6: pop r10",
+        "pop rdi",
+        "ret",
+        "9: mov eax, 9",
+        "syscall",
+        "ret",
+        shift = const ZONE_SHIFT,
+        tag = const ZONE_TAG,
+        fixed = const 0x10_0010,
+        noreplace = const 0x10_0000,
+        large = const LARGE,
+        huge = const HUGE_PAGE,
+        next = sym NEXT,
+        restart = const ZONE_START + (2 << 30),
+    )
+}
+
+/// Replaces `mov $25,%eax; syscall` (mremap): a mapping of the runtime that may move is moved within the zone.
+#[unsafe(naked)]
+unsafe extern "C" fn zone_mremap() {
+    naked_asm!(
+        "mov rax, rsp",
+        "shr rax, {shift}",
+        "cmp eax, {tag}",
+        "jne 9f",
+        "test r10d, 2", // MREMAP_FIXED
+        "jnz 9f",
+        "test r10d, 1", // MREMAP_MAYMOVE
+        "jz 9f",
+        "cmp rdx, rsi",
+        "jbe 9f",
+        "push r10",
+        "push r8",
+        "or r10d, 2",
+        "lea r8, [rdx + {large} - 1]",
+        "and r8, -{huge}",
+        "lock xadd qword ptr [rip + {next}], r8",
+        "add r8, {huge} - 1",
+        "and r8, -{huge}",
+        "mov eax, 25",
+        "syscall",
+        "pop r8",
+        "pop r10",
+        "ret",
+        "9: mov eax, 25",
+        "syscall",
+        "ret",
+        shift = const ZONE_SHIFT,
+        tag = const ZONE_TAG,
+        large = const LARGE,
+        huge = const HUGE_PAGE,
+        next = sym NEXT,
+    )
+}
+
+/// Replaces `mov $30,%eax; syscall` (shmat): a segment of unknown size gets an address of its own, 16 GiB apart.
+#[unsafe(naked)]
+unsafe extern "C" fn zone_shmat() {
+    naked_asm!(
+        "mov rax, rsp",
+        "shr rax, {shift}",
+        "cmp eax, {tag}",
+        "jne 9f",
+        "test rsi, rsi",
+        "jnz 9f",
+        "push rsi",
+        "movabs rsi, {apart}",
+        "lock xadd qword ptr [rip + {next}], rsi",
+        "add rsi, {huge} - 1",
+        "and rsi, -{huge}",
+        "mov eax, 30",
+        "syscall",
+        "pop rsi",
+        "ret",
+        "9: mov eax, 30",
+        "syscall",
+        "ret",
+        shift = const ZONE_SHIFT,
+        tag = const ZONE_TAG,
+        apart = const 16usize << 30,
+        huge = const HUGE_PAGE,
+        next = sym NEXT,
+    )
+}
+
+/// System calls that can be patched.
+#[derive(Clone, Copy)]
+pub enum Patched {
+    /// mmap(2)
+    Mmap,
+    /// mremap(2)
+    Mremap,
+    /// shmat(2)
+    Shmat,
+}
+
+impl Patched {
+    const ALL: [Patched; 3] = [Patched::Mmap, Patched::Mremap, Patched::Shmat];
+
+    fn number(self) -> u8 {
+        [9, 25, 30][self as usize]
+    }
+
+    fn target(self) -> usize {
+        [zone_mmap as *const () as usize, zone_mremap as *const () as usize, zone_shmat as *const () as usize][self as usize]
+    }
+
+    fn stub(self) -> usize {
+        STUB_PAGE + 16 * self as usize
+    }
+}
+
+/// Makes the stub page: one `jmp *address` for each call.
+pub fn make_stubs() -> Result<(), i32> {
+    sys::map_anonymous(STUB_PAGE, 4096, 0)?;
+    for call in Patched::ALL {
+        let mut code = [0xcc_u8; 16];
+        code[..6].copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]); // jmp *0(%rip)
+        code[6..14].copy_from_slice(&(call.target() as u64).to_le_bytes());
+        // SAFETY: within the page that was just mapped.
+        unsafe { (call.stub() as *mut [u8; 16]).write(code) };
+    }
+    // SAFETY: the page is ours.
+    unsafe { sys::protect(STUB_PAGE, 4096, 5) }
+}
+
+/// Why a library could not be patched.
+pub enum PatchError {
+    /// The instruction pair was found this many times.
+    Found(usize),
+    /// mprotect(2) refused, with this errno.
+    Protect(i32),
+}
+
+/// Patches the one instruction pair of `call` in the code at `code`; it must occur exactly once.
+///
+/// # Safety
+/// The range must be the mapped code of a library, and no other thread may run in it.
+pub unsafe fn patch(call: Patched, code: usize, length: usize) -> Result<(), PatchError> {
+    let pattern = [0xb8, call.number(), 0, 0, 0, 0x0f, 0x05];
+    // SAFETY: mapped code, as the caller promises.
+    let text = unsafe { core::slice::from_raw_parts(code as *const u8, length) };
+    let mut found = text.windows(pattern.len()).enumerate().filter(|(_, window)| *window == pattern).map(|(at, _)| at);
+    let (Some(at), 0) = (found.next(), found.by_ref().count()) else {
+        return Err(PatchError::Found(text.windows(pattern.len()).filter(|window| *window == pattern).count()));
+    };
+    let mut code_bytes = [0xb8, 0, 0, 0, 0, 0xff, 0xd0];
+    code_bytes[1..5].copy_from_slice(&(call.stub() as u32).to_le_bytes());
+    let first_page = (code + at) & !4095;
+    let pages = (code + at + pattern.len() - first_page).next_multiple_of(4096);
+    // SAFETY: the pages hold code of the library; nobody else runs in it, as the caller promises.
+    unsafe {
+        sys::protect(first_page, pages, 7).map_err(PatchError::Protect)?;
+        core::ptr::copy_nonoverlapping(code_bytes.as_ptr(), (code + at) as *mut u8, code_bytes.len());
+        sys::protect(first_page, pages, 5).map_err(PatchError::Protect)
+    }
+}
+
+const _: () = assert!(ZONE_END > ZONE_START);

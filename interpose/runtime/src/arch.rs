@@ -1,0 +1,5 @@
+//! What depends on the processor: entering the runtime, leaving it, and calling back into the program.
+
+mod x86_64;
+
+pub use x86_64::{Frame, call_user, enter, fill_dispatch, is_rewound, rewind, set_owner, top_frame};

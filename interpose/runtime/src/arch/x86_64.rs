@@ -1,0 +1,233 @@
+//! x86-64: the way from a thunk to a handler and back, on two stacks.
+//!
+//! ```text
+//!  application's stack                     runtime's stack (in the zone)
+//!  ┌──────────────────┐                    ┌───────────────────┐ ← TOP
+//!  │ caller's frame   │                    │ rsp               │ Frame: where the program was, complete enough to
+//!  │ stack arguments  │ ─── copied ───┐    │ rbx rbp r12…r15   │ continue it elsewhere or once more
+//!  │ return address   │ ← rsp         │    │ r9 r8 rcx rdx rsi │
+//!  └──────────────────┘               │    │ rdi, slot         │ ← rbp while a handler runs
+//!   nothing of ours below             └──→ │ stack arguments   │
+//!                                          │ handler's frames  │
+//! ```
+//!
+//! After the handler the frame is thrown away, unless recovery has *rewound* it: then it holds the program's state at
+//! the last cut, and the call that it describes is made again. While the runtime calls back into the program, TOP is
+//! lowered, so that a nested entry does not overwrite the frames below it.
+#![allow(unsafe_code)]
+
+use crate::generated::{HANDLERS, SLOT_COUNT};
+use std::arch::naked_asm;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE};
+
+/// The program's state at a call: what the callee must preserve, and the call itself.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
+pub struct Frame {
+    /// The called slot.
+    pub slot: u64,
+    /// rdi, rsi, rdx, rcx, r8, r9: the register arguments.
+    pub arguments: [u64; 6],
+    /// r15, r14, r13, r12, rbp, rbx.
+    pub preserved: [u64; 6],
+    /// The application's stack pointer; it points to the return address, and the stack arguments follow.
+    pub rsp: u64,
+}
+
+const FRAME_SIZE: usize = size_of::<Frame>();
+/// Bytes of stack arguments that are copied: enough for the longest parameter list of MPI.
+const STACK_ARGUMENTS: usize = 64;
+const RUNTIME_TOP: usize = RUNTIME_STACK + RUNTIME_STACK_SIZE;
+const OFFSET_OF_RBP: usize = 88;
+const OFFSET_OF_RSP: usize = 104;
+
+const _: () = assert!(FRAME_SIZE == 112 && (FRAME_SIZE + STACK_ARGUMENTS) % 16 == 0);
+const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 4 * 8 == OFFSET_OF_RBP);
+const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
+
+/// Where the next entry's frame ends.
+static TOP: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
+/// The application's stack pointer at the innermost entry.
+static USER_RSP: AtomicUsize = AtomicUsize::new(0);
+/// The thread (its control block, fs:0x10) that may enter.
+static OWNER: AtomicUsize = AtomicUsize::new(0);
+/// Whether the frame was overwritten by recovery and is to be executed.
+static REWOUND: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" {
+    /// Not used: keeps the type of the table in sight of the assembly below.
+    #[link_name = "abort"]
+    safe fn libc_abort() -> !;
+}
+
+/// The handler of each slot, as the entry code finds it.
+static DISPATCH: [AtomicPtr<c_void>; SLOT_COUNT] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOT_COUNT];
+
+/// Fills the dispatch table; `forward` gives the address for slots that are functions of the real library as they are.
+pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
+    for (slot, handler) in HANDLERS.iter().enumerate() {
+        let address = if handler.is_forward() { forward(slot) } else { handler.address().cast_mut().cast() };
+        DISPATCH[slot].store(address, Ordering::Relaxed);
+    }
+}
+
+/// Where every thunk of the face jumps: slot in `eax`, everything else as at the call.
+///
+/// The CFI lets a debugger walk from a handler to the application: the canonical frame address is eight bytes above the
+/// stack pointer that the frame holds (DWARF 5, 6.4.2: `DW_CFA_def_cfa_expression`, `DW_CFA_expression`).
+#[unsafe(naked)]
+pub unsafe extern "C" fn enter() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov r10, qword ptr fs:[0x10]",
+        "mov r11, rsp",
+        "cmp r10, qword ptr [rip + {owner}]",
+        "jne 8f",
+        "mov rsp, qword ptr [rip + {top}]",
+        ".cfi_def_cfa r11, 8",
+        "mov qword ptr [rip + {user_rsp}], r11",
+        "push r11",
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "push r9",
+        "push r8",
+        "push rcx",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        "push rax",
+        "mov rbp, rsp",
+        // CFA = *(rbp + 104) + 8; the caller's rbp is at rbp + 88.
+        ".cfi_escape 0x0f, 0x06, 0x76, 0xe8, 0x00, 0x06, 0x23, 0x08",
+        ".cfi_escape 0x10, 0x06, 0x03, 0x76, 0xd8, 0x00",
+        "mov eax, eax",
+        "2:",
+        "movups xmm8, xmmword ptr [r11 + 8]",
+        "movups xmm9, xmmword ptr [r11 + 24]",
+        "movups xmm10, xmmword ptr [r11 + 40]",
+        "movups xmm11, xmmword ptr [r11 + 56]",
+        "sub rsp, {stack_arguments}",
+        "movups xmmword ptr [rsp], xmm8",
+        "movups xmmword ptr [rsp + 16], xmm9",
+        "movups xmmword ptr [rsp + 32], xmm10",
+        "movups xmmword ptr [rsp + 48], xmm11",
+        "lea r10, [rip + {handlers}]",
+        "call qword ptr [r10 + rax * 8]",
+        "cmp byte ptr [rip + {rewound}], 0",
+        "jne 3f",
+        "mov r11, rbp",
+        "mov rbp, qword ptr [r11 + {off_rbp}]",
+        "mov rsp, qword ptr [r11 + {off_rsp}]",
+        ".cfi_remember_state",
+        ".cfi_def_cfa rsp, 8",
+        ".cfi_same_value rbp",
+        "ret",
+        ".cfi_restore_state",
+        // The frame holds another moment: take the preserved registers and the call from it.
+        "3: mov byte ptr [rip + {rewound}], 0",
+        "mov rsp, rbp",
+        "mov rax, qword ptr [rbp]",
+        "mov rdi, qword ptr [rbp + 8]",
+        "mov rsi, qword ptr [rbp + 16]",
+        "mov rdx, qword ptr [rbp + 24]",
+        "mov rcx, qword ptr [rbp + 32]",
+        "mov r8, qword ptr [rbp + 40]",
+        "mov r9, qword ptr [rbp + 48]",
+        "mov r15, qword ptr [rbp + 56]",
+        "mov r14, qword ptr [rbp + 64]",
+        "mov r13, qword ptr [rbp + 72]",
+        "mov r12, qword ptr [rbp + 80]",
+        "mov rbx, qword ptr [rbp + 96]",
+        "mov r11, qword ptr [rbp + {off_rsp}]",
+        "mov qword ptr [rip + {user_rsp}], r11",
+        "jmp 2b",
+        // Another thread: refused on its own stack.
+        "8:",
+        ".cfi_def_cfa rsp, 8",
+        ".cfi_same_value rbp",
+        "mov edi, eax",
+        "jmp {foreign}",
+        ".cfi_endproc",
+        owner = sym OWNER,
+        top = sym TOP,
+        user_rsp = sym USER_RSP,
+        handlers = sym DISPATCH,
+        rewound = sym REWOUND,
+        foreign = sym crate::errors::wrong_thread,
+        stack_arguments = const STACK_ARGUMENTS,
+        off_rbp = const OFFSET_OF_RBP,
+        off_rsp = const OFFSET_OF_RSP,
+    )
+}
+
+/// Calls a function of the program on the program's stack; nested calls of MPI are possible.
+///
+/// # Safety
+/// To be called from a handler; `function` must take (up to) these five arguments.
+#[unsafe(naked)]
+pub unsafe extern "C" fn call_user(function: *const c_void, a: u64, b: u64, c: u64, d: u64, e: u64) -> u64 {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "push qword ptr [rip + {top}]",
+        "push qword ptr [rip + {user_rsp}]",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov rcx, r8",
+        "mov r8, r9",
+        "mov r11, qword ptr [rip + {user_rsp}]",
+        "lea r10, [rsp - 64]",
+        "and r10, -16",
+        "mov qword ptr [rip + {top}], r10",
+        "lea rsp, [r11 - 256]",
+        "and rsp, -16",
+        "call rax",
+        "lea rsp, [rbp - 16]",
+        "pop qword ptr [rip + {user_rsp}]",
+        "pop qword ptr [rip + {top}]",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+        top = sym TOP,
+        user_rsp = sym USER_RSP,
+    )
+}
+
+/// Lets the calling thread, and no other, enter.
+pub fn set_owner() {
+    let owner: usize;
+    // SAFETY: glibc's thread control block points to itself at fs:0x10.
+    unsafe { std::arch::asm!("mov {}, fs:[0x10]", out(reg) owner, options(nostack, readonly, preserves_flags)) };
+    OWNER.store(owner, Ordering::Relaxed);
+}
+
+/// The frame of the outermost entry, or `None` inside a callback.
+pub fn top_frame() -> Option<*mut Frame> {
+    (TOP.load(Ordering::Relaxed) == RUNTIME_TOP).then_some((RUNTIME_TOP - FRAME_SIZE) as *mut Frame)
+}
+
+/// Replaces the frame of the outermost entry: when its handler returns, the call in `frame` is made instead.
+pub fn rewind(frame: &Frame) {
+    let top = top_frame().unwrap_or_else(|| libc_abort());
+    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+    unsafe { top.write(*frame) };
+    REWOUND.store(true, Ordering::Relaxed);
+}
+
+/// Whether the handler that runs now should return as soon as it can, with any value.
+pub fn is_rewound() -> bool {
+    REWOUND.load(Ordering::Relaxed)
+}

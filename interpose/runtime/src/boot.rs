@@ -1,0 +1,204 @@
+//! The runtime's start, called by the face in the process's first constructor.
+#![allow(unsafe_code)]
+
+use crate::cell::Main;
+use crate::config::Config;
+use crate::generated::{SLOT_COUNT, SLOT_NAMES};
+use crate::{arch, events, fault, handles, sys};
+use std::ffi::{CStr, CString, c_char, c_int};
+use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints};
+
+/// Exit status when UNDERSTUDY_REQUIRE=1 and the program cannot be protected (EX_CONFIG of sysexits.h).
+const EXIT_REFUSED: c_int = 78;
+/// The oldest Open MPI whose ULFM the runtime has been tested with.
+const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
+
+static INFO: Main<Option<BootInfo>> = Main::new(None);
+static CONFIG: Main<Option<Config>> = Main::new(None);
+
+/// What the face has told.
+pub fn info() -> &'static BootInfo {
+    INFO.get().as_ref().expect("the face has started the runtime")
+}
+
+/// The settings.
+pub fn config() -> &'static Config {
+    CONFIG.get().as_ref().expect("the face has started the runtime")
+}
+
+/// Integers on the user side, at the same address in every rank.
+pub fn attribute_cells() -> *mut c_int {
+    info().attribute_cells
+}
+
+/// Address of a symbol as the program sees it; 0 if there is none.
+pub fn user_symbol(name: &str) -> u64 {
+    let Ok(name) = CString::new(name) else { return 0 };
+    // SAFETY: dlsym(3) in the program's namespace.
+    unsafe { (info().user_dlsym)(name.as_ptr()) as u64 }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Rank that the launcher has given this process.
+pub fn launcher_rank() -> u32 {
+    variable("PMIX_RANK").and_then(|rank| rank.parse().ok()).unwrap_or(0)
+}
+
+/// Name of the job.
+pub fn job() -> String {
+    variable("PMIX_NAMESPACE").unwrap_or_default()
+}
+
+/// Starts the runtime. Returns 0 and the entry points; 1 if the program is to run without us; else an exit status.
+///
+/// # Safety
+/// `info` and `points` must be valid; what `info` points to must live as long as the process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points: *mut EntryPoints) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        *INFO.get() = Some(info.read());
+        match start() {
+            Ok(()) => {
+                points.write(EntryPoints {
+                    version: ABI_VERSION,
+                    slot_count: SLOT_COUNT as u32,
+                    enter: arch::enter as *const std::ffi::c_void,
+                });
+                0
+            }
+            Err(reason) => refuse(&reason),
+        }
+    }
+}
+
+fn refuse(reason: &str) -> c_int {
+    let required = variable("UNDERSTUDY_REQUIRE").as_deref() == Some("1");
+    if variable("OMPI_COMM_WORLD_LOCAL_RANK").as_deref() == Some("0") {
+        let outcome = if required { "the job stops (UNDERSTUDY_REQUIRE=1)" } else { "the program runs unprotected" };
+        eprintln!("understudy: {reason}; {outcome}");
+    }
+    if required { EXIT_REFUSED } else { 1 }
+}
+
+fn start() -> Result<(), String> {
+    if info().version != ABI_VERSION {
+        return Err("libunderstudy.so and libunderstudy_runtime.so are of different versions".into());
+    }
+    start_log();
+    check_mpi()?;
+    let config = Config::read(variable)?;
+    let size: u32 = variable("OMPI_COMM_WORLD_SIZE").and_then(|size| size.parse().ok()).unwrap_or(0);
+    if size <= config.spares {
+        return Err(format!(
+            "UNDERSTUDY_SPARES: {size} ranks are too few for {} spares and at least one worker; start more ranks (mpirun -n) or ask for fewer spares",
+            config.spares
+        ));
+    }
+    if config.spares == 0 {
+        return Err("UNDERSTUDY_SPARES: with 0 spares nobody can take a dead rank's part; start at least one rank more than the program needs and set it to 1".into());
+    }
+    if let Some(fault) = &config.fault {
+        fault::set(fault).map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
+    }
+    prefer_fault_tolerant_mpi();
+    // SAFETY: the face's array of that length.
+    let symbols = unsafe { std::slice::from_raw_parts(info().data_symbols, info().data_symbol_count) };
+    if symbols.len() != crate::generated::DATA_COUNT {
+        return Err("libunderstudy.so and libunderstudy_runtime.so are of different versions".into());
+    }
+    handles::connect(symbols, sys::symbol);
+    crate::arch::set_owner();
+    crate::arch::fill_dispatch(|slot| sys::symbol(SLOT_NAMES[slot]));
+    if let Some(directory) = &config.log_dir {
+        events::open(directory, launcher_rank());
+    }
+    crate::user::remember_start();
+    crate::user::attach_output(launcher_rank() >= size - config.spares);
+    *CONFIG.get() = Some(config);
+    Ok(())
+}
+
+fn start_log() {
+    use std::io::Write;
+    let rank = launcher_rank();
+    let filter = variable("UNDERSTUDY_LOG").filter(|filter| !filter.is_empty()).unwrap_or_else(|| "warn".into());
+    let _ = env_logger::Builder::new()
+        .parse_filters(&filter)
+        .format(move |out, record| writeln!(out, "understudy[{rank}] {}: {}", record.level().as_str().to_lowercase(), record.args()))
+        .try_init();
+}
+
+/// Open MPI from 5.0.10 on, with ULFM.
+fn check_mpi() -> Result<(), String> {
+    let version = library_version();
+    let Some(rest) = version.strip_prefix("Open MPI v") else {
+        return Err(format!("the program's MPI is \"{version}\"; only Open MPI 5.0.10 or later is supported"));
+    };
+    let number = rest.split([',', ' ']).next().unwrap_or("");
+    let mut parts = number.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    if found < OLDEST_MPI {
+        return Err(format!("Open MPI {number} is too old; use 5.0.10 or later (LD_LIBRARY_PATH decides which one is loaded)"));
+    }
+    let ulfm = [c"MPIX_Comm_revoke", c"MPIX_Comm_shrink", c"MPIX_Comm_agree"];
+    if ulfm.iter().any(|name| sys::symbol(name).is_null()) {
+        return Err("this Open MPI was built without fault tolerance (ULFM); configure it --with-ft=ulfm".into());
+    }
+    Ok(())
+}
+
+fn library_version() -> String {
+    let function = sys::symbol(c"MPI_Get_library_version");
+    if function.is_null() {
+        return "unknown".into();
+    }
+    let mut text = [0 as c_char; 512];
+    let mut length = 0;
+    // SAFETY: MPI_Get_library_version may be called before MPI_Init; it writes at most 256 bytes.
+    unsafe {
+        let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = std::mem::transmute(function);
+        function(text.as_mut_ptr(), &mut length);
+        CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()
+    }
+}
+
+/// Settings of Open MPI that recovery depends on, or that cost start-up time for nothing; what the user has set stays.
+fn prefer_fault_tolerant_mpi() {
+    const PREFERENCES: &[(&str, &str)] = &[
+        // ob1 is the messaging layer that ULFM works with; UCX and OFI crash, and their probing takes a second.
+        ("pml", "ob1"),
+        ("btl", "^ofi,uct,openib,usnic"),
+        ("mtl", "^ofi,psm2,portals4"),
+        // These collectives are not fault tolerant.
+        ("coll", "^han,hcoll,portals4,cuda,ucc"),
+        // After a failure MPI_Finalize would wait for the dead.
+        ("async_mpi_finalize", "1"),
+        // A survivor crashes in a large TCP transfer whose peer dies unless data are only ever sent.
+        ("btl_tcp_flags", "send"),
+        // Idle spares and oversubscribed workers give way.
+        ("mpi_yield_when_idle", "1"),
+        // No hooks into the second libc's memory functions, whose mmap is ours.
+        ("memory", "^patcher"),
+        ("patcher", "^overwrite"),
+        // Crashes belong to the program's own handlers.
+        ("opal_signal", ""),
+    ];
+    for (name, value) in PREFERENCES {
+        set_default(&format!("OMPI_MCA_{name}"), value);
+    }
+    // PMIx's shared-memory store wants a fixed address; the hash store does not.
+    set_default("PMIX_MCA_gds", "hash");
+    // SAFETY: the process has one thread.
+    unsafe { std::env::remove_var("PMIX_GDS_MODULE") };
+}
+
+fn set_default(name: &str, value: &str) {
+    if std::env::var_os(name).is_none() {
+        // SAFETY: the process has one thread.
+        unsafe { std::env::set_var(name, value) };
+    }
+}

@@ -1,0 +1,276 @@
+//! Attribute keys and attributes (MPI 4.1, 7.7), also by their names in MPI-1 (16.1).
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use crate::boot;
+use crate::errors::{ERR_ARG, ERR_COMM, ERR_TYPE, SUCCESS, finish, raise};
+use crate::generated::callbacks::{CommCopyFn, CommDeleteFn, TypeCopyFn, TypeDeleteFn};
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtDatatype};
+use crate::objects::attribute::{ERR_KEYVAL, INVALID, Kind, Object};
+use crate::objects::{comm, objects};
+use crate::real_types::RealComm;
+use crate::sys;
+use std::ffi::{c_int, c_void};
+
+// The keys of predefined attributes (MPI 4.1, 9.1.2) in Open MPI's numbers: MPI_TAG_UB, MPI_HOST, MPI_IO,
+// MPI_WTIME_IS_GLOBAL, MPI_APPNUM and these.
+const LASTUSEDCODE: c_int = 5;
+const UNIVERSE_SIZE: c_int = 6;
+/// How many there are. The following keys are of windows, and `MPI_FT`: failures are not the program's concern here.
+const PREDEFINED: c_int = 7;
+
+/// Address of the value of a predefined attribute; every communicator has them.
+///
+/// It is in the program's memory and the same in all processes, unlike the one that the real library gives.
+fn predefined(key: c_int) -> Result<Option<u64>, c_int> {
+    let value = match key {
+        LASTUSEDCODE => objects().error_codes.last_used(),
+        _ => match real_value(key)? {
+            Some(value) if key == UNIVERSE_SIZE => universe(value),
+            Some(value) => value,
+            None => return Ok(None),
+        },
+    };
+    // SAFETY: one of 16 cells for the runtime's use.
+    let cell = unsafe { boot::attribute_cells().add(key as usize) };
+    // SAFETY: as above.
+    unsafe { cell.write(value) };
+    Ok(Some(cell as u64))
+}
+
+/// The communicator of all processes, spares included: only it has the predefined attributes for certain.
+fn whole_world() -> RealComm {
+    RealComm(sys::symbol(c"ompi_mpi_comm_world"))
+}
+
+fn real_value(key: c_int) -> Result<Option<c_int>, c_int> {
+    let (mut address, mut flag) = (std::ptr::null::<c_int>(), 0);
+    // SAFETY: a communicator of the real library; the value of a predefined attribute is the address of an integer.
+    unsafe {
+        match real::PMPI_Comm_get_attr(whole_world(), key, (&raw mut address).cast::<c_void>(), &mut flag) {
+            SUCCESS if flag != 0 && !address.is_null() => Ok(Some(*address)),
+            SUCCESS => Ok(None),
+            rc => Err(rc),
+        }
+    }
+}
+
+/// `MPI_UNIVERSE_SIZE` without the spares, if there is room for no further processes.
+fn universe(value: c_int) -> c_int {
+    let mut all = 0;
+    // SAFETY: as above.
+    let rc = unsafe { real::PMPI_Comm_size(whole_world(), &mut all) };
+    match comm::get(comm::world_handle()) {
+        Some(world) if rc == SUCCESS && value == all => world.members.len() as c_int,
+        _ => value,
+    }
+}
+
+/// The communicator whose error handler is concerned.
+fn communicator(object: Object) -> Option<VirtComm> {
+    match object {
+        Object::Comm(comm) => Some(comm),
+        Object::Datatype(_) => None,
+    }
+}
+
+fn missing(object: Object) -> c_int {
+    match object {
+        Object::Comm(_) => ERR_COMM,
+        Object::Datatype(_) => ERR_TYPE,
+    }
+}
+
+fn set(procedure: Proc, object: Object, key: c_int, value: *mut c_void) -> c_int {
+    let rc = if object.exists() {
+        object.set(key, value as u64)
+    } else {
+        missing(object)
+    };
+    finish(procedure, rc, communicator(object))
+}
+
+fn delete(procedure: Proc, object: Object, key: c_int) -> c_int {
+    let rc = if object.exists() {
+        object.delete(key)
+    } else {
+        missing(object)
+    };
+    finish(procedure, rc, communicator(object))
+}
+
+/// # Safety
+/// `value` and `flag` are the program's, or null.
+unsafe fn get(procedure: Proc, object: Object, key: c_int, value: *mut c_void, flag: *mut c_int) -> c_int {
+    let comm = communicator(object);
+    if value.is_null() || flag.is_null() {
+        return raise(procedure, ERR_ARG, comm);
+    }
+    if !object.exists() {
+        return raise(procedure, missing(object), comm);
+    }
+    let found = match comm {
+        Some(_) if (0..PREDEFINED).contains(&key) => predefined(key),
+        _ => object.get(key),
+    };
+    match found {
+        Ok(found) => {
+            // SAFETY: the program's arguments: addresses of a pointer and an integer.
+            unsafe {
+                if let Some(found) = found {
+                    value.cast::<u64>().write_unaligned(found);
+                }
+                flag.write(c_int::from(found.is_some()));
+            }
+            SUCCESS
+        }
+        Err(rc) => raise(procedure, rc, comm),
+    }
+}
+
+/// # Safety
+/// `keyval` is the program's, or null.
+unsafe fn create_keyval(
+    procedure: Proc,
+    kind: Kind,
+    (copy, delete): (Option<usize>, Option<usize>),
+    keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> c_int {
+    let (Some(copy), Some(delete), false) = (copy, delete, keyval.is_null()) else {
+        return raise(procedure, ERR_ARG, None);
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        *keyval = objects()
+            .keyvals
+            .create(kind, copy as u64, delete as u64, extra_state as u64)
+    };
+    SUCCESS
+}
+
+/// # Safety
+/// `keyval` is the program's, or null.
+unsafe fn free_keyval(procedure: Proc, kind: Kind, keyval: *mut c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    if keyval.is_null() || !objects().keyvals.free(kind, unsafe { *keyval }) {
+        return raise(procedure, ERR_KEYVAL, None);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { *keyval = INVALID };
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Comm_create_keyval(
+    copy: CommCopyFn<VirtComm>,
+    delete: CommDeleteFn<VirtComm>,
+    keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> c_int {
+    let functions = (
+        copy.map(|function| function as usize),
+        delete.map(|function| function as usize),
+    );
+    // SAFETY: the program's arguments are handed on.
+    unsafe { create_keyval(Proc::MPI_Comm_create_keyval, Kind::Comm, functions, keyval, extra_state) }
+}
+
+pub unsafe extern "C" fn MPI_Keyval_create(
+    copy: CommCopyFn<VirtComm>,
+    delete: CommDeleteFn<VirtComm>,
+    keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> c_int {
+    let functions = (
+        copy.map(|function| function as usize),
+        delete.map(|function| function as usize),
+    );
+    // SAFETY: the program's arguments are handed on.
+    unsafe { create_keyval(Proc::MPI_Keyval_create, Kind::Comm, functions, keyval, extra_state) }
+}
+
+pub unsafe extern "C" fn MPI_Type_create_keyval(
+    copy: TypeCopyFn<VirtDatatype>,
+    delete: TypeDeleteFn<VirtDatatype>,
+    keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> c_int {
+    let functions = (
+        copy.map(|function| function as usize),
+        delete.map(|function| function as usize),
+    );
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        create_keyval(
+            Proc::MPI_Type_create_keyval,
+            Kind::Datatype,
+            functions,
+            keyval,
+            extra_state,
+        )
+    }
+}
+
+pub unsafe extern "C" fn MPI_Comm_free_keyval(keyval: *mut c_int) -> c_int {
+    // SAFETY: the program's argument is handed on.
+    unsafe { free_keyval(Proc::MPI_Comm_free_keyval, Kind::Comm, keyval) }
+}
+
+pub unsafe extern "C" fn MPI_Keyval_free(keyval: *mut c_int) -> c_int {
+    // SAFETY: the program's argument is handed on.
+    unsafe { free_keyval(Proc::MPI_Keyval_free, Kind::Comm, keyval) }
+}
+
+pub unsafe extern "C" fn MPI_Type_free_keyval(keyval: *mut c_int) -> c_int {
+    // SAFETY: the program's argument is handed on.
+    unsafe { free_keyval(Proc::MPI_Type_free_keyval, Kind::Datatype, keyval) }
+}
+
+pub unsafe extern "C" fn MPI_Comm_set_attr(comm: VirtComm, keyval: c_int, value: *mut c_void) -> c_int {
+    set(Proc::MPI_Comm_set_attr, Object::Comm(comm), keyval, value)
+}
+
+pub unsafe extern "C" fn MPI_Attr_put(comm: VirtComm, keyval: c_int, value: *mut c_void) -> c_int {
+    set(Proc::MPI_Attr_put, Object::Comm(comm), keyval, value)
+}
+
+pub unsafe extern "C" fn MPI_Type_set_attr(datatype: VirtDatatype, keyval: c_int, value: *mut c_void) -> c_int {
+    set(Proc::MPI_Type_set_attr, Object::Datatype(datatype), keyval, value)
+}
+
+pub unsafe extern "C" fn MPI_Comm_get_attr(
+    comm: VirtComm,
+    keyval: c_int,
+    value: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe { get(Proc::MPI_Comm_get_attr, Object::Comm(comm), keyval, value, flag) }
+}
+
+pub unsafe extern "C" fn MPI_Attr_get(comm: VirtComm, keyval: c_int, value: *mut c_void, flag: *mut c_int) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe { get(Proc::MPI_Attr_get, Object::Comm(comm), keyval, value, flag) }
+}
+
+pub unsafe extern "C" fn MPI_Type_get_attr(
+    datatype: VirtDatatype,
+    keyval: c_int,
+    value: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe { get(Proc::MPI_Type_get_attr, Object::Datatype(datatype), keyval, value, flag) }
+}
+
+pub unsafe extern "C" fn MPI_Comm_delete_attr(comm: VirtComm, keyval: c_int) -> c_int {
+    delete(Proc::MPI_Comm_delete_attr, Object::Comm(comm), keyval)
+}
+
+pub unsafe extern "C" fn MPI_Attr_delete(comm: VirtComm, keyval: c_int) -> c_int {
+    delete(Proc::MPI_Attr_delete, Object::Comm(comm), keyval)
+}
+
+pub unsafe extern "C" fn MPI_Type_delete_attr(datatype: VirtDatatype, keyval: c_int) -> c_int {
+    delete(Proc::MPI_Type_delete_attr, Object::Datatype(datatype), keyval)
+}

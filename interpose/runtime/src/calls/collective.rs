@@ -1,0 +1,95 @@
+//! The collectives that need more than the call table's template: those with arrays of datatypes (MPI 4.1, chapter 6).
+#![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+
+use crate::attempt;
+use crate::cut;
+use crate::errors::finish;
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtDatatype, real_comm, real_datatype};
+use crate::real_types::RealDatatype;
+use std::ffi::{c_int, c_void};
+
+/// Real datatypes of an array of `count`; empty for a null pointer (MPI_IN_PLACE ignores the array).
+unsafe fn real_types(types: *const VirtDatatype, count: c_int) -> Vec<RealDatatype> {
+    if types.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the program's array of that length.
+    unsafe { std::slice::from_raw_parts(types, count.max(0) as usize) }.iter().map(|&kind| real_datatype(kind)).collect()
+}
+
+/// Number of peers of a collective: the remote group's for an intercommunicator.
+fn peers(comm: VirtComm) -> c_int {
+    let (mut inter, mut size) = (0, 0);
+    // SAFETY: local queries.
+    unsafe {
+        real::PMPI_Comm_test_inter(real_comm(comm), &mut inter);
+        if inter != 0 {
+            real::PMPI_Comm_remote_size(real_comm(comm), &mut size);
+        } else {
+            real::PMPI_Comm_size(real_comm(comm), &mut size);
+        }
+    }
+    size
+}
+
+/// `MPI_Alltoallw`
+pub unsafe extern "C" fn MPI_Alltoallw(
+    sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const VirtDatatype,
+    recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const VirtDatatype, comm: VirtComm,
+) -> c_int {
+    if cut::collective(comm).is_err() {
+        return 0;
+    }
+    const IN_PLACE: *const c_void = 1 as *const c_void;
+    let count = peers(comm);
+    // SAFETY: the program's arguments are handed on; with MPI_IN_PLACE the send arrays are not looked at.
+    unsafe {
+        let send = if sendbuf == IN_PLACE { Vec::new() } else { real_types(sendtypes, count) };
+        let receive = real_types(recvtypes, count);
+        let (send, receive) = (send.as_ptr(), receive.as_ptr());
+        let rc = attempt!(real::PMPI_Alltoallw(
+            sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm(comm)
+        ));
+        finish(Proc::MPI_Alltoallw, rc, Some(comm))
+    }
+}
+
+/// In- and outdegree of a communicator with a topology.
+fn degrees(comm: VirtComm) -> (c_int, c_int) {
+    use crate::objects::comm::{Topology, get};
+    match get(comm).map(|comm| &comm.topology) {
+        Some(Topology::Cart { dims, .. }) => (2 * dims.len() as c_int, 2 * dims.len() as c_int),
+        Some(Topology::DistGraph { sources, destinations, .. }) => (sources.len() as c_int, destinations.len() as c_int),
+        Some(Topology::Graph { .. }) => {
+            let (mut rank, mut degree) = (0, 0);
+            // SAFETY: local queries.
+            unsafe {
+                real::PMPI_Comm_rank(real_comm(comm), &mut rank);
+                real::PMPI_Graph_neighbors_count(real_comm(comm), rank, &mut degree);
+            }
+            (degree, degree)
+        }
+        Some(Topology::None) | None => (0, 0),
+    }
+}
+
+/// `MPI_Neighbor_alltoallw`
+pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
+    sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const isize, sendtypes: *const VirtDatatype,
+    recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const isize, recvtypes: *const VirtDatatype, comm: VirtComm,
+) -> c_int {
+    if cut::collective(comm).is_err() {
+        return 0;
+    }
+    let (indegree, outdegree) = degrees(comm);
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        let (send, receive) = (real_types(sendtypes, outdegree), real_types(recvtypes, indegree));
+        let (send, receive) = (send.as_ptr(), receive.as_ptr());
+        let rc = attempt!(real::PMPI_Neighbor_alltoallw(
+            sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm(comm)
+        ));
+        finish(Proc::MPI_Neighbor_alltoallw, rc, Some(comm))
+    }
+}

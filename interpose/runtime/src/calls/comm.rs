@@ -1,0 +1,345 @@
+//! Communicators (MPI 4.1, chapter 7).
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use crate::attempt;
+use crate::errors::{self, finish, raise};
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtGroup, VirtInfo, real_comm, real_group, real_info};
+use crate::objects::comm::create::{self, Made};
+use crate::objects::comm::{self, hints};
+use crate::objects::{attribute, group, info, objects};
+use std::ffi::{c_char, c_int};
+
+/// Runs a constructor in a handler and enters the result: `parent` must be a communicator, `newcomm` a place for the
+/// handle. A macro because [`attempt!`] leaves the handler.
+macro_rules! construct {
+    ($procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
+        if let Err(rc) = $crate::calls::comm::may_construct($parent, $newcomm) {
+            return $crate::errors::raise($procedure, rc, Some($parent));
+        }
+        let mut made = None;
+        let on_two_groups = $crate::objects::comm::get($parent).is_some_and(|parent| parent.remote.is_some());
+        $crate::objects::comm::create::FRAGILE.store(on_two_groups, std::sync::atomic::Ordering::Relaxed);
+        let rc = $crate::objects::comm::create::make($constructor, &mut made);
+        $crate::objects::comm::create::FRAGILE.store(false, std::sync::atomic::Ordering::Relaxed);
+        let rc = $crate::attempt!(rc);
+        // SAFETY: checked above.
+        unsafe { $crate::calls::comm::constructed($procedure, rc, made, $parent, $newcomm) }
+    }};
+}
+pub(super) use construct;
+
+/// Checks a constructor's arguments that the layer itself uses.
+pub(super) fn may_construct(parent: VirtComm, newcomm: *mut VirtComm) -> Result<(), c_int> {
+    if comm::index(parent).is_none() {
+        Err(errors::ERR_COMM)
+    } else if newcomm.is_null() {
+        Err(errors::ERR_ARG)
+    } else {
+        Ok(())
+    }
+}
+
+/// Ends a constructor whose outcome is `rc`.
+///
+/// # Safety
+/// `newcomm` is the program's place for the new handle.
+pub(super) unsafe fn constructed(
+    procedure: Proc,
+    rc: c_int,
+    made: Option<Made>,
+    parent: VirtComm,
+    newcomm: *mut VirtComm,
+) -> c_int {
+    if rc != errors::SUCCESS {
+        return raise(procedure, rc, Some(parent));
+    }
+    let new = made.map_or_else(comm::null_handle, |made| create::register(made, parent));
+    // SAFETY: the caller's promise.
+    unsafe { *newcomm = new };
+    errors::SUCCESS
+}
+
+/// What duplicates do besides: the attributes' copy functions run (7.7.2).
+unsafe fn duplicated(procedure: Proc, rc: c_int, old: VirtComm, newcomm: *mut VirtComm) -> c_int {
+    if rc != errors::SUCCESS {
+        return rc;
+    }
+    // SAFETY: the program's place for the handle, just written.
+    let new = unsafe { *newcomm };
+    let rc = attribute::copy_comm(old, new);
+    if rc != errors::SUCCESS {
+        if let Some(index) = comm::index(new) {
+            create::remove(index);
+        }
+        // SAFETY: as above.
+        unsafe { *newcomm = comm::null_handle() };
+        return raise(procedure, rc, Some(old));
+    }
+    rc
+}
+
+pub unsafe extern "C" fn MPI_Comm_dup(comm: VirtComm, newcomm: *mut VirtComm) -> c_int {
+    // SAFETY: a communicator.
+    let rc = construct!(Proc::MPI_Comm_dup, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_dup(real_comm(comm), new)
+    });
+    // SAFETY: the constructor has succeeded or `rc` says that it has not.
+    unsafe { duplicated(Proc::MPI_Comm_dup, rc, comm, newcomm) }
+}
+
+pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: VirtComm, info: VirtInfo, newcomm: *mut VirtComm) -> c_int {
+    let procedure = Proc::MPI_Comm_dup_with_info;
+    // SAFETY: a communicator; the real library checks the info object.
+    let rc = construct!(procedure, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_dup_with_info(real_comm(comm), real_info(info), new)
+    });
+    // SAFETY: as in MPI_Comm_dup.
+    unsafe { duplicated(procedure, rc, comm, newcomm) }
+}
+
+pub unsafe extern "C" fn MPI_Comm_split(comm: VirtComm, color: c_int, key: c_int, newcomm: *mut VirtComm) -> c_int {
+    // SAFETY: a communicator.
+    construct!(Proc::MPI_Comm_split, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_split(real_comm(comm), color, key, new)
+    })
+}
+
+/// The members stay together after a failure, even if a spare elsewhere has taken the place of one of them: a communicator
+/// of `MPI_COMM_TYPE_SHARED` need not share memory then.
+pub unsafe extern "C" fn MPI_Comm_split_type(
+    comm: VirtComm,
+    split_type: c_int,
+    key: c_int,
+    info: VirtInfo,
+    newcomm: *mut VirtComm,
+) -> c_int {
+    // SAFETY: a communicator; the real library checks the rest.
+    construct!(Proc::MPI_Comm_split_type, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_split_type(real_comm(comm), split_type, key, real_info(info), new)
+    })
+}
+
+pub unsafe extern "C" fn MPI_Comm_create(comm: VirtComm, group: VirtGroup, newcomm: *mut VirtComm) -> c_int {
+    // SAFETY: a communicator; the real library checks the group.
+    construct!(Proc::MPI_Comm_create, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_create(real_comm(comm), real_group(group), new)
+    })
+}
+
+/// With all members of `comm` it is `MPI_Comm_create`, which a failure cannot stop (see [`create::FRAGILE`]).
+pub unsafe extern "C" fn MPI_Comm_create_group(
+    comm: VirtComm,
+    group: VirtGroup,
+    tag: c_int,
+    newcomm: *mut VirtComm,
+) -> c_int {
+    // SAFETY: a communicator; the real library checks the rest.
+    construct!(Proc::MPI_Comm_create_group, comm, newcomm, |new| unsafe {
+        let (real, real_group) = (real_comm(comm), real_group(group));
+        if covers(comm, group) {
+            real::PMPI_Comm_create(real, real_group, new)
+        } else {
+            create::fragile(|| real::PMPI_Comm_create_group(real, real_group, tag, new))
+        }
+    })
+}
+
+/// Whether all members of an intracommunicator are in `group`, and nobody else.
+fn covers(comm: VirtComm, group: VirtGroup) -> bool {
+    let (Some(comm), Some(mut group)) = (comm::get(comm), group::members(group)) else {
+        return false;
+    };
+    let mut members = comm.members.clone();
+    members.sort_unstable();
+    group.sort_unstable();
+    comm.remote.is_none() && members == group
+}
+
+pub unsafe extern "C" fn MPI_Intercomm_create(
+    local_comm: VirtComm,
+    local_leader: c_int,
+    bridge_comm: VirtComm,
+    remote_leader: c_int,
+    tag: c_int,
+    newintercomm: *mut VirtComm,
+) -> c_int {
+    // SAFETY: a communicator; the real library checks the rest. The bridge is significant at the leader only, and
+    // whatever else the program passes there is not looked at.
+    construct!(Proc::MPI_Intercomm_create, local_comm, newintercomm, |new| unsafe {
+        let local = real_comm(local_comm);
+        let mut rank = 0;
+        let rc = real::PMPI_Comm_rank(local, &mut rank);
+        if rc != errors::SUCCESS {
+            return rc;
+        }
+        let bridge = if rank == local_leader {
+            real_comm(bridge_comm)
+        } else {
+            local
+        };
+        create::fragile(|| real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, tag, new))
+    })
+}
+
+pub unsafe extern "C" fn MPI_Intercomm_merge(intercomm: VirtComm, high: c_int, newintracomm: *mut VirtComm) -> c_int {
+    // SAFETY: a communicator.
+    construct!(Proc::MPI_Intercomm_merge, intercomm, newintracomm, |new| unsafe {
+        create::fragile(|| real::PMPI_Intercomm_merge(real_comm(intercomm), high, new))
+    })
+}
+
+/// The index of a communicator that may be freed: a created one.
+unsafe fn to_free(comm: *mut VirtComm) -> Result<(VirtComm, u32), c_int> {
+    if comm.is_null() {
+        return Err(errors::ERR_ARG);
+    }
+    // SAFETY: the program's handle.
+    let handle = unsafe { *comm };
+    match comm::index(handle) {
+        Some(index) if index > comm::SELF => Ok((handle, index)),
+        _ => Err(errors::ERR_COMM),
+    }
+}
+
+/// All members have called it before any returns, so a cut sees a communicator in all members or in none.
+pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
+    let procedure = Proc::MPI_Comm_free;
+    // SAFETY: the program's handle.
+    let (handle, index) = match unsafe { to_free(comm) } {
+        Ok(found) => found,
+        Err(rc) => return raise(procedure, rc, None),
+    };
+    // SAFETY: a communicator.
+    let rc = unsafe { real::PMPI_Barrier(real_comm(handle)) };
+    let mut rc = attempt!(rc);
+    if rc == errors::SUCCESS {
+        rc = attribute::delete_comm(handle);
+    }
+    if rc == errors::SUCCESS {
+        rc = create::remove(index);
+    }
+    if rc != errors::SUCCESS {
+        return raise(procedure, rc, Some(handle));
+    }
+    // SAFETY: the program's handle.
+    unsafe { *comm = comm::null_handle() };
+    errors::SUCCESS
+}
+
+/// Pending communication on the communicator is waited for by the real procedure.
+pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
+    let procedure = Proc::MPI_Comm_disconnect;
+    // SAFETY: the program's handle.
+    let (handle, index) = match unsafe { to_free(comm) } {
+        Ok(found) => found,
+        Err(rc) => return raise(procedure, rc, None),
+    };
+    // SAFETY: a communicator.
+    let rc = unsafe { real::PMPI_Barrier(real_comm(handle)) };
+    let mut rc = attempt!(rc);
+    if rc == errors::SUCCESS {
+        rc = attribute::delete_comm(handle);
+    }
+    if rc == errors::SUCCESS {
+        let mut real = real_comm(handle);
+        // SAFETY: a communicator; it is gone after a success.
+        rc = unsafe { real::PMPI_Comm_disconnect(&mut real) };
+        rc = attempt!(rc);
+    }
+    if rc != errors::SUCCESS {
+        return raise(procedure, rc, Some(handle));
+    }
+    create::forget(index);
+    // SAFETY: the program's handle.
+    unsafe { *comm = comm::null_handle() };
+    errors::SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Comm_compare(comm1: VirtComm, comm2: VirtComm, result: *mut c_int) -> c_int {
+    // SAFETY: the real library checks its arguments. Local.
+    let rc = unsafe { real::PMPI_Comm_compare(real_comm(comm1), real_comm(comm2), result) };
+    finish(Proc::MPI_Comm_compare, rc, Some(comm1))
+}
+
+/// No process that the layer protects was spawned.
+pub unsafe extern "C" fn MPI_Comm_get_parent(parent: *mut VirtComm) -> c_int {
+    if parent.is_null() {
+        return raise(Proc::MPI_Comm_get_parent, errors::ERR_ARG, None);
+    }
+    // SAFETY: the program's place for the handle.
+    unsafe { *parent = comm::null_handle() };
+    errors::SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Comm_set_name(comm: VirtComm, comm_name: *const c_char) -> c_int {
+    let real = real_comm(comm);
+    // SAFETY: the real library checks its arguments. Local.
+    let rc = unsafe { real::PMPI_Comm_set_name(real, comm_name) };
+    if rc == errors::SUCCESS
+        && let Some(entry) = comm::index(comm).and_then(|index| objects().comms.get_mut(index))
+    {
+        entry.name = Some(hints::name(real));
+    }
+    finish(Proc::MPI_Comm_set_name, rc, Some(comm))
+}
+
+pub unsafe extern "C" fn MPI_Comm_set_info(comm: VirtComm, info: VirtInfo) -> c_int {
+    let real = real_comm(comm);
+    // SAFETY: the real library checks its arguments.
+    let rc = unsafe { real::PMPI_Comm_set_info(real, real_info(info)) };
+    let rc = attempt!(rc);
+    if rc == errors::SUCCESS
+        && let Some(entry) = comm::index(comm).and_then(|index| objects().comms.get_mut(index))
+    {
+        entry.info = hints::of_comm(real);
+    }
+    finish(Proc::MPI_Comm_set_info, rc, Some(comm))
+}
+
+pub unsafe extern "C" fn MPI_Comm_get_info(comm: VirtComm, info_used: *mut VirtInfo) -> c_int {
+    let procedure = Proc::MPI_Comm_get_info;
+    if comm::index(comm).is_none() {
+        return raise(procedure, errors::ERR_COMM, Some(comm));
+    }
+    if info_used.is_null() {
+        return raise(procedure, errors::ERR_ARG, Some(comm));
+    }
+    let mut real = hints::null_info();
+    // SAFETY: a communicator; the info object is ours then.
+    let rc = unsafe { real::PMPI_Comm_get_info(real_comm(comm), &mut real) };
+    if rc == errors::SUCCESS {
+        // SAFETY: the program's place for the handle.
+        unsafe { *info_used = info::adopt(real) };
+    }
+    finish(procedure, rc, Some(comm))
+}
+
+/// Fortran's number of the first created communicator; those of the predefined ones are the real library's.
+const FORTRAN_BASE: c_int = 1_000_000;
+/// Fortran's `MPI_COMM_NULL`.
+const FORTRAN_NULL: c_int = 2;
+
+pub unsafe extern "C" fn MPI_Comm_c2f(comm: VirtComm) -> c_int {
+    match comm::index(comm) {
+        Some(index @ (comm::WORLD | comm::SELF)) => index as c_int,
+        Some(index) => FORTRAN_BASE + index as c_int,
+        None if comm == comm::null_handle() => FORTRAN_NULL,
+        // As the real library does.
+        None => -1,
+    }
+}
+
+pub unsafe extern "C" fn MPI_Comm_f2c(comm: c_int) -> VirtComm {
+    let invalid = VirtComm(std::ptr::null_mut());
+    match comm {
+        0 => comm::world_handle(),
+        1 => comm::self_handle(),
+        FORTRAN_NULL => comm::null_handle(),
+        FORTRAN_BASE.. => match comm::handle((comm - FORTRAN_BASE) as u32) {
+            handle if comm::index(handle).is_some() => handle,
+            _ => invalid,
+        },
+        _ => invalid,
+    }
+}

@@ -1,0 +1,255 @@
+//! Completion (MPI 4.1, section 3.7): wait, test and their plural forms.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::point_to_point::{outcome, put_status};
+use crate::checkpoint;
+use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS, finish};
+use crate::generated::{Proc, real};
+use crate::handles::VirtRequest;
+use crate::real_types::Status;
+use crate::recovery::Rewound;
+use crate::requests::{self, EMPTY, Outcome, UNDEFINED};
+use std::ffi::c_int;
+
+/// `MPI_Wait`
+pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe {
+        let ended = outcome!(requests::wait(&mut *request));
+        put_status(status, ended.status);
+        finish(Proc::MPI_Wait, ended.rc, None)
+    }
+}
+
+/// `MPI_Test`
+pub unsafe extern "C" fn MPI_Test(request: *mut VirtRequest, flag: *mut c_int, status: *mut Status) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe {
+        let ended = outcome!(requests::poll(&mut *request));
+        flag.write(c_int::from(ended.is_some()));
+        let Some(ended) = ended else { return SUCCESS };
+        put_status(status, ended.status);
+        finish(Proc::MPI_Test, ended.rc, None)
+    }
+}
+
+/// `MPI_Request_get_status`
+pub unsafe extern "C" fn MPI_Request_get_status(request: VirtRequest, flag: *mut c_int, status: *mut Status) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe {
+        let ended = outcome!(requests::peek(request));
+        flag.write(c_int::from(ended.is_some()));
+        if let Some(ended) = ended {
+            put_status(status, ended.status);
+        }
+    }
+    SUCCESS
+}
+
+/// The program's arrays of requests and statuses.
+struct Arrays {
+    requests: *mut VirtRequest,
+    statuses: *mut Status,
+    count: usize,
+}
+
+impl Arrays {
+    fn new(count: c_int, requests: *mut VirtRequest, statuses: *mut Status) -> Arrays {
+        Arrays { requests, statuses, count: count.max(0) as usize }
+    }
+
+    /// # Safety
+    /// The arrays must be valid and `index` below their length.
+    unsafe fn request(&self, index: usize) -> &mut VirtRequest {
+        // SAFETY: handed on to the caller.
+        unsafe { &mut *self.requests.add(index) }
+    }
+
+    /// # Safety
+    /// As [`Arrays::request`].
+    unsafe fn put(&self, index: usize, outcome: &Outcome) {
+        if !self.statuses.is_null() {
+            // SAFETY: handed on to the caller.
+            unsafe { self.statuses.add(index).write(Status { error: outcome.rc, ..outcome.status }) };
+        }
+    }
+}
+
+fn is_pending(handle: VirtRequest) -> bool {
+    requests::index(handle).is_some_and(|index| !requests::is_inactive(index))
+}
+
+/// `MPI_Waitall`
+pub unsafe extern "C" fn MPI_Waitall(count: c_int, array_of_requests: *mut VirtRequest, array_of_statuses: *mut Status) -> c_int {
+    let arrays = Arrays::new(count, array_of_requests, array_of_statuses);
+    let mut failed = false;
+    for index in 0..arrays.count {
+        // SAFETY: the program's arrays of `count` elements.
+        unsafe {
+            let ended = outcome!(requests::wait(arrays.request(index)));
+            failed |= ended.rc != SUCCESS;
+            arrays.put(index, &ended);
+        }
+    }
+    finish(Proc::MPI_Waitall, if failed { ERR_IN_STATUS } else { SUCCESS }, None)
+}
+
+/// `MPI_Testall`: nothing is completed unless all can be.
+pub unsafe extern "C" fn MPI_Testall(
+    count: c_int, array_of_requests: *mut VirtRequest, flag: *mut c_int, array_of_statuses: *mut Status,
+) -> c_int {
+    let arrays = Arrays::new(count, array_of_requests, array_of_statuses);
+    let mut failed = false;
+    // SAFETY: the program's arrays of `count` elements.
+    unsafe {
+        for index in 0..arrays.count {
+            if outcome!(requests::peek(*arrays.request(index))).is_none() {
+                outcome!(checkpoint::poll());
+                flag.write(0);
+                return SUCCESS;
+            }
+        }
+        for index in 0..arrays.count {
+            let ended = outcome!(requests::wait(arrays.request(index)));
+            failed |= ended.rc != SUCCESS;
+            arrays.put(index, &ended);
+        }
+        flag.write(1);
+    }
+    finish(Proc::MPI_Testall, if failed { ERR_IN_STATUS } else { SUCCESS }, None)
+}
+
+/// Tests each pending request once; the first that has ended.
+unsafe fn any(arrays: &Arrays) -> Result<(Option<usize>, bool), Rewound> {
+    let mut pending = false;
+    for index in 0..arrays.count {
+        // SAFETY: the program's array.
+        let handle = unsafe { *arrays.request(index) };
+        if is_pending(handle) {
+            pending = true;
+            if requests::peek(handle)?.is_some() {
+                return Ok((Some(index), true));
+            }
+        }
+    }
+    checkpoint::poll()?;
+    Ok((None, pending))
+}
+
+/// `MPI_Waitany`
+pub unsafe extern "C" fn MPI_Waitany(count: c_int, array_of_requests: *mut VirtRequest, index: *mut c_int, status: *mut Status) -> c_int {
+    let arrays = Arrays::new(count, array_of_requests, std::ptr::null_mut());
+    // SAFETY: the program's arguments.
+    unsafe {
+        loop {
+            match outcome!(any(&arrays)) {
+                (Some(found), _) => return complete(Proc::MPI_Waitany, &arrays, found, index, status),
+                (None, true) => {}
+                (None, false) => {
+                    index.write(UNDEFINED);
+                    put_status(status, EMPTY);
+                    return SUCCESS;
+                }
+            }
+        }
+    }
+}
+
+/// `MPI_Testany`
+pub unsafe extern "C" fn MPI_Testany(
+    count: c_int, array_of_requests: *mut VirtRequest, index: *mut c_int, flag: *mut c_int, status: *mut Status,
+) -> c_int {
+    let arrays = Arrays::new(count, array_of_requests, std::ptr::null_mut());
+    // SAFETY: the program's arguments.
+    unsafe {
+        let (found, pending) = outcome!(any(&arrays));
+        flag.write(c_int::from(found.is_some() || !pending));
+        match found {
+            Some(found) => complete(Proc::MPI_Testany, &arrays, found, index, status),
+            None => {
+                index.write(UNDEFINED);
+                if !pending {
+                    put_status(status, EMPTY);
+                }
+                SUCCESS
+            }
+        }
+    }
+}
+
+unsafe fn complete(procedure: Proc, arrays: &Arrays, found: usize, index: *mut c_int, status: *mut Status) -> c_int {
+    // SAFETY: the program's arguments; `found` is an index of the array.
+    unsafe {
+        let ended = outcome!(requests::wait(arrays.request(found)));
+        index.write(found as c_int);
+        put_status(status, ended.status);
+        finish(procedure, ended.rc, None)
+    }
+}
+
+/// Completes all that have ended; `None`: nothing is pending.
+unsafe fn some(arrays: &Arrays, outcount: *mut c_int, indices: *mut c_int) -> Result<Option<(usize, bool)>, Rewound> {
+    let (mut pending, mut ended, mut failed) = (false, 0, false);
+    for index in 0..arrays.count {
+        // SAFETY: the program's arrays.
+        unsafe {
+            let handle = arrays.request(index);
+            if !is_pending(*handle) {
+                continue;
+            }
+            pending = true;
+            if requests::peek(*handle)?.is_some() {
+                let outcome = requests::wait(handle)?;
+                failed |= outcome.rc != SUCCESS;
+                indices.add(ended).write(index as c_int);
+                arrays.put(ended, &outcome);
+                ended += 1;
+            }
+        }
+    }
+    // SAFETY: the program's argument.
+    unsafe { outcount.write(if pending { ended as c_int } else { UNDEFINED }) };
+    checkpoint::poll()?;
+    Ok(pending.then_some((ended, failed)))
+}
+
+/// `MPI_Waitsome`
+pub unsafe extern "C" fn MPI_Waitsome(
+    incount: c_int, array_of_requests: *mut VirtRequest, outcount: *mut c_int, array_of_indices: *mut c_int,
+    array_of_statuses: *mut Status,
+) -> c_int {
+    let arrays = Arrays::new(incount, array_of_requests, array_of_statuses);
+    loop {
+        // SAFETY: the program's arguments.
+        match outcome!(unsafe { some(&arrays, outcount, array_of_indices) }) {
+            Some((0, _)) => {}
+            Some((_, true)) => return finish(Proc::MPI_Waitsome, ERR_IN_STATUS, None),
+            Some((_, false)) | None => return SUCCESS,
+        }
+    }
+}
+
+/// `MPI_Testsome`
+pub unsafe extern "C" fn MPI_Testsome(
+    incount: c_int, array_of_requests: *mut VirtRequest, outcount: *mut c_int, array_of_indices: *mut c_int,
+    array_of_statuses: *mut Status,
+) -> c_int {
+    let arrays = Arrays::new(incount, array_of_requests, array_of_statuses);
+    // SAFETY: the program's arguments.
+    match outcome!(unsafe { some(&arrays, outcount, array_of_indices) }) {
+        Some((_, true)) => finish(Proc::MPI_Testsome, ERR_IN_STATUS, None),
+        _ => SUCCESS,
+    }
+}
+
+/// `MPI_Cancel`
+pub unsafe extern "C" fn MPI_Cancel(request: *mut VirtRequest) -> c_int {
+    // SAFETY: the program's argument.
+    let Some(index) = requests::index(unsafe { *request }) else { return finish(Proc::MPI_Cancel, ERR_REQUEST, None) };
+    if requests::is_active(index) {
+        let mut request = requests::real_of(index);
+        // SAFETY: an active real request.
+        return finish(Proc::MPI_Cancel, unsafe { real::PMPI_Cancel(&mut request) }, None);
+    }
+    SUCCESS
+}

@@ -1,0 +1,24 @@
+//! Fortran handles of requests (MPI 4.1, section 19.3.4); those of other kinds are with their objects.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use crate::generated::HandleKind;
+use crate::handles::{VirtRequest, virtual_handle};
+use crate::requests;
+use std::ffi::c_int;
+
+/// Fortran handles of created objects start here; below are the real library's predefined ones.
+const CREATED: c_int = 1_000_000;
+
+/// `MPI_Request_c2f`: MPI_REQUEST_NULL is 0 in Open MPI.
+pub unsafe extern "C" fn MPI_Request_c2f(request: VirtRequest) -> c_int {
+    requests::index(request).map_or(0, |index| CREATED + index as c_int)
+}
+
+/// `MPI_Request_f2c`
+pub unsafe extern "C" fn MPI_Request_f2c(request: c_int) -> VirtRequest {
+    if request >= CREATED {
+        VirtRequest(virtual_handle(HandleKind::Request, (request - CREATED) as u32))
+    } else {
+        requests::null_handle()
+    }
+}

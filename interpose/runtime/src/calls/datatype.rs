@@ -1,0 +1,323 @@
+//! Datatypes (MPI 4.1, chapter 5). Inquiries are generated.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
+
+use crate::errors::{ERR_ARG, ERR_COUNT, ERR_TYPE, SUCCESS, finish, raise};
+use crate::generated::{HandleKind, Proc, real};
+use crate::handles::{VirtDatatype, real_datatype};
+use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::objects::{attribute, datatype};
+use crate::real_types::RealDatatype;
+use std::ffi::{c_char, c_int};
+
+/// Calls a real constructor and enters what it has made.
+///
+/// # Safety
+/// `newtype` is the program's place for the handle, or null.
+unsafe fn construct(
+    procedure: Proc,
+    contained: &[VirtDatatype],
+    newtype: *mut VirtDatatype,
+    real: impl FnOnce(&[RealDatatype], *mut RealDatatype) -> c_int,
+) -> c_int {
+    if newtype.is_null() {
+        return raise(procedure, ERR_ARG, None);
+    }
+    let bases: Vec<RealDatatype> = contained.iter().map(|&base| real_datatype(base)).collect();
+    if bases.iter().any(|base| base.0.is_null()) {
+        return raise(procedure, ERR_TYPE, None);
+    }
+    let mut new = real_datatype(datatype::null_handle());
+    let rc = real(&bases, &mut new);
+    if rc != SUCCESS {
+        return raise(procedure, rc, None);
+    }
+    match datatype::create(new, contained) {
+        Ok(handle) => {
+            // SAFETY: the caller's promise.
+            unsafe { *newtype = handle };
+            SUCCESS
+        }
+        Err(rc) => raise(procedure, rc, None),
+    }
+}
+
+/// Constructors that differ in nothing but their arguments: those before the old datatype, and those after it.
+macro_rules! constructors {
+    ($(extern "C" fn $name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*) = $real:ident;)*) => {$(
+        pub unsafe extern "C" fn $name(
+            $($before: $before_type,)*
+            oldtype: VirtDatatype,
+            $($after: $after_type,)*
+            newtype: *mut VirtDatatype,
+        ) -> c_int {
+            // SAFETY: the program's arguments are handed on; the datatypes are real.
+            unsafe {
+                construct(Proc::$name, &[oldtype], newtype, |old, new| real::$real($($before,)* old[0], $($after,)* new))
+            }
+        }
+    )*};
+}
+
+constructors! {
+    extern "C" fn MPI_Type_contiguous(count: c_int;) = PMPI_Type_contiguous;
+    extern "C" fn MPI_Type_vector(count: c_int, length: c_int, stride: c_int;) = PMPI_Type_vector;
+    extern "C" fn MPI_Type_create_hvector(count: c_int, length: c_int, stride: isize;) = PMPI_Type_create_hvector;
+    extern "C" fn MPI_Type_hvector(count: c_int, length: c_int, stride: isize;) = PMPI_Type_create_hvector;
+    extern "C" fn MPI_Type_indexed(
+        count: c_int, lengths: *const c_int, displacements: *const c_int;
+    ) = PMPI_Type_indexed;
+    extern "C" fn MPI_Type_create_hindexed(
+        count: c_int, lengths: *const c_int, displacements: *const isize;
+    ) = PMPI_Type_create_hindexed;
+    extern "C" fn MPI_Type_hindexed(
+        count: c_int, lengths: *mut c_int, displacements: *mut isize;
+    ) = PMPI_Type_create_hindexed;
+    extern "C" fn MPI_Type_create_indexed_block(
+        count: c_int, length: c_int, displacements: *const c_int;
+    ) = PMPI_Type_create_indexed_block;
+    extern "C" fn MPI_Type_create_hindexed_block(
+        count: c_int, length: c_int, displacements: *const isize;
+    ) = PMPI_Type_create_hindexed_block;
+    extern "C" fn MPI_Type_create_subarray(
+        ndims: c_int, sizes: *const c_int, subsizes: *const c_int, starts: *const c_int, order: c_int;
+    ) = PMPI_Type_create_subarray;
+    extern "C" fn MPI_Type_create_darray(
+        size: c_int, rank: c_int, ndims: c_int, gsizes: *const c_int, distribs: *const c_int, dargs: *const c_int,
+        psizes: *const c_int, order: c_int;
+    ) = PMPI_Type_create_darray;
+    extern "C" fn MPI_Type_create_resized(; lb: isize, extent: isize) = PMPI_Type_create_resized;
+}
+
+/// # Safety
+/// The program's arguments.
+unsafe fn structure(
+    procedure: Proc,
+    (count, lengths, displacements): (c_int, *const c_int, *const isize),
+    types: *const VirtDatatype,
+    newtype: *mut VirtDatatype,
+) -> c_int {
+    let types = match usize::try_from(count) {
+        Err(_) => return raise(procedure, ERR_COUNT, None),
+        Ok(0) => &[],
+        Ok(_) if types.is_null() => return raise(procedure, ERR_ARG, None),
+        // SAFETY: the program's array of that length.
+        Ok(count) => unsafe { std::slice::from_raw_parts(types, count) },
+    };
+    // SAFETY: the program's arguments are handed on; the datatypes are real.
+    unsafe {
+        construct(procedure, types, newtype, |types, new| {
+            real::PMPI_Type_create_struct(count, lengths, displacements, types.as_ptr(), new)
+        })
+    }
+}
+
+pub unsafe extern "C" fn MPI_Type_create_struct(
+    count: c_int,
+    lengths: *const c_int,
+    displacements: *const isize,
+    types: *const VirtDatatype,
+    newtype: *mut VirtDatatype,
+) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        structure(
+            Proc::MPI_Type_create_struct,
+            (count, lengths, displacements),
+            types,
+            newtype,
+        )
+    }
+}
+
+pub unsafe extern "C" fn MPI_Type_struct(
+    count: c_int,
+    lengths: *mut c_int,
+    displacements: *mut isize,
+    types: *mut VirtDatatype,
+    newtype: *mut VirtDatatype,
+) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe { structure(Proc::MPI_Type_struct, (count, lengths, displacements), types, newtype) }
+}
+
+pub unsafe extern "C" fn MPI_Type_create_f90_real(p: c_int, r: c_int, newtype: *mut VirtDatatype) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        construct(Proc::MPI_Type_create_f90_real, &[], newtype, |_, new| {
+            real::PMPI_Type_create_f90_real(p, r, new)
+        })
+    }
+}
+
+pub unsafe extern "C" fn MPI_Type_create_f90_complex(p: c_int, r: c_int, newtype: *mut VirtDatatype) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        construct(Proc::MPI_Type_create_f90_complex, &[], newtype, |_, new| {
+            real::PMPI_Type_create_f90_complex(p, r, new)
+        })
+    }
+}
+
+pub unsafe extern "C" fn MPI_Type_create_f90_integer(r: c_int, newtype: *mut VirtDatatype) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        construct(Proc::MPI_Type_create_f90_integer, &[], newtype, |_, new| {
+            real::PMPI_Type_create_f90_integer(r, new)
+        })
+    }
+}
+
+/// The copy functions of attributes run too (7.7.4); if one fails there is no new datatype.
+pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtDatatype) -> c_int {
+    let procedure = Proc::MPI_Type_dup;
+    // SAFETY: the program's arguments are handed on; the datatype is real.
+    let rc = unsafe {
+        construct(procedure, &[oldtype], newtype, |old, new| {
+            real::PMPI_Type_dup(old[0], new)
+        })
+    };
+    if rc != SUCCESS {
+        return rc;
+    }
+    // SAFETY: the program's place for the handle, just written.
+    let new = unsafe { *newtype };
+    if let Err(rc) = attribute::copy_type(oldtype, new) {
+        datatype::free(new);
+        // SAFETY: as above.
+        unsafe { *newtype = datatype::null_handle() };
+        return raise(procedure, rc, None);
+    }
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Type_commit(datatype: *mut VirtDatatype) -> c_int {
+    let procedure = Proc::MPI_Type_commit;
+    if datatype.is_null() {
+        return raise(procedure, ERR_TYPE, None);
+    }
+    // SAFETY: the program's handle.
+    let handle = unsafe { *datatype };
+    let mut real = real_datatype(handle);
+    if real.0.is_null() {
+        return raise(procedure, ERR_TYPE, None);
+    }
+    // SAFETY: a datatype.
+    let rc = unsafe { real::PMPI_Type_commit(&mut real) };
+    if rc == SUCCESS {
+        datatype::set_committed(handle);
+    }
+    finish(procedure, rc, None)
+}
+
+pub unsafe extern "C" fn MPI_Type_free(datatype: *mut VirtDatatype) -> c_int {
+    let procedure = Proc::MPI_Type_free;
+    if datatype.is_null() {
+        return raise(procedure, ERR_TYPE, None);
+    }
+    // SAFETY: the program's handle.
+    let handle = unsafe { *datatype };
+    if !datatype::may_free(handle) {
+        return raise(procedure, ERR_TYPE, None);
+    }
+    let rc = match attribute::delete_type(handle) {
+        SUCCESS => datatype::free(handle),
+        rc => rc,
+    };
+    if rc == SUCCESS {
+        // SAFETY: the program's handle.
+        unsafe { *datatype = datatype::null_handle() };
+    }
+    finish(procedure, rc, None)
+}
+
+/// Copies a recipe's arguments to the program's array.
+///
+/// # Safety
+/// The program's array of `max` elements.
+unsafe fn copy<T: Copy>(from: &[T], to: *mut T, max: c_int) -> Result<(), c_int> {
+    if usize::try_from(max).map_or(true, |max| max < from.len()) || (to.is_null() && !from.is_empty()) {
+        return Err(ERR_ARG);
+    }
+    if !from.is_empty() {
+        // SAFETY: the caller's promise; it is long enough.
+        unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+    }
+    Ok(())
+}
+
+/// Derived datatypes are returned as new ones, which the program has to free (5.1.13).
+pub unsafe extern "C" fn MPI_Type_get_contents(
+    datatype: VirtDatatype,
+    max_integers: c_int,
+    max_addresses: c_int,
+    max_datatypes: c_int,
+    integers: *mut c_int,
+    addresses: *mut isize,
+    datatypes: *mut VirtDatatype,
+) -> c_int {
+    let procedure = Proc::MPI_Type_get_contents;
+    let Some(recipe) = datatype::recipe(datatype).cloned() else {
+        return raise(procedure, ERR_TYPE, None);
+    };
+    let room = usize::try_from(max_datatypes).is_ok_and(|max| max >= recipe.contained.len())
+        && (recipe.contained.is_empty() || !datatypes.is_null());
+    // SAFETY: the program's arrays of these lengths.
+    let copied = unsafe {
+        copy(&recipe.integers, integers, max_integers)
+            .and_then(|()| copy(&recipe.addresses, addresses.cast::<i64>(), max_addresses))
+    };
+    if let Err(rc) = copied.and(if room { Ok(()) } else { Err(ERR_ARG) }) {
+        return raise(procedure, rc, None);
+    }
+    for (n, &base) in recipe.contained.iter().enumerate() {
+        match datatype::equivalent(VirtDatatype(base as *mut _)) {
+            // SAFETY: the program's array is long enough.
+            Ok(handle) => unsafe { datatypes.add(n).write(handle) },
+            Err(rc) => return raise(procedure, rc, None),
+        }
+    }
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Type_match_size(typeclass: c_int, size: c_int, datatype: *mut VirtDatatype) -> c_int {
+    let procedure = Proc::MPI_Type_match_size;
+    if datatype.is_null() {
+        return raise(procedure, ERR_ARG, None);
+    }
+    let mut found = real_datatype(datatype::null_handle());
+    // SAFETY: the real library checks the numbers.
+    let rc = unsafe { real::PMPI_Type_match_size(typeclass, size, &mut found) };
+    if rc == SUCCESS {
+        let handle = datatype::virtual_of(found);
+        if handle == datatype::null_handle() {
+            return raise(procedure, ERR_ARG, None);
+        }
+        // SAFETY: the program's place for the handle.
+        unsafe { *datatype = handle };
+    }
+    finish(procedure, rc, None)
+}
+
+pub unsafe extern "C" fn MPI_Type_set_name(datatype: VirtDatatype, type_name: *const c_char) -> c_int {
+    // SAFETY: the real library checks its arguments.
+    let rc = unsafe { real::PMPI_Type_set_name(real_datatype(datatype), type_name) };
+    if rc == SUCCESS {
+        datatype::set_name(datatype);
+    }
+    finish(Proc::MPI_Type_set_name, rc, None)
+}
+
+pub unsafe extern "C" fn MPI_Type_c2f(datatype: VirtDatatype) -> c_int {
+    // SAFETY: a predefined datatype.
+    to_fortran(HandleKind::Datatype, datatype.0, || unsafe {
+        real::PMPI_Type_c2f(real_datatype(datatype))
+    })
+}
+
+pub unsafe extern "C" fn MPI_Type_f2c(datatype: c_int) -> VirtDatatype {
+    let exists = |index| datatype::index(datatype::handle(index)).is_some();
+    // SAFETY: the real library checks the number.
+    VirtDatatype(from_fortran(HandleKind::Datatype, datatype, exists, || unsafe {
+        real::PMPI_Type_f2c(datatype).0
+    }))
+}

@@ -1,0 +1,189 @@
+//! Error handlers, error classes and codes (MPI 4.1, 9.3 to 9.5).
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS, finish, raise};
+use crate::generated::callbacks::CommErrhandlerFn;
+use crate::generated::{HandleKind, Proc, real};
+use crate::handles::{VirtComm, VirtErrhandler, real_errhandler};
+use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::objects::{comm, errhandler, objects};
+use std::ffi::{CStr, c_char, c_int};
+
+/// `MPI_MAX_ERROR_STRING` of Open MPI.
+const MAX_TEXT: usize = 256;
+
+/// # Safety
+/// The program's place for the handle, or null.
+unsafe fn create(procedure: Proc, function: CommErrhandlerFn<VirtComm>, errhandler: *mut VirtErrhandler) -> c_int {
+    let Some(function) = function.filter(|_| !errhandler.is_null()) else {
+        return raise(procedure, ERR_ARG, None);
+    };
+    // SAFETY: the caller's promise.
+    unsafe { *errhandler = errhandler::create(function as usize as u64) };
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Comm_create_errhandler(
+    function: CommErrhandlerFn<VirtComm>,
+    errhandler: *mut VirtErrhandler,
+) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe { create(Proc::MPI_Comm_create_errhandler, function, errhandler) }
+}
+
+pub unsafe extern "C" fn MPI_Errhandler_create(
+    function: CommErrhandlerFn<VirtComm>,
+    errhandler: *mut VirtErrhandler,
+) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe { create(Proc::MPI_Errhandler_create, function, errhandler) }
+}
+
+fn set(procedure: Proc, comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
+    if comm::index(comm).is_none() {
+        return raise(procedure, ERR_COMM, None);
+    }
+    if errhandler::action(errhandler).is_none() {
+        return raise(procedure, ERR_ARG, Some(comm));
+    }
+    comm::set_errhandler(comm, errhandler.0 as u64);
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Comm_set_errhandler(comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
+    set(Proc::MPI_Comm_set_errhandler, comm, errhandler)
+}
+
+pub unsafe extern "C" fn MPI_Errhandler_set(comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
+    set(Proc::MPI_Errhandler_set, comm, errhandler)
+}
+
+/// # Safety
+/// The program's place for the handle, or null.
+unsafe fn get(procedure: Proc, comm: VirtComm, errhandler: *mut VirtErrhandler) -> c_int {
+    if comm::index(comm).is_none() {
+        return raise(procedure, ERR_COMM, None);
+    }
+    if errhandler.is_null() {
+        return raise(procedure, ERR_ARG, Some(comm));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { *errhandler = errhandler::get(comm) };
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Comm_get_errhandler(comm: VirtComm, errhandler: *mut VirtErrhandler) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe { get(Proc::MPI_Comm_get_errhandler, comm, errhandler) }
+}
+
+pub unsafe extern "C" fn MPI_Errhandler_get(comm: VirtComm, errhandler: *mut VirtErrhandler) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe { get(Proc::MPI_Errhandler_get, comm, errhandler) }
+}
+
+pub unsafe extern "C" fn MPI_Comm_call_errhandler(comm: VirtComm, errorcode: c_int) -> c_int {
+    let procedure = Proc::MPI_Comm_call_errhandler;
+    if comm::index(comm).is_none() {
+        return raise(procedure, ERR_COMM, None);
+    }
+    raise(procedure, errorcode, Some(comm));
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: *mut VirtErrhandler) -> c_int {
+    let procedure = Proc::MPI_Errhandler_free;
+    if errhandler.is_null() {
+        return raise(procedure, ERR_ARG, None);
+    }
+    // SAFETY: the program's handle.
+    let rc = errhandler::free(unsafe { *errhandler });
+    if rc == SUCCESS {
+        // SAFETY: the program's handle.
+        unsafe { *errhandler = errhandler::null_handle() };
+    }
+    finish(procedure, rc, None)
+}
+
+pub unsafe extern "C" fn MPI_Errhandler_c2f(errhandler: VirtErrhandler) -> c_int {
+    let real = || real_errhandler(errhandler);
+    // SAFETY: a predefined error handler.
+    to_fortran(HandleKind::Errhandler, errhandler.0, || unsafe {
+        real::PMPI_Errhandler_c2f(real())
+    })
+}
+
+pub unsafe extern "C" fn MPI_Errhandler_f2c(errhandler: c_int) -> VirtErrhandler {
+    let exists = |index| objects().errhandlers.get(index).is_some();
+    // SAFETY: the real library checks the number.
+    let real = || unsafe { real::PMPI_Errhandler_f2c(errhandler).0 };
+    VirtErrhandler(from_fortran(HandleKind::Errhandler, errhandler, exists, real))
+}
+
+pub unsafe extern "C" fn MPI_Add_error_class(errorclass: *mut c_int) -> c_int {
+    if errorclass.is_null() {
+        return raise(Proc::MPI_Add_error_class, ERR_ARG, None);
+    }
+    // SAFETY: the program's argument.
+    unsafe { *errorclass = objects().error_codes.add_class() };
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Add_error_code(errorclass: c_int, errorcode: *mut c_int) -> c_int {
+    let added = if errorcode.is_null() {
+        None
+    } else {
+        objects().error_codes.add_code(errorclass)
+    };
+    let Some(code) = added else {
+        return raise(Proc::MPI_Add_error_code, ERR_ARG, None);
+    };
+    // SAFETY: the program's argument.
+    unsafe { *errorcode = code };
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c_char) -> c_int {
+    let procedure = Proc::MPI_Add_error_string;
+    if string.is_null() {
+        return raise(procedure, ERR_ARG, None);
+    }
+    // SAFETY: a C string of the program.
+    let text = unsafe { CStr::from_ptr(string) }.to_bytes();
+    if text.len() < MAX_TEXT && objects().error_codes.set_text(errorcode, text) {
+        return SUCCESS;
+    }
+    raise(procedure, ERR_ARG, None)
+}
+
+pub unsafe extern "C" fn MPI_Error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int {
+    if let Some(class) = objects().error_codes.class(errorcode)
+        && !errorclass.is_null()
+    {
+        // SAFETY: the program's argument.
+        unsafe { *errorclass = class };
+        return SUCCESS;
+    }
+    // SAFETY: the real library checks its arguments.
+    let rc = unsafe { real::PMPI_Error_class(errorcode, errorclass) };
+    finish(Proc::MPI_Error_class, rc, None)
+}
+
+/// An added code without a text has an empty one (9.5).
+pub unsafe extern "C" fn MPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int {
+    if let Some(text) = objects().error_codes.text(errorcode) {
+        if string.is_null() || resultlen.is_null() {
+            return raise(Proc::MPI_Error_string, ERR_ARG, None);
+        }
+        // SAFETY: the program's array of MPI_MAX_ERROR_STRING characters; a text is shorter.
+        unsafe {
+            string.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
+            string.add(text.len()).write(0);
+            *resultlen = text.len() as c_int;
+        }
+        return SUCCESS;
+    }
+    // SAFETY: the program's arguments are handed on.
+    let rc = unsafe { real::PMPI_Error_string(errorcode, string, resultlen) };
+    finish(Proc::MPI_Error_string, rc, None)
+}

@@ -1,0 +1,225 @@
+//! Groups (MPI 4.1, 7.3). Inquiries are generated: a real group stands beside every one of the program's.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS, raise};
+use crate::generated::{HandleKind, Proc, real};
+use crate::handles::{VirtComm, VirtGroup, real_group};
+use crate::objects::comm;
+use crate::objects::group::{self, ERR_GROUP};
+use crate::objects::lookup::{from_fortran, to_fortran};
+use std::ffi::c_int;
+
+/// Ends a constructor.
+///
+/// # Safety
+/// `newgroup` is the program's place for the handle, or null.
+unsafe fn constructed(
+    procedure: Proc,
+    newgroup: *mut VirtGroup,
+    members: Result<Vec<u32>, c_int>,
+    comm: Option<VirtComm>,
+) -> c_int {
+    if newgroup.is_null() {
+        return raise(procedure, ERR_ARG, comm);
+    }
+    match members.and_then(group::create) {
+        Ok(handle) => {
+            // SAFETY: the caller's promise.
+            unsafe { *newgroup = handle };
+            SUCCESS
+        }
+        Err(rc) => raise(procedure, rc, comm),
+    }
+}
+
+/// An array of the program with `count` elements.
+///
+/// # Safety
+/// It must be one, or null.
+unsafe fn array<'a, T>(first: *const T, count: c_int) -> Result<&'a [T], c_int> {
+    match usize::try_from(count) {
+        Ok(0) => Ok(&[]),
+        // SAFETY: the caller's promise.
+        Ok(count) if !first.is_null() => Ok(unsafe { std::slice::from_raw_parts(first, count) }),
+        _ => Err(ERR_ARG),
+    }
+}
+
+fn known(group: VirtGroup) -> Result<Vec<u32>, c_int> {
+    group::members(group).ok_or(ERR_GROUP)
+}
+
+pub unsafe extern "C" fn MPI_Comm_group(comm: VirtComm, group: *mut VirtGroup) -> c_int {
+    // SAFETY: the program's place for the handle.
+    unsafe {
+        constructed(
+            Proc::MPI_Comm_group,
+            group,
+            comm::members(comm).ok_or(ERR_COMM),
+            Some(comm),
+        )
+    }
+}
+
+pub unsafe extern "C" fn MPI_Comm_remote_group(comm: VirtComm, group: *mut VirtGroup) -> c_int {
+    // SAFETY: the program's place for the handle.
+    unsafe {
+        constructed(
+            Proc::MPI_Comm_remote_group,
+            group,
+            comm::remote_members(comm).ok_or(ERR_COMM),
+            Some(comm),
+        )
+    }
+}
+
+type Selection<T> = fn(&[u32], &[T]) -> Result<Vec<u32>, c_int>;
+
+/// # Safety
+/// The program's arguments.
+unsafe fn select<T>(
+    procedure: Proc,
+    selection: Selection<T>,
+    (group, n, ranks, newgroup): (VirtGroup, c_int, *const T, *mut VirtGroup),
+) -> c_int {
+    // SAFETY: the program's array and its place for the handle.
+    unsafe {
+        let members = known(group).and_then(|members| selection(&members, array(ranks, n)?));
+        constructed(procedure, newgroup, members, None)
+    }
+}
+
+pub unsafe extern "C" fn MPI_Group_incl(
+    group: VirtGroup,
+    n: c_int,
+    ranks: *const c_int,
+    newgroup: *mut VirtGroup,
+) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe { select(Proc::MPI_Group_incl, group::incl, (group, n, ranks, newgroup)) }
+}
+
+pub unsafe extern "C" fn MPI_Group_excl(
+    group: VirtGroup,
+    n: c_int,
+    ranks: *const c_int,
+    newgroup: *mut VirtGroup,
+) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe { select(Proc::MPI_Group_excl, group::excl, (group, n, ranks, newgroup)) }
+}
+
+pub unsafe extern "C" fn MPI_Group_range_incl(
+    group: VirtGroup,
+    n: c_int,
+    ranges: *mut [c_int; 3],
+    newgroup: *mut VirtGroup,
+) -> c_int {
+    let selection: Selection<[c_int; 3]> =
+        |members, ranges| group::incl(members, &group::expand(ranges, members.len())?);
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        select(
+            Proc::MPI_Group_range_incl,
+            selection,
+            (group, n, ranges.cast_const(), newgroup),
+        )
+    }
+}
+
+pub unsafe extern "C" fn MPI_Group_range_excl(
+    group: VirtGroup,
+    n: c_int,
+    ranges: *mut [c_int; 3],
+    newgroup: *mut VirtGroup,
+) -> c_int {
+    let selection: Selection<[c_int; 3]> =
+        |members, ranges| group::excl(members, &group::expand(ranges, members.len())?);
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        select(
+            Proc::MPI_Group_range_excl,
+            selection,
+            (group, n, ranges.cast_const(), newgroup),
+        )
+    }
+}
+
+/// # Safety
+/// The program's arguments.
+unsafe fn combine(
+    procedure: Proc,
+    operation: fn(&[u32], &[u32]) -> Vec<u32>,
+    (group1, group2, newgroup): (VirtGroup, VirtGroup, *mut VirtGroup),
+) -> c_int {
+    let members = known(group1).and_then(|first| Ok(operation(&first, &known(group2)?)));
+    // SAFETY: the program's place for the handle.
+    unsafe { constructed(procedure, newgroup, members, None) }
+}
+
+pub unsafe extern "C" fn MPI_Group_union(group1: VirtGroup, group2: VirtGroup, newgroup: *mut VirtGroup) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe { combine(Proc::MPI_Group_union, group::union, (group1, group2, newgroup)) }
+}
+
+pub unsafe extern "C" fn MPI_Group_intersection(
+    group1: VirtGroup,
+    group2: VirtGroup,
+    newgroup: *mut VirtGroup,
+) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        combine(
+            Proc::MPI_Group_intersection,
+            group::intersection,
+            (group1, group2, newgroup),
+        )
+    }
+}
+
+pub unsafe extern "C" fn MPI_Group_difference(group1: VirtGroup, group2: VirtGroup, newgroup: *mut VirtGroup) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        combine(
+            Proc::MPI_Group_difference,
+            group::difference,
+            (group1, group2, newgroup),
+        )
+    }
+}
+
+/// `MPI_GROUP_EMPTY`, which a constructor may have returned, may be freed too.
+pub unsafe extern "C" fn MPI_Group_free(group: *mut VirtGroup) -> c_int {
+    let procedure = Proc::MPI_Group_free;
+    if group.is_null() {
+        return raise(procedure, ERR_ARG, None);
+    }
+    // SAFETY: the program's handle.
+    let handle = unsafe { *group };
+    let rc = if handle == group::empty_handle() {
+        SUCCESS
+    } else {
+        group::free(handle)
+    };
+    if rc != SUCCESS {
+        return raise(procedure, rc, None);
+    }
+    // SAFETY: the program's handle.
+    unsafe { *group = group::null_handle() };
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Group_c2f(group: VirtGroup) -> c_int {
+    // SAFETY: a predefined group.
+    to_fortran(HandleKind::Group, group.0, || unsafe {
+        real::PMPI_Group_c2f(real_group(group))
+    })
+}
+
+pub unsafe extern "C" fn MPI_Group_f2c(group: c_int) -> VirtGroup {
+    let exists = |index| crate::objects::objects().groups.get(index).is_some();
+    // SAFETY: the real library checks the number.
+    VirtGroup(from_fortran(HandleKind::Group, group, exists, || unsafe {
+        real::PMPI_Group_f2c(group).0
+    }))
+}

@@ -1,0 +1,73 @@
+//! Operators (MPI 4.1, 6.9.5) and local reduction (6.9.7). `MPI_Op_commutative` is generated.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use crate::errors::{ERR_ARG, ERR_OP, SUCCESS, finish, raise};
+use crate::generated::callbacks::UserFunction;
+use crate::generated::{HandleKind, Proc, real};
+use crate::handles::{VirtDatatype, VirtOp, real_datatype, real_op};
+use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::objects::op;
+use std::ffi::{c_int, c_void};
+
+pub unsafe extern "C" fn MPI_Op_create(function: UserFunction<VirtDatatype>, commute: c_int, op: *mut VirtOp) -> c_int {
+    let procedure = Proc::MPI_Op_create;
+    if op.is_null() {
+        return raise(procedure, ERR_OP, None);
+    }
+    let Some(function) = function else {
+        return raise(procedure, ERR_ARG, None);
+    };
+    match op::create(function as usize as u64, commute != 0) {
+        Ok(handle) => {
+            // SAFETY: the program's place for the handle.
+            unsafe { *op = handle };
+            SUCCESS
+        }
+        Err(rc) => raise(procedure, rc, None),
+    }
+}
+
+pub unsafe extern "C" fn MPI_Op_free(op: *mut VirtOp) -> c_int {
+    let procedure = Proc::MPI_Op_free;
+    if op.is_null() {
+        return raise(procedure, ERR_OP, None);
+    }
+    // SAFETY: the program's handle.
+    let rc = op::free(unsafe { *op });
+    if rc == SUCCESS {
+        // SAFETY: the program's handle.
+        unsafe { *op = op::null_handle() };
+    }
+    finish(procedure, rc, None)
+}
+
+pub unsafe extern "C" fn MPI_Reduce_local(
+    inbuf: *const c_void,
+    inoutbuf: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    op: VirtOp,
+) -> c_int {
+    let procedure = Proc::MPI_Reduce_local;
+    let (real_datatype, real_op) = (real_datatype(datatype), real_op(op));
+    // The real library looks into the datatype before it checks it.
+    if real_datatype.0.is_null() {
+        return raise(procedure, crate::errors::ERR_TYPE, None);
+    }
+    // SAFETY: the program's arguments are handed on.
+    let rc = unsafe { real::PMPI_Reduce_local(inbuf, inoutbuf, count, real_datatype, real_op) };
+    finish(procedure, rc, None)
+}
+
+pub unsafe extern "C" fn MPI_Op_c2f(op: VirtOp) -> c_int {
+    // SAFETY: a predefined operator.
+    to_fortran(HandleKind::Op, op.0, || unsafe { real::PMPI_Op_c2f(real_op(op)) })
+}
+
+pub unsafe extern "C" fn MPI_Op_f2c(op: c_int) -> VirtOp {
+    let exists = |index| crate::objects::objects().ops.get(index).is_some();
+    // SAFETY: the real library checks the number.
+    VirtOp(from_fortran(HandleKind::Op, op, exists, || unsafe {
+        real::PMPI_Op_f2c(op).0
+    }))
+}

@@ -1,0 +1,319 @@
+//! Point-to-point communication (MPI 4.1, chapter 3).
+//!
+//! Small messages take the real blocking procedure: they travel in one piece, so nothing is left under way if it fails.
+//! Larger ones run as their non-blocking twins on record (see `requests`).
+#![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+
+use crate::attempt;
+use crate::drain;
+use crate::errors::{SUCCESS, finish};
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
+use crate::real_types::{RealComm, RealDatatype, RealRequest, Status};
+use crate::requests::{self, Envelope, Kind, Mode, PROC_NULL, State, count_received, count_sent};
+use std::ffi::{c_int, c_void};
+
+/// Messages up to this many bytes are sent eagerly by every transport.
+const EAGER_BYTES: i64 = 2048;
+
+#[inline]
+fn is_small(count: c_int, datatype: RealDatatype) -> bool {
+    let mut size = 0;
+    // SAFETY: a datatype handle; an invalid one is reported by the procedure that follows.
+    unsafe { real::PMPI_Type_size(datatype, &mut size) };
+    i64::from(count) * i64::from(size) <= EAGER_BYTES
+}
+
+/// Writes a status unless the program ignores it.
+///
+/// # Safety
+/// `to` must be null or valid.
+#[inline]
+pub unsafe fn put_status(to: *mut Status, status: Status) {
+    if !to.is_null() {
+        // SAFETY: handed on to the caller. The error field belongs to the procedures with many statuses.
+        unsafe {
+            let error = (*to).error;
+            to.write(Status { error, ..status });
+        }
+    }
+}
+
+/// The outcome of one of the macros of this module: `return 0` when the program was rewound.
+macro_rules! outcome {
+    ($result:expr) => {
+        match $result {
+            Ok(outcome) => outcome,
+            Err(_) => return 0,
+        }
+    };
+}
+pub(crate) use outcome;
+
+type RealSend = unsafe extern "C" fn(*const c_void, c_int, RealDatatype, c_int, c_int, RealComm) -> c_int;
+type RealIsend =
+    unsafe extern "C" fn(*const c_void, c_int, RealDatatype, c_int, c_int, RealComm, *mut RealRequest) -> c_int;
+
+#[inline]
+unsafe fn send(
+    procedure: Proc,
+    blocking: RealSend,
+    nonblocking: RealIsend,
+    (buf, count, datatype, dest, tag, comm): (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm),
+) -> c_int {
+    let (real_type, real_comm) = (real_datatype(datatype), real_comm(comm));
+    // SAFETY: the program's arguments are handed on.
+    let rc = unsafe {
+        if is_small(count, real_type) && procedure as u16 != Proc::MPI_Ssend as u16 {
+            attempt!(blocking(buf, count, real_type, dest, tag, real_comm))
+        } else {
+            let start = |request: &mut RealRequest| nonblocking(buf, count, real_type, dest, tag, real_comm, request);
+            outcome!(requests::run(Kind::Send, start)).rc
+        }
+    };
+    if rc == SUCCESS {
+        count_sent(comm, dest);
+    }
+    finish(procedure, rc, Some(comm))
+}
+
+#[inline]
+unsafe fn isend(
+    procedure: Proc,
+    nonblocking: RealIsend,
+    (buf, count, datatype, dest, tag, comm): (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm),
+    handle: *mut VirtRequest,
+) -> c_int {
+    let mut request = RealRequest(std::ptr::null_mut());
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        let rc = attempt!(nonblocking(buf, count, real_datatype(datatype), dest, tag, real_comm(comm), &mut request));
+        if rc == SUCCESS {
+            count_sent(comm, dest);
+            handle.write(requests::add(Kind::Send, State::Active, request));
+        }
+        finish(procedure, rc, Some(comm))
+    }
+}
+
+macro_rules! sends {
+    ($($name:ident, $real:ident, $iname:ident, $ireal:ident;)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`")]
+        pub unsafe extern "C" fn $name(
+            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
+        ) -> c_int {
+            // SAFETY: the program's arguments are handed on.
+            unsafe { send(Proc::$name, real::$real, real::$ireal, (buf, count, datatype, dest, tag, comm)) }
+        }
+        #[doc = concat!("`", stringify!($iname), "`")]
+        pub unsafe extern "C" fn $iname(
+            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
+            request: *mut VirtRequest,
+        ) -> c_int {
+            // SAFETY: the program's arguments are handed on.
+            unsafe { isend(Proc::$iname, real::$ireal, (buf, count, datatype, dest, tag, comm), request) }
+        }
+    )*};
+}
+
+/// `implemented` in the build script looks for the text of a function's head; the macro's products are named here:
+/// extern "C" fn MPI_Send(
+/// extern "C" fn MPI_Isend(
+/// extern "C" fn MPI_Bsend(
+/// extern "C" fn MPI_Ibsend(
+/// extern "C" fn MPI_Ssend(
+/// extern "C" fn MPI_Issend(
+/// extern "C" fn MPI_Rsend(
+/// extern "C" fn MPI_Irsend(
+mod products {}
+
+sends! {
+    MPI_Send, PMPI_Send, MPI_Isend, PMPI_Isend;
+    MPI_Bsend, PMPI_Bsend, MPI_Ibsend, PMPI_Ibsend;
+    MPI_Ssend, PMPI_Ssend, MPI_Issend, PMPI_Issend;
+    MPI_Rsend, PMPI_Rsend, MPI_Irsend, PMPI_Irsend;
+}
+
+fn envelope(buffer: *mut c_void, count: c_int, datatype: VirtDatatype, peer: c_int, tag: c_int, comm: VirtComm) -> Envelope {
+    Envelope { buffer: buffer as u64, count, datatype: datatype.0 as u64, peer, tag, comm: comm.0 as u64 }
+}
+
+/// `MPI_Recv`
+pub unsafe extern "C" fn MPI_Recv(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    source: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    status: *mut Status,
+) -> c_int {
+    let real_type = real_datatype(datatype);
+    let mut got = requests::EMPTY;
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        let rc = if drain::has_early() || !is_small(count, real_type) {
+            let envelope = envelope(buf, count, datatype, source, tag, comm);
+            let (state, request, rc) = outcome!(requests::post_receive(envelope));
+            if rc == SUCCESS {
+                let mut handle = requests::add(Kind::Receive(envelope), state, request);
+                let outcome = outcome!(requests::wait(&mut handle));
+                got = outcome.status;
+                outcome.rc
+            } else {
+                rc
+            }
+        } else {
+            let rc = attempt!(real::PMPI_Recv(buf, count, real_type, source, tag, real_comm(comm), &mut got));
+            if rc == SUCCESS || got.source != requests::ANY_SOURCE {
+                count_received(comm, &got);
+            }
+            rc
+        };
+        put_status(status, got);
+        finish(Proc::MPI_Recv, rc, Some(comm))
+    }
+}
+
+/// `MPI_Irecv`
+pub unsafe extern "C" fn MPI_Irecv(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    source: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    request: *mut VirtRequest,
+) -> c_int {
+    let envelope = envelope(buf, count, datatype, source, tag, comm);
+    let (state, real_request, rc) = outcome!(requests::post_receive(envelope));
+    if rc == SUCCESS {
+        // SAFETY: the program's argument.
+        unsafe { request.write(requests::add(Kind::Receive(envelope), state, real_request)) };
+    }
+    finish(Proc::MPI_Irecv, rc, Some(comm))
+}
+
+/// `MPI_Sendrecv`: both halves on record, so that neither is left under way.
+pub unsafe extern "C" fn MPI_Sendrecv(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: VirtDatatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: VirtDatatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: VirtComm,
+    status: *mut Status,
+) -> c_int {
+    let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
+    let (state, request, rc) = outcome!(requests::post_receive(received));
+    if rc != SUCCESS {
+        return finish(Proc::MPI_Sendrecv, rc, Some(comm));
+    }
+    let mut receive = requests::add(Kind::Receive(received), state, request);
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        let start = |request: &mut RealRequest| {
+            real::PMPI_Isend(sendbuf, sendcount, real_datatype(sendtype), dest, sendtag, real_comm(comm), request)
+        };
+        let sent = outcome!(requests::run(Kind::Send, start));
+        if sent.rc == SUCCESS {
+            count_sent(comm, dest);
+        }
+        let got = outcome!(requests::wait(&mut receive));
+        put_status(status, got.status);
+        finish(Proc::MPI_Sendrecv, if sent.rc == SUCCESS { got.rc } else { sent.rc }, Some(comm))
+    }
+}
+
+/// `MPI_Sendrecv_replace`: through a packed copy of what is sent.
+pub unsafe extern "C" fn MPI_Sendrecv_replace(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: VirtComm,
+    status: *mut Status,
+) -> c_int {
+    let (real_type, real_comm) = (real_datatype(datatype), real_comm(comm));
+    // SAFETY: the program's arguments are handed on; the packed copy has the size that MPI says it needs.
+    unsafe {
+        let mut size = 0;
+        let mut rc = real::PMPI_Pack_size(count, real_type, real_comm, &mut size);
+        let mut packed = vec![0u8; size.max(0) as usize];
+        let mut position = 0;
+        if rc == SUCCESS && dest != PROC_NULL {
+            let to = packed.as_mut_ptr().cast();
+            rc = real::PMPI_Pack(buf, count, real_type, to, size, &mut position, real_comm);
+        }
+        if rc != SUCCESS {
+            return finish(Proc::MPI_Sendrecv_replace, rc, Some(comm));
+        }
+        let start = |request: &mut RealRequest| {
+            let bytes = real_datatype(VirtDatatype(crate::handles::predefined_handle("ompi_mpi_packed")));
+            real::PMPI_Isend(packed.as_ptr().cast(), position, bytes, dest, sendtag, real_comm, request)
+        };
+        let mut request = RealRequest(std::ptr::null_mut());
+        let rc = attempt!(start(&mut request));
+        if rc != SUCCESS {
+            return finish(Proc::MPI_Sendrecv_replace, rc, Some(comm));
+        }
+        let mut send = requests::add(Kind::Send, State::Active, request);
+        count_sent(comm, dest);
+        let mut got = requests::EMPTY;
+        let received = envelope(buf, count, datatype, source, recvtag, comm);
+        let (state, request, rc) = outcome!(requests::post_receive(received));
+        let mut rc = rc;
+        if rc == SUCCESS {
+            let mut receive = requests::add(Kind::Receive(received), state, request);
+            let outcome = outcome!(requests::wait(&mut receive));
+            got = outcome.status;
+            rc = outcome.rc;
+        }
+        let sent = outcome!(requests::wait(&mut send));
+        put_status(status, got);
+        finish(Proc::MPI_Sendrecv_replace, if rc == SUCCESS { sent.rc } else { rc }, Some(comm))
+    }
+}
+
+/// The mode of a send procedure, for persistent requests.
+pub(super) fn persistent_send(
+    procedure: Proc,
+    mode: Mode,
+    (buf, count, datatype, dest, tag, comm): (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm),
+    handle: *mut VirtRequest,
+) -> c_int {
+    init_persistent(procedure, Kind::PersistentSend(mode, envelope(buf.cast_mut(), count, datatype, dest, tag, comm)), comm, handle)
+}
+
+/// Makes a persistent request of this kind.
+pub(super) fn init_persistent(procedure: Proc, kind: Kind, comm: VirtComm, handle: *mut VirtRequest) -> c_int {
+    let request = outcome!(requests::persistent(&kind));
+    if request.0.is_null() {
+        return finish(procedure, crate::errors::ERR_ARG, Some(comm));
+    }
+    // SAFETY: the program's argument.
+    unsafe { handle.write(requests::add(kind, State::Inactive, request)) };
+    SUCCESS
+}
+
+/// `MPI_Recv_init`
+pub unsafe extern "C" fn MPI_Recv_init(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    source: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    request: *mut VirtRequest,
+) -> c_int {
+    let kind = Kind::PersistentReceive(envelope(buf, count, datatype, source, tag, comm));
+    init_persistent(Proc::MPI_Recv_init, kind, comm, request)
+}

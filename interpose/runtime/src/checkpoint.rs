@@ -1,0 +1,256 @@
+//! Checkpoints: capture, ship, commit.
+//!
+//! *Capture* copies the pages that changed since the last epoch, and encodes the rest of the state. *Ship* sends both to
+//! the buddy while the program goes on. *Commit* is a barrier that is entered when this rank's copy has arrived and its
+//! partner's copy is whole: once anyone has passed it, every copy of the epoch is whole. Until then the previous epoch
+//! stays intact on both sides.
+#![allow(unsafe_code)]
+
+mod saved;
+mod transfer;
+
+use crate::arch::{self, Frame};
+use crate::cell::Main;
+use crate::generated::real;
+use crate::image::capture::capture;
+use crate::image::epoch::{Delta, Epoch, Image};
+use crate::image::store::{PageStore, StoreConfig};
+use crate::image::track::Tracker;
+use crate::image::wire::SendOptions;
+use crate::real_types::RealRequest;
+use crate::recovery::{self, Rewound};
+use crate::{boot, events, fault, user, world};
+use ckptd::events::{Epoch as EventEpoch, Kind, WorldRank};
+pub use saved::{Saved, decode};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+pub use transfer::{Payload, Transfer, drive};
+
+/// What this process keeps.
+pub struct Keep {
+    /// Room for pages.
+    pub store: PageStore,
+    /// Knows which pages changed.
+    pub tracker: Tracker,
+    /// This rank's own last committed epoch.
+    pub own: Copy,
+    /// The partner's.
+    pub partner: Copy,
+    pending: Option<Pending>,
+}
+
+/// A committed copy of a rank: its pages and the rest of its state.
+#[derive(Default)]
+pub struct Copy {
+    /// The pages.
+    pub image: Image,
+    /// The encoded [`Saved`].
+    pub state: Vec<u8>,
+}
+
+/// A checkpoint under way.
+struct Pending {
+    epoch: u64,
+    delta: Delta,
+    state: Vec<u8>,
+    began: Instant,
+    bytes: u64,
+    stage: Stage,
+}
+
+enum Stage {
+    Shipping(Box<Transfer>),
+    Committing { request: RealRequest, partner: Payload },
+}
+
+/// Addresses set aside for copies, in pages: 1 TiB, of which only what is used takes memory.
+const STORE_PAGES: u64 = 1 << 28;
+
+static KEEP: Main<Option<Keep>> = Main::new(None);
+/// Whether a checkpoint is under way: what every MPI call looks at.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// What this process keeps; made at the first use.
+pub fn keep() -> &'static mut Keep {
+    KEEP.get().get_or_insert_with(|| {
+        let store = PageStore::new(StoreConfig { base: None, capacity_pages: STORE_PAGES, dont_fork: true }).unwrap_or_else(|error| fail("no memory for copies", &error));
+        let selected = Tracker::select(boot::config().tracking)
+            .unwrap_or_else(|error| fail("UNDERSTUDY_TRACKING: changed pages cannot be found this way", &error));
+        if let Some(why) = selected.fallback {
+            log::info!("pages are compared with their copies, since the kernel's tracking cannot be used: {}", chain(&why));
+        }
+        Keep { store, tracker: selected.tracker, own: Copy::default(), partner: Copy::default(), pending: None }
+    })
+}
+
+/// An error with its causes.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// Ends the job: going on would risk a wrong result.
+pub fn fail(what: &str, error: &dyn std::error::Error) -> ! {
+    eprintln!("understudy: {what}: {}; the job ends", chain(error));
+    world::abort(74)
+}
+
+/// Number of the last committed epoch; 0 before the first.
+pub fn epoch() -> u64 {
+    KEEP.get().as_ref().map_or(0, |keep| keep.own.image.epoch().0)
+}
+
+/// Number of the epoch that is or will be under way.
+pub fn next_epoch() -> u64 {
+    epoch() + 1
+}
+
+/// Worker that keeps this worker's copy, and worker whose copy this one keeps.
+pub fn buddies() -> (u32, u32) {
+    let (world, worker) = (world::get(), world::worker());
+    let count = world.worker_count;
+    ((worker + world.offset) % count, (worker + count - world.offset) % count)
+}
+
+/// Captures this rank and starts to ship it. All workers are at the same cut.
+pub fn take() -> Result<(), Rewound> {
+    let began = Instant::now();
+    let epoch = next_epoch();
+    let keep = keep();
+    let state = match user::capture() {
+        Ok(state) => state,
+        Err(error) => fail("the program cannot be saved", &error),
+    };
+    let Some(frame) = arch::top_frame() else { return Ok(()) };
+    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+    let frame: Frame = unsafe { *frame };
+    let live = user::live_stack(frame.rsp);
+    let scan = Instant::now();
+    let delta = capture(&mut keep.tracker, &state.layout, &[live], Epoch(epoch), &mut keep.store, &keep.own.image)
+        .unwrap_or_else(|error| fail("the program's memory cannot be saved", &error));
+    let copy_ns = events::nanoseconds(scan);
+    let encoded = saved::encode(&frame, &state);
+    let pages = delta.page_count();
+    events::emit(Kind::Cut { epoch: EventEpoch(epoch), at_call: frame.slot, candidates: crate::cut::schedule().candidates });
+    let bytes = pages * crate::image::PAGE_SIZE as u64 + encoded.len() as u64;
+    let scan_ns = (scan - began).as_nanos() as u64;
+    events::emit(Kind::Capture { epoch: EventEpoch(epoch), pages, bytes, scan_ns, copy_ns });
+    log::debug!("epoch {epoch}: {pages} pages, {} bytes of state captured in {:?}", encoded.len(), began.elapsed());
+    fault::point("capture.end", world::worker(), epoch);
+    let options = SendOptions { checksums: false, ..SendOptions::default() };
+    let outgoing = delta.outgoing(&keep.store, options);
+    let transfer = Transfer::new(outgoing, encoded.clone());
+    keep.pending = Some(Pending { epoch, delta, state: encoded, began, bytes, stage: Stage::Shipping(Box::new(transfer)) });
+    ACTIVE.store(true, Ordering::Relaxed);
+    let (to, from) = buddies();
+    let Some(Pending { stage: Stage::Shipping(transfer), .. }) = &mut keep.pending else { return Ok(()) };
+    recovery::check(transfer.start(world::private(), Some(to), Some(from)))?;
+    fault::point("ship.begin", world::worker(), epoch);
+    advance()
+}
+
+/// Helps a checkpoint along that is under way. Called at MPI calls.
+#[inline]
+pub fn poll() -> Result<(), Rewound> {
+    if ACTIVE.load(Ordering::Relaxed) { advance() } else { Ok(()) }
+}
+
+/// Waits until no checkpoint is under way.
+pub fn finish() -> Result<(), Rewound> {
+    while ACTIVE.load(Ordering::Relaxed) {
+        advance()?;
+    }
+    Ok(())
+}
+
+#[cold]
+fn advance() -> Result<(), Rewound> {
+    let keep = keep();
+    let Some(pending) = &mut keep.pending else { return Ok(()) };
+    match &mut pending.stage {
+        Stage::Shipping(transfer) => {
+            let rc = transfer.poll(&mut keep.store);
+            if transfer.is_half() {
+                fault::point("ship.half", world::worker(), pending.epoch);
+            }
+            recovery::check(rc)?;
+            let Some(partner) = transfer.take_received() else { return Ok(()) };
+            shipped(pending);
+            let mut request = RealRequest(std::ptr::null_mut());
+            // SAFETY: a collective over the workers on its own communicator.
+            let rc = unsafe { real::PMPI_Ibarrier(world::get().commit, &mut request) };
+            pending.stage = Stage::Committing { request, partner };
+            recovery::check(rc)?;
+        }
+        Stage::Committing { request, .. } => {
+            let mut flag: c_int = 0;
+            // SAFETY: the barrier's own request.
+            recovery::check(unsafe { real::PMPI_Test(request, &mut flag, std::ptr::null_mut()) })?;
+            if flag != 0 {
+                commit();
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shipped(pending: &Pending) {
+    let (to, from) = buddies();
+    let (epoch, ns) = (EventEpoch(pending.epoch), events::nanoseconds(pending.began));
+    events::emit(Kind::Ship { epoch, to: WorldRank(to), bytes: pending.bytes, ns });
+    events::emit(Kind::Received { epoch, from: WorldRank(from), bytes: 0, ns });
+    fault::point("ship.end", world::worker(), pending.epoch);
+}
+
+/// Makes the pending epoch the committed one, on both sides.
+fn commit() {
+    let keep = keep();
+    let Some(Pending { epoch, delta, state, began, stage: Stage::Committing { partner, .. }, .. }) = keep.pending.take() else { return };
+    ACTIVE.store(false, Ordering::Relaxed);
+    if keep.own.image.apply(delta, &mut keep.store).is_err() {
+        fail("the epochs of this rank do not follow each other", &std::io::Error::other("internal error"));
+    }
+    keep.own.state = state;
+    partner.apply(&mut keep.partner, &mut keep.store).unwrap_or_else(|error| fail("the partner's copy is damaged", &error));
+    events::set_epoch(epoch);
+    events::emit(Kind::Commit { epoch: EventEpoch(epoch), ns: events::nanoseconds(began) });
+    fault::point("commit.end", world::worker(), epoch);
+}
+
+/// After a failure: ends all transfers. Returns the pending epoch if both of its copies here are whole.
+pub fn quiesce(limit: Duration) -> Option<u64> {
+    ACTIVE.store(false, Ordering::Relaxed);
+    let keep = KEEP.get().as_mut()?;
+    let pending = keep.pending.as_mut()?;
+    match &mut pending.stage {
+        Stage::Shipping(transfer) => {
+            transfer.quiesce(limit);
+            None
+        }
+        Stage::Committing { request, .. } => {
+            transfer::drive(&mut [*request], limit);
+            Some(pending.epoch)
+        }
+    }
+}
+
+/// After a failure, once the workers know the last epoch that anyone has committed: commits or gives up what is pending.
+pub fn resolve(agreed: u64) {
+    let Some(keep) = KEEP.get().as_mut() else { return };
+    let Some(pending) = &keep.pending else { return };
+    if pending.epoch == agreed && matches!(pending.stage, Stage::Committing { .. }) {
+        return commit();
+    }
+    let Some(pending) = keep.pending.take() else { return };
+    keep.tracker.abandon(pending.delta, &mut keep.store);
+    match pending.stage {
+        Stage::Shipping(transfer) => transfer.give_up(&mut keep.store),
+        Stage::Committing { partner, .. } => partner.give_up(&mut keep.store),
+    }
+}

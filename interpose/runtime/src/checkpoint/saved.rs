@@ -1,0 +1,73 @@
+//! The part of a rank's state that is not in its pages, as bytes.
+
+use crate::arch::Frame;
+use crate::calls::memory_state;
+use crate::cut::{self, Schedule};
+use crate::drain::{self, Early};
+use crate::objects::{Objects, objects};
+use crate::requests::{self, Requests};
+use crate::user;
+use bincode::config::standard;
+
+/// Magic number and version of the encoding; the version is bumped with any change of a type in [`Saved`].
+const MAGIC: u32 = u32::from_le_bytes(*b"uss\x01");
+
+/// Everything of a rank but its pages.
+#[derive(bincode::Decode)]
+pub struct Saved {
+    magic: u32,
+    /// Where the program was, and the call that it was about to make.
+    pub frame: Frame,
+    /// Created objects.
+    pub objects: Objects,
+    /// Outstanding requests and message counts.
+    pub requests: Requests,
+    /// Drained messages.
+    pub early: Vec<Early>,
+    /// The cut schedule.
+    pub schedule: Schedule,
+    /// The buffer for buffered sends.
+    pub attached: Option<memory_state::Attached>,
+    /// Thread-locals, signals, files, output.
+    pub user: user::State,
+}
+
+/// The same, borrowed, in the same order.
+#[derive(bincode::Encode)]
+struct Borrowed<'a> {
+    magic: u32,
+    frame: &'a Frame,
+    objects: &'a Objects,
+    requests: &'a Requests,
+    early: &'a Vec<Early>,
+    schedule: Schedule,
+    attached: Option<memory_state::Attached>,
+    user: &'a user::State,
+}
+
+/// Encodes the state of this process.
+pub fn encode(frame: &Frame, user: &user::State) -> Vec<u8> {
+    let state = Borrowed {
+        magic: MAGIC,
+        frame,
+        objects: objects(),
+        requests: requests::table(),
+        early: drain::early(),
+        schedule: cut::schedule(),
+        attached: memory_state::attached(),
+        user,
+    };
+    bincode::encode_to_vec(state, standard()).expect("encoding into memory does not fail")
+}
+
+/// Decodes a state.
+pub fn decode(bytes: &[u8]) -> Result<Saved, String> {
+    let (saved, used) = bincode::decode_from_slice::<Saved, _>(bytes, standard()).map_err(|error| error.to_string())?;
+    if saved.magic != MAGIC {
+        return Err("it was written by another version".into());
+    }
+    if used != bytes.len() {
+        return Err(format!("{} bytes are left over", bytes.len() - used));
+    }
+    Ok(saved)
+}

@@ -1,0 +1,228 @@
+//! The settings: one table of environment variables.
+
+use crate::image::track::Choice;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// When a cut is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interval {
+    /// After this much time since the last one.
+    Time(Duration),
+    /// After this many cut candidates (collectives over all workers).
+    Calls(u64),
+    /// Never; a failure leads back to MPI_Init.
+    Off,
+}
+
+/// All settings of a run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How many of the last ranks are spares.
+    pub spares: u32,
+    /// Distance from a rank to the holder of its copy, in worker ranks; `None`: the ranks per node.
+    pub buddy_offset: Option<u32>,
+    /// When to take checkpoints.
+    pub interval: Interval,
+    /// How changed pages are found.
+    pub tracking: Choice,
+    /// Whether the job stops if it cannot be protected.
+    pub require: bool,
+    /// Where event files go.
+    pub log_dir: Option<PathBuf>,
+    /// Deaths to be died on purpose.
+    pub fault: Option<String>,
+}
+
+/// One environment variable, as the documentation lists it.
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// Its default, as text.
+    pub default: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+    parse: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+fn number<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("`{text}` is not {what}"))
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "0" | "off" | "no" => Ok(false),
+        "1" | "on" | "yes" => Ok(true),
+        _ => Err(format!("`{text}` is neither 0 nor 1")),
+    }
+}
+
+fn interval(text: &str) -> Result<Interval, String> {
+    let wrong = || format!("`{text}` is none of `10s`, `500ms`, `2m`, `100calls`, `off`");
+    if text == "off" {
+        return Ok(Interval::Off);
+    }
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+    let (amount, unit) = text.split_at(split);
+    if unit == "calls" {
+        return amount.parse().ok().filter(|&calls: &u64| calls > 0).map(Interval::Calls).ok_or_else(wrong);
+    }
+    let amount: f64 = amount.parse().map_err(|_| wrong())?;
+    let scale = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let seconds = amount * scale;
+    if seconds > 0.0 && seconds < 1e9 { Ok(Interval::Time(Duration::from_secs_f64(seconds))) } else { Err(wrong()) }
+}
+
+fn tracking(text: &str) -> Result<Choice, String> {
+    match text {
+        "auto" => Ok(Choice::Auto),
+        "pagemap" => Ok(Choice::PagemapScan),
+        "compare" => Ok(Choice::Compare),
+        _ => Err(format!("`{text}` is none of `auto`, `pagemap`, `compare`")),
+    }
+}
+
+/// Every variable that the runtime reads.
+pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "UNDERSTUDY_SPARES",
+        default: "1",
+        meaning: "how many of the last ranks are spares; the program sees only the others",
+        parse: |config, text| {
+            config.spares = number(text, "a number of ranks")?;
+            Ok(())
+        },
+    },
+    Variable {
+        name: "UNDERSTUDY_BUDDY_OFFSET",
+        default: "ranks per node",
+        meaning: "the copy of rank r is held by worker (r + offset) mod W",
+        parse: |config, text| {
+            config.buddy_offset = Some(number(text, "a rank offset").and_then(|offset| match offset {
+                0 => Err("an offset of 0 would keep the copy in the rank itself".into()),
+                offset => Ok(offset),
+            })?);
+            Ok(())
+        },
+    },
+    Variable {
+        name: "UNDERSTUDY_INTERVAL",
+        default: "10s",
+        meaning: "time between checkpoints (`10s`, `500ms`), a number of collectives over all workers (`100calls`), or `off`",
+        parse: |config, text| {
+            config.interval = interval(text)?;
+            Ok(())
+        },
+    },
+    Variable {
+        name: "UNDERSTUDY_TRACKING",
+        default: "auto",
+        meaning: "how changed pages are found: `pagemap` (userfaultfd and PAGEMAP_SCAN), `compare` (with the last copy), or `auto`",
+        parse: |config, text| {
+            config.tracking = tracking(text)?;
+            Ok(())
+        },
+    },
+    Variable {
+        name: "UNDERSTUDY_REQUIRE",
+        default: "0",
+        meaning: "1: a job that cannot be protected stops before MPI_Init returns; 0: it runs unprotected",
+        parse: |config, text| {
+            config.require = switch(text)?;
+            Ok(())
+        },
+    },
+    Variable {
+        name: "UNDERSTUDY_DISABLE",
+        default: "0",
+        meaning: "1: nothing is done at all",
+        parse: |_, text| switch(text).map(drop),
+    },
+    Variable {
+        name: "UNDERSTUDY_LOG",
+        default: "warn",
+        meaning: "what is logged on standard error, as an env_logger filter (`info`, `debug`, `understudy_runtime::cut=trace`)",
+        parse: |_, _| Ok(()),
+    },
+    Variable {
+        name: "UNDERSTUDY_LOG_DIR",
+        default: "none",
+        meaning: "directory for one event file per rank; `understudy events DIR` reads them",
+        parse: |config, text| {
+            config.log_dir = Some(PathBuf::from(text));
+            Ok(())
+        },
+    },
+    Variable {
+        name: "UNDERSTUDY_FAULT",
+        default: "none",
+        meaning: "for tests: `kill rank=R at=POINT [epoch=E]` lets worker R kill itself there",
+        parse: |config, text| {
+            config.fault = Some(text.to_owned());
+            Ok(())
+        },
+    },
+];
+
+impl Config {
+    /// Reads the variables through `lookup`. An error names the variable, what is wrong with it, and what is possible.
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
+        let mut config = Config {
+            spares: 1,
+            buddy_offset: None,
+            interval: Interval::Time(Duration::from_secs(10)),
+            tracking: Choice::Auto,
+            require: false,
+            log_dir: None,
+            fault: None,
+        };
+        for variable in VARIABLES {
+            if let Some(text) = lookup(variable.name).filter(|text| !text.is_empty()) {
+                (variable.parse)(&mut config, &text).map_err(|why| format!("{}: {why}", variable.name))?;
+            }
+        }
+        Ok(config)
+    }
+
+    /// The settings by name, for the event file.
+    pub fn listing(lookup: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+        let value = |variable: &Variable| lookup(variable.name).unwrap_or_else(|| variable.default.to_owned());
+        VARIABLES.iter().map(|variable| (variable.name.to_owned(), value(variable))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &str, value: &str) -> Result<Config, String> {
+        Config::read(|asked| (asked == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn intervals_are_times_call_counts_or_off() {
+        let interval = |text| read("UNDERSTUDY_INTERVAL", text).map(|config| config.interval);
+        assert_eq!(interval("10s"), Ok(Interval::Time(Duration::from_secs(10))));
+        assert_eq!(interval("0.5s"), Ok(Interval::Time(Duration::from_millis(500))));
+        assert_eq!(interval("250ms"), Ok(Interval::Time(Duration::from_millis(250))));
+        assert_eq!(interval("100calls"), Ok(Interval::Calls(100)));
+        assert_eq!(interval("off"), Ok(Interval::Off));
+        for wrong in ["10", "s", "0calls", "-1s", "0s", "1.5calls", "soon"] {
+            assert!(interval(wrong).unwrap_err().contains("UNDERSTUDY_INTERVAL"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_bad_value_names_its_variable() {
+        assert!(read("UNDERSTUDY_SPARES", "two").unwrap_err().starts_with("UNDERSTUDY_SPARES: `two`"));
+        assert!(read("UNDERSTUDY_BUDDY_OFFSET", "0").unwrap_err().contains("rank itself"));
+        assert!(read("UNDERSTUDY_REQUIRE", "maybe").is_err());
+        assert!(read("UNDERSTUDY_TRACKING", "magic").is_err());
+    }
+}

@@ -1,0 +1,183 @@
+//! Messages in flight at a cut.
+//!
+//! At a cut every rank knows how many messages it has sent to and received from every other (bookmark exchange, as in
+//! LAM/MPI's and MANA's checkpoints). What was sent but not received is taken now: into the buffers of receives that are
+//! posted, or, where none matches, into *early* messages that are kept with the image and delivered to later receives.
+#![allow(unsafe_code)]
+
+use crate::cell::Main;
+use crate::errors::SUCCESS;
+use crate::generated::real;
+use crate::handles::{self, VirtComm, VirtDatatype, real_comm, real_datatype};
+use crate::objects::objects;
+use crate::real_types::{RealComm, RealDatatype, Status};
+use crate::recovery::{self, Rewound};
+use crate::requests::{self, ANY_SOURCE, ANY_TAG, EMPTY, Envelope, Kind, Outcome};
+use crate::world;
+use std::ffi::{c_int, c_void};
+
+/// A message that was taken before the program asked for it.
+#[derive(Clone, Debug, PartialEq, bincode::Encode, bincode::Decode)]
+pub struct Early {
+    /// Virtual communicator.
+    pub comm: u64,
+    /// Rank of the sender in it.
+    pub source: i32,
+    /// Tag.
+    pub tag: i32,
+    /// The bytes, in the order of the sender's type map.
+    pub data: Vec<u8>,
+}
+
+impl Early {
+    fn matches(&self, comm: VirtComm, source: c_int, tag: c_int) -> bool {
+        self.comm == comm.0 as u64
+            && (source == ANY_SOURCE || source == self.source)
+            && (tag == ANY_TAG || tag == self.tag)
+    }
+
+    fn status(&self) -> Status {
+        Status { source: self.source, tag: self.tag, error: SUCCESS, cancelled: 0, bytes: self.data.len() }
+    }
+}
+
+static EARLY: Main<Vec<Early>> = Main::new(Vec::new());
+
+/// The early messages, to be saved with a cut.
+pub fn early() -> &'static mut Vec<Early> {
+    EARLY.get()
+}
+
+/// Whether there are any.
+#[inline]
+pub fn has_early() -> bool {
+    !EARLY.get().is_empty()
+}
+
+fn bytes_type() -> RealDatatype {
+    real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_byte")))
+}
+
+/// The status of the first early message that matches.
+pub fn peek_early(comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
+    EARLY.get().iter().find(|early| early.matches(comm, source, tag)).map(Early::status)
+}
+
+/// Delivers the first early message that matches this receive: as a message to oneself, so that types, truncation and
+/// status come out as in a receive.
+pub fn take_early(envelope: &Envelope) -> Option<Outcome> {
+    if !has_early() {
+        return None;
+    }
+    let list = EARLY.get();
+    let at = list.iter().position(|early| early.matches(envelope.comm(), envelope.peer, envelope.tag))?;
+    let early = list.remove(at);
+    let mut status = EMPTY;
+    // SAFETY: a message from this process to itself, on a communicator of our own; the program's buffer.
+    let rc = unsafe {
+        real::PMPI_Sendrecv(
+            early.data.as_ptr().cast(),
+            early.data.len() as c_int,
+            bytes_type(),
+            0,
+            0,
+            envelope.buffer as *mut c_void,
+            envelope.count,
+            real_datatype(envelope.datatype()),
+            0,
+            0,
+            world::own_comm(),
+            &mut status,
+        )
+    };
+    // The message was counted when it was drained; `requests` does not count this delivery.
+    Some(Outcome { status: Status { source: early.source, tag: early.tag, ..status }, rc })
+}
+
+/// What every worker tells every other at a cut.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Bookmark {
+    /// Messages sent to the receiver of this bookmark since MPI_Init.
+    sent: u64,
+    /// Whether the sender cannot be saved now (a non-blocking collective is under way).
+    veto: u64,
+}
+
+/// Exchanges the bookmarks over all workers. `None`: somebody has a veto, the cut is put off. Otherwise how many messages
+/// from each worker are in flight to this one.
+pub fn exchange(veto: bool) -> Result<Option<Vec<u64>>, Rewound> {
+    let table = requests::table();
+    let own: Vec<Bookmark> = table.sent.iter().map(|&sent| Bookmark { sent, veto: u64::from(veto) }).collect();
+    let mut theirs = vec![Bookmark::default(); own.len()];
+    let size = size_of::<Bookmark>() as c_int;
+    // SAFETY: one bookmark for each worker, both ways.
+    let rc = unsafe {
+        let (send, receive) = (own.as_ptr().cast(), theirs.as_mut_ptr().cast());
+        real::PMPI_Alltoall(send, size, bytes_type(), receive, size, bytes_type(), world::private())
+    };
+    recovery::check(rc)?;
+    if theirs.iter().any(|bookmark| bookmark.veto != 0) {
+        return Ok(None);
+    }
+    Ok(Some(theirs.iter().zip(&table.received).map(|(bookmark, &received)| bookmark.sent - received).collect()))
+}
+
+/// Receives until nothing is in flight; then every send of this process has ended too.
+pub fn drain(in_flight: &[u64]) -> Result<(), Rewound> {
+    let goal: Vec<u64> = requests::table().received.iter().zip(in_flight).map(|(received, more)| received + more).collect();
+    while requests::table().received != goal {
+        let receives = requests::active(|kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_)));
+        requests::test_all(receives)?;
+        for comm in program_comms() {
+            take_unexpected(comm)?;
+        }
+    }
+    let mut sends = requests::active(|kind| matches!(kind, Kind::Send | Kind::PersistentSend(..)));
+    while !sends.is_empty() {
+        sends = requests::test_all(sends)?;
+    }
+    Ok(())
+}
+
+fn program_comms() -> Vec<(VirtComm, RealComm)> {
+    let handle = |index: u32| match index {
+        0 => crate::objects::comm::world_handle(),
+        1 => crate::objects::comm::self_handle(),
+        index => VirtComm(handles::virtual_handle(crate::generated::HandleKind::Comm, index)),
+    };
+    objects().comms.iter().map(|(index, _)| (handle(index), real_comm(handle(index)))).collect()
+}
+
+/// Takes one message that no posted receive matches, if there is one.
+fn take_unexpected((comm, real): (VirtComm, RealComm)) -> Result<(), Rewound> {
+    let (mut flag, mut status, mut message) = (0, EMPTY, crate::real_types::RealMessage(std::ptr::null_mut()));
+    // SAFETY: plain arguments; the message is received at once, into a buffer of its size.
+    unsafe {
+        recovery::check(real::PMPI_Improbe(ANY_SOURCE, ANY_TAG, real, &mut flag, &mut message, &mut status))?;
+        if flag == 0 {
+            return Ok(());
+        }
+        let mut data = vec![0u8; status.bytes];
+        let (to, count) = (data.as_mut_ptr().cast(), status.bytes as c_int);
+        recovery::check(real::PMPI_Mrecv(to, count, bytes_type(), &mut message, &mut status))?;
+        requests::count_received(comm, &status);
+        EARLY.get().push(Early { comm: comm.0 as u64, source: status.source, tag: status.tag, data });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn early_messages_match_by_communicator_source_and_tag() {
+        let comm = VirtComm(64 as *mut c_void);
+        let early = Early { comm: 64, source: 3, tag: 7, data: vec![1, 2] };
+        assert!(early.matches(comm, 3, 7) && early.matches(comm, ANY_SOURCE, 7) && early.matches(comm, 3, ANY_TAG));
+        assert!(!early.matches(comm, 2, 7) && !early.matches(comm, 3, 8));
+        assert!(!early.matches(VirtComm(80 as *mut c_void), ANY_SOURCE, ANY_TAG));
+        assert_eq!(early.status().bytes, 2);
+    }
+}

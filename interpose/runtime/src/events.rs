@@ -1,0 +1,31 @@
+//! The rank's event file and its clock.
+
+use crate::cell::Main;
+use ckptd::events::{Epoch, EventWriter, Kind, WorldRank};
+use std::path::Path;
+use std::time::Instant;
+
+static WRITER: Main<Option<EventWriter>> = Main::new(None);
+static EPOCH: Main<u64> = Main::new(0);
+
+/// Opens the event file of the process with this rank in the launcher's world.
+pub fn open(directory: &Path, rank: u32) {
+    *WRITER.get() = Some(EventWriter::create(directory, WorldRank(rank)));
+}
+
+/// The epoch that later events belong to.
+pub fn set_epoch(epoch: u64) {
+    *EPOCH.get() = epoch;
+}
+
+/// Records an event of this moment.
+pub fn emit(kind: Kind) {
+    if let Some(writer) = WRITER.get() {
+        writer.emit(Epoch(*EPOCH.get()), kind);
+    }
+}
+
+/// Nanoseconds since `start`.
+pub fn nanoseconds(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64
+}

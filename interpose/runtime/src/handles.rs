@@ -1,0 +1,178 @@
+//! Virtual handles: what the program holds, and how to get from there to the real object.
+//!
+//! A handle of a predefined object is the address of its data symbol on the user side; the runtime has written an index
+//! there. A handle of a created object is an address in a range that is never mapped:
+//!
+//! ```text
+//!   0x1e00_0000_0000 + kind·2³² + index·16
+//! ```
+//!
+//! Both are equal in all ranks and valid in another process. The real handles stand in one array for each kind.
+#![allow(unsafe_code)]
+
+use crate::cell::Main;
+use crate::generated::{DATA_COUNT, HandleKind, PREDEFINED};
+use std::collections::HashMap;
+use std::ffi::c_void;
+
+include!(concat!(env!("OUT_DIR"), "/virt_types.rs"));
+use crate::real_types::*;
+
+const BASE: usize = 0x1e00_0000_0000;
+const KIND_SHIFT: u32 = 32;
+const INDEX_SHIFT: u32 = 4;
+const KINDS: usize = 16;
+const SPAN: usize = KINDS << KIND_SHIFT;
+
+/// Marks a data symbol of the user side that the runtime has written; the low 32 bits are an index.
+const TAG: u64 = 0x7553_7400_0000_0000;
+const TAG_MASK: u64 = 0xffff_ff00_0000_0000;
+
+struct Reals {
+    /// By kind and index: real handles of created objects.
+    created: [Vec<*mut c_void>; KINDS],
+    /// By index of the data symbol: real handles of predefined objects.
+    predefined: [*mut c_void; DATA_COUNT],
+    /// By index of the data symbol: the user side's address.
+    symbols: [usize; DATA_COUNT],
+    /// From predefined real handles to the user side's addresses.
+    reverse: Option<HashMap<usize, usize>>,
+}
+
+static REALS: Main<Reals> = Main::new(Reals {
+    created: [const { Vec::new() }; KINDS],
+    predefined: [std::ptr::null_mut(); DATA_COUNT],
+    symbols: [0; DATA_COUNT],
+    reverse: None,
+});
+
+/// The handle of the created object number `index` of a kind.
+pub fn virtual_handle(kind: HandleKind, index: u32) -> *mut c_void {
+    (BASE + ((kind as usize) << KIND_SHIFT) + ((index as usize) << INDEX_SHIFT)) as *mut c_void
+}
+
+/// What a handle names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Named {
+    /// The created object with this index.
+    Created(u32),
+    /// The predefined object whose data symbol has this index.
+    Predefined(usize),
+    /// Nothing that can be a handle.
+    Nothing,
+}
+
+/// Tells what the handle value `handle` names; the kind is not checked.
+#[inline]
+pub fn named(handle: *mut c_void) -> Named {
+    let offset = (handle as usize).wrapping_sub(BASE);
+    if offset < SPAN {
+        return Named::Created(((offset & 0xffff_ffff) >> INDEX_SHIFT) as u32);
+    }
+    if (handle as usize) < 4096 {
+        return Named::Nothing;
+    }
+    // SAFETY: a program may only pass handles; those of predefined objects are addresses of data symbols. A wild pointer
+    // faults here as it would in the real library.
+    let tag = unsafe { handle.cast::<u64>().read_unaligned() };
+    if tag & TAG_MASK == TAG && ((tag & !TAG_MASK) as usize) < DATA_COUNT {
+        Named::Predefined((tag & !TAG_MASK) as usize)
+    } else {
+        Named::Nothing
+    }
+}
+
+#[inline]
+fn real(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
+    let reals = REALS.get();
+    match named(handle) {
+        Named::Created(index) => {
+            reals.created[kind as usize].get(index as usize).copied().unwrap_or(std::ptr::null_mut())
+        }
+        Named::Predefined(index) => reals.predefined[index],
+        Named::Nothing => std::ptr::null_mut(),
+    }
+}
+
+macro_rules! translations {
+    ($($name:ident: $virt:ident => $real:ident, $kind:ident;)*) => {$(
+        /// The real handle; null, which every real procedure refuses, if it is none.
+        #[inline]
+        pub fn $name(handle: $virt) -> $real {
+            $real(real(HandleKind::$kind, handle.0))
+        }
+    )*};
+}
+
+translations! {
+    real_comm: VirtComm => RealComm, Comm;
+    real_group: VirtGroup => RealGroup, Group;
+    real_request: VirtRequest => RealRequest, Request;
+    real_datatype: VirtDatatype => RealDatatype, Datatype;
+    real_op: VirtOp => RealOp, Op;
+    real_errhandler: VirtErrhandler => RealErrhandler, Errhandler;
+    real_info: VirtInfo => RealInfo, Info;
+    real_message: VirtMessage => RealMessage, Message;
+    real_win: VirtWin => RealWin, Win;
+    real_file: VirtFile => RealFile, File;
+    real_session: VirtSession => RealSession, Session;
+}
+
+/// Sets the real handle of a created object.
+pub fn set_real(kind: HandleKind, index: u32, handle: *mut c_void) {
+    let list = &mut REALS.get().created[kind as usize];
+    if list.len() <= index as usize {
+        list.resize((index as usize + 1).next_power_of_two(), std::ptr::null_mut());
+    }
+    list[index as usize] = handle;
+}
+
+/// Sets the real handle behind a predefined one (the world communicator's changes with a recovery).
+pub fn set_predefined(symbol: usize, handle: *mut c_void) {
+    let reals = REALS.get();
+    let old = reals.predefined[symbol];
+    reals.predefined[symbol] = handle;
+    if let Some(reverse) = &mut reals.reverse {
+        reverse.remove(&(old as usize));
+        reverse.insert(handle as usize, reals.symbols[symbol]);
+    }
+}
+
+/// The program's handle of a predefined object, given the real one.
+pub fn predefined_of(real: *mut c_void) -> Option<*mut c_void> {
+    REALS.get().reverse.as_ref()?.get(&(real as usize)).map(|&address| address as *mut c_void)
+}
+
+/// Index of the data symbol of this name.
+pub fn symbol_index(name: &str) -> Option<usize> {
+    crate::generated::DATA_SYMBOLS.iter().position(|(symbol, _)| symbol.to_bytes() == name.as_bytes())
+}
+
+/// The program's handle of the predefined object whose data symbol is `name`.
+pub fn predefined_handle(name: &str) -> *mut c_void {
+    symbol_index(name).map_or(std::ptr::null_mut(), |index| REALS.get().symbols[index] as *mut c_void)
+}
+
+/// Connects the predefined handles: `symbols` are the data symbols' addresses on the user side in table order, `real`
+/// looks up a symbol of the real library.
+pub fn connect(symbols: &[usize], real: impl Fn(&std::ffi::CStr) -> *mut c_void) {
+    let reals = REALS.get();
+    reals.symbols.copy_from_slice(symbols);
+    let mut reverse = HashMap::new();
+    for &(_, index) in PREDEFINED.iter() {
+        let (name, _) = crate::generated::DATA_SYMBOLS[index];
+        reals.predefined[index] = real(name);
+        reverse.insert(reals.predefined[index] as usize, symbols[index]);
+    }
+    reals.reverse = Some(reverse);
+    mark();
+}
+
+/// Writes the indices into the user side's data symbols.
+pub fn mark() {
+    let reals = REALS.get();
+    for &(_, index) in PREDEFINED.iter().filter(|(_, index)| reals.symbols[*index] != 0) {
+        // SAFETY: the symbol's storage on the user side, at least a pointer in size, which only this library writes.
+        unsafe { (reals.symbols[index] as *mut u64).write_unaligned(TAG | index as u64) };
+    }
+}

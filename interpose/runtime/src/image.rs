@@ -1,0 +1,38 @@
+//! The in-memory checkpoint of one rank's user side.
+//!
+//! The pieces, from the kernel upwards:
+//!
+//! * [`vmas`] reads `/proc/self/maps` and decides who owns each mapping;
+//! * [`layout`] is the user side's mappings as a value that can be sent to another process;
+//! * [`kernel`] wraps the `PAGEMAP_SCAN` and `userfaultfd` ioctls;
+//! * [`track`] finds which pages hold content and which were written since the last capture;
+//! * [`store`] is the arena the page copies live in;
+//! * [`epoch`] maps pages to copies, and [`wire`] cuts those copies into messages;
+//! * [`capture`] makes a [`epoch::Delta`], [`restore`] puts an [`epoch::Image`] back.
+//!
+//! Everything here expects the user side's threads to stand still, and its own code, stack and
+//! heap to lie outside the user side.
+
+pub mod capture;
+pub mod epoch;
+pub mod kernel;
+pub mod layout;
+pub mod remap;
+pub mod restore;
+pub mod runs;
+pub mod store;
+pub mod track;
+pub mod vmas;
+pub mod wire;
+
+mod observe;
+mod prot;
+
+#[cfg(test)]
+mod tests;
+
+/// The only page size the image works in: x86-64's base page, also inside huge pages.
+pub const PAGE_SIZE: usize = 4096;
+
+/// `log2(PAGE_SIZE)`.
+pub const PAGE_SHIFT: u32 = PAGE_SIZE.trailing_zeros();

@@ -1,0 +1,102 @@
+//! Taking a checkpoint: the pause of the application.
+
+#![allow(unsafe_code)]
+
+use super::PAGE_SIZE;
+use super::epoch::{Delta, Epoch, Image, SlotRun, lay_out};
+use super::layout::Layout;
+use super::observe::ObserveError;
+use super::prot::{Need, Opened, ProtError};
+use super::runs::{self, AddrRange, PageRun};
+use super::store::{PageStore, StoreError};
+use super::track::Tracker;
+
+/// A capture failed; the changes it would have held are in the next one.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The pages could not be looked at.
+    #[error("cannot find the changed pages")]
+    Observe(#[source] ObserveError),
+    /// There is no room for the copies.
+    #[error("cannot allocate room for {pages} changed pages")]
+    Allocate {
+        /// Changed pages.
+        pages: u64,
+        /// Why not.
+        source: StoreError,
+    },
+    /// An area could not be opened for reading, or closed again.
+    #[error("cannot get at the pages of a protected area")]
+    Access(#[source] ProtError),
+    /// Tracking could not be started again.
+    #[error("cannot start tracking again")]
+    Arm(#[source] ObserveError),
+}
+
+/// Captures what changed since `image`, as the delta that leads to `epoch`.
+///
+/// `extra` are ranges outside of the tracked areas that are copied always, such as the live part
+/// of the stack. The delta is to be committed with [`Image::apply`] or given up with
+/// [`Tracker::abandon`] before the next capture.
+///
+/// # Errors
+/// See [`CaptureError`]; nothing is lost then.
+pub fn capture(
+    tracker: &mut Tracker,
+    layout: &Layout,
+    extra: &[AddrRange],
+    epoch: Epoch,
+    store: &mut PageStore,
+    image: &Image,
+) -> Result<Delta, CaptureError> {
+    tracker.watch(layout);
+    let seen = tracker
+        .observe(layout, image, store)
+        .map_err(CaptureError::Observe)?;
+    let known = image.pages();
+    let extra = runs::normalise(extra.iter().map(|range| range.pages()).collect());
+    let fresh = runs::subtract(&seen.content, &known);
+    let changed = runs::union(&runs::union(&seen.written, &fresh), &extra);
+    let dropped = runs::subtract(&runs::subtract(&known, &seen.content), &extra);
+    let pages = runs::total(&changed);
+    let extents = store
+        .alloc(pages)
+        .map_err(|source| CaptureError::Allocate { pages, source })?;
+    let delta = Delta {
+        base: image.epoch(),
+        epoch,
+        runs: lay_out(&changed, &extents),
+        dropped,
+    };
+    match copy_and_arm(tracker, layout, &changed, &delta, store) {
+        Ok(()) => Ok(delta),
+        Err(error) => {
+            // A part of the areas may be armed already.
+            tracker.abandon(delta, store);
+            Err(error)
+        }
+    }
+}
+
+fn copy_and_arm(
+    tracker: &mut Tracker,
+    layout: &Layout,
+    changed: &[PageRun],
+    delta: &Delta,
+    store: &PageStore,
+) -> Result<(), CaptureError> {
+    let opened = Opened::open(layout, changed, Need::Read).map_err(CaptureError::Access)?;
+    copy_out(&delta.runs, store);
+    opened.close().map_err(CaptureError::Access)?;
+    tracker.arm(layout).map_err(CaptureError::Arm)
+}
+
+fn copy_out(list: &[SlotRun], store: &PageStore) {
+    for run in list {
+        let from = run.pages.start.addr() as *const u8;
+        let bytes = run.pages.pages as usize * PAGE_SIZE;
+        // SAFETY: the pages are mapped, opened for reading and stand still; the slots are
+        // allocated and lie in the store's arena, which is not part of the user side.
+        unsafe { store.ptr(run.slot).copy_from_nonoverlapping(from, bytes) };
+    }
+}

@@ -1,0 +1,257 @@
+//! Which page is kept in which slot: the committed [`Image`] and the [`Delta`] that leads to the
+//! next one.
+
+use super::runs::{self, PageIndex, PageRun};
+use super::store::{Extent, PageStore, Slot};
+use bincode::{Decode, Encode};
+
+/// Number of a committed checkpoint; 0 is the empty image before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct Epoch(pub u64);
+
+/// Consecutive pages kept in consecutive slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotRun {
+    /// The pages.
+    pub pages: PageRun,
+    /// The slot of the first one.
+    pub slot: Slot,
+}
+
+impl SlotRun {
+    /// The slots.
+    pub fn extent(self) -> Extent {
+        Extent {
+            first: self.slot,
+            len: self.pages.pages,
+        }
+    }
+
+    /// The part for pages `start..end`, which must lie inside.
+    fn part(self, start: u64, end: u64) -> Self {
+        Self {
+            pages: PageRun::between(start, end),
+            slot: Slot(self.slot.0 + (start - self.pages.start.0)),
+        }
+    }
+
+    fn continues(self, before: Self) -> bool {
+        before.pages.end() == self.pages.start.0
+            && before.slot.0 + before.pages.pages == self.slot.0
+    }
+}
+
+/// The pages of one committed epoch and where they are kept.
+///
+/// A page that is not in the image has the content its mapping gives it: zeros, or the file's.
+#[derive(Debug, Default)]
+pub struct Image {
+    epoch: Epoch,
+    runs: Vec<SlotRun>,
+}
+
+/// What changed between the image's epoch and the next.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Delta {
+    pub(super) base: Epoch,
+    pub(super) epoch: Epoch,
+    /// Changed pages and their new content, sorted by page.
+    pub(super) runs: Vec<SlotRun>,
+    /// Pages that hold nothing of their own any more, sorted.
+    pub(super) dropped: Vec<PageRun>,
+}
+
+/// A delta does not fit the image.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the delta from epoch {base:?} cannot be applied to the image of epoch {image:?}")]
+pub struct WrongBase {
+    /// Epoch the delta starts from.
+    pub base: Epoch,
+    /// Epoch of the image.
+    pub image: Epoch,
+}
+
+impl Image {
+    /// The image before the first epoch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn from_parts(epoch: Epoch, runs: Vec<SlotRun>) -> Self {
+        Self { epoch, runs }
+    }
+
+    /// The committed epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Pages and slots, sorted by page.
+    pub fn runs(&self) -> &[SlotRun] {
+        &self.runs
+    }
+
+    /// The pages, sorted.
+    pub fn pages(&self) -> Vec<PageRun> {
+        pages_of(&self.runs)
+    }
+
+    /// Number of pages.
+    pub fn page_count(&self) -> u64 {
+        self.runs.iter().map(|run| run.pages.pages).sum()
+    }
+
+    /// Address, length in pages and memory of every run.
+    pub fn extents<'a>(
+        &'a self,
+        store: &'a PageStore,
+    ) -> impl Iterator<Item = (PageIndex, u64, *const u8)> + 'a {
+        let each = |run: &SlotRun| (run.pages.start, run.pages.pages, store.ptr(run.slot) as _);
+        self.runs.iter().map(each)
+    }
+
+    /// The parts of the image on the given pages (sorted).
+    pub fn slots_of(&self, pages: &[PageRun]) -> Vec<SlotRun> {
+        let mut out = Vec::new();
+        let (mut i, mut j) = (0, 0);
+        while i < self.runs.len() && j < pages.len() {
+            let (run, page) = (self.runs[i], pages[j]);
+            let start = run.pages.start.0.max(page.start.0);
+            let end = run.pages.end().min(page.end());
+            if start < end {
+                out.push(run.part(start, end));
+            }
+            if run.pages.end() <= page.end() {
+                i += 1;
+            } else {
+                j += 1;
+            }
+        }
+        out
+    }
+
+    /// Commits a delta: the slots it supersedes go back to the store.
+    ///
+    /// # Errors
+    /// When the delta does not start from this image's epoch; it is handed back then.
+    pub fn apply(&mut self, delta: Delta, store: &mut PageStore) -> Result<(), (WrongBase, Delta)> {
+        if delta.base != self.epoch {
+            let error = WrongBase {
+                base: delta.base,
+                image: self.epoch,
+            };
+            return Err((error, delta));
+        }
+        let gone = runs::union(&pages_of(&delta.runs), &delta.dropped);
+        store.release(self.slots_of(&gone).into_iter().map(SlotRun::extent));
+        let kept_pages = runs::subtract(&self.pages(), &gone);
+        self.runs = merge(&self.slots_of(&kept_pages), &delta.runs);
+        self.epoch = delta.epoch;
+        Ok(())
+    }
+
+    /// Frees every slot; the image is empty and of epoch 0 afterwards.
+    pub fn clear(&mut self, store: &mut PageStore) {
+        store.release(self.runs.drain(..).map(SlotRun::extent));
+        self.epoch = Epoch::default();
+    }
+}
+
+impl Delta {
+    /// The epoch the delta leads to.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The epoch the delta starts from.
+    pub fn base(&self) -> Epoch {
+        self.base
+    }
+
+    /// The changed pages and their slots, sorted by page.
+    pub fn runs(&self) -> &[SlotRun] {
+        &self.runs
+    }
+
+    /// The changed pages, sorted.
+    pub fn pages(&self) -> Vec<PageRun> {
+        pages_of(&self.runs)
+    }
+
+    /// The pages without content of their own any more, sorted.
+    pub fn dropped(&self) -> &[PageRun] {
+        &self.dropped
+    }
+
+    /// Number of changed pages.
+    pub fn page_count(&self) -> u64 {
+        self.runs.iter().map(|run| run.pages.pages).sum()
+    }
+
+    /// Gives the slots up without committing.
+    ///
+    /// On the rank that captured it use [`super::track::Tracker::abandon`], or the changes are
+    /// missing in the next delta.
+    pub fn free(self, store: &mut PageStore) {
+        store.release(self.runs.into_iter().map(SlotRun::extent));
+    }
+}
+
+/// Lays pages out over extents, in the order of both.
+///
+/// The extents must hold exactly as many slots as there are pages.
+pub(super) fn lay_out(pages: &[PageRun], extents: &[Extent]) -> Vec<SlotRun> {
+    let mut out = Vec::with_capacity(pages.len() + extents.len());
+    let mut extents = extents.iter().copied();
+    let mut room = Extent {
+        first: Slot(0),
+        len: 0,
+    };
+    for run in pages {
+        let mut at = run.start.0;
+        while at < run.end() {
+            if room.len == 0 {
+                room = extents.next().expect("as many slots as pages");
+                continue;
+            }
+            let n = room.len.min(run.end() - at);
+            out.push(SlotRun {
+                pages: PageRun::between(at, at + n),
+                slot: room.first,
+            });
+            room.first.0 += n;
+            room.len -= n;
+            at += n;
+        }
+    }
+    out
+}
+
+fn pages_of(list: &[SlotRun]) -> Vec<PageRun> {
+    let mut out = Vec::with_capacity(list.len());
+    for run in list {
+        runs::push(&mut out, run.pages);
+    }
+    out
+}
+
+/// Merges two sorted lists of different pages.
+fn merge(a: &[SlotRun], b: &[SlotRun]) -> Vec<SlotRun> {
+    let mut out: Vec<SlotRun> = Vec::with_capacity(a.len() + b.len());
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    loop {
+        let from_a = match (a.peek(), b.peek()) {
+            (Some(x), Some(y)) => x.pages.start < y.pages.start,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => return out,
+        };
+        let Some(&run) = (if from_a { a.next() } else { b.next() }) else {
+            return out;
+        };
+        match out.last_mut() {
+            Some(last) if run.continues(*last) => last.pages.pages += run.pages.pages,
+            _ => out.push(run),
+        }
+    }
+}

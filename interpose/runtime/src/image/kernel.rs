@@ -1,0 +1,269 @@
+//! The two kernel interfaces that tell which pages were written.
+//!
+//! * `PAGEMAP_SCAN`: <https://docs.kernel.org/admin-guide/mm/pagemap.html>
+//! * `userfaultfd` with asynchronous write protection:
+//!   <https://docs.kernel.org/admin-guide/mm/userfaultfd.html>
+//!
+//! Distributions' headers lag behind the kernel, so the ABI is spelled out here.
+
+#![allow(unsafe_code)]
+
+use super::runs::AddrRange;
+use std::fs::File;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// What `PAGEMAP_SCAN` says about a page.
+pub mod category {
+    /// The mapping can be write-protected asynchronously.
+    pub const WPALLOWED: u64 = 1 << 0;
+    /// Not write-protected, thus written since it was (or never protected).
+    pub const WRITTEN: u64 = 1 << 1;
+    /// A page of the page cache, not an anonymous one.
+    pub const FILE: u64 = 1 << 2;
+    /// In memory.
+    pub const PRESENT: u64 = 1 << 3;
+    /// Swapped out, being migrated, or a marker without a page.
+    pub const SWAPPED: u64 = 1 << 4;
+    /// The shared page of zeros.
+    pub const PFNZERO: u64 = 1 << 5;
+    /// A guard page (`MADV_GUARD_INSTALL`), known from Linux 6.15 on.
+    pub const GUARD: u64 = 1 << 8;
+}
+
+const PM_SCAN_WP_MATCHING: u64 = 1 << 0;
+const UFFD_USER_MODE_ONLY: i32 = 1;
+const UFFD_API: u64 = 0xaa;
+const UFFD_FEATURE_PAGEFAULT_FLAG_WP: u64 = 1 << 0;
+const UFFD_FEATURE_WP_UNPOPULATED: u64 = 1 << 13;
+const UFFD_FEATURE_WP_ASYNC: u64 = 1 << 15;
+const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
+
+#[repr(C)]
+struct PmScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// A run of pages of one kind (`struct page_region`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    /// First address.
+    pub start: u64,
+    /// First address behind.
+    pub end: u64,
+    /// Bits of [`category`], those asked for.
+    pub categories: u64,
+}
+
+#[repr(C)]
+struct UffdioApi {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct UffdioRegister {
+    start: u64,
+    len: u64,
+    mode: u64,
+    ioctls: u64,
+}
+
+/// `_IOWR(kind, number, T)` of `asm-generic/ioctl.h`.
+const fn iowr<T>(kind: u8, number: u8) -> u64 {
+    (3 << 30) | ((size_of::<T>() as u64) << 16) | ((kind as u64) << 8) | number as u64
+}
+
+const PAGEMAP_SCAN: u64 = iowr::<PmScanArg>(b'f', 16);
+const UFFDIO_API: u64 = iowr::<UffdioApi>(0xaa, 0x3f);
+const UFFDIO_REGISTER: u64 = iowr::<UffdioRegister>(0xaa, 0x00);
+
+const _: () = assert!(size_of::<PmScanArg>() == 96 && size_of::<Region>() == 24);
+const _: () = assert!(PAGEMAP_SCAN == 0xc060_6610);
+const _: () = assert!(UFFDIO_API == 0xc018_aa3f);
+const _: () = assert!(UFFDIO_REGISTER == 0xc020_aa00);
+
+/// Which pages a scan is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Filter {
+    /// Categories a page must have, all of them.
+    pub all: u64,
+    /// Categories of which a page must have one; 0 for no such demand.
+    pub any: u64,
+    /// Categories to report.
+    pub report: u64,
+}
+
+/// Regions per ioctl. The kernel fills a buffer of its own first, so more brings little.
+const BATCH: usize = 2048;
+
+/// `/proc/self/pagemap`.
+#[derive(Debug)]
+pub struct Pagemap {
+    file: File,
+    batch: Vec<Region>,
+}
+
+impl Pagemap {
+    /// Opens the page map of this process.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            file: File::open("/proc/self/pagemap")?,
+            batch: vec![Region::default(); BATCH],
+        })
+    }
+
+    /// The file, for reading entries.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Appends the regions of `range` that match, in order.
+    ///
+    /// # Errors
+    /// The kernel's answer; `ENOTTY` before Linux 6.7.
+    pub fn scan(
+        &mut self,
+        range: AddrRange,
+        want: Filter,
+        out: &mut Vec<Region>,
+    ) -> io::Result<()> {
+        self.walk(range, want, 0, |regions| out.extend_from_slice(regions))
+    }
+
+    /// Write-protects every page of `range` that holds something and is not protected yet.
+    ///
+    /// The scan is given a buffer although the result is not wanted: without one the kernel also
+    /// puts markers on pages that do not exist, which later look like swapped ones.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn protect(&mut self, range: AddrRange) -> io::Result<()> {
+        use category::{PRESENT, SWAPPED, WRITTEN};
+        let want = Filter {
+            all: WRITTEN,
+            any: PRESENT | SWAPPED,
+            report: WRITTEN,
+        };
+        self.walk(range, want, PM_SCAN_WP_MATCHING, |_| ())
+    }
+
+    fn walk(
+        &mut self,
+        range: AddrRange,
+        want: Filter,
+        flags: u64,
+        mut each: impl FnMut(&[Region]),
+    ) -> io::Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let mut arg = PmScanArg {
+                size: size_of::<PmScanArg>() as u64,
+                flags,
+                start: at,
+                end: range.end,
+                walk_end: 0,
+                vec: self.batch.as_mut_ptr() as u64,
+                vec_len: self.batch.len() as u64,
+                max_pages: 0,
+                category_inverted: 0,
+                category_mask: want.all,
+                category_anyof_mask: want.any,
+                return_mask: want.report,
+            };
+            // SAFETY: the argument and the vector it names live across the call and have the
+            // layout and length the kernel is told.
+            let n = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &mut arg) };
+            if n < 0 {
+                let error = io::Error::last_os_error();
+                if error.kind() == io::ErrorKind::Interrupted {
+                    continue;
+                }
+                return Err(error);
+            }
+            let found = &self.batch[..n as usize];
+            each(found);
+            // With a full vector and no write protection, the walk can stop before the end of
+            // the last region it returned; that region must not be seen twice.
+            let seen = found.last().map_or(0, |region| region.end);
+            let next = arg.walk_end.max(seen);
+            if next <= at {
+                return Err(io::Error::other("PAGEMAP_SCAN does not advance"));
+            }
+            at = next;
+        }
+        Ok(())
+    }
+}
+
+/// A userfaultfd that only write-protects, and resolves the faults in the kernel.
+#[derive(Debug)]
+pub struct Uffd(OwnedFd);
+
+impl Uffd {
+    /// Opens one; only for faults of user mode, which needs no privilege.
+    ///
+    /// # Errors
+    /// The kernel's answer: `EPERM` from a seccomp filter, `ENOSYS`, or `EINVAL` where
+    /// asynchronous write protection is not known (before Linux 6.7).
+    pub fn open() -> io::Result<Self> {
+        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | UFFD_USER_MODE_ONLY;
+        // SAFETY: takes flags only, returns a new descriptor.
+        let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made and belongs to nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        let mut api = UffdioApi {
+            api: UFFD_API,
+            features: UFFD_FEATURE_PAGEFAULT_FLAG_WP
+                | UFFD_FEATURE_WP_UNPOPULATED
+                | UFFD_FEATURE_WP_ASYNC,
+            ioctls: 0,
+        };
+        // SAFETY: the argument has the layout the request's size field names.
+        let rc = unsafe { libc::ioctl(fd.as_raw_fd(), UFFDIO_API, &mut api) };
+        if rc < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self(fd))
+    }
+
+    /// Registers a range of mapped pages; doing so again is no error and cheap.
+    ///
+    /// # Errors
+    /// The kernel's answer; `EBUSY` when another userfaultfd has a part of the range.
+    pub fn register(&self, range: AddrRange) -> io::Result<()> {
+        let mut arg = UffdioRegister {
+            start: range.start,
+            len: range.len(),
+            mode: UFFDIO_REGISTER_MODE_WP,
+            ioctls: 0,
+        };
+        // SAFETY: the argument has the layout the request's size field names; write protection
+        // resolved by the kernel does not change what the memory's users see.
+        let rc = unsafe { libc::ioctl(self.0.as_raw_fd(), UFFDIO_REGISTER, &mut arg) };
+        if rc < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,340 @@
+//! Which pages of the user side hold content of their own.
+//!
+//! How the kernel's page states are read (each line is pinned by a test against the kernel):
+//!
+//! | state of the page                              | meaning                               |
+//! |------------------------------------------------|---------------------------------------|
+//! | nothing, private mapping                       | zeros or file content: not in image   |
+//! | zero page                                      | zeros: not in image                   |
+//! | page cache page, private mapping               | file content: not in image            |
+//! | present or swapped, private mapping            | content                               |
+//! | swapped, private mapping of a file             | swapped *or* a marker left by a dropped page: fault in and look again |
+//! | nothing, shared mapping                        | content may be in the file all the same: fault in                     |
+//! | anything, shared mapping                       | may have changed by other ways: compare with the copy                 |
+//! | guard page                                     | unreadable, no content                |
+
+#![allow(unsafe_code)]
+
+use super::PAGE_SIZE;
+use super::kernel::{Filter, Pagemap, Region, category as cat};
+use super::layout::{Area, Backing, Layout};
+use super::prot::{Need, Opened, ProtError};
+use super::runs::{self, AddrRange, PageIndex, PageRun};
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+
+/// The pages of the user side could not be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// The page map gave no answer.
+    #[error("cannot scan the pages of {range:x?}")]
+    Scan {
+        /// The area.
+        range: AddrRange,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The residency of shared memory is unknown.
+    #[error("cannot tell which pages of the shared memory at {range:x?} exist")]
+    Residency {
+        /// The area.
+        range: AddrRange,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// An area could not be opened for reading.
+    #[error("cannot open an area for reading")]
+    Open(#[from] ProtError),
+}
+
+/// The state of the tracked areas.
+#[derive(Debug, Default)]
+pub(super) struct Observation {
+    /// Pages with content of their own.
+    pub(super) content: Vec<PageRun>,
+    /// Those of them written since tracking was armed, as far as the kernel tells.
+    pub(super) written: Vec<PageRun>,
+    /// Pages with content of which only a comparison can tell whether they changed.
+    pub(super) uncertain: Vec<PageRun>,
+    /// Guard pages.
+    pub(super) guards: Vec<PageRun>,
+}
+
+/// How page states are obtained.
+#[derive(Debug)]
+pub(super) struct Presence {
+    pagemap: Pagemap,
+    /// `None`: no `PAGEMAP_SCAN`, the entries of the page map are read one by one.
+    report: Option<u64>,
+    regions: Vec<Region>,
+}
+
+const STATES: u64 =
+    cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
+
+impl Presence {
+    /// Opens the page map, and finds out which way of reading it the kernel offers.
+    pub(super) fn open() -> io::Result<Self> {
+        let mut pagemap = Pagemap::open()?;
+        let probe = AddrRange::new(0x10000, 0x11000);
+        let mut works = |report| {
+            let want = Filter {
+                all: 0,
+                any: cat::PRESENT,
+                report,
+            };
+            pagemap.scan(probe, want, &mut Vec::new()).is_ok()
+        };
+        let with_guards = STATES | cat::GUARD;
+        let report = if works(with_guards) {
+            Some(with_guards)
+        } else {
+            works(STATES).then_some(STATES)
+        };
+        Ok(Self {
+            pagemap,
+            report,
+            regions: Vec::new(),
+        })
+    }
+
+    /// Whether the kernel has `PAGEMAP_SCAN`.
+    pub(super) fn has_scan(&self) -> bool {
+        self.report.is_some()
+    }
+
+    pub(super) fn pagemap(&mut self) -> &mut Pagemap {
+        &mut self.pagemap
+    }
+
+    /// Looks at every tracked area. `known` is what the image holds, sorted.
+    pub(super) fn observe(
+        &mut self,
+        layout: &Layout,
+        known: &[PageRun],
+    ) -> Result<Observation, ObserveError> {
+        let mut seen = Observation::default();
+        for area in layout.tracked() {
+            match &area.backing {
+                Backing::SharedMemory { .. } | Backing::SharedFile { .. } => {
+                    self.observe_shared(area, known, &mut seen)?;
+                }
+                Backing::PrivateFile { .. } => self.observe_private_file(area, &mut seen)?,
+                Backing::Anonymous | Backing::Heap => {
+                    // Whether a page is a file's costs a look at the page itself, here for nothing.
+                    self.regions_of(area.range, !cat::FILE)?;
+                    self.add_private(&mut seen, &[]);
+                }
+                Backing::Stack => {}
+            }
+        }
+        Ok(seen)
+    }
+
+    fn observe_private_file(
+        &mut self,
+        area: &Area,
+        seen: &mut Observation,
+    ) -> Result<(), ObserveError> {
+        self.regions_of(area.range, !0)?;
+        let away =
+            |r: &&Region| r.categories & (cat::SWAPPED | cat::PRESENT | cat::GUARD) == cat::SWAPPED;
+        let away: Vec<PageRun> = self.regions.iter().filter(away).map(pages_of).collect();
+        let mut unreadable = Vec::new();
+        if !away.is_empty() {
+            unreadable = fault_in_area(area, &away)?;
+            self.regions_of(area.range, !0)?;
+        }
+        self.add_private(seen, &unreadable);
+        Ok(())
+    }
+
+    /// Files the regions of a private area.
+    fn add_private(&self, seen: &mut Observation, unreadable: &[PageRun]) {
+        for region in &self.regions {
+            let is = |bits| region.categories & bits != 0;
+            if is(cat::GUARD) {
+                runs::push(&mut seen.guards, pages_of(region));
+                continue;
+            }
+            if is(cat::PFNZERO) || is(cat::FILE) {
+                continue;
+            }
+            for run in runs::subtract(&[pages_of(region)], unreadable) {
+                runs::push(&mut seen.content, run);
+                if is(cat::WRITTEN) {
+                    runs::push(&mut seen.written, run);
+                }
+            }
+        }
+    }
+
+    fn observe_shared(
+        &mut self,
+        area: &Area,
+        known: &[PageRun],
+        seen: &mut Observation,
+    ) -> Result<(), ObserveError> {
+        self.regions_of(area.range, !0)?;
+        let mut mapped = Vec::new();
+        for region in &self.regions {
+            let guard = region.categories & cat::GUARD != 0;
+            let list = if guard { &mut seen.guards } else { &mut mapped };
+            runs::push(list, pages_of(region));
+        }
+        let exists = runs::union(&existing(area)?, &runs::within(known, area.pages()));
+        let hidden = runs::subtract(&runs::subtract(&exists, &mapped), &seen.guards);
+        let hidden = runs::subtract(&hidden, &fault_in_area(area, &hidden)?);
+        for run in runs::union(&mapped, &hidden) {
+            runs::push(&mut seen.content, run);
+            runs::push(&mut seen.uncertain, run);
+        }
+        Ok(())
+    }
+
+    /// Fills `self.regions` with the pages of `range` that are present or swapped, with the
+    /// categories of `interest`.
+    fn regions_of(&mut self, range: AddrRange, interest: u64) -> Result<(), ObserveError> {
+        self.regions.clear();
+        let result = match self.report {
+            Some(report) => {
+                let want = Filter {
+                    all: 0,
+                    any: cat::PRESENT | cat::SWAPPED,
+                    report: report & interest,
+                };
+                self.pagemap.scan(range, want, &mut self.regions)
+            }
+            None => read_entries(self.pagemap.file(), range, &mut self.regions),
+        };
+        result.map_err(|source| ObserveError::Scan { range, source })
+    }
+}
+
+fn pages_of(region: &Region) -> PageRun {
+    AddrRange::new(region.start, region.end).pages()
+}
+
+/// Reads page map entries, for kernels without `PAGEMAP_SCAN`; every page counts as written.
+fn read_entries(file: &std::fs::File, range: AddrRange, out: &mut Vec<Region>) -> io::Result<()> {
+    const ENTRIES: usize = 8192;
+    let mut buffer = vec![0_u8; ENTRIES * 8];
+    let pages = range.pages();
+    let mut at = pages.start.0;
+    while at < pages.end() {
+        let n = (pages.end() - at).min(ENTRIES as u64) as usize;
+        file.read_exact_at(&mut buffer[..n * 8], at * 8)?;
+        for (entry, page) in buffer[..n * 8].chunks_exact(8).zip(at..) {
+            let entry = u64::from_ne_bytes(entry.try_into().unwrap_or_default());
+            let categories = categories_of_entry(entry);
+            if categories & (cat::PRESENT | cat::SWAPPED) == 0 {
+                continue;
+            }
+            let start = PageIndex(page).addr();
+            let end = start + PAGE_SIZE as u64;
+            match out.last_mut() {
+                Some(r) if r.end == start && r.categories == categories => r.end = end,
+                _ => out.push(Region {
+                    start,
+                    end,
+                    categories,
+                }),
+            }
+        }
+        at += n as u64;
+    }
+    Ok(())
+}
+
+/// Bits of an entry: <https://docs.kernel.org/admin-guide/mm/pagemap.html>.
+fn categories_of_entry(entry: u64) -> u64 {
+    let bits = [
+        (63, cat::PRESENT),
+        (62, cat::SWAPPED),
+        (61, cat::FILE),
+        (58, cat::GUARD),
+    ];
+    let set = bits.iter().filter(|(bit, _)| entry >> bit & 1 == 1);
+    set.fold(cat::WRITTEN, |all, (_, category)| all | category)
+}
+
+/// [`fault_in`] for pages of one area, whatever its access rights are.
+fn fault_in_area(area: &Area, list: &[PageRun]) -> Result<Vec<PageRun>, ProtError> {
+    let opened = Opened::open(&Layout::single(area.clone()), list, Need::Read)?;
+    let unreadable = fault_in(list);
+    opened.close()?;
+    Ok(unreadable)
+}
+
+/// Makes pages present by reading them, and returns those that cannot be read.
+///
+/// `MADV_POPULATE_READ` answers with an error where a plain read would be a `SIGBUS`, as behind
+/// the end of a truncated file.
+fn fault_in(list: &[PageRun]) -> Vec<PageRun> {
+    let mut unreadable = Vec::new();
+    for &run in list {
+        if populate_read(run) {
+            continue;
+        }
+        for page in run.start.0..run.end() {
+            let page = PageRun::between(page, page + 1);
+            if !populate_read(page) {
+                runs::push(&mut unreadable, page);
+            }
+        }
+    }
+    unreadable
+}
+
+fn populate_read(run: PageRun) -> bool {
+    let range = run.range();
+    let start = range.start as *mut libc::c_void;
+    // SAFETY: reading pages in does not change what they hold.
+    let rc = unsafe { libc::madvise(start, range.len() as usize, libc::MADV_POPULATE_READ) };
+    // Kernels before 5.14 do not know the advice; they leave no markers either.
+    rc == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+}
+
+/// The pages of a shared area that exist in its file, mapped or not.
+fn existing(area: &Area) -> Result<Vec<PageRun>, ObserveError> {
+    match &area.backing {
+        Backing::SharedFile { path, offset } => Ok(inside_file(area, path, *offset)),
+        _ => resident(area.range),
+    }
+}
+
+/// The pages of an area that lie inside its file, which all count as the application's.
+pub(super) fn inside_file(area: &Area, path: &[u8], offset: u64) -> Vec<PageRun> {
+    let size = std::fs::metadata(OsStr::from_bytes(path)).map_or(0, |meta| meta.len());
+    let end = area.range.start + size.saturating_sub(offset);
+    let inside = area.range.intersect(AddrRange::new(area.range.start, end));
+    inside.into_iter().map(AddrRange::pages).collect()
+}
+
+/// The pages of hidden shared memory that exist (`mincore(2)`).
+fn resident(range: AddrRange) -> Result<Vec<PageRun>, ObserveError> {
+    let pages = range.pages();
+    let mut flags = vec![0_u8; pages.pages as usize];
+    let start = range.start as *mut libc::c_void;
+    // SAFETY: the vector has one byte for each page of the range.
+    let rc = unsafe { libc::mincore(start, range.len() as usize, flags.as_mut_ptr()) };
+    if rc != 0 {
+        let source = io::Error::last_os_error();
+        return Err(ObserveError::Residency { range, source });
+    }
+    let mut out = Vec::new();
+    for (flag, page) in flags.iter().zip(pages.start.0..) {
+        if flag & 1 == 1 {
+            runs::push(&mut out, PageRun::between(page, page + 1));
+        }
+    }
+    Ok(out)
+}
+
+/// A path as the kernel wants it; paths from the kernel hold no zero byte.
+pub(super) fn c_path(path: &[u8]) -> CString {
+    let until = path.iter().position(|&b| b == 0).unwrap_or(path.len());
+    CString::new(&path[..until]).unwrap_or_default()
+}

@@ -1,0 +1,424 @@
+//! The arena the page copies live in.
+//!
+//! One large range of addresses is reserved without access and opened in steps as the image
+//! grows; `PROT_NONE` memory is not charged against the commit limit, see
+//! <https://docs.kernel.org/mm/overcommit-accounting.html>. The arena asks for transparent huge
+//! pages: first touch of memory costs more than the copy into it, and a huge page is touched once
+//! per 512 slots (<https://docs.kernel.org/admin-guide/mm/transhuge.html>).
+
+#![allow(unsafe_code)]
+
+use super::PAGE_SIZE;
+use std::collections::BTreeMap;
+use std::io;
+
+/// A slot of the arena: room for one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot(pub u64);
+
+/// A run of consecutive slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First slot.
+    pub first: Slot,
+    /// Number of slots.
+    pub len: u64,
+}
+
+/// What an arena is to look like.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreConfig {
+    /// Where the arena starts; `None` leaves the choice to the kernel. In the runtime this is an
+    /// address of the runtime zone, so that the arena is not taken for user memory.
+    pub base: Option<u64>,
+    /// Pages that can be stored; only addresses are used up until they are.
+    pub capacity_pages: u64,
+    /// Whether a `fork` of the application leaves the arena out. It should: the child has no use
+    /// for it, and shared page copies would fault at the next capture.
+    pub dont_fork: bool,
+}
+
+/// A failed action of the store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The arena's addresses could not be reserved.
+    #[error("cannot reserve {bytes} bytes of addresses for the page store")]
+    Reserve {
+        /// Bytes asked for.
+        bytes: usize,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// More of the arena could not be made accessible.
+    #[error("cannot open {bytes} more bytes of the page store")]
+    Grow {
+        /// Bytes asked for.
+        bytes: usize,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Memory could not be touched ahead of time.
+    #[error("cannot populate {pages} pages of the page store")]
+    Populate {
+        /// Pages asked for.
+        pages: u64,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Free memory could not be given back.
+    #[error("cannot give back {pages} pages of the page store")]
+    GiveBack {
+        /// Pages to give back.
+        pages: u64,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The arena has no room.
+    #[error("the page store has no room for {wanted} pages: {live} of {capacity} in use")]
+    Full {
+        /// Pages asked for.
+        wanted: u64,
+        /// Pages in use.
+        live: u64,
+        /// Pages there are.
+        capacity: u64,
+    },
+}
+
+/// The arena is opened in steps of this many slots (64 MiB).
+const GROW_STEP: u64 = 16384;
+
+/// An arena of page slots with a coalescing free list.
+#[derive(Debug)]
+pub struct PageStore {
+    base: *mut u8,
+    capacity: u64,
+    /// Slots that may be accessed.
+    open: u64,
+    /// Slots below this one were handed out at some time; the free list lies below it.
+    top: u64,
+    live: u64,
+    /// First slot → length. Neighbours are always joined, and nothing free touches `top`.
+    free: BTreeMap<u64, u64>,
+}
+
+// SAFETY: the arena belongs to the store alone and is not bound to a thread.
+unsafe impl Send for PageStore {}
+
+impl PageStore {
+    /// Reserves the arena.
+    ///
+    /// # Errors
+    /// [`StoreError::Reserve`] when the kernel refuses the range.
+    pub fn new(config: StoreConfig) -> Result<Self, StoreError> {
+        let capacity = config.capacity_pages.next_multiple_of(GROW_STEP);
+        let bytes = capacity as usize * PAGE_SIZE;
+        let fixed = config.base.map_or(0, |_| libc::MAP_FIXED_NOREPLACE);
+        // SAFETY: a new private mapping; FIXED_NOREPLACE never replaces an existing one.
+        let base = unsafe {
+            libc::mmap(
+                config.base.unwrap_or(0) as *mut libc::c_void,
+                bytes,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            let source = io::Error::last_os_error();
+            return Err(StoreError::Reserve { bytes, source });
+        }
+        // Both are hints for speed: a kernel built without them serves the store as well.
+        // SAFETY: advice on the mapping made above, which holds nothing yet.
+        unsafe {
+            libc::madvise(base, bytes, libc::MADV_HUGEPAGE);
+            if config.dont_fork {
+                libc::madvise(base, bytes, libc::MADV_DONTFORK);
+            }
+        }
+        Ok(Self {
+            base: base.cast(),
+            capacity,
+            open: 0,
+            top: 0,
+            live: 0,
+            free: BTreeMap::new(),
+        })
+    }
+
+    /// The address of a slot. Access is allowed for slots that are allocated.
+    pub fn ptr(&self, slot: Slot) -> *mut u8 {
+        assert!(slot.0 < self.capacity, "slot outside of the arena");
+        self.base.wrapping_add(slot.0 as usize * PAGE_SIZE)
+    }
+
+    /// Slots in use.
+    pub fn live(&self) -> u64 {
+        self.live
+    }
+
+    /// Slots that are free below the highest one in use.
+    pub fn free_slots(&self) -> u64 {
+        self.free.values().sum()
+    }
+
+    /// Allocates `n` slots, in one extent unless the arena would grow far beyond what is live.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] or [`StoreError::Grow`]; nothing is allocated then.
+    pub fn alloc(&mut self, n: u64) -> Result<Vec<Extent>, StoreError> {
+        let plan = self.plan(n)?;
+        self.take(&plan)?;
+        Ok(plan)
+    }
+
+    /// Allocates `n` slots in one extent.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] when no run of free addresses is long enough.
+    pub fn alloc_contiguous(&mut self, n: u64) -> Result<Extent, StoreError> {
+        let extent = match self.best_fit(n) {
+            Some(extent) => extent,
+            None if self.top + n <= self.capacity => Extent {
+                first: Slot(self.top),
+                len: n,
+            },
+            None => return Err(self.full(n)),
+        };
+        self.take(&[extent])?;
+        Ok(extent)
+    }
+
+    /// Allocates one contiguous extent per length in `parts`, all neighbours if possible.
+    ///
+    /// # Errors
+    /// As [`PageStore::alloc_contiguous`]; nothing stays allocated then.
+    pub fn alloc_parts(&mut self, parts: &[u64]) -> Result<Vec<Extent>, StoreError> {
+        let whole = self.plan(parts.iter().sum())?;
+        let mut out = Vec::with_capacity(parts.len());
+        if let [whole] = whole[..] {
+            self.take(&[whole])?;
+            let mut at = whole.first.0;
+            for &len in parts {
+                let first = Slot(at);
+                out.push(Extent { first, len });
+                at += len;
+            }
+            return Ok(out);
+        }
+        for &len in parts {
+            match self.alloc_contiguous(len) {
+                Ok(extent) => out.push(extent),
+                Err(error) => {
+                    self.release(out);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Returns slots to the free list.
+    pub fn release(&mut self, extents: impl IntoIterator<Item = Extent>) {
+        for Extent { first, len } in extents {
+            if len > 0 {
+                self.release_one(first.0, len);
+            }
+        }
+    }
+
+    /// Touches the memory the next `alloc(n)` will use, outside of the pause.
+    ///
+    /// # Errors
+    /// As [`PageStore::alloc`], and [`StoreError::Populate`].
+    pub fn reserve(&mut self, n: u64) -> Result<(), StoreError> {
+        for extent in self.plan(n)? {
+            self.open_up_to(extent.first.0 + extent.len)?;
+            self.populate(extent)?;
+        }
+        Ok(())
+    }
+
+    /// Gives memory of free slots back to the kernel, except for the lowest `keep` of them.
+    ///
+    /// # Errors
+    /// [`StoreError::GiveBack`].
+    pub fn give_back(&mut self, keep: u64) -> Result<(), StoreError> {
+        let mut kept = 0;
+        let above = self.open - self.top;
+        let top = (above > 0).then_some((self.top, above));
+        for (first, len) in self.free.iter().map(|(&f, &l)| (f, l)).chain(top) {
+            let skip = len.min(keep - kept);
+            kept += skip;
+            if len > skip {
+                self.dont_need(first + skip, len - skip)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn full(&self, wanted: u64) -> StoreError {
+        StoreError::Full {
+            wanted,
+            live: self.live,
+            capacity: self.capacity,
+        }
+    }
+
+    /// Which slots an allocation of `n` takes.
+    ///
+    /// One extent is best for copying and sending, so the arena rather grows than splits; but it
+    /// must not creep upwards for ever, so beyond twice the live pages the fragments are used.
+    fn plan(&self, n: u64) -> Result<Vec<Extent>, StoreError> {
+        if n == 0 {
+            return Ok(Vec::new());
+        }
+        if let Some(extent) = self.best_fit(n) {
+            return Ok(vec![extent]);
+        }
+        let free = self.free_slots();
+        let sprawl = self.top + n > 2 * (self.live + n) + GROW_STEP;
+        let room = self.capacity - self.top;
+        if n <= room && !(sprawl && free >= n) {
+            return Ok(vec![Extent {
+                first: Slot(self.top),
+                len: n,
+            }]);
+        }
+        if n > free + room {
+            return Err(self.full(n));
+        }
+        Ok(self.gather(n))
+    }
+
+    /// The largest fragments that make up `n` slots, then the room above `top`.
+    fn gather(&self, n: u64) -> Vec<Extent> {
+        let mut fragments: Vec<(u64, u64)> = self.free.iter().map(|(&f, &l)| (l, f)).collect();
+        fragments.sort_unstable_by(|a, b| b.cmp(a));
+        fragments.push((self.capacity - self.top, self.top));
+        let mut missing = n;
+        let mut out = Vec::new();
+        for (len, first) in fragments {
+            let len = len.min(missing);
+            if len == 0 {
+                break;
+            }
+            let first = Slot(first);
+            out.push(Extent { first, len });
+            missing -= len;
+        }
+        out.sort_unstable_by_key(|extent| extent.first);
+        out
+    }
+
+    /// The smallest free extent that holds `n` slots, the lowest one of equals.
+    fn best_fit(&self, n: u64) -> Option<Extent> {
+        let fits = self.free.iter().filter(|&(_, &len)| len >= n);
+        let (&first, _) = fits.min_by_key(|&(&first, &len)| (len, first))?;
+        Some(Extent {
+            first: Slot(first),
+            len: n,
+        })
+    }
+
+    /// Takes planned extents out of the free list or from above `top`.
+    fn take(&mut self, plan: &[Extent]) -> Result<(), StoreError> {
+        if let Some(end) = plan.iter().map(|e| e.first.0 + e.len).max() {
+            self.open_up_to(end)?;
+        }
+        for &Extent { first, len } in plan {
+            self.live += len;
+            if first.0 >= self.top {
+                self.top = first.0 + len;
+                continue;
+            }
+            let had = self.free.remove(&first.0).expect("planned extent is free");
+            if had > len {
+                self.free.insert(first.0 + len, had - len);
+            }
+        }
+        Ok(())
+    }
+
+    fn release_one(&mut self, first: u64, len: u64) {
+        let (mut first, mut end) = (first, first + len);
+        assert!(end <= self.top, "released slots were never allocated");
+        self.live -= len;
+        if let Some((&before, &n)) = self.free.range(..first).next_back() {
+            assert!(before + n <= first, "slots released twice");
+            if before + n == first {
+                self.free.remove(&before);
+                first = before;
+            }
+        }
+        if let Some((&after, &n)) = self.free.range(first..).next() {
+            assert!(after >= end, "slots released twice");
+            if after == end {
+                self.free.remove(&after);
+                end += n;
+            }
+        }
+        if end == self.top {
+            self.top = first;
+        } else {
+            self.free.insert(first, end - first);
+        }
+    }
+
+    fn open_up_to(&mut self, end: u64) -> Result<(), StoreError> {
+        if end <= self.open {
+            return Ok(());
+        }
+        let target = end.next_multiple_of(GROW_STEP).min(self.capacity);
+        let bytes = (target - self.open) as usize * PAGE_SIZE;
+        let rw = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the range lies in the store's own arena and holds nothing yet.
+        let rc = unsafe { libc::mprotect(self.ptr(Slot(self.open)).cast(), bytes, rw) };
+        if rc != 0 {
+            let source = io::Error::last_os_error();
+            return Err(StoreError::Grow { bytes, source });
+        }
+        self.open = target;
+        Ok(())
+    }
+
+    fn populate(&self, extent: Extent) -> Result<(), StoreError> {
+        let bytes = extent.len as usize * PAGE_SIZE;
+        let start = self.ptr(extent.first);
+        // SAFETY: the slots are open and free; populating does not change what they hold.
+        let rc = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_POPULATE_WRITE) };
+        if rc == 0 {
+            return Ok(());
+        }
+        let source = io::Error::last_os_error();
+        if source.raw_os_error() != Some(libc::EINVAL) {
+            let pages = extent.len;
+            return Err(StoreError::Populate { pages, source });
+        }
+        // Kernels before 5.14 do not know the advice.
+        for page in 0..extent.len as usize {
+            // SAFETY: an open slot that nobody uses.
+            unsafe { start.add(page * PAGE_SIZE).write_volatile(0) };
+        }
+        Ok(())
+    }
+
+    fn dont_need(&self, first: u64, pages: u64) -> Result<(), StoreError> {
+        let bytes = pages as usize * PAGE_SIZE;
+        // SAFETY: the slots are free, so nobody needs what they hold.
+        let rc = unsafe { libc::madvise(self.ptr(Slot(first)).cast(), bytes, libc::MADV_DONTNEED) };
+        if rc != 0 {
+            let source = io::Error::last_os_error();
+            return Err(StoreError::GiveBack { pages, source });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PageStore {
+    fn drop(&mut self) {
+        // SAFETY: the arena was mapped by `new` with this length and is not used any more.
+        unsafe { libc::munmap(self.base.cast(), self.capacity as usize * PAGE_SIZE) };
+    }
+}

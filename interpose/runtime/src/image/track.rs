@@ -1,0 +1,355 @@
+//! Which pages changed since the last capture.
+
+#![allow(unsafe_code)]
+
+use super::PAGE_SIZE;
+use super::epoch::{Delta, Image};
+use super::kernel::Uffd;
+use super::layout::{Backing, Layout};
+use super::observe::{Observation, ObserveError, Presence};
+use super::prot::{Need, Opened};
+use super::runs::{self, AddrRange, PageRun};
+use super::store::PageStore;
+use std::io;
+
+/// Which way of tracking is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The kernel's help if it can be had.
+    #[default]
+    Auto,
+    /// Write protection by userfaultfd, dirty pages by `PAGEMAP_SCAN`.
+    PagemapScan,
+    /// Comparing every page with its copy.
+    Compare,
+}
+
+/// Tracking cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TrackError {
+    /// No page map.
+    #[error("cannot open /proc/self/pagemap")]
+    OpenPagemap(#[source] io::Error),
+    /// The kernel lacks `PAGEMAP_SCAN` (it came with Linux 6.7).
+    #[error("the kernel has no PAGEMAP_SCAN")]
+    NoScan,
+    /// No userfaultfd with asynchronous write protection.
+    #[error("cannot open a userfaultfd with asynchronous write protection")]
+    OpenUffd(#[source] io::Error),
+    /// The scratch page of the self-test could not be had or watched.
+    #[error("cannot try write tracking out on a scratch page")]
+    SelfTest(#[source] io::Error),
+    /// The kernel accepts every call, yet does not report a write.
+    #[error("write tracking is accepted by the kernel but does not report writes correctly")]
+    Unreliable,
+}
+
+/// A tracker, and what kept it from being a better one.
+#[derive(Debug)]
+pub struct Selected {
+    /// The tracker.
+    pub tracker: Tracker,
+    /// Why [`Choice::Auto`] had to fall back on comparing.
+    pub fallback: Option<TrackError>,
+}
+
+/// Knows which pages changed.
+#[derive(Debug)]
+pub enum Tracker {
+    /// With the kernel's help, but for shared mappings, which are compared.
+    PagemapScan(ScanTracker),
+    /// By comparing every page that holds content with its copy.
+    Compare(CompareTracker),
+}
+
+/// State of [`Tracker::PagemapScan`].
+#[derive(Debug)]
+pub struct ScanTracker {
+    uffd: Uffd,
+    presence: Presence,
+    /// Areas the kernel refuses to watch; all their pages count as written.
+    unwatched: Vec<PageRun>,
+    /// Pages that count as written although they are protected: their delta was abandoned.
+    carry: Vec<PageRun>,
+}
+
+/// State of [`Tracker::Compare`].
+#[derive(Debug)]
+pub struct CompareTracker {
+    presence: Presence,
+}
+
+impl Tracker {
+    /// Sets tracking up.
+    ///
+    /// # Errors
+    /// When the way that was asked for cannot be had; with [`Choice::Auto`] only without a page
+    /// map.
+    pub fn select(choice: Choice) -> Result<Selected, TrackError> {
+        let scan = match choice {
+            Choice::Auto | Choice::PagemapScan => ScanTracker::open().map(Self::PagemapScan),
+            Choice::Compare => CompareTracker::open().map(Self::Compare),
+        };
+        match scan {
+            Ok(tracker) => Ok(Selected {
+                tracker,
+                fallback: None,
+            }),
+            Err(why) if choice == Choice::Auto => Ok(Selected {
+                tracker: Self::Compare(CompareTracker::open()?),
+                fallback: Some(why),
+            }),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Gives up a captured delta that will not be committed.
+    ///
+    /// Its pages count as changed in the next capture and in a rollback, as if it had never been
+    /// captured.
+    pub fn abandon(&mut self, delta: Delta, store: &mut PageStore) {
+        self.mark_changed(&delta.pages());
+        delta.free(store);
+    }
+
+    /// Makes pages (sorted) count as changed.
+    pub(super) fn mark_changed(&mut self, pages: &[PageRun]) {
+        if let Self::PagemapScan(scan) = self {
+            scan.carry = runs::union(&scan.carry, pages);
+        }
+    }
+
+    /// Has the kernel watch every area that exists now.
+    pub(super) fn watch(&mut self, layout: &Layout) {
+        if let Self::PagemapScan(scan) = self {
+            scan.watch(layout);
+        }
+    }
+
+    /// What is there, and what changed against the image.
+    pub(super) fn observe(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+        store: &PageStore,
+    ) -> Result<Observation, ObserveError> {
+        match self {
+            Self::PagemapScan(scan) => scan.observe(layout, image, store),
+            Self::Compare(compare) => compare.observe(layout, image, store),
+        }
+    }
+
+    /// The kernel's view of what is there, without looking at contents.
+    pub(super) fn present(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+    ) -> Result<Observation, ObserveError> {
+        let presence = match self {
+            Self::PagemapScan(scan) => &mut scan.presence,
+            Self::Compare(compare) => &mut compare.presence,
+        };
+        presence.observe(layout, &image.pages())
+    }
+
+    /// Starts a new period: what is written from now on is changed.
+    pub(super) fn arm(&mut self, layout: &Layout) -> Result<(), ObserveError> {
+        match self {
+            Self::PagemapScan(scan) => scan.arm(layout),
+            Self::Compare(_) => Ok(()),
+        }
+    }
+}
+
+impl ScanTracker {
+    fn open() -> Result<Self, TrackError> {
+        let presence = Presence::open().map_err(TrackError::OpenPagemap)?;
+        if !presence.has_scan() {
+            return Err(TrackError::NoScan);
+        }
+        let mut tracker = Self {
+            uffd: Uffd::open().map_err(TrackError::OpenUffd)?,
+            presence,
+            unwatched: Vec::new(),
+            carry: Vec::new(),
+        };
+        tracker.self_test()?;
+        Ok(tracker)
+    }
+
+    /// Sees a write, and only the write: sandboxes may know the calls but not do the work.
+    fn self_test(&mut self) -> Result<(), TrackError> {
+        let scratch = Scratch::map(2).map_err(TrackError::SelfTest)?;
+        let range = scratch.range();
+        scratch.write(0);
+        scratch.write(1);
+        self.uffd.register(range).map_err(TrackError::SelfTest)?;
+        let pagemap = self.presence.pagemap();
+        pagemap.protect(range).map_err(TrackError::SelfTest)?;
+        scratch.write(1);
+        let layout = Layout::single(super::layout::Area {
+            range,
+            prot: super::vmas::Prot::default(),
+            backing: Backing::Anonymous,
+            may_write: true,
+        });
+        let seen = self.presence.observe(&layout, &[]);
+        let want = vec![PageRun::between(
+            range.pages().end() - 1,
+            range.pages().end(),
+        )];
+        match seen {
+            Ok(seen) if seen.written == want => Ok(()),
+            _ => Err(TrackError::Unreliable),
+        }
+    }
+
+    fn watch(&mut self, layout: &Layout) {
+        self.unwatched.clear();
+        for area in layout.watched() {
+            // Refused for example when the application has a userfaultfd of its own there.
+            if self.uffd.register(area.range).is_err() {
+                runs::push(&mut self.unwatched, area.pages());
+            }
+        }
+    }
+
+    fn observe(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+        store: &PageStore,
+    ) -> Result<Observation, ObserveError> {
+        let mut seen = self.presence.observe(layout, &image.pages())?;
+        if !(self.carry.is_empty() && self.unwatched.is_empty()) {
+            let also = runs::union(&self.carry, &self.unwatched);
+            seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &also));
+        }
+        if !seen.uncertain.is_empty() {
+            compare(&mut seen, layout, image, store)?;
+        }
+        Ok(seen)
+    }
+
+    fn arm(&mut self, layout: &Layout) -> Result<(), ObserveError> {
+        for area in layout.watched() {
+            let range = area.range;
+            let done = self.presence.pagemap().protect(range);
+            done.map_err(|source| ObserveError::Scan { range, source })?;
+        }
+        self.carry.clear();
+        Ok(())
+    }
+}
+
+impl CompareTracker {
+    fn open() -> Result<Self, TrackError> {
+        let presence = Presence::open().map_err(TrackError::OpenPagemap)?;
+        Ok(Self { presence })
+    }
+
+    fn observe(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+        store: &PageStore,
+    ) -> Result<Observation, ObserveError> {
+        let mut seen = self.presence.observe(layout, &image.pages())?;
+        seen.written.clear();
+        seen.uncertain.clone_from(&seen.content);
+        compare(&mut seen, layout, image, store)?;
+        Ok(seen)
+    }
+}
+
+/// Decides about the uncertain pages: adds those that changed to the written ones.
+fn compare(
+    seen: &mut Observation,
+    layout: &Layout,
+    image: &Image,
+    store: &PageStore,
+) -> Result<(), ObserveError> {
+    let opened = Opened::open(layout, &seen.uncertain, Need::Read)?;
+    let mut written = Vec::new();
+    for run in image.slots_of(&seen.uncertain) {
+        let copy = store.ptr(run.slot);
+        for (i, page) in (run.pages.start.0..run.pages.end()).enumerate() {
+            if page_bytes(page) != bytes_at(copy.wrapping_add(i * PAGE_SIZE)) {
+                runs::push(&mut written, PageRun::between(page, page + 1));
+            }
+        }
+    }
+    let fresh = runs::subtract(&seen.uncertain, &image.pages());
+    let zero = zero_pages(layout, &fresh);
+    opened.close()?;
+    let written = runs::union(&written, &runs::subtract(&fresh, &zero));
+    seen.written = runs::union(&seen.written, &written);
+    seen.content = runs::subtract(&seen.content, &zero);
+    Ok(())
+}
+
+/// Pages that hold only zeros, where that is what an absent page means.
+fn zero_pages(layout: &Layout, pages: &[PageRun]) -> Vec<PageRun> {
+    let mut zero = Vec::new();
+    for area in layout.tracked() {
+        if matches!(
+            area.backing,
+            Backing::PrivateFile { .. } | Backing::SharedFile { .. }
+        ) {
+            continue;
+        }
+        for run in runs::within(pages, area.pages()) {
+            for page in run.start.0..run.end() {
+                if page_bytes(page) == &[0; PAGE_SIZE] {
+                    runs::push(&mut zero, PageRun::between(page, page + 1));
+                }
+            }
+        }
+    }
+    zero
+}
+
+fn page_bytes(page: u64) -> &'static [u8; PAGE_SIZE] {
+    bytes_at(runs::PageIndex(page).addr() as *const u8)
+}
+
+fn bytes_at(page: *const u8) -> &'static [u8; PAGE_SIZE] {
+    // SAFETY: called for whole pages that are mapped, readable and stand still: pages of the
+    // user side with content in opened areas, and allocated slots. No reference outlives the
+    // comparison it is made for.
+    unsafe { &*page.cast() }
+}
+
+/// Pages for the self-test.
+struct Scratch(AddrRange);
+
+impl Scratch {
+    fn map(pages: u64) -> io::Result<Self> {
+        let bytes = pages as usize * PAGE_SIZE;
+        let rw = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping wherever there is room.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rw, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self(AddrRange::new(at as u64, at as u64 + bytes as u64)))
+    }
+
+    fn range(&self) -> AddrRange {
+        self.0
+    }
+
+    fn write(&self, page: usize) {
+        let at = (self.0.start as *mut u8).wrapping_add(page * PAGE_SIZE);
+        // SAFETY: a page of the mapping made above.
+        unsafe { at.write_volatile(1) };
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `map` mapped.
+        unsafe { libc::munmap(self.0.start as *mut libc::c_void, self.0.len() as usize) };
+    }
+}

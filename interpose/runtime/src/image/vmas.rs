@@ -1,0 +1,283 @@
+//! The process's mappings as the kernel lists them, and who owns each.
+//!
+//! Format: <https://docs.kernel.org/filesystems/proc.html> ("maps").
+
+use super::runs::AddrRange;
+use bincode::{Decode, Encode};
+use std::fs::File;
+use std::io::{self, Read};
+
+/// Access rights of a mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Prot {
+    /// Readable.
+    pub read: bool,
+    /// Writable.
+    pub write: bool,
+    /// Executable.
+    pub exec: bool,
+}
+
+impl Prot {
+    /// The bits `mmap(2)` and `mprotect(2)` take.
+    pub fn bits(self) -> i32 {
+        let bit = |on: bool, bit: i32| if on { bit } else { 0 };
+        bit(self.read, libc::PROT_READ)
+            | bit(self.write, libc::PROT_WRITE)
+            | bit(self.exec, libc::PROT_EXEC)
+    }
+}
+
+/// One line of `/proc/self/maps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vma {
+    /// Addresses covered.
+    pub range: AddrRange,
+    /// Access rights.
+    pub prot: Prot,
+    /// `MAP_SHARED` rather than `MAP_PRIVATE`.
+    pub shared: bool,
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// Device as (major, minor).
+    pub dev: (u32, u32),
+    /// Inode, 0 for anonymous memory.
+    pub inode: u64,
+    /// File name or `[name]`, with the kernel's escapes undone.
+    pub path: Vec<u8>,
+}
+
+/// Who answers for a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The application: captured and rolled back.
+    User,
+    /// This runtime and its libc.
+    Runtime,
+    /// Whoever put the two sides into the process.
+    Loader,
+    /// The initial thread's stack: only its live part is captured, and it grows by itself.
+    Stack,
+    /// vdso, vvar, vsyscall and the like.
+    Kernel,
+    /// Device memory and rings, whose content is not memory to be saved.
+    Device,
+}
+
+/// Ranges that do not belong to the user side, named by the caller.
+#[derive(Clone, Debug, Default)]
+pub struct Zones {
+    excluded: Vec<(AddrRange, Owner)>,
+}
+
+/// The zone of the runtime, its libc, its heap and its arenas.
+pub const RUNTIME_ZONE: AddrRange = AddrRange::new(0x2000_0000_0000, 0x2800_0000_0000);
+
+impl Zones {
+    /// Nothing excluded but the runtime zone.
+    pub fn with_runtime_zone() -> Self {
+        let mut zones = Self::default();
+        zones.exclude(RUNTIME_ZONE, Owner::Runtime);
+        zones
+    }
+
+    /// Names another range that is not the user's.
+    pub fn exclude(&mut self, range: AddrRange, owner: Owner) {
+        if !range.is_empty() {
+            self.excluded.push((range, owner));
+            self.excluded.sort_unstable_by_key(|&(range, _)| range);
+        }
+    }
+
+    /// Who owns the byte at `addr` of `vma`.
+    pub fn owner_at(&self, vma: &Vma, addr: u64) -> Owner {
+        let excluded = self.excluded.iter().find(|(r, _)| r.contains(addr));
+        excluded.map_or_else(|| owner_by_name(vma), |&(_, owner)| owner)
+    }
+
+    /// The parts of `range` outside of every excluded range, in order.
+    pub fn user_parts(&self, range: AddrRange) -> Vec<AddrRange> {
+        let mut parts = Vec::new();
+        let mut at = range.start;
+        for &(cut, _) in &self.excluded {
+            if cut.end <= at {
+                continue;
+            }
+            if cut.start >= range.end {
+                break;
+            }
+            if cut.start > at {
+                parts.push(AddrRange::new(at, cut.start));
+            }
+            at = cut.end;
+        }
+        if at < range.end {
+            parts.push(AddrRange::new(at, range.end));
+        }
+        parts
+    }
+
+    /// Whether `range` touches an excluded range.
+    pub fn touches_excluded(&self, range: AddrRange) -> bool {
+        let mut all = self.excluded.iter();
+        all.any(|(cut, _)| cut.intersect(range).is_some())
+    }
+}
+
+/// Who owns a mapping as far as its name tells.
+pub fn owner_by_name(vma: &Vma) -> Owner {
+    let path = vma.path.as_slice();
+    match path {
+        b"[stack]" => return Owner::Stack,
+        b"[vdso]" | b"[vsyscall]" | b"[uprobes]" => return Owner::Kernel,
+        _ if path.starts_with(b"[vvar") => return Owner::Kernel,
+        _ => {}
+    }
+    let memory: [&[u8]; 3] = [b"/dev/shm/", b"/dev/zero", b"/dev/hugepages/"];
+    let device = path.starts_with(b"/dev/") && !memory.iter().any(|p| path.starts_with(p));
+    if device || path.starts_with(b"anon_inode:") || path.starts_with(b"socket:") {
+        return Owner::Device;
+    }
+    Owner::User
+}
+
+/// The mappings could not be listed.
+#[derive(Debug, thiserror::Error)]
+pub enum MapsError {
+    /// The list could not be read.
+    #[error("cannot read /proc/self/maps")]
+    Read(#[source] io::Error),
+    /// A line is not of the documented form.
+    #[error("cannot parse the /proc/self/maps line {line:?}")]
+    Parse {
+        /// The line.
+        line: String,
+    },
+}
+
+/// Lists the mappings of this process.
+///
+/// # Errors
+/// When the list cannot be read or understood.
+pub fn read_self() -> Result<Vec<Vma>, MapsError> {
+    let mut text = Vec::with_capacity(64 * 1024);
+    File::open("/proc/self/maps")
+        .and_then(|mut file| file.read_to_end(&mut text))
+        .map_err(MapsError::Read)?;
+    parse(&text)
+}
+
+/// Parses the text of a `maps` file.
+///
+/// # Errors
+/// [`MapsError::Parse`] names the line that is not understood.
+pub fn parse(text: &[u8]) -> Result<Vec<Vma>, MapsError> {
+    let lines = text.split(|&b| b == b'\n').filter(|line| !line.is_empty());
+    lines
+        .map(|line| {
+            parse_line(line).ok_or_else(|| MapsError::Parse {
+                line: String::from_utf8_lossy(line).into_owned(),
+            })
+        })
+        .collect()
+}
+
+fn parse_line(line: &[u8]) -> Option<Vma> {
+    let mut rest = line;
+    let start = number(&mut rest, 16, b'-')?;
+    let end = number(&mut rest, 16, b' ')?;
+    let (perms, tail) = rest.split_at_checked(5)?;
+    rest = tail;
+    let offset = number(&mut rest, 16, b' ')?;
+    let major = number(&mut rest, 16, b':')?;
+    let minor = number(&mut rest, 16, b' ')?;
+    let inode = number(&mut rest, 10, b' ').or_else(|| number(&mut rest, 10, b'\n'))?;
+    Some(Vma {
+        range: AddrRange::new(start, end),
+        prot: Prot {
+            read: perms[0] == b'r',
+            write: perms[1] == b'w',
+            exec: perms[2] == b'x',
+        },
+        shared: perms[3] == b's',
+        offset,
+        dev: (u32::try_from(major).ok()?, u32::try_from(minor).ok()?),
+        inode,
+        path: unescape(rest.trim_ascii_start()),
+    })
+}
+
+/// Reads digits up to `stop` (or the end of the line) and moves behind it.
+fn number(rest: &mut &[u8], radix: u32, stop: u8) -> Option<u64> {
+    let len = rest.iter().position(|&b| b == stop).unwrap_or(rest.len());
+    let mut value: u64 = 0;
+    for &b in &rest[..len] {
+        let digit = char::from(b).to_digit(radix)?;
+        value = value.checked_mul(radix.into())?.checked_add(digit.into())?;
+    }
+    *rest = rest.get(len + 1..).unwrap_or(&[]);
+    (len > 0).then_some(value)
+}
+
+/// The kernel writes a newline in a file name as `\012`, and nothing else.
+fn unescape(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((&first, tail)) = rest.split_first() {
+        if let Some(tail) = rest.strip_prefix(b"\\012") {
+            out.push(b'\n');
+            rest = tail;
+        } else {
+            out.push(first);
+            rest = tail;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_parsed() {
+        let text = b"55d0c000-55d0e000 r-xp 00002000 fe:01 1234    /tmp/a b\\012c (deleted)\n\
+            7f00-8f00 rw-s 00000000 00:05 7\n\
+            ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0  [vsyscall]\n";
+        let all = parse(text).unwrap();
+        assert_eq!(all[0].range, AddrRange::new(0x55d0_c000, 0x55d0_e000));
+        assert_eq!(all[0].path, b"/tmp/a b\nc (deleted)");
+        assert_eq!(
+            (all[0].dev, all[0].inode, all[0].offset),
+            ((0xfe, 1), 1234, 0x2000)
+        );
+        assert!(all[0].prot.exec && !all[0].prot.write && !all[0].shared);
+        assert!(all[1].shared && all[1].path.is_empty() && all[1].inode == 7);
+        assert_eq!(owner_by_name(&all[2]), Owner::Kernel);
+        assert!(parse(b"nonsense").is_err());
+    }
+
+    #[test]
+    fn own_maps_are_sorted_and_hold_this_function() {
+        let all = read_self().unwrap();
+        assert!(all.is_sorted_by_key(|vma| vma.range.start));
+        let here = own_maps_are_sorted_and_hold_this_function as *const () as u64;
+        let vma = all.iter().find(|vma| vma.range.contains(here)).unwrap();
+        assert!(vma.prot.exec && vma.inode != 0);
+    }
+
+    #[test]
+    fn excluded_ranges_are_cut_out() {
+        let mut zones = Zones::with_runtime_zone();
+        zones.exclude(AddrRange::new(0x5000, 0x6000), Owner::Loader);
+        zones.exclude(AddrRange::new(0x1000, 0x3000), Owner::Loader);
+        let parts = zones.user_parts(AddrRange::new(0x2000, 0x9000));
+        let want = [
+            AddrRange::new(0x3000, 0x5000),
+            AddrRange::new(0x6000, 0x9000),
+        ];
+        assert_eq!(parts, want);
+        assert!(zones.user_parts(RUNTIME_ZONE).is_empty());
+        assert!(zones.touches_excluded(AddrRange::new(0x2fff, 0x3001)));
+    }
+}

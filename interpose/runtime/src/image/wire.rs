@@ -1,0 +1,321 @@
+//! Images and deltas as messages: a [`Header`], then the pages in contiguous chunks.
+//!
+//! The sender decides where chunks end, and says so in the header: a chunk ends at the size
+//! limit or where the sender's slots are not consecutive. The receiver allocates so that every
+//! chunk is contiguous on its side, too; no bounce buffer is needed on either side.
+
+#![allow(unsafe_code)]
+
+use super::PAGE_SIZE;
+use super::epoch::{Delta, Epoch, Image, SlotRun, lay_out};
+use super::runs::{self, PageRun};
+use super::store::{Extent, PageStore, StoreError};
+use bincode::{Decode, Encode};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Default limit of a chunk in bytes.
+pub const CHUNK_BYTES: usize = 1 << 20;
+
+/// What the receiver must know before the pages come.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Header {
+    /// Epoch the pages belong to.
+    pub epoch: Epoch,
+    /// Epoch the delta starts from; `None` for a whole image.
+    pub base: Option<Epoch>,
+    /// The pages in the order they are sent in, which is not always that of addresses.
+    pub runs: Vec<PageRun>,
+    /// Pages that lost their content, sorted.
+    pub dropped: Vec<PageRun>,
+    /// Length of each chunk in pages.
+    pub chunks: Vec<u32>,
+    /// XXH3 of each chunk; empty when the sender did not compute them.
+    pub sums: Vec<u64>,
+}
+
+/// A piece of memory to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk {
+    /// First byte, valid until the image or delta changes.
+    pub ptr: *const u8,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+/// A piece of memory to receive into.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkMut {
+    /// First byte.
+    pub ptr: *mut u8,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+/// How to send.
+#[derive(Clone, Copy, Debug)]
+pub struct SendOptions {
+    /// Limit of a chunk in bytes.
+    pub chunk_bytes: usize,
+    /// Whether to compute checksums, which reads every page once.
+    pub checksums: bool,
+}
+
+impl Default for SendOptions {
+    fn default() -> Self {
+        Self {
+            chunk_bytes: CHUNK_BYTES,
+            checksums: false,
+        }
+    }
+}
+
+/// A header and the memory that follows it.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// To be sent first.
+    pub header: Header,
+    /// To be sent next, in this order.
+    pub chunks: Vec<Chunk>,
+}
+
+/// Something is wrong with what was received.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The header's bytes cannot be decoded.
+    #[error("cannot decode an image header")]
+    Decode(#[source] bincode::error::DecodeError),
+    /// The header contradicts itself.
+    #[error("an image header is inconsistent: {0}")]
+    Inconsistent(&'static str),
+    /// There is no room for the pages.
+    #[error("cannot allocate room for received pages")]
+    Allocate(#[source] StoreError),
+    /// A chunk arrived damaged.
+    #[error("chunk {chunk} of the received pages has the checksum {got:#x} instead of {want:#x}")]
+    Checksum {
+        /// Number of the chunk.
+        chunk: usize,
+        /// What the header says.
+        want: u64,
+        /// What was received.
+        got: u64,
+    },
+}
+
+impl Header {
+    /// The header as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        // Only a hand-written encoder or a writer that runs full can fail.
+        bincode::encode_to_vec(self, bincode::config::standard()).expect("encoding into a Vec")
+    }
+
+    /// Reads a header from bytes that hold nothing else.
+    ///
+    /// # Errors
+    /// When the bytes are not a consistent header.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        let decoded = bincode::decode_from_slice(bytes, bincode::config::standard());
+        let (header, used): (Self, usize) = decoded.map_err(WireError::Decode)?;
+        if used != bytes.len() {
+            return Err(WireError::Inconsistent("bytes behind its end"));
+        }
+        header.check()?;
+        Ok(header)
+    }
+
+    /// Number of pages that follow.
+    pub fn page_count(&self) -> u64 {
+        runs::total(&self.runs)
+    }
+
+    fn check(&self) -> Result<(), WireError> {
+        let mut sorted = self.runs.clone();
+        sorted.sort_unstable();
+        let bad = |run: &PageRun| run.pages == 0 || run.start.0.checked_add(run.pages).is_none();
+        let overlap = |list: &[PageRun]| list.windows(2).any(|w| w[0].end() > w[1].start.0);
+        let of_chunks: u64 = self.chunks.iter().map(|&pages| u64::from(pages)).sum();
+        let why = if self.runs.iter().chain(&self.dropped).any(bad) {
+            "an impossible run"
+        } else if overlap(&sorted) {
+            "a page is sent twice"
+        } else if overlap(&self.dropped) {
+            "dropped pages are not sorted"
+        } else if of_chunks != self.page_count() || self.chunks.contains(&0) {
+            "chunks do not add up to the pages"
+        } else if !self.sums.is_empty() && self.sums.len() != self.chunks.len() {
+            "not one checksum per chunk"
+        } else {
+            return Ok(());
+        };
+        Err(WireError::Inconsistent(why))
+    }
+}
+
+impl Delta {
+    /// The delta as a message.
+    pub fn outgoing(&self, store: &PageStore, options: SendOptions) -> Outgoing {
+        let header = Header {
+            epoch: self.epoch,
+            base: Some(self.base),
+            runs: Vec::new(),
+            dropped: self.dropped.clone(),
+            chunks: Vec::new(),
+            sums: Vec::new(),
+        };
+        fill(header, &self.runs, store, options)
+    }
+
+    /// Room for a delta that is about to arrive.
+    ///
+    /// # Errors
+    /// When the header is inconsistent or there is no room.
+    pub fn receive(header: Header, store: &mut PageStore) -> Result<Incoming, WireError> {
+        Incoming::new(header, store)
+    }
+}
+
+impl Image {
+    /// The whole image as a message, in slot order: that gives the longest chunks.
+    pub fn outgoing(&self, store: &PageStore, options: SendOptions) -> Outgoing {
+        let header = Header {
+            epoch: self.epoch(),
+            base: None,
+            runs: Vec::new(),
+            dropped: Vec::new(),
+            chunks: Vec::new(),
+            sums: Vec::new(),
+        };
+        let mut runs = self.runs().to_vec();
+        runs.sort_unstable_by_key(|run| run.slot);
+        fill(header, &runs, store, options)
+    }
+
+    /// Room for an image that is about to arrive.
+    ///
+    /// # Errors
+    /// When the header is inconsistent or there is no room.
+    pub fn receive(header: Header, store: &mut PageStore) -> Result<Incoming, WireError> {
+        Incoming::new(header, store)
+    }
+}
+
+fn fill(mut header: Header, runs: &[SlotRun], store: &PageStore, how: SendOptions) -> Outgoing {
+    let limit = (how.chunk_bytes / PAGE_SIZE).clamp(1, u32::MAX as usize) as u64;
+    let mut extents: Vec<Extent> = Vec::new();
+    for run in runs {
+        header.runs.push(run.pages);
+        match extents.last_mut() {
+            Some(last) if last.first.0 + last.len == run.slot.0 => last.len += run.pages.pages,
+            _ => extents.push(run.extent()),
+        }
+    }
+    let mut chunks = Vec::new();
+    for mut extent in extents {
+        while extent.len > 0 {
+            let pages = extent.len.min(limit);
+            header.chunks.push(pages as u32);
+            chunks.push(Chunk {
+                ptr: store.ptr(extent.first),
+                len: pages as usize * PAGE_SIZE,
+            });
+            extent.first.0 += pages;
+            extent.len -= pages;
+        }
+    }
+    if how.checksums {
+        header.sums = chunks.iter().map(|c| checksum(c.ptr, c.len)).collect();
+    }
+    Outgoing { header, chunks }
+}
+
+fn checksum(ptr: *const u8, len: usize) -> u64 {
+    // SAFETY: every chunk is made of allocated slots of a store, which are readable; nobody
+    // writes them between being received and being freed.
+    xxh3_64(unsafe { std::slice::from_raw_parts(ptr, len) })
+}
+
+/// Pages on their way in.
+#[derive(Debug)]
+pub struct Incoming {
+    header: Header,
+    chunks: Vec<ChunkMut>,
+    runs: Vec<SlotRun>,
+}
+
+impl Incoming {
+    fn new(header: Header, store: &mut PageStore) -> Result<Self, WireError> {
+        header.check()?;
+        let parts: Vec<u64> = header.chunks.iter().map(|&n| u64::from(n)).collect();
+        let extents = store.alloc_parts(&parts).map_err(WireError::Allocate)?;
+        let mut runs = lay_out(&header.runs, &extents);
+        runs.sort_unstable_by_key(|run| run.pages);
+        let into = |extent: &Extent| ChunkMut {
+            ptr: store.ptr(extent.first),
+            len: extent.len as usize * PAGE_SIZE,
+        };
+        let chunks = extents.iter().map(into).collect();
+        Ok(Self {
+            header,
+            chunks,
+            runs,
+        })
+    }
+
+    /// Where the chunks go, in the order the header lists them.
+    pub fn chunks(&self) -> &[ChunkMut] {
+        &self.chunks
+    }
+
+    /// What was announced.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Gives the room back, for example when the sender died.
+    pub fn cancel(self, store: &mut PageStore) {
+        store.release(self.runs.into_iter().map(SlotRun::extent));
+    }
+
+    /// The received delta, once every chunk has arrived.
+    ///
+    /// # Errors
+    /// When a checksum does not match or this is a whole image; the room is given back then.
+    pub fn into_delta(self, store: &mut PageStore) -> Result<Delta, WireError> {
+        let Some(base) = self.header.base else {
+            self.cancel(store);
+            return Err(WireError::Inconsistent("an image came instead of a delta"));
+        };
+        let this = self.verified(store)?;
+        Ok(Delta {
+            base,
+            epoch: this.header.epoch,
+            runs: this.runs,
+            dropped: this.header.dropped,
+        })
+    }
+
+    /// The received image, once every chunk has arrived.
+    ///
+    /// # Errors
+    /// When a checksum does not match or this is a delta; the room is given back then.
+    pub fn into_image(self, store: &mut PageStore) -> Result<Image, WireError> {
+        if self.header.base.is_some() {
+            self.cancel(store);
+            return Err(WireError::Inconsistent("a delta came instead of an image"));
+        }
+        let this = self.verified(store)?;
+        Ok(Image::from_parts(this.header.epoch, this.runs))
+    }
+
+    fn verified(self, store: &mut PageStore) -> Result<Self, WireError> {
+        let sums = self.header.sums.iter().zip(&self.chunks).enumerate();
+        for (chunk, (&want, memory)) in sums {
+            let got = checksum(memory.ptr, memory.len);
+            if got != want {
+                self.cancel(store);
+                return Err(WireError::Checksum { chunk, want, got });
+            }
+        }
+        Ok(self)
+    }
+}

@@ -1,0 +1,43 @@
+//! The *runtime*: everything that must not roll back with the program, in a namespace and a zone of its own.
+//!
+//! ```text
+//!   thunk → arch::enter → calls::* → { handles, objects, requests, cut, recovery } → real MPI
+//! ```
+//!
+//! - [`boot`], [`config`], [`events`], [`fault`], [`sys`]: start, settings, reports, tests;
+//! - [`arch`]: the way in and out; [`calls`]: one handler per MPI procedure, most are generated;
+//! - [`handles`], [`objects`], [`requests`]: what the program holds, and how to make it again;
+//! - [`image`]: the user side's memory; [`user`]: the rest of its state (files, signals, thread-locals, output);
+//! - [`world`]: workers and spares; [`cut`], [`drain`], [`checkpoint`]: epochs; [`recovery`]: after a failure.
+
+pub mod arch;
+pub mod boot;
+pub mod calls;
+pub mod cell;
+pub mod checkpoint;
+pub mod config;
+pub mod cut;
+pub mod drain;
+pub mod errors;
+pub mod events;
+pub mod fault;
+pub mod handles;
+pub mod image;
+pub mod objects;
+pub mod real_types;
+#[macro_use]
+pub mod recovery;
+pub mod requests;
+pub mod sys;
+pub mod ulfm;
+pub mod user;
+pub mod world;
+
+/// Generated from the call table.
+#[allow(unsafe_code, missing_docs)]
+pub mod generated {
+    include!(concat!(env!("OUT_DIR"), "/dispatch.rs"));
+}
+
+// The bindings also link this library to libmpi, so that its procedures are found in the file that the face has loaded.
+use mpi_sys as _;

@@ -1,0 +1,310 @@
+//! Attribute keys and attributes (MPI 4.1, 7.7) of communicators and datatypes, wholly on our side.
+//!
+//! Attributes are kept in the order in which they were set: a duplicate gets its copies in that order, and they are
+//! deleted in the reverse one, which the standard demands for `MPI_COMM_SELF` (11.2.4) and Open MPI does for all. No
+//! borrow of the tables is held while a callback of the program runs, since that may use attributes itself.
+#![allow(unsafe_code)]
+
+mod callback;
+
+use super::{Slots, comm, datatype, objects};
+use crate::errors::SUCCESS;
+use crate::handles::{VirtComm, VirtDatatype};
+use std::ffi::c_int;
+
+/// `MPI_ERR_KEYVAL`
+pub const ERR_KEYVAL: c_int = 36;
+/// `MPI_KEYVAL_INVALID`
+pub const INVALID: c_int = -1;
+/// The first key; those of predefined attributes are smaller.
+const FIRST: c_int = 1000;
+
+/// What a key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Kind {
+    /// Communicators.
+    Comm,
+    /// Datatypes.
+    Datatype,
+}
+
+/// What the program has said about a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Keyval {
+    /// What it is for.
+    pub kind: Kind,
+    /// Address of the copy function.
+    pub copy: u64,
+    /// Address of the delete function.
+    pub delete: u64,
+    /// Handed to both.
+    pub extra_state: u64,
+    /// Number of attributes with this key.
+    pub uses: u32,
+    /// The program has freed it; it lives on in its attributes (7.7.2).
+    pub freed: bool,
+}
+
+/// All keys.
+#[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
+pub struct Keyvals {
+    entries: Slots<Keyval>,
+}
+
+impl Keyvals {
+    /// A new key.
+    pub fn create(&mut self, kind: Kind, copy: u64, delete: u64, extra_state: u64) -> c_int {
+        FIRST
+            + self.entries.insert(Keyval {
+                kind,
+                copy,
+                delete,
+                extra_state,
+                uses: 0,
+                freed: false,
+            }) as c_int
+    }
+
+    fn index(key: c_int) -> Option<u32> {
+        u32::try_from(key.checked_sub(FIRST)?).ok()
+    }
+
+    fn any(&self, key: c_int) -> Option<Keyval> {
+        self.entries.get(Self::index(key)?).copied()
+    }
+
+    /// A key of this kind that the program has not freed.
+    pub fn get(&self, kind: Kind, key: c_int) -> Option<Keyval> {
+        self.any(key).filter(|keyval| keyval.kind == kind && !keyval.freed)
+    }
+
+    /// Frees a key; whether there was one.
+    pub fn free(&mut self, kind: Kind, key: c_int) -> bool {
+        if self.get(kind, key).is_none() {
+            return false;
+        }
+        self.change(key, |keyval| keyval.freed = true);
+        true
+    }
+
+    fn add_use(&mut self, key: c_int) {
+        self.change(key, |keyval| keyval.uses += 1);
+    }
+
+    fn remove_use(&mut self, key: c_int) {
+        self.change(key, |keyval| keyval.uses = keyval.uses.saturating_sub(1));
+    }
+
+    /// Changes an entry and removes it if it is freed and not used.
+    fn change(&mut self, key: c_int, change: impl FnOnce(&mut Keyval)) {
+        let Some(index) = Self::index(key) else { return };
+        let Some(keyval) = self.entries.get_mut(index) else {
+            return;
+        };
+        change(keyval);
+        if keyval.freed && keyval.uses == 0 {
+            self.entries.remove(index);
+        }
+    }
+}
+
+/// What attributes are attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A communicator.
+    Comm(VirtComm),
+    /// A datatype.
+    Datatype(VirtDatatype),
+}
+
+impl Object {
+    fn kind(self) -> Kind {
+        match self {
+            Object::Comm(_) => Kind::Comm,
+            Object::Datatype(_) => Kind::Datatype,
+        }
+    }
+
+    fn handle(self) -> u64 {
+        match self {
+            Object::Comm(comm) => comm.0 as u64,
+            Object::Datatype(datatype) => datatype.0 as u64,
+        }
+    }
+
+    /// Whether there is such an object.
+    pub fn exists(self) -> bool {
+        match self {
+            Object::Comm(comm) => comm::index(comm).is_some(),
+            Object::Datatype(datatype) => datatype::index(datatype).is_some() || datatype::is_predefined(datatype),
+        }
+    }
+
+    fn attributes(self) -> Option<&'static mut Vec<(i32, u64)>> {
+        match self {
+            Object::Comm(comm) => comm::attributes(comm),
+            Object::Datatype(datatype) => datatype::attributes(datatype),
+        }
+    }
+
+    fn attributes_to_set(self) -> Option<&'static mut Vec<(i32, u64)>> {
+        match self {
+            Object::Comm(comm) => comm::attributes(comm),
+            Object::Datatype(datatype) => datatype::attributes_to_set(datatype),
+        }
+    }
+
+    fn value(self, key: c_int) -> Option<u64> {
+        self.attributes()?
+            .iter()
+            .find(|(known, _)| *known == key)
+            .map(|(_, value)| *value)
+    }
+
+    /// The value of an attribute; an error if there is no such key.
+    pub fn get(self, key: c_int) -> Result<Option<u64>, c_int> {
+        objects().keyvals.get(self.kind(), key).ok_or(ERR_KEYVAL)?;
+        Ok(self.value(key))
+    }
+
+    /// Sets an attribute; the delete function is called for a value that is there (7.7.2).
+    pub fn set(self, key: c_int, value: u64) -> c_int {
+        if objects().keyvals.get(self.kind(), key).is_none() {
+            return ERR_KEYVAL;
+        }
+        match self.remove(key) {
+            SUCCESS => self.attach(key, value),
+            rc => return rc,
+        }
+        SUCCESS
+    }
+
+    /// Deletes an attribute.
+    pub fn delete(self, key: c_int) -> c_int {
+        match self.get(key) {
+            Ok(Some(_)) => self.remove(key),
+            // What has no value cannot be deleted in Open MPI either.
+            _ => ERR_KEYVAL,
+        }
+    }
+
+    fn attach(self, key: c_int, value: u64) {
+        if let Some(attributes) = self.attributes_to_set() {
+            attributes.push((key, value));
+            objects().keyvals.add_use(key);
+        }
+    }
+
+    /// Removes an attribute if it is there, after its delete function has agreed.
+    fn remove(self, key: c_int) -> c_int {
+        let (Some(value), Some(keyval)) = (self.value(key), objects().keyvals.any(key)) else {
+            return SUCCESS;
+        };
+        let rc = callback::delete(&keyval, self.handle(), key, value);
+        if rc != SUCCESS {
+            return rc;
+        }
+        let Some(attributes) = self.attributes() else {
+            return SUCCESS;
+        };
+        if let Some(position) = attributes.iter().position(|(known, _)| *known == key) {
+            attributes.remove(position);
+            objects().keyvals.remove_use(key);
+        }
+        SUCCESS
+    }
+
+    /// The attributes' copy functions run; if one fails, the new object loses what it has been given.
+    fn copy_to(self, new: Object) -> Result<(), c_int> {
+        let all = self.attributes().cloned().unwrap_or_default();
+        for (key, value) in all {
+            let Some(keyval) = objects().keyvals.any(key) else {
+                continue;
+            };
+            match callback::copy(&keyval, self.handle(), key, value) {
+                Ok(Some(value)) => new.attach(key, value),
+                Ok(None) => (),
+                Err(rc) => {
+                    new.remove_all();
+                    return Err(rc);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The object goes: all its attributes are deleted. The first delete function that fails ends it.
+    fn remove_all(self) -> c_int {
+        let keys: Vec<i32> = self
+            .attributes()
+            .map(|all| all.iter().rev().map(|&(key, _)| key).collect())
+            .unwrap_or_default();
+        keys.into_iter()
+            .map(|key| self.remove(key))
+            .find(|&rc| rc != SUCCESS)
+            .unwrap_or(SUCCESS)
+    }
+}
+
+/// Copies the attributes of a communicator that is duplicated (7.7.2); its callbacks run.
+pub fn copy_comm(old: VirtComm, new: VirtComm) -> c_int {
+    Object::Comm(old).copy_to(Object::Comm(new)).err().unwrap_or(SUCCESS)
+}
+
+/// Deletes the attributes of a communicator that is freed; its callbacks run. To be called for `MPI_COMM_SELF` at the
+/// start of `MPI_Finalize` (11.2.4).
+pub fn delete_comm(comm: VirtComm) -> c_int {
+    Object::Comm(comm).remove_all()
+}
+
+/// Copies the attributes of a datatype that is duplicated (7.7.4).
+pub fn copy_type(old: VirtDatatype, new: VirtDatatype) -> Result<(), c_int> {
+    Object::Datatype(old).copy_to(Object::Datatype(new))
+}
+
+/// Deletes the attributes of a datatype that is freed.
+pub fn delete_type(datatype: VirtDatatype) -> c_int {
+    Object::Datatype(datatype).remove_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FIRST, Keyvals, Kind};
+
+    #[test]
+    fn keys_are_given_out_in_order_and_are_of_one_kind() {
+        let mut keyvals = Keyvals::default();
+        assert_eq!(
+            (
+                keyvals.create(Kind::Comm, 1, 2, 3),
+                keyvals.create(Kind::Datatype, 4, 5, 6)
+            ),
+            (FIRST, FIRST + 1)
+        );
+        assert!(
+            keyvals
+                .get(Kind::Comm, FIRST)
+                .is_some_and(|keyval| keyval.copy == 1 && keyval.extra_state == 3)
+        );
+        assert!(keyvals.get(Kind::Datatype, FIRST).is_none());
+        assert!(keyvals.get(Kind::Comm, 0).is_none() && keyvals.get(Kind::Comm, i32::MIN).is_none());
+        assert!(!keyvals.free(Kind::Comm, FIRST + 1) && keyvals.free(Kind::Datatype, FIRST + 1));
+        assert_eq!(keyvals.create(Kind::Comm, 0, 0, 0), FIRST + 1);
+    }
+
+    #[test]
+    fn a_freed_key_lives_on_in_its_attributes() {
+        let mut keyvals = Keyvals::default();
+        let key = keyvals.create(Kind::Comm, 0, 0, 0);
+        keyvals.add_use(key);
+        keyvals.add_use(key);
+        assert!(keyvals.free(Kind::Comm, key) && !keyvals.free(Kind::Comm, key));
+        assert!(keyvals.get(Kind::Comm, key).is_none() && keyvals.any(key).is_some());
+        assert_eq!(keyvals.create(Kind::Comm, 0, 0, 0), key + 1);
+        keyvals.remove_use(key);
+        assert!(keyvals.any(key).is_some());
+        keyvals.remove_use(key);
+        assert!(keyvals.any(key).is_none());
+        assert_eq!(keyvals.create(Kind::Comm, 0, 0, 0), key);
+    }
+}

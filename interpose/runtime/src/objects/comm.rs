@@ -1,0 +1,373 @@
+//! Communicators (MPI 4.1, chapter 7): their recipes, and fast answers about them.
+//!
+//! A recipe says which workers are members in which order; it does not say how the program came to have the
+//! communicator. So every communicator is made again in the same way, by splitting the new world ([`rebuild`]).
+#![allow(unsafe_code)]
+
+pub mod create;
+pub mod hints;
+mod plan;
+mod rebuild;
+pub mod topology;
+
+use super::objects;
+use crate::cell::Main;
+use crate::errors;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, Named, VirtComm, VirtDatatype, VirtGroup, named, real_comm};
+use crate::real_types::{RealComm, RealDatatype};
+use crate::ulfm;
+pub use rebuild::rebuild;
+use std::ffi::{CStr, c_int};
+use std::time::{Duration, Instant};
+pub use topology::Topology;
+
+/// Index of `MPI_COMM_WORLD`.
+pub const WORLD: u32 = 0;
+/// Index of `MPI_COMM_SELF`.
+pub const SELF: u32 = 1;
+
+/// `uid` of `MPI_COMM_WORLD`; all created communicators have greater ones.
+const WORLD_UID: u64 = 0;
+/// `uid` of `MPI_COMM_SELF`, which is the only one that is not the same for all members of something.
+const SELF_UID: u64 = u64::MAX;
+
+/// What is needed to make a communicator again, and what the program has attached to it.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Comm {
+    /// The same number in all members, and of no other communicator that exists:
+    /// `worker rank of the member that chose it << 40 | number`.
+    pub uid: u64,
+    /// The members (of the local group) in the order of their ranks, as ranks of `MPI_COMM_WORLD`.
+    pub members: Vec<u32>,
+    /// The remote group of an intercommunicator.
+    pub remote: Option<Vec<u32>>,
+    /// The virtual topology.
+    pub topology: Topology,
+    /// The name that the program has set. C strings need not be UTF-8.
+    pub name: Option<Vec<u8>>,
+    /// The error handler: the program's handle.
+    pub errhandler: u64,
+    /// Attributes: key and value.
+    pub attributes: Vec<(i32, u64)>,
+    /// Hints (MPI 4.1, 7.4.4): key and value.
+    pub info: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Whether it is an intracommunicator that every worker is a member of.
+    pub collective_over_all: bool,
+}
+
+/// What belongs to this process and is not saved.
+struct State {
+    /// The program's handles of the two predefined communicators, and the indices of their data symbols.
+    world: VirtComm,
+    world_symbol: usize,
+    self_: VirtComm,
+    self_symbol: usize,
+    /// Number of workers, and the rank of this one among them.
+    workers: u32,
+    me: u32,
+    /// A communicator of all workers that the program does not know.
+    bridge: Option<RealComm>,
+    /// Communicators which are being made; a later one may have been made from an earlier one. Other members may still
+    /// be inside the real constructor.
+    pending: Vec<RealComm>,
+}
+
+static STATE: Main<State> = Main::new(State {
+    world: VirtComm(std::ptr::null_mut()),
+    world_symbol: usize::MAX,
+    self_: VirtComm(std::ptr::null_mut()),
+    self_symbol: usize::MAX,
+    workers: 0,
+    me: 0,
+    bridge: None,
+    pending: Vec::new(),
+});
+
+/// Enters the two predefined communicators in the table. `world` is what the program sees as `MPI_COMM_WORLD`: a
+/// communicator of all `workers`. Collective over them, since a second one is made for the layer's own use.
+pub fn init(world: RealComm, workers: u32, my_worker_rank: u32) -> Result<(), c_int> {
+    connect_world(world, workers, my_worker_rank);
+    let errhandler = handles::predefined_handle("ompi_mpi_errors_are_fatal") as u64;
+    let recipe = |uid, members: Vec<u32>| Comm {
+        uid,
+        collective_over_all: members.len() == workers as usize,
+        members,
+        remote: None,
+        topology: Topology::None,
+        name: None,
+        errhandler,
+        attributes: Vec::new(),
+        info: Vec::new(),
+    };
+    let comms = &mut objects().comms;
+    if comms.get(WORLD).is_none() {
+        comms.insert(recipe(WORLD_UID, (0..workers).collect()));
+        comms.insert(recipe(SELF_UID, vec![my_worker_rank]));
+    }
+    name_predefined();
+    make_bridge(world)
+}
+
+fn connect_world(world: RealComm, workers: u32, my_worker_rank: u32) {
+    let state = STATE.get();
+    let symbol = |name| handles::symbol_index(name).unwrap_or(usize::MAX);
+    state.world_symbol = symbol("ompi_mpi_comm_world");
+    state.self_symbol = symbol("ompi_mpi_comm_self");
+    state.world = VirtComm(handles::predefined_handle("ompi_mpi_comm_world"));
+    state.self_ = VirtComm(handles::predefined_handle("ompi_mpi_comm_self"));
+    state.workers = workers;
+    state.me = my_worker_rank;
+    handles::set_predefined(state.world_symbol, world.0);
+    errors::returns_errors(world);
+    errors::returns_errors(real_comm(state.self_));
+}
+
+fn name_predefined() {
+    let default: [(u32, VirtComm, &CStr); 2] = [
+        (WORLD, world_handle(), c"MPI_COMM_WORLD"),
+        (SELF, self_handle(), c"MPI_COMM_SELF"),
+    ];
+    for (index, handle, name) in default {
+        let own = objects().comms.get(index).and_then(|comm| comm.name.clone());
+        hints::set_name(real_comm(handle), own.as_deref().unwrap_or(name.to_bytes()));
+    }
+}
+
+fn make_bridge(world: RealComm) -> Result<(), c_int> {
+    let mut bridge = null_real();
+    // SAFETY: a communicator of all workers, who all call this.
+    check(unsafe { real::PMPI_Comm_dup(world, &mut bridge) })?;
+    STATE.get().pending.push(bridge);
+    errors::returns_errors(bridge);
+    // Nobody may revoke it while somebody is still inside the dup.
+    // SAFETY: as above.
+    check(unsafe { real::PMPI_Barrier(bridge) })?;
+    settled(bridge);
+    STATE.get().bridge = Some(bridge);
+    Ok(())
+}
+
+fn check(rc: c_int) -> Result<(), c_int> {
+    if rc == errors::SUCCESS { Ok(()) } else { Err(rc) }
+}
+
+fn null_real() -> RealComm {
+    real_comm(null_handle())
+}
+
+fn byte() -> RealDatatype {
+    handles::real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_byte")))
+}
+
+/// `MPI_COMM_WORLD` as the program knows it.
+pub fn world_handle() -> VirtComm {
+    STATE.get().world
+}
+
+/// `MPI_COMM_SELF` as the program knows it.
+pub fn self_handle() -> VirtComm {
+    STATE.get().self_
+}
+
+/// `MPI_COMM_NULL` as the program knows it.
+pub fn null_handle() -> VirtComm {
+    VirtComm(handles::predefined_handle("ompi_mpi_comm_null"))
+}
+
+/// The program's handle of the communicator with this index.
+pub fn handle(index: u32) -> VirtComm {
+    match index {
+        WORLD => world_handle(),
+        SELF => self_handle(),
+        created => VirtComm(handles::virtual_handle(HandleKind::Comm, created)),
+    }
+}
+
+/// The index of a communicator; nothing for `MPI_COMM_NULL` and for what is no communicator.
+#[inline]
+pub fn index(comm: VirtComm) -> Option<u32> {
+    match named(comm.0) {
+        Named::Created(index) if index > SELF && comm.0 == handles::virtual_handle(HandleKind::Comm, index) => {
+            objects().comms.get(index).is_some().then_some(index)
+        }
+        Named::Predefined(symbol) if symbol == STATE.get().world_symbol => Some(WORLD),
+        Named::Predefined(symbol) if symbol == STATE.get().self_symbol => Some(SELF),
+        _ => None,
+    }
+}
+
+/// The recipe of a communicator.
+#[inline]
+pub fn get(comm: VirtComm) -> Option<&'static Comm> {
+    objects().comms.get(index(comm)?)
+}
+
+fn get_mut(comm: VirtComm) -> Option<&'static mut Comm> {
+    objects().comms.get_mut(index(comm)?)
+}
+
+/// The worker ranks of the local group in the order of their ranks.
+pub fn members(comm: VirtComm) -> Option<Vec<u32>> {
+    Some(get(comm)?.members.clone())
+}
+
+/// The worker ranks of the remote group, if it is an intercommunicator.
+pub fn remote_members(comm: VirtComm) -> Option<Vec<u32>> {
+    get(comm)?.remote.clone()
+}
+
+/// The program's handle of the error handler; null if it is no communicator.
+pub fn errhandler(comm: VirtComm) -> u64 {
+    get(comm).map_or(0, |comm| comm.errhandler)
+}
+
+/// Sets the error handler.
+pub fn set_errhandler(comm: VirtComm, errhandler: u64) {
+    if let Some(comm) = get_mut(comm) {
+        comm.errhandler = errhandler;
+    }
+}
+
+/// The attributes.
+pub fn attributes(comm: VirtComm) -> Option<&'static mut Vec<(i32, u64)>> {
+    get_mut(comm).map(|comm| &mut comm.attributes)
+}
+
+/// Whether it is an intracommunicator that every worker is a member of.
+#[inline]
+pub fn spans_all(comm: VirtComm) -> bool {
+    get(comm).is_some_and(|comm| comm.collective_over_all)
+}
+
+/// The worker behind a rank that point-to-point communication on `comm` may name: of the remote group if there is one.
+#[inline]
+pub fn worker_of(comm: VirtComm, rank: c_int) -> Option<u32> {
+    let comm = get(comm)?;
+    comm.remote
+        .as_ref()
+        .unwrap_or(&comm.members)
+        .get(usize::try_from(rank).ok()?)
+        .copied()
+}
+
+/// Rank of this process in its own group.
+pub fn my_rank(comm: &Comm) -> Option<usize> {
+    let me = STATE.get().me;
+    comm.members.iter().position(|&member| member == me)
+}
+
+/// The real communicators that the program's objects stand on and that every member has finished making.
+pub fn all_real() -> Vec<RealComm> {
+    let state = STATE.get();
+    let shared = |comm: &Comm| comm.remote.is_some() || comm.members.len() > 1;
+    let known = objects()
+        .comms
+        .iter()
+        .filter(|&(index, comm)| index != SELF && shared(comm));
+    known
+        .map(|(index, _)| real_comm(handle(index)))
+        .chain(state.bridge)
+        .filter(|comm| !comm.0.is_null())
+        .collect()
+}
+
+/// Whether an outcome says that a process has failed.
+pub fn is_failure(rc: c_int) -> bool {
+    matches!(
+        rc,
+        ulfm::ERR_PROC_FAILED | ulfm::ERR_PROC_FAILED_PENDING | ulfm::ERR_REVOKED
+    )
+}
+
+/// The outcome `rc` of something collective, told apart from the failure of a process: constructors of Open MPI may
+/// report that one as an internal error.
+pub fn cause(rc: c_int) -> c_int {
+    if rc != errors::SUCCESS && !is_failure(rc) && some_worker_failed() {
+        ulfm::ERR_PROC_FAILED
+    } else {
+        rc
+    }
+}
+
+/// Whether this process knows of a failure since the communicators were made. Local.
+pub fn some_worker_failed() -> bool {
+    let Some(bridge) = STATE.get().bridge else { return false };
+    let (mut revoked, mut size) = (0, 0);
+    let mut failed = handles::real_group(VirtGroup(handles::predefined_handle("ompi_mpi_group_null")));
+    // SAFETY: a communicator of ours, on which nothing is received from any source; the group is ours.
+    unsafe {
+        ulfm::MPIX_Comm_is_revoked(bridge, &mut revoked);
+        ulfm::MPIX_Comm_failure_ack(bridge);
+        if revoked == 0 && ulfm::MPIX_Comm_failure_get_acked(bridge, &mut failed) == errors::SUCCESS {
+            real::PMPI_Group_size(failed, &mut size);
+            real::PMPI_Group_free(&mut failed);
+        }
+    }
+    revoked != 0 || size > 0
+}
+
+/// How long members that are inside a real constructor have to leave it, once its parent is revoked.
+const LEAVE: Duration = Duration::from_millis(100);
+/// The same for each further communicator that was made from the one before.
+const LEAVE_NEXT: Duration = Duration::from_millis(20);
+
+/// Revokes every communicator of the program, so that nobody waits in one for a process that has gone into recovery.
+///
+/// Open MPI 5.0 dereferences null when a communicator is revoked in a process that has entered it in its table but not
+/// yet chosen its collective modules. Those communicators whose constructor may not yet have returned everywhere are
+/// therefore revoked last, when their constructors have failed because of the revoked parent.
+pub fn revoke_all() {
+    for comm in all_real() {
+        revoke(comm);
+    }
+    let mut wait = LEAVE;
+    for comm in std::mem::take(&mut STATE.get().pending) {
+        progress_for(wait);
+        revoke(comm);
+        wait = LEAVE_NEXT;
+    }
+}
+
+fn revoke(comm: RealComm) {
+    // SAFETY: a communicator of ours. It fails only if that is not one, and nothing is left to be done then.
+    unsafe { ulfm::MPIX_Comm_revoke(comm) };
+}
+
+/// Lets the real library do its work for a while.
+fn progress_for(time: Duration) {
+    let comm = real_comm(self_handle());
+    let start = Instant::now();
+    while start.elapsed() < time {
+        let mut flag = 0;
+        let mut status = crate::real_types::Status::default();
+        // SAFETY: a probe on the predefined communicator; it receives nothing.
+        unsafe { real::PMPI_Iprobe(0, 0, comm, &mut flag, &mut status) };
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// `comm` is no longer pending: its constructor has returned in all members.
+fn settled(comm: RealComm) {
+    STATE.get().pending.retain(|&pending| pending != comm);
+}
+
+/// Forgets the real communicators after a failure, all of them revoked.
+///
+/// They are not freed. Freeing works on survivors and is local in Open MPI; but it makes the context ids free for the
+/// communicators that are made next, and a message that a survivor or the dead process had sent before the revocation
+/// may still arrive.
+pub fn drop_reals() {
+    let created: Vec<u32> = objects()
+        .comms
+        .iter()
+        .map(|(index, _)| index)
+        .filter(|&index| index > SELF)
+        .collect();
+    for index in created {
+        handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());
+    }
+    let state = STATE.get();
+    state.bridge = None;
+    state.pending.clear();
+}

@@ -1,0 +1,205 @@
+//! From a real constructor to an entry in the table.
+//!
+//! [`make`] runs the constructor and learns everything about the new communicator that the recipe needs; nothing in the
+//! tables changes until that has succeeded, so a failure at any point leaves them as they are. [`register`] then enters
+//! it; this cannot fail.
+//!
+//! The exchange about the new communicator takes place on it, and it ends only when every member has begun it: so
+//! whoever has the communicator in its table may revoke it (see [`super::revoke_all`]).
+#![allow(unsafe_code)]
+
+use super::plan::next_uid;
+use super::{Comm, STATE, Topology, byte, cause, check, hints, is_failure, null_real, settled};
+use crate::errors;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
+use crate::objects::objects;
+use crate::real_types::{RealComm, RealGroup};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A new communicator that is not yet in the table.
+pub struct Made {
+    real: RealComm,
+    recipe: Comm,
+}
+
+/// Set while the main thread is in a real constructor that may never return once a process has failed.
+///
+/// Open MPI 5.0 chooses context ids by messages of the leaders of two groups where these are not yet one, and does not
+/// look whether such a message has failed: `MPI_Intercomm_create`, `MPI_Intercomm_merge`, `MPI_Comm_create_group`, and all
+/// constructors on intercommunicators. Nothing in the process can end that wait, a revocation neither; another thread may
+/// end the process, and its part is then taken by a spare.
+pub static FRAGILE: AtomicBool = AtomicBool::new(false);
+
+/// Runs a real constructor with [`FRAGILE`] set.
+pub fn fragile(constructor: impl FnOnce() -> c_int) -> c_int {
+    FRAGILE.store(true, Ordering::Relaxed);
+    let rc = constructor();
+    FRAGILE.store(false, Ordering::Relaxed);
+    rc
+}
+
+/// Runs a constructor. `made` stays empty if this process gets `MPI_COMM_NULL`. Collective in the way the constructor is.
+pub fn make(constructor: impl FnOnce(&mut RealComm) -> c_int, made: &mut Option<Made>) -> c_int {
+    let mut new = null_real();
+    let rc = cause(constructor(&mut new));
+    if rc != errors::SUCCESS || new.0.is_null() || new == null_real() {
+        return rc;
+    }
+    STATE.get().pending.push(new);
+    errors::returns_errors(new);
+    match describe(new) {
+        Ok(recipe) => {
+            *made = Some(Made { real: new, recipe });
+            errors::SUCCESS
+        }
+        Err(rc) => {
+            let rc = cause(rc);
+            if !is_failure(rc) {
+                discard(new);
+            }
+            rc
+        }
+    }
+}
+
+/// Enters a communicator in the table; it inherits the error handler of `parent`.
+pub fn register(made: Made, parent: VirtComm) -> VirtComm {
+    let errhandler = super::errhandler(parent);
+    let index = objects().comms.insert(Comm {
+        errhandler,
+        ..made.recipe
+    });
+    handles::set_real(HandleKind::Comm, index, made.real.0);
+    settled(made.real);
+    super::handle(index)
+}
+
+/// Removes an entry and frees the real communicator. All members have said that they do so.
+pub fn remove(index: u32) -> c_int {
+    let mut real = real_comm(super::handle(index));
+    // SAFETY: a communicator of ours. This is local in Open MPI.
+    let rc = unsafe { real::PMPI_Comm_free(&mut real) };
+    if rc == errors::SUCCESS {
+        forget(index);
+    }
+    rc
+}
+
+/// Removes the entry of a communicator that is freed already.
+pub fn forget(index: u32) {
+    objects().comms.remove(index);
+    handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());
+}
+
+fn discard(mut comm: RealComm) {
+    settled(comm);
+    // SAFETY: a communicator of ours that nobody else has.
+    unsafe { real::PMPI_Comm_free(&mut comm) };
+}
+
+/// The `uid` that this process gives to the next communicator whose leader it is.
+fn candidate() -> u64 {
+    next_uid(STATE.get().me, objects().comms.iter().map(|(_, comm)| comm.uid))
+}
+
+/// `uid`, members and remote group.
+type Identity = (u64, Vec<u32>, Option<Vec<u32>>);
+
+fn describe(new: RealComm) -> Result<Comm, c_int> {
+    let mut inter = 0;
+    // SAFETY: a communicator of ours.
+    check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
+    let (uid, members, remote) = if inter == 0 {
+        let all = exchange(new, candidate())?;
+        (leader_uid(&all)?, workers(&all), None)
+    } else {
+        describe_inter(new)?
+    };
+    let collective_over_all = remote.is_none() && members.len() == STATE.get().workers as usize;
+    let name = Some(hints::name(new)).filter(|name| !name.is_empty());
+    let (topology, info) = (Topology::read(new)?, hints::of_comm(new));
+    let (errhandler, attributes) = (0, Vec::new());
+    Ok(Comm {
+        uid,
+        members,
+        remote,
+        topology,
+        name,
+        errhandler,
+        attributes,
+        info,
+        collective_over_all,
+    })
+}
+
+/// Worker rank and `uid` of each process: of the remote group for an intercommunicator.
+fn exchange(comm: RealComm, uid: u64) -> Result<Vec<[u64; 2]>, c_int> {
+    let mut size = 0;
+    let mut inter = 0;
+    let own = [u64::from(STATE.get().me), uid];
+    // SAFETY: a communicator of ours; the buffer has room for what each process sends.
+    unsafe {
+        check(real::PMPI_Comm_test_inter(comm, &mut inter))?;
+        let rc = if inter == 0 {
+            real::PMPI_Comm_size(comm, &mut size)
+        } else {
+            real::PMPI_Comm_remote_size(comm, &mut size)
+        };
+        check(rc)?;
+        let mut all = vec![[0u64; 2]; size.max(0) as usize];
+        let bytes = size_of::<[u64; 2]>() as c_int;
+        let (send, receive) = (own.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
+        check(real::PMPI_Allgather(send, bytes, byte(), receive, bytes, byte(), comm))?;
+        Ok(all)
+    }
+}
+
+fn leader_uid(all: &[[u64; 2]]) -> Result<u64, c_int> {
+    all.first().map(|first| first[1]).ok_or(errors::ERR_INTERN)
+}
+
+fn workers(all: &[[u64; 2]]) -> Vec<u32> {
+    all.iter().map(|one| one[0] as u32).collect()
+}
+
+/// Both leaders propose a `uid`, the lower one is taken. Each group learns the other's proposal first, and then its own
+/// from the other group.
+fn describe_inter(new: RealComm) -> Result<Identity, c_int> {
+    let there = exchange(new, candidate())?;
+    let theirs = leader_uid(&there)?;
+    let ours = leader_uid(&exchange(new, theirs)?)?;
+    let mut group = real_group(VirtGroup(handles::predefined_handle("ompi_mpi_group_null")));
+    // SAFETY: a communicator of ours; the group is ours then.
+    unsafe {
+        check(real::PMPI_Comm_group(new, &mut group))?;
+        let here = translate(group);
+        real::PMPI_Group_free(&mut group);
+        Ok((ours.min(theirs), here?, Some(workers(&there))))
+    }
+}
+
+/// Worker ranks of the members of a real group, all of which are workers.
+fn translate(group: RealGroup) -> Result<Vec<u32>, c_int> {
+    let world = real_comm(super::world_handle());
+    let mut all = real_group(VirtGroup(handles::predefined_handle("ompi_mpi_group_null")));
+    let mut size = 0;
+    // SAFETY: groups of ours, and arrays of the length that is told.
+    unsafe {
+        check(real::PMPI_Group_size(group, &mut size))?;
+        let ranks: Vec<c_int> = (0..size).collect();
+        let mut workers = vec![0; ranks.len()];
+        check(real::PMPI_Comm_group(world, &mut all))?;
+        let rc = real::PMPI_Group_translate_ranks(group, size, ranks.as_ptr(), all, workers.as_mut_ptr());
+        real::PMPI_Group_free(&mut all);
+        check(rc)?;
+        workers
+            .into_iter()
+            .map(|worker| u32::try_from(worker).map_err(|_| errors::ERR_INTERN))
+            .collect()
+    }
+}
+
+/// Tag of the messages on the communicator of the layer's own.
+pub(super) const BRIDGE_TAG: c_int = 17;

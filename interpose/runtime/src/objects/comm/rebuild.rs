@@ -1,0 +1,206 @@
+//! Making all communicators again on a new world.
+#![allow(unsafe_code)]
+
+use super::create::{BRIDGE_TAG, fragile};
+use super::plan::{Planned, batches, chooser, uids_of};
+use super::{SELF, STATE, Topology, byte, cause, check, connect_world, hints, make_bridge, name_predefined, null_real};
+use crate::errors;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtDatatype, VirtOp};
+use crate::objects::{group, objects};
+use crate::real_types::{RealComm, RealDatatype, RealOp};
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+
+/// `MPI_UNDEFINED` of Open MPI.
+const UNDEFINED: c_int = -32766;
+
+/// Makes the real communicators and groups of all workers from their recipes. Collective over `new_world`, in which each
+/// worker has the rank that it has in the recipes.
+///
+/// The list of all communicators is put together from what their choosers (see [`super::Comm::uid`]) know; communicators
+/// without a common worker are made at the same time. The table and the handles are changed when all of them exist in
+/// all workers.
+///
+/// # Errors
+/// The first error of a real procedure. If it is the failure of a process, others may have got further or even to the
+/// end; everything is to be revoked and begun again on another world, by all.
+pub fn rebuild(new_world: RealComm) -> Result<(), c_int> {
+    make_all(new_world).map_err(cause)
+}
+
+fn make_all(new_world: RealComm) -> Result<(), c_int> {
+    let (mut me, mut workers) = (0, 0);
+    // SAFETY: a communicator of ours.
+    unsafe {
+        check(real::PMPI_Comm_rank(new_world, &mut me))?;
+        check(real::PMPI_Comm_size(new_world, &mut workers))?;
+    }
+    connect_world(new_world, workers as u32, me as u32);
+    make_bridge(new_world)?;
+    let bridge = STATE.get().bridge.ok_or(errors::ERR_INTERN)?;
+    let plan = batches(gather(bridge, &chosen_by(me as u32))?);
+    let own = own_indices();
+    agree_on(bridge, uids_of(me as u32, &plan) == sorted(own.keys().copied()))?;
+
+    let mut made = Made::default();
+    for batch in &plan {
+        make_batch(bridge, me as u32, batch, &own, &mut made)?;
+    }
+    // Whoever is past this may use and revoke the new communicators.
+    // SAFETY: a communicator of ours.
+    check(unsafe { real::PMPI_Barrier(bridge) })?;
+    finish(made);
+    group::rebuild();
+    Ok(())
+}
+
+/// What a rebuild has made so far.
+#[derive(Default)]
+struct Made {
+    /// By index in the table.
+    results: Vec<(u32, RealComm)>,
+    /// To be freed.
+    parts: Vec<RealComm>,
+}
+
+fn finish(made: Made) {
+    for &(index, comm) in &made.results {
+        handles::set_real(HandleKind::Comm, index, comm.0);
+        if let Some(name) = objects().comms.get(index).and_then(|recipe| recipe.name.as_deref()) {
+            hints::set_name(comm, name);
+        }
+    }
+    name_predefined();
+    STATE.get().pending.clear();
+    for mut part in made.parts {
+        // SAFETY: a communicator of ours that no constructor uses any more, after the barrier.
+        unsafe { real::PMPI_Comm_free(&mut part) };
+    }
+}
+
+fn created() -> impl Iterator<Item = (u32, &'static super::Comm)> {
+    objects().comms.iter().filter(|&(index, _)| index > SELF)
+}
+
+/// The communicators whose `uid` this worker has chosen.
+fn chosen_by(me: u32) -> Vec<Planned> {
+    created()
+        .filter(|(_, comm)| chooser(comm.uid) == me)
+        .map(|(_, comm)| Planned {
+            uid: comm.uid,
+            members: comm.members.clone(),
+            remote: comm.remote.clone(),
+        })
+        .collect()
+}
+
+fn own_indices() -> HashMap<u64, u32> {
+    created().map(|(index, comm)| (comm.uid, index)).collect()
+}
+
+fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut uids: Vec<u64> = uids.collect();
+    uids.sort_unstable();
+    uids
+}
+
+/// All workers' lists, in the order of their ranks.
+fn gather(world: RealComm, own: &Vec<Planned>) -> Result<Vec<Planned>, c_int> {
+    let config = bincode::config::standard();
+    let encoded = bincode::encode_to_vec(own, config).map_err(|_| errors::ERR_INTERN)?;
+    let length = c_int::try_from(encoded.len()).map_err(|_| errors::ERR_INTERN)?;
+    let mut lengths = vec![0 as c_int; STATE.get().workers as usize];
+    let one = size_of::<c_int>() as c_int;
+    let (send, receive) = (
+        (&raw const length).cast::<c_void>(),
+        lengths.as_mut_ptr().cast::<c_void>(),
+    );
+    // SAFETY: a communicator of ours; the buffer has room for what each process sends.
+    check(unsafe { real::PMPI_Allgather(send, one, byte(), receive, one, byte(), world) })?;
+
+    let mut offsets = Vec::with_capacity(lengths.len());
+    let mut total: c_int = 0;
+    for &length in &lengths {
+        offsets.push(total);
+        total = total.checked_add(length).ok_or(errors::ERR_INTERN)?;
+    }
+    let mut all = vec![0u8; total as usize];
+    let (send, receive) = (encoded.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
+    let (counts, displacements) = (lengths.as_ptr(), offsets.as_ptr());
+    // SAFETY: as above.
+    check(unsafe { real::PMPI_Allgatherv(send, length, byte(), receive, counts, displacements, byte(), world) })?;
+    let mut planned = Vec::new();
+    for (&offset, &length) in offsets.iter().zip(&lengths) {
+        let bytes = &all[offset as usize..(offset + length) as usize];
+        let (list, _): (Vec<Planned>, usize) =
+            bincode::decode_from_slice(bytes, config).map_err(|_| errors::ERR_INTERN)?;
+        planned.extend(list);
+    }
+    Ok(planned)
+}
+
+/// Fails in all workers if the tables of any do not fit to the plan; it would wait for ever otherwise.
+fn agree_on(world: RealComm, fits: bool) -> Result<(), c_int> {
+    let int: RealDatatype = handles::real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_int")));
+    let min: RealOp = handles::real_op(VirtOp(handles::predefined_handle("ompi_mpi_op_min")));
+    if !fits {
+        log::error!("the communicators of this rank are not those that the other ranks have with it");
+    }
+    let own = c_int::from(fits);
+    let mut all: c_int = 0;
+    let (send, receive) = ((&raw const own).cast::<c_void>(), (&raw mut all).cast::<c_void>());
+    // SAFETY: a communicator of ours and one int on each side.
+    check(unsafe { real::PMPI_Allreduce(send, receive, 1, int, min, world) })?;
+    if all == 1 { Ok(()) } else { Err(errors::ERR_INTERN) }
+}
+
+/// Notes a new communicator as one that others may not have finished.
+fn began(comm: RealComm) {
+    STATE.get().pending.push(comm);
+    errors::returns_errors(comm);
+}
+
+fn make_batch(
+    world: RealComm,
+    me: u32,
+    batch: &[Planned],
+    own: &HashMap<u64, u32>,
+    made: &mut Made,
+) -> Result<(), c_int> {
+    let mine = batch
+        .iter()
+        .enumerate()
+        .find_map(|(at, planned)| Some((at, planned, planned.part_of(me)?)));
+    let (color, key) = match mine {
+        Some((at, _, part)) => (2 * at as c_int + c_int::from(part.second), part.rank as c_int),
+        None => (UNDEFINED, 0),
+    };
+    let mut comm = null_real();
+    // SAFETY: a communicator of ours; all workers call this for each batch.
+    check(unsafe { real::PMPI_Comm_split(world, color, key, &mut comm) })?;
+    let Some((_, planned, part)) = mine else { return Ok(()) };
+    began(comm);
+    if let Some(remote) = part.remote {
+        let leader = remote.first().copied().ok_or(errors::ERR_INTERN)?;
+        let mut inter = null_real();
+        // SAFETY: communicators of ours; both groups are at this point.
+        let create = || unsafe { real::PMPI_Intercomm_create(comm, 0, world, leader as c_int, BRIDGE_TAG, &mut inter) };
+        check(fragile(create))?;
+        made.parts.push(comm);
+        began(inter);
+        comm = inter;
+    }
+    let index = *own.get(&planned.uid).ok_or(errors::ERR_INTERN)?;
+    let recipe = objects().comms.get(index).ok_or(errors::ERR_INTERN)?;
+    if recipe.topology != Topology::None {
+        let mut with_topology = null_real();
+        check(recipe.topology.apply(comm, &mut with_topology))?;
+        made.parts.push(comm);
+        began(with_topology);
+        comm = with_topology;
+    }
+    check(hints::apply(comm, &recipe.info))?;
+    made.results.push((index, comm));
+    Ok(())
+}

@@ -1,0 +1,426 @@
+//! Derived datatypes (MPI 4.1, chapter 5).
+//!
+//! A recipe is what `MPI_Type_get_contents` tells (5.1.13): the constructor and its arguments. The real procedure answers
+//! with duplicates of the contained datatypes, so these are taken from the constructor's arguments instead. A datatype
+//! may be freed while others are made from it; its entry then stays as a *zombie* until no recipe refers to it.
+#![allow(unsafe_code)]
+
+mod build;
+
+use super::lookup::{Predefined, created};
+use super::objects;
+use crate::cell::Main;
+use crate::errors::{ERR_INTERN, ERR_TYPE, SUCCESS};
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, Named, VirtDatatype, named, real_datatype};
+use crate::real_types::RealDatatype;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+
+/// `MPI_MAX_OBJECT_NAME` of Open MPI.
+const MAX_NAME: usize = 64;
+
+static NULL: Predefined = Predefined::new("ompi_mpi_datatype_null");
+
+/// From real datatypes to indices.
+static REVERSE: Main<Option<HashMap<usize, u32>>> = Main::new(None);
+
+/// A constructor (`MPI_COMBINER_…`) and its arguments.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Recipe {
+    /// The constructor.
+    pub combiner: i32,
+    /// Its integer arguments in the standard's order.
+    pub integers: Vec<i32>,
+    /// Its address arguments.
+    pub addresses: Vec<i64>,
+    /// Its datatype arguments: the program's handles.
+    pub contained: Vec<u64>,
+}
+
+impl Recipe {
+    /// Created datatypes that it refers to; one that occurs twice comes twice.
+    fn bases(&self) -> impl Iterator<Item = u32> + '_ {
+        self.contained
+            .iter()
+            .filter_map(|&handle| created(HandleKind::Datatype, handle as *mut c_void))
+    }
+
+    /// Whether it is a predefined datatype: the entry holds what the program has attached to that.
+    fn is_named(&self) -> bool {
+        self.combiner == build::NAMED
+    }
+
+    /// Whether it is one that the program cannot free (19.1.5).
+    fn is_parameterised(&self) -> bool {
+        [build::F90_REAL, build::F90_COMPLEX, build::F90_INTEGER].contains(&self.combiner)
+    }
+}
+
+/// What is needed to make a datatype again, and what the program has attached to it.
+#[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
+pub struct Datatype {
+    /// How it is made.
+    pub recipe: Recipe,
+    /// Whether it is committed.
+    pub committed: bool,
+    /// Its name. C strings need not be UTF-8.
+    pub name: Vec<u8>,
+    /// Attributes: key and value.
+    pub attributes: Vec<(i32, u64)>,
+    /// Number of references from recipes and by [`retain`].
+    pub holders: u32,
+    /// Whether the program has freed it.
+    pub freed: bool,
+}
+
+/// `MPI_DATATYPE_NULL` as the program knows it.
+pub fn null_handle() -> VirtDatatype {
+    VirtDatatype(NULL.get())
+}
+
+/// The program's handle of the datatype with this index.
+pub fn handle(index: u32) -> VirtDatatype {
+    VirtDatatype(handles::virtual_handle(HandleKind::Datatype, index))
+}
+
+/// The index of a created datatype that the program has not freed.
+pub fn index(datatype: VirtDatatype) -> Option<u32> {
+    let index = created(HandleKind::Datatype, datatype.0)?;
+    let entry = objects().datatypes.get(index)?;
+    (!entry.freed && !entry.recipe.is_named()).then_some(index)
+}
+
+/// Whether it is a predefined datatype, other than the null handle.
+pub fn is_predefined(datatype: VirtDatatype) -> bool {
+    matches!(named(datatype.0), Named::Predefined(_)) && datatype != null_handle()
+}
+
+/// The entry of what the program has attached to a predefined datatype.
+fn attachment(datatype: VirtDatatype) -> Option<u32> {
+    let of_this = |entry: &Datatype| entry.recipe.is_named() && entry.recipe.contained == [datatype.0 as u64];
+    objects()
+        .datatypes
+        .iter()
+        .find(|(_, entry)| of_this(entry))
+        .map(|(index, _)| index)
+}
+
+/// The same, made if there is none.
+fn attachment_or_new(datatype: VirtDatatype) -> Option<u32> {
+    if !is_predefined(datatype) {
+        return None;
+    }
+    attachment(datatype).or_else(|| {
+        let recipe = Recipe {
+            contained: vec![datatype.0 as u64],
+            ..Recipe::default()
+        };
+        let name = name_of(real_datatype(datatype));
+        Some(objects().datatypes.insert(Datatype {
+            recipe,
+            committed: true,
+            name,
+            ..Datatype::default()
+        }))
+    })
+}
+
+/// The attributes of a datatype that has been given some.
+pub fn attributes(datatype: VirtDatatype) -> Option<&'static mut Vec<(i32, u64)>> {
+    let index = index(datatype).or_else(|| attachment(datatype))?;
+    Some(&mut objects().datatypes.get_mut(index)?.attributes)
+}
+
+/// The attributes of any datatype.
+pub fn attributes_to_set(datatype: VirtDatatype) -> Option<&'static mut Vec<(i32, u64)>> {
+    let index = index(datatype).or_else(|| attachment_or_new(datatype))?;
+    Some(&mut objects().datatypes.get_mut(index)?.attributes)
+}
+
+/// The program's handle of a real datatype; `MPI_DATATYPE_NULL` if there is none.
+pub fn virtual_of(real: RealDatatype) -> VirtDatatype {
+    if let Some(handle) = handles::predefined_of(real.0) {
+        return VirtDatatype(handle);
+    }
+    let found = REVERSE
+        .get()
+        .as_ref()
+        .and_then(|reverse| reverse.get(&(real.0 as usize)).copied());
+    found.map_or_else(null_handle, handle)
+}
+
+fn set_real(index: u32, real: RealDatatype) {
+    handles::set_real(HandleKind::Datatype, index, real.0);
+    REVERSE.get().get_or_insert_default().insert(real.0 as usize, index);
+}
+
+/// The name of a real datatype.
+pub fn name_of(datatype: RealDatatype) -> Vec<u8> {
+    let mut buffer = [0u8; MAX_NAME + 1];
+    let mut length = 0;
+    // SAFETY: the real library writes at most MPI_MAX_OBJECT_NAME bytes.
+    let rc = unsafe { real::PMPI_Type_get_name(datatype, buffer.as_mut_ptr().cast::<c_char>(), &mut length) };
+    match CStr::from_bytes_until_nul(&buffer) {
+        Ok(name) if rc == SUCCESS => name.to_bytes().to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// Reads a new real datatype's constructor and arguments; `contained` are the datatypes it was made from.
+fn inspect(datatype: RealDatatype, contained: &[VirtDatatype]) -> Result<Recipe, c_int> {
+    let (mut integers, mut addresses, mut datatypes, mut combiner) = (0, 0, 0, 0);
+    // SAFETY: a datatype of ours.
+    let rc =
+        unsafe { real::PMPI_Type_get_envelope(datatype, &mut integers, &mut addresses, &mut datatypes, &mut combiner) };
+    check(rc)?;
+    let count = |number: c_int| usize::try_from(number).map_err(|_| ERR_INTERN);
+    let mut recipe = Recipe {
+        combiner,
+        integers: vec![0; count(integers)?],
+        addresses: vec![0; count(addresses)?],
+        contained: contained
+            .get(..count(datatypes)?)
+            .ok_or(ERR_INTERN)?
+            .iter()
+            .map(|base| base.0 as u64)
+            .collect(),
+    };
+    let mut found = vec![RealDatatype(std::ptr::null_mut()); count(datatypes)?];
+    // SAFETY: arrays of the lengths that the real library has told.
+    let rc = unsafe {
+        let (int, aint) = (
+            recipe.integers.as_mut_ptr(),
+            recipe.addresses.as_mut_ptr().cast::<isize>(),
+        );
+        real::PMPI_Type_get_contents(datatype, integers, addresses, datatypes, int, aint, found.as_mut_ptr())
+    };
+    check(rc)?;
+    for mut duplicate in found {
+        if virtual_of(duplicate) == null_handle() && !duplicate.0.is_null() && duplicate != null_real() {
+            // SAFETY: a duplicate that the real library has made for us.
+            unsafe { real::PMPI_Type_free(&mut duplicate) };
+        }
+    }
+    Ok(recipe)
+}
+
+fn null_real() -> RealDatatype {
+    real_datatype(null_handle())
+}
+
+fn check(rc: c_int) -> Result<(), c_int> {
+    if rc == SUCCESS { Ok(()) } else { Err(rc) }
+}
+
+/// Enters a new real datatype that was made from `contained`.
+pub fn create(mut datatype: RealDatatype, contained: &[VirtDatatype]) -> Result<VirtDatatype, c_int> {
+    let recipe = match inspect(datatype, contained) {
+        Ok(recipe) => recipe,
+        Err(rc) => {
+            // SAFETY: a datatype of ours.
+            unsafe { real::PMPI_Type_free(&mut datatype) };
+            return Err(rc);
+        }
+    };
+    if recipe.is_parameterised() {
+        // The same arguments give the same handle (19.1.5).
+        if let Some((index, _)) = objects().datatypes.iter().find(|(_, entry)| entry.recipe == recipe) {
+            return Ok(handle(index));
+        }
+    }
+    let committed = match recipe.combiner {
+        build::DUP => contained.first().is_some_and(|&base| is_committed(base)),
+        _ => recipe.is_parameterised(),
+    };
+    Ok(enter(
+        Datatype {
+            recipe,
+            committed,
+            name: name_of(datatype),
+            ..Datatype::default()
+        },
+        datatype,
+    ))
+}
+
+/// Enters a datatype in the table.
+fn enter(entry: Datatype, real: RealDatatype) -> VirtDatatype {
+    let bases: Vec<u32> = entry.recipe.bases().collect();
+    for base in bases {
+        hold(base);
+    }
+    let index = objects().datatypes.insert(entry);
+    set_real(index, real);
+    handle(index)
+}
+
+fn is_committed(datatype: VirtDatatype) -> bool {
+    match index(datatype) {
+        Some(index) => objects().datatypes.get(index).is_some_and(|entry| entry.committed),
+        None => is_predefined(datatype),
+    }
+}
+
+/// One more datatype made in the same way, for `MPI_Type_get_contents`. Predefined ones stand for themselves.
+pub fn equivalent(datatype: VirtDatatype) -> Result<VirtDatatype, c_int> {
+    let Some(index) = created(HandleKind::Datatype, datatype.0) else {
+        return Ok(datatype);
+    };
+    let entry = objects().datatypes.get(index).ok_or(ERR_INTERN)?;
+    if entry.recipe.is_parameterised() {
+        return Ok(datatype);
+    }
+    let copy = Datatype {
+        attributes: Vec::new(),
+        holders: 0,
+        freed: false,
+        ..entry.clone()
+    };
+    let real = build::make(&copy)?;
+    Ok(enter(copy, real))
+}
+
+fn hold(index: u32) {
+    if let Some(entry) = objects().datatypes.get_mut(index) {
+        entry.holders += 1;
+    }
+}
+
+/// Keeps a datatype, even if the program frees it: for whatever refers to it in a cut (a pending request).
+pub fn retain(datatype: VirtDatatype) {
+    if let Some(index) = created(HandleKind::Datatype, datatype.0) {
+        hold(index);
+    }
+}
+
+/// Takes [`retain`] back.
+pub fn release(datatype: VirtDatatype) {
+    let Some(index) = created(HandleKind::Datatype, datatype.0) else {
+        return;
+    };
+    if let Some(entry) = objects().datatypes.get_mut(index) {
+        entry.holders = entry.holders.saturating_sub(1);
+        collect(index);
+    }
+}
+
+/// The program has freed it; its attributes are gone already.
+pub fn free(datatype: VirtDatatype) -> c_int {
+    let Some(index) = index(datatype) else { return ERR_TYPE };
+    match objects().datatypes.get_mut(index) {
+        Some(entry) if !entry.recipe.is_parameterised() => entry.freed = true,
+        _ => return ERR_TYPE,
+    }
+    collect(index);
+    SUCCESS
+}
+
+/// Whether the program may free it.
+pub fn may_free(datatype: VirtDatatype) -> bool {
+    index(datatype)
+        .and_then(|index| objects().datatypes.get(index))
+        .is_some_and(|entry| !entry.recipe.is_parameterised())
+}
+
+/// Removes a freed datatype that nothing refers to, and those that only it referred to.
+fn collect(index: u32) {
+    let mut suspects = vec![index];
+    while let Some(index) = suspects.pop() {
+        let table = &mut objects().datatypes;
+        if table.get(index).is_none_or(|entry| !entry.freed || entry.holders > 0) {
+            continue;
+        }
+        let Some(entry) = table.remove(index) else { continue };
+        drop_real(index);
+        for base in entry.recipe.bases() {
+            if let Some(base) = objects().datatypes.get_mut(base) {
+                base.holders = base.holders.saturating_sub(1);
+            }
+            suspects.push(base);
+        }
+    }
+}
+
+fn drop_real(index: u32) {
+    let mut datatype = real_datatype(handle(index));
+    handles::set_real(HandleKind::Datatype, index, std::ptr::null_mut());
+    if let Some(reverse) = REVERSE.get() {
+        reverse.remove(&(datatype.0 as usize));
+    }
+    if !datatype.0.is_null() {
+        // SAFETY: a datatype of ours; what uses it in the real library holds it there.
+        unsafe { real::PMPI_Type_free(&mut datatype) };
+    }
+}
+
+/// Records that the datatype is committed.
+pub fn set_committed(datatype: VirtDatatype) {
+    if let Some(entry) = index(datatype).and_then(|index| objects().datatypes.get_mut(index)) {
+        entry.committed = true;
+    }
+}
+
+/// Records the name that the real datatype has been given.
+pub fn set_name(datatype: VirtDatatype) {
+    let Some(index) = index(datatype).or_else(|| attachment_or_new(datatype)) else {
+        return;
+    };
+    if let Some(entry) = objects().datatypes.get_mut(index) {
+        entry.name = name_of(real_datatype(datatype));
+    }
+}
+
+/// The recipe of a created datatype.
+pub fn recipe(datatype: VirtDatatype) -> Option<&'static Recipe> {
+    Some(&objects().datatypes.get(index(datatype)?)?.recipe)
+}
+
+/// Names a real datatype.
+fn rename(datatype: RealDatatype, name: &[u8]) {
+    if let Ok(name) = CString::new(name) {
+        // SAFETY: a datatype of ours and a C string; a datatype without its name does no harm.
+        unsafe { real::PMPI_Type_set_name(datatype, name.as_ptr()) };
+    }
+}
+
+/// Frees all real datatypes.
+pub fn release_all() {
+    let all: Vec<(u32, bool)> = objects()
+        .datatypes
+        .iter()
+        .map(|(index, entry)| (index, entry.recipe.is_named() || entry.recipe.is_parameterised()))
+        .collect();
+    for (index, is_the_librarys) in all {
+        if is_the_librarys {
+            handles::set_real(HandleKind::Datatype, index, std::ptr::null_mut());
+        } else {
+            drop_real(index);
+        }
+    }
+    *REVERSE.get() = None;
+}
+
+/// Makes the real datatypes from their recipes.
+pub fn rebuild() {
+    *REVERSE.get() = None;
+    let bases: Vec<(u32, Vec<u32>)> = objects()
+        .datatypes
+        .iter()
+        .map(|(index, entry)| (index, entry.recipe.bases().collect()))
+        .collect();
+    for index in build::order(&bases) {
+        let Some(entry) = objects().datatypes.get(index) else {
+            continue;
+        };
+        if entry.recipe.is_named() {
+            let handle = entry.recipe.contained.first().copied().unwrap_or(0);
+            rename(real_datatype(VirtDatatype(handle as *mut c_void)), &entry.name);
+            continue;
+        }
+        match build::make(entry) {
+            Ok(real) => set_real(index, real),
+            Err(rc) => log::error!("datatype {index} could not be made again: {}", crate::errors::text(rc)),
+        }
+    }
+}

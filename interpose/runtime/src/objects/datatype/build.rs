@@ -1,0 +1,200 @@
+//! Real datatypes from recipes.
+#![allow(unsafe_code)]
+
+use super::{Datatype, Recipe, check, null_real, rename};
+use crate::errors::ERR_INTERN;
+use crate::generated::real;
+use crate::handles::{VirtDatatype, real_datatype};
+use crate::real_types::RealDatatype;
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+
+// `MPI_COMBINER_…`
+pub(super) const NAMED: i32 = 0;
+pub(super) const DUP: i32 = 1;
+const CONTIGUOUS: i32 = 2;
+const VECTOR: i32 = 3;
+const HVECTOR_INTEGER: i32 = 4;
+const HVECTOR: i32 = 5;
+const INDEXED: i32 = 6;
+const HINDEXED_INTEGER: i32 = 7;
+const HINDEXED: i32 = 8;
+const INDEXED_BLOCK: i32 = 9;
+const STRUCT_INTEGER: i32 = 10;
+const STRUCT: i32 = 11;
+const SUBARRAY: i32 = 12;
+const DARRAY: i32 = 13;
+pub(super) const F90_REAL: i32 = 14;
+pub(super) const F90_COMPLEX: i32 = 15;
+pub(super) const F90_INTEGER: i32 = 16;
+const RESIZED: i32 = 17;
+const HINDEXED_BLOCK: i32 = 18;
+
+/// Makes a real datatype with the entry's name and state. What it is made from must exist.
+pub(super) fn make(entry: &Datatype) -> Result<RealDatatype, c_int> {
+    let mut new = construct(&entry.recipe)?;
+    if entry.committed {
+        // SAFETY: a datatype of ours.
+        check(unsafe { real::PMPI_Type_commit(&mut new) })?;
+    }
+    rename(new, &entry.name);
+    Ok(new)
+}
+
+/// The arguments of a recipe, taken one after the other in the order of MPI 4.1, 5.1.13.
+struct Arguments<'a> {
+    integers: &'a [i32],
+}
+
+impl<'a> Arguments<'a> {
+    fn one(&mut self) -> Result<c_int, c_int> {
+        let (&first, rest) = self.integers.split_first().ok_or(ERR_INTERN)?;
+        self.integers = rest;
+        Ok(first)
+    }
+
+    fn many(&mut self, count: c_int) -> Result<*const c_int, c_int> {
+        let count = usize::try_from(count).map_err(|_| ERR_INTERN)?;
+        let (first, rest) = self.integers.split_at_checked(count).ok_or(ERR_INTERN)?;
+        self.integers = rest;
+        Ok(first.as_ptr())
+    }
+}
+
+fn addresses(recipe: &Recipe, count: c_int) -> Result<*const isize, c_int> {
+    let enough = usize::try_from(count).is_ok_and(|count| recipe.addresses.len() >= count);
+    if enough {
+        Ok(recipe.addresses.as_ptr().cast())
+    } else {
+        Err(ERR_INTERN)
+    }
+}
+
+fn construct(recipe: &Recipe) -> Result<RealDatatype, c_int> {
+    let bases: Vec<RealDatatype> = recipe
+        .contained
+        .iter()
+        .map(|&base| real_datatype(VirtDatatype(base as *mut c_void)))
+        .collect();
+    if bases.iter().any(|base| base.0.is_null()) {
+        return Err(ERR_INTERN);
+    }
+    let old = bases.first().copied().ok_or(ERR_INTERN);
+    let address = |at: usize| {
+        recipe
+            .addresses
+            .get(at)
+            .map(|&address| address as isize)
+            .ok_or(ERR_INTERN)
+    };
+    let mut a = Arguments {
+        integers: &recipe.integers,
+    };
+    let mut new = null_real();
+    let to = &mut new;
+    // SAFETY: the arguments with which the real library has made such a datatype before, in arrays whose lengths have
+    // been checked; the datatypes are real.
+    let rc = unsafe {
+        match recipe.combiner {
+            DUP => real::PMPI_Type_dup(old?, to),
+            CONTIGUOUS => real::PMPI_Type_contiguous(a.one()?, old?, to),
+            VECTOR => real::PMPI_Type_vector(a.one()?, a.one()?, a.one()?, old?, to),
+            HVECTOR | HVECTOR_INTEGER => real::PMPI_Type_create_hvector(a.one()?, a.one()?, address(0)?, old?, to),
+            INDEXED => {
+                let count = a.one()?;
+                real::PMPI_Type_indexed(count, a.many(count)?, a.many(count)?, old?, to)
+            }
+            HINDEXED | HINDEXED_INTEGER => {
+                let count = a.one()?;
+                real::PMPI_Type_create_hindexed(count, a.many(count)?, addresses(recipe, count)?, old?, to)
+            }
+            INDEXED_BLOCK => {
+                let (count, length) = (a.one()?, a.one()?);
+                real::PMPI_Type_create_indexed_block(count, length, a.many(count)?, old?, to)
+            }
+            HINDEXED_BLOCK => {
+                let (count, length) = (a.one()?, a.one()?);
+                real::PMPI_Type_create_hindexed_block(count, length, addresses(recipe, count)?, old?, to)
+            }
+            STRUCT | STRUCT_INTEGER => {
+                let count = a.one()?;
+                if usize::try_from(count).map_or(true, |count| bases.len() < count) {
+                    return Err(ERR_INTERN);
+                }
+                let (lengths, displacements) = (a.many(count)?, addresses(recipe, count)?);
+                real::PMPI_Type_create_struct(count, lengths, displacements, bases.as_ptr(), to)
+            }
+            SUBARRAY => {
+                let n = a.one()?;
+                let (sizes, subsizes, starts) = (a.many(n)?, a.many(n)?, a.many(n)?);
+                real::PMPI_Type_create_subarray(n, sizes, subsizes, starts, a.one()?, old?, to)
+            }
+            DARRAY => {
+                let (size, rank, n) = (a.one()?, a.one()?, a.one()?);
+                let (gsizes, distribs, dargs, psizes) = (a.many(n)?, a.many(n)?, a.many(n)?, a.many(n)?);
+                let order = a.one()?;
+                real::PMPI_Type_create_darray(size, rank, n, gsizes, distribs, dargs, psizes, order, old?, to)
+            }
+            RESIZED => real::PMPI_Type_create_resized(old?, address(0)?, address(1)?, to),
+            F90_REAL => real::PMPI_Type_create_f90_real(a.one()?, a.one()?, to),
+            F90_COMPLEX => real::PMPI_Type_create_f90_complex(a.one()?, a.one()?, to),
+            F90_INTEGER => real::PMPI_Type_create_f90_integer(a.one()?, to),
+            _ => return Err(ERR_INTERN),
+        }
+    };
+    check(rc)?;
+    Ok(new)
+}
+
+/// Sorts datatypes, each with those it is made from, so that it comes after them.
+pub(super) fn order(all: &[(u32, Vec<u32>)]) -> Vec<u32> {
+    let bases: BTreeMap<u32, &[u32]> = all.iter().map(|(index, bases)| (*index, bases.as_slice())).collect();
+    let mut entered: BTreeMap<u32, bool> = BTreeMap::new();
+    let mut sorted = Vec::with_capacity(all.len());
+    for &(root, _) in all {
+        let mut path = vec![root];
+        while let Some(&index) = path.last() {
+            match entered.get(&index) {
+                Some(true) => {
+                    path.pop();
+                }
+                // All that was pushed for it is done.
+                Some(false) => {
+                    entered.insert(index, true);
+                    sorted.push(index);
+                    path.pop();
+                }
+                None => {
+                    entered.insert(index, false);
+                    let of_this = bases.get(&index).copied().unwrap_or_default();
+                    path.extend(of_this.iter().filter(|base| !entered.contains_key(base)));
+                }
+            }
+        }
+    }
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order;
+
+    #[test]
+    fn datatypes_come_after_their_bases() {
+        // Index 0 was used again, after 5 had been made: it is the youngest.
+        let all = vec![(0, vec![5, 5]), (1, vec![]), (4, vec![1, 0]), (5, vec![1])];
+        assert_eq!(order(&all), [1, 5, 0, 4]);
+    }
+
+    #[test]
+    fn a_base_that_two_share_comes_once() {
+        let all = vec![(0, vec![1, 2]), (1, vec![2]), (2, vec![])];
+        assert_eq!(order(&all), [2, 1, 0]);
+    }
+
+    #[test]
+    fn long_chains_do_not_recurse() {
+        let all: Vec<(u32, Vec<u32>)> = (0..100_000).map(|index| (index, vec![index + 1])).collect();
+        assert_eq!(order(&all).first(), Some(&100_000));
+    }
+}

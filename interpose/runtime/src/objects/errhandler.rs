@@ -1,0 +1,247 @@
+//! Error handlers, error classes and codes (MPI 4.1, 9.3 to 9.5), wholly on our side.
+//!
+//! The real library never calls a handler of the program: real communicators return their errors, and `errors::raise`
+//! does the rest. Codes that the program adds are not known to it either, because a rollback could not take them back.
+#![allow(unsafe_code)]
+
+use super::comm;
+use super::lookup::{Predefined, created};
+use super::objects;
+use crate::arch::call_user;
+use crate::errors::{ERR_ARG, SUCCESS};
+use crate::generated::HandleKind;
+use crate::handles::{Named, VirtComm, VirtErrhandler, named, virtual_handle};
+use std::ffi::{c_int, c_void};
+
+/// `MPI_ERR_LASTCODE`, the greatest predefined code.
+pub const LAST_PREDEFINED: c_int = 92;
+
+static NULL: Predefined = Predefined::new("ompi_mpi_errhandler_null");
+static FATAL: Predefined = Predefined::new("ompi_mpi_errors_are_fatal");
+static ABORT: Predefined = Predefined::new("ompi_mpi_errors_abort");
+static RETURN: Predefined = Predefined::new("ompi_mpi_errors_return");
+
+/// An error handler of the program.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Errhandler {
+    /// Address of the program's function.
+    pub function: u64,
+    /// Number of handles that the program has: `MPI_Comm_get_errhandler` gives one more, which is to be freed as well.
+    pub handles: u32,
+}
+
+/// What an error leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The end of the job (`MPI_ERRORS_ARE_FATAL`).
+    Fatal,
+    /// The end of the communicator's processes (`MPI_ERRORS_ABORT`).
+    Abort,
+    /// The procedure's return.
+    Return,
+    /// A call of the program's function at this address.
+    Call(u64),
+}
+
+/// `MPI_ERRHANDLER_NULL` as the program knows it.
+pub fn null_handle() -> VirtErrhandler {
+    VirtErrhandler(NULL.get())
+}
+
+/// What an error handler does; nothing for `MPI_ERRHANDLER_NULL` and for what is no error handler.
+pub fn action(errhandler: VirtErrhandler) -> Option<Action> {
+    if let Some(index) = created(HandleKind::Errhandler, errhandler.0) {
+        return Some(Action::Call(objects().errhandlers.get(index)?.function));
+    }
+    if !matches!(named(errhandler.0), Named::Predefined(_)) {
+        return None;
+    }
+    match errhandler.0 {
+        handle if handle == FATAL.get() => Some(Action::Fatal),
+        handle if handle == ABORT.get() => Some(Action::Abort),
+        handle if handle == RETURN.get() => Some(Action::Return),
+        _ => None,
+    }
+}
+
+/// What an error on a communicator leads to.
+pub fn of_comm(comm: VirtComm) -> Action {
+    match comm::errhandler(comm) {
+        0 => Action::Fatal,
+        handle => action(VirtErrhandler(handle as *mut c_void)).unwrap_or(Action::Fatal),
+    }
+}
+
+/// Calls an error handler of the program for an error of a communicator, and gives the code that it leaves.
+pub fn call(function: u64, comm: VirtComm, rc: c_int) -> c_int {
+    let (mut handle, mut code) = (comm, rc);
+    // SAFETY: a handler called by the program runs; its function takes pointers to a communicator and a code. The
+    // further arguments are not to be looked at (9.3.1).
+    unsafe {
+        call_user(
+            function as *const c_void,
+            &raw mut handle as u64,
+            &raw mut code as u64,
+            0,
+            0,
+            0,
+        )
+    };
+    rc
+}
+
+/// A new error handler that calls the function at this address of the user side.
+pub fn create(function: u64) -> VirtErrhandler {
+    collect();
+    let index = objects().errhandlers.insert(Errhandler { function, handles: 1 });
+    VirtErrhandler(virtual_handle(HandleKind::Errhandler, index))
+}
+
+/// One more handle of a communicator's error handler.
+pub fn get(comm: VirtComm) -> VirtErrhandler {
+    let handle = match comm::errhandler(comm) {
+        0 => VirtErrhandler(FATAL.get()),
+        handle => VirtErrhandler(handle as *mut c_void),
+    };
+    let entry = created(HandleKind::Errhandler, handle.0).and_then(|index| objects().errhandlers.get_mut(index));
+    if let Some(entry) = entry {
+        entry.handles += 1;
+    }
+    handle
+}
+
+/// The program gives a handle back. Predefined ones may be, since `MPI_Comm_get_errhandler` returns them.
+pub fn free(errhandler: VirtErrhandler) -> c_int {
+    match created(HandleKind::Errhandler, errhandler.0) {
+        Some(index) => match objects().errhandlers.get_mut(index) {
+            Some(entry) if entry.handles > 0 => {
+                entry.handles -= 1;
+                collect();
+                SUCCESS
+            }
+            _ => ERR_ARG,
+        },
+        None => action(errhandler).map_or(ERR_ARG, |_| SUCCESS),
+    }
+}
+
+/// Removes error handlers that the program has freed and no communicator has any more (9.3.4).
+fn collect() {
+    let all = objects();
+    let freed = all.errhandlers.iter().filter(|(_, entry)| entry.handles == 0);
+    let used = |index: u32| {
+        let handle = virtual_handle(HandleKind::Errhandler, index) as u64;
+        all.comms.iter().any(|(_, comm)| comm.errhandler == handle)
+    };
+    let unused: Vec<u32> = freed.map(|(index, _)| index).filter(|&index| !used(index)).collect();
+    for index in unused {
+        all.errhandlers.remove(index);
+    }
+}
+
+/// There are no real error handlers.
+pub fn release_all() {}
+
+/// There are no real error handlers.
+pub fn rebuild() {}
+
+/// Error classes and codes that the program has added (9.5): the first one follows `MPI_ERR_LASTCODE`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct ErrorCodes {
+    added: Vec<ErrorCode>,
+}
+
+/// An added class or code.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+struct ErrorCode {
+    /// Its class; a class is its own.
+    class: i32,
+    text: Vec<u8>,
+}
+
+impl ErrorCodes {
+    fn position(code: c_int) -> Option<usize> {
+        usize::try_from(code.checked_sub(LAST_PREDEFINED + 1)?).ok()
+    }
+
+    /// The greatest code in use (`MPI_LASTUSEDCODE`).
+    pub fn last_used(&self) -> c_int {
+        LAST_PREDEFINED + self.added.len() as c_int
+    }
+
+    /// A new class.
+    pub fn add_class(&mut self) -> c_int {
+        let class = self.last_used() + 1;
+        self.added.push(ErrorCode {
+            class,
+            text: Vec::new(),
+        });
+        class
+    }
+
+    /// A new code of a class, if that is one.
+    pub fn add_code(&mut self, class: c_int) -> Option<c_int> {
+        let known = (0..=LAST_PREDEFINED).contains(&class) || self.class(class) == Some(class);
+        if !known {
+            return None;
+        }
+        let code = self.last_used() + 1;
+        self.added.push(ErrorCode {
+            class,
+            text: Vec::new(),
+        });
+        Some(code)
+    }
+
+    /// Gives a code its text; whether it is one that was added.
+    pub fn set_text(&mut self, code: c_int, text: &[u8]) -> bool {
+        let entry = Self::position(code).and_then(|position| self.added.get_mut(position));
+        entry.map(|entry| entry.text = text.to_vec()).is_some()
+    }
+
+    /// The class of an added code.
+    pub fn class(&self, code: c_int) -> Option<c_int> {
+        Some(self.added.get(Self::position(code)?)?.class)
+    }
+
+    /// The text of an added code; empty if it was given none.
+    pub fn text(&self, code: c_int) -> Option<&[u8]> {
+        Some(&self.added.get(Self::position(code)?)?.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ErrorCodes, LAST_PREDEFINED};
+
+    #[test]
+    fn codes_follow_the_predefined_ones() {
+        let mut codes = ErrorCodes::default();
+        assert_eq!(codes.last_used(), LAST_PREDEFINED);
+        assert_eq!(
+            (codes.add_class(), codes.add_code(93), codes.add_code(3)),
+            (93, Some(94), Some(95))
+        );
+        assert_eq!(
+            (codes.class(93), codes.class(94), codes.class(95)),
+            (Some(93), Some(93), Some(3))
+        );
+        assert_eq!(codes.last_used(), 95);
+    }
+
+    #[test]
+    fn only_classes_have_codes_and_only_added_codes_get_texts() {
+        let mut codes = ErrorCodes::default();
+        assert_eq!(
+            (codes.add_code(93), codes.add_code(-1), codes.class(92)),
+            (None, None, None)
+        );
+        assert_eq!(
+            (codes.add_class(), codes.add_code(93), codes.add_code(94)),
+            (93, Some(94), None)
+        );
+        assert!(codes.set_text(94, b"late"));
+        assert!(!codes.set_text(95, b"") && !codes.set_text(92, b"") && !codes.set_text(i32::MIN, b""));
+        assert_eq!((codes.text(93), codes.text(94)), (Some(&b""[..]), Some(&b"late"[..])));
+    }
+}

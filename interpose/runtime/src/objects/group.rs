@@ -1,0 +1,242 @@
+//! Groups (MPI 4.1, 7.3): lists of workers. Their constructors are local, so the layer computes them itself.
+#![allow(unsafe_code)]
+
+use super::comm;
+use super::lookup::{Predefined, created};
+use super::objects;
+use crate::errors::{ERR_ARG, ERR_RANK, SUCCESS, text};
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtGroup, real_comm, real_group};
+use crate::real_types::RealGroup;
+use std::collections::HashSet;
+use std::ffi::c_int;
+
+/// `MPI_ERR_GROUP`
+pub const ERR_GROUP: c_int = 9;
+
+static NULL: Predefined = Predefined::new("ompi_mpi_group_null");
+static EMPTY: Predefined = Predefined::new("ompi_mpi_group_empty");
+
+/// The members of a group.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Group {
+    /// In the order of their ranks, as ranks of `MPI_COMM_WORLD`.
+    pub members: Vec<u32>,
+}
+
+/// `MPI_GROUP_NULL` as the program knows it.
+pub fn null_handle() -> VirtGroup {
+    VirtGroup(NULL.get())
+}
+
+/// `MPI_GROUP_EMPTY` as the program knows it.
+pub fn empty_handle() -> VirtGroup {
+    VirtGroup(EMPTY.get())
+}
+
+/// The index of a created group.
+pub fn index(group: VirtGroup) -> Option<u32> {
+    created(HandleKind::Group, group.0).filter(|&index| objects().groups.get(index).is_some())
+}
+
+/// The members of a group as ranks of `MPI_COMM_WORLD`; nothing for `MPI_GROUP_NULL` and for what is no group.
+pub fn members(group: VirtGroup) -> Option<Vec<u32>> {
+    match index(group) {
+        Some(index) => Some(objects().groups.get(index)?.members.clone()),
+        None => (group == empty_handle()).then(Vec::new),
+    }
+}
+
+/// A group of these members; without any it is `MPI_GROUP_EMPTY`.
+pub fn create(members: Vec<u32>) -> Result<VirtGroup, c_int> {
+    if members.is_empty() {
+        return Ok(empty_handle());
+    }
+    let real = with_world(|world| make(world, &members))?;
+    let index = objects().groups.insert(Group { members });
+    handles::set_real(HandleKind::Group, index, real.0);
+    Ok(VirtGroup(handles::virtual_handle(HandleKind::Group, index)))
+}
+
+/// Frees a group.
+pub fn free(group: VirtGroup) -> c_int {
+    let Some(index) = index(group) else { return ERR_GROUP };
+    objects().groups.remove(index);
+    drop_real(index)
+}
+
+fn drop_real(index: u32) -> c_int {
+    let mut group = real_group(VirtGroup(handles::virtual_handle(HandleKind::Group, index)));
+    handles::set_real(HandleKind::Group, index, std::ptr::null_mut());
+    if group.0.is_null() {
+        return SUCCESS;
+    }
+    // SAFETY: a group of ours.
+    unsafe { real::PMPI_Group_free(&mut group) }
+}
+
+fn check(rc: c_int) -> Result<(), c_int> {
+    if rc == SUCCESS { Ok(()) } else { Err(rc) }
+}
+
+/// Calls `action` with the real group of all workers.
+fn with_world<T>(action: impl FnOnce(RealGroup) -> Result<T, c_int>) -> Result<T, c_int> {
+    let mut world = real_group(null_handle());
+    // SAFETY: a communicator of ours; the group is ours then.
+    unsafe {
+        check(real::PMPI_Comm_group(real_comm(comm::world_handle()), &mut world))?;
+        let outcome = action(world);
+        real::PMPI_Group_free(&mut world);
+        outcome
+    }
+}
+
+fn make(world: RealGroup, members: &[u32]) -> Result<RealGroup, c_int> {
+    let ranks: Vec<c_int> = members.iter().map(|&member| member as c_int).collect();
+    let mut group = real_group(null_handle());
+    // SAFETY: the group of all workers and ranks in it.
+    check(unsafe { real::PMPI_Group_incl(world, ranks.len() as c_int, ranks.as_ptr(), &mut group) })?;
+    Ok(group)
+}
+
+/// Frees all real groups, before the table is replaced.
+pub fn release_all() {
+    let all: Vec<u32> = objects().groups.iter().map(|(index, _)| index).collect();
+    for index in all {
+        drop_real(index);
+    }
+}
+
+/// Makes the real groups from the new world. Real groups that are still there are given up.
+pub fn rebuild() {
+    let outcome = with_world(|world| {
+        for (index, group) in objects().groups.iter() {
+            handles::set_real(HandleKind::Group, index, make(world, &group.members)?.0);
+        }
+        Ok(())
+    });
+    if let Err(rc) = outcome {
+        log::error!("the groups could not be made again: {}", text(rc));
+    }
+}
+
+/// The members with these ranks, in this order (7.3.2: `MPI_Group_incl`).
+pub fn incl(members: &[u32], ranks: &[c_int]) -> Result<Vec<u32>, c_int> {
+    Ok(positions(members, ranks)?
+        .into_iter()
+        .map(|position| members[position])
+        .collect())
+}
+
+/// All members but those with these ranks (`MPI_Group_excl`).
+pub fn excl(members: &[u32], ranks: &[c_int]) -> Result<Vec<u32>, c_int> {
+    let out: HashSet<usize> = positions(members, ranks)?.into_iter().collect();
+    Ok(members
+        .iter()
+        .enumerate()
+        .filter(|(position, _)| !out.contains(position))
+        .map(|(_, &member)| member)
+        .collect())
+}
+
+/// Ranks as indices: each must exist and occur once only.
+fn positions(members: &[u32], ranks: &[c_int]) -> Result<Vec<usize>, c_int> {
+    let mut seen = HashSet::new();
+    let valid = |&rank: &c_int| match usize::try_from(rank) {
+        Ok(position) if position < members.len() && seen.insert(position) => Ok(position),
+        _ => Err(ERR_RANK),
+    };
+    ranks.iter().map(valid).collect()
+}
+
+/// The ranks that triples first, last, stride stand for in a group of `size`.
+pub fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<c_int>, c_int> {
+    let mut ranks = Vec::new();
+    for &[first, last, stride] in ranges {
+        if stride == 0 {
+            return Err(ERR_ARG);
+        }
+        let within = |rank: c_int| usize::try_from(rank).is_ok_and(|rank| rank < size);
+        // The last one need not be met, but the standard demands that all that are met are ranks of the group.
+        let steps = (i64::from(last) - i64::from(first)) / i64::from(stride);
+        let backwards = (last > first && stride < 0) || (last < first && stride > 0);
+        let end = i64::from(first) + steps * i64::from(stride);
+        if backwards || !within(first) || !c_int::try_from(end).is_ok_and(within) {
+            return Err(ERR_RANK);
+        }
+        ranks.extend((0..=steps).map(|step| (i64::from(first) + step * i64::from(stride)) as c_int));
+    }
+    Ok(ranks)
+}
+
+/// The first group's members, then those of the second that are not in it (`MPI_Group_union`).
+pub fn union(first: &[u32], second: &[u32]) -> Vec<u32> {
+    first.iter().copied().chain(difference(second, first)).collect()
+}
+
+/// The first group's members that are in the second (`MPI_Group_intersection`).
+pub fn intersection(first: &[u32], second: &[u32]) -> Vec<u32> {
+    let second: HashSet<u32> = second.iter().copied().collect();
+    first.iter().copied().filter(|member| second.contains(member)).collect()
+}
+
+/// The first group's members that are not in the second (`MPI_Group_difference`).
+pub fn difference(first: &[u32], second: &[u32]) -> Vec<u32> {
+    let second: HashSet<u32> = second.iter().copied().collect();
+    first
+        .iter()
+        .copied()
+        .filter(|member| !second.contains(member))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{difference, excl, expand, incl, intersection, union};
+    use crate::errors::{ERR_ARG, ERR_RANK};
+
+    const GROUP: [u32; 5] = [7, 3, 9, 0, 4];
+
+    #[test]
+    fn ranks_are_taken_in_the_order_given() {
+        assert_eq!(incl(&GROUP, &[4, 0, 2]), Ok(vec![4, 7, 9]));
+        assert_eq!(incl(&GROUP, &[]), Ok(vec![]));
+        assert_eq!(incl(&GROUP, &[1, 1]), Err(ERR_RANK));
+        assert_eq!(incl(&GROUP, &[5]), Err(ERR_RANK));
+        assert_eq!(incl(&GROUP, &[-1]), Err(ERR_RANK));
+    }
+
+    #[test]
+    fn ranks_that_are_left_out_do_not_change_the_order() {
+        assert_eq!(excl(&GROUP, &[3, 1]), Ok(vec![7, 9, 4]));
+        assert_eq!(excl(&GROUP, &[]), Ok(GROUP.to_vec()));
+        assert_eq!(excl(&GROUP, &[0, 0]), Err(ERR_RANK));
+    }
+
+    #[test]
+    fn ranges_may_go_down_and_need_not_meet_their_end() {
+        assert_eq!(expand(&[[0, 4, 2], [3, 1, -2]], 5), Ok(vec![0, 2, 4, 3, 1]));
+        assert_eq!(expand(&[[1, 4, 2]], 5), Ok(vec![1, 3]));
+        assert_eq!(expand(&[[2, 2, -7]], 5), Ok(vec![2]));
+        assert_eq!(expand(&[], 5), Ok(vec![]));
+    }
+
+    #[test]
+    fn bad_ranges_are_refused() {
+        assert_eq!(expand(&[[0, 1, 0]], 5), Err(ERR_ARG));
+        assert_eq!(expand(&[[0, 3, -1]], 5), Err(ERR_RANK));
+        assert_eq!(expand(&[[3, 0, 1]], 5), Err(ERR_RANK));
+        assert_eq!(expand(&[[0, 5, 1]], 5), Err(ERR_RANK));
+        assert_eq!(expand(&[[-1, 3, 1]], 5), Err(ERR_RANK));
+        assert_eq!(expand(&[[0, i32::MAX, 1]], 5), Err(ERR_RANK));
+    }
+
+    #[test]
+    fn sets_keep_the_order_of_the_first_group() {
+        let (a, b) = ([1, 5, 2], [2, 8, 1, 0]);
+        assert_eq!(union(&a, &b), [1, 5, 2, 8, 0]);
+        assert_eq!(intersection(&a, &b), [1, 2]);
+        assert_eq!(difference(&a, &b), [5]);
+        assert_eq!(union(&[], &[]), [0u32; 0]);
+    }
+}

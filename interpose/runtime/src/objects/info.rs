@@ -1,0 +1,141 @@
+//! Info objects (MPI 4.1, chapter 10): keys and values in order, with a real object beside them.
+#![allow(unsafe_code)]
+
+use super::comm::hints;
+use super::lookup::{Predefined, created};
+use super::objects;
+use crate::errors::{SUCCESS, text};
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtInfo, real_info};
+use crate::real_types::RealInfo;
+use std::ffi::{CString, c_int};
+
+/// `MPI_ERR_INFO`
+pub const ERR_INFO: c_int = 34;
+
+static NULL: Predefined = Predefined::new("ompi_mpi_info_null");
+
+/// What is in an info object. C strings need not be UTF-8.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Info {
+    /// Keys and values in the order in which the keys came.
+    pub pairs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Info {
+    /// Adds a pair, or replaces the value of a key that is there.
+    pub fn set(&mut self, key: &[u8], value: &[u8]) {
+        match self.pairs.iter_mut().find(|(known, _)| known == key) {
+            Some((_, old)) => *old = value.to_vec(),
+            None => self.pairs.push((key.to_vec(), value.to_vec())),
+        }
+    }
+
+    /// Removes a pair.
+    pub fn delete(&mut self, key: &[u8]) {
+        self.pairs.retain(|(known, _)| known != key);
+    }
+}
+
+/// `MPI_INFO_NULL` as the program knows it.
+pub fn null_handle() -> VirtInfo {
+    VirtInfo(NULL.get())
+}
+
+/// The index of a created info object.
+pub fn index(info: VirtInfo) -> Option<u32> {
+    created(HandleKind::Info, info.0).filter(|&index| objects().infos.get(index).is_some())
+}
+
+/// The entry of a created info object.
+pub fn get_mut(info: VirtInfo) -> Option<&'static mut Info> {
+    objects().infos.get_mut(created(HandleKind::Info, info.0)?)
+}
+
+/// Enters a real info object, which becomes ours.
+pub fn adopt(real: RealInfo) -> VirtInfo {
+    let index = objects().infos.insert(Info {
+        pairs: hints::pairs(real),
+    });
+    handles::set_real(HandleKind::Info, index, real.0);
+    VirtInfo(handles::virtual_handle(HandleKind::Info, index))
+}
+
+/// Frees an info object.
+pub fn free(info: VirtInfo) -> c_int {
+    let Some(index) = index(info) else { return ERR_INFO };
+    objects().infos.remove(index);
+    drop_real(index)
+}
+
+fn drop_real(index: u32) -> c_int {
+    let mut info = real_info(VirtInfo(handles::virtual_handle(HandleKind::Info, index)));
+    handles::set_real(HandleKind::Info, index, std::ptr::null_mut());
+    if info.0.is_null() {
+        return SUCCESS;
+    }
+    // SAFETY: an info object of ours.
+    unsafe { real::PMPI_Info_free(&mut info) }
+}
+
+fn make(info: &Info) -> Result<RealInfo, c_int> {
+    let mut new = hints::null_info();
+    // SAFETY: the info object is ours, and keys and values are C strings.
+    unsafe {
+        match real::PMPI_Info_create(&mut new) {
+            SUCCESS => (),
+            rc => return Err(rc),
+        }
+        for (key, value) in &info.pairs {
+            let (Ok(name), Ok(text)) = (CString::new(key.as_slice()), CString::new(value.as_slice())) else {
+                continue;
+            };
+            let rc = real::PMPI_Info_set(new, name.as_ptr(), text.as_ptr());
+            if rc != SUCCESS {
+                log::warn!(
+                    "a value of an info object could not be set again: {}",
+                    crate::errors::text(rc)
+                );
+            }
+        }
+    }
+    Ok(new)
+}
+
+/// Frees all real info objects.
+pub fn release_all() {
+    let all: Vec<u32> = objects().infos.iter().map(|(index, _)| index).collect();
+    for index in all {
+        drop_real(index);
+    }
+}
+
+/// Makes the real info objects from their recipes.
+pub fn rebuild() {
+    for (index, info) in objects().infos.iter() {
+        match make(info) {
+            Ok(real) => handles::set_real(HandleKind::Info, index, real.0),
+            Err(rc) => log::error!("info object {index} could not be made again: {}", text(rc)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Info;
+
+    #[test]
+    fn a_new_value_leaves_the_key_in_its_place() {
+        let mut info = Info::default();
+        info.set(b"a", b"1");
+        info.set(b"b", b"2");
+        info.set(b"a", b"3");
+        info.delete(b"c");
+        assert_eq!(
+            info.pairs,
+            [(b"a".to_vec(), b"3".to_vec()), (b"b".to_vec(), b"2".to_vec())]
+        );
+        info.delete(b"a");
+        assert_eq!(info.pairs, [(b"b".to_vec(), b"2".to_vec())]);
+    }
+}

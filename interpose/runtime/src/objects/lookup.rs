@@ -1,0 +1,103 @@
+//! From the program's handles to the entries of the tables, and Fortran's numbers for them (MPI 4.1, 19.3.4).
+
+use crate::cell::Main;
+use crate::generated::HandleKind;
+use crate::handles::{Named, named, predefined_handle, predefined_of, virtual_handle};
+use std::ffi::{c_int, c_void};
+
+/// Fortran's number of the first created object; those of predefined ones are the real library's.
+const FORTRAN_BASE: c_int = 1_000_000;
+/// Fortran's number of what is no handle, as in the real library.
+const FORTRAN_INVALID: c_int = -1;
+
+/// The index of a created object of this kind; its entry need not exist.
+#[inline]
+pub(crate) fn created(kind: HandleKind, handle: *mut c_void) -> Option<u32> {
+    match named(handle) {
+        Named::Created(index) if handle == virtual_handle(kind, index) => Some(index),
+        _ => None,
+    }
+}
+
+/// Fortran's number of a handle; `real` gives it for a predefined one.
+pub(crate) fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnce() -> c_int) -> c_int {
+    match named(handle) {
+        Named::Created(_) => match created(kind, handle).and_then(|index| c_int::try_from(index).ok()) {
+            Some(index) => FORTRAN_BASE.checked_add(index).unwrap_or(FORTRAN_INVALID),
+            None => FORTRAN_INVALID,
+        },
+        Named::Predefined(_) => real(),
+        Named::Nothing => FORTRAN_INVALID,
+    }
+}
+
+/// The inverse; null, as in the real library, for a number of nothing.
+pub(crate) fn from_fortran(
+    kind: HandleKind,
+    number: c_int,
+    exists: impl FnOnce(u32) -> bool,
+    real: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    if number < FORTRAN_BASE {
+        return predefined_of(real()).unwrap_or(std::ptr::null_mut());
+    }
+    let index = (number - FORTRAN_BASE) as u32;
+    if exists(index) {
+        virtual_handle(kind, index)
+    } else {
+        std::ptr::null_mut()
+    }
+}
+
+/// A predefined handle by the name of its data symbol, looked up once.
+pub(crate) struct Predefined {
+    name: &'static str,
+    address: Main<usize>,
+}
+
+impl Predefined {
+    /// The handle of the object `name`.
+    pub(crate) const fn new(name: &'static str) -> Predefined {
+        Predefined {
+            name,
+            address: Main::new(0),
+        }
+    }
+
+    /// The program's handle.
+    pub(crate) fn get(&self) -> *mut c_void {
+        let address = self.address.get();
+        if *address == 0 {
+            *address = predefined_handle(self.name) as usize;
+        }
+        *address as *mut c_void
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{created, from_fortran, to_fortran};
+    use crate::generated::HandleKind;
+    use crate::handles::virtual_handle;
+
+    #[test]
+    fn created_handles_are_of_one_kind() {
+        let handle = virtual_handle(HandleKind::Group, 7);
+        assert_eq!(created(HandleKind::Group, handle), Some(7));
+        assert_eq!(created(HandleKind::Op, handle), None);
+        assert_eq!(created(HandleKind::Group, handle.wrapping_byte_add(8)), None);
+    }
+
+    #[test]
+    fn fortran_numbers_go_there_and_back() {
+        let handle = virtual_handle(HandleKind::Op, 41);
+        assert_eq!(to_fortran(HandleKind::Op, handle, || unreachable!()), 1_000_041);
+        assert_eq!(
+            from_fortran(HandleKind::Op, 1_000_041, |index| index == 41, || unreachable!()),
+            handle
+        );
+        assert!(from_fortran(HandleKind::Op, 1_000_041, |_| false, || unreachable!()).is_null());
+        assert_eq!(to_fortran(HandleKind::Info, handle, || unreachable!()), -1);
+        assert_eq!(to_fortran(HandleKind::Op, std::ptr::null_mut(), || unreachable!()), -1);
+    }
+}

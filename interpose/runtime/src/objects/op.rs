@@ -1,0 +1,229 @@
+//! Operators of the program (MPI 4.1, 6.9.5).
+//!
+//! The real library calls a reduction function on the runtime's stack and with its own datatype. So a real operator is
+//! made with one of a fixed number of *trampolines*, which calls the program's function on the program's stack and with
+//! the program's handle. Which trampoline an operator has is this process's own affair; those that were given up longest
+//! ago are taken first, since a reduction that is under way may still call one whose operator has been freed.
+#![allow(unsafe_code)]
+
+use super::datatype;
+use super::lookup::{Predefined, created};
+use super::objects;
+use crate::arch::call_user;
+use crate::cell::Main;
+use crate::errors::{ERR_OP, SUCCESS, text};
+use crate::generated::{HandleKind, callbacks, real};
+use crate::handles::{self, VirtDatatype, VirtOp, real_op};
+use crate::real_types::{RealDatatype, RealOp};
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+
+/// `MPI_ERR_NO_MEM`
+const ERR_NO_MEM: c_int = 39;
+/// Number of operators that can exist at a time.
+const TRAMPOLINES: usize = 256;
+
+static NULL: Predefined = Predefined::new("ompi_mpi_op_null");
+
+/// What is needed to make an operator again.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Op {
+    /// Address of the program's function.
+    pub function: u64,
+    /// Whether it is commutative.
+    pub commutes: bool,
+}
+
+type Trampoline = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut RealDatatype);
+
+/// Which trampoline calls which function.
+struct Bindings {
+    functions: [u64; TRAMPOLINES],
+    /// Those that no operator has, and the number of those that none has had yet.
+    free: VecDeque<usize>,
+    untouched: usize,
+    /// By the operator's index.
+    of_op: Vec<Option<usize>>,
+}
+
+impl Bindings {
+    const fn new() -> Bindings {
+        Bindings {
+            functions: [0; TRAMPOLINES],
+            free: VecDeque::new(),
+            untouched: TRAMPOLINES,
+            of_op: Vec::new(),
+        }
+    }
+
+    /// Finds a trampoline for a function.
+    fn take(&mut self, function: u64) -> Option<usize> {
+        let number = if self.untouched > 0 {
+            self.untouched -= 1;
+            TRAMPOLINES - 1 - self.untouched
+        } else {
+            self.free.pop_front()?
+        };
+        self.functions[number] = function;
+        Some(number)
+    }
+
+    /// The function stays bound until the trampoline is taken again.
+    fn give_up(&mut self, number: usize) {
+        self.free.push_back(number);
+    }
+
+    fn assign(&mut self, op: u32, number: usize) {
+        let op = op as usize;
+        if self.of_op.len() <= op {
+            self.of_op.resize(op + 1, None);
+        }
+        if let Some(old) = self.of_op[op].replace(number) {
+            self.give_up(old);
+        }
+    }
+
+    fn unassign(&mut self, op: u32) {
+        if let Some(number) = self.of_op.get_mut(op as usize).and_then(Option::take) {
+            self.give_up(number);
+        }
+    }
+}
+
+static BINDINGS: Main<Bindings> = Main::new(Bindings::new());
+
+/// # Safety
+/// To be called by the real library during a reduction.
+unsafe extern "C" fn trampoline<const NUMBER: usize>(
+    invec: *mut c_void,
+    inoutvec: *mut c_void,
+    len: *mut c_int,
+    datatype: *mut RealDatatype,
+) {
+    let function = BINDINGS.get().functions[NUMBER];
+    // SAFETY: the real library's argument.
+    let mut handle: VirtDatatype = datatype::virtual_of(unsafe { *datatype });
+    // SAFETY: the program's function of this type; the real library runs because the program has called it.
+    unsafe {
+        let (function, handle) = (function as *const c_void, &raw mut handle as u64);
+        call_user(function, invec as u64, inoutvec as u64, len as u64, handle, 0);
+    }
+}
+
+macro_rules! sixteen {
+    ($($row:literal)*) => { [$([
+        trampoline::<{ $row * 16 }>, trampoline::<{ $row * 16 + 1 }>, trampoline::<{ $row * 16 + 2 }>,
+        trampoline::<{ $row * 16 + 3 }>, trampoline::<{ $row * 16 + 4 }>, trampoline::<{ $row * 16 + 5 }>,
+        trampoline::<{ $row * 16 + 6 }>, trampoline::<{ $row * 16 + 7 }>, trampoline::<{ $row * 16 + 8 }>,
+        trampoline::<{ $row * 16 + 9 }>, trampoline::<{ $row * 16 + 10 }>, trampoline::<{ $row * 16 + 11 }>,
+        trampoline::<{ $row * 16 + 12 }>, trampoline::<{ $row * 16 + 13 }>, trampoline::<{ $row * 16 + 14 }>,
+        trampoline::<{ $row * 16 + 15 }>,
+    ]),*] };
+}
+
+static FUNCTIONS: [[Trampoline; 16]; TRAMPOLINES / 16] = sixteen!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+
+/// `MPI_OP_NULL` as the program knows it.
+pub fn null_handle() -> VirtOp {
+    VirtOp(NULL.get())
+}
+
+/// The index of a created operator.
+pub fn index(op: VirtOp) -> Option<u32> {
+    created(HandleKind::Op, op.0).filter(|&index| objects().ops.get(index).is_some())
+}
+
+/// Makes a real operator and tells which trampoline it has.
+fn make(op: &Op) -> Result<(RealOp, usize), c_int> {
+    let Some(number) = BINDINGS.get().take(op.function) else {
+        log::error!("the program has more than {TRAMPOLINES} operators at a time, which is not supported; free some");
+        return Err(ERR_NO_MEM);
+    };
+    let function: callbacks::UserFunction<RealDatatype> = Some(FUNCTIONS[number / 16][number % 16]);
+    let mut new = real_op(null_handle());
+    // SAFETY: a function of the type that the real library calls.
+    let rc = unsafe { real::PMPI_Op_create(function, c_int::from(op.commutes), &mut new) };
+    if rc == SUCCESS {
+        return Ok((new, number));
+    }
+    BINDINGS.get().give_up(number);
+    Err(rc)
+}
+
+fn connect(index: u32, (real, number): (RealOp, usize)) {
+    handles::set_real(HandleKind::Op, index, real.0);
+    BINDINGS.get().assign(index, number);
+}
+
+/// A new operator that calls the function at this address of the user side.
+pub fn create(function: u64, commutes: bool) -> Result<VirtOp, c_int> {
+    let op = Op { function, commutes };
+    let made = make(&op)?;
+    let index = objects().ops.insert(op);
+    connect(index, made);
+    Ok(VirtOp(handles::virtual_handle(HandleKind::Op, index)))
+}
+
+/// Frees an operator.
+pub fn free(op: VirtOp) -> c_int {
+    let Some(index) = index(op) else { return ERR_OP };
+    objects().ops.remove(index);
+    drop_real(index)
+}
+
+fn drop_real(index: u32) -> c_int {
+    let mut op = real_op(VirtOp(handles::virtual_handle(HandleKind::Op, index)));
+    handles::set_real(HandleKind::Op, index, std::ptr::null_mut());
+    BINDINGS.get().unassign(index);
+    if op.0.is_null() {
+        return SUCCESS;
+    }
+    // SAFETY: an operator of ours; a reduction that uses it holds it in the real library.
+    unsafe { real::PMPI_Op_free(&mut op) }
+}
+
+/// Frees all real operators.
+pub fn release_all() {
+    let all: Vec<u32> = objects().ops.iter().map(|(index, _)| index).collect();
+    for index in all {
+        drop_real(index);
+    }
+}
+
+/// Makes the real operators from their recipes.
+pub fn rebuild() {
+    for (index, op) in objects().ops.iter() {
+        match make(op) {
+            Ok(made) => connect(index, made),
+            Err(rc) => log::error!("operator {index} could not be made again: {}", text(rc)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bindings, FUNCTIONS, TRAMPOLINES};
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_trampoline_is_another_function() {
+        let addresses: HashSet<usize> = FUNCTIONS.iter().flatten().map(|&function| function as usize).collect();
+        assert_eq!(addresses.len(), TRAMPOLINES);
+    }
+
+    #[test]
+    fn trampolines_are_used_again_as_late_as_possible() {
+        let mut bindings = Bindings::new();
+        assert_eq!((bindings.take(10), bindings.take(11)), (Some(0), Some(1)));
+        bindings.assign(3, 0);
+        bindings.unassign(3);
+        bindings.unassign(3);
+        for number in 2..TRAMPOLINES {
+            assert_eq!(bindings.take(number as u64), Some(number));
+        }
+        assert_eq!(bindings.functions[0], 10);
+        assert_eq!(bindings.take(99), Some(0));
+        assert_eq!(bindings.functions[0], 99);
+        assert_eq!(bindings.take(99), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! After a failure: from the error of one MPI call back to a running job.
+//!
+//! ```text
+//!   detect → revoke → drain own requests → shrink → agree (who lives, which epoch) → replace (new communicators)
+//!          → fetch (the dead rank's copy) → load (everybody) → rebuild → re-protect → resume
+//! ```
+//!
+//! Shrink and the two agreements are always called in this order, on one communicator, by everyone: a rank that meets an
+//! error in between revokes everything and goes on to the next agreement, whose outcome is the same for all. If it is not
+//! success, all start over with the shrunken communicator. Loading is repeated from the copies, which stay intact.
+#![allow(unsafe_code)]
+
+mod attempt;
+mod load;
+mod plan;
+mod spare;
+
+use crate::errors::{ERR_INTERN, ERR_IN_STATUS, ERR_OTHER, SUCCESS};
+use crate::generated::real;
+use crate::world::{self, Part};
+use crate::{arch, cell::Main, checkpoint, events, ulfm};
+use ckptd::events::{ErrorClass, Kind, WorldRank};
+pub use spare::{release as release_spares, wait_for_part};
+use std::ffi::c_int;
+use std::time::{Duration, Instant};
+
+/// The program was set back to a cut: the handler must return at once, with any value.
+#[derive(Debug)]
+pub struct Rewound;
+
+/// How long outstanding transfers may take to end after a failure.
+const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+/// How long an unspecific error may precede the news of a failure.
+const NEWS_LIMIT: Duration = Duration::from_secs(2);
+
+/// Evaluates to the return code of a real procedure. If a process has failed, the whole recovery has been run and the
+/// handler returns.
+#[macro_export]
+macro_rules! attempt {
+    ($call:expr) => {
+        match $crate::recovery::check($call) {
+            Ok(rc) => rc,
+            Err($crate::recovery::Rewound) => return 0,
+        }
+    };
+}
+
+/// Whether the program goes on from the end of MPI_Init.
+static RESUMED_IN_INIT: Main<bool> = Main::new(false);
+
+/// Whether MPI_Init is entered because the program was set back to its end; true once.
+pub fn resumed_in_init() -> bool {
+    std::mem::take(RESUMED_IN_INIT.get())
+}
+
+/// Looks at the return code of a real procedure; recovers if it means that a process has failed.
+#[inline]
+pub fn check(rc: c_int) -> Result<c_int, Rewound> {
+    if rc == SUCCESS { Ok(rc) } else { classify(rc) }
+}
+
+#[cold]
+fn classify(rc: c_int) -> Result<c_int, Rewound> {
+    let mut class = rc;
+    // SAFETY: a local query.
+    unsafe { real::PMPI_Error_class(rc, &mut class) };
+    if !world::is_protected() || !means_failure(class) {
+        return Ok(rc);
+    }
+    let Some(_) = arch::top_frame() else {
+        eprintln!("understudy: a process failed while the program was inside a callback of MPI; this cannot be rolled back, the job ends");
+        world::abort(75)
+    };
+    recover(class);
+    Err(Rewound)
+}
+
+/// Whether an error class is the failure of a process, or follows from one.
+fn means_failure(class: c_int) -> bool {
+    match class {
+        ulfm::ERR_PROC_FAILED | ulfm::ERR_PROC_FAILED_PENDING | ulfm::ERR_REVOKED => true,
+        ERR_OTHER | ERR_INTERN | ERR_IN_STATUS => {
+            let start = Instant::now();
+            while start.elapsed() < NEWS_LIMIT {
+                if failure_is_known() {
+                    return true;
+                }
+            }
+            false
+        }
+        _ => false,
+    }
+}
+
+fn failure_is_known() -> bool {
+    let control = world::get().control;
+    let mut revoked = 0;
+    let mut group = crate::real_types::RealGroup(std::ptr::null_mut());
+    let mut dead = 0;
+    // SAFETY: local queries of a valid communicator; the probe makes progress.
+    unsafe {
+        let mut flag = 0;
+        real::PMPI_Iprobe(crate::requests::ANY_SOURCE, spare::TAG_RELEASE, control, &mut flag, std::ptr::null_mut());
+        ulfm::MPIX_Comm_is_revoked(control, &mut revoked);
+        ulfm::MPIX_Comm_failure_ack(control);
+        if ulfm::MPIX_Comm_failure_get_acked(control, &mut group) == SUCCESS {
+            real::PMPI_Group_size(group, &mut dead);
+            real::PMPI_Group_free(&mut group);
+        }
+    }
+    revoked != 0 || dead > 0
+}
+
+fn error_class(class: c_int) -> ErrorClass {
+    match class {
+        ulfm::ERR_PROC_FAILED => ErrorClass::ProcFailed,
+        ulfm::ERR_PROC_FAILED_PENDING => ErrorClass::ProcFailedPending,
+        ulfm::ERR_REVOKED => ErrorClass::Revoked,
+        class => ErrorClass::Other(class),
+    }
+}
+
+/// Runs attempts until one succeeds. A worker's frame is rewound then; a spare may have become a worker.
+fn recover(class: c_int) {
+    let began = Instant::now();
+    let world = world::get();
+    world.recoveries += 1;
+    let recovery = world.recoveries;
+    log::debug!("recovery {recovery} begins, error class {class}");
+    let mut report = attempt::Report::new(recovery);
+    let outcome = loop {
+        match attempt::run(&mut report) {
+            Ok(outcome) => break outcome,
+            Err(attempt::Again) => log::debug!("another failure: recovery {recovery} starts over"),
+        }
+    };
+    let failed = report.failed.iter().map(|&rank| WorldRank(rank)).collect();
+    events::emit(Kind::FailureDetected { recovery, failed, by: error_class(class) });
+    report.emit();
+    if let Part::Worker(_) = world::get().part {
+        resume(outcome, began, &report);
+    }
+}
+
+fn resume(outcome: attempt::Outcome, began: Instant, report: &attempt::Report) {
+    let Some(frame) = outcome.frame else { return };
+    let epoch = checkpoint::epoch();
+    *RESUMED_IN_INIT.get() = load::is_init(&frame);
+    arch::rewind(&frame);
+    let total = began.elapsed();
+    events::emit(Kind::Resume { recovery: report.recovery, epoch: ckptd::events::Epoch(epoch), total_ns: total.as_nanos() as u64 });
+    if outcome.is_speaker {
+        eprintln!("understudy: {}; back at epoch {epoch} after {:.1} ms", report.summary(), total.as_secs_f64() * 1e3);
+    }
+}

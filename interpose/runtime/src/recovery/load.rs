@@ -1,0 +1,53 @@
+//! Loading an epoch: the user side becomes what it was, in place or in another process.
+
+use crate::arch::Frame;
+use crate::calls::memory_state;
+use crate::generated::Proc;
+use crate::image::{remap, restore};
+use crate::{checkpoint, cut, drain, handles, objects, requests, user};
+
+/// The user side is loaded.
+pub struct Loaded {
+    /// Where it goes on.
+    pub frame: Frame,
+}
+
+/// Whether a frame is the end of MPI_Init, where the first checkpoint is taken.
+pub fn is_init(frame: &Frame) -> bool {
+    let slot = frame.slot as u32;
+    slot == Proc::MPI_Init.slot() || slot == Proc::MPI_Init_thread.slot()
+}
+
+/// Loads this rank's own committed epoch. `is_new`: this process has not played the part before.
+///
+/// A failure here leaves a user side that is neither old nor new, so it ends the job.
+pub fn load(is_new: bool) -> Loaded {
+    let keep = checkpoint::keep();
+    let saved = checkpoint::decode(&keep.own.state)
+        .unwrap_or_else(|why| checkpoint::fail("the saved state cannot be read", &std::io::Error::other(why)));
+    let layout = &saved.user.layout;
+    if let Err(error) = remap::restore_layout(layout, user::State::zones()) {
+        checkpoint::fail("the program's mappings cannot be put back", &error);
+    }
+    let pages = if is_new {
+        restore::load_all(&mut keep.tracker, layout, &keep.own.image, &keep.store)
+    } else {
+        restore::restore_pages(&mut keep.tracker, layout, &keep.own.image, &keep.store)
+    };
+    match pages {
+        Ok(stats) => log::debug!("{} pages copied, {} dropped", stats.copied, stats.dropped),
+        Err(error) => checkpoint::fail("the program's memory cannot be put back", &error),
+    }
+    if let Err(error) = saved.user.restore(!is_new) {
+        checkpoint::fail("the program's state cannot be put back", &error);
+    }
+    handles::mark();
+    objects::release_local();
+    objects::replace(saved.objects);
+    objects::rebuild_local();
+    requests::replace(saved.requests);
+    *drain::early() = saved.early;
+    cut::restore(saved.schedule, !is_init(&saved.frame));
+    memory_state::restore_attached(saved.attached);
+    Loaded { frame: saved.frame }
+}

@@ -1,0 +1,94 @@
+//! Idle spares: asleep inside MPI_Init until they are given a part or released.
+#![allow(unsafe_code)]
+
+use super::{Rewound, recover};
+use crate::cell::Main;
+use crate::errors::SUCCESS;
+use crate::generated::real;
+use crate::handles::{self, VirtDatatype, real_datatype};
+use crate::real_types::RealRequest;
+use crate::requests::ANY_SOURCE;
+use crate::world::{self, Part};
+use crate::{events, sys, user};
+use ckptd::events::{EndHow, Kind};
+use std::ffi::c_int;
+use std::time::Duration;
+
+/// Tag of the message that releases a spare.
+pub const TAG_RELEASE: c_int = 9;
+/// A spare looks for news this often: at 2 ms it uses well below 1% of a core.
+const NAP: Duration = Duration::from_millis(2);
+
+static RELEASE: Main<RealRequest> = Main::new(RealRequest(std::ptr::null_mut()));
+
+/// The receive of the release has died with its communicator.
+pub fn forget() {
+    *RELEASE.get() = RealRequest(std::ptr::null_mut());
+}
+
+fn byte() -> crate::real_types::RealDatatype {
+    real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_byte")))
+}
+
+/// Sleeps until this spare has a part (then the program's frame is that of the dead rank) or the job ends.
+pub fn wait_for_part() -> Result<(), Rewound> {
+    loop {
+        match wait() {
+            SUCCESS => leave(),
+            class => recover(class),
+        }
+        if let Part::Worker(_) = world::get().part {
+            return Err(Rewound);
+        }
+    }
+}
+
+/// Waits for the release; the error class if there is other news.
+fn wait() -> c_int {
+    let request = RELEASE.get();
+    // SAFETY: an empty message; the request is tested until it ends.
+    unsafe {
+        let control = world::get().control;
+        let rc = real::PMPI_Irecv(std::ptr::null_mut(), 0, byte(), ANY_SOURCE, TAG_RELEASE, control, request);
+        if rc != SUCCESS {
+            return rc;
+        }
+        loop {
+            let mut flag = 0;
+            let rc = real::PMPI_Test(request, &mut flag, std::ptr::null_mut());
+            if rc != SUCCESS || flag != 0 {
+                return rc;
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+/// The job has ended without needing this spare.
+fn leave() -> ! {
+    events::emit(Kind::End { how: EndHow::Released });
+    user::release_output();
+    // SAFETY: the last call of the real library.
+    unsafe { real::PMPI_Finalize() };
+    sys::exit_now(0)
+}
+
+/// Releases all spares: called by one worker when all have reached the end.
+pub fn release() {
+    let world = world::get();
+    let mut size = 0;
+    // SAFETY: a local query.
+    unsafe { real::PMPI_Comm_size(world.control, &mut size) };
+    // After the workers (by rank in the launcher's world, which shrinking keeps) come the spares; a message to an
+    // understudy, which plays a part, is never received.
+    for rank in 0..size {
+        let mut request = RealRequest(std::ptr::null_mut());
+        // SAFETY: an empty message, sent eagerly; it is not waited for.
+        unsafe {
+            let rc = real::PMPI_Isend(std::ptr::null(), 0, byte(), rank, TAG_RELEASE, world.control, &mut request);
+            if rc == SUCCESS {
+                real::PMPI_Request_free(&mut request);
+            }
+        }
+    }
+}

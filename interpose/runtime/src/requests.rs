@@ -1,0 +1,523 @@
+//! Requests: what is outstanding, in virtual terms, with the real request beside it.
+//!
+//! Every request that a program holds is a record here. At a cut, sends are complete by construction and receives stay
+//! as records; after a rollback they are posted again. Real requests are only ever *tested*, never waited for: a wait that
+//! fails may leave a transfer under way, and nothing must write into the program's memory once it has been rolled back.
+#![allow(unsafe_code)]
+
+use crate::cell::Main;
+use crate::checkpoint;
+use crate::errors::SUCCESS;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, Named, VirtComm, VirtDatatype, VirtRequest, named, real_comm, real_datatype};
+use crate::objects::comm;
+use crate::real_types::{RealRequest, Status};
+use crate::recovery::{self, Rewound};
+use crate::{drain, ulfm};
+use std::ffi::{c_int, c_void};
+use std::time::{Duration, Instant};
+
+/// `MPI_PROC_NULL`
+pub const PROC_NULL: c_int = -2;
+/// `MPI_ANY_SOURCE`
+pub const ANY_SOURCE: c_int = -1;
+/// `MPI_ANY_TAG`
+pub const ANY_TAG: c_int = -1;
+/// `MPI_UNDEFINED`
+pub const UNDEFINED: c_int = -32766;
+
+/// Buffer, count, datatype, peer and tag of a message, on one communicator.
+#[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
+pub struct Envelope {
+    /// Address on the user side.
+    pub buffer: u64,
+    /// Number of elements.
+    pub count: i32,
+    /// Virtual datatype.
+    pub datatype: u64,
+    /// Rank in the communicator.
+    pub peer: i32,
+    /// Tag.
+    pub tag: i32,
+    /// Virtual communicator.
+    pub comm: u64,
+}
+
+impl Envelope {
+    /// The communicator.
+    pub fn comm(&self) -> VirtComm {
+        VirtComm(self.comm as *mut c_void)
+    }
+
+    /// The datatype.
+    pub fn datatype(&self) -> VirtDatatype {
+        VirtDatatype(self.datatype as *mut c_void)
+    }
+
+    /// Worker rank of the peer; `None` for MPI_PROC_NULL and wildcards.
+    pub fn worker(&self) -> Option<u32> {
+        comm::worker_of(self.comm(), self.peer)
+    }
+}
+
+/// The four ways to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Mode {
+    /// MPI_Send
+    Standard,
+    /// MPI_Bsend
+    Buffered,
+    /// MPI_Ssend
+    Synchronous,
+    /// MPI_Rsend
+    Ready,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
+pub enum Kind {
+    /// A send.
+    Send,
+    /// A receive.
+    Receive(Envelope),
+    /// A non-blocking collective.
+    Collective,
+    /// A persistent send (MPI_Send_init).
+    PersistentSend(Mode, Envelope),
+    /// A persistent receive (MPI_Recv_init).
+    PersistentReceive(Envelope),
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, bincode::Encode, bincode::Decode)]
+pub enum State {
+    /// A persistent request that is not started.
+    Inactive,
+    /// The real request is under way.
+    Active,
+    /// It has ended with this outcome, which the program has not asked for yet.
+    Done {
+        /// Source, tag, error, cancelled, bytes.
+        status: (i32, i32, i32, i32, u64),
+        /// Return code.
+        rc: i32,
+    },
+}
+
+/// A request of the program.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct Request {
+    /// What it does.
+    pub kind: Kind,
+    /// How far it is.
+    pub state: State,
+    /// MPI_Request_free was called on it while it was active.
+    pub orphan: bool,
+}
+
+impl Request {
+    fn is_persistent(&self) -> bool {
+        matches!(self.kind, Kind::PersistentSend(..) | Kind::PersistentReceive(_))
+    }
+}
+
+/// The requests that exist, by index.
+#[derive(Default, bincode::Encode, bincode::Decode)]
+pub struct Requests {
+    entries: Vec<Option<Request>>,
+    free: Vec<u32>,
+    /// Messages sent to each worker since MPI_Init.
+    pub sent: Vec<u64>,
+    /// Messages received from each worker since MPI_Init.
+    pub received: Vec<u64>,
+}
+
+struct Table {
+    requests: Requests,
+    reals: Vec<RealRequest>,
+}
+
+static TABLE: Main<Table> = Main::new(Table {
+    requests: Requests { entries: Vec::new(), free: Vec::new(), sent: Vec::new(), received: Vec::new() },
+    reals: Vec::new(),
+});
+
+const NULL: RealRequest = RealRequest(std::ptr::null_mut());
+
+/// The requests of this process.
+pub fn table() -> &'static mut Requests {
+    &mut TABLE.get().requests
+}
+
+/// Starts counting for this many workers.
+pub fn init(workers: u32) {
+    table().sent = vec![0; workers as usize];
+    table().received = vec![0; workers as usize];
+}
+
+/// Replaces all requests by saved ones; they are not posted yet.
+pub fn replace(saved: Requests) {
+    let table = TABLE.get();
+    table.reals = vec![NULL; saved.entries.len()];
+    table.requests = saved;
+}
+
+/// The program's MPI_REQUEST_NULL.
+pub fn null_handle() -> VirtRequest {
+    static NULL_HANDLE: Main<usize> = Main::new(0);
+    let cached = NULL_HANDLE.get();
+    if *cached == 0 {
+        *cached = handles::predefined_handle("ompi_request_null") as usize;
+    }
+    VirtRequest(*cached as *mut c_void)
+}
+
+/// A status without a message (MPI 4.1, section 3.7.3: empty).
+pub const EMPTY: Status = Status { source: ANY_SOURCE, tag: ANY_TAG, error: SUCCESS, cancelled: 0, bytes: 0 };
+
+/// Adds a request and returns the program's handle.
+pub fn add(kind: Kind, state: State, real: RealRequest) -> VirtRequest {
+    let table = TABLE.get();
+    let request = Some(Request { kind, state, orphan: false });
+    let index = match table.requests.free.pop() {
+        Some(index) => {
+            table.requests.entries[index as usize] = request;
+            table.reals[index as usize] = real;
+            index
+        }
+        None => {
+            table.requests.entries.push(request);
+            table.reals.push(real);
+            table.reals.len() as u32 - 1
+        }
+    };
+    VirtRequest(handles::virtual_handle(HandleKind::Request, index))
+}
+
+/// Adds a non-blocking collective that is under way.
+pub fn add_collective(real: RealRequest) -> VirtRequest {
+    add(Kind::Collective, State::Active, real)
+}
+
+/// Adds a request that has ended already.
+pub fn add_done(kind: Kind, status: Status, rc: c_int) -> VirtRequest {
+    add(kind, done(status, rc), NULL)
+}
+
+fn done(status: Status, rc: c_int) -> State {
+    State::Done { status: (status.source, status.tag, status.error, status.cancelled, status.bytes as u64), rc }
+}
+
+fn remove(index: u32) {
+    let requests = table();
+    requests.entries[index as usize] = None;
+    requests.free.push(index);
+}
+
+/// Index of a request that exists; `None` for MPI_REQUEST_NULL and invalid handles.
+pub fn index(handle: VirtRequest) -> Option<u32> {
+    match named(handle.0) {
+        Named::Created(index) if table().entries.get(index as usize).is_some_and(Option::is_some) => Some(index),
+        _ => None,
+    }
+}
+
+/// The request with this index.
+pub fn get(index: u32) -> Option<&'static mut Request> {
+    table().entries.get_mut(index as usize)?.as_mut()
+}
+
+/// The real request.
+pub fn real_of(index: u32) -> RealRequest {
+    TABLE.get().reals.get(index as usize).copied().unwrap_or(NULL)
+}
+
+/// Counts a message that is on its way.
+pub fn count_sent(comm: VirtComm, peer: c_int) {
+    if let Some(worker) = comm::worker_of(comm, peer) {
+        table().sent[worker as usize] += 1;
+    }
+}
+
+/// Counts a message that has arrived.
+pub fn count_received(comm: VirtComm, status: &Status) {
+    if status.cancelled == 0
+        && let Some(worker) = comm::worker_of(comm, status.source)
+    {
+        table().received[worker as usize] += 1;
+    }
+}
+
+/// The end of a request.
+#[derive(Clone, Copy)]
+pub struct Outcome {
+    /// Its status.
+    pub status: Status,
+    /// What the completing procedure returns.
+    pub rc: c_int,
+}
+
+/// Tests an active request once. Afterwards its state is `Done` if it has ended.
+fn test(index: u32) -> Result<bool, Rewound> {
+    let table = TABLE.get();
+    let mut status = EMPTY;
+    let mut flag = 0;
+    // SAFETY: a real request that is active.
+    let rc = unsafe { real::PMPI_Test(&mut table.reals[index as usize], &mut flag, &mut status) };
+    let rc = recovery::check(rc)?;
+    if flag == 0 && rc == SUCCESS {
+        return Ok(false);
+    }
+    end(index, status, rc);
+    Ok(true)
+}
+
+fn end(index: u32, status: Status, rc: c_int) {
+    let Some(request) = get(index) else { return };
+    request.state = done(status, rc);
+    if let Kind::Receive(envelope) | Kind::PersistentReceive(envelope) = request.kind
+        && rc != ulfm::ERR_PROC_FAILED
+    {
+        count_received(envelope.comm(), &status);
+    }
+}
+
+/// Takes the outcome of a request that is `Done` (or inactive): a persistent one becomes inactive, another one is gone.
+fn take(index: u32, handle: &mut VirtRequest) -> Outcome {
+    let null = null_handle();
+    let Some(request) = get(index) else {
+        return Outcome { status: EMPTY, rc: SUCCESS };
+    };
+    let outcome = match request.state {
+        State::Done { status: (source, tag, error, cancelled, bytes), rc } => {
+            Outcome { status: Status { source, tag, error, cancelled, bytes: bytes as usize }, rc }
+        }
+        State::Inactive | State::Active => Outcome { status: EMPTY, rc: SUCCESS },
+    };
+    if request.is_persistent() {
+        request.state = State::Inactive;
+    } else {
+        remove(index);
+        *handle = null;
+    }
+    outcome
+}
+
+/// Whether a request is under way.
+pub fn is_active(index: u32) -> bool {
+    get(index).is_some_and(|request| request.state == State::Active)
+}
+
+/// Whether it is a persistent request that is not started.
+pub fn is_inactive(index: u32) -> bool {
+    get(index).is_some_and(|request| request.state == State::Inactive)
+}
+
+/// Waits for one request (MPI_Wait).
+pub fn wait(handle: &mut VirtRequest) -> Result<Outcome, Rewound> {
+    let Some(index) = index(*handle) else { return Ok(Outcome { status: EMPTY, rc: SUCCESS }) };
+    while is_active(index) {
+        if test(index)? {
+            break;
+        }
+        checkpoint::poll()?;
+    }
+    Ok(take(index, handle))
+}
+
+/// Tests one request (MPI_Test); `None`: not yet.
+pub fn poll(handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
+    let Some(index) = index(*handle) else { return Ok(Some(Outcome { status: EMPTY, rc: SUCCESS })) };
+    if is_active(index) && !test(index)? {
+        checkpoint::poll()?;
+        return Ok(None);
+    }
+    Ok(Some(take(index, handle)))
+}
+
+/// Whether it has ended, leaving it as it is (MPI_Request_get_status).
+pub fn peek(handle: VirtRequest) -> Result<Option<Outcome>, Rewound> {
+    let Some(index) = index(handle) else { return Ok(Some(Outcome { status: EMPTY, rc: SUCCESS })) };
+    if is_active(index) && !test(index)? {
+        return Ok(None);
+    }
+    Ok(Some(match get(index).map(|request| request.state) {
+        Some(State::Done { status: (source, tag, error, cancelled, bytes), rc }) => {
+            Outcome { status: Status { source, tag, error, cancelled, bytes: bytes as usize }, rc }
+        }
+        _ => Outcome { status: EMPTY, rc: SUCCESS },
+    }))
+}
+
+/// Runs a blocking operation as its non-blocking twin: `start` makes the real request; it is tested until it ends.
+/// If a process fails meanwhile the request is on record, so that recovery can drive it to its end first.
+pub fn run(kind: Kind, start: impl FnOnce(&mut RealRequest) -> c_int) -> Result<Outcome, Rewound> {
+    let mut request = NULL;
+    let rc = recovery::check(start(&mut request))?;
+    if rc != SUCCESS {
+        return Ok(Outcome { status: EMPTY, rc });
+    }
+    let mut handle = add(kind, State::Active, request);
+    wait(&mut handle)
+}
+
+/// Posts a receive, from the messages that the last drain took if one matches.
+pub fn post_receive(envelope: Envelope) -> Result<(State, RealRequest, c_int), Rewound> {
+    if let Some(outcome) = drain::take_early(&envelope) {
+        return Ok((done(outcome.status, outcome.rc), NULL, SUCCESS));
+    }
+    let mut request = NULL;
+    // SAFETY: the program's buffer, count and type.
+    let rc = unsafe {
+        real::PMPI_Irecv(
+            envelope.buffer as *mut c_void,
+            envelope.count,
+            real_datatype(envelope.datatype()),
+            envelope.peer,
+            envelope.tag,
+            real_comm(envelope.comm()),
+            &mut request,
+        )
+    };
+    Ok((State::Active, request, recovery::check(rc)?))
+}
+
+/// Frees a request (MPI_Request_free): an active one is kept until it has ended.
+pub fn free(handle: &mut VirtRequest) {
+    let Some(index) = index(*handle) else { return };
+    let Some(request) = get(index) else { return };
+    if request.state == State::Active {
+        request.orphan = true;
+    } else {
+        release_real(index);
+        remove(index);
+    }
+    *handle = null_handle();
+}
+
+fn release_real(index: u32) {
+    let real_request = &mut TABLE.get().reals[index as usize];
+    if *real_request != NULL && get(index).is_some_and(|request| request.is_persistent()) {
+        // SAFETY: an inactive persistent request.
+        unsafe { real::PMPI_Request_free(real_request) };
+    }
+}
+
+/// Tests all orphans and removes those that have ended.
+pub fn reap_orphans() -> Result<(), Rewound> {
+    for index in 0..table().entries.len() as u32 {
+        if get(index).is_some_and(|request| request.orphan) && (!is_active(index) || test(index)?) {
+            remove(index);
+        }
+    }
+    Ok(())
+}
+
+/// Indices of the active requests that `wanted` selects.
+pub fn active(wanted: impl Fn(&Kind) -> bool) -> Vec<u32> {
+    let is_wanted = |request: &Request| request.state == State::Active && wanted(&request.kind);
+    let entries = table().entries.iter().enumerate();
+    entries.filter(|(_, entry)| entry.as_ref().is_some_and(is_wanted)).map(|(index, _)| index as u32).collect()
+}
+
+/// Tests these requests once; returns those that are still active.
+pub fn test_all(mut pending: Vec<u32>) -> Result<Vec<u32>, Rewound> {
+    let mut left = Vec::with_capacity(pending.len());
+    for index in pending.drain(..) {
+        if !test(index)? {
+            left.push(index);
+        }
+    }
+    Ok(left)
+}
+
+/// After a failure: drives every active real request to its end, so that nothing writes into (or reads from) the
+/// program's memory any more. Returns how many could not be ended within `limit`.
+pub fn quiesce(limit: Duration) -> usize {
+    let start = Instant::now();
+    let mut pending = active(|_| true);
+    for &index in &pending {
+        let cancellable = !matches!(get(index).map(|request| request.kind), Some(Kind::Collective));
+        // SAFETY: an active real request; cancelling a send or receive that has matched has no effect.
+        if cancellable {
+            unsafe { real::PMPI_Cancel(&mut TABLE.get().reals[index as usize]) };
+        }
+    }
+    while !pending.is_empty() && start.elapsed() < limit {
+        pending.retain(|&index| {
+            let mut flag = 0;
+            let request = &mut TABLE.get().reals[index as usize];
+            // SAFETY: an active real request; an error ends it as well, except that an any-source receive stays posted.
+            let rc = unsafe { real::PMPI_Test(request, &mut flag, std::ptr::null_mut()) };
+            let ended = flag != 0 || (rc != SUCCESS && rc != ulfm::ERR_PROC_FAILED_PENDING);
+            !ended
+        });
+    }
+    pending.len()
+}
+
+/// After a rollback: makes the real requests of the restored records again, in their order.
+pub fn repost() -> Result<(), Rewound> {
+    for index in 0..table().entries.len() as u32 {
+        let Some(request) = get(index) else { continue };
+        let (kind, state) = (request.kind, request.state);
+        match kind {
+            Kind::Receive(envelope) if state == State::Active => {
+                let (state, real_request, _) = post_receive(envelope)?;
+                TABLE.get().reals[index as usize] = real_request;
+                if let Some(request) = get(index) {
+                    request.state = state;
+                }
+            }
+            Kind::PersistentSend(..) | Kind::PersistentReceive(_) => {
+                TABLE.get().reals[index as usize] = persistent(&kind)?;
+                if state == State::Active {
+                    start(index)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Makes the real persistent request.
+pub fn persistent(kind: &Kind) -> Result<RealRequest, Rewound> {
+    let mut request = NULL;
+    let (Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope)) = kind else { return Ok(request) };
+    let buffer = envelope.buffer as *mut c_void;
+    let (datatype, comm) = (real_datatype(envelope.datatype()), real_comm(envelope.comm()));
+    let (count, peer, tag) = (envelope.count, envelope.peer, envelope.tag);
+    // SAFETY: the program's buffer, count and type.
+    let rc = unsafe {
+        match kind {
+            Kind::PersistentSend(Mode::Standard, _) => real::PMPI_Send_init(buffer, count, datatype, peer, tag, comm, &mut request),
+            Kind::PersistentSend(Mode::Buffered, _) => real::PMPI_Bsend_init(buffer, count, datatype, peer, tag, comm, &mut request),
+            Kind::PersistentSend(Mode::Synchronous, _) => real::PMPI_Ssend_init(buffer, count, datatype, peer, tag, comm, &mut request),
+            Kind::PersistentSend(Mode::Ready, _) => real::PMPI_Rsend_init(buffer, count, datatype, peer, tag, comm, &mut request),
+            _ => real::PMPI_Recv_init(buffer, count, datatype, peer, tag, comm, &mut request),
+        }
+    };
+    recovery::check(rc)?;
+    Ok(request)
+}
+
+/// Starts a persistent request (MPI_Start).
+pub fn start(index: u32) -> Result<c_int, Rewound> {
+    let Some(request) = get(index) else { return Ok(crate::errors::ERR_REQUEST) };
+    if let Kind::PersistentReceive(envelope) = request.kind
+        && let Some(outcome) = drain::take_early(&envelope)
+    {
+        request.state = done(outcome.status, outcome.rc);
+        return Ok(SUCCESS);
+    }
+    // SAFETY: an inactive persistent request.
+    let rc = recovery::check(unsafe { real::PMPI_Start(&mut TABLE.get().reals[index as usize]) })?;
+    if rc == SUCCESS {
+        request.state = State::Active;
+        if let Kind::PersistentSend(_, envelope) = request.kind {
+            count_sent(envelope.comm(), envelope.peer);
+        }
+    }
+    Ok(rc)
+}

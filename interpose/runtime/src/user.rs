@@ -1,0 +1,93 @@
+//! The user side's state besides its pages: thread-locals, signal handlers, files, the floating-point environment, output.
+
+mod files;
+mod output;
+mod signals;
+mod threads;
+mod tls;
+mod zones;
+
+use crate::image::layout::Layout;
+use crate::image::runs::AddrRange;
+use crate::image::vmas::Zones;
+pub use output::{attach as attach_output, dead_output, inherit as inherit_output, release as release_output};
+pub use zones::{compare_layout, remember_start, zones};
+
+/// Everything of the user side that is not in its pages.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct State {
+    /// The mappings.
+    pub layout: Layout,
+    thread_locals: tls::Saved,
+    signals: signals::Saved,
+    files: files::Saved,
+    output: output::Saved,
+}
+
+/// A rollback or a load failed; the message names cause and object.
+#[derive(Debug, thiserror::Error)]
+pub enum UserError {
+    /// The mappings cannot be read.
+    #[error("the process's mappings cannot be read: {0}")]
+    Maps(#[from] crate::image::vmas::MapsError),
+    /// The user side has threads.
+    #[error(
+        "the program runs {0} thread(s) of its own, which an understudy could not bring back; set OMP_NUM_THREADS=1 or run it with UNDERSTUDY_DISABLE=1"
+    )]
+    Threads(u32),
+    /// A file cannot be put back.
+    #[error("{path} cannot be put back to what it was at the checkpoint: {why}")]
+    File {
+        /// Its path.
+        path: String,
+        /// The failed action.
+        why: String,
+    },
+    /// Thread-local storage lies elsewhere.
+    #[error("the thread-local storage of {0} lies at another address than in the rank that was saved")]
+    ThreadLocals(String),
+}
+
+/// Collects the state at a cut.
+pub fn capture() -> Result<State, UserError> {
+    threads::check()?;
+    Ok(State {
+        layout: Layout::read_self(zones())?,
+        thread_locals: tls::capture(),
+        signals: signals::capture(),
+        files: files::capture(),
+        output: output::capture(),
+    })
+}
+
+/// The live part of the main thread's stack, given its stack pointer: what lies above it, with the red zone below.
+pub fn live_stack(rsp: u64) -> AddrRange {
+    const RED_ZONE: u64 = 128;
+    AddrRange::new((rsp - RED_ZONE) & !4095, crate::boot::info().stack_end as u64)
+}
+
+impl State {
+    /// Puts everything back but the pages, after they have been put back. `own`: this process is the one that was saved.
+    pub fn restore(&self, own: bool) -> Result<(), UserError> {
+        tls::restore(&self.thread_locals)?;
+        signals::restore(&self.signals);
+        files::restore(&self.files)?;
+        output::restore(&self.output, own);
+        Ok(())
+    }
+
+    /// The zones that a layout leaves alone.
+    pub fn zones() -> &'static Zones {
+        zones()
+    }
+}
+
+/// Name of this host.
+pub fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "?".into(), |name| name.trim_end().to_owned())
+}
+
+/// Path of the program.
+pub fn program_name() -> String {
+    std::fs::read_link("/proc/self/exe").map_or_else(|_| "?".into(), |path| path.to_string_lossy().into_owned())
+}

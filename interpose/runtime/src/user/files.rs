@@ -1,0 +1,153 @@
+//! Files that the program has open.
+//!
+//! At a rollback every regular file gets the size and offset that it had at the cut: what was written since is written
+//! again, at the same places. An understudy opens the files again, without truncating them.
+#![allow(unsafe_code)]
+
+use super::UserError;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use understudy_abi::RUNTIME_FD_BASE;
+
+/// An open regular file.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+struct Open {
+    path: Vec<u8>,
+    /// open(2) flags without those that create or truncate.
+    flags: i32,
+    close_on_exec: bool,
+    offset: i64,
+    size: i64,
+    /// Another descriptor with the same open file description, if there is a lower one.
+    same_as: Option<i32>,
+}
+
+/// All open regular files of the user side, by descriptor.
+#[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
+pub struct Saved {
+    files: BTreeMap<i32, Open>,
+}
+
+fn descriptors() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let mut list: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    list.retain(|fd| (0..RUNTIME_FD_BASE).contains(fd));
+    list.sort_unstable();
+    list
+}
+
+fn path_of(fd: i32) -> PathBuf {
+    std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default()
+}
+
+fn stat(fd: i32) -> Option<libc::stat> {
+    // SAFETY: fstat(2) fills the structure.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &mut stat) == 0).then_some(stat)
+    }
+}
+
+fn open_file(fd: i32, lower: &[i32]) -> Option<Open> {
+    let stat = stat(fd)?;
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return None;
+    }
+    const KCMP_FILE: i32 = 0;
+    // SAFETY: fcntl(2), lseek(2), kcmp(2) on a descriptor of this process.
+    unsafe {
+        let pid = libc::getpid();
+        let is_same = |other: &&i32| libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, fd, **other) == 0;
+        Some(Open {
+            path: path_of(fd).as_os_str().as_bytes().to_vec(),
+            flags: libc::fcntl(fd, libc::F_GETFL),
+            close_on_exec: libc::fcntl(fd, libc::F_GETFD) & libc::FD_CLOEXEC != 0,
+            offset: libc::lseek(fd, 0, libc::SEEK_CUR),
+            size: stat.st_size,
+            same_as: lower.iter().find(is_same).copied(),
+        })
+    }
+}
+
+/// Looks at all descriptors of the user side.
+pub fn capture() -> Saved {
+    let mut saved = Saved::default();
+    let mut regular: Vec<i32> = Vec::new();
+    for fd in descriptors() {
+        if let Some(file) = open_file(fd, &regular) {
+            saved.files.insert(fd, file);
+            regular.push(fd);
+        }
+    }
+    saved
+}
+
+fn failed(file: &Open, action: &str) -> UserError {
+    let error = std::io::Error::last_os_error();
+    UserError::File { path: String::from_utf8_lossy(&file.path).into_owned(), why: format!("{action}: {error}") }
+}
+
+fn is_writable(flags: i32) -> bool {
+    flags & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// Makes the user side's open files those of the cut.
+pub fn restore(saved: &Saved) -> Result<(), UserError> {
+    let now = capture();
+    for (&fd, _) in now.files.iter().filter(|(fd, _)| !saved.files.contains_key(fd)) {
+        // SAFETY: close(2) of a file that was opened after the cut.
+        unsafe { libc::close(fd) };
+    }
+    for (&fd, file) in &saved.files {
+        let same = now.files.get(&fd).is_some_and(|open| open.path == file.path && open.same_as == file.same_as && open.flags == file.flags);
+        if !same {
+            open_again(fd, file)?;
+        }
+        if file.same_as.is_none() {
+            rewind(fd, file)?;
+        }
+    }
+    Ok(())
+}
+
+fn open_again(fd: i32, file: &Open) -> Result<(), UserError> {
+    // SAFETY: open(2), dup3(2), close(2) with valid arguments; what the descriptor was before is not the program's.
+    unsafe {
+        let mode = if file.close_on_exec { libc::O_CLOEXEC } else { 0 };
+        if let Some(other) = file.same_as {
+            return if libc::dup3(other, fd, mode) < 0 { Err(failed(file, "cannot be duplicated")) } else { Ok(()) };
+        }
+        let path = CString::new(file.path.clone()).map_err(|_| failed(file, "has an impossible name"))?;
+        let opened = libc::open(path.as_ptr(), file.flags & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL));
+        if opened < 0 {
+            return Err(failed(file, "cannot be opened again"));
+        }
+        if opened != fd {
+            let moved = libc::dup3(opened, fd, mode);
+            libc::close(opened);
+            if moved < 0 {
+                return Err(failed(file, "cannot be given its descriptor"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn rewind(fd: i32, file: &Open) -> Result<(), UserError> {
+    let size = stat(fd).map_or(0, |stat| stat.st_size);
+    // SAFETY: ftruncate(2) and lseek(2) on the program's file.
+    unsafe {
+        if is_writable(file.flags) && size > file.size && libc::ftruncate(fd, file.size) != 0 {
+            return Err(failed(file, "cannot be cut to its former size"));
+        }
+        if file.offset >= 0 && libc::lseek(fd, file.offset, libc::SEEK_SET) < 0 {
+            return Err(failed(file, "cannot be positioned"));
+        }
+    }
+    if size < file.size && is_writable(file.flags) {
+        return Err(UserError::File { path: String::from_utf8_lossy(&file.path).into_owned(), why: format!("it has {size} bytes instead of {}", file.size) });
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Standard output and error: exactly once, through the relay (`ckptd::relay`).
+
+use crate::boot;
+use crate::cell::Main;
+use ckptd::relay::{LedgerObserver, LedgerView, Logical, Stream};
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Positions in the two streams, if they go through a relay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Saved {
+    positions: [Option<u64>; 2],
+}
+
+struct Output {
+    view: LedgerView,
+    pipes: [Option<RawFd>; 2],
+}
+
+static OUTPUT: Main<Option<Output>> = Main::new(None);
+/// What a dead rank's relay has forwarded, for the understudy that goes on for it.
+static INHERITED: Main<[u64; 2]> = Main::new([0; 2]);
+
+/// How long a dead rank's relay may take to pass on what it still has.
+const RELAY_PATIENCE: Duration = Duration::from_secs(10);
+
+fn own_ledger() -> Option<PathBuf> {
+    let path = boot::info().relay.ledger;
+    if path.is_null() {
+        return None;
+    }
+    Some(PathBuf::from(c_string(path)))
+}
+
+#[allow(unsafe_code)]
+fn c_string(text: *const std::ffi::c_char) -> String {
+    // SAFETY: the face's string, which lives as long as the process.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+#[allow(unsafe_code)]
+fn private_copy(fd: RawFd) -> Option<RawFd> {
+    // SAFETY: fcntl(2) on a descriptor of this process; a copy that the program does not know.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        if libc::fstat(fd, &mut stat) != 0 || stat.st_mode & libc::S_IFMT != libc::S_IFIFO {
+            return None;
+        }
+        let copy = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, understudy_abi::RUNTIME_FD_BASE);
+        (copy >= 0).then_some(copy)
+    }
+}
+
+/// Connects to this rank's relay. What a spare prints before it has a part, nobody is to see.
+pub fn attach(is_spare: bool) {
+    let Some(path) = own_ledger() else { return };
+    let pipes = [private_copy(1), private_copy(2)];
+    match LedgerView::attach(&path, pipes, RELAY_PATIENCE) {
+        Ok(view) => {
+            for stream in Stream::BOTH.into_iter().filter(|stream| is_spare && *stream == Stream::Out && pipes[stream.index()].is_some()) {
+                if let Err(error) = view.takeover(stream, Logical(0), Logical(u64::MAX)) {
+                    log::warn!("the output relay does not answer ({error})");
+                }
+            }
+            *OUTPUT.get() = Some(Output { view, pipes });
+        }
+        Err(error) => log::warn!("the output relay is not available ({error}); after a failure some output may appear twice"),
+    }
+}
+
+/// Positions at a cut.
+pub fn capture() -> Saved {
+    let mut saved = Saved::default();
+    if let Some(output) = OUTPUT.get() {
+        for stream in Stream::BOTH.into_iter().filter(|stream| output.pipes[stream.index()].is_some()) {
+            saved.positions[stream.index()] = output.view.logical_position(stream).ok().map(|position| position.0);
+        }
+    }
+    saved
+}
+
+/// Goes on from the positions of a cut: what was forwarded since is not forwarded again.
+pub fn restore(saved: &Saved, own: bool) {
+    let Some(output) = OUTPUT.get() else { return };
+    for stream in Stream::BOTH {
+        let (Some(position), true) = (saved.positions[stream.index()], output.pipes[stream.index()].is_some()) else { continue };
+        let done = if own {
+            output.view.rebase(stream, Logical(position))
+        } else {
+            output.view.takeover(stream, Logical(position), Logical(INHERITED.get()[stream.index()]))
+        };
+        if let Err(error) = done {
+            log::warn!("the output relay does not answer ({error}); some output may appear twice");
+        }
+    }
+}
+
+/// Path of the ledger of the process with this rank in the launcher's world.
+fn ledger_of(launcher_rank: u32) -> Option<PathBuf> {
+    let own = own_ledger()?;
+    let name = own.file_name()?.to_str()?.rsplit_once('-')?.0.to_owned();
+    Some(own.with_file_name(format!("{name}-{launcher_rank}")))
+}
+
+fn final_marks(path: &Path) -> [u64; 2] {
+    let Ok(observer) = LedgerObserver::open(path) else { return [0; 2] };
+    let mark = |stream| match observer.final_high_water(stream, RELAY_PATIENCE) {
+        Ok(mark) => mark.0,
+        Err(error) => {
+            log::warn!("the dead rank's output relay does not answer ({error}); some output may appear twice");
+            observer.high_water(stream).0
+        }
+    };
+    [mark(Stream::Out), mark(Stream::Err)]
+}
+
+/// What the relays of dead processes have forwarded, as far as they ran on this node: one pair for each rank of the
+/// launcher's world in `dead`.
+pub fn dead_output(dead: &[u32]) -> Vec<[u64; 2]> {
+    dead.iter().map(|&rank| ledger_of(rank).map_or([0; 2], |path| final_marks(&path))).collect()
+}
+
+/// Takes over what a dead rank's relay has forwarded.
+pub fn inherit(marks: [u64; 2]) {
+    *INHERITED.get() = marks;
+}
+
+/// The rank ends in good order: its relay may remove the ledger.
+pub fn release() {
+    if let Some(output) = OUTPUT.get() {
+        output.view.remove_on_close();
+    }
+}

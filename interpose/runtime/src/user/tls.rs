@@ -1,0 +1,161 @@
+//! Thread-local storage of the main thread's user side.
+//!
+//! The static TLS block and the thread's control block hold data of both sides: the modules of the program, the modules
+//! of the runtime's namespace, and the C library's own record of the thread. Only the first, and the slots of the
+//! program's pthread keys, belong to the image; the pages themselves are left out of it.
+#![allow(unsafe_code)]
+
+use super::UserError;
+use crate::boot;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use understudy_abi::RUNTIME_FIRST_KEY;
+
+/// A piece of memory with its name.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+struct Piece {
+    module: String,
+    address: u64,
+    bytes: Vec<u8>,
+}
+
+/// The thread-local state.
+#[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
+pub struct Saved {
+    pieces: Vec<Piece>,
+    /// MXCSR and the x87 control word.
+    floating_point: (u32, u16),
+}
+
+/// `struct dl_phdr_info` of dl_iterate_phdr(3).
+#[repr(C)]
+struct ModuleInfo {
+    base: usize,
+    name: *const c_char,
+    headers: *const Header,
+    header_count: u16,
+    adds: u64,
+    subs: u64,
+    tls_module: usize,
+    tls_data: *mut c_void,
+}
+
+/// `Elf64_Phdr`
+#[repr(C)]
+struct Header {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    virtual_address: u64,
+    physical_address: u64,
+    file_size: u64,
+    memory_size: u64,
+    align: u64,
+}
+
+/// A module of the user side.
+pub struct Module {
+    /// Path; empty for the program.
+    pub name: String,
+    /// First and last address of its segments, page-aligned.
+    pub ranges: Vec<(u64, u64)>,
+    /// Address and length of its thread-local block in this thread.
+    tls: Option<(u64, usize)>,
+}
+
+unsafe extern "C" fn collect(info: *const ModuleInfo, _size: usize, modules: *mut c_void) -> c_int {
+    const PT_LOAD: u32 = 1;
+    const PT_TLS: u32 = 7;
+    // SAFETY: dl_iterate_phdr passes a valid structure and our own argument.
+    unsafe {
+        let (info, modules) = (&*info, &mut *modules.cast::<Vec<Module>>());
+        let headers = std::slice::from_raw_parts(info.headers, info.header_count as usize);
+        let name = CStr::from_ptr(info.name).to_string_lossy().into_owned();
+        let range = |header: &Header| {
+            let start = info.base as u64 + header.virtual_address;
+            (start & !4095, (start + header.memory_size + 4095) & !4095)
+        };
+        let ranges = headers.iter().filter(|header| header.kind == PT_LOAD).map(range).collect();
+        let tls = headers.iter().find(|header| header.kind == PT_TLS && !info.tls_data.is_null());
+        let tls = tls.map(|header| (info.tls_data as u64, header.memory_size as usize));
+        modules.push(Module { name, ranges, tls });
+    }
+    0
+}
+
+/// The modules of the user side, in load order.
+pub fn modules() -> Vec<Module> {
+    let mut modules: Vec<Module> = Vec::new();
+    let callback: unsafe extern "C" fn(*const ModuleInfo, usize, *mut c_void) -> c_int = collect;
+    // SAFETY: the callback has the type that dl_iterate_phdr(3) calls.
+    unsafe { (boot::info().user_iterate)(callback as *const c_void, (&raw mut modules).cast()) };
+    modules
+}
+
+/// Where the C library keeps the values of the pthread keys that belong to the user side: the first-level block of 32
+/// keys in the control block, and the pointers to the user side's further blocks.
+///
+/// The offsets come from the descriptors that libc publishes for debuggers (`_thread_db_*`, nptl_db/structs.def).
+fn key_slots() -> Vec<(u64, usize)> {
+    let descriptor = crate::sys::symbol(c"_thread_db_pthread_specific");
+    let size = crate::sys::symbol(c"_thread_db_sizeof_pthread_key_data");
+    if descriptor.is_null() || size.is_null() {
+        return Vec::new();
+    }
+    const KEYS_PER_BLOCK: u32 = 32;
+    // SAFETY: a descriptor is three 32-bit words: size in bits, count, offset; the size is one word.
+    unsafe {
+        let offset = descriptor.cast::<u32>().add(2).read() as u64;
+        let key_size = size.cast::<u32>().read() as usize;
+        let table = control_block() + offset;
+        let first_block = (table as *const u64).read();
+        let mut slots = vec![(table + 8, (RUNTIME_FIRST_KEY / KEYS_PER_BLOCK - 1) as usize * 8)];
+        if first_block != 0 {
+            slots.push((first_block, KEYS_PER_BLOCK as usize * key_size));
+        }
+        slots
+    }
+}
+
+/// Address of this thread's control block.
+pub fn control_block() -> u64 {
+    let address: u64;
+    // SAFETY: glibc's thread control block points to itself at fs:0x10.
+    unsafe { std::arch::asm!("mov {}, fs:[0x10]", out(reg) address, options(nostack, readonly, preserves_flags)) };
+    address
+}
+
+fn places() -> Vec<(String, u64, usize)> {
+    let modules = modules().into_iter().filter_map(|module| module.tls.map(|(at, length)| (module.name, at, length)));
+    modules.chain(key_slots().into_iter().map(|(at, length)| ("pthread keys".to_owned(), at, length))).collect()
+}
+
+/// Copies the thread-local state.
+pub fn capture() -> Saved {
+    let copy = |(module, address, length): (String, u64, usize)| Piece {
+        module,
+        address,
+        // SAFETY: thread-local memory of this thread.
+        bytes: unsafe { std::slice::from_raw_parts(address as *const u8, length) }.to_vec(),
+    };
+    let (mut mxcsr, mut control) = (0u32, 0u16);
+    // SAFETY: stores the two control registers.
+    unsafe { std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &mut mxcsr, in(reg) &mut control, options(nostack)) };
+    Saved { pieces: places().into_iter().map(copy).collect(), floating_point: (mxcsr, control) }
+}
+
+/// Puts the thread-local state back.
+pub fn restore(saved: &Saved) -> Result<(), UserError> {
+    let places = places();
+    for piece in &saved.pieces {
+        let found = places.iter().any(|(_, at, length)| *at == piece.address && *length == piece.bytes.len());
+        if !found {
+            return Err(UserError::ThreadLocals(piece.module.clone()));
+        }
+        // SAFETY: thread-local memory of the user side, of that length.
+        unsafe { (piece.address as *mut u8).copy_from_nonoverlapping(piece.bytes.as_ptr(), piece.bytes.len()) };
+    }
+    let (mxcsr, control) = saved.floating_point;
+    // SAFETY: loads values that were stored by `capture`.
+    unsafe { std::arch::asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &mxcsr, in(reg) &control, options(nostack)) };
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Which addresses are the user side's, and whether they are the same in every rank.
+#![allow(unsafe_code)]
+
+use super::tls;
+use crate::boot;
+use crate::cell::Main;
+use crate::generated::real;
+use crate::handles::{self, VirtDatatype, real_datatype};
+use crate::image::runs::AddrRange;
+use crate::image::vmas::{self, Owner, Zones};
+use crate::real_types::RealComm;
+use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
+use xxhash_rust::xxh3::xxh3_64;
+
+static ZONES: Main<Option<Zones>> = Main::new(None);
+static LAYOUT: Main<Vec<(String, u64)>> = Main::new(Vec::new());
+
+/// What is not the user side's.
+pub fn zones() -> &'static Zones {
+    ZONES.get().get_or_insert_with(Zones::with_runtime_zone)
+}
+
+/// Notes, in the process's first constructor, what must be known from before the program runs: the mappings that ld.so
+/// made for itself (its first heap: link maps, the main thread's control block), and the layout to be compared.
+pub fn remember_start() {
+    let info = boot::info();
+    let mut zones = Zones::with_runtime_zone();
+    let range = |start: usize, length: usize| AddrRange::new(start as u64, ((start + length + 4095) & !4095) as u64);
+    zones.exclude(range(STUB_PAGE, 4096), Owner::Runtime);
+    zones.exclude(range(USER_LD_HEAP, LD_HEAP_SIZE), Owner::Loader);
+    zones.exclude(range(RUNTIME_LD_HEAP, LD_HEAP_SIZE), Owner::Loader);
+    zones.exclude(range(info.loader_base, info.loader_length), Owner::Loader);
+    zones.exclude(range(info.face_base, info.face_length), Owner::Runtime);
+    let modules = tls::modules();
+    for own in loader_heap(&modules) {
+        zones.exclude(own, Owner::Loader);
+    }
+    *ZONES.get() = Some(zones);
+    *LAYOUT.get() = describe(&modules);
+}
+
+/// The mappings that hold the thread's control block or a link map, without what the modules themselves cover.
+fn loader_heap(modules: &[tls::Module]) -> Vec<AddrRange> {
+    let mut inside: Vec<u64> = vec![tls::control_block()];
+    let mut map = boot::info().link_map.cast::<[u64; 5]>();
+    while !map.is_null() {
+        inside.push(map as u64);
+        // SAFETY: ld.so's list; l_next is the fourth word of a link map.
+        map = unsafe { map.read()[3] } as *const [u64; 5];
+    }
+    let mut found = Vec::new();
+    for vma in vmas::read_self().unwrap_or_default() {
+        if !inside.iter().any(|&at| vma.range.contains(at)) || !vma.path.is_empty() {
+            continue;
+        }
+        let mut parts = vec![vma.range];
+        for &(start, end) in modules.iter().flat_map(|module| &module.ranges) {
+            let module = AddrRange::new(start, end);
+            parts = parts.into_iter().flat_map(|part| without(part, module)).collect();
+        }
+        found.extend(parts);
+    }
+    found
+}
+
+/// `range` without `hole`.
+fn without(range: AddrRange, hole: AddrRange) -> Vec<AddrRange> {
+    let below = AddrRange::new(range.start, hole.start.clamp(range.start, range.end));
+    let above = AddrRange::new(hole.end.clamp(range.start, range.end), range.end);
+    [below, above].into_iter().filter(|part| !part.is_empty()).collect()
+}
+
+/// Everything that must be equal in all ranks, by name.
+fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
+    let name = |module: &tls::Module| if module.name.is_empty() { "the program".to_owned() } else { module.name.clone() };
+    let place = |module: &tls::Module| xxh3_64(format!("{} {:?}", module.name, module.ranges).as_bytes());
+    let mut list: Vec<(String, u64)> = modules.iter().map(|module| (name(module), place(module))).collect();
+    list.push(("the stack (arguments or environment differ in size)".into(), boot::info().argv as u64));
+    list.push(("the thread control block".into(), tls::control_block()));
+    list.push(("the heap's start".into(), heap_start()));
+    list.push(("the processor's features".into(), processor_features()));
+    list
+}
+
+fn heap_start() -> u64 {
+    let all = vmas::read_self().unwrap_or_default();
+    all.iter().find(|vma| vma.path.as_slice() == b"[heap]").map_or(0, |vma| vma.range.start)
+}
+
+/// The processor's flags decide which variants of functions the C library has bound.
+fn processor_features() -> u64 {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    text.lines().find(|line| line.starts_with("flags")).map_or(0, |flags| xxh3_64(flags.as_bytes()))
+}
+
+/// Compares the layout over all ranks. Names the first difference between this rank and rank 0, in every rank alike.
+pub fn compare_layout(world: RealComm) -> Option<String> {
+    let list = std::mem::take(LAYOUT.get());
+    let own: Vec<u64> = [xxh3_64(format!("{list:?}").as_bytes())].into();
+    let mut size = 0;
+    let bytes = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_byte")));
+    // SAFETY: collectives over the launcher's world, on buffers of the right sizes.
+    unsafe {
+        real::PMPI_Comm_size(world, &mut size);
+        let mut all = vec![0u64; size as usize];
+        real::PMPI_Allgather(own.as_ptr().cast(), 8, bytes, all.as_mut_ptr().cast(), 8, bytes, world);
+        let different = all.iter().position(|&hash| hash != all[0])?;
+        let mut theirs = bincode::encode_to_vec(&list, bincode::config::standard()).unwrap_or_default();
+        let mut length = theirs.len() as u64;
+        real::PMPI_Bcast((&raw mut length).cast(), 8, bytes, different as i32, world);
+        theirs.resize(length as usize, 0);
+        real::PMPI_Bcast(theirs.as_mut_ptr().cast(), length as i32, bytes, different as i32, world);
+        let theirs: Vec<(String, u64)> = bincode::decode_from_slice(&theirs, bincode::config::standard()).map(|(list, _)| list).unwrap_or_default();
+        let what = first_difference(&list, &theirs);
+        Some(format!("the address space of rank {different} differs from that of rank 0: {what}; use the same program, libraries and kind of node for all ranks"))
+    }
+}
+
+fn first_difference(ours: &[(String, u64)], theirs: &[(String, u64)]) -> String {
+    let pair = ours.iter().zip(theirs).find(|(a, b)| a != b).map(|(a, b)| (a.0.clone(), b.0.clone()));
+    match pair {
+        Some((a, b)) if a == b => a,
+        Some((a, b)) => format!("{b} instead of {a}"),
+        None => "the number of loaded libraries".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hole_leaves_what_is_below_and_above() {
+        let range = AddrRange::new(0x1000, 0x9000);
+        assert_eq!(without(range, AddrRange::new(0x3000, 0x4000)), [AddrRange::new(0x1000, 0x3000), AddrRange::new(0x4000, 0x9000)]);
+        assert_eq!(without(range, AddrRange::new(0, 0x2000)), [AddrRange::new(0x2000, 0x9000)]);
+        assert_eq!(without(range, AddrRange::new(0xa000, 0xb000)), [range]);
+        assert_eq!(without(range, AddrRange::new(0, 0xb000)), []);
+    }
+
+    #[test]
+    fn a_difference_is_named() {
+        let list = |names: &[(&str, u64)]| names.iter().map(|(name, hash)| (name.to_string(), *hash)).collect::<Vec<_>>();
+        assert_eq!(first_difference(&list(&[("a", 1), ("b", 2)]), &list(&[("a", 1), ("b", 3)])), "b");
+        assert_eq!(first_difference(&list(&[("a", 1)]), &list(&[("c", 1)])), "c instead of a");
+    }
+}

@@ -1,0 +1,316 @@
+//! Workers and spares: who plays which part, and the runtime's own communicators.
+#![allow(unsafe_code)]
+
+use crate::cell::Main;
+use crate::errors::{SUCCESS, returns_errors};
+use crate::generated::real;
+use crate::handles::{self, VirtComm, real_comm};
+use crate::real_types::RealComm;
+use crate::recovery::Rewound;
+use crate::{boot, checkpoint, cut, errors, events, fault, objects, recovery, requests, sys, user};
+use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
+use std::ffi::c_int;
+
+/// `MPI_UNDEFINED`
+const UNDEFINED: c_int = -32766;
+/// `MPI_COMM_TYPE_SHARED`
+const COMM_TYPE_SHARED: c_int = 0;
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Plays this worker.
+    Worker(u32),
+    /// Waits for a part.
+    Spare,
+}
+
+/// The runtime's view of the job.
+pub struct World {
+    /// All living processes, workers and spares.
+    pub control: RealComm,
+    /// What the program sees as MPI_COMM_WORLD.
+    pub workers: RealComm,
+    /// All workers, for cuts and shipping.
+    pub private: RealComm,
+    /// All workers, for commits: its collectives are not ordered with those of `private`.
+    pub commit: RealComm,
+    /// This process alone.
+    pub own: RealComm,
+    /// What this process does.
+    pub part: Part,
+    /// Its rank in the launcher's world.
+    pub launcher_rank: u32,
+    /// Number of workers.
+    pub worker_count: u32,
+    /// Number of spares that the job was started with.
+    pub spare_count: u32,
+    /// Distance to the buddy.
+    pub offset: u32,
+    /// Whether failures are recovered from.
+    pub protected: bool,
+    /// MPI_Finalize has passed its last point of recovery.
+    pub finalized: bool,
+    /// How many recoveries there were.
+    pub recoveries: u32,
+    /// Launcher rank of the process that plays each worker.
+    pub players: Vec<u32>,
+}
+
+const NULL: RealComm = RealComm(std::ptr::null_mut());
+
+static WORLD: Main<Option<World>> = Main::new(None);
+
+/// The job, after MPI_Init.
+pub fn get() -> &'static mut World {
+    WORLD.get().as_mut().expect("MPI is initialised")
+}
+
+/// Whether MPI_Init has been called.
+pub fn is_initialised() -> bool {
+    WORLD.get().is_some()
+}
+
+/// Whether failures are recovered from now.
+#[inline]
+pub fn is_protected() -> bool {
+    WORLD.get().as_ref().is_some_and(|world| world.protected && !world.finalized)
+}
+
+/// The communicator for cuts and shipping.
+pub fn private() -> RealComm {
+    get().private
+}
+
+/// The communicator of this process alone.
+pub fn own_comm() -> RealComm {
+    get().own
+}
+
+/// The worker that this process plays.
+pub fn worker() -> u32 {
+    match get().part {
+        Part::Worker(worker) => worker,
+        Part::Spare => u32::MAX,
+    }
+}
+
+/// Ends the job with a status.
+pub fn abort(code: c_int) -> ! {
+    events::emit(Kind::End { how: EndHow::Aborted(code) });
+    user::release_output();
+    if let Some(world) = WORLD.get() {
+        // SAFETY: MPI_Abort ends all processes of the job, whatever the communicator's state.
+        unsafe { real::PMPI_Abort(world.control, code) };
+    }
+    sys::exit_now(code)
+}
+
+fn size_and_rank(comm: RealComm) -> (u32, u32) {
+    let (mut size, mut rank) = (0, 0);
+    // SAFETY: local queries of a valid communicator.
+    unsafe {
+        real::PMPI_Comm_size(comm, &mut size);
+        real::PMPI_Comm_rank(comm, &mut rank);
+    }
+    (size as u32, rank as u32)
+}
+
+/// A duplicate that returns errors; with the barrier without which a revocation crashes a rank that is still inside.
+pub fn duplicate(comm: RealComm) -> Result<RealComm, c_int> {
+    let mut copy = NULL;
+    // SAFETY: collectives over a valid communicator.
+    unsafe {
+        succeeded(real::PMPI_Comm_dup(comm, &mut copy))?;
+        returns_errors(copy);
+        succeeded(real::PMPI_Barrier(copy))?;
+    }
+    Ok(copy)
+}
+
+/// A part of a communicator, `None` for those outside.
+pub fn split(comm: RealComm, key: Option<u32>) -> Result<Option<RealComm>, c_int> {
+    let mut part = NULL;
+    let color = if key.is_some() { 0 } else { UNDEFINED };
+    // SAFETY: collectives over valid communicators.
+    unsafe {
+        succeeded(real::PMPI_Comm_split(comm, color, key.unwrap_or(0) as c_int, &mut part))?;
+        if key.is_none() {
+            return Ok(None);
+        }
+        returns_errors(part);
+        succeeded(real::PMPI_Barrier(part))?;
+    }
+    Ok(Some(part))
+}
+
+/// An MPI return code as a result.
+pub fn succeeded(rc: c_int) -> Result<(), c_int> {
+    if rc == SUCCESS { Ok(()) } else { Err(rc) }
+}
+
+fn launcher_world() -> RealComm {
+    real_comm(VirtComm(handles::predefined_handle("ompi_mpi_comm_world")))
+}
+
+/// Ranks of this node in the launcher's world: the default offset, so that a copy lies on another node.
+fn node_size(world: RealComm) -> u32 {
+    let mut node = NULL;
+    let info = crate::handles::real_info(crate::handles::VirtInfo(handles::predefined_handle("ompi_mpi_info_null")));
+    // SAFETY: a collective over the launcher's world.
+    unsafe {
+        if real::PMPI_Comm_split_type(world, COMM_TYPE_SHARED, 0, info, &mut node) != SUCCESS {
+            return 1;
+        }
+        let (size, _) = size_and_rank(node);
+        real::PMPI_Comm_free(&mut node);
+        size
+    }
+}
+
+/// Sets the world up after the real MPI_Init. A worker returns; a spare sleeps here until it is given a part, and then
+/// the program's frame has been replaced.
+pub fn init() -> Result<(), Rewound> {
+    let config = boot::config();
+    let world = launcher_world();
+    returns_errors(world);
+    let (size, rank) = size_and_rank(world);
+    let worker_count = size - config.spares;
+    let part = if rank < worker_count { Part::Worker(rank) } else { Part::Spare };
+    let mismatch = user::compare_layout(world);
+    let per_node = node_size(world).min(size);
+    let offset = choose_offset(config.buddy_offset, per_node, worker_count);
+    let made = duplicate(world).and_then(|control| {
+        let workers = split(control, matches!(part, Part::Worker(_)).then_some(rank))?;
+        Ok((control, workers))
+    });
+    let (control, workers) = made.unwrap_or_else(|rc| failed_in_init(rc));
+    let own = real_comm(VirtComm(handles::predefined_handle("ompi_mpi_comm_self")));
+    let own = duplicate(own).unwrap_or_else(|rc| failed_in_init(rc));
+    *WORLD.get() = Some(World {
+        control,
+        workers: workers.unwrap_or(NULL),
+        private: NULL,
+        commit: NULL,
+        own,
+        part,
+        launcher_rank: rank,
+        worker_count,
+        spare_count: config.spares,
+        offset,
+        protected: mismatch.is_none() && worker_count > 1,
+        finalized: false,
+        recoveries: 0,
+        players: (0..worker_count).collect(),
+    });
+    emit_start();
+    if let Some(why) = mismatch.or((worker_count == 1).then(|| "with a single worker there is no buddy to keep its copy".to_owned())) {
+        refuse(&why);
+    }
+    match part {
+        Part::Worker(worker) => init_worker(worker),
+        Part::Spare => recovery::wait_for_part(),
+    }
+}
+
+fn failed_in_init(rc: c_int) -> ! {
+    eprintln!("understudy: a process failed during MPI_Init ({}); start the job again", errors::text(rc));
+    // SAFETY: MPI_Abort ends the job.
+    unsafe { real::PMPI_Abort(launcher_world(), 1) };
+    sys::exit_now(1)
+}
+
+fn choose_offset(asked: Option<u32>, per_node: u32, workers: u32) -> u32 {
+    let offset = asked.unwrap_or(per_node) % workers.max(1);
+    if offset == 0 { 1.min(workers - 1) } else { offset }
+}
+
+fn emit_start() {
+    let world = get();
+    let role = match world.part {
+        Part::Worker(worker) => Role::Worker(Worker(worker)),
+        Part::Spare => Role::Spare(Spare(world.launcher_rank - world.worker_count)),
+    };
+    events::emit(Kind::Start {
+        pid: std::process::id(),
+        world_rank: WorldRank(world.launcher_rank),
+        role,
+        workers: world.worker_count,
+        spares: world.spare_count,
+        host: user::host_name(),
+        program: user::program_name(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        job: boot::job(),
+    });
+    events::emit(Kind::Config { settings: crate::config::Config::listing(|name| std::env::var(name).ok()) });
+}
+
+/// Says why the job is not protected; stops it if protection is required.
+fn refuse(why: &str) {
+    let world = get();
+    let required = boot::config().require;
+    if world.launcher_rank == 0 {
+        let outcome = if required { "the job stops (UNDERSTUDY_REQUIRE=1)" } else { "the program runs unprotected, on the workers only" };
+        eprintln!("understudy: {why}; {outcome}");
+    }
+    events::emit(Kind::Refused { reason: why.to_owned() });
+    if required {
+        abort(78);
+    }
+}
+
+fn init_worker(worker: u32) -> Result<(), Rewound> {
+    let world = get();
+    let made = duplicate(world.workers).and_then(|private| Ok((private, duplicate(world.workers)?)));
+    let (private, commit) = made.unwrap_or_else(|rc| failed_in_init(rc));
+    (world.private, world.commit) = (private, commit);
+    objects::comm::init(world.workers, world.worker_count, worker);
+    requests::init(world.worker_count);
+    Ok(())
+}
+
+/// The first checkpoint, at the end of MPI_Init: from here on any failure is recovered from.
+pub fn first_checkpoint() -> Result<(), Rewound> {
+    if !is_protected() {
+        return Ok(());
+    }
+    cut::start();
+    checkpoint::take()?;
+    checkpoint::finish()?;
+    fault::point("init.end", worker(), checkpoint::epoch());
+    Ok(())
+}
+
+/// The end (MPI_Finalize): all workers meet, then the spares are released.
+pub fn finalize() -> Result<c_int, Rewound> {
+    fault::point("finalize.begin", worker(), checkpoint::epoch());
+    if is_protected() {
+        checkpoint::finish()?;
+        // SAFETY: a collective over the workers.
+        recovery::check(unsafe { real::PMPI_Barrier(get().private) })?;
+    }
+    let world = get();
+    world.finalized = true;
+    if worker() == 0 {
+        recovery::release_spares();
+    }
+    events::emit(Kind::End { how: EndHow::Finalized });
+    user::release_output();
+    // SAFETY: the last call of the real library.
+    Ok(unsafe { real::PMPI_Finalize() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::choose_offset;
+
+    #[test]
+    fn the_buddy_is_never_the_rank_itself() {
+        assert_eq!(choose_offset(None, 4, 8), 4);
+        assert_eq!(choose_offset(None, 5, 4), 1);
+        assert_eq!(choose_offset(None, 4, 4), 1);
+        assert_eq!(choose_offset(Some(2), 4, 8), 2);
+        assert_eq!(choose_offset(Some(8), 4, 8), 1);
+        assert_eq!(choose_offset(Some(3), 1, 2), 1);
+    }
+}

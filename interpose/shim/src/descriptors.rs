@@ -1,0 +1,137 @@
+//! Descriptors of the runtime side: moved to numbers that the user side never uses.
+//!
+//! The user side's descriptors must have the same numbers in an understudy as in the rank whose part it takes.
+#![allow(unsafe_code, non_snake_case)]
+
+use crate::threads::next;
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::AtomicUsize;
+use understudy_abi::RUNTIME_FD_BASE;
+
+unsafe extern "C" {
+    fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
+    fn close(fd: c_int) -> c_int;
+}
+
+const F_DUPFD: c_int = 0;
+const F_GETFD: c_int = 1;
+const F_DUPFD_CLOEXEC: c_int = 1030;
+
+/// Moves a descriptor up; where there is no room it stays where it is.
+pub fn lift(fd: c_int) -> c_int {
+    if !(0..RUNTIME_FD_BASE).contains(&fd) {
+        return fd;
+    }
+    // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.
+    unsafe {
+        let close_on_exec = fcntl(fd, F_GETFD) & 1 != 0;
+        let high = fcntl(fd, if close_on_exec { F_DUPFD_CLOEXEC } else { F_DUPFD }, RUNTIME_FD_BASE);
+        if high < 0 {
+            return fd;
+        }
+        close(fd);
+        high
+    }
+}
+
+/// `name(arguments) -> descriptor`, lifted.
+macro_rules! lifted {
+    ($($name:ident($($argument:ident: $kind:ty),*);)*) => {$(
+        /// libc's function of this name, its descriptor lifted.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            static REAL: AtomicUsize = AtomicUsize::new(0);
+            const NAME: &core::ffi::CStr =
+                match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!(),
+                };
+            // SAFETY: libc's function has this type; the rest is handed on to the caller.
+            unsafe {
+                let real: unsafe extern "C" fn($($kind),*) -> c_int = core::mem::transmute(next(&REAL, NAME));
+                lift(real($($argument),*))
+            }
+        }
+    )*};
+}
+
+lifted! {
+    // The variadic mode is passed in a register whether it was given or not (System V ABI).
+    open(path: *const c_char, flags: c_int, mode: u32);
+    open64(path: *const c_char, flags: c_int, mode: u32);
+    openat(at: c_int, path: *const c_char, flags: c_int, mode: u32);
+    openat64(at: c_int, path: *const c_char, flags: c_int, mode: u32);
+    creat(path: *const c_char, mode: u32);
+    dup(fd: c_int);
+    socket(domain: c_int, kind: c_int, protocol: c_int);
+    accept(fd: c_int, address: *mut c_void, length: *mut u32);
+    accept4(fd: c_int, address: *mut c_void, length: *mut u32, flags: c_int);
+    epoll_create(size: c_int);
+    epoll_create1(flags: c_int);
+    eventfd(value: u32, flags: c_int);
+    timerfd_create(clock: c_int, flags: c_int);
+    signalfd(fd: c_int, mask: *const c_void, flags: c_int);
+    inotify_init();
+    inotify_init1(flags: c_int);
+    memfd_create(name: *const c_char, flags: u32);
+    shm_open(name: *const c_char, flags: c_int, mode: u32);
+    mkstemp(template: *mut c_char);
+}
+
+/// `name(…, fds: *mut [c_int; 2])`, both lifted.
+macro_rules! lifted_pairs {
+    ($($name:ident($($argument:ident: $kind:ty),*; fds);)*) => {$(
+        /// libc's function of this name, its descriptors lifted.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind,)* fds: *mut [c_int; 2]) -> c_int {
+            static REAL: AtomicUsize = AtomicUsize::new(0);
+            const NAME: &core::ffi::CStr =
+                match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!(),
+                };
+            // SAFETY: libc's function has this type; on success it has written two descriptors.
+            unsafe {
+                let real: unsafe extern "C" fn($($kind,)* *mut [c_int; 2]) -> c_int =
+                    core::mem::transmute(next(&REAL, NAME));
+                let result = real($($argument,)* fds);
+                if result == 0 {
+                    let [first, second] = fds.read();
+                    fds.write([lift(first), lift(second)]);
+                }
+                result
+            }
+        }
+    )*};
+}
+
+lifted_pairs! {
+    pipe(; fds);
+    socketpair(domain: c_int, kind: c_int, protocol: c_int; fds);
+}
+
+/// pipe2(2), lifted.
+///
+/// # Safety
+/// As pipe2(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: libc's function has this type; on success it has written two descriptors.
+    unsafe {
+        let real: unsafe extern "C" fn(*mut [c_int; 2], c_int) -> c_int =
+            core::mem::transmute(next(&REAL, c"pipe2"));
+        let result = real(fds, flags);
+        if result == 0 {
+            let [first, second] = fds.read();
+            fds.write([lift(first), lift(second)]);
+        }
+        result
+    }
+}

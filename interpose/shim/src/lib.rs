@@ -1,0 +1,28 @@
+//! The *shim*: the first library of the second namespace.
+//!
+//! The first object of a namespace is its global scope, so what the shim exports stands before libc for every library
+//! that follows: libmpi, its closure, and the runtime. It keeps the runtime side's descriptors above the user side's,
+//! gives its threads stacks of their own, keeps broken pipes from raising SIGPIPE, and gives the second libc the
+//! environment that the user side does not see. No std, no heap.
+#![no_std]
+
+mod descriptors;
+mod sockets;
+mod start;
+mod threads;
+
+#[panic_handler]
+#[allow(unsafe_code)]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    unsafe extern "C" {
+        safe fn abort() -> !;
+    }
+    abort()
+}
+
+/// The precompiled `core` refers to the unwinder's personality routine, which a library without std has to name itself;
+/// nothing unwinds here (panics abort), so it is never called. Assembly keeps the symbol hidden.
+#[allow(unsafe_code)]
+mod personality {
+    core::arch::global_asm!(".hidden rust_eh_personality", ".globl rust_eh_personality", "rust_eh_personality:", "ud2");
+}

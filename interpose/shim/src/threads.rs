@@ -1,0 +1,95 @@
+//! Threads of the runtime side: on stacks of their own.
+//!
+//! ld.so keeps one cache of thread stacks for all namespaces; a stack that the runtime side leaves there could become a
+//! user-side thread's. A thread whose stack the caller provides is never cached.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+type Create = unsafe extern "C" fn(*mut usize, *const Attributes, *const c_void, *mut c_void) -> c_int;
+
+/// glibc's `pthread_attr_t` on x86-64: 56 bytes.
+#[repr(C, align(8))]
+pub struct Attributes([u8; 56]);
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn pthread_attr_init(attributes: *mut Attributes) -> c_int;
+    fn pthread_attr_setstack(attributes: *mut Attributes, stack: *mut c_void, size: usize) -> c_int;
+    fn pthread_attr_getstacksize(attributes: *const Attributes, size: *mut usize) -> c_int;
+    fn pthread_attr_getdetachstate(attributes: *const Attributes, state: *mut c_int) -> c_int;
+    fn pthread_attr_setdetachstate(attributes: *mut Attributes, state: c_int) -> c_int;
+    fn pthread_join(thread: usize, result: *mut *mut c_void) -> c_int;
+    fn mmap(address: *mut c_void, length: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
+}
+
+/// RTLD_NEXT, looked up once.
+pub fn next(place: &AtomicUsize, name: &core::ffi::CStr) -> usize {
+    let mut real = place.load(Ordering::Relaxed);
+    if real == 0 {
+        const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+        // SAFETY: dlsym(3) from this library, which stands before libc.
+        real = unsafe { dlsym(RTLD_NEXT, name.as_ptr()) } as usize;
+        place.store(real, Ordering::Relaxed);
+    }
+    real
+}
+
+static CREATE: AtomicUsize = AtomicUsize::new(0);
+const EAGAIN: c_int = 11;
+
+/// pthread_create(3) with an explicit stack. It is not given back when the thread ends: the runtime side has few
+/// threads, and they live as long as the process.
+///
+/// # Safety
+/// As pthread_create(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut usize,
+    attributes: *const Attributes,
+    start: *const c_void,
+    argument: *mut c_void,
+) -> c_int {
+    const PROT_READ_WRITE: c_int = 3;
+    const MAP_PRIVATE_ANONYMOUS_NORESERVE: c_int = 0x4022;
+    const DEFAULT_SIZE: usize = 2 << 20;
+    let mut own = Attributes([0; 56]);
+    // SAFETY: pthread_attr_*(3) on structures of the right size; mmap(2) of new memory.
+    unsafe {
+        let real: Create = core::mem::transmute(next(&CREATE, c"pthread_create"));
+        pthread_attr_init(&mut own);
+        let mut size = 0;
+        if !attributes.is_null() {
+            let mut detached = 0;
+            pthread_attr_getstacksize(attributes, &mut size);
+            pthread_attr_getdetachstate(attributes, &mut detached);
+            pthread_attr_setdetachstate(&mut own, detached);
+        }
+        let size = size.clamp(DEFAULT_SIZE, 64 << 20);
+        let stack = mmap(core::ptr::null_mut(), size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE, -1, 0);
+        if stack as isize == -1 {
+            return EAGAIN;
+        }
+        pthread_attr_setstack(&mut own, stack, size);
+        real(thread, &own, start, argument)
+    }
+}
+
+extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
+    core::ptr::null_mut()
+}
+
+/// Creates and joins one thread, so that this libc no longer believes the process to be single-threaded: ld.so's lock is
+/// shared with the other libc.
+pub fn make_libc_multithreaded() -> c_int {
+    let mut thread = 0;
+    let start: extern "C" fn(*mut c_void) -> *mut c_void = nothing;
+    // SAFETY: pthread_create(3) and pthread_join(3).
+    unsafe {
+        match pthread_create(&mut thread, core::ptr::null(), start as *const c_void, core::ptr::null_mut()) {
+            0 => pthread_join(thread, core::ptr::null_mut()),
+            error => error,
+        }
+    }
+}

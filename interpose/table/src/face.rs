@@ -1,0 +1,120 @@
+//! The face's source: thunks, storage and the lists of both.
+
+use crate::model::{Data, Table};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// A thunk has no frame: it changes neither the stack nor a register that an argument is in, so that the unwinder needs
+/// no description of it.
+const THUNKS_MACRO: &str = r#"
+macro_rules! thunks {
+    ($($slot:literal $($name:ident)+;)*) => { $($(
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "mov eax, {slot}",
+                "jmp qword ptr [rip + {entry}]",
+                slot = const $slot,
+                entry = sym crate::entry::ENTRY,
+            )
+        }
+    )+)* };
+}
+"#;
+
+const OBJECTS_MACRO: &str = r#"
+macro_rules! objects {
+    ($($name:ident $type:ident $size:literal;)*) => { $(
+        #[unsafe(no_mangle)]
+        pub static mut $name: super::$type<$size> = super::$type([0; $size]);
+    )* };
+}
+"#;
+
+const ALLOW_NAMES: &str =
+    "#[allow(non_snake_case, non_upper_case_globals, missing_docs, clippy::missing_safety_doc)]\n";
+
+pub(crate) fn source(table: &Table) -> String {
+    let mut out = String::from("// Generated from the call table; not to be edited.\n\n");
+    counts(&mut out, table);
+    thunks(&mut out, table);
+    storage(&mut out, &table.data);
+    names(&mut out, table);
+    addresses(&mut out, &table.data);
+    out
+}
+
+/// How many of each there are.
+pub(crate) fn counts(out: &mut String, table: &Table) {
+    let _ = write!(
+        out,
+        "/// Number of slots.\npub const SLOT_COUNT: usize = {};\n\
+         /// Number of slots that are MPI procedures; they come first.\npub const PROC_COUNT: usize = {};\n\
+         /// Number of exported objects.\npub const DATA_COUNT: usize = {};\n",
+        table.slot_count(),
+        table.procedures.len(),
+        table.data.len()
+    );
+}
+
+fn thunks(out: &mut String, table: &Table) {
+    let procedures = table
+        .procedures
+        .iter()
+        .map(|procedure| procedure.exported_names().join(" "));
+    let functions = table.functions.iter().map(|function| function.name.clone());
+    let _ = writeln!(out, "\n{ALLOW_NAMES}pub mod thunks {{{THUNKS_MACRO}\nthunks! {{");
+    for (slot, names) in procedures.chain(functions).enumerate() {
+        let _ = writeln!(out, "    {slot} {names};");
+    }
+    out.push_str("}\n}\n");
+}
+
+fn storage(out: &mut String, data: &[Data]) {
+    let alignments: BTreeSet<usize> = data.iter().map(|object| object.alignment).collect();
+    for alignment in alignments {
+        let _ = write!(
+            out,
+            "\n/// Storage aligned to {alignment}.\n#[repr(C, align({alignment}))]\n\
+             pub struct Data{alignment}<const SIZE: usize>(pub [u8; SIZE]);\n"
+        );
+    }
+    let _ = writeln!(out, "\n{ALLOW_NAMES}pub mod objects {{{OBJECTS_MACRO}\nobjects! {{");
+    for Data {
+        name, alignment, size, ..
+    } in data
+    {
+        let _ = writeln!(out, "    {name} Data{alignment} {size};");
+    }
+    out.push_str("}\n}\n");
+}
+
+/// The name lists that face and runtime both have.
+pub(crate) fn names(out: &mut String, table: &Table) {
+    out.push_str("\n/// Name of each slot.\npub static SLOT_NAMES: [&core::ffi::CStr; SLOT_COUNT] = [\n");
+    for name in table.slot_names() {
+        let _ = writeln!(out, "    c\"{name}\",");
+    }
+    out.push_str("];\n\n/// Name and size of each exported object.\n");
+    out.push_str("pub static DATA_SYMBOLS: [(&core::ffi::CStr, usize); DATA_COUNT] = [\n");
+    for Data { name, size, .. } in &table.data {
+        let _ = writeln!(out, "    (c\"{name}\", {size}),");
+    }
+    out.push_str("];\n");
+}
+
+/// Addresses as the dynamic linker binds them, which is in the program's own file where that has a copy.
+fn addresses(out: &mut String, data: &[Data]) {
+    out.push_str(
+        "\n/// Where an exported object is for the program.\n#[repr(transparent)]\n\
+         pub struct DataAddress(pub *mut u8);\n\n\
+         // SAFETY: an address is no access.\nunsafe impl Sync for DataAddress {}\n\n\
+         /// Where each exported object is for the program, be it here or copied to the program's own file.\n\
+         pub static DATA_ADDRESSES: [DataAddress; DATA_COUNT] = [\n",
+    );
+    for Data { name, .. } in data {
+        let _ = writeln!(out, "    DataAddress(&raw mut objects::{name} as *mut u8),");
+    }
+    out.push_str("];\n");
+}

@@ -1,0 +1,300 @@
+//! What the table says about a procedure and about the other symbols of libmpi.
+//!
+//! The classes follow the chapters of the MPI 4.1 standard, the kinds of parameters its language-independent bindings
+//! (appendix A), as far as a layer between program and library must tell them apart.
+
+/// An enum whose variants are written in the table by their names.
+macro_rules! named {
+    ($(#[$doc:meta])* $enum:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $enum { $($(#[$vdoc])* $variant,)+ }
+
+        impl $enum {
+            /// Every variant, in order.
+            pub const ALL: &'static [$enum] = &[$($enum::$variant,)+];
+
+            /// The name that the table uses.
+            pub const fn name(self) -> &'static str {
+                match self { $($enum::$variant => $text,)+ }
+            }
+
+            /// The variant of that name.
+            pub fn from_name(name: &str) -> Option<$enum> {
+                match name { $($text => Some($enum::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+pub(crate) use named;
+
+named! {
+    /// What a procedure is about.
+    Class {
+        /// Start, end, versions, time and error classes (chapters 9 and 11).
+        Environment = "Environment",
+        /// Memory and addresses: allocation, attached buffers, `MPI_Get_address`.
+        Memory = "Memory",
+        /// Sends and receives, blocking or not, and starts of persistent ones (chapter 3).
+        PointToPoint = "PointToPoint",
+        /// Persistent sends and receives.
+        PersistentInit = "PersistentInit",
+        /// Partitioned communication (chapter 4).
+        Partitioned = "Partitioned",
+        /// Waits, tests, cancel and generalized requests.
+        Completion = "Completion",
+        /// Probes, matched or not.
+        Probe = "Probe",
+        /// Queries and changes of a status object, which hold no handle.
+        Status = "Status",
+        /// Pack and unpack.
+        Pack = "Pack",
+        /// Blocking collectives, also those on neighbourhoods (chapters 6 and 8).
+        Collective = "Collective",
+        /// Nonblocking ones.
+        NonblockingCollective = "NonblockingCollective",
+        /// Persistent ones.
+        PersistentCollective = "PersistentCollective",
+        /// Make a communicator (chapters 7 and 8).
+        CommConstructor = "CommConstructor",
+        /// Name, size, info of a communicator.
+        Comm = "Comm",
+        /// Queries of virtual topologies.
+        Topology = "Topology",
+        /// Groups but for their destructor.
+        Group = "Group",
+        /// Datatypes: constructors and queries (chapter 5).
+        Datatype = "Datatype",
+        /// Reduction operators.
+        Op = "Op",
+        /// Error handlers of communicators.
+        Errhandler = "Errhandler",
+        /// Info objects (chapter 10).
+        Info = "Info",
+        /// Attribute caching of communicators and datatypes.
+        Attribute = "Attribute",
+        /// Free a handle.
+        Destructor = "Destructor",
+        /// Between C and Fortran handles and statuses (chapter 19).
+        Conversion = "Conversion",
+        /// Windows and one-sided communication (chapter 12).
+        Rma = "Rma",
+        /// Files (chapter 14).
+        Io = "Io",
+        /// The sessions model.
+        Session = "Session",
+        /// Process creation, ports and names (chapter 11).
+        Dynamic = "Dynamic",
+        /// The tool information interface (chapter 15).
+        Tool = "Tool",
+        /// Fault tolerance (Open MPI's MPIX extension).
+        Fault = "Fault",
+    }
+}
+
+named! {
+    /// Where the handler of a procedure comes from.
+    Support {
+        /// Generated: handles are translated, the real procedure is called.
+        Generic = "generic",
+        /// Written by hand in the runtime.
+        Manual = "manual",
+        /// Refused while protection is on.
+        Unsupported = "unsupported",
+    }
+}
+
+named! {
+    /// Which way a parameter's value goes.
+    Direction {
+        /// Read only.
+        In = "In",
+        /// Written only.
+        Out = "Out",
+        /// Read, then written.
+        InOut = "InOut",
+    }
+}
+
+named! {
+    /// Peculiarities of a procedure.
+    Flag {
+        /// Deprecated in MPI 4.1 or before.
+        Deprecated = "deprecated",
+        /// No longer in the standard.
+        Removed = "removed",
+        /// Takes further arguments, which are ignored.
+        Varargs = "varargs",
+        /// Has no `P` name.
+        NoProfile = "no_profile",
+        /// Returns before its work is done.
+        Nonblocking = "nonblocking",
+        /// Makes an inactive persistent request.
+        Persistent = "persistent",
+    }
+}
+
+named! {
+    /// The kinds of MPI handles.
+    Handle {
+        /// `MPI_Comm`
+        Comm = "Comm",
+        /// `MPI_Group`
+        Group = "Group",
+        /// `MPI_Request`
+        Request = "Request",
+        /// `MPI_Datatype`
+        Datatype = "Datatype",
+        /// `MPI_Op`
+        Op = "Op",
+        /// `MPI_Errhandler`
+        Errhandler = "Errhandler",
+        /// `MPI_Info`
+        Info = "Info",
+        /// `MPI_Message`
+        Message = "Message",
+        /// `MPI_Win`
+        Win = "Win",
+        /// `MPI_File`
+        File = "File",
+        /// `MPI_Session`
+        Session = "Session",
+    }
+}
+
+impl Handle {
+    /// The handle of that C type.
+    pub fn from_c_type(c_type: &str) -> Option<Handle> {
+        Handle::from_name(c_type.strip_prefix("MPI_")?)
+    }
+}
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Name as in the standard.
+    pub name: String,
+    /// C type, arrays written as pointers; `int[3]*` is an array of triples.
+    pub c_type: String,
+    /// What it means.
+    pub kind: crate::ParamKind,
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Number of elements (of bytes for a buffer, a datatype standing for its extent).
+    pub length: Option<String>,
+}
+
+/// A row of `procedures.tbl`. Its index in the table is its slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Procedure {
+    /// `MPI_…` or `MPIX_…`.
+    pub name: String,
+    /// What it is about.
+    pub class: Class,
+    /// Where its handler comes from.
+    pub support: Support,
+    /// C type of the result.
+    pub returns: String,
+    /// Peculiarities.
+    pub flags: Vec<Flag>,
+    /// Parameters without the dots of variable arguments.
+    pub parameters: Vec<Parameter>,
+}
+
+impl Procedure {
+    /// Whether the row has this flag.
+    pub fn has(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// The name under which the real library always has it.
+    pub fn real_name(&self) -> String {
+        if self.has(Flag::NoProfile) {
+            self.name.clone()
+        } else {
+            format!("P{}", self.name)
+        }
+    }
+
+    /// Every name the library exports it under.
+    pub fn exported_names(&self) -> Vec<String> {
+        let mut names = vec![self.name.clone()];
+        if !self.has(Flag::NoProfile) {
+            names.push(self.real_name());
+        }
+        names
+    }
+
+    /// The first communicator handed in, whose error handler an error belongs to.
+    pub fn communicator(&self) -> Option<&Parameter> {
+        self.parameters.iter().find(|parameter| parameter.c_type == "MPI_Comm")
+    }
+}
+
+named! {
+    /// What happens to a call of a function that is no MPI procedure.
+    Policy {
+        /// It always reaches the real library: it looks into no handle.
+        Forward = "forward",
+        /// It reaches the real library only without protection.
+        Refuse = "refuse",
+    }
+}
+
+/// An exported function that is no MPI procedure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Symbol.
+    pub name: String,
+    /// `T` strong, `W` weak.
+    pub binding: char,
+    /// What a call of it leads to.
+    pub policy: Policy,
+}
+
+/// An exported object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Symbol.
+    pub name: String,
+    /// `D` data, `B` zeroed, `R` read-only.
+    pub section: char,
+    /// Size in bytes.
+    pub size: usize,
+    /// Alignment in bytes, a power of two that divides the size.
+    pub alignment: usize,
+    /// Which predefined handle it is the target of.
+    pub predefined: Option<Handle>,
+}
+
+/// Both tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Rows of `procedures.tbl`: the first slots.
+    pub procedures: Vec<Procedure>,
+    /// Function rows of `exports.tbl`: the slots after them.
+    pub functions: Vec<Function>,
+    /// Data rows of `exports.tbl`.
+    pub data: Vec<Data>,
+    /// Names of thread-local objects, which cannot be stood in for.
+    pub thread_locals: Vec<String>,
+}
+
+impl Table {
+    /// How many slots there are.
+    pub fn slot_count(&self) -> usize {
+        self.procedures.len() + self.functions.len()
+    }
+
+    /// The name each slot is known by.
+    pub fn slot_names(&self) -> impl Iterator<Item = &str> {
+        let procedures = self.procedures.iter().map(|procedure| procedure.name.as_str());
+        procedures.chain(self.functions.iter().map(|function| function.name.as_str()))
+    }
+
+    /// The row of that name.
+    pub fn procedure(&self, name: &str) -> Option<&Procedure> {
+        self.procedures.iter().find(|procedure| procedure.name == name)
+    }
+}

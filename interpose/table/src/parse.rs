@@ -1,0 +1,212 @@
+//! Reading the two table files, and writing a procedure's row again.
+
+use crate::kind::ParamKind;
+use crate::model::{Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Support, Table};
+use std::collections::HashSet;
+use std::fmt;
+
+/// What is wrong with a table, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableError {
+    /// Line, counted from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.message)
+    }
+}
+
+impl std::error::Error for TableError {}
+
+/// A row's message before the line number is known.
+type RowResult<T> = Result<T, String>;
+
+/// The rows of a table with their line numbers, split into trimmed columns.
+fn rows(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    lines
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(number, line)| (number, line.split('|').map(str::trim).collect()))
+}
+
+fn lookup<T>(what: &str, name: &str, find: impl Fn(&str) -> Option<T>) -> RowResult<T> {
+    find(name).ok_or_else(|| format!("unknown {what} `{name}`"))
+}
+
+fn number(text: &str) -> RowResult<usize> {
+    text.parse().map_err(|_| format!("`{text}` is no number"))
+}
+
+fn single_char(text: &str, allowed: &str) -> RowResult<char> {
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(c), None) if allowed.contains(c) => Ok(c),
+        _ => Err(format!("`{text}` is none of {allowed}")),
+    }
+}
+
+/// Reads `name: C-type Kind Direction [length]`.
+fn parameter(text: &str) -> RowResult<Parameter> {
+    let malformed = || format!("malformed parameter `{text}`");
+    let (name, rest) = text.split_once(':').ok_or_else(malformed)?;
+    let (rest, length) = match rest.split_once(" [") {
+        Some((rest, length)) => (rest, Some(length.strip_suffix(']').ok_or_else(malformed)?.to_owned())),
+        None => (rest, None),
+    };
+    let (rest, direction) = rest.trim().rsplit_once(' ').ok_or_else(malformed)?;
+    let (c_type, kind) = rest.trim().rsplit_once(' ').ok_or_else(malformed)?;
+    Ok(Parameter {
+        name: name.trim().to_owned(),
+        c_type: c_type.trim().to_owned(),
+        kind: lookup("kind", kind, ParamKind::from_name)?,
+        direction: lookup("direction", direction, Direction::from_name)?,
+        length,
+    })
+}
+
+fn procedure(columns: &[&str]) -> RowResult<Procedure> {
+    let &[name, class, support, returns, flags, parameters] = columns else {
+        return Err(format!("{} columns instead of 6", columns.len()));
+    };
+    let words = |text: &'static str| move |word: &&str| *word != text;
+    Ok(Procedure {
+        name: name.to_owned(),
+        class: lookup("class", class, Class::from_name)?,
+        support: lookup("support", support, Support::from_name)?,
+        returns: returns.to_owned(),
+        flags: flags
+            .split_whitespace()
+            .filter(words("-"))
+            .map(|flag| lookup("flag", flag, Flag::from_name))
+            .collect::<RowResult<_>>()?,
+        parameters: parameters
+            .split(';')
+            .map(str::trim)
+            .filter(words("-"))
+            .map(parameter)
+            .collect::<RowResult<_>>()?,
+    })
+}
+
+/// Reads `procedures.tbl`.
+pub fn parse_procedures(text: &str) -> Result<Vec<Procedure>, TableError> {
+    let mut seen = HashSet::new();
+    rows(text)
+        .map(|(line, columns)| {
+            let at = |message| TableError { line, message };
+            let row = procedure(&columns).map_err(at)?;
+            if !seen.insert(row.name.clone()) {
+                return Err(at(format!("`{}` twice", row.name)));
+            }
+            Ok(row)
+        })
+        .collect()
+}
+
+fn data(name: &str, columns: &[&str]) -> RowResult<Data> {
+    let &[section, size, alignment, predefined] = columns else {
+        return Err("a data row has 6 columns".to_owned());
+    };
+    let (size, alignment) = (number(size)?, number(alignment)?);
+    if size == 0 || !alignment.is_power_of_two() || size % alignment != 0 {
+        return Err(format!("`{name}`: impossible size {size} or alignment {alignment}"));
+    }
+    let predefined = match predefined {
+        "-" => None,
+        kind => Some(lookup("handle", kind, Handle::from_name)?),
+    };
+    Ok(Data {
+        name: name.to_owned(),
+        section: single_char(section, "BDR")?,
+        size,
+        alignment,
+        predefined,
+    })
+}
+
+fn function(name: &str, columns: &[&str]) -> RowResult<Function> {
+    let &[binding, policy] = columns else {
+        return Err("a function row has 4 columns".to_owned());
+    };
+    let policy = lookup("policy", policy, Policy::from_name)?;
+    Ok(Function {
+        name: name.to_owned(),
+        binding: single_char(binding, "TW")?,
+        policy,
+    })
+}
+
+/// Adds a row of `exports.tbl`.
+fn export(table: &mut Table, columns: &[&str]) -> RowResult<()> {
+    let [name, what, rest @ ..] = columns else {
+        return Err("too few columns".to_owned());
+    };
+    match *what {
+        "function" => table.functions.push(function(name, rest)?),
+        "data" => table.data.push(data(name, rest)?),
+        "tls" => table.thread_locals.push((*name).to_owned()),
+        _ => return Err(format!("unknown sort of symbol `{what}`")),
+    }
+    Ok(())
+}
+
+/// Reads both files; no symbol may occur twice.
+pub fn parse(procedures: &str, exports: &str) -> Result<Table, TableError> {
+    let procedures = parse_procedures(procedures)?;
+    let mut seen: HashSet<String> = procedures.iter().flat_map(Procedure::exported_names).collect();
+    let mut table = Table {
+        procedures,
+        functions: Vec::new(),
+        data: Vec::new(),
+        thread_locals: Vec::new(),
+    };
+    for (line, columns) in rows(exports) {
+        let at = |message| TableError { line, message };
+        export(&mut table, &columns).map_err(at)?;
+        if !seen.insert(columns[0].to_owned()) {
+            return Err(at(format!("`{}` twice", columns[0])));
+        }
+    }
+    Ok(table)
+}
+
+impl fmt::Display for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} {} {}",
+            self.name,
+            self.c_type,
+            self.kind.name(),
+            self.direction.name()
+        )?;
+        self.length.as_ref().map_or(Ok(()), |length| write!(f, " [{length}]"))
+    }
+}
+
+/// Joins the columns' parts; an empty column is a dash.
+fn column(parts: impl Iterator<Item = String>, separator: &str) -> String {
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() {
+        "-".to_owned()
+    } else {
+        parts.join(separator)
+    }
+}
+
+impl fmt::Display for Procedure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags = column(self.flags.iter().map(|flag| flag.name().to_owned()), " ");
+        let parameters = column(self.parameters.iter().map(Parameter::to_string), " ; ");
+        let (class, support) = (self.class.name(), self.support.name());
+        write!(
+            f,
+            "{} | {class} | {support} | {} | {flags} | {parameters}",
+            self.name, self.returns
+        )
+    }
+}

@@ -1,0 +1,50 @@
+//! The handle types that the generated code expects.
+
+use crate::model::Handle;
+use std::fmt::Write;
+
+fn handle_type(out: &mut String, prefix: &str, whose: &str, handle: Handle) {
+    let name = handle.name();
+    let _ = write!(
+        out,
+        "/// `MPI_{name}` {whose}.\n\
+         #[repr(transparent)]\n\
+         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]\n\
+         pub struct {prefix}{name}(pub *mut core::ffi::c_void);\n\n"
+    );
+}
+
+pub(crate) fn virt_types() -> String {
+    let mut out = String::new();
+    for &handle in Handle::ALL {
+        handle_type(&mut out, "Virt", "as the program holds it", handle);
+    }
+    out
+}
+
+/// The status' layout: three fields of the standard, then a cancelled flag and a byte count (Open MPI's `mpi.h`).
+const STATUS: &str = "\
+/// `MPI_Status`; the same on either side.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Status {
+    /// `MPI_SOURCE`
+    pub source: core::ffi::c_int,
+    /// `MPI_TAG`
+    pub tag: core::ffi::c_int,
+    /// `MPI_ERROR`
+    pub error: core::ffi::c_int,
+    /// Whether the operation was cancelled.
+    pub cancelled: core::ffi::c_int,
+    /// Number of bytes received.
+    pub bytes: usize,
+}
+";
+
+pub(crate) fn real_types() -> String {
+    let mut out = String::new();
+    for &handle in Handle::ALL {
+        handle_type(&mut out, "Real", "of the real library", handle);
+    }
+    out + STATUS
+}

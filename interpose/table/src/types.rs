@@ -1,0 +1,142 @@
+//! The Rust types of C parameters and results, on either side of the layer.
+
+use crate::kind::ParamKind;
+use crate::model::{Handle, Parameter, Procedure};
+
+/// Whose handles a signature has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Those the program holds.
+    Virt,
+    /// Those of the real library.
+    Real,
+}
+
+impl Side {
+    fn prefix(self) -> &'static str {
+        match self {
+            Side::Virt => "Virt",
+            Side::Real => "Real",
+        }
+    }
+
+    fn handle(self, handle: Handle) -> String {
+        format!("{}{}", self.prefix(), handle.name())
+    }
+}
+
+/// The callback types: name, handle it gets (its type parameter), Rust type. An error callback has variable arguments
+/// in C, of which none is ever used, and it is called as such a function.
+pub(crate) const CALLBACKS: &[(ParamKind, Option<Handle>, &str)] = &[
+    (
+        ParamKind::UserFunction,
+        Some(Handle::Datatype),
+        "(*mut c_void, *mut c_void, *mut c_int, *mut H)",
+    ),
+    (ParamKind::CommCopyFn, Some(Handle::Comm), COPY),
+    (ParamKind::CommDeleteFn, Some(Handle::Comm), DELETE),
+    (ParamKind::TypeCopyFn, Some(Handle::Datatype), COPY),
+    (ParamKind::TypeDeleteFn, Some(Handle::Datatype), DELETE),
+    (ParamKind::WinCopyFn, Some(Handle::Win), COPY),
+    (ParamKind::WinDeleteFn, Some(Handle::Win), DELETE),
+    (ParamKind::CommErrhandlerFn, Some(Handle::Comm), ERROR),
+    (ParamKind::WinErrhandlerFn, Some(Handle::Win), ERROR),
+    (ParamKind::FileErrhandlerFn, Some(Handle::File), ERROR),
+    (ParamKind::SessionErrhandlerFn, Some(Handle::Session), ERROR),
+    (ParamKind::GrequestQueryFn, None, "(*mut c_void, *mut Status) -> c_int"),
+    (ParamKind::GrequestFreeFn, None, "(*mut c_void) -> c_int"),
+    (ParamKind::GrequestCancelFn, None, "(*mut c_void, c_int) -> c_int"),
+    (ParamKind::DatarepConversionFn, Some(Handle::Datatype), CONVERSION),
+    (
+        ParamKind::DatarepExtentFn,
+        Some(Handle::Datatype),
+        "(H, *mut isize, *mut c_void) -> c_int",
+    ),
+];
+
+const COPY: &str = "(H, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int";
+const DELETE: &str = "(H, c_int, *mut c_void, *mut c_void) -> c_int";
+const ERROR: &str = "(*mut H, *mut c_int, ...)";
+const CONVERSION: &str = "(*mut c_void, H, c_int, *mut c_void, i64, *mut c_void) -> c_int";
+
+/// Rust type of a C type that is neither a handle nor a pointer.
+fn plain(c_type: &str) -> Option<&'static str> {
+    Some(match c_type {
+        "void" | "MPI_F08_status" => "c_void",
+        "char" => "c_char",
+        "int" | "MPI_Fint" => "c_int",
+        "int[3]" => "[c_int; 3]",
+        "double" => "c_double",
+        "MPI_Aint" => "isize",
+        "MPI_Offset" | "MPI_Count" => "i64",
+        "MPI_Status" => "Status",
+        "MPI_T_enum" | "MPI_T_cvar_handle" | "MPI_T_pvar_handle" | "MPI_T_pvar_session" => "*mut c_void",
+        _ => return None,
+    })
+}
+
+/// Rust type of a C type, or nothing if the table has one that is not known here.
+pub(crate) fn rust_type(c_type: &str, side: Side) -> Option<String> {
+    let (core, pointer) = match c_type.strip_prefix("const ") {
+        Some(core) => (core, "*const "),
+        None => (c_type, "*mut "),
+    };
+    let base = core.trim_end_matches('*');
+    let inner = match Handle::from_c_type(base) {
+        Some(handle) => side.handle(handle),
+        None => plain(base)?.to_owned(),
+    };
+    let depth = core.len() - base.len();
+    // `const` belongs to what the innermost pointer points to.
+    let pointers = if depth == 0 {
+        String::new()
+    } else {
+        "*mut ".repeat(depth - 1) + pointer
+    };
+    Some(pointers + &inner)
+}
+
+/// Rust type of a parameter.
+pub(crate) fn parameter_type(parameter: &Parameter, side: Side) -> String {
+    if let Some((kind, handle, _)) = CALLBACKS.iter().find(|(kind, ..)| *kind == parameter.kind) {
+        let argument = handle.map_or(String::new(), |handle| format!("<{}>", side.handle(handle)));
+        return format!("{}{argument}", kind.name());
+    }
+    rust_type(&parameter.c_type, side).unwrap_or_else(|| panic!("no Rust type for `{}`", parameter.c_type))
+}
+
+/// Rust type of a procedure's result.
+pub(crate) fn return_type(procedure: &Procedure, side: Side) -> String {
+    rust_type(&procedure.returns, side).unwrap_or_else(|| panic!("no Rust type for `{}`", procedure.returns))
+}
+
+/// The parameter's name, made safe as a Rust identifier.
+pub(crate) fn identifier(parameter: &Parameter) -> String {
+    const KEYWORDS: [&str; 8] = ["type", "in", "ref", "move", "match", "mod", "use", "where"];
+    let name = &parameter.name;
+    if KEYWORDS.contains(&name.as_str()) {
+        format!("{name}_")
+    } else {
+        name.clone()
+    }
+}
+
+/// `a: T, b: U`
+pub(crate) fn parameter_list(procedure: &Procedure, side: Side) -> String {
+    let one = |parameter: &Parameter| format!("{}: {}", identifier(parameter), parameter_type(parameter, side));
+    procedure.parameters.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// `unsafe extern "C" fn(T, U) -> R`
+pub(crate) fn fn_pointer(procedure: &Procedure, side: Side) -> String {
+    let types: Vec<String> = procedure
+        .parameters
+        .iter()
+        .map(|parameter| parameter_type(parameter, side))
+        .collect();
+    format!(
+        "unsafe extern \"C\" fn({}) -> {}",
+        types.join(", "),
+        return_type(procedure, side)
+    )
+}

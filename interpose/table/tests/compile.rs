@@ -1,0 +1,101 @@
+//! The generated sources compile where what they need is defined.
+#![cfg(target_arch = "x86_64")]
+
+use std::path::PathBuf;
+use std::process::Command;
+use understudy_table::{RealBinding, face_thunks, real_types, runtime_dispatch_with, virt_types};
+
+/// Runs the compiler up to (not including) code, warnings being errors; gives its complaints.
+fn compile(name: &str, source: &str) -> Result<(), String> {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let file = directory.join(format!("{name}.rs"));
+    std::fs::write(&file, source).expect("the directory for tests is writable");
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc)
+        .args([
+            "--edition=2024",
+            "--crate-type=lib",
+            "--emit=metadata",
+            "-Cpanic=abort",
+            "-Dwarnings",
+            "--out-dir",
+        ])
+        .args([&directory, &file])
+        .output()
+        .expect("rustc runs");
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+#[test]
+fn the_face_compiles_without_std() {
+    let entry = "pub mod entry { pub static ENTRY: usize = 0; }";
+    let source = format!("#![no_std]\n{entry}\npub mod generated {{\n{}\n}}\n", face_thunks());
+    compile("face", &source).unwrap();
+}
+
+const REAL_OF: &str = "
+macro_rules! real { ($($name:ident $virt:ident $real:ident;)*) => { $(
+    pub fn $name(handle: $virt) -> $real { $real(handle.0) }
+)* }; }
+use crate::real_types::*;
+real! {
+    real_comm VirtComm RealComm;
+    real_group VirtGroup RealGroup;
+    real_datatype VirtDatatype RealDatatype;
+    real_op VirtOp RealOp;
+    real_info VirtInfo RealInfo;
+}
+";
+
+const ERRORS: &str = "
+use crate::dispatch::Proc;
+use core::ffi::c_int;
+pub fn finish(_: Proc, rc: c_int, _: Option<crate::handles::VirtComm>) -> c_int { rc }
+pub fn unsupported(_: Proc) -> c_int { 1 }
+pub fn refused(_: u32) -> c_int { 1 }
+";
+
+const CALLS: &str = "
+use crate::dispatch::callbacks::*;
+use crate::handles::*;
+use core::ffi::c_int;
+pub extern \"C\" fn MPI_Comm_rank(_: VirtComm, _: *mut c_int) -> c_int { 0 }
+pub extern \"C\" fn MPI_Op_create(_: UserFunction<VirtDatatype>, _: c_int, _: *mut VirtOp) -> c_int { 0 }
+pub extern \"C\" fn MPI_Comm_f2c(_: c_int) -> VirtComm { VirtComm(core::ptr::null_mut()) }
+";
+
+fn compile_runtime(name: &str, binding: RealBinding, calls: &str) -> Result<(), String> {
+    let dispatch = runtime_dispatch_with(&["MPI_Comm_rank", "MPI_Op_create", "MPI_Comm_f2c"], binding);
+    let source = format!(
+        "pub mod handles {{\n{}{REAL_OF}}}\npub mod real_types {{\n{}}}\npub mod errors {{{ERRORS}}}\n\
+         #[allow(non_snake_case)]\npub mod calls {{{calls}}}\npub mod dispatch {{\n{dispatch}}}\n",
+        virt_types(),
+        real_types(),
+    );
+    compile(name, &source)
+}
+
+#[test]
+fn the_runtime_compiles_with_linked_procedures() {
+    compile_runtime("runtime_linked", RealBinding::Linked, CALLS).unwrap();
+}
+
+#[test]
+fn the_runtime_compiles_with_resolved_procedures() {
+    compile_runtime("runtime_resolved", RealBinding::Resolved, CALLS).unwrap();
+}
+
+#[test]
+fn a_handler_of_another_signature_does_not_compile() {
+    let calls = CALLS.replace("MPI_Comm_rank(_: VirtComm,", "MPI_Comm_rank(_: VirtGroup,");
+    assert_ne!(calls, CALLS);
+    let complaints = compile_runtime("runtime_mismatch", RealBinding::Linked, &calls).unwrap_err();
+    assert!(
+        complaints.contains("E0308") && complaints.contains("MPI_Comm_rank"),
+        "{complaints}"
+    );
+}

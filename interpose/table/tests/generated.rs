@@ -1,0 +1,139 @@
+//! What the generated sources contain.
+
+use std::collections::HashSet;
+use understudy_table::{
+    RealBinding, Support, face_thunks, manual_names, real_types, runtime_dispatch, runtime_dispatch_with, support_csv,
+    support_table, table, virt_types,
+};
+
+/// The lines between the line that starts with `start` and the next that starts with `end`, trimmed.
+fn section<'s>(source: &'s str, start: &str, end: &str) -> Vec<&'s str> {
+    let from = source.lines().skip_while(|line| !line.starts_with(start)).skip(1);
+    from.take_while(|line| !line.starts_with(end)).map(str::trim).collect()
+}
+
+#[test]
+fn generation_is_deterministic() {
+    assert_eq!(face_thunks(), face_thunks());
+    for binding in [RealBinding::Linked, RealBinding::Resolved] {
+        let source = runtime_dispatch_with(&["MPI_Send"], binding);
+        assert_eq!(source, runtime_dispatch_with(&["MPI_Send"], binding));
+    }
+    assert_eq!(support_table(&[]), support_table(&[]));
+}
+
+#[test]
+fn the_face_has_a_thunk_for_every_name() {
+    let source = face_thunks();
+    let rows = section(&source, "thunks! {", "}");
+    assert_eq!(rows.len(), table().slot_count());
+    let mut names = HashSet::new();
+    for (slot, (row, name)) in rows.iter().zip(table().slot_names()).enumerate() {
+        let mut words = row.trim_end_matches(';').split(' ');
+        assert_eq!(words.next(), Some(slot.to_string().as_str()));
+        let exported: Vec<&str> = words.collect();
+        assert_eq!(exported[0], name);
+        assert!(exported.iter().all(|name| names.insert(name.to_string())), "{row}");
+    }
+    assert_eq!(names.len(), 2944);
+    assert!(names.contains("MPI_Send") && names.contains("PMPI_Send") && !names.contains("PMPIX_Query_cuda_support"));
+}
+
+#[test]
+fn the_face_has_every_object() {
+    let source = face_thunks();
+    let rows = section(&source, "objects! {", "}");
+    assert_eq!(rows.len(), table().data.len());
+    assert!(rows.contains(&"ompi_mpi_comm_world Data32 512;"), "{rows:?}");
+    assert_eq!(section(&source, "pub static DATA_ADDRESSES", "];").len(), rows.len());
+    assert_eq!(section(&source, "pub static DATA_SYMBOLS", "];").len(), rows.len());
+}
+
+#[test]
+fn face_and_runtime_number_alike() {
+    let (face, runtime) = (face_thunks(), runtime_dispatch(&[]));
+    for list in ["pub static SLOT_NAMES", "pub static DATA_SYMBOLS"] {
+        assert_eq!(section(&face, list, "];"), section(&runtime, list, "];"));
+    }
+    let slots = section(&face, "pub static SLOT_NAMES", "];");
+    for (slot, row) in section(&runtime, "pub enum Proc", "}").iter().enumerate() {
+        let (name, number) = row.trim_end_matches(',').split_once(" = ").expect("a numbered variant");
+        assert_eq!(number, slot.to_string());
+        assert_eq!(slots[slot], format!("c\"{name}\","));
+    }
+}
+
+#[test]
+fn every_slot_has_a_handler() {
+    let source = runtime_dispatch(&["MPI_Send"]);
+    let handlers = section(&source, "pub static HANDLERS", "];");
+    assert_eq!(handlers.len(), table().slot_count());
+    for (slot, (handler, procedure)) in handlers.iter().zip(&table().procedures).enumerate() {
+        let name = &procedure.name;
+        let expected = match procedure.support {
+            _ if name == "MPI_Send" => "crate::calls::MPI_Send".to_owned(),
+            Support::Generic => format!("generic::h_{name}"),
+            _ if procedure.returns == "int" || procedure.returns == "MPI_Fint" => {
+                format!("stubs::unsupported::<{slot}>")
+            }
+            _ => format!("stubs::unsupported_handle::<{slot}>"),
+        };
+        assert_eq!(*handler, format!("Handler({expected} as *const ()),"));
+    }
+}
+
+#[test]
+fn a_generated_handler_translates_handles() {
+    let source = runtime_dispatch(&[]);
+    for text in [
+        "pub unsafe extern \"C\" fn h_MPI_Type_size(datatype: VirtDatatype, size: *mut c_int) -> c_int {",
+        "let rc = unsafe { real::PMPI_Type_size(crate::handles::real_datatype(datatype), size) };",
+        "crate::errors::finish(Proc::MPI_Type_size, rc, None)",
+        "crate::errors::finish(Proc::MPI_Comm_size, rc, Some(comm))",
+        "pub unsafe extern \"C\" fn h_MPI_Wtime() -> c_double {",
+        "pub fn PMPI_Pcontrol(level: c_int, ...) -> c_int;",
+        "pub fn PMPI_Comm_f2c(comm: c_int) -> RealComm;",
+    ] {
+        assert!(source.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn a_handler_by_hand_is_checked() {
+    let check = "const _: unsafe extern \"C\" fn(VirtComm, *mut c_int) -> c_int = crate::calls::MPI_Comm_rank;";
+    assert!(runtime_dispatch(&["MPI_Comm_rank"]).contains(check));
+    assert!(!runtime_dispatch(&[]).contains("crate::calls::MPI_"));
+    let pcontrol = "const _: unsafe extern \"C\" fn(c_int) -> c_int = crate::calls::MPI_Pcontrol;";
+    assert!(runtime_dispatch(&["MPI_Pcontrol"]).contains(pcontrol));
+}
+
+#[test]
+#[should_panic(expected = "`MPI_Sent` is no procedure")]
+fn a_misspelt_name_is_found() {
+    runtime_dispatch(&["MPI_Sent"]);
+}
+
+#[test]
+#[should_panic(expected = "occurs twice")]
+fn a_repeated_name_is_found() {
+    runtime_dispatch(&["MPI_Send", "MPI_Send"]);
+}
+
+#[test]
+fn with_all_by_hand_only_the_unsupported_are_refused() {
+    let implemented = manual_names();
+    assert_eq!(implemented.len(), 211);
+    let csv = support_csv(&implemented);
+    let refused = csv.lines().filter(|line| line.contains(",refused,")).count();
+    assert_eq!(refused, 199);
+    assert!(csv.contains("\nMPI_Barrier,Collective,manual,by hand,"));
+    assert!(support_table(&implemented).contains("| **all** | 479 | 280 | 199 |"));
+    assert!(support_table(&[]).contains("| `MPI_Barrier` | Collective | manual | refused |"));
+}
+
+#[test]
+fn handle_types_are_complete() {
+    assert_eq!(virt_types().matches("pub struct Virt").count(), 11);
+    assert_eq!(real_types().matches("pub struct Real").count(), 11);
+    assert!(real_types().contains("pub struct Status {"));
+}

@@ -1,0 +1,305 @@
+//! What must hold for the table as it is checked in.
+
+use std::collections::{BTreeMap, HashSet};
+use understudy_table::{
+    Class, Direction, Flag, Handle, LengthTerm, ParamKind, Parameter, Policy, Procedure, SPECIAL_LENGTHS, Support,
+    length_terms, table,
+};
+
+fn count(test: impl Fn(&Procedure) -> bool) -> usize {
+    table().procedures.iter().filter(|procedure| test(procedure)).count()
+}
+
+/// Every parameter with its procedure.
+fn parameters() -> impl Iterator<Item = (&'static Procedure, &'static Parameter)> {
+    let procedures = table().procedures.iter();
+    procedures.flat_map(|procedure| procedure.parameters.iter().map(move |parameter| (procedure, parameter)))
+}
+
+#[test]
+fn every_procedure_of_the_header_is_there() {
+    assert_eq!(
+        count(|p| p.name.starts_with("MPI_") && !p.name.starts_with("MPI_T_")),
+        437
+    );
+    assert_eq!(count(|p| p.name.starts_with("MPI_T_")), 31);
+    assert_eq!(count(|p| p.name.starts_with("MPIX_")), 11);
+    assert_eq!(table().procedures.len(), 479);
+    assert_eq!(count(|p| p.has(Flag::NoProfile)), 2);
+}
+
+#[test]
+fn every_other_symbol_is_there() {
+    assert_eq!(table().functions.len(), 1988);
+    assert_eq!(
+        table()
+            .functions
+            .iter()
+            .filter(|function| function.policy == Policy::Forward)
+            .count(),
+        83
+    );
+    assert_eq!(table().data.len(), 682);
+    assert_eq!(
+        table().data.iter().filter(|data| data.predefined.is_some()).count(),
+        110
+    );
+    assert_eq!(table().thread_locals, ["ompi_mtl_ofi_per_thread_ctx"]);
+    let exported: usize = table()
+        .procedures
+        .iter()
+        .map(|procedure| procedure.exported_names().len())
+        .sum();
+    assert_eq!(exported + table().functions.len(), 2944);
+    assert!(table().slot_count() < usize::from(u16::MAX));
+}
+
+#[test]
+fn classes_have_these_sizes() {
+    let expected = [
+        (Class::Environment, 21),
+        (Class::Memory, 6),
+        (Class::PointToPoint, 18),
+        (Class::PersistentInit, 5),
+        (Class::Partitioned, 6),
+        (Class::Completion, 12),
+        (Class::Probe, 4),
+        (Class::Status, 7),
+        (Class::Pack, 6),
+        (Class::Collective, 22),
+        (Class::NonblockingCollective, 22),
+        (Class::PersistentCollective, 22),
+        (Class::CommConstructor, 15),
+        (Class::Comm, 9),
+        (Class::Topology, 15),
+        (Class::Group, 13),
+        (Class::Datatype, 33),
+        (Class::Op, 3),
+        (Class::Errhandler, 7),
+        (Class::Info, 10),
+        (Class::Attribute, 15),
+        (Class::Destructor, 8),
+        (Class::Conversion, 28),
+        (Class::Rma, 47),
+        (Class::Io, 60),
+        (Class::Session, 14),
+        (Class::Dynamic, 11),
+        (Class::Tool, 31),
+        (Class::Fault, 9),
+    ];
+    assert_eq!(expected.map(|(class, _)| class), Class::ALL);
+    let mut found = BTreeMap::new();
+    for procedure in &table().procedures {
+        *found.entry(procedure.class).or_insert(0) += 1;
+    }
+    assert_eq!(found, BTreeMap::from(expected));
+}
+
+#[test]
+fn supports_have_these_sizes() {
+    let size = |support| count(|procedure| procedure.support == support);
+    assert_eq!(
+        [Support::Generic, Support::Manual, Support::Unsupported].map(size),
+        [69, 211, 199]
+    );
+}
+
+#[test]
+fn whole_classes_are_refused() {
+    use Class::{Dynamic, Fault, Io, Partitioned, PersistentCollective, Rma, Session, Tool};
+    let refused = [
+        Dynamic,
+        Fault,
+        Io,
+        Partitioned,
+        PersistentCollective,
+        Rma,
+        Session,
+        Tool,
+    ];
+    for procedure in &table().procedures {
+        let expected = refused.contains(&procedure.class) && procedure.name != "MPI_Comm_get_parent";
+        assert_eq!(
+            procedure.support == Support::Unsupported,
+            expected,
+            "{}",
+            procedure.name
+        );
+    }
+}
+
+#[test]
+fn what_transfers_or_makes_handles_is_by_hand() {
+    use Class::{Attribute, Collective, CommConstructor, Completion, Destructor, Errhandler, NonblockingCollective};
+    use Class::{PersistentInit, PointToPoint, Probe};
+    let by_hand = [
+        Attribute,
+        Collective,
+        CommConstructor,
+        Completion,
+        Destructor,
+        Errhandler,
+        NonblockingCollective,
+        PersistentInit,
+        PointToPoint,
+        Probe,
+    ];
+    for procedure in &table().procedures {
+        if by_hand.contains(&procedure.class) {
+            assert_eq!(procedure.support, Support::Manual, "{}", procedure.name);
+        }
+    }
+}
+
+/// A generated handler can hand a handle in, and nothing else about handles.
+#[test]
+fn generic_rows_have_handles_in_only() {
+    for (procedure, parameter) in parameters().filter(|(procedure, _)| procedure.support == Support::Generic) {
+        let what = format!("{}: {parameter}", procedure.name);
+        assert!(!parameter.kind.is_callback(), "{what}");
+        let base = parameter.c_type.trim_start_matches("const ").trim_end_matches('*');
+        if Handle::from_c_type(base).is_some() {
+            assert_eq!(
+                (base, parameter.direction),
+                (parameter.c_type.as_str(), Direction::In),
+                "{what}"
+            );
+        }
+    }
+    for procedure in table()
+        .procedures
+        .iter()
+        .filter(|procedure| procedure.support == Support::Generic)
+    {
+        assert_eq!(Handle::from_c_type(&procedure.returns), None, "{}", procedure.name);
+    }
+}
+
+#[test]
+fn names_of_parameters_differ() {
+    for procedure in &table().procedures {
+        let mut seen = HashSet::new();
+        for parameter in &procedure.parameters {
+            assert!(seen.insert(&parameter.name), "{}: {}", procedure.name, parameter.name);
+        }
+    }
+}
+
+#[test]
+fn names_of_symbols_differ() {
+    let mut seen: HashSet<String> = HashSet::new();
+    let table = table();
+    let procedures = table.procedures.iter().flat_map(Procedure::exported_names);
+    let functions = table.functions.iter().map(|function| function.name.clone());
+    let data = table.data.iter().map(|data| data.name.clone());
+    for name in procedures
+        .chain(functions)
+        .chain(data)
+        .chain(table.thread_locals.iter().cloned())
+    {
+        assert!(seen.insert(name.clone()), "{name}");
+    }
+    assert_eq!(seen.len(), 3627);
+}
+
+#[test]
+fn lengths_are_made_of_parameters() {
+    for (procedure, parameter) in parameters() {
+        let Some(length) = &parameter.length else { continue };
+        let what = format!("{}: {parameter}", procedure.name);
+        let terms = length_terms(length).unwrap_or_else(|| panic!("malformed: {what}"));
+        for word in terms.iter().flat_map(LengthTerm::words) {
+            let named = procedure.parameters.iter().find(|other| other.name == word);
+            assert!(named.is_some() || SPECIAL_LENGTHS.contains(&word), "{word} in {what}");
+            assert_ne!(word, parameter.name, "{what}");
+        }
+        for term in &terms {
+            let LengthTerm::Word(word) = term else { continue };
+            let array = procedure
+                .parameters
+                .iter()
+                .any(|other| other.name == *word && other.kind.is_array());
+            assert!(!array, "an array as a factor: {what}");
+        }
+    }
+}
+
+#[test]
+fn arrays_and_buffers_have_lengths() {
+    for (procedure, parameter) in parameters() {
+        let what = format!("{}: {parameter}", procedure.name);
+        // The tool interface's values and the ends of split collectives on files have theirs elsewhere.
+        let elsewhere = procedure.class == Class::Tool || procedure.name.ends_with("_end");
+        if parameter.kind.is_array() || (parameter.kind.is_buffer() && !elsewhere) {
+            assert!(parameter.length.is_some(), "{what}");
+        }
+        if parameter.length.is_some() {
+            assert!(parameter.c_type.ends_with('*'), "{what}");
+        }
+    }
+}
+
+#[test]
+fn directions_agree_with_types() {
+    for (procedure, parameter) in parameters() {
+        let what = format!("{}: {parameter}", procedure.name);
+        let pointer = parameter.c_type.ends_with('*');
+        if parameter.c_type.starts_with("const ") || !pointer || parameter.kind.is_callback() {
+            assert_eq!(parameter.direction, Direction::In, "{what}");
+        }
+        if Handle::from_name(parameter.kind.name()).is_some() {
+            assert_eq!(pointer, parameter.direction != Direction::In, "{what}");
+        }
+        if parameter.kind == ParamKind::BufOut {
+            assert_eq!(parameter.direction, Direction::Out, "{what}");
+        }
+    }
+}
+
+#[test]
+fn reductions_name_their_operator() {
+    let reductions = ["Reduce", "Scan", "Exscan", "Allreduce", "reduce", "scan", "exscan"];
+    for procedure in &table().procedures {
+        let collective = matches!(
+            procedure.class,
+            Class::Collective | Class::NonblockingCollective | Class::PersistentCollective
+        );
+        let has_op = procedure
+            .parameters
+            .iter()
+            .any(|parameter| parameter.kind == ParamKind::Op);
+        let reduces = reductions.iter().any(|part| procedure.name.contains(part));
+        if collective {
+            assert_eq!(has_op, reduces, "{}", procedure.name);
+            assert!(procedure.communicator().is_some(), "{}", procedure.name);
+        }
+    }
+}
+
+#[test]
+fn a_request_comes_out_of_what_does_not_wait() {
+    for procedure in &table().procedures {
+        if procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent) {
+            let last = procedure
+                .parameters
+                .last()
+                .map(|parameter| (parameter.kind, parameter.direction));
+            assert_eq!(last, Some((ParamKind::Request, Direction::Out)), "{}", procedure.name);
+        }
+    }
+}
+
+#[test]
+fn predefined_handles_are_counted() {
+    let size = |handle| {
+        table()
+            .data
+            .iter()
+            .filter(|data| data.predefined == Some(handle))
+            .count()
+    };
+    assert_eq!(size(Handle::Comm), 3);
+    assert_eq!(size(Handle::Datatype), 78);
+    assert_eq!(size(Handle::Op), 15);
+    assert_eq!(size(Handle::Request), 1);
+}
