@@ -313,25 +313,25 @@ fn open_sibling(directory: &[u8], name: &[u8], namespace: c_long) -> Result<*mut
     open(namespace, &path).map_err(|_| Failure::Loader("a library that belongs to libunderstudy.so cannot be loaded"))
 }
 
-/// The shim's start: environment, threads and keys of the second libc; tells where that libc's code lies.
-type ShimStart = unsafe extern "C" fn(*const *const c_char, *mut usize) -> c_int;
+/// The shim's start: environment, threads and keys of the second libc. 0, or an errno.
+type ShimStart = unsafe extern "C" fn(*const *const c_char) -> c_int;
 
 fn start_shim(shim: *mut c_void, second: &Second<'_>) -> Result<(), Failure> {
-    let mut libc_base = 0usize;
-    // SAFETY: the shim exports this function with this type; the patched code is that of the second libc, whose only
-    // thread so far is this one.
+    // SAFETY: the patched code is that of the second libc, in which nothing has run yet but its initialisation; it must
+    // not map anything before. The shim exports its function with this type.
     unsafe {
+        let malloc = dlsym(shim, c"malloc".as_ptr());
+        let libc = link::extent(link::base_of(malloc as usize));
+        for (call, name) in [(Patched::Mmap, "mmap"), (Patched::Mremap, "mremap"), (Patched::Shmat, "shmat")] {
+            zone::patch(call, libc.code, libc.code_length).map_err(|error| Failure::Patch("libc", name, error))?;
+        }
         let function = dlsym(shim, c"understudy_shim_start".as_ptr());
         if function.is_null() {
             return Err(Failure::Loader("libunderstudy_shim.so is of another version"));
         }
         let function: ShimStart = core::mem::transmute(function);
-        if function(second.program.environment, &mut libc_base) != 0 {
+        if function(second.program.environment) != 0 {
             return Err(Failure::Text("the second libc could not be prepared"));
-        }
-        let libc = link::extent(libc_base);
-        for (call, name) in [(Patched::Mmap, "mmap"), (Patched::Mremap, "mremap"), (Patched::Shmat, "shmat")] {
-            zone::patch(call, libc.code, libc.code_length).map_err(|error| Failure::Patch("libc", name, error))?;
         }
     }
     Ok(())

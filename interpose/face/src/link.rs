@@ -292,24 +292,35 @@ pub struct Extent {
     pub data_length: usize,
 }
 
-/// Finds the path of this library itself.
-pub fn own_path() -> &'static [u8] {
-    #[repr(C)]
-    struct DlInfo {
-        name: *const c_char,
-        base: *mut c_void,
-        symbol: *const c_char,
-        address: *mut c_void,
-    }
+#[repr(C)]
+struct DlInfo {
+    name: *const c_char,
+    base: *mut c_void,
+    symbol: *const c_char,
+    address: *mut c_void,
+}
+
+/// The object that an address lies in (dladdr(3)).
+fn object_at(address: usize) -> DlInfo {
     unsafe extern "C" {
         fn dladdr(address: *const c_void, info: *mut DlInfo) -> i32;
     }
-    let mut info = DlInfo { name: c"".as_ptr(), base: core::ptr::null_mut(), symbol: core::ptr::null(), address: core::ptr::null_mut() };
-    // SAFETY: dladdr(3) fills the structure; the name lives as long as this library.
-    unsafe {
-        dladdr(own_path as *const c_void, &mut info);
-        sys::bytes(info.name)
-    }
+    let null = core::ptr::null_mut();
+    let mut info = DlInfo { name: c"".as_ptr(), base: null, symbol: core::ptr::null(), address: null };
+    // SAFETY: dladdr fills the structure.
+    unsafe { dladdr(address as *const c_void, &mut info) };
+    info
+}
+
+/// Path of this library itself.
+pub fn own_path() -> &'static [u8] {
+    // SAFETY: the name lives as long as this library.
+    unsafe { sys::bytes(object_at(own_path as *const () as usize).name) }
+}
+
+/// Where the object that an address lies in is mapped.
+pub fn base_of(address: usize) -> usize {
+    object_at(address).base as usize
 }
 
 /// Address this library is mapped at.

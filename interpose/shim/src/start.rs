@@ -8,18 +8,7 @@ use understudy_abi::RUNTIME_FIRST_KEY;
 unsafe extern "C" {
     static mut environ: *const *const c_char;
     fn pthread_key_create(key: *mut u32, destructor: *const c_void) -> c_int;
-    fn dladdr(address: *const c_void, info: *mut DlInfo) -> c_int;
-    fn malloc(size: usize) -> *mut c_void;
-    fn free(block: *mut c_void);
     fn setenv(name: *const c_char, value: *const c_char, overwrite: c_int) -> c_int;
-}
-
-#[repr(C)]
-struct DlInfo {
-    name: *const c_char,
-    base: *mut c_void,
-    symbol: *const c_char,
-    address: *mut c_void,
 }
 
 /// UCX, which Open MPI brings along, overwrites the entries of libc's mmap and its like with jumps to its own code, past
@@ -27,12 +16,12 @@ struct DlInfo {
 const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] =
     [(c"UCX_MEM_MMAP_HOOK_MODE", c"none"), (c"UCX_MEM_MALLOC_HOOKS", c"n"), (c"UCX_MEM_EVENTS", c"n")];
 
-/// Prepares the second libc; stores the address it is mapped at. Returns 0, or an errno.
+/// Prepares the second libc, whose mmap is patched already. Returns 0, or an errno.
 ///
 /// # Safety
-/// `environment` must be a null-terminated array that lives as long as the process; `libc_base` must be valid.
+/// `environment` must be a null-terminated array that lives as long as the process.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn understudy_shim_start(environment: *const *const c_char, libc_base: *mut usize) -> c_int {
+pub unsafe extern "C" fn understudy_shim_start(environment: *const *const c_char) -> c_int {
     // SAFETY: the process has one thread; `environ` is the second libc's variable.
     unsafe {
         environ = environment;
@@ -47,17 +36,6 @@ pub unsafe extern "C" fn understudy_shim_start(environment: *const *const c_char
                 return error;
             }
         }
-        let error = threads::make_libc_multithreaded();
-        if error != 0 {
-            return error;
-        }
-        // The first allocation makes the heap, before its mmap is patched or after: both lie in the zone.
-        free(malloc(64));
-        let mut info = DlInfo { name: core::ptr::null(), base: core::ptr::null_mut(), symbol: core::ptr::null(), address: core::ptr::null_mut() };
-        if dladdr(malloc as *const c_void, &mut info) == 0 {
-            return 22;
-        }
-        libc_base.write(info.base as usize);
+        threads::make_libc_multithreaded()
     }
-    0
 }
