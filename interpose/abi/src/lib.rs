@@ -56,6 +56,8 @@ pub const RUNTIME_FIRST_KEY: u32 = 512;
 pub struct RelayInfo {
     /// NUL-terminated path of the ledger, or null: no relay, the streams are the program's own.
     pub ledger: *const c_char,
+    /// A copy of the original standard error, which does not pass through the relay: for our own messages.
+    pub messages: c_int,
 }
 
 /// What the face tells the shim and the runtime.

@@ -16,6 +16,7 @@ use understudy_abi::{RUNTIME_FD_BASE, RelayInfo};
 static STDOUT_WAS_TERMINAL: AtomicBool = AtomicBool::new(false);
 static mut LEDGER: Path = Path::new();
 
+const F_DUPFD_CLOEXEC: usize = 1030;
 const S_IFMT: u32 = 0o170000;
 const S_IFREG: u32 = 0o100000;
 
@@ -52,11 +53,13 @@ pub fn start(environment: *const *const c_char, directory: &[u8]) -> RelayInfo {
     ledger.replace_slashes(prefix);
     let mut relay = Path::new();
     relay.push(directory).push(b"/ckptd");
+    // SAFETY: fcntl(2).
+    let messages = unsafe { sys!(nr::FCNTL, 2, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) } as c_int;
     match spawn(&relay, ledger) {
-        Ok(()) => RelayInfo { ledger: ledger.as_ptr() },
+        Ok(()) => RelayInfo { ledger: ledger.as_ptr(), messages },
         Err(error) => {
             say(format_args!("ckptd relay cannot be started (errno {error}); after a failure some output may appear twice"));
-            RelayInfo { ledger: core::ptr::null() }
+            RelayInfo { ledger: core::ptr::null(), messages }
         }
     }
 }
@@ -76,7 +79,6 @@ fn spawn(relay: &Path, ledger: &Path) -> Result<(), c_int> {
         for (pipe, _) in pipes.iter_mut().zip(streams).filter(|(_, is_stream)| *is_stream) {
             check(sys!(nr::PIPE2, pipe.as_mut_ptr(), 0))?;
             for end in pipe.iter_mut() {
-                const F_DUPFD_CLOEXEC: usize = 1030;
                 let high = check(sys!(nr::FCNTL, *end, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE))?;
                 sys!(nr::CLOSE, *end);
                 *end = high;

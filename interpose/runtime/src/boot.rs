@@ -26,6 +26,14 @@ pub fn config() -> &'static Config {
     CONFIG.get().as_ref().expect("the face has started the runtime")
 }
 
+/// Where messages to the user go: the original standard error.
+pub fn message_descriptor() -> c_int {
+    match INFO.get() {
+        Some(info) if info.relay.messages >= 0 => info.relay.messages,
+        _ => 2,
+    }
+}
+
 /// Integers on the user side, at the same address in every rank.
 pub fn attribute_cells() -> *mut c_int {
     info().attribute_cells
@@ -79,7 +87,7 @@ fn refuse(reason: &str) -> c_int {
     let required = variable("UNDERSTUDY_REQUIRE").as_deref() == Some("1");
     if variable("OMPI_COMM_WORLD_LOCAL_RANK").as_deref() == Some("0") {
         let outcome = if required { "the job stops (UNDERSTUDY_REQUIRE=1)" } else { "the program runs unprotected" };
-        eprintln!("understudy: {reason}; {outcome}");
+        crate::sys::say(format_args!("{reason}; {outcome}"));
     }
     if required { EXIT_REFUSED } else { 1 }
 }
@@ -129,7 +137,22 @@ fn start_log() {
     let _ = env_logger::Builder::new()
         .parse_filters(&filter)
         .format(move |out, record| writeln!(out, "understudy[{rank}] {}: {}", record.level().as_str().to_lowercase(), record.args()))
+        .target(env_logger::Target::Pipe(Box::new(Messages)))
         .try_init();
+}
+
+/// Sends log lines where messages go.
+struct Messages;
+
+impl std::io::Write for Messages {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        sys::write_message(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Open MPI from 5.0.10 on, with ULFM.

@@ -97,7 +97,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 /// Ends the job: going on would risk a wrong result.
 pub fn fail(what: &str, error: &dyn std::error::Error) -> ! {
-    eprintln!("understudy: {what}: {}; the job ends", chain(error));
+    crate::sys::say(format_args!("{what}: {}; the job ends", chain(error)));
     world::abort(74)
 }
 

@@ -14,7 +14,8 @@ use crate::objects::comm;
 use crate::real_types::RealRequest;
 use crate::recovery::{self, Rewound};
 use crate::requests::{self, Kind};
-use crate::{checkpoint, drain, fault, world};
+use crate::drain::{Ability, Exchange};
+use crate::{checkpoint, drain, fault, user, world};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
@@ -47,11 +48,14 @@ struct Vote {
     numbers: Box<([i64; 2], [i64; 2])>,
 }
 
-static STATE: Main<State> =
-    Main::new(State { schedule: Schedule { candidates: 0, next: 1, stride: 1 }, vote: None, last: None, decided: None, resumed: false });
+const START: Schedule = Schedule { candidates: 0, next: 1, stride: 1 };
 
-/// More candidates than this are never passed without a vote.
-const MAX_STRIDE: u64 = 4096;
+static STATE: Main<State> =
+    Main::new(State { schedule: START, vote: None, last: None, decided: None, resumed: false });
+
+/// More candidates than this are never passed without a vote: after a burst of quick ones (a program's start) slow ones
+/// may follow, and the next cut should not have to wait for many of those.
+const MAX_STRIDE: u64 = 32;
 
 /// The schedule, to be saved.
 pub fn schedule() -> Schedule {
@@ -73,10 +77,6 @@ pub fn abandon_vote() -> Option<RealRequest> {
     Some(request)
 }
 
-/// Starts the clock of the first interval.
-pub fn start() {
-    STATE.get().last = Some(Instant::now());
-}
 
 /// The entry of a collective.
 #[inline]
@@ -131,9 +131,9 @@ fn vote(interval: Duration) -> Result<(), Rewound> {
     let state = STATE.get();
     let now = Instant::now();
     let due = state.last.is_some_and(|last| now.duration_since(last) >= interval);
-    let (then, at) = state.decided.replace((now, state.schedule.candidates)).unwrap_or((now, 0));
-    let passed = (state.schedule.candidates - at).max(1) as u32;
-    let per_candidate = (now.duration_since(then) / passed).as_nanos() as i64;
+    let before = state.decided.replace((now, state.schedule.candidates));
+    let since = |(then, at): (Instant, u64)| now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32;
+    let per_candidate = before.map_or(interval, since).as_nanos() as i64;
     let mut vote = Vote {
         request: RealRequest(std::ptr::null_mut()),
         numbers: Box::new(([i64::from(due), per_candidate], [0; 2])),
@@ -167,25 +167,39 @@ fn tally(interval: Duration) -> Result<bool, Rewound> {
     let [due, per_candidate] = vote.numbers.1;
     // A vote every fiftieth of the interval is precise enough, and rare enough.
     let apart = interval.as_nanos() as i64 / 50;
-    state.schedule.stride = (apart / per_candidate.max(1)).clamp(1, MAX_STRIDE as i64) as u64;
+    let wanted = (apart / per_candidate.max(1)).max(1) as u64;
+    state.schedule.stride = wanted.min(2 * state.schedule.stride).min(MAX_STRIDE);
     Ok(due != 0)
 }
 
 /// Takes a cut here and starts its checkpoint.
-fn take() -> Result<(), Rewound> {
+pub fn take() -> Result<(), Rewound> {
     fault::point("cut.begin", world::worker(), checkpoint::next_epoch());
     checkpoint::finish()?;
     requests::reap_orphans()?;
-    let veto = !requests::active(|kind| matches!(kind, Kind::Collective)).is_empty();
-    let Some(in_flight) = drain::exchange(veto)? else {
-        log::debug!("a non-blocking collective is under way somewhere, the cut is put off");
-        let state = STATE.get();
-        state.schedule.next = state.schedule.candidates + 1;
-        return Ok(());
-    };
-    drain::drain(&in_flight)?;
-    fault::point("cut.end", world::worker(), checkpoint::next_epoch());
-    checkpoint::take()?;
-    STATE.get().last = Some(Instant::now());
+    match drain::exchange(ability())? {
+        Exchange::InFlight(in_flight) => {
+            drain::drain(&in_flight)?;
+            fault::point("cut.end", world::worker(), checkpoint::next_epoch());
+            checkpoint::take()?;
+            STATE.get().last = Some(Instant::now());
+        }
+        Exchange::PutOff => {
+            log::debug!("a non-blocking collective is under way somewhere, the cut is put off");
+            let state = STATE.get();
+            state.schedule.next = state.schedule.candidates + 1;
+        }
+        Exchange::Unprotected => world::give_up_protection(),
+    }
     Ok(())
+}
+
+/// Whether this rank can be saved here. What stands in the way for good is said once.
+fn ability() -> Ability {
+    if let Err(why) = user::check() {
+        world::say_refused(&why.to_string());
+        return Ability::Never;
+    }
+    let collectives = requests::active(|kind| matches!(kind, Kind::Collective));
+    if collectives.is_empty() { Ability::Now } else { Ability::Later }
 }

@@ -100,15 +100,35 @@ pub fn take_early(envelope: &Envelope) -> Option<Outcome> {
 struct Bookmark {
     /// Messages sent to the receiver of this bookmark since MPI_Init.
     sent: u64,
-    /// Whether the sender cannot be saved now (a non-blocking collective is under way).
-    veto: u64,
+    /// Whether the sender can be saved, as [`Ability`].
+    ability: u64,
 }
 
-/// Exchanges the bookmarks over all workers. `None`: somebody has a veto, the cut is put off. Otherwise how many messages
-/// from each worker are in flight to this one.
-pub fn exchange(veto: bool) -> Result<Option<Vec<u64>>, Rewound> {
+/// Whether a rank can be saved at this cut; the larger value is the stronger objection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ability {
+    /// It can.
+    Now = 0,
+    /// Not now: a non-blocking collective is under way.
+    Later = 1,
+    /// Never: it has state that an understudy could not have.
+    Never = 2,
+}
+
+/// The outcome of the exchange, the same in all workers but for the numbers.
+pub enum Exchange {
+    /// How many messages from each worker are in flight to this one.
+    InFlight(Vec<u64>),
+    /// The cut is put off.
+    PutOff,
+    /// The job cannot be protected any more.
+    Unprotected,
+}
+
+/// Exchanges the bookmarks over all workers.
+pub fn exchange(ability: Ability) -> Result<Exchange, Rewound> {
     let table = requests::table();
-    let own: Vec<Bookmark> = table.sent.iter().map(|&sent| Bookmark { sent, veto: u64::from(veto) }).collect();
+    let own: Vec<Bookmark> = table.sent.iter().map(|&sent| Bookmark { sent, ability: ability as u64 }).collect();
     let mut theirs = vec![Bookmark::default(); own.len()];
     let size = size_of::<Bookmark>() as c_int;
     // SAFETY: one bookmark for each worker, both ways.
@@ -117,10 +137,11 @@ pub fn exchange(veto: bool) -> Result<Option<Vec<u64>>, Rewound> {
         real::PMPI_Alltoall(send, size, bytes_type(), receive, size, bytes_type(), world::private())
     };
     recovery::check(rc)?;
-    if theirs.iter().any(|bookmark| bookmark.veto != 0) {
-        return Ok(None);
-    }
-    Ok(Some(theirs.iter().zip(&table.received).map(|(bookmark, &received)| bookmark.sent - received).collect()))
+    Ok(match theirs.iter().map(|bookmark| bookmark.ability).max() {
+        Some(never) if never == Ability::Never as u64 => Exchange::Unprotected,
+        Some(later) if later == Ability::Later as u64 => Exchange::PutOff,
+        _ => Exchange::InFlight(theirs.iter().zip(&table.received).map(|(bookmark, &received)| bookmark.sent - received).collect()),
+    })
 }
 
 /// Receives until nothing is in flight; then every send of this process has ended too.

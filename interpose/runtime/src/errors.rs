@@ -71,7 +71,7 @@ pub fn text(rc: c_int) -> String {
 }
 
 fn fatal(procedure: Proc, rc: c_int) -> ! {
-    eprintln!("understudy: {} failed: {}; the error handler is MPI_ERRORS_ARE_FATAL, the job ends", procedure.name(), text(rc));
+    crate::sys::say(format_args!("{} failed: {}; the error handler is MPI_ERRORS_ARE_FATAL, the job ends", procedure.name(), text(rc)));
     crate::world::abort(rc)
 }
 
@@ -100,7 +100,7 @@ pub extern "C" fn wrong_thread(slot: u32) -> c_int {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
         let name = SLOT_NAMES.get(slot as usize).map_or("?".into(), |name| name.to_string_lossy());
-        eprintln!("understudy: {name} was called by a thread that did not initialise MPI; only MPI_THREAD_SERIALIZED and below by one thread is supported");
+        crate::sys::say(format_args!("{name} was called by a thread that did not initialise MPI; only MPI_THREAD_SERIALIZED and below by one thread is supported"));
     }
     ERR_OTHER
 }

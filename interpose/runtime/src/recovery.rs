@@ -68,7 +68,7 @@ fn classify(rc: c_int) -> Result<c_int, Rewound> {
         return Ok(rc);
     }
     let Some(_) = arch::top_frame() else {
-        eprintln!("understudy: a process failed while the program was inside a callback of MPI; this cannot be rolled back, the job ends");
+        crate::sys::say(format_args!("a process failed while the program was inside a callback of MPI; this cannot be rolled back, the job ends"));
         world::abort(75)
     };
     recover(class);
@@ -150,6 +150,6 @@ fn resume(outcome: attempt::Outcome, began: Instant, report: &attempt::Report) {
     let total = began.elapsed();
     events::emit(Kind::Resume { recovery: report.recovery, epoch: ckptd::events::Epoch(epoch), total_ns: total.as_nanos() as u64 });
     if outcome.is_speaker {
-        eprintln!("understudy: {}; back at epoch {epoch} after {:.1} ms", report.summary(), total.as_secs_f64() * 1e3);
+        crate::sys::say(format_args!("{}; back at epoch {epoch} after {:.1} ms", report.summary(), total.as_secs_f64() * 1e3));
     }
 }

@@ -24,3 +24,16 @@ pub fn symbol(name: &CStr) -> *mut c_void {
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     std::hint::black_box(address)
 }
+
+/// Tells the user something: one line on the job's standard error, past the program's own stream, whose bytes are
+/// counted.
+pub fn say(message: std::fmt::Arguments<'_>) {
+    write_message(format!("understudy: {message}\n").as_bytes());
+}
+
+/// Writes to the job's standard error, past the program's own stream.
+pub fn write_message(bytes: &[u8]) {
+    let fd = crate::boot::message_descriptor();
+    // SAFETY: write(2) of a valid buffer; nothing can be done about a failure.
+    unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+}

@@ -11,6 +11,7 @@ use crate::image::layout::Layout;
 use crate::image::runs::AddrRange;
 use crate::image::vmas::Zones;
 pub use output::{attach as attach_output, dead_output, inherit as inherit_output, release as release_output};
+pub use threads::check;
 pub use zones::{compare_layout, remember_start, zones};
 
 /// Everything of the user side that is not in its pages.
@@ -50,7 +51,6 @@ pub enum UserError {
 
 /// Collects the state at a cut.
 pub fn capture() -> Result<State, UserError> {
-    threads::check()?;
     Ok(State {
         layout: Layout::read_self(zones())?,
         thread_locals: tls::capture(),

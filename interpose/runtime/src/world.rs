@@ -11,6 +11,8 @@ use crate::{boot, checkpoint, cut, errors, events, fault, objects, recovery, req
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use std::ffi::c_int;
 
+/// Exit status when protection is required and cannot be had (EX_CONFIG of sysexits.h).
+const EXIT_REFUSED: c_int = 78;
 /// `MPI_UNDEFINED`
 const UNDEFINED: c_int = -32766;
 /// `MPI_COMM_TYPE_SHARED`
@@ -214,7 +216,7 @@ pub fn init() -> Result<(), Rewound> {
 }
 
 fn failed_in_init(rc: c_int) -> ! {
-    eprintln!("understudy: a process failed during MPI_Init ({}); start the job again", errors::text(rc));
+    crate::sys::say(format_args!("a process failed during MPI_Init ({}); start the job again", errors::text(rc)));
     // SAFETY: MPI_Abort ends the job.
     unsafe { real::PMPI_Abort(launcher_world(), 1) };
     sys::exit_now(1)
@@ -247,16 +249,33 @@ fn emit_start() {
 
 /// Says why the job is not protected; stops it if protection is required.
 fn refuse(why: &str) {
-    let world = get();
-    let required = boot::config().require;
-    if world.launcher_rank == 0 {
-        let outcome = if required { "the job stops (UNDERSTUDY_REQUIRE=1)" } else { "the program runs unprotected, on the workers only" };
-        eprintln!("understudy: {why}; {outcome}");
+    if get().launcher_rank == 0 {
+        say_refused(why);
+    } else {
+        events::emit(Kind::Refused { reason: why.to_owned() });
     }
+    if boot::config().require {
+        abort(EXIT_REFUSED);
+    }
+}
+
+/// Tells the user why the job is not protected (any more), and what follows.
+pub fn say_refused(why: &str) {
+    let outcome = if boot::config().require {
+        "the job stops (UNDERSTUDY_REQUIRE=1)"
+    } else {
+        "the program runs unprotected, on the workers only"
+    };
+    sys::say(format_args!("{why}; {outcome}"));
     events::emit(Kind::Refused { reason: why.to_owned() });
-    if required {
-        abort(78);
+}
+
+/// No checkpoints any more, and no recovery; some rank has said why. All workers do this at the same cut.
+pub fn give_up_protection() {
+    if boot::config().require {
+        abort(EXIT_REFUSED);
     }
+    get().protected = false;
 }
 
 fn init_worker(worker: u32) -> Result<(), Rewound> {
@@ -264,7 +283,7 @@ fn init_worker(worker: u32) -> Result<(), Rewound> {
     let made = duplicate(world.workers).and_then(|private| Ok((private, duplicate(world.workers)?)));
     let (private, commit) = made.unwrap_or_else(|rc| failed_in_init(rc));
     (world.private, world.commit) = (private, commit);
-    objects::comm::init(world.workers, world.worker_count, worker);
+    objects::comm::init(world.workers, world.worker_count, worker).unwrap_or_else(|rc| failed_in_init(rc));
     requests::init(world.worker_count);
     Ok(())
 }
@@ -274,8 +293,7 @@ pub fn first_checkpoint() -> Result<(), Rewound> {
     if !is_protected() {
         return Ok(());
     }
-    cut::start();
-    checkpoint::take()?;
+    cut::take()?;
     checkpoint::finish()?;
     fault::point("init.end", worker(), checkpoint::epoch());
     Ok(())
@@ -291,6 +309,7 @@ pub fn finalize() -> Result<c_int, Rewound> {
     }
     let world = get();
     world.finalized = true;
+    objects::attribute::delete_comm(objects::comm::self_handle());
     if worker() == 0 {
         recovery::release_spares();
     }

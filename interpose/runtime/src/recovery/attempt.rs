@@ -150,7 +150,7 @@ fn revoke(comms: &[RealComm]) {
 fn revoke_all() {
     let world = world::get();
     if let Part::Worker(_) = world.part {
-        revoke(&comm::all_real());
+        comm::revoke_all();
     }
     revoke(&[world.workers, world.private, world.commit, world.control]);
 }
@@ -163,7 +163,7 @@ fn end_own_requests() -> u64 {
     }
     let whole = checkpoint::quiesce(DRAIN_LIMIT).unwrap_or(0);
     if left > 0 {
-        eprintln!("understudy: {left} transfer(s) did not end within {} s after a failure, so memory cannot be rolled back safely; the job ends", DRAIN_LIMIT.as_secs());
+        crate::sys::say(format_args!("{left} transfer(s) did not end within {} s after a failure, so memory cannot be rolled back safely; the job ends", DRAIN_LIMIT.as_secs()));
         world::abort(75);
     }
     whole
@@ -178,7 +178,7 @@ fn shrink() -> RealComm {
     // SAFETY: works on a revoked communicator, and only returns when all living members have called it.
     let rc = unsafe { ulfm::MPIX_Comm_shrink(world::get().control, &mut control) };
     if rc != SUCCESS {
-        eprintln!("understudy: the living processes cannot be brought together (MPIX_Comm_shrink: {}); the job ends", crate::errors::text(rc));
+        crate::sys::say(format_args!("the living processes cannot be brought together (MPIX_Comm_shrink: {}); the job ends", crate::errors::text(rc)));
         world::abort(75);
     }
     returns_errors(control);
@@ -217,6 +217,9 @@ fn meet(control: RealComm, whole: u64) -> Result<Plan, c_int> {
         living
     };
     let plan = plan::make(&living, world.worker_count, world.offset).unwrap_or_else(|lost| give_up(&lost.to_string(), &living));
+    if plan.epoch == 0 {
+        give_up("it failed before the first checkpoint, which MPI_Init ends with; start it again", &living);
+    }
     if let Some(behind) = living.iter().find(|living| living.part != SPARE && living.committed != plan.epoch && living.whole != plan.epoch) {
         give_up(&format!("worker {} is at epoch {} and cannot reach epoch {}", behind.part, behind.committed, plan.epoch), &living);
     }
@@ -229,7 +232,7 @@ fn meet(control: RealComm, whole: u64) -> Result<Plan, c_int> {
 fn give_up(why: &str, living: &[Identity]) -> ! {
     let world = world::get();
     if living.iter().all(|living| living.launcher_rank >= u64::from(world.launcher_rank)) {
-        eprintln!("understudy: the job cannot be recovered: {why}");
+        crate::sys::say(format_args!("the job cannot be recovered: {why}"));
     }
     world::abort(75)
 }
@@ -284,6 +287,7 @@ fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
     report.stage(RecoveryStage::Fetch);
     let loaded = load::load(is_new);
     report.stage(RecoveryStage::Load);
+    comm::drop_reals();
     comm::rebuild(world::get().workers)?;
     report.stage(RecoveryStage::Rebuild);
     protect_again(plan, me)?;
