@@ -77,6 +77,7 @@ timeout "$limit_s" mpirun "${mpirun_flags[@]}" -n "$workers" "$heat2d" $(argumen
 say "   done after $((($(date +%s%N) - started) / 1000000)) ms; $(tail -n 1 "$out/undisturbed.stdout")"
 
 say "2. the same on $workers workers and $spares spare, with understudy; worker $victim will be killed"
+: >"$out/recovered.stdout" # it is looked at before the job has opened it
 # shellcheck disable=SC2046
 timeout "$limit_s" mpirun "${mpirun_flags[@]}" -n "$((workers + spares))" \
     -x LD_PRELOAD="$layer" -x UNDERSTUDY_SPARES="$spares" -x UNDERSTUDY_INTERVAL=0.5s \

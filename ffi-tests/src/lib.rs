@@ -1,1 +1,32 @@
-//! placeholder
+//! Runs MPI jobs with and without understudy, kills ranks at chosen moments, and compares what the jobs wrote.
+//!
+//! ```text
+//!   Job::new(program, arguments)   what is run: workers, spares, settings, files it writes
+//!      .kill(Kill { … })           who is killed by SIGKILL, and when
+//!      .run() → Outcome            output, files, events, and what was left behind
+//!   Outcome::assert_like(&native)  the same bytes as an undisturbed run without understudy
+//! ```
+//!
+//! - [`job`]: a job and its run; [`outcome`]: what came of it, and comparisons;
+//! - [`kill`]: moments of death; [`processes`]: /proc;
+//! - [`plain`]: commands outside of mpirun; [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
+//!
+//! A job needs the machine for itself, so jobs of all test programs take turns (a lock file). Environment:
+//! `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so; `FFI_TESTS_SEED`: repeats the random moments of an earlier run;
+//! `FFI_TESTS_KEEP=1`: the directories of all jobs stay.
+
+pub mod job;
+pub mod kill;
+pub mod outcome;
+pub mod place;
+pub mod plain;
+pub mod processes;
+pub mod programs;
+pub mod random;
+pub mod verdicts;
+
+pub use job::Job;
+pub use kill::{Kill, Trigger};
+pub use outcome::Outcome;
+pub use random::Random;
+pub use verdicts::Verdicts;

@@ -18,12 +18,17 @@ fn main() {
 /// The procedures that `src/calls/` has a handler for: every `extern "C" fn MPI_…` or `MPIX_…` there.
 fn implemented() -> Vec<String> {
     let mut names = Vec::new();
-    let mut files: Vec<_> = std::fs::read_dir("src/calls").expect("src/calls exists").map(|entry| entry.expect("readable").path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir("src/calls")
+        .expect("src/calls exists")
+        .map(|entry| entry.expect("readable").path())
+        .collect();
     files.sort();
     for file in files {
         let text = std::fs::read_to_string(&file).expect("readable");
         for line in text.lines() {
-            let Some((_, rest)) = line.split_once("extern \"C\" fn MPI") else { continue };
+            let Some((_, rest)) = line.split_once("extern \"C\" fn MPI") else {
+                continue;
+            };
             let end = rest.find(['(', '<']).unwrap_or(rest.len());
             let name = format!("MPI{}", &rest[..end]);
             if understudy_table::table().procedure(&name).is_some() {

@@ -17,7 +17,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -49,6 +49,9 @@ pub const RUNTIME_FD_BASE: c_int = 600;
 /// The pthread keys below this one belong to the user side, those from it on to the runtime side: the two libcs number
 /// them independently but share the slots of the thread's control block.
 pub const RUNTIME_FIRST_KEY: u32 = 512;
+
+/// Room for addresses of libraries, with the 0 that ends the list.
+pub const LIBRARY_PLACES: usize = 64;
 
 /// How the two standard streams are carried (see the relay of `ckptd`).
 #[repr(C)]
@@ -101,6 +104,10 @@ pub struct BootInfo {
     pub user_dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
     /// Base-namespace `dlsym(RTLD_DEFAULT, name)`.
     pub user_dlsym: unsafe extern "C" fn(*const c_char) -> *mut c_void,
+    /// Base-namespace `dlclose`.
+    pub user_dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
+    /// Addresses for the next libraries that ld.so maps for the user side, in order; 0 ends the list.
+    pub library_places: *mut [usize; LIBRARY_PLACES],
     /// Base-namespace `dl_iterate_phdr`.
     pub user_iterate: unsafe extern "C" fn(callback: *const c_void, data: *mut c_void) -> c_int,
     /// Sixteen integers on the user side, at the same address in every rank, for predefined attributes.

@@ -33,7 +33,11 @@ impl Program {
         if path.as_bytes().first() != Some(&b'/') {
             path.read_link(c"/proc/self/exe");
         }
-        Program { argv, environment, path }
+        Program {
+            argv,
+            environment,
+            path,
+        }
     }
 
     fn is(&self, variable: &[u8], value: &[u8]) -> bool {
@@ -63,7 +67,11 @@ impl Program {
     /// Says why the program cannot be protected; then runs it unprotected, or ends it if UNDERSTUDY_REQUIRE=1.
     pub fn refuse(&self, personality: Option<usize>, reason: fmt::Arguments<'_>) -> ! {
         let required = self.is(b"UNDERSTUDY_REQUIRE=", b"1");
-        let outcome = if required { "the job stops (UNDERSTUDY_REQUIRE=1)" } else { "the program runs unprotected" };
+        let outcome = if required {
+            "the job stops (UNDERSTUDY_REQUIRE=1)"
+        } else {
+            "the program runs unprotected"
+        };
         // One rank of each node speaks for all of them.
         if self.is(b"OMPI_COMM_WORLD_LOCAL_RANK=", b"0") {
             say(format_args!("{reason}; {outcome}"));

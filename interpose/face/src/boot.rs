@@ -17,10 +17,10 @@ use crate::msg::Text;
 use crate::relay;
 use crate::sys::{self, nr, sys};
 use crate::zone::{self, PatchError, Patched};
+use crate::{ldheap, threads};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::sync::atomic::Ordering;
-use crate::{ldheap, threads};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
 
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
@@ -30,6 +30,7 @@ const ENVIRONMENT_PLACE: usize = ZONE_START + (1 << 20);
 unsafe extern "C" {
     fn dlmopen(namespace: c_long, path: *const c_char, flags: c_int) -> *mut c_void;
     fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlclose(handle: *mut c_void) -> c_int;
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn dlerror() -> *const c_char;
     fn dlinfo(handle: *mut c_void, request: c_int, info: *mut c_void) -> c_int;
@@ -85,7 +86,11 @@ impl Auxv {
     /// # Safety
     /// `envp` must be the kernel's array, which the vector follows.
     unsafe fn after(envp: *const *const c_char) -> Auxv {
-        let mut auxv = Auxv { execfn: core::ptr::null(), loader: 0, random: core::ptr::null_mut() };
+        let mut auxv = Auxv {
+            execfn: core::ptr::null(),
+            loader: 0,
+            random: core::ptr::null_mut(),
+        };
         // SAFETY: handed on to the caller.
         unsafe {
             let mut at = envp;
@@ -114,7 +119,9 @@ impl Auxv {
 /// `list` must be a valid environment.
 unsafe fn workers(list: *const *const c_char) -> Option<usize> {
     // SAFETY: handed on to the caller.
-    let number = |name: &[u8]| unsafe { environ::value(list, name) }.and_then(|text| core::str::from_utf8(text).ok()?.parse::<usize>().ok());
+    let number = |name: &[u8]| {
+        unsafe { environ::value(list, name) }.and_then(|text| core::str::from_utf8(text).ok()?.parse::<usize>().ok())
+    };
     number(b"OMPI_COMM_WORLD_SIZE=")?.checked_sub(number(b"UNDERSTUDY_SPARES=").unwrap_or(1))
 }
 
@@ -127,16 +134,23 @@ fn first(program: &Program) -> ! {
             program.refuse(None, format_args!("the job was not started with fault tolerance; start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later)"));
         }
         let before = sys!(nr::PERSONALITY, 0xffff_ffffusize);
-        let pretend_refused = environ::value(list, b"UNDERSTUDY_FAULT=").is_some_and(|fault| fault == b"no-personality");
+        let pretend_refused =
+            environ::value(list, b"UNDERSTUDY_FAULT=").is_some_and(|fault| fault == b"no-personality");
         if before < 0 || pretend_refused || sys!(nr::PERSONALITY, before as usize | ADDR_NO_RANDOMIZE) < 0 {
             program.refuse(None, format_args!("address randomisation cannot be switched off here (personality is refused); allow personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or start the program with `setarch -R`"));
         }
         let fixed = match environ::save(list, before as usize) {
             Ok(fd) => environ::fixed(list, fd, workers(list)),
-            Err(error) => program.refuse(Some(before as usize), format_args!("the environment cannot be set aside (memfd, errno {error})")),
+            Err(error) => program.refuse(
+                Some(before as usize),
+                format_args!("the environment cannot be set aside (memfd, errno {error})"),
+            ),
         };
         let error = fixed.map_or(12, |environment| program.execute(environment));
-        program.refuse(Some(before as usize), format_args!("the program cannot be executed again without address randomisation (errno {error})"))
+        program.refuse(
+            Some(before as usize),
+            format_args!("the program cannot be executed again without address randomisation (errno {error})"),
+        )
     }
 }
 
@@ -155,21 +169,39 @@ struct Second<'a> {
 /// As [`start`].
 unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_char, auxv: &Auxv, fd: c_int) {
     let Some(saved) = environ::restore(fd, ENVIRONMENT_PLACE) else {
-        crate::msg::say(format_args!("the environment that was set aside is gone; nothing was started"));
+        crate::msg::say(format_args!(
+            "the environment that was set aside is gone; nothing was started"
+        ));
         sys::exit(70)
     };
     // SAFETY: the kernel's arrays; nothing has read the environment yet but ld.so.
     unsafe {
         environ::unpad(envp);
         let program = Program::new(argv, saved.list, auxv.execfn);
-        equalise(auxv.random, environ::value(saved.list, b"PMIX_NAMESPACE=").unwrap_or(b""));
+        equalise(
+            auxv.random,
+            environ::value(saved.list, b"PMIX_NAMESPACE=").unwrap_or(b""),
+        );
         if let Err(error) = sys::map_anonymous(RUNTIME_STACK, RUNTIME_STACK_SIZE, 0) {
-            program.refuse(Some(saved.personality), format_args!("the runtime's addresses are taken (errno {error})"));
+            program.refuse(
+                Some(saved.personality),
+                format_args!("the runtime's addresses are taken (errno {error})"),
+            );
         }
         // The file name is the last string of the stack (execve(2)); its page is the stack's last.
         let stack_end = (auxv.execfn as usize + 4096) & !4095;
-        let mut second = Second { argc, program, personality: saved.personality, auxv, stack_end };
-        on_stack((&raw mut second).cast(), second_in_zone, RUNTIME_STACK + RUNTIME_STACK_SIZE);
+        let mut second = Second {
+            argc,
+            program,
+            personality: saved.personality,
+            auxv,
+            stack_end,
+        };
+        on_stack(
+            (&raw mut second).cast(),
+            second_in_zone,
+            RUNTIME_STACK + RUNTIME_STACK_SIZE,
+        );
         line_buffer_terminal();
     }
 }
@@ -200,7 +232,9 @@ unsafe extern "C" fn on_stack(argument: *mut c_void, function: unsafe extern "C"
 /// Must run before any function whose frame holds a canary has been entered and will return.
 unsafe fn equalise(random: *mut [u8; 16], job: &[u8]) {
     let mix = |seed: u64| {
-        job.iter().fold(seed, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3).rotate_left(23))
+        job.iter().fold(seed, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3).rotate_left(23)
+        })
     };
     let (canary, guard) = (mix(0xcbf2_9ce4_8422_2325) & !0xff, mix(0x9e37_79b9_7f4a_7c15));
     // SAFETY: glibc's thread control block on x86-64 has the canary at fs:0x28 and the pointer guard at fs:0x30; the
@@ -294,7 +328,9 @@ fn load(second: &Second<'_>) -> Result<(), Failure> {
     // SAFETY: the saved environment.
     let library_path = unsafe { environ::value(second.program.environment, b"LD_LIBRARY_PATH=") }.unwrap_or(b"");
     if !link::find_library(OUR_SONAME, library_path, &mut mpi) {
-        return Err(Failure::Text("libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH"));
+        return Err(Failure::Text(
+            "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH",
+        ));
     }
     open(namespace, &mpi).map_err(|_| Failure::Loader("the MPI library cannot be loaded"))?;
     let runtime = open_sibling(directory, b"/libunderstudy_runtime.so", namespace)?;
@@ -304,7 +340,11 @@ fn load(second: &Second<'_>) -> Result<(), Failure> {
 fn open(namespace: c_long, path: &Path) -> Result<*mut c_void, Failure> {
     // SAFETY: dlmopen(3).
     let handle = unsafe { dlmopen(namespace, path.as_ptr(), RTLD_NOW) };
-    if handle.is_null() { Err(Failure::Loader("a library cannot be loaded")) } else { Ok(handle) }
+    if handle.is_null() {
+        Err(Failure::Loader("a library cannot be loaded"))
+    } else {
+        Ok(handle)
+    }
 }
 
 fn open_sibling(directory: &[u8], name: &[u8], namespace: c_long) -> Result<*mut c_void, Failure> {
@@ -322,7 +362,11 @@ fn start_shim(shim: *mut c_void, second: &Second<'_>) -> Result<(), Failure> {
     unsafe {
         let malloc = dlsym(shim, c"malloc".as_ptr());
         let libc = link::extent(link::base_of(malloc as usize));
-        for (call, name) in [(Patched::Mmap, "mmap"), (Patched::Mremap, "mremap"), (Patched::Shmat, "shmat")] {
+        for (call, name) in [
+            (Patched::Mmap, "mmap"),
+            (Patched::Mremap, "mremap"),
+            (Patched::Shmat, "shmat"),
+        ] {
             zone::patch(call, libc.code, libc.code_length).map_err(|error| Failure::Patch("libc", name, error))?;
         }
         let function = dlsym(shim, c"understudy_shim_start".as_ptr());
@@ -366,11 +410,17 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         user_threads: threads::created(),
         user_dlopen,
         user_dlsym,
+        user_dlclose,
+        library_places: &raw mut zone::LIBRARY_PLACES,
         user_iterate,
         attribute_cells: (&raw mut ATTRIBUTE_CELLS).cast(),
         user_exit,
     };
-    let mut points = EntryPoints { version: 0, slot_count: 0, enter: core::ptr::null() };
+    let mut points = EntryPoints {
+        version: 0,
+        slot_count: 0,
+        enter: core::ptr::null(),
+    };
     // SAFETY: the runtime exports this function with this type; it copies what it keeps of `info`.
     let status = unsafe {
         let function = dlsym(runtime, c"understudy_runtime_start".as_ptr());
@@ -385,7 +435,9 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
             ENTRY.store(points.enter.cast_mut(), Ordering::Release);
             Ok(())
         }
-        0 => Err(Failure::Text("libunderstudy.so and libunderstudy_runtime.so are of different versions")),
+        0 => Err(Failure::Text(
+            "libunderstudy.so and libunderstudy_runtime.so are of different versions",
+        )),
         1 => Err(Failure::Runtime),
         status => Err(Failure::Stop(status)),
     }
@@ -395,6 +447,12 @@ unsafe extern "C" fn user_dlopen(path: *const c_char, flags: c_int) -> *mut c_vo
     // SAFETY: dlopen(3) from this library searches the program's namespace.
     let handle = unsafe { dlopen(path, flags) };
     core::hint::black_box(handle)
+}
+
+unsafe extern "C" fn user_dlclose(handle: *mut c_void) -> c_int {
+    // SAFETY: dlclose(3) of a handle of the program's namespace.
+    let result = unsafe { dlclose(handle) };
+    core::hint::black_box(result)
 }
 
 unsafe extern "C" fn user_dlsym(name: *const c_char) -> *mut c_void {

@@ -72,7 +72,10 @@ extern "C" fn resolve(slot: u32) -> usize {
     // SAFETY: dlsym(3) on the handle of a library that stays open.
     let address = unsafe { dlsym(handle, name.as_ptr()) } as usize;
     if address == 0 {
-        say(format_args!("the MPI library has no procedure {}; the program needs another version of it", Text(name.to_bytes())));
+        say(format_args!(
+            "the MPI library has no procedure {}; the program needs another version of it",
+            Text(name.to_bytes())
+        ));
         sys::exit(127);
     }
     REAL[slot as usize].store(address, Ordering::Release);
@@ -88,7 +91,9 @@ fn open_real() -> *mut c_void {
     unsafe {
         let library_path = environ::value(environ, b"LD_LIBRARY_PATH=").unwrap_or(b"");
         if !link::find_library(link::OUR_SONAME, library_path, &mut path) {
-            say(format_args!("libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH"));
+            say(format_args!(
+                "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH"
+            ));
             sys::exit(127);
         }
         let handle = dlopen(path.as_ptr(), RTLD_NOW_GLOBAL);
@@ -97,7 +102,10 @@ fn open_real() -> *mut c_void {
             sys::exit(127);
         }
         for (name, size) in DATA_SYMBOLS {
-            let (theirs, ours) = (dlsym(handle, name.as_ptr()), dlsym(core::ptr::null_mut(), name.as_ptr()));
+            let (theirs, ours) = (
+                dlsym(handle, name.as_ptr()),
+                dlsym(core::ptr::null_mut(), name.as_ptr()),
+            );
             if !theirs.is_null() && !ours.is_null() && theirs != ours {
                 core::ptr::copy_nonoverlapping(theirs.cast::<u8>(), ours.cast::<u8>(), size);
             }
@@ -111,7 +119,10 @@ pub fn data_symbol_addresses() -> &'static [usize] {
     static ADDRESSES: [AtomicUsize; DATA_SYMBOLS.len()] = [const { AtomicUsize::new(0) }; DATA_SYMBOLS.len()];
     for (place, (name, _)) in ADDRESSES.iter().zip(DATA_SYMBOLS) {
         // SAFETY: dlsym(3) with RTLD_DEFAULT.
-        place.store(unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) } as usize, Ordering::Relaxed);
+        place.store(
+            unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) } as usize,
+            Ordering::Relaxed,
+        );
     }
     // SAFETY: an atomic has the layout of its integer, and these are not written again.
     unsafe { core::slice::from_raw_parts(ADDRESSES.as_ptr().cast(), ADDRESSES.len()) }

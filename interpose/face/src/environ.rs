@@ -73,7 +73,13 @@ impl Builder {
         let slots = (count + 2 * COUNT_STEP) * 8;
         let capacity = bytes + 4 * SIZE_STEP;
         let memory = sys::map_anonymous(0, slots + capacity, 0).ok()?;
-        Some(Builder { pointers: memory as *mut _, count: 0, text: (memory + slots) as *mut u8, used: 0, capacity })
+        Some(Builder {
+            pointers: memory as *mut _,
+            count: 0,
+            text: (memory + slots) as *mut u8,
+            used: 0,
+            capacity,
+        })
     }
 
     /// Adds one string given in parts.
@@ -157,9 +163,13 @@ pub unsafe fn without_preload(list: *const *const c_char, own_path: &[u8]) -> Op
             builder.add(&[entry]);
             continue;
         };
-        let is_ours = |item: &[u8]| item == own_path || item.ends_with(b"/libunderstudy.so") || item == b"libunderstudy.so";
+        let is_ours =
+            |item: &[u8]| item == own_path || item.ends_with(b"/libunderstudy.so") || item == b"libunderstudy.so";
         let mut kept = crate::link::Path::new();
-        for item in preload.split(|&byte| byte == b':' || byte == b' ').filter(|item| !item.is_empty() && !is_ours(item)) {
+        for item in preload
+            .split(|&byte| byte == b':' || byte == b' ')
+            .filter(|item| !item.is_empty() && !is_ours(item))
+        {
             let separator: &[u8] = if kept.as_bytes().is_empty() { b"" } else { b":" };
             kept.push(separator).push(item);
         }
@@ -194,7 +204,11 @@ pub unsafe fn save(list: *const *const c_char, personality: usize) -> Result<i32
         for entry in strings(list) {
             written += sys!(nr::WRITE, fd, entry.as_ptr(), entry.len() + 1);
         }
-        if written as usize != size_of_val(&header) + bytes { Err(28) } else { Ok(fd as i32) }
+        if written as usize != size_of_val(&header) + bytes {
+            Err(28)
+        } else {
+            Ok(fd as i32)
+        }
     }
 }
 
@@ -228,7 +242,10 @@ pub fn restore(fd: i32, address: usize) -> Option<Saved> {
             pointers.add(index).write(at.cast());
             at = at.add(sys::bytes(at.cast()).len() + 1);
         }
-        Some(Saved { list: pointers, personality: personality as usize })
+        Some(Saved {
+            list: pointers,
+            personality: personality as usize,
+        })
     }
 }
 

@@ -14,19 +14,33 @@ use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP, ZONE_SHIFT, ZO
 
 /// Every block has its size class before it; 16 bytes keep the block aligned as malloc's are.
 const HEADER: usize = 16;
-const CLASSES: usize = 32;
+/// Size classes are powers of two, up to this one.
+const CLASSES: usize = 28;
+/// Every class has a region of its own: where a link map comes to lie (which is what dlopen returns) then depends on
+/// nothing but the link maps before it, so that an understudy gets the same.
+const REGION: usize = LD_HEAP_SIZE / 32;
 
-/// Power-of-two size classes over a bump pointer: ld.so allocates little and frees less.
+const _: () = assert!(CLASSES <= 32 && (1 << (CLASSES - 3)) == REGION);
+
+/// A bump pointer and a list of free blocks for each class: ld.so allocates little and frees less.
 struct Heap {
     start: usize,
-    used: usize,
+    used: [usize; CLASSES],
     free: [usize; CLASSES],
 }
 
 static LOCK: AtomicBool = AtomicBool::new(false);
 static mut HEAPS: [Heap; 2] = [
-    Heap { start: USER_LD_HEAP, used: 0, free: [0; CLASSES] },
-    Heap { start: RUNTIME_LD_HEAP, used: 0, free: [0; CLASSES] },
+    Heap {
+        start: USER_LD_HEAP,
+        used: [0; CLASSES],
+        free: [0; CLASSES],
+    },
+    Heap {
+        start: RUNTIME_LD_HEAP,
+        used: [0; CLASSES],
+        free: [0; CLASSES],
+    },
 ];
 
 /// The functions that ld.so used before, for blocks that were allocated before: malloc, calloc, free, realloc.
@@ -34,7 +48,10 @@ static BEFORE: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 const NAMES: [&core::ffi::CStr; 4] = [c"malloc", c"calloc", c"free", c"realloc"];
 
 fn with_heap<T>(index: usize, work: impl FnOnce(&mut Heap) -> T) -> T {
-    while LOCK.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+    while LOCK
+        .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
         core::hint::spin_loop();
     }
     // SAFETY: the lock is held; the reference ends with the closure.
@@ -55,11 +72,11 @@ impl Heap {
             if block != 0 {
                 self.free[class] = (block as *const usize).read();
             } else {
-                if self.used + (1 << class) > LD_HEAP_SIZE {
+                if self.used[class] + (1 << class) > REGION {
                     return core::ptr::null_mut();
                 }
-                block = self.start + self.used + HEADER;
-                self.used += 1 << class;
+                block = self.start + class * REGION + self.used[class] + HEADER;
+                self.used[class] += 1 << class;
             }
             ((block - HEADER) as *mut usize).write(class);
         }
@@ -79,7 +96,9 @@ impl Heap {
 /// Which heap a block lies in.
 fn owner(block: *mut c_void) -> Option<usize> {
     let at = block as usize;
-    [USER_LD_HEAP, RUNTIME_LD_HEAP].iter().position(|&start| (start..start + LD_HEAP_SIZE).contains(&at))
+    [USER_LD_HEAP, RUNTIME_LD_HEAP]
+        .iter()
+        .position(|&start| (start..start + LD_HEAP_SIZE).contains(&at))
 }
 
 fn side() -> usize {
@@ -92,7 +111,9 @@ extern "C" fn ld_malloc(size: usize) -> *mut c_void {
 }
 
 extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
-    let Some(total) = count.checked_mul(size) else { return core::ptr::null_mut() };
+    let Some(total) = count.checked_mul(size) else {
+        return core::ptr::null_mut();
+    };
     let block = ld_malloc(total);
     if !block.is_null() {
         // SAFETY: a block of at least that size.
@@ -150,7 +171,12 @@ pub fn install(loader: &Extent) -> Result<(), &'static str> {
     unsafe extern "C" {
         fn dlsym(handle: *mut c_void, name: *const core::ffi::c_char) -> *mut c_void;
     }
-    let ours = [ld_malloc as *const () as usize, ld_calloc as *const () as usize, ld_free as *const () as usize, ld_realloc as *const () as usize];
+    let ours = [
+        ld_malloc as *const () as usize,
+        ld_calloc as *const () as usize,
+        ld_free as *const () as usize,
+        ld_realloc as *const () as usize,
+    ];
     let first_page = loader.data & !4095;
     let length = (loader.data + loader.data_length - first_page).next_multiple_of(4096);
     let words = loader.data.next_multiple_of(8)..loader.data + loader.data_length - 7;
@@ -159,7 +185,10 @@ pub fn install(loader: &Extent) -> Result<(), &'static str> {
         // SAFETY: dlsym(3) with RTLD_DEFAULT; the words read lie in ld.so's data segment.
         unsafe {
             let theirs = dlsym(core::ptr::null_mut(), name.as_ptr()) as usize;
-            let mut found = words.clone().step_by(8).filter(|&word| (word as *const usize).read() == theirs);
+            let mut found = words
+                .clone()
+                .step_by(8)
+                .filter(|&word| (word as *const usize).read() == theirs);
             let (Some(place), None) = (found.next(), found.next()) else {
                 return Err(name.to_str().unwrap_or("?"));
             };

@@ -51,5 +51,10 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
 /// nothing unwinds here (panics abort), so it is never called. Assembly keeps the symbol hidden.
 #[allow(unsafe_code)]
 mod personality {
-    core::arch::global_asm!(".hidden rust_eh_personality", ".globl rust_eh_personality", "rust_eh_personality:", "ud2");
+    core::arch::global_asm!(
+        ".hidden rust_eh_personality",
+        ".globl rust_eh_personality",
+        "rust_eh_personality:",
+        "ud2"
+    );
 }

@@ -78,13 +78,22 @@ impl LinkMap {
     }
 
     fn strings(&self, tag: isize) -> impl Iterator<Item = &'static [u8]> {
-        let table = self.entries().find(|entry| entry.tag == DT_STRTAB).map_or(0, |entry| entry.value);
+        let table = self
+            .entries()
+            .find(|entry| entry.tag == DT_STRTAB)
+            .map_or(0, |entry| entry.value);
         // ld.so relocates the entry in place, except in objects whose dynamic section is read-only (the vDSO).
-        let table = if table < self.l_addr { table + self.l_addr } else { table };
-        self.entries().filter(move |entry| entry.tag == tag && table != 0).map(move |entry| {
-            // SAFETY: the value is an offset into the object's string table.
-            unsafe { sys::bytes((table + entry.value) as *const c_char) }
-        })
+        let table = if table < self.l_addr {
+            table + self.l_addr
+        } else {
+            table
+        };
+        self.entries()
+            .filter(move |entry| entry.tag == tag && table != 0)
+            .map(move |entry| {
+                // SAFETY: the value is an offset into the object's string table.
+                unsafe { sys::bytes((table + entry.value) as *const c_char) }
+            })
     }
 
     /// Names of the libraries that it needs.
@@ -109,7 +118,10 @@ pub struct Path {
 impl Path {
     /// An empty path.
     pub const fn new() -> Path {
-        Path { bytes: [0; 4096], length: 0 }
+        Path {
+            bytes: [0; 4096],
+            length: 0,
+        }
     }
 
     /// Appends, unless it would be too long.
@@ -141,13 +153,23 @@ impl Path {
 
     /// Replaces every slash from byte `from` on by an underscore: one file name out of any text.
     pub fn replace_slashes(&mut self, from: usize) {
-        self.bytes[from..self.length].iter_mut().filter(|byte| **byte == b'/').for_each(|byte| *byte = b'_');
+        self.bytes[from..self.length]
+            .iter_mut()
+            .filter(|byte| **byte == b'/')
+            .for_each(|byte| *byte = b'_');
     }
 
     /// Reads the symbolic link `link` into it.
     pub fn read_link(&mut self, link: &CStr) -> bool {
         // SAFETY: the buffer is valid for the length given, less one for the NUL.
-        let got = unsafe { sys!(nr::READLINK, link.as_ptr(), self.bytes.as_mut_ptr(), self.bytes.len() - 1) };
+        let got = unsafe {
+            sys!(
+                nr::READLINK,
+                link.as_ptr(),
+                self.bytes.as_mut_ptr(),
+                self.bytes.len() - 1
+            )
+        };
         self.length = got.max(0) as usize;
         self.bytes[self.length] = 0;
         got > 0
@@ -177,7 +199,11 @@ impl Path {
 pub fn find_library(soname: &[u8], library_path: &[u8], found: &mut Path) -> bool {
     let needer = objects().find(|object| object.needs(soname)).or(objects().next());
     let runpath = needer.and_then(|object| object.strings(DT_RUNPATH).next());
-    let rpath = if runpath.is_none() { needer.and_then(|object| object.strings(DT_RPATH).next()) } else { None };
+    let rpath = if runpath.is_none() {
+        needer.and_then(|object| object.strings(DT_RPATH).next())
+    } else {
+        None
+    };
     let mut origin_path = Path::new();
     if let Some(object) = needer {
         if object.name().is_empty() {
@@ -190,20 +216,29 @@ pub fn find_library(soname: &[u8], library_path: &[u8], found: &mut Path) -> boo
     let lists = [rpath.unwrap_or(b""), library_path, runpath.unwrap_or(b"")];
     lists.iter().any(|list| search(list, origin, soname, found))
         || search_cache(soname, found)
-        || search(b"/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib", origin, soname, found)
+        || search(
+            b"/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib",
+            origin,
+            soname,
+            found,
+        )
 }
 
 fn search(list: &[u8], origin: &[u8], soname: &[u8], found: &mut Path) -> bool {
-    list.split(|&byte| byte == b':' || byte == b';').filter(|dir| !dir.is_empty()).any(|dir| {
-        found.clear();
-        let rest = [&b"$ORIGIN"[..], b"${ORIGIN}"].iter().find_map(|token| dir.strip_prefix(*token));
-        match rest {
-            Some(rest) => found.push(origin).push(rest),
-            None => found.push(dir),
-        };
-        found.push(b"/").push(soname);
-        found.is_file()
-    })
+    list.split(|&byte| byte == b':' || byte == b';')
+        .filter(|dir| !dir.is_empty())
+        .any(|dir| {
+            found.clear();
+            let rest = [&b"$ORIGIN"[..], b"${ORIGIN}"]
+                .iter()
+                .find_map(|token| dir.strip_prefix(*token));
+            match rest {
+                Some(rest) => found.push(origin).push(rest),
+                None => found.push(dir),
+            };
+            found.push(b"/").push(soname);
+            found.is_file()
+        })
 }
 
 const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
@@ -215,19 +250,32 @@ const CACHE_FLAGS: u32 = 0x0303;
 /// Looks `soname` up in /etc/ld.so.cache (glibc's format 1.1: header of 48 bytes, entries of 24, string offsets from
 /// the start of the file).
 fn search_cache(soname: &[u8], found: &mut Path) -> bool {
-    let Some(cache) = map_file(c"/etc/ld.so.cache") else { return false };
+    let Some(cache) = map_file(c"/etc/ld.so.cache") else {
+        return false;
+    };
     if !cache.starts_with(CACHE_MAGIC) || cache.len() < CACHE_HEADER {
         return false;
     }
-    let word = |at: usize| cache.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-    let text = |at: u32| cache.get(at as usize..).and_then(|b| CStr::from_bytes_until_nul(b).ok()).map(CStr::to_bytes);
-    (0..word(20) as usize).map(|index| CACHE_HEADER + index * CACHE_ENTRY).any(|entry| {
-        if word(entry) != CACHE_FLAGS || text(word(entry + 4)) != Some(soname) {
-            return false;
-        }
-        found.clear().push(text(word(entry + 8)).unwrap_or(b""));
-        found.is_file()
-    })
+    let word = |at: usize| {
+        cache
+            .get(at..at + 4)
+            .map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+    };
+    let text = |at: u32| {
+        cache
+            .get(at as usize..)
+            .and_then(|b| CStr::from_bytes_until_nul(b).ok())
+            .map(CStr::to_bytes)
+    };
+    (0..word(20) as usize)
+        .map(|index| CACHE_HEADER + index * CACHE_ENTRY)
+        .any(|entry| {
+            if word(entry) != CACHE_FLAGS || text(word(entry + 4)) != Some(soname) {
+                return false;
+            }
+            found.clear().push(text(word(entry + 8)).unwrap_or(b""));
+            found.is_file()
+        })
 }
 
 /// Maps a whole file for reading; the mapping is never given back (it is small, and made once).
@@ -257,7 +305,14 @@ pub unsafe fn extent(base: usize) -> Extent {
     unsafe {
         let headers = base + (base as *const u64).add(4).read() as usize;
         let count = ((base + 56) as *const u16).read() as usize;
-        let mut extent = Extent { base, length: 0, code: 0, code_length: 0, data: 0, data_length: 0 };
+        let mut extent = Extent {
+            base,
+            length: 0,
+            code: 0,
+            code_length: 0,
+            data: 0,
+            data_length: 0,
+        };
         for header in (0..count).map(|index| headers + index * 56) {
             if (header as *const u32).read() != PT_LOAD {
                 continue;
@@ -306,7 +361,12 @@ fn object_at(address: usize) -> DlInfo {
         fn dladdr(address: *const c_void, info: *mut DlInfo) -> i32;
     }
     let null = core::ptr::null_mut();
-    let mut info = DlInfo { name: c"".as_ptr(), base: null, symbol: core::ptr::null(), address: null };
+    let mut info = DlInfo {
+        name: c"".as_ptr(),
+        base: null,
+        symbol: core::ptr::null(),
+        address: null,
+    };
     // SAFETY: dladdr fills the structure.
     unsafe { dladdr(address as *const c_void, &mut info) };
     info

@@ -12,7 +12,10 @@ pub struct Line {
 impl Line {
     /// An empty line.
     pub const fn new() -> Line {
-        Line { text: [0; 1024], length: 0 }
+        Line {
+            text: [0; 1024],
+            length: 0,
+        }
     }
 
     /// The text so far.
@@ -36,7 +39,9 @@ pub struct Text<'a>(pub &'a [u8]);
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|&byte| out.write_char(if byte.is_ascii() { byte as char } else { '?' }))
+        self.0
+            .iter()
+            .try_for_each(|&byte| out.write_char(if byte.is_ascii() { byte as char } else { '?' }))
     }
 }
 

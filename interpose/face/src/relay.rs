@@ -48,7 +48,12 @@ pub fn start(environment: *const *const c_char, directory: &[u8]) -> RelayInfo {
     let value = |name: &[u8]| unsafe { environ::value(environment, name) }.unwrap_or(b"0");
     // SAFETY: the process has one thread, and this runs once.
     let ledger = unsafe { &mut *(&raw mut LEDGER) };
-    ledger.clear().push(b"/dev/shm/understudy-").push(value(b"PMIX_NAMESPACE=")).push(b"-").push(value(b"PMIX_RANK="));
+    ledger
+        .clear()
+        .push(b"/dev/shm/understudy-")
+        .push(value(b"PMIX_NAMESPACE="))
+        .push(b"-")
+        .push(value(b"PMIX_RANK="));
     let prefix = b"/dev/shm/".len();
     ledger.replace_slashes(prefix);
     let mut relay = Path::new();
@@ -56,16 +61,28 @@ pub fn start(environment: *const *const c_char, directory: &[u8]) -> RelayInfo {
     // SAFETY: fcntl(2).
     let messages = unsafe { sys!(nr::FCNTL, 2, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) } as c_int;
     match spawn(&relay, ledger) {
-        Ok(()) => RelayInfo { ledger: ledger.as_ptr(), messages },
+        Ok(()) => RelayInfo {
+            ledger: ledger.as_ptr(),
+            messages,
+        },
         Err(error) => {
-            say(format_args!("ckptd relay cannot be started (errno {error}); after a failure some output may appear twice"));
-            RelayInfo { ledger: core::ptr::null(), messages }
+            say(format_args!(
+                "ckptd relay cannot be started (errno {error}); after a failure some output may appear twice"
+            ));
+            RelayInfo {
+                ledger: core::ptr::null(),
+                messages,
+            }
         }
     }
 }
 
 fn check(result: isize) -> Result<c_int, c_int> {
-    if result < 0 { Err(-result as c_int) } else { Ok(result as c_int) }
+    if result < 0 {
+        Err(-result as c_int)
+    } else {
+        Ok(result as c_int)
+    }
 }
 
 fn spawn(relay: &Path, ledger: &Path) -> Result<(), c_int> {
@@ -105,7 +122,13 @@ fn spawn(relay: &Path, ledger: &Path) -> Result<(), c_int> {
 /// # Safety
 /// In a forked child only.
 unsafe fn detach(relay: &Path, ledger: &Path, pipes: &[[i32; 2]; 2]) -> ! {
-    let argv = [c"ckptd-relay".as_ptr(), c"relay".as_ptr(), c"--ledger".as_ptr(), ledger.as_ptr(), core::ptr::null()];
+    let argv = [
+        c"ckptd-relay".as_ptr(),
+        c"relay".as_ptr(),
+        c"--ledger".as_ptr(),
+        ledger.as_ptr(),
+        core::ptr::null(),
+    ];
     let envp = [core::ptr::null::<c_char>()];
     // SAFETY: system calls on descriptors of our own; execve(2) with valid arrays.
     unsafe {

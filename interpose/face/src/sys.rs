@@ -71,7 +71,17 @@ pub const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 pub fn map_anonymous(address: usize, length: usize, flags: usize) -> Result<usize, c_int> {
     let fixed = if address == 0 { 0 } else { MAP_FIXED_NOREPLACE };
     // SAFETY: a new mapping that replaces none.
-    let at = unsafe { sys!(nr::MMAP, address, length, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS | fixed | flags, -1isize, 0) };
+    let at = unsafe {
+        sys!(
+            nr::MMAP,
+            address,
+            length,
+            PROT_READ_WRITE,
+            MAP_PRIVATE_ANONYMOUS | fixed | flags,
+            -1isize,
+            0
+        )
+    };
     if at < 0 && at > -4096 {
         return Err(-at as c_int);
     }

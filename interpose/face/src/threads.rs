@@ -43,7 +43,12 @@ fn real_create() -> Create {
 /// # Safety
 /// As pthread_create(3).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_create(thread: *mut usize, attributes: *const c_void, start: *const c_void, argument: *mut c_void) -> c_int {
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut usize,
+    attributes: *const c_void,
+    start: *const c_void,
+    argument: *mut c_void,
+) -> c_int {
     CREATED.fetch_add(1, Ordering::Relaxed);
     // SAFETY: handed on to the caller.
     unsafe { real_create()(thread, attributes, start, argument) }
@@ -67,7 +72,12 @@ pub fn make_libc_multithreaded() -> Result<(), c_int> {
         pthread_attr_init(&mut attributes);
         pthread_attr_setstack(&mut attributes, stack as *mut c_void, STACK_SIZE);
         let start: extern "C" fn(*mut c_void) -> *mut c_void = nothing;
-        match real_create()(&mut thread, (&raw const attributes).cast(), start as *const c_void, core::ptr::null_mut()) {
+        match real_create()(
+            &mut thread,
+            (&raw const attributes).cast(),
+            start as *const c_void,
+            core::ptr::null_mut(),
+        ) {
             0 => match pthread_join(thread, core::ptr::null_mut()) {
                 0 => Ok(()),
                 error => Err(error),

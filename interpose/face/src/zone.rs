@@ -22,6 +22,10 @@ use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_SHIFT, ZONE_START, ZONE_TAG};
 /// The next address that the zone gives out. Nothing is reserved: MAP_FIXED_NOREPLACE finds places that are taken.
 static NEXT: AtomicUsize = AtomicUsize::new(ZONE_START + (2 << 30));
 
+/// Addresses for the next libraries that ld.so maps for the user side; 0 ends the list. An understudy opens the
+/// libraries that the dead rank had opened, at the same addresses.
+pub static mut LIBRARY_PLACES: [usize; understudy_abi::LIBRARY_PLACES] = [0; understudy_abi::LIBRARY_PLACES];
+
 /// Mappings from this size on are aligned to it halved, so that they can have huge pages.
 const LARGE: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
@@ -68,9 +72,37 @@ unsafe extern "C" fn zone_mmap() {
         "6: pop r10",
         "pop rdi",
         "ret",
-        "9: mov eax, 9",
+        // The user side: ld.so's first map of a library (MAP_DENYWRITE marks it) goes where the list says.
+        "9: cmp qword ptr [rip + {places}], 0",
+        "je 8f",
+        "test r10d, {deny_write}",
+        "jz 8f",
+        "test r10d, {fixed}",
+        "jnz 8f",
+        "push rdi",
+        "push rsi",
+        "push r10",
+        "mov rdi, qword ptr [rip + {places}]",
+        "xor ecx, ecx",
+        "lea rax, [rip + {places}]",
+        "7: mov rsi, qword ptr [rax + rcx * 8 + 8]",
+        "mov qword ptr [rax + rcx * 8], rsi",
+        "inc ecx",
+        "test rsi, rsi",
+        "jnz 7b",
+        "mov rsi, qword ptr [rsp + 8]",
+        "or r10d, {noreplace}",
+        "mov eax, 9",
+        "syscall",
+        "pop r10",
+        "pop rsi",
+        "pop rdi",
+        "ret",
+        "8: mov eax, 9",
         "syscall",
         "ret",
+        places = sym LIBRARY_PLACES,
+        deny_write = const 0x800,
         shift = const ZONE_SHIFT,
         tag = const ZONE_TAG,
         fixed = const 0x10_0010,
@@ -169,7 +201,11 @@ impl Patched {
     }
 
     fn target(self) -> usize {
-        [zone_mmap as *const () as usize, zone_mremap as *const () as usize, zone_shmat as *const () as usize][self as usize]
+        [
+            zone_mmap as *const () as usize,
+            zone_mremap as *const () as usize,
+            zone_shmat as *const () as usize,
+        ][self as usize]
     }
 
     fn stub(self) -> usize {
@@ -207,9 +243,15 @@ pub unsafe fn patch(call: Patched, code: usize, length: usize) -> Result<(), Pat
     let pattern = [0xb8, call.number(), 0, 0, 0, 0x0f, 0x05];
     // SAFETY: mapped code, as the caller promises.
     let text = unsafe { core::slice::from_raw_parts(code as *const u8, length) };
-    let mut found = text.windows(pattern.len()).enumerate().filter(|(_, window)| *window == pattern).map(|(at, _)| at);
+    let mut found = text
+        .windows(pattern.len())
+        .enumerate()
+        .filter(|(_, window)| *window == pattern)
+        .map(|(at, _)| at);
     let (Some(at), 0) = (found.next(), found.by_ref().count()) else {
-        return Err(PatchError::Found(text.windows(pattern.len()).filter(|window| *window == pattern).count()));
+        return Err(PatchError::Found(
+            text.windows(pattern.len()).filter(|window| *window == pattern).count(),
+        ));
     };
     let mut code_bytes = [0xb8, 0, 0, 0, 0, 0xff, 0xd0];
     code_bytes[1..5].copy_from_slice(&(call.stub() as u32).to_le_bytes());

@@ -86,7 +86,11 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
 fn refuse(reason: &str) -> c_int {
     let required = variable("UNDERSTUDY_REQUIRE").as_deref() == Some("1");
     if variable("OMPI_COMM_WORLD_LOCAL_RANK").as_deref() == Some("0") {
-        let outcome = if required { "the job stops (UNDERSTUDY_REQUIRE=1)" } else { "the program runs unprotected" };
+        let outcome = if required {
+            "the job stops (UNDERSTUDY_REQUIRE=1)"
+        } else {
+            "the program runs unprotected"
+        };
         crate::sys::say(format_args!("{reason}; {outcome}"));
     }
     if required { EXIT_REFUSED } else { 1 }
@@ -99,7 +103,9 @@ fn start() -> Result<(), String> {
     start_log();
     check_mpi()?;
     let config = Config::read(variable)?;
-    let size: u32 = variable("OMPI_COMM_WORLD_SIZE").and_then(|size| size.parse().ok()).unwrap_or(0);
+    let size: u32 = variable("OMPI_COMM_WORLD_SIZE")
+        .and_then(|size| size.parse().ok())
+        .unwrap_or(0);
     if size <= config.spares {
         return Err(format!(
             "UNDERSTUDY_SPARES: {size} ranks are too few for {} spares and at least one worker; start more ranks (mpirun -n) or ask for fewer spares",
@@ -133,10 +139,19 @@ fn start() -> Result<(), String> {
 fn start_log() {
     use std::io::Write;
     let rank = launcher_rank();
-    let filter = variable("UNDERSTUDY_LOG").filter(|filter| !filter.is_empty()).unwrap_or_else(|| "warn".into());
+    let filter = variable("UNDERSTUDY_LOG")
+        .filter(|filter| !filter.is_empty())
+        .unwrap_or_else(|| "warn".into());
     let _ = env_logger::Builder::new()
         .parse_filters(&filter)
-        .format(move |out, record| writeln!(out, "understudy[{rank}] {}: {}", record.level().as_str().to_lowercase(), record.args()))
+        .format(move |out, record| {
+            writeln!(
+                out,
+                "understudy[{rank}] {}: {}",
+                record.level().as_str().to_lowercase(),
+                record.args()
+            )
+        })
         .target(env_logger::Target::Pipe(Box::new(Messages)))
         .try_init();
 }
@@ -159,13 +174,23 @@ impl std::io::Write for Messages {
 fn check_mpi() -> Result<(), String> {
     let version = library_version();
     let Some(rest) = version.strip_prefix("Open MPI v") else {
-        return Err(format!("the program's MPI is \"{version}\"; only Open MPI 5.0.10 or later is supported"));
+        return Err(format!(
+            "the program's MPI is \"{version}\"; only Open MPI 5.0.10 or later is supported"
+        ));
     };
     let number = rest.split([',', ' ']).next().unwrap_or("");
-    let mut parts = number.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
-    let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    let mut parts = number
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|part| part.parse::<u32>().unwrap_or(0));
+    let found = (
+        parts.next().unwrap_or(0),
+        parts.next().unwrap_or(0),
+        parts.next().unwrap_or(0),
+    );
     if found < OLDEST_MPI {
-        return Err(format!("Open MPI {number} is too old; use 5.0.10 or later (LD_LIBRARY_PATH decides which one is loaded)"));
+        return Err(format!(
+            "Open MPI {number} is too old; use 5.0.10 or later (LD_LIBRARY_PATH decides which one is loaded)"
+        ));
     }
     let ulfm = [c"MPIX_Comm_revoke", c"MPIX_Comm_shrink", c"MPIX_Comm_agree"];
     if ulfm.iter().any(|name| sys::symbol(name).is_null()) {

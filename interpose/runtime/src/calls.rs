@@ -2,6 +2,7 @@
 
 mod attribute;
 mod collective;
+mod combined;
 mod comm;
 mod completion;
 mod conversion;
@@ -19,6 +20,7 @@ mod topology;
 
 pub use attribute::*;
 pub use collective::*;
+pub use combined::*;
 pub use comm::*;
 pub use completion::*;
 pub use conversion::*;

@@ -74,13 +74,27 @@ static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// What this process keeps; made at the first use.
 pub fn keep() -> &'static mut Keep {
     KEEP.get().get_or_insert_with(|| {
-        let store = PageStore::new(StoreConfig { base: None, capacity_pages: STORE_PAGES, dont_fork: true }).unwrap_or_else(|error| fail("no memory for copies", &error));
+        let store = PageStore::new(StoreConfig {
+            base: None,
+            capacity_pages: STORE_PAGES,
+            dont_fork: true,
+        })
+        .unwrap_or_else(|error| fail("no memory for copies", &error));
         let selected = Tracker::select(boot::config().tracking)
             .unwrap_or_else(|error| fail("UNDERSTUDY_TRACKING: changed pages cannot be found this way", &error));
         if let Some(why) = selected.fallback {
-            log::info!("pages are compared with their copies, since the kernel's tracking cannot be used: {}", chain(&why));
+            log::info!(
+                "pages are compared with their copies, since the kernel's tracking cannot be used: {}",
+                chain(&why)
+            );
         }
-        Keep { store, tracker: selected.tracker, own: Copy::default(), partner: Copy::default(), pending: None }
+        Keep {
+            store,
+            tracker: selected.tracker,
+            own: Copy::default(),
+            partner: Copy::default(),
+            pending: None,
+        }
     })
 }
 
@@ -132,24 +146,61 @@ pub fn take() -> Result<(), Rewound> {
     let frame: Frame = unsafe { *frame };
     let live = user::live_stack(frame.rsp);
     let scan = Instant::now();
-    let delta = capture(&mut keep.tracker, &state.layout, &[live], Epoch(epoch), &mut keep.store, &keep.own.image)
-        .unwrap_or_else(|error| fail("the program's memory cannot be saved", &error));
+    let delta = capture(
+        &mut keep.tracker,
+        &state.layout,
+        &[live],
+        Epoch(epoch),
+        &mut keep.store,
+        &keep.own.image,
+    )
+    .unwrap_or_else(|error| fail("the program's memory cannot be saved", &error));
     let copy_ns = events::nanoseconds(scan);
     let encoded = saved::encode(&frame, &state);
     let pages = delta.page_count();
-    events::emit(Kind::Cut { epoch: EventEpoch(epoch), at_call: frame.slot, candidates: crate::cut::schedule().candidates });
+    events::emit(Kind::Cut {
+        epoch: EventEpoch(epoch),
+        at_call: frame.slot,
+        candidates: crate::cut::schedule().candidates,
+    });
     let bytes = pages * crate::image::PAGE_SIZE as u64 + encoded.len() as u64;
     let scan_ns = (scan - began).as_nanos() as u64;
-    events::emit(Kind::Capture { epoch: EventEpoch(epoch), pages, bytes, scan_ns, copy_ns });
-    log::debug!("epoch {epoch}: {pages} pages, {} bytes of state captured in {:?}", encoded.len(), began.elapsed());
+    events::emit(Kind::Capture {
+        epoch: EventEpoch(epoch),
+        pages,
+        bytes,
+        scan_ns,
+        copy_ns,
+    });
+    log::debug!(
+        "epoch {epoch}: {pages} pages, {} bytes of state captured in {:?}",
+        encoded.len(),
+        began.elapsed()
+    );
     fault::point("capture.end", world::worker(), epoch);
-    let options = SendOptions { checksums: false, ..SendOptions::default() };
+    let options = SendOptions {
+        checksums: false,
+        ..SendOptions::default()
+    };
     let outgoing = delta.outgoing(&keep.store, options);
     let transfer = Transfer::new(outgoing, encoded.clone());
-    keep.pending = Some(Pending { epoch, delta, state: encoded, began, bytes, stage: Stage::Shipping(Box::new(transfer)) });
+    keep.pending = Some(Pending {
+        epoch,
+        delta,
+        state: encoded,
+        began,
+        bytes,
+        stage: Stage::Shipping(Box::new(transfer)),
+    });
     ACTIVE.store(true, Ordering::Relaxed);
     let (to, from) = buddies();
-    let Some(Pending { stage: Stage::Shipping(transfer), .. }) = &mut keep.pending else { return Ok(()) };
+    let Some(Pending {
+        stage: Stage::Shipping(transfer),
+        ..
+    }) = &mut keep.pending
+    else {
+        return Ok(());
+    };
     recovery::check(transfer.start(world::private(), Some(to), Some(from)))?;
     fault::point("ship.begin", world::worker(), epoch);
     advance()
@@ -158,7 +209,11 @@ pub fn take() -> Result<(), Rewound> {
 /// Helps a checkpoint along that is under way. Called at MPI calls.
 #[inline]
 pub fn poll() -> Result<(), Rewound> {
-    if ACTIVE.load(Ordering::Relaxed) { advance() } else { Ok(()) }
+    if ACTIVE.load(Ordering::Relaxed) {
+        advance()
+    } else {
+        Ok(())
+    }
 }
 
 /// Waits until no checkpoint is under way.
@@ -172,7 +227,9 @@ pub fn finish() -> Result<(), Rewound> {
 #[cold]
 fn advance() -> Result<(), Rewound> {
     let keep = keep();
-    let Some(pending) = &mut keep.pending else { return Ok(()) };
+    let Some(pending) = &mut keep.pending else {
+        return Ok(());
+    };
     match &mut pending.stage {
         Stage::Shipping(transfer) => {
             let rc = transfer.poll(&mut keep.store);
@@ -180,7 +237,9 @@ fn advance() -> Result<(), Rewound> {
                 fault::point("ship.half", world::worker(), pending.epoch);
             }
             recovery::check(rc)?;
-            let Some(partner) = transfer.take_received() else { return Ok(()) };
+            let Some(partner) = transfer.take_received() else {
+                return Ok(());
+            };
             shipped(pending);
             let mut request = RealRequest(std::ptr::null_mut());
             // SAFETY: a collective over the workers on its own communicator.
@@ -203,23 +262,51 @@ fn advance() -> Result<(), Rewound> {
 fn shipped(pending: &Pending) {
     let (to, from) = buddies();
     let (epoch, ns) = (EventEpoch(pending.epoch), events::nanoseconds(pending.began));
-    events::emit(Kind::Ship { epoch, to: WorldRank(to), bytes: pending.bytes, ns });
-    events::emit(Kind::Received { epoch, from: WorldRank(from), bytes: 0, ns });
+    events::emit(Kind::Ship {
+        epoch,
+        to: WorldRank(to),
+        bytes: pending.bytes,
+        ns,
+    });
+    events::emit(Kind::Received {
+        epoch,
+        from: WorldRank(from),
+        bytes: 0,
+        ns,
+    });
     fault::point("ship.end", world::worker(), pending.epoch);
 }
 
 /// Makes the pending epoch the committed one, on both sides.
 fn commit() {
     let keep = keep();
-    let Some(Pending { epoch, delta, state, began, stage: Stage::Committing { partner, .. }, .. }) = keep.pending.take() else { return };
+    let Some(Pending {
+        epoch,
+        delta,
+        state,
+        began,
+        stage: Stage::Committing { partner, .. },
+        ..
+    }) = keep.pending.take()
+    else {
+        return;
+    };
     ACTIVE.store(false, Ordering::Relaxed);
     if keep.own.image.apply(delta, &mut keep.store).is_err() {
-        fail("the epochs of this rank do not follow each other", &std::io::Error::other("internal error"));
+        fail(
+            "the epochs of this rank do not follow each other",
+            &std::io::Error::other("internal error"),
+        );
     }
     keep.own.state = state;
-    partner.apply(&mut keep.partner, &mut keep.store).unwrap_or_else(|error| fail("the partner's copy is damaged", &error));
+    partner
+        .apply(&mut keep.partner, &mut keep.store)
+        .unwrap_or_else(|error| fail("the partner's copy is damaged", &error));
     events::set_epoch(epoch);
-    events::emit(Kind::Commit { epoch: EventEpoch(epoch), ns: events::nanoseconds(began) });
+    events::emit(Kind::Commit {
+        epoch: EventEpoch(epoch),
+        ns: events::nanoseconds(began),
+    });
     fault::point("commit.end", world::worker(), epoch);
 }
 

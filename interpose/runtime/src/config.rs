@@ -65,7 +65,12 @@ fn interval(text: &str) -> Result<Interval, String> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
     let (amount, unit) = text.split_at(split);
     if unit == "calls" {
-        return amount.parse().ok().filter(|&calls: &u64| calls > 0).map(Interval::Calls).ok_or_else(wrong);
+        return amount
+            .parse()
+            .ok()
+            .filter(|&calls: &u64| calls > 0)
+            .map(Interval::Calls)
+            .ok_or_else(wrong);
     }
     let amount: f64 = amount.parse().map_err(|_| wrong())?;
     let scale = match unit {
@@ -76,7 +81,11 @@ fn interval(text: &str) -> Result<Interval, String> {
         _ => return Err(wrong()),
     };
     let seconds = amount * scale;
-    if seconds > 0.0 && seconds < 1e9 { Ok(Interval::Time(Duration::from_secs_f64(seconds))) } else { Err(wrong()) }
+    if seconds > 0.0 && seconds < 1e9 {
+        Ok(Interval::Time(Duration::from_secs_f64(seconds)))
+    } else {
+        Err(wrong())
+    }
 }
 
 fn tracking(text: &str) -> Result<Choice, String> {
@@ -193,7 +202,10 @@ impl Config {
     /// The settings by name, for the event file.
     pub fn listing(lookup: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
         let value = |variable: &Variable| lookup(variable.name).unwrap_or_else(|| variable.default.to_owned());
-        VARIABLES.iter().map(|variable| (variable.name.to_owned(), value(variable))).collect()
+        VARIABLES
+            .iter()
+            .map(|variable| (variable.name.to_owned(), value(variable)))
+            .collect()
     }
 }
 
@@ -219,9 +231,31 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_lists_every_variable() {
+        let readme = include_str!("../../../README.md");
+        let row =
+            |variable: &Variable| format!("| `{}` | {} | {} |", variable.name, variable.default, variable.meaning);
+        let section = readme
+            .lines()
+            .skip_while(|line| *line != "## Environment variables")
+            .skip(1);
+        let section = section.take_while(|line| !line.starts_with("## "));
+        let listed: Vec<&str> = section.filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(listed, VARIABLES.iter().map(row).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn a_bad_value_names_its_variable() {
-        assert!(read("UNDERSTUDY_SPARES", "two").unwrap_err().starts_with("UNDERSTUDY_SPARES: `two`"));
-        assert!(read("UNDERSTUDY_BUDDY_OFFSET", "0").unwrap_err().contains("rank itself"));
+        assert!(
+            read("UNDERSTUDY_SPARES", "two")
+                .unwrap_err()
+                .starts_with("UNDERSTUDY_SPARES: `two`")
+        );
+        assert!(
+            read("UNDERSTUDY_BUDDY_OFFSET", "0")
+                .unwrap_err()
+                .contains("rank itself")
+        );
         assert!(read("UNDERSTUDY_REQUIRE", "maybe").is_err());
         assert!(read("UNDERSTUDY_TRACKING", "magic").is_err());
     }

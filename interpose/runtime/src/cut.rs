@@ -8,13 +8,13 @@
 
 use crate::cell::Main;
 use crate::config::Interval;
+use crate::drain::{Ability, Exchange};
 use crate::generated::real;
 use crate::handles::{self, VirtComm, VirtDatatype, VirtOp, real_datatype, real_op};
 use crate::objects::comm;
 use crate::real_types::RealRequest;
 use crate::recovery::{self, Rewound};
 use crate::requests::{self, Kind};
-use crate::drain::{Ability, Exchange};
 use crate::{checkpoint, drain, fault, user, world};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -48,10 +48,19 @@ struct Vote {
     numbers: Box<([i64; 2], [i64; 2])>,
 }
 
-const START: Schedule = Schedule { candidates: 0, next: 1, stride: 1 };
+const START: Schedule = Schedule {
+    candidates: 0,
+    next: 1,
+    stride: 1,
+};
 
-static STATE: Main<State> =
-    Main::new(State { schedule: START, vote: None, last: None, decided: None, resumed: false });
+static STATE: Main<State> = Main::new(State {
+    schedule: START,
+    vote: None,
+    last: None,
+    decided: None,
+    resumed: false,
+});
 
 /// More candidates than this are never passed without a vote: after a burst of quick ones (a program's start) slow ones
 /// may follow, and the next cut should not have to wait for many of those.
@@ -65,7 +74,13 @@ pub fn schedule() -> Schedule {
 /// Goes on from a saved schedule. `at_candidate`: the call that is made next is the cut itself. The vote that was under
 /// way has died with its communicator.
 pub fn restore(schedule: Schedule, at_candidate: bool) {
-    *STATE.get() = State { schedule, vote: None, last: Some(Instant::now()), decided: None, resumed: at_candidate };
+    *STATE.get() = State {
+        schedule,
+        vote: None,
+        last: Some(Instant::now()),
+        decided: None,
+        resumed: at_candidate,
+    };
 }
 
 /// Forgets a vote that is under way, before its communicator is revoked. Returns its request.
@@ -76,7 +91,6 @@ pub fn abandon_vote() -> Option<RealRequest> {
     std::mem::forget(vote.numbers);
     Some(request)
 }
-
 
 /// The entry of a collective.
 #[inline]
@@ -154,7 +168,9 @@ fn vote(interval: Duration) -> Result<(), Rewound> {
 /// Looks at the vote; the same candidate in every worker. Also sets the stride, from the slowest worker's time.
 fn tally(interval: Duration) -> Result<bool, Rewound> {
     loop {
-        let Some(vote) = &mut STATE.get().vote else { return Ok(false) };
+        let Some(vote) = &mut STATE.get().vote else {
+            return Ok(false);
+        };
         let mut flag: c_int = 0;
         // SAFETY: the vote's own request.
         recovery::check(unsafe { real::PMPI_Test(&mut vote.request, &mut flag, std::ptr::null_mut()) })?;
@@ -163,7 +179,9 @@ fn tally(interval: Duration) -> Result<bool, Rewound> {
         }
     }
     let state = STATE.get();
-    let Some(vote) = state.vote.take() else { return Ok(false) };
+    let Some(vote) = state.vote.take() else {
+        return Ok(false);
+    };
     let [due, per_candidate] = vote.numbers.1;
     // A vote every fiftieth of the interval is precise enough, and rare enough.
     let apart = interval.as_nanos() as i64 / 50;
@@ -201,5 +219,9 @@ fn ability() -> Ability {
         return Ability::Never;
     }
     let collectives = requests::active(|kind| matches!(kind, Kind::Collective));
-    if collectives.is_empty() { Ability::Now } else { Ability::Later }
+    if collectives.is_empty() {
+        Ability::Now
+    } else {
+        Ability::Later
+    }
 }

@@ -5,15 +5,20 @@
 //! posted, or, where none matches, into *early* messages that are kept with the image and delivered to later receives.
 #![allow(unsafe_code)]
 
+mod matched;
+
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{self, VirtComm, VirtDatatype, real_comm, real_datatype};
 use crate::objects::objects;
-use crate::real_types::{RealComm, RealDatatype, Status};
+use crate::real_types::{RealComm, RealDatatype, RealMessage, Status};
 use crate::recovery::{self, Rewound};
 use crate::requests::{self, ANY_SOURCE, ANY_TAG, EMPTY, Envelope, Kind, Outcome};
 use crate::world;
+pub use matched::{
+    Found, claim_early, enter_matched, exists as matched_exists, forget as forget_matched, take as take_matched,
+};
 use std::ffi::{c_int, c_void};
 
 /// A message that was taken before the program asked for it.
@@ -27,17 +32,26 @@ pub struct Early {
     pub tag: i32,
     /// The bytes, in the order of the sender's type map.
     pub data: Vec<u8>,
+    /// The program has matched it already (MPI_Mprobe) and has this virtual message.
+    pub claimed: Option<u32>,
 }
 
 impl Early {
     fn matches(&self, comm: VirtComm, source: c_int, tag: c_int) -> bool {
-        self.comm == comm.0 as u64
+        self.claimed.is_none()
+            && self.comm == comm.0 as u64
             && (source == ANY_SOURCE || source == self.source)
             && (tag == ANY_TAG || tag == self.tag)
     }
 
     fn status(&self) -> Status {
-        Status { source: self.source, tag: self.tag, error: SUCCESS, cancelled: 0, bytes: self.data.len() }
+        Status {
+            source: self.source,
+            tag: self.tag,
+            error: SUCCESS,
+            cancelled: 0,
+            bytes: self.data.len(),
+        }
     }
 }
 
@@ -60,18 +74,27 @@ fn bytes_type() -> RealDatatype {
 
 /// The status of the first early message that matches.
 pub fn peek_early(comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
-    EARLY.get().iter().find(|early| early.matches(comm, source, tag)).map(Early::status)
+    EARLY
+        .get()
+        .iter()
+        .find(|early| early.matches(comm, source, tag))
+        .map(Early::status)
 }
 
-/// Delivers the first early message that matches this receive: as a message to oneself, so that types, truncation and
-/// status come out as in a receive.
+/// Delivers the first early message that matches this receive.
 pub fn take_early(envelope: &Envelope) -> Option<Outcome> {
     if !has_early() {
         return None;
     }
     let list = EARLY.get();
-    let at = list.iter().position(|early| early.matches(envelope.comm(), envelope.peer, envelope.tag))?;
-    let early = list.remove(at);
+    let at = list
+        .iter()
+        .position(|early| early.matches(envelope.comm(), envelope.peer, envelope.tag))?;
+    Some(deliver(&list.remove(at), envelope))
+}
+
+/// Delivers an early message: as a message to oneself, so that types, truncation and status come out as in a receive.
+pub fn deliver(early: &Early, envelope: &Envelope) -> Outcome {
     let mut status = EMPTY;
     // SAFETY: a message from this process to itself, on a communicator of our own; the program's buffer.
     let rc = unsafe {
@@ -91,7 +114,15 @@ pub fn take_early(envelope: &Envelope) -> Option<Outcome> {
         )
     };
     // The message was counted when it was drained; `requests` does not count this delivery.
-    Some(Outcome { status: Status { source: early.source, tag: early.tag, ..status }, rc })
+    Outcome {
+        status: Status {
+            source: early.source,
+            tag: early.tag,
+            ..status
+        },
+        rc,
+        comm: Some(envelope.comm()),
+    }
 }
 
 /// What every worker tells every other at a cut.
@@ -128,7 +159,14 @@ pub enum Exchange {
 /// Exchanges the bookmarks over all workers.
 pub fn exchange(ability: Ability) -> Result<Exchange, Rewound> {
     let table = requests::table();
-    let own: Vec<Bookmark> = table.sent.iter().map(|&sent| Bookmark { sent, ability: ability as u64 }).collect();
+    let own: Vec<Bookmark> = table
+        .sent
+        .iter()
+        .map(|&sent| Bookmark {
+            sent,
+            ability: ability as u64,
+        })
+        .collect();
     let mut theirs = vec![Bookmark::default(); own.len()];
     let size = size_of::<Bookmark>() as c_int;
     // SAFETY: one bookmark for each worker, both ways.
@@ -140,13 +178,25 @@ pub fn exchange(ability: Ability) -> Result<Exchange, Rewound> {
     Ok(match theirs.iter().map(|bookmark| bookmark.ability).max() {
         Some(never) if never == Ability::Never as u64 => Exchange::Unprotected,
         Some(later) if later == Ability::Later as u64 => Exchange::PutOff,
-        _ => Exchange::InFlight(theirs.iter().zip(&table.received).map(|(bookmark, &received)| bookmark.sent - received).collect()),
+        _ => Exchange::InFlight(
+            theirs
+                .iter()
+                .zip(&table.received)
+                .map(|(bookmark, &received)| bookmark.sent - received)
+                .collect(),
+        ),
     })
 }
 
 /// Receives until nothing is in flight; then every send of this process has ended too.
 pub fn drain(in_flight: &[u64]) -> Result<(), Rewound> {
-    let goal: Vec<u64> = requests::table().received.iter().zip(in_flight).map(|(received, more)| received + more).collect();
+    let goal: Vec<u64> = requests::table()
+        .received
+        .iter()
+        .zip(in_flight)
+        .map(|(received, more)| received + more)
+        .collect();
+    matched::receive_all()?;
     while requests::table().received != goal {
         let receives = requests::active(|kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_)));
         requests::test_all(receives)?;
@@ -167,25 +217,56 @@ fn program_comms() -> Vec<(VirtComm, RealComm)> {
         1 => crate::objects::comm::self_handle(),
         index => VirtComm(handles::virtual_handle(crate::generated::HandleKind::Comm, index)),
     };
-    objects().comms.iter().map(|(index, _)| (handle(index), real_comm(handle(index)))).collect()
+    objects()
+        .comms
+        .iter()
+        .map(|(index, _)| (handle(index), real_comm(handle(index))))
+        .collect()
 }
 
 /// Takes one message that no posted receive matches, if there is one.
 fn take_unexpected((comm, real): (VirtComm, RealComm)) -> Result<(), Rewound> {
-    let (mut flag, mut status, mut message) = (0, EMPTY, crate::real_types::RealMessage(std::ptr::null_mut()));
-    // SAFETY: plain arguments; the message is received at once, into a buffer of its size.
+    let (mut flag, mut status, mut message) = (0, EMPTY, RealMessage(std::ptr::null_mut()));
+    // SAFETY: plain arguments.
     unsafe {
-        recovery::check(real::PMPI_Improbe(ANY_SOURCE, ANY_TAG, real, &mut flag, &mut message, &mut status))?;
+        recovery::check(real::PMPI_Improbe(
+            ANY_SOURCE,
+            ANY_TAG,
+            real,
+            &mut flag,
+            &mut message,
+            &mut status,
+        ))?;
         if flag == 0 {
             return Ok(());
         }
-        let mut data = vec![0u8; status.bytes];
-        let (to, count) = (data.as_mut_ptr().cast(), status.bytes as c_int);
-        recovery::check(real::PMPI_Mrecv(to, count, bytes_type(), &mut message, &mut status))?;
+        let data = receive_matched(&mut message, &mut status)?;
         requests::count_received(comm, &status);
-        EARLY.get().push(Early { comm: comm.0 as u64, source: status.source, tag: status.tag, data });
+        EARLY.get().push(Early {
+            comm: comm.0 as u64,
+            source: status.source,
+            tag: status.tag,
+            data,
+            claimed: None,
+        });
     }
     Ok(())
+}
+
+/// Receives a message that has been matched, as bytes.
+fn receive_matched(message: &mut RealMessage, status: &mut Status) -> Result<Vec<u8>, Rewound> {
+    let mut data = vec![0u8; status.bytes];
+    let count = status.bytes as c_int;
+    // SAFETY: a matched message, and a buffer of its size.
+    let rc = unsafe { real::PMPI_Mrecv(data.as_mut_ptr().cast(), count, bytes_type(), message, status) };
+    match recovery::check(rc) {
+        Ok(_) => Ok(data),
+        Err(rewound) => {
+            // The transfer may be under way still.
+            std::mem::forget(data);
+            Err(rewound)
+        }
+    }
 }
 
 #[cfg(test)]
@@ -195,7 +276,13 @@ mod tests {
     #[test]
     fn early_messages_match_by_communicator_source_and_tag() {
         let comm = VirtComm(64 as *mut c_void);
-        let early = Early { comm: 64, source: 3, tag: 7, data: vec![1, 2] };
+        let early = Early {
+            comm: 64,
+            source: 3,
+            tag: 7,
+            data: vec![1, 2],
+            claimed: None,
+        };
         assert!(early.matches(comm, 3, 7) && early.matches(comm, ANY_SOURCE, 7) && early.matches(comm, 3, ANY_TAG));
         assert!(!early.matches(comm, 2, 7) && !early.matches(comm, 3, 8));
         assert!(!early.matches(VirtComm(80 as *mut c_void), ANY_SOURCE, ANY_TAG));

@@ -6,7 +6,7 @@
 
 use crate::generated::{Proc, SLOT_NAMES, real};
 use crate::handles::{VirtComm, real_comm};
-use crate::objects::{comm, errhandler};
+use crate::objects::{comm, errhandler, objects};
 use crate::real_types::RealComm;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,11 @@ pub const ERR_UNSUPPORTED_OPERATION: c_int = 52;
 /// or of the world where there is none. Returns what the procedure returns.
 #[inline]
 pub fn finish(procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
-    if rc == SUCCESS { SUCCESS } else { raise(procedure, rc, comm) }
+    if rc == SUCCESS {
+        SUCCESS
+    } else {
+        raise(procedure, rc, comm)
+    }
 }
 
 /// [`finish`] for an error.
@@ -63,6 +67,9 @@ pub fn raise(procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
 
 /// The text of an error class or code.
 pub fn text(rc: c_int) -> String {
+    if let Some(text) = objects().error_codes.text(rc) {
+        return String::from_utf8_lossy(text).into_owned();
+    }
     let mut buffer = [0u8; 512];
     let mut length = 0;
     // SAFETY: MPI_Error_string writes at most MPI_MAX_ERROR_STRING (256) bytes.
@@ -71,13 +78,18 @@ pub fn text(rc: c_int) -> String {
 }
 
 fn fatal(procedure: Proc, rc: c_int) -> ! {
-    crate::sys::say(format_args!("{} failed: {}; the error handler is MPI_ERRORS_ARE_FATAL, the job ends", procedure.name(), text(rc)));
+    crate::sys::say(format_args!(
+        "{} failed: {}; the error handler is MPI_ERRORS_ARE_FATAL, the job ends",
+        procedure.name(),
+        text(rc)
+    ));
     crate::world::abort(rc)
 }
 
 /// A procedure that cannot be protected: it fails, and says so once.
 pub fn unsupported(procedure: Proc) -> c_int {
-    static SAID: [AtomicBool; crate::generated::PROC_COUNT] = [const { AtomicBool::new(false) }; crate::generated::PROC_COUNT];
+    static SAID: [AtomicBool; crate::generated::PROC_COUNT] =
+        [const { AtomicBool::new(false) }; crate::generated::PROC_COUNT];
     if !SAID[procedure as usize].swap(true, Ordering::Relaxed) {
         log::error!(
             "{} is not supported under protection and fails with MPI_ERR_UNSUPPORTED_OPERATION; \
@@ -90,8 +102,12 @@ pub fn unsupported(procedure: Proc) -> c_int {
 
 /// An internal symbol of the real library that was called under protection.
 pub fn refused(slot: u32) -> c_int {
-    let name = SLOT_NAMES.get(slot as usize).map_or("?".into(), |name| name.to_string_lossy());
-    log::error!("{name} is internal to Open MPI and not supported under protection; run the program with UNDERSTUDY_DISABLE=1 if it needs it");
+    let name = SLOT_NAMES
+        .get(slot as usize)
+        .map_or("?".into(), |name| name.to_string_lossy());
+    log::error!(
+        "{name} is internal to Open MPI and not supported under protection; run the program with UNDERSTUDY_DISABLE=1 if it needs it"
+    );
     ERR_UNSUPPORTED_OPERATION
 }
 
@@ -99,15 +115,21 @@ pub fn refused(slot: u32) -> c_int {
 pub extern "C" fn wrong_thread(slot: u32) -> c_int {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        let name = SLOT_NAMES.get(slot as usize).map_or("?".into(), |name| name.to_string_lossy());
-        crate::sys::say(format_args!("{name} was called by a thread that did not initialise MPI; only MPI_THREAD_SERIALIZED and below by one thread is supported"));
+        let name = SLOT_NAMES
+            .get(slot as usize)
+            .map_or("?".into(), |name| name.to_string_lossy());
+        crate::sys::say(format_args!(
+            "{name} was called by a thread that did not initialise MPI; only MPI_THREAD_SERIALIZED and below by one thread is supported"
+        ));
     }
     ERR_OTHER
 }
 
 /// Sets a real communicator to return its errors.
 pub fn returns_errors(comm: RealComm) {
-    let handler = crate::handles::real_errhandler(crate::handles::VirtErrhandler(crate::handles::predefined_handle("ompi_mpi_errors_return")));
+    let handler = crate::handles::real_errhandler(crate::handles::VirtErrhandler(crate::handles::predefined_handle(
+        "ompi_mpi_errors_return",
+    )));
     // SAFETY: a communicator of ours and the predefined handler.
     unsafe { real::PMPI_Comm_set_errhandler(comm, handler) };
 }

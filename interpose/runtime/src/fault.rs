@@ -61,9 +61,30 @@ mod tests {
 
     #[test]
     fn a_fault_names_rank_and_point() {
-        assert_eq!(parse("kill rank=2 at=ship.half epoch=3"), Ok(Fault { rank: 2, at: "ship.half".into(), epoch: Some(3) }));
-        assert_eq!(parse("kill at=cut.begin rank=0"), Ok(Fault { rank: 0, at: "cut.begin".into(), epoch: None }));
-        for wrong in ["", "kill", "kill rank=1", "spare rank=1 at=x", "kill rank=x at=y", "kill rank=1 at=y soon"] {
+        assert_eq!(
+            parse("kill rank=2 at=ship.half epoch=3"),
+            Ok(Fault {
+                rank: 2,
+                at: "ship.half".into(),
+                epoch: Some(3)
+            })
+        );
+        assert_eq!(
+            parse("kill at=cut.begin rank=0"),
+            Ok(Fault {
+                rank: 0,
+                at: "cut.begin".into(),
+                epoch: None
+            })
+        );
+        for wrong in [
+            "",
+            "kill",
+            "kill rank=1",
+            "spare rank=1 at=x",
+            "kill rank=x at=y",
+            "kill rank=1 at=y soon",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -86,9 +86,10 @@ pub fn named(handle: *mut c_void) -> Named {
 fn real(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
     let reals = REALS.get();
     match named(handle) {
-        Named::Created(index) => {
-            reals.created[kind as usize].get(index as usize).copied().unwrap_or(std::ptr::null_mut())
-        }
+        Named::Created(index) => reals.created[kind as usize]
+            .get(index as usize)
+            .copied()
+            .unwrap_or(std::ptr::null_mut()),
         Named::Predefined(index) => reals.predefined[index],
         Named::Nothing => std::ptr::null_mut(),
     }
@@ -140,12 +141,19 @@ pub fn set_predefined(symbol: usize, handle: *mut c_void) {
 
 /// The program's handle of a predefined object, given the real one.
 pub fn predefined_of(real: *mut c_void) -> Option<*mut c_void> {
-    REALS.get().reverse.as_ref()?.get(&(real as usize)).map(|&address| address as *mut c_void)
+    REALS
+        .get()
+        .reverse
+        .as_ref()?
+        .get(&(real as usize))
+        .map(|&address| address as *mut c_void)
 }
 
 /// Index of the data symbol of this name.
 pub fn symbol_index(name: &str) -> Option<usize> {
-    crate::generated::DATA_SYMBOLS.iter().position(|(symbol, _)| symbol.to_bytes() == name.as_bytes())
+    crate::generated::DATA_SYMBOLS
+        .iter()
+        .position(|(symbol, _)| symbol.to_bytes() == name.as_bytes())
 }
 
 /// The program's handle of the predefined object whose data symbol is `name`.

@@ -26,6 +26,7 @@ pub mod vmas;
 pub mod wire;
 
 mod observe;
+mod procmap;
 mod prot;
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub mod fault;
 pub mod handles;
 pub mod image;
 pub mod objects;
+pub mod peers;
+pub mod quiet;
 pub mod real_types;
 #[macro_use]
 pub mod recovery;

@@ -15,10 +15,11 @@ mod load;
 mod plan;
 mod spare;
 
-use crate::errors::{ERR_INTERN, ERR_IN_STATUS, ERR_OTHER, SUCCESS};
+use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;
 use crate::world::{self, Part};
 use crate::{arch, cell::Main, checkpoint, events, ulfm};
+pub use attempt::announce_abort;
 use ckptd::events::{ErrorClass, Kind, WorldRank};
 pub use spare::{release as release_spares, wait_for_part};
 use std::ffi::c_int;
@@ -68,7 +69,9 @@ fn classify(rc: c_int) -> Result<c_int, Rewound> {
         return Ok(rc);
     }
     let Some(_) = arch::top_frame() else {
-        crate::sys::say(format_args!("a process failed while the program was inside a callback of MPI; this cannot be rolled back, the job ends"));
+        crate::sys::say(format_args!(
+            "a process failed while the program was inside a callback of MPI; this cannot be rolled back, the job ends"
+        ));
         world::abort(75)
     };
     recover(class);
@@ -100,7 +103,13 @@ fn failure_is_known() -> bool {
     // SAFETY: local queries of a valid communicator; the probe makes progress.
     unsafe {
         let mut flag = 0;
-        real::PMPI_Iprobe(crate::requests::ANY_SOURCE, spare::TAG_RELEASE, control, &mut flag, std::ptr::null_mut());
+        real::PMPI_Iprobe(
+            crate::requests::ANY_SOURCE,
+            spare::TAG_RELEASE,
+            control,
+            &mut flag,
+            std::ptr::null_mut(),
+        );
         ulfm::MPIX_Comm_is_revoked(control, &mut revoked);
         ulfm::MPIX_Comm_failure_ack(control);
         if ulfm::MPIX_Comm_failure_get_acked(control, &mut group) == SUCCESS {
@@ -135,7 +144,11 @@ fn recover(class: c_int) {
         }
     };
     let failed = report.failed.iter().map(|&rank| WorldRank(rank)).collect();
-    events::emit(Kind::FailureDetected { recovery, failed, by: error_class(class) });
+    events::emit(Kind::FailureDetected {
+        recovery,
+        failed,
+        by: error_class(class),
+    });
     report.emit();
     if let Part::Worker(_) = world::get().part {
         resume(outcome, began, &report);
@@ -148,8 +161,16 @@ fn resume(outcome: attempt::Outcome, began: Instant, report: &attempt::Report) {
     *RESUMED_IN_INIT.get() = load::is_init(&frame);
     arch::rewind(&frame);
     let total = began.elapsed();
-    events::emit(Kind::Resume { recovery: report.recovery, epoch: ckptd::events::Epoch(epoch), total_ns: total.as_nanos() as u64 });
+    events::emit(Kind::Resume {
+        recovery: report.recovery,
+        epoch: ckptd::events::Epoch(epoch),
+        total_ns: total.as_nanos() as u64,
+    });
     if outcome.is_speaker {
-        crate::sys::say(format_args!("{}; back at epoch {epoch} after {:.1} ms", report.summary(), total.as_secs_f64() * 1e3));
+        crate::sys::say(format_args!(
+            "{}; back at epoch {epoch} after {:.1} ms",
+            report.summary(),
+            total.as_secs_f64() * 1e3
+        ));
     }
 }

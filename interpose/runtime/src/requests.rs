@@ -5,15 +5,19 @@
 //! fails may leave a transfer under way, and nothing must write into the program's memory once it has been rolled back.
 #![allow(unsafe_code)]
 
+mod record;
+
 use crate::cell::Main;
 use crate::checkpoint;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
-use crate::handles::{self, Named, VirtComm, VirtDatatype, VirtRequest, named, real_comm, real_datatype};
-use crate::objects::comm;
+use crate::handles::{self, Named, VirtComm, VirtRequest, named, real_comm, real_datatype};
+use crate::objects::{comm, datatype};
 use crate::real_types::{RealRequest, Status};
 use crate::recovery::{self, Rewound};
 use crate::{drain, ulfm};
+pub use record::{Envelope, Kind, Mode, Outcome, Request, State};
+use std::any::Any;
 use std::ffi::{c_int, c_void};
 use std::time::{Duration, Instant};
 
@@ -25,101 +29,6 @@ pub const ANY_SOURCE: c_int = -1;
 pub const ANY_TAG: c_int = -1;
 /// `MPI_UNDEFINED`
 pub const UNDEFINED: c_int = -32766;
-
-/// Buffer, count, datatype, peer and tag of a message, on one communicator.
-#[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
-pub struct Envelope {
-    /// Address on the user side.
-    pub buffer: u64,
-    /// Number of elements.
-    pub count: i32,
-    /// Virtual datatype.
-    pub datatype: u64,
-    /// Rank in the communicator.
-    pub peer: i32,
-    /// Tag.
-    pub tag: i32,
-    /// Virtual communicator.
-    pub comm: u64,
-}
-
-impl Envelope {
-    /// The communicator.
-    pub fn comm(&self) -> VirtComm {
-        VirtComm(self.comm as *mut c_void)
-    }
-
-    /// The datatype.
-    pub fn datatype(&self) -> VirtDatatype {
-        VirtDatatype(self.datatype as *mut c_void)
-    }
-
-    /// Worker rank of the peer; `None` for MPI_PROC_NULL and wildcards.
-    pub fn worker(&self) -> Option<u32> {
-        comm::worker_of(self.comm(), self.peer)
-    }
-}
-
-/// The four ways to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Mode {
-    /// MPI_Send
-    Standard,
-    /// MPI_Bsend
-    Buffered,
-    /// MPI_Ssend
-    Synchronous,
-    /// MPI_Rsend
-    Ready,
-}
-
-/// What a request does.
-#[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
-pub enum Kind {
-    /// A send.
-    Send,
-    /// A receive.
-    Receive(Envelope),
-    /// A non-blocking collective.
-    Collective,
-    /// A persistent send (MPI_Send_init).
-    PersistentSend(Mode, Envelope),
-    /// A persistent receive (MPI_Recv_init).
-    PersistentReceive(Envelope),
-}
-
-/// How far it is.
-#[derive(Clone, Copy, Debug, PartialEq, bincode::Encode, bincode::Decode)]
-pub enum State {
-    /// A persistent request that is not started.
-    Inactive,
-    /// The real request is under way.
-    Active,
-    /// It has ended with this outcome, which the program has not asked for yet.
-    Done {
-        /// Source, tag, error, cancelled, bytes.
-        status: (i32, i32, i32, i32, u64),
-        /// Return code.
-        rc: i32,
-    },
-}
-
-/// A request of the program.
-#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-pub struct Request {
-    /// What it does.
-    pub kind: Kind,
-    /// How far it is.
-    pub state: State,
-    /// MPI_Request_free was called on it while it was active.
-    pub orphan: bool,
-}
-
-impl Request {
-    fn is_persistent(&self) -> bool {
-        matches!(self.kind, Kind::PersistentSend(..) | Kind::PersistentReceive(_))
-    }
-}
 
 /// The requests that exist, by index.
 #[derive(Default, bincode::Encode, bincode::Decode)]
@@ -135,11 +44,19 @@ pub struct Requests {
 struct Table {
     requests: Requests,
     reals: Vec<RealRequest>,
+    /// What the real library looks at until the request with this index has ended.
+    kept: Vec<(u32, Box<dyn Any>)>,
 }
 
 static TABLE: Main<Table> = Main::new(Table {
-    requests: Requests { entries: Vec::new(), free: Vec::new(), sent: Vec::new(), received: Vec::new() },
+    requests: Requests {
+        entries: Vec::new(),
+        free: Vec::new(),
+        sent: Vec::new(),
+        received: Vec::new(),
+    },
     reals: Vec::new(),
+    kept: Vec::new(),
 });
 
 const NULL: RealRequest = RealRequest(std::ptr::null_mut());
@@ -160,6 +77,8 @@ pub fn replace(saved: Requests) {
     let table = TABLE.get();
     table.reals = vec![NULL; saved.entries.len()];
     table.requests = saved;
+    table.kept.clear();
+    drain::forget_matched();
 }
 
 /// The program's MPI_REQUEST_NULL.
@@ -173,12 +92,27 @@ pub fn null_handle() -> VirtRequest {
 }
 
 /// A status without a message (MPI 4.1, section 3.7.3: empty).
-pub const EMPTY: Status = Status { source: ANY_SOURCE, tag: ANY_TAG, error: SUCCESS, cancelled: 0, bytes: 0 };
+pub const EMPTY: Status = Status {
+    source: ANY_SOURCE,
+    tag: ANY_TAG,
+    error: SUCCESS,
+    cancelled: 0,
+    bytes: 0,
+};
 
-/// Adds a request and returns the program's handle.
-pub fn add(kind: Kind, state: State, real: RealRequest) -> VirtRequest {
+/// Adds a request and returns the program's handle. The datatype of one that may be posted again is kept until then.
+pub fn add(comm: VirtComm, kind: Kind, state: State, real: RealRequest) -> VirtRequest {
+    if let Some(envelope) = kind.envelope() {
+        datatype::retain(envelope.datatype());
+    }
     let table = TABLE.get();
-    let request = Some(Request { kind, state, orphan: false });
+    let request = Some(Request {
+        kind,
+        state,
+        comm: comm.0 as u64,
+        orphan: false,
+        other: None,
+    });
     let index = match table.requests.free.pop() {
         Some(index) => {
             table.requests.entries[index as usize] = request;
@@ -194,24 +128,61 @@ pub fn add(kind: Kind, state: State, real: RealRequest) -> VirtRequest {
     VirtRequest(handles::virtual_handle(HandleKind::Request, index))
 }
 
+/// Adds a receive.
+pub fn add_receive(envelope: Envelope, state: State, real: RealRequest) -> VirtRequest {
+    add(envelope.comm(), Kind::Receive(envelope), state, real)
+}
+
 /// Adds a non-blocking collective that is under way.
-pub fn add_collective(real: RealRequest) -> VirtRequest {
-    add(Kind::Collective, State::Active, real)
+pub fn add_collective(comm: VirtComm, real: RealRequest) -> VirtRequest {
+    add(comm, Kind::Collective, State::Active, real)
 }
 
 /// Adds a request that has ended already.
-pub fn add_done(kind: Kind, status: Status, rc: c_int) -> VirtRequest {
-    add(kind, done(status, rc), NULL)
+pub fn add_done(comm: VirtComm, kind: Kind, status: Status, rc: c_int) -> VirtRequest {
+    add(comm, kind, done(status, rc), NULL)
+}
+
+/// Keeps something until a request has ended: what the real library has been given the address of.
+pub fn keep(handle: VirtRequest, what: Box<dyn Any>) {
+    if let Some(index) = index(handle) {
+        TABLE.get().kept.push((index, what));
+    }
+}
+
+/// Makes `second`, whose handle the program does not get, end with `first`.
+pub fn join(first: VirtRequest, second: VirtRequest) {
+    if let Some(request) = index(first).and_then(get) {
+        request.other = index(second);
+    }
 }
 
 fn done(status: Status, rc: c_int) -> State {
-    State::Done { status: (status.source, status.tag, status.error, status.cancelled, status.bytes as u64), rc }
+    State::Done {
+        status: (
+            status.source,
+            status.tag,
+            status.error,
+            status.cancelled,
+            status.bytes as u64,
+        ),
+        rc,
+    }
 }
 
 fn remove(index: u32) {
-    let requests = table();
-    requests.entries[index as usize] = None;
-    requests.free.push(index);
+    let table = TABLE.get();
+    let Some(request) = table.requests.entries[index as usize].take() else {
+        return;
+    };
+    table.requests.free.push(index);
+    table.kept.retain(|(of, _)| *of != index);
+    if let Some(envelope) = request.kind.envelope() {
+        datatype::release(envelope.datatype());
+    }
+    if let Some(other) = request.other {
+        remove(other);
+    }
 }
 
 /// Index of a request that exists; `None` for MPI_REQUEST_NULL and invalid handles.
@@ -248,28 +219,30 @@ pub fn count_received(comm: VirtComm, status: &Status) {
     }
 }
 
-/// The end of a request.
-#[derive(Clone, Copy)]
-pub struct Outcome {
-    /// Its status.
-    pub status: Status,
-    /// What the completing procedure returns.
-    pub rc: c_int,
-}
-
 /// Tests an active request once. Afterwards its state is `Done` if it has ended.
 fn test(index: u32) -> Result<bool, Rewound> {
+    if let Some(other) = get(index).and_then(|request| request.other)
+        && is_active(other)
+    {
+        test(other)?;
+    }
+    if get(index).is_some_and(|request| request.state == State::Active) {
+        test_real(index)?;
+    }
+    Ok(!is_active(index))
+}
+
+fn test_real(index: u32) -> Result<(), Rewound> {
     let table = TABLE.get();
     let mut status = EMPTY;
     let mut flag = 0;
     // SAFETY: a real request that is active.
     let rc = unsafe { real::PMPI_Test(&mut table.reals[index as usize], &mut flag, &mut status) };
     let rc = recovery::check(rc)?;
-    if flag == 0 && rc == SUCCESS {
-        return Ok(false);
+    if flag != 0 || rc != SUCCESS {
+        end(index, status, rc);
     }
-    end(index, status, rc);
-    Ok(true)
+    Ok(())
 }
 
 fn end(index: u32, status: Status, rc: c_int) {
@@ -282,30 +255,54 @@ fn end(index: u32, status: Status, rc: c_int) {
     }
 }
 
+/// The outcome of a request that is `Done` (or inactive).
+fn outcome(index: u32) -> Outcome {
+    let Some(request) = get(index) else {
+        return Outcome::NOTHING;
+    };
+    let second = request.other.map(outcome);
+    let State::Done {
+        status: (source, tag, error, cancelled, bytes),
+        rc,
+    } = request.state
+    else {
+        return Outcome::NOTHING;
+    };
+    let rc = if rc == SUCCESS {
+        second.map_or(SUCCESS, |second| second.rc)
+    } else {
+        rc
+    };
+    let status = Status {
+        source,
+        tag,
+        error,
+        cancelled,
+        bytes: bytes as usize,
+    };
+    Outcome {
+        status,
+        rc,
+        comm: Some(request.comm()),
+    }
+}
+
 /// Takes the outcome of a request that is `Done` (or inactive): a persistent one becomes inactive, another one is gone.
 fn take(index: u32, handle: &mut VirtRequest) -> Outcome {
-    let null = null_handle();
-    let Some(request) = get(index) else {
-        return Outcome { status: EMPTY, rc: SUCCESS };
-    };
-    let outcome = match request.state {
-        State::Done { status: (source, tag, error, cancelled, bytes), rc } => {
-            Outcome { status: Status { source, tag, error, cancelled, bytes: bytes as usize }, rc }
+    let outcome = outcome(index);
+    match get(index) {
+        Some(request) if request.is_persistent() => request.state = State::Inactive,
+        _ => {
+            remove(index);
+            *handle = null_handle();
         }
-        State::Inactive | State::Active => Outcome { status: EMPTY, rc: SUCCESS },
-    };
-    if request.is_persistent() {
-        request.state = State::Inactive;
-    } else {
-        remove(index);
-        *handle = null;
     }
     outcome
 }
 
 /// Whether a request is under way.
 pub fn is_active(index: u32) -> bool {
-    get(index).is_some_and(|request| request.state == State::Active)
+    get(index).is_some_and(|request| request.state == State::Active || request.other.is_some_and(is_active))
 }
 
 /// Whether it is a persistent request that is not started.
@@ -315,7 +312,9 @@ pub fn is_inactive(index: u32) -> bool {
 
 /// Waits for one request (MPI_Wait).
 pub fn wait(handle: &mut VirtRequest) -> Result<Outcome, Rewound> {
-    let Some(index) = index(*handle) else { return Ok(Outcome { status: EMPTY, rc: SUCCESS }) };
+    let Some(index) = index(*handle) else {
+        return Ok(Outcome::NOTHING);
+    };
     while is_active(index) {
         if test(index)? {
             break;
@@ -327,7 +326,9 @@ pub fn wait(handle: &mut VirtRequest) -> Result<Outcome, Rewound> {
 
 /// Tests one request (MPI_Test); `None`: not yet.
 pub fn poll(handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
-    let Some(index) = index(*handle) else { return Ok(Some(Outcome { status: EMPTY, rc: SUCCESS })) };
+    let Some(index) = index(*handle) else {
+        return Ok(Some(Outcome::NOTHING));
+    };
     if is_active(index) && !test(index)? {
         checkpoint::poll()?;
         return Ok(None);
@@ -337,27 +338,28 @@ pub fn poll(handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
 
 /// Whether it has ended, leaving it as it is (MPI_Request_get_status).
 pub fn peek(handle: VirtRequest) -> Result<Option<Outcome>, Rewound> {
-    let Some(index) = index(handle) else { return Ok(Some(Outcome { status: EMPTY, rc: SUCCESS })) };
+    let Some(index) = index(handle) else {
+        return Ok(Some(Outcome::NOTHING));
+    };
     if is_active(index) && !test(index)? {
         return Ok(None);
     }
-    Ok(Some(match get(index).map(|request| request.state) {
-        Some(State::Done { status: (source, tag, error, cancelled, bytes), rc }) => {
-            Outcome { status: Status { source, tag, error, cancelled, bytes: bytes as usize }, rc }
-        }
-        _ => Outcome { status: EMPTY, rc: SUCCESS },
-    }))
+    Ok(Some(outcome(index)))
 }
 
 /// Runs a blocking operation as its non-blocking twin: `start` makes the real request; it is tested until it ends.
 /// If a process fails meanwhile the request is on record, so that recovery can drive it to its end first.
-pub fn run(kind: Kind, start: impl FnOnce(&mut RealRequest) -> c_int) -> Result<Outcome, Rewound> {
+pub fn run(comm: VirtComm, kind: Kind, start: impl FnOnce(&mut RealRequest) -> c_int) -> Result<Outcome, Rewound> {
     let mut request = NULL;
     let rc = recovery::check(start(&mut request))?;
     if rc != SUCCESS {
-        return Ok(Outcome { status: EMPTY, rc });
+        return Ok(Outcome {
+            status: EMPTY,
+            rc,
+            comm: Some(comm),
+        });
     }
-    let mut handle = add(kind, State::Active, request);
+    let mut handle = add(comm, kind, State::Active, request);
     wait(&mut handle)
 }
 
@@ -386,7 +388,7 @@ pub fn post_receive(envelope: Envelope) -> Result<(State, RealRequest, c_int), R
 pub fn free(handle: &mut VirtRequest) {
     let Some(index) = index(*handle) else { return };
     let Some(request) = get(index) else { return };
-    if request.state == State::Active {
+    if is_active(index) {
         request.orphan = true;
     } else {
         release_real(index);
@@ -407,6 +409,7 @@ fn release_real(index: u32) {
 pub fn reap_orphans() -> Result<(), Rewound> {
     for index in 0..table().entries.len() as u32 {
         if get(index).is_some_and(|request| request.orphan) && (!is_active(index) || test(index)?) {
+            release_real(index);
             remove(index);
         }
     }
@@ -417,7 +420,10 @@ pub fn reap_orphans() -> Result<(), Rewound> {
 pub fn active(wanted: impl Fn(&Kind) -> bool) -> Vec<u32> {
     let is_wanted = |request: &Request| request.state == State::Active && wanted(&request.kind);
     let entries = table().entries.iter().enumerate();
-    entries.filter(|(_, entry)| entry.as_ref().is_some_and(is_wanted)).map(|(index, _)| index as u32).collect()
+    entries
+        .filter(|(_, entry)| entry.as_ref().is_some_and(is_wanted))
+        .map(|(index, _)| index as u32)
+        .collect()
 }
 
 /// Tests these requests once; returns those that are still active.
@@ -484,17 +490,27 @@ pub fn repost() -> Result<(), Rewound> {
 /// Makes the real persistent request.
 pub fn persistent(kind: &Kind) -> Result<RealRequest, Rewound> {
     let mut request = NULL;
-    let (Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope)) = kind else { return Ok(request) };
+    let (Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope)) = kind else {
+        return Ok(request);
+    };
     let buffer = envelope.buffer as *mut c_void;
     let (datatype, comm) = (real_datatype(envelope.datatype()), real_comm(envelope.comm()));
     let (count, peer, tag) = (envelope.count, envelope.peer, envelope.tag);
     // SAFETY: the program's buffer, count and type.
     let rc = unsafe {
         match kind {
-            Kind::PersistentSend(Mode::Standard, _) => real::PMPI_Send_init(buffer, count, datatype, peer, tag, comm, &mut request),
-            Kind::PersistentSend(Mode::Buffered, _) => real::PMPI_Bsend_init(buffer, count, datatype, peer, tag, comm, &mut request),
-            Kind::PersistentSend(Mode::Synchronous, _) => real::PMPI_Ssend_init(buffer, count, datatype, peer, tag, comm, &mut request),
-            Kind::PersistentSend(Mode::Ready, _) => real::PMPI_Rsend_init(buffer, count, datatype, peer, tag, comm, &mut request),
+            Kind::PersistentSend(Mode::Standard, _) => {
+                real::PMPI_Send_init(buffer, count, datatype, peer, tag, comm, &mut request)
+            }
+            Kind::PersistentSend(Mode::Buffered, _) => {
+                real::PMPI_Bsend_init(buffer, count, datatype, peer, tag, comm, &mut request)
+            }
+            Kind::PersistentSend(Mode::Synchronous, _) => {
+                real::PMPI_Ssend_init(buffer, count, datatype, peer, tag, comm, &mut request)
+            }
+            Kind::PersistentSend(Mode::Ready, _) => {
+                real::PMPI_Rsend_init(buffer, count, datatype, peer, tag, comm, &mut request)
+            }
             _ => real::PMPI_Recv_init(buffer, count, datatype, peer, tag, comm, &mut request),
         }
     };
@@ -504,7 +520,9 @@ pub fn persistent(kind: &Kind) -> Result<RealRequest, Rewound> {
 
 /// Starts a persistent request (MPI_Start).
 pub fn start(index: u32) -> Result<c_int, Rewound> {
-    let Some(request) = get(index) else { return Ok(crate::errors::ERR_REQUEST) };
+    let Some(request) = get(index) else {
+        return Ok(crate::errors::ERR_REQUEST);
+    };
     if let Kind::PersistentReceive(envelope) = request.kind
         && let Some(outcome) = drain::take_early(&envelope)
     {

@@ -1,6 +1,7 @@
 //! The user side's state besides its pages: thread-locals, signal handlers, files, the floating-point environment, output.
 
 mod files;
+mod modules;
 mod output;
 mod signals;
 mod threads;
@@ -10,7 +11,9 @@ mod zones;
 use crate::image::layout::Layout;
 use crate::image::runs::AddrRange;
 use crate::image::vmas::Zones;
-pub use output::{attach as attach_output, dead_output, inherit as inherit_output, release as release_output};
+pub use output::{
+    attach as attach_output, dead_output, inherit as inherit_output, release as release_output, remove_ledger,
+};
 pub use threads::check;
 pub use zones::{compare_layout, remember_start, zones};
 
@@ -19,6 +22,7 @@ pub use zones::{compare_layout, remember_start, zones};
 pub struct State {
     /// The mappings.
     pub layout: Layout,
+    libraries: Vec<modules::Library>,
     thread_locals: tls::Saved,
     signals: signals::Saved,
     files: files::Saved,
@@ -44,6 +48,11 @@ pub enum UserError {
         /// The failed action.
         why: String,
     },
+    /// A library that was opened late.
+    #[error(
+        "{0}, which the program opened with dlopen, cannot be opened again as it was at the checkpoint; link the program with it or run it with UNDERSTUDY_DISABLE=1"
+    )]
+    Library(String),
     /// Thread-local storage lies elsewhere.
     #[error("the thread-local storage of {0} lies at another address than in the rank that was saved")]
     ThreadLocals(String),
@@ -53,6 +62,7 @@ pub enum UserError {
 pub fn capture() -> Result<State, UserError> {
     Ok(State {
         layout: Layout::read_self(zones())?,
+        libraries: modules::capture(),
         thread_locals: tls::capture(),
         signals: signals::capture(),
         files: files::capture(),
@@ -67,6 +77,11 @@ pub fn live_stack(rsp: u64) -> AddrRange {
 }
 
 impl State {
+    /// Brings ld.so in line, before mappings and pages are put back.
+    pub fn restore_libraries(&self) -> Result<(), UserError> {
+        modules::restore(&self.libraries)
+    }
+
     /// Puts everything back but the pages, after they have been put back. `own`: this process is the one that was saved.
     pub fn restore(&self, own: bool) -> Result<(), UserError> {
         tls::restore(&self.thread_locals)?;

@@ -7,7 +7,7 @@ use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::real_types::RealComm;
 use crate::recovery::Rewound;
-use crate::{boot, checkpoint, cut, errors, events, fault, objects, recovery, requests, sys, user};
+use crate::{boot, checkpoint, cut, errors, events, fault, objects, peers, recovery, requests, sys, user};
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use std::ffi::c_int;
 
@@ -76,7 +76,10 @@ pub fn is_initialised() -> bool {
 /// Whether failures are recovered from now.
 #[inline]
 pub fn is_protected() -> bool {
-    WORLD.get().as_ref().is_some_and(|world| world.protected && !world.finalized)
+    WORLD
+        .get()
+        .as_ref()
+        .is_some_and(|world| world.protected && !world.finalized)
 }
 
 /// The communicator for cuts and shipping.
@@ -97,15 +100,24 @@ pub fn worker() -> u32 {
     }
 }
 
-/// Ends the job with a status.
+/// Ends the job with a status: the launcher's status will be this process's.
 pub fn abort(code: c_int) -> ! {
-    events::emit(Kind::End { how: EndHow::Aborted(code) });
+    events::emit(Kind::End {
+        how: EndHow::Aborted(code),
+    });
     user::release_output();
-    if let Some(world) = WORLD.get() {
-        // SAFETY: MPI_Abort ends all processes of the job, whatever the communicator's state.
-        unsafe { real::PMPI_Abort(world.control, code) };
+    if peers::has_others() && WORLD.get().is_some() {
+        recovery::announce_abort(code);
     }
-    sys::exit_now(code)
+    peers::end_local();
+    // The others could not ask their relays to do it.
+    let size = WORLD
+        .get()
+        .as_ref()
+        .map_or(0, |world| world.worker_count + world.spare_count);
+    (0..size).for_each(user::remove_ledger);
+    // A launcher takes a process that ends with 0 for one that was done.
+    sys::exit_now(if code & 0xff == 0 { 1 } else { code })
 }
 
 fn size_and_rank(comm: RealComm) -> (u32, u32) {
@@ -158,7 +170,9 @@ fn launcher_world() -> RealComm {
 /// Ranks of this node in the launcher's world: the default offset, so that a copy lies on another node.
 fn node_size(world: RealComm) -> u32 {
     let mut node = NULL;
-    let info = crate::handles::real_info(crate::handles::VirtInfo(handles::predefined_handle("ompi_mpi_info_null")));
+    let info = crate::handles::real_info(crate::handles::VirtInfo(handles::predefined_handle(
+        "ompi_mpi_info_null",
+    )));
     // SAFETY: a collective over the launcher's world.
     unsafe {
         if real::PMPI_Comm_split_type(world, COMM_TYPE_SHARED, 0, info, &mut node) != SUCCESS {
@@ -178,8 +192,13 @@ pub fn init() -> Result<(), Rewound> {
     returns_errors(world);
     let (size, rank) = size_and_rank(world);
     let worker_count = size - config.spares;
-    let part = if rank < worker_count { Part::Worker(rank) } else { Part::Spare };
+    let part = if rank < worker_count {
+        Part::Worker(rank)
+    } else {
+        Part::Spare
+    };
     let mismatch = user::compare_layout(world);
+    peers::meet(world);
     let per_node = node_size(world).min(size);
     let offset = choose_offset(config.buddy_offset, per_node, worker_count);
     let made = duplicate(world).and_then(|control| {
@@ -206,7 +225,9 @@ pub fn init() -> Result<(), Rewound> {
         players: (0..worker_count).collect(),
     });
     emit_start();
-    if let Some(why) = mismatch.or((worker_count == 1).then(|| "with a single worker there is no buddy to keep its copy".to_owned())) {
+    if let Some(why) =
+        mismatch.or((worker_count == 1).then(|| "with a single worker there is no buddy to keep its copy".to_owned()))
+    {
         refuse(&why);
     }
     match part {
@@ -216,10 +237,11 @@ pub fn init() -> Result<(), Rewound> {
 }
 
 fn failed_in_init(rc: c_int) -> ! {
-    crate::sys::say(format_args!("a process failed during MPI_Init ({}); start the job again", errors::text(rc)));
-    // SAFETY: MPI_Abort ends the job.
-    unsafe { real::PMPI_Abort(launcher_world(), 1) };
-    sys::exit_now(1)
+    crate::sys::say(format_args!(
+        "a process failed during MPI_Init ({}); start the job again",
+        errors::text(rc)
+    ));
+    abort(1)
 }
 
 fn choose_offset(asked: Option<u32>, per_node: u32, workers: u32) -> u32 {
@@ -244,7 +266,9 @@ fn emit_start() {
         version: env!("CARGO_PKG_VERSION").into(),
         job: boot::job(),
     });
-    events::emit(Kind::Config { settings: crate::config::Config::listing(|name| std::env::var(name).ok()) });
+    events::emit(Kind::Config {
+        settings: crate::config::Config::listing(|name| std::env::var(name).ok()),
+    });
 }
 
 /// Says why the job is not protected; stops it if protection is required.

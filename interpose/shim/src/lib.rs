@@ -24,5 +24,10 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 /// nothing unwinds here (panics abort), so it is never called. Assembly keeps the symbol hidden.
 #[allow(unsafe_code)]
 mod personality {
-    core::arch::global_asm!(".hidden rust_eh_personality", ".globl rust_eh_personality", "rust_eh_personality:", "ud2");
+    core::arch::global_asm!(
+        ".hidden rust_eh_personality",
+        ".globl rust_eh_personality",
+        "rust_eh_personality:",
+        "ud2"
+    );
 }

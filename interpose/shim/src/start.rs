@@ -13,8 +13,11 @@ unsafe extern "C" {
 
 /// UCX, which Open MPI brings along, overwrites the entries of libc's mmap and its like with jumps to its own code, past
 /// the patched instruction. Its libraries read these variables as soon as they are loaded.
-const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] =
-    [(c"UCX_MEM_MMAP_HOOK_MODE", c"none"), (c"UCX_MEM_MALLOC_HOOKS", c"n"), (c"UCX_MEM_EVENTS", c"n")];
+const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
+    (c"UCX_MEM_MMAP_HOOK_MODE", c"none"),
+    (c"UCX_MEM_MALLOC_HOOKS", c"n"),
+    (c"UCX_MEM_EVENTS", c"n"),
+];
 
 /// Prepares the second libc, whose mmap is patched already. Returns 0, or an errno.
 ///

@@ -67,7 +67,14 @@ pub unsafe extern "C" fn pthread_create(
             pthread_attr_setdetachstate(&mut own, detached);
         }
         let size = size.clamp(DEFAULT_SIZE, 64 << 20);
-        let stack = mmap(core::ptr::null_mut(), size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE, -1, 0);
+        let stack = mmap(
+            core::ptr::null_mut(),
+            size,
+            PROT_READ_WRITE,
+            MAP_PRIVATE_ANONYMOUS_NORESERVE,
+            -1,
+            0,
+        );
         if stack as isize == -1 {
             return EAGAIN;
         }
@@ -87,7 +94,12 @@ pub fn make_libc_multithreaded() -> c_int {
     let start: extern "C" fn(*mut c_void) -> *mut c_void = nothing;
     // SAFETY: pthread_create(3) and pthread_join(3).
     unsafe {
-        match pthread_create(&mut thread, core::ptr::null(), start as *const c_void, core::ptr::null_mut()) {
+        match pthread_create(
+            &mut thread,
+            core::ptr::null(),
+            start as *const c_void,
+            core::ptr::null_mut(),
+        ) {
             0 => pthread_join(thread, core::ptr::null_mut()),
             error => error,
         }

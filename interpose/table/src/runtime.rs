@@ -53,7 +53,10 @@ pub(crate) fn sources<'t>(table: &'t Table, implemented: &[&str]) -> Vec<(&'t Pr
 }
 
 fn has_type_array(procedure: &Procedure) -> bool {
-    procedure.parameters.iter().any(|parameter| parameter.c_type.contains("MPI_Datatype*"))
+    procedure
+        .parameters
+        .iter()
+        .any(|parameter| parameter.c_type.contains("MPI_Datatype*"))
 }
 
 pub(crate) fn source(table: &Table, implemented: &[&str], binding: RealBinding) -> String {
@@ -218,18 +221,24 @@ fn collective_handler(out: &mut String, procedure: &Procedure, nonblocking: bool
     };
     let arguments: Vec<String> = procedure.parameters.iter().map(argument).collect();
     let call = format!("real::{}({})", procedure.real_name(), arguments.join(", "));
-    let comm = procedure.communicator().map(types::identifier).expect("a collective has a communicator");
+    let comm = procedure
+        .communicator()
+        .map(types::identifier)
+        .expect("a collective has a communicator");
     let (before, after) = if nonblocking {
         let request = procedure.parameters.last().map(types::identifier).expect("a request");
         (
             "        let mut real_request = RealRequest(core::ptr::null_mut());\n".to_owned(),
             format!(
                 "        if rc == 0 {{\n            // SAFETY: the program's argument.\n\
-                 \x20           unsafe {{ {request}.write(crate::requests::add_collective(real_request)) }};\n        }}\n"
+                 \x20           unsafe {{ {request}.write(crate::requests::add_collective({comm}, real_request)) }};\n        }}\n"
             ),
         )
     } else {
-        (format!("        if crate::cut::collective({comm}).is_err() {{\n            return 0;\n        }}\n"), String::new())
+        (
+            format!("        if crate::cut::collective({comm}).is_err() {{\n            return 0;\n        }}\n"),
+            String::new(),
+        )
     };
     let _ = write!(
         out,

@@ -68,7 +68,11 @@ static DISPATCH: [AtomicPtr<c_void>; SLOT_COUNT] = [const { AtomicPtr::new(std::
 /// Fills the dispatch table; `forward` gives the address for slots that are functions of the real library as they are.
 pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
     for (slot, handler) in HANDLERS.iter().enumerate() {
-        let address = if handler.is_forward() { forward(slot) } else { handler.address().cast_mut().cast() };
+        let address = if handler.is_forward() {
+            forward(slot)
+        } else {
+            handler.address().cast_mut().cast()
+        };
         DISPATCH[slot].store(address, Ordering::Relaxed);
     }
 }

@@ -3,10 +3,11 @@
 
 use crate::attempt;
 use crate::cut;
-use crate::errors::finish;
+use crate::errors::{SUCCESS, finish};
 use crate::generated::{Proc, real};
-use crate::handles::{VirtComm, VirtDatatype, real_comm, real_datatype};
-use crate::real_types::RealDatatype;
+use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
+use crate::real_types::{RealDatatype, RealRequest};
+use crate::requests;
 use std::ffi::{c_int, c_void};
 
 /// Real datatypes of an array of `count`; empty for a null pointer (MPI_IN_PLACE ignores the array).
@@ -15,8 +16,13 @@ unsafe fn real_types(types: *const VirtDatatype, count: c_int) -> Vec<RealDataty
         return Vec::new();
     }
     // SAFETY: the program's array of that length.
-    unsafe { std::slice::from_raw_parts(types, count.max(0) as usize) }.iter().map(|&kind| real_datatype(kind)).collect()
+    unsafe { std::slice::from_raw_parts(types, count.max(0) as usize) }
+        .iter()
+        .map(|&kind| real_datatype(kind))
+        .collect()
 }
+
+const IN_PLACE: *const c_void = 1 as *const c_void;
 
 /// Number of peers of a collective: the remote group's for an intercommunicator.
 fn peers(comm: VirtComm) -> c_int {
@@ -35,21 +41,39 @@ fn peers(comm: VirtComm) -> c_int {
 
 /// `MPI_Alltoallw`
 pub unsafe extern "C" fn MPI_Alltoallw(
-    sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const VirtDatatype,
-    recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const VirtDatatype, comm: VirtComm,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtypes: *const VirtDatatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtypes: *const VirtDatatype,
+    comm: VirtComm,
 ) -> c_int {
     if cut::collective(comm).is_err() {
         return 0;
     }
-    const IN_PLACE: *const c_void = 1 as *const c_void;
     let count = peers(comm);
     // SAFETY: the program's arguments are handed on; with MPI_IN_PLACE the send arrays are not looked at.
     unsafe {
-        let send = if sendbuf == IN_PLACE { Vec::new() } else { real_types(sendtypes, count) };
+        let send = if sendbuf == IN_PLACE {
+            Vec::new()
+        } else {
+            real_types(sendtypes, count)
+        };
         let receive = real_types(recvtypes, count);
         let (send, receive) = (send.as_ptr(), receive.as_ptr());
         let rc = attempt!(real::PMPI_Alltoallw(
-            sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm(comm)
+            sendbuf,
+            sendcounts,
+            sdispls,
+            send,
+            recvbuf,
+            recvcounts,
+            rdispls,
+            receive,
+            real_comm(comm)
         ));
         finish(Proc::MPI_Alltoallw, rc, Some(comm))
     }
@@ -60,7 +84,9 @@ fn degrees(comm: VirtComm) -> (c_int, c_int) {
     use crate::objects::comm::{Topology, get};
     match get(comm).map(|comm| &comm.topology) {
         Some(Topology::Cart { dims, .. }) => (2 * dims.len() as c_int, 2 * dims.len() as c_int),
-        Some(Topology::DistGraph { sources, destinations, .. }) => (sources.len() as c_int, destinations.len() as c_int),
+        Some(Topology::DistGraph {
+            sources, destinations, ..
+        }) => (sources.len() as c_int, destinations.len() as c_int),
         Some(Topology::Graph { .. }) => {
             let (mut rank, mut degree) = (0, 0);
             // SAFETY: local queries.
@@ -76,8 +102,15 @@ fn degrees(comm: VirtComm) -> (c_int, c_int) {
 
 /// `MPI_Neighbor_alltoallw`
 pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
-    sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const isize, sendtypes: *const VirtDatatype,
-    recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const isize, recvtypes: *const VirtDatatype, comm: VirtComm,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const isize,
+    sendtypes: *const VirtDatatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const isize,
+    recvtypes: *const VirtDatatype,
+    comm: VirtComm,
 ) -> c_int {
     if cut::collective(comm).is_err() {
         return 0;
@@ -88,8 +121,122 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
         let (send, receive) = (real_types(sendtypes, outdegree), real_types(recvtypes, indegree));
         let (send, receive) = (send.as_ptr(), receive.as_ptr());
         let rc = attempt!(real::PMPI_Neighbor_alltoallw(
-            sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm(comm)
+            sendbuf,
+            sendcounts,
+            sdispls,
+            send,
+            recvbuf,
+            recvcounts,
+            rdispls,
+            receive,
+            real_comm(comm)
         ));
         finish(Proc::MPI_Neighbor_alltoallw, rc, Some(comm))
     }
+}
+
+/// `MPI_Ialltoallw`: the real library keeps the addresses of the arrays of datatypes until the end.
+pub unsafe extern "C" fn MPI_Ialltoallw(
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtypes: *const VirtDatatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtypes: *const VirtDatatype,
+    comm: VirtComm,
+    request: *mut VirtRequest,
+) -> c_int {
+    let count = peers(comm);
+    // SAFETY: the program's arguments are handed on; with MPI_IN_PLACE the send arrays are not looked at.
+    unsafe {
+        let send = if sendbuf == IN_PLACE {
+            Vec::new()
+        } else {
+            real_types(sendtypes, count)
+        };
+        begin(
+            Proc::MPI_Ialltoallw,
+            [send, real_types(recvtypes, count)],
+            comm,
+            request,
+            |[send, receive], new| {
+                real::PMPI_Ialltoallw(
+                    sendbuf,
+                    sendcounts,
+                    sdispls,
+                    send,
+                    recvbuf,
+                    recvcounts,
+                    rdispls,
+                    receive,
+                    real_comm(comm),
+                    new,
+                )
+            },
+        )
+    }
+}
+
+/// `MPI_Ineighbor_alltoallw`
+pub unsafe extern "C" fn MPI_Ineighbor_alltoallw(
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const isize,
+    sendtypes: *const VirtDatatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const isize,
+    recvtypes: *const VirtDatatype,
+    comm: VirtComm,
+    request: *mut VirtRequest,
+) -> c_int {
+    let (indegree, outdegree) = degrees(comm);
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        let types = [real_types(sendtypes, outdegree), real_types(recvtypes, indegree)];
+        begin(
+            Proc::MPI_Ineighbor_alltoallw,
+            types,
+            comm,
+            request,
+            |[send, receive], new| {
+                real::PMPI_Ineighbor_alltoallw(
+                    sendbuf,
+                    sendcounts,
+                    sdispls,
+                    send,
+                    recvbuf,
+                    recvcounts,
+                    rdispls,
+                    receive,
+                    real_comm(comm),
+                    new,
+                )
+            },
+        )
+    }
+}
+
+/// Starts a non-blocking collective with these datatypes, which are kept until it has ended.
+///
+/// # Safety
+/// The program's place for the handle.
+unsafe fn begin(
+    procedure: Proc,
+    types: [Vec<RealDatatype>; 2],
+    comm: VirtComm,
+    request: *mut VirtRequest,
+    start: impl FnOnce([*const RealDatatype; 2], *mut RealRequest) -> c_int,
+) -> c_int {
+    let mut new = RealRequest(std::ptr::null_mut());
+    let rc = attempt!(start([types[0].as_ptr(), types[1].as_ptr()], &mut new));
+    if rc == SUCCESS {
+        let handle = requests::add_collective(comm, new);
+        requests::keep(handle, Box::new(types));
+        // SAFETY: the caller's promise.
+        unsafe { request.write(handle) };
+    }
+    finish(procedure, rc, Some(comm))
 }

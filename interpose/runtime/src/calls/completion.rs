@@ -3,9 +3,9 @@
 
 use super::point_to_point::{outcome, put_status};
 use crate::checkpoint;
-use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS, finish};
+use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS, finish, raise};
 use crate::generated::{Proc, real};
-use crate::handles::VirtRequest;
+use crate::handles::{VirtComm, VirtRequest};
 use crate::real_types::Status;
 use crate::recovery::Rewound;
 use crate::requests::{self, EMPTY, Outcome, UNDEFINED};
@@ -17,7 +17,7 @@ pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status
     unsafe {
         let ended = outcome!(requests::wait(&mut *request));
         put_status(status, ended.status);
-        finish(Proc::MPI_Wait, ended.rc, None)
+        finish(Proc::MPI_Wait, ended.rc, ended.comm)
     }
 }
 
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn MPI_Test(request: *mut VirtRequest, flag: *mut c_int, s
         flag.write(c_int::from(ended.is_some()));
         let Some(ended) = ended else { return SUCCESS };
         put_status(status, ended.status);
-        finish(Proc::MPI_Test, ended.rc, None)
+        finish(Proc::MPI_Test, ended.rc, ended.comm)
     }
 }
 
@@ -55,7 +55,11 @@ struct Arrays {
 
 impl Arrays {
     fn new(count: c_int, requests: *mut VirtRequest, statuses: *mut Status) -> Arrays {
-        Arrays { requests, statuses, count: count.max(0) as usize }
+        Arrays {
+            requests,
+            statuses,
+            count: count.max(0) as usize,
+        }
     }
 
     /// # Safety
@@ -70,7 +74,30 @@ impl Arrays {
     unsafe fn put(&self, index: usize, outcome: &Outcome) {
         if !self.statuses.is_null() {
             // SAFETY: handed on to the caller.
-            unsafe { self.statuses.add(index).write(Status { error: outcome.rc, ..outcome.status }) };
+            unsafe {
+                self.statuses.add(index).write(Status {
+                    error: outcome.rc,
+                    ..outcome.status
+                })
+            };
+        }
+    }
+}
+
+/// The first request of many that has failed: its error goes to the error handler of its communicator.
+type Failure = Option<(c_int, Option<VirtComm>)>;
+
+fn failure(ended: &Outcome) -> Failure {
+    (ended.rc != SUCCESS).then_some((ended.rc, ended.comm))
+}
+
+/// Ends a procedure with many statuses.
+fn finish_many(procedure: Proc, failed: Failure) -> c_int {
+    match failed {
+        None => SUCCESS,
+        Some((rc, comm)) => {
+            raise(procedure, rc, comm);
+            ERR_IN_STATUS
         }
     }
 }
@@ -80,26 +107,33 @@ fn is_pending(handle: VirtRequest) -> bool {
 }
 
 /// `MPI_Waitall`
-pub unsafe extern "C" fn MPI_Waitall(count: c_int, array_of_requests: *mut VirtRequest, array_of_statuses: *mut Status) -> c_int {
+pub unsafe extern "C" fn MPI_Waitall(
+    count: c_int,
+    array_of_requests: *mut VirtRequest,
+    array_of_statuses: *mut Status,
+) -> c_int {
     let arrays = Arrays::new(count, array_of_requests, array_of_statuses);
-    let mut failed = false;
+    let mut failed = None;
     for index in 0..arrays.count {
         // SAFETY: the program's arrays of `count` elements.
         unsafe {
             let ended = outcome!(requests::wait(arrays.request(index)));
-            failed |= ended.rc != SUCCESS;
+            failed = failed.or(failure(&ended));
             arrays.put(index, &ended);
         }
     }
-    finish(Proc::MPI_Waitall, if failed { ERR_IN_STATUS } else { SUCCESS }, None)
+    finish_many(Proc::MPI_Waitall, failed)
 }
 
 /// `MPI_Testall`: nothing is completed unless all can be.
 pub unsafe extern "C" fn MPI_Testall(
-    count: c_int, array_of_requests: *mut VirtRequest, flag: *mut c_int, array_of_statuses: *mut Status,
+    count: c_int,
+    array_of_requests: *mut VirtRequest,
+    flag: *mut c_int,
+    array_of_statuses: *mut Status,
 ) -> c_int {
     let arrays = Arrays::new(count, array_of_requests, array_of_statuses);
-    let mut failed = false;
+    let mut failed = None;
     // SAFETY: the program's arrays of `count` elements.
     unsafe {
         for index in 0..arrays.count {
@@ -111,12 +145,12 @@ pub unsafe extern "C" fn MPI_Testall(
         }
         for index in 0..arrays.count {
             let ended = outcome!(requests::wait(arrays.request(index)));
-            failed |= ended.rc != SUCCESS;
+            failed = failed.or(failure(&ended));
             arrays.put(index, &ended);
         }
         flag.write(1);
     }
-    finish(Proc::MPI_Testall, if failed { ERR_IN_STATUS } else { SUCCESS }, None)
+    finish_many(Proc::MPI_Testall, failed)
 }
 
 /// Tests each pending request once; the first that has ended.
@@ -137,7 +171,12 @@ unsafe fn any(arrays: &Arrays) -> Result<(Option<usize>, bool), Rewound> {
 }
 
 /// `MPI_Waitany`
-pub unsafe extern "C" fn MPI_Waitany(count: c_int, array_of_requests: *mut VirtRequest, index: *mut c_int, status: *mut Status) -> c_int {
+pub unsafe extern "C" fn MPI_Waitany(
+    count: c_int,
+    array_of_requests: *mut VirtRequest,
+    index: *mut c_int,
+    status: *mut Status,
+) -> c_int {
     let arrays = Arrays::new(count, array_of_requests, std::ptr::null_mut());
     // SAFETY: the program's arguments.
     unsafe {
@@ -157,7 +196,11 @@ pub unsafe extern "C" fn MPI_Waitany(count: c_int, array_of_requests: *mut VirtR
 
 /// `MPI_Testany`
 pub unsafe extern "C" fn MPI_Testany(
-    count: c_int, array_of_requests: *mut VirtRequest, index: *mut c_int, flag: *mut c_int, status: *mut Status,
+    count: c_int,
+    array_of_requests: *mut VirtRequest,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
 ) -> c_int {
     let arrays = Arrays::new(count, array_of_requests, std::ptr::null_mut());
     // SAFETY: the program's arguments.
@@ -183,13 +226,17 @@ unsafe fn complete(procedure: Proc, arrays: &Arrays, found: usize, index: *mut c
         let ended = outcome!(requests::wait(arrays.request(found)));
         index.write(found as c_int);
         put_status(status, ended.status);
-        finish(procedure, ended.rc, None)
+        finish(procedure, ended.rc, ended.comm)
     }
 }
 
 /// Completes all that have ended; `None`: nothing is pending.
-unsafe fn some(arrays: &Arrays, outcount: *mut c_int, indices: *mut c_int) -> Result<Option<(usize, bool)>, Rewound> {
-    let (mut pending, mut ended, mut failed) = (false, 0, false);
+unsafe fn some(
+    arrays: &Arrays,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+) -> Result<Option<(usize, Failure)>, Rewound> {
+    let (mut pending, mut ended, mut failed) = (false, 0, None);
     for index in 0..arrays.count {
         // SAFETY: the program's arrays.
         unsafe {
@@ -200,7 +247,7 @@ unsafe fn some(arrays: &Arrays, outcount: *mut c_int, indices: *mut c_int) -> Re
             pending = true;
             if requests::peek(*handle)?.is_some() {
                 let outcome = requests::wait(handle)?;
-                failed |= outcome.rc != SUCCESS;
+                failed = failed.or(failure(&outcome));
                 indices.add(ended).write(index as c_int);
                 arrays.put(ended, &outcome);
                 ended += 1;
@@ -215,7 +262,10 @@ unsafe fn some(arrays: &Arrays, outcount: *mut c_int, indices: *mut c_int) -> Re
 
 /// `MPI_Waitsome`
 pub unsafe extern "C" fn MPI_Waitsome(
-    incount: c_int, array_of_requests: *mut VirtRequest, outcount: *mut c_int, array_of_indices: *mut c_int,
+    incount: c_int,
+    array_of_requests: *mut VirtRequest,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
     array_of_statuses: *mut Status,
 ) -> c_int {
     let arrays = Arrays::new(incount, array_of_requests, array_of_statuses);
@@ -223,29 +273,34 @@ pub unsafe extern "C" fn MPI_Waitsome(
         // SAFETY: the program's arguments.
         match outcome!(unsafe { some(&arrays, outcount, array_of_indices) }) {
             Some((0, _)) => {}
-            Some((_, true)) => return finish(Proc::MPI_Waitsome, ERR_IN_STATUS, None),
-            Some((_, false)) | None => return SUCCESS,
+            Some((_, failed)) => return finish_many(Proc::MPI_Waitsome, failed),
+            None => return SUCCESS,
         }
     }
 }
 
 /// `MPI_Testsome`
 pub unsafe extern "C" fn MPI_Testsome(
-    incount: c_int, array_of_requests: *mut VirtRequest, outcount: *mut c_int, array_of_indices: *mut c_int,
+    incount: c_int,
+    array_of_requests: *mut VirtRequest,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
     array_of_statuses: *mut Status,
 ) -> c_int {
     let arrays = Arrays::new(incount, array_of_requests, array_of_statuses);
     // SAFETY: the program's arguments.
     match outcome!(unsafe { some(&arrays, outcount, array_of_indices) }) {
-        Some((_, true)) => finish(Proc::MPI_Testsome, ERR_IN_STATUS, None),
-        _ => SUCCESS,
+        Some((_, failed)) => finish_many(Proc::MPI_Testsome, failed),
+        None => SUCCESS,
     }
 }
 
 /// `MPI_Cancel`
 pub unsafe extern "C" fn MPI_Cancel(request: *mut VirtRequest) -> c_int {
     // SAFETY: the program's argument.
-    let Some(index) = requests::index(unsafe { *request }) else { return finish(Proc::MPI_Cancel, ERR_REQUEST, None) };
+    let Some(index) = requests::index(unsafe { *request }) else {
+        return finish(Proc::MPI_Cancel, ERR_REQUEST, None);
+    };
     if requests::is_active(index) {
         let mut request = requests::real_of(index);
         // SAFETY: an active real request.

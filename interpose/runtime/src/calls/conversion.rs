@@ -1,9 +1,10 @@
-//! Fortran handles of requests (MPI 4.1, section 19.3.4); those of other kinds are with their objects.
+//! Fortran handles of requests and messages (MPI 4.1, section 19.3.4); those of other kinds are with their objects.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use crate::generated::HandleKind;
-use crate::handles::{VirtRequest, virtual_handle};
-use crate::requests;
+use crate::generated::{HandleKind, real};
+use crate::handles::{VirtMessage, VirtRequest, real_message, virtual_handle};
+use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::{drain, requests};
 use std::ffi::c_int;
 
 /// Fortran handles of created objects start here; below are the real library's predefined ones.
@@ -21,4 +22,19 @@ pub unsafe extern "C" fn MPI_Request_f2c(request: c_int) -> VirtRequest {
     } else {
         requests::null_handle()
     }
+}
+
+/// `MPI_Message_c2f`
+pub unsafe extern "C" fn MPI_Message_c2f(message: VirtMessage) -> c_int {
+    // SAFETY: a predefined message.
+    to_fortran(HandleKind::Message, message.0, || unsafe {
+        real::PMPI_Message_c2f(real_message(message))
+    })
+}
+
+/// `MPI_Message_f2c`
+pub unsafe extern "C" fn MPI_Message_f2c(message: c_int) -> VirtMessage {
+    // SAFETY: the real library checks the number.
+    let real = || unsafe { real::PMPI_Message_f2c(message).0 };
+    VirtMessage(from_fortran(HandleKind::Message, message, drain::matched_exists, real))
 }

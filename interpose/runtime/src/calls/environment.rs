@@ -7,7 +7,6 @@ use crate::errors::{ERR_OTHER, SUCCESS, finish};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
 use crate::world;
-use ckptd::events::{EndHow, Kind};
 use std::ffi::{c_char, c_int};
 
 const THREAD_SINGLE: c_int = 0;
@@ -21,7 +20,11 @@ static LEVEL: Main<c_int> = Main::new(THREAD_SINGLE);
 /// program is rewound to that checkpoint, it comes here again and there is nothing left to do.
 fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     if world::is_initialised() {
-        return if crate::recovery::resumed_in_init() { SUCCESS } else { finish(procedure, ERR_OTHER, None) };
+        return if crate::recovery::resumed_in_init() {
+            SUCCESS
+        } else {
+            finish(procedure, ERR_OTHER, None)
+        };
     }
     let mut provided = 0;
     let asked = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);
@@ -31,6 +34,7 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
         return rc;
     }
     *LEVEL.get() = required.clamp(THREAD_SINGLE, THREAD_SERIALIZED);
+    crate::quiet::silence_topology_warning();
     outcome!(world::init());
     written(*LEVEL.get());
     outcome!(world::first_checkpoint());
@@ -44,10 +48,15 @@ pub unsafe extern "C" fn MPI_Init(_argc: *mut c_int, _argv: *mut *mut *mut c_cha
 
 /// `MPI_Init_thread`: one thread at a time is the most that is given.
 pub unsafe extern "C" fn MPI_Init_thread(
-    _argc: *mut c_int, _argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int,
+    _argc: *mut c_int,
+    _argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
 ) -> c_int {
     // SAFETY: the program's argument.
-    init(Proc::MPI_Init_thread, required, |level| unsafe { provided.write(level) })
+    init(Proc::MPI_Init_thread, required, |level| unsafe {
+        provided.write(level)
+    })
 }
 
 /// `MPI_Finalize`
@@ -74,7 +83,12 @@ pub unsafe extern "C" fn MPI_Finalized(flag: *mut c_int) -> c_int {
 
 /// `MPI_Abort`
 pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
-    crate::events::emit(Kind::End { how: EndHow::Aborted(errorcode) });
+    if world::is_initialised() {
+        crate::sys::say(format_args!(
+            "MPI_Abort was called by worker {} with error code {errorcode}; the job ends",
+            world::worker()
+        ));
+    }
     world::abort(errorcode)
 }
 

@@ -64,14 +64,19 @@ pub unsafe extern "C" fn MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> 
     }
     let rc = attach_real(size);
     if rc == SUCCESS {
-        *ATTACHED.get() = Some(Attached { address: buffer as u64, size });
+        *ATTACHED.get() = Some(Attached {
+            address: buffer as u64,
+            size,
+        });
     }
     finish(Proc::MPI_Buffer_attach, rc, None)
 }
 
 /// `MPI_Buffer_detach`
 pub unsafe extern "C" fn MPI_Buffer_detach(buffer: *mut c_void, size: *mut c_int) -> c_int {
-    let Some(attached) = *ATTACHED.get() else { return finish(Proc::MPI_Buffer_detach, ERR_BUFFER, None) };
+    let Some(attached) = *ATTACHED.get() else {
+        return finish(Proc::MPI_Buffer_detach, ERR_BUFFER, None);
+    };
     let rc = attempt!(detach_real());
     *ATTACHED.get() = None;
     // SAFETY: the program's arguments: where the address and the size go.

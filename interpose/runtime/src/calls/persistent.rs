@@ -10,30 +10,74 @@ use std::ffi::{c_int, c_void};
 
 /// `MPI_Send_init`
 pub unsafe extern "C" fn MPI_Send_init(
-    buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm, request: *mut VirtRequest,
+    buf: *const c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    dest: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    request: *mut VirtRequest,
 ) -> c_int {
-    persistent_send(Proc::MPI_Send_init, Mode::Standard, (buf, count, datatype, dest, tag, comm), request)
+    persistent_send(
+        Proc::MPI_Send_init,
+        Mode::Standard,
+        (buf, count, datatype, dest, tag, comm),
+        request,
+    )
 }
 
 /// `MPI_Bsend_init`
 pub unsafe extern "C" fn MPI_Bsend_init(
-    buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm, request: *mut VirtRequest,
+    buf: *const c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    dest: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    request: *mut VirtRequest,
 ) -> c_int {
-    persistent_send(Proc::MPI_Bsend_init, Mode::Buffered, (buf, count, datatype, dest, tag, comm), request)
+    persistent_send(
+        Proc::MPI_Bsend_init,
+        Mode::Buffered,
+        (buf, count, datatype, dest, tag, comm),
+        request,
+    )
 }
 
 /// `MPI_Ssend_init`
 pub unsafe extern "C" fn MPI_Ssend_init(
-    buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm, request: *mut VirtRequest,
+    buf: *const c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    dest: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    request: *mut VirtRequest,
 ) -> c_int {
-    persistent_send(Proc::MPI_Ssend_init, Mode::Synchronous, (buf, count, datatype, dest, tag, comm), request)
+    persistent_send(
+        Proc::MPI_Ssend_init,
+        Mode::Synchronous,
+        (buf, count, datatype, dest, tag, comm),
+        request,
+    )
 }
 
 /// `MPI_Rsend_init`
 pub unsafe extern "C" fn MPI_Rsend_init(
-    buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm, request: *mut VirtRequest,
+    buf: *const c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    dest: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    request: *mut VirtRequest,
 ) -> c_int {
-    persistent_send(Proc::MPI_Rsend_init, Mode::Ready, (buf, count, datatype, dest, tag, comm), request)
+    persistent_send(
+        Proc::MPI_Rsend_init,
+        Mode::Ready,
+        (buf, count, datatype, dest, tag, comm),
+        request,
+    )
 }
 
 fn start(handle: VirtRequest) -> Result<c_int, crate::recovery::Rewound> {

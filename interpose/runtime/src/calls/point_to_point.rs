@@ -4,13 +4,14 @@
 //! Larger ones run as their non-blocking twins on record (see `requests`).
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
+use super::combined::isendrecv_replace;
 use crate::attempt;
 use crate::drain;
 use crate::errors::{SUCCESS, finish};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::real_types::{RealComm, RealDatatype, RealRequest, Status};
-use crate::requests::{self, Envelope, Kind, Mode, PROC_NULL, State, count_received, count_sent};
+use crate::requests::{self, Envelope, Kind, Mode, State, count_received, count_sent};
 use std::ffi::{c_int, c_void};
 
 /// Messages up to this many bytes are sent eagerly by every transport.
@@ -68,7 +69,7 @@ unsafe fn send(
             attempt!(blocking(buf, count, real_type, dest, tag, real_comm))
         } else {
             let start = |request: &mut RealRequest| nonblocking(buf, count, real_type, dest, tag, real_comm, request);
-            outcome!(requests::run(Kind::Send, start)).rc
+            outcome!(requests::run(comm, Kind::Send, start)).rc
         }
     };
     if rc == SUCCESS {
@@ -87,10 +88,18 @@ unsafe fn isend(
     let mut request = RealRequest(std::ptr::null_mut());
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        let rc = attempt!(nonblocking(buf, count, real_datatype(datatype), dest, tag, real_comm(comm), &mut request));
+        let rc = attempt!(nonblocking(
+            buf,
+            count,
+            real_datatype(datatype),
+            dest,
+            tag,
+            real_comm(comm),
+            &mut request
+        ));
         if rc == SUCCESS {
             count_sent(comm, dest);
-            handle.write(requests::add(Kind::Send, State::Active, request));
+            handle.write(requests::add(comm, Kind::Send, State::Active, request));
         }
         finish(procedure, rc, Some(comm))
     }
@@ -134,8 +143,22 @@ sends! {
     MPI_Rsend, PMPI_Rsend, MPI_Irsend, PMPI_Irsend;
 }
 
-fn envelope(buffer: *mut c_void, count: c_int, datatype: VirtDatatype, peer: c_int, tag: c_int, comm: VirtComm) -> Envelope {
-    Envelope { buffer: buffer as u64, count, datatype: datatype.0 as u64, peer, tag, comm: comm.0 as u64 }
+pub(super) fn envelope(
+    buffer: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    peer: c_int,
+    tag: c_int,
+    comm: VirtComm,
+) -> Envelope {
+    Envelope {
+        buffer: buffer as u64,
+        count,
+        datatype: datatype.0 as u64,
+        peer,
+        tag,
+        comm: comm.0 as u64,
+    }
 }
 
 /// `MPI_Recv`
@@ -156,7 +179,7 @@ pub unsafe extern "C" fn MPI_Recv(
             let envelope = envelope(buf, count, datatype, source, tag, comm);
             let (state, request, rc) = outcome!(requests::post_receive(envelope));
             if rc == SUCCESS {
-                let mut handle = requests::add(Kind::Receive(envelope), state, request);
+                let mut handle = requests::add_receive(envelope, state, request);
                 let outcome = outcome!(requests::wait(&mut handle));
                 got = outcome.status;
                 outcome.rc
@@ -164,7 +187,15 @@ pub unsafe extern "C" fn MPI_Recv(
                 rc
             }
         } else {
-            let rc = attempt!(real::PMPI_Recv(buf, count, real_type, source, tag, real_comm(comm), &mut got));
+            let rc = attempt!(real::PMPI_Recv(
+                buf,
+                count,
+                real_type,
+                source,
+                tag,
+                real_comm(comm),
+                &mut got
+            ));
             if rc == SUCCESS || got.source != requests::ANY_SOURCE {
                 count_received(comm, &got);
             }
@@ -189,7 +220,7 @@ pub unsafe extern "C" fn MPI_Irecv(
     let (state, real_request, rc) = outcome!(requests::post_receive(envelope));
     if rc == SUCCESS {
         // SAFETY: the program's argument.
-        unsafe { request.write(requests::add(Kind::Receive(envelope), state, real_request)) };
+        unsafe { request.write(requests::add_receive(envelope, state, real_request)) };
     }
     finish(Proc::MPI_Irecv, rc, Some(comm))
 }
@@ -214,19 +245,31 @@ pub unsafe extern "C" fn MPI_Sendrecv(
     if rc != SUCCESS {
         return finish(Proc::MPI_Sendrecv, rc, Some(comm));
     }
-    let mut receive = requests::add(Kind::Receive(received), state, request);
+    let mut receive = requests::add_receive(received, state, request);
     // SAFETY: the program's arguments are handed on.
     unsafe {
         let start = |request: &mut RealRequest| {
-            real::PMPI_Isend(sendbuf, sendcount, real_datatype(sendtype), dest, sendtag, real_comm(comm), request)
+            real::PMPI_Isend(
+                sendbuf,
+                sendcount,
+                real_datatype(sendtype),
+                dest,
+                sendtag,
+                real_comm(comm),
+                request,
+            )
         };
-        let sent = outcome!(requests::run(Kind::Send, start));
+        let sent = outcome!(requests::run(comm, Kind::Send, start));
         if sent.rc == SUCCESS {
             count_sent(comm, dest);
         }
         let got = outcome!(requests::wait(&mut receive));
         put_status(status, got.status);
-        finish(Proc::MPI_Sendrecv, if sent.rc == SUCCESS { got.rc } else { sent.rc }, Some(comm))
+        finish(
+            Proc::MPI_Sendrecv,
+            if sent.rc == SUCCESS { got.rc } else { sent.rc },
+            Some(comm),
+        )
     }
 }
 
@@ -242,44 +285,22 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
     comm: VirtComm,
     status: *mut Status,
 ) -> c_int {
-    let (real_type, real_comm) = (real_datatype(datatype), real_comm(comm));
-    // SAFETY: the program's arguments are handed on; the packed copy has the size that MPI says it needs.
+    let procedure = Proc::MPI_Sendrecv_replace;
+    let mut request = requests::null_handle();
+    // SAFETY: the program's arguments are handed on.
     unsafe {
-        let mut size = 0;
-        let mut rc = real::PMPI_Pack_size(count, real_type, real_comm, &mut size);
-        let mut packed = vec![0u8; size.max(0) as usize];
-        let mut position = 0;
-        if rc == SUCCESS && dest != PROC_NULL {
-            let to = packed.as_mut_ptr().cast();
-            rc = real::PMPI_Pack(buf, count, real_type, to, size, &mut position, real_comm);
+        let rc = isendrecv_replace(
+            procedure,
+            (dest, sendtag),
+            envelope(buf, count, datatype, source, recvtag, comm),
+            &mut request,
+        );
+        if rc != SUCCESS || requests::index(request).is_none() {
+            return rc;
         }
-        if rc != SUCCESS {
-            return finish(Proc::MPI_Sendrecv_replace, rc, Some(comm));
-        }
-        let start = |request: &mut RealRequest| {
-            let bytes = real_datatype(VirtDatatype(crate::handles::predefined_handle("ompi_mpi_packed")));
-            real::PMPI_Isend(packed.as_ptr().cast(), position, bytes, dest, sendtag, real_comm, request)
-        };
-        let mut request = RealRequest(std::ptr::null_mut());
-        let rc = attempt!(start(&mut request));
-        if rc != SUCCESS {
-            return finish(Proc::MPI_Sendrecv_replace, rc, Some(comm));
-        }
-        let mut send = requests::add(Kind::Send, State::Active, request);
-        count_sent(comm, dest);
-        let mut got = requests::EMPTY;
-        let received = envelope(buf, count, datatype, source, recvtag, comm);
-        let (state, request, rc) = outcome!(requests::post_receive(received));
-        let mut rc = rc;
-        if rc == SUCCESS {
-            let mut receive = requests::add(Kind::Receive(received), state, request);
-            let outcome = outcome!(requests::wait(&mut receive));
-            got = outcome.status;
-            rc = outcome.rc;
-        }
-        let sent = outcome!(requests::wait(&mut send));
-        put_status(status, got);
-        finish(Proc::MPI_Sendrecv_replace, if rc == SUCCESS { sent.rc } else { rc }, Some(comm))
+        let ended = outcome!(requests::wait(&mut request));
+        put_status(status, ended.status);
+        finish(procedure, ended.rc, Some(comm))
     }
 }
 
@@ -290,7 +311,12 @@ pub(super) fn persistent_send(
     (buf, count, datatype, dest, tag, comm): (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm),
     handle: *mut VirtRequest,
 ) -> c_int {
-    init_persistent(procedure, Kind::PersistentSend(mode, envelope(buf.cast_mut(), count, datatype, dest, tag, comm)), comm, handle)
+    init_persistent(
+        procedure,
+        Kind::PersistentSend(mode, envelope(buf.cast_mut(), count, datatype, dest, tag, comm)),
+        comm,
+        handle,
+    )
 }
 
 /// Makes a persistent request of this kind.
@@ -300,7 +326,7 @@ pub(super) fn init_persistent(procedure: Proc, kind: Kind, comm: VirtComm, handl
         return finish(procedure, crate::errors::ERR_ARG, Some(comm));
     }
     // SAFETY: the program's argument.
-    unsafe { handle.write(requests::add(kind, State::Inactive, request)) };
+    unsafe { handle.write(requests::add(comm, kind, State::Inactive, request)) };
     SUCCESS
 }
 

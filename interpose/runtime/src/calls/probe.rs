@@ -1,15 +1,17 @@
 //! Probing (MPI 4.1, section 3.8): messages that the last drain took come first.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::point_to_point::{outcome, put_status};
-use crate::errors::{SUCCESS, finish};
+use super::point_to_point::{envelope, outcome, put_status};
+use crate::drain::Found;
+use crate::errors::{ERR_REQUEST, SUCCESS, finish};
 use crate::generated::{Proc, real};
-use crate::handles::{VirtComm, real_comm};
-use crate::real_types::Status;
+use crate::handles::{self, VirtComm, VirtDatatype, VirtMessage, VirtRequest, real_comm, real_datatype, real_message};
+use crate::objects::comm;
+use crate::real_types::{RealRequest, Status};
 use crate::recovery::Rewound;
-use crate::requests::EMPTY;
-use crate::{checkpoint, drain, recovery};
-use std::ffi::c_int;
+use crate::requests::{EMPTY, Kind, PROC_NULL, State};
+use crate::{checkpoint, drain, recovery, requests};
+use std::ffi::{c_int, c_void};
 
 fn iprobe(source: c_int, tag: c_int, comm: VirtComm) -> Result<(Option<Status>, c_int), Rewound> {
     if let Some(status) = drain::peek_early(comm, source, tag) {
@@ -22,7 +24,13 @@ fn iprobe(source: c_int, tag: c_int, comm: VirtComm) -> Result<(Option<Status>, 
 }
 
 /// `MPI_Iprobe`
-pub unsafe extern "C" fn MPI_Iprobe(source: c_int, tag: c_int, comm: VirtComm, flag: *mut c_int, status: *mut Status) -> c_int {
+pub unsafe extern "C" fn MPI_Iprobe(
+    source: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> c_int {
     let (found, rc) = outcome!(iprobe(source, tag, comm));
     outcome!(checkpoint::poll());
     // SAFETY: the program's arguments.
@@ -48,5 +56,177 @@ pub unsafe extern "C" fn MPI_Probe(source: c_int, tag: c_int, comm: VirtComm, st
         if rc != SUCCESS {
             return finish(Proc::MPI_Probe, rc, Some(comm));
         }
+    }
+}
+
+fn no_message() -> VirtMessage {
+    VirtMessage(handles::predefined_handle("ompi_message_null"))
+}
+
+fn no_process() -> VirtMessage {
+    VirtMessage(handles::predefined_handle("ompi_message_no_proc"))
+}
+
+/// A matched message; the error otherwise, or nothing.
+type Matched = (Option<(VirtMessage, Status)>, c_int);
+
+fn improbe(source: c_int, tag: c_int, comm: VirtComm) -> Result<Matched, Rewound> {
+    if let Some(early) = drain::claim_early(comm, source, tag) {
+        return Ok((Some(early), SUCCESS));
+    }
+    let (mut flag, mut status, mut message) = (0, EMPTY, real_message(no_message()));
+    // SAFETY: plain arguments.
+    let rc = unsafe { real::PMPI_Improbe(source, tag, real_comm(comm), &mut flag, &mut message, &mut status) };
+    let rc = recovery::check(rc)?;
+    if rc != SUCCESS || flag == 0 {
+        return Ok((None, rc));
+    }
+    let handle = if source == PROC_NULL {
+        no_process()
+    } else {
+        drain::enter_matched(comm, message, status)
+    };
+    Ok((Some((handle, status)), SUCCESS))
+}
+
+/// `MPI_Improbe`
+pub unsafe extern "C" fn MPI_Improbe(
+    source: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    flag: *mut c_int,
+    message: *mut VirtMessage,
+    status: *mut Status,
+) -> c_int {
+    let (found, rc) = outcome!(improbe(source, tag, comm));
+    if found.is_none() {
+        outcome!(checkpoint::poll());
+    }
+    // SAFETY: the program's arguments.
+    unsafe {
+        flag.write(c_int::from(found.is_some()));
+        if let Some((handle, found)) = found {
+            message.write(handle);
+            put_status(status, found);
+        }
+    }
+    finish(Proc::MPI_Improbe, rc, Some(comm))
+}
+
+/// `MPI_Mprobe`
+pub unsafe extern "C" fn MPI_Mprobe(
+    source: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    message: *mut VirtMessage,
+    status: *mut Status,
+) -> c_int {
+    loop {
+        let (found, rc) = outcome!(improbe(source, tag, comm));
+        if let Some((handle, found)) = found {
+            // SAFETY: the program's arguments.
+            unsafe {
+                message.write(handle);
+                put_status(status, found);
+            }
+            return SUCCESS;
+        }
+        if rc != SUCCESS {
+            return finish(Proc::MPI_Mprobe, rc, Some(comm));
+        }
+        outcome!(checkpoint::poll());
+    }
+}
+
+/// Starts to receive a matched message. The request, or an error and whose it is.
+fn imrecv(
+    (buf, count, datatype): (*mut c_void, c_int, VirtDatatype),
+    message: VirtMessage,
+) -> Result<Result<VirtRequest, (c_int, Option<VirtComm>)>, Rewound> {
+    if message == no_process() {
+        let status = Status {
+            source: PROC_NULL,
+            ..EMPTY
+        };
+        let kind = Kind::Receive(envelope(
+            buf,
+            count,
+            datatype,
+            PROC_NULL,
+            requests::ANY_TAG,
+            comm::world_handle(),
+        ));
+        return Ok(Ok(requests::add_done(comm::world_handle(), kind, status, SUCCESS)));
+    }
+    match drain::take_matched(message) {
+        None => Ok(Err((ERR_REQUEST, None))),
+        Some(Found::Early(early)) => {
+            let envelope = envelope(
+                buf,
+                count,
+                datatype,
+                early.source,
+                early.tag,
+                VirtComm(early.comm as *mut c_void),
+            );
+            let ended = drain::deliver(&early, &envelope);
+            Ok(Ok(requests::add_done(
+                envelope.comm(),
+                Kind::Receive(envelope),
+                ended.status,
+                ended.rc,
+            )))
+        }
+        Some(Found::Real(mut matched, comm, status)) => {
+            let mut request = RealRequest(std::ptr::null_mut());
+            // SAFETY: a matched message and the program's buffer.
+            let rc = unsafe { real::PMPI_Imrecv(buf, count, real_datatype(datatype), &mut matched, &mut request) };
+            let rc = recovery::check(rc)?;
+            if rc != SUCCESS {
+                return Ok(Err((rc, Some(comm))));
+            }
+            let envelope = envelope(buf, count, datatype, status.source, status.tag, comm);
+            Ok(Ok(requests::add_receive(envelope, State::Active, request)))
+        }
+    }
+}
+
+/// `MPI_Imrecv`: its message is on the way, so it ends before the next cut.
+pub unsafe extern "C" fn MPI_Imrecv(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    message: *mut VirtMessage,
+    request: *mut VirtRequest,
+) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe {
+        match outcome!(imrecv((buf, count, datatype), *message)) {
+            Ok(handle) => request.write(handle),
+            Err((rc, comm)) => return finish(Proc::MPI_Imrecv, rc, comm),
+        }
+        message.write(no_message());
+    }
+    SUCCESS
+}
+
+/// `MPI_Mrecv`
+pub unsafe extern "C" fn MPI_Mrecv(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    message: *mut VirtMessage,
+    status: *mut Status,
+) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe {
+        let mut handle = match outcome!(imrecv((buf, count, datatype), *message)) {
+            Ok(handle) => handle,
+            Err((rc, comm)) => return finish(Proc::MPI_Mrecv, rc, comm),
+        };
+        let ended = outcome!(requests::wait(&mut handle));
+        message.write(no_message());
+        put_status(status, ended.status);
+        finish(Proc::MPI_Mrecv, ended.rc, ended.comm)
     }
 }

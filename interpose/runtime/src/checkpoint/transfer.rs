@@ -102,8 +102,21 @@ impl Transfer {
 
     /// A transfer that only receives.
     pub fn receive_only() -> Transfer {
-        let header = Header { epoch: Epoch(0), base: None, runs: vec![], dropped: vec![], chunks: vec![], sums: vec![] };
-        Transfer::new(Outgoing { header, chunks: Vec::new() }, Vec::new())
+        let header = Header {
+            epoch: Epoch(0),
+            base: None,
+            runs: vec![],
+            dropped: vec![],
+            chunks: vec![],
+            sums: vec![],
+        };
+        Transfer::new(
+            Outgoing {
+                header,
+                chunks: Vec::new(),
+            },
+            Vec::new(),
+        )
     }
 
     fn send(&mut self, data: *const c_void, length: usize, to: c_int, tag: c_int) -> c_int {
@@ -183,7 +196,10 @@ impl Transfer {
                 self.their_header = vec![0; header as usize];
                 self.their_state = vec![0; state as usize];
                 self.step = Step::Head;
-                let (header_to, state_to) = (self.their_header.as_mut_ptr().cast(), self.their_state.as_mut_ptr().cast());
+                let (header_to, state_to) = (
+                    self.their_header.as_mut_ptr().cast(),
+                    self.their_state.as_mut_ptr().cast(),
+                );
                 let rc = self.receive(header_to, header as usize, TAG_HEADER);
                 rc.max(self.receive(state_to, state as usize, TAG_STATE))
             }
@@ -204,7 +220,9 @@ impl Transfer {
             .unwrap_or_else(|error| super::fail("the partner's copy cannot be received", &error));
         let chunks: Vec<_> = incoming.chunks().to_vec();
         self.incoming = Some(incoming);
-        chunks.iter().fold(SUCCESS, |rc, chunk| rc.max(self.receive(chunk.ptr.cast(), chunk.len, TAG_PAGES)))
+        chunks.iter().fold(SUCCESS, |rc, chunk| {
+            rc.max(self.receive(chunk.ptr.cast(), chunk.len, TAG_PAGES))
+        })
     }
 
     /// Whether everything has ended.
@@ -217,7 +235,10 @@ impl Transfer {
         if !self.is_done() {
             return None;
         }
-        Some(Payload { incoming: self.incoming.take()?, state: std::mem::take(&mut self.their_state) })
+        Some(Payload {
+            incoming: self.incoming.take()?,
+            state: std::mem::take(&mut self.their_state),
+        })
     }
 
     /// After a failure: cancels what can be cancelled and drives the rest to its end.
@@ -246,7 +267,10 @@ fn test(requests: &mut [RealRequest]) -> Result<bool, c_int> {
 pub fn drive(requests: &mut [RealRequest], limit: Duration) -> usize {
     let start = Instant::now();
     let null = crate::handles::real_request(crate::requests::null_handle());
-    let mut pending: Vec<&mut RealRequest> = requests.iter_mut().filter(|request| **request != null && **request != NULL).collect();
+    let mut pending: Vec<&mut RealRequest> = requests
+        .iter_mut()
+        .filter(|request| **request != null && **request != NULL)
+        .collect();
     for request in &mut pending {
         // SAFETY: a request of our own; cancelling what has matched has no effect.
         unsafe { real::PMPI_Cancel(&mut **request) };

@@ -51,7 +51,7 @@ pub fn capture(
 ) -> Result<Delta, CaptureError> {
     tracker.watch(layout);
     let seen = tracker
-        .observe(layout, image, store)
+        .observe_and_arm(layout, image, store)
         .map_err(CaptureError::Observe)?;
     let known = image.pages();
     let extra = runs::normalise(extra.iter().map(|range| range.pages()).collect());
@@ -59,19 +59,20 @@ pub fn capture(
     let changed = runs::union(&runs::union(&seen.written, &fresh), &extra);
     let dropped = runs::subtract(&runs::subtract(&known, &seen.content), &extra);
     let pages = runs::total(&changed);
-    let extents = store
-        .alloc(pages)
-        .map_err(|source| CaptureError::Allocate { pages, source })?;
+    let extents = store.alloc(pages).map_err(|source| {
+        tracker.mark_changed(&changed);
+        CaptureError::Allocate { pages, source }
+    })?;
     let delta = Delta {
         base: image.epoch(),
         epoch,
         runs: lay_out(&changed, &extents),
         dropped,
     };
-    match copy_and_arm(tracker, layout, &changed, &delta, store) {
+    match copy_and_arm(tracker, layout, &seen.armed, &changed, &delta, store) {
         Ok(()) => Ok(delta),
         Err(error) => {
-            // A part of the areas may be armed already.
+            // Some or all areas are armed already.
             tracker.abandon(delta, store);
             Err(error)
         }
@@ -81,6 +82,7 @@ pub fn capture(
 fn copy_and_arm(
     tracker: &mut Tracker,
     layout: &Layout,
+    armed: &[AddrRange],
     changed: &[PageRun],
     delta: &Delta,
     store: &PageStore,
@@ -88,7 +90,7 @@ fn copy_and_arm(
     let opened = Opened::open(layout, changed, Need::Read).map_err(CaptureError::Access)?;
     copy_out(&delta.runs, store);
     opened.close().map_err(CaptureError::Access)?;
-    tracker.arm(layout).map_err(CaptureError::Arm)
+    tracker.arm(layout, armed).map_err(CaptureError::Arm)
 }
 
 fn copy_out(list: &[SlotRun], store: &PageStore) {

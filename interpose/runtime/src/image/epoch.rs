@@ -36,8 +36,7 @@ impl SlotRun {
     }
 
     fn continues(self, before: Self) -> bool {
-        before.pages.end() == self.pages.start.0
-            && before.slot.0 + before.pages.pages == self.slot.0
+        before.pages.end() == self.pages.start.0 && before.slot.0 + before.pages.pages == self.slot.0
     }
 }
 
@@ -102,10 +101,7 @@ impl Image {
     }
 
     /// Address, length in pages and memory of every run.
-    pub fn extents<'a>(
-        &'a self,
-        store: &'a PageStore,
-    ) -> impl Iterator<Item = (PageIndex, u64, *const u8)> + 'a {
+    pub fn extents<'a>(&'a self, store: &'a PageStore) -> impl Iterator<Item = (PageIndex, u64, *const u8)> + 'a {
         let each = |run: &SlotRun| (run.pages.start, run.pages.pages, store.ptr(run.slot) as _);
         self.runs.iter().map(each)
     }
@@ -203,10 +199,7 @@ impl Delta {
 pub(super) fn lay_out(pages: &[PageRun], extents: &[Extent]) -> Vec<SlotRun> {
     let mut out = Vec::with_capacity(pages.len() + extents.len());
     let mut extents = extents.iter().copied();
-    let mut room = Extent {
-        first: Slot(0),
-        len: 0,
-    };
+    let mut room = Extent { first: Slot(0), len: 0 };
     for run in pages {
         let mut at = run.start.0;
         while at < run.end() {

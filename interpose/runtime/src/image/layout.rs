@@ -1,5 +1,6 @@
 //! The user side's mappings as a value: what a process must look like before pages are loaded.
 
+use super::procmap;
 use super::prot;
 use super::runs::{AddrRange, PageRun};
 use super::vmas::{self, MapsError, Owner, Prot, Vma, Zones};
@@ -82,9 +83,9 @@ impl Backing {
     pub fn advanced(&self, by: u64) -> Self {
         let mut out = self.clone();
         match &mut out {
-            Self::SharedMemory { offset, .. }
-            | Self::PrivateFile { offset, .. }
-            | Self::SharedFile { offset, .. } => *offset += by,
+            Self::SharedMemory { offset, .. } | Self::PrivateFile { offset, .. } | Self::SharedFile { offset, .. } => {
+                *offset += by
+            }
             Self::Anonymous | Self::Heap | Self::Stack => {}
         }
         out
@@ -156,7 +157,7 @@ impl Layout {
     /// # Errors
     /// When the mappings cannot be listed.
     pub fn read_self(zones: &Zones) -> Result<Self, MapsError> {
-        let mut layout = Self::of(&vmas::read_self()?, zones);
+        let mut layout = Self::of(&procmap::read_outside(zones)?, zones);
         for area in layout.areas.iter_mut().filter(|area| !area.may_write) {
             area.may_write = prot::can_be_written(area.range, area.prot);
         }

@@ -60,6 +60,21 @@ pub(super) struct Observation {
     pub(super) uncertain: Vec<PageRun>,
     /// Guard pages.
     pub(super) guards: Vec<PageRun>,
+    /// Areas whose pages were write-protected in the same walk, in order.
+    pub(super) armed: Vec<AddrRange>,
+}
+
+/// Whether looking at an area also starts its next period.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Arming<'a> {
+    /// Looking changes nothing.
+    Later,
+    /// Written pages are protected again at once, where that takes no second look; not in areas
+    /// that touch these pages, which the kernel does not watch.
+    Now {
+        /// Sorted.
+        unwatched: &'a [PageRun],
+    },
 }
 
 /// How page states are obtained.
@@ -71,8 +86,7 @@ pub(super) struct Presence {
     regions: Vec<Region>,
 }
 
-const STATES: u64 =
-    cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
+const STATES: u64 = cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
 
 impl Presence {
     /// Opens the page map, and finds out which way of reading it the kernel offers.
@@ -114,6 +128,7 @@ impl Presence {
         &mut self,
         layout: &Layout,
         known: &[PageRun],
+        arming: Arming<'_>,
     ) -> Result<Observation, ObserveError> {
         let mut seen = Observation::default();
         for area in layout.tracked() {
@@ -124,8 +139,15 @@ impl Presence {
                 Backing::PrivateFile { .. } => self.observe_private_file(area, &mut seen)?,
                 Backing::Anonymous | Backing::Heap => {
                     // Whether a page is a file's costs a look at the page itself, here for nothing.
-                    self.regions_of(area.range, !cat::FILE)?;
+                    let protect = match arming {
+                        Arming::Later => false,
+                        Arming::Now { unwatched } => runs::within(unwatched, area.pages()).is_empty(),
+                    };
+                    self.scan_regions(area.range, !cat::FILE, protect)?;
                     self.add_private(&mut seen, &[]);
+                    if protect {
+                        seen.armed.push(area.range);
+                    }
                 }
                 Backing::Stack => {}
             }
@@ -133,14 +155,9 @@ impl Presence {
         Ok(seen)
     }
 
-    fn observe_private_file(
-        &mut self,
-        area: &Area,
-        seen: &mut Observation,
-    ) -> Result<(), ObserveError> {
+    fn observe_private_file(&mut self, area: &Area, seen: &mut Observation) -> Result<(), ObserveError> {
         self.regions_of(area.range, !0)?;
-        let away =
-            |r: &&Region| r.categories & (cat::SWAPPED | cat::PRESENT | cat::GUARD) == cat::SWAPPED;
+        let away = |r: &&Region| r.categories & (cat::SWAPPED | cat::PRESENT | cat::GUARD) == cat::SWAPPED;
         let away: Vec<PageRun> = self.regions.iter().filter(away).map(pages_of).collect();
         let mut unreadable = Vec::new();
         if !away.is_empty() {
@@ -171,12 +188,7 @@ impl Presence {
         }
     }
 
-    fn observe_shared(
-        &mut self,
-        area: &Area,
-        known: &[PageRun],
-        seen: &mut Observation,
-    ) -> Result<(), ObserveError> {
+    fn observe_shared(&mut self, area: &Area, known: &[PageRun], seen: &mut Observation) -> Result<(), ObserveError> {
         self.regions_of(area.range, !0)?;
         let mut mapped = Vec::new();
         for region in &self.regions {
@@ -197,6 +209,11 @@ impl Presence {
     /// Fills `self.regions` with the pages of `range` that are present or swapped, with the
     /// categories of `interest`.
     fn regions_of(&mut self, range: AddrRange, interest: u64) -> Result<(), ObserveError> {
+        self.scan_regions(range, interest, false)
+    }
+
+    /// [`Presence::regions_of`]; `protect` also starts the next period for these pages.
+    fn scan_regions(&mut self, range: AddrRange, interest: u64, protect: bool) -> Result<(), ObserveError> {
         self.regions.clear();
         let result = match self.report {
             Some(report) => {
@@ -205,7 +222,11 @@ impl Presence {
                     any: cat::PRESENT | cat::SWAPPED,
                     report: report & interest,
                 };
-                self.pagemap.scan(range, want, &mut self.regions)
+                if protect {
+                    self.pagemap.scan_and_protect(range, want, &mut self.regions)
+                } else {
+                    self.pagemap.scan(range, want, &mut self.regions)
+                }
             }
             None => read_entries(self.pagemap.file(), range, &mut self.regions),
         };
@@ -236,11 +257,7 @@ fn read_entries(file: &std::fs::File, range: AddrRange, out: &mut Vec<Region>) -
             let end = start + PAGE_SIZE as u64;
             match out.last_mut() {
                 Some(r) if r.end == start && r.categories == categories => r.end = end,
-                _ => out.push(Region {
-                    start,
-                    end,
-                    categories,
-                }),
+                _ => out.push(Region { start, end, categories }),
             }
         }
         at += n as u64;

@@ -114,9 +114,7 @@ pub fn restore_layout(saved: &Layout, zones: &Zones) -> Result<LayoutStats, Layo
 /// Cuts both layouts at each other's borders.
 fn compare(now: &Layout, saved: &Layout) -> Vec<Step> {
     let both = || now.areas().iter().chain(saved.areas());
-    let mut borders: Vec<u64> = both()
-        .flat_map(|area| [area.range.start, area.range.end])
-        .collect();
+    let mut borders: Vec<u64> = both().flat_map(|area| [area.range.start, area.range.end]).collect();
     borders.sort_unstable();
     borders.dedup();
     let mut now = now.areas().iter().peekable();
@@ -191,11 +189,7 @@ fn map_step(step: &Step) -> Result<bool, LayoutError> {
             (libc::MAP_PRIVATE, Some(file), *offset)
         }
         Backing::SharedFile { path, offset } => {
-            let rw = if want.may_write {
-                libc::O_RDWR
-            } else {
-                libc::O_RDONLY
-            };
+            let rw = if want.may_write { libc::O_RDWR } else { libc::O_RDONLY };
             (libc::MAP_SHARED, Some(open(path, rw)?), *offset)
         }
         _ => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None, 0),
@@ -241,9 +235,7 @@ fn open(path: &[u8], flags: i32) -> Result<OwnedFd, LayoutError> {
 
 fn protect_step(step: &Step) -> Result<bool, LayoutError> {
     match (&step.now, &step.want) {
-        (Some(now), Some(want))
-            if now.prot != want.prot && step.same_backing() && !step.is_stack() =>
-        {
+        (Some(now), Some(want)) if now.prot != want.prot && step.same_backing() && !step.is_stack() => {
             prot::protect(want.range, want.prot).map_err(LayoutError::Protect)?;
             Ok(true)
         }

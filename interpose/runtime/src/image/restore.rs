@@ -67,18 +67,10 @@ pub fn restore_pages(
     image: &Image,
     store: &PageStore,
 ) -> Result<RestoreStats, RestoreError> {
-    let seen = tracker
-        .observe(layout, image, store)
-        .map_err(RestoreError::Observe)?;
+    let seen = tracker.observe(layout, image, store).map_err(RestoreError::Observe)?;
     let clean = runs::subtract(&seen.content, &seen.written);
     let wanted = runs::subtract(&image.pages(), &clean);
-    put_back(
-        tracker,
-        layout,
-        image,
-        store,
-        [&wanted, &seen.content, &seen.guards],
-    )
+    put_back(tracker, layout, image, store, [&wanted, &seen.content, &seen.guards])
 }
 
 /// Loads a whole image into a process that has nothing of it yet.
@@ -91,17 +83,9 @@ pub fn load_all(
     image: &Image,
     store: &PageStore,
 ) -> Result<RestoreStats, RestoreError> {
-    let seen = tracker
-        .present(layout, image)
-        .map_err(RestoreError::Observe)?;
+    let seen = tracker.present(layout, image).map_err(RestoreError::Observe)?;
     let wanted = image.pages();
-    put_back(
-        tracker,
-        layout,
-        image,
-        store,
-        [&wanted, &seen.content, &seen.guards],
-    )
+    put_back(tracker, layout, image, store, [&wanted, &seen.content, &seen.guards])
 }
 
 /// Copies the pages `wanted`, drops `content` the image does not know, and arms tracking.
@@ -114,17 +98,17 @@ fn put_back(
 ) -> Result<RestoreStats, RestoreError> {
     check_files(layout, wanted)?;
     for &run in &runs::intersect(guards, wanted) {
-        advise(run, MADV_GUARD_REMOVE)
-            .map_err(|source| RestoreError::Drop { pages: run, source })?;
+        advise(run, MADV_GUARD_REMOVE).map_err(|source| RestoreError::Drop { pages: run, source })?;
     }
     let excess = runs::subtract(content, &image.pages());
     let touched = runs::union(wanted, &excess);
     let opened = Opened::open(layout, &touched, Need::Write).map_err(RestoreError::Access)?;
     let dropped = drop_pages(layout, &excess)?;
+    populate(layout, &runs::subtract(wanted, content));
     copy_in(&image.slots_of(wanted), store);
     opened.close().map_err(RestoreError::Access)?;
     tracker.watch(layout);
-    tracker.arm(layout).map_err(RestoreError::Arm)?;
+    tracker.arm(layout, &[]).map_err(RestoreError::Arm)?;
     Ok(RestoreStats {
         copied: runs::total(wanted),
         dropped,
@@ -165,6 +149,21 @@ fn drop_pages(layout: &Layout, excess: &[PageRun]) -> Result<u64, RestoreError> 
         }
     }
     Ok(dropped)
+}
+
+/// Makes absent pages of plain memory present, many at once: one fault for each costs more than
+/// the copy that follows. It is no error if that fails, since the copy does it as well.
+fn populate(layout: &Layout, absent: &[PageRun]) {
+    for area in layout.tracked() {
+        if !matches!(area.backing, Backing::Anonymous | Backing::Heap) {
+            continue;
+        }
+        for run in runs::within(absent, area.pages()) {
+            if run.pages > 1 {
+                let _ = advise(run, libc::MADV_POPULATE_WRITE);
+            }
+        }
+    }
 }
 
 fn copy_in(list: &[SlotRun], store: &PageStore) {

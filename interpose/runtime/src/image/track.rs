@@ -6,7 +6,7 @@ use super::PAGE_SIZE;
 use super::epoch::{Delta, Image};
 use super::kernel::Uffd;
 use super::layout::{Backing, Layout};
-use super::observe::{Observation, ObserveError, Presence};
+use super::observe::{Arming, Observation, ObserveError, Presence};
 use super::prot::{Need, Opened};
 use super::runs::{self, AddrRange, PageRun};
 use super::store::PageStore;
@@ -134,28 +134,46 @@ impl Tracker {
         store: &PageStore,
     ) -> Result<Observation, ObserveError> {
         match self {
-            Self::PagemapScan(scan) => scan.observe(layout, image, store),
+            Self::PagemapScan(scan) => scan.observe(layout, image, store, false),
+            Self::Compare(compare) => compare.observe(layout, image, store),
+        }
+    }
+
+    /// As [`Tracker::observe`], for a capture: where one walk can do both, the next period starts
+    /// at once. [`Tracker::arm`] does the rest; without it, what was seen must be given to
+    /// [`Tracker::mark_changed`]. After an error everything counts as changed.
+    pub(super) fn observe_and_arm(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+        store: &PageStore,
+    ) -> Result<Observation, ObserveError> {
+        match self {
+            Self::PagemapScan(scan) => {
+                let seen = scan.observe(layout, image, store, true);
+                if seen.is_err() {
+                    scan.carry = layout.watched().map(super::layout::Area::pages).collect();
+                }
+                seen
+            }
             Self::Compare(compare) => compare.observe(layout, image, store),
         }
     }
 
     /// The kernel's view of what is there, without looking at contents.
-    pub(super) fn present(
-        &mut self,
-        layout: &Layout,
-        image: &Image,
-    ) -> Result<Observation, ObserveError> {
+    pub(super) fn present(&mut self, layout: &Layout, image: &Image) -> Result<Observation, ObserveError> {
         let presence = match self {
             Self::PagemapScan(scan) => &mut scan.presence,
             Self::Compare(compare) => &mut compare.presence,
         };
-        presence.observe(layout, &image.pages())
+        presence.observe(layout, &image.pages(), Arming::Later)
     }
 
-    /// Starts a new period: what is written from now on is changed.
-    pub(super) fn arm(&mut self, layout: &Layout) -> Result<(), ObserveError> {
+    /// Starts a new period: what is written from now on is changed. `done` are areas (in order)
+    /// where it has begun.
+    pub(super) fn arm(&mut self, layout: &Layout, done: &[AddrRange]) -> Result<(), ObserveError> {
         match self {
-            Self::PagemapScan(scan) => scan.arm(layout),
+            Self::PagemapScan(scan) => scan.arm(layout, done),
             Self::Compare(_) => Ok(()),
         }
     }
@@ -193,15 +211,17 @@ impl ScanTracker {
             backing: Backing::Anonymous,
             may_write: true,
         });
-        let seen = self.presence.observe(&layout, &[]);
-        let want = vec![PageRun::between(
-            range.pages().end() - 1,
-            range.pages().end(),
-        )];
-        match seen {
-            Ok(seen) if seen.written == want => Ok(()),
-            _ => Err(TrackError::Unreliable),
+        // The second page was written, then, once that was seen, the first one.
+        for page in [1, 0] {
+            let first = range.pages().start.0 + page;
+            let arming = Arming::Now { unwatched: &[] };
+            match self.presence.observe(&layout, &[], arming) {
+                Ok(seen) if seen.written == [PageRun::between(first, first + 1)] => {}
+                _ => return Err(TrackError::Unreliable),
+            }
+            scratch.write(0);
         }
+        Ok(())
     }
 
     fn watch(&mut self, layout: &Layout) {
@@ -219,8 +239,11 @@ impl ScanTracker {
         layout: &Layout,
         image: &Image,
         store: &PageStore,
+        arm: bool,
     ) -> Result<Observation, ObserveError> {
-        let mut seen = self.presence.observe(layout, &image.pages())?;
+        let unwatched = &self.unwatched;
+        let arming = if arm { Arming::Now { unwatched } } else { Arming::Later };
+        let mut seen = self.presence.observe(layout, &image.pages(), arming)?;
         if !(self.carry.is_empty() && self.unwatched.is_empty()) {
             let also = runs::union(&self.carry, &self.unwatched);
             seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &also));
@@ -231,9 +254,12 @@ impl ScanTracker {
         Ok(seen)
     }
 
-    fn arm(&mut self, layout: &Layout) -> Result<(), ObserveError> {
+    fn arm(&mut self, layout: &Layout, done: &[AddrRange]) -> Result<(), ObserveError> {
         for area in layout.watched() {
             let range = area.range;
+            if done.binary_search(&range).is_ok() {
+                continue;
+            }
             let done = self.presence.pagemap().protect(range);
             done.map_err(|source| ObserveError::Scan { range, source })?;
         }
@@ -248,13 +274,9 @@ impl CompareTracker {
         Ok(Self { presence })
     }
 
-    fn observe(
-        &mut self,
-        layout: &Layout,
-        image: &Image,
-        store: &PageStore,
-    ) -> Result<Observation, ObserveError> {
-        let mut seen = self.presence.observe(layout, &image.pages())?;
+    fn observe(&mut self, layout: &Layout, image: &Image, store: &PageStore) -> Result<Observation, ObserveError> {
+        let known = image.pages();
+        let mut seen = self.presence.observe(layout, &known, Arming::Later)?;
         seen.written.clear();
         seen.uncertain.clone_from(&seen.content);
         compare(&mut seen, layout, image, store)?;
@@ -263,12 +285,7 @@ impl CompareTracker {
 }
 
 /// Decides about the uncertain pages: adds those that changed to the written ones.
-fn compare(
-    seen: &mut Observation,
-    layout: &Layout,
-    image: &Image,
-    store: &PageStore,
-) -> Result<(), ObserveError> {
+fn compare(seen: &mut Observation, layout: &Layout, image: &Image, store: &PageStore) -> Result<(), ObserveError> {
     let opened = Opened::open(layout, &seen.uncertain, Need::Read)?;
     let mut written = Vec::new();
     for run in image.slots_of(&seen.uncertain) {
@@ -292,10 +309,7 @@ fn compare(
 fn zero_pages(layout: &Layout, pages: &[PageRun]) -> Vec<PageRun> {
     let mut zero = Vec::new();
     for area in layout.tracked() {
-        if matches!(
-            area.backing,
-            Backing::PrivateFile { .. } | Backing::SharedFile { .. }
-        ) {
+        if matches!(area.backing, Backing::PrivateFile { .. } | Backing::SharedFile { .. }) {
             continue;
         }
         for run in runs::within(pages, area.pages()) {

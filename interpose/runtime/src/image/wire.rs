@@ -254,11 +254,7 @@ impl Incoming {
             len: extent.len as usize * PAGE_SIZE,
         };
         let chunks = extents.iter().map(into).collect();
-        Ok(Self {
-            header,
-            chunks,
-            runs,
-        })
+        Ok(Self { header, chunks, runs })
     }
 
     /// Where the chunks go, in the order the header lists them.

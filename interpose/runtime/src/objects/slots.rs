@@ -11,7 +11,10 @@ pub struct Slots<T> {
 
 impl<T> Default for Slots<T> {
     fn default() -> Self {
-        Slots { entries: Vec::new(), free: BTreeSet::new() }
+        Slots {
+            entries: Vec::new(),
+            free: BTreeSet::new(),
+        }
     }
 }
 
@@ -49,12 +52,18 @@ impl<T> Slots<T> {
 
     /// All objects by rising index.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index as u32, entry.as_ref()?)))
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(|(index, entry)| Some((index as u32, entry.as_ref()?)))
     }
 
     /// All objects by rising index.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        self.entries.iter_mut().enumerate().filter_map(|(index, entry)| Some((index as u32, entry.as_mut()?)))
+        self.entries
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(index, entry)| Some((index as u32, entry.as_mut()?)))
     }
 }
 
@@ -65,9 +74,18 @@ mod tests {
     #[test]
     fn freed_indices_are_used_again_lowest_first() {
         let mut slots = Slots::default();
-        assert_eq!((0..4).map(|value| slots.insert(value)).collect::<Vec<_>>(), [0, 1, 2, 3]);
-        assert_eq!((slots.remove(2), slots.remove(0), slots.remove(0)), (Some(2), Some(0), None));
+        assert_eq!(
+            (0..4).map(|value| slots.insert(value)).collect::<Vec<_>>(),
+            [0, 1, 2, 3]
+        );
+        assert_eq!(
+            (slots.remove(2), slots.remove(0), slots.remove(0)),
+            (Some(2), Some(0), None)
+        );
         assert_eq!((slots.insert(7), slots.insert(8), slots.insert(9)), (0, 2, 4));
-        assert_eq!(slots.iter().map(|(index, &value)| (index, value)).collect::<Vec<_>>(), [(0, 7), (1, 1), (2, 8), (3, 3), (4, 9)]);
+        assert_eq!(
+            slots.iter().map(|(index, &value)| (index, value)).collect::<Vec<_>>(),
+            [(0, 7), (1, 1), (2, 8), (3, 3), (4, 9)]
+        );
     }
 }

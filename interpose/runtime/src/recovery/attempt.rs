@@ -43,7 +43,13 @@ pub struct Report {
 impl Report {
     /// An empty report.
     pub fn new(recovery: u32) -> Report {
-        Report { recovery, failed: Vec::new(), takeovers: Vec::new(), stages: Vec::new(), mark: Instant::now() }
+        Report {
+            recovery,
+            failed: Vec::new(),
+            takeovers: Vec::new(),
+            stages: Vec::new(),
+            mark: Instant::now(),
+        }
     }
 
     /// Ends a stage.
@@ -60,18 +66,31 @@ impl Report {
     /// Writes the stages to the event file.
     pub fn emit(&self) {
         for &(stage, ns) in &self.stages {
-            events::emit(Kind::Stage { recovery: self.recovery, stage, ns });
+            events::emit(Kind::Stage {
+                recovery: self.recovery,
+                stage,
+                ns,
+            });
         }
         let world = world::get();
-        for &(worker, player) in self.takeovers.iter().filter(|(_, player)| *player == world.launcher_rank) {
+        for &(worker, player) in self
+            .takeovers
+            .iter()
+            .filter(|(_, player)| *player == world.launcher_rank)
+        {
             let from = Spare(player - world.worker_count.min(player));
-            events::emit(Kind::Takeover { recovery: self.recovery, from, as_worker: Worker(worker) });
+            events::emit(Kind::Takeover {
+                recovery: self.recovery,
+                from,
+                as_worker: Worker(worker),
+            });
         }
     }
 
     /// One line for the user.
     pub fn summary(&self) -> String {
-        let takeover = |(worker, player): &(u32, u32)| format!("worker {worker} died, spare rank {player} has taken its part");
+        let takeover =
+            |(worker, player): &(u32, u32)| format!("worker {worker} died, spare rank {player} has taken its part");
         if self.takeovers.is_empty() {
             return format!("spare rank(s) {:?} died", self.failed);
         }
@@ -112,7 +131,9 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
         }
         return Err(Again);
     }
-    let Ok((plan, communicators)) = planned else { return Err(Again) };
+    let Ok((plan, communicators)) = planned else {
+        return Err(Again);
+    };
     report.stage(RecoveryStage::Replace);
 
     let loaded = match &communicators {
@@ -136,7 +157,10 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     }
     report.stage(RecoveryStage::Resume);
     let speaker = plan.takeovers.first().map_or(plan.players[0], |(_, player)| *player);
-    Ok(Outcome { frame, is_speaker: speaker == world.launcher_rank })
+    Ok(Outcome {
+        frame,
+        is_speaker: speaker == world.launcher_rank,
+    })
 }
 
 fn revoke(comms: &[RealComm]) {
@@ -163,7 +187,10 @@ fn end_own_requests() -> u64 {
     }
     let whole = checkpoint::quiesce(DRAIN_LIMIT).unwrap_or(0);
     if left > 0 {
-        crate::sys::say(format_args!("{left} transfer(s) did not end within {} s after a failure, so memory cannot be rolled back safely; the job ends", DRAIN_LIMIT.as_secs()));
+        crate::sys::say(format_args!(
+            "{left} transfer(s) did not end within {} s after a failure, so memory cannot be rolled back safely; the job ends",
+            DRAIN_LIMIT.as_secs()
+        ));
         world::abort(75);
     }
     whole
@@ -178,7 +205,10 @@ fn shrink() -> RealComm {
     // SAFETY: works on a revoked communicator, and only returns when all living members have called it.
     let rc = unsafe { ulfm::MPIX_Comm_shrink(world::get().control, &mut control) };
     if rc != SUCCESS {
-        crate::sys::say(format_args!("the living processes cannot be brought together (MPIX_Comm_shrink: {}); the job ends", crate::errors::text(rc)));
+        crate::sys::say(format_args!(
+            "the living processes cannot be brought together (MPIX_Comm_shrink: {}); the job ends",
+            crate::errors::text(rc)
+        ));
         world::abort(75);
     }
     returns_errors(control);
@@ -197,33 +227,74 @@ fn agree(control: RealComm, ok: bool) -> bool {
     flag != 0 && rc == SUCCESS
 }
 
-/// Everybody says who it is; the same plan comes out everywhere.
-fn meet(control: RealComm, whole: u64) -> Result<Plan, c_int> {
+/// Everybody says who it is.
+fn introduce(control: RealComm, whole: u64, abort: u64) -> Result<Vec<Identity>, c_int> {
     let world = world::get();
     let part = match world.part {
         Part::Worker(worker) => u64::from(worker),
         Part::Spare => SPARE,
     };
-    let own = Identity { launcher_rank: u64::from(world.launcher_rank), part, committed: checkpoint::epoch(), whole };
+    let own = Identity {
+        launcher_rank: u64::from(world.launcher_rank),
+        part,
+        committed: checkpoint::epoch(),
+        whole,
+        abort,
+    };
     let mut size = 0;
     let bytes = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_byte")));
     let length = size_of::<Identity>() as c_int;
     // SAFETY: one identity from everybody.
-    let living = unsafe {
+    unsafe {
         real::PMPI_Comm_size(control, &mut size);
         let mut living = vec![Identity::default(); size as usize];
         let (from, to) = ((&raw const own).cast(), living.as_mut_ptr().cast());
         succeeded(real::PMPI_Allgather(from, length, bytes, to, length, bytes, control))?;
-        living
-    };
-    let plan = plan::make(&living, world.worker_count, world.offset).unwrap_or_else(|lost| give_up(&lost.to_string(), &living));
+        Ok(living)
+    }
+}
+
+/// Ends the job with everybody's knowledge: the meeting is the end of all who come to it.
+pub fn announce_abort(code: c_int) {
+    revoke_all();
+    end_own_requests();
+    let control = shrink();
+    let _ = introduce(control, 0, 1 + u64::from(code as u32));
+}
+
+/// The same plan comes out everywhere.
+fn meet(control: RealComm, whole: u64) -> Result<Plan, c_int> {
+    let world = world::get();
+    let living = introduce(control, whole, 0)?;
+    if let Some(aborted) = living.iter().find(|living| living.abort != 0) {
+        user::release_output();
+        crate::sys::exit_now((aborted.abort - 1) as i32);
+    }
+    let plan = plan::make(&living, world.worker_count, world.offset)
+        .unwrap_or_else(|lost| give_up(&lost.to_string(), &living));
     if plan.epoch == 0 {
-        give_up("it failed before the first checkpoint, which MPI_Init ends with; start it again", &living);
+        give_up(
+            "it failed before the first checkpoint, which MPI_Init ends with; start it again",
+            &living,
+        );
     }
-    if let Some(behind) = living.iter().find(|living| living.part != SPARE && living.committed != plan.epoch && living.whole != plan.epoch) {
-        give_up(&format!("worker {} is at epoch {} and cannot reach epoch {}", behind.part, behind.committed, plan.epoch), &living);
+    if let Some(behind) = living
+        .iter()
+        .find(|living| living.part != SPARE && living.committed != plan.epoch && living.whole != plan.epoch)
+    {
+        give_up(
+            &format!(
+                "worker {} is at epoch {} and cannot reach epoch {}",
+                behind.part, behind.committed, plan.epoch
+            ),
+            &living,
+        );
     }
-    let dead: Vec<u32> = plan.takeovers.iter().map(|(worker, _)| world.players[*worker as usize]).collect();
+    let dead: Vec<u32> = plan
+        .takeovers
+        .iter()
+        .map(|(worker, _)| world.players[*worker as usize])
+        .collect();
     collect_output(control, &dead, &plan)?;
     Ok(plan)
 }
@@ -231,7 +302,10 @@ fn meet(control: RealComm, whole: u64) -> Result<Plan, c_int> {
 /// The job is lost: the living process with the lowest rank says why.
 fn give_up(why: &str, living: &[Identity]) -> ! {
     let world = world::get();
-    if living.iter().all(|living| living.launcher_rank >= u64::from(world.launcher_rank)) {
+    if living
+        .iter()
+        .all(|living| living.launcher_rank >= u64::from(world.launcher_rank))
+    {
         crate::sys::say(format_args!("the job cannot be recovered: {why}"));
     }
     world::abort(75)
@@ -249,7 +323,14 @@ fn collect_output(control: RealComm, dead: &[u32], plan: &Plan) -> Result<(), c_
     // SAFETY: two numbers for each dead process.
     unsafe {
         let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
-        succeeded(real::PMPI_Allreduce(from, to, 2 * own.len() as c_int, uint64, max, control))?;
+        succeeded(real::PMPI_Allreduce(
+            from,
+            to,
+            2 * own.len() as c_int,
+            uint64,
+            max,
+            control,
+        ))?;
     }
     let me = world::get().launcher_rank;
     if let Some(index) = plan.takeovers.iter().position(|(_, player)| *player == me) {
@@ -260,27 +341,40 @@ fn collect_output(control: RealComm, dead: &[u32], plan: &Plan) -> Result<(), c_
 
 fn note(report: &mut Report, plan: &Plan) {
     let world = world::get();
-    report.failed.extend(plan.takeovers.iter().map(|(worker, _)| world.players[*worker as usize]));
+    report
+        .failed
+        .extend(plan.takeovers.iter().map(|(worker, _)| world.players[*worker as usize]));
     report.takeovers.extend(&plan.takeovers);
 }
 
 /// The worker that this process plays by the plan.
 fn part_in(plan: &Plan) -> Option<u32> {
     let me = world::get().launcher_rank;
-    plan.players.iter().position(|&player| player == me).map(|worker| worker as u32)
+    plan.players
+        .iter()
+        .position(|&player| player == me)
+        .map(|worker| worker as u32)
 }
 
 /// Communicators of the workers; everybody takes part in the split.
 fn make_communicators(control: RealComm, plan: &Plan) -> Result<Option<Communicators>, c_int> {
-    let Some(workers) = world::split(control, part_in(plan))? else { return Ok(None) };
+    let Some(workers) = world::split(control, part_in(plan))? else {
+        return Ok(None);
+    };
     let private = world::duplicate(workers)?;
     let commit = world::duplicate(workers)?;
-    Ok(Some(Communicators { workers, private, commit }))
+    Ok(Some(Communicators {
+        workers,
+        private,
+        commit,
+    }))
 }
 
 /// Fetch, load, rebuild, re-protect: all workers, each with its part by the plan.
 fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
-    let Some(me) = part_in(plan) else { return Err(crate::errors::ERR_INTERN) };
+    let Some(me) = part_in(plan) else {
+        return Err(crate::errors::ERR_INTERN);
+    };
     checkpoint::resolve(plan.epoch);
     let is_new = plan.takeovers.iter().any(|(worker, _)| *worker == me);
     fetch(plan, me, is_new)?;
@@ -316,13 +410,19 @@ fn fetch(plan: &Plan, me: u32, is_new: bool) -> Result<(), c_int> {
         let mut transfer = Transfer::receive_only();
         drive(&mut transfer, None, Some((me + offset) % count))?;
         if let Some(payload) = transfer.take_received() {
-            payload.apply(&mut keep.own, &mut keep.store).unwrap_or_else(|error| checkpoint::fail("the copy of the dead rank is damaged", &error));
+            payload
+                .apply(&mut keep.own, &mut keep.store)
+                .unwrap_or_else(|error| checkpoint::fail("the copy of the dead rank is damaged", &error));
         }
     }
     let partner = (me + count - offset) % count;
     if plan.takeovers.iter().any(|(worker, _)| *worker == partner) {
         let outgoing = keep.partner.image.outgoing(&keep.store, SendOptions::default());
-        drive(&mut Transfer::new(outgoing, keep.partner.state.clone()), Some(partner), None)?;
+        drive(
+            &mut Transfer::new(outgoing, keep.partner.state.clone()),
+            Some(partner),
+            None,
+        )?;
     }
     Ok(())
 }
@@ -340,12 +440,17 @@ fn protect_again(plan: &Plan, me: u32) -> Result<(), c_int> {
         return Ok(());
     }
     let mut transfer = match to {
-        Some(_) => Transfer::new(keep.own.image.outgoing(&keep.store, SendOptions::default()), keep.own.state.clone()),
+        Some(_) => Transfer::new(
+            keep.own.image.outgoing(&keep.store, SendOptions::default()),
+            keep.own.state.clone(),
+        ),
         None => Transfer::receive_only(),
     };
     drive(&mut transfer, to, from)?;
     if let Some(payload) = transfer.take_received() {
-        payload.apply(&mut keep.partner, &mut keep.store).unwrap_or_else(|error| checkpoint::fail("the partner's copy is damaged", &error));
+        payload
+            .apply(&mut keep.partner, &mut keep.store)
+            .unwrap_or_else(|error| checkpoint::fail("the partner's copy is damaged", &error));
     }
     Ok(())
 }
@@ -353,6 +458,14 @@ fn protect_again(plan: &Plan, me: u32) -> Result<(), c_int> {
 /// The attempt has succeeded everywhere: the plan is the world now.
 fn settle(plan: &Plan, loaded: Loaded) -> Frame {
     let world = world::get();
+    for &(worker, player) in plan
+        .takeovers
+        .iter()
+        .filter(|(_, player)| *player == world.launcher_rank)
+    {
+        log::debug!("rank {player} plays worker {worker}");
+        user::remove_ledger(world.players[worker as usize]);
+    }
     world.players.clone_from(&plan.players);
     if let Some(worker) = part_in(plan) {
         world.part = Part::Worker(worker);

@@ -26,6 +26,9 @@ pub fn load(is_new: bool) -> Loaded {
     let saved = checkpoint::decode(&keep.own.state)
         .unwrap_or_else(|why| checkpoint::fail("the saved state cannot be read", &std::io::Error::other(why)));
     let layout = &saved.user.layout;
+    if let Err(error) = saved.user.restore_libraries() {
+        checkpoint::fail("the program's libraries cannot be put back", &error);
+    }
     if let Err(error) = remap::restore_layout(layout, user::State::zones()) {
         checkpoint::fail("the program's mappings cannot be put back", &error);
     }

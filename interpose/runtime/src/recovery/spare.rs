@@ -49,7 +49,15 @@ fn wait() -> c_int {
     // SAFETY: an empty message; the request is tested until it ends.
     unsafe {
         let control = world::get().control;
-        let rc = real::PMPI_Irecv(std::ptr::null_mut(), 0, byte(), ANY_SOURCE, TAG_RELEASE, control, request);
+        let rc = real::PMPI_Irecv(
+            std::ptr::null_mut(),
+            0,
+            byte(),
+            ANY_SOURCE,
+            TAG_RELEASE,
+            control,
+            request,
+        );
         if rc != SUCCESS {
             return rc;
         }
@@ -85,7 +93,15 @@ pub fn release() {
         let mut request = RealRequest(std::ptr::null_mut());
         // SAFETY: an empty message, sent eagerly; it is not waited for.
         unsafe {
-            let rc = real::PMPI_Isend(std::ptr::null(), 0, byte(), rank, TAG_RELEASE, world.control, &mut request);
+            let rc = real::PMPI_Isend(
+                std::ptr::null(),
+                0,
+                byte(),
+                rank,
+                TAG_RELEASE,
+                world.control,
+                &mut request,
+            );
             if rc == SUCCESS {
                 real::PMPI_Request_free(&mut request);
             }

@@ -32,7 +32,9 @@ pub struct Saved {
 
 fn descriptors() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let mut list: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let mut list: Vec<i32> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
     list.retain(|fd| (0..RUNTIME_FD_BASE).contains(fd));
     list.sort_unstable();
     list
@@ -86,7 +88,10 @@ pub fn capture() -> Saved {
 
 fn failed(file: &Open, action: &str) -> UserError {
     let error = std::io::Error::last_os_error();
-    UserError::File { path: String::from_utf8_lossy(&file.path).into_owned(), why: format!("{action}: {error}") }
+    UserError::File {
+        path: String::from_utf8_lossy(&file.path).into_owned(),
+        why: format!("{action}: {error}"),
+    }
 }
 
 fn is_writable(flags: i32) -> bool {
@@ -101,7 +106,10 @@ pub fn restore(saved: &Saved) -> Result<(), UserError> {
         unsafe { libc::close(fd) };
     }
     for (&fd, file) in &saved.files {
-        let same = now.files.get(&fd).is_some_and(|open| open.path == file.path && open.same_as == file.same_as && open.flags == file.flags);
+        let same = now
+            .files
+            .get(&fd)
+            .is_some_and(|open| open.path == file.path && open.same_as == file.same_as && open.flags == file.flags);
         if !same {
             open_again(fd, file)?;
         }
@@ -117,10 +125,17 @@ fn open_again(fd: i32, file: &Open) -> Result<(), UserError> {
     unsafe {
         let mode = if file.close_on_exec { libc::O_CLOEXEC } else { 0 };
         if let Some(other) = file.same_as {
-            return if libc::dup3(other, fd, mode) < 0 { Err(failed(file, "cannot be duplicated")) } else { Ok(()) };
+            return if libc::dup3(other, fd, mode) < 0 {
+                Err(failed(file, "cannot be duplicated"))
+            } else {
+                Ok(())
+            };
         }
         let path = CString::new(file.path.clone()).map_err(|_| failed(file, "has an impossible name"))?;
-        let opened = libc::open(path.as_ptr(), file.flags & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL));
+        let opened = libc::open(
+            path.as_ptr(),
+            file.flags & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL),
+        );
         if opened < 0 {
             return Err(failed(file, "cannot be opened again"));
         }
@@ -147,7 +162,10 @@ fn rewind(fd: i32, file: &Open) -> Result<(), UserError> {
         }
     }
     if size < file.size && is_writable(file.flags) {
-        return Err(UserError::File { path: String::from_utf8_lossy(&file.path).into_owned(), why: format!("it has {size} bytes instead of {}", file.size) });
+        return Err(UserError::File {
+            path: String::from_utf8_lossy(&file.path).into_owned(),
+            why: format!("it has {size} bytes instead of {}", file.size),
+        });
     }
     Ok(())
 }

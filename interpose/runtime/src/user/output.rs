@@ -59,14 +59,19 @@ pub fn attach(is_spare: bool) {
     let pipes = [private_copy(1), private_copy(2)];
     match LedgerView::attach(&path, pipes, RELAY_PATIENCE) {
         Ok(view) => {
-            for stream in Stream::BOTH.into_iter().filter(|stream| is_spare && *stream == Stream::Out && pipes[stream.index()].is_some()) {
+            for stream in Stream::BOTH
+                .into_iter()
+                .filter(|stream| is_spare && *stream == Stream::Out && pipes[stream.index()].is_some())
+            {
                 if let Err(error) = view.takeover(stream, Logical(0), Logical(u64::MAX)) {
                     log::warn!("the output relay does not answer ({error})");
                 }
             }
             *OUTPUT.get() = Some(Output { view, pipes });
         }
-        Err(error) => log::warn!("the output relay is not available ({error}); after a failure some output may appear twice"),
+        Err(error) => {
+            log::warn!("the output relay is not available ({error}); after a failure some output may appear twice")
+        }
     }
 }
 
@@ -74,7 +79,10 @@ pub fn attach(is_spare: bool) {
 pub fn capture() -> Saved {
     let mut saved = Saved::default();
     if let Some(output) = OUTPUT.get() {
-        for stream in Stream::BOTH.into_iter().filter(|stream| output.pipes[stream.index()].is_some()) {
+        for stream in Stream::BOTH
+            .into_iter()
+            .filter(|stream| output.pipes[stream.index()].is_some())
+        {
             saved.positions[stream.index()] = output.view.logical_position(stream).ok().map(|position| position.0);
         }
     }
@@ -85,11 +93,15 @@ pub fn capture() -> Saved {
 pub fn restore(saved: &Saved, own: bool) {
     let Some(output) = OUTPUT.get() else { return };
     for stream in Stream::BOTH {
-        let (Some(position), true) = (saved.positions[stream.index()], output.pipes[stream.index()].is_some()) else { continue };
+        let (Some(position), true) = (saved.positions[stream.index()], output.pipes[stream.index()].is_some()) else {
+            continue;
+        };
         let done = if own {
             output.view.rebase(stream, Logical(position))
         } else {
-            output.view.takeover(stream, Logical(position), Logical(INHERITED.get()[stream.index()]))
+            output
+                .view
+                .takeover(stream, Logical(position), Logical(INHERITED.get()[stream.index()]))
         };
         if let Err(error) = done {
             log::warn!("the output relay does not answer ({error}); some output may appear twice");
@@ -105,7 +117,9 @@ fn ledger_of(launcher_rank: u32) -> Option<PathBuf> {
 }
 
 fn final_marks(path: &Path) -> [u64; 2] {
-    let Ok(observer) = LedgerObserver::open(path) else { return [0; 2] };
+    let Ok(observer) = LedgerObserver::open(path) else {
+        return [0; 2];
+    };
     let mark = |stream| match observer.final_high_water(stream, RELAY_PATIENCE) {
         Ok(mark) => mark.0,
         Err(error) => {
@@ -119,12 +133,21 @@ fn final_marks(path: &Path) -> [u64; 2] {
 /// What the relays of dead processes have forwarded, as far as they ran on this node: one pair for each rank of the
 /// launcher's world in `dead`.
 pub fn dead_output(dead: &[u32]) -> Vec<[u64; 2]> {
-    dead.iter().map(|&rank| ledger_of(rank).map_or([0; 2], |path| final_marks(&path))).collect()
+    dead.iter()
+        .map(|&rank| ledger_of(rank).map_or([0; 2], |path| final_marks(&path)))
+        .collect()
 }
 
 /// Takes over what a dead rank's relay has forwarded.
 pub fn inherit(marks: [u64; 2]) {
     *INHERITED.get() = marks;
+}
+
+/// Removes the ledger of a process that has died.
+pub fn remove_ledger(launcher_rank: u32) {
+    if let Some(path) = ledger_of(launcher_rank) {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 /// The rank ends in good order: its relay may remove the ledger.

@@ -39,11 +39,19 @@ pub fn capture() -> Saved {
     // SAFETY: rt_sigprocmask(2) and umask(2), which can only be read by setting it.
     unsafe {
         let none: *const u64 = std::ptr::null();
-        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, none, &raw mut saved.mask, 8usize);
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            none,
+            &raw mut saved.mask,
+            8usize,
+        );
         saved.creation_mask = libc::umask(0);
         libc::umask(saved.creation_mask);
     }
-    saved.directory = std::env::current_dir().map(|path| path.as_os_str().as_bytes().to_vec()).unwrap_or_default();
+    saved.directory = std::env::current_dir()
+        .map(|path| path.as_os_str().as_bytes().to_vec())
+        .unwrap_or_default();
     saved
 }
 
@@ -59,12 +67,21 @@ pub fn restore(saved: &Saved) {
     // SAFETY: rt_sigprocmask(2), umask(2), chdir(2) with values that were read before.
     unsafe {
         let none: *mut u64 = std::ptr::null_mut();
-        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const saved.mask, none, 8usize);
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const saved.mask,
+            none,
+            8usize,
+        );
         libc::umask(saved.creation_mask);
         if let Ok(directory) = CString::new(saved.directory.clone())
             && libc::chdir(directory.as_ptr()) != 0
         {
-            log::warn!("the working directory {} cannot be entered again", directory.to_string_lossy());
+            log::warn!(
+                "the working directory {} cannot be entered again",
+                directory.to_string_lossy()
+            );
         }
     }
 }

@@ -7,5 +7,9 @@ use super::UserError;
 pub fn check() -> Result<(), UserError> {
     // SAFETY: the face's counter lives as long as the process.
     let created = unsafe { crate::boot::info().user_threads.read_volatile() };
-    if created == 0 { Ok(()) } else { Err(UserError::Threads(created)) }
+    if created == 0 {
+        Ok(())
+    } else {
+        Err(UserError::Threads(created))
+    }
 }

@@ -74,8 +74,14 @@ unsafe extern "C" fn collect(info: *const ModuleInfo, _size: usize, modules: *mu
             let start = info.base as u64 + header.virtual_address;
             (start & !4095, (start + header.memory_size + 4095) & !4095)
         };
-        let ranges = headers.iter().filter(|header| header.kind == PT_LOAD).map(range).collect();
-        let tls = headers.iter().find(|header| header.kind == PT_TLS && !info.tls_data.is_null());
+        let ranges = headers
+            .iter()
+            .filter(|header| header.kind == PT_LOAD)
+            .map(range)
+            .collect();
+        let tls = headers
+            .iter()
+            .find(|header| header.kind == PT_TLS && !info.tls_data.is_null());
         let tls = tls.map(|header| (info.tls_data as u64, header.memory_size as usize));
         modules.push(Module { name, ranges, tls });
     }
@@ -125,8 +131,16 @@ pub fn control_block() -> u64 {
 }
 
 fn places() -> Vec<(String, u64, usize)> {
-    let modules = modules().into_iter().filter_map(|module| module.tls.map(|(at, length)| (module.name, at, length)));
-    modules.chain(key_slots().into_iter().map(|(at, length)| ("pthread keys".to_owned(), at, length))).collect()
+    let modules = modules()
+        .into_iter()
+        .filter_map(|module| module.tls.map(|(at, length)| (module.name, at, length)));
+    modules
+        .chain(
+            key_slots()
+                .into_iter()
+                .map(|(at, length)| ("pthread keys".to_owned(), at, length)),
+        )
+        .collect()
 }
 
 /// Copies the thread-local state.
@@ -139,15 +153,22 @@ pub fn capture() -> Saved {
     };
     let (mut mxcsr, mut control) = (0u32, 0u16);
     // SAFETY: stores the two control registers.
-    unsafe { std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &mut mxcsr, in(reg) &mut control, options(nostack)) };
-    Saved { pieces: places().into_iter().map(copy).collect(), floating_point: (mxcsr, control) }
+    unsafe {
+        std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &mut mxcsr, in(reg) &mut control, options(nostack))
+    };
+    Saved {
+        pieces: places().into_iter().map(copy).collect(),
+        floating_point: (mxcsr, control),
+    }
 }
 
 /// Puts the thread-local state back.
 pub fn restore(saved: &Saved) -> Result<(), UserError> {
     let places = places();
     for piece in &saved.pieces {
-        let found = places.iter().any(|(_, at, length)| *at == piece.address && *length == piece.bytes.len());
+        let found = places
+            .iter()
+            .any(|(_, at, length)| *at == piece.address && *length == piece.bytes.len());
         if !found {
             return Err(UserError::ThreadLocals(piece.module.clone()));
         }

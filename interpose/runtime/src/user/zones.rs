@@ -72,10 +72,19 @@ fn without(range: AddrRange, hole: AddrRange) -> Vec<AddrRange> {
 
 /// Everything that must be equal in all ranks, by name.
 fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
-    let name = |module: &tls::Module| if module.name.is_empty() { "the program".to_owned() } else { module.name.clone() };
+    let name = |module: &tls::Module| {
+        if module.name.is_empty() {
+            "the program".to_owned()
+        } else {
+            module.name.clone()
+        }
+    };
     let place = |module: &tls::Module| xxh3_64(format!("{} {:?}", module.name, module.ranges).as_bytes());
     let mut list: Vec<(String, u64)> = modules.iter().map(|module| (name(module), place(module))).collect();
-    list.push(("the stack (arguments or environment differ in size)".into(), boot::info().argv as u64));
+    list.push((
+        "the stack (arguments or environment differ in size)".into(),
+        boot::info().argv as u64,
+    ));
     list.push(("the thread control block".into(), tls::control_block()));
     list.push(("the heap's start".into(), heap_start()));
     list.push(("the processor's features".into(), processor_features()));
@@ -84,13 +93,17 @@ fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
 
 fn heap_start() -> u64 {
     let all = vmas::read_self().unwrap_or_default();
-    all.iter().find(|vma| vma.path.as_slice() == b"[heap]").map_or(0, |vma| vma.range.start)
+    all.iter()
+        .find(|vma| vma.path.as_slice() == b"[heap]")
+        .map_or(0, |vma| vma.range.start)
 }
 
 /// The processor's flags decide which variants of functions the C library has bound.
 fn processor_features() -> u64 {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    text.lines().find(|line| line.starts_with("flags")).map_or(0, |flags| xxh3_64(flags.as_bytes()))
+    text.lines()
+        .find(|line| line.starts_with("flags"))
+        .map_or(0, |flags| xxh3_64(flags.as_bytes()))
 }
 
 /// Compares the layout over all ranks. Names the first difference between this rank and rank 0, in every rank alike.
@@ -109,15 +122,29 @@ pub fn compare_layout(world: RealComm) -> Option<String> {
         let mut length = theirs.len() as u64;
         real::PMPI_Bcast((&raw mut length).cast(), 8, bytes, different as i32, world);
         theirs.resize(length as usize, 0);
-        real::PMPI_Bcast(theirs.as_mut_ptr().cast(), length as i32, bytes, different as i32, world);
-        let theirs: Vec<(String, u64)> = bincode::decode_from_slice(&theirs, bincode::config::standard()).map(|(list, _)| list).unwrap_or_default();
+        real::PMPI_Bcast(
+            theirs.as_mut_ptr().cast(),
+            length as i32,
+            bytes,
+            different as i32,
+            world,
+        );
+        let theirs: Vec<(String, u64)> = bincode::decode_from_slice(&theirs, bincode::config::standard())
+            .map(|(list, _)| list)
+            .unwrap_or_default();
         let what = first_difference(&list, &theirs);
-        Some(format!("the address space of rank {different} differs from that of rank 0: {what}; use the same program, libraries and kind of node for all ranks"))
+        Some(format!(
+            "the address space of rank {different} differs from that of rank 0: {what}; use the same program, libraries and kind of node for all ranks"
+        ))
     }
 }
 
 fn first_difference(ours: &[(String, u64)], theirs: &[(String, u64)]) -> String {
-    let pair = ours.iter().zip(theirs).find(|(a, b)| a != b).map(|(a, b)| (a.0.clone(), b.0.clone()));
+    let pair = ours
+        .iter()
+        .zip(theirs)
+        .find(|(a, b)| a != b)
+        .map(|(a, b)| (a.0.clone(), b.0.clone()));
     match pair {
         Some((a, b)) if a == b => a,
         Some((a, b)) => format!("{b} instead of {a}"),
@@ -132,16 +159,33 @@ mod tests {
     #[test]
     fn a_hole_leaves_what_is_below_and_above() {
         let range = AddrRange::new(0x1000, 0x9000);
-        assert_eq!(without(range, AddrRange::new(0x3000, 0x4000)), [AddrRange::new(0x1000, 0x3000), AddrRange::new(0x4000, 0x9000)]);
-        assert_eq!(without(range, AddrRange::new(0, 0x2000)), [AddrRange::new(0x2000, 0x9000)]);
+        assert_eq!(
+            without(range, AddrRange::new(0x3000, 0x4000)),
+            [AddrRange::new(0x1000, 0x3000), AddrRange::new(0x4000, 0x9000)]
+        );
+        assert_eq!(
+            without(range, AddrRange::new(0, 0x2000)),
+            [AddrRange::new(0x2000, 0x9000)]
+        );
         assert_eq!(without(range, AddrRange::new(0xa000, 0xb000)), [range]);
         assert_eq!(without(range, AddrRange::new(0, 0xb000)), []);
     }
 
     #[test]
     fn a_difference_is_named() {
-        let list = |names: &[(&str, u64)]| names.iter().map(|(name, hash)| (name.to_string(), *hash)).collect::<Vec<_>>();
-        assert_eq!(first_difference(&list(&[("a", 1), ("b", 2)]), &list(&[("a", 1), ("b", 3)])), "b");
-        assert_eq!(first_difference(&list(&[("a", 1)]), &list(&[("c", 1)])), "c instead of a");
+        let list = |names: &[(&str, u64)]| {
+            names
+                .iter()
+                .map(|(name, hash)| (name.to_string(), *hash))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            first_difference(&list(&[("a", 1), ("b", 2)]), &list(&[("a", 1), ("b", 3)])),
+            "b"
+        );
+        assert_eq!(
+            first_difference(&list(&[("a", 1)]), &list(&[("c", 1)])),
+            "c instead of a"
+        );
     }
 }

@@ -20,16 +20,14 @@ fn cycle(prepare: impl Fn(&User), change: impl Fn(&User)) {
         for round in 0..2 {
             change(&user);
             rank.rollback(&user);
-            user.snapshot()
-                .assert_same(&want, &format!("{choice:?} round {round}"));
+            user.snapshot().assert_same(&want, &format!("{choice:?} round {round}"));
         }
         change(&user);
         rank.commit(&user);
         let want = user.snapshot();
         change(&user);
         rank.rollback(&user);
-        user.snapshot()
-            .assert_same(&want, &format!("{choice:?} next epoch"));
+        user.snapshot().assert_same(&want, &format!("{choice:?} next epoch"));
     });
 }
 
@@ -246,8 +244,7 @@ fn an_abandoned_delta_is_in_the_next_one_and_in_a_rollback() {
         assert_eq!(again.page_count(), 2);
         rank.tracker.abandon(again, &mut rank.store);
         rank.rollback(&user);
-        user.snapshot()
-            .assert_same(&want, "rollback over an abandoned delta");
+        user.snapshot().assert_same(&want, "rollback over an abandoned delta");
         assert_eq!(rank.store.live(), rank.image.page_count());
     });
 }

@@ -10,8 +10,7 @@ struct Probe {
     pagemap: Pagemap,
 }
 
-const EVERYTHING: u64 =
-    cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
+const EVERYTHING: u64 = cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
 
 impl Probe {
     /// `None` (and the test passes) where the kernel has no such tracking.
@@ -68,6 +67,37 @@ fn written_pages_are_seen_and_protecting_leaves_no_markers() {
 }
 
 #[test]
+fn one_walk_reports_and_protects() {
+    let Some(mut p) = Probe::new() else { return };
+    p.user.map(0, 8, RW);
+    p.user.map(8, 8, RW);
+    p.user.fill(0, 4, 1);
+    p.user.write(8, 1);
+    p.uffd.register(p.range(0, 8)).unwrap();
+    let want = Filter {
+        all: 0,
+        any: cat::PRESENT | cat::SWAPPED,
+        report: cat::WRITTEN,
+    };
+    let both = |p: &mut Probe| {
+        let (mut out, range) = (Vec::new(), p.range(0, 8));
+        p.pagemap.scan_and_protect(range, want, &mut out).unwrap();
+        let page = |at: u64| (at - p.user.addr(0)) / 4096;
+        let brief = |r: &Region| (page(r.start), page(r.end), r.categories == cat::WRITTEN);
+        out.iter().map(brief).collect::<Vec<_>>()
+    };
+    assert_eq!(both(&mut p), [(0, 4, true)]);
+    p.user.write(2, 2);
+    assert_eq!(both(&mut p), [(0, 2, false), (2, 3, true), (3, 4, false)]);
+    assert_eq!(both(&mut p), [(0, 4, false)]);
+    assert_eq!(p.state(5), 0, "a page that never existed got a marker");
+    let (mut out, range) = (Vec::new(), p.range(8, 8));
+    p.pagemap.scan_and_protect(range, want, &mut out).unwrap();
+    assert!(out.is_empty(), "what is not registered is passed over");
+    assert_ne!(p.state(8) & cat::WRITTEN, 0);
+}
+
+#[test]
 fn reading_an_absent_page_gives_the_zero_page() {
     let Some(mut p) = Probe::new() else { return };
     p.user.map(0, 1, RW);
@@ -102,19 +132,14 @@ fn a_dropped_anonymous_page_is_gone_and_a_new_mapping_is_not_watched() {
     assert_eq!(p.state(0), 0);
     p.user.map(1, 1, RW);
     p.user.write(1, 1);
-    assert_eq!(
-        p.state(1),
-        cat::PRESENT | cat::WRITTEN,
-        "must not be WPALLOWED"
-    );
+    assert_eq!(p.state(1), cat::PRESENT | cat::WRITTEN, "must not be WPALLOWED");
 }
 
 #[test]
 fn a_dropped_page_of_a_private_file_leaves_a_marker() {
     let Some(mut p) = Probe::new() else { return };
     let file = TempFile::new("private", 2, 5);
-    p.user
-        .map_with(0, 2, RW, libc::MAP_PRIVATE, Some(&file.open()));
+    p.user.map_with(0, 2, RW, libc::MAP_PRIVATE, Some(&file.open()));
     assert_eq!(p.user.read(0), 5);
     assert_ne!(p.state(0) & cat::FILE, 0, "page cache page");
     p.user.write(1, 6);
@@ -129,11 +154,7 @@ fn a_dropped_page_of_a_private_file_leaves_a_marker() {
         "looks like a clean swapped page"
     );
     assert!(p.user.advise(1, 1, libc::MADV_POPULATE_READ));
-    assert_ne!(
-        p.state(1) & cat::FILE,
-        0,
-        "and is the file's page after a look"
-    );
+    assert_ne!(p.state(1) & cat::FILE, 0, "and is the file's page after a look");
 }
 
 #[test]
@@ -172,11 +193,7 @@ fn registering_twice_is_fine_and_a_second_userfaultfd_is_refused() {
     p.user.fill(0, 4, 1);
     p.arm(0, 4);
     p.uffd.register(p.range(0, 4)).unwrap();
-    assert_eq!(
-        p.state(0) & cat::WRITTEN,
-        0,
-        "registering again keeps the protection"
-    );
+    assert_eq!(p.state(0) & cat::WRITTEN, 0, "registering again keeps the protection");
     let other = Uffd::open().unwrap();
     let error = other.register(p.range(0, 4)).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBUSY));

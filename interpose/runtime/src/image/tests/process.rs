@@ -52,8 +52,7 @@ fn a_child_with_other_memory_takes_the_image_over() {
             assert!(!stats.break_differs);
             load_all(&mut tracker, &rank.saved, &rank.image, &rank.store).unwrap();
             let got = user.snapshot();
-            let strip =
-                |layout: &Layout| layout.areas().iter().map(|a| (a.range, a.prot)).collect();
+            let strip = |layout: &Layout| layout.areas().iter().map(|a| (a.range, a.prot)).collect();
             let (a, b): (Vec<_>, Vec<_>) = (strip(&got.layout), strip(&want.layout));
             assert_eq!(a, b);
             got.assert_same_pages(&want, "in the child");
@@ -83,11 +82,7 @@ fn the_brk_heap_comes_back_with_its_end() {
         fill(1);
         let mut rank = Rank::new(Choice::Auto);
         rank.commit(&user);
-        assert!(
-            rank.saved
-                .heap()
-                .is_some_and(|heap| heap.end == start + 64 * PAGE)
-        );
+        assert!(rank.saved.heap().is_some_and(|heap| heap.end == start + 64 * PAGE));
         let want = user.snapshot();
         for other in [8, 200] {
             assert_eq!(brk(start + other * PAGE), start + other * PAGE);

@@ -55,8 +55,7 @@ impl World<'_> {
             }
             8 => {
                 let file = self.file.open();
-                self.user
-                    .map_with(first, n, RW, libc::MAP_PRIVATE, Some(&file));
+                self.user.map_with(first, n, RW, libc::MAP_PRIVATE, Some(&file));
                 self.set(first, n, Some(RW));
             }
             9 if self.all_mapped(first, n) => {
@@ -99,10 +98,7 @@ fn run(choice: Choice, rounds: u64) {
         match world.random.below(5) {
             0 | 1 => {
                 rank.rollback(&world.user);
-                world
-                    .user
-                    .snapshot()
-                    .assert_same(&want, &format!("round {round}"));
+                world.user.snapshot().assert_same(&want, &format!("round {round}"));
                 world.pages.clone_from(&model);
             }
             2 => {

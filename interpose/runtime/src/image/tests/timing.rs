@@ -6,6 +6,7 @@ use super::support::*;
 use crate::image::PAGE_SIZE;
 use crate::image::capture::capture;
 use crate::image::epoch::Epoch;
+use crate::image::restore::load_all;
 use crate::image::runs::AddrRange;
 use crate::image::track::Choice;
 use std::time::{Duration, Instant};
@@ -52,10 +53,7 @@ fn measure(choice: Choice, megabytes: u64, percent: u64) {
         let mut delta = None;
         captures.push(timed(|| {
             let Rank {
-                tracker,
-                store,
-                image,
-                ..
+                tracker, store, image, ..
             } = &mut rank;
             delta = Some(capture(tracker, &layout, &[], epoch, store, image).unwrap());
         }));
@@ -66,10 +64,26 @@ fn measure(choice: Choice, megabytes: u64, percent: u64) {
             rank.rollback(&user);
         }));
     }
+    let (first, bytes) = (user.addr(0) as *mut libc::c_void, pages as usize * PAGE_SIZE);
+    let loads = (0..5).map(|_| {
+        // SAFETY: pages of the test's own window, which are loaded again below.
+        assert_eq!(unsafe { libc::madvise(first, bytes, libc::MADV_DONTNEED) }, 0);
+        timed(|| {
+            let Rank {
+                tracker,
+                store,
+                image,
+                saved,
+                ..
+            } = &mut rank;
+            load_all(tracker, saved, image, store).unwrap();
+        })
+    });
+    let load = micros(loads.collect());
     let (copy, capture, back) = (micros(copies), micros(captures), micros(backs));
     println!(
         "{choice:?} {megabytes} MiB {percent:3} %: copy {copy:8.0} us, capture {capture:8.0} us \
-         ({:.2}x), rollback {back:8.0} us ({:.2}x)",
+         ({:.2}x), rollback {back:8.0} us ({:.2}x), load {load:8.0} us",
         capture / copy,
         back / copy
     );
@@ -100,10 +114,7 @@ fn timing_of_an_empty_reservation() {
         let whole = AddrRange::new(user.addr(0), user.addr(pages));
         for round in 0..3 {
             let time = timed(|| drop(rank.commit(&user)));
-            println!(
-                "{choice:?} empty {} GiB, capture {round}: {time:?}",
-                whole.len() >> 30
-            );
+            println!("{choice:?} empty {} GiB, capture {round}: {time:?}", whole.len() >> 30);
         }
     });
 }

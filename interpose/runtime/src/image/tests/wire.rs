@@ -47,9 +47,7 @@ pub fn assert_same_image(a: &Image, from: &PageStore, b: &Image, to: &PageStore)
         let mut all = Vec::new();
         for (_, pages, at) in image.extents(store) {
             // SAFETY: allocated slots.
-            all.extend_from_slice(unsafe {
-                std::slice::from_raw_parts(at, pages as usize * PAGE_SIZE)
-            });
+            all.extend_from_slice(unsafe { std::slice::from_raw_parts(at, pages as usize * PAGE_SIZE) });
         }
         all
     };
@@ -98,10 +96,7 @@ fn damage_and_nonsense_are_refused() {
     // SAFETY: an allocated slot.
     unsafe { *incoming.chunks()[1].ptr ^= 1 };
     let error = incoming.into_delta(&mut to).unwrap_err();
-    assert!(
-        matches!(error, WireError::Checksum { chunk: 1, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, WireError::Checksum { chunk: 1, .. }), "{error}");
 
     let incoming = Delta::receive(outgoing.header.clone(), &mut to).unwrap();
     transfer(&outgoing, &incoming);

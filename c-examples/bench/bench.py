@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""Measures what understudy costs, and how fast it is back after a failure.
+
+    bench.py [--release DIR] [--programs DIR] [--repetitions N] [SECTION...]
+
+Jobs without and with the layer alternate; what is printed are medians over the
+repetitions, and ratios of figures from the same repetition, so that a machine
+that is slow at times slows both sides. `best` is the ratio of the best figures
+of both sides: nearer to what an idle machine would show. Nothing here passes or
+fails; the aims stand beside the figures. Sections: calls, pause, recovery,
+start, idle. Called by `make bench`, which puts MPI on the PATH.
+"""
+
+import argparse
+import os
+import pathlib
+import platform
+import signal
+import statistics
+import sys
+import time
+
+import jobs
+
+MIB = 1 << 20
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+median = statistics.median
+
+
+class Table:
+    """Rows of a Markdown table, printed as they come."""
+
+    def __init__(self, title, *columns):
+        print(f"\n### {title}\n")
+        self.row(*columns)
+        self.row(*("---" for _ in columns))
+
+    @staticmethod
+    def row(*cells):
+        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def duration(seconds):
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(seconds) >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def verdict(value, aim, at_most=True):
+    """The aim, and whether the value meets it."""
+    met = value <= aim if at_most else value >= aim
+    return f"{'≤' if at_most else '≥'} {aim:g}: {'met' if met else 'missed'}"
+
+
+def machine():
+    with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    return f"{os.cpu_count()} cores ({model}), {memory:.0f} GiB, Linux {platform.release()}, one node"
+
+
+# --- calls ----------------------------------------------------------------------
+
+
+def calls(bench, repetitions):
+    sides = {False: [], True: []}
+    for _ in range(repetitions):
+        for layer in sides:
+            printed = bench.run("calls", 100, layer=layer, **({"INTERVAL": "10s"} if layer else {}))
+            sides[layer].append({name: float(value) for name, value in printed})
+    table = Table("Calls, on two ranks", "what", "without", "with", "ratio", "best", "aim")
+    figures = {
+        "latency": ("8-byte message, one way", 1.03),
+        "to_self": ("8-byte message to oneself", None),
+        "allreduce": ("8-byte Allreduce", None),
+        "bandwidth": ("1 MiB messages, 8 under way", 0.97),
+        "blocking_bandwidth": ("1 MiB messages, blocking", 0.97),
+    }
+    for name, (title, aim) in figures.items():
+        without, with_layer = ([run[name] for run in sides[layer]] for layer in (False, True))
+        ratio = median(b / a for a, b in zip(without, with_layer))
+        rate = name.endswith("bandwidth")
+        best = max(with_layer) / max(without) if rate else min(with_layer) / min(without)
+        show = (lambda value: f"{value / MIB / 1024:.2f} GiB/s") if rate else duration
+        table.row(title, show(median(without)), show(median(with_layer)), f"{ratio:.3f}", f"{best:.3f}",
+                  verdict(ratio, aim, not rate) if aim else "")
+    for name in ("comm_rank", "type_size", "initialized"):
+        without, with_layer = ([run[name] for run in sides[layer]] for layer in (False, True))
+        more = median(b - a for a, b in zip(without, with_layer))
+        title = f"MPI_{name.capitalize()}"
+        table.row(title, duration(median(without)), duration(median(with_layer)), f"{more * 1e9:+.1f} ns",
+                  f"{(min(with_layer) - min(without)) * 1e9:+.1f} ns", verdict(more * 1e9, 15))
+
+
+# --- pause and commit -------------------------------------------------------------
+
+CUTS = 10  # per job
+SKIPPED = 3  # epochs: MPI_Init, everything, and one to warm up
+
+
+def values(lines, name):
+    """The figures called `name` of all iterations, in seconds."""
+    return [float(words[words.index(name) + 1]) for words in lines if words[0] == "iteration"]
+
+
+def calls_per_iteration(dirty):
+    """Enough for a checkpoint to be safe before the next one begins."""
+    return 50 + 120 * dirty // MIB
+
+
+def pause_once(bench, size, percent):
+    """Figures of a job without and of one with the layer, one after the other."""
+    count = calls_per_iteration(size * MIB * percent // 100)
+    plain = bench.run("dirty", 0, size, percent, 12, count, "--plain")
+    copy, exchange = median(values(plain, "copy")[2:]), median(values(plain, "exchange")[2:])
+    directory = bench.events_dir()
+    # Every second iteration ends with a cut.
+    lines = bench.run("dirty", 0, size, percent, 2 * CUTS + 6, count, layer=True, events=directory,
+                      INTERVAL=f"{2 * count}calls")
+    events = [event for event in bench.events(directory) if event.get("epoch", 0) > SKIPPED]
+    captures = [event for event in events if event["type"] == "capture"]
+    allreduce, write = values(lines, "allreduce")[SKIPPED * 2:], values(lines, "write")[SKIPPED * 2:]
+    return {
+        "copy": copy,
+        "safe_plain": copy + exchange,
+        "bytes": median(event["bytes"] for event in captures),
+        "scan": median(event["scan_ns"] for event in captures) * 1e-9,
+        "capture": median(event["scan_ns"] + event["copy_ns"] for event in captures) * 1e-9,
+        "best_capture": min(event["scan_ns"] + event["copy_ns"] for event in captures) * 1e-9,
+        "best_copy": min(values(plain, "copy")),
+        "pause": median(allreduce[1::2]) - median(allreduce[0::2]),
+        "commit": median(event["ns"] for event in events if event["type"] == "commit") * 1e-9,
+        "best_commit": min(event["ns"] for event in events if event["type"] == "commit") * 1e-9,
+        "best_safe": min(map(sum, zip(values(plain, "copy"), values(plain, "exchange")))),
+        # The iteration after a cut meets write-protected pages.
+        "faults": median(write[0::2]) - median(write[1::2]),
+    }
+
+
+def pause(bench, repetitions):
+    table = Table("Checkpoints: pause, and time until the copy is safe at the buddy", "data, dirty", "captured",
+                  "memcpy", "capture (fixed part)", "pause in the program", "capture / memcpy", "best", "aim",
+                  "memcpy + Sendrecv", "safe after", "ratio", "best", "aim", "write faults after")
+    for size in (16, 128):
+        for percent in (1, 10, 100):
+            runs = [pause_once(bench, size, percent) for _ in range(repetitions)]
+
+            def over(name, runs=runs):
+                return median(run[name] for run in runs)
+
+            def ratio(a, b, runs=runs):
+                return median(run[a] / run[b] for run in runs)
+
+            def best(a, b, runs=runs):
+                return min(run[a] for run in runs) / min(run[b] for run in runs)
+
+            captured, safe = ratio("capture", "copy"), ratio("commit", "safe_plain")
+            table.row(f"{size} MiB, {percent} %", f"{over('bytes') / MIB:.2f} MiB", duration(over("copy")),
+                      f"{duration(over('capture'))} ({duration(over('scan'))})", duration(over("pause")),
+                      f"{captured:.2f}", f"{best('best_capture', 'best_copy'):.2f}", verdict(captured, 1.3),
+                      duration(over("safe_plain")), duration(over("commit")), f"{safe:.2f}",
+                      f"{best('best_commit', 'best_safe'):.2f}", verdict(safe, 1.5), duration(over("faults")))
+
+
+# --- recovery -----------------------------------------------------------------------
+
+STAGES = ("revoke", "drain", "shrink", "agree", "replace", "fetch", "load", "rebuild", "reprotect", "resume")
+
+
+def progress(path):
+    """Rank, process, iteration and time of the lines so far."""
+    text = path.read_text(encoding="ascii") if path.exists() else ""
+    return [tuple(map(int, line.split())) for line in text.splitlines() if line.count(" ") == 3]
+
+
+def recover_once(bench, static, dynamic):
+    """Kills worker 1; seconds by phase."""
+    count = calls_per_iteration(dynamic * MIB // 10)
+    directory = bench.events_dir()
+    path = directory / "progress"
+    arguments = (static, dynamic, 10, 30, count, "--progress", path)
+    with bench.job("dirty", *arguments, layer=True, events=directory, INTERVAL=f"{2 * count}calls") as job:
+        victim = jobs.wait_until(lambda: next((line[1] for line in progress(path) if line[0] == 1 and line[2] >= 11), None),
+                                 "iteration 11 of rank 1")
+        killed = time.monotonic_ns()
+        os.kill(victim, signal.SIGKILL)
+        job.communicate(timeout=jobs.LIMIT_S)
+    again = [at for rank, process, _, at in progress(path) if rank == 1 and process != victim]
+    if not again:
+        raise jobs.Failed("nobody took the part of worker 1")
+    events = bench.events(directory)
+    phases = {"kill to resumed": (min(again) - killed) * 1e-9}
+    resume = next(event for event in events if event["type"] == "resume" and event["rank"] == 0)
+    phases["detect"] = (resume["at"] - resume["total_ns"] - killed) * 1e-9
+    for event in events:
+        # The understudy's time, where it has work of its own.
+        if event["type"] == "stage" and event["stage"] in STAGES and event["rank"] == (2 if event["stage"] in ("fetch", "load", "reprotect") else 0):
+            phases[event["stage"]] = event["ns"] * 1e-9
+    phases["first iteration"] = (min(again) - resume["at"]) * 1e-9
+    return phases
+
+
+def recovery(bench, repetitions):
+    names = ("kill to resumed", "detect", *STAGES, "first iteration")
+    table = Table("Recovery: from the kill to the understudy's first iteration (fetch, load, reprotect: the understudy's)",
+                  "data + static data per rank", *names, "aim")
+    for static, dynamic, aim in ((64, 16, 0.07), (512, 128, 0.5)):
+        runs = [recover_once(bench, static, dynamic) for _ in range(repetitions)]
+        total = median(run["kill to resumed"] for run in runs)
+        table.row(f"{dynamic} + {static} MiB", *(duration(median(run.get(name, 0.0) for run in runs)) for name in names),
+                  verdict(total, aim) + f"; best {duration(min(run['kill to resumed'] for run in runs))}")
+
+
+# --- start and idle -------------------------------------------------------------------
+
+
+def start(bench, repetitions):
+    """From the start of mpirun to the end of MPI_Init."""
+    sides = {"2 ranks without": (False, 2), "3 ranks without": (False, 3), "2 workers and a spare with": (True, 3)}
+    times = {side: [] for side in sides}
+    for _ in range(max(repetitions * 2, 5)):
+        for side, (layer, ranks) in sides.items():
+            begin = time.monotonic_ns()
+            printed = bench.run("idle", 0, layer=layer, ranks=ranks)
+            times[side].append((int(printed[0][1]) - begin) * 1e-9)
+    table = Table("Start: from mpirun to the end of MPI_Init", "job", "time", "more than 2 ranks", "best", "aim (ms)")
+    plain = times["2 ranks without"]
+    for side, all_times in times.items():
+        more = median(b - a for a, b in zip(plain, all_times))
+        table.row(side, duration(median(all_times)), f"{more * 1e3:+.1f} ms", f"{(min(all_times) - min(plain)) * 1e3:+.1f} ms",
+                  verdict(more * 1e3, 20) if sides[side][0] else "")
+
+
+def idle(bench, repetitions):
+    """Memory of all ranks with 16 MiB of data each, and the processor time of a spare."""
+    rows = {False: [], True: []}
+    shares = []
+    for _ in range(max(repetitions // 2, 1)):
+        for layer in rows:
+            with bench.job("idle", 4, 16, layer=layer) as job:
+                job.stdout.readline()
+                time.sleep(0.5)
+                ranks = jobs.children(job.pid)
+                rows[layer].append(jobs.memory(ranks))
+                if layer:
+                    spare, begin = ranks[-1:], time.monotonic_ns()
+                    before = jobs.cpu_ns(spare)
+                    time.sleep(2)
+                    shares.append((jobs.cpu_ns(spare) - before) / (time.monotonic_ns() - begin))
+                job.communicate(timeout=jobs.LIMIT_S)
+    table = Table("Memory of 2 ranks with 16 MiB of data each (the layer: and a spare), and an idle spare", "what", "without", "with", "ratio")
+    for index, name in enumerate(("resident, sum", "proportional, sum")):
+        without, with_layer = (median(row[index] for row in rows[layer]) for layer in (False, True))
+        table.row(name, f"{without:.0f} MiB", f"{with_layer:.0f} MiB", f"{with_layer / without:.2f}")
+    table.row("an idle spare's share of a core", "", f"{median(shares) * 100:.2f} %", "")
+
+
+SECTIONS = {"calls": calls, "pause": pause, "recovery": recovery, "start": start, "idle": idle}
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Measures what understudy costs.")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
+    parser.add_argument("--release", default=ROOT / "target/release", help="where libunderstudy.so is")
+    parser.add_argument("--programs", default=ROOT / "build/bench", help="where the programs are")
+    parser.add_argument("--repetitions", type=int, default=5)
+    arguments = parser.parse_args()
+    unknown = set(arguments.sections) - set(SECTIONS)
+    if unknown or arguments.repetitions < 1:
+        parser.error(f"unknown section {unknown.pop()}" if unknown else "at least one repetition is needed")
+    bench = jobs.Bench(ROOT, arguments.release, arguments.programs)
+    print(f"Machine: {machine()}; {time.strftime('%Y-%m-%d')}; medians of {arguments.repetitions} repetitions; "
+          f"load average {os.getloadavg()[0]:.1f} at the start")
+    try:
+        for name in arguments.sections or SECTIONS:
+            SECTIONS[name](bench, arguments.repetitions)
+    finally:
+        bench.close()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except jobs.Failed as failed:
+        sys.exit(f"bench: {failed}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,134 @@
+"""Starting MPI jobs with and without the layer, and looking at them from outside."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+
+WORKERS, SPARES = 2, 1
+MPIRUN = ["mpirun", "--with-ft", "ulfm", "--oversubscribe", "--mca", "btl", "self,sm", "--mca", "pml", "ob1",
+          "--mca", "mpi_yield_when_idle", "1"]
+LIMIT_S = 120
+
+
+class Failed(Exception):
+    """A job did not do what it was started for."""
+
+
+class Bench:
+    """Where things are."""
+
+    def __init__(self, root, release, programs):
+        self.programs = pathlib.Path(programs)
+        self.layer = pathlib.Path(release) / "libunderstudy.so"
+        self.understudy = pathlib.Path(release) / "understudy"
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="understudy-bench-"))
+        for needed in (self.layer, self.understudy, self.programs / "calls"):
+            if not needed.exists():
+                raise Failed(f"{needed} is missing; run make bench in {root}")
+        if shutil.which("mpirun") is None:
+            raise Failed('there is no mpirun on the PATH; run make bench, or first: eval "$(make -s env)"')
+
+    def close(self):
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def command(self, program, arguments, layer, ranks=None, events=None, **settings):
+        """The command line of a job; `settings` are variables of the layer without their prefix."""
+        line = [*MPIRUN, "-n", str(ranks or WORKERS + (SPARES if layer else 0))]
+        if layer:
+            settings = {"SPARES": SPARES, "REQUIRE": 1, **settings}
+            if events:
+                settings["LOG_DIR"] = events
+            variables = {"LD_PRELOAD": self.layer, **{f"UNDERSTUDY_{name}": value for name, value in settings.items()}}
+            for name, value in variables.items():
+                line += ["-x", f"{name}={value}"]
+        return [*line, str(self.programs / program), *map(str, arguments)]
+
+    def run(self, program, *arguments, layer=False, **settings):
+        """Runs a job to its end; what it printed, as lists of words."""
+        line = self.command(program, arguments, layer, **settings)
+        try:
+            done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
+        except subprocess.TimeoutExpired as expired:
+            raise Failed(f"not finished after {LIMIT_S} s: {' '.join(line)}") from expired
+        if done.returncode != 0:
+            raise Failed(f"status {done.returncode}: {' '.join(line)}\n{done.stderr}")
+        return [words.split() for words in done.stdout.splitlines()]
+
+    @contextlib.contextmanager
+    def job(self, program, *arguments, layer=False, **settings):
+        """A job that runs while the block does; it is ended after it at the latest."""
+        line = self.command(program, arguments, layer, **settings)
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(10)
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            process.stdout.close()
+
+    def events_dir(self):
+        """A new directory for event files."""
+        return pathlib.Path(tempfile.mkdtemp(dir=self.scratch))
+
+    def events(self, directory):
+        """The records of all ranks in order of time, `at` in nanoseconds of CLOCK_MONOTONIC."""
+        # The clock stands in each file's header, behind magic, version, rank and the realtime clock.
+        origin = min(struct.unpack_from("<Q", path.read_bytes(), 24)[0] for path in directory.glob("rank-*.events"))
+        done = subprocess.run([self.understudy, "events", "--json", directory], capture_output=True, text=True)
+        if not done.stdout:
+            raise Failed(f"no events in {directory}: {done.stderr}")
+        timeline = json.loads(done.stdout)["timeline"]
+        return [{"rank": entry["rank"], "at": origin + entry["at_ns"], **entry["event"]} for entry in timeline]
+
+
+def wait_until(condition, what, limit_s=LIMIT_S):
+    """The first true value of `condition`."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.001)
+    raise Failed(f"after {limit_s} s still no {what}")
+
+
+def children(parent):
+    """Children of a process, oldest first: mpirun starts its ranks in order."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            stat = pathlib.Path("/proc", entry, "stat").read_text(encoding="utf-8", errors="replace")
+            # Behind the name, which may contain anything: the state, the parent, and as the twentieth the start time.
+            fields = stat.rpartition(")")[2].split()
+            if int(fields[1]) == parent:
+                found.append((int(fields[19]), int(entry)))
+    return [pid for _, pid in sorted(found)]
+
+
+def memory(pids):
+    """Sums of resident and proportional set sizes in MiB."""
+    sums = {"Rss": 0, "Pss": 0}
+    for pid in pids:
+        for line in pathlib.Path("/proc", str(pid), "smaps_rollup").read_text(encoding="ascii").splitlines():
+            name, _, value = line.partition(":")
+            if name in sums:
+                sums[name] += int(value.split()[0])
+    return sums["Rss"] / 1024, sums["Pss"] / 1024
+
+
+def cpu_ns(pids):
+    """Nanoseconds on a processor so far."""
+    return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0])
+               for pid in pids for task in pathlib.Path("/proc", str(pid), "task").iterdir())

@@ -1,0 +1,353 @@
+//! A job: what is run, and the run.
+
+use crate::kill::Kill;
+use crate::outcome::{Killed, Outcome};
+use crate::{place, processes};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Flags of every mpirun.
+const MPIRUN_FLAGS: &[&str] = &[
+    "--oversubscribe",
+    "--mca",
+    "btl",
+    "self,sm",
+    "--mca",
+    "mpi_yield_when_idle",
+    "1",
+];
+/// How often the job is looked at.
+const TICK: Duration = Duration::from_millis(4);
+/// How long relays and the launcher may take to clean up after mpirun has ended.
+const GRACE: Duration = Duration::from_secs(3);
+
+type Watch = Box<dyn FnMut(&BTreeMap<u32, processes::Process>) -> bool>;
+
+/// A program to run under mpirun.
+pub struct Job {
+    program: PathBuf,
+    arguments: Vec<String>,
+    workers: u32,
+    spares: u32,
+    layer: bool,
+    fault_tolerance: bool,
+    variables: Vec<(String, String)>,
+    inputs: Vec<(String, String)>,
+    kills: Vec<Kill>,
+    limit: Duration,
+    mpirun: Option<PathBuf>,
+    watch: Option<Watch>,
+}
+
+impl Job {
+    /// Four workers and one spare under understudy, with a checkpoint every 200 ms.
+    pub fn new(program: impl AsRef<Path>, arguments: &[&str]) -> Job {
+        Job {
+            program: program.as_ref().to_owned(),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            workers: 4,
+            spares: 1,
+            layer: true,
+            fault_tolerance: true,
+            variables: Vec::new(),
+            inputs: Vec::new(),
+            kills: Vec::new(),
+            limit: Duration::from_secs(60),
+            mpirun: None,
+            watch: None,
+        }
+        .interval("0.2s")
+    }
+
+    /// How many ranks the program sees.
+    pub fn workers(mut self, workers: u32) -> Job {
+        self.workers = workers;
+        self
+    }
+
+    /// How many ranks it does not see.
+    pub fn spares(mut self, spares: u32) -> Job {
+        self.spares = spares;
+        self
+    }
+
+    /// UNDERSTUDY_INTERVAL
+    pub fn interval(self, interval: &str) -> Job {
+        self.env("UNDERSTUDY_INTERVAL", interval)
+    }
+
+    /// UNDERSTUDY_FAULT
+    pub fn fault(self, fault: &str) -> Job {
+        self.env("UNDERSTUDY_FAULT", fault)
+    }
+
+    /// Sets a variable for the ranks.
+    pub fn env(mut self, name: &str, value: &str) -> Job {
+        self.variables.retain(|(other, _)| other != name);
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Puts a file into the working directory.
+    pub fn input(mut self, name: &str, text: &str) -> Job {
+        self.inputs.push((name.to_owned(), text.to_owned()));
+        self
+    }
+
+    /// Kills a rank; kills are done one after the other.
+    pub fn kill(mut self, kill: Kill) -> Job {
+        self.kills.push(kill);
+        self
+    }
+
+    /// Without understudy and spares.
+    pub fn native(mut self) -> Job {
+        self.layer = false;
+        self.spares = 0;
+        self.variables.retain(|(name, _)| !name.starts_with("UNDERSTUDY_"));
+        self
+    }
+
+    /// Without mpirun's `--with-ft ulfm`.
+    pub fn without_fault_tolerance(mut self) -> Job {
+        self.fault_tolerance = false;
+        self
+    }
+
+    /// With another mpirun than that of the PATH.
+    pub fn mpirun(mut self, path: &Path) -> Job {
+        self.mpirun = Some(path.to_owned());
+        self
+    }
+
+    /// After this long the job is killed.
+    pub fn limit(mut self, limit: Duration) -> Job {
+        self.limit = limit;
+        self
+    }
+
+    /// Is called with the ranks again and again once all are there, until it returns true.
+    pub fn watch(mut self, watch: impl FnMut(&BTreeMap<u32, processes::Process>) -> bool + 'static) -> Job {
+        self.watch = Some(Box::new(watch));
+        self
+    }
+
+    /// A name by which equal native runs are recognised.
+    pub fn key(&self) -> String {
+        format!(
+            "{:?} {:?} {} {:?}",
+            self.program, self.arguments, self.workers, self.inputs
+        )
+    }
+
+    fn command(&self, root: &Path, mark: &str) -> Command {
+        let mut command = Command::new(self.mpirun.clone().unwrap_or_else(place::mpirun));
+        if self.fault_tolerance {
+            command.args(["--with-ft", "ulfm"]);
+        }
+        command
+            .args(MPIRUN_FLAGS)
+            .args(["-n", &(self.workers + self.spares).to_string()]);
+        let mut set = |name: &str, value: &OsString| {
+            let mut assignment = OsString::from(format!("{name}="));
+            assignment.push(value);
+            command.arg("-x").arg(assignment);
+        };
+        set(processes::MARK, &mark.into());
+        if self.layer {
+            set("LD_PRELOAD", &place::layer().into());
+            set("UNDERSTUDY_LOG_DIR", &root.join("events").into());
+            set("UNDERSTUDY_SPARES", &self.spares.to_string().into());
+        }
+        for (name, value) in &self.variables {
+            set(name, &value.into());
+        }
+        command.arg(&self.program).args(&self.arguments);
+        command
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command.env(processes::MARK, mark).current_dir(root.join("work"));
+        command
+    }
+
+    /// Runs the job in a directory of its own, and waits until nothing of it is left.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn run(mut self) -> Outcome {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let _turn = place::turn();
+        let root = tempfile::Builder::new()
+            .prefix("ffi-test-")
+            .tempdir()
+            .expect("there is room for temporary files");
+        for name in ["work", "events"] {
+            std::fs::create_dir(root.path().join(name)).expect("the directory is writable");
+        }
+        for (name, text) in &self.inputs {
+            std::fs::write(root.path().join("work").join(name), text).expect("the directory is writable");
+        }
+        let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let mut command = self.command(root.path(), &mark);
+        let stream = |name| File::create(root.path().join(name)).expect("the directory is writable");
+        command
+            .stdin(Stdio::null())
+            .stdout(stream("stdout"))
+            .stderr(stream("stderr"));
+        let line = format!("{command:?}");
+        let started = Instant::now();
+        let child = command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"));
+        let mut run = Run {
+            child,
+            mark,
+            size: self.workers + self.spares,
+            ranks: BTreeMap::new(),
+            shared_memory: BTreeSet::new(),
+            killed: Vec::new(),
+        };
+        let status = run.attend(root.path(), &mut self, started);
+        let wall = started.elapsed();
+        let left_behind = run.left_behind();
+        Outcome::new(root, line, status, wall, run.killed, left_behind)
+    }
+}
+
+/// A job under way.
+struct Run {
+    child: Child,
+    mark: String,
+    size: u32,
+    ranks: BTreeMap<u32, processes::Process>,
+    shared_memory: BTreeSet<String>,
+    killed: Vec<Killed>,
+}
+
+impl Run {
+    /// Waits for the end and kills on the way; `None` if the time was up.
+    fn attend(&mut self, root: &Path, job: &mut Job, started: Instant) -> Option<std::process::ExitStatus> {
+        let (stdout, events) = (root.join("stdout"), root.join("events"));
+        let mut kills = job.kills.iter();
+        let mut kill = kills.next();
+        let mut due: Option<Instant> = None;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("mpirun is our child") {
+                return Some(status);
+            }
+            if started.elapsed() > job.limit {
+                self.end();
+                return None;
+            }
+            self.look();
+            if let (Some(next), true) = (kill, self.is_complete()) {
+                if due.is_none() && next.at.has_come(&stdout, &events) {
+                    due = Some(Instant::now() + next.delay);
+                }
+                if due.is_some_and(|due| Instant::now() >= due) {
+                    if let Some(process) = self.ranks.get(&next.rank) {
+                        let hit = processes::kill(process.pid);
+                        self.killed.push(Killed {
+                            rank: next.rank,
+                            pid: process.pid,
+                            at: started.elapsed(),
+                            hit,
+                        });
+                    }
+                    (kill, due) = (kills.next(), None);
+                }
+            }
+            if self.is_complete() && job.watch.as_mut().is_some_and(|watch| watch(&self.ranks)) {
+                job.watch = None;
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.ranks.len() == self.size as usize
+    }
+
+    /// Learns the ranks' processes and their files in /dev/shm.
+    fn look(&mut self) {
+        if !self.is_complete() {
+            self.ranks = processes::ranks(&processes::marked(&self.mark));
+        } else if self
+            .shared_memory
+            .iter()
+            .filter(|path| path.contains("sm_segment"))
+            .count()
+            < self.size as usize
+        {
+            self.shared_memory.extend(
+                self.ranks
+                    .values()
+                    .flat_map(|process| processes::mapped_shared_memory(process.pid)),
+            );
+        }
+    }
+
+    /// Kills what is left of the job.
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for process in processes::marked(&self.mark) {
+            processes::kill(process.pid);
+        }
+    }
+
+    /// Relays have no environment; their command line has the name of the job, and that has the pid of the launcher.
+    fn relay_mark(&self) -> String {
+        let daemon = self
+            .ranks
+            .values()
+            .next()
+            .map_or_else(|| self.child.id(), |process| process.parent);
+        format!("-{daemon}@")
+    }
+
+    fn survivors(&self) -> Vec<String> {
+        let mut found: Vec<String> = processes::marked(&self.mark)
+            .into_iter()
+            .map(|process| format!("process {} ({})", process.pid, process.command))
+            .collect();
+        let relay_mark = self.relay_mark();
+        found.extend(
+            processes::with_command(&relay_mark)
+                .into_iter()
+                .map(|pid| format!("relay {pid}")),
+        );
+        let files = std::fs::read_dir("/dev/shm")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path().to_string_lossy().into_owned());
+        found.extend(files.filter(|path| path.contains(&relay_mark) || self.shared_memory.contains(path)));
+        found
+    }
+
+    /// What still exists after a while; it is removed.
+    fn left_behind(&mut self) -> Vec<String> {
+        let ended = Instant::now();
+        let mut found = self.survivors();
+        while !found.is_empty() && ended.elapsed() < GRACE {
+            std::thread::sleep(5 * TICK);
+            found = self.survivors();
+        }
+        let relays = processes::with_command(&self.relay_mark());
+        for pid in processes::marked(&self.mark)
+            .into_iter()
+            .map(|process| process.pid)
+            .chain(relays)
+        {
+            processes::kill(pid);
+        }
+        for path in found.iter().filter(|path| path.starts_with("/dev/shm/")) {
+            let _ = std::fs::remove_file(path);
+        }
+        found
+    }
+}

@@ -1,0 +1,83 @@
+//! Who is killed, and when.
+
+use ckptd::events::{EventReader, Kind, WorldRank, file_name};
+use std::path::Path;
+use std::time::Duration;
+
+/// A moment in a job.
+#[derive(Clone, Copy, Debug)]
+pub enum Trigger {
+    /// The job was started.
+    Start,
+    /// So many lines were printed on standard output.
+    Lines(usize),
+    /// This rank has captured its state for this epoch.
+    Capture { rank: u32, epoch: u64 },
+    /// This rank has committed this epoch.
+    Commit { rank: u32, epoch: u64 },
+    /// This rank is back in the program after this recovery.
+    Resume { rank: u32, recovery: u32 },
+}
+
+/// The death of a rank by SIGKILL.
+#[derive(Clone, Copy, Debug)]
+pub struct Kill {
+    /// Rank in the launcher's world.
+    pub rank: u32,
+    /// The moment …
+    pub at: Trigger,
+    /// … and how long after it.
+    pub delay: Duration,
+}
+
+impl Kill {
+    /// At a moment.
+    pub fn at(rank: u32, at: Trigger) -> Kill {
+        Kill {
+            rank,
+            at,
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// So much later.
+    pub fn after(self, delay: Duration) -> Kill {
+        Kill { delay, ..self }
+    }
+}
+
+impl Trigger {
+    /// Whether the moment has come.
+    pub fn has_come(&self, stdout: &Path, events: &Path) -> bool {
+        match *self {
+            Trigger::Start => true,
+            Trigger::Lines(count) => lines(stdout) >= count,
+            Trigger::Capture { rank, epoch } => has_event(
+                events,
+                rank,
+                |kind| matches!(kind, Kind::Capture { epoch: at, .. } if at.0 >= epoch),
+            ),
+            Trigger::Commit { rank, epoch } => has_event(
+                events,
+                rank,
+                |kind| matches!(kind, Kind::Commit { epoch: at, .. } if at.0 >= epoch),
+            ),
+            Trigger::Resume { rank, recovery } => has_event(
+                events,
+                rank,
+                |kind| matches!(kind, Kind::Resume { recovery: at, .. } if *at >= recovery),
+            ),
+        }
+    }
+}
+
+fn lines(path: &Path) -> usize {
+    std::fs::read(path).map_or(0, |bytes| bytes.iter().filter(|&&byte| byte == b'\n').count())
+}
+
+fn has_event(events: &Path, rank: u32, test: impl Fn(&Kind) -> bool) -> bool {
+    let Ok(reader) = EventReader::open(&events.join(file_name(WorldRank(rank)))) else {
+        return false;
+    };
+    reader.flatten().any(|record| test(&record.kind))
+}

@@ -1,0 +1,295 @@
+//! What came of a job, and comparisons.
+
+use crate::job::Job;
+use ckptd::events::{EventReader, Kind, Record, WorldRank, file_name};
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A rank that was killed.
+#[derive(Clone, Copy, Debug)]
+pub struct Killed {
+    pub rank: u32,
+    pub pid: u32,
+    /// Since the job's start.
+    pub at: Duration,
+    /// Whether the process was still there.
+    pub hit: bool,
+}
+
+/// What came of a job.
+pub struct Outcome {
+    root: Option<tempfile::TempDir>,
+    /// An assertion on it has failed.
+    failed: AtomicBool,
+    /// The command.
+    pub line: String,
+    /// mpirun's status; `None` if the job had to be ended.
+    pub status: Option<ExitStatus>,
+    pub wall: Duration,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+    pub killed: Vec<Killed>,
+    /// Processes and files of the job that were there after its end.
+    pub left_behind: Vec<String>,
+}
+
+/// How two runs are compared.
+pub type Canonical = fn(&[u8]) -> Vec<u8>;
+
+impl Outcome {
+    pub(crate) fn new(
+        root: tempfile::TempDir,
+        line: String,
+        status: Option<ExitStatus>,
+        wall: Duration,
+        killed: Vec<Killed>,
+        left_behind: Vec<String>,
+    ) -> Outcome {
+        let read = |name| std::fs::read(root.path().join(name)).unwrap_or_default();
+        let (stdout, stderr) = (read("stdout"), String::from_utf8_lossy(&read("stderr")).into_owned());
+        Outcome {
+            root: Some(root),
+            failed: AtomicBool::new(false),
+            line,
+            status,
+            wall,
+            stdout,
+            stderr,
+            killed,
+            left_behind,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root
+            .as_ref()
+            .map_or_else(PathBuf::new, |root| root.path().join(name))
+    }
+
+    /// A file that the program has written.
+    pub fn file(&self, name: &str) -> Option<Vec<u8>> {
+        std::fs::read(self.path("work").join(name)).ok()
+    }
+
+    /// The directory of the event files.
+    pub fn event_directory(&self) -> PathBuf {
+        self.path("events")
+    }
+
+    /// What a rank has recorded.
+    pub fn events(&self, rank: u32) -> Vec<Record> {
+        let path = self.event_directory().join(file_name(WorldRank(rank)));
+        EventReader::open(&path).map_or_else(|_| Vec::new(), |reader| reader.flatten().collect())
+    }
+
+    /// Ranks of the launcher's world with an event file.
+    pub fn event_ranks(&self) -> Vec<u32> {
+        let names = std::fs::read_dir(self.event_directory())
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut ranks: Vec<u32> = names
+            .filter_map(|entry| ckptd::events::rank_of_file_name(entry.file_name().to_str()?))
+            .map(|rank| rank.0)
+            .collect();
+        ranks.sort_unstable();
+        ranks
+    }
+
+    /// Workers whose parts were taken over, in order of time.
+    pub fn takeovers(&self) -> Vec<u32> {
+        let records = self.event_ranks().into_iter().flat_map(|rank| self.events(rank));
+        let mut found: Vec<(u32, u32)> = records
+            .filter_map(|record| match record.kind {
+                Kind::Takeover {
+                    recovery, as_worker, ..
+                } => Some((recovery, as_worker.0)),
+                _ => None,
+            })
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, worker)| worker).collect()
+    }
+
+    /// The last epoch that a rank has committed.
+    pub fn last_epoch(&self, rank: u32) -> u64 {
+        let epochs = self.events(rank).into_iter().filter_map(|record| match record.kind {
+            Kind::Commit { epoch, .. } => Some(epoch.0),
+            _ => None,
+        });
+        epochs.max().unwrap_or(0)
+    }
+
+    /// Lines on standard error that are ours.
+    pub fn own_lines(&self) -> Vec<&str> {
+        self.stderr
+            .lines()
+            .filter(|line| line.starts_with("understudy"))
+            .collect()
+    }
+
+    /// Everything that helps to understand a failure.
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        let _ = writeln!(text, "{}", self.line);
+        let _ = writeln!(text, "status {:?} after {:?}", self.status, self.wall);
+        for killed in &self.killed {
+            let _ = writeln!(text, "{killed:?}");
+        }
+        if !self.left_behind.is_empty() {
+            let _ = writeln!(text, "left behind: {:?}", self.left_behind);
+        }
+        let tail = |text: &str| {
+            text.lines()
+                .rev()
+                .take(12)
+                .collect::<Vec<_>>()
+                .into_iter()
+                .rev()
+                .collect::<Vec<_>>()
+                .join("\n  ")
+        };
+        let _ = writeln!(text, "stderr:\n  {}", tail(&self.stderr));
+        let _ = writeln!(text, "stdout:\n  {}", tail(&String::from_utf8_lossy(&self.stdout)));
+        text
+    }
+
+    /// Fails with a description if `ok` is false.
+    #[track_caller]
+    pub fn check(&self, ok: bool, what: &str) {
+        if !ok {
+            self.failed.store(true, Ordering::Relaxed);
+            panic!("{what}\n{}", self.describe());
+        }
+    }
+
+    /// The job came to its end by itself, with status 0.
+    #[track_caller]
+    pub fn assert_success(&self) {
+        self.check(self.status.is_some(), "the job hangs");
+        self.check(self.status.is_some_and(|status| status.success()), "the job failed");
+    }
+
+    /// No process and no file of the job is left.
+    #[track_caller]
+    pub fn assert_nothing_left(&self) {
+        self.check(self.left_behind.is_empty(), "the job left something behind");
+    }
+
+    /// Every kill has hit, and the parts of the dead were taken over in that order.
+    #[track_caller]
+    pub fn assert_taken_over(&self, workers: &[u32]) {
+        self.check(
+            self.killed.iter().all(|killed| killed.hit),
+            "the job ended before the kill",
+        );
+        let found = self.takeovers();
+        self.check(
+            found == workers,
+            &format!("parts taken over: {found:?} instead of {workers:?}"),
+        );
+    }
+
+    /// The same standard output and the same files as `native`.
+    #[track_caller]
+    pub fn assert_like(&self, native: &Outcome, files: &[&str]) {
+        self.assert_like_after(native, files, <[u8]>::to_vec);
+    }
+
+    /// The same after both were made canonical.
+    #[track_caller]
+    pub fn assert_like_after(&self, native: &Outcome, files: &[&str], canonical: Canonical) {
+        self.same("standard output", &canonical(&self.stdout), &canonical(&native.stdout));
+        for name in files {
+            let (own, other) = (self.file(name), native.file(name));
+            self.check(other.is_some(), &format!("the native run has written no {name}"));
+            self.check(own.is_some(), &format!("{name} is missing"));
+            self.same(
+                name,
+                &canonical(&own.unwrap_or_default()),
+                &canonical(&other.unwrap_or_default()),
+            );
+        }
+    }
+
+    /// The same lines as in `native`, in any order.
+    #[track_caller]
+    pub fn assert_same_lines(&self, native: &Outcome) {
+        let sorted = |bytes: &[u8]| {
+            let mut lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
+            lines.sort_unstable();
+            lines.concat()
+        };
+        self.same(
+            "standard output, sorted,",
+            &sorted(&self.stdout),
+            &sorted(&native.stdout),
+        );
+    }
+
+    #[track_caller]
+    fn same(&self, what: &str, own: &[u8], native: &[u8]) {
+        if own == native {
+            return;
+        }
+        let at = own.iter().zip(native).take_while(|(a, b)| a == b).count();
+        let around = |bytes: &[u8]| {
+            let from = bytes[..at]
+                .iter()
+                .rposition(|&byte| byte == b'\n')
+                .map_or(0, |newline| newline + 1);
+            String::from_utf8_lossy(&bytes[from..bytes.len().min(at + 160)]).into_owned()
+        };
+        let line = own[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
+        self.check(
+            false,
+            &format!(
+                "{what} differs from the native run: {} bytes instead of {}, first at byte {at} (line {line})\n  got:    {:?}\n  native: {:?}",
+                own.len(),
+                native.len(),
+                around(own),
+                around(native)
+            ),
+        );
+    }
+}
+
+impl Drop for Outcome {
+    fn drop(&mut self) {
+        let Some(root) = self.root.take() else { return };
+        if self.failed.load(Ordering::Relaxed)
+            || std::thread::panicking()
+            || std::env::var_os("FFI_TESTS_KEEP").is_some()
+        {
+            eprintln!("the job's directory stays: {}", root.keep().display());
+        }
+    }
+}
+
+/// The undisturbed run of a job without understudy; each is run once per test program.
+///
+/// # Panics
+/// If it fails.
+pub fn native(job: Job) -> Arc<Outcome> {
+    static DONE: Mutex<Option<HashMap<String, Arc<Outcome>>>> = Mutex::new(None);
+    let mut done = DONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let done = done.get_or_insert_default();
+    let job = job.native();
+    let key = job.key();
+    if let Some(outcome) = done.get(&key) {
+        return Arc::clone(outcome);
+    }
+    let outcome = Arc::new(job.run());
+    outcome.check(
+        outcome.status.is_some_and(|status| status.success()),
+        "the native run failed",
+    );
+    println!("native run: {:?}: {}", outcome.wall, outcome.line);
+    done.insert(key, Arc::clone(&outcome));
+    outcome
+}

@@ -1,0 +1,108 @@
+//! Where things are: the products, MPI, and the lock that lets one job run at a time.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The workspace.
+pub fn workspace() -> PathBuf {
+    let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_directory.parent().unwrap_or(crate_directory).to_owned()
+}
+
+fn product_directory() -> PathBuf {
+    let asked = std::env::var_os("UNDERSTUDY_LIB_DIR").map(PathBuf::from);
+    let built = || {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
+        target.join("release")
+    };
+    asked.unwrap_or_else(built)
+}
+
+/// A file beside libunderstudy.so.
+///
+/// # Panics
+/// If it is not there.
+pub fn product(name: &str) -> PathBuf {
+    let directory = product_directory();
+    for part in [
+        "libunderstudy.so",
+        "libunderstudy_shim.so",
+        "libunderstudy_runtime.so",
+        "ckptd",
+        name,
+    ] {
+        assert!(
+            directory.join(part).is_file(),
+            "{} is missing; run `make build`, or set UNDERSTUDY_LIB_DIR to the directory that has it",
+            directory.join(part).display()
+        );
+    }
+    directory.join(name)
+}
+
+/// The library that is preloaded.
+pub fn layer() -> PathBuf {
+    product("libunderstudy.so")
+}
+
+/// One of the example programs.
+///
+/// # Panics
+/// If it is not there.
+pub fn example(name: &str) -> PathBuf {
+    let path = workspace().join("build/examples").join(name);
+    assert!(path.is_file(), "{} is missing; run `make build`", path.display());
+    path
+}
+
+/// A program of the PATH, by its full name.
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|file| file.is_file())
+}
+
+/// The launcher.
+///
+/// # Panics
+/// If there is none on the PATH.
+pub fn mpirun() -> PathBuf {
+    on_path("mpirun")
+        .expect("there is no mpirun on the PATH; run the tests by `make test`, or after eval \"$(make -s env)\"")
+}
+
+/// Compiles `programs/NAME.c` of this crate; once per test program.
+///
+/// # Panics
+/// If it cannot be compiled.
+pub fn test_program(name: &str) -> PathBuf {
+    static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let directory = DIRECTORY.get_or_init(|| tempfile::tempdir().expect("there is room for temporary files"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.c"));
+    let program = directory.path().join(name);
+    let _turn = turn();
+    if !program.is_file() {
+        let status = Command::new("mpicc")
+            .args(["-O1", "-g", "-Wall", "-o"])
+            .args([&program, &source])
+            .status();
+        let status = status.expect("there is an mpicc on the PATH; run the tests by `make test`");
+        assert!(status.success(), "mpicc fails on {}", source.display());
+    }
+    program
+}
+
+/// Waits until no other test of this machine's user is at work; jobs would disturb each other's timing.
+///
+/// # Panics
+/// If the lock file cannot be opened.
+pub fn turn() -> File {
+    let path = std::env::temp_dir().join("understudy-ffi-tests.lock");
+    let file = File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    file.lock()
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    file
+}

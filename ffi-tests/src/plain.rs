@@ -1,0 +1,47 @@
+//! Commands outside of mpirun, with and without the layer.
+
+use crate::place;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Runs a command; with the layer preloaded and `variables` set if `layer`.
+///
+/// # Panics
+/// If it cannot be started.
+pub fn run(program: impl AsRef<Path>, arguments: &[&str], variables: &[(&str, &str)], layer: bool) -> Output {
+    let _turn = place::turn();
+    let mut command = Command::new(program.as_ref());
+    command.args(arguments).stdin(Stdio::null()).env_remove("LD_PRELOAD");
+    command
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    if layer {
+        command.env("LD_PRELOAD", place::layer());
+        command.envs(variables.iter().copied());
+    }
+    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+/// The command behaves the same with the layer as without.
+///
+/// # Panics
+/// If it does not.
+#[track_caller]
+pub fn assert_indifferent(program: &str, arguments: &[&str], variables: &[(&str, &str)]) {
+    let (with, without) = (
+        run(program, arguments, variables, true),
+        run(program, arguments, variables, false),
+    );
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(
+        text(&with.stdout),
+        text(&without.stdout),
+        "standard output of {program} {arguments:?}"
+    );
+    assert_eq!(
+        text(&with.stderr),
+        text(&without.stderr),
+        "standard error of {program} {arguments:?}"
+    );
+    assert_eq!(with.status, without.status, "status of {program} {arguments:?}");
+}

@@ -1,0 +1,125 @@
+//! Processes, as /proc shows them.
+
+use rustix::process::{Pid, Signal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The variable by which the processes of a job are recognised; understudy hides its own from the program.
+pub const MARK: &str = "FFI_TEST_ID";
+
+/// A process of a job.
+#[derive(Clone, Debug)]
+pub struct Process {
+    pub pid: u32,
+    pub parent: u32,
+    /// Its rank in the launcher's world, if it has one.
+    pub rank: Option<u32>,
+    pub command: String,
+}
+
+fn all() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Fields of /proc/PID/stat behind the name: state, parent, …
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
+}
+
+fn strings(pid: u32, file: &str) -> Vec<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    bytes
+        .split(|&byte| byte == 0)
+        .map(|text| String::from_utf8_lossy(text).into_owned())
+        .collect()
+}
+
+/// The parent, if the process lives (and is no zombie).
+pub fn parent(pid: u32) -> Option<u32> {
+    let fields = stat(pid)?;
+    if fields[0] == "Z" || fields[0] == "X" {
+        None
+    } else {
+        fields[1].parse().ok()
+    }
+}
+
+/// The state letter of a process: `S`, `R`, …
+pub fn state(pid: u32) -> Option<String> {
+    stat(pid).map(|fields| fields[0].clone())
+}
+
+/// Time that a process has spent on a processor.
+pub fn processor_time(pid: u32) -> Option<Duration> {
+    let fields = stat(pid)?;
+    let ticks: u64 = fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?;
+    Some(Duration::from_secs_f64(
+        ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
+    ))
+}
+
+/// Living processes whose environment carries `mark`.
+pub fn marked(mark: &str) -> Vec<Process> {
+    let wanted = format!("{MARK}={mark}");
+    let described = |pid| {
+        let environment = strings(pid, "environ");
+        let is_ours = environment.contains(&wanted);
+        let value = |name: &str| {
+            environment
+                .iter()
+                .find_map(|entry| entry.strip_prefix(name)?.parse().ok())
+        };
+        is_ours.then(|| (value("OMPI_COMM_WORLD_RANK="), strings(pid, "cmdline").join(" ")))
+    };
+    all()
+        .filter_map(|pid| {
+            let (rank, command) = described(pid)?;
+            Some(Process {
+                pid,
+                parent: parent(pid)?,
+                rank,
+                command,
+            })
+        })
+        .collect()
+}
+
+/// The ranks among marked processes: those with a rank whose parent has none (children of a rank inherit its variables).
+pub fn ranks(processes: &[Process]) -> BTreeMap<u32, Process> {
+    let with_rank: BTreeSet<u32> = processes
+        .iter()
+        .filter(|process| process.rank.is_some())
+        .map(|process| process.pid)
+        .collect();
+    let is_first = |process: &&Process| !with_rank.contains(&process.parent);
+    processes
+        .iter()
+        .filter(is_first)
+        .filter_map(|process| Some((process.rank?, process.clone())))
+        .collect()
+}
+
+/// Living processes with `part` in their command line.
+pub fn with_command(part: &str) -> Vec<u32> {
+    all()
+        .filter(|&pid| parent(pid).is_some() && strings(pid, "cmdline").iter().any(|argument| argument.contains(part)))
+        .collect()
+}
+
+/// Files below /dev/shm that a process has mapped.
+pub fn mapped_shared_memory(pid: u32) -> Vec<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let paths = maps
+        .lines()
+        .filter_map(|line| line.find("/dev/shm/").map(|at| line[at..].to_owned()));
+    paths.filter(|path| !path.ends_with(" (deleted)")).collect()
+}
+
+/// Sends SIGKILL; whether the process was there.
+pub fn kill(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::kill_process(pid, Signal::KILL).is_ok())
+}

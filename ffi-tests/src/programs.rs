@@ -1,0 +1,154 @@
+//! The programs that are run, with arguments for runs of one or two seconds.
+
+use crate::job::Job;
+use crate::outcome::Canonical;
+use crate::place;
+use regex::bytes::Regex;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// A program with what it writes.
+pub struct Case {
+    pub name: &'static str,
+    /// Lines on standard output that are printed at once at the end.
+    pub tail: usize,
+    /// Files it writes.
+    pub files: &'static [&'static str],
+    /// Takes away what differs from run to run anyway.
+    pub canonical: Canonical,
+    make: fn() -> Job,
+}
+
+impl Case {
+    /// A job of it.
+    pub fn job(&self) -> Job {
+        (self.make)()
+    }
+}
+
+fn all_of_it(bytes: &[u8]) -> Vec<u8> {
+    bytes.to_vec()
+}
+
+/// Jacobi iterations in C: halo exchange, one collective per iteration.
+pub fn heat2d() -> Case {
+    Case {
+        name: "heat2d",
+        tail: 1,
+        files: &["heat.field", "heat.log"],
+        canonical: all_of_it,
+        make: || {
+            let arguments = [
+                "300",
+                "300",
+                "6000",
+                "heat.field",
+                "--print-every",
+                "150",
+                "--log",
+                "heat.log",
+            ];
+            Job::new(place::example("heat2d"), &arguments).interval("0.1s")
+        },
+    }
+}
+
+fn cg_job(program: &str) -> Job {
+    Job::new(
+        place::example(program),
+        &["150", "150", "10", "cg.solution", "--max-iterations", "70"],
+    )
+    .interval("0.1s")
+}
+
+/// Conjugate gradients in C++: exceptions, several communicators, a library.
+pub fn cg() -> Case {
+    Case {
+        name: "cg",
+        tail: 1,
+        files: &["cg.solution"],
+        canonical: all_of_it,
+        make: || cg_job("cg"),
+    }
+}
+
+/// The same with its library as a shared object.
+pub fn cg_shared() -> Case {
+    Case {
+        name: "cg-shared",
+        make: || cg_job("cg-shared"),
+        ..cg()
+    }
+}
+
+/// A Lennard-Jones melt; every line of the log is flushed, every 50th configuration is dumped.
+const LAMMPS_INPUT: &str = "\
+units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 8 0 8 0 8
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 1.44 87287 loop geom
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+neighbor 0.3 bin
+neigh_modify delay 5 every 1
+fix 1 all nve
+dump 1 all custom 50 melt.dump id x y z
+dump_modify 1 sort id
+thermo 20
+thermo_modify flush yes
+run 800
+";
+
+fn lammps_job() -> Job {
+    let program = place::on_path("lmp").unwrap_or_else(|| PathBuf::from("lmp"));
+    let arguments = ["-in", "melt.in", "-log", "melt.log"];
+    Job::new(program, &arguments)
+        .input("melt.in", LAMMPS_INPUT)
+        .interval("0.1s")
+        .env("OMP_NUM_THREADS", "1")
+}
+
+/// LAMMPS, an unmodified program of the distribution; `None`, with the reason printed, if it is not installed.
+pub fn lammps() -> Option<Case> {
+    if place::on_path("lmp").is_none() {
+        println!("SKIPPED: LAMMPS (lmp) is not installed; `make lammps` installs it");
+        return None;
+    }
+    Some(Case {
+        name: "LAMMPS",
+        tail: 34,
+        files: &["melt.log", "melt.dump"],
+        canonical: without_timing,
+        make: lammps_job,
+    })
+}
+
+/// Lines of LAMMPS that tell how long something took.
+const TIMING: &[&str] = &[
+    r"^  create_atoms CPU = ",
+    r"^Loop time of ",
+    r"^Performance: ",
+    r"% CPU use with ",
+    r"^(Pair|Neigh|Comm|Output|Modify|Other) +\|",
+    r"^Total wall time: ",
+];
+
+fn without_timing(bytes: &[u8]) -> Vec<u8> {
+    static PATTERNS: OnceLock<Vec<Regex>> = OnceLock::new();
+    let patterns = PATTERNS.get_or_init(|| {
+        TIMING
+            .iter()
+            .map(|pattern| Regex::new(pattern).expect("a valid pattern"))
+            .collect()
+    });
+    let lines = bytes.split_inclusive(|&byte| byte == b'\n');
+    lines
+        .filter(|line| !patterns.iter().any(|pattern| pattern.is_match(line)))
+        .flatten()
+        .copied()
+        .collect()
+}

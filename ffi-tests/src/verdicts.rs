@@ -1,0 +1,35 @@
+//! Many runs, one verdict: all runs are done, then all failures are told.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The failures of a test that makes many runs.
+#[derive(Default)]
+pub struct Verdicts {
+    count: usize,
+    failed: Vec<String>,
+}
+
+impl Verdicts {
+    /// Notes whether the assertions of `judge` hold; their messages are printed at once.
+    pub fn judge(&mut self, what: &str, judge: impl FnOnce()) {
+        self.count += 1;
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(judge)) {
+            let message = panic
+                .downcast_ref::<String>()
+                .map_or("?", |message| message.lines().next().unwrap_or("?"));
+            self.failed.push(format!("{what}: {message}"));
+        }
+    }
+
+    /// # Panics
+    /// If any assertion has failed.
+    pub fn assert_all_good(self) {
+        assert!(
+            self.failed.is_empty(),
+            "{} of {} failed:\n  {}",
+            self.failed.len(),
+            self.count,
+            self.failed.join("\n  ")
+        );
+    }
+}

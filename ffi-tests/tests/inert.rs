@@ -1,0 +1,79 @@
+//! The layer keeps out of everything that is not an MPI job of ours.
+
+use ffi_tests::plain::{assert_indifferent, run};
+use ffi_tests::programs::heat2d;
+use ffi_tests::{Job, outcome::native, place};
+
+#[test]
+fn ordinary_programs_do_not_notice_the_layer() {
+    assert_indifferent("ls", &["-l", "/proc/self/exe", "/etc/passwd"], &[]);
+    assert_indifferent("ls", &["/nowhere"], &[]);
+    assert_indifferent(
+        "sh",
+        &["-c", "echo one; (exit 3) || echo $?; printf '%s\\n' two | cat; exit 7"],
+        &[],
+    );
+    assert_indifferent("sh", &["-c", "kill -TERM $$"], &[]);
+    assert_indifferent(
+        "python3",
+        &[
+            "-c",
+            "import sys, json, threading; print(json.dumps([1, 2]), file=sys.stderr); sys.exit(4)",
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn the_environment_of_other_programs_is_not_touched() {
+    let variables = [("UNDERSTUDY_SPARES", "2"), ("UNDERSTUDY_INTERVAL", "soon")];
+    let output = run("env", &[], &variables, true);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = [
+        format!("LD_PRELOAD={}", place::layer().display()),
+        "UNDERSTUDY_SPARES=2".into(),
+        "UNDERSTUDY_INTERVAL=soon".into(),
+    ];
+    for line in expected {
+        assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
+    }
+    assert!(
+        !text.contains("UNDERSTUDY_BOOT") && !text.contains("UNDERSTUDY_PAD"),
+        "{text}"
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn an_mpi_program_without_mpirun_runs_normally() {
+    let chatter = place::test_program("chatter");
+    let chatter = chatter.to_string_lossy();
+    assert_indifferent(&chatter, &["20"], &[]);
+    assert_indifferent(&chatter, &["20"], &[("UNDERSTUDY_REQUIRE", "1")]);
+}
+
+#[test]
+fn understudy_disable_gives_the_program_all_ranks() {
+    let job = || Job::new(place::test_program("chatter"), &["30"]).workers(5);
+    let undisturbed = native(job());
+    // Five ranks in all: one of them would be a spare.
+    let outcome = job().workers(4).spares(1).env("UNDERSTUDY_DISABLE", "1").run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&undisturbed);
+    outcome.assert_nothing_left();
+    assert_eq!(outcome.own_lines(), Vec::<&str>::new());
+    assert_eq!(outcome.event_ranks(), Vec::<u32>::new());
+}
+
+#[test]
+fn a_run_without_a_failure_is_silent_and_leaves_nothing_behind() {
+    let case = heat2d();
+    let undisturbed = native(case.job());
+    let outcome = case.job().run();
+    outcome.assert_success();
+    outcome.assert_like(&undisturbed, case.files);
+    outcome.assert_nothing_left();
+    outcome.check(outcome.own_lines().len() <= 1, "more than one line of ours");
+    outcome.check(outcome.last_epoch(0) >= 3, "fewer than three checkpoints");
+    outcome.check(outcome.takeovers().is_empty(), "somebody was replaced");
+}

@@ -1,0 +1,71 @@
+//! A worker is killed somewhere in the run: the job writes the same bytes as if nothing had happened.
+
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, Case};
+use ffi_tests::{Kill, Random, Trigger, Verdicts};
+use std::time::{Duration, Instant};
+
+const WORKERS: u32 = 4;
+
+/// Kills every worker once in each of `times` equal parts of the run.
+fn kill_everyone(case: &Case, times: usize) {
+    let mut random = Random::announced(case.name);
+    let undisturbed = native(case.job());
+    let lines = undisturbed.stdout.iter().filter(|&&byte| byte == b'\n').count() - case.tail;
+    let (mut verdicts, mut left_behind) = (Verdicts::default(), Vec::new());
+    for worker in 0..WORKERS {
+        for time in 0..times {
+            // Moments by what was printed: a slow machine changes nothing. The last tenth is left out: a kill must hit.
+            let part = lines * 9 / 10 / times;
+            let after = 1 + time * part + random.below(part.max(1) as u64) as usize;
+            let delay = Duration::from_micros(random.below(15_000));
+            let began = Instant::now();
+            let outcome = case
+                .job()
+                .kill(Kill::at(worker, Trigger::Lines(after)).after(delay))
+                .run();
+            println!(
+                "{}: worker {worker} killed {delay:?} after line {after} of {lines}: {:?}, {} epochs, {:?} in all",
+                case.name,
+                outcome.wall,
+                outcome.last_epoch((worker + 1) % WORKERS),
+                began.elapsed()
+            );
+            verdicts.judge(&format!("worker {worker} killed {delay:?} after line {after}"), || {
+                outcome.assert_success();
+                outcome.assert_like_after(&undisturbed, case.files, case.canonical);
+                outcome.assert_taken_over(&[worker]);
+            });
+            left_behind.extend(outcome.left_behind.iter().cloned());
+        }
+    }
+    verdicts.judge("all runs", || {
+        assert!(left_behind.is_empty(), "left behind: {left_behind:?}")
+    });
+    verdicts.assert_all_good();
+}
+
+/// How many times per worker: few in the ordinary run, many in `make sweep`.
+fn times() -> usize {
+    std::env::var("FFI_TESTS_TIMES")
+        .ok()
+        .and_then(|times| times.parse().ok())
+        .unwrap_or(5)
+}
+
+#[test]
+fn heat2d_writes_the_same_whoever_is_killed_and_whenever() {
+    kill_everyone(&programs::heat2d(), times());
+}
+
+#[test]
+fn cg_writes_the_same_whoever_is_killed_and_whenever() {
+    kill_everyone(&programs::cg(), times());
+}
+
+#[test]
+fn lammps_writes_the_same_whoever_is_killed_and_whenever() {
+    if let Some(case) = programs::lammps() {
+        kill_everyone(&case, times());
+    }
+}

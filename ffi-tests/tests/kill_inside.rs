@@ -1,0 +1,169 @@
+//! A worker dies at a named point of the runtime: inside a checkpoint, before the first one, at the end.
+
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, Case};
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts};
+use std::time::Duration;
+
+const WORKERS: u32 = 4;
+
+fn judge(verdicts: &mut Verdicts, case: &Case, job: Job, worker: u32, what: &str) -> Outcome {
+    let undisturbed = native(case.job());
+    let outcome = job.run();
+    println!(
+        "{what}: {:?}, {} epochs",
+        outcome.wall,
+        outcome.last_epoch((worker + 1) % WORKERS)
+    );
+    verdicts.judge(what, || {
+        outcome.assert_success();
+        outcome.assert_like_after(&undisturbed, case.files, case.canonical);
+        outcome.assert_taken_over(&[worker]);
+        outcome.assert_nothing_left();
+    });
+    outcome
+}
+
+fn die_at(points: &[&str], epoch: &str, tracking: &str, workers: impl Fn(usize) -> Vec<u32>) {
+    let case = programs::heat2d();
+    let mut verdicts = Verdicts::default();
+    for (index, point) in points.iter().enumerate() {
+        for worker in workers(index) {
+            let fault = format!("kill rank={worker} at={point}{epoch}");
+            let job = case.job().fault(&fault).env("UNDERSTUDY_TRACKING", tracking);
+            judge(
+                &mut verdicts,
+                &case,
+                job,
+                worker,
+                &format!("{fault}, tracking {tracking}"),
+            );
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+/// The points of a checkpoint, in their order.
+const CHECKPOINT: &[&str] = &[
+    "cut.begin",
+    "cut.end",
+    "capture.end",
+    "ship.begin",
+    "ship.half",
+    "ship.end",
+    "commit.end",
+];
+
+fn everyone(_: usize) -> Vec<u32> {
+    (0..WORKERS).collect()
+}
+
+/// Two of the workers, others at each point.
+fn two(index: usize) -> Vec<u32> {
+    let first = index as u32 % WORKERS;
+    vec![first, (first + 1 + index as u32 % 2) % WORKERS]
+}
+
+#[test]
+fn a_worker_may_die_at_any_point_of_a_checkpoint() {
+    die_at(CHECKPOINT, " epoch=3", "auto", two);
+}
+
+#[test]
+#[ignore = "long: part of `make sweep`"]
+fn every_worker_may_die_at_any_point_of_a_checkpoint() {
+    die_at(CHECKPOINT, " epoch=3", "pagemap", everyone);
+    die_at(CHECKPOINT, " epoch=2", "compare", everyone);
+}
+
+#[test]
+fn a_worker_may_die_inside_a_checkpoint_that_is_found_by_comparing() {
+    die_at(
+        &["capture.end", "ship.half", "commit.end"],
+        " epoch=3",
+        "compare",
+        |index| vec![index as u32 + 1],
+    );
+}
+
+#[test]
+fn a_worker_may_die_at_the_end_of_mpi_init_and_at_the_begin_of_mpi_finalize() {
+    die_at(&["init.end", "finalize.begin"], "", "auto", two);
+}
+
+#[test]
+fn a_worker_that_dies_before_the_first_interval_leads_back_to_mpi_init() {
+    let case = programs::heat2d();
+    let mut random = Random::announced("before the first interval");
+    let mut verdicts = Verdicts::default();
+    for worker in 0..WORKERS {
+        let tracking = ["auto", "compare"][worker as usize % 2];
+        let kill = Kill::at(worker, Trigger::Lines(1 + random.below(20) as usize))
+            .after(Duration::from_micros(random.below(15_000)));
+        let job = case
+            .job()
+            .interval("off")
+            .env("UNDERSTUDY_TRACKING", tracking)
+            .kill(kill);
+        let what = format!("interval off, tracking {tracking}, {kill:?}");
+        let outcome = judge(&mut verdicts, &case, job, worker, &what);
+        verdicts.judge(&what, || {
+            outcome.check(
+                outcome.last_epoch((worker + 1) % WORKERS) <= 1,
+                "there was a checkpoint besides the first",
+            )
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn two_workers_may_die_one_after_the_other_if_there_are_two_spares() {
+    let case = programs::heat2d();
+    let mut verdicts = Verdicts::default();
+    let undisturbed = native(case.job());
+    for (first, second) in [(1, 2), (0, 3)] {
+        let kills = [Kill::at(first, Trigger::Lines(8)), Kill::at(second, Trigger::Lines(25))];
+        let outcome = kills
+            .iter()
+            .fold(case.job().spares(2), |job, &kill| job.kill(kill))
+            .run();
+        verdicts.judge(&format!("workers {first}, then {second}"), || {
+            outcome.assert_success();
+            outcome.assert_like(&undisturbed, case.files);
+            outcome.assert_taken_over(&[first, second]);
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// The stages of a recovery at whose end a process may die.
+const RECOVERY: &[&str] = &["shrink", "agree", "replace", "fetch", "load", "rebuild", "reprotect"];
+
+#[test]
+fn another_worker_may_die_during_the_recovery() {
+    let case = programs::heat2d();
+    let mut verdicts = Verdicts::default();
+    let undisturbed = native(case.job());
+    for stage in RECOVERY {
+        // Four workers and two spares on one node: worker 3 holds the copy of worker 1, so it must not be the second.
+        let (first, second) = (1, 2);
+        let kill = Kill::at(first, Trigger::Lines(8));
+        let outcome = case
+            .job()
+            .spares(2)
+            .fault(&format!("kill rank={second} at={stage}"))
+            .kill(kill)
+            .run();
+        println!("{stage}: {:?}", outcome.wall);
+        verdicts.judge(
+            &format!("worker {first} killed, worker {second} dies after {stage}"),
+            || {
+                outcome.assert_success();
+                outcome.assert_like(&undisturbed, case.files);
+                outcome.check(!outcome.takeovers().is_empty(), "no part was taken over");
+            },
+        );
+    }
+    verdicts.assert_all_good();
+}

@@ -1,0 +1,161 @@
+//! What cannot be protected is told in one clear line; then it runs unprotected, or stops if that was asked for.
+
+use ffi_tests::outcome::native;
+use ffi_tests::{Job, Outcome, place};
+use std::path::Path;
+use std::time::Duration;
+
+/// What the program sees when it runs unprotected.
+#[derive(Clone, Copy)]
+enum View {
+    /// Every rank of the launcher: found out before MPI_Init.
+    AllRanks,
+    /// The workers only: found out inside MPI_Init, when the spares know already that they are spares.
+    WorkersOnly,
+}
+
+fn chatter() -> Job {
+    Job::new(place::test_program("chatter"), &["20"]).limit(Duration::from_secs(30))
+}
+
+/// One line, with `words` in it: cause and remedy.
+#[track_caller]
+fn assert_told(outcome: &Outcome, words: &[&str]) {
+    let lines = outcome.own_lines();
+    outcome.check(
+        lines.len() == 1,
+        &format!("{} lines of ours instead of one: {lines:?}", lines.len()),
+    );
+    for word in words {
+        outcome.check(lines[0].contains(word), &format!("the message does not say `{word}`"));
+    }
+}
+
+fn assert_refused(change: impl Fn(Job) -> Job, ranks: (u32, u32), view: View, words: &[&str]) {
+    let seen = match view {
+        View::AllRanks => ranks.0 + ranks.1,
+        View::WorkersOnly => ranks.0,
+    };
+    let undisturbed = native(chatter().workers(seen));
+    let unprotected = change(chatter().workers(ranks.0).spares(ranks.1)).run();
+    assert_told(&unprotected, words);
+    assert_told(&unprotected, &["unprotected"]);
+    unprotected.assert_success();
+    unprotected.assert_same_lines(&undisturbed);
+    unprotected.assert_nothing_left();
+
+    let stopped = change(chatter().workers(ranks.0).spares(ranks.1))
+        .env("UNDERSTUDY_REQUIRE", "1")
+        .run();
+    stopped.check(stopped.status.is_some(), "the job hangs");
+    stopped.check(
+        !stopped.status.is_some_and(|status| status.success()),
+        "the job did not fail",
+    );
+    assert_told(&stopped, words);
+    assert_told(&stopped, &["UNDERSTUDY_REQUIRE=1"]);
+    stopped.check(stopped.stdout.is_empty(), "the program has run");
+    stopped.assert_nothing_left();
+}
+
+#[test]
+fn a_job_without_fault_tolerance_is_refused() {
+    assert_refused(
+        Job::without_fault_tolerance,
+        (4, 1),
+        View::AllRanks,
+        &["fault tolerance", "--with-ft ulfm"],
+    );
+}
+
+#[test]
+fn more_spares_than_ranks_are_refused() {
+    let change = |job: Job| job.env("UNDERSTUDY_SPARES", "9");
+    assert_refused(
+        change,
+        (4, 1),
+        View::AllRanks,
+        &["UNDERSTUDY_SPARES", "5 ranks", "9 spares", "mpirun -n"],
+    );
+}
+
+#[test]
+fn no_spares_at_all_are_refused() {
+    let change = |job: Job| job.env("UNDERSTUDY_SPARES", "0");
+    assert_refused(
+        change,
+        (4, 1),
+        View::AllRanks,
+        &["UNDERSTUDY_SPARES", "at least one rank more"],
+    );
+}
+
+#[test]
+fn a_setting_that_makes_no_sense_is_refused() {
+    assert_refused(
+        |job| job.interval("soon"),
+        (4, 1),
+        View::AllRanks,
+        &["UNDERSTUDY_INTERVAL", "`soon`", "10s", "off"],
+    );
+    assert_refused(
+        |job| job.env("UNDERSTUDY_TRACKING", "magic"),
+        (4, 1),
+        View::AllRanks,
+        &["UNDERSTUDY_TRACKING", "`magic`", "compare"],
+    );
+}
+
+#[test]
+fn a_single_worker_is_refused() {
+    assert_refused(|job| job, (1, 1), View::WorkersOnly, &["single worker", "buddy"]);
+}
+
+#[test]
+fn a_container_that_forbids_personality_is_refused() {
+    let change = |job: Job| job.fault("no-personality");
+    assert_refused(
+        change,
+        (4, 1),
+        View::AllRanks,
+        &["personality", "seccomp", "setarch -R"],
+    );
+}
+
+/// The distribution's older Open MPI, with its launcher, if there is one besides the one in use.
+#[test]
+fn an_older_open_mpi_is_refused() {
+    let launcher = Path::new("/usr/bin/mpirun.openmpi");
+    let version = std::process::Command::new(launcher)
+        .arg("--version")
+        .env_remove("LD_LIBRARY_PATH")
+        .output();
+    let version = version.map_or_else(
+        |_| String::new(),
+        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
+    );
+    if !version.contains("(Open MPI) 4.") {
+        println!("SKIPPED: there is no Open MPI 4 in {}", launcher.display());
+        return;
+    }
+    // Its library comes first; the program is linked with libmpi.so.40, which both versions are called.
+    let older = |job: Job| {
+        let library = "/usr/lib/x86_64-linux-gnu/openmpi/lib:/usr/lib/x86_64-linux-gnu";
+        job.mpirun(launcher)
+            .without_fault_tolerance()
+            .env("LD_LIBRARY_PATH", library)
+    };
+    let undisturbed = older(chatter().native()).workers(5).run();
+    undisturbed.assert_success();
+    let outcome = older(chatter()).run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&undisturbed);
+    // Found out by the launch (no PMIx of our kind, no fault tolerance), or by the library's version.
+    outcome.check(outcome.own_lines().len() <= 1, "more than one line of ours");
+    let required = older(chatter()).env("UNDERSTUDY_REQUIRE", "1").run();
+    required.check(
+        !required.status.is_some_and(|status| status.success()),
+        "a job that cannot be protected has run",
+    );
+    assert_told(&required, &["5.0.10"]);
+}

@@ -1,0 +1,74 @@
+//! libunderstudy.so exports what libmpi exports, no more and no less.
+
+use ffi_tests::{place, plain};
+use std::collections::BTreeMap;
+use understudy_table::{Flag, table};
+
+/// Names besides libmpi's: none of them may collide with a program's.
+const EXTRA: &[&str] = &[];
+
+/// Exported symbols with their nm letter and size.
+fn exported(library: &std::path::Path) -> BTreeMap<String, (char, usize)> {
+    let library = library.to_string_lossy();
+    let output = plain::run("nm", &["-D", "--defined-only", "-S", &library], &[], false);
+    assert!(
+        output.status.success(),
+        "nm fails on {library}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut found = BTreeMap::new();
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (size, kind, name) = match fields[..] {
+            [_, size, kind, name] => (usize::from_str_radix(size, 16).expect("a size"), kind, name),
+            [_, kind, name] => (0, kind, name),
+            _ => panic!("nm prints `{line}`"),
+        };
+        let name = name.split('@').next().unwrap_or(name);
+        found.insert(name.to_owned(), (kind.chars().next().unwrap_or('?'), size));
+    }
+    found
+}
+
+/// Every exported name of the table with the size of data.
+fn expected() -> BTreeMap<String, Option<usize>> {
+    let table = table();
+    let mut names = BTreeMap::new();
+    for procedure in &table.procedures {
+        names.insert(procedure.name.clone(), None);
+        if !procedure.has(Flag::NoProfile) {
+            names.insert(format!("P{}", procedure.name), None);
+        }
+    }
+    names.extend(table.functions.iter().map(|function| (function.name.clone(), None)));
+    names.extend(table.data.iter().map(|data| (data.name.clone(), Some(data.size))));
+    names
+}
+
+#[test]
+fn the_layer_exports_exactly_the_call_table() {
+    let (found, expected) = (exported(&place::layer()), expected());
+    let missing: Vec<&String> = expected.keys().filter(|name| !found.contains_key(*name)).collect();
+    let surplus: Vec<&String> = found
+        .keys()
+        .filter(|name| !expected.contains_key(*name) && !EXTRA.contains(&name.as_str()))
+        .collect();
+    assert!(
+        missing.is_empty() && surplus.is_empty(),
+        "missing: {missing:?}\nsurplus: {surplus:?}"
+    );
+}
+
+#[test]
+fn exported_objects_have_the_sizes_of_the_call_table() {
+    let found = exported(&place::layer());
+    for (name, size) in expected().into_iter().filter_map(|(name, size)| Some((name, size?))) {
+        let (kind, actual) = found[&name];
+        assert!(
+            "DBRV".contains(kind.to_ascii_uppercase()),
+            "{name} is no object but `{kind}`"
+        );
+        assert_eq!(actual, size, "size of {name}");
+    }
+}

@@ -1,0 +1,88 @@
+//! The other processes of the job on this node, so that an abort can end them.
+//!
+//! With fault tolerance on, Open MPI's MPI_Abort ends only its caller: the launcher takes it for one more failure, and
+//! the others wait for ever. Processes of this node are therefore ended through descriptors (pidfd_open(2)), which cannot
+//! hit another process; those of other nodes are told in a meeting of all (see `recovery::announce_abort`).
+#![allow(unsafe_code)]
+
+use crate::cell::Main;
+use crate::generated::real;
+use crate::handles::{self, VirtDatatype, real_datatype};
+use crate::real_types::RealComm;
+use crate::user;
+use std::ffi::c_int;
+use xxhash_rust::xxh3::xxh3_64;
+
+#[derive(Default)]
+struct Peers {
+    /// Descriptors of the processes on this node.
+    local: Vec<c_int>,
+    /// Whether there are processes on other nodes.
+    others: bool,
+}
+
+static PEERS: Main<Peers> = Main::new(Peers {
+    local: Vec::new(),
+    others: false,
+});
+
+/// Learns who is on this node; a collective over the launcher's world.
+pub fn meet(world: RealComm) {
+    let own = [xxh3_64(user::host_name().as_bytes()), u64::from(std::process::id())];
+    let uint64 = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_uint64_t")));
+    let mut size = 0;
+    // SAFETY: two numbers from everybody.
+    let all = unsafe {
+        real::PMPI_Comm_size(world, &mut size);
+        let mut all = vec![[0u64; 2]; size as usize];
+        if real::PMPI_Allgather(
+            own.as_ptr().cast(),
+            2,
+            uint64,
+            all.as_mut_ptr().cast(),
+            2,
+            uint64,
+            world,
+        ) != 0
+        {
+            return;
+        }
+        all
+    };
+    let peers = PEERS.get();
+    for [_, pid] in all.iter().filter(|[host, pid]| *host == own[0] && *pid != own[1]) {
+        // SAFETY: pidfd_open(2).
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, *pid as libc::pid_t, 0) } as c_int;
+        if descriptor >= 0 {
+            peers.local.push(lift(descriptor));
+        }
+    }
+    peers.others = all.iter().any(|[host, _]| *host != own[0]);
+}
+
+/// Moves a descriptor out of the user side's range.
+fn lift(descriptor: c_int) -> c_int {
+    // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.
+    unsafe {
+        let high = libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, understudy_abi::RUNTIME_FD_BASE);
+        if high < 0 {
+            return descriptor;
+        }
+        libc::close(descriptor);
+        high
+    }
+}
+
+/// Whether there are processes on other nodes.
+pub fn has_others() -> bool {
+    PEERS.get().others
+}
+
+/// Ends the other processes of this node.
+pub fn end_local() {
+    for &descriptor in &PEERS.get().local {
+        let none: *const libc::siginfo_t = std::ptr::null();
+        // SAFETY: pidfd_send_signal(2); a process that has ended already is no error.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, libc::SIGKILL, none, 0) };
+    }
+}

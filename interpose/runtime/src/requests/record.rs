@@ -1,0 +1,145 @@
+//! What the table of requests holds.
+
+use super::EMPTY;
+use crate::errors::SUCCESS;
+use crate::handles::{VirtComm, VirtDatatype};
+use crate::objects::comm;
+use crate::real_types::Status;
+use std::ffi::{c_int, c_void};
+
+/// Buffer, count, datatype, peer and tag of a message, on one communicator.
+#[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
+pub struct Envelope {
+    /// Address on the user side.
+    pub buffer: u64,
+    /// Number of elements.
+    pub count: i32,
+    /// Virtual datatype.
+    pub datatype: u64,
+    /// Rank in the communicator.
+    pub peer: i32,
+    /// Tag.
+    pub tag: i32,
+    /// Virtual communicator.
+    pub comm: u64,
+}
+
+impl Envelope {
+    /// The communicator.
+    pub fn comm(&self) -> VirtComm {
+        VirtComm(self.comm as *mut c_void)
+    }
+
+    /// The datatype.
+    pub fn datatype(&self) -> VirtDatatype {
+        VirtDatatype(self.datatype as *mut c_void)
+    }
+
+    /// Worker rank of the peer; `None` for MPI_PROC_NULL and wildcards.
+    pub fn worker(&self) -> Option<u32> {
+        comm::worker_of(self.comm(), self.peer)
+    }
+}
+
+/// The four ways to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Mode {
+    /// MPI_Send
+    Standard,
+    /// MPI_Bsend
+    Buffered,
+    /// MPI_Ssend
+    Synchronous,
+    /// MPI_Rsend
+    Ready,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
+pub enum Kind {
+    /// A send.
+    Send,
+    /// A receive.
+    Receive(Envelope),
+    /// A non-blocking collective.
+    Collective,
+    /// A persistent send (MPI_Send_init).
+    PersistentSend(Mode, Envelope),
+    /// A persistent receive (MPI_Recv_init).
+    PersistentReceive(Envelope),
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, bincode::Encode, bincode::Decode)]
+pub enum State {
+    /// A persistent request that is not started.
+    Inactive,
+    /// The real request is under way.
+    Active,
+    /// It has ended with this outcome, which the program has not asked for yet.
+    Done {
+        /// Source, tag, error, cancelled, bytes.
+        status: (i32, i32, i32, i32, u64),
+        /// Return code.
+        rc: i32,
+    },
+}
+
+/// A request of the program.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct Request {
+    /// What it does.
+    pub kind: Kind,
+    /// How far it is.
+    pub state: State,
+    /// The communicator whose error handler is concerned.
+    pub comm: u64,
+    /// MPI_Request_free was called on it while it was active.
+    pub orphan: bool,
+    /// A second request, unknown to the program, that ends with this one.
+    pub other: Option<u32>,
+}
+
+impl Request {
+    /// Whether it outlives its completion.
+    pub fn is_persistent(&self) -> bool {
+        matches!(self.kind, Kind::PersistentSend(..) | Kind::PersistentReceive(_))
+    }
+
+    /// The communicator.
+    pub fn comm(&self) -> VirtComm {
+        VirtComm(self.comm as *mut c_void)
+    }
+}
+
+impl Kind {
+    /// What it sends or receives, if that has to be known to make it again.
+    pub fn envelope(&self) -> Option<&Envelope> {
+        match self {
+            Kind::Receive(envelope) | Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope) => {
+                Some(envelope)
+            }
+            Kind::Send | Kind::Collective => None,
+        }
+    }
+}
+
+/// The end of a request.
+#[derive(Clone, Copy)]
+pub struct Outcome {
+    /// Its status.
+    pub status: Status,
+    /// What the completing procedure returns.
+    pub rc: c_int,
+    /// The communicator whose error handler is concerned.
+    pub comm: Option<VirtComm>,
+}
+
+impl Outcome {
+    /// Of a request that does not exist, or has nothing to say.
+    pub const NOTHING: Outcome = Outcome {
+        status: EMPTY,
+        rc: SUCCESS,
+        comm: None,
+    };
+}

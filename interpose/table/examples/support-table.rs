@@ -1,0 +1,65 @@
+//! Prints docs/calls.md, the list of all MPI procedures and what becomes of each of them:
+//!
+//! ```text
+//! cargo run -p understudy-table --example support-table > docs/calls.md
+//! ```
+//!
+//! A test compares that file with [`document`].
+
+use std::path::Path;
+
+const HEAD: &str = "\
+# MPI procedures
+
+Generated from the call table (`interpose/table/data/procedures.tbl`) and the handlers in `interpose/runtime/src/calls`;
+not to be edited. To make it again: `cargo run -p understudy-table --example support-table > docs/calls.md`.
+
+The names are those of the MPI 4.1 standard that Open MPI 5.0.11 has, and of Open MPI's extensions (`MPIX_`). Every one of
+them can also be called by its profiling name (`PMPI_…`).
+
+- **planned** is what the call table asks for: `generic`, translating handles is enough; `manual`, the procedure needs more
+  than that; `unsupported`, it will be refused.
+- **now** is what the layer does at present: `generated`, the handler is made from the table; `by hand`, it is one of
+  `interpose/runtime/src/calls`; `refused`, the call fails with `MPI_ERR_UNSUPPORTED_OPERATION` and a message. With the
+  default error handler, `MPI_ERRORS_ARE_FATAL`, a refused call ends the job.
+
+All of this is about programs under protection. In a program that runs without (`UNDERSTUDY_DISABLE=1`, or a job that was
+refused before `MPI_Init`) every call goes to the MPI library as it is.
+
+";
+
+/// The whole file.
+pub fn document() -> String {
+    let implemented = implemented();
+    let names: Vec<&str> = implemented.iter().map(String::as_str).collect();
+    format!("{HEAD}{}", understudy_table::support_table(&names))
+}
+
+/// The procedures that the runtime has a handler for. It reads the sources as the runtime's build script does: a handler
+/// is every `extern "C" fn MPI_…` or `MPIX_…` in `src/calls`.
+fn implemented() -> Vec<String> {
+    let calls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/calls");
+    let entries = std::fs::read_dir(&calls).expect("the runtime's sources are there");
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
+    files.sort();
+    let mut names = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("readable");
+        for line in text.lines() {
+            let Some((_, rest)) = line.split_once("extern \"C\" fn MPI") else {
+                continue;
+            };
+            let end = rest.find(['(', '<']).unwrap_or(rest.len());
+            let name = format!("MPI{}", &rest[..end]);
+            if understudy_table::table().procedure(&name).is_some() {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+#[allow(dead_code, reason = "the test includes this file for `document`")]
+fn main() {
+    print!("{}", document());
+}

@@ -1,0 +1,318 @@
+//! Rules about the sources of the whole workspace that the compiler does not check. They are described in
+//! docs/ARCHITECTURE.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Longest file of Rust source, in lines.
+const LONGEST_FILE: usize = 500;
+
+/// A crate of this workspace: its directory and name, and the crates of this workspace that it may use.
+struct Rule {
+    directory: &'static str,
+    name: &'static str,
+    uses: &'static [&'static str],
+    builds_with: &'static [&'static str],
+    /// Whether it may use crates from elsewhere.
+    others: bool,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        directory: "interpose/abi",
+        name: "understudy-abi",
+        uses: &[],
+        builds_with: &[],
+        others: false,
+    },
+    Rule {
+        directory: "interpose/table",
+        name: "understudy-table",
+        uses: &[],
+        builds_with: &[],
+        others: false,
+    },
+    Rule {
+        directory: "interpose/face",
+        name: "understudy-face",
+        uses: &["understudy-abi"],
+        builds_with: &["understudy-table"],
+        others: false,
+    },
+    Rule {
+        directory: "interpose/shim",
+        name: "understudy-shim",
+        uses: &["understudy-abi"],
+        builds_with: &[],
+        others: false,
+    },
+    Rule {
+        directory: "ckptd",
+        name: "ckptd",
+        uses: &[],
+        builds_with: &[],
+        others: true,
+    },
+    Rule {
+        directory: "interpose/runtime",
+        name: "understudy-runtime",
+        uses: &["understudy-abi", "ckptd"],
+        builds_with: &["understudy-table"],
+        others: true,
+    },
+    Rule {
+        directory: "ffi-tests",
+        name: "ffi-tests",
+        uses: &["ckptd", "understudy-abi", "understudy-table"],
+        builds_with: &[],
+        others: true,
+    },
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace is there")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The dependencies of a manifest, by section (`dependencies`, `build-dependencies`, `dev-dependencies`).
+fn dependencies(manifest: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut sections: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut section = String::new();
+    for line in manifest.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']').to_owned();
+        } else if section.ends_with("dependencies")
+            && let Some((name, _)) = line.split_once('=')
+        {
+            let name = name.trim().trim_end_matches(".workspace").to_owned();
+            sections.entry(section.clone()).or_default().insert(name);
+        }
+    }
+    sections
+}
+
+#[test]
+fn crates_use_each_other_one_way_only() {
+    let members: BTreeSet<&str> = RULES.iter().map(|rule| rule.name).collect();
+    for rule in RULES {
+        let manifest = read(&root().join(rule.directory).join("Cargo.toml"));
+        assert!(
+            manifest.contains(&format!("name = \"{}\"", rule.name)),
+            "{}",
+            rule.directory
+        );
+        for (section, names) in dependencies(&manifest) {
+            let allowed = match section.as_str() {
+                "dependencies" => rule.uses,
+                "build-dependencies" => rule.builds_with,
+                "dev-dependencies" => &[],
+                other => panic!("{}: [{other}] is not known to this test", rule.name),
+            };
+            for name in &names {
+                let is_own = members.contains(name.as_str());
+                let is_allowed = if is_own {
+                    allowed.contains(&name.as_str())
+                } else {
+                    rule.others || section == "dev-dependencies"
+                };
+                assert!(is_allowed, "{} must not have {name} among its {section}", rule.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_member_of_the_workspace_has_a_rule() {
+    let manifest = read(&root().join("Cargo.toml"));
+    let list = manifest
+        .split_once("members = [")
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .expect("members")
+        .0;
+    let members: BTreeSet<&str> = list
+        .split(',')
+        .map(|item| item.trim().trim_matches('"'))
+        .filter(|item| !item.is_empty())
+        .collect();
+    assert_eq!(members, RULES.iter().map(|rule| rule.directory).collect());
+}
+
+fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
+    let entries = std::fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    for path in entries.map(|entry| entry.expect("readable").path()) {
+        if path.is_dir() {
+            if !path.ends_with("target") {
+                collect(&path, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = read(&path);
+            found.push((path, text));
+        }
+    }
+}
+
+/// All Rust sources of a crate.
+fn sources_of(rule: &Rule) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    collect(&root().join(rule.directory), &mut found);
+    assert!(!found.is_empty(), "{}", rule.directory);
+    found
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
+    RULES.iter().flat_map(sources_of).collect()
+}
+
+/// The code of a file: without comments, and without the text of strings that stand on one line.
+fn code(text: &str) -> impl Iterator<Item = (usize, String)> + '_ {
+    let quoted = |line: &str| -> String { line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"") };
+    text.lines().enumerate().filter_map(move |(number, line)| {
+        let line = line.trim();
+        let is_code = !line.starts_with("//") && !line.is_empty();
+        is_code.then(|| (number + 1, quoted(line).split(" // ").next().unwrap_or("").to_owned()))
+    })
+}
+
+#[test]
+fn no_file_is_long() {
+    for (path, text) in sources() {
+        let lines = text.lines().count();
+        assert!(
+            lines <= LONGEST_FILE,
+            "{} has {lines} lines, {LONGEST_FILE} are the limit",
+            path.display()
+        );
+    }
+}
+
+/// Whether a line of code does something that the lint `unsafe_code` is about. Types of functions are not.
+fn is_unsafe(code: &str) -> bool {
+    let starts = [
+        "unsafe {",
+        "unsafe impl ",
+        "unsafe fn ",
+        "#[unsafe(",
+        "unsafe extern \"\" {",
+    ];
+    starts.iter().any(|text| code.contains(text)) || (code.contains("unsafe extern \"\" fn ") && code.ends_with('{'))
+}
+
+/// A module that contains unsafe code says so at its top, so that a look at the first lines tells; crate roots, where that
+/// would hold for the whole crate, and modules with one small unsafe function say so at the item.
+#[test]
+fn unsafe_code_is_announced() {
+    // The table only writes unsafe code down, as text.
+    for rule in RULES.iter().filter(|rule| rule.name != "understudy-table") {
+        for (path, text) in sources_of(rule) {
+            let inner = code(&text).position(|(_, line)| line.starts_with("#![allow(") && line.contains("unsafe_code"));
+            let is_root =
+                path.ends_with("src/lib.rs") || path.parent().is_some_and(|parent| parent.ends_with("src/bin"));
+            assert!(
+                !is_root || inner.is_none(),
+                "{} allows unsafe code in the whole crate",
+                path.display()
+            );
+            assert!(
+                inner.unwrap_or(0) < 3,
+                "{}: the allowance does not stand at the top",
+                path.display()
+            );
+            let at_items = code(&text)
+                .filter(|(_, line)| line.starts_with("#[allow(") && line.contains("unsafe_code"))
+                .count();
+            assert!(
+                inner.is_none() || at_items == 0,
+                "{} allows unsafe code twice",
+                path.display()
+            );
+            assert!(
+                is_root || at_items <= 2,
+                "{} allows unsafe code at {at_items} items; do it at the top",
+                path.display()
+            );
+            if let Some((line, _)) = code(&text).find(|(_, line)| is_unsafe(line)) {
+                assert!(
+                    inner.is_some() || at_items > 0,
+                    "{}:{line} is unsafe code",
+                    path.display()
+                );
+            }
+        }
+    }
+}
+
+fn is_of_the_standard(name: &str) -> bool {
+    ["MPI_", "PMPI_", "MPIX_", "PMPIX_"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
+/// Constants of the standard that are objects or functions, and Fortran's names of procedures, are in capitals.
+fn is_in_capitals(name: &str) -> bool {
+    !name.contains(|character: char| character.is_ascii_lowercase())
+}
+
+#[test]
+fn only_procedures_are_exported_under_names_of_the_standard() {
+    let table = understudy_table::table();
+    for procedure in &table.procedures {
+        assert!(
+            procedure.exported_names().iter().all(|name| is_of_the_standard(name)),
+            "{}",
+            procedure.name
+        );
+    }
+    let functions = table.functions.iter().map(|function| &function.name);
+    let data = table.data.iter().map(|data| &data.name);
+    for name in functions.chain(data).filter(|name| is_of_the_standard(name)) {
+        assert!(is_in_capitals(name), "{name} is exported but no procedure");
+    }
+}
+
+/// The name of the function that a line of code defines.
+fn function(code: &str) -> Option<&str> {
+    let (_, rest) = code.split_once("fn ")?;
+    let end = rest.find(|character: char| !character.is_ascii_alphanumeric() && character != '_')?;
+    Some(&rest[..end]).filter(|name| !name.is_empty())
+}
+
+#[test]
+fn only_handlers_are_called_like_procedures() {
+    let handlers = root().join("interpose/runtime/src/calls");
+    // Declares the real library's.
+    let ulfm = root().join("interpose/runtime/src/ulfm.rs");
+    let is_product = |path: &Path| path.components().any(|component| component.as_os_str() == "src");
+    for (path, text) in sources().into_iter().filter(|(path, _)| is_product(path)) {
+        for (line, code) in code(&text) {
+            let Some(name) = function(&code).filter(|name| is_of_the_standard(name)) else {
+                continue;
+            };
+            let place = format!("{}:{line}: {name}", path.display());
+            assert!(path.starts_with(&handlers) || path == ulfm, "{place} is not a handler");
+            assert!(
+                understudy_table::table().procedure(name).is_some() || path == ulfm,
+                "{place} is no procedure"
+            );
+        }
+    }
+}
+
+/// Parts of the runtime that know nothing of the rest of it.
+#[test]
+fn the_image_stands_alone() {
+    for (path, text) in sources() {
+        if !path.starts_with(root().join("interpose/runtime/src/image")) {
+            continue;
+        }
+        for (line, code) in code(&text) {
+            let uses_rest = code.contains("crate::") && !code.contains("crate::image");
+            assert!(!uses_rest, "{}:{line}: {code}", path.display());
+        }
+    }
+}
