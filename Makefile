@@ -13,7 +13,7 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
-.PHONY: help setup env build examples test lint demo lammps clean
+.PHONY: help setup env build examples test sweep lint demo lammps clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,13 @@ examples: setup ## build the example programs into build/examples
 
 test: build ## run all tests
 	$(IN_ENV) $(CARGO) test --release --workspace
+
+# Kills per worker and program; every one is a run of a second or two.
+SWEEP_TIMES ?= 40
+
+sweep: build ## kill every worker of every program at many moments (an hour)
+	$(IN_ENV) FFI_TESTS_TIMES=$(SWEEP_TIMES) $(CARGO) test --release -p ffi-tests \
+	    --test kill_anywhere --test kill_inside -- --include-ignored --nocapture --test-threads 1
 
 lint: setup ## check formatting and warnings
 	$(CARGO) fmt --all --check

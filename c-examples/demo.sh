@@ -110,7 +110,7 @@ cat "$out/recovered.stderr" >&2
 say "   done; $(tail -n 1 "$out/recovered.stdout")"
 
 say "3. what happened"
-target/release/understudy events "$out/events" || fail "no readable events in $out/events."
+target/release/understudy events --summary "$out/events" || fail "no readable events in $out/events."
 
 say "4. comparison"
 for part in field stdout; do

@@ -122,10 +122,13 @@ static void report(const options *o, int rank, int iteration)
 static void plain(const options *o, char *data, int rank, int size)
 {
     size_t most = o->dynamic_bytes;
-    char *copy = (char *)allocate(most), *partner = (char *)allocate(most);
+    /* Two copies in turn: who keeps the last copy until the next one is safe has two. */
+    char *copies[2] = {(char *)allocate(most), (char *)allocate(most)};
+    char *partner = (char *)allocate(most);
     int to = (rank + 1) % size, from = (rank + size - 1) % size;
 
     for (int n = 0; n < o->iterations; n++) {
+        char *copy = copies[n % 2];
         double start = MPI_Wtime();
         size_t bytes = write_pages(data, o);
         double written = MPI_Wtime();
@@ -140,7 +143,8 @@ static void plain(const options *o, char *data, int rank, int size)
             printf("iteration %d write %.9f copy %.9f exchange %.9f\n", n, written - start, copied - begin,
                    end - copied);
     }
-    free(copy);
+    free(copies[0]);
+    free(copies[1]);
     free(partner);
 }
 

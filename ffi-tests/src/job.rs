@@ -119,7 +119,7 @@ impl Job {
         self
     }
 
-    /// With another mpirun than that of the PATH.
+    /// With another mpirun than that of the PATH, without flags but for the number of ranks.
     pub fn mpirun(mut self, path: &Path) -> Job {
         self.mpirun = Some(path.to_owned());
         self
@@ -162,6 +162,8 @@ impl Job {
         if self.layer {
             set("LD_PRELOAD", &place::layer().into());
             set("UNDERSTUDY_LOG_DIR", &root.join("events").into());
+        }
+        if self.layer && !self.variables.iter().any(|(name, _)| name == "UNDERSTUDY_SPARES") {
             set("UNDERSTUDY_SPARES", &self.spares.to_string().into());
         }
         for (name, value) in &self.variables {

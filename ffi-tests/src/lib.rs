@@ -9,7 +9,8 @@
 //!
 //! - [`job`]: a job and its run; [`outcome`]: what came of it, and comparisons;
 //! - [`kill`]: moments of death; [`processes`]: /proc;
-//! - [`plain`]: commands outside of mpirun; [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
+//! - [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
+//! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
 //!
 //! A job needs the machine for itself, so jobs of all test programs take turns (a lock file). Environment:
 //! `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so; `FFI_TESTS_SEED`: repeats the random moments of an earlier run;

@@ -116,6 +116,26 @@ impl Outcome {
         found.into_iter().map(|(_, worker)| worker).collect()
     }
 
+    /// Ranks that killed themselves at a fault point.
+    pub fn faults(&self) -> Vec<u32> {
+        let died = |rank: &u32| {
+            self.events(*rank)
+                .iter()
+                .any(|record| matches!(record.kind, Kind::Kill { .. }))
+        };
+        self.event_ranks().into_iter().filter(died).collect()
+    }
+
+    /// Time of the slowest rank from the news of a failure back into the program, of all recoveries.
+    pub fn slowest_recovery(&self) -> Option<Duration> {
+        let records = self.event_ranks().into_iter().flat_map(|rank| self.events(rank));
+        let times = records.filter_map(|record| match record.kind {
+            Kind::Resume { total_ns, .. } => Some(Duration::from_nanos(total_ns)),
+            _ => None,
+        });
+        times.max()
+    }
+
     /// The last epoch that a rank has committed.
     pub fn last_epoch(&self, rank: u32) -> u64 {
         let epochs = self.events(rank).into_iter().filter_map(|record| match record.kind {

@@ -53,10 +53,31 @@ pub fn heat2d() -> Case {
     }
 }
 
+/// The same with a field so large that its copies are on their way for a while.
+pub fn large_heat2d() -> Case {
+    Case {
+        name: "heat2d, large",
+        make: || {
+            let arguments = [
+                "1200",
+                "1200",
+                "500",
+                "heat.field",
+                "--print-every",
+                "20",
+                "--log",
+                "heat.log",
+            ];
+            Job::new(place::example("heat2d"), &arguments).interval("0.1s")
+        },
+        ..heat2d()
+    }
+}
+
 fn cg_job(program: &str) -> Job {
     Job::new(
         place::example(program),
-        &["150", "150", "10", "cg.solution", "--max-iterations", "70"],
+        &["150", "150", "7", "cg.solution", "--max-iterations", "70"],
     )
     .interval("0.1s")
 }
@@ -115,7 +136,7 @@ fn lammps_job() -> Job {
 /// LAMMPS, an unmodified program of the distribution; `None`, with the reason printed, if it is not installed.
 pub fn lammps() -> Option<Case> {
     if place::on_path("lmp").is_none() {
-        println!("SKIPPED: LAMMPS (lmp) is not installed; `make lammps` installs it");
+        place::skip("LAMMPS (lmp) is not installed; `make lammps` installs it");
         return None;
     }
     Some(Case {

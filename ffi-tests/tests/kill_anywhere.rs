@@ -3,7 +3,7 @@
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
 use ffi_tests::{Kill, Random, Trigger, Verdicts};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const WORKERS: u32 = 4;
 
@@ -19,19 +19,19 @@ fn kill_everyone(case: &Case, times: usize) {
             let part = lines * 9 / 10 / times;
             let after = 1 + time * part + random.below(part.max(1) as u64) as usize;
             let delay = Duration::from_micros(random.below(15_000));
-            let began = Instant::now();
             let outcome = case
                 .job()
                 .kill(Kill::at(worker, Trigger::Lines(after)).after(delay))
                 .run();
+            let what = format!("worker {worker} killed {delay:?} after line {after} of {lines}");
+            let epochs = outcome.last_epoch((worker + 1) % WORKERS);
             println!(
-                "{}: worker {worker} killed {delay:?} after line {after} of {lines}: {:?}, {} epochs, {:?} in all",
+                "{}: {what}: {:?}, {epochs} epochs, recovery in {:?}",
                 case.name,
                 outcome.wall,
-                outcome.last_epoch((worker + 1) % WORKERS),
-                began.elapsed()
+                outcome.slowest_recovery().unwrap_or_default()
             );
-            verdicts.judge(&format!("worker {worker} killed {delay:?} after line {after}"), || {
+            verdicts.judge(&what, || {
                 outcome.assert_success();
                 outcome.assert_like_after(&undisturbed, case.files, case.canonical);
                 outcome.assert_taken_over(&[worker]);
@@ -61,6 +61,12 @@ fn heat2d_writes_the_same_whoever_is_killed_and_whenever() {
 #[test]
 fn cg_writes_the_same_whoever_is_killed_and_whenever() {
     kill_everyone(&programs::cg(), times());
+}
+
+#[test]
+fn cg_with_a_shared_library_writes_the_same_whoever_is_killed_and_whenever() {
+    // The same program; what differs is how it was loaded.
+    kill_everyone(&programs::cg_shared(), times().div_ceil(5));
 }
 
 #[test]

@@ -33,22 +33,27 @@ enum Command {
         /// Print one JSON object; times are in nanoseconds.
         #[arg(long)]
         json: bool,
+        /// Leave the timeline out.
+        #[arg(long, conflicts_with = "json")]
+        summary: bool,
     },
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Events { dir, json } => events(&dir, json),
+        Command::Events { dir, json, summary } => events(&dir, json, summary),
     }
 }
 
-fn events(dir: &Path, json: bool) -> ExitCode {
+fn events(dir: &Path, json: bool, summary: bool) -> ExitCode {
     let report = match Job::load(dir) {
         Ok(job) => Report::new(job),
         Err(error) => return fail(&error.to_string()),
     };
     let text = if json {
         serde_json::to_string_pretty(&report).map(|text| text + "\n")
+    } else if summary {
+        Ok(report.to_summary())
     } else {
         Ok(report.to_text())
     };

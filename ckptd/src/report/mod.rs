@@ -46,7 +46,12 @@ impl Report {
 
     /// The report for people.
     pub fn to_text(&self) -> String {
-        text::report(self)
+        text::report(self, true)
+    }
+
+    /// The same without the timeline.
+    pub fn to_summary(&self) -> String {
+        text::report(self, false)
     }
 }
 

@@ -9,10 +9,13 @@ macro_rules! line {
     ($out:expr, $($format:tt)*) => { let _ = writeln!($out, $($format)*); };
 }
 
-pub(super) fn report(report: &Report) -> String {
+pub(super) fn report(report: &Report, with_timeline: bool) -> String {
     let mut out = String::new();
-    timeline(&mut out, &report.timeline);
-    line!(out, "\nRecoveries: {}", report.recoveries.len());
+    if with_timeline {
+        timeline(&mut out, &report.timeline);
+        line!(out, "");
+    }
+    line!(out, "Recoveries: {}", report.recoveries.len());
     report
         .recoveries
         .iter()

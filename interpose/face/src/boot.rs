@@ -118,8 +118,8 @@ impl Auxv {
 /// # Safety
 /// `list` must be a valid environment.
 unsafe fn workers(list: *const *const c_char) -> Option<usize> {
-    // SAFETY: handed on to the caller.
     let number = |name: &[u8]| {
+        // SAFETY: handed on to the caller.
         unsafe { environ::value(list, name) }.and_then(|text| core::str::from_utf8(text).ok()?.parse::<usize>().ok())
     };
     number(b"OMPI_COMM_WORLD_SIZE=")?.checked_sub(number(b"UNDERSTUDY_SPARES=").unwrap_or(1))
@@ -404,7 +404,7 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         face_length: face.length,
         stack_end: second.stack_end,
         link_map: link::first().cast(),
-        data_symbols: symbols.as_ptr(),
+        data_symbols: symbols.as_ptr().cast(),
         data_symbol_count: symbols.len(),
         relay: relay::start(second.program.environment, directory.as_bytes()),
         user_threads: threads::created(),

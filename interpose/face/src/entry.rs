@@ -9,9 +9,9 @@ use crate::environ;
 use crate::link::{self, Path};
 use crate::msg::{Text, say};
 use crate::sys;
-use crate::thunks::{DATA_SYMBOLS, SLOT_NAMES};
+use crate::thunks::{DATA_ADDRESSES, DATA_SYMBOLS, DataAddress, SLOT_NAMES};
 use core::arch::naked_asm;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// The thunks' target: called with the slot's number in `eax`, everything else as the program left it.
@@ -115,21 +115,11 @@ fn open_real() -> *mut c_void {
 }
 
 /// Address of each data symbol of libmpi as the program sees it, in table order.
-pub fn data_symbol_addresses() -> &'static [usize] {
-    static ADDRESSES: [AtomicUsize; DATA_SYMBOLS.len()] = [const { AtomicUsize::new(0) }; DATA_SYMBOLS.len()];
-    for (place, (name, _)) in ADDRESSES.iter().zip(DATA_SYMBOLS) {
-        // SAFETY: dlsym(3) with RTLD_DEFAULT.
-        place.store(
-            unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) } as usize,
-            Ordering::Relaxed,
-        );
-    }
-    // SAFETY: an atomic has the layout of its integer, and these are not written again.
-    unsafe { core::slice::from_raw_parts(ADDRESSES.as_ptr().cast(), ADDRESSES.len()) }
+pub fn data_symbol_addresses() -> &'static [DataAddress] {
+    &DATA_ADDRESSES
 }
 
-/// Name of a slot, for messages.
+/// Number of slots.
 pub fn slot_count() -> usize {
-    let _: &[&CStr] = &SLOT_NAMES;
     SLOT_NAMES.len()
 }

@@ -55,7 +55,8 @@ fn with_heap<T>(index: usize, work: impl FnOnce(&mut Heap) -> T) -> T {
         core::hint::spin_loop();
     }
     // SAFETY: the lock is held; the reference ends with the closure.
-    let result = work(unsafe { &mut *(&raw mut HEAPS[index]) });
+    #[allow(static_mut_refs)]
+    let result = work(unsafe { &mut HEAPS[index] });
     LOCK.store(false, Ordering::Release);
     result
 }

@@ -22,7 +22,14 @@ mod threads;
 mod zone;
 
 /// One thunk per exported procedure, one object per exported datum of libmpi.
-#[allow(unsafe_code, non_snake_case, non_upper_case_globals, missing_docs)]
+#[allow(
+    unsafe_code,
+    non_snake_case,
+    non_upper_case_globals,
+    missing_docs,
+    dead_code,
+    clippy::module_inception
+)]
 mod thunks {
     include!(concat!(env!("OUT_DIR"), "/thunks.rs"));
 }

@@ -47,7 +47,8 @@ pub fn start(environment: *const *const c_char, directory: &[u8]) -> RelayInfo {
     // SAFETY: a valid environment.
     let value = |name: &[u8]| unsafe { environ::value(environment, name) }.unwrap_or(b"0");
     // SAFETY: the process has one thread, and this runs once.
-    let ledger = unsafe { &mut *(&raw mut LEDGER) };
+    #[allow(static_mut_refs)]
+    let ledger = unsafe { &mut LEDGER };
     ledger
         .clear()
         .push(b"/dev/shm/understudy-")

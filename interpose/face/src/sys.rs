@@ -6,7 +6,6 @@ use core::ffi::{CStr, c_char, c_int};
 
 /// System call numbers used here (x86-64).
 pub mod nr {
-    pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
     pub const MMAP: usize = 9;
@@ -14,12 +13,10 @@ pub mod nr {
     pub const MUNMAP: usize = 11;
     pub const PREAD64: usize = 17;
     pub const DUP2: usize = 33;
-    pub const GETPID: usize = 39;
     pub const FORK: usize = 57;
     pub const EXECVE: usize = 59;
     pub const WAIT4: usize = 61;
     pub const FCNTL: usize = 72;
-    pub const FTRUNCATE: usize = 77;
     pub const READLINK: usize = 89;
     pub const PERSONALITY: usize = 135;
     pub const EXIT_GROUP: usize = 231;
@@ -28,7 +25,6 @@ pub mod nr {
     pub const MEMFD_CREATE: usize = 319;
     pub const CLOSE_RANGE: usize = 436;
     pub const SETSID: usize = 112;
-    pub const UNLINK: usize = 87;
 }
 
 /// One system call; the result is negative (`-errno`) on failure.

@@ -240,7 +240,7 @@ fn advance() -> Result<(), Rewound> {
             let Some(partner) = transfer.take_received() else {
                 return Ok(());
             };
-            shipped(pending);
+            shipped(pending, partner.bytes());
             let mut request = RealRequest(std::ptr::null_mut());
             // SAFETY: a collective over the workers on its own communicator.
             let rc = unsafe { real::PMPI_Ibarrier(world::get().commit, &mut request) };
@@ -259,7 +259,7 @@ fn advance() -> Result<(), Rewound> {
     Ok(())
 }
 
-fn shipped(pending: &Pending) {
+fn shipped(pending: &Pending, received: u64) {
     let (to, from) = buddies();
     let (epoch, ns) = (EventEpoch(pending.epoch), events::nanoseconds(pending.began));
     events::emit(Kind::Ship {
@@ -271,7 +271,7 @@ fn shipped(pending: &Pending) {
     events::emit(Kind::Received {
         epoch,
         from: WorldRank(from),
-        bytes: 0,
+        bytes: received,
         ns,
     });
     fault::point("ship.end", world::worker(), pending.epoch);

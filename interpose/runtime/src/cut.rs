@@ -123,7 +123,7 @@ fn decide() -> Result<(), Rewound> {
         Interval::Calls(calls) => {
             let candidates = state.schedule.candidates;
             state.schedule.next = (candidates / calls + 1) * calls;
-            if candidates % calls == 0 {
+            if candidates.is_multiple_of(calls) {
                 return take();
             }
         }

@@ -25,6 +25,18 @@ pub fn emit(kind: Kind) {
     }
 }
 
+/// Records an event of an earlier moment, given by `clock`.
+pub fn emit_at(moment: u64, kind: Kind) {
+    if let Some(writer) = WRITER.get() {
+        writer.emit_at(moment, Epoch(*EPOCH.get()), kind);
+    }
+}
+
+/// The moment, for `emit_at`.
+pub fn clock() -> u64 {
+    ckptd::events::monotonic_ns()
+}
+
 /// Nanoseconds since `start`.
 pub fn nanoseconds(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64

@@ -131,7 +131,7 @@ fn error_class(class: c_int) -> ErrorClass {
 
 /// Runs attempts until one succeeds. A worker's frame is rewound then; a spare may have become a worker.
 fn recover(class: c_int) {
-    let began = Instant::now();
+    let (began, moment) = (Instant::now(), events::clock());
     let world = world::get();
     world.recoveries += 1;
     let recovery = world.recoveries;
@@ -144,11 +144,14 @@ fn recover(class: c_int) {
         }
     };
     let failed = report.failed.iter().map(|&rank| WorldRank(rank)).collect();
-    events::emit(Kind::FailureDetected {
-        recovery,
-        failed,
-        by: error_class(class),
-    });
+    events::emit_at(
+        moment,
+        Kind::FailureDetected {
+            recovery,
+            failed,
+            by: error_class(class),
+        },
+    );
     report.emit();
     if let Part::Worker(_) = world::get().part {
         resume(outcome, began, &report);

@@ -444,8 +444,8 @@ pub fn quiesce(limit: Duration) -> usize {
     let mut pending = active(|_| true);
     for &index in &pending {
         let cancellable = !matches!(get(index).map(|request| request.kind), Some(Kind::Collective));
-        // SAFETY: an active real request; cancelling a send or receive that has matched has no effect.
         if cancellable {
+            // SAFETY: an active real request; cancelling a send or receive that has matched has no effect.
             unsafe { real::PMPI_Cancel(&mut TABLE.get().reals[index as usize]) };
         }
     }

@@ -43,7 +43,7 @@ const RUNTIME_TOP: usize = RUNTIME_STACK + RUNTIME_STACK_SIZE;
 const OFFSET_OF_RBP: usize = 88;
 const OFFSET_OF_RSP: usize = 104;
 
-const _: () = assert!(FRAME_SIZE == 112 && (FRAME_SIZE + STACK_ARGUMENTS) % 16 == 0);
+const _: () = assert!(FRAME_SIZE == 112 && (FRAME_SIZE + STACK_ARGUMENTS).is_multiple_of(16));
 const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 4 * 8 == OFFSET_OF_RBP);
 const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
 
@@ -81,6 +81,9 @@ pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
 ///
 /// The CFI lets a debugger walk from a handler to the application: the canonical frame address is eight bytes above the
 /// stack pointer that the frame holds (DWARF 5, 6.4.2: `DW_CFA_def_cfa_expression`, `DW_CFA_expression`).
+///
+/// # Safety
+/// Only the face's thunks may jump here.
 #[unsafe(naked)]
 pub unsafe extern "C" fn enter() {
     naked_asm!(

@@ -22,7 +22,7 @@ unsafe fn real_types(types: *const VirtDatatype, count: c_int) -> Vec<RealDataty
         .collect()
 }
 
-const IN_PLACE: *const c_void = 1 as *const c_void;
+const IN_PLACE: *const c_void = std::ptr::without_provenance(1);
 
 /// Number of peers of a collective: the remote group's for an intercommunicator.
 fn peers(comm: VirtComm) -> c_int {

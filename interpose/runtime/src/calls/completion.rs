@@ -64,6 +64,7 @@ impl Arrays {
 
     /// # Safety
     /// The arrays must be valid and `index` below their length.
+    #[allow(clippy::mut_from_ref)] // The array is the program's, not ours.
     unsafe fn request(&self, index: usize) -> &mut VirtRequest {
         // SAFETY: handed on to the caller.
         unsafe { &mut *self.requests.add(index) }

@@ -9,20 +9,45 @@ use crate::attempt;
 use crate::drain;
 use crate::errors::{SUCCESS, finish};
 use crate::generated::{Proc, real};
-use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
+use crate::handles::{Named, VirtComm, VirtDatatype, VirtRequest, named, real_comm, real_datatype};
+use crate::objects::comm::world_handle;
 use crate::real_types::{RealComm, RealDatatype, RealRequest, Status};
-use crate::requests::{self, Envelope, Kind, Mode, State, count_received, count_sent};
+use crate::requests::{self, Envelope, Kind, Mode, State};
 use std::ffi::{c_int, c_void};
 
 /// Messages up to this many bytes are sent eagerly by every transport.
 const EAGER_BYTES: i64 = 2048;
 
+/// So many elements of any predefined datatype are as small; the largest one has 32 bytes.
+const FEW: c_int = EAGER_BYTES as c_int / 32;
+
 #[inline]
-fn is_small(count: c_int, datatype: RealDatatype) -> bool {
+fn is_small(count: c_int, virt: VirtDatatype, datatype: RealDatatype) -> bool {
+    if count <= FEW && matches!(named(virt.0), Named::Predefined(_)) {
+        return true;
+    }
     let mut size = 0;
     // SAFETY: a datatype handle; an invalid one is reported by the procedure that follows.
     unsafe { real::PMPI_Type_size(datatype, &mut size) };
     i64::from(count) * i64::from(size) <= EAGER_BYTES
+}
+
+/// [`requests::count_sent`], at once where ranks are workers.
+#[inline]
+fn count_sent(comm: VirtComm, dest: c_int) {
+    match requests::table().sent.get_mut(dest as usize) {
+        Some(count) if comm.0 == world_handle().0 => *count += 1,
+        _ => requests::count_sent(comm, dest),
+    }
+}
+
+/// [`requests::count_received`], at once where ranks are workers.
+#[inline]
+fn count_received(comm: VirtComm, status: &Status) {
+    match requests::table().received.get_mut(status.source as usize) {
+        Some(count) if comm.0 == world_handle().0 && status.cancelled == 0 => *count += 1,
+        _ => requests::count_received(comm, status),
+    }
 }
 
 /// Writes a status unless the program ignores it.
@@ -65,7 +90,7 @@ unsafe fn send(
     let (real_type, real_comm) = (real_datatype(datatype), real_comm(comm));
     // SAFETY: the program's arguments are handed on.
     let rc = unsafe {
-        if is_small(count, real_type) && procedure as u16 != Proc::MPI_Ssend as u16 {
+        if is_small(count, datatype, real_type) && procedure as u16 != Proc::MPI_Ssend as u16 {
             attempt!(blocking(buf, count, real_type, dest, tag, real_comm))
         } else {
             let start = |request: &mut RealRequest| nonblocking(buf, count, real_type, dest, tag, real_comm, request);
@@ -175,7 +200,7 @@ pub unsafe extern "C" fn MPI_Recv(
     let mut got = requests::EMPTY;
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        let rc = if drain::has_early() || !is_small(count, real_type) {
+        let rc = if drain::has_early() || !is_small(count, datatype, real_type) {
             let envelope = envelope(buf, count, datatype, source, tag, comm);
             let (state, request, rc) = outcome!(requests::post_receive(envelope));
             if rc == SUCCESS {

@@ -41,6 +41,11 @@ impl Payload {
         Ok(())
     }
 
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.incoming.header().page_count() * crate::image::PAGE_SIZE as u64 + self.state.len() as u64
+    }
+
     /// Gives its room back.
     pub fn give_up(self, store: &mut PageStore) {
         self.incoming.cancel(store);

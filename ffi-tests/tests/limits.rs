@@ -1,0 +1,153 @@
+//! More than one death, deaths of spares, and what cannot be recovered: a clear end instead of a hang or a wrong result.
+
+use ffi_tests::outcome::native;
+use ffi_tests::programs::heat2d;
+use ffi_tests::{Job, Kill, Outcome, Trigger, place};
+use std::time::Duration;
+
+/// An end that could not be averted: soon, not with status 0, with one line that says why.
+#[track_caller]
+fn assert_ended(outcome: &Outcome, words: &[&str]) {
+    outcome.check(outcome.status.is_some(), "the job hangs");
+    outcome.check(
+        !outcome.status.is_some_and(|status| status.success()),
+        "the status does not tell that the job is lost",
+    );
+    let said = |word: &&str| outcome.own_lines().iter().any(|line| line.contains(*word));
+    let missing: Vec<&&str> = words.iter().filter(|word| !said(word)).collect();
+    outcome.check(missing.is_empty(), &format!("no line of ours says {missing:?}"));
+    outcome.assert_nothing_left();
+}
+
+fn job() -> Job {
+    heat2d().job().limit(Duration::from_secs(30))
+}
+
+#[test]
+fn two_workers_that_die_at_once_are_both_replaced() {
+    let (case, lines) = (heat2d(), Trigger::Lines(15));
+    // With two spares on one node a copy lies two ranks further, so neighbours may die together.
+    let outcome = job().spares(2).kill(Kill::at(1, lines)).kill(Kill::at(2, lines)).run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    let mut found = outcome.takeovers();
+    found.sort_unstable();
+    outcome.check(found == [1, 2], &format!("parts taken over: {found:?}"));
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn the_death_of_an_idle_spare_changes_nothing() {
+    let case = heat2d();
+    let outcome = job().kill(Kill::at(4, Trigger::Lines(10))).run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    outcome.check(outcome.takeovers().is_empty(), "somebody was replaced");
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_second_spare_replaces_a_worker_after_the_first_has_died_idle() {
+    let case = heat2d();
+    let outcome = job()
+        .spares(2)
+        .kill(Kill::at(4, Trigger::Lines(8)))
+        .kill(Kill::at(2, Trigger::Lines(20)))
+        .run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    outcome.assert_taken_over(&[2]);
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn an_understudy_that_dies_is_replaced_in_its_turn() {
+    let case = heat2d();
+    let outcome = job()
+        .spares(2)
+        .kill(Kill::at(3, Trigger::Lines(8)))
+        .kill(Kill::at(4, Trigger::Resume { rank: 4, recovery: 1 }).after(Duration::from_millis(300)))
+        .run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    outcome.assert_taken_over(&[3, 3]);
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn without_a_spare_left_the_job_ends_and_says_so() {
+    let outcome = job()
+        .kill(Kill::at(1, Trigger::Lines(8)))
+        .kill(Kill::at(3, Trigger::Lines(25)))
+        .run();
+    assert_ended(&outcome, &["0 spare(s) are left", "UNDERSTUDY_SPARES"]);
+}
+
+#[test]
+fn a_worker_that_dies_with_its_copy_ends_the_job() {
+    // Offset 1: worker 2 holds the copy of worker 1.
+    let (job, lines) = (job().spares(2).env("UNDERSTUDY_BUDDY_OFFSET", "1"), Trigger::Lines(15));
+    let outcome = job.kill(Kill::at(1, lines)).kill(Kill::at(2, lines)).run();
+    assert_ended(
+        &outcome,
+        &["worker 1 died together with worker 2, which held its only copy"],
+    );
+}
+
+#[test]
+fn a_death_during_mpi_init_ends_the_job() {
+    for delay in [0, 20, 60] {
+        let outcome = job()
+            .kill(Kill::at(2, Trigger::Start).after(Duration::from_millis(delay)))
+            .run();
+        println!(
+            "{delay} ms: {:?} {:?} {:?}",
+            outcome.status,
+            outcome.wall,
+            outcome.own_lines()
+        );
+        outcome.check(outcome.status.is_some(), "the job hangs");
+        outcome.assert_nothing_left();
+        if outcome.status.is_some_and(|status| status.success()) {
+            // MPI_Init was over.
+            let case = heat2d();
+            outcome.assert_like(&native(case.job()), case.files);
+            outcome.assert_taken_over(&[2]);
+        }
+    }
+}
+
+#[test]
+fn checkpoints_may_be_counted_in_calls() {
+    let case = heat2d();
+    let outcome = job().interval("200calls").kill(Kill::at(1, Trigger::Lines(20))).run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    outcome.assert_taken_over(&[1]);
+    outcome.check(outcome.last_epoch(0) >= 20, "6000 collectives are 30 checkpoints");
+}
+
+#[test]
+fn the_exit_status_of_the_program_is_that_of_the_job() {
+    // The shape of the plate is refused by the program itself, after MPI_Finalize.
+    let refused = || Job::new(place::example("heat2d"), &["1", "1", "10"]);
+    let (with, without) = (refused().run(), refused().native().run());
+    let status = |outcome: &Outcome| outcome.status.and_then(|status| status.code());
+    with.check(status(&with).is_some(), "the job hangs");
+    with.check(
+        status(&with) == status(&without),
+        &format!("the native run ends with {:?}", status(&without)),
+    );
+    let message = |outcome: &Outcome| {
+        outcome
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("heat2d:"))
+            .count()
+    };
+    with.check(
+        message(&with) == message(&without),
+        "the program's message is not there once",
+    );
+    with.assert_nothing_left();
+}

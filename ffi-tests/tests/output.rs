@@ -1,0 +1,131 @@
+//! Every line is printed exactly once, in order, and soon.
+
+use ffi_tests::outcome::native;
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, place};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const WORKERS: u32 = 4;
+const LINES: usize = 600;
+
+fn chatter() -> Job {
+    Job::new(place::test_program("chatter"), &[&LINES.to_string(), "1000"]).interval("0.1s")
+}
+
+/// Numbers of the lines that each rank has printed, in the order of the output.
+fn by_rank(outcome: &Outcome) -> BTreeMap<u32, Vec<usize>> {
+    let mut found: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for line in String::from_utf8_lossy(&outcome.stdout).lines() {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let number = |index: usize| fields.get(index).and_then(|field| field.parse().ok());
+        let (Some(rank), Some(line)) = (number(1), number(5)) else {
+            outcome.check(false, &format!("a damaged line: `{line}`"));
+            return found;
+        };
+        found.entry(rank as u32).or_default().push(line);
+    }
+    found
+}
+
+fn assert_complete(outcome: &Outcome) {
+    let found = by_rank(outcome);
+    for rank in 0..WORKERS {
+        let numbers = found.get(&rank).cloned().unwrap_or_default();
+        let wrong = numbers.iter().enumerate().find(|(index, number)| index != *number);
+        outcome.check(
+            wrong.is_none(),
+            &format!("rank {rank}: line {wrong:?} (index, number) is out of order, lost or doubled"),
+        );
+        outcome.check(
+            numbers.len() == LINES,
+            &format!("rank {rank} has printed {} lines", numbers.len()),
+        );
+    }
+}
+
+#[test]
+fn every_line_of_every_rank_is_printed_once_and_in_order_whoever_is_killed() {
+    let undisturbed = native(chatter());
+    let mut random = Random::announced("output");
+    let mut verdicts = Verdicts::default();
+    for worker in 0..WORKERS {
+        for part in 0..2 {
+            let half = LINES * WORKERS as usize * 2 / 5;
+            let kill = Kill::at(
+                worker,
+                Trigger::Lines(1 + part * half + random.below(half as u64) as usize),
+            );
+            let kill = kill.after(Duration::from_micros(random.below(5000)));
+            let outcome = chatter().kill(kill).run();
+            println!("{kill:?}: {:?}", outcome.wall);
+            verdicts.judge(&format!("{kill:?}"), || {
+                outcome.assert_success();
+                assert_complete(&outcome);
+                outcome.assert_same_lines(&undisturbed);
+                outcome.assert_taken_over(&[worker]);
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_run_that_ends_without_mpi_finalize_loses_no_output() {
+    let job = || Job::new(place::test_program("chatter"), &["100", "0", "no-finalize"]);
+    // Open MPI has its own opinion of such an end, so only the output counts.
+    let (with, without) = (job().run(), job().native().run());
+    with.check(with.status.is_some(), "the job hangs");
+    with.assert_same_lines(&without);
+    with.assert_nothing_left();
+    let status = |outcome: &Outcome| outcome.status.and_then(|status| status.code());
+    with.check(
+        status(&with) == status(&without),
+        &format!("status {:?} of the native run is another one", status(&without)),
+    );
+}
+
+/// What an observer outside sees of the output, and when.
+fn growth(path: PathBuf) -> impl FnMut() -> Option<Duration> {
+    let (mut length, mut since, mut longest) = (0, Instant::now(), Duration::ZERO);
+    move || {
+        let now = std::fs::metadata(&path).ok()?.len();
+        if now > length {
+            if length > 0 {
+                longest = longest.max(since.elapsed());
+            }
+            (length, since) = (now, Instant::now());
+        }
+        Some(longest)
+    }
+}
+
+#[test]
+fn lines_arrive_while_the_program_runs() {
+    // A line that is flushed is out within a moment: the output never stands still for long, checkpoints or not.
+    let longest = std::sync::Arc::new(std::sync::Mutex::new(Duration::ZERO));
+    let told = std::sync::Arc::clone(&longest);
+    let mut watched: Option<Box<dyn FnMut() -> Option<Duration>>> = None;
+    let outcome = Job::new(place::test_program("chatter"), &["600", "2000"])
+        .interval("0.5s")
+        .watch(move |ranks| {
+            let Some(launcher) = ranks.values().next().map(|process| process.parent) else {
+                return false;
+            };
+            let stdout = std::fs::read_link(format!("/proc/{launcher}/fd/1"));
+            let growth = watched.get_or_insert_with(|| Box::new(growth(stdout.unwrap_or_default())));
+            if let (Some(gap), Ok(mut longest)) = (growth(), told.lock()) {
+                *longest = gap;
+            }
+            false
+        })
+        .run();
+    outcome.assert_success();
+    let longest = *longest.lock().expect("nobody has panicked");
+    println!("longest pause of the output: {longest:?} in {:?}", outcome.wall);
+    outcome.check(longest > Duration::ZERO, "the output came all at once");
+    outcome.check(
+        longest < Duration::from_millis(400),
+        &format!("the output stood still for {longest:?}"),
+    );
+}
