@@ -13,7 +13,7 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
-.PHONY: help setup env build examples test sweep lint demo lammps clean
+.PHONY: help setup env build examples test sweep lint demo bench lammps clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ lint: setup ## check formatting and warnings
 
 demo: build ## kill a worker of a running program and watch it being replaced
 	@$(IN_ENV) c-examples/demo.sh
+
+bench: build ## print what the layer costs and how fast a job is back, as ratios
+	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
+	@$(IN_ENV) python3 c-examples/bench/bench.py
 
 lammps: ## install LAMMPS, which some tests run, from the distribution
 	@packaging/lammps.sh

@@ -7,8 +7,10 @@ use std::time::Duration;
 /// A moment in a job.
 #[derive(Clone, Copy, Debug)]
 pub enum Trigger {
-    /// The job was started.
-    Start,
+    /// All ranks of the job were started; they are in MPI_Init or before.
+    Launched,
+    /// This rank has come through the real MPI_Init, but not yet through ours.
+    Started { rank: u32 },
     /// So many lines were printed on standard output.
     Lines(usize),
     /// This rank has captured its state for this epoch.
@@ -50,7 +52,8 @@ impl Trigger {
     /// Whether the moment has come.
     pub fn has_come(&self, stdout: &Path, events: &Path) -> bool {
         match *self {
-            Trigger::Start => true,
+            Trigger::Launched => true,
+            Trigger::Started { rank } => has_event(events, rank, |kind| matches!(kind, Kind::Start { .. })),
             Trigger::Lines(count) => lines(stdout) >= count,
             Trigger::Capture { rank, epoch } => has_event(
                 events,

@@ -7,7 +7,7 @@ use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::real_types::RealComm;
 use crate::recovery::Rewound;
-use crate::{boot, checkpoint, cut, errors, events, fault, objects, peers, recovery, requests, sys, user};
+use crate::{boot, checkpoint, cut, errors, events, fault, objects, peers, recovery, requests, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use std::ffi::c_int;
 
@@ -328,8 +328,10 @@ pub fn finalize() -> Result<c_int, Rewound> {
     fault::point("finalize.begin", worker(), checkpoint::epoch());
     if is_protected() {
         checkpoint::finish()?;
+        // An agreement, not a barrier: if somebody dies meanwhile, either all go on to the end or all recover.
+        let mut flag = 1;
         // SAFETY: a collective over the workers.
-        recovery::check(unsafe { real::PMPI_Barrier(get().private) })?;
+        recovery::check(unsafe { ulfm::MPIX_Comm_agree(get().private, &mut flag) })?;
     }
     let world = get();
     world.finalized = true;

@@ -60,7 +60,7 @@ pub(super) struct Observation {
     pub(super) uncertain: Vec<PageRun>,
     /// Guard pages.
     pub(super) guards: Vec<PageRun>,
-    /// Areas whose pages were write-protected in the same walk, in order.
+    /// Areas that need no arming, in order: their pages were write-protected in the same walk, or none is unprotected.
     pub(super) armed: Vec<AddrRange>,
 }
 
@@ -165,6 +165,10 @@ impl Presence {
             self.regions_of(area.range, !0)?;
         }
         self.add_private(seen, &unreadable);
+        // Text and constants: nothing is there that is not protected already.
+        if !self.regions.iter().any(|region| region.categories & cat::WRITTEN != 0) {
+            seen.armed.push(area.range);
+        }
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::handles::{self, VirtDatatype, real_datatype};
 use crate::real_types::RealRequest;
 use crate::requests::ANY_SOURCE;
 use crate::world::{self, Part};
-use crate::{events, sys, user};
+use crate::{checkpoint, events, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind};
 use std::ffi::c_int;
 use std::time::Duration;
@@ -43,12 +43,26 @@ pub fn wait_for_part() -> Result<(), Rewound> {
     }
 }
 
-/// Waits for the release; the error class if there is other news.
+/// Waits for the release; the error class if there is other news. That somebody has died is no news: the workers will
+/// meet it when they communicate, and revoke the communicator then.
 fn wait() -> c_int {
+    let control = world::get().control;
+    loop {
+        let rc = wait_once(control);
+        if rc != ulfm::ERR_PROC_FAILED_PENDING && rc != ulfm::ERR_PROC_FAILED {
+            return rc;
+        }
+        checkpoint::drive(&mut [*RELEASE.get()], NAP);
+        // SAFETY: a local procedure on a valid communicator.
+        unsafe { ulfm::MPIX_Comm_failure_ack(control) };
+        std::thread::sleep(NAP);
+    }
+}
+
+fn wait_once(control: crate::real_types::RealComm) -> c_int {
     let request = RELEASE.get();
     // SAFETY: an empty message; the request is tested until it ends.
     unsafe {
-        let control = world::get().control;
         let rc = real::PMPI_Irecv(
             std::ptr::null_mut(),
             0,
