@@ -29,6 +29,7 @@ build: setup examples ## build the layer, its tools and the examples
 
 examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -C c-examples OUT='$(CURDIR)/build/examples'
+	@$(IN_ENV) $(MAKE) -C ffi-tests/programs OUT='$(CURDIR)/build/programs'
 
 test: build ## run all tests
 	$(IN_ENV) $(CARGO) test --release --workspace
@@ -44,6 +45,7 @@ lint: setup ## check formatting and warnings
 	$(CARGO) fmt --all --check
 	$(IN_ENV) $(CARGO) clippy --workspace --all-targets -- -D warnings
 	@$(IN_ENV) $(MAKE) -C c-examples check
+	@$(IN_ENV) $(MAKE) -C ffi-tests/programs check
 
 demo: build ## kill a worker of a running program and watch it being replaced
 	@$(IN_ENV) c-examples/demo.sh

@@ -150,9 +150,11 @@ impl Job {
         if self.fault_tolerance {
             command.args(["--with-ft", "ulfm"]);
         }
-        command
-            .args(MPIRUN_FLAGS)
-            .args(["-n", &(self.workers + self.spares).to_string()]);
+        match self.mpirun {
+            None => command.args(MPIRUN_FLAGS),
+            Some(_) => command.arg("--oversubscribe"),
+        };
+        command.args(["-n", &(self.workers + self.spares).to_string()]);
         let mut set = |name: &str, value: &OsString| {
             let mut assignment = OsString::from(format!("{name}="));
             assignment.push(value);

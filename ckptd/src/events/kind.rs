@@ -75,9 +75,9 @@ pub enum RecoveryStage {
     Shrink,
     Agree,
     Replace,
-    Rebuild,
     Fetch,
     Load,
+    Rebuild,
     Reprotect,
     Resume,
 }
@@ -91,9 +91,9 @@ impl RecoveryStage {
         Self::Shrink,
         Self::Agree,
         Self::Replace,
-        Self::Rebuild,
         Self::Fetch,
         Self::Load,
+        Self::Rebuild,
         Self::Reprotect,
         Self::Resume,
     ];

@@ -17,7 +17,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 4;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -53,16 +53,6 @@ pub const RUNTIME_FIRST_KEY: u32 = 512;
 /// Room for addresses of libraries, with the 0 that ends the list.
 pub const LIBRARY_PLACES: usize = 64;
 
-/// How the two standard streams are carried (see the relay of `ckptd`).
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct RelayInfo {
-    /// NUL-terminated path of the ledger, or null: no relay, the streams are the program's own.
-    pub ledger: *const c_char,
-    /// A copy of the original standard error, which does not pass through the relay: for our own messages.
-    pub messages: c_int,
-}
-
 /// What the face tells the shim and the runtime.
 #[repr(C)]
 pub struct BootInfo {
@@ -96,8 +86,10 @@ pub struct BootInfo {
     pub data_symbols: *const usize,
     /// How many there are.
     pub data_symbol_count: usize,
-    /// The stream relay.
-    pub relay: RelayInfo,
+    /// A copy of the original standard error, which does not pass through the relay: for our own messages.
+    pub messages: c_int,
+    /// Registers a function to be called, on the runtime's stack, when the program ends by exit(3).
+    pub call_at_exit: unsafe extern "C" fn(unsafe extern "C" fn(c_int)),
     /// Number of threads that the user side has created so far (updated by the face).
     pub user_threads: *const u32,
     /// Base-namespace `dlopen`, for libraries that an understudy must open again.
@@ -112,8 +104,6 @@ pub struct BootInfo {
     pub user_iterate: unsafe extern "C" fn(callback: *const c_void, data: *mut c_void) -> c_int,
     /// Sixteen integers on the user side, at the same address in every rank, for predefined attributes.
     pub attribute_cells: *mut c_int,
-    /// Base-namespace `exit`, which flushes the program's streams.
-    pub user_exit: unsafe extern "C" fn(c_int) -> !,
 }
 
 /// What the runtime hands back.
@@ -125,6 +115,35 @@ pub struct EntryPoints {
     pub slot_count: u32,
     /// Where every thunk jumps, with the slot's number in `eax` and the caller's registers untouched.
     pub enter: *const c_void,
+    /// What the face calls before an effect on files ([`effect::Hook`]); it may be called from any stack and thread.
+    pub file_effect: *const c_void,
+}
+
+/// Effects on files that the face tells the runtime of, before they happen.
+pub mod effect {
+    use core::ffi::{c_char, c_int};
+
+    /// Kind; descriptor of a directory (or AT_FDCWD) and name relative to it; the same once more for a second name; and
+    /// a value that depends on the kind.
+    pub type Hook = unsafe extern "C" fn(u32, c_int, *const c_char, c_int, *const c_char, i64);
+
+    /// A file is opened; the value is open(2)'s flags.
+    pub const OPEN: u32 = 1;
+    /// The name is changed into the second one; the value is renameat2(2)'s flags.
+    pub const RENAME: u32 = 2;
+    /// The name is removed; the value says of what: [`FILES`], [`DIRECTORIES`] or both.
+    pub const REMOVE: u32 = 3;
+    /// The name is made; the value says of what.
+    pub const CREATE: u32 = 4;
+    /// The size of the file becomes the value.
+    pub const TRUNCATE: u32 = 5;
+    /// The same for an open file; the directory's descriptor is the file's.
+    pub const FTRUNCATE: u32 = 6;
+
+    /// Of anything but a directory.
+    pub const FILES: i64 = 1;
+    /// Of a directory.
+    pub const DIRECTORIES: i64 = 2;
 }
 
 const _: () = assert!(ZONE_START == 0x2000_0000_0000 && ZONE_END == 0x2800_0000_0000);

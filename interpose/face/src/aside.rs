@@ -66,7 +66,8 @@ impl Program {
 
     /// Says why the program cannot be protected; then runs it unprotected, or ends it if UNDERSTUDY_REQUIRE=1.
     pub fn refuse(&self, personality: Option<usize>, reason: fmt::Arguments<'_>) -> ! {
-        let required = self.is(b"UNDERSTUDY_REQUIRE=", b"1");
+        // SAFETY: a valid environment.
+        let required = unsafe { environ::is_on(self.environment, b"UNDERSTUDY_REQUIRE=") };
         let outcome = if required {
             "the job stops (UNDERSTUDY_REQUIRE=1)"
         } else {

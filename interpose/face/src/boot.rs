@@ -12,6 +12,7 @@
 use crate::aside::Program;
 use crate::entry::{self, ENTRY};
 use crate::environ::{self, BOOT_VARIABLE};
+use crate::leave;
 use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::msg::Text;
 use crate::relay;
@@ -35,7 +36,6 @@ unsafe extern "C" {
     fn dlerror() -> *const c_char;
     fn dlinfo(handle: *mut c_void, request: c_int, info: *mut c_void) -> c_int;
     fn mallopt(parameter: c_int, value: c_int) -> c_int;
-    fn exit(status: c_int) -> !;
     fn dl_iterate_phdr(callback: *const c_void, data: *mut c_void) -> c_int;
 }
 
@@ -68,7 +68,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
         }
         let program = Program::new(argv, list, auxv.execfn);
         let launched = variable(b"PMIX_RANK=").is_some();
-        if uses_other_mpi || !launched || variable(b"UNDERSTUDY_DISABLE=") == Some(b"1") {
+        if uses_other_mpi || !launched || environ::is_on(list, b"UNDERSTUDY_DISABLE=") {
             program.run_without_us(None);
         }
         first(&program)
@@ -136,7 +136,9 @@ fn first(program: &Program) -> ! {
         let before = sys!(nr::PERSONALITY, 0xffff_ffffusize);
         let pretend_refused =
             environ::value(list, b"UNDERSTUDY_FAULT=").is_some_and(|fault| fault == b"no-personality");
-        if before < 0 || pretend_refused || sys!(nr::PERSONALITY, before as usize | ADDR_NO_RANDOMIZE) < 0 {
+        let is_off = before >= 0 && before as usize & ADDR_NO_RANDOMIZE != 0;
+        let switch_off = || before >= 0 && sys!(nr::PERSONALITY, before as usize | ADDR_NO_RANDOMIZE) >= 0;
+        if pretend_refused || !(is_off || switch_off()) {
             program.refuse(None, format_args!("address randomisation cannot be switched off here (personality is refused); allow personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or start the program with `setarch -R`"));
         }
         let fixed = match environ::save(list, before as usize) {
@@ -208,7 +210,7 @@ unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_ch
 
 /// Calls `function(argument)` on another stack, whose highest address is `top`.
 #[unsafe(naked)]
-unsafe extern "C" fn on_stack(argument: *mut c_void, function: unsafe extern "C" fn(*mut c_void), top: usize) {
+pub unsafe extern "C" fn on_stack(argument: *mut c_void, function: unsafe extern "C" fn(*mut c_void), top: usize) {
     naked_asm!(
         ".cfi_startproc",
         "push rbp",
@@ -389,7 +391,7 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
     let mut directory = Path::new();
     directory.push(Path::directory(link::own_path()));
     // SAFETY: a valid environment.
-    let required = unsafe { environ::value(second.program.environment, b"UNDERSTUDY_REQUIRE=") } == Some(b"1");
+    let required = unsafe { environ::is_on(second.program.environment, b"UNDERSTUDY_REQUIRE=") };
     let info = BootInfo {
         version: ABI_VERSION,
         require: u32::from(required),
@@ -406,7 +408,8 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         link_map: link::first().cast(),
         data_symbols: symbols.as_ptr().cast(),
         data_symbol_count: symbols.len(),
-        relay: relay::start(second.program.environment, directory.as_bytes()),
+        messages: relay::copy_of_stderr(),
+        call_at_exit: leave::call_at_exit,
         user_threads: threads::created(),
         user_dlopen,
         user_dlsym,
@@ -414,12 +417,12 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         library_places: &raw mut zone::LIBRARY_PLACES,
         user_iterate,
         attribute_cells: (&raw mut ATTRIBUTE_CELLS).cast(),
-        user_exit,
     };
     let mut points = EntryPoints {
         version: 0,
         slot_count: 0,
         enter: core::ptr::null(),
+        file_effect: core::ptr::null(),
     };
     // SAFETY: the runtime exports this function with this type; it copies what it keeps of `info`.
     let status = unsafe {
@@ -433,7 +436,8 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
     match status {
         0 if points.version == ABI_VERSION && points.slot_count as usize == entry::slot_count() => {
             ENTRY.store(points.enter.cast_mut(), Ordering::Release);
-            Ok(())
+            crate::files::tell_runtime(points.file_effect);
+            start_streams(runtime, second, directory.as_bytes())
         }
         0 => Err(Failure::Text(
             "libunderstudy.so and libunderstudy_runtime.so are of different versions",
@@ -470,9 +474,21 @@ unsafe extern "C" fn user_iterate(callback: *const c_void, data: *mut c_void) ->
     core::hint::black_box(result)
 }
 
-unsafe extern "C" fn user_exit(status: c_int) -> ! {
-    // SAFETY: exit(3) of the program's libc.
-    unsafe { exit(status) }
+/// Tells the runtime where the ledger of the streams is.
+type StreamsStart = unsafe extern "C" fn(*const c_char);
+
+/// The relay comes last: a program that is not protected keeps its own streams.
+fn start_streams(runtime: *mut c_void, second: &Second<'_>, directory: &[u8]) -> Result<(), Failure> {
+    // SAFETY: the runtime exports this function with this type.
+    unsafe {
+        let function = dlsym(runtime, c"understudy_runtime_streams".as_ptr());
+        if function.is_null() {
+            return Err(Failure::Loader("libunderstudy_runtime.so is of another version"));
+        }
+        let function: StreamsStart = core::mem::transmute(function);
+        function(relay::start(second.program.environment, directory));
+    }
+    Ok(())
 }
 
 /// A program that printed to a terminal still prints line by line, although its output now goes through a pipe.

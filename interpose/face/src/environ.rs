@@ -52,6 +52,15 @@ pub unsafe fn value(list: *const *const c_char, name: &[u8]) -> Option<&'static 
     unsafe { strings(list) }.find_map(|entry| entry.strip_prefix(name))
 }
 
+/// Whether the switch `name` (given with its `=`) is on.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn is_on(list: *const *const c_char, name: &[u8]) -> bool {
+    // SAFETY: handed on to the caller.
+    unsafe { value(list, name) }.is_some_and(|value| [&b"1"[..], b"on", b"yes"].contains(&value))
+}
+
 /// Whether a variable belongs to the launcher, to MPI or to us, and is kept from the user side.
 fn is_hidden(entry: &[u8]) -> bool {
     const HIDDEN: [&[u8]; 5] = [b"PMIX", b"PMI_", b"OMPI_", b"PRTE", b"UNDERSTUDY_"];

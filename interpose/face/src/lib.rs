@@ -6,6 +6,7 @@
 //! - [`boot`] decides and drives; [`aside`] gives up politely by running the program without us;
 //! - [`environ`] makes the stacks of all ranks equal, [`zone`] and [`ldheap`] keep the runtime side apart;
 //! - [`link`] reads ld.so's lists; [`entry`] is where thunks jump, `thunks` is generated from the call table;
+//! - [`files`] tells the runtime what the program does to files;
 //! - [`relay`] starts the process that carries standard output exactly once.
 #![no_std]
 
@@ -13,7 +14,9 @@ mod aside;
 mod boot;
 mod entry;
 mod environ;
+mod files;
 mod ldheap;
+mod leave;
 mod link;
 mod msg;
 mod relay;

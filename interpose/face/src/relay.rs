@@ -11,7 +11,7 @@ use crate::msg::say;
 use crate::sys::{self, nr, sys};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, Ordering};
-use understudy_abi::{RUNTIME_FD_BASE, RelayInfo};
+use understudy_abi::RUNTIME_FD_BASE;
 
 static STDOUT_WAS_TERMINAL: AtomicBool = AtomicBool::new(false);
 static mut LEDGER: Path = Path::new();
@@ -41,39 +41,37 @@ fn is_stream(fd: c_int) -> bool {
     unsafe { sys!(FSTAT, fd, stat.as_mut_ptr()) == 0 && stat[3] as u32 & S_IFMT != S_IFREG }
 }
 
-/// Puts a relay behind descriptors 1 and 2.
-pub fn start(environment: *const *const c_char, directory: &[u8]) -> RelayInfo {
+/// A copy of standard error as it is now, above the user side's descriptors.
+pub fn copy_of_stderr() -> c_int {
+    // SAFETY: fcntl(2).
+    unsafe { sys!(nr::FCNTL, 2, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) as c_int }
+}
+
+/// Puts a relay behind descriptors 1 and 2. Returns the path of its ledger; null if there is none.
+pub fn start(environment: *const *const c_char, directory: &[u8]) -> *const c_char {
     STDOUT_WAS_TERMINAL.store(is_terminal(1), Ordering::Relaxed);
     // SAFETY: a valid environment.
     let value = |name: &[u8]| unsafe { environ::value(environment, name) }.unwrap_or(b"0");
     // SAFETY: the process has one thread, and this runs once.
     #[allow(static_mut_refs)]
     let ledger = unsafe { &mut LEDGER };
+    let prefix = b"/dev/shm/";
     ledger
         .clear()
-        .push(b"/dev/shm/understudy-")
-        .push(value(b"PMIX_NAMESPACE="))
-        .push(b"-")
-        .push(value(b"PMIX_RANK="));
-    let prefix = b"/dev/shm/".len();
-    ledger.replace_slashes(prefix);
+        .push(prefix)
+        .push(b"understudy-")
+        .push(value(b"PMIX_NAMESPACE="));
+    ledger.push(b"-").push(value(b"PMIX_RANK="));
+    ledger.replace_slashes(prefix.len());
     let mut relay = Path::new();
     relay.push(directory).push(b"/ckptd");
-    // SAFETY: fcntl(2).
-    let messages = unsafe { sys!(nr::FCNTL, 2, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) } as c_int;
     match spawn(&relay, ledger) {
-        Ok(()) => RelayInfo {
-            ledger: ledger.as_ptr(),
-            messages,
-        },
+        Ok(()) => ledger.as_ptr(),
         Err(error) => {
             say(format_args!(
                 "ckptd relay cannot be started (errno {error}); after a failure some output may appear twice"
             ));
-            RelayInfo {
-                ledger: core::ptr::null(),
-                messages,
-            }
+            core::ptr::null()
         }
     }
 }

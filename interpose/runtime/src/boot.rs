@@ -29,7 +29,7 @@ pub fn config() -> &'static Config {
 /// Where messages to the user go: the original standard error.
 pub fn message_descriptor() -> c_int {
     match INFO.get() {
-        Some(info) if info.relay.messages >= 0 => info.relay.messages,
+        Some(info) if info.messages >= 0 => info.messages,
         _ => 2,
     }
 }
@@ -75,6 +75,7 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
                     version: ABI_VERSION,
                     slot_count: SLOT_COUNT as u32,
                     enter: arch::enter as *const std::ffi::c_void,
+                    file_effect: arch::file_effect as *const std::ffi::c_void,
                 });
                 0
             }
@@ -83,8 +84,24 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
     }
 }
 
+/// Connects to the relay of the program's streams.
+///
+/// # Safety
+/// `ledger` must be null or a string that lives as long as the process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
+    let size: u32 = variable("OMPI_COMM_WORLD_SIZE")
+        .and_then(|size| size.parse().ok())
+        .unwrap_or(0);
+    if !ledger.is_null() {
+        // SAFETY: as the caller promises.
+        let path = unsafe { CStr::from_ptr(ledger) }.to_string_lossy().into_owned();
+        crate::user::attach_output(path.into(), launcher_rank() + config().spares >= size);
+    }
+}
+
 fn refuse(reason: &str) -> c_int {
-    let required = variable("UNDERSTUDY_REQUIRE").as_deref() == Some("1");
+    let required = matches!(variable("UNDERSTUDY_REQUIRE").as_deref(), Some("1" | "on" | "yes"));
     if variable("OMPI_COMM_WORLD_LOCAL_RANK").as_deref() == Some("0") {
         let outcome = if required {
             "the job stops (UNDERSTUDY_REQUIRE=1)"
@@ -131,7 +148,6 @@ fn start() -> Result<(), String> {
         events::open(directory, launcher_rank());
     }
     crate::user::remember_start();
-    crate::user::attach_output(launcher_rank() >= size - config.spares);
     *CONFIG.get() = Some(config);
     Ok(())
 }

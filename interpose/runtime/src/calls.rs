@@ -38,5 +38,5 @@ pub use topology::*;
 
 /// State of the memory procedures, for checkpoints.
 pub mod memory_state {
-    pub use super::memory::{Attached, attached, restore_attached};
+    pub use super::memory::{Attached, attached, buffered_send, restore_attached};
 }

@@ -160,7 +160,7 @@ pub fn take() -> Result<(), Rewound> {
     let pages = delta.page_count();
     events::emit(Kind::Cut {
         epoch: EventEpoch(epoch),
-        at_call: frame.slot,
+        at_call: crate::cut::schedule().candidates,
         candidates: crate::cut::schedule().candidates,
     });
     let bytes = pages * crate::image::PAGE_SIZE as u64 + encoded.len() as u64;
@@ -177,7 +177,7 @@ pub fn take() -> Result<(), Rewound> {
         encoded.len(),
         began.elapsed()
     );
-    fault::point("capture.end", world::worker(), epoch);
+    fault::point("capture.end", epoch);
     let options = SendOptions {
         checksums: false,
         ..SendOptions::default()
@@ -202,7 +202,7 @@ pub fn take() -> Result<(), Rewound> {
         return Ok(());
     };
     recovery::check(transfer.start(world::private(), Some(to), Some(from)))?;
-    fault::point("ship.begin", world::worker(), epoch);
+    fault::point("ship.begin", epoch);
     advance()
 }
 
@@ -233,9 +233,6 @@ fn advance() -> Result<(), Rewound> {
     match &mut pending.stage {
         Stage::Shipping(transfer) => {
             let rc = transfer.poll(&mut keep.store);
-            if transfer.is_half() {
-                fault::point("ship.half", world::worker(), pending.epoch);
-            }
             recovery::check(rc)?;
             let Some(partner) = transfer.take_received() else {
                 return Ok(());
@@ -260,7 +257,9 @@ fn advance() -> Result<(), Rewound> {
 }
 
 fn shipped(pending: &Pending, received: u64) {
+    let players = &world::get().players;
     let (to, from) = buddies();
+    let (to, from) = (players[to as usize], players[from as usize]);
     let (epoch, ns) = (EventEpoch(pending.epoch), events::nanoseconds(pending.began));
     events::emit(Kind::Ship {
         epoch,
@@ -274,7 +273,7 @@ fn shipped(pending: &Pending, received: u64) {
         bytes: received,
         ns,
     });
-    fault::point("ship.end", world::worker(), pending.epoch);
+    fault::point("ship.end", pending.epoch);
 }
 
 /// Makes the pending epoch the committed one, on both sides.
@@ -307,7 +306,7 @@ fn commit() {
         epoch: EventEpoch(epoch),
         ns: events::nanoseconds(began),
     });
-    fault::point("commit.end", world::worker(), epoch);
+    fault::point("commit.end", epoch);
 }
 
 /// After a failure: ends all transfers. Returns the pending epoch if both of its copies here are whole.

@@ -28,6 +28,8 @@ pub struct Schedule {
     next: u64,
     /// Candidates from one decision to the next.
     stride: u64,
+    /// A cut was put off and is to be taken at the next candidate.
+    overdue: bool,
 }
 
 struct State {
@@ -52,6 +54,7 @@ const START: Schedule = Schedule {
     candidates: 0,
     next: 1,
     stride: 1,
+    overdue: false,
 };
 
 static STATE: Main<State> = Main::new(State {
@@ -123,12 +126,13 @@ fn decide() -> Result<(), Rewound> {
         Interval::Calls(calls) => {
             let candidates = state.schedule.candidates;
             state.schedule.next = (candidates / calls + 1) * calls;
-            if candidates.is_multiple_of(calls) {
+            let overdue = std::mem::take(&mut state.schedule.overdue);
+            if overdue || candidates.is_multiple_of(calls) {
                 return take();
             }
         }
         Interval::Time(interval) => {
-            let due = tally(interval)?;
+            let due = tally(interval)? || std::mem::take(&mut STATE.get().schedule.overdue);
             let state = STATE.get();
             state.schedule.next = state.schedule.candidates + state.schedule.stride;
             if due {
@@ -192,13 +196,13 @@ fn tally(interval: Duration) -> Result<bool, Rewound> {
 
 /// Takes a cut here and starts its checkpoint.
 pub fn take() -> Result<(), Rewound> {
-    fault::point("cut.begin", world::worker(), checkpoint::next_epoch());
+    fault::point("cut.begin", checkpoint::next_epoch());
     checkpoint::finish()?;
     requests::reap_orphans()?;
-    match drain::exchange(ability())? {
+    match drain::exchange(ability()?)? {
         Exchange::InFlight(in_flight) => {
             drain::drain(&in_flight)?;
-            fault::point("cut.end", world::worker(), checkpoint::next_epoch());
+            fault::point("cut.end", checkpoint::next_epoch());
             checkpoint::take()?;
             STATE.get().last = Some(Instant::now());
         }
@@ -206,6 +210,7 @@ pub fn take() -> Result<(), Rewound> {
             log::debug!("a non-blocking collective is under way somewhere, the cut is put off");
             let state = STATE.get();
             state.schedule.next = state.schedule.candidates + 1;
+            state.schedule.overdue = true;
         }
         Exchange::Unprotected => world::give_up_protection(),
     }
@@ -213,15 +218,15 @@ pub fn take() -> Result<(), Rewound> {
 }
 
 /// Whether this rank can be saved here. What stands in the way for good is said once.
-fn ability() -> Ability {
+fn ability() -> Result<Ability, Rewound> {
     if let Err(why) = user::check() {
         world::say_refused(&why.to_string());
-        return Ability::Never;
+        return Ok(Ability::Never);
     }
-    let collectives = requests::active(|kind| matches!(kind, Kind::Collective));
-    if collectives.is_empty() {
+    let collectives = requests::test_all(requests::active(|kind| matches!(kind, Kind::Collective)))?;
+    Ok(if collectives.is_empty() {
         Ability::Now
     } else {
         Ability::Later
-    }
+    })
 }

@@ -38,16 +38,18 @@ pub fn set(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A fault point of worker `rank`; one load and a predictable branch when nothing is set.
+/// A fault point; one load and a predictable branch when nothing is set.
 #[inline]
-pub fn point(name: &str, rank: u32, epoch: u64) {
+pub fn point(name: &str, epoch: u64) {
     if !FAULTS.get().is_empty() {
-        reached(name, rank, epoch);
+        reached(name, epoch);
     }
 }
 
 #[cold]
-fn reached(name: &str, rank: u32, epoch: u64) {
+fn reached(name: &str, epoch: u64) {
+    // The launcher's rank: who takes a dead rank's part does not die its death again.
+    let rank = crate::boot::launcher_rank();
     let due = |fault: &Fault| fault.rank == rank && fault.at == name && fault.epoch.is_none_or(|due| due == epoch);
     if FAULTS.get().iter().any(due) {
         crate::events::emit(ckptd::events::Kind::Kill { signal: libc::SIGKILL });

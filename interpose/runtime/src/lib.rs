@@ -33,6 +33,7 @@ pub mod requests;
 pub mod sys;
 pub mod ulfm;
 pub mod user;
+pub mod watchdog;
 pub mod world;
 
 /// Generated from the call table.

@@ -78,6 +78,22 @@ pub fn has_others() -> bool {
     PEERS.get().others
 }
 
+/// Descriptors of the other processes of this node.
+pub fn local() -> &'static [c_int] {
+    &PEERS.get().local
+}
+
+/// Whether the process behind a descriptor has ended (it is readable then, pidfd_open(2)).
+pub fn has_ended(descriptor: c_int) -> bool {
+    let mut poll = libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: poll(2) of one descriptor, without waiting.
+    unsafe { libc::poll(&mut poll, 1, 0) > 0 }
+}
+
 /// Ends the other processes of this node.
 pub fn end_local() {
     for &descriptor in &PEERS.get().local {

@@ -5,7 +5,9 @@
 //! fails may leave a transfer under way, and nothing must write into the program's memory once it has been rolled back.
 #![allow(unsafe_code)]
 
+mod persistent;
 mod record;
+mod rollback;
 
 use crate::cell::Main;
 use crate::checkpoint;
@@ -16,10 +18,11 @@ use crate::objects::{comm, datatype};
 use crate::real_types::{RealRequest, Status};
 use crate::recovery::{self, Rewound};
 use crate::{drain, ulfm};
+pub use persistent::{persistent, start};
 pub use record::{Envelope, Kind, Mode, Outcome, Request, State};
+pub use rollback::{quiesce, repost};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
-use std::time::{Duration, Instant};
 
 /// `MPI_PROC_NULL`
 pub const PROC_NULL: c_int = -2;
@@ -111,6 +114,7 @@ pub fn add(comm: VirtComm, kind: Kind, state: State, real: RealRequest) -> VirtR
         state,
         comm: comm.0 as u64,
         orphan: false,
+        buffered: 0,
         other: None,
     });
     let index = match table.requests.free.pop() {
@@ -141,6 +145,21 @@ pub fn add_collective(comm: VirtComm, real: RealRequest) -> VirtRequest {
 /// Adds a request that has ended already.
 pub fn add_done(comm: VirtComm, kind: Kind, status: Status, rc: c_int) -> VirtRequest {
     add(comm, kind, done(status, rc), NULL)
+}
+
+/// Adds a buffered send, which nobody asks for: it takes so many bytes of the buffer until it has ended.
+pub fn add_buffered(comm: VirtComm, real: RealRequest, bytes: u64, copy: Box<dyn Any>) {
+    let mut handle = add(comm, Kind::Send, State::Active, real);
+    keep(handle, copy);
+    if let Some(request) = index(handle).and_then(get) {
+        request.buffered = bytes;
+    }
+    free(&mut handle);
+}
+
+/// How many bytes of the buffer for buffered sends are taken.
+pub fn buffered() -> u64 {
+    table().entries.iter().flatten().map(|request| request.buffered).sum()
 }
 
 /// Keeps something until a request has ended: what the real library has been given the address of.
@@ -435,107 +454,4 @@ pub fn test_all(mut pending: Vec<u32>) -> Result<Vec<u32>, Rewound> {
         }
     }
     Ok(left)
-}
-
-/// After a failure: drives every active real request to its end, so that nothing writes into (or reads from) the
-/// program's memory any more. Returns how many could not be ended within `limit`.
-pub fn quiesce(limit: Duration) -> usize {
-    let start = Instant::now();
-    let mut pending = active(|_| true);
-    for &index in &pending {
-        let cancellable = !matches!(get(index).map(|request| request.kind), Some(Kind::Collective));
-        if cancellable {
-            // SAFETY: an active real request; cancelling a send or receive that has matched has no effect.
-            unsafe { real::PMPI_Cancel(&mut TABLE.get().reals[index as usize]) };
-        }
-    }
-    while !pending.is_empty() && start.elapsed() < limit {
-        pending.retain(|&index| {
-            let mut flag = 0;
-            let request = &mut TABLE.get().reals[index as usize];
-            // SAFETY: an active real request; an error ends it as well, except that an any-source receive stays posted.
-            let rc = unsafe { real::PMPI_Test(request, &mut flag, std::ptr::null_mut()) };
-            let ended = flag != 0 || (rc != SUCCESS && rc != ulfm::ERR_PROC_FAILED_PENDING);
-            !ended
-        });
-    }
-    pending.len()
-}
-
-/// After a rollback: makes the real requests of the restored records again, in their order.
-pub fn repost() -> Result<(), Rewound> {
-    for index in 0..table().entries.len() as u32 {
-        let Some(request) = get(index) else { continue };
-        let (kind, state) = (request.kind, request.state);
-        match kind {
-            Kind::Receive(envelope) if state == State::Active => {
-                let (state, real_request, _) = post_receive(envelope)?;
-                TABLE.get().reals[index as usize] = real_request;
-                if let Some(request) = get(index) {
-                    request.state = state;
-                }
-            }
-            Kind::PersistentSend(..) | Kind::PersistentReceive(_) => {
-                TABLE.get().reals[index as usize] = persistent(&kind)?;
-                if state == State::Active {
-                    start(index)?;
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Makes the real persistent request.
-pub fn persistent(kind: &Kind) -> Result<RealRequest, Rewound> {
-    let mut request = NULL;
-    let (Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope)) = kind else {
-        return Ok(request);
-    };
-    let buffer = envelope.buffer as *mut c_void;
-    let (datatype, comm) = (real_datatype(envelope.datatype()), real_comm(envelope.comm()));
-    let (count, peer, tag) = (envelope.count, envelope.peer, envelope.tag);
-    // SAFETY: the program's buffer, count and type.
-    let rc = unsafe {
-        match kind {
-            Kind::PersistentSend(Mode::Standard, _) => {
-                real::PMPI_Send_init(buffer, count, datatype, peer, tag, comm, &mut request)
-            }
-            Kind::PersistentSend(Mode::Buffered, _) => {
-                real::PMPI_Bsend_init(buffer, count, datatype, peer, tag, comm, &mut request)
-            }
-            Kind::PersistentSend(Mode::Synchronous, _) => {
-                real::PMPI_Ssend_init(buffer, count, datatype, peer, tag, comm, &mut request)
-            }
-            Kind::PersistentSend(Mode::Ready, _) => {
-                real::PMPI_Rsend_init(buffer, count, datatype, peer, tag, comm, &mut request)
-            }
-            _ => real::PMPI_Recv_init(buffer, count, datatype, peer, tag, comm, &mut request),
-        }
-    };
-    recovery::check(rc)?;
-    Ok(request)
-}
-
-/// Starts a persistent request (MPI_Start).
-pub fn start(index: u32) -> Result<c_int, Rewound> {
-    let Some(request) = get(index) else {
-        return Ok(crate::errors::ERR_REQUEST);
-    };
-    if let Kind::PersistentReceive(envelope) = request.kind
-        && let Some(outcome) = drain::take_early(&envelope)
-    {
-        request.state = done(outcome.status, outcome.rc);
-        return Ok(SUCCESS);
-    }
-    // SAFETY: an inactive persistent request.
-    let rc = recovery::check(unsafe { real::PMPI_Start(&mut TABLE.get().reals[index as usize]) })?;
-    if rc == SUCCESS {
-        request.state = State::Active;
-        if let Kind::PersistentSend(_, envelope) = request.kind {
-            count_sent(envelope.comm(), envelope.peer);
-        }
-    }
-    Ok(rc)
 }

@@ -6,15 +6,18 @@ mod output;
 mod signals;
 mod threads;
 mod tls;
+mod undo;
 mod zones;
 
 use crate::image::layout::Layout;
 use crate::image::runs::AddrRange;
 use crate::image::vmas::Zones;
 pub use output::{
-    attach as attach_output, dead_output, inherit as inherit_output, release as release_output, remove_ledger,
+    attach as attach_output, dead_output, inherit as inherit_output, release as release_output, remove_closed_ledgers,
+    remove_ledger,
 };
 pub use threads::check;
+pub use undo::file_effect;
 pub use zones::{compare_layout, remember_start, zones};
 
 /// Everything of the user side that is not in its pages.

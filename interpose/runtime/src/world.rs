@@ -230,6 +230,7 @@ pub fn init() -> Result<(), Rewound> {
     {
         refuse(&why);
     }
+    listen_for_exit();
     match part {
         Part::Worker(worker) => init_worker(worker),
         Part::Spare => recovery::wait_for_part(),
@@ -319,13 +320,50 @@ pub fn first_checkpoint() -> Result<(), Rewound> {
     }
     cut::take()?;
     checkpoint::finish()?;
-    fault::point("init.end", worker(), checkpoint::epoch());
+    fault::point("init.end", checkpoint::epoch());
     Ok(())
+}
+
+/// The program ends by exit(3). If it has not called MPI_Finalize, the others will find it dead; that it is not, and that
+/// nobody needs to take its part, can only be told to the spares.
+unsafe extern "C" fn leaving(status: c_int) {
+    let Some(world) = WORLD.get() else { return };
+    if world.finalized || !matches!(world.part, Part::Worker(_)) {
+        return;
+    }
+    world.finalized = true;
+    if status != 0 {
+        sys::say(format_args!(
+            "worker {} ends with status {status}, without MPI_Finalize",
+            worker()
+        ));
+    }
+    recovery::release_spares();
+    events::emit(Kind::End {
+        how: EndHow::Exited(status),
+    });
+    user::release_output();
+}
+
+/// Lets the runtime know when the program ends.
+fn listen_for_exit() {
+    let hook: unsafe extern "C" fn(c_int) = leaving;
+    // SAFETY: registers on the program's stack.
+    unsafe {
+        crate::arch::call_user(
+            boot::info().call_at_exit as *const std::ffi::c_void,
+            hook as usize as u64,
+            0,
+            0,
+            0,
+            0,
+        )
+    };
 }
 
 /// The end (MPI_Finalize): all workers meet, then the spares are released.
 pub fn finalize() -> Result<c_int, Rewound> {
-    fault::point("finalize.begin", worker(), checkpoint::epoch());
+    fault::point("finalize.begin", checkpoint::epoch());
     if is_protected() {
         checkpoint::finish()?;
         // An agreement, not a barrier: if somebody dies meanwhile, either all go on to the end or all recover.
@@ -341,6 +379,7 @@ pub fn finalize() -> Result<c_int, Rewound> {
     }
     events::emit(Kind::End { how: EndHow::Finalized });
     user::release_output();
+    user::remove_closed_ledgers(0..world.worker_count + world.spare_count);
     // SAFETY: the last call of the real library.
     Ok(unsafe { real::PMPI_Finalize() })
 }

@@ -20,7 +20,6 @@ pub use kind::ParamKind;
 pub use length::{LengthTerm, SPECIAL_LENGTHS, length_terms};
 pub use model::{Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Support, Table};
 pub use parse::{TableError, parse, parse_procedures};
-pub use real::RealBinding;
 
 use std::sync::OnceLock;
 
@@ -52,20 +51,12 @@ pub fn face_thunks() -> String {
 /// A row of the table is handled by `crate::calls::NAME` if `implemented` has its name, whatever its support says. A
 /// manual row that is not in `implemented` is refused like an unsupported one.
 ///
-/// The real procedures are external symbols ([`RealBinding::Linked`]).
+/// The real procedures are external symbols.
 ///
 /// # Panics
 /// If a name in `implemented` is no procedure or occurs twice.
 pub fn runtime_dispatch(implemented: &[&str]) -> String {
-    runtime_dispatch_with(implemented, RealBinding::Linked)
-}
-
-/// [`runtime_dispatch`] with the choice of how the real procedures are reached.
-///
-/// # Panics
-/// If a name in `implemented` is no procedure or occurs twice.
-pub fn runtime_dispatch_with(implemented: &[&str], binding: RealBinding) -> String {
-    runtime::source(table(), implemented, binding)
+    runtime::source(table(), implemented)
 }
 
 /// Every manual row: what `implemented` of [`runtime_dispatch`] comes to in the end.

@@ -2,7 +2,7 @@
 
 use crate::face;
 use crate::model::{Class, Handle, Parameter, Policy, Procedure, Support, Table};
-use crate::real::{self, RealBinding};
+use crate::real;
 use crate::types::{self, CALLBACKS, Side};
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -59,7 +59,7 @@ fn has_type_array(procedure: &Procedure) -> bool {
         .any(|parameter| parameter.c_type.contains("MPI_Datatype*"))
 }
 
-pub(crate) fn source(table: &Table, implemented: &[&str], binding: RealBinding) -> String {
+pub(crate) fn source(table: &Table, implemented: &[&str]) -> String {
     let sources = sources(table, implemented);
     let mut out = String::from("// Generated from the call table; not to be edited.\n\n");
     face::counts(&mut out, table);
@@ -67,10 +67,7 @@ pub(crate) fn source(table: &Table, implemented: &[&str], binding: RealBinding) 
     face::names(&mut out, table);
     predefined(&mut out, table);
     callbacks(&mut out);
-    match binding {
-        RealBinding::Linked => real::linked(&mut out, table),
-        RealBinding::Resolved => real::resolved(&mut out, table),
-    }
+    real::declarations(&mut out, table);
     generic_handlers(&mut out, &sources);
     checks(&mut out, &sources);
     out.push_str(STUBS);

@@ -20,7 +20,7 @@ use crate::generated::{HANDLERS, SLOT_COUNT};
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE};
+use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_SHIFT, ZONE_TAG};
 
 /// The program's state at a call: what the callee must preserve, and the call itself.
 #[repr(C)]
@@ -210,6 +210,43 @@ pub unsafe extern "C" fn call_user(function: *const c_void, a: u64, b: u64, c: u
         ".cfi_endproc",
         top = sym TOP,
         user_rsp = sym USER_RSP,
+    )
+}
+
+/// What the face calls before an effect on files, with up to six register arguments: passed on to the runtime's stack,
+/// below what is in use there. Does nothing in another thread, or if the runtime itself is at work.
+///
+/// # Safety
+/// The arguments must be those of [`understudy_abi::effect::Hook`].
+#[unsafe(naked)]
+pub unsafe extern "C" fn file_effect() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov r10, qword ptr fs:[0x10]",
+        "cmp r10, qword ptr [rip + {owner}]",
+        "jne 9f",
+        "mov r10, rsp",
+        "shr r10, {zone_shift}",
+        "cmp r10, {zone_tag}",
+        "je 9f",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, qword ptr [rip + {top}]",
+        "call {note}",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        ".cfi_same_value rbp",
+        "9: ret",
+        ".cfi_endproc",
+        owner = sym OWNER,
+        top = sym TOP,
+        note = sym crate::user::file_effect,
+        zone_shift = const ZONE_SHIFT,
+        zone_tag = const ZONE_TAG,
     )
 }
 

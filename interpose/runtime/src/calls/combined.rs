@@ -122,7 +122,7 @@ pub(super) unsafe fn isendrecv_replace(
 ///
 /// # Safety
 /// The program's buffer.
-unsafe fn pack(from: &Envelope, dest: c_int) -> Result<(Vec<u8>, c_int), c_int> {
+pub(super) unsafe fn pack(from: &Envelope, dest: c_int) -> Result<(Vec<u8>, c_int), c_int> {
     let (real_type, real_comm) = (real_datatype(from.datatype()), real_comm(from.comm()));
     let (mut size, mut position) = (0, 0);
     // SAFETY: the caller's promise; the packed copy has the size that MPI says it needs.

@@ -4,10 +4,12 @@
 use crate::attempt;
 use crate::errors::{self, finish, raise};
 use crate::generated::{Proc, real};
-use crate::handles::{VirtComm, VirtGroup, VirtInfo, real_comm, real_group, real_info};
+use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtRequest, real_comm, real_group, real_info};
 use crate::objects::comm::create::{self, Made};
 use crate::objects::comm::{self, hints};
 use crate::objects::{attribute, group, info, objects};
+use crate::requests;
+use crate::watchdog;
 use std::ffi::{c_char, c_int};
 
 /// Runs a constructor in a handler and enters the result: `parent` must be a communicator, `newcomm` a place for the
@@ -19,9 +21,12 @@ macro_rules! construct {
         }
         let mut made = None;
         let on_two_groups = $crate::objects::comm::get($parent).is_some_and(|parent| parent.remote.is_some());
-        $crate::objects::comm::create::FRAGILE.store(on_two_groups, std::sync::atomic::Ordering::Relaxed);
-        let rc = $crate::objects::comm::create::make($constructor, &mut made);
-        $crate::objects::comm::create::FRAGILE.store(false, std::sync::atomic::Ordering::Relaxed);
+        let mut make = || $crate::objects::comm::create::make($constructor, &mut made);
+        let rc = if on_two_groups {
+            $crate::watchdog::guard(make)
+        } else {
+            make()
+        };
         let rc = $crate::attempt!(rc);
         // SAFETY: checked above.
         unsafe { $crate::calls::comm::constructed($procedure, rc, made, $parent, $newcomm) }
@@ -98,6 +103,46 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: VirtComm, info: VirtInfo, 
     unsafe { duplicated(procedure, rc, comm, newcomm) }
 }
 
+/// A duplicate that is there at once: `MPI_Comm_idup` waits for the other members here, which the standard does not say.
+/// A program that lets one member wait for another before that one has called it will hang.
+macro_rules! immediate_duplicate {
+    ($procedure:expr, $comm:ident, $newcomm:ident, $request:ident, $constructor:expr) => {{
+        let rc = construct!($procedure, $comm, $newcomm, $constructor);
+        // SAFETY: as in MPI_Comm_dup; the program's place for the request.
+        unsafe {
+            let rc = duplicated($procedure, rc, $comm, $newcomm);
+            if rc == errors::SUCCESS {
+                $request.write(requests::add_done(
+                    $comm,
+                    requests::Kind::Collective,
+                    requests::EMPTY,
+                    rc,
+                ));
+            }
+            rc
+        }
+    }};
+}
+
+pub unsafe extern "C" fn MPI_Comm_idup(comm: VirtComm, newcomm: *mut VirtComm, request: *mut VirtRequest) -> c_int {
+    // SAFETY: a communicator.
+    immediate_duplicate!(Proc::MPI_Comm_idup, comm, newcomm, request, |new| unsafe {
+        real::PMPI_Comm_dup(real_comm(comm), new)
+    })
+}
+
+pub unsafe extern "C" fn MPI_Comm_idup_with_info(
+    comm: VirtComm,
+    info: VirtInfo,
+    newcomm: *mut VirtComm,
+    request: *mut VirtRequest,
+) -> c_int {
+    // SAFETY: a communicator; the real library checks the info object.
+    immediate_duplicate!(Proc::MPI_Comm_idup_with_info, comm, newcomm, request, |new| unsafe {
+        real::PMPI_Comm_dup_with_info(real_comm(comm), real_info(info), new)
+    })
+}
+
 pub unsafe extern "C" fn MPI_Comm_split(comm: VirtComm, color: c_int, key: c_int, newcomm: *mut VirtComm) -> c_int {
     // SAFETY: a communicator.
     construct!(Proc::MPI_Comm_split, comm, newcomm, |new| unsafe {
@@ -127,7 +172,7 @@ pub unsafe extern "C" fn MPI_Comm_create(comm: VirtComm, group: VirtGroup, newco
     })
 }
 
-/// With all members of `comm` it is `MPI_Comm_create`, which a failure cannot stop (see [`create::FRAGILE`]).
+/// With all members of `comm` it is `MPI_Comm_create`, which a failure cannot stop (see [`watchdog`]).
 pub unsafe extern "C" fn MPI_Comm_create_group(
     comm: VirtComm,
     group: VirtGroup,
@@ -140,7 +185,7 @@ pub unsafe extern "C" fn MPI_Comm_create_group(
         if covers(comm, group) {
             real::PMPI_Comm_create(real, real_group, new)
         } else {
-            create::fragile(|| real::PMPI_Comm_create_group(real, real_group, tag, new))
+            watchdog::guard(|| real::PMPI_Comm_create_group(real, real_group, tag, new))
         }
     })
 }
@@ -178,14 +223,14 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
         } else {
             local
         };
-        create::fragile(|| real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, tag, new))
+        watchdog::guard(|| real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, tag, new))
     })
 }
 
 pub unsafe extern "C" fn MPI_Intercomm_merge(intercomm: VirtComm, high: c_int, newintracomm: *mut VirtComm) -> c_int {
     // SAFETY: a communicator.
     construct!(Proc::MPI_Intercomm_merge, intercomm, newintracomm, |new| unsafe {
-        create::fragile(|| real::PMPI_Intercomm_merge(real_comm(intercomm), high, new))
+        watchdog::guard(|| real::PMPI_Intercomm_merge(real_comm(intercomm), high, new))
     })
 }
 

@@ -1,16 +1,22 @@
 //! Memory that MPI hands out or is handed (MPI 4.1, sections 3.6 and 9.2).
 //!
-//! MPI_Alloc_mem takes the program's own malloc, so that the memory is in the image. A buffer for buffered sends stays
-//! the program's to look at, but the real library gets one of the runtime's: what lies in it must not roll back.
+//! MPI_Alloc_mem takes the program's own malloc, so that the memory is in the image. A buffer for buffered sends is only
+//! counted with: such a send is an ordinary one from a copy of the layer's. The real library's own would wait for ever for
+//! one to a process that has failed.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use super::combined::pack;
+use super::point_to_point::outcome;
 use crate::arch::call_user;
-use crate::attempt;
 use crate::boot::user_symbol;
 use crate::cell::Main;
 use crate::errors::{ERR_BUFFER, SUCCESS, finish};
 use crate::generated::{Proc, real};
-use crate::handles::VirtInfo;
+use crate::handles::{VirtDatatype, VirtInfo, predefined_handle, real_comm, real_datatype};
+use crate::real_types::RealRequest;
+use crate::recovery::Rewound;
+use crate::requests::Envelope;
+use crate::{checkpoint, recovery, requests};
 use std::ffi::{c_int, c_void};
 
 /// The program's buffer for buffered sends.
@@ -21,8 +27,6 @@ pub struct Attached {
 }
 
 static ATTACHED: Main<Option<Attached>> = Main::new(None);
-static BUFFER: Main<Vec<u8>> = Main::new(Vec::new());
-
 /// What is attached, to be saved with a cut.
 pub fn attached() -> Option<Attached> {
     *ATTACHED.get()
@@ -30,61 +34,79 @@ pub fn attached() -> Option<Attached> {
 
 /// Attaches again what was attached at a cut.
 pub fn restore_attached(saved: Option<Attached>) {
-    let now = ATTACHED.get();
-    if now.map(|buffer| buffer.size) != saved.map(|buffer| buffer.size) {
-        if now.is_some() {
-            detach_real();
-        }
-        if let Some(buffer) = saved {
-            attach_real(buffer.size);
+    *ATTACHED.get() = saved;
+}
+
+/// Sends a copy of what is in a buffer; the copy is the layer's until the send has ended.
+pub fn buffered_send(message: &Envelope) -> Result<c_int, Rewound> {
+    /// `MPI_BSEND_OVERHEAD`
+    const OVERHEAD: u64 = 128;
+    let Some(attached) = *ATTACHED.get() else {
+        return Ok(ERR_BUFFER);
+    };
+    // SAFETY: the program's buffer.
+    let (packed, length) = match unsafe { pack(message, message.peer) } {
+        Ok(packed) => packed,
+        Err(rc) => return Ok(rc),
+    };
+    let needed = length.max(0) as u64 + OVERHEAD;
+    if requests::buffered() + needed > attached.size.max(0) as u64 {
+        requests::reap_orphans()?;
+        if requests::buffered() + needed > attached.size.max(0) as u64 {
+            return Ok(ERR_BUFFER);
         }
     }
-    *now = saved;
-}
-
-fn attach_real(size: c_int) -> c_int {
-    let buffer = BUFFER.get();
-    *buffer = vec![0; size.max(0) as usize];
-    // SAFETY: a buffer of the runtime's, kept until it is detached.
-    unsafe { real::PMPI_Buffer_attach(buffer.as_mut_ptr().cast(), size) }
-}
-
-fn detach_real() -> c_int {
-    let (mut address, mut size) = (std::ptr::null_mut::<c_void>(), 0);
-    // SAFETY: MPI_Buffer_detach writes the address and the size.
-    let rc = unsafe { real::PMPI_Buffer_detach((&raw mut address).cast(), &mut size) };
-    *BUFFER.get() = Vec::new();
-    rc
+    let packed_type = real_datatype(VirtDatatype(predefined_handle("ompi_mpi_packed")));
+    let (from, comm) = (packed.as_ptr().cast::<c_void>(), message.comm());
+    let mut request = RealRequest(std::ptr::null_mut());
+    // SAFETY: the copy is kept until the send has ended.
+    let rc = unsafe {
+        real::PMPI_Isend(
+            from,
+            length,
+            packed_type,
+            message.peer,
+            message.tag,
+            real_comm(comm),
+            &mut request,
+        )
+    };
+    let rc = recovery::check(rc)?;
+    if rc == SUCCESS {
+        requests::count_sent(comm, message.peer);
+        requests::add_buffered(comm, request, needed, Box::new(packed));
+    }
+    Ok(rc)
 }
 
 /// `MPI_Buffer_attach`
 pub unsafe extern "C" fn MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
-    if ATTACHED.get().is_some() {
+    if ATTACHED.get().is_some() || buffer.is_null() || size < 0 {
         return finish(Proc::MPI_Buffer_attach, ERR_BUFFER, None);
     }
-    let rc = attach_real(size);
-    if rc == SUCCESS {
-        *ATTACHED.get() = Some(Attached {
-            address: buffer as u64,
-            size,
-        });
-    }
-    finish(Proc::MPI_Buffer_attach, rc, None)
+    *ATTACHED.get() = Some(Attached {
+        address: buffer as u64,
+        size,
+    });
+    SUCCESS
 }
 
-/// `MPI_Buffer_detach`
+/// `MPI_Buffer_detach`: waits for all that was sent from the buffer.
 pub unsafe extern "C" fn MPI_Buffer_detach(buffer: *mut c_void, size: *mut c_int) -> c_int {
     let Some(attached) = *ATTACHED.get() else {
         return finish(Proc::MPI_Buffer_detach, ERR_BUFFER, None);
     };
-    let rc = attempt!(detach_real());
+    while requests::buffered() > 0 {
+        outcome!(requests::reap_orphans());
+        outcome!(checkpoint::poll());
+    }
     *ATTACHED.get() = None;
     // SAFETY: the program's arguments: where the address and the size go.
     unsafe {
         buffer.cast::<u64>().write(attached.address);
         size.write(attached.size);
     }
-    finish(Proc::MPI_Buffer_detach, rc, None)
+    SUCCESS
 }
 
 /// `MPI_Alloc_mem`

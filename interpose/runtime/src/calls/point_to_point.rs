@@ -5,6 +5,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
 use super::combined::isendrecv_replace;
+use super::memory::buffered_send;
 use crate::attempt;
 use crate::drain;
 use crate::errors::{SUCCESS, finish};
@@ -153,8 +154,6 @@ macro_rules! sends {
 /// `implemented` in the build script looks for the text of a function's head; the macro's products are named here:
 /// extern "C" fn MPI_Send(
 /// extern "C" fn MPI_Isend(
-/// extern "C" fn MPI_Bsend(
-/// extern "C" fn MPI_Ibsend(
 /// extern "C" fn MPI_Ssend(
 /// extern "C" fn MPI_Issend(
 /// extern "C" fn MPI_Rsend(
@@ -163,9 +162,40 @@ mod products {}
 
 sends! {
     MPI_Send, PMPI_Send, MPI_Isend, PMPI_Isend;
-    MPI_Bsend, PMPI_Bsend, MPI_Ibsend, PMPI_Ibsend;
     MPI_Ssend, PMPI_Ssend, MPI_Issend, PMPI_Issend;
     MPI_Rsend, PMPI_Rsend, MPI_Irsend, PMPI_Irsend;
+}
+
+/// `MPI_Bsend`
+pub unsafe extern "C" fn MPI_Bsend(
+    buf: *const c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    dest: c_int,
+    tag: c_int,
+    comm: VirtComm,
+) -> c_int {
+    let message = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
+    finish(Proc::MPI_Bsend, outcome!(buffered_send(&message)), Some(comm))
+}
+
+/// `MPI_Ibsend`: it has ended when the copy is made.
+pub unsafe extern "C" fn MPI_Ibsend(
+    buf: *const c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    dest: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    request: *mut VirtRequest,
+) -> c_int {
+    let message = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
+    let rc = outcome!(buffered_send(&message));
+    if rc == SUCCESS {
+        // SAFETY: the program's argument.
+        unsafe { request.write(requests::add_done(comm, Kind::Send, requests::EMPTY, SUCCESS)) };
+    }
+    finish(Proc::MPI_Ibsend, rc, Some(comm))
 }
 
 pub(super) fn envelope(

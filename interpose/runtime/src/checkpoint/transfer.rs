@@ -169,11 +169,6 @@ impl Transfer {
         rc
     }
 
-    /// Whether the pages are on their way.
-    pub fn is_half(&self) -> bool {
-        self.step == Step::Pages
-    }
-
     /// Goes as far as it can; an MPI error code if something failed.
     pub fn poll(&mut self, store: &mut PageStore) -> c_int {
         while self.step != Step::Done {
@@ -224,6 +219,7 @@ impl Transfer {
             .and_then(|header| Image::receive(header, store))
             .unwrap_or_else(|error| super::fail("the partner's copy cannot be received", &error));
         let chunks: Vec<_> = incoming.chunks().to_vec();
+        crate::fault::point("ship.half", incoming.header().epoch.0);
         self.incoming = Some(incoming);
         chunks.iter().fold(SUCCESS, |rc, chunk| {
             rc.max(self.receive(chunk.ptr.cast(), chunk.len, TAG_PAGES))

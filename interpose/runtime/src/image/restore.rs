@@ -160,10 +160,18 @@ struct Huge<'a>(Vec<&'a Area>);
 /// Base pages in a huge page.
 const HUGE: u64 = 512;
 
+/// Pages up to which huge pages are asked for (128 MiB). More of them than are at hand cost a virtual machine far more
+/// than base pages do: 640 MiB took 1.1 s, base pages one by one 0.34 s, populated at once 0.27 s.
+const HUGE_LIMIT: u64 = 1 << 15;
+
 impl<'a> Huge<'a> {
     /// Advises it for `absent` pages of plain memory.
     fn advise(layout: &'a Layout, absent: &[PageRun]) -> Self {
         let mut huge = Self::default();
+        if runs::total(absent) > HUGE_LIMIT {
+            populate(layout, absent);
+            return huge;
+        }
         // Without "madvise" the kernel decides alone, and taking the advice back would change what it does.
         let mode = std::fs::read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
         if !mode.windows(9).any(|word| word == b"[madvise]") {
@@ -191,6 +199,18 @@ impl<'a> Huge<'a> {
     fn close(self) {
         for area in self.0 {
             let _ = advise(area.pages(), libc::MADV_NOHUGEPAGE);
+        }
+    }
+}
+
+/// Makes absent pages of plain memory present, many at once. It is no error if that fails: the copy does it as well.
+fn populate(layout: &Layout, absent: &[PageRun]) {
+    for area in layout
+        .tracked()
+        .filter(|area| matches!(area.backing, Backing::Anonymous | Backing::Heap))
+    {
+        for run in runs::within(absent, area.pages()) {
+            let _ = advise(run, libc::MADV_POPULATE_WRITE);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::world::{self, Part, succeeded};
 use crate::{cut, events, fault, requests, ulfm, user};
 use ckptd::events::{Kind, RecoveryStage, Spare, Worker};
 use std::ffi::c_int;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A further failure: everything from the start.
 pub struct Again;
@@ -60,7 +60,7 @@ impl Report {
             None => self.stages.push((stage, ns)),
         }
         self.mark = Instant::now();
-        fault::point(stage.name(), world::worker(), checkpoint::epoch());
+        fault::point(stage.name(), checkpoint::epoch());
     }
 
     /// Writes the stages to the event file.
@@ -106,6 +106,9 @@ struct Communicators {
 }
 
 const NULL: RealComm = RealComm(std::ptr::null_mut());
+
+/// How long the others wait for the process that says why the job ends.
+const SPEAKING_TIME: Duration = Duration::from_secs(2);
 
 /// One attempt.
 pub fn run(report: &mut Report) -> Result<Outcome, Again> {
@@ -307,6 +310,9 @@ fn give_up(why: &str, living: &[Identity]) -> ! {
         .all(|living| living.launcher_rank >= u64::from(world.launcher_rank))
     {
         crate::sys::say(format_args!("the job cannot be recovered: {why}"));
+    } else {
+        // Whoever ends the job ends the other processes of its node; the one that speaks is given time.
+        std::thread::sleep(SPEAKING_TIME);
     }
     world::abort(75)
 }

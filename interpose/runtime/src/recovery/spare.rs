@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// Tag of the message that releases a spare.
 pub const TAG_RELEASE: c_int = 9;
-/// A spare looks for news this often: at 2 ms it uses well below 1% of a core.
-const NAP: Duration = Duration::from_millis(2);
+/// A spare looks for news this often, and so uses well below 1% of a core.
+const NAP: Duration = Duration::from_millis(4);
 
 static RELEASE: Main<RealRequest> = Main::new(RealRequest(std::ptr::null_mut()));
 

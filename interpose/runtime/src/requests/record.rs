@@ -96,6 +96,8 @@ pub struct Request {
     pub comm: u64,
     /// MPI_Request_free was called on it while it was active.
     pub orphan: bool,
+    /// How much of the buffer for buffered sends it takes.
+    pub buffered: u64,
     /// A second request, unknown to the program, that ends with this one.
     pub other: Option<u32>,
 }

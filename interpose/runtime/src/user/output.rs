@@ -1,9 +1,7 @@
 //! Standard output and error: exactly once, through the relay (`ckptd::relay`).
 
-use crate::boot;
 use crate::cell::Main;
 use ckptd::relay::{LedgerObserver, LedgerView, Logical, Stream};
-use std::ffi::CStr;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,18 +24,10 @@ static INHERITED: Main<[u64; 2]> = Main::new([0; 2]);
 /// How long a dead rank's relay may take to pass on what it still has.
 const RELAY_PATIENCE: Duration = Duration::from_secs(10);
 
-fn own_ledger() -> Option<PathBuf> {
-    let path = boot::info().relay.ledger;
-    if path.is_null() {
-        return None;
-    }
-    Some(PathBuf::from(c_string(path)))
-}
+static LEDGER: Main<Option<PathBuf>> = Main::new(None);
 
-#[allow(unsafe_code)]
-fn c_string(text: *const std::ffi::c_char) -> String {
-    // SAFETY: the face's string, which lives as long as the process.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+fn own_ledger() -> Option<PathBuf> {
+    LEDGER.get().clone()
 }
 
 #[allow(unsafe_code)]
@@ -54,8 +44,8 @@ fn private_copy(fd: RawFd) -> Option<RawFd> {
 }
 
 /// Connects to this rank's relay. What a spare prints before it has a part, nobody is to see.
-pub fn attach(is_spare: bool) {
-    let Some(path) = own_ledger() else { return };
+pub fn attach(path: PathBuf, is_spare: bool) {
+    *LEDGER.get() = Some(path.clone());
     let pipes = [private_copy(1), private_copy(2)];
     match LedgerView::attach(&path, pipes, RELAY_PATIENCE) {
         Ok(view) => {
@@ -141,6 +131,14 @@ pub fn dead_output(dead: &[u32]) -> Vec<[u64; 2]> {
 /// Takes over what a dead rank's relay has forwarded.
 pub fn inherit(marks: [u64; 2]) {
     *INHERITED.get() = marks;
+}
+
+/// Removes the ledgers of processes that have ended, among these ranks of the launcher's world.
+pub fn remove_closed_ledgers(ranks: std::ops::Range<u32>) {
+    let is_closed = |path: &PathBuf| LedgerObserver::open(path).is_ok_and(|ledger| ledger.is_closed());
+    for path in ranks.filter_map(ledger_of).filter(is_closed) {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 /// Removes the ledger of a process that has died.

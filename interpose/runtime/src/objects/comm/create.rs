@@ -16,28 +16,11 @@ use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::objects;
 use crate::real_types::{RealComm, RealGroup};
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A new communicator that is not yet in the table.
 pub struct Made {
     real: RealComm,
     recipe: Comm,
-}
-
-/// Set while the main thread is in a real constructor that may never return once a process has failed.
-///
-/// Open MPI 5.0 chooses context ids by messages of the leaders of two groups where these are not yet one, and does not
-/// look whether such a message has failed: `MPI_Intercomm_create`, `MPI_Intercomm_merge`, `MPI_Comm_create_group`, and all
-/// constructors on intercommunicators. Nothing in the process can end that wait, a revocation neither; another thread may
-/// end the process, and its part is then taken by a spare.
-pub static FRAGILE: AtomicBool = AtomicBool::new(false);
-
-/// Runs a real constructor with [`FRAGILE`] set.
-pub fn fragile(constructor: impl FnOnce() -> c_int) -> c_int {
-    FRAGILE.store(true, Ordering::Relaxed);
-    let rc = constructor();
-    FRAGILE.store(false, Ordering::Relaxed);
-    rc
 }
 
 /// Runs a constructor. `made` stays empty if this process gets `MPI_COMM_NULL`. Collective in the way the constructor is.

@@ -1,7 +1,7 @@
 //! Making all communicators again on a new world.
 #![allow(unsafe_code)]
 
-use super::create::{BRIDGE_TAG, fragile};
+use super::create::BRIDGE_TAG;
 use super::plan::{Planned, batches, chooser, uids_of};
 use super::{SELF, STATE, Topology, byte, cause, check, connect_world, hints, make_bridge, name_predefined, null_real};
 use crate::errors;
@@ -9,6 +9,7 @@ use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtDatatype, VirtOp};
 use crate::objects::{group, objects};
 use crate::real_types::{RealComm, RealDatatype, RealOp};
+use crate::watchdog;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 
@@ -186,7 +187,7 @@ fn make_batch(
         let mut inter = null_real();
         // SAFETY: communicators of ours; both groups are at this point.
         let create = || unsafe { real::PMPI_Intercomm_create(comm, 0, world, leader as c_int, BRIDGE_TAG, &mut inter) };
-        check(fragile(create))?;
+        check(watchdog::guard(create))?;
         made.parts.push(comm);
         began(inter);
         comm = inter;

@@ -1,0 +1,88 @@
+//! Programs for each area of the standard get the same answers with and without the layer, and with a worker killed.
+
+use ffi_tests::outcome::native;
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, place};
+use std::time::Duration;
+
+const WORKERS: u32 = 4;
+/// Rounds of every program, and the pause after each in milliseconds.
+const ROUNDS: usize = 40;
+const ARGUMENTS: [&str; 2] = ["40", "15"];
+/// Kills of each program; `make sweep` asks for more.
+const TIMES: usize = 2;
+
+fn job(name: &str) -> Job {
+    // Cuts fall on all the meetings of a round in turn, since they are not as many as that.
+    Job::new(place::test_program(name), &ARGUMENTS).interval("7calls")
+}
+
+/// Runs the program undisturbed under the layer, and with a worker killed between two rounds and in the middle of one.
+fn conforms(name: &str) {
+    let undisturbed = native(job(name));
+    undisturbed.assert_success();
+    let text = String::from_utf8_lossy(&undisturbed.stdout);
+    assert!(!text.contains("FAILED"), "{name} does not like MPI itself:\n{text}");
+    let mut verdicts = Verdicts::default();
+    let layered = job(name).run();
+    verdicts.judge(&format!("{name} undisturbed"), || {
+        layered.assert_success();
+        layered.assert_like(&undisturbed, &[]);
+    });
+    let mut random = Random::announced(name);
+    let times = std::env::var("FFI_TESTS_TIMES")
+        .ok()
+        .and_then(|times| times.parse().ok());
+    let first_lines = text.lines().take_while(|line| !line.starts_with("round 1:")).count();
+    for time in 0..times.unwrap_or(TIMES) {
+        let worker = random.below(u64::from(WORKERS)) as u32;
+        let after = first_lines + random.below(ROUNDS as u64 * 7 / 10) as usize;
+        let delay = Duration::from_micros(random.below(30_000));
+        let outcome = job(name)
+            .kill(Kill::at(worker, Trigger::Lines(after)).after(delay))
+            .run();
+        verdicts.judge(
+            &format!("{name}, kill {time}: worker {worker}, {delay:?} after line {after}"),
+            || {
+                outcome.assert_success();
+                outcome.assert_like(&undisturbed, &[]);
+                outcome.assert_taken_over(&[worker]);
+            },
+        );
+    }
+    verdicts.assert_all_good();
+}
+
+macro_rules! programs {
+    ($($test:ident: $program:literal;)*) => {$(
+        #[test]
+        fn $test() {
+            conforms($program);
+        }
+    )*};
+}
+
+programs! {
+    messages_of_all_modes: "point_to_point";
+    completion_and_persistent_requests: "completion";
+    collectives: "collectives";
+    intercommunicators: "intercommunicators";
+    communicators: "communicators";
+    topologies: "topologies";
+    groups: "groups";
+    datatypes: "datatypes";
+    operators: "operators";
+    attributes: "attributes";
+    errors: "errors";
+    buffered_sends: "buffered";
+    environment: "environment";
+}
+
+/// The launcher reports the status of MPI_Abort. (Open MPI's own answer with `--with-ft ulfm` is to go on without the rank.)
+#[test]
+fn an_abort_has_its_status() {
+    let outcome = job("aborting").run();
+    outcome.check(
+        outcome.status.is_some_and(|status| status.code() == Some(37)),
+        "the status is 37",
+    );
+}

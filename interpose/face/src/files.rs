@@ -1,0 +1,192 @@
+//! What the program does to files and their names, told to the runtime before it happens.
+//!
+//! These are libc's entry points under their own names. In a process that is not protected each of them only calls the
+//! next definition; in one that is, the runtime first notes what the call is going to destroy, so that a rollback can
+//! undo it. Calls inside of libc do not come here, which is why fopen(3) is among them besides open(2).
+#![allow(unsafe_code)]
+
+use crate::msg::{Text, say};
+use crate::sys;
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use understudy_abi::effect::{self, Hook};
+
+/// The runtime's hook; null: this process is not protected.
+static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+const AT_FDCWD: c_int = -100;
+const O_ACCMODE: c_int = 0o3;
+const O_CREAT: c_int = 0o100;
+const O_TRUNC: c_int = 0o1000;
+
+/// Lets the runtime know of effects from now on.
+pub fn tell_runtime(hook: *const c_void) {
+    HOOK.store(hook.cast_mut(), Ordering::Release);
+}
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// The next definition of `name`, looked up once. Not inlined, and not a tail call of dlsym(3): RTLD_NEXT goes by the
+/// caller.
+#[inline(never)]
+fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+    let known = real.load(Ordering::Relaxed);
+    if !known.is_null() {
+        return known;
+    }
+    // SAFETY: dlsym(3).
+    let found = core::hint::black_box(unsafe { dlsym(RTLD_NEXT, name.as_ptr()) });
+    if found.is_null() {
+        say(format_args!("the C library has no {}", Text(name.to_bytes())));
+        sys::exit(127);
+    }
+    real.store(found, Ordering::Relaxed);
+    found
+}
+
+/// An effect on two names.
+///
+/// # Safety
+/// The strings must be valid or null.
+unsafe fn tell_two(
+    kind: u32,
+    directory: c_int,
+    path: *const c_char,
+    other_directory: c_int,
+    other: *const c_char,
+    value: i64,
+) {
+    let hook = HOOK.load(Ordering::Acquire);
+    if !hook.is_null() {
+        // SAFETY: the runtime's function of this type.
+        unsafe {
+            let hook: Hook = core::mem::transmute(hook);
+            hook(kind, directory, path, other_directory, other, value);
+        }
+    }
+}
+
+/// An effect on one name.
+///
+/// # Safety
+/// The string must be valid or null.
+unsafe fn tell(kind: u32, directory: c_int, path: *const c_char, value: i64) {
+    // SAFETY: handed on to the caller.
+    unsafe { tell_two(kind, directory, path, AT_FDCWD, core::ptr::null(), value) }
+}
+
+/// open(2) with these flags, if it may change anything.
+///
+/// # Safety
+/// The string must be valid or null.
+unsafe fn tell_open(directory: c_int, path: *const c_char, flags: c_int) {
+    if flags & (O_ACCMODE | O_CREAT | O_TRUNC) != 0 {
+        // SAFETY: handed on to the caller.
+        unsafe { tell(effect::OPEN, directory, path, i64::from(flags)) }
+    }
+}
+
+/// fopen(3) with this mode, if it may change anything.
+///
+/// # Safety
+/// The strings must be valid or null.
+unsafe fn tell_stream(path: *const c_char, mode: *const c_char) {
+    if HOOK.load(Ordering::Relaxed).is_null() || path.is_null() || mode.is_null() {
+        return;
+    }
+    // SAFETY: handed on to the caller.
+    let mode = unsafe { sys::bytes(mode) };
+    // What follows a comma is not about the file (fopen(3): ccs).
+    let letters = mode.split(|&byte| byte == b',').next().unwrap_or(mode);
+    let has = |letter: u8| letters.contains(&letter);
+    let access = if has(b'+') { 0o2 } else { 0o1 };
+    let exclusive = if has(b'x') { 0o200 } else { 0 };
+    let flags = match letters.first() {
+        Some(b'r') if has(b'+') => access,
+        Some(b'w') => access | O_CREAT | O_TRUNC | exclusive,
+        Some(b'a') => access | O_CREAT | 0o2000 | exclusive,
+        _ => return,
+    };
+    // SAFETY: handed on to the caller.
+    unsafe { tell_open(AT_FDCWD, path, flags) }
+}
+
+/// A function of libc's name that tells the runtime and calls the next definition. A variadic `mode` is passed in a
+/// register, whether it was given or not, so it may be handed on unseen.
+macro_rules! told {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty { $tell:expr })*) => {$(
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
+            static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!(),
+            };
+            // SAFETY: libc's function has this type; the rest is handed on to the caller.
+            unsafe {
+                $tell;
+                let real: unsafe extern "C" fn($($kind),*) -> $result = core::mem::transmute(next(&REAL, NAME));
+                real($($argument),*)
+            }
+        }
+    )*};
+}
+
+type Name = *const c_char;
+type Stream = *mut c_void;
+
+told! {
+    fn open(path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, flags) }
+    fn open64(path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, flags) }
+    fn openat(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(directory, path, flags) }
+    fn openat64(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(directory, path, flags) }
+    fn __open_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) }
+    fn __open64_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) }
+    fn __openat_2(directory: c_int, path: Name, flags: c_int) -> c_int { tell_open(directory, path, flags) }
+    fn __openat64_2(directory: c_int, path: Name, flags: c_int) -> c_int { tell_open(directory, path, flags) }
+    fn creat(path: Name, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1) }
+    fn creat64(path: Name, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1) }
+    fn fopen(path: Name, mode: Name) -> Stream { tell_stream(path, mode) }
+    fn fopen64(path: Name, mode: Name) -> Stream { tell_stream(path, mode) }
+    fn freopen(path: Name, mode: Name, stream: Stream) -> Stream { tell_stream(path, mode) }
+    fn freopen64(path: Name, mode: Name, stream: Stream) -> Stream { tell_stream(path, mode) }
+
+    fn rename(old: Name, new: Name) -> c_int { tell_two(effect::RENAME, AT_FDCWD, old, AT_FDCWD, new, 0) }
+    fn renameat(old_directory: c_int, old: Name, new_directory: c_int, new: Name) -> c_int {
+        tell_two(effect::RENAME, old_directory, old, new_directory, new, 0)
+    }
+    fn renameat2(old_directory: c_int, old: Name, new_directory: c_int, new: Name, flags: c_uint) -> c_int {
+        tell_two(effect::RENAME, old_directory, old, new_directory, new, i64::from(flags))
+    }
+    fn unlink(path: Name) -> c_int { tell(effect::REMOVE, AT_FDCWD, path, effect::FILES) }
+    fn unlinkat(directory: c_int, path: Name, flags: c_int) -> c_int {
+        tell(effect::REMOVE, directory, path, if flags & 0x200 == 0 { effect::FILES } else { effect::DIRECTORIES })
+    }
+    fn rmdir(path: Name) -> c_int { tell(effect::REMOVE, AT_FDCWD, path, effect::DIRECTORIES) }
+    fn remove(path: Name) -> c_int { tell(effect::REMOVE, AT_FDCWD, path, effect::FILES | effect::DIRECTORIES) }
+
+    fn mkdir(path: Name, mode: c_uint) -> c_int { tell(effect::CREATE, AT_FDCWD, path, effect::DIRECTORIES) }
+    fn mkdirat(directory: c_int, path: Name, mode: c_uint) -> c_int {
+        tell(effect::CREATE, directory, path, effect::DIRECTORIES)
+    }
+    fn link(old: Name, new: Name) -> c_int { tell(effect::CREATE, AT_FDCWD, new, effect::FILES) }
+    fn linkat(old_directory: c_int, old: Name, new_directory: c_int, new: Name, flags: c_int) -> c_int {
+        tell(effect::CREATE, new_directory, new, effect::FILES)
+    }
+    fn symlink(target: Name, new: Name) -> c_int { tell(effect::CREATE, AT_FDCWD, new, effect::FILES) }
+    fn symlinkat(target: Name, directory: c_int, new: Name) -> c_int {
+        tell(effect::CREATE, directory, new, effect::FILES)
+    }
+
+    fn truncate(path: Name, length: i64) -> c_int { tell(effect::TRUNCATE, AT_FDCWD, path, length) }
+    fn truncate64(path: Name, length: i64) -> c_int { tell(effect::TRUNCATE, AT_FDCWD, path, length) }
+    fn ftruncate(fd: c_int, length: i64) -> c_int { tell(effect::FTRUNCATE, fd, core::ptr::null(), length) }
+    fn ftruncate64(fd: c_int, length: i64) -> c_int { tell(effect::FTRUNCATE, fd, core::ptr::null(), length) }
+}

@@ -1,0 +1,59 @@
+//! The end of all requests after a failure, and their return after a rollback.
+#![allow(unsafe_code)]
+
+use super::{Kind, State, TABLE, active, get, persistent, post_receive, start, table};
+use crate::errors::SUCCESS;
+use crate::generated::real;
+use crate::recovery::Rewound;
+use crate::ulfm;
+use std::time::{Duration, Instant};
+
+/// After a failure: drives every active real request to its end, so that nothing writes into (or reads from) the
+/// program's memory any more. Returns how many could not be ended within `limit`.
+pub fn quiesce(limit: Duration) -> usize {
+    let start = Instant::now();
+    let mut pending = active(|_| true);
+    for &index in &pending {
+        let cancellable = !matches!(get(index).map(|request| request.kind), Some(Kind::Collective));
+        if cancellable {
+            // SAFETY: an active real request; cancelling a send or receive that has matched has no effect.
+            unsafe { real::PMPI_Cancel(&mut TABLE.get().reals[index as usize]) };
+        }
+    }
+    while !pending.is_empty() && start.elapsed() < limit {
+        pending.retain(|&index| {
+            let mut flag = 0;
+            let request = &mut TABLE.get().reals[index as usize];
+            // SAFETY: an active real request; an error ends it as well, except that an any-source receive stays posted.
+            let rc = unsafe { real::PMPI_Test(request, &mut flag, std::ptr::null_mut()) };
+            let ended = flag != 0 || (rc != SUCCESS && rc != ulfm::ERR_PROC_FAILED_PENDING);
+            !ended
+        });
+    }
+    pending.len()
+}
+
+/// After a rollback: makes the real requests of the restored records again, in their order.
+pub fn repost() -> Result<(), Rewound> {
+    for index in 0..table().entries.len() as u32 {
+        let Some(request) = get(index) else { continue };
+        let (kind, state) = (request.kind, request.state);
+        match kind {
+            Kind::Receive(envelope) if state == State::Active => {
+                let (state, real_request, _) = post_receive(envelope)?;
+                TABLE.get().reals[index as usize] = real_request;
+                if let Some(request) = get(index) {
+                    request.state = state;
+                }
+            }
+            Kind::PersistentSend(..) | Kind::PersistentReceive(_) => {
+                TABLE.get().reals[index as usize] = persistent(&kind)?;
+                if state == State::Active {
+                    start(index)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

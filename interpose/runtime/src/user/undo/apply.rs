@@ -1,0 +1,149 @@
+//! Undoing.
+
+use super::keep::clone_or_copy;
+use super::log::{Effect, Id, Log};
+use super::note::exchange;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a directory may take to become empty: what others have made in it, they remove.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// An effect could not be undone.
+#[derive(Debug)]
+pub struct Failed {
+    /// What it was about.
+    pub path: PathBuf,
+    /// What went wrong.
+    pub error: io::Error,
+}
+
+/// Undoes all sections from `first` on in all of `logs`, the latest effect first. It may be repeated at any point: a
+/// record goes as soon as its effect is undone, and one effect may be undone twice.
+pub fn undo(logs: &mut [Log], first: u64) -> Result<(), Failed> {
+    loop {
+        let due = |log: &Log| log.last().filter(|last| last.section >= first).map(|last| last.time);
+        let Some(log) = logs.iter_mut().max_by_key(|log| due(log)).filter(|log| due(log).is_some()) else {
+            return Ok(());
+        };
+        let Some(record) = log.last().cloned() else {
+            return Ok(());
+        };
+        log::debug!("undone: {:?}", record.effect);
+        undo_one(&record.effect).map_err(|(path, error)| Failed {
+            path: path.to_owned(),
+            error,
+        })?;
+        log.pop().map_err(|error| Failed {
+            path: "the undo log".into(),
+            error,
+        })?;
+        if let Some(backup) = record.effect.backup() {
+            let _ = fs::remove_file(backup);
+        }
+    }
+}
+
+fn undo_one(effect: &Effect) -> Result<(), (&Path, io::Error)> {
+    let (path, done) = match effect {
+        Effect::Created { path } => (path, remove(path)),
+        Effect::Grown { path, id, size } => (path, shrink(path, *id, *size)),
+        Effect::Changed { path, backup } => (path, refill(path, backup)),
+        Effect::Removed { path, backup } => (path, bring_back(path, backup)),
+        Effect::RemovedDirectory { path, mode } => (path, make_directory(path, *mode)),
+        Effect::Renamed { from, to, id } => (from, rename_back(from, to, *id)),
+        Effect::Exchanged { from, to, id } => (from, exchange_back(from, to, *id)),
+    };
+    done.map_err(|error| (path.as_path(), error))
+}
+
+/// What has this name, if anything.
+fn found(path: &Path) -> io::Result<Option<Metadata>> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    let Some(metadata) = found(path)? else { return Ok(()) };
+    if !metadata.is_dir() {
+        return forgive_missing(fs::remove_file(path));
+    }
+    let start = Instant::now();
+    loop {
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
+                if start.elapsed() > PATIENCE {
+                    log::warn!(
+                        "{} was made since the checkpoint and is left, since it is not empty",
+                        path.display()
+                    );
+                    return Ok(());
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return forgive_missing(other),
+        }
+    }
+}
+
+fn forgive_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn shrink(path: &Path, id: Id, size: u64) -> io::Result<()> {
+    match found(path)? {
+        Some(metadata) if metadata.is_file() && Id::of(&metadata) == id && metadata.len() > size => {
+            let mut options = OpenOptions::new();
+            options.write(true).custom_flags(libc::O_NOFOLLOW).open(path)?.set_len(size)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refill(path: &Path, backup: &Path) -> io::Result<()> {
+    if found(backup)?.is_none() {
+        return Ok(());
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).custom_flags(libc::O_NOFOLLOW);
+    clone_or_copy(&File::open(backup)?, &options.open(path)?)
+}
+
+fn bring_back(path: &Path, backup: &Path) -> io::Result<()> {
+    if found(backup)?.is_none() {
+        return Ok(());
+    }
+    // If both are the same file, rename(2) does nothing; the backup is removed afterwards in any case.
+    fs::rename(backup, path)
+}
+
+fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
+    if found(path)?.is_some() {
+        return Ok(());
+    }
+    fs::DirBuilder::new().mode(mode).create(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+fn rename_back(from: &Path, to: &Path, id: Id) -> io::Result<()> {
+    match found(to)? {
+        Some(metadata) if Id::of(&metadata) == id && found(from)?.is_none() => fs::rename(to, from),
+        _ => Ok(()),
+    }
+}
+
+fn exchange_back(from: &Path, to: &Path, id: Id) -> io::Result<()> {
+    match found(to)? {
+        Some(metadata) if Id::of(&metadata) == id => exchange(from, to),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,271 @@
+//! The undo log: one file per rank in memory (tmpfs), which outlives the rank if it is killed.
+//!
+//! ```text
+//!   magic, version │ length u32, checksum u64, record │ length, checksum, record │ …
+//! ```
+//!
+//! A record is written by one write(2) before the effect that it is about happens. A torn record at the end means that
+//! the rank died in that write, so the effect has not happened. The owner holds a lock (flock(2)) as long as it lives.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: &[u8; 12] = b"understudy\0U";
+const VERSION: u32 = 1;
+const HEADER: u64 = 16;
+const FRAME: usize = 12;
+
+/// A file, whatever its name: device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, bincode::Encode, bincode::Decode)]
+pub struct Id {
+    /// Device.
+    pub device: u64,
+    /// Inode.
+    pub inode: u64,
+}
+
+impl Id {
+    /// The file that `metadata` is about.
+    pub fn of(metadata: &std::fs::Metadata) -> Id {
+        Id {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        }
+    }
+}
+
+/// An effect, with what is needed to undo it. All paths are absolute.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Effect {
+    /// The name is new.
+    Created { path: PathBuf },
+    /// The file may grow.
+    Grown { path: PathBuf, id: Id, size: u64 },
+    /// Bytes of the file may change; all of them are in `backup`.
+    Changed { path: PathBuf, backup: PathBuf },
+    /// The name goes away; the file is still at `backup`.
+    Removed { path: PathBuf, backup: PathBuf },
+    /// A directory goes away.
+    RemovedDirectory { path: PathBuf, mode: u32 },
+    /// The file gets another name.
+    Renamed { from: PathBuf, to: PathBuf, id: Id },
+    /// Two files change places; `id` was at `from`.
+    Exchanged { from: PathBuf, to: PathBuf, id: Id },
+}
+
+impl Effect {
+    /// Where something is kept for it.
+    pub fn backup(&self) -> Option<&Path> {
+        match self {
+            Effect::Changed { backup, .. } | Effect::Removed { backup, .. } => Some(backup),
+            _ => None,
+        }
+    }
+}
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Record {
+    /// Number of the cut that the effect followed.
+    pub section: u64,
+    /// The node's clock since its start, which brings the records of all its ranks into one order.
+    pub time: u64,
+    /// What is about to happen.
+    pub effect: Effect,
+}
+
+impl Record {
+    fn framed(&self) -> Vec<u8> {
+        let content = bincode::encode_to_vec(self, bincode::config::standard()).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(FRAME + content.len());
+        bytes.extend((content.len() as u32).to_le_bytes());
+        bytes.extend(xxh3_64(&content).to_le_bytes());
+        bytes.extend(content);
+        bytes
+    }
+}
+
+fn header() -> Vec<u8> {
+    [MAGIC.as_slice(), &VERSION.to_le_bytes()].concat()
+}
+
+/// The first record in `bytes` and its length; `None` if there is no whole one.
+fn first_record(bytes: &[u8]) -> Option<(Record, usize)> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let (checksum, rest) = rest.split_first_chunk::<8>()?;
+    let content = rest.get(..u32::from_le_bytes(*length) as usize)?;
+    if xxh3_64(content) != u64::from_le_bytes(*checksum) {
+        return None;
+    }
+    let (record, _) = bincode::decode_from_slice(content, bincode::config::standard()).ok()?;
+    Some((record, FRAME + content.len()))
+}
+
+/// The log of a rank, by whoever reads it.
+#[derive(Debug)]
+pub struct Log {
+    file: File,
+    path: PathBuf,
+    /// Each record with its place in the file.
+    records: Vec<(u64, Record)>,
+}
+
+impl Log {
+    /// Makes the log of this process. One that is left from a process that is no more is replaced.
+    pub fn create(path: &Path) -> io::Result<Log> {
+        let create = || {
+            let mut options = OpenOptions::new();
+            options.read(true).append(true).create_new(true).mode(0o600);
+            options.custom_flags(libc::O_NOFOLLOW).open(path)
+        };
+        let mut file = match create() {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if let Some(left) = Log::open(path)?
+                    && left.is_abandoned()
+                {
+                    left.remove()?;
+                }
+                create()?
+            }
+            other => other?,
+        };
+        file.lock()?;
+        file.write_all(&header())?;
+        Ok(Log {
+            file,
+            path: path.to_owned(),
+            records: Vec::new(),
+        })
+    }
+
+    /// Opens the log of any rank; `None` if there is none. What another user has put there is no log.
+    pub fn open(path: &Path) -> io::Result<Option<Log>> {
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).custom_flags(libc::O_NOFOLLOW);
+        let file = match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        let metadata = file.metadata()?;
+        let own = File::open("/proc/self/stat")?.metadata()?.uid();
+        let mut bytes = vec![0; metadata.len() as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        if metadata.uid() != own || !bytes.starts_with(&header()) {
+            return Ok(None);
+        }
+        let mut log = Log {
+            file,
+            path: path.to_owned(),
+            records: Vec::new(),
+        };
+        log.parse(&bytes);
+        Ok(Some(log))
+    }
+
+    fn parse(&mut self, bytes: &[u8]) {
+        self.records.clear();
+        let mut at = HEADER as usize;
+        while let Some((record, length)) = bytes.get(at..).and_then(first_record) {
+            self.records.push((at as u64, record));
+            at += length;
+        }
+    }
+
+    /// Reads what another process may have changed.
+    pub fn reload(&mut self) -> io::Result<()> {
+        let mut bytes = vec![0; self.file.metadata()?.len() as usize];
+        self.file.read_exact_at(&mut bytes, 0)?;
+        self.parse(&bytes);
+        Ok(())
+    }
+
+    /// Writes a record.
+    pub fn append(&mut self, record: Record) -> io::Result<()> {
+        let bytes = record.framed();
+        let at = self.file.metadata()?.len();
+        let written = self.file.write(&bytes)?;
+        if written != bytes.len() {
+            self.file.set_len(at)?;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.records.push((at, record));
+        Ok(())
+    }
+
+    /// The last record.
+    pub fn last(&self) -> Option<&Record> {
+        self.records.last().map(|(_, record)| record)
+    }
+
+    /// Takes the last record away.
+    pub fn pop(&mut self) -> io::Result<()> {
+        match self.records.pop() {
+            Some((at, _)) => self.file.set_len(at),
+            None => Ok(()),
+        }
+    }
+
+    /// All records.
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter().map(|(_, record)| record)
+    }
+
+    /// Forgets all sections before `first`, and what was kept for them.
+    pub fn forget_before(&mut self, first: u64) -> io::Result<()> {
+        let count = self.records().take_while(|record| record.section < first).count();
+        if count == 0 {
+            return Ok(());
+        }
+        self.remove_backups(count);
+        let kept: Vec<Record> = self.records().skip(count).cloned().collect();
+        if kept.is_empty() {
+            self.records.clear();
+            return self.file.set_len(HEADER);
+        }
+        let mut next = Log::create(&self.path.with_extension("undo-new"))?;
+        for record in kept {
+            next.append(record)?;
+        }
+        std::fs::rename(&next.path, &self.path)?;
+        next.path.clone_from(&self.path);
+        *self = next;
+        Ok(())
+    }
+
+    /// Removes what is kept for the first `count` records.
+    fn remove_backups(&self, count: usize) {
+        for (index, (_, record)) in self.records.iter().enumerate().take(count) {
+            let Some(backup) = record.effect.backup() else { continue };
+            let _ = std::fs::remove_file(backup);
+            let moved = self.place_now(backup, index + 1);
+            let _ = std::fs::remove_file(moved);
+        }
+    }
+
+    /// Where a file is that was at `path` before the records from `index` on: directories may have been renamed.
+    fn place_now(&self, path: &Path, index: usize) -> PathBuf {
+        let mut place = path.to_owned();
+        for (_, record) in &self.records[index..] {
+            if let Effect::Renamed { from, to, .. } = &record.effect
+                && let Ok(below) = place.strip_prefix(from)
+            {
+                place = if below.as_os_str().is_empty() { to.clone() } else { to.join(below) };
+            }
+        }
+        place
+    }
+
+    /// Whether the process that wrote it is no more.
+    pub fn is_abandoned(&self) -> bool {
+        self.file.try_lock().is_ok()
+    }
+
+    /// Removes the log and all that is kept for it.
+    pub fn remove(self) -> io::Result<()> {
+        self.remove_backups(self.records.len());
+        std::fs::remove_file(&self.path)
+    }
+}

@@ -1,0 +1,349 @@
+//! From a call of the program to the records that undo it, written before the call is made.
+#![allow(unsafe_code)]
+
+use super::keep::Keeper;
+use super::log::{Effect, Id, Log, Record};
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A larger file is not copied because the program may overwrite parts of it.
+const LARGEST_OVERWRITTEN: u64 = 64 << 20;
+/// A larger file is not copied because the program truncates it.
+const LARGEST_TRUNCATED: u64 = 1 << 30;
+
+/// What the program is about to do; paths are absolute.
+#[derive(Clone, Debug)]
+pub enum Call {
+    /// open(2) with flags.
+    Open { path: PathBuf, flags: i32 },
+    /// renameat2(2) with flags.
+    Rename { from: PathBuf, to: PathBuf, flags: u32 },
+    /// unlink(2), rmdir(2), remove(3).
+    Remove { path: PathBuf, files: bool, directories: bool },
+    /// mkdir(2), link(2), symlink(2).
+    Create { path: PathBuf, directory: bool },
+    /// truncate(2).
+    Truncate { path: PathBuf, length: u64 },
+}
+
+/// How much of a file has been noted in this section.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Known {
+    Size,
+    Content,
+}
+
+/// Notes the effects of one process.
+pub struct Recorder {
+    place: PathBuf,
+    keeper: Keeper,
+    log: Option<Log>,
+    section: u64,
+    /// Names made since the cut, whose files are of no interest to it.
+    created: HashSet<PathBuf>,
+    /// Files that have been noted since the cut.
+    known: HashMap<Id, Known>,
+    warned: bool,
+}
+
+fn metadata_of(path: &Path) -> Option<Metadata> {
+    fs::symlink_metadata(path).ok()
+}
+
+/// The time that all processes of a node share, in nanoseconds (clock_gettime(2): CLOCK_MONOTONIC).
+fn node_time() -> u64 {
+    // SAFETY: fills the structure.
+    let now = unsafe {
+        let mut now: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
+        now
+    };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Lets two files change places (renameat2(2): RENAME_EXCHANGE).
+pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    let [one, other] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()));
+    let (one, other) = (one?, other?);
+    let (here, flags) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
+    // SAFETY: renameat2(2) with two valid strings.
+    match unsafe { libc::syscall(libc::SYS_renameat2, here, one.as_ptr(), here, other.as_ptr(), flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl Recorder {
+    /// Notes nothing yet. The log will be at `place`, small backups in `memory`.
+    pub fn new(place: PathBuf, memory: &Path, job: &str, rank: u32) -> Recorder {
+        Recorder {
+            place,
+            keeper: Keeper::new(memory, job, rank),
+            log: None,
+            section: 0,
+            created: HashSet::new(),
+            known: HashMap::new(),
+            warned: false,
+        }
+    }
+
+    /// A cut has been made: what follows belongs to its section. 0: nothing is noted.
+    pub fn begin(&mut self, section: u64) {
+        self.section = section;
+        self.created.clear();
+        self.known.clear();
+    }
+
+    /// Whether effects are to be noted.
+    pub fn is_on(&self) -> bool {
+        self.section != 0
+    }
+
+    /// Nobody goes back to before cut `first` any more.
+    pub fn forget_before(&mut self, first: u64) -> io::Result<()> {
+        self.log.as_mut().map_or(Ok(()), |log| log.forget_before(first))
+    }
+
+    /// The log was undone, possibly by another process: goes on in `section`.
+    pub fn resume(&mut self, section: u64) -> io::Result<()> {
+        self.begin(section);
+        self.log.as_mut().map_or(Ok(()), Log::reload)
+    }
+
+    /// Removes everything.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.begin(0);
+        self.log.take().map_or(Ok(()), Log::remove)
+    }
+
+    /// Notes what `call` is about to do.
+    pub fn note(&mut self, call: &Call) -> io::Result<()> {
+        match call {
+            Call::Open { path, flags } => self.open(path, *flags),
+            Call::Rename { from, to, flags } => self.rename(from, to, *flags),
+            Call::Remove {
+                path,
+                files,
+                directories,
+            } => self.remove(path, *files, *directories),
+            Call::Create { path, directory } => self.create(path, *directory),
+            Call::Truncate { path, length } => self.truncate(path, *length),
+        }
+    }
+
+    fn write(&mut self, effect: Effect) -> io::Result<()> {
+        let log = match &mut self.log {
+            Some(log) => log,
+            none => none.insert(Log::create(&self.place)?),
+        };
+        log.append(Record {
+            section: self.section,
+            time: node_time(),
+            effect,
+        })
+    }
+
+    fn open(&mut self, path: &Path, flags: i32) -> io::Result<()> {
+        let has = |flag: i32| flags & flag == flag;
+        if has(libc::O_TMPFILE) || flags & libc::O_PATH != 0 {
+            return Ok(());
+        }
+        let Some(metadata) = metadata_of(path) else {
+            return if has(libc::O_CREAT) { self.created(path) } else { Ok(()) };
+        };
+        if !metadata.is_file() || self.created.contains(path) || has(libc::O_CREAT | libc::O_EXCL) {
+            return Ok(());
+        }
+        let access = flags & libc::O_ACCMODE;
+        if has(libc::O_TRUNC) {
+            self.content(path, &metadata, LARGEST_TRUNCATED)
+        } else if access == libc::O_RDWR && !has(libc::O_APPEND) {
+            self.content(path, &metadata, LARGEST_OVERWRITTEN)
+        } else if access != libc::O_RDONLY {
+            self.size(path, &metadata)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn created(&mut self, path: &Path) -> io::Result<()> {
+        self.write(Effect::Created { path: path.to_owned() })?;
+        self.created.insert(path.to_owned());
+        Ok(())
+    }
+
+    /// The file may grow.
+    fn size(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
+        let id = Id::of(metadata);
+        if self.known.contains_key(&id) {
+            return Ok(());
+        }
+        self.write(Effect::Grown {
+            path: path.to_owned(),
+            id,
+            size: metadata.len(),
+        })?;
+        self.known.insert(id, Known::Size);
+        Ok(())
+    }
+
+    /// The file may change.
+    fn content(&mut self, path: &Path, metadata: &Metadata, limit: u64) -> io::Result<()> {
+        let id = Id::of(metadata);
+        if self.known.get(&id) == Some(&Known::Content) {
+            return Ok(());
+        }
+        if metadata.len() == 0 {
+            return self.size(path, metadata);
+        }
+        if metadata.len() > limit {
+            self.warn(path, "it is too large to be kept");
+            return self.size(path, metadata);
+        }
+        let backup = self.keeper.copy(path, metadata)?;
+        let path = path.to_owned();
+        self.write_with(Effect::Changed { path, backup })?;
+        self.known.insert(id, Known::Content);
+        Ok(())
+    }
+
+    /// Writes a record whose backup is of no use without it.
+    fn write_with(&mut self, effect: Effect) -> io::Result<()> {
+        let backup = effect.backup().map(Path::to_owned);
+        let written = self.write(effect);
+        if let (Err(_), Some(backup)) = (&written, backup) {
+            let _ = fs::remove_file(backup);
+        }
+        written
+    }
+
+    fn truncate(&mut self, path: &Path, length: u64) -> io::Result<()> {
+        match metadata_of(path) {
+            Some(metadata) if metadata.is_file() && !self.created.contains(path) => {
+                if length < metadata.len() {
+                    self.content(path, &metadata, LARGEST_TRUNCATED)
+                } else {
+                    self.size(path, &metadata)
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn create(&mut self, path: &Path, directory: bool) -> io::Result<()> {
+        if metadata_of(path).is_some() {
+            return Ok(());
+        }
+        if directory {
+            return self.created(path);
+        }
+        // The new name may lead to an old file.
+        self.write(Effect::Created { path: path.to_owned() })
+    }
+
+    fn remove(&mut self, path: &Path, files: bool, directories: bool) -> io::Result<()> {
+        let Some(metadata) = metadata_of(path) else { return Ok(()) };
+        if metadata.is_dir() {
+            return if directories { self.remove_directory(path, &metadata) } else { Ok(()) };
+        }
+        if files { self.remove_file(path, &metadata) } else { Ok(()) }
+    }
+
+    fn remove_file(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
+        let kind = metadata.file_type();
+        if self.created.remove(path) || kind.is_fifo() || kind.is_socket() || kind.is_char_device() {
+            return Ok(());
+        }
+        let backup = self.keeper.link(path, metadata)?;
+        let path = path.to_owned();
+        self.write_with(Effect::Removed { path, backup })
+    }
+
+    /// Backups in it would keep it from being removed, so they are moved out of the way first.
+    fn remove_directory(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
+        let mut backups = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?.path();
+            let name = entry.file_name().unwrap_or_default().as_bytes();
+            if !name.starts_with(self.keeper.prefix.as_bytes()) {
+                return Ok(());
+            }
+            backups.push(entry);
+        }
+        let above = path.parent().unwrap_or(path).to_owned();
+        for from in backups {
+            let Some(metadata) = metadata_of(&from) else { continue };
+            // The name is taken by an empty file, which the rename replaces.
+            let (to, _) = self.keeper.with_name(&above, |name| fs::File::create_new(name))?;
+            let id = Id::of(&metadata);
+            self.write(Effect::Renamed {
+                from: from.clone(),
+                to: to.clone(),
+                id,
+            })?;
+            fs::rename(from, to)?;
+        }
+        self.forget_below(path);
+        if self.created.remove(path) {
+            return Ok(());
+        }
+        self.write(Effect::RemovedDirectory {
+            path: path.to_owned(),
+            mode: metadata.permissions().mode() & 0o7777,
+        })
+    }
+
+    fn forget_below(&mut self, directory: &Path) {
+        self.created.retain(|path| path == directory || !path.starts_with(directory));
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path, flags: u32) -> io::Result<()> {
+        let (Some(source), target) = (metadata_of(from), metadata_of(to)) else { return Ok(()) };
+        let id = Id::of(&source);
+        let (from_path, to_path) = (from.to_owned(), to.to_owned());
+        if let Some(target) = &target {
+            if flags & libc::RENAME_NOREPLACE != 0 || Id::of(target) == id {
+                return Ok(());
+            }
+            if flags & libc::RENAME_EXCHANGE != 0 {
+                self.created.remove(from);
+                self.created.remove(to);
+                return self.write(Effect::Exchanged {
+                    from: from_path,
+                    to: to_path,
+                    id,
+                });
+            }
+            if target.is_dir() {
+                self.remove_directory(to, target)?;
+            } else {
+                self.remove_file(to, target)?;
+            }
+        }
+        self.write(Effect::Renamed {
+            from: from_path,
+            to: to_path.clone(),
+            id,
+        })?;
+        self.forget_below(from);
+        if self.created.remove(from) {
+            self.created.insert(to_path);
+        }
+        Ok(())
+    }
+
+    /// One line about the first file that cannot be brought back.
+    pub fn warn(&mut self, path: &Path, why: &str) {
+        if !std::mem::replace(&mut self.warned, true) {
+            log::warn!(
+                "after a failure, {} will not get back its content of the checkpoint: {why}",
+                path.display()
+            );
+        }
+    }
+}
