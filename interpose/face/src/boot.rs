@@ -16,6 +16,7 @@ use crate::leave;
 use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::msg::Text;
 use crate::relay;
+use crate::services;
 use crate::sys::{self, nr, sys};
 use crate::zone::{self, PatchError, Patched};
 use crate::{ldheap, threads};
@@ -30,13 +31,10 @@ const ENVIRONMENT_PLACE: usize = ZONE_START + (1 << 20);
 
 unsafe extern "C" {
     fn dlmopen(namespace: c_long, path: *const c_char, flags: c_int) -> *mut c_void;
-    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
-    fn dlclose(handle: *mut c_void) -> c_int;
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn dlerror() -> *const c_char;
     fn dlinfo(handle: *mut c_void, request: c_int, info: *mut c_void) -> c_int;
     fn mallopt(parameter: c_int, value: c_int) -> c_int;
-    fn dl_iterate_phdr(callback: *const c_void, data: *mut c_void) -> c_int;
 }
 
 const RTLD_NOW: c_int = 2;
@@ -411,12 +409,12 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         messages: relay::copy_of_stderr(),
         call_at_exit: leave::call_at_exit,
         user_threads: threads::created(),
-        user_dlopen,
-        user_dlsym,
-        user_dlclose,
+        user_dlopen: services::dlopen,
+        user_dlsym: services::dlsym,
+        user_dlclose: services::dlclose,
         library_places: &raw mut zone::LIBRARY_PLACES,
-        user_iterate,
-        attribute_cells: (&raw mut ATTRIBUTE_CELLS).cast(),
+        user_iterate: services::iterate,
+        attribute_cells: (&raw mut services::ATTRIBUTE_CELLS).cast(),
     };
     let mut points = EntryPoints {
         version: 0,
@@ -445,33 +443,6 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         1 => Err(Failure::Runtime),
         status => Err(Failure::Stop(status)),
     }
-}
-
-unsafe extern "C" fn user_dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
-    // SAFETY: dlopen(3) from this library searches the program's namespace.
-    let handle = unsafe { dlopen(path, flags) };
-    core::hint::black_box(handle)
-}
-
-unsafe extern "C" fn user_dlclose(handle: *mut c_void) -> c_int {
-    // SAFETY: dlclose(3) of a handle of the program's namespace.
-    let result = unsafe { dlclose(handle) };
-    core::hint::black_box(result)
-}
-
-unsafe extern "C" fn user_dlsym(name: *const c_char) -> *mut c_void {
-    // SAFETY: dlsym(3) with RTLD_DEFAULT; not a tail call, which would make it search the caller's namespace.
-    let address = unsafe { dlsym(core::ptr::null_mut(), name) };
-    core::hint::black_box(address)
-}
-
-/// Predefined attributes are read through pointers, which must be valid in an understudy too.
-static mut ATTRIBUTE_CELLS: [c_int; 16] = [0; 16];
-
-unsafe extern "C" fn user_iterate(callback: *const c_void, data: *mut c_void) -> c_int {
-    // SAFETY: dl_iterate_phdr(3) from this library walks the program's namespace.
-    let result = unsafe { dl_iterate_phdr(callback, data) };
-    core::hint::black_box(result)
 }
 
 /// Tells the runtime where the ledger of the streams is.

@@ -20,6 +20,7 @@ mod leave;
 mod link;
 mod msg;
 mod relay;
+mod services;
 mod sys;
 mod threads;
 mod zone;

@@ -144,6 +144,7 @@ pub fn take() -> Result<(), Rewound> {
     let Some(frame) = arch::top_frame() else { return Ok(()) };
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
     let frame: Frame = unsafe { *frame };
+    user::begin_section(epoch);
     let live = user::live_stack(frame.rsp);
     let scan = Instant::now();
     let delta = capture(
@@ -302,6 +303,7 @@ fn commit() {
         .apply(&mut keep.partner, &mut keep.store)
         .unwrap_or_else(|error| fail("the partner's copy is damaged", &error));
     events::set_epoch(epoch);
+    user::commit_section(epoch);
     events::emit(Kind::Commit {
         epoch: EventEpoch(epoch),
         ns: events::nanoseconds(began),

@@ -13,11 +13,10 @@ use crate::image::layout::Layout;
 use crate::image::runs::AddrRange;
 use crate::image::vmas::Zones;
 pub use output::{
-    attach as attach_output, dead_output, inherit as inherit_output, release as release_output, remove_closed_ledgers,
-    remove_ledger,
+    attach as attach_output, dead_output, inherit as inherit_output,
 };
 pub use threads::check;
-pub use undo::file_effect;
+pub use undo::{begin as begin_section, commit as commit_section, file_effect, undo as undo_files};
 pub use zones::{compare_layout, remember_start, zones};
 
 /// Everything of the user side that is not in its pages.
@@ -98,6 +97,24 @@ impl State {
     pub fn zones() -> &'static Zones {
         zones()
     }
+}
+
+/// The rank ends in good order, or the job does.
+pub fn release_output() {
+    undo::release();
+    output::release();
+}
+
+/// Removes what a process has left in memory that has died.
+pub fn remove_ledger(launcher_rank: u32) {
+    undo::discard(launcher_rank);
+    output::remove_ledger(launcher_rank);
+}
+
+/// Removes what processes have left in memory that have ended, among these ranks of the launcher's world.
+pub fn remove_closed_ledgers(ranks: std::ops::Range<u32>) {
+    undo::discard_abandoned(ranks.clone());
+    output::remove_closed_ledgers(ranks);
 }
 
 /// Name of this host.

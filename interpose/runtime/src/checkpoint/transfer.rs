@@ -161,9 +161,13 @@ impl Transfer {
             rc = rc.max(self.send(lengths, 16, to, TAG_LENGTHS));
             rc = rc.max(self.send(header, self.header.len(), to, TAG_HEADER));
             rc = rc.max(self.send(state, self.state.len(), to, TAG_STATE));
+            // After the first error nothing more is started: the peer is gone.
             for index in 0..self.outgoing.chunks.len() {
+                if rc != SUCCESS {
+                    break;
+                }
                 let chunk = self.outgoing.chunks[index];
-                rc = rc.max(self.send(chunk.ptr.cast(), chunk.len, to, TAG_PAGES));
+                rc = self.send(chunk.ptr.cast(), chunk.len, to, TAG_PAGES);
             }
         }
         rc

@@ -299,6 +299,7 @@ fn meet(control: RealComm, whole: u64) -> Result<Plan, c_int> {
         .map(|(worker, _)| world.players[*worker as usize])
         .collect();
     collect_output(control, &dead, &plan)?;
+    user::undo_files(plan.epoch);
     Ok(plan)
 }
 

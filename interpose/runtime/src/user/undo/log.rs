@@ -9,6 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
@@ -61,9 +62,15 @@ impl Effect {
     pub fn backup(&self) -> Option<&Path> {
         match self {
             Effect::Changed { backup, .. } | Effect::Removed { backup, .. } => Some(backup),
+            // A backup that had to be moved.
+            Effect::Renamed { to, .. } if is_backup(to) => Some(to),
             _ => None,
         }
     }
+}
+
+fn is_backup(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_bytes().starts_with(b".understudy-"))
 }
 
 /// A line of the log.

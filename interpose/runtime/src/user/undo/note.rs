@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A larger file is not copied because the program may overwrite parts of it.
@@ -28,7 +28,20 @@ pub enum Call {
     /// mkdir(2), link(2), symlink(2).
     Create { path: PathBuf, directory: bool },
     /// truncate(2).
-    Truncate { path: PathBuf, length: u64 },
+    Truncate { path: PathBuf, length: i64 },
+}
+
+impl Call {
+    /// What it is about, for messages.
+    pub fn path(&self) -> &Path {
+        match self {
+            Call::Rename { to, .. } => to,
+            Call::Open { path, .. }
+            | Call::Remove { path, .. }
+            | Call::Create { path, .. }
+            | Call::Truncate { path, .. } => path,
+        }
+    }
 }
 
 /// How much of a file has been noted in this section.
@@ -49,6 +62,7 @@ pub struct Recorder {
     /// Files that have been noted since the cut.
     known: HashMap<Id, Known>,
     warned: bool,
+    process: u32,
 }
 
 fn metadata_of(path: &Path) -> Option<Metadata> {
@@ -89,6 +103,7 @@ impl Recorder {
             created: HashSet::new(),
             known: HashMap::new(),
             warned: false,
+            process: std::process::id(),
         }
     }
 
@@ -97,6 +112,11 @@ impl Recorder {
         self.section = section;
         self.created.clear();
         self.known.clear();
+    }
+
+    /// The process whose effects are noted.
+    pub fn process(&self) -> u32 {
+        self.process
     }
 
     /// Whether effects are to be noted.
@@ -222,10 +242,10 @@ impl Recorder {
         written
     }
 
-    fn truncate(&mut self, path: &Path, length: u64) -> io::Result<()> {
+    fn truncate(&mut self, path: &Path, length: i64) -> io::Result<()> {
         match metadata_of(path) {
             Some(metadata) if metadata.is_file() && !self.created.contains(path) => {
-                if length < metadata.len() {
+                if length < metadata.len() as i64 {
                     self.content(path, &metadata, LARGEST_TRUNCATED)
                 } else {
                     self.size(path, &metadata)
@@ -264,28 +284,30 @@ impl Recorder {
         self.write_with(Effect::Removed { path, backup })
     }
 
+    /// The backups in a directory, if there is nothing else: otherwise it cannot be removed.
+    fn only_backups(&self, directory: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+        let mut backups = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            if !entry.file_name().as_bytes().starts_with(self.keeper.prefix.as_bytes()) {
+                return Ok(None);
+            }
+            backups.push(entry.path());
+        }
+        Ok(Some(backups))
+    }
+
     /// Backups in it would keep it from being removed, so they are moved out of the way first.
     fn remove_directory(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
-        let mut backups = Vec::new();
-        for entry in fs::read_dir(path)? {
-            let entry = entry?.path();
-            let name = entry.file_name().unwrap_or_default().as_bytes();
-            if !name.starts_with(self.keeper.prefix.as_bytes()) {
-                return Ok(());
-            }
-            backups.push(entry);
-        }
+        let Some(backups) = self.only_backups(path)? else { return Ok(()) };
         let above = path.parent().unwrap_or(path).to_owned();
         for from in backups {
             let Some(metadata) = metadata_of(&from) else { continue };
             // The name is taken by an empty file, which the rename replaces.
             let (to, _) = self.keeper.with_name(&above, |name| fs::File::create_new(name))?;
             let id = Id::of(&metadata);
-            self.write(Effect::Renamed {
-                from: from.clone(),
-                to: to.clone(),
-                id,
-            })?;
+            let (old, new) = (from.clone(), to.clone());
+            self.write(Effect::Renamed { from: old, to: new, id })?;
             fs::rename(from, to)?;
         }
         self.forget_below(path);
@@ -302,39 +324,46 @@ impl Recorder {
         self.created.retain(|path| path == directory || !path.starts_with(directory));
     }
 
+    /// Whether rename(2) will fail: nothing may be noted then, since a backup by another name would not be safe from
+    /// what the program does instead.
+    fn rename_fails(&self, source: &Metadata, to: &Path, target: Option<&Metadata>) -> bool {
+        let elsewhere = to
+            .parent()
+            .and_then(metadata_of)
+            .is_none_or(|above| above.dev() != source.dev());
+        let unlike = target.is_some_and(|target| target.is_dir() != source.is_dir());
+        let full = target.is_some_and(|target| target.is_dir() && !matches!(self.only_backups(to), Ok(Some(_))));
+        elsewhere || unlike || full
+    }
+
     fn rename(&mut self, from: &Path, to: &Path, flags: u32) -> io::Result<()> {
         let (Some(source), target) = (metadata_of(from), metadata_of(to)) else { return Ok(()) };
         let id = Id::of(&source);
-        let (from_path, to_path) = (from.to_owned(), to.to_owned());
-        if let Some(target) = &target {
-            if flags & libc::RENAME_NOREPLACE != 0 || Id::of(target) == id {
-                return Ok(());
-            }
-            if flags & libc::RENAME_EXCHANGE != 0 {
-                self.created.remove(from);
-                self.created.remove(to);
-                return self.write(Effect::Exchanged {
-                    from: from_path,
-                    to: to_path,
-                    id,
-                });
-            }
-            if target.is_dir() {
-                self.remove_directory(to, target)?;
-            } else {
-                self.remove_file(to, target)?;
-            }
+        let renamed = |from: &Path, to: &Path| (from.to_owned(), to.to_owned());
+        if flags & libc::RENAME_EXCHANGE != 0 {
+            self.created.clear();
+            let (from, to) = renamed(from, to);
+            return self.write(Effect::Exchanged { from, to, id });
         }
-        self.write(Effect::Renamed {
-            from: from_path,
-            to: to_path.clone(),
-            id,
-        })?;
+        let same = target.as_ref().is_some_and(|target| Id::of(target) == id);
+        let refused = target.is_some() && flags & libc::RENAME_NOREPLACE != 0;
+        if same || refused || self.rename_fails(&source, to, target.as_ref()) {
+            return Ok(());
+        }
+        match &target {
+            Some(target) if target.is_dir() => self.remove_directory(to, target)?,
+            Some(target) => self.remove_file(to, target)?,
+            None => {}
+        }
         self.forget_below(from);
+        self.forget_below(to);
         if self.created.remove(from) {
-            self.created.insert(to_path);
+            self.created.insert(to.to_owned());
+        } else {
+            self.created.remove(to);
         }
-        Ok(())
+        let (from, to) = renamed(from, to);
+        self.write(Effect::Renamed { from, to, id })
     }
 
     /// One line about the first file that cannot be brought back.

@@ -1,0 +1,59 @@
+//! What the runtime asks of the program's namespace. libc's procedures choose the namespace by the caller's address, so
+//! the calls must come from this library, and must not be tail calls.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_char, c_int, c_void};
+
+mod libc {
+    use core::ffi::{c_char, c_int, c_void};
+
+    unsafe extern "C" {
+        pub fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+        pub fn dlclose(handle: *mut c_void) -> c_int;
+        pub fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+        pub fn dl_iterate_phdr(callback: *const c_void, data: *mut c_void) -> c_int;
+    }
+}
+
+/// dlopen(3) in the program's namespace.
+///
+/// # Safety
+/// As the procedure of libc.
+pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
+    // SAFETY: dlopen(3) from this library searches the program's namespace.
+    let handle = unsafe { libc::dlopen(path, flags) };
+    core::hint::black_box(handle)
+}
+
+/// dlclose(3) of the program's libc.
+///
+/// # Safety
+/// As the procedure of libc.
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    // SAFETY: dlclose(3) of a handle of the program's namespace.
+    let result = unsafe { libc::dlclose(handle) };
+    core::hint::black_box(result)
+}
+
+/// dlsym(3) with RTLD_DEFAULT in the program's namespace.
+///
+/// # Safety
+/// As the procedure of libc.
+pub unsafe extern "C" fn dlsym(name: *const c_char) -> *mut c_void {
+    // SAFETY: dlsym(3) with RTLD_DEFAULT; not a tail call, which would make it search the caller's namespace.
+    let address = unsafe { libc::dlsym(core::ptr::null_mut(), name) };
+    core::hint::black_box(address)
+}
+
+/// Predefined attributes are read through pointers, which must be valid in an understudy too.
+pub static mut ATTRIBUTE_CELLS: [c_int; 16] = [0; 16];
+
+/// dl_iterate_phdr(3) over the program's namespace.
+///
+/// # Safety
+/// As the procedure of libc.
+pub unsafe extern "C" fn iterate(callback: *const c_void, data: *mut c_void) -> c_int {
+    // SAFETY: dl_iterate_phdr(3) from this library walks the program's namespace.
+    let result = unsafe { libc::dl_iterate_phdr(callback, data) };
+    core::hint::black_box(result)
+}
