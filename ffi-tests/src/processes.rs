@@ -87,14 +87,15 @@ pub fn marked(mark: &str) -> Vec<Process> {
         .collect()
 }
 
-/// The ranks among marked processes: those with a rank whose parent has none (children of a rank inherit its variables).
+/// The ranks among marked processes: those with a rank that the launcher has started, itself marked and without a rank.
+/// Children of a rank inherit its variables, and may be orphans by now.
 pub fn ranks(processes: &[Process]) -> BTreeMap<u32, Process> {
-    let with_rank: BTreeSet<u32> = processes
+    let launchers: BTreeSet<u32> = processes
         .iter()
-        .filter(|process| process.rank.is_some())
+        .filter(|process| process.rank.is_none())
         .map(|process| process.pid)
         .collect();
-    let is_first = |process: &&Process| !with_rank.contains(&process.parent);
+    let is_first = |process: &&Process| launchers.contains(&process.parent);
     processes
         .iter()
         .filter(is_first)

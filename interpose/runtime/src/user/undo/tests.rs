@@ -1,0 +1,305 @@
+//! The log by itself, and random sequences of calls that are undone and compared with a copy.
+
+use super::apply;
+use super::log::{Effect, Id, Log, Record};
+use super::note::{Call, Recorder, exchange};
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// A directory that goes away.
+struct Room(PathBuf);
+
+impl Room {
+    fn new(name: &str) -> Room {
+        let path = std::env::temp_dir().join(format!("understudy-undo-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        for part in ["files", "memory"] {
+            fs::create_dir_all(path.join(part)).unwrap();
+        }
+        Room(path.canonicalize().unwrap())
+    }
+
+    fn files(&self) -> PathBuf {
+        self.0.join("files")
+    }
+
+    fn log(&self, rank: u32) -> PathBuf {
+        self.0.join(format!("memory/{rank}.undo"))
+    }
+
+    fn recorder(&self, rank: u32) -> Recorder {
+        Recorder::new(self.log(rank), &self.0.join("memory"), "job", rank)
+    }
+
+    fn undo(&self, ranks: u32, section: u64) {
+        let logs = (0..ranks).filter_map(|rank| Log::open(&self.log(rank)).unwrap());
+        apply::undo(&mut logs.collect::<Vec<_>>(), section).unwrap();
+    }
+
+    /// What is kept for undoing, anywhere.
+    fn backups(&self) -> Vec<PathBuf> {
+        let hidden = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(".understudy");
+        let mut all: Vec<PathBuf> = tree(&self.files()).into_keys().collect();
+        all.extend(tree(&self.0.join("memory")).into_keys());
+        all.into_iter().filter(hidden).collect()
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Everything below a directory: `None` for a directory, else the content or where a link leads.
+fn tree(top: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(top).unwrap() {
+        let path = entry.unwrap().path();
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        if kind.is_dir() {
+            found.extend(tree(&path));
+        }
+        let content = if kind.is_dir() {
+            None
+        } else if kind.is_symlink() {
+            Some(fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
+        } else {
+            Some(fs::read(&path).unwrap())
+        };
+        found.insert(path, content);
+    }
+    found
+}
+
+fn created(section: u64, name: &str) -> Record {
+    Record {
+        section,
+        time: section,
+        effect: Effect::Created { path: name.into() },
+    }
+}
+
+#[test]
+fn a_log_is_read_as_it_was_written_and_a_torn_tail_is_left_out() {
+    let room = Room::new("torn");
+    let path = room.log(0);
+    let mut log = Log::create(&path).unwrap();
+    let records = [created(1, "a"), created(1, "b"), created(2, "a longer name")];
+    let mut ends = vec![fs::metadata(&path).unwrap().len()];
+    for record in &records {
+        log.append(record.clone()).unwrap();
+        ends.push(fs::metadata(&path).unwrap().len());
+    }
+    let bytes = fs::read(&path).unwrap();
+    for length in ends[0]..=bytes.len() as u64 {
+        fs::write(&path, &bytes[..length as usize]).unwrap();
+        let whole = ends.iter().filter(|end| **end <= length).count() - 1;
+        let read = Log::open(&path).unwrap().unwrap();
+        assert!(read.records().eq(&records[..whole]), "{length} bytes");
+    }
+    let mut damaged = bytes;
+    *damaged.last_mut().unwrap() ^= 1;
+    fs::write(&path, damaged).unwrap();
+    assert!(Log::open(&path).unwrap().unwrap().records().eq(&records[..2]));
+}
+
+#[test]
+fn sections_are_forgotten_and_what_follows_stays() {
+    let room = Room::new("sections");
+    let mut log = Log::create(&room.log(0)).unwrap();
+    for section in 1..=4 {
+        log.append(created(section, "x")).unwrap();
+    }
+    log.forget_before(3).unwrap();
+    log.append(created(5, "y")).unwrap();
+    let read = Log::open(&room.log(0)).unwrap().unwrap();
+    assert!(!read.is_abandoned());
+    assert!(read.records().map(|record| record.section).eq([3, 4, 5]));
+    log.forget_before(9).unwrap();
+    assert_eq!(Log::open(&room.log(0)).unwrap().unwrap().records().count(), 0);
+    drop(log);
+    assert!(Log::open(&room.log(0)).unwrap().unwrap().is_abandoned());
+    // The next process of that rank makes its own.
+    assert_eq!(Log::create(&room.log(0)).unwrap().records().count(), 0);
+}
+
+#[test]
+fn a_file_that_is_no_log_is_left_alone() {
+    let room = Room::new("foreign");
+    fs::write(room.log(0), "something else").unwrap();
+    assert!(Log::open(&room.log(0)).unwrap().is_none());
+    assert!(Log::create(&room.log(0)).is_err());
+    symlink(room.log(0), room.log(1)).unwrap();
+    assert!(Log::open(&room.log(1)).is_err());
+}
+
+#[test]
+fn another_file_of_the_same_name_is_not_cut() {
+    let room = Room::new("identity");
+    let (path, other) = (room.files().join("a"), room.files().join("b"));
+    fs::write(&path, "twelve bytes").unwrap();
+    fs::write(&other, "b").unwrap();
+    let mut log = Log::create(&room.log(0)).unwrap();
+    let id = Id::of(&fs::metadata(&other).unwrap());
+    let effect = Effect::Grown {
+        path: path.clone(),
+        id,
+        size: 3,
+    };
+    log.append(Record {
+        section: 1,
+        time: 1,
+        effect,
+    })
+    .unwrap();
+    room.undo(1, 1);
+    assert_eq!(fs::read(path).unwrap(), b"twelve bytes");
+}
+
+/// splitmix64
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ (x >> 31)) % limit as u64) as usize
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+}
+
+/// Any call on one of few names, so that names meet again and again.
+fn any_call(random: &mut Random, top: &Path) -> Call {
+    const NAMES: &[&str] = &[
+        "a", "b", "c", "d", "d/a", "d/b", "e", "e/a", "d/f", "d/f/a", "e/f", "e/f/a",
+    ];
+    const FLAGS: &[i32] = &[
+        libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND,
+        libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC,
+        libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC,
+        libc::O_RDWR,
+        libc::O_RDWR | libc::O_APPEND,
+        libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL,
+        libc::O_RDONLY,
+    ];
+    let path = top.join(random.pick(NAMES));
+    match random.below(8) {
+        0..3 => Call::Open {
+            path,
+            flags: *random.pick(FLAGS),
+        },
+        3 | 4 => Call::Rename {
+            from: path,
+            to: top.join(random.pick(NAMES)),
+            flags: *random.pick(&[0, 0, 0, libc::RENAME_NOREPLACE, libc::RENAME_EXCHANGE]),
+        },
+        5 => Call::Remove {
+            path,
+            files: random.below(3) > 0,
+            directories: random.below(2) > 0,
+        },
+        6 => Call::Create {
+            path,
+            directory: random.below(4) > 0,
+        },
+        _ => Call::Truncate {
+            path,
+            length: random.below(300) as i64,
+        },
+    }
+}
+
+/// What the program does; it may fail, as it does there.
+fn perform(call: &Call, random: &mut Random) -> std::io::Result<()> {
+    match call {
+        Call::Open { path, flags } => {
+            let access = flags & libc::O_ACCMODE;
+            let mut options = OpenOptions::new();
+            options.read(access != libc::O_WRONLY).write(access != libc::O_RDONLY);
+            options.create(flags & libc::O_CREAT != 0).custom_flags(flags & !libc::O_ACCMODE);
+            let mut file = options.open(path)?;
+            let bytes = vec![b'a' + random.below(26) as u8; random.below(200)];
+            if access == libc::O_RDWR && flags & libc::O_APPEND == 0 {
+                file.seek(SeekFrom::Start(random.below(100) as u64))?;
+                file.write_all(&bytes)
+            } else if access == libc::O_RDONLY {
+                file.read_to_end(&mut Vec::new()).map(drop)
+            } else {
+                file.seek(SeekFrom::End(0))?;
+                file.write_all(&bytes)
+            }
+        }
+        Call::Rename { from, to, flags } if *flags == libc::RENAME_EXCHANGE => exchange(from, to),
+        Call::Rename { to, flags, .. } if *flags != 0 && fs::symlink_metadata(to).is_ok() => Ok(()),
+        Call::Rename { from, to, .. } => fs::rename(from, to),
+        Call::Remove {
+            path,
+            files,
+            directories,
+        } => match fs::symlink_metadata(path)?.is_dir() {
+            true if *directories => fs::remove_dir(path),
+            false if *files => fs::remove_file(path),
+            _ => Ok(()),
+        },
+        Call::Create { path, directory: true } => fs::create_dir(path),
+        Call::Create { path, .. } if random.below(2) == 0 => symlink("somewhere", path),
+        Call::Create { path, .. } => fs::hard_link(path.with_file_name("a"), path),
+        Call::Truncate { path, length } => OpenOptions::new().write(true).open(path)?.set_len(*length as u64),
+    }
+}
+
+/// Two ranks change the same files; then everything since one of the cuts is undone.
+fn round(seed: u64) {
+    const RANKS: u32 = 2;
+    let random = &mut Random(seed);
+    let room = Room::new(&format!("random-{seed}"));
+    let mut ranks: Vec<Recorder> = (0..RANKS).map(|rank| room.recorder(rank)).collect();
+    let mut cuts = Vec::new();
+    for section in 0..4 {
+        cuts.push(tree(&room.files()));
+        ranks.iter_mut().for_each(|rank| rank.begin(section));
+        for _ in 0..random.below(60) {
+            let call = any_call(random, &room.files());
+            random.pick(&[0, 1]);
+            let rank = random.below(RANKS as usize);
+            ranks[rank].note(&call).unwrap();
+            let _ = perform(&call, random);
+        }
+    }
+    let back = 2 + random.below(2);
+    ranks.iter_mut().for_each(|rank| rank.forget_before(2).unwrap());
+    room.undo(RANKS, back as u64);
+    let now = tree(&room.files());
+    let visible = |(path, _): &(&PathBuf, &Option<Vec<u8>>)| {
+        !path.file_name().unwrap().to_string_lossy().starts_with(".understudy")
+    };
+    let (now, then): (Vec<_>, Vec<_>) = (
+        now.iter().filter(visible).collect(),
+        cuts[back].iter().filter(visible).collect(),
+    );
+    assert_eq!(now, then, "seed {seed}, back to cut {back}");
+    for rank in &mut ranks {
+        rank.resume(back as u64).unwrap();
+        rank.end().unwrap();
+    }
+    assert_eq!(room.backups(), Vec::<PathBuf>::new(), "seed {seed}: left behind");
+}
+
+#[test]
+fn any_calls_of_two_ranks_are_undone() {
+    let clock = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let seed = std::env::var("UNDO_SEED").ok().and_then(|seed| seed.parse().ok());
+    let first = seed.unwrap_or(clock);
+    println!("UNDO_SEED={first}");
+    let rounds = if seed.is_some() { 1 } else { 300 };
+    (0..rounds).for_each(|index| round(first.wrapping_add(index)));
+}
