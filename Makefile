@@ -32,7 +32,7 @@ examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -C ffi-tests/programs OUT='$(CURDIR)/build/programs'
 
 test: build ## run all tests
-	$(IN_ENV) $(CARGO) test --release --workspace
+	$(IN_ENV) $(CARGO) test --release --workspace --no-fail-fast
 
 # Kills per worker and program; every one is a run of a second or two.
 SWEEP_TIMES ?= 40
