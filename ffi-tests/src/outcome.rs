@@ -1,7 +1,7 @@
 //! What came of a job, and comparisons.
 
 use crate::job::Job;
-use ckptd::events::{EventReader, Kind, Record, WorldRank, file_name};
+use ckptd::events::{EndHow, EventReader, Kind, Record, WorldRank, file_name};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -114,6 +114,12 @@ impl Outcome {
             .collect();
         found.sort_unstable();
         found.into_iter().map(|(_, worker)| worker).collect()
+    }
+
+    /// Whether a rank had ended in good order: what killed it came too late to matter.
+    pub fn had_finalized(&self, rank: u32) -> bool {
+        let is_end = |kind: &Kind| matches!(kind, Kind::End { how: EndHow::Finalized });
+        self.events(rank).iter().any(|record| is_end(&record.kind))
     }
 
     /// Ranks that killed themselves at a fault point.

@@ -277,7 +277,7 @@ fn meet(control: RealComm, whole: u64) -> Result<Plan, c_int> {
         .unwrap_or_else(|lost| give_up(&lost.to_string(), &living));
     if plan.epoch == 0 {
         give_up(
-            "it failed before the first checkpoint, which MPI_Init ends with; start it again",
+            "a process failed during MPI_Init, before the first checkpoint; start the job again",
             &living,
         );
     }

@@ -107,7 +107,11 @@ fn undo_all(logs: impl Iterator<Item = PathBuf>, epoch: u64) -> Result<(), apply
 fn alone(path: &Path) -> io::Result<File> {
     loop {
         let mut options = OpenOptions::new();
-        options.write(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        options
+            .write(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW);
         let file = options.open(path)?;
         file.lock()?;
         let inode = file.metadata()?.ino();

@@ -3,6 +3,7 @@
 use super::keep::clone_or_copy;
 use super::log::{Effect, Id, Log};
 use super::note::exchange;
+use std::collections::HashMap;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -24,16 +25,21 @@ pub struct Failed {
 /// Undoes all sections from `first` on in all of `logs`, the latest effect first. It may be repeated at any point: a
 /// record goes as soon as its effect is undone, and one effect may be undone twice.
 pub fn undo(logs: &mut [Log], first: u64) -> Result<(), Failed> {
+    let mut renewed = Renewed::default();
     loop {
         let due = |log: &Log| log.last().filter(|last| last.section >= first).map(|last| last.time);
-        let Some(log) = logs.iter_mut().max_by_key(|log| due(log)).filter(|log| due(log).is_some()) else {
+        let Some(log) = logs
+            .iter_mut()
+            .max_by_key(|log| due(log))
+            .filter(|log| due(log).is_some())
+        else {
             return Ok(());
         };
         let Some(record) = log.last().cloned() else {
             return Ok(());
         };
         log::debug!("undone: {:?}", record.effect);
-        undo_one(&record.effect).map_err(|(path, error)| Failed {
+        renewed.undo(&record.effect).map_err(|(path, error)| Failed {
             path: path.to_owned(),
             error,
         })?;
@@ -47,17 +53,31 @@ pub fn undo(logs: &mut [Log], first: u64) -> Result<(), Failed> {
     }
 }
 
-fn undo_one(effect: &Effect) -> Result<(), (&Path, io::Error)> {
-    let (path, done) = match effect {
-        Effect::Created { path } => (path, remove(path)),
-        Effect::Grown { path, id, size } => (path, shrink(path, *id, *size)),
-        Effect::Changed { path, backup } => (path, refill(path, backup)),
-        Effect::Removed { path, backup } => (path, bring_back(path, backup)),
-        Effect::RemovedDirectory { path, mode } => (path, make_directory(path, *mode)),
-        Effect::Renamed { from, to, id } => (from, rename_back(from, to, *id)),
-        Effect::Exchanged { from, to, id } => (from, exchange_back(from, to, *id)),
-    };
-    done.map_err(|error| (path.as_path(), error))
+/// Files that had to be made anew: what they were, and what they are.
+#[derive(Default)]
+struct Renewed(HashMap<Id, Id>);
+
+impl Renewed {
+    fn undo<'a>(&mut self, effect: &'a Effect) -> Result<(), (&'a Path, io::Error)> {
+        let now = |id: &Id| *self.0.get(id).unwrap_or(id);
+        let (path, done) = match effect {
+            Effect::Created { path } => (path, remove(path)),
+            Effect::Grown { path, id, size } => (path, shrink(path, now(id), *size)),
+            Effect::Changed { path, backup, .. } => (path, refill(path, backup)),
+            Effect::Removed { path, backup, .. } => (path, bring_back(path, backup)),
+            Effect::RemovedDirectory { path, mode, .. } => (path, make_directory(path, *mode)),
+            Effect::Renamed { from, to, id } => (from, rename_back(from, to, now(id))),
+            Effect::Exchanged { from, to, id } => (from, exchange_back(from, to, now(id))),
+        };
+        if let Effect::Changed { path, id, .. }
+        | Effect::Removed { path, id, .. }
+        | Effect::RemovedDirectory { path, id, .. } = effect
+            && let Ok(Some(metadata)) = found(path)
+        {
+            self.0.insert(*id, Id::of(&metadata));
+        }
+        done.map_err(|error| (path.as_path(), error))
+    }
 }
 
 /// What has this name, if anything.
@@ -103,7 +123,11 @@ fn shrink(path: &Path, id: Id, size: u64) -> io::Result<()> {
     match found(path)? {
         Some(metadata) if metadata.is_file() && Id::of(&metadata) == id && metadata.len() > size => {
             let mut options = OpenOptions::new();
-            options.write(true).custom_flags(libc::O_NOFOLLOW).open(path)?.set_len(size)
+            options
+                .write(true)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(path)?
+                .set_len(size)
         }
         _ => Ok(()),
     }
@@ -114,7 +138,11 @@ fn refill(path: &Path, backup: &Path) -> io::Result<()> {
         return Ok(());
     }
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).custom_flags(libc::O_NOFOLLOW);
+    options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(libc::O_NOFOLLOW);
     clone_or_copy(&File::open(backup)?, &options.open(path)?)
 }
 

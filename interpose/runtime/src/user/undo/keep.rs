@@ -33,7 +33,11 @@ impl Keeper {
     }
 
     /// Calls `make` with a name that is free.
-    pub fn with_name<T>(&mut self, directory: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
+    pub fn with_name<T>(
+        &mut self,
+        directory: &Path,
+        make: impl Fn(&Path) -> io::Result<T>,
+    ) -> io::Result<(PathBuf, T)> {
         loop {
             self.count += 1;
             let path = directory.join(format!("{}{}-{}", self.prefix, self.rank, self.count));
@@ -51,7 +55,8 @@ impl Keeper {
             Ok((name, ())) => Ok(name),
             Err(_) if metadata.is_symlink() => {
                 let target = std::fs::read_link(path)?;
-                self.with_name(&directory, |name| symlink(&target, name)).map(|made| made.0)
+                self.with_name(&directory, |name| symlink(&target, name))
+                    .map(|made| made.0)
             }
             Err(_) if metadata.is_file() => {
                 let copy = self.copy_to(&directory, path)?;

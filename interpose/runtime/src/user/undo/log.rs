@@ -46,11 +46,11 @@ pub enum Effect {
     /// The file may grow.
     Grown { path: PathBuf, id: Id, size: u64 },
     /// Bytes of the file may change; all of them are in `backup`.
-    Changed { path: PathBuf, backup: PathBuf },
+    Changed { path: PathBuf, id: Id, backup: PathBuf },
     /// The name goes away; the file is still at `backup`.
-    Removed { path: PathBuf, backup: PathBuf },
+    Removed { path: PathBuf, id: Id, backup: PathBuf },
     /// A directory goes away.
-    RemovedDirectory { path: PathBuf, mode: u32 },
+    RemovedDirectory { path: PathBuf, id: Id, mode: u32 },
     /// The file gets another name.
     Renamed { from: PathBuf, to: PathBuf, id: Id },
     /// Two files change places; `id` was at `from`.
@@ -70,7 +70,8 @@ impl Effect {
 }
 
 fn is_backup(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.as_bytes().starts_with(b".understudy-"))
+    path.file_name()
+        .is_some_and(|name| name.as_bytes().starts_with(b".understudy-"))
 }
 
 /// A line of the log.
@@ -259,7 +260,11 @@ impl Log {
             if let Effect::Renamed { from, to, .. } = &record.effect
                 && let Ok(below) = place.strip_prefix(from)
             {
-                place = if below.as_os_str().is_empty() { to.clone() } else { to.join(below) };
+                place = if below.as_os_str().is_empty() {
+                    to.clone()
+                } else {
+                    to.join(below)
+                };
             }
         }
         place

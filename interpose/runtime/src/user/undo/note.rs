@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// A larger file is not copied because the program may overwrite parts of it.
 const LARGEST_OVERWRITTEN: u64 = 64 << 20;
@@ -24,7 +25,11 @@ pub enum Call {
     /// renameat2(2) with flags.
     Rename { from: PathBuf, to: PathBuf, flags: u32 },
     /// unlink(2), rmdir(2), remove(3).
-    Remove { path: PathBuf, files: bool, directories: bool },
+    Remove {
+        path: PathBuf,
+        files: bool,
+        directories: bool,
+    },
     /// mkdir(2), link(2), symlink(2).
     Create { path: PathBuf, directory: bool },
     /// truncate(2).
@@ -57,7 +62,9 @@ pub struct Recorder {
     keeper: Keeper,
     log: Option<Log>,
     section: u64,
-    /// Names made since the cut, whose files are of no interest to it.
+    /// When the section began, by the clock of new files.
+    began: SystemTime,
+    /// Names made since the cut. Their files are of no interest to it, if they are still those files.
     created: HashSet<PathBuf>,
     /// Files that have been noted since the cut.
     known: HashMap<Id, Known>,
@@ -69,15 +76,25 @@ fn metadata_of(path: &Path) -> Option<Metadata> {
     fs::symlink_metadata(path).ok()
 }
 
+fn clock(clock: libc::clockid_t) -> libc::timespec {
+    // SAFETY: fills the structure.
+    unsafe {
+        let mut now: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(clock, &mut now);
+        now
+    }
+}
+
 /// The time that all processes of a node share, in nanoseconds (clock_gettime(2): CLOCK_MONOTONIC).
 fn node_time() -> u64 {
-    // SAFETY: fills the structure.
-    let now = unsafe {
-        let mut now: libc::timespec = std::mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
-        now
-    };
+    let now = clock(libc::CLOCK_MONOTONIC);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The time that a file gets that is made now (clock_gettime(2): CLOCK_REALTIME_COARSE).
+fn file_time() -> SystemTime {
+    let now = clock(libc::CLOCK_REALTIME_COARSE);
+    SystemTime::UNIX_EPOCH + Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// Lets two files change places (renameat2(2): RENAME_EXCHANGE).
@@ -100,6 +117,7 @@ impl Recorder {
             keeper: Keeper::new(memory, job, rank),
             log: None,
             section: 0,
+            began: file_time(),
             created: HashSet::new(),
             known: HashMap::new(),
             warned: false,
@@ -110,6 +128,7 @@ impl Recorder {
     /// A cut has been made: what follows belongs to its section. 0: nothing is noted.
     pub fn begin(&mut self, section: u64) {
         self.section = section;
+        self.began = file_time();
         self.created.clear();
         self.known.clear();
     }
@@ -176,7 +195,7 @@ impl Recorder {
         let Some(metadata) = metadata_of(path) else {
             return if has(libc::O_CREAT) { self.created(path) } else { Ok(()) };
         };
-        if !metadata.is_file() || self.created.contains(path) || has(libc::O_CREAT | libc::O_EXCL) {
+        if !metadata.is_file() || self.is_new(path, &metadata) || has(libc::O_CREAT | libc::O_EXCL) {
             return Ok(());
         }
         let access = flags & libc::O_ACCMODE;
@@ -189,6 +208,12 @@ impl Recorder {
         } else {
             Ok(())
         }
+    }
+
+    /// Whether this file was made since the cut. Another rank may have put an old one in the place of one that this rank
+    /// has made, so its time of birth counts, too; where there is none (statx(2)), files are taken to be old.
+    fn is_new(&self, path: &Path, metadata: &Metadata) -> bool {
+        self.created.contains(path) && metadata.created().is_ok_and(|born| born > self.began)
     }
 
     fn created(&mut self, path: &Path) -> io::Result<()> {
@@ -227,7 +252,7 @@ impl Recorder {
         }
         let backup = self.keeper.copy(path, metadata)?;
         let path = path.to_owned();
-        self.write_with(Effect::Changed { path, backup })?;
+        self.write_with(Effect::Changed { path, id, backup })?;
         self.known.insert(id, Known::Content);
         Ok(())
     }
@@ -244,7 +269,7 @@ impl Recorder {
 
     fn truncate(&mut self, path: &Path, length: i64) -> io::Result<()> {
         match metadata_of(path) {
-            Some(metadata) if metadata.is_file() && !self.created.contains(path) => {
+            Some(metadata) if metadata.is_file() && !self.is_new(path, &metadata) => {
                 if length < metadata.len() as i64 {
                     self.content(path, &metadata, LARGEST_TRUNCATED)
                 } else {
@@ -267,21 +292,32 @@ impl Recorder {
     }
 
     fn remove(&mut self, path: &Path, files: bool, directories: bool) -> io::Result<()> {
-        let Some(metadata) = metadata_of(path) else { return Ok(()) };
+        let Some(metadata) = metadata_of(path) else {
+            return Ok(());
+        };
         if metadata.is_dir() {
-            return if directories { self.remove_directory(path, &metadata) } else { Ok(()) };
+            return if directories {
+                self.remove_directory(path, &metadata)
+            } else {
+                Ok(())
+            };
         }
-        if files { self.remove_file(path, &metadata) } else { Ok(()) }
+        if files {
+            self.remove_file(path, &metadata)
+        } else {
+            Ok(())
+        }
     }
 
     fn remove_file(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         let kind = metadata.file_type();
-        if self.created.remove(path) || kind.is_fifo() || kind.is_socket() || kind.is_char_device() {
+        if self.is_new(path, metadata) || kind.is_fifo() || kind.is_socket() || kind.is_char_device() {
             return Ok(());
         }
+        self.created.remove(path);
         let backup = self.keeper.link(path, metadata)?;
-        let path = path.to_owned();
-        self.write_with(Effect::Removed { path, backup })
+        let (path, id) = (path.to_owned(), Id::of(metadata));
+        self.write_with(Effect::Removed { path, id, backup })
     }
 
     /// The backups in a directory, if there is nothing else: otherwise it cannot be removed.
@@ -299,7 +335,9 @@ impl Recorder {
 
     /// Backups in it would keep it from being removed, so they are moved out of the way first.
     fn remove_directory(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
-        let Some(backups) = self.only_backups(path)? else { return Ok(()) };
+        let Some(backups) = self.only_backups(path)? else {
+            return Ok(());
+        };
         let above = path.parent().unwrap_or(path).to_owned();
         for from in backups {
             let Some(metadata) = metadata_of(&from) else { continue };
@@ -311,17 +349,17 @@ impl Recorder {
             fs::rename(from, to)?;
         }
         self.forget_below(path);
-        if self.created.remove(path) {
-            return Ok(());
-        }
+        self.created.remove(path);
         self.write(Effect::RemovedDirectory {
             path: path.to_owned(),
+            id: Id::of(metadata),
             mode: metadata.permissions().mode() & 0o7777,
         })
     }
 
     fn forget_below(&mut self, directory: &Path) {
-        self.created.retain(|path| path == directory || !path.starts_with(directory));
+        self.created
+            .retain(|path| path == directory || !path.starts_with(directory));
     }
 
     /// Whether rename(2) will fail: nothing may be noted then, since a backup by another name would not be safe from
@@ -337,7 +375,9 @@ impl Recorder {
     }
 
     fn rename(&mut self, from: &Path, to: &Path, flags: u32) -> io::Result<()> {
-        let (Some(source), target) = (metadata_of(from), metadata_of(to)) else { return Ok(()) };
+        let (Some(source), target) = (metadata_of(from), metadata_of(to)) else {
+            return Ok(());
+        };
         let id = Id::of(&source);
         let renamed = |from: &Path, to: &Path| (from.to_owned(), to.to_owned());
         if flags & libc::RENAME_EXCHANGE != 0 {

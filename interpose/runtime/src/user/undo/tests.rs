@@ -1,8 +1,8 @@
 //! The log by itself, and random sequences of calls that are undone and compared with a copy.
 
-use super::apply;
 use super::log::{Effect, Id, Log, Record};
 use super::note::{Call, Recorder, exchange};
+use super::{apply, followed};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -194,7 +194,7 @@ fn any_call(random: &mut Random, top: &Path) -> Call {
     let path = top.join(random.pick(NAMES));
     match random.below(8) {
         0..3 => Call::Open {
-            path,
+            path: followed(path),
             flags: *random.pick(FLAGS),
         },
         3 | 4 => Call::Rename {
@@ -212,7 +212,7 @@ fn any_call(random: &mut Random, top: &Path) -> Call {
             directory: random.below(4) > 0,
         },
         _ => Call::Truncate {
-            path,
+            path: followed(path),
             length: random.below(300) as i64,
         },
     }
@@ -225,7 +225,9 @@ fn perform(call: &Call, random: &mut Random) -> std::io::Result<()> {
             let access = flags & libc::O_ACCMODE;
             let mut options = OpenOptions::new();
             options.read(access != libc::O_WRONLY).write(access != libc::O_RDONLY);
-            options.create(flags & libc::O_CREAT != 0).custom_flags(flags & !libc::O_ACCMODE);
+            options
+                .create(flags & libc::O_CREAT != 0)
+                .custom_flags(flags & !libc::O_ACCMODE);
             let mut file = options.open(path)?;
             let bytes = vec![b'a' + random.below(26) as u8; random.below(200)];
             if access == libc::O_RDWR && flags & libc::O_APPEND == 0 {
@@ -267,12 +269,28 @@ fn round(seed: u64) {
     for section in 0..4 {
         cuts.push(tree(&room.files()));
         ranks.iter_mut().for_each(|rank| rank.begin(section));
+        if seed % 8 == 0 {
+            // Time for files to be younger than the cut.
+            std::thread::sleep(std::time::Duration::from_millis(12));
+        }
         for _ in 0..random.below(60) {
             let call = any_call(random, &room.files());
-            random.pick(&[0, 1]);
             let rank = random.below(RANKS as usize);
             ranks[rank].note(&call).unwrap();
-            let _ = perform(&call, random);
+            if std::env::var_os("UNDO_TREE").is_some()
+                && let Some(l) = Log::open(&room.log(rank as u32)).unwrap()
+            {
+                println!("  last {:?}", l.last());
+            }
+            let done = perform(&call, random);
+            if std::env::var_os("UNDO_TREE").is_some() {
+                for (p, c) in tree(&room.files()) {
+                    use std::os::unix::fs::MetadataExt;
+                    let m = fs::symlink_metadata(&p).unwrap();
+                    println!("      {p:?} {} {} {:?}", m.ino(), m.nlink(), c.map(|c| c.len()));
+                }
+            }
+            println!("{section}: rank {rank} {call:?}: {done:?}");
         }
     }
     let back = 2 + random.below(2);
@@ -286,7 +304,18 @@ fn round(seed: u64) {
         now.iter().filter(visible).collect(),
         cuts[back].iter().filter(visible).collect(),
     );
-    assert_eq!(now, then, "seed {seed}, back to cut {back}");
+    let of = |one: &[(&PathBuf, &Option<Vec<u8>>)], other: &[(&PathBuf, &Option<Vec<u8>>)]| {
+        let only = one.iter().filter(|entry| !other.contains(entry));
+        only.map(|(path, content)| {
+            format!(
+                "{path:?} {:?}",
+                content.as_ref().map(|bytes| String::from_utf8_lossy(bytes))
+            )
+        })
+        .collect::<Vec<_>>()
+    };
+    let differs = (of(&now, &then), of(&then, &now));
+    assert!(now == then, "UNDO_SEED={seed}, back to cut {back}: {differs:?}");
     for rank in &mut ranks {
         rank.resume(back as u64).unwrap();
         rank.end().unwrap();
