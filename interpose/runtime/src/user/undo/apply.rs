@@ -66,7 +66,7 @@ impl Renewed {
             Effect::Changed { path, backup, .. } => (path, refill(path, backup)),
             Effect::Removed { path, backup, .. } => (path, bring_back(path, backup)),
             Effect::RemovedDirectory { path, mode, .. } => (path, make_directory(path, *mode)),
-            Effect::Renamed { from, to, id } => (from, rename_back(from, to, now(id))),
+            Effect::Renamed { from, to, id, .. } => (from, rename_back(from, to, now(id))),
             Effect::Exchanged { from, to, id } => (from, exchange_back(from, to, now(id))),
         };
         if let Effect::Changed { path, id, .. }
@@ -171,6 +171,8 @@ fn rename_back(from: &Path, to: &Path, id: Id) -> io::Result<()> {
 
 fn exchange_back(from: &Path, to: &Path, id: Id) -> io::Result<()> {
     match found(to)? {
+        // What was exchanged with it may have been new, and is gone by now.
+        Some(metadata) if Id::of(&metadata) == id && found(from)?.is_none() => fs::rename(to, from),
         Some(metadata) if Id::of(&metadata) == id => exchange(from, to),
         _ => Ok(()),
     }

@@ -52,7 +52,12 @@ pub enum Effect {
     /// A directory goes away.
     RemovedDirectory { path: PathBuf, id: Id, mode: u32 },
     /// The file gets another name.
-    Renamed { from: PathBuf, to: PathBuf, id: Id },
+    Renamed {
+        from: PathBuf,
+        to: PathBuf,
+        id: Id,
+        directory: bool,
+    },
     /// Two files change places; `id` was at `from`.
     Exchanged { from: PathBuf, to: PathBuf, id: Id },
 }
@@ -110,6 +115,18 @@ fn first_record(bytes: &[u8]) -> Option<(Record, usize)> {
     }
     let (record, _) = bincode::decode_from_slice(content, bincode::config::standard()).ok()?;
     Some((record, FRAME + content.len()))
+}
+
+/// Where a file may be that was at `path` before these moves of directories (the last one first): some may have failed.
+fn places(path: &Path, moves: &[(&Path, &Path)]) -> Vec<PathBuf> {
+    let mut places = vec![path.to_owned()];
+    for (from, to) in moves.iter().rev() {
+        let below = places.iter().filter_map(|place| place.strip_prefix(from).ok());
+        let mut new: Vec<PathBuf> = below.map(|below| to.join(below)).collect();
+        new.retain(|place| !places.contains(place));
+        places.append(&mut new);
+    }
+    places
 }
 
 /// The log of a rank, by whoever reads it.
@@ -245,29 +262,25 @@ impl Log {
 
     /// Removes what is kept for the first `count` records.
     fn remove_backups(&self, count: usize) {
-        for (index, (_, record)) in self.records.iter().enumerate().take(count) {
-            let Some(backup) = record.effect.backup() else { continue };
-            let _ = std::fs::remove_file(backup);
-            let moved = self.place_now(backup, index + 1);
-            let _ = std::fs::remove_file(moved);
-        }
-    }
-
-    /// Where a file is that was at `path` before the records from `index` on: directories may have been renamed.
-    fn place_now(&self, path: &Path, index: usize) -> PathBuf {
-        let mut place = path.to_owned();
-        for (_, record) in &self.records[index..] {
-            if let Effect::Renamed { from, to, .. } = &record.effect
-                && let Ok(below) = place.strip_prefix(from)
-            {
-                place = if below.as_os_str().is_empty() {
-                    to.clone()
-                } else {
-                    to.join(below)
-                };
+        // From the last record on, so that the moves of directories that follow a record are known.
+        let mut moves: Vec<(&Path, &Path)> = Vec::new();
+        for (index, (_, record)) in self.records.iter().enumerate().rev() {
+            match &record.effect {
+                Effect::Renamed {
+                    from,
+                    to,
+                    directory: true,
+                    ..
+                } => moves.push((from, to)),
+                Effect::Exchanged { from, to, .. } => moves.extend([(from.as_path(), to.as_path()), (to, from)]),
+                _ => {}
+            }
+            if let (Some(backup), true) = (record.effect.backup(), index < count) {
+                for place in places(backup, &moves) {
+                    let _ = std::fs::remove_file(place);
+                }
             }
         }
-        place
     }
 
     /// Whether the process that wrote it is no more.

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// A larger file is not copied because the program may overwrite parts of it.
 const LARGEST_OVERWRITTEN: u64 = 64 << 20;
@@ -62,7 +62,7 @@ pub struct Recorder {
     keeper: Keeper,
     log: Option<Log>,
     section: u64,
-    /// When the section began, by the clock of new files.
+    /// When the section began. Files get times that are up to a few milliseconds behind the clock.
     began: SystemTime,
     /// Names made since the cut. Their files are of no interest to it, if they are still those files.
     created: HashSet<PathBuf>,
@@ -76,25 +76,15 @@ fn metadata_of(path: &Path) -> Option<Metadata> {
     fs::symlink_metadata(path).ok()
 }
 
-fn clock(clock: libc::clockid_t) -> libc::timespec {
-    // SAFETY: fills the structure.
-    unsafe {
-        let mut now: libc::timespec = std::mem::zeroed();
-        libc::clock_gettime(clock, &mut now);
-        now
-    }
-}
-
 /// The time that all processes of a node share, in nanoseconds (clock_gettime(2): CLOCK_MONOTONIC).
 fn node_time() -> u64 {
-    let now = clock(libc::CLOCK_MONOTONIC);
+    // SAFETY: fills the structure.
+    let now = unsafe {
+        let mut now: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
+        now
+    };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// The time that a file gets that is made now (clock_gettime(2): CLOCK_REALTIME_COARSE).
-fn file_time() -> SystemTime {
-    let now = clock(libc::CLOCK_REALTIME_COARSE);
-    SystemTime::UNIX_EPOCH + Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// Lets two files change places (renameat2(2): RENAME_EXCHANGE).
@@ -117,7 +107,7 @@ impl Recorder {
             keeper: Keeper::new(memory, job, rank),
             log: None,
             section: 0,
-            began: file_time(),
+            began: SystemTime::now(),
             created: HashSet::new(),
             known: HashMap::new(),
             warned: false,
@@ -128,7 +118,7 @@ impl Recorder {
     /// A cut has been made: what follows belongs to its section. 0: nothing is noted.
     pub fn begin(&mut self, section: u64) {
         self.section = section;
-        self.began = file_time();
+        self.began = SystemTime::now();
         self.created.clear();
         self.known.clear();
     }
@@ -345,7 +335,12 @@ impl Recorder {
             let (to, _) = self.keeper.with_name(&above, |name| fs::File::create_new(name))?;
             let id = Id::of(&metadata);
             let (old, new) = (from.clone(), to.clone());
-            self.write(Effect::Renamed { from: old, to: new, id })?;
+            self.write(Effect::Renamed {
+                from: old,
+                to: new,
+                id,
+                directory: false,
+            })?;
             fs::rename(from, to)?;
         }
         self.forget_below(path);
@@ -403,7 +398,13 @@ impl Recorder {
             self.created.remove(to);
         }
         let (from, to) = renamed(from, to);
-        self.write(Effect::Renamed { from, to, id })
+        let directory = source.is_dir();
+        self.write(Effect::Renamed {
+            from,
+            to,
+            id,
+            directory,
+        })
     }
 
     /// One line about the first file that cannot be brought back.
