@@ -76,6 +76,25 @@ impl Outcome {
         std::fs::read(self.path("work").join(name)).ok()
     }
 
+    /// Names of everything in the working directory, in order, directories with what is in them.
+    pub fn files(&self) -> Vec<String> {
+        let top = self.path("work");
+        let mut names = Vec::new();
+        let mut directories = vec![top.clone()];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    directories.push(path.clone());
+                } else if let Ok(name) = path.strip_prefix(&top) {
+                    names.push(name.to_string_lossy().into_owned());
+                }
+            }
+        }
+        names.sort_unstable();
+        names
+    }
+
     /// The directory of the event files.
     pub fn event_directory(&self) -> PathBuf {
         self.path("events")

@@ -43,13 +43,13 @@ pub fn undo(logs: &mut [Log], first: u64) -> Result<(), Failed> {
             path: path.to_owned(),
             error,
         })?;
+        if let Some(backup) = record.effect.backup() {
+            let _ = fs::remove_file(backup);
+        }
         log.pop().map_err(|error| Failed {
             path: "the undo log".into(),
             error,
         })?;
-        if let Some(backup) = record.effect.backup() {
-            let _ = fs::remove_file(backup);
-        }
     }
 }
 
@@ -63,8 +63,8 @@ impl Renewed {
         let (path, done) = match effect {
             Effect::Created { path } => (path, remove(path)),
             Effect::Grown { path, id, size } => (path, shrink(path, now(id), *size)),
-            Effect::Changed { path, backup, .. } => (path, refill(path, backup)),
-            Effect::Removed { path, backup, .. } => (path, bring_back(path, backup)),
+            Effect::Changed { path, size, backup, .. } => (path, refill(path, *size, backup)),
+            Effect::Removed { path, id, backup } => (path, bring_back(path, *id, backup)),
             Effect::RemovedDirectory { path, mode, .. } => (path, make_directory(path, *mode)),
             Effect::Renamed { from, to, id, .. } => (from, rename_back(from, to, now(id))),
             Effect::Exchanged { from, to, id } => (from, exchange_back(from, to, now(id))),
@@ -133,8 +133,9 @@ fn shrink(path: &Path, id: Id, size: u64) -> io::Result<()> {
     }
 }
 
-fn refill(path: &Path, backup: &Path) -> io::Result<()> {
-    if found(backup)?.is_none() {
+fn refill(path: &Path, size: u64, backup: &Path) -> io::Result<()> {
+    // If the rank died before the copy was whole, the file has not changed.
+    if found(backup)?.is_none_or(|backup| backup.len() < size) {
         return Ok(());
     }
     let mut options = OpenOptions::new();
@@ -146,11 +147,11 @@ fn refill(path: &Path, backup: &Path) -> io::Result<()> {
     clone_or_copy(&File::open(backup)?, &options.open(path)?)
 }
 
-fn bring_back(path: &Path, backup: &Path) -> io::Result<()> {
-    if found(backup)?.is_none() {
+fn bring_back(path: &Path, id: Id, backup: &Path) -> io::Result<()> {
+    // If the file is still there, the rank died before it could remove it, or that failed.
+    if found(backup)?.is_none() || found(path)?.is_some_and(|metadata| Id::of(&metadata) == id) {
         return Ok(());
     }
-    // If both are the same file, rename(2) does nothing; the backup is removed afterwards in any case.
     fs::rename(backup, path)
 }
 

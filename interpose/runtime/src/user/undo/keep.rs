@@ -4,11 +4,11 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Copies up to this size are kept in memory.
-const SMALL: u64 = 64 << 10;
+pub const SMALL: u64 = 64 << 10;
 
 /// Where the backups of a rank are, and how they are named.
 pub struct Keeper {
@@ -32,66 +32,43 @@ impl Keeper {
         }
     }
 
-    /// Calls `make` with a name that is free.
-    pub fn with_name<T>(
-        &mut self,
-        directory: &Path,
-        make: impl Fn(&Path) -> io::Result<T>,
-    ) -> io::Result<(PathBuf, T)> {
+    /// A new name in a directory.
+    pub fn name(&mut self, directory: &Path) -> PathBuf {
         loop {
             self.count += 1;
             let path = directory.join(format!("{}{}-{}", self.prefix, self.rank, self.count));
-            match make(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                other => return other.map(|made| (path, made)),
+            if path.symlink_metadata().is_err() {
+                return path;
             }
         }
     }
+}
 
-    /// Keeps a file whose name is about to go, under another name.
-    pub fn link(&mut self, path: &Path, metadata: &Metadata) -> io::Result<PathBuf> {
-        let directory = path.parent().unwrap_or(path).to_owned();
-        match self.with_name(&directory, |name| std::fs::hard_link(path, name)) {
-            Ok((name, ())) => Ok(name),
-            Err(_) if metadata.is_symlink() => {
-                let target = std::fs::read_link(path)?;
-                self.with_name(&directory, |name| symlink(&target, name))
-                    .map(|made| made.0)
-            }
-            Err(_) if metadata.is_file() => {
-                let copy = self.copy_to(&directory, path)?;
-                std::fs::set_permissions(&copy, metadata.permissions())?;
-                Ok(copy)
-            }
-            Err(error) => Err(error),
+/// Keeps a file whose name is about to go, under another name of the same directory.
+pub fn link(path: &Path, backup: &Path, metadata: &Metadata) -> io::Result<()> {
+    match std::fs::hard_link(path, backup) {
+        Err(_) if metadata.is_symlink() => symlink(std::fs::read_link(path)?, backup),
+        Err(_) if metadata.is_file() => {
+            copy(path, backup)?;
+            std::fs::set_permissions(backup, metadata.permissions())
         }
+        other => other,
     }
+}
 
-    /// Keeps a copy of a file's content.
-    pub fn copy(&mut self, path: &Path, metadata: &Metadata) -> io::Result<PathBuf> {
-        let memory = self.memory.clone();
-        let directory = path.parent().unwrap_or(path);
-        if metadata.size() <= SMALL
-            && let Ok(copy) = self.copy_to(&memory, path)
-        {
-            return Ok(copy);
-        }
-        self.copy_to(directory, path)
+/// Keeps a copy of a file's content.
+pub fn copy(path: &Path, backup: &Path) -> io::Result<()> {
+    let from = File::open(path)?;
+    let to = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(backup)?;
+    let done = clone_or_copy(&from, &to);
+    if done.is_err() {
+        let _ = std::fs::remove_file(backup);
     }
-
-    fn copy_to(&mut self, directory: &Path, path: &Path) -> io::Result<PathBuf> {
-        let from = File::open(path)?;
-        let create = |name: &Path| {
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(0o600).open(name)
-        };
-        let (name, to) = self.with_name(directory, create)?;
-        let done = clone_or_copy(&from, &to);
-        if done.is_err() {
-            let _ = std::fs::remove_file(&name);
-        }
-        done.map(|()| name)
-    }
+    done
 }
 
 /// Fills an empty file with another one's content.

@@ -4,8 +4,8 @@
 //!   magic, version │ length u32, checksum u64, record │ length, checksum, record │ …
 //! ```
 //!
-//! A record is written by one write(2) before the effect that it is about happens. A torn record at the end means that
-//! the rank died in that write, so the effect has not happened. The owner holds a lock (flock(2)) as long as it lives.
+//! A record is written by one write(2), before its backup is made and before the effect that it is about happens. A torn
+//! record at the end means that the rank died in that write, so the effect has not happened. The owner holds a lock (flock(2)) as long as it lives.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -45,8 +45,13 @@ pub enum Effect {
     Created { path: PathBuf },
     /// The file may grow.
     Grown { path: PathBuf, id: Id, size: u64 },
-    /// Bytes of the file may change; all of them are in `backup`.
-    Changed { path: PathBuf, id: Id, backup: PathBuf },
+    /// Bytes of the file may change; all of them are in `backup`, once it has this size.
+    Changed {
+        path: PathBuf,
+        id: Id,
+        size: u64,
+        backup: PathBuf,
+    },
     /// The name goes away; the file is still at `backup`.
     Removed { path: PathBuf, id: Id, backup: PathBuf },
     /// A directory goes away.

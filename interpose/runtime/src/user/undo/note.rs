@@ -1,7 +1,7 @@
 //! From a call of the program to the records that undo it, written before the call is made.
 #![allow(unsafe_code)]
 
-use super::keep::Keeper;
+use super::keep::{self, Keeper};
 use super::log::{Effect, Id, Log, Record};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -240,21 +240,32 @@ impl Recorder {
             self.warn(path, "it is too large to be kept");
             return self.size(path, metadata);
         }
-        let backup = self.keeper.copy(path, metadata)?;
-        let path = path.to_owned();
-        self.write_with(Effect::Changed { path, id, backup })?;
+        let size = metadata.len();
+        let record = |backup: &Path| Effect::Changed {
+            path: path.to_owned(),
+            id,
+            size,
+            backup: backup.to_owned(),
+        };
+        let (memory, directory) = (self.keeper.memory.clone(), path.parent().unwrap_or(path));
+        let make = |backup: &Path| keep::copy(path, backup);
+        if size > keep::SMALL || self.kept(&memory, record, make).is_err() {
+            self.kept(directory, record, make)?;
+        }
         self.known.insert(id, Known::Content);
         Ok(())
     }
 
-    /// Writes a record whose backup is of no use without it.
-    fn write_with(&mut self, effect: Effect) -> io::Result<()> {
-        let backup = effect.backup().map(Path::to_owned);
-        let written = self.write(effect);
-        if let (Err(_), Some(backup)) = (&written, backup) {
-            let _ = fs::remove_file(backup);
-        }
-        written
+    /// Writes a record, and then makes its backup in `directory`: a backup without a record would stay for ever.
+    fn kept(
+        &mut self,
+        directory: &Path,
+        record: impl Fn(&Path) -> Effect,
+        make: impl Fn(&Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let backup = self.keeper.name(directory);
+        self.write(record(&backup))?;
+        make(&backup)
     }
 
     fn truncate(&mut self, path: &Path, length: i64) -> io::Result<()> {
@@ -305,9 +316,15 @@ impl Recorder {
             return Ok(());
         }
         self.created.remove(path);
-        let backup = self.keeper.link(path, metadata)?;
-        let (path, id) = (path.to_owned(), Id::of(metadata));
-        self.write_with(Effect::Removed { path, id, backup })
+        let id = Id::of(metadata);
+        let record = |backup: &Path| Effect::Removed {
+            path: path.to_owned(),
+            id,
+            backup: backup.to_owned(),
+        };
+        self.kept(path.parent().unwrap_or(path), record, |backup| {
+            keep::link(path, backup, metadata)
+        })
     }
 
     /// The backups in a directory, if there is nothing else: otherwise it cannot be removed.
@@ -331,8 +348,7 @@ impl Recorder {
         let above = path.parent().unwrap_or(path).to_owned();
         for from in backups {
             let Some(metadata) = metadata_of(&from) else { continue };
-            // The name is taken by an empty file, which the rename replaces.
-            let (to, _) = self.keeper.with_name(&above, |name| fs::File::create_new(name))?;
+            let to = self.keeper.name(&above);
             let id = Id::of(&metadata);
             let (old, new) = (from.clone(), to.clone());
             self.write(Effect::Renamed {

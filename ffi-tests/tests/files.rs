@@ -1,0 +1,58 @@
+//! Files that are opened and closed between two checkpoints, and their names, are those of an undisturbed run, too.
+
+use ffi_tests::outcome::native;
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, place};
+use std::time::Duration;
+
+const WORKERS: u32 = 4;
+const STEPS: usize = 300;
+
+fn files() -> Job {
+    Job::new(place::test_program("files"), &[&STEPS.to_string(), "2000"]).interval("0.1s")
+}
+
+/// The same files with the same content, and none besides.
+#[track_caller]
+fn assert_same_files(outcome: &Outcome, native: &Outcome) {
+    let names = native.files();
+    outcome.check(
+        outcome.files() == names,
+        &format!("there are the files {:?}, not {names:?}", outcome.files()),
+    );
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    outcome.assert_like(native, &names);
+}
+
+#[test]
+fn files_are_as_if_nobody_had_been_killed() {
+    let undisturbed = native(files());
+    let mut random = Random::announced("files");
+    let mut verdicts = Verdicts::default();
+    for worker in 0..WORKERS {
+        for part in 0..3 {
+            let third = STEPS * 9 / 10 / 3;
+            let lines = 1 + part * third + random.below(third as u64) as usize;
+            let kill = Kill::at(worker, Trigger::Lines(lines)).after(Duration::from_micros(random.below(5000)));
+            let outcome = files().kill(kill).run();
+            println!("{kill:?}: {:?}", outcome.wall);
+            verdicts.judge(&format!("{kill:?}"), || {
+                outcome.assert_success();
+                assert_same_files(&outcome, &undisturbed);
+                outcome.assert_taken_over(&[worker]);
+                outcome.assert_nothing_left();
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn files_are_as_if_nobody_had_been_killed_twice() {
+    let undisturbed = native(files());
+    let (first, second) = (Kill::at(1, Trigger::Lines(60)), Kill::at(2, Trigger::Lines(180)));
+    let outcome = files().spares(2).kill(first).kill(second).run();
+    outcome.assert_success();
+    assert_same_files(&outcome, &undisturbed);
+    outcome.assert_taken_over(&[1, 2]);
+    outcome.assert_nothing_left();
+}
