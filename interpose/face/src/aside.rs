@@ -76,6 +76,11 @@ impl Program {
         // One rank of each node speaks for all of them.
         if self.is(b"OMPI_COMM_WORLD_LOCAL_RANK=", b"0") {
             say(format_args!("{reason}; {outcome}"));
+        } else if required {
+            // A rank that ends with an error ends the job: the one that speaks is given time.
+            let one_second = [1i64, 0];
+            // SAFETY: nanosleep(2) of a valid timespec.
+            unsafe { sys!(nr::NANOSLEEP, one_second.as_ptr(), 0) };
         }
         if required {
             sys::exit(EXIT_REFUSED)

@@ -13,6 +13,7 @@ pub mod nr {
     pub const MUNMAP: usize = 11;
     pub const PREAD64: usize = 17;
     pub const DUP2: usize = 33;
+    pub const NANOSLEEP: usize = 35;
     pub const FORK: usize = 57;
     pub const EXECVE: usize = 59;
     pub const WAIT4: usize = 61;

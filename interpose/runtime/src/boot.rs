@@ -109,6 +109,9 @@ fn refuse(reason: &str) -> c_int {
             "the program runs unprotected"
         };
         crate::sys::say(format_args!("{reason}; {outcome}"));
+    } else if required {
+        // A rank that ends with an error ends the job: the one that speaks is given time.
+        std::thread::sleep(std::time::Duration::from_secs(1));
     }
     if required { EXIT_REFUSED } else { 1 }
 }

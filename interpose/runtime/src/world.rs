@@ -280,6 +280,10 @@ fn refuse(why: &str) {
         events::emit(Kind::Refused { reason: why.to_owned() });
     }
     if boot::config().require {
+        if get().launcher_rank != 0 {
+            // An abort ends the other processes of the node: the one that speaks is given time.
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        }
         abort(EXIT_REFUSED);
     }
 }
