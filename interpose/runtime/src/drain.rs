@@ -10,9 +10,9 @@ mod matched;
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::handles::{self, VirtComm, VirtDatatype, real_comm, real_datatype};
+use crate::handles::{self, VirtComm, real_comm, real_datatype};
 use crate::objects::objects;
-use crate::real_types::{RealComm, RealDatatype, RealMessage, RealRequest, Status};
+use crate::real_types::{RealComm, RealMessage, RealRequest, Status};
 use crate::recovery::{self, Rewound};
 use crate::requests::{self, ANY_SOURCE, ANY_TAG, EMPTY, Envelope, Kind, Outcome};
 use crate::world;
@@ -68,10 +68,6 @@ pub fn has_early() -> bool {
     !EARLY.get().is_empty()
 }
 
-fn bytes_type() -> RealDatatype {
-    real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_byte")))
-}
-
 /// The status of the first early message that matches.
 pub fn peek_early(comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
     EARLY
@@ -102,7 +98,7 @@ pub fn deliver(early: &Early, envelope: &Envelope) -> Outcome {
     let (from, length) = (early.data.as_ptr().cast(), early.data.len() as c_int);
     // SAFETY: a message from this process to itself, on a communicator of our own; the program's buffer.
     let rc = unsafe {
-        match real::PMPI_Isend(from, length, bytes_type(), 0, 0, own, &mut request) {
+        match real::PMPI_Isend(from, length, handles::byte_type(), 0, 0, own, &mut request) {
             SUCCESS => {
                 let rc = real::PMPI_Recv(to, envelope.count, datatype, 0, 0, own, &mut status);
                 real::PMPI_Wait(&mut request, std::ptr::null_mut());
@@ -170,7 +166,15 @@ pub fn exchange(ability: Ability) -> Result<Exchange, Rewound> {
     // SAFETY: one bookmark for each worker, both ways.
     let rc = unsafe {
         let (send, receive) = (own.as_ptr().cast(), theirs.as_mut_ptr().cast());
-        real::PMPI_Alltoall(send, size, bytes_type(), receive, size, bytes_type(), world::private())
+        real::PMPI_Alltoall(
+            send,
+            size,
+            handles::byte_type(),
+            receive,
+            size,
+            handles::byte_type(),
+            world::private(),
+        )
     };
     recovery::check(rc)?;
     Ok(match theirs.iter().map(|bookmark| bookmark.ability).max() {
@@ -256,7 +260,7 @@ fn receive_matched(message: &mut RealMessage, status: &mut Status) -> Result<Vec
     let mut data = vec![0u8; status.bytes];
     let count = status.bytes as c_int;
     // SAFETY: a matched message, and a buffer of its size.
-    let rc = unsafe { real::PMPI_Mrecv(data.as_mut_ptr().cast(), count, bytes_type(), message, status) };
+    let rc = unsafe { real::PMPI_Mrecv(data.as_mut_ptr().cast(), count, handles::byte_type(), message, status) };
     match recovery::check(rc) {
         Ok(_) => Ok(data),
         Err(rewound) => {

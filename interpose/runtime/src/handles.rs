@@ -149,6 +149,14 @@ pub fn predefined_of(real: *mut c_void) -> Option<*mut c_void> {
         .map(|&address| address as *mut c_void)
 }
 
+/// The real MPI_BYTE, looked up once: every message of the runtime's own is of this type.
+pub fn byte_type() -> RealDatatype {
+    static BYTE: Main<Option<RealDatatype>> = Main::new(None);
+    *BYTE
+        .get()
+        .get_or_insert_with(|| real_datatype(VirtDatatype(predefined_handle("ompi_mpi_byte"))))
+}
+
 /// Index of the data symbol of this name.
 pub fn symbol_index(name: &str) -> Option<usize> {
     crate::generated::DATA_SYMBOLS

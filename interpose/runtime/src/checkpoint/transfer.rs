@@ -4,11 +4,11 @@
 use super::Copy;
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::handles::{self, VirtDatatype, real_datatype};
+use crate::handles;
 use crate::image::epoch::{Epoch, Image};
 use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming, Outgoing, WireError};
-use crate::real_types::{RealComm, RealDatatype, RealRequest};
+use crate::real_types::{RealComm, RealRequest};
 use crate::ulfm;
 use std::ffi::{c_int, c_void};
 use std::time::{Duration, Instant};
@@ -78,10 +78,6 @@ pub struct Transfer {
     stuck: bool,
 }
 
-fn bytes_type() -> RealDatatype {
-    real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_byte")))
-}
-
 const NULL: RealRequest = RealRequest(std::ptr::null_mut());
 
 impl Transfer {
@@ -127,7 +123,17 @@ impl Transfer {
     fn send(&mut self, data: *const c_void, length: usize, to: c_int, tag: c_int) -> c_int {
         let mut request = NULL;
         // SAFETY: memory of the runtime that stays in place until the request has ended.
-        let rc = unsafe { real::PMPI_Isend(data, length as c_int, bytes_type(), to, tag, self.comm, &mut request) };
+        let rc = unsafe {
+            real::PMPI_Isend(
+                data,
+                length as c_int,
+                handles::byte_type(),
+                to,
+                tag,
+                self.comm,
+                &mut request,
+            )
+        };
         if rc == SUCCESS {
             self.sends.push(request);
         }
@@ -138,7 +144,17 @@ impl Transfer {
         let mut request = NULL;
         let from = self.from.unwrap_or(crate::requests::PROC_NULL);
         // SAFETY: as above.
-        let rc = unsafe { real::PMPI_Irecv(data, length as c_int, bytes_type(), from, tag, self.comm, &mut request) };
+        let rc = unsafe {
+            real::PMPI_Irecv(
+                data,
+                length as c_int,
+                handles::byte_type(),
+                from,
+                tag,
+                self.comm,
+                &mut request,
+            )
+        };
         if rc == SUCCESS {
             self.receives.push(request);
         }

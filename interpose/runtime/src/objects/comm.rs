@@ -14,8 +14,8 @@ use super::objects;
 use crate::cell::Main;
 use crate::errors;
 use crate::generated::{HandleKind, real};
-use crate::handles::{self, Named, VirtComm, VirtDatatype, VirtGroup, named, real_comm};
-use crate::real_types::{RealComm, RealDatatype};
+use crate::handles::{self, Named, VirtComm, VirtGroup, named, real_comm};
+use crate::real_types::RealComm;
 use crate::ulfm;
 pub use rebuild::rebuild;
 use std::ffi::{CStr, c_int};
@@ -154,10 +154,6 @@ fn check(rc: c_int) -> Result<(), c_int> {
 
 fn null_real() -> RealComm {
     real_comm(null_handle())
-}
-
-fn byte() -> RealDatatype {
-    handles::real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_byte")))
 }
 
 /// `MPI_COMM_WORLD` as the program knows it.

@@ -245,7 +245,7 @@ fn introduce(control: RealComm, whole: u64, abort: u64) -> Result<Vec<Identity>,
         abort,
     };
     let mut size = 0;
-    let bytes = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_byte")));
+    let bytes = handles::byte_type();
     let length = size_of::<Identity>() as c_int;
     // SAFETY: one identity from everybody.
     unsafe {

@@ -5,7 +5,7 @@ use super::{Rewound, recover};
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::handles::{self, VirtDatatype, real_datatype};
+use crate::handles;
 use crate::real_types::RealRequest;
 use crate::requests::ANY_SOURCE;
 use crate::world::{self, Part};
@@ -24,10 +24,6 @@ static RELEASE: Main<RealRequest> = Main::new(RealRequest(std::ptr::null_mut()))
 /// The receive of the release has died with its communicator.
 pub fn forget() {
     *RELEASE.get() = RealRequest(std::ptr::null_mut());
-}
-
-fn byte() -> crate::real_types::RealDatatype {
-    real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_byte")))
 }
 
 /// Sleeps until this spare has a part (then the program's frame is that of the dead rank) or the job ends.
@@ -66,7 +62,7 @@ fn wait_once(control: crate::real_types::RealComm) -> c_int {
         let rc = real::PMPI_Irecv(
             std::ptr::null_mut(),
             0,
-            byte(),
+            handles::byte_type(),
             ANY_SOURCE,
             TAG_RELEASE,
             control,
@@ -110,7 +106,7 @@ pub fn release() {
             let rc = real::PMPI_Isend(
                 std::ptr::null(),
                 0,
-                byte(),
+                handles::byte_type(),
                 rank,
                 TAG_RELEASE,
                 world.control,

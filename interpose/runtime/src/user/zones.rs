@@ -5,7 +5,7 @@ use super::tls;
 use crate::boot;
 use crate::cell::Main;
 use crate::generated::real;
-use crate::handles::{self, VirtDatatype, real_datatype};
+use crate::handles;
 use crate::image::runs::AddrRange;
 use crate::image::vmas::{self, Owner, Zones};
 use crate::real_types::RealComm;
@@ -111,7 +111,7 @@ pub fn compare_layout(world: RealComm) -> Option<String> {
     let list = std::mem::take(LAYOUT.get());
     let own: Vec<u64> = [xxh3_64(format!("{list:?}").as_bytes())].into();
     let mut size = 0;
-    let bytes = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_byte")));
+    let bytes = handles::byte_type();
     // SAFETY: collectives over the launcher's world, on buffers of the right sizes.
     unsafe {
         real::PMPI_Comm_size(world, &mut size);

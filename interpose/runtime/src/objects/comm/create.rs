@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::plan::next_uid;
-use super::{Comm, STATE, Topology, byte, cause, check, hints, is_failure, null_real, settled};
+use super::{Comm, STATE, Topology, cause, check, hints, is_failure, null_real, settled};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
@@ -134,7 +134,15 @@ fn exchange(comm: RealComm, uid: u64) -> Result<Vec<[u64; 2]>, c_int> {
         let mut all = vec![[0u64; 2]; size.max(0) as usize];
         let bytes = size_of::<[u64; 2]>() as c_int;
         let (send, receive) = (own.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
-        check(real::PMPI_Allgather(send, bytes, byte(), receive, bytes, byte(), comm))?;
+        check(real::PMPI_Allgather(
+            send,
+            bytes,
+            crate::handles::byte_type(),
+            receive,
+            bytes,
+            crate::handles::byte_type(),
+            comm,
+        ))?;
         Ok(all)
     }
 }

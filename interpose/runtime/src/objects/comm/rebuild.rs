@@ -3,7 +3,7 @@
 
 use super::create::BRIDGE_TAG;
 use super::plan::{Planned, batches, chooser, uids_of};
-use super::{SELF, STATE, Topology, byte, cause, check, connect_world, hints, make_bridge, name_predefined, null_real};
+use super::{SELF, STATE, Topology, cause, check, connect_world, hints, make_bridge, name_predefined, null_real};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtDatatype, VirtOp};
@@ -118,7 +118,17 @@ fn gather(world: RealComm, own: &Vec<Planned>) -> Result<Vec<Planned>, c_int> {
         lengths.as_mut_ptr().cast::<c_void>(),
     );
     // SAFETY: a communicator of ours; the buffer has room for what each process sends.
-    check(unsafe { real::PMPI_Allgather(send, one, byte(), receive, one, byte(), world) })?;
+    check(unsafe {
+        real::PMPI_Allgather(
+            send,
+            one,
+            crate::handles::byte_type(),
+            receive,
+            one,
+            crate::handles::byte_type(),
+            world,
+        )
+    })?;
 
     let mut offsets = Vec::with_capacity(lengths.len());
     let mut total: c_int = 0;
@@ -130,7 +140,18 @@ fn gather(world: RealComm, own: &Vec<Planned>) -> Result<Vec<Planned>, c_int> {
     let (send, receive) = (encoded.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
     let (counts, displacements) = (lengths.as_ptr(), offsets.as_ptr());
     // SAFETY: as above.
-    check(unsafe { real::PMPI_Allgatherv(send, length, byte(), receive, counts, displacements, byte(), world) })?;
+    check(unsafe {
+        real::PMPI_Allgatherv(
+            send,
+            length,
+            crate::handles::byte_type(),
+            receive,
+            counts,
+            displacements,
+            crate::handles::byte_type(),
+            world,
+        )
+    })?;
     let mut planned = Vec::new();
     for (&offset, &length) in offsets.iter().zip(&lengths) {
         let bytes = &all[offset as usize..(offset + length) as usize];
