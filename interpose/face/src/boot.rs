@@ -332,7 +332,13 @@ fn load(second: &Second<'_>) -> Result<(), Failure> {
             "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH",
         ));
     }
-    open(namespace, &mpi).map_err(|_| Failure::Loader("the MPI library cannot be loaded"))?;
+    let mpi = open(namespace, &mpi).map_err(|_| Failure::Loader("the MPI library cannot be loaded"))?;
+    // SAFETY: the shim exports its function with this type; the handle is that of libmpi.
+    unsafe {
+        let function = shim_function(shim, c"understudy_shim_failures")?;
+        let function: unsafe extern "C" fn(*mut c_void) = core::mem::transmute(function);
+        function(mpi);
+    }
     let runtime = open_sibling(directory, b"/libunderstudy_runtime.so", namespace)?;
     start_runtime(runtime, second, &loader, &face)
 }
@@ -353,6 +359,15 @@ fn open_sibling(directory: &[u8], name: &[u8], namespace: c_long) -> Result<*mut
     open(namespace, &path).map_err(|_| Failure::Loader("a library that belongs to libunderstudy.so cannot be loaded"))
 }
 
+fn shim_function(shim: *mut c_void, name: &CStr) -> Result<*mut c_void, Failure> {
+    // SAFETY: dlsym(3) with the shim's handle.
+    let function = unsafe { dlsym(shim, name.as_ptr()) };
+    if function.is_null() {
+        return Err(Failure::Loader("libunderstudy_shim.so is of another version"));
+    }
+    Ok(function)
+}
+
 /// The shim's start: environment, threads and keys of the second libc. 0, or an errno.
 type ShimStart = unsafe extern "C" fn(*const *const c_char) -> c_int;
 
@@ -369,11 +384,7 @@ fn start_shim(shim: *mut c_void, second: &Second<'_>) -> Result<(), Failure> {
         ] {
             zone::patch(call, libc.code, libc.code_length).map_err(|error| Failure::Patch("libc", name, error))?;
         }
-        let function = dlsym(shim, c"understudy_shim_start".as_ptr());
-        if function.is_null() {
-            return Err(Failure::Loader("libunderstudy_shim.so is of another version"));
-        }
-        let function: ShimStart = core::mem::transmute(function);
+        let function: ShimStart = core::mem::transmute(shim_function(shim, c"understudy_shim_start")?);
         if function(second.program.environment) != 0 {
             return Err(Failure::Text("the second libc could not be prepared"));
         }

@@ -264,7 +264,7 @@ impl Transfer {
 
     /// After a failure: cancels what can be cancelled and drives the rest to its end.
     pub fn quiesce(&mut self, limit: Duration) {
-        self.stuck = drive(&mut self.receives, limit) + drive(&mut self.sends, limit) > 0;
+        self.stuck = drive(&mut self.receives, limit) + end(&mut self.sends, limit) > 0;
     }
 
     /// Gives the room for received pages back, unless something may still be written into it.
@@ -284,22 +284,28 @@ fn test(requests: &mut [RealRequest]) -> Result<bool, c_int> {
     if rc == SUCCESS { Ok(flag != 0) } else { Err(rc) }
 }
 
-/// Cancels and tests requests until they have ended; returns how many have not within `limit`.
+/// Cancels receives, or other requests that are not sends, and tests them until they have ended; returns how many have not
+/// within `limit`.
 pub fn drive(requests: &mut [RealRequest], limit: Duration) -> usize {
-    let start = Instant::now();
-    let null = crate::handles::real_request(crate::requests::null_handle());
-    let mut pending: Vec<&mut RealRequest> = requests
-        .iter_mut()
-        .filter(|request| **request != null && **request != NULL)
-        .collect();
-    for request in &mut pending {
+    for request in requests.iter_mut().filter(|request| is_live(request)) {
         // SAFETY: a request of our own; cancelling what has matched has no effect.
-        unsafe { real::PMPI_Cancel(&mut **request) };
+        unsafe { real::PMPI_Cancel(request) };
     }
+    end(requests, limit)
+}
+
+fn is_live(request: &RealRequest) -> bool {
+    *request != NULL && *request != handles::real_request(crate::requests::null_handle())
+}
+
+/// Tests requests until they have ended, an error being an end as well; returns how many have not within `limit`.
+fn end(requests: &mut [RealRequest], limit: Duration) -> usize {
+    let start = Instant::now();
+    let mut pending: Vec<&mut RealRequest> = requests.iter_mut().filter(|request| is_live(request)).collect();
     while !pending.is_empty() && start.elapsed() < limit {
         pending.retain_mut(|request| {
             let mut flag: c_int = 0;
-            // SAFETY: as above. An error ends a request as well.
+            // SAFETY: a request of our own.
             let rc = unsafe { real::PMPI_Test(&mut **request, &mut flag, std::ptr::null_mut()) };
             flag == 0 && (rc == SUCCESS || rc == ulfm::ERR_PROC_FAILED_PENDING)
         });

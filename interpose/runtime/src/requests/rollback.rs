@@ -14,9 +14,13 @@ pub fn quiesce(limit: Duration) -> usize {
     let start = Instant::now();
     let mut pending = active(|_| true);
     for &index in &pending {
-        let cancellable = !matches!(get(index).map(|request| request.kind), Some(Kind::Collective));
-        if cancellable {
-            // SAFETY: an active real request; cancelling a send or receive that has matched has no effect.
+        // (Cancelling a send would free what a message to a dead process uses before its queue has been read.)
+        let is_receive = matches!(
+            get(index).map(|request| request.kind),
+            Some(Kind::Receive(_) | Kind::PersistentReceive(_))
+        );
+        if is_receive {
+            // SAFETY: an active real request; cancelling a receive that has matched has no effect.
             unsafe { real::PMPI_Cancel(&mut TABLE.get().reals[index as usize]) };
         }
     }
