@@ -113,7 +113,7 @@ fn a_single_worker_is_refused() {
 
 #[test]
 fn a_container_that_forbids_personality_is_refused() {
-    let change = |job: Job| job.fault("no-personality");
+    let change = |job: Job| job.fault("pretend no-personality");
     assert_refused(
         change,
         (4, 1),

@@ -200,6 +200,8 @@ pub enum Kind {
     Commit { epoch: Epoch, ns: u64 },
     /// The rank is about to kill itself on purpose (fault injection).
     Kill { signal: i32 },
+    /// How often the rank passed each fault point, and how many MPI calls its program made (`UNDERSTUDY_FAULT=count`).
+    Passed { calls: u64, points: Vec<(String, u64)> },
     /// The rank learned of failures.
     FailureDetected {
         recovery: u32,

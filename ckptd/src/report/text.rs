@@ -96,6 +96,11 @@ fn what(kind: &Kind) -> String {
         }
         Kind::Commit { epoch, ns } => format!("committed {epoch}, {} after its cut", time(*ns)),
         Kind::Kill { signal } => format!("kills itself with signal {signal} (fault injection)"),
+        Kind::Passed { calls, points } => {
+            let passed = points.iter().filter(|(_, times)| *times > 0);
+            let passed: Vec<_> = passed.map(|(point, times)| format!("{point} {times}")).collect();
+            format!("{calls} MPI calls; fault points passed: {}", passed.join(", "))
+        }
         Kind::FailureDetected { recovery, failed, by } => {
             format!("recovery {recovery}: failure of {} detected by {by}", ranks(failed))
         }

@@ -123,6 +123,9 @@ unsafe fn workers(list: *const *const c_char) -> Option<usize> {
     number(b"OMPI_COMM_WORLD_SIZE=")?.checked_sub(number(b"UNDERSTUDY_SPARES=").unwrap_or(1))
 }
 
+/// A fault that the runtime, which reads the others, comes too late for.
+const PRETEND_REFUSED: &[u8] = b"pretend no-personality";
+
 /// Execution 1: prepares the second one.
 fn first(program: &Program) -> ! {
     let list = program.environment;
@@ -132,8 +135,11 @@ fn first(program: &Program) -> ! {
             program.refuse(None, format_args!("the job was not started with fault tolerance; start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later)"));
         }
         let before = sys!(nr::PERSONALITY, 0xffff_ffffusize);
-        let pretend_refused =
-            environ::value(list, b"UNDERSTUDY_FAULT=").is_some_and(|fault| fault == b"no-personality");
+        let pretend_refused = environ::value(list, b"UNDERSTUDY_FAULT=").is_some_and(|faults| {
+            faults
+                .windows(PRETEND_REFUSED.len())
+                .any(|words| words == PRETEND_REFUSED)
+        });
         let is_off = before >= 0 && before as usize & ADDR_NO_RANDOMIZE != 0;
         let switch_off = || before >= 0 && sys!(nr::PERSONALITY, before as usize | ADDR_NO_RANDOMIZE) >= 0;
         if pretend_refused || !(is_off || switch_off()) {

@@ -2,4 +2,6 @@
 
 mod x86_64;
 
-pub use x86_64::{Frame, call_user, enter, file_effect, fill_dispatch, is_rewound, rewind, set_owner, top_frame};
+pub use x86_64::{
+    Frame, call_user, enter, enter_counted, file_effect, fill_dispatch, is_rewound, rewind, set_owner, top_frame,
+};

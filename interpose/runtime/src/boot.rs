@@ -74,7 +74,7 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
                 points.write(EntryPoints {
                     version: ABI_VERSION,
                     slot_count: SLOT_COUNT as u32,
-                    enter: arch::enter as *const std::ffi::c_void,
+                    enter: entry() as *const std::ffi::c_void,
                     file_effect: arch::file_effect as *const std::ffi::c_void,
                 });
                 0
@@ -97,6 +97,15 @@ pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
         // SAFETY: as the caller promises.
         let path = unsafe { CStr::from_ptr(ledger) }.to_string_lossy().into_owned();
         crate::user::attach_output(path.into(), launcher_rank() + config().spares >= size);
+    }
+}
+
+/// Where thunks enter.
+fn entry() -> unsafe extern "C" fn() {
+    if fault::counts_calls() {
+        arch::enter_counted
+    } else {
+        arch::enter
     }
 }
 
@@ -136,8 +145,10 @@ fn start() -> Result<(), String> {
         return Err("UNDERSTUDY_SPARES: with 0 spares nobody can take a dead rank's part; start at least one rank more than the program needs and set it to 1".into());
     }
     if let Some(fault) = &config.fault {
-        fault::set(fault).map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
+        let workers = size - config.spares;
+        fault::set(fault, launcher_rank(), workers).map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
     }
+    fault::point("boot.begin", 0);
     prefer_fault_tolerant_mpi();
     // SAFETY: the face's array of that length.
     let symbols = unsafe { std::slice::from_raw_parts(info().data_symbols, info().data_symbol_count) };
@@ -152,6 +163,7 @@ fn start() -> Result<(), String> {
     }
     crate::user::remember_start();
     *CONFIG.get() = Some(config);
+    fault::point("boot.end", 0);
     Ok(())
 }
 

@@ -11,11 +11,12 @@ mod transfer;
 
 use crate::arch::{self, Frame};
 use crate::cell::Main;
+use crate::fault::Lack;
 use crate::generated::real;
 use crate::image::capture::capture;
 use crate::image::epoch::{Delta, Epoch, Image};
 use crate::image::store::{PageStore, StoreConfig};
-use crate::image::track::Tracker;
+use crate::image::track::{TrackError, Tracker};
 use crate::image::wire::SendOptions;
 use crate::real_types::RealRequest;
 use crate::recovery::{self, Rewound};
@@ -80,7 +81,7 @@ pub fn keep() -> &'static mut Keep {
             dont_fork: true,
         })
         .unwrap_or_else(|error| fail("no memory for copies", &error));
-        let selected = Tracker::select(boot::config().tracking)
+        let selected = Tracker::select_where(boot::config().tracking, pretended_lack())
             .unwrap_or_else(|error| fail("UNDERSTUDY_TRACKING: changed pages cannot be found this way", &error));
         if let Some(why) = selected.fallback {
             log::info!(
@@ -96,6 +97,17 @@ pub fn keep() -> &'static mut Keep {
             pending: None,
         }
     })
+}
+
+/// What the kernel is to be taken to lack.
+fn pretended_lack() -> Option<TrackError> {
+    if fault::pretends(Lack::PagemapScan) {
+        Some(TrackError::NoScan)
+    } else if fault::pretends(Lack::Userfaultfd) {
+        Some(TrackError::OpenUffd(std::io::Error::from_raw_os_error(libc::EPERM)))
+    } else {
+        None
+    }
 }
 
 /// An error with its causes.
@@ -136,6 +148,7 @@ pub fn buddies() -> (u32, u32) {
 pub fn take() -> Result<(), Rewound> {
     let began = Instant::now();
     let epoch = next_epoch();
+    fault::point("capture.begin", epoch);
     let keep = keep();
     let state = match user::capture() {
         Ok(state) => state,
@@ -239,6 +252,7 @@ fn advance() -> Result<(), Rewound> {
                 return Ok(());
             };
             shipped(pending, partner.bytes());
+            fault::point("commit.begin", pending.epoch);
             let mut request = RealRequest(std::ptr::null_mut());
             // SAFETY: a collective over the workers on its own communicator.
             let rc = unsafe { real::PMPI_Ibarrier(world::get().commit, &mut request) };

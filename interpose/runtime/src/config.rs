@@ -171,7 +171,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "UNDERSTUDY_FAULT",
         default: "none",
-        meaning: "for tests: `kill rank=R at=POINT [epoch=E]` lets rank R (of the launcher) kill itself there",
+        meaning: "for tests: `kill rank=R at=POINT [epoch=E]` lets rank R (of the launcher) kill itself there; more in the guide",
         parse: |config, text| {
             config.fault = Some(text.to_owned());
             Ok(())

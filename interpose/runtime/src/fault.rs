@@ -1,93 +1,189 @@
-//! Named fault points: places where a test may let a rank die.
+//! Faults on purpose: ranks that die or wait at named points, at their n-th MPI call or after a time, and kernels that
+//! lack something. A fault point that is off costs one load and a predictable branch, a call nothing.
+#![allow(unsafe_code)]
+
+mod parse;
+mod points;
 
 use crate::cell::Main;
+use ckptd::events::{Kind, RecoveryStage};
+pub use parse::Lack;
+use parse::{Fault, Where, Who};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-#[derive(Debug, PartialEq, Eq)]
-struct Fault {
-    rank: u32,
-    at: String,
-    epoch: Option<u64>,
+struct State {
+    /// What this process is to meet.
+    faults: Vec<Fault>,
+    /// How often each fault point was passed, if that is asked for.
+    passed: Option<Vec<u64>>,
 }
 
-static FAULTS: Main<Vec<Fault>> = Main::new(Vec::new());
+static STATE: Main<State> = Main::new(State {
+    faults: Vec::new(),
+    passed: None,
+});
+/// Whether fault points are looked at.
+static ACTIVE: Main<bool> = Main::new(false);
 
-fn parse(text: &str) -> Result<Fault, String> {
-    let mut words = text.split_whitespace();
-    if words.next() != Some("kill") {
-        return Err(format!("`{text}` does not start with `kill`"));
+/// MPI calls of this process, counted if a fault needs it ([`counts_calls`]).
+pub static CALLS: AtomicU64 = AtomicU64::new(0);
+/// The call at which [`call_is_due`] is to be called.
+pub static DUE: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Reads the faults of a process with this rank of the launcher's, in a job of `workers` workers.
+///
+/// # Errors
+/// What is wrong with `text`.
+pub fn set(text: &str, rank: u32, workers: u32) -> Result<(), String> {
+    let mut faults = parse::parse(text)?;
+    let is_mine = |who: Who| match who {
+        Who::Rank(number) => number == rank,
+        Who::Spare(number) => number.checked_add(workers) == Some(rank),
+    };
+    faults.retain(|fault| !matches!(fault, Fault::Strike { who, .. } if !is_mine(*who)));
+    let state = STATE.get();
+    if faults.contains(&Fault::Count) {
+        state.passed = Some(vec![0; points::POINTS.len()]);
     }
-    let (mut rank, mut at, mut epoch) = (None, None, None);
-    for word in words {
-        let value = |value: &str| value.parse::<u64>().map_err(|_| format!("`{word}` has no number"));
-        match word.split_once('=') {
-            Some(("rank", text)) => rank = Some(value(text)? as u32),
-            Some(("epoch", text)) => epoch = Some(value(text)?),
-            Some(("at", text)) => at = Some(text.to_owned()),
-            _ => return Err(format!("`{word}` is none of `rank=`, `at=`, `epoch=`")),
+    for fault in &faults {
+        if let Fault::Strike {
+            at: Where::Time(time), ..
+        } = fault
+        {
+            kill_after(*time)?;
         }
     }
-    match (rank, at) {
-        (Some(rank), Some(at)) => Ok(Fault { rank, at, epoch }),
-        _ => Err(format!("`{text}` needs `rank=` and `at=`")),
-    }
+    state.faults = faults;
+    *ACTIVE.get() = !state.faults.is_empty();
+    set_due(0);
+    Ok(())
 }
 
-/// Sets the deaths to be died: `kill rank=R at=POINT [epoch=E]`, several separated by `;`.
-pub fn set(text: &str) -> Result<(), String> {
-    *FAULTS.get() = text.split(';').map(parse).collect::<Result<_, _>>()?;
+/// Has the kernel kill this process after a time (timer_create(2)); no thread waits for it.
+fn kill_after(time: Duration) -> Result<(), String> {
+    let error = || format!("no timer can be had: {}", std::io::Error::last_os_error());
+    // SAFETY: timer_create(2) and timer_settime(2) with structures of this frame.
+    unsafe {
+        let mut event: libc::sigevent = std::mem::zeroed();
+        event.sigev_notify = libc::SIGEV_SIGNAL;
+        event.sigev_signo = libc::SIGKILL;
+        let mut timer = std::mem::zeroed();
+        if libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer) != 0 {
+            return Err(error());
+        }
+        let mut when: libc::itimerspec = std::mem::zeroed();
+        when.it_value.tv_sec = time.as_secs() as i64;
+        when.it_value.tv_nsec = i64::from(time.subsec_nanos()).max(1);
+        if libc::timer_settime(timer, 0, &when, std::ptr::null_mut()) != 0 {
+            return Err(error());
+        }
+    }
     Ok(())
+}
+
+/// Whether the kernel is to be taken for one that lacks this.
+pub fn pretends(lack: Lack) -> bool {
+    STATE.get().faults.contains(&Fault::Pretend(lack))
 }
 
 /// A fault point; one load and a predictable branch when nothing is set.
 #[inline]
 pub fn point(name: &str, epoch: u64) {
-    if !FAULTS.get().is_empty() {
+    if *ACTIVE.get() {
         reached(name, epoch);
+    }
+}
+
+/// The end of a stage of a recovery, and with it the begin of the next.
+pub fn stage_ended(stage: RecoveryStage, epoch: u64) {
+    if !*ACTIVE.get() {
+        return;
+    }
+    reached(&format!("{}.end", stage.name()), epoch);
+    let next = RecoveryStage::ALL.iter().skip_while(|&&known| known != stage).nth(1);
+    if let Some(next) = next {
+        reached(&format!("{}.begin", next.name()), epoch);
     }
 }
 
 #[cold]
 fn reached(name: &str, epoch: u64) {
-    // The launcher's rank: who takes a dead rank's part does not die its death again.
-    let rank = crate::boot::launcher_rank();
-    let due = |fault: &Fault| fault.rank == rank && fault.at == name && fault.epoch.is_none_or(|due| due == epoch);
-    if FAULTS.get().iter().any(due) {
-        crate::events::emit(ckptd::events::Kind::Kill { signal: libc::SIGKILL });
+    let Some(here) = points::find(name) else {
+        unreachable!("{name} is not in the table of fault points");
+    };
+    let state = STATE.get();
+    if let Some(passed) = &mut state.passed {
+        passed[here] += 1;
+    }
+    for fault in &state.faults {
+        if let Fault::Strike {
+            at: Where::Point { point, epoch: due },
+            delay,
+            kill,
+            ..
+        } = fault
+            && *point == here
+            && due.is_none_or(|due| due == epoch)
+        {
+            log::info!("a fault at {name}: {}", points::POINTS[here].moment);
+            strike(*delay, *kill);
+        }
+    }
+}
+
+fn strike(delay: Duration, kill: bool) {
+    std::thread::sleep(delay);
+    if kill {
+        crate::events::emit(Kind::Kill { signal: libc::SIGKILL });
         crate::sys::kill_self();
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Whether MPI calls are to be counted: thunks then enter by way of the counting entry.
+pub fn counts_calls() -> bool {
+    let state = STATE.get();
+    state.passed.is_some() || DUE.load(Ordering::Relaxed) != u64::MAX
+}
 
-    #[test]
-    fn a_fault_names_rank_and_point() {
-        assert_eq!(
-            parse("kill rank=2 at=ship.half epoch=3"),
-            Ok(Fault {
-                rank: 2,
-                at: "ship.half".into(),
-                epoch: Some(3)
-            })
-        );
-        assert_eq!(
-            parse("kill at=cut.begin rank=0"),
-            Ok(Fault {
-                rank: 0,
-                at: "cut.begin".into(),
-                epoch: None
-            })
-        );
-        for wrong in [
-            "",
-            "kill",
-            "kill rank=1",
-            "spare rank=1 at=x",
-            "kill rank=x at=y",
-            "kill rank=1 at=y soon",
-        ] {
-            assert!(parse(wrong).is_err(), "{wrong}");
+/// The call of which a fault speaks. Called on the program's stack, before the call is entered.
+pub extern "C" fn call_is_due() {
+    let now = CALLS.load(Ordering::Relaxed);
+    for fault in &STATE.get().faults {
+        if let Fault::Strike {
+            at: Where::Call(call),
+            delay,
+            kill,
+            ..
+        } = fault
+            && *call == now
+        {
+            strike(*delay, *kill);
         }
     }
+    set_due(now);
+}
+
+/// The next call after `now` at which something is due.
+fn set_due(now: u64) {
+    let calls = STATE.get().faults.iter().filter_map(|fault| match fault {
+        Fault::Strike {
+            at: Where::Call(call), ..
+        } if *call > now => Some(*call),
+        _ => None,
+    });
+    DUE.store(calls.min().unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+/// Writes the counts to the event file, if they are asked for. Called at the rank's end.
+pub fn report() {
+    let Some(passed) = &STATE.get().passed else { return };
+    let points = points::POINTS
+        .iter()
+        .zip(passed)
+        .map(|(point, times)| (point.name.to_owned(), *times));
+    crate::events::emit(Kind::Passed {
+        calls: CALLS.load(Ordering::Relaxed),
+        points: points.collect(),
+    });
 }

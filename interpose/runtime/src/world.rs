@@ -343,6 +343,7 @@ unsafe extern "C" fn leaving(status: c_int) {
         ));
     }
     recovery::release_spares();
+    fault::report();
     events::emit(Kind::End {
         how: EndHow::Exited(status),
     });
@@ -381,6 +382,8 @@ pub fn finalize() -> Result<c_int, Rewound> {
     if worker() == 0 {
         recovery::release_spares();
     }
+    fault::point("finalize.end", checkpoint::epoch());
+    fault::report();
     events::emit(Kind::End { how: EndHow::Finalized });
     user::release_output();
     user::remove_closed_ledgers(0..world.worker_count + world.spare_count);

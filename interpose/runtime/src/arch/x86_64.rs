@@ -250,6 +250,46 @@ pub unsafe extern "C" fn file_effect() {
     )
 }
 
+/// [`enter`] with the call counted; at one that is due [`crate::fault::call_is_due`] is called first.
+///
+/// # Safety
+/// As [`enter`].
+#[unsafe(naked)]
+pub unsafe extern "C" fn enter_counted() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov r10, qword ptr [rip + {calls}]",
+        "inc r10",
+        "mov qword ptr [rip + {calls}], r10",
+        "cmp r10, qword ptr [rip + {due}]",
+        "jne {enter}",
+        // Seven registers and the return address: the stack is aligned for a call.
+        "push rax",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        ".cfi_adjust_cfa_offset 56",
+        "call {call_is_due}",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "pop rax",
+        ".cfi_adjust_cfa_offset -56",
+        "jmp {enter}",
+        ".cfi_endproc",
+        calls = sym crate::fault::CALLS,
+        due = sym crate::fault::DUE,
+        call_is_due = sym crate::fault::call_is_due,
+        enter = sym enter,
+    )
+}
+
 /// Lets the calling thread, and no other, enter.
 pub fn set_owner() {
     let owner: usize;

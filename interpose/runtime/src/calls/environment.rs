@@ -26,6 +26,7 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
             finish(procedure, ERR_OTHER, None)
         };
     }
+    crate::fault::point("init.begin", 0);
     let mut provided = 0;
     let asked = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);
     // SAFETY: the real library gets no arguments of the program's.

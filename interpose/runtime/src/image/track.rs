@@ -86,8 +86,17 @@ impl Tracker {
     /// When the way that was asked for cannot be had; with [`Choice::Auto`] only without a page
     /// map.
     pub fn select(choice: Choice) -> Result<Selected, TrackError> {
+        Self::select_where(choice, None)
+    }
+
+    /// [`Tracker::select`] where the kernel is to be taken for one that fails in this way.
+    ///
+    /// # Errors
+    /// As [`Tracker::select`].
+    pub fn select_where(choice: Choice, lack: Option<TrackError>) -> Result<Selected, TrackError> {
+        let open = || ScanTracker::open().map(Self::PagemapScan);
         let scan = match choice {
-            Choice::Auto | Choice::PagemapScan => ScanTracker::open().map(Self::PagemapScan),
+            Choice::Auto | Choice::PagemapScan => lack.map_or_else(open, Err),
             Choice::Compare => CompareTracker::open().map(Self::Compare),
         };
         match scan {

@@ -60,7 +60,7 @@ impl Report {
             None => self.stages.push((stage, ns)),
         }
         self.mark = Instant::now();
-        fault::point(stage.name(), checkpoint::epoch());
+        fault::stage_ended(stage, checkpoint::epoch());
     }
 
     /// Writes the stages to the event file.

@@ -1,0 +1,220 @@
+//! The grammar of `UNDERSTUDY_FAULT`: faults, separated by `;`.
+//!
+//! ```text
+//! fault   = action who "at=" where ["epoch=" E] ["delay=" time]  |  "pretend" what  |  "count"
+//! action  = "kill" | "wait"                       what = "no-pagemap-scan" | "no-userfaultfd" | "no-personality"
+//! who     = "rank=" R | "spare=" S                where = POINT | "call:" N | "time:" T
+//! ```
+
+use super::points;
+use std::time::Duration;
+
+/// Who meets the fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The process with this rank in the launcher's world, whatever part it plays.
+    Rank(u32),
+    /// The spare with this number.
+    Spare(u32),
+}
+
+/// Where it strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// At a fault point (its place in the table), in this epoch only.
+    Point { point: usize, epoch: Option<u64> },
+    /// At the entry of the rank's N-th MPI call, from 1.
+    Call(u64),
+    /// This long after the start of the process.
+    Time(Duration),
+}
+
+/// What this kernel is taken not to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// PAGEMAP_SCAN (before Linux 6.7).
+    PagemapScan,
+    /// userfaultfd(2), or the right to use it.
+    Userfaultfd,
+    /// personality(2): the face's affair.
+    Personality,
+}
+
+/// One fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A rank waits, and then dies if `kill` is set.
+    Strike {
+        who: Who,
+        at: Where,
+        delay: Duration,
+        kill: bool,
+    },
+    /// The kernel lacks something.
+    Pretend(Lack),
+    /// Counts of fault points and MPI calls are written to the event file at the end.
+    Count,
+}
+
+const LACKS: [(&str, Lack); 3] = [
+    ("no-pagemap-scan", Lack::PagemapScan),
+    ("no-userfaultfd", Lack::Userfaultfd),
+    ("no-personality", Lack::Personality),
+];
+
+/// The faults in `text`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(text: &str) -> Result<Vec<Fault>, String> {
+    text.split(';').map(|fault| one(fault.trim())).collect()
+}
+
+fn one(text: &str) -> Result<Fault, String> {
+    let mut words = text.split_whitespace();
+    match words.next() {
+        Some("kill") => strike(text, words, true),
+        Some("wait") => strike(text, words, false),
+        Some("pretend") => {
+            let what = words.next().unwrap_or_default();
+            let known = LACKS.iter().find(|(name, _)| *name == what && words.next().is_none());
+            known.map(|(_, lack)| Fault::Pretend(*lack)).ok_or_else(|| {
+                format!(
+                    "`{text}` is none of `pretend no-pagemap-scan`, `pretend no-userfaultfd`, `pretend no-personality`"
+                )
+            })
+        }
+        Some("count") if words.next().is_none() => Ok(Fault::Count),
+        _ => Err(format!(
+            "`{text}` starts with none of `kill`, `wait`, `pretend`, `count`"
+        )),
+    }
+}
+
+fn strike<'a>(text: &str, words: impl Iterator<Item = &'a str>, kill: bool) -> Result<Fault, String> {
+    let (mut who, mut at, mut epoch, mut delay) = (None, None, None, Duration::ZERO);
+    for word in words {
+        let number = |value: &str| value.parse::<u64>().map_err(|_| format!("`{word}` has no number"));
+        match word.split_once('=') {
+            Some(("rank", value)) => who = Some(Who::Rank(number(value)? as u32)),
+            Some(("spare", value)) => who = Some(Who::Spare(number(value)? as u32)),
+            Some(("epoch", value)) => epoch = Some(number(value)?),
+            Some(("delay", value)) => delay = time(value)?,
+            Some(("at", value)) => at = Some(value),
+            _ => {
+                return Err(format!(
+                    "`{word}` is none of `rank=`, `spare=`, `at=`, `epoch=`, `delay=`"
+                ));
+            }
+        }
+    }
+    let (Some(who), Some(at)) = (who, at) else {
+        return Err(format!("`{text}` needs `rank=` or `spare=`, and `at=`"));
+    };
+    let at = place(at, epoch)?;
+    if !kill && delay.is_zero() {
+        return Err(format!("`{text}` waits for no time; add `delay=`"));
+    }
+    if matches!(at, Where::Time(_)) && !(kill && delay.is_zero()) {
+        return Err(format!(
+            "`{text}`: at a time a rank can only be killed, without a delay"
+        ));
+    }
+    Ok(Fault::Strike { who, at, delay, kill })
+}
+
+fn place(at: &str, epoch: Option<u64>) -> Result<Where, String> {
+    let place = match at.split_once(':') {
+        Some(("call", number)) => number.parse().ok().filter(|&call| call > 0).map(Where::Call),
+        Some(("time", text)) => Some(Where::Time(time(text)?)),
+        _ => points::find(at).map(|point| Where::Point { point, epoch }),
+    };
+    match place {
+        Some(Where::Call(_) | Where::Time(_)) if epoch.is_some() => {
+            Err(format!("`at={at}` and `epoch=` exclude each other"))
+        }
+        Some(place) => Ok(place),
+        None => {
+            let names: Vec<_> = points::POINTS.iter().map(|point| point.name).collect();
+            Err(format!("`at={at}` is none of `call:N`, `time:T`, {}", names.join(", ")))
+        }
+    }
+}
+
+/// A time as in the settings, `500ms` or `2.5s`.
+fn time(text: &str) -> Result<Duration, String> {
+    let (amount, scale) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(amount), _) => (amount, 1e-3),
+        (None, Some(amount)) => (amount, 1.0),
+        (None, None) => return Err(format!("`{text}` is no time; `500ms` and `2.5s` are")),
+    };
+    let seconds = amount.parse::<f64>().ok().map(|amount| amount * scale);
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| format!("`{text}` is no time; `500ms` and `2.5s` are"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kill(who: Who, at: Where) -> Fault {
+        Fault::Strike {
+            who,
+            at,
+            delay: Duration::ZERO,
+            kill: true,
+        }
+    }
+
+    #[test]
+    fn a_fault_names_who_and_where() {
+        let half = points::find("ship.half").unwrap();
+        let third = Where::Point {
+            point: half,
+            epoch: Some(3),
+        };
+        assert_eq!(
+            parse("kill rank=2 at=ship.half epoch=3"),
+            Ok(vec![kill(Who::Rank(2), third)])
+        );
+        let several =
+            parse("kill rank=0 at=call:1234; kill spare=1 at=time:2.5s;count; pretend no-userfaultfd").unwrap();
+        assert_eq!(
+            several,
+            [
+                kill(Who::Rank(0), Where::Call(1234)),
+                kill(Who::Spare(1), Where::Time(Duration::from_millis(2500))),
+                Fault::Count,
+                Fault::Pretend(Lack::Userfaultfd),
+            ]
+        );
+        let waits = parse("wait rank=1 at=shrink.begin delay=200ms").unwrap();
+        assert!(matches!(waits[..], [Fault::Strike { kill: false, delay, .. }] if delay == Duration::from_millis(200)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for wrong in [
+            "",
+            "kill",
+            "kill rank=1",
+            "kill at=cut.begin",
+            "spare rank=1 at=cut.begin",
+            "kill rank=x at=cut.begin",
+            "kill rank=1 at=cut.begin soon",
+            "kill rank=1 at=lunch",
+            "kill rank=1 at=call:0",
+            "kill rank=1 at=call:5 epoch=2",
+            "kill rank=1 at=time:soon",
+            "wait rank=1 at=cut.begin",
+            "wait rank=1 at=time:1s delay=1s",
+            "pretend",
+            "pretend no-memory",
+            "count twice",
+            "kill rank=1 at=cut.begin;",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

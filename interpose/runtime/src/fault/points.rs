@@ -1,0 +1,92 @@
+//! The table of fault points.
+
+/// A place where a test may let a rank die: its name, `stage.event`, and the moment it stands for.
+pub struct Point {
+    /// What `at=` says.
+    pub name: &'static str,
+    /// The moment.
+    pub moment: &'static str,
+}
+
+macro_rules! points {
+    ($($name:literal: $moment:literal;)*) => {
+        /// Every fault point. Those of the stages of a recovery are passed by every living rank.
+        pub const POINTS: &[Point] = &[$(Point { name: $name, moment: $moment }),*];
+    };
+}
+
+points! {
+    "boot.begin": "the runtime has been loaded, in the process's first constructor";
+    "boot.end": "the layer is ready, before the program's own constructors";
+    "init.begin": "MPI_Init was called, the real one not yet";
+    "init.end": "the first checkpoint is committed, MPI_Init has not returned";
+    "cut.begin": "a cut was agreed on";
+    "cut.end": "no message crosses the cut any more";
+    "capture.begin": "nothing has been copied";
+    "capture.end": "the changed pages and the state are copied";
+    "ship.begin": "the transfers to the buddy and from the partner have been started";
+    "ship.half": "the partner's header is there, its pages are not";
+    "ship.end": "the own copy is at the buddy, the partner's is whole";
+    "commit.begin": "before this rank says that its copies are whole";
+    "commit.end": "the epoch counts in this rank";
+    "detect.begin": "a failure was noticed, nothing has been done";
+    "detect.end": "the rank goes into the recovery";
+    "revoke.begin": "before the communicators are revoked";
+    "revoke.end": "the communicators are revoked";
+    "drain.begin": "the own requests may still be under way";
+    "drain.end": "nothing of this rank is under way any more";
+    "shrink.begin": "before the living meet";
+    "shrink.end": "the living have a communicator";
+    "agree.begin": "before the ranks say who they are and what they have";
+    "agree.end": "there is a plan";
+    "replace.begin": "before the new world's communicators are made";
+    "replace.end": "the new world is agreed on";
+    "fetch.begin": "before the dead rank's copy is sent to its understudy";
+    "fetch.end": "the copy is at the understudy";
+    "load.begin": "before memory is put back";
+    "load.end": "memory and state are those of the epoch";
+    "rebuild.begin": "before the program's communicators are made again";
+    "rebuild.end": "the program's communicators are made again";
+    "reprotect.begin": "before lost copies are made again";
+    "reprotect.end": "lost copies are made again";
+    "resume.begin": "the recovery is agreed on, receives are not yet posted again";
+    "resume.end": "the program goes on";
+    "finalize.begin": "MPI_Finalize was called";
+    "finalize.end": "the workers have met, the spares are released; nothing is recovered from any more";
+}
+
+/// The point's place in the table. A stage's name alone stands for its end.
+pub fn find(name: &str) -> Option<usize> {
+    let is_named = |point: &Point| point.name == name || point.name.strip_suffix(".end") == Some(name);
+    POINTS.iter().position(is_named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for (index, point) in POINTS.iter().enumerate() {
+            assert_eq!(find(point.name), Some(index), "{}", point.name);
+        }
+        assert_eq!(find("shrink"), find("shrink.end"));
+        assert_eq!(find("ship.quarter"), None);
+    }
+
+    #[test]
+    fn the_guide_lists_every_point() {
+        let guide = include_str!("../../../../docs/guide.md");
+        let rows: Vec<&str> = guide
+            .lines()
+            .skip_while(|line| *line != "### Fault points")
+            .filter(|line| line.starts_with("| `"))
+            .take(POINTS.len())
+            .collect();
+        let wanted: Vec<String> = POINTS
+            .iter()
+            .map(|point| format!("| `{}` | {} |", point.name, point.moment))
+            .collect();
+        assert_eq!(rows, wanted);
+    }
+}
