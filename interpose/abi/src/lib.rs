@@ -17,7 +17,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 4;
+pub const ABI_VERSION: u32 = 5;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -106,6 +106,9 @@ pub struct BootInfo {
     pub attribute_cells: *mut c_int,
 }
 
+/// How many entries there are for thunks.
+pub const ENTRIES: usize = 3;
+
 /// What the runtime hands back.
 #[repr(C)]
 pub struct EntryPoints {
@@ -113,8 +116,9 @@ pub struct EntryPoints {
     pub version: u32,
     /// Number of slots of its dispatch table; must equal the face's.
     pub slot_count: u32,
-    /// Where every thunk jumps, with the slot's number in `eax` and the caller's registers untouched.
-    pub enter: *const c_void,
+    /// Where the thunks jump, with the slot's number in `eax` and the caller's registers untouched: one entry for each
+    /// number of stack arguments that the call table tells apart (`STACK_WORDS` of the generated source).
+    pub enter: [*const c_void; ENTRIES],
     /// What the face calls before an effect on files ([`effect::Hook`]); it may be called from any stack and thread.
     pub file_effect: *const c_void,
 }

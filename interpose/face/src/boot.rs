@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::aside::Program;
-use crate::entry::{self, ENTRY};
+use crate::entry;
 use crate::environ::{self, BOOT_VARIABLE};
 use crate::leave;
 use crate::link::{self, Extent, OUR_SONAME, Path};
@@ -22,7 +22,6 @@ use crate::zone::{self, PatchError, Patched};
 use crate::{ldheap, threads};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
-use core::sync::atomic::Ordering;
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
 
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
@@ -436,7 +435,7 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
     let mut points = EntryPoints {
         version: 0,
         slot_count: 0,
-        enter: core::ptr::null(),
+        enter: [core::ptr::null(); understudy_abi::ENTRIES],
         file_effect: core::ptr::null(),
     };
     // SAFETY: the runtime exports this function with this type; it copies what it keeps of `info`.
@@ -450,7 +449,7 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
     };
     match status {
         0 if points.version == ABI_VERSION && points.slot_count as usize == entry::slot_count() => {
-            ENTRY.store(points.enter.cast_mut(), Ordering::Release);
+            entry::connect(&points.enter);
             crate::files::tell_runtime(points.file_effect);
             start_streams(runtime, second, directory.as_bytes())
         }

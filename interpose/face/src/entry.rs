@@ -9,13 +9,17 @@ use crate::environ;
 use crate::link::{self, Path};
 use crate::msg::{Text, say};
 use crate::sys;
-use crate::thunks::{DATA_ADDRESSES, DATA_SYMBOLS, DataAddress, SLOT_NAMES};
+use crate::thunks::{DATA_ADDRESSES, DATA_SYMBOLS, DataAddress, SLOT_NAMES, STACK_WORDS};
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use understudy_abi::ENTRIES;
 
-/// The thunks' target: called with the slot's number in `eax`, everything else as the program left it.
-pub static ENTRY: AtomicPtr<c_void> = AtomicPtr::new(pass_through as *mut c_void);
+const _: () = assert!(STACK_WORDS.len() == ENTRIES);
+
+/// The thunks' targets, by the words of stack arguments that they take along (`STACK_WORDS`): called with the slot's
+/// number in `eax`, everything else as the program left it.
+pub static ENTRY: [AtomicPtr<c_void>; ENTRIES] = [const { AtomicPtr::new(pass_through as *mut c_void) }; ENTRIES];
 
 /// Addresses of the real procedures while passing through; 0: not looked up yet.
 static REAL: [AtomicUsize; SLOT_NAMES.len()] = [const { AtomicUsize::new(0) }; SLOT_NAMES.len()];
@@ -117,6 +121,13 @@ fn open_real() -> *mut c_void {
 /// Address of each data symbol of libmpi as the program sees it, in table order.
 pub fn data_symbol_addresses() -> &'static [DataAddress] {
     &DATA_ADDRESSES
+}
+
+/// From now on the thunks jump to the runtime.
+pub fn connect(entries: &[*const c_void; ENTRIES]) {
+    for (entry, target) in ENTRY.iter().zip(entries) {
+        entry.store(target.cast_mut(), Ordering::Release);
+    }
 }
 
 /// Number of slots.

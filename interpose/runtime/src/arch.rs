@@ -3,5 +3,5 @@
 mod x86_64;
 
 pub use x86_64::{
-    Frame, call_user, enter, enter_counted, file_effect, fill_dispatch, is_rewound, rewind, set_owner, top_frame,
+    ENTRIES, Frame, call_user, enter_counted, file_effect, fill_dispatch, is_rewound, rewind, set_owner, top_frame,
 };

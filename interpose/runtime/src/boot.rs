@@ -74,7 +74,7 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
                 points.write(EntryPoints {
                     version: ABI_VERSION,
                     slot_count: SLOT_COUNT as u32,
-                    enter: entry() as *const std::ffi::c_void,
+                    enter: entries().map(|entry| entry as *const std::ffi::c_void),
                     file_effect: arch::file_effect as *const std::ffi::c_void,
                 });
                 0
@@ -101,11 +101,11 @@ pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
 }
 
 /// Where thunks enter.
-fn entry() -> unsafe extern "C" fn() {
+fn entries() -> [unsafe extern "C" fn(); understudy_abi::ENTRIES] {
     if fault::counts_calls() {
-        arch::enter_counted
+        [arch::enter_counted; understudy_abi::ENTRIES]
     } else {
-        arch::enter
+        arch::ENTRIES
     }
 }
 

@@ -102,24 +102,26 @@ pub fn collective(comm: VirtComm) -> Result<(), Rewound> {
     if comm::spans_all(comm) { candidate() } else { Ok(()) }
 }
 
+#[inline]
 fn candidate() -> Result<(), Rewound> {
     let state = STATE.get();
     if state.resumed {
         state.resumed = false;
         return Ok(());
     }
-    if !world::is_protected() {
-        return Ok(());
-    }
     state.schedule.candidates += 1;
     if state.schedule.candidates < state.schedule.next {
-        return Ok(());
+        Ok(())
+    } else {
+        decide()
     }
-    decide()
 }
 
 #[cold]
 fn decide() -> Result<(), Rewound> {
+    if !world::is_protected() {
+        return Ok(());
+    }
     let state = STATE.get();
     match crate::boot::config().interval {
         Interval::Off => state.schedule.next = u64::MAX,

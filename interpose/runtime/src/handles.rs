@@ -13,7 +13,7 @@
 use crate::cell::Main;
 use crate::generated::{DATA_COUNT, HandleKind, PREDEFINED};
 use std::collections::HashMap;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
 include!(concat!(env!("OUT_DIR"), "/virt_types.rs"));
 use crate::real_types::*;
@@ -45,6 +45,31 @@ static REALS: Main<Reals> = Main::new(Reals {
     symbols: [0; DATA_COUNT],
     reverse: None,
 });
+
+/// What was translated last: programs use the same few handles again and again.
+#[derive(Clone, Copy)]
+struct Recent {
+    handle: *mut c_void,
+    real: *mut c_void,
+    note: c_int,
+}
+
+const NOTHING_RECENT: Recent = Recent {
+    handle: std::ptr::null_mut(),
+    real: std::ptr::null_mut(),
+    note: 0,
+};
+
+/// By kind; always what a look-up in `REALS` would give.
+static RECENT: Main<[Recent; KINDS]> = Main::new([NOTHING_RECENT; KINDS]);
+
+/// A number that somebody has found out about the object of the handle that was translated last; forgotten with it.
+/// 0 at first; `None` for any other handle.
+#[inline]
+pub fn note(kind: HandleKind, handle: *mut c_void) -> Option<&'static mut c_int> {
+    let recent = &mut RECENT.get()[kind as usize];
+    (recent.handle == handle).then_some(&mut recent.note)
+}
 
 /// The handle of the created object number `index` of a kind.
 pub fn virtual_handle(kind: HandleKind, index: u32) -> *mut c_void {
@@ -84,15 +109,30 @@ pub fn named(handle: *mut c_void) -> Named {
 
 #[inline]
 fn real(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
+    let recent = &RECENT.get()[kind as usize];
+    if recent.handle == handle {
+        recent.real
+    } else {
+        look_up(kind, handle)
+    }
+}
+
+#[inline(never)]
+fn look_up(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
     let reals = REALS.get();
-    match named(handle) {
+    let real = match named(handle) {
         Named::Created(index) => reals.created[kind as usize]
             .get(index as usize)
             .copied()
             .unwrap_or(std::ptr::null_mut()),
         Named::Predefined(index) => reals.predefined[index],
         Named::Nothing => std::ptr::null_mut(),
+    };
+    if !real.is_null() {
+        let note = 0;
+        RECENT.get()[kind as usize] = Recent { handle, real, note };
     }
+    real
 }
 
 macro_rules! translations {
@@ -121,6 +161,7 @@ translations! {
 
 /// Sets the real handle of a created object.
 pub fn set_real(kind: HandleKind, index: u32, handle: *mut c_void) {
+    RECENT.get()[kind as usize] = NOTHING_RECENT;
     let list = &mut REALS.get().created[kind as usize];
     if list.len() <= index as usize {
         list.resize((index as usize + 1).next_power_of_two(), std::ptr::null_mut());
@@ -130,6 +171,7 @@ pub fn set_real(kind: HandleKind, index: u32, handle: *mut c_void) {
 
 /// Sets the real handle behind a predefined one (the world communicator's changes with a recovery).
 pub fn set_predefined(symbol: usize, handle: *mut c_void) {
+    *RECENT.get() = [NOTHING_RECENT; KINDS];
     let reals = REALS.get();
     let old = reals.predefined[symbol];
     reals.predefined[symbol] = handle;
@@ -172,6 +214,7 @@ pub fn predefined_handle(name: &str) -> *mut c_void {
 /// Connects the predefined handles: `symbols` are the data symbols' addresses on the user side in table order, `real`
 /// looks up a symbol of the real library.
 pub fn connect(symbols: &[usize], real: impl Fn(&std::ffi::CStr) -> *mut c_void) {
+    *RECENT.get() = [NOTHING_RECENT; KINDS];
     let reals = REALS.get();
     reals.symbols.copy_from_slice(symbols);
     let mut reverse = HashMap::new();

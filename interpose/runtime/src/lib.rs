@@ -1,7 +1,7 @@
 //! The *runtime*: everything that must not roll back with the program, in a namespace and a zone of its own.
 //!
 //! ```text
-//!   thunk → arch::enter → calls::* → { handles, objects, requests, cut, recovery } → real MPI
+//!   thunk → arch::ENTRIES → calls::* → { handles, objects, requests, cut, recovery } → real MPI
 //! ```
 //!
 //! - [`boot`], [`config`], [`events`], [`fault`], [`sys`]: start, settings, reports, tests;

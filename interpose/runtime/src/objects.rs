@@ -48,6 +48,7 @@ pub fn objects() -> &'static mut Objects {
 /// Replaces all objects by saved ones; the real handles are stale until they are rebuilt.
 pub fn replace(saved: Objects) {
     *OBJECTS.get() = Some(saved);
+    comm::forget_recent();
 }
 
 /// Releases the real objects that are local to this process, before [`replace`].

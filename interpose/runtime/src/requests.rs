@@ -5,19 +5,22 @@
 //! fails may leave a transfer under way, and nothing must write into the program's memory once it has been rolled back.
 #![allow(unsafe_code)]
 
+mod ending;
 mod persistent;
 mod record;
 mod rollback;
 
 use crate::cell::Main;
-use crate::checkpoint;
+use crate::drain;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtComm, VirtRequest, named, real_comm, real_datatype};
+use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
 use crate::real_types::{RealRequest, Status};
 use crate::recovery::{self, Rewound};
-use crate::{drain, ulfm};
+use ending::test;
+pub use ending::{peek, poll, wait};
 pub use persistent::{persistent, start};
 pub use record::{Envelope, Kind, Mode, Outcome, Request, State};
 pub use rollback::{quiesce, repost};
@@ -86,12 +89,8 @@ pub fn replace(saved: Requests) {
 
 /// The program's MPI_REQUEST_NULL.
 pub fn null_handle() -> VirtRequest {
-    static NULL_HANDLE: Main<usize> = Main::new(0);
-    let cached = NULL_HANDLE.get();
-    if *cached == 0 {
-        *cached = handles::predefined_handle("ompi_request_null") as usize;
-    }
-    VirtRequest(*cached as *mut c_void)
+    static NULL_HANDLE: Predefined = Predefined::new("ompi_request_null");
+    VirtRequest(NULL_HANDLE.get())
 }
 
 /// A status without a message (MPI 4.1, section 3.7.3: empty).
@@ -191,20 +190,24 @@ fn done(status: Status, rc: c_int) -> State {
 
 fn remove(index: u32) {
     let table = TABLE.get();
-    let Some(request) = table.requests.entries[index as usize].take() else {
-        return;
-    };
+    let entry = &mut table.requests.entries[index as usize];
+    let Some(request) = entry else { return };
+    let (datatype, other) = (request.kind.envelope().map(Envelope::datatype), request.other);
+    *entry = None;
     table.requests.free.push(index);
-    table.kept.retain(|(of, _)| *of != index);
-    if let Some(envelope) = request.kind.envelope() {
-        datatype::release(envelope.datatype());
+    if !table.kept.is_empty() {
+        table.kept.retain(|(of, _)| *of != index);
     }
-    if let Some(other) = request.other {
+    if let Some(datatype) = datatype {
+        datatype::release(datatype);
+    }
+    if let Some(other) = other {
         remove(other);
     }
 }
 
 /// Index of a request that exists; `None` for MPI_REQUEST_NULL and invalid handles.
+#[inline]
 pub fn index(handle: VirtRequest) -> Option<u32> {
     match named(handle.0) {
         Named::Created(index) if table().entries.get(index as usize).is_some_and(Option::is_some) => Some(index),
@@ -213,6 +216,7 @@ pub fn index(handle: VirtRequest) -> Option<u32> {
 }
 
 /// The request with this index.
+#[inline]
 pub fn get(index: u32) -> Option<&'static mut Request> {
     table().entries.get_mut(index as usize)?.as_mut()
 }
@@ -223,100 +227,24 @@ pub fn real_of(index: u32) -> RealRequest {
 }
 
 /// Counts a message that is on its way.
+#[inline]
 pub fn count_sent(comm: VirtComm, peer: c_int) {
-    if let Some(worker) = comm::worker_of(comm, peer) {
-        table().sent[worker as usize] += 1;
+    if let Some(worker) = comm::worker_of(comm, peer)
+        && let Some(sent) = table().sent.get_mut(worker as usize)
+    {
+        *sent += 1;
     }
 }
 
 /// Counts a message that has arrived.
+#[inline]
 pub fn count_received(comm: VirtComm, status: &Status) {
     if status.cancelled == 0
         && let Some(worker) = comm::worker_of(comm, status.source)
+        && let Some(received) = table().received.get_mut(worker as usize)
     {
-        table().received[worker as usize] += 1;
+        *received += 1;
     }
-}
-
-/// Tests an active request once. Afterwards its state is `Done` if it has ended.
-fn test(index: u32) -> Result<bool, Rewound> {
-    if let Some(other) = get(index).and_then(|request| request.other)
-        && is_active(other)
-    {
-        test(other)?;
-    }
-    if get(index).is_some_and(|request| request.state == State::Active) {
-        test_real(index)?;
-    }
-    Ok(!is_active(index))
-}
-
-fn test_real(index: u32) -> Result<(), Rewound> {
-    let table = TABLE.get();
-    let mut status = EMPTY;
-    let mut flag = 0;
-    // SAFETY: a real request that is active.
-    let rc = unsafe { real::PMPI_Test(&mut table.reals[index as usize], &mut flag, &mut status) };
-    let rc = recovery::check(rc)?;
-    if flag != 0 || rc != SUCCESS {
-        end(index, status, rc);
-    }
-    Ok(())
-}
-
-fn end(index: u32, status: Status, rc: c_int) {
-    let Some(request) = get(index) else { return };
-    request.state = done(status, rc);
-    if let Kind::Receive(envelope) | Kind::PersistentReceive(envelope) = request.kind
-        && rc != ulfm::ERR_PROC_FAILED
-    {
-        count_received(envelope.comm(), &status);
-    }
-}
-
-/// The outcome of a request that is `Done` (or inactive).
-fn outcome(index: u32) -> Outcome {
-    let Some(request) = get(index) else {
-        return Outcome::NOTHING;
-    };
-    let second = request.other.map(outcome);
-    let State::Done {
-        status: (source, tag, error, cancelled, bytes),
-        rc,
-    } = request.state
-    else {
-        return Outcome::NOTHING;
-    };
-    let rc = if rc == SUCCESS {
-        second.map_or(SUCCESS, |second| second.rc)
-    } else {
-        rc
-    };
-    let status = Status {
-        source,
-        tag,
-        error,
-        cancelled,
-        bytes: bytes as usize,
-    };
-    Outcome {
-        status,
-        rc,
-        comm: Some(request.comm()),
-    }
-}
-
-/// Takes the outcome of a request that is `Done` (or inactive): a persistent one becomes inactive, another one is gone.
-fn take(index: u32, handle: &mut VirtRequest) -> Outcome {
-    let outcome = outcome(index);
-    match get(index) {
-        Some(request) if request.is_persistent() => request.state = State::Inactive,
-        _ => {
-            remove(index);
-            *handle = null_handle();
-        }
-    }
-    outcome
 }
 
 /// Whether a request is under way.
@@ -327,43 +255,6 @@ pub fn is_active(index: u32) -> bool {
 /// Whether it is a persistent request that is not started.
 pub fn is_inactive(index: u32) -> bool {
     get(index).is_some_and(|request| request.state == State::Inactive)
-}
-
-/// Waits for one request (MPI_Wait).
-pub fn wait(handle: &mut VirtRequest) -> Result<Outcome, Rewound> {
-    let Some(index) = index(*handle) else {
-        return Ok(Outcome::NOTHING);
-    };
-    while is_active(index) {
-        if test(index)? {
-            break;
-        }
-        checkpoint::poll()?;
-    }
-    Ok(take(index, handle))
-}
-
-/// Tests one request (MPI_Test); `None`: not yet.
-pub fn poll(handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
-    let Some(index) = index(*handle) else {
-        return Ok(Some(Outcome::NOTHING));
-    };
-    if is_active(index) && !test(index)? {
-        checkpoint::poll()?;
-        return Ok(None);
-    }
-    Ok(Some(take(index, handle)))
-}
-
-/// Whether it has ended, leaving it as it is (MPI_Request_get_status).
-pub fn peek(handle: VirtRequest) -> Result<Option<Outcome>, Rewound> {
-    let Some(index) = index(handle) else {
-        return Ok(Some(Outcome::NOTHING));
-    };
-    if is_active(index) && !test(index)? {
-        return Ok(None);
-    }
-    Ok(Some(outcome(index)))
 }
 
 /// Runs a blocking operation as its non-blocking twin: `start` makes the real request; it is tested until it ends.

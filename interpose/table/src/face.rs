@@ -1,6 +1,6 @@
 //! The face's source: thunks, storage and the lists of both.
 
-use crate::model::{Data, Table};
+use crate::model::{Data, Procedure, Table};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -8,14 +8,15 @@ use std::fmt::Write;
 /// no description of it.
 const THUNKS_MACRO: &str = r#"
 macro_rules! thunks {
-    ($($slot:literal $($name:ident)+;)*) => { $($(
+    ($($slot:literal $class:literal $($name:ident)+;)*) => { $($(
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
                 "mov eax, {slot}",
-                "jmp qword ptr [rip + {entry}]",
+                "jmp qword ptr [rip + {entry} + 8 * {class}]",
                 slot = const $slot,
+                class = const $class,
                 entry = sym crate::entry::ENTRY,
             )
         }
@@ -51,22 +52,40 @@ pub(crate) fn counts(out: &mut String, table: &Table) {
         out,
         "/// Number of slots.\npub const SLOT_COUNT: usize = {};\n\
          /// Number of slots that are MPI procedures; they come first.\npub const PROC_COUNT: usize = {};\n\
-         /// Number of exported objects.\npub const DATA_COUNT: usize = {};\n",
+         /// Number of exported objects.\npub const DATA_COUNT: usize = {};\n\
+         /// Words of stack arguments that each entry copies.\npub const STACK_WORDS: [usize; {}] = {STACK_WORDS:?};\n",
         table.slot_count(),
         table.procedures.len(),
-        table.data.len()
+        table.data.len(),
+        STACK_WORDS.len()
     );
+}
+
+/// Words of stack arguments that the entries copy: none, those of up to eight arguments, those of the longest list.
+const STACK_WORDS: [usize; 3] = [0, 2, 8];
+/// Arguments that are passed in registers (System V ABI for x86-64, 3.2.3).
+const REGISTER_ARGUMENTS: usize = 6;
+
+/// Which entry copies enough for a procedure.
+fn class(procedure: &Procedure) -> usize {
+    let words = procedure.parameters.len().saturating_sub(REGISTER_ARGUMENTS);
+    let enough = |room: &usize| *room >= words;
+    STACK_WORDS
+        .iter()
+        .position(enough)
+        .expect("an entry for the longest list")
 }
 
 fn thunks(out: &mut String, table: &Table) {
     let procedures = table
         .procedures
         .iter()
-        .map(|procedure| procedure.exported_names().join(" "));
-    let functions = table.functions.iter().map(|function| function.name.clone());
+        .map(|procedure| (class(procedure), procedure.exported_names().join(" ")));
+    let unknown = STACK_WORDS.len() - 1;
+    let functions = table.functions.iter().map(|function| (unknown, function.name.clone()));
     let _ = writeln!(out, "\n{ALLOW_NAMES}pub mod thunks {{{THUNKS_MACRO}\nthunks! {{");
-    for (slot, names) in procedures.chain(functions).enumerate() {
-        let _ = writeln!(out, "    {slot} {names};");
+    for (slot, (class, names)) in procedures.chain(functions).enumerate() {
+        let _ = writeln!(out, "    {slot} {class} {names};");
     }
     out.push_str("}\n}\n");
 }

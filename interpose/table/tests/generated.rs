@@ -28,6 +28,15 @@ fn the_face_has_a_thunk_for_every_name() {
     for (slot, (row, name)) in rows.iter().zip(table().slot_names()).enumerate() {
         let mut words = row.trim_end_matches(';').split(' ');
         assert_eq!(words.next(), Some(slot.to_string().as_str()));
+        let class: usize = words.next().and_then(|word| word.parse().ok()).expect("an entry");
+        let arguments = table()
+            .procedure(name)
+            .map_or(14, |procedure| procedure.parameters.len());
+        let room = [0, 2, 8];
+        assert!(
+            arguments <= 6 + room[class] && (class == 0 || arguments > 6 + room[class - 1]),
+            "{row}"
+        );
         let exported: Vec<&str> = words.collect();
         assert_eq!(exported[0], name);
         assert!(exported.iter().all(|name| names.insert(name.to_string())), "{row}");

@@ -16,7 +16,7 @@
 //! lowered, so that a nested entry does not overwrite the frames below it.
 #![allow(unsafe_code)]
 
-use crate::generated::{HANDLERS, SLOT_COUNT};
+use crate::generated::{HANDLERS, SLOT_COUNT, STACK_WORDS};
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -37,20 +37,16 @@ pub struct Frame {
 }
 
 const FRAME_SIZE: usize = size_of::<Frame>();
-/// Bytes of stack arguments that are copied: enough for the longest parameter list of MPI.
-const STACK_ARGUMENTS: usize = 64;
 const RUNTIME_TOP: usize = RUNTIME_STACK + RUNTIME_STACK_SIZE;
 const OFFSET_OF_RBP: usize = 88;
 const OFFSET_OF_RSP: usize = 104;
 
-const _: () = assert!(FRAME_SIZE == 112 && (FRAME_SIZE + STACK_ARGUMENTS).is_multiple_of(16));
+const _: () = assert!(FRAME_SIZE == 112 && FRAME_SIZE.is_multiple_of(16));
 const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 4 * 8 == OFFSET_OF_RBP);
 const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
 
 /// Where the next entry's frame ends.
 static TOP: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
-/// The application's stack pointer at the innermost entry.
-static USER_RSP: AtomicUsize = AtomicUsize::new(0);
 /// The thread (its control block, fs:0x10) that may enter.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 /// Whether the frame was overwritten by recovery and is to be executed.
@@ -77,67 +73,92 @@ pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
     }
 }
 
-/// Where every thunk of the face jumps: slot in `eax`, everything else as at the call.
+/// Where the thunks of the face jump: slot in `eax`, everything else as at the call. What differs is how many words of
+/// stack arguments are copied. Eight bytes at a time, as a program stores them: a wider load would wait for the stores.
 ///
 /// The CFI lets a debugger walk from a handler to the application: the canonical frame address is eight bytes above the
 /// stack pointer that the frame holds (DWARF 5, 6.4.2: `DW_CFA_def_cfa_expression`, `DW_CFA_expression`).
-///
-/// # Safety
-/// Only the face's thunks may jump here.
+macro_rules! entries {
+    ($($name:ident: $doc:literal $(, $copy:literal)*;)*) => {$(
+        #[doc = $doc]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "mov r10, qword ptr fs:[0x10]",
+                "mov r11, rsp",
+                "cmp r10, qword ptr [rip + {owner}]",
+                "jne 8f",
+                "mov rsp, qword ptr [rip + {top}]",
+                ".cfi_def_cfa r11, 8",
+                "push r11",
+                "push rbx",
+                "push rbp",
+                "push r12",
+                "push r13",
+                "push r14",
+                "push r15",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "push rdi",
+                "push rax",
+                "mov rbp, rsp",
+                // CFA = *(rbp + 104) + 8; the caller's rbp is at rbp + 88.
+                ".cfi_escape 0x0f, 0x06, 0x76, 0xe8, 0x00, 0x06, 0x23, 0x08",
+                ".cfi_escape 0x10, 0x06, 0x03, 0x76, 0xd8, 0x00",
+                $($copy,)*
+                "lea r10, [rip + {handlers}]",
+                "call qword ptr [r10 + rax * 8]",
+                "cmp byte ptr [rip + {rewound}], 0",
+                "jne {resume}",
+                "mov rsp, qword ptr [rbp + {off_rsp}]",
+                ".cfi_def_cfa rsp, 8",
+                "mov rbp, qword ptr [rbp + {off_rbp}]",
+                ".cfi_same_value rbp",
+                "ret",
+                // Another thread: refused on its own stack.
+                "8:",
+                "mov edi, eax",
+                "jmp {foreign}",
+                ".cfi_endproc",
+                owner = sym OWNER,
+                top = sym TOP,
+                handlers = sym DISPATCH,
+                rewound = sym REWOUND,
+                resume = sym resume,
+                foreign = sym crate::errors::wrong_thread,
+                off_rbp = const OFFSET_OF_RBP,
+                off_rsp = const OFFSET_OF_RSP,
+            )
+        }
+    )*};
+}
+
+entries! {
+    enter_few: "For procedures with up to six arguments.";
+    enter_some: "For procedures with up to eight.", "push qword ptr [r11 + 16]", "push qword ptr [r11 + 8]";
+    enter_many: "For all others.",
+        "push qword ptr [r11 + 64]", "push qword ptr [r11 + 56]", "push qword ptr [r11 + 48]",
+        "push qword ptr [r11 + 40]", "push qword ptr [r11 + 32]", "push qword ptr [r11 + 24]",
+        "push qword ptr [r11 + 16]", "push qword ptr [r11 + 8]";
+}
+
+/// The entries, in the order of `STACK_WORDS`. Only the face's thunks may jump there.
+pub const ENTRIES: [unsafe extern "C" fn(); understudy_abi::ENTRIES] = [enter_few, enter_some, enter_many];
+
+const _: () = assert!(STACK_WORDS[0] == 0 && STACK_WORDS[1] == 2 && STACK_WORDS[2] == 8);
+
+/// The frame at rbp holds another moment: the preserved registers and the call are taken from it.
 #[unsafe(naked)]
-pub unsafe extern "C" fn enter() {
+unsafe extern "C" fn resume() {
     naked_asm!(
         ".cfi_startproc",
-        "mov r10, qword ptr fs:[0x10]",
-        "mov r11, rsp",
-        "cmp r10, qword ptr [rip + {owner}]",
-        "jne 8f",
-        "mov rsp, qword ptr [rip + {top}]",
-        ".cfi_def_cfa r11, 8",
-        "mov qword ptr [rip + {user_rsp}], r11",
-        "push r11",
-        "push rbx",
-        "push rbp",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        "push r9",
-        "push r8",
-        "push rcx",
-        "push rdx",
-        "push rsi",
-        "push rdi",
-        "push rax",
-        "mov rbp, rsp",
-        // CFA = *(rbp + 104) + 8; the caller's rbp is at rbp + 88.
         ".cfi_escape 0x0f, 0x06, 0x76, 0xe8, 0x00, 0x06, 0x23, 0x08",
         ".cfi_escape 0x10, 0x06, 0x03, 0x76, 0xd8, 0x00",
-        "mov eax, eax",
-        "2:",
-        "movups xmm8, xmmword ptr [r11 + 8]",
-        "movups xmm9, xmmword ptr [r11 + 24]",
-        "movups xmm10, xmmword ptr [r11 + 40]",
-        "movups xmm11, xmmword ptr [r11 + 56]",
-        "sub rsp, {stack_arguments}",
-        "movups xmmword ptr [rsp], xmm8",
-        "movups xmmword ptr [rsp + 16], xmm9",
-        "movups xmmword ptr [rsp + 32], xmm10",
-        "movups xmmword ptr [rsp + 48], xmm11",
-        "lea r10, [rip + {handlers}]",
-        "call qword ptr [r10 + rax * 8]",
-        "cmp byte ptr [rip + {rewound}], 0",
-        "jne 3f",
-        "mov r11, rbp",
-        "mov rbp, qword ptr [r11 + {off_rbp}]",
-        "mov rsp, qword ptr [r11 + {off_rsp}]",
-        ".cfi_remember_state",
-        ".cfi_def_cfa rsp, 8",
-        ".cfi_same_value rbp",
-        "ret",
-        ".cfi_restore_state",
-        // The frame holds another moment: take the preserved registers and the call from it.
-        "3: mov byte ptr [rip + {rewound}], 0",
+        "mov byte ptr [rip + {rewound}], 0",
         "mov rsp, rbp",
         "mov rax, qword ptr [rbp]",
         "mov rdi, qword ptr [rbp + 8]",
@@ -152,22 +173,27 @@ pub unsafe extern "C" fn enter() {
         "mov r12, qword ptr [rbp + 80]",
         "mov rbx, qword ptr [rbp + 96]",
         "mov r11, qword ptr [rbp + {off_rsp}]",
-        "mov qword ptr [rip + {user_rsp}], r11",
-        "jmp 2b",
-        // Another thread: refused on its own stack.
-        "8:",
+        "push qword ptr [r11 + 64]",
+        "push qword ptr [r11 + 56]",
+        "push qword ptr [r11 + 48]",
+        "push qword ptr [r11 + 40]",
+        "push qword ptr [r11 + 32]",
+        "push qword ptr [r11 + 24]",
+        "push qword ptr [r11 + 16]",
+        "push qword ptr [r11 + 8]",
+        "lea r10, [rip + {handlers}]",
+        "call qword ptr [r10 + rax * 8]",
+        "cmp byte ptr [rip + {rewound}], 0",
+        "jne {resume}",
+        "mov rsp, qword ptr [rbp + {off_rsp}]",
         ".cfi_def_cfa rsp, 8",
+        "mov rbp, qword ptr [rbp + {off_rbp}]",
         ".cfi_same_value rbp",
-        "mov edi, eax",
-        "jmp {foreign}",
+        "ret",
         ".cfi_endproc",
-        owner = sym OWNER,
-        top = sym TOP,
-        user_rsp = sym USER_RSP,
         handlers = sym DISPATCH,
         rewound = sym REWOUND,
-        foreign = sym crate::errors::wrong_thread,
-        stack_arguments = const STACK_ARGUMENTS,
+        resume = sym resume,
         off_rbp = const OFFSET_OF_RBP,
         off_rsp = const OFFSET_OF_RSP,
     )
@@ -187,29 +213,28 @@ pub unsafe extern "C" fn call_user(function: *const c_void, a: u64, b: u64, c: u
         "mov rbp, rsp",
         ".cfi_def_cfa_register rbp",
         "push qword ptr [rip + {top}]",
-        "push qword ptr [rip + {user_rsp}]",
+        "mov r11, qword ptr [rip + {top}]",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
         "mov rdx, rcx",
         "mov rcx, r8",
         "mov r8, r9",
-        "mov r11, qword ptr [rip + {user_rsp}]",
+        // The innermost frame's rsp is its last word.
+        "mov r11, qword ptr [r11 - 8]",
         "lea r10, [rsp - 64]",
         "and r10, -16",
         "mov qword ptr [rip + {top}], r10",
         "lea rsp, [r11 - 256]",
         "and rsp, -16",
         "call rax",
-        "lea rsp, [rbp - 16]",
-        "pop qword ptr [rip + {user_rsp}]",
+        "lea rsp, [rbp - 8]",
         "pop qword ptr [rip + {top}]",
         "pop rbp",
         ".cfi_def_cfa rsp, 8",
         "ret",
         ".cfi_endproc",
         top = sym TOP,
-        user_rsp = sym USER_RSP,
     )
 }
 
@@ -250,10 +275,10 @@ pub unsafe extern "C" fn file_effect() {
     )
 }
 
-/// [`enter`] with the call counted; at one that is due [`crate::fault::call_is_due`] is called first.
+/// [`enter_many`], which serves every procedure, with the call counted; at one that is due [`crate::fault::call_is_due`] is called first.
 ///
 /// # Safety
-/// As [`enter`].
+/// As [`ENTRIES`].
 #[unsafe(naked)]
 pub unsafe extern "C" fn enter_counted() {
     naked_asm!(
@@ -286,7 +311,7 @@ pub unsafe extern "C" fn enter_counted() {
         calls = sym crate::fault::CALLS,
         due = sym crate::fault::DUE,
         call_is_due = sym crate::fault::call_is_due,
-        enter = sym enter,
+        enter = sym enter_many,
     )
 }
 

@@ -9,46 +9,35 @@ use super::memory::buffered_send;
 use crate::attempt;
 use crate::drain;
 use crate::errors::{SUCCESS, finish};
-use crate::generated::{Proc, real};
-use crate::handles::{Named, VirtComm, VirtDatatype, VirtRequest, named, real_comm, real_datatype};
-use crate::objects::comm::world_handle;
+use crate::generated::{HandleKind, Proc, real};
+use crate::handles::{self, VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::real_types::{RealComm, RealDatatype, RealRequest, Status};
 use crate::requests::{self, Envelope, Kind, Mode, State};
 use std::ffi::{c_int, c_void};
 
 /// Messages up to this many bytes are sent eagerly by every transport.
-const EAGER_BYTES: i64 = 2048;
+const EAGER_BYTES: c_int = 2048;
 
-/// So many elements of any predefined datatype are as small; the largest one has 32 bytes.
-const FEW: c_int = EAGER_BYTES as c_int / 32;
-
+/// Whether a message is small: told by a note on the datatype translated last, the lowest number of elements that is not.
 #[inline]
-fn is_small(count: c_int, virt: VirtDatatype, datatype: RealDatatype) -> bool {
-    if count <= FEW && matches!(named(virt.0), Named::Predefined(_)) {
-        return true;
+fn is_small(count: c_int, datatype: VirtDatatype) -> bool {
+    match handles::note(HandleKind::Datatype, datatype.0) {
+        Some(&mut bound) if bound != 0 => count < bound,
+        note => count < bound(datatype, note),
     }
-    let mut size = 0;
+}
+
+#[cold]
+#[inline(never)]
+fn bound(datatype: VirtDatatype, note: Option<&mut c_int>) -> c_int {
+    let (mut size, real_type) = (0, real_datatype(datatype));
     // SAFETY: a datatype handle; an invalid one is reported by the procedure that follows.
-    unsafe { real::PMPI_Type_size(datatype, &mut size) };
-    i64::from(count) * i64::from(size) <= EAGER_BYTES
-}
-
-/// [`requests::count_sent`], at once where ranks are workers.
-#[inline]
-fn count_sent(comm: VirtComm, dest: c_int) {
-    match requests::table().sent.get_mut(dest as usize) {
-        Some(count) if comm.0 == world_handle().0 => *count += 1,
-        _ => requests::count_sent(comm, dest),
+    unsafe { real::PMPI_Type_size(real_type, &mut size) };
+    let bound = EAGER_BYTES.checked_div(size).map_or(c_int::MAX, |few| few + 1);
+    if let Some(note) = note {
+        *note = bound;
     }
-}
-
-/// [`requests::count_received`], at once where ranks are workers.
-#[inline]
-fn count_received(comm: VirtComm, status: &Status) {
-    match requests::table().received.get_mut(status.source as usize) {
-        Some(count) if comm.0 == world_handle().0 && status.cancelled == 0 => *count += 1,
-        _ => requests::count_received(comm, status),
-    }
+    bound
 }
 
 /// Writes a status unless the program ignores it.
@@ -80,26 +69,44 @@ pub(crate) use outcome;
 type RealSend = unsafe extern "C" fn(*const c_void, c_int, RealDatatype, c_int, c_int, RealComm) -> c_int;
 type RealIsend =
     unsafe extern "C" fn(*const c_void, c_int, RealDatatype, c_int, c_int, RealComm, *mut RealRequest) -> c_int;
+/// The arguments of a send.
+type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
 
-#[inline]
-unsafe fn send(
-    procedure: Proc,
-    blocking: RealSend,
-    nonblocking: RealIsend,
-    (buf, count, datatype, dest, tag, comm): (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm),
-) -> c_int {
-    let (real_type, real_comm) = (real_datatype(datatype), real_comm(comm));
-    // SAFETY: the program's arguments are handed on.
-    let rc = unsafe {
-        if is_small(count, datatype, real_type) && procedure as u16 != Proc::MPI_Ssend as u16 {
-            attempt!(blocking(buf, count, real_type, dest, tag, real_comm))
-        } else {
-            let start = |request: &mut RealRequest| nonblocking(buf, count, real_type, dest, tag, real_comm, request);
-            outcome!(requests::run(comm, Kind::Send, start)).rc
+/// The way of most messages, and nothing else, so that it stays short.
+#[inline(always)]
+unsafe fn send(procedure: Proc, blocking: RealSend, nonblocking: RealIsend, message: Message) -> c_int {
+    let (buf, count, datatype, dest, tag, comm) = message;
+    let real_type = real_datatype(datatype);
+    if is_small(count, datatype) && procedure as u16 != Proc::MPI_Ssend as u16 {
+        // SAFETY: the program's arguments are handed on.
+        let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(comm)) };
+        if rc == SUCCESS {
+            requests::count_sent(comm, dest);
+            return SUCCESS;
         }
-    };
+        return failed(procedure, rc, comm);
+    }
+    // SAFETY: as above.
+    unsafe { send_on_record(procedure, nonblocking, message) }
+}
+
+/// The end of a blocking procedure that has not succeeded.
+#[cold]
+#[inline(never)]
+fn failed(procedure: Proc, rc: c_int, comm: VirtComm) -> c_int {
+    finish(procedure, attempt!(rc), Some(comm))
+}
+
+/// Larger messages, and those that wait for their receiver.
+#[inline(never)]
+unsafe fn send_on_record(procedure: Proc, nonblocking: RealIsend, message: Message) -> c_int {
+    let (buf, count, datatype, dest, tag, comm) = message;
+    let (datatype, real_comm) = (real_datatype(datatype), real_comm(comm));
+    // SAFETY: the program's arguments are handed on.
+    let start = |request: &mut RealRequest| unsafe { nonblocking(buf, count, datatype, dest, tag, real_comm, request) };
+    let rc = outcome!(requests::run(comm, Kind::Send, start)).rc;
     if rc == SUCCESS {
-        count_sent(comm, dest);
+        requests::count_sent(comm, dest);
     }
     finish(procedure, rc, Some(comm))
 }
@@ -108,7 +115,7 @@ unsafe fn send(
 unsafe fn isend(
     procedure: Proc,
     nonblocking: RealIsend,
-    (buf, count, datatype, dest, tag, comm): (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm),
+    (buf, count, datatype, dest, tag, comm): Message,
     handle: *mut VirtRequest,
 ) -> c_int {
     let mut request = RealRequest(std::ptr::null_mut());
@@ -124,7 +131,7 @@ unsafe fn isend(
             &mut request
         ));
         if rc == SUCCESS {
-            count_sent(comm, dest);
+            requests::count_sent(comm, dest);
             handle.write(requests::add(comm, Kind::Send, State::Active, request));
         }
         finish(procedure, rc, Some(comm))
@@ -216,7 +223,7 @@ pub(super) fn envelope(
     }
 }
 
-/// `MPI_Recv`
+/// `MPI_Recv`: as in [`send`], most messages go the short way.
 pub unsafe extern "C" fn MPI_Recv(
     buf: *mut c_void,
     count: c_int,
@@ -227,38 +234,49 @@ pub unsafe extern "C" fn MPI_Recv(
     status: *mut Status,
 ) -> c_int {
     let real_type = real_datatype(datatype);
-    let mut got = requests::EMPTY;
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        let rc = if drain::has_early() || !is_small(count, datatype, real_type) {
-            let envelope = envelope(buf, count, datatype, source, tag, comm);
-            let (state, request, rc) = outcome!(requests::post_receive(envelope));
-            if rc == SUCCESS {
-                let mut handle = requests::add_receive(envelope, state, request);
-                let outcome = outcome!(requests::wait(&mut handle));
-                got = outcome.status;
-                outcome.rc
-            } else {
-                rc
-            }
-        } else {
-            let rc = attempt!(real::PMPI_Recv(
-                buf,
-                count,
-                real_type,
-                source,
-                tag,
-                real_comm(comm),
-                &mut got
-            ));
-            if rc == SUCCESS || got.source != requests::ANY_SOURCE {
-                count_received(comm, &got);
-            }
-            rc
-        };
-        put_status(status, got);
-        finish(Proc::MPI_Recv, rc, Some(comm))
+    if is_small(count, datatype) && !drain::has_early() {
+        let mut got = requests::EMPTY;
+        // SAFETY: the program's arguments are handed on.
+        let rc = unsafe { real::PMPI_Recv(buf, count, real_type, source, tag, real_comm(comm), &mut got) };
+        if rc == SUCCESS {
+            requests::count_received(comm, &got);
+            // SAFETY: the program's argument.
+            unsafe { put_status(status, got) };
+            return SUCCESS;
+        }
+        // SAFETY: as above.
+        return unsafe { received_badly(rc, got, comm, status) };
     }
+    // SAFETY: the program's arguments are handed on.
+    unsafe { receive_on_record(envelope(buf, count, datatype, source, tag, comm), status) }
+}
+
+/// The end of a blocking receive that has not succeeded: a message that was too long has been received all the same.
+#[cold]
+#[inline(never)]
+unsafe fn received_badly(rc: c_int, got: Status, comm: VirtComm, status: *mut Status) -> c_int {
+    let rc = attempt!(rc);
+    if got.source != requests::ANY_SOURCE {
+        requests::count_received(comm, &got);
+    }
+    // SAFETY: handed on to the caller.
+    unsafe { put_status(status, got) };
+    finish(Proc::MPI_Recv, rc, Some(comm))
+}
+
+/// Larger messages, and all as long as there may be an early one.
+#[inline(never)]
+unsafe fn receive_on_record(envelope: Envelope, status: *mut Status) -> c_int {
+    let comm = envelope.comm();
+    let (state, request, rc) = outcome!(requests::post_receive(envelope));
+    if rc != SUCCESS {
+        return finish(Proc::MPI_Recv, rc, Some(comm));
+    }
+    let mut handle = requests::add_receive(envelope, state, request);
+    let ended = outcome!(requests::wait(&mut handle));
+    // SAFETY: handed on to the caller.
+    unsafe { put_status(status, ended.status) };
+    finish(Proc::MPI_Recv, ended.rc, Some(comm))
 }
 
 /// `MPI_Irecv`
@@ -316,7 +334,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
         };
         let sent = outcome!(requests::run(comm, Kind::Send, start));
         if sent.rc == SUCCESS {
-            count_sent(comm, dest);
+            requests::count_sent(comm, dest);
         }
         let got = outcome!(requests::wait(&mut receive));
         put_status(status, got.status);

@@ -104,6 +104,7 @@ pub fn init(world: RealComm, workers: u32, my_worker_rank: u32) -> Result<(), c_
     if comms.get(WORLD).is_none() {
         comms.insert(recipe(WORLD_UID, (0..workers).collect()));
         comms.insert(recipe(SELF_UID, vec![my_worker_rank]));
+        forget_recent();
     }
     name_predefined();
     make_bridge(world)
@@ -193,10 +194,31 @@ pub fn index(comm: VirtComm) -> Option<u32> {
     }
 }
 
+/// The communicator that was asked for last, and where its recipe stands in the table.
+static RECENT: Main<(usize, *const Comm)> = Main::new((0, std::ptr::null()));
+
+/// Whoever adds or removes recipes calls this before the next look-up: they may have moved.
+pub(super) fn forget_recent() {
+    *RECENT.get() = (0, std::ptr::null());
+}
+
 /// The recipe of a communicator.
 #[inline]
 pub fn get(comm: VirtComm) -> Option<&'static Comm> {
-    objects().comms.get(index(comm)?)
+    let &mut (handle, recipe) = RECENT.get();
+    if handle == comm.0 as usize {
+        // SAFETY: null, or a recipe that has not moved since: `forget_recent`.
+        unsafe { recipe.as_ref() }
+    } else {
+        look_up(comm)
+    }
+}
+
+#[inline(never)]
+fn look_up(comm: VirtComm) -> Option<&'static Comm> {
+    let recipe = objects().comms.get(index(comm)?)?;
+    *RECENT.get() = (comm.0 as usize, recipe);
+    Some(recipe)
 }
 
 fn get_mut(comm: VirtComm) -> Option<&'static mut Comm> {
@@ -240,10 +262,11 @@ pub fn spans_all(comm: VirtComm) -> bool {
 #[inline]
 pub fn worker_of(comm: VirtComm, rank: c_int) -> Option<u32> {
     let comm = get(comm)?;
+    // A negative rank is none, and greater than every length.
     comm.remote
         .as_ref()
         .unwrap_or(&comm.members)
-        .get(usize::try_from(rank).ok()?)
+        .get(rank as usize)
         .copied()
 }
 

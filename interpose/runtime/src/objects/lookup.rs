@@ -65,6 +65,7 @@ impl Predefined {
     }
 
     /// The program's handle.
+    #[inline]
     pub(crate) fn get(&self) -> *mut c_void {
         let address = self.address.get();
         if *address == 0 {

@@ -54,6 +54,7 @@ pub fn register(made: Made, parent: VirtComm) -> VirtComm {
         errhandler,
         ..made.recipe
     });
+    super::forget_recent();
     handles::set_real(HandleKind::Comm, index, made.real.0);
     settled(made.real);
     super::handle(index)
@@ -73,6 +74,7 @@ pub fn remove(index: u32) -> c_int {
 /// Removes the entry of a communicator that is freed already.
 pub fn forget(index: u32) {
     objects().comms.remove(index);
+    super::forget_recent();
     handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());
 }
 

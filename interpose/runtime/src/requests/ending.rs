@@ -1,0 +1,168 @@
+//! The end of requests: tests, and what the program is told then.
+#![allow(unsafe_code)]
+
+use super::{EMPTY, Kind, Outcome, State, TABLE, count_received, done, get, index, is_active, null_handle, remove};
+use crate::errors::SUCCESS;
+use crate::generated::real;
+use crate::handles::VirtRequest;
+use crate::real_types::Status;
+use crate::recovery::{self, Rewound};
+use crate::{checkpoint, ulfm};
+use std::ffi::c_int;
+
+/// Tests an active request once. Afterwards its state is `Done` if it has ended.
+pub(super) fn test(index: u32) -> Result<bool, Rewound> {
+    if let Some(other) = get(index).and_then(|request| request.other)
+        && is_active(other)
+    {
+        test(other)?;
+    }
+    if get(index).is_some_and(|request| request.state == State::Active) {
+        test_real(index)?;
+    }
+    Ok(!is_active(index))
+}
+
+fn test_real(index: u32) -> Result<(), Rewound> {
+    if let Some((status, rc)) = ask(index)?
+        && let Some(request) = get(index)
+    {
+        request.state = done(status, rc);
+    }
+    Ok(())
+}
+
+/// Tests the real request. If it has ended, a message is counted as received.
+#[inline]
+fn ask(index: u32) -> Result<Option<(Status, c_int)>, Rewound> {
+    let mut status = EMPTY;
+    let mut flag = 0;
+    // SAFETY: a real request that is active.
+    let rc = unsafe { real::PMPI_Test(&mut TABLE.get().reals[index as usize], &mut flag, &mut status) };
+    let rc = recovery::check(rc)?;
+    if flag == 0 && rc == SUCCESS {
+        return Ok(None);
+    }
+    if let Some(Kind::Receive(envelope) | Kind::PersistentReceive(envelope)) = get(index).map(|request| &request.kind)
+        && rc != ulfm::ERR_PROC_FAILED
+    {
+        count_received(envelope.comm(), &status);
+    }
+    Ok(Some((status, rc)))
+}
+
+/// The outcome of a request that is `Done` (or inactive).
+fn outcome(index: u32) -> Outcome {
+    let Some(request) = get(index) else {
+        return Outcome::NOTHING;
+    };
+    let second = request.other.map(outcome);
+    let State::Done {
+        status: (source, tag, error, cancelled, bytes),
+        rc,
+    } = request.state
+    else {
+        return Outcome::NOTHING;
+    };
+    let rc = if rc == SUCCESS {
+        second.map_or(SUCCESS, |second| second.rc)
+    } else {
+        rc
+    };
+    let status = Status {
+        source,
+        tag,
+        error,
+        cancelled,
+        bytes: bytes as usize,
+    };
+    Outcome {
+        status,
+        rc,
+        comm: Some(request.comm()),
+    }
+}
+
+/// Takes the outcome of a request that is `Done` (or inactive): a persistent one becomes inactive, another one is gone.
+fn take(index: u32, handle: &mut VirtRequest) -> Outcome {
+    let outcome = outcome(index);
+    match get(index) {
+        Some(request) if request.is_persistent() => request.state = State::Inactive,
+        _ => {
+            remove(index);
+            *handle = null_handle();
+        }
+    }
+    outcome
+}
+
+/// Waits for one request (MPI_Wait).
+pub fn wait(handle: &mut VirtRequest) -> Result<Outcome, Rewound> {
+    let Some(index) = index(*handle) else {
+        return Ok(Outcome::NOTHING);
+    };
+    if is_alone(index) {
+        loop {
+            if let Some(ended) = end_alone(index, handle)? {
+                return Ok(ended);
+            }
+            checkpoint::poll()?;
+        }
+    }
+    while is_active(index) {
+        if test(index)? {
+            break;
+        }
+        checkpoint::poll()?;
+    }
+    Ok(take(index, handle))
+}
+
+/// Whether it is like most requests, for which there is a short way: active, alone, and gone when it has ended.
+#[inline]
+fn is_alone(index: u32) -> bool {
+    get(index)
+        .is_some_and(|request| request.state == State::Active && request.other.is_none() && !request.is_persistent())
+}
+
+/// Tests a request that [`is_alone`].
+#[inline]
+fn end_alone(index: u32, handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
+    let Some((status, rc)) = ask(index)? else {
+        return Ok(None);
+    };
+    let comm = get(index).map(|request| request.comm());
+    remove(index);
+    *handle = null_handle();
+    Ok(Some(Outcome { status, rc, comm }))
+}
+
+/// Tests one request (MPI_Test); `None`: not yet.
+pub fn poll(handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
+    let Some(index) = index(*handle) else {
+        return Ok(Some(Outcome::NOTHING));
+    };
+    if is_alone(index) {
+        let ended = end_alone(index, handle)?;
+        if ended.is_none() {
+            checkpoint::poll()?;
+        }
+        return Ok(ended);
+    }
+    if is_active(index) && !test(index)? {
+        checkpoint::poll()?;
+        return Ok(None);
+    }
+    Ok(Some(take(index, handle)))
+}
+
+/// Whether it has ended, leaving it as it is (MPI_Request_get_status).
+pub fn peek(handle: VirtRequest) -> Result<Option<Outcome>, Rewound> {
+    let Some(index) = index(handle) else {
+        return Ok(Some(Outcome::NOTHING));
+    };
+    if is_active(index) && !test(index)? {
+        return Ok(None);
+    }
+    Ok(Some(outcome(index)))
+}
