@@ -7,11 +7,22 @@
 
 use crate::cell::Main;
 use crate::generated::real;
-use crate::handles::{self, VirtDatatype, real_datatype};
+use crate::handles;
 use crate::real_types::RealComm;
 use crate::user;
 use std::ffi::c_int;
-use xxhash_rust::xxh3::xxh3_64;
+
+/// Length of a host name, the terminating zero included (HOST_NAME_MAX of Linux).
+const NAME: usize = 65;
+
+/// What a process tells the others of itself.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Card {
+    pid: u32,
+    /// Padded with zeros.
+    host: [u8; NAME],
+}
 
 #[derive(Default)]
 struct Peers {
@@ -19,45 +30,58 @@ struct Peers {
     local: Vec<c_int>,
     /// Whether there are processes on other nodes.
     others: bool,
+    /// Host of each rank of the launcher's world.
+    hosts: Vec<String>,
 }
 
 static PEERS: Main<Peers> = Main::new(Peers {
     local: Vec::new(),
     others: false,
+    hosts: Vec::new(),
 });
 
-/// Learns who is on this node; a collective over the launcher's world.
+/// Learns who is on which node; a collective over the launcher's world.
 pub fn meet(world: RealComm) {
-    let own = [xxh3_64(user::host_name().as_bytes()), u64::from(std::process::id())];
-    let uint64 = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_uint64_t")));
-    let mut size = 0;
-    // SAFETY: two numbers from everybody.
+    let mut own = Card {
+        pid: std::process::id(),
+        host: [0; NAME],
+    };
+    for (to, from) in own.host[..NAME - 1].iter_mut().zip(user::host_name().bytes()) {
+        *to = from;
+    }
+    let (mut size, length) = (0, size_of::<Card>() as c_int);
+    let bytes = handles::byte_type();
+    // SAFETY: one card from everybody.
     let all = unsafe {
         real::PMPI_Comm_size(world, &mut size);
-        let mut all = vec![[0u64; 2]; size as usize];
-        if real::PMPI_Allgather(
-            own.as_ptr().cast(),
-            2,
-            uint64,
-            all.as_mut_ptr().cast(),
-            2,
-            uint64,
-            world,
-        ) != 0
-        {
+        let mut all = vec![own; size as usize];
+        let (from, to) = ((&raw const own).cast(), all.as_mut_ptr().cast());
+        if real::PMPI_Allgather(from, length, bytes, to, length, bytes, world) != 0 {
             return;
         }
         all
     };
     let peers = PEERS.get();
-    for [_, pid] in all.iter().filter(|[host, pid]| *host == own[0] && *pid != own[1]) {
+    for card in all.iter().filter(|card| card.host == own.host && card.pid != own.pid) {
         // SAFETY: pidfd_open(2).
-        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, *pid as libc::pid_t, 0) } as c_int;
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, card.pid as libc::pid_t, 0) } as c_int;
         if descriptor >= 0 {
             peers.local.push(lift(descriptor));
         }
     }
-    peers.others = all.iter().any(|[host, _]| *host != own[0]);
+    peers.others = all.iter().any(|card| card.host != own.host);
+    let name =
+        |card: &Card| String::from_utf8_lossy(card.host.split(|byte| *byte == 0).next().unwrap_or(&[])).into_owned();
+    peers.hosts = all.iter().map(name).collect();
+}
+
+/// The host of a rank of the launcher's world.
+pub fn host(launcher_rank: u32) -> &'static str {
+    PEERS
+        .get()
+        .hosts
+        .get(launcher_rank as usize)
+        .map_or("an unknown host", String::as_str)
 }
 
 /// Moves a descriptor out of the user side's range.

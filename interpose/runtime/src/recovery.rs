@@ -11,8 +11,11 @@
 #![allow(unsafe_code)]
 
 mod attempt;
+mod copies;
 mod load;
+mod meeting;
 mod plan;
+mod report;
 mod spare;
 
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
@@ -21,6 +24,8 @@ use crate::world::{self, Part};
 use crate::{arch, cell::Main, checkpoint, events, ulfm};
 pub use attempt::announce_abort;
 use ckptd::events::{ErrorClass, Kind, WorldRank};
+pub use meeting::end_together;
+use report::Report;
 pub use spare::{release as release_spares, wait_for_part};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -31,6 +36,8 @@ pub struct Rewound;
 
 /// How long outstanding transfers may take to end after a failure.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+/// How many attempts may fail, one after the other, without a further death: something else must be wrong then.
+const FUTILE_LIMIT: u32 = 10;
 /// How long an unspecific error may precede the news of a failure.
 const NEWS_LIMIT: Duration = Duration::from_secs(2);
 
@@ -136,11 +143,20 @@ fn recover(class: c_int) {
     world.recoveries += 1;
     let recovery = world.recoveries;
     log::debug!("recovery {recovery} begins, error class {class}");
-    let mut report = attempt::Report::new(recovery);
+    let mut report = Report::new(recovery);
+    let (mut futile, mut living) = (0, 0);
     let outcome = loop {
         match attempt::run(&mut report) {
             Ok(outcome) => break outcome,
             Err(attempt::Again) => log::debug!("another failure: recovery {recovery} starts over"),
+        }
+        let before = std::mem::replace(&mut living, world::living_count());
+        futile = if living == before { futile + 1 } else { 0 };
+        if futile == FUTILE_LIMIT {
+            crate::sys::say(format_args!(
+                "the recovery has failed {futile} times although no further rank has died; the job ends"
+            ));
+            world::abort(75);
         }
     };
     let failed = report.failed.iter().map(|&rank| WorldRank(rank)).collect();
@@ -158,7 +174,7 @@ fn recover(class: c_int) {
     }
 }
 
-fn resume(outcome: attempt::Outcome, began: Instant, report: &attempt::Report) {
+fn resume(outcome: attempt::Outcome, began: Instant, report: &Report) {
     let Some(frame) = outcome.frame else { return };
     let epoch = checkpoint::epoch();
     *RESUMED_IN_INIT.get() = load::is_init(&frame);

@@ -57,6 +57,8 @@ pub struct World {
     pub recoveries: u32,
     /// Launcher rank of the process that plays each worker.
     pub players: Vec<u32>,
+    /// Launcher ranks of the processes that were alive after the last recovery.
+    pub living: Vec<u32>,
 }
 
 const NULL: RealComm = RealComm(std::ptr::null_mut());
@@ -128,6 +130,11 @@ fn size_and_rank(comm: RealComm) -> (u32, u32) {
         real::PMPI_Comm_rank(comm, &mut rank);
     }
     (size as u32, rank as u32)
+}
+
+/// How many processes there are in `control`.
+pub fn living_count() -> u32 {
+    size_and_rank(get().control).0
 }
 
 /// A duplicate that returns errors; with the barrier without which a revocation crashes a rank that is still inside.
@@ -223,6 +230,7 @@ pub fn init() -> Result<(), Rewound> {
         finalized: false,
         recoveries: 0,
         players: (0..worker_count).collect(),
+        living: (0..size).collect(),
     });
     emit_start();
     if let Some(why) =
@@ -280,11 +288,7 @@ fn refuse(why: &str) {
         events::emit(Kind::Refused { reason: why.to_owned() });
     }
     if boot::config().require {
-        if get().launcher_rank != 0 {
-            // An abort ends the other processes of the node: the one that speaks is given time.
-            std::thread::sleep(std::time::Duration::from_secs(1));
-        }
-        abort(EXIT_REFUSED);
+        recovery::end_together(get().control, EXIT_REFUSED);
     }
 }
 
@@ -302,7 +306,7 @@ pub fn say_refused(why: &str) {
 /// No checkpoints any more, and no recovery; some rank has said why. All workers do this at the same cut.
 pub fn give_up_protection() {
     if boot::config().require {
-        abort(EXIT_REFUSED);
+        recovery::end_together(get().private, EXIT_REFUSED);
     }
     get().protected = false;
 }

@@ -46,6 +46,7 @@ points! {
     "load.begin": "before memory is put back";
     "load.end": "memory and state are those of the epoch";
     "rebuild.begin": "before the program's communicators are made again";
+    "rebuild.half": "some of the program's communicators are made again";
     "rebuild.end": "the program's communicators are made again";
     "reprotect.begin": "before lost copies are made again";
     "reprotect.end": "lost copies are made again";

@@ -9,7 +9,7 @@ use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtDatatype, VirtOp};
 use crate::objects::{group, objects};
 use crate::real_types::{RealComm, RealDatatype, RealOp};
-use crate::watchdog;
+use crate::{checkpoint, fault, watchdog};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 
@@ -47,6 +47,7 @@ fn make_all(new_world: RealComm) -> Result<(), c_int> {
     let mut made = Made::default();
     for batch in &plan {
         make_batch(bridge, me as u32, batch, &own, &mut made)?;
+        fault::point("rebuild.half", checkpoint::epoch());
     }
     // Whoever is past this may use and revoke the new communicators.
     // SAFETY: a communicator of ours.

@@ -1,0 +1,193 @@
+//! A second process dies while a recovery is under way: at the end of each stage, in each role.
+//!
+//! Four workers and two spares; worker 1 dies at a cut. Its copy is kept by worker 2, and it kept that of worker 0.
+
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, Case};
+use ffi_tests::{Outcome, Verdicts};
+use std::fmt::{self, Display};
+
+/// What the second process to die has to do with the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Its copy died with the first.
+    Partner,
+    /// It keeps the only copy of the first.
+    Holder,
+    /// Another worker.
+    Bystander,
+    /// The spare that takes the part of the first.
+    Understudy,
+    /// The spare that is left.
+    Spare,
+}
+
+const ROLES: [Role; 5] = [
+    Role::Partner,
+    Role::Holder,
+    Role::Bystander,
+    Role::Understudy,
+    Role::Spare,
+];
+
+impl Role {
+    /// Rank in the launcher's world.
+    fn rank(self) -> u32 {
+        match self {
+            Role::Partner => 0,
+            Role::Holder => 2,
+            Role::Bystander => 3,
+            Role::Understudy => 4,
+            Role::Spare => 5,
+        }
+    }
+}
+
+/// Where the second process dies: the end of a stage, or a point inside of one.
+const POINTS: [&str; 12] = [
+    "detect",
+    "revoke",
+    "drain",
+    "shrink",
+    "agree",
+    "replace",
+    "fetch",
+    "load",
+    "rebuild.half",
+    "rebuild",
+    "reprotect",
+    "resume",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Survives,
+    /// Worker `.0` and its only copy, at worker `.1`, died together.
+    Lost(u32, u32),
+    /// One of the two: the copy was on its way to another process.
+    Either(u32, u32),
+}
+
+fn position(point: &str) -> usize {
+    POINTS.iter().position(|known| *known == point).expect("a known point")
+}
+
+/// Until a copy has been made elsewhere, a rank and its holder are lost together.
+fn fate(role: Role, point: &str) -> Fate {
+    let at = position(point);
+    let (dead, holder, made) = match role {
+        Role::Holder => (1, 2, "fetch"),
+        Role::Partner => (0, 1, "reprotect"),
+        _ => return Fate::Survives,
+    };
+    // The holder's own stage may end a little before that of the understudy; everybody meets in the one after the load.
+    let certain = if role == Role::Holder { "rebuild.half" } else { "resume" };
+    if at < position(made) {
+        Fate::Lost(dead, holder)
+    } else if at < position(certain) {
+        Fate::Either(dead, holder)
+    } else {
+        Fate::Survives
+    }
+}
+
+fn assert_survived(outcome: &Outcome, case: &Case) {
+    let undisturbed = native(case.job());
+    outcome.assert_success();
+    outcome.assert_like_after(&undisturbed, case.files, case.canonical);
+    outcome.check(!outcome.takeovers().is_empty(), "no part was taken over");
+}
+
+fn assert_lost(outcome: &Outcome, worker: u32, holder: u32) {
+    outcome.check(outcome.status.is_some(), "the job hangs");
+    outcome.check(
+        outcome.status.is_some_and(|status| !status.success()),
+        "the job has lost a rank and its copy, and succeeded",
+    );
+    let named = format!("worker {worker} (rank {worker} on ");
+    let kept = format!("died together with worker {holder} (rank {holder} on ");
+    let lines = outcome.own_lines();
+    outcome.check(
+        lines.len() == 1
+            && [&*named, &*kept, "only copy (epoch "]
+                .iter()
+                .all(|words| lines[0].contains(words)),
+        "the loss is not named in one line",
+    );
+}
+
+fn die(case: &Case, deaths: &impl Display, spares: u32, fate: Fate, verdicts: &mut Verdicts) {
+    let fault = format!("kill rank=1 at=cut.end epoch=3; {deaths}");
+    let job = case
+        .job()
+        .spares(spares)
+        .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+        .fault(&fault);
+    let outcome = job.run();
+    println!(
+        "{}, {deaths}: {:?}, died: {:?}",
+        case.name,
+        outcome.wall,
+        outcome.faults()
+    );
+    verdicts.judge(&format!("{}: {fault}", case.name), || {
+        match fate {
+            Fate::Survives => assert_survived(&outcome, case),
+            Fate::Lost(worker, holder) => assert_lost(&outcome, worker, holder),
+            Fate::Either(worker, holder) => match outcome.status.is_some_and(|status| status.success()) {
+                true => assert_survived(&outcome, case),
+                false => assert_lost(&outcome, worker, holder),
+            },
+        }
+        outcome.assert_nothing_left();
+    });
+}
+
+/// Deaths after the first one.
+struct Deaths(Vec<(u32, &'static str)>);
+
+impl Display for Deaths {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = |(rank, point): &(u32, &str)| format!("kill rank={rank} at={point}");
+        out.write_str(&self.0.iter().map(one).collect::<Vec<_>>().join("; "))
+    }
+}
+
+fn sweep(case: &Case, roles: impl Fn(usize) -> Vec<Role>) {
+    let mut verdicts = Verdicts::default();
+    for (index, point) in POINTS.iter().enumerate() {
+        for role in roles(index) {
+            let deaths = Deaths(vec![(role.rank(), point)]);
+            die(case, &deaths, 2, fate(role, point), &mut verdicts);
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_second_process_may_die_at_any_stage_of_a_recovery() {
+    sweep(&programs::cg(), |index| {
+        vec![ROLES[index % ROLES.len()], ROLES[(2 * index + 3) % ROLES.len()]]
+    });
+}
+
+#[test]
+#[ignore = "long: part of `make sweep`"]
+fn any_second_process_may_die_at_any_stage_of_a_recovery() {
+    for case in [programs::heat2d(), programs::cg(), programs::large_heat2d()] {
+        sweep(&case, |_| ROLES.to_vec());
+    }
+}
+
+#[test]
+fn understudies_may_die_one_after_the_other_while_they_take_a_part() {
+    let mut verdicts = Verdicts::default();
+    for points in [["agree", "load"], ["fetch", "reprotect"], ["rebuild", "replace"]] {
+        let deaths = Deaths(vec![(4, points[0]), (5, points[1])]);
+        die(&programs::heat2d(), &deaths, 3, Fate::Survives, &mut verdicts);
+    }
+    // In the middle of what it receives.
+    let deaths = Deaths(vec![(4, "ship.half")]);
+    die(&programs::large_heat2d(), &deaths, 2, Fate::Survives, &mut verdicts);
+    verdicts.assert_all_good();
+}

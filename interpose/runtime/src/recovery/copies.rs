@@ -1,0 +1,90 @@
+//! Copies after a failure: those that died with a rank are fetched or made again.
+
+use super::plan::{Held, NONE, Plan};
+use crate::cell::Main;
+use crate::checkpoint::{self, Transfer};
+use crate::errors::SUCCESS;
+use crate::image::wire::SendOptions;
+use crate::world::{self, succeeded};
+use std::ffi::c_int;
+
+static HELD: Main<Held> = Main::new(Held::NOTHING);
+
+/// What this spare has got in an attempt that came to nothing.
+pub fn held() -> Held {
+    *HELD.get()
+}
+
+/// Holder and partner of a worker.
+fn buddies(me: u32) -> (u32, u32) {
+    let world = world::get();
+    let (count, offset) = (world.worker_count, world.offset);
+    ((me + offset) % count, (me + count - offset) % count)
+}
+
+/// Drives a transfer to its end.
+fn drive(transfer: &mut Transfer, to: Option<u32>, from: Option<u32>) -> Result<(), c_int> {
+    let mut rc = transfer.start(world::private(), to, from);
+    while rc == SUCCESS && !transfer.is_done() {
+        rc = transfer.poll(&mut checkpoint::keep().store);
+    }
+    if rc != SUCCESS {
+        super::attempt::revoke_all();
+        transfer.quiesce(super::DRAIN_LIMIT);
+    }
+    succeeded(rc)
+}
+
+/// The holders send the dead workers' copies to those who take their parts and do not have them.
+pub fn fetch(plan: &Plan, me: u32) -> Result<(), c_int> {
+    let (holder, partner) = buddies(me);
+    let keep = checkpoint::keep();
+    if plan.takeover(me).is_some_and(|takeover| !takeover.has_own) {
+        *HELD.get() = Held::NOTHING;
+        let mut transfer = Transfer::receive_only();
+        drive(&mut transfer, None, Some(holder))?;
+        if let Some(payload) = transfer.take_received() {
+            payload
+                .apply(&mut keep.own, &mut keep.store)
+                .unwrap_or_else(|error| checkpoint::fail("the copy of the dead rank is damaged", &error));
+        }
+        *HELD.get() = Held {
+            own: u64::from(me),
+            partner: NONE,
+            epoch: plan.epoch,
+        };
+    }
+    if plan.takeover(partner).is_some_and(|takeover| !takeover.has_own) {
+        let outgoing = keep.partner.image.outgoing(&keep.store, SendOptions::default());
+        let mut transfer = Transfer::new(outgoing, keep.partner.state.clone());
+        drive(&mut transfer, Some(partner), None)?;
+    }
+    Ok(())
+}
+
+/// Copies that died with their holder are made again: the partner of each understudy sends it its own.
+pub fn protect_again(plan: &Plan, me: u32) -> Result<(), c_int> {
+    let (holder, partner) = buddies(me);
+    let lacks_it = |worker: u32| plan.takeover(worker).is_some_and(|takeover| !takeover.has_partner);
+    let to = lacks_it(holder).then_some(holder);
+    let from = lacks_it(me).then_some(partner);
+    if to.is_none() && from.is_none() {
+        return Ok(());
+    }
+    let keep = checkpoint::keep();
+    let mut transfer = match to {
+        Some(_) => Transfer::new(
+            keep.own.image.outgoing(&keep.store, SendOptions::default()),
+            keep.own.state.clone(),
+        ),
+        None => Transfer::receive_only(),
+    };
+    drive(&mut transfer, to, from)?;
+    if let Some(payload) = transfer.take_received() {
+        payload
+            .apply(&mut keep.partner, &mut keep.store)
+            .unwrap_or_else(|error| checkpoint::fail("the partner's copy is damaged", &error));
+        HELD.get().partner = u64::from(partner);
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! The meeting of the living: everybody says who it is, and the same plan comes out everywhere.
+#![allow(unsafe_code)]
+
+use super::copies;
+use super::plan::{self, Held, Identity, Lost, NONE, Plan};
+use crate::generated::real;
+use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
+use crate::real_types::RealComm;
+use crate::world::{self, Part, succeeded};
+use crate::{checkpoint, peers, ulfm, user};
+use std::ffi::c_int;
+
+/// What a meeting comes to; the same in all who come to it.
+pub struct Meeting {
+    /// Launcher ranks of the living, in rising order.
+    pub living: Vec<u32>,
+    /// What is to be done, or why nothing can be.
+    pub verdict: Result<Plan, Lost>,
+}
+
+/// Everybody says who it is.
+pub fn introduce(control: RealComm, whole: u64, abort: u64) -> Result<Vec<Identity>, c_int> {
+    let world = world::get();
+    let (part, held) = match world.part {
+        Part::Worker(worker) => (u64::from(worker), Held::NOTHING),
+        Part::Spare => (NONE, copies::held()),
+    };
+    let own = Identity {
+        launcher_rank: u64::from(world.launcher_rank),
+        part,
+        committed: checkpoint::epoch(),
+        whole,
+        abort,
+        held,
+    };
+    let mut size = 0;
+    let bytes = handles::byte_type();
+    let length = size_of::<Identity>() as c_int;
+    // SAFETY: one identity from everybody.
+    unsafe {
+        real::PMPI_Comm_size(control, &mut size);
+        let mut living = vec![Identity::default(); size as usize];
+        let (from, to) = ((&raw const own).cast(), living.as_mut_ptr().cast());
+        succeeded(real::PMPI_Allgather(from, length, bytes, to, length, bytes, control))?;
+        Ok(living)
+    }
+}
+
+/// Everybody comes to know the plan. If somebody wants the job to end, it does.
+pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
+    let world = world::get();
+    let identities = introduce(control, whole, 0)?;
+    if let Some(aborted) = identities.iter().find(|living| living.abort != 0) {
+        user::release_output();
+        crate::sys::exit_now((aborted.abort - 1) as i32);
+    }
+    let verdict = plan::make(&identities, world.worker_count, world.offset);
+    if let Ok(plan) = &verdict {
+        collect_output(control, plan)?;
+        user::undo_files(plan.epoch);
+    }
+    let mut living: Vec<u32> = identities.iter().map(|living| living.launcher_rank as u32).collect();
+    living.sort_unstable();
+    Ok(Meeting { living, verdict })
+}
+
+/// The job is lost, as all living processes know and have agreed on: the first of them says why.
+pub fn give_up(control: RealComm, living: &[u32], lost: &Lost) -> ! {
+    if living.first() == Some(&world::get().launcher_rank) {
+        crate::sys::say(format_args!("the job cannot be recovered: {}", describe(lost)));
+    }
+    end_together(control, 75)
+}
+
+/// Ends the job when all processes of `comm` have come here; whoever has something to say has said it by then. An abort
+/// ends the other processes of the node, and could come before that otherwise.
+pub fn end_together(comm: RealComm, code: c_int) -> ! {
+    let mut flag = 1;
+    // SAFETY: an agreement, which ends even if others die.
+    unsafe { ulfm::MPIX_Comm_agree(comm, &mut flag) };
+    world::abort(code)
+}
+
+/// Why the job is lost, with the processes and hosts that were lost.
+fn describe(lost: &Lost) -> String {
+    let who = |worker: u32| {
+        let player = world::get().players[worker as usize];
+        format!("worker {worker} (rank {player} on {})", peers::host(player))
+    };
+    match lost {
+        Lost::Init => "a process failed during MPI_Init, before the first checkpoint; start the job again".into(),
+        Lost::Spares { dead, spares } => {
+            let names: Vec<String> = dead.iter().map(|&worker| who(worker)).collect();
+            let left = match spares {
+                0 => "no spare is left".into(),
+                1 => "only 1 spare is left".into(),
+                more => format!("only {more} spares are left"),
+            };
+            format!(
+                "{} died, and {left}; start the job with more spares (UNDERSTUDY_SPARES)",
+                names.join(" and ")
+            )
+        }
+        Lost::Copies { worker, holder, epoch } => format!(
+            "{} died together with {}, which held its only copy (epoch {epoch}); start the job again",
+            who(*worker),
+            who(*holder)
+        ),
+        Lost::Behind { worker, at, epoch } => {
+            format!("{} is at epoch {at} and cannot reach epoch {epoch}", who(*worker))
+        }
+    }
+}
+
+/// How much of its output each dead process has got out, as far as anyone on its node can tell.
+fn collect_output(control: RealComm, plan: &Plan) -> Result<(), c_int> {
+    if plan.takeovers.is_empty() {
+        return Ok(());
+    }
+    let world = world::get();
+    let players = plan.takeovers.iter().map(|it| world.players[it.worker as usize]);
+    let own = user::dead_output(&players.collect::<Vec<_>>());
+    let mut all = vec![[0u64; 2]; own.len()];
+    let uint64 = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_uint64_t")));
+    let max = real_op(VirtOp(handles::predefined_handle("ompi_mpi_op_max")));
+    // SAFETY: two numbers for each dead process.
+    unsafe {
+        let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+        succeeded(real::PMPI_Allreduce(
+            from,
+            to,
+            2 * own.len() as c_int,
+            uint64,
+            max,
+            control,
+        ))?;
+    }
+    if let Some(index) = plan.takeovers.iter().position(|it| it.player == world.launcher_rank) {
+        user::inherit_output(all[index]);
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! What happened in a recovery, for the user and the event file.
+
+use super::plan::Plan;
+use crate::{checkpoint, events, fault, world};
+use ckptd::events::{Kind, RecoveryStage, Spare, Worker};
+use std::time::Instant;
+
+/// What happened, for the user and the event file.
+pub struct Report {
+    /// Number of the recovery.
+    pub recovery: u32,
+    /// Launcher ranks that died.
+    pub failed: Vec<u32>,
+    /// Workers whose parts were taken, each with the launcher ranks of who played it and who does now.
+    takeovers: Vec<(u32, u32, u32)>,
+    stages: Vec<(RecoveryStage, u64)>,
+    mark: Instant,
+}
+
+impl Report {
+    /// An empty report.
+    pub fn new(recovery: u32) -> Report {
+        Report {
+            recovery,
+            failed: Vec::new(),
+            takeovers: Vec::new(),
+            stages: Vec::new(),
+            mark: Instant::now(),
+        }
+    }
+
+    /// Ends a stage.
+    pub fn stage(&mut self, stage: RecoveryStage) {
+        let ns = events::nanoseconds(self.mark);
+        match self.stages.iter_mut().find(|(known, _)| *known == stage) {
+            Some((_, total)) => *total += ns,
+            None => self.stages.push((stage, ns)),
+        }
+        self.mark = Instant::now();
+        fault::stage_ended(stage, checkpoint::epoch());
+    }
+
+    /// An attempt has succeeded: who has died, and who plays which part from now on. `players` are those until now.
+    pub fn settle(&mut self, dead: &[u32], plan: &Plan, players: &[u32]) {
+        self.failed.extend(dead);
+        let takeovers = plan.takeovers.iter();
+        self.takeovers
+            .extend(takeovers.map(|it| (it.worker, players[it.worker as usize], it.player)));
+    }
+
+    /// Writes the stages to the event file.
+    pub fn emit(&self) {
+        for &(stage, ns) in &self.stages {
+            events::emit(Kind::Stage {
+                recovery: self.recovery,
+                stage,
+                ns,
+            });
+        }
+        let world = world::get();
+        for &(worker, _, player) in self.takeovers.iter().filter(|it| it.2 == world.launcher_rank) {
+            let from = Spare(player - world.worker_count.min(player));
+            events::emit(Kind::Takeover {
+                recovery: self.recovery,
+                from,
+                as_worker: Worker(worker),
+            });
+        }
+    }
+
+    /// One line for the user.
+    pub fn summary(&self) -> String {
+        let mut parts: Vec<String> = self
+            .takeovers
+            .iter()
+            .map(|(worker, _, player)| format!("worker {worker} died, spare rank {player} has taken its part"))
+            .collect();
+        let had_no_part = |rank: &&u32| !self.takeovers.iter().any(|(_, before, _)| before == *rank);
+        let spares: Vec<String> = self.failed.iter().filter(had_no_part).map(u32::to_string).collect();
+        match &spares[..] {
+            [] => {}
+            [one] => parts.push(format!("spare rank {one} died")),
+            several => parts.push(format!("spare ranks {} died", several.join(", "))),
+        }
+        if parts.is_empty() {
+            parts.push("communication failed, but no rank has died".into());
+        }
+        parts.join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Takeover;
+    use super::*;
+
+    fn plan(takeovers: &[(u32, u32)]) -> Plan {
+        let takeover = |&(worker, player): &(u32, u32)| Takeover {
+            worker,
+            player,
+            has_own: false,
+            has_partner: false,
+        };
+        Plan {
+            epoch: 1,
+            takeovers: takeovers.iter().map(takeover).collect(),
+            players: vec![],
+        }
+    }
+
+    #[test]
+    fn the_summary_names_who_died_and_nobody_else() {
+        let mut report = Report::new(1);
+        assert_eq!(report.summary(), "communication failed, but no rank has died");
+        report.settle(&[6], &plan(&[]), &[0, 1, 2, 3]);
+        assert_eq!(report.summary(), "spare rank 6 died");
+        report.settle(&[1, 5], &plan(&[(1, 4)]), &[0, 1, 2, 3]);
+        assert_eq!(
+            report.summary(),
+            "worker 1 died, spare rank 4 has taken its part; spare ranks 6, 5 died"
+        );
+        // The part is played by rank 4 now, which dies as well.
+        report.settle(&[4], &plan(&[(1, 7)]), &[0, 4, 2, 3]);
+        assert_eq!(
+            report.summary(),
+            "worker 1 died, spare rank 4 has taken its part; worker 1 died, spare rank 7 has taken its part; \
+             spare ranks 6, 5 died"
+        );
+    }
+}
