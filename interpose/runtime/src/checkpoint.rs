@@ -1,9 +1,9 @@
 //! Checkpoints: capture, ship, commit.
 //!
 //! *Capture* copies the pages that changed since the last epoch, and encodes the rest of the state. *Ship* sends both to
-//! the buddy while the program goes on. *Commit* is a barrier that is entered when this rank's copy has arrived and its
-//! partner's copy is whole: once anyone has passed it, every copy of the epoch is whole. Until then the previous epoch
-//! stays intact on both sides.
+//! the buddy while the program goes on. *Commit* is a meeting ([`crate::rounds`]) that a rank comes to when its partner's
+//! copy is whole: once anyone has heard from all, every copy of the epoch is whole. Until then the previous epoch stays
+//! intact on both sides.
 #![allow(unsafe_code)]
 
 mod saved;
@@ -12,21 +12,20 @@ mod transfer;
 use crate::arch::{self, Frame};
 use crate::cell::Main;
 use crate::fault::Lack;
-use crate::generated::real;
 use crate::image::capture::capture;
 use crate::image::epoch::{Delta, Epoch, Image};
 use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
 use crate::image::wire::SendOptions;
-use crate::real_types::RealRequest;
-use crate::recovery::{self, Rewound};
+use crate::own_messages::{self, tag};
+use crate::recovery::Rewound;
+use crate::rounds::Rounds;
 use crate::{boot, events, fault, user, world};
 use ckptd::events::{Epoch as EventEpoch, Kind, WorldRank};
 pub use saved::{Saved, decode};
-use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-pub use transfer::{Payload, Transfer, drive};
+pub use transfer::{Payload, Transfer};
 
 /// What this process keeps.
 pub struct Keep {
@@ -57,16 +56,24 @@ struct Pending {
     state: Vec<u8>,
     began: Instant,
     bytes: u64,
-    stage: Stage,
+    transfer: Transfer,
+    /// What happens when the partner's copy is whole.
+    commit: Option<Commit>,
+    /// The own copy is sent, too, and this was reported.
+    shipped: bool,
 }
 
-enum Stage {
-    Shipping(Box<Transfer>),
-    Committing { request: RealRequest, partner: Payload },
+/// A commit under way.
+struct Commit {
+    rounds: Rounds,
+    partner: Payload,
 }
 
 /// Addresses set aside for copies, in pages: 1 TiB, of which only what is used takes memory.
 const STORE_PAGES: u64 = 1 << 28;
+
+/// What is said when a transfer ends with an error that is not a failure.
+const LOST: &str = "a copy cannot be sent to another worker";
 
 static KEEP: Main<Option<Keep>> = Main::new(None);
 /// Whether a checkpoint is under way: what every MPI call looks at.
@@ -148,13 +155,17 @@ pub fn buddies() -> (u32, u32) {
 pub fn take() -> Result<(), Rewound> {
     let began = Instant::now();
     let epoch = next_epoch();
+    let Some(frame) = arch::top_frame() else { return Ok(()) };
     fault::point("capture.begin", epoch);
     let keep = keep();
+    let (to, from) = buddies();
+    // The partner may be faster.
+    let mut transfer = Transfer::receive_only();
+    own_messages::check(transfer.expect(world::private(), from), LOST)?;
     let state = match user::capture() {
         Ok(state) => state,
         Err(error) => fail("the program cannot be saved", &error),
     };
-    let Some(frame) = arch::top_frame() else { return Ok(()) };
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
     let frame: Frame = unsafe { *frame };
     user::begin_section(epoch);
@@ -196,26 +207,19 @@ pub fn take() -> Result<(), Rewound> {
         checksums: false,
         ..SendOptions::default()
     };
-    let outgoing = delta.outgoing(&keep.store, options);
-    let transfer = Transfer::new(outgoing, encoded.clone());
-    keep.pending = Some(Pending {
+    transfer.give(delta.outgoing(&keep.store, options), encoded.clone());
+    let pending = keep.pending.insert(Pending {
         epoch,
         delta,
         state: encoded,
         began,
         bytes,
-        stage: Stage::Shipping(Box::new(transfer)),
+        transfer,
+        commit: None,
+        shipped: false,
     });
     ACTIVE.store(true, Ordering::Relaxed);
-    let (to, from) = buddies();
-    let Some(Pending {
-        stage: Stage::Shipping(transfer),
-        ..
-    }) = &mut keep.pending
-    else {
-        return Ok(());
-    };
-    recovery::check(transfer.start(world::private(), Some(to), Some(from)))?;
+    own_messages::check(pending.transfer.ship(world::private(), to), LOST)?;
     fault::point("ship.begin", epoch);
     advance()
 }
@@ -244,51 +248,57 @@ fn advance() -> Result<(), Rewound> {
     let Some(pending) = &mut keep.pending else {
         return Ok(());
     };
-    match &mut pending.stage {
-        Stage::Shipping(transfer) => {
-            let rc = transfer.poll(&mut keep.store);
-            recovery::check(rc)?;
-            let Some(partner) = transfer.take_received() else {
-                return Ok(());
-            };
-            shipped(pending, partner.bytes());
-            fault::point("commit.begin", pending.epoch);
-            let mut request = RealRequest(std::ptr::null_mut());
-            // SAFETY: a collective over the workers on its own communicator.
-            let rc = unsafe { real::PMPI_Ibarrier(world::get().commit, &mut request) };
-            pending.stage = Stage::Committing { request, partner };
-            recovery::check(rc)?;
-        }
-        Stage::Committing { request, .. } => {
-            let mut flag: c_int = 0;
-            // SAFETY: the barrier's own request.
-            recovery::check(unsafe { real::PMPI_Test(request, &mut flag, std::ptr::null_mut()) })?;
-            if flag != 0 {
-                commit();
-            }
-        }
+    own_messages::check(pending.transfer.poll(&mut keep.store), LOST)?;
+    if let Some(partner) = pending.transfer.take_received() {
+        fault::point("commit.begin", pending.epoch);
+        let (epoch, world) = (pending.epoch as i64, world::get());
+        let parts = (world::worker(), world.worker_count);
+        let (rounds, rc) = Rounds::start(world.private, tag::COMMIT, parts, [epoch, -epoch]);
+        pending.commit = Some(Commit { rounds, partner });
+        own_messages::check(rc, LOST)?;
+    }
+    let Some(Commit { rounds, partner }) = &mut pending.commit else {
+        return Ok(());
+    };
+    let met = rounds
+        .poll()
+        .or_else(|rc| own_messages::check(rc, LOST).map(|()| None))?;
+    if !pending.transfer.is_done() {
+        return Ok(());
+    }
+    if !pending.shipped {
+        pending.shipped = true;
+        shipped(pending.epoch, pending.began, pending.bytes, partner.bytes());
+    }
+    match met {
+        Some([most, least]) if most == -least => commit(),
+        Some([most, least]) => fail(
+            "the workers do not commit the same epoch",
+            &std::io::Error::other(format!("{most} and {}", -least)),
+        ),
+        None => {}
     }
     Ok(())
 }
 
-fn shipped(pending: &Pending, received: u64) {
+fn shipped(epoch: u64, began: Instant, sent: u64, received: u64) {
     let players = &world::get().players;
     let (to, from) = buddies();
     let (to, from) = (players[to as usize], players[from as usize]);
-    let (epoch, ns) = (EventEpoch(pending.epoch), events::nanoseconds(pending.began));
+    let (of, ns) = (EventEpoch(epoch), events::nanoseconds(began));
     events::emit(Kind::Ship {
-        epoch,
+        epoch: of,
         to: WorldRank(to),
-        bytes: pending.bytes,
+        bytes: sent,
         ns,
     });
     events::emit(Kind::Received {
-        epoch,
+        epoch: of,
         from: WorldRank(from),
         bytes: received,
         ns,
     });
-    fault::point("ship.end", pending.epoch);
+    fault::point("ship.end", epoch);
 }
 
 /// Makes the pending epoch the committed one, on both sides.
@@ -299,7 +309,8 @@ fn commit() {
         delta,
         state,
         began,
-        stage: Stage::Committing { partner, .. },
+        transfer,
+        commit: Some(Commit { partner, .. }),
         ..
     }) = keep.pending.take()
     else {
@@ -313,6 +324,7 @@ fn commit() {
         );
     }
     keep.own.state = state;
+    transfer.give_up(&mut keep.store);
     partner
         .apply(&mut keep.partner, &mut keep.store)
         .unwrap_or_else(|error| fail("the partner's copy is damaged", &error));
@@ -330,29 +342,23 @@ pub fn quiesce(limit: Duration) -> Option<u64> {
     ACTIVE.store(false, Ordering::Relaxed);
     let keep = KEEP.get().as_mut()?;
     let pending = keep.pending.as_mut()?;
-    match &mut pending.stage {
-        Stage::Shipping(transfer) => {
-            transfer.quiesce(limit);
-            None
-        }
-        Stage::Committing { request, .. } => {
-            transfer::drive(&mut [*request], limit);
-            Some(pending.epoch)
-        }
-    }
+    pending.transfer.quiesce(limit);
+    let commit = pending.commit.as_mut()?;
+    commit.rounds.quiesce(limit);
+    Some(pending.epoch)
 }
 
 /// After a failure, once the workers know the last epoch that anyone has committed: commits or gives up what is pending.
 pub fn resolve(agreed: u64) {
     let Some(keep) = KEEP.get().as_mut() else { return };
     let Some(pending) = &keep.pending else { return };
-    if pending.epoch == agreed && matches!(pending.stage, Stage::Committing { .. }) {
+    if pending.epoch == agreed && pending.commit.is_some() {
         return commit();
     }
     let Some(pending) = keep.pending.take() else { return };
     keep.tracker.abandon(pending.delta, &mut keep.store);
-    match pending.stage {
-        Stage::Shipping(transfer) => transfer.give_up(&mut keep.store),
-        Stage::Committing { partner, .. } => partner.give_up(&mut keep.store),
+    if let Some(commit) = pending.commit {
+        commit.partner.give_up(&mut keep.store);
     }
+    pending.transfer.give_up(&mut keep.store);
 }

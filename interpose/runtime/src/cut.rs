@@ -1,22 +1,20 @@
 //! Cuts: moments that all workers agree on.
 //!
 //! A candidate is the entry of a collective over all workers; every worker passes the same candidates in the same order.
-//! With an interval in calls every n-th candidate is a cut. With an interval in time, a tiny non-blocking reduction tells
+//! With an interval in calls every n-th candidate is a cut. With an interval in time, a vote ([`crate::rounds`]) tells
 //! all workers whether one is due; its result is looked at a fixed number of candidates after it was started, so that
 //! all look at the same one, and nobody waits for it.
-#![allow(unsafe_code)]
 
 use crate::cell::Main;
 use crate::config::Interval;
 use crate::drain::{Ability, Exchange};
-use crate::generated::real;
-use crate::handles::{self, VirtComm, VirtDatatype, VirtOp, real_datatype, real_op};
+use crate::handles::VirtComm;
 use crate::objects::comm;
-use crate::real_types::RealRequest;
-use crate::recovery::{self, Rewound};
+use crate::own_messages::tag;
+use crate::recovery::Rewound;
 use crate::requests::{self, Kind};
-use crate::{checkpoint, drain, fault, user, world};
-use std::ffi::c_int;
+use crate::rounds::{Numbers, Rounds};
+use crate::{checkpoint, drain, fault, own_messages, user, world};
 use std::time::{Duration, Instant};
 
 /// The part of the state that belongs to the program's time line and is saved with a cut.
@@ -34,20 +32,16 @@ pub struct Schedule {
 
 struct State {
     schedule: Schedule,
-    /// The reduction that the next decision looks at.
-    vote: Option<Vote>,
+    /// The first candidate at which something is to be done: the next decision, or every one while a vote needs help.
+    wake: u64,
+    /// The vote that the next decision looks at: is anybody's interval over, and how long does a candidate take?
+    vote: Option<Rounds>,
     /// When the last cut was taken.
     last: Option<Instant>,
     /// When the last decision was made, to measure the time between candidates.
     decided: Option<(Instant, u64)>,
     /// The next candidate is the call at which the program was rewound: it was a cut already.
     resumed: bool,
-}
-
-/// A vote under way: the reduction's buffers must not move.
-struct Vote {
-    request: RealRequest,
-    numbers: Box<([i64; 2], [i64; 2])>,
 }
 
 const START: Schedule = Schedule {
@@ -59,6 +53,7 @@ const START: Schedule = Schedule {
 
 static STATE: Main<State> = Main::new(State {
     schedule: START,
+    wake: 0,
     vote: None,
     last: None,
     decided: None,
@@ -79,6 +74,7 @@ pub fn schedule() -> Schedule {
 pub fn restore(schedule: Schedule, at_candidate: bool) {
     *STATE.get() = State {
         schedule,
+        wake: 0,
         vote: None,
         last: Some(Instant::now()),
         decided: None,
@@ -86,13 +82,19 @@ pub fn restore(schedule: Schedule, at_candidate: bool) {
     };
 }
 
-/// Forgets a vote that is under way, before its communicator is revoked. Returns its request.
-pub fn abandon_vote() -> Option<RealRequest> {
-    let vote = STATE.get().vote.take()?;
-    let request = vote.request;
-    // The library may still write into the numbers: they are given up.
-    std::mem::forget(vote.numbers);
-    Some(request)
+/// After a failure: ends the vote that is under way. Returns how many messages could not be ended within `limit`.
+pub fn quiesce(limit: Duration) -> usize {
+    STATE.get().vote.take().map_or(0, |mut vote| vote.quiesce(limit))
+}
+
+/// At the end: all workers have passed the same candidates, so the same vote is under way everywhere.
+pub fn finish() -> Result<(), Rewound> {
+    while STATE.get().vote.is_some() {
+        if help()?.is_some() {
+            STATE.get().vote = None;
+        }
+    }
+    Ok(())
 }
 
 /// The entry of a collective.
@@ -110,14 +112,28 @@ fn candidate() -> Result<(), Rewound> {
         return Ok(());
     }
     state.schedule.candidates += 1;
-    if state.schedule.candidates < state.schedule.next {
+    if state.schedule.candidates < state.wake {
         Ok(())
     } else {
-        decide()
+        awake()
     }
 }
 
+/// A candidate at which something is to be done.
 #[cold]
+fn awake() -> Result<(), Rewound> {
+    let state = STATE.get();
+    if state.schedule.candidates >= state.schedule.next {
+        decide()?;
+    } else {
+        help()?;
+    }
+    let state = STATE.get();
+    let needs_help = state.vote.as_ref().is_some_and(Rounds::needs_help);
+    state.wake = if needs_help { 0 } else { state.schedule.next };
+    Ok(())
+}
+
 fn decide() -> Result<(), Rewound> {
     if !world::is_protected() {
         return Ok(());
@@ -140,13 +156,15 @@ fn decide() -> Result<(), Rewound> {
             if due {
                 take()?;
             }
-            return vote(interval);
+            if world::is_protected() {
+                return vote(interval);
+            }
         }
     }
     Ok(())
 }
 
-/// Starts the reduction that the next decision will look at.
+/// Starts the vote that the next decision will look at.
 fn vote(interval: Duration) -> Result<(), Rewound> {
     let state = STATE.get();
     let now = Instant::now();
@@ -154,41 +172,35 @@ fn vote(interval: Duration) -> Result<(), Rewound> {
     let before = state.decided.replace((now, state.schedule.candidates));
     let since = |(then, at): (Instant, u64)| now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32;
     let per_candidate = before.map_or(interval, since).as_nanos() as i64;
-    let mut vote = Vote {
-        request: RealRequest(std::ptr::null_mut()),
-        numbers: Box::new(([i64::from(due), per_candidate], [0; 2])),
-    };
-    let max = real_op(VirtOp(handles::predefined_handle("ompi_mpi_op_max")));
-    let int64 = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_int64_t")));
-    let (own, all) = &mut *vote.numbers;
-    // SAFETY: the numbers live in a box that is kept until the request has ended.
-    let rc = unsafe {
-        let (own, all) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
-        real::PMPI_Iallreduce(own, all, 2, int64, max, world::private(), &mut vote.request)
-    };
+    let (world, numbers) = (world::get(), [i64::from(due), per_candidate]);
+    let (vote, rc) = Rounds::start(world.private, tag::VOTE, (world::worker(), world.worker_count), numbers);
     state.vote = Some(vote);
-    recovery::check(rc)?;
-    Ok(())
+    own_messages::check(rc, "the workers cannot agree on a cut")
+}
+
+/// Helps the vote along; what came of it, if it has ended.
+fn help() -> Result<Option<Numbers>, Rewound> {
+    let Some(vote) = &mut STATE.get().vote else {
+        return Ok(None);
+    };
+    match vote.poll() {
+        Ok(numbers) => Ok(numbers),
+        Err(rc) => own_messages::check(rc, "the workers cannot agree on a cut").map(|()| None),
+    }
 }
 
 /// Looks at the vote; the same candidate in every worker. Also sets the stride, from the slowest worker's time.
 fn tally(interval: Duration) -> Result<bool, Rewound> {
-    loop {
-        let Some(vote) = &mut STATE.get().vote else {
+    let [due, per_candidate] = loop {
+        if STATE.get().vote.is_none() {
             return Ok(false);
-        };
-        let mut flag: c_int = 0;
-        // SAFETY: the vote's own request.
-        recovery::check(unsafe { real::PMPI_Test(&mut vote.request, &mut flag, std::ptr::null_mut()) })?;
-        if flag != 0 {
-            break;
         }
-    }
-    let state = STATE.get();
-    let Some(vote) = state.vote.take() else {
-        return Ok(false);
+        if let Some(numbers) = help()? {
+            break numbers;
+        }
     };
-    let [due, per_candidate] = vote.numbers.1;
+    let state = STATE.get();
+    state.vote = None;
     // A vote every fiftieth of the interval is precise enough, and rare enough.
     let apart = interval.as_nanos() as i64 / 50;
     let wanted = (apart / per_candidate.max(1)).max(1) as u64;

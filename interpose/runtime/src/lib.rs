@@ -8,7 +8,8 @@
 //! - [`arch`]: the way in and out; [`calls`]: one handler per MPI procedure, most are generated;
 //! - [`handles`], [`objects`], [`requests`]: what the program holds, and how to make it again;
 //! - [`image`]: the user side's memory; [`user`]: the rest of its state (files, signals, thread-locals, output);
-//! - [`world`]: workers and spares; [`cut`], [`drain`], [`checkpoint`]: epochs; [`recovery`]: after a failure.
+//! - [`world`]: workers and spares; [`cut`], [`drain`], [`checkpoint`]: epochs; [`recovery`]: after a failure;
+//! - [`own_messages`], [`rounds`]: how runtimes talk to each other without waiting.
 
 pub mod arch;
 pub mod boot;
@@ -24,12 +25,14 @@ pub mod fault;
 pub mod handles;
 pub mod image;
 pub mod objects;
+pub mod own_messages;
 pub mod peers;
 pub mod quiet;
 pub mod real_types;
 #[macro_use]
 pub mod recovery;
 pub mod requests;
+pub mod rounds;
 pub mod sys;
 pub mod ulfm;
 pub mod user;

@@ -33,10 +33,8 @@ pub struct World {
     pub control: RealComm,
     /// What the program sees as MPI_COMM_WORLD.
     pub workers: RealComm,
-    /// All workers, for cuts and shipping.
+    /// All workers, for cuts, shipping and commits.
     pub private: RealComm,
-    /// All workers, for commits: its collectives are not ordered with those of `private`.
-    pub commit: RealComm,
     /// This process alone.
     pub own: RealComm,
     /// What this process does.
@@ -84,7 +82,7 @@ pub fn is_protected() -> bool {
         .is_some_and(|world| world.protected && !world.finalized)
 }
 
-/// The communicator for cuts and shipping.
+/// The communicator for cuts, shipping and commits.
 pub fn private() -> RealComm {
     get().private
 }
@@ -219,7 +217,6 @@ pub fn init() -> Result<(), Rewound> {
         control,
         workers: workers.unwrap_or(NULL),
         private: NULL,
-        commit: NULL,
         own,
         part,
         launcher_rank: rank,
@@ -313,9 +310,7 @@ pub fn give_up_protection() {
 
 fn init_worker(worker: u32) -> Result<(), Rewound> {
     let world = get();
-    let made = duplicate(world.workers).and_then(|private| Ok((private, duplicate(world.workers)?)));
-    let (private, commit) = made.unwrap_or_else(|rc| failed_in_init(rc));
-    (world.private, world.commit) = (private, commit);
+    world.private = duplicate(world.workers).unwrap_or_else(|rc| failed_in_init(rc));
     objects::comm::init(world.workers, world.worker_count, worker).unwrap_or_else(|rc| failed_in_init(rc));
     requests::init(world.worker_count);
     Ok(())
@@ -375,6 +370,7 @@ pub fn finalize() -> Result<c_int, Rewound> {
     fault::point("finalize.begin", checkpoint::epoch());
     if is_protected() {
         checkpoint::finish()?;
+        cut::finish()?;
         // An agreement, not a barrier: if somebody dies meanwhile, either all go on to the end or all recover.
         let mut flag = 1;
         // SAFETY: a collective over the workers.

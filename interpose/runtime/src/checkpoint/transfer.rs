@@ -1,22 +1,23 @@
-//! Moving a copy between two ranks: lengths, then header and state, then the pages, both ways at once.
+//! Moving a copy between two ranks: a *head* with header and state, then the pages, both ways at once.
+//!
+//! The head is one message of at most [`HEAD_BYTES`], for which the receiver is ready before it comes: the lengths, and
+//! header and state themselves if they fit. What does not fit follows in messages of its own.
 #![allow(unsafe_code)]
 
 use super::Copy;
 use crate::errors::SUCCESS;
-use crate::generated::real;
-use crate::handles;
 use crate::image::epoch::{Epoch, Image};
 use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming, Outgoing, WireError};
+use crate::own_messages::{self, Peer, tag};
 use crate::real_types::{RealComm, RealRequest};
-use crate::ulfm;
 use std::ffi::{c_int, c_void};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-const TAG_LENGTHS: c_int = 1;
-const TAG_HEADER: c_int = 2;
-const TAG_STATE: c_int = 3;
-const TAG_PAGES: c_int = 4;
+/// Room for a head.
+const HEAD_BYTES: usize = 32 << 10;
+/// The lengths of header and state, at the head's begin.
+const LENGTHS: usize = 2 * size_of::<u64>();
 
 /// A received copy: a delta or a whole image, and the encoded state.
 pub struct Payload {
@@ -54,10 +55,13 @@ impl Payload {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    Lengths,
+    /// The head has not come.
     Head,
+    /// Header and state follow it.
+    Long,
     Pages,
-    Done,
+    /// Everything has been received.
+    Whole,
 }
 
 /// A transfer to one rank, from another, or both.
@@ -65,43 +69,44 @@ pub struct Transfer {
     outgoing: Outgoing,
     header: Vec<u8>,
     state: Vec<u8>,
-    lengths: Box<([u64; 2], [u64; 2])>,
+    head: Vec<u8>,
+    their_head: Vec<u8>,
     their_header: Vec<u8>,
     their_state: Vec<u8>,
     incoming: Option<Incoming>,
     receives: Vec<RealRequest>,
     sends: Vec<RealRequest>,
     comm: RealComm,
-    from: Option<c_int>,
+    from: u32,
     step: Step,
     /// Requests could not be ended: the memory is given up.
     stuck: bool,
 }
 
-const NULL: RealRequest = RealRequest(std::ptr::null_mut());
+/// The head for this header and this state.
+fn head(header: &[u8], state: &[u8]) -> Vec<u8> {
+    let mut head = Vec::with_capacity(LENGTHS + header.len() + state.len());
+    head.extend((header.len() as u64).to_ne_bytes());
+    head.extend((state.len() as u64).to_ne_bytes());
+    if fits(header.len(), state.len()) {
+        head.extend(header);
+        head.extend(state);
+    }
+    head
+}
+
+fn fits(header: usize, state: usize) -> bool {
+    header + state <= HEAD_BYTES - LENGTHS
+}
+
+/// The lengths that a head begins with.
+fn lengths(head: &[u8]) -> (usize, usize) {
+    let number = |at: usize| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default()) as usize;
+    (number(0), number(8))
+}
 
 impl Transfer {
-    /// A transfer of these pages and this state.
-    pub fn new(outgoing: Outgoing, state: Vec<u8>) -> Transfer {
-        let header = outgoing.header.encode();
-        Transfer {
-            lengths: Box::new(([header.len() as u64, state.len() as u64], [0; 2])),
-            outgoing,
-            header,
-            state,
-            their_header: Vec::new(),
-            their_state: Vec::new(),
-            incoming: None,
-            receives: Vec::new(),
-            sends: Vec::new(),
-            comm: RealComm(std::ptr::null_mut()),
-            from: None,
-            step: Step::Lengths,
-            stuck: false,
-        }
-    }
-
-    /// A transfer that only receives.
+    /// A transfer that only receives, until it is given something to send.
     pub fn receive_only() -> Transfer {
         let header = Header {
             epoch: Epoch(0),
@@ -111,92 +116,100 @@ impl Transfer {
             chunks: vec![],
             sums: vec![],
         };
-        Transfer::new(
-            Outgoing {
+        Transfer {
+            outgoing: Outgoing {
                 header,
                 chunks: Vec::new(),
             },
-            Vec::new(),
-        )
+            header: Vec::new(),
+            state: Vec::new(),
+            head: Vec::new(),
+            their_head: Vec::new(),
+            their_header: Vec::new(),
+            their_state: Vec::new(),
+            incoming: None,
+            receives: Vec::new(),
+            sends: Vec::new(),
+            comm: RealComm(std::ptr::null_mut()),
+            from: 0,
+            step: Step::Whole,
+            stuck: false,
+        }
     }
 
-    fn send(&mut self, data: *const c_void, length: usize, to: c_int, tag: c_int) -> c_int {
-        let mut request = NULL;
-        // SAFETY: memory of the runtime that stays in place until the request has ended.
-        let rc = unsafe {
-            real::PMPI_Isend(
-                data,
-                length as c_int,
-                handles::byte_type(),
-                to,
-                tag,
-                self.comm,
-                &mut request,
-            )
+    /// A transfer of these pages and this state.
+    pub fn new(outgoing: Outgoing, state: Vec<u8>) -> Transfer {
+        let mut transfer = Transfer::receive_only();
+        transfer.give(outgoing, state);
+        transfer
+    }
+
+    /// These pages and this state are to be sent.
+    pub fn give(&mut self, outgoing: Outgoing, state: Vec<u8>) {
+        self.header = outgoing.header.encode();
+        self.head = head(&self.header, &state);
+        (self.outgoing, self.state) = (outgoing, state);
+    }
+
+    fn send(&mut self, data: *const c_void, length: usize, rank: u32, tag: c_int) -> c_int {
+        let to = Peer {
+            comm: self.comm,
+            rank,
+            tag,
         };
-        if rc == SUCCESS {
-            self.sends.push(request);
-        }
-        rc
+        // SAFETY: vectors of the transfer, and slots of the store, that stay in place until the requests have ended.
+        unsafe { own_messages::send(data, length, to, &mut self.sends) }
     }
 
     fn receive(&mut self, data: *mut c_void, length: usize, tag: c_int) -> c_int {
-        let mut request = NULL;
-        let from = self.from.unwrap_or(crate::requests::PROC_NULL);
-        // SAFETY: as above.
-        let rc = unsafe {
-            real::PMPI_Irecv(
-                data,
-                length as c_int,
-                handles::byte_type(),
-                from,
-                tag,
-                self.comm,
-                &mut request,
-            )
+        let from = Peer {
+            comm: self.comm,
+            rank: self.from,
+            tag,
         };
-        if rc == SUCCESS {
-            self.receives.push(request);
+        // SAFETY: as above; they are looked at when the request has ended.
+        unsafe { own_messages::receive(data, length, from, &mut self.receives) }
+    }
+
+    /// Starts to receive: makes ready for the head.
+    pub fn expect(&mut self, comm: RealComm, from: u32) -> c_int {
+        (self.comm, self.from) = (comm, from);
+        self.step = Step::Head;
+        self.their_head = vec![0; HEAD_BYTES];
+        let into = self.their_head.as_mut_ptr().cast();
+        self.receive(into, HEAD_BYTES, tag::HEAD)
+    }
+
+    /// Starts to send: everything at once.
+    pub fn ship(&mut self, comm: RealComm, to: u32) -> c_int {
+        self.comm = comm;
+        let (header, state) = (self.header.as_ptr().cast(), self.state.as_ptr().cast());
+        let mut rc = self.send(self.head.as_ptr().cast(), self.head.len(), to, tag::HEAD);
+        if !fits(self.header.len(), self.state.len()) {
+            rc = rc.max(self.send(header, self.header.len(), to, tag::HEADER));
+            rc = rc.max(self.send(state, self.state.len(), to, tag::STATE));
+        }
+        // After the first error nothing more is started: the peer is gone.
+        for index in 0..self.outgoing.chunks.len() {
+            if rc != SUCCESS {
+                break;
+            }
+            let chunk = self.outgoing.chunks[index];
+            rc = self.send(chunk.ptr.cast(), chunk.len, to, tag::PAGES);
         }
         rc
     }
 
-    /// Starts: everything that is to be sent is sent at once.
+    /// Starts both ways.
     pub fn start(&mut self, comm: RealComm, to: Option<u32>, from: Option<u32>) -> c_int {
-        (self.comm, self.from) = (comm, from.map(|from| from as c_int));
-        let mut rc = SUCCESS;
-        if self.from.is_some() {
-            let lengths = self.lengths.1.as_mut_ptr().cast();
-            rc = rc.max(self.receive(lengths, 16, TAG_LENGTHS));
-        } else {
-            self.step = Step::Pages;
-        }
-        if let Some(to) = to.map(|to| to as c_int) {
-            let lengths = self.lengths.0.as_ptr().cast();
-            let (header, state) = (self.header.as_ptr().cast(), self.state.as_ptr().cast());
-            rc = rc.max(self.send(lengths, 16, to, TAG_LENGTHS));
-            rc = rc.max(self.send(header, self.header.len(), to, TAG_HEADER));
-            rc = rc.max(self.send(state, self.state.len(), to, TAG_STATE));
-            // After the first error nothing more is started: the peer is gone.
-            for index in 0..self.outgoing.chunks.len() {
-                if rc != SUCCESS {
-                    break;
-                }
-                let chunk = self.outgoing.chunks[index];
-                rc = self.send(chunk.ptr.cast(), chunk.len, to, TAG_PAGES);
-            }
-        }
-        rc
+        let expected = from.map_or(SUCCESS, |from| self.expect(comm, from));
+        expected.max(to.map_or(SUCCESS, |to| self.ship(comm, to)))
     }
 
     /// Goes as far as it can; an MPI error code if something failed.
     pub fn poll(&mut self, store: &mut PageStore) -> c_int {
-        while self.step != Step::Done {
-            let ended = test(&mut self.receives).and_then(|ended| match self.step {
-                Step::Pages if ended => test(&mut self.sends),
-                _ => Ok(ended),
-            });
-            let rc = match ended {
+        while self.step != Step::Whole {
+            let rc = match own_messages::test(&mut self.receives) {
                 Ok(true) => self.next(store),
                 Ok(false) => return SUCCESS,
                 Err(rc) => rc,
@@ -205,36 +218,47 @@ impl Transfer {
                 return rc;
             }
         }
-        SUCCESS
+        match own_messages::test(&mut self.sends) {
+            Ok(ended) => {
+                if ended {
+                    self.sends.clear();
+                }
+                SUCCESS
+            }
+            Err(rc) => rc,
+        }
     }
 
     fn next(&mut self, store: &mut PageStore) -> c_int {
         self.receives.clear();
         match self.step {
-            Step::Lengths => {
-                let [header, state] = self.lengths.1;
-                self.their_header = vec![0; header as usize];
-                self.their_state = vec![0; state as usize];
-                self.step = Step::Head;
+            Step::Head => {
+                let (header, state) = lengths(&self.their_head);
+                if fits(header, state) {
+                    let header_end = LENGTHS + header;
+                    self.their_header = self.their_head[LENGTHS..header_end].to_vec();
+                    self.their_state = self.their_head[header_end..header_end + state].to_vec();
+                    return self.receive_pages(store);
+                }
+                self.step = Step::Long;
+                (self.their_header, self.their_state) = (vec![0; header], vec![0; state]);
                 let (header_to, state_to) = (
                     self.their_header.as_mut_ptr().cast(),
                     self.their_state.as_mut_ptr().cast(),
                 );
-                let rc = self.receive(header_to, header as usize, TAG_HEADER);
-                rc.max(self.receive(state_to, state as usize, TAG_STATE))
+                let rc = self.receive(header_to, header, tag::HEADER);
+                rc.max(self.receive(state_to, state, tag::STATE))
             }
-            Step::Head => {
-                self.step = Step::Pages;
-                self.receive_pages(store)
-            }
-            Step::Pages | Step::Done => {
-                self.step = Step::Done;
+            Step::Long => self.receive_pages(store),
+            Step::Pages | Step::Whole => {
+                self.step = Step::Whole;
                 SUCCESS
             }
         }
     }
 
     fn receive_pages(&mut self, store: &mut PageStore) -> c_int {
+        self.step = Step::Pages;
         let incoming = Header::decode(&self.their_header)
             .and_then(|header| Image::receive(header, store))
             .unwrap_or_else(|error| super::fail("the partner's copy cannot be received", &error));
@@ -242,18 +266,23 @@ impl Transfer {
         crate::fault::point("ship.half", incoming.header().epoch.0);
         self.incoming = Some(incoming);
         chunks.iter().fold(SUCCESS, |rc, chunk| {
-            rc.max(self.receive(chunk.ptr.cast(), chunk.len, TAG_PAGES))
+            rc.max(self.receive(chunk.ptr.cast(), chunk.len, tag::PAGES))
         })
+    }
+
+    /// Whether what comes has been received.
+    pub fn is_whole(&self) -> bool {
+        self.step == Step::Whole
     }
 
     /// Whether everything has ended.
     pub fn is_done(&self) -> bool {
-        self.step == Step::Done
+        self.is_whole() && self.sends.is_empty()
     }
 
-    /// What was received, when everything has ended.
+    /// What was received, when it is whole.
     pub fn take_received(&mut self) -> Option<Payload> {
-        if !self.is_done() {
+        if !self.is_whole() {
             return None;
         }
         Some(Payload {
@@ -264,7 +293,7 @@ impl Transfer {
 
     /// After a failure: cancels what can be cancelled and drives the rest to its end.
     pub fn quiesce(&mut self, limit: Duration) {
-        self.stuck = drive(&mut self.receives, limit) + end(&mut self.sends, limit) > 0;
+        self.stuck = own_messages::drive(&mut self.receives, limit) + own_messages::end(&mut self.sends, limit) > 0;
     }
 
     /// Gives the room for received pages back, unless something may still be written into it.
@@ -275,40 +304,4 @@ impl Transfer {
             incoming.cancel(store);
         }
     }
-}
-
-fn test(requests: &mut [RealRequest]) -> Result<bool, c_int> {
-    let (count, mut flag): (_, c_int) = (requests.len() as c_int, 0);
-    // SAFETY: requests of our own; statuses are ignored.
-    let rc = unsafe { real::PMPI_Testall(count, requests.as_mut_ptr(), &mut flag, std::ptr::null_mut()) };
-    if rc == SUCCESS { Ok(flag != 0) } else { Err(rc) }
-}
-
-/// Cancels receives, or other requests that are not sends, and tests them until they have ended; returns how many have not
-/// within `limit`.
-pub fn drive(requests: &mut [RealRequest], limit: Duration) -> usize {
-    for request in requests.iter_mut().filter(|request| is_live(request)) {
-        // SAFETY: a request of our own; cancelling what has matched has no effect.
-        unsafe { real::PMPI_Cancel(request) };
-    }
-    end(requests, limit)
-}
-
-fn is_live(request: &RealRequest) -> bool {
-    *request != NULL && *request != handles::real_request(crate::requests::null_handle())
-}
-
-/// Tests requests until they have ended, an error being an end as well; returns how many have not within `limit`.
-fn end(requests: &mut [RealRequest], limit: Duration) -> usize {
-    let start = Instant::now();
-    let mut pending: Vec<&mut RealRequest> = requests.iter_mut().filter(|request| is_live(request)).collect();
-    while !pending.is_empty() && start.elapsed() < limit {
-        pending.retain_mut(|request| {
-            let mut flag: c_int = 0;
-            // SAFETY: a request of our own.
-            let rc = unsafe { real::PMPI_Test(&mut **request, &mut flag, std::ptr::null_mut()) };
-            flag == 0 && (rc == SUCCESS || rc == ulfm::ERR_PROC_FAILED_PENDING)
-        });
-    }
-    pending.len()
 }

@@ -27,7 +27,7 @@ points! {
     "ship.begin": "the transfers to the buddy and from the partner have been started";
     "ship.half": "the partner's header is there, its pages are not";
     "ship.end": "the own copy is at the buddy, the partner's is whole";
-    "commit.begin": "before this rank says that its copies are whole";
+    "commit.begin": "before this rank says that its partner's copy is whole";
     "commit.end": "the epoch counts in this rank";
     "detect.begin": "a failure was noticed, nothing has been done";
     "detect.end": "the rank goes into the recovery";

@@ -30,7 +30,6 @@ pub struct Outcome {
 struct Communicators {
     workers: RealComm,
     private: RealComm,
-    commit: RealComm,
 }
 
 const NULL: RealComm = RealComm(std::ptr::null_mut());
@@ -57,7 +56,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     world.control = control;
     if !agree(control, met.is_ok()) {
         if let Ok((_, Some(made))) = &met {
-            revoke(&[made.workers, made.private, made.commit]);
+            revoke(&[made.workers, made.private]);
         }
         return Err(Again);
     }
@@ -69,7 +68,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
 
     let loaded = match &communicators {
         Some(made) => {
-            (world.workers, world.private, world.commit) = (made.workers, made.private, made.commit);
+            (world.workers, world.private) = (made.workers, made.private);
             let loaded = take_part(&plan, report);
             if loaded.is_err() {
                 revoke_all();
@@ -114,15 +113,12 @@ pub fn revoke_all() {
     // Also in a spare: it may have come as far as making the communicators of the part that it was to take.
     comm::revoke_all();
     let world = world::get();
-    revoke(&[world.workers, world.private, world.commit, world.control]);
+    revoke(&[world.workers, world.private, world.control]);
 }
 
 /// Nothing of this process may still be under way when memory is loaded: all say so by entering the shrink.
 fn end_own_requests() -> u64 {
-    let mut left = requests::quiesce(DRAIN_LIMIT);
-    if let Some(vote) = cut::abandon_vote() {
-        left += drive_one(vote);
-    }
+    let left = requests::quiesce(DRAIN_LIMIT) + cut::quiesce(DRAIN_LIMIT);
     let whole = checkpoint::quiesce(DRAIN_LIMIT).unwrap_or(0);
     if left > 0 {
         crate::sys::say(format_args!(
@@ -132,10 +128,6 @@ fn end_own_requests() -> u64 {
         world::abort(75);
     }
     whole
-}
-
-fn drive_one(request: crate::real_types::RealRequest) -> usize {
-    checkpoint::drive(&mut [request], DRAIN_LIMIT)
 }
 
 fn shrink() -> RealComm {
@@ -188,12 +180,7 @@ fn make_communicators(control: RealComm, plan: &Plan) -> Result<Option<Communica
         return Ok(None);
     };
     let private = world::duplicate(workers)?;
-    let commit = world::duplicate(workers)?;
-    Ok(Some(Communicators {
-        workers,
-        private,
-        commit,
-    }))
+    Ok(Some(Communicators { workers, private }))
 }
 
 /// Fetch, load, rebuild, re-protect: all workers, each with its part by the plan.

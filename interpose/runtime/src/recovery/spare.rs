@@ -9,7 +9,7 @@ use crate::handles;
 use crate::real_types::RealRequest;
 use crate::requests::ANY_SOURCE;
 use crate::world::{self, Part};
-use crate::{checkpoint, events, sys, ulfm, user};
+use crate::{events, own_messages, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind};
 use std::ffi::c_int;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn wait() -> c_int {
         if rc != ulfm::ERR_PROC_FAILED_PENDING && rc != ulfm::ERR_PROC_FAILED {
             return rc;
         }
-        checkpoint::drive(&mut [*RELEASE.get()], NAP);
+        own_messages::drive(&mut [*RELEASE.get()], NAP);
         // SAFETY: a local procedure on a valid communicator.
         unsafe { ulfm::MPIX_Comm_failure_ack(control) };
         std::thread::sleep(NAP);

@@ -1,0 +1,117 @@
+//! Messages of the runtime's own: started in memory of the runtime, tested, and ended after a failure.
+#![allow(unsafe_code)]
+
+use crate::errors::{self, SUCCESS};
+use crate::generated::real;
+use crate::handles::{self, real_request};
+use crate::real_types::{RealComm, RealRequest};
+use crate::recovery::{self, Rewound};
+use crate::{checkpoint, requests, ulfm};
+use std::ffi::{c_int, c_void};
+use std::time::{Duration, Instant};
+
+const NULL: RealRequest = RealRequest(std::ptr::null_mut());
+
+/// Tags of the messages on [`crate::world::private`].
+pub mod tag {
+    use std::ffi::c_int;
+
+    /// The begin of a copy: see [`crate::checkpoint::Transfer`].
+    pub const HEAD: c_int = 1;
+    /// The description of its pages.
+    pub const HEADER: c_int = 2;
+    /// The rest of the state.
+    pub const STATE: c_int = 3;
+    /// Pages.
+    pub const PAGES: c_int = 4;
+    /// Whether a cut is due.
+    pub const VOTE: c_int = 5;
+    /// A worker has what it needs to commit.
+    pub const COMMIT: c_int = 6;
+}
+
+/// The other end of a message.
+#[derive(Clone, Copy)]
+pub struct Peer {
+    /// Communicator.
+    pub comm: RealComm,
+    /// Rank in it.
+    pub rank: u32,
+    /// Tag.
+    pub tag: c_int,
+}
+
+/// Starts to send bytes, and adds the request to the list. An MPI error code if it could not be started.
+///
+/// # Safety
+/// The bytes must stay in place, unchanged, until the request has ended.
+pub unsafe fn send(data: *const c_void, length: usize, to: Peer, requests: &mut Vec<RealRequest>) -> c_int {
+    let mut request = NULL;
+    let (length, bytes, rank) = (length as c_int, handles::byte_type(), to.rank as c_int);
+    // SAFETY: handed on to the caller.
+    let rc = unsafe { real::PMPI_Isend(data, length, bytes, rank, to.tag, to.comm, &mut request) };
+    if rc == SUCCESS {
+        requests.push(request);
+    }
+    rc
+}
+
+/// Posts a receive of at most so many bytes, and adds the request to the list. An MPI error code if it could not be posted.
+///
+/// # Safety
+/// Nobody may use the memory until the request has ended.
+pub unsafe fn receive(data: *mut c_void, length: usize, from: Peer, requests: &mut Vec<RealRequest>) -> c_int {
+    let mut request = NULL;
+    let (length, bytes, rank) = (length as c_int, handles::byte_type(), from.rank as c_int);
+    // SAFETY: handed on to the caller.
+    let rc = unsafe { real::PMPI_Irecv(data, length, bytes, rank, from.tag, from.comm, &mut request) };
+    if rc == SUCCESS {
+        requests.push(request);
+    }
+    rc
+}
+
+/// Whether all have ended; an MPI error code if one has failed.
+pub fn test(requests: &mut [RealRequest]) -> Result<bool, c_int> {
+    let (count, mut flag): (_, c_int) = (requests.len() as c_int, 0);
+    // SAFETY: requests of our own; statuses are ignored.
+    let rc = unsafe { real::PMPI_Testall(count, requests.as_mut_ptr(), &mut flag, std::ptr::null_mut()) };
+    if rc == SUCCESS { Ok(flag != 0) } else { Err(rc) }
+}
+
+/// Looks at the return code of a message: a failure leads to recovery, any other error to the end of the job.
+pub fn check(rc: c_int, what: &str) -> Result<(), Rewound> {
+    if recovery::check(rc)? != SUCCESS {
+        checkpoint::fail(what, &std::io::Error::other(errors::text(rc)));
+    }
+    Ok(())
+}
+
+/// Cancels receives, or other requests that are not sends, and tests them until they have ended; returns how many have not
+/// within `limit`.
+pub fn drive(requests: &mut [RealRequest], limit: Duration) -> usize {
+    for request in requests.iter_mut().filter(|request| is_live(request)) {
+        // SAFETY: a request of our own; cancelling what has matched has no effect.
+        unsafe { real::PMPI_Cancel(request) };
+    }
+    end(requests, limit)
+}
+
+fn is_live(request: &RealRequest) -> bool {
+    *request != NULL && *request != real_request(requests::null_handle())
+}
+
+/// Tests requests until they have ended, an error being an end as well; returns how many have not within `limit`.
+pub fn end(requests: &mut [RealRequest], limit: Duration) -> usize {
+    let start = Instant::now();
+    let mut pending: Vec<&mut RealRequest> = requests.iter_mut().filter(|request| is_live(request)).collect();
+    while !pending.is_empty() && start.elapsed() < limit {
+        pending.retain_mut(|request| {
+            let mut flag: c_int = 0;
+            // SAFETY: a request of our own.
+            let rc = unsafe { real::PMPI_Test(&mut **request, &mut flag, std::ptr::null_mut()) };
+            flag == 0 && (rc == SUCCESS || rc == ulfm::ERR_PROC_FAILED_PENDING)
+        });
+    }
+    pending.len()
+}

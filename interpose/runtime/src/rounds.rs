@@ -1,0 +1,206 @@
+//! A maximum over all workers that nobody waits for, by messages of our own.
+//!
+//! In each round a worker tells what it knows to the workers at 1, 2 and 3 times a power of four above it, and hears from
+//! those as far below; after the last round everybody has heard, at second hand or better, from everybody (dissemination,
+//! Hensgen, Finkel, Manber 1988). A value that comes twice does no harm to a maximum.
+//!
+//! The library's non-blocking collectives do the same, but nobody can end their requests after a failure, and they print
+//! errors then. Here every message is a small send or receive, which can be cancelled and tested like any other.
+#![allow(unsafe_code)]
+
+use crate::errors::SUCCESS;
+use crate::own_messages::{self, Peer};
+use crate::real_types::{RealComm, RealRequest};
+use std::ffi::c_int;
+use std::time::Duration;
+
+/// What is compared, number by number.
+pub type Numbers = [i64; 2];
+
+/// A worker tells this many others in a round, if there are so many.
+const PEERS: u32 = 3;
+/// No job has so many workers that it takes more rounds: 4¹⁶ is more than there are ranks.
+const MAX_ROUNDS: usize = 16;
+const MAX_MESSAGES: usize = MAX_ROUNDS * PEERS as usize;
+
+/// What the library reads from and writes to: it must not move while a message is under way.
+struct Memory {
+    /// What is told, by round.
+    told: [Numbers; MAX_ROUNDS],
+    /// What is heard, by message.
+    heard: [Numbers; MAX_MESSAGES],
+}
+
+/// A maximum under way.
+pub struct Rounds {
+    memory: Box<Memory>,
+    comm: RealComm,
+    tag: c_int,
+    me: u32,
+    workers: u32,
+    best: Numbers,
+    /// The round whose messages are awaited.
+    round: u32,
+    sends: Vec<RealRequest>,
+    /// The receives of all rounds, posted at the start.
+    receives: Vec<RealRequest>,
+}
+
+/// How far apart those are that talk to each other in a round.
+fn distances(round: u32, workers: u32) -> impl Iterator<Item = u32> {
+    let step = (PEERS as u64 + 1).pow(round);
+    (1..=PEERS as u64)
+        .map(move |times| times * step)
+        .take_while(move |&distance| distance < u64::from(workers))
+        .map(|distance| distance as u32)
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory {
+            told: [[0; 2]; MAX_ROUNDS],
+            heard: [[0; 2]; MAX_MESSAGES],
+        }
+    }
+}
+
+impl Rounds {
+    /// Starts with this worker's numbers. An error code comes with what has been started so far, which must be ended.
+    pub fn start(comm: RealComm, tag: c_int, (me, workers): (u32, u32), numbers: Numbers) -> (Rounds, c_int) {
+        let mut rounds = Rounds {
+            memory: Box::default(),
+            comm,
+            tag,
+            me,
+            workers,
+            best: numbers,
+            round: 0,
+            sends: Vec::new(),
+            receives: Vec::new(),
+        };
+        let mut rc = rounds.listen();
+        if rc == SUCCESS {
+            rc = rounds.tell();
+        }
+        (rounds, rc)
+    }
+
+    /// Who stands `distance` above (or, counted the other way, below) this worker.
+    fn peer(&self, distance: u32) -> Peer {
+        Peer {
+            comm: self.comm,
+            rank: (self.me + distance) % self.workers,
+            tag: self.tag,
+        }
+    }
+
+    fn listen(&mut self) -> c_int {
+        let rounds = (0..).take_while(|&round| distances(round, self.workers).next().is_some());
+        for distance in rounds.flat_map(|round| distances(round, self.workers)) {
+            let from = self.peer(self.workers - distance);
+            let into = (&raw mut self.memory.heard[self.receives.len()]).cast();
+            // SAFETY: the memory stays in place until the request has ended, and is looked at when it has.
+            let rc = unsafe { own_messages::receive(into, size_of::<Numbers>(), from, &mut self.receives) };
+            if rc != SUCCESS {
+                return rc;
+            }
+        }
+        SUCCESS
+    }
+
+    /// Tells this round's peers what is known.
+    fn tell(&mut self) -> c_int {
+        for distance in distances(self.round, self.workers) {
+            let to = self.peer(distance);
+            let told = &mut self.memory.told[self.round as usize];
+            *told = self.best;
+            let told = told.as_ptr().cast();
+            // SAFETY: the memory stays in place; what is told in a round does not change any more.
+            let rc = unsafe { own_messages::send(told, size_of::<Numbers>(), to, &mut self.sends) };
+            if rc != SUCCESS {
+                return rc;
+            }
+        }
+        SUCCESS
+    }
+
+    /// Whether more is to be told when more has been heard: such rounds need to be polled.
+    pub fn needs_help(&self) -> bool {
+        distances(self.round + 1, self.workers).next().is_some()
+    }
+
+    /// Goes as far as it can. The numbers of all workers' maximum when every message has ended; an MPI error code if
+    /// something failed.
+    pub fn poll(&mut self) -> Result<Option<Numbers>, c_int> {
+        loop {
+            let first = (self.round * PEERS) as usize;
+            let count = distances(self.round, self.workers).count();
+            if count == 0 {
+                return Ok(own_messages::test(&mut self.sends)?.then_some(self.best));
+            }
+            if !own_messages::test(&mut self.receives[first..first + count])? {
+                return Ok(None);
+            }
+            for heard in &self.memory.heard[first..first + count] {
+                self.best = [self.best[0].max(heard[0]), self.best[1].max(heard[1])];
+            }
+            self.round += 1;
+            let rc = self.tell();
+            if rc != SUCCESS {
+                return Err(rc);
+            }
+        }
+    }
+
+    /// After a failure: ends all messages. Returns how many could not be ended within `limit`.
+    pub fn quiesce(&mut self, limit: Duration) -> usize {
+        let left = own_messages::drive(&mut self.receives, limit) + own_messages::end(&mut self.sends, limit);
+        if left > 0 {
+            // The library may still use it.
+            std::mem::forget(std::mem::take(&mut self.memory));
+        }
+        left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_the_last_round_everybody_has_heard_from_everybody() {
+        for workers in 1..200u32 {
+            // What worker 0 knows by how far below it stands who said it; all others stand alike.
+            let mut known = vec![false; workers as usize];
+            known[0] = true;
+            let mut round = 0;
+            while distances(round, workers).next().is_some() {
+                let before = known.clone();
+                for distance in distances(round, workers) {
+                    for (at, _) in before.iter().enumerate().filter(|(_, known)| **known) {
+                        known[(at + distance as usize) % workers as usize] = true;
+                    }
+                }
+                round += 1;
+            }
+            assert!(known.iter().all(|&known| known), "{workers} workers");
+        }
+    }
+
+    #[test]
+    fn only_the_last_round_has_fewer_messages() {
+        // `poll` finds a round's receives by its number.
+        for workers in 1..2000 {
+            let counts: Vec<usize> = (0..)
+                .map(|round| distances(round, workers).count())
+                .take_while(|&count| count > 0)
+                .collect();
+            let whole = counts.len().saturating_sub(1);
+            assert!(
+                counts[..whole].iter().all(|&count| count == PEERS as usize),
+                "{counts:?}"
+            );
+        }
+        assert!((0..=MAX_ROUNDS as u32).any(|round| distances(round, i32::MAX as u32).next().is_none()));
+    }
+}
