@@ -1,5 +1,6 @@
 //! A job: what is run, and the run.
 
+use crate::hosts::Hosts;
 use crate::kill::Kill;
 use crate::outcome::{Killed, Outcome};
 use crate::{place, processes};
@@ -21,6 +22,19 @@ const MPIRUN_FLAGS: &[&str] = &[
     "mpi_yield_when_idle",
     "1",
 ];
+/// Flags of one whose ranks are on several hosts. (Open MPI's own choice of collectives there is not fault tolerant.)
+const HOSTS_FLAGS: &[&str] = &[
+    "--oversubscribe",
+    "--mca",
+    "btl",
+    "self,sm,tcp",
+    "--mca",
+    "mpi_yield_when_idle",
+    "1",
+    "--mca",
+    "coll",
+    "^han,hcoll,portals4,cuda,ucc",
+];
 /// How often the job is looked at.
 const TICK: Duration = Duration::from_millis(4);
 /// How long relays and the launcher may take to clean up after mpirun has ended.
@@ -41,6 +55,8 @@ pub struct Job {
     kills: Vec<Kill>,
     limit: Duration,
     mpirun: Option<PathBuf>,
+    slots: Vec<u32>,
+    by: String,
     watch: Option<Watch>,
 }
 
@@ -59,6 +75,8 @@ impl Job {
             kills: Vec::new(),
             limit: Duration::from_secs(60),
             mpirun: None,
+            slots: Vec::new(),
+            by: "slot".to_owned(),
             watch: None,
         }
         .interval("0.2s")
@@ -125,6 +143,18 @@ impl Job {
         self
     }
 
+    /// On several hosts, with so many slots each; ranks fill the first, then the second, and so on.
+    pub fn hosts(mut self, slots: &[u32]) -> Job {
+        self.slots = slots.to_owned();
+        self
+    }
+
+    /// With another order of the ranks on the hosts (`--map-by`).
+    pub fn map_by(mut self, by: &str) -> Job {
+        self.by = by.to_owned();
+        self
+    }
+
     /// After this long the job is killed.
     pub fn limit(mut self, limit: Duration) -> Job {
         self.limit = limit;
@@ -140,19 +170,24 @@ impl Job {
     /// A name by which equal native runs are recognised.
     pub fn key(&self) -> String {
         format!(
-            "{:?} {:?} {} {:?}",
-            self.program, self.arguments, self.workers, self.inputs
+            "{:?} {:?} {} {:?} {:?}",
+            self.program, self.arguments, self.workers, self.inputs, self.slots
         )
     }
 
-    fn command(&self, root: &Path, mark: &str) -> Command {
-        let mut command = Command::new(self.mpirun.clone().unwrap_or_else(place::mpirun));
+    fn command(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
+        let mpirun = self.mpirun.clone().unwrap_or_else(place::mpirun);
+        let mut command = match hosts {
+            Some(hosts) => hosts.launcher(mpirun, root.join("work"), &self.by),
+            None => Command::new(mpirun),
+        };
         if self.fault_tolerance {
             command.args(["--with-ft", "ulfm"]);
         }
-        match self.mpirun {
-            None => command.args(MPIRUN_FLAGS),
-            Some(_) => command.arg("--oversubscribe"),
+        match (&self.mpirun, hosts) {
+            (None, None) => command.args(MPIRUN_FLAGS),
+            (None, Some(_)) => command.args(HOSTS_FLAGS),
+            (Some(_), _) => command.arg("--oversubscribe"),
         };
         command.args(["-n", &(self.workers + self.spares).to_string()]);
         let mut set = |name: &str, value: &OsString| {
@@ -197,7 +232,8 @@ impl Job {
             std::fs::write(root.path().join("work").join(name), text).expect("the directory is writable");
         }
         let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let mut command = self.command(root.path(), &mark);
+        let hosts = (!self.slots.is_empty()).then(|| Hosts::new(&self.slots).expect("there can be hosts"));
+        let mut command = self.command(root.path(), &mark, hosts.as_ref());
         let stream = |name| File::create(root.path().join(name)).expect("the directory is writable");
         command
             .stdin(Stdio::null())
@@ -209,6 +245,7 @@ impl Job {
         let mut run = Run {
             child,
             mark,
+            hosts,
             size: self.workers + self.spares,
             ranks: BTreeMap::new(),
             shared_memory: BTreeSet::new(),
@@ -225,6 +262,7 @@ impl Job {
 struct Run {
     child: Child,
     mark: String,
+    hosts: Option<Hosts>,
     size: u32,
     ranks: BTreeMap<u32, processes::Process>,
     shared_memory: BTreeSet<String>,
@@ -279,12 +317,13 @@ impl Run {
     fn look(&mut self) {
         if !self.is_complete() {
             self.ranks = processes::ranks(&processes::marked(&self.mark));
-        } else if self
-            .shared_memory
-            .iter()
-            .filter(|path| path.contains("sm_segment"))
-            .count()
-            < self.size as usize
+        } else if self.hosts.is_none()
+            && self
+                .shared_memory
+                .iter()
+                .filter(|path| path.contains("sm_segment"))
+                .count()
+                < self.size as usize
         {
             self.shared_memory.extend(
                 self.ranks
@@ -305,6 +344,9 @@ impl Run {
 
     /// Relays have no environment; their command line has the name of the job, and that has the pid of the launcher.
     fn relay_mark(&self) -> String {
+        if let Some(hosts) = &self.hosts {
+            return hosts.job_mark();
+        }
         let daemon = self
             .ranks
             .values()
@@ -324,6 +366,10 @@ impl Run {
                 .into_iter()
                 .map(|pid| format!("relay {pid}")),
         );
+        if let Some(hosts) = &self.hosts {
+            found.extend(hosts.shared_memory());
+            return found;
+        }
         let files = std::fs::read_dir("/dev/shm")
             .into_iter()
             .flatten()

@@ -8,6 +8,7 @@
 //! ```
 //!
 //! - [`job`]: a job and its run; [`outcome`]: what came of it, and comparisons;
+//! - [`hosts`]: several hosts on one machine;
 //! - [`kill`]: moments of death; [`processes`]: /proc;
 //! - [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
 //! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
@@ -16,6 +17,7 @@
 //! `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so; `FFI_TESTS_SEED`: repeats the random moments of an earlier run;
 //! `FFI_TESTS_KEEP=1`: the directories of all jobs stay.
 
+pub mod hosts;
 pub mod job;
 pub mod kill;
 pub mod outcome;

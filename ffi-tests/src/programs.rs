@@ -74,6 +74,27 @@ pub fn large_heat2d() -> Case {
     }
 }
 
+/// The same with few iterations, for ranks that are slow to reach each other.
+pub fn short_heat2d() -> Case {
+    Case {
+        name: "heat2d, short",
+        make: || {
+            let arguments = [
+                "300",
+                "300",
+                "900",
+                "heat.field",
+                "--print-every",
+                "20",
+                "--log",
+                "heat.log",
+            ];
+            Job::new(place::example("heat2d"), &arguments).interval("0.1s")
+        },
+        ..heat2d()
+    }
+}
+
 fn cg_job(program: &str) -> Job {
     Job::new(
         place::example(program),
@@ -90,6 +111,18 @@ pub fn cg() -> Case {
         files: &["cg.solution"],
         canonical: all_of_it,
         make: || cg_job("cg"),
+    }
+}
+
+/// The same with few iterations.
+pub fn short_cg() -> Case {
+    Case {
+        name: "cg, short",
+        make: || {
+            let arguments = ["100", "100", "7", "cg.solution", "--max-iterations", "25"];
+            Job::new(place::example("cg"), &arguments).interval("0.1s")
+        },
+        ..cg()
     }
 }
 

@@ -150,6 +150,7 @@ fn start() -> Result<(), String> {
     }
     fault::point("boot.begin", 0);
     prefer_fault_tolerant_mpi();
+    die_with_launcher();
     // SAFETY: the face's array of that length.
     let symbols = unsafe { std::slice::from_raw_parts(info().data_symbols, info().data_symbol_count) };
     if symbols.len() != crate::generated::DATA_COUNT {
@@ -273,6 +274,17 @@ fn prefer_fault_tolerant_mpi() {
     set_default("PMIX_MCA_gds", "hash");
     // SAFETY: the process has one thread.
     unsafe { std::env::remove_var("PMIX_GDS_MODULE") };
+}
+
+/// A launcher's daemon that is lost takes its ranks with it: nobody else could end them. (Fault tolerance lets a rank whose
+/// connection to its daemon breaks go on.) A parent of another kind, a shell for example, may end before the program.
+fn die_with_launcher() {
+    let parent = std::os::unix::process::parent_id();
+    let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+    if matches!(name.trim_end(), "prted" | "prterun" | "mpirun" | "mpiexec") {
+        // SAFETY: prctl(2).
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    }
 }
 
 fn set_default(name: &str, value: &str) {

@@ -146,9 +146,8 @@ pub fn next_epoch() -> u64 {
 
 /// Worker that keeps this worker's copy, and worker whose copy this one keeps.
 pub fn buddies() -> (u32, u32) {
-    let (world, worker) = (world::get(), world::worker());
-    let count = world.worker_count;
-    ((worker + world.offset) % count, (worker + count - world.offset) % count)
+    let (holders, worker) = (&world::get().holders, world::worker());
+    (holders.holder_of(worker), holders.partner_of(worker))
 }
 
 /// Captures this rank and starts to ship it. All workers are at the same cut.

@@ -22,6 +22,8 @@ pub struct Config {
     pub spares: u32,
     /// Distance from a rank to the holder of its copy, in worker ranks; `None`: the ranks per node.
     pub buddy_offset: Option<u32>,
+    /// File that says which hosts fail together; `None`: each node is by itself.
+    pub domains: Option<PathBuf>,
     /// When to take checkpoints.
     pub interval: Interval,
     /// How changed pages are found.
@@ -111,12 +113,21 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "UNDERSTUDY_BUDDY_OFFSET",
         default: "ranks per node",
-        meaning: "the copy of rank r is held by worker (r + offset) mod W",
+        meaning: "the copy of rank r is held by worker (r + offset) mod W, or by a near one if that is in the same domain and another need not be",
         parse: |config, text| {
             config.buddy_offset = Some(number(text, "a rank offset").and_then(|offset| match offset {
                 0 => Err("an offset of 0 would keep the copy in the rank itself".into()),
                 offset => Ok(offset),
             })?);
+            Ok(())
+        },
+    },
+    Variable {
+        name: "UNDERSTUDY_DOMAIN",
+        default: "none",
+        meaning: "file with lines `host domain`: hosts of a domain fail together, so copies are kept in another one; without it every node is a domain",
+        parse: |config, text| {
+            config.domains = Some(PathBuf::from(text));
             Ok(())
         },
     },
@@ -185,6 +196,7 @@ impl Config {
         let mut config = Config {
             spares: 1,
             buddy_offset: None,
+            domains: None,
             interval: Interval::Time(Duration::from_secs(10)),
             tracking: Choice::Auto,
             require: false,

@@ -8,7 +8,8 @@
 //! - [`arch`]: the way in and out; [`calls`]: one handler per MPI procedure, most are generated;
 //! - [`handles`], [`objects`], [`requests`]: what the program holds, and how to make it again;
 //! - [`image`]: the user side's memory; [`user`]: the rest of its state (files, signals, thread-locals, output);
-//! - [`world`]: workers and spares; [`cut`], [`drain`], [`checkpoint`]: epochs; [`recovery`]: after a failure;
+//! - [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
+//! - [`cut`], [`drain`], [`checkpoint`]: epochs; [`recovery`]: after a failure;
 //! - [`own_messages`], [`rounds`]: how runtimes talk to each other without waiting.
 
 pub mod arch;
@@ -18,6 +19,7 @@ pub mod cell;
 pub mod checkpoint;
 pub mod config;
 pub mod cut;
+pub mod domains;
 pub mod drain;
 pub mod errors;
 pub mod events;
@@ -27,6 +29,7 @@ pub mod image;
 pub mod objects;
 pub mod own_messages;
 pub mod peers;
+pub mod placement;
 pub mod quiet;
 pub mod real_types;
 #[macro_use]

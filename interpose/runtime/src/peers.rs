@@ -6,23 +6,8 @@
 #![allow(unsafe_code)]
 
 use crate::cell::Main;
-use crate::generated::real;
-use crate::handles;
-use crate::real_types::RealComm;
-use crate::user;
+use crate::domains::Place;
 use std::ffi::c_int;
-
-/// Length of a host name, the terminating zero included (HOST_NAME_MAX of Linux).
-const NAME: usize = 65;
-
-/// What a process tells the others of itself.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Card {
-    pid: u32,
-    /// Padded with zeros.
-    host: [u8; NAME],
-}
 
 #[derive(Default)]
 struct Peers {
@@ -40,48 +25,25 @@ static PEERS: Main<Peers> = Main::new(Peers {
     hosts: Vec::new(),
 });
 
-/// Learns who is on which node; a collective over the launcher's world.
-pub fn meet(world: RealComm) {
-    let mut own = Card {
-        pid: std::process::id(),
-        host: [0; NAME],
-    };
-    for (to, from) in own.host[..NAME - 1].iter_mut().zip(user::host_name().bytes()) {
-        *to = from;
-    }
-    let (mut size, length) = (0, size_of::<Card>() as c_int);
-    let bytes = handles::byte_type();
-    // SAFETY: one card from everybody.
-    let all = unsafe {
-        real::PMPI_Comm_size(world, &mut size);
-        let mut all = vec![own; size as usize];
-        let (from, to) = ((&raw const own).cast(), all.as_mut_ptr().cast());
-        if real::PMPI_Allgather(from, length, bytes, to, length, bytes, world) != 0 {
-            return;
-        }
-        all
-    };
-    let peers = PEERS.get();
-    for card in all.iter().filter(|card| card.host == own.host && card.pid != own.pid) {
+/// Learns who is on this node.
+pub fn meet(places: &[Place], own: usize) {
+    let (own, peers) = (places[own], PEERS.get());
+    let here = |place: &&Place| place.node == own.node && place.pid != own.pid;
+    for place in places.iter().filter(here) {
         // SAFETY: pidfd_open(2).
-        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, card.pid as libc::pid_t, 0) } as c_int;
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, place.pid as libc::pid_t, 0) } as c_int;
         if descriptor >= 0 {
             peers.local.push(lift(descriptor));
         }
     }
-    peers.others = all.iter().any(|card| card.host != own.host);
-    let name =
-        |card: &Card| String::from_utf8_lossy(card.host.split(|byte| *byte == 0).next().unwrap_or(&[])).into_owned();
-    peers.hosts = all.iter().map(name).collect();
+    peers.others = places.iter().any(|place| place.node != own.node);
+    peers.hosts = places.iter().map(Place::host_name).collect();
 }
 
 /// The host of a rank of the launcher's world.
 pub fn host(launcher_rank: u32) -> &'static str {
-    PEERS
-        .get()
-        .hosts
-        .get(launcher_rank as usize)
-        .map_or("an unknown host", String::as_str)
+    let host = PEERS.get().hosts.get(launcher_rank as usize);
+    host.map_or("an unknown host", String::as_str)
 }
 
 /// Moves a descriptor out of the user side's range.

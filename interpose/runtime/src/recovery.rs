@@ -10,6 +10,7 @@
 //! success, all start over with the shrunken communicator. Loading is repeated from the copies, which stay intact.
 #![allow(unsafe_code)]
 
+mod alone;
 mod attempt;
 mod copies;
 mod load;
@@ -191,5 +192,6 @@ fn resume(outcome: attempt::Outcome, began: Instant, report: &Report) {
             report.summary(),
             total.as_secs_f64() * 1e3
         ));
+        alone::tell();
     }
 }

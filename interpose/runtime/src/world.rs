@@ -2,9 +2,11 @@
 #![allow(unsafe_code)]
 
 use crate::cell::Main;
+use crate::domains::{self, Places};
 use crate::errors::{SUCCESS, returns_errors};
 use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
+use crate::placement::Holders;
 use crate::real_types::RealComm;
 use crate::recovery::Rewound;
 use crate::{boot, checkpoint, cut, errors, events, fault, objects, peers, recovery, requests, sys, ulfm, user};
@@ -15,8 +17,6 @@ use std::ffi::c_int;
 const EXIT_REFUSED: c_int = 78;
 /// `MPI_UNDEFINED`
 const UNDEFINED: c_int = -32766;
-/// `MPI_COMM_TYPE_SHARED`
-const COMM_TYPE_SHARED: c_int = 0;
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,10 @@ pub struct World {
     pub worker_count: u32,
     /// Number of spares that the job was started with.
     pub spare_count: u32,
-    /// Distance to the buddy.
-    pub offset: u32,
+    /// Who holds whose copy.
+    pub holders: Holders,
+    /// The node of each rank of the launcher's world.
+    pub nodes: Vec<u64>,
     /// Whether failures are recovered from.
     pub protected: bool,
     /// MPI_Finalize has passed its last point of recovery.
@@ -172,23 +174,6 @@ fn launcher_world() -> RealComm {
     real_comm(VirtComm(handles::predefined_handle("ompi_mpi_comm_world")))
 }
 
-/// Ranks of this node in the launcher's world: the default offset, so that a copy lies on another node.
-fn node_size(world: RealComm) -> u32 {
-    let mut node = NULL;
-    let info = crate::handles::real_info(crate::handles::VirtInfo(handles::predefined_handle(
-        "ompi_mpi_info_null",
-    )));
-    // SAFETY: a collective over the launcher's world.
-    unsafe {
-        if real::PMPI_Comm_split_type(world, COMM_TYPE_SHARED, 0, info, &mut node) != SUCCESS {
-            return 1;
-        }
-        let (size, _) = size_and_rank(node);
-        real::PMPI_Comm_free(&mut node);
-        size
-    }
-}
-
 /// Sets the world up after the real MPI_Init. A worker returns; a spare sleeps here until it is given a part, and then
 /// the program's frame has been replaced.
 pub fn init() -> Result<(), Rewound> {
@@ -203,9 +188,11 @@ pub fn init() -> Result<(), Rewound> {
         Part::Spare
     };
     let mismatch = user::compare_layout(world);
-    peers::meet(world);
-    let per_node = node_size(world).min(size);
-    let offset = choose_offset(config.buddy_offset, per_node, worker_count);
+    let places = domains::meet(world);
+    peers::meet(places.all(), rank as usize);
+    let wish = config.buddy_offset.unwrap_or_else(|| places.most_per_node());
+    let holders = Holders::place(&places.domains(worker_count), wish);
+    let mismatch = mismatch.or_else(|| no_domain(&places));
     let made = duplicate(world).and_then(|control| {
         let workers = split(control, matches!(part, Part::Worker(_)).then_some(rank))?;
         Ok((control, workers))
@@ -222,14 +209,15 @@ pub fn init() -> Result<(), Rewound> {
         launcher_rank: rank,
         worker_count,
         spare_count: config.spares,
-        offset,
+        holders,
+        nodes: places.all().iter().map(|place| place.node).collect(),
         protected: mismatch.is_none() && worker_count > 1,
         finalized: false,
         recoveries: 0,
         players: (0..worker_count).collect(),
         living: (0..size).collect(),
     });
-    emit_start();
+    emit_start(&places);
     if let Some(why) =
         mismatch.or((worker_count == 1).then(|| "with a single worker there is no buddy to keep its copy".to_owned()))
     {
@@ -250,12 +238,37 @@ fn failed_in_init(rc: c_int) -> ! {
     abort(1)
 }
 
-fn choose_offset(asked: Option<u32>, per_node: u32, workers: u32) -> u32 {
-    let offset = asked.unwrap_or(per_node) % workers.max(1);
-    if offset == 0 { 1.min(workers - 1) } else { offset }
+/// Why copies cannot be placed.
+fn no_domain(places: &Places) -> Option<String> {
+    let rank = places.without_domain()?;
+    let file = boot::config().domains.clone().unwrap_or_default();
+    Some(format!(
+        "UNDERSTUDY_DOMAIN: rank {rank} cannot use {}; it must be readable on every node, with lines `host domain`",
+        file.display()
+    ))
 }
 
-fn emit_start() {
+/// Copies that would be lost with their workers' domain, as `N of W`; with several nodes the user is told.
+fn tell_copies_at_home(places: &Places) -> String {
+    let world = get();
+    let at_home = world.holders.together(&places.domains(world.worker_count)).len();
+    if at_home > 0 && world.protected && world.launcher_rank == 0 {
+        let what = format!(
+            "{at_home} of {} copies are in the domain of their own worker, since more than half of the workers are there; they are lost if all of it fails",
+            world.worker_count
+        );
+        if places.are_several_nodes() {
+            sys::say(format_args!(
+                "{what}; spread the ranks more evenly (see UNDERSTUDY_DOMAIN)"
+            ));
+        } else {
+            log::info!("{what}");
+        }
+    }
+    format!("{at_home} of {}", world.worker_count)
+}
+
+fn emit_start(places: &Places) {
     let world = get();
     let role = match world.part {
         Part::Worker(worker) => Role::Worker(Worker(worker)),
@@ -272,9 +285,9 @@ fn emit_start() {
         version: env!("CARGO_PKG_VERSION").into(),
         job: boot::job(),
     });
-    events::emit(Kind::Config {
-        settings: crate::config::Config::listing(|name| std::env::var(name).ok()),
-    });
+    let mut settings = crate::config::Config::listing(|name| std::env::var(name).ok());
+    settings.push(("copies in their own domain".into(), tell_copies_at_home(places)));
+    events::emit(Kind::Config { settings });
 }
 
 /// Says why the job is not protected; stops it if protection is required.
@@ -389,19 +402,4 @@ pub fn finalize() -> Result<c_int, Rewound> {
     user::remove_closed_ledgers(0..world.worker_count + world.spare_count);
     // SAFETY: the last call of the real library.
     Ok(unsafe { real::PMPI_Finalize() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::choose_offset;
-
-    #[test]
-    fn the_buddy_is_never_the_rank_itself() {
-        assert_eq!(choose_offset(None, 4, 8), 4);
-        assert_eq!(choose_offset(None, 5, 4), 1);
-        assert_eq!(choose_offset(None, 4, 4), 1);
-        assert_eq!(choose_offset(Some(2), 4, 8), 2);
-        assert_eq!(choose_offset(Some(8), 4, 8), 1);
-        assert_eq!(choose_offset(Some(3), 1, 2), 1);
-    }
 }

@@ -17,9 +17,8 @@ pub fn held() -> Held {
 
 /// Holder and partner of a worker.
 fn buddies(me: u32) -> (u32, u32) {
-    let world = world::get();
-    let (count, offset) = (world.worker_count, world.offset);
-    ((me + offset) % count, (me + count - offset) % count)
+    let holders = &world::get().holders;
+    (holders.holder_of(me), holders.partner_of(me))
 }
 
 /// Drives a transfer to its end.

@@ -1,6 +1,7 @@
 //! The meeting of the living: everybody says who it is, and the same plan comes out everywhere.
 #![allow(unsafe_code)]
 
+use super::alone;
 use super::copies;
 use super::plan::{self, Held, Identity, Lost, NONE, Plan};
 use crate::generated::real;
@@ -54,8 +55,9 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
         user::release_output();
         crate::sys::exit_now((aborted.abort - 1) as i32);
     }
-    let verdict = plan::make(&identities, world.worker_count, world.offset);
+    let verdict = plan::make(&identities, &world.holders, world.worker_count);
     if let Ok(plan) = &verdict {
+        alone::note(&identities, plan);
         collect_output(control, plan)?;
         user::undo_files(plan.epoch);
     }

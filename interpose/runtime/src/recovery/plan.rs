@@ -1,5 +1,7 @@
 //! Who takes which part: a pure function of what the living processes say of themselves.
 
+use crate::placement::Holders;
+
 /// What a living process says of itself.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,15 +121,15 @@ pub enum Lost {
     },
 }
 
-/// Makes the plan for `workers` workers whose copies are `offset` further.
-pub fn make(living: &[Identity], workers: u32, offset: u32) -> Result<Plan, Lost> {
+/// Makes the plan for `workers` workers whose copies are where `holders` says.
+pub fn make(living: &[Identity], holders: &Holders, workers: u32) -> Result<Plan, Lost> {
     let player = |worker: u32| living.iter().find(|identity| identity.part == u64::from(worker));
     let epoch = epoch(living)?;
     let dead: Vec<u32> = (0..workers).filter(|&worker| player(worker).is_none()).collect();
     let spares: Vec<&Identity> = living.iter().filter(|identity| identity.part == NONE).collect();
-    let takeovers = assign(&dead, &spares, epoch, (workers, offset));
+    let takeovers = assign(&dead, &spares, epoch, holders);
     for &worker in &dead {
-        let holder = (worker + offset) % workers;
+        let holder = holders.holder_of(worker);
         let of = |worker: u32| takeovers.iter().find(|takeover| takeover.worker == worker);
         let has_own = of(worker).is_some_and(|takeover| takeover.has_own);
         let is_held = player(holder).is_some() || of(holder).is_some_and(|takeover| takeover.has_partner);
@@ -175,7 +177,7 @@ fn epoch(living: &[Identity]) -> Result<u64, Lost> {
 }
 
 /// Gives each dead worker the spare that has its copy already, else the lowest one that has none of a dead worker's.
-fn assign(dead: &[u32], spares: &[&Identity], epoch: u64, (workers, offset): (u32, u32)) -> Vec<Takeover> {
+fn assign(dead: &[u32], spares: &[&Identity], epoch: u64, holders: &Holders) -> Vec<Takeover> {
     let has = |spare: &Identity, worker: u32| spare.held.own == u64::from(worker) && spare.held.epoch == epoch;
     let mut free: Vec<&Identity> = spares.to_vec();
     let mut chosen: Vec<Option<&Identity>> = Vec::new();
@@ -187,7 +189,7 @@ fn assign(dead: &[u32], spares: &[&Identity], epoch: u64, (workers, offset): (u3
     let takeovers = dead.iter().zip(chosen).filter_map(|(&worker, chosen)| {
         let spare = chosen.or_else(|| free.next())?;
         let has_own = has(spare, worker);
-        let partner = (worker + workers - offset) % workers;
+        let partner = holders.partner_of(worker);
         Some(Takeover {
             worker,
             player: spare.launcher_rank as u32,
@@ -200,7 +202,12 @@ fn assign(dead: &[u32], spares: &[&Identity], epoch: u64, (workers, offset): (u3
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Held, Holders, Identity, Lost, NONE, Plan, Takeover};
+
+    /// The plan if copies are `offset` further.
+    fn make(living: &[Identity], workers: u32, offset: u32) -> Result<Plan, Lost> {
+        super::make(living, &Holders::rotation(workers, offset), workers)
+    }
 
     fn worker(launcher_rank: u64, part: u64, committed: u64) -> Identity {
         Identity {

@@ -1,0 +1,158 @@
+//! Several hosts on one machine, made of namespaces: each with a network, a name, processes, /dev/shm and a temporary
+//! directory of its own, joined by a bridge. They have no names outside and end with this process, however it ends.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What runs in the namespaces and holds them.
+const SCRIPT: &str = include_str!("hosts.sh");
+/// New ones for each host but users: network, host name, mounts, processes.
+const UNSHARE: &[&str] = &[
+    "--net",
+    "--uts",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+];
+
+/// Hosts that exist as long as this value.
+pub struct Hosts {
+    directory: tempfile::TempDir,
+    first: Child,
+    prefix: String,
+    slots: Vec<u32>,
+}
+
+impl Hosts {
+    /// One host for each number of slots.
+    ///
+    /// # Errors
+    /// What the system says if namespaces are not permitted, or a tool is missing.
+    pub fn new(slots: &[u32]) -> Result<Hosts, String> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let script = directory.path().join("hosts.sh");
+        std::fs::write(&script, SCRIPT).map_err(|error| error.to_string())?;
+        let prefix = format!("u{}x{}n", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let mut command = Command::new("unshare");
+        command.args(UNSHARE).arg("sh").arg(script).arg("first");
+        command
+            .arg(directory.path())
+            .args([&prefix, &slots.len().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut first = command.spawn().map_err(|error| format!("unshare: {error}"))?;
+        let mut line = String::new();
+        let output = first
+            .stdout
+            .take()
+            .map(|output| BufReader::new(output).read_line(&mut line));
+        if !matches!(output, Some(Ok(_))) || line != "ready\n" {
+            let mut reason = String::new();
+            let _ = first.kill();
+            let _ = first.stderr.take().map(|mut errors| errors.read_to_string(&mut reason));
+            let _ = first.wait();
+            return Err(reason.trim().to_owned());
+        }
+        Ok(Hosts {
+            directory,
+            first,
+            prefix,
+            slots: slots.to_owned(),
+        })
+    }
+
+    /// Whether there can be hosts; why not is printed once.
+    pub fn are_possible() -> bool {
+        static POSSIBLE: OnceLock<bool> = OnceLock::new();
+        *POSSIBLE.get_or_init(|| match Hosts::new(&[1, 1]) {
+            Ok(_) => true,
+            Err(reason) => {
+                crate::place::skip(&format!(
+                    "several hosts need namespaces of network, names, mounts and processes (root): {reason}"
+                ));
+                false
+            }
+        })
+    }
+
+    /// Name of a host.
+    pub fn name(&self, host: usize) -> String {
+        format!("{}{}", self.prefix, host + 1)
+    }
+
+    /// What the name of every job that is started on the first host has in it.
+    pub fn job_mark(&self) -> String {
+        format!("-{}-", self.name(0))
+    }
+
+    /// A command on the first host.
+    fn enter(&self) -> Command {
+        let of = format!("/proc/{}/ns", self.first.id());
+        let mut command = Command::new("nsenter");
+        command.args([
+            format!("--net={of}/net"),
+            format!("--uts={of}/uts"),
+            format!("--mount={of}/mnt"),
+            format!("--pid={of}/pid_for_children"),
+        ]);
+        command
+    }
+
+    fn agent(&self) -> PathBuf {
+        self.directory.path().join("agent")
+    }
+
+    /// `mpirun` on the first host, with options by which it starts ranks on all of them.
+    pub fn launcher(&self, mpirun: PathBuf, directory: PathBuf, by: &str) -> Command {
+        let mut command = self.enter();
+        let mut names = String::new();
+        for (host, slots) in self.slots.iter().enumerate() {
+            let comma = if host > 0 { "," } else { "" };
+            let _ = write!(names, "{comma}{}:{slots}", self.name(host));
+        }
+        command
+            .arg({
+                let mut option = std::ffi::OsString::from("--wdns=");
+                option.push(directory);
+                option
+            })
+            .arg(mpirun)
+            .args(["--prtemca", "plm_ssh_agent"])
+            .arg(self.agent())
+            .args(["--host", &names, "--map-by", by])
+            .env("TMPDIR", self.directory.path().join("tmp"));
+        command
+    }
+
+    /// Files in memory that are left on the hosts.
+    pub fn shared_memory(&self) -> Vec<String> {
+        let list = |host: usize| {
+            let mut command = self.enter();
+            if host > 0 {
+                command.arg(self.agent()).arg(self.name(host));
+            }
+            let found = command.args(["find", "/dev/shm", "-type", "f"]).output();
+            let found = found.map(|found| found.stdout).unwrap_or_default();
+            String::from_utf8_lossy(&found)
+                .lines()
+                .map(|path| format!("{}:{path}", self.name(host)))
+                .collect::<Vec<_>>()
+        };
+        (0..self.slots.len()).flat_map(list).collect()
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        drop(self.first.stdin.take());
+        let _ = self.first.wait();
+    }
+}

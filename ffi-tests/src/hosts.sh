@@ -1,0 +1,57 @@
+# Makes hosts out of namespaces. Each has its own network, host name, processes, /dev/shm and
+# temporary directory. Nothing of them has a name
+# outside: they end with the first one's script, and that ends with its standard input.
+#
+#   hosts.sh first DIRECTORY PREFIX COUNT    hosts PREFIX1 … PREFIXcount
+#   hosts.sh other DIRECTORY NAME            one of them, started by the first
+#
+# To be run in new namespaces (network, host name, mounts, processes). The first host's network has the bridge that joins
+# all, and its processes include those of the others, since namespaces of processes can only be entered from above.
+# DIRECTORY gets `agent`, which starts a command on a host as ssh would.
+set -e
+part=$1 directory=$2 name=$3
+
+settle() {
+    hostname "$1"
+    mount -t tmpfs tmpfs /dev/shm
+    mount -t tmpfs tmpfs "$directory/tmp"
+    mount --bind "$directory/hosts" /etc/hosts
+    ip link set lo up
+}
+
+if [ "$part" = other ]; then
+    settle "$name"
+    echo ready > "$directory/$name.ready"
+    exec sleep infinity
+fi
+
+mkdir "$directory/tmp"
+echo "127.0.0.1 localhost" > "$directory/hosts"
+for number in $(seq "$4"); do
+    echo "10.77.0.$number $name$number" >> "$directory/hosts"
+done
+cat > "$directory/agent" <<AGENT
+#!/bin/sh
+of=/proc/\$(cat "$directory/\$1")/ns
+shift
+export TMPDIR="$directory/tmp"
+exec nsenter --net=\$of/net --uts=\$of/uts --mount=\$of/mnt --pid=\$of/pid_for_children sh -c "\$*"
+AGENT
+chmod +x "$directory/agent"
+
+settle "${name}1"
+ip link add bridge type bridge
+ip addr add 10.77.0.1/24 dev bridge
+ip link set bridge up
+for number in $(seq 2 "$4"); do
+    host=$name$number
+    mkfifo "$directory/$host.ready"
+    unshare --net --uts --mount --pid --fork --kill-child --mount-proc sh "$0" other "$directory" "$host" &
+    echo $! > "$directory/$host"
+    read -r _ < "$directory/$host.ready"
+    ip link add "to$number" type veth peer name eth0 netns $!
+    ip link set "to$number" master bridge up
+    nsenter --net=/proc/$!/ns/net sh -c "ip addr add 10.77.0.$number/24 dev eth0 && ip link set eth0 up"
+done
+echo ready
+read -r _ || true

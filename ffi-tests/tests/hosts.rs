@@ -1,0 +1,271 @@
+//! Ranks on several hosts, which namespaces stand for: the same bytes undisturbed, and whoever dies.
+
+use ffi_tests::hosts::Hosts;
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, Case};
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, place, processes};
+use std::time::Duration;
+
+/// Two workers on each of three hosts; the last has room for spares too.
+const SLOTS: [u32; 3] = [2, 2, 4];
+const WORKERS: u32 = 6;
+const SPARES: u32 = 2;
+
+fn spread(job: Job) -> Job {
+    job.workers(WORKERS).spares(SPARES).hosts(&SLOTS)
+}
+
+fn cases() -> Vec<Case> {
+    vec![programs::short_heat2d(), programs::short_cg()]
+}
+
+/// The same output and files, nothing left, and these parts taken over.
+fn assert_good(outcome: &Outcome, undisturbed: &Outcome, case: &Case, taken_over: &[u32]) {
+    outcome.assert_success();
+    outcome.assert_like_after(undisturbed, case.files, case.canonical);
+    outcome.assert_taken_over(taken_over);
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn undisturbed_runs_write_the_same() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let mut verdicts = Verdicts::default();
+    for case in cases() {
+        let undisturbed = native(spread(case.job()));
+        let outcome = spread(case.job()).run();
+        println!("{}: {:?} against {:?}", case.name, outcome.wall, undisturbed.wall);
+        verdicts.judge(case.name, || {
+            assert_good(&outcome, &undisturbed, &case, &[]);
+            outcome.check(outcome.own_lines().is_empty(), "an undisturbed run is quiet");
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn every_worker_may_be_killed() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let mut verdicts = Verdicts::default();
+    for case in cases() {
+        let undisturbed = native(spread(case.job()));
+        let lines = undisturbed.stdout.iter().filter(|&&byte| byte == b'\n').count() - case.tail;
+        let mut random = Random::announced(case.name);
+        for worker in (0..WORKERS).filter(|worker| case.name.starts_with("heat2d") || worker % 2 == 1) {
+            let after = 1 + random.below(lines as u64 * 8 / 10) as usize;
+            let kill = Kill::at(worker, Trigger::Lines(after)).after(Duration::from_micros(random.below(15_000)));
+            let outcome = spread(case.job()).kill(kill).run();
+            println!(
+                "{}: {kill:?}: {:?}, recovery in {:?}",
+                case.name,
+                outcome.wall,
+                outcome.slowest_recovery()
+            );
+            verdicts.judge(&format!("{}: {kill:?}", case.name), || {
+                assert_good(&outcome, &undisturbed, &case, &[worker]);
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+/// Points of a checkpoint and stages of a recovery, each with the worker that dies there.
+const POINTS: &[(&str, u32)] = &[
+    ("cut.begin epoch=3", 0),
+    ("cut.end epoch=3", 2),
+    ("capture.end epoch=3", 4),
+    ("ship.begin epoch=3", 1),
+    ("ship.half epoch=3", 3),
+    ("ship.end epoch=3", 5),
+    ("commit.end epoch=3", 2),
+    ("init.end", 3),
+    ("finalize.begin", 4),
+];
+
+#[test]
+fn a_worker_may_die_at_any_point_of_a_checkpoint() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let mut verdicts = Verdicts::default();
+    for &(point, worker) in POINTS {
+        let case = if point.starts_with("ship.half") {
+            programs::large_heat2d()
+        } else {
+            programs::short_heat2d()
+        };
+        let undisturbed = native(spread(case.job()));
+        let fault = format!("kill rank={worker} at={point}");
+        let outcome = spread(case.job()).interval("100calls").fault(&fault).run();
+        println!(
+            "{fault}: {:?}, recovery in {:?}",
+            outcome.wall,
+            outcome.slowest_recovery()
+        );
+        verdicts.judge(&fault, || assert_good(&outcome, &undisturbed, &case, &[worker]));
+    }
+    verdicts.assert_all_good();
+}
+
+/// Nobody is left who could know how much of the dead workers' output was shown: nothing is lost, some comes again, and
+/// the user is told. Their files in memory stay.
+fn assert_good_but_for_the_dead_host(outcome: &Outcome, undisturbed: &Outcome, case: &Case, dead: &[u32]) {
+    outcome.assert_success();
+    outcome.assert_taken_over(dead);
+    outcome.check(
+        outcome.stderr.contains("nobody is left on the node"),
+        "the user is told",
+    );
+    for name in case.files {
+        outcome.check(outcome.file(name) == undisturbed.file(name), &format!("{name} differs"));
+    }
+    let lines: Vec<&[u8]> = undisturbed.stdout.split_inclusive(|&byte| byte == b'\n').collect();
+    let mut at = 0;
+    for line in outcome.stdout.split_inclusive(|&byte| byte == b'\n') {
+        if lines.get(at) != Some(&line) {
+            // Set back to a line that was shown.
+            let again = lines.iter().position(|&other| other == line);
+            outcome.check(
+                again.is_some_and(|again| again < at),
+                "the output has a line of its own",
+            );
+            at = again.unwrap_or(at);
+        }
+        at += 1;
+    }
+    outcome.check(at == lines.len(), "output is lost");
+    let marks: Vec<String> = dead
+        .iter()
+        .flat_map(|rank| [format!("@1-{rank}"), format!("@1-{rank}.undo")])
+        .collect();
+    let of_dead = |path: &String| marks.iter().any(|mark| path.ends_with(mark));
+    outcome.check(
+        outcome.left_behind.iter().all(of_dead),
+        "the living left something behind",
+    );
+}
+
+#[test]
+fn all_ranks_of_a_host_may_be_killed_at_once() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let undisturbed = native(spread(case.job()));
+    let mut verdicts = Verdicts::default();
+    for first in [0, 2, 4] {
+        let both = [first, first + 1];
+        let killed = spread(case.job())
+            .kill(Kill::at(both[0], Trigger::Lines(15)))
+            .kill(Kill::at(both[1], Trigger::Lines(15)))
+            .run();
+        let fault = both
+            .map(|rank| format!("kill rank={rank} at=cut.end epoch=4"))
+            .join("; ");
+        let inside = spread(case.job()).interval("100calls").fault(&fault).run();
+        for (outcome, how) in [(killed, "killed"), (inside, "killed from inside")] {
+            println!(
+                "{both:?} {how}: {:?}, recovery in {:?}",
+                outcome.wall,
+                outcome.slowest_recovery()
+            );
+            verdicts.judge(&format!("workers {both:?} {how}"), || {
+                if first == 4 {
+                    // Spares live on this host: they know what became of the dead.
+                    return assert_good(&outcome, &undisturbed, &case, &both);
+                }
+                assert_good_but_for_the_dead_host(&outcome, &undisturbed, &case, &both);
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+/// With ranks dealt out one by one, rank + ranks per node would be on the same host.
+#[test]
+fn copies_are_on_other_hosts_however_ranks_are_placed() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let undisturbed = native(spread(case.job()));
+    // The spare with rank 7 is beside them.
+    let fault = "kill rank=1 at=cut.end epoch=4; kill rank=4 at=cut.end epoch=4";
+    let outcome = spread(case.job())
+        .spares(3)
+        .hosts(&[3, 3, 3])
+        .map_by("node")
+        .interval("100calls")
+        .fault(fault)
+        .run();
+    assert_good(&outcome, &undisturbed, &case, &[1, 4]);
+}
+
+/// Open MPI ends a job that has lost a daemon. So be it, but it ends, and nothing of it stays.
+#[test]
+fn a_job_that_loses_a_daemon_ends() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let outcome = spread(programs::heat2d().job())
+        .limit(Duration::from_secs(40))
+        .watch(|ranks| ranks.get(&2).is_some_and(|rank| processes::kill(rank.parent)))
+        .run();
+    // Open MPI's status is that of the ranks that it has ended, and may be 0.
+    outcome.check(outcome.status.is_some(), "the job hangs");
+    outcome.check(
+        outcome.stderr.contains("lost communication with a remote daemon"),
+        "the launcher says why",
+    );
+    let processes: Vec<&String> = outcome
+        .left_behind
+        .iter()
+        .filter(|left| !left.contains(":/dev/shm/"))
+        .collect();
+    outcome.check(processes.is_empty(), "processes are left");
+}
+
+/// Kills in the middle of large transfers between hosts, for each length.
+const TIMES: usize = 2;
+
+#[test]
+fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let times = std::env::var("FFI_TESTS_TIMES")
+        .ok()
+        .and_then(|times| times.parse().ok())
+        .unwrap_or(TIMES);
+    let mut random = Random::announced("large messages");
+    let mut verdicts = Verdicts::default();
+    for (mebibytes, rounds) in [(1, 60), (4, 30), (16, 12)] {
+        let arguments = [(mebibytes << 20).to_string(), rounds.to_string()];
+        let job = || {
+            let arguments = arguments.each_ref().map(String::as_str);
+            spread(Job::new(place::test_program("ring"), &arguments)).interval("5calls")
+        };
+        let undisturbed = native(job());
+        for _ in 0..times {
+            let worker = random.below(u64::from(WORKERS)) as u32;
+            let after = 1 + random.below(rounds * 7 / 10) as usize;
+            let kill = Kill::at(worker, Trigger::Lines(after)).after(Duration::from_micros(random.below(60_000)));
+            let outcome = job().kill(kill).run();
+            println!(
+                "{mebibytes} MiB, {kill:?}: {:?}, recovery in {:?}",
+                outcome.wall,
+                outcome.slowest_recovery()
+            );
+            verdicts.judge(&format!("{mebibytes} MiB, {kill:?}"), || {
+                outcome.assert_success();
+                outcome.assert_like(&undisturbed, &[]);
+                outcome.assert_taken_over(&[worker]);
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}

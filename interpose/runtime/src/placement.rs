@@ -1,0 +1,149 @@
+//! Who holds whose copy: a pure function of where the workers are.
+//!
+//! A *domain* is what fails as a whole, a node if nothing else is said. The holder of worker r is worker r + offset mod W,
+//! unless both are in one domain and the copy can be elsewhere: then r exchanges holders with the next worker with which
+//! that puts both copies into other domains. Holders belong to workers, not to processes: an understudy, wherever it is,
+//! keeps the copy that the dead worker kept.
+
+/// The holder of each worker's copy: every worker holds the copy of exactly one other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holders {
+    holder: Vec<u32>,
+    partner: Vec<u32>,
+}
+
+impl Holders {
+    /// Worker r's copy is at worker r + offset mod W.
+    pub fn rotation(workers: u32, offset: u32) -> Holders {
+        // With one worker there is no other.
+        let offset = if offset.is_multiple_of(workers.max(1)) {
+            1
+        } else {
+            offset
+        };
+        let at = |worker: u32| ((u64::from(worker) + u64::from(offset)) % u64::from(workers)) as u32;
+        Holders::new((0..workers).map(at).collect())
+    }
+
+    /// As near to that as `domains` (of each worker) allow: as few copies as possible are in their worker's domain.
+    pub fn place(domains: &[u32], offset: u32) -> Holders {
+        let workers = domains.len();
+        let mut holder = Holders::rotation(workers as u32, offset).holder;
+        let apart = |worker: usize, holder: u32| domains[worker] != domains[holder as usize];
+        for worker in 0..workers {
+            if apart(worker, holder[worker]) {
+                continue;
+            }
+            // If no domain has more than half of the workers, there always is one: of those in other domains, fewer have
+            // their copies in this domain than there are.
+            let next = (1..workers)
+                .map(|distance| (worker + distance) % workers)
+                .find(|&other| apart(worker, holder[other]) && apart(other, holder[worker]));
+            if let Some(other) = next {
+                holder.swap(worker, other);
+            }
+        }
+        Holders::new(holder)
+    }
+
+    fn new(holder: Vec<u32>) -> Holders {
+        let mut partner = vec![0; holder.len()];
+        for (worker, &holder) in holder.iter().enumerate() {
+            partner[holder as usize] = worker as u32;
+        }
+        Holders { holder, partner }
+    }
+
+    /// The worker that holds this worker's copy.
+    pub fn holder_of(&self, worker: u32) -> u32 {
+        self.holder[worker as usize]
+    }
+
+    /// The worker whose copy this worker holds.
+    pub fn partner_of(&self, worker: u32) -> u32 {
+        self.partner[worker as usize]
+    }
+
+    /// Workers whose copies are in their own domain.
+    pub fn together(&self, domains: &[u32]) -> Vec<u32> {
+        let domain = |worker: u32| domains[worker as usize];
+        (0..domains.len() as u32)
+            .filter(|&worker| domain(worker) == domain(self.holder_of(worker)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// splitmix64
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: u32) -> u32 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) % u64::from(limit)) as u32
+        }
+    }
+
+    fn largest_domain(domains: &[u32]) -> usize {
+        let size = |domain: &u32| domains.iter().filter(|other| *other == domain).count();
+        domains.iter().map(size).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn random_placements_are_permutations_without_fixed_points_and_with_the_fewest_copies_at_home() {
+        let mut random = Random(7);
+        for _ in 0..3000 {
+            let workers = 2 + random.below(30);
+            let kinds = 1 + random.below(8);
+            let domains: Vec<u32> = (0..workers).map(|_| random.below(kinds)).collect();
+            let offset = random.below(2 * workers);
+            let holders = Holders::place(&domains, offset);
+            let mut seen: Vec<u32> = (0..workers).map(|worker| holders.holder_of(worker)).collect();
+            for worker in 0..workers {
+                assert_ne!(holders.holder_of(worker), worker, "{domains:?} {offset}");
+                assert_eq!(holders.partner_of(holders.holder_of(worker)), worker);
+            }
+            seen.sort_unstable();
+            assert_eq!(seen, (0..workers).collect::<Vec<_>>());
+            let fewest = (2 * largest_domain(&domains)).saturating_sub(workers as usize);
+            assert_eq!(holders.together(&domains).len(), fewest, "{domains:?} {offset}");
+        }
+    }
+
+    #[test]
+    fn what_needs_no_change_is_a_rotation() {
+        for (domains, offset) in [
+            (&[0, 0, 1, 1, 2, 2][..], 2),
+            (&[0, 1, 2, 0, 1, 2], 1),
+            (&[0, 0, 0, 0], 3),
+        ] {
+            let rotation = Holders::rotation(domains.len() as u32, offset);
+            assert_eq!(Holders::place(domains, offset), rotation);
+        }
+    }
+
+    #[test]
+    fn only_what_must_change_is_changed() {
+        // Workers 0, 1 and 2 on one node, 3 and 4 on others: worker 0 would have its copy on its own node.
+        let holders = Holders::place(&[0, 0, 0, 1, 2, 3], 2);
+        let all: Vec<u32> = (0..6).map(|worker| holders.holder_of(worker)).collect();
+        assert_eq!(all, [5, 3, 4, 2, 0, 1]);
+    }
+
+    #[test]
+    fn the_holder_is_never_the_worker_itself() {
+        for offset in [0, 1, 2, 3, 4, 6, 8, u32::MAX] {
+            let holders = Holders::rotation(4, offset);
+            assert!((0..4).all(|worker| holders.holder_of(worker) != worker), "{offset}");
+        }
+        assert_eq!(Holders::rotation(4, 8), Holders::rotation(4, 1));
+        assert_eq!(Holders::rotation(1, 3).holder_of(0), 0);
+        assert_eq!(Holders::rotation(8, 4).holder_of(5), 1);
+    }
+}

@@ -1,0 +1,52 @@
+//! Nodes on which nobody is left: what only their processes could have told.
+//!
+//! How far a dead process's relay has got, and what it did to files since the cut, lies in memory of its node. A living
+//! process of that node reads it; where there is none, the user is told what follows.
+
+use super::plan::{Identity, Plan};
+use crate::cell::Main;
+use crate::{sys, world};
+
+/// Workers whose part was taken over, and on whose node nobody lived any more.
+static ALONE: Main<Vec<u32>> = Main::new(Vec::new());
+
+/// Notes what a plan leads to. The players are still those from before the failure.
+pub fn note(living: &[Identity], plan: &Plan) {
+    let world = world::get();
+    let living: Vec<u32> = living.iter().map(|living| living.launcher_rank as u32).collect();
+    let dead = plan.takeovers.iter().map(|takeover| takeover.worker);
+    let dead: Vec<(u32, u32)> = dead.map(|worker| (worker, world.players[worker as usize])).collect();
+    *ALONE.get() = without_neighbour(&dead, &living, &world.nodes);
+}
+
+/// The dead workers (each with its launcher rank) on whose node no living launcher rank is.
+fn without_neighbour(dead: &[(u32, u32)], living: &[u32], nodes: &[u64]) -> Vec<u32> {
+    let node = |rank: u32| nodes.get(rank as usize);
+    let is_alone = |rank: u32| !living.iter().any(|&other| node(other) == node(rank));
+    let alone = dead.iter().filter(|(_, rank)| is_alone(*rank));
+    alone.map(|(worker, _)| *worker).collect()
+}
+
+/// Tells the user.
+pub fn tell() {
+    let alone = ALONE.get();
+    if !alone.is_empty() {
+        sys::say(format_args!(
+            "nobody is left on the node of worker(s) {alone:?}: what they printed after the checkpoint appears again, and files that they created, removed, renamed or wrote and closed after it stay as they are"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_neighbour;
+
+    #[test]
+    fn a_spare_is_a_neighbour_too() {
+        let nodes = [1, 1, 2, 2, 3, 3];
+        assert_eq!(without_neighbour(&[(0, 0), (1, 1)], &[2, 3, 4, 5], &nodes), [0, 1]);
+        assert_eq!(without_neighbour(&[(0, 0)], &[1, 2, 3], &nodes), []);
+        // Worker 1 is played by the former spare 5, beside the spare 4.
+        assert_eq!(without_neighbour(&[(1, 5), (2, 2)], &[0, 1, 4], &nodes), [2]);
+    }
+}
