@@ -28,6 +28,7 @@ pub mod wire;
 mod observe;
 mod procmap;
 mod prot;
+mod settled;
 
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use understudy_abi::RUNTIME_FD_BASE;
 
 /// What `PAGEMAP_SCAN` says about a page.
 pub mod category {
@@ -212,6 +213,17 @@ impl Pagemap {
     }
 }
 
+/// The same among the runtime's descriptors: a program expects to be given the lowest ones.
+fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
+    // SAFETY: fcntl(2) on an own descriptor.
+    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) };
+    if moved < 0 {
+        return fd;
+    }
+    // SAFETY: made just now, and nobody else's.
+    unsafe { OwnedFd::from_raw_fd(moved) }
+}
+
 /// A userfaultfd that only write-protects, and resolves the faults in the kernel.
 #[derive(Debug)]
 pub struct Uffd(OwnedFd);
@@ -230,7 +242,7 @@ impl Uffd {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor was just made and belongs to nobody else.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        let fd = out_of_the_way(unsafe { OwnedFd::from_raw_fd(fd as i32) });
         let mut api = UffdioApi {
             api: UFFD_API,
             features: UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_ASYNC,

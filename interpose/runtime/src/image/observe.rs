@@ -20,6 +20,7 @@ use super::kernel::{Filter, Pagemap, Region, category as cat};
 use super::layout::{Area, Backing, Layout};
 use super::prot::{Need, Opened, ProtError};
 use super::runs::{self, AddrRange, PageIndex, PageRun};
+use super::settled::{self, Part};
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -84,6 +85,10 @@ pub(super) struct Presence {
     /// `None`: no `PAGEMAP_SCAN`, the entries of the page map are read one by one.
     report: Option<u64>,
     regions: Vec<Region>,
+    /// Pages of private anonymous memory that had content, and were write-protected, when they were looked at last.
+    settled: Vec<PageRun>,
+    /// Whether the kernel tells what happened to them.
+    has_settled: bool,
 }
 
 const STATES: u64 = cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
@@ -111,7 +116,19 @@ impl Presence {
             pagemap,
             report,
             regions: Vec::new(),
+            settled: Vec::new(),
+            has_settled: false,
         })
+    }
+
+    /// A self-test has shown that the kernel tells what happens to settled pages.
+    pub(super) fn trust_settled(&mut self) {
+        self.has_settled = true;
+    }
+
+    /// What is known from the last look does not hold any more.
+    pub(super) fn forget(&mut self) {
+        self.settled.clear();
     }
 
     /// Whether the kernel has `PAGEMAP_SCAN`.
@@ -131,6 +148,8 @@ impl Presence {
         arming: Arming<'_>,
     ) -> Result<Observation, ObserveError> {
         let mut seen = Observation::default();
+        let settled = std::mem::take(&mut self.settled);
+        let mut settling = Vec::new();
         for area in layout.tracked() {
             match &area.backing {
                 Backing::SharedMemory { .. } | Backing::SharedFile { .. } => {
@@ -143,16 +162,56 @@ impl Presence {
                         Arming::Later => false,
                         Arming::Now { unwatched } => runs::within(unwatched, area.pages()).is_empty(),
                     };
-                    self.scan_regions(area.range, !cat::FILE, protect)?;
-                    self.add_private(&mut seen, &[]);
-                    if protect {
-                        seen.armed.push(area.range);
+                    if !protect {
+                        self.scan_regions(area.range, !cat::FILE, false)?;
+                        self.add_private(&mut seen, &[]);
+                        continue;
                     }
+                    self.observe_again(area, &settled, &mut seen)?;
+                    for run in runs::within(&seen.content, area.pages()) {
+                        runs::push(&mut settling, run);
+                    }
+                    seen.armed.push(area.range);
                 }
                 Backing::Stack => {}
             }
         }
+        if self.has_settled {
+            self.settled = settling;
+        }
         Ok(seen)
+    }
+
+    /// Looks at private anonymous memory, and starts its next period.
+    fn observe_again(&mut self, area: &Area, known: &[PageRun], seen: &mut Observation) -> Result<(), ObserveError> {
+        for part in settled::parts(area.pages(), known) {
+            let (Part::Settled(pages) | Part::Unknown(pages)) = part;
+            match (part, self.report) {
+                (Part::Settled(_), Some(report)) => self.observe_settled(pages, report, seen)?,
+                _ => {
+                    self.scan_regions(pages.range(), !cat::FILE, true)?;
+                    self.add_private(seen, &[]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn observe_settled(&mut self, pages: PageRun, report: u64, seen: &mut Observation) -> Result<(), ObserveError> {
+        self.regions.clear();
+        let range = pages.range();
+        let unprotected = settled::look(&mut self.pagemap, range, report & !cat::FILE, &mut self.regions)
+            .map_err(|source| ObserveError::Scan { range, source })?;
+        let mut now = Observation::default();
+        self.add_private(&mut now, &[]);
+        let unchanged = runs::subtract(&[pages], &unprotected);
+        for run in runs::union(&unchanged, &now.content) {
+            runs::push(&mut seen.content, run);
+        }
+        for (list, new) in [(&mut seen.written, now.written), (&mut seen.guards, now.guards)] {
+            new.into_iter().for_each(|run| runs::push(list, run));
+        }
+        Ok(())
     }
 
     fn observe_private_file(&mut self, area: &Area, seen: &mut Observation) -> Result<(), ObserveError> {
@@ -238,7 +297,7 @@ impl Presence {
     }
 }
 
-fn pages_of(region: &Region) -> PageRun {
+pub(super) fn pages_of(region: &Region) -> PageRun {
     AddrRange::new(region.start, region.end).pages()
 }
 

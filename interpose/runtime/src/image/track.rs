@@ -9,6 +9,7 @@ use super::layout::{Backing, Layout};
 use super::observe::{Arming, Observation, ObserveError, Presence};
 use super::prot::{Need, Opened};
 use super::runs::{self, AddrRange, PageRun};
+use super::settled;
 use super::store::PageStore;
 use std::io;
 
@@ -125,6 +126,7 @@ impl Tracker {
     pub(super) fn mark_changed(&mut self, pages: &[PageRun]) {
         if let Self::PagemapScan(scan) = self {
             scan.carry = runs::union(&scan.carry, pages);
+            scan.presence.forget();
         }
     }
 
@@ -201,6 +203,9 @@ impl ScanTracker {
             carry: Vec::new(),
         };
         tracker.self_test()?;
+        if tracker.sees_what_is_dropped().map_err(TrackError::SelfTest)? {
+            tracker.presence.trust_settled();
+        }
         Ok(tracker)
     }
 
@@ -231,6 +236,19 @@ impl ScanTracker {
             scratch.write(0);
         }
         Ok(())
+    }
+
+    /// Whether pages that were protected and have gone, alone or with their page table, count as unprotected.
+    fn sees_what_is_dropped(&mut self) -> io::Result<bool> {
+        const TABLE: u64 = 512;
+        let scratch = Scratch::map(3 * TABLE)?;
+        let range = scratch.range();
+        scratch.write(0);
+        scratch.write(3 * TABLE as usize - 1);
+        self.uffd.register(range)?;
+        self.presence.pagemap().protect(range)?;
+        scratch.drop_all()?;
+        Ok(settled::unprotected(self.presence.pagemap(), range)? == [range.pages()])
     }
 
     fn watch(&mut self, layout: &Layout) {
@@ -361,6 +379,22 @@ impl Scratch {
 
     fn range(&self) -> AddrRange {
         self.0
+    }
+
+    fn drop_all(&self) -> io::Result<()> {
+        // SAFETY: pages of the mapping made above, which hold nothing that is needed.
+        let rc = unsafe {
+            libc::madvise(
+                self.0.start as *mut libc::c_void,
+                self.0.len() as usize,
+                libc::MADV_DONTNEED,
+            )
+        };
+        if rc == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 
     fn write(&self, page: usize) {

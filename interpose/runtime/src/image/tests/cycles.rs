@@ -312,3 +312,30 @@ fn a_lost_image_is_captured_whole_again_although_nothing_was_written() {
         assert_eq!(rank.commit(&user).page_count(), 8);
     });
 }
+
+/// Pages that vanish with their page tables leave no entry behind that could say so.
+#[test]
+fn pages_that_vanish_with_their_tables() {
+    const TABLE: u64 = 512;
+    with_each(|choice| {
+        let user = User::new();
+        let mut rank = Rank::new(choice);
+        for round in 0..3u8 {
+            user.map(0, 4 * TABLE, RW);
+            user.fill(0, 4 * TABLE, 1 + round);
+            rank.commit(&user);
+            rank.commit(&user);
+            // Dropped, mapped anew, and dropped but for one page.
+            assert!(user.advise(0, TABLE, libc::MADV_DONTNEED));
+            user.map(TABLE, 2 * TABLE, RW);
+            assert!(user.advise(3 * TABLE, TABLE, libc::MADV_DONTNEED));
+            user.write(3 * TABLE + 7, 9);
+            let want = user.snapshot();
+            let delta = rank.commit(&user);
+            assert_eq!(delta.page_count(), 1, "{choice:?} round {round}");
+            user.fill(0, 4 * TABLE, 77);
+            rank.rollback(&user);
+            user.snapshot().assert_same(&want, &format!("{choice:?} round {round}"));
+        }
+    });
+}

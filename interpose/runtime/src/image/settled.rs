@@ -1,0 +1,119 @@
+//! Looking at pages that were seen before: what was not written since needs no second look.
+//!
+//! Asking for everything about every page costs the kernel three times as much as asking which pages are not
+//! write-protected. A page of private anonymous memory that had content when it was write-protected, and still is, has the
+//! same content: whatever else may happen to it (dropped, unmapped, mapped anew) leaves an entry that is not protected, or
+//! none, which counts as not protected in an area that is watched (a self-test makes sure of that). Such pages are *settled*.
+//! What is found unprotected among them is then looked at in full, and protected again.
+
+use super::kernel::{Filter, Pagemap, Region, category as cat};
+use super::observe::pages_of;
+use super::runs::{self, AddrRange, PageRun};
+use std::io;
+
+/// Fewer pages in a row are looked at in full: a walk of their own would cost more. (Tests have small areas.)
+const WORTHWHILE: u64 = if cfg!(test) { 3 } else { 256 };
+/// So many protected pages between two unprotected ones cost about as much as another walk.
+const CLOSE: u64 = if cfg!(test) { 2 } else { 128 };
+
+/// A part of an area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All pages are settled.
+    Settled(PageRun),
+    /// Nothing is known.
+    Unknown(PageRun),
+}
+
+/// Cuts an area into parts, in order. `settled` is sorted.
+pub(super) fn parts(area: PageRun, settled: &[PageRun]) -> Vec<Part> {
+    let mut list = Vec::new();
+    let mut at = area.start.0;
+    let long = |run: &PageRun| run.pages >= WORTHWHILE;
+    for run in runs::within(settled, area).into_iter().filter(long) {
+        if run.start.0 > at {
+            list.push(Part::Unknown(PageRun::between(at, run.start.0)));
+        }
+        list.push(Part::Settled(run));
+        at = run.end();
+    }
+    if at < area.end() {
+        list.push(Part::Unknown(PageRun::between(at, area.end())));
+    }
+    list
+}
+
+/// The pages of a range that are not protected, with those that do not exist. The kernel has a quick way for exactly this
+/// question.
+pub(super) fn unprotected(pagemap: &mut Pagemap, range: AddrRange) -> io::Result<Vec<PageRun>> {
+    let mut found = Vec::new();
+    let want = Filter {
+        all: cat::WRITTEN,
+        any: 0,
+        report: cat::WRITTEN,
+    };
+    pagemap.scan(range, want, &mut found)?;
+    let mut list = Vec::with_capacity(found.len());
+    found.iter().for_each(|region| runs::push(&mut list, pages_of(region)));
+    Ok(list)
+}
+
+/// Finds the unprotected pages of a settled range, and protects those that exist. Returns all of them, and appends the
+/// regions of those that exist, with the categories of `report`.
+pub(super) fn look(
+    pagemap: &mut Pagemap,
+    range: AddrRange,
+    report: u64,
+    regions: &mut Vec<Region>,
+) -> io::Result<Vec<PageRun>> {
+    let unprotected = unprotected(pagemap, range)?;
+    let existing = Filter {
+        all: cat::WRITTEN,
+        any: cat::PRESENT | cat::SWAPPED,
+        report,
+    };
+    for cluster in clusters(&unprotected) {
+        pagemap.scan_and_protect(cluster.range(), existing, regions)?;
+    }
+    Ok(unprotected)
+}
+
+/// Joins runs that are close to each other.
+fn clusters(list: &[PageRun]) -> Vec<PageRun> {
+    let mut out: Vec<PageRun> = Vec::new();
+    for &run in list {
+        match out.last_mut() {
+            Some(last) if run.start.0 - last.end() <= CLOSE => last.pages = run.end() - last.start.0,
+            _ => out.push(run),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_area_is_cut_where_long_settled_runs_begin_and_end() {
+        let run = PageRun::between;
+        let settled = [run(0, 1000), run(2000, 2002), run(3000, 4000)];
+        let want = [
+            Part::Settled(run(500, 1000)),
+            Part::Unknown(run(1000, 3000)),
+            Part::Settled(run(3000, 4000)),
+            Part::Unknown(run(4000, 4001)),
+        ];
+        assert_eq!(parts(run(500, 4001), &settled), want);
+        assert_eq!(parts(run(1000, 2500), &settled), [Part::Unknown(run(1000, 2500))]);
+        assert_eq!(parts(run(3000, 4000), &settled), [Part::Settled(run(3000, 4000))]);
+    }
+
+    #[test]
+    fn close_runs_are_walked_together() {
+        let run = PageRun::between;
+        let list = [run(0, 1), run(3, 4), run(7, 8)];
+        assert_eq!(clusters(&list), [run(0, 4), run(7, 8)]);
+        assert!(clusters(&[]).is_empty());
+    }
+}
