@@ -50,6 +50,20 @@ pub const RUNTIME_FD_BASE: c_int = 600;
 /// them independently but share the slots of the thread's control block.
 pub const RUNTIME_FIRST_KEY: u32 = 512;
 
+/// Exit statuses of a job that the layer ends (after sysexits.h).
+pub mod exit {
+    use core::ffi::c_int;
+
+    /// An error inside the layer (EX_SOFTWARE).
+    pub const INTERNAL: c_int = 70;
+    /// The program's state could not be saved or put back (EX_IOERR).
+    pub const UNSAVED: c_int = 74;
+    /// A failure could not be recovered from (EX_TEMPFAIL).
+    pub const LOST: c_int = 75;
+    /// The job could not be protected, and `UNDERSTUDY_REQUIRE=1` (EX_CONFIG).
+    pub const REFUSED: c_int = 78;
+}
+
 /// Room for addresses of libraries, with the 0 that ends the list.
 pub const LIBRARY_PLACES: usize = 64;
 

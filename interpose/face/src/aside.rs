@@ -7,9 +7,7 @@ use crate::msg::say;
 use crate::sys::{self, nr, sys};
 use core::ffi::c_char;
 use core::fmt;
-
-/// Exit status when UNDERSTUDY_REQUIRE=1 and the program cannot be protected (EX_CONFIG of sysexits.h).
-const EXIT_REFUSED: i32 = 78;
+use understudy_abi::exit;
 
 /// The program's arguments and environment, as the launcher gave them.
 pub struct Program {
@@ -83,7 +81,7 @@ impl Program {
             unsafe { sys!(nr::NANOSLEEP, one_second.as_ptr(), 0) };
         }
         if required {
-            sys::exit(EXIT_REFUSED)
+            sys::exit(exit::REFUSED)
         }
         self.run_without_us(personality)
     }

@@ -177,7 +177,7 @@ unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_ch
         crate::msg::say(format_args!(
             "the environment that was set aside is gone; nothing was started"
         ));
-        sys::exit(70)
+        sys::exit(understudy_abi::exit::INTERNAL)
     };
     // SAFETY: the kernel's arrays; nothing has read the environment yet but ld.so.
     unsafe {

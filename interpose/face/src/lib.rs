@@ -55,7 +55,7 @@ unsafe extern "C" fn construct(argc: c_int, argv: *const *const c_char, envp: *m
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     msg::say(format_args!("internal error in the face: {info}"));
-    sys::exit(70)
+    sys::exit(understudy_abi::exit::INTERNAL)
 }
 
 /// The precompiled `core` refers to the unwinder's personality routine, which a library without std has to name itself;

@@ -6,10 +6,8 @@ use crate::config::Config;
 use crate::generated::{SLOT_COUNT, SLOT_NAMES};
 use crate::{arch, events, fault, handles, sys};
 use std::ffi::{CStr, CString, c_char, c_int};
-use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints};
+use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 
-/// Exit status when UNDERSTUDY_REQUIRE=1 and the program cannot be protected (EX_CONFIG of sysexits.h).
-const EXIT_REFUSED: c_int = 78;
 /// The oldest Open MPI whose ULFM the runtime has been tested with.
 const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
 
@@ -122,7 +120,7 @@ fn refuse(reason: &str) -> c_int {
         // A rank that ends with an error ends the job: the one that speaks is given time.
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
-    if required { EXIT_REFUSED } else { 1 }
+    if required { exit::REFUSED } else { 1 }
 }
 
 fn start() -> Result<(), String> {

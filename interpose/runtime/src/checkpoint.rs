@@ -131,7 +131,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 /// Ends the job: going on would risk a wrong result.
 pub fn fail(what: &str, error: &dyn std::error::Error) -> ! {
     crate::sys::say(format_args!("{what}: {}; the job ends", chain(error)));
-    world::abort(74)
+    world::abort(understudy_abi::exit::UNSAVED)
 }
 
 /// Number of the last committed epoch; 0 before the first.

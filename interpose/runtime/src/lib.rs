@@ -13,6 +13,7 @@
 //! - [`own_messages`], [`rounds`]: how runtimes talk to each other without waiting.
 
 pub mod arch;
+pub mod blocking;
 pub mod boot;
 pub mod calls;
 pub mod cell;

@@ -80,7 +80,7 @@ fn classify(rc: c_int) -> Result<c_int, Rewound> {
         crate::sys::say(format_args!(
             "a process failed while the program was inside a callback of MPI; this cannot be rolled back, the job ends"
         ));
-        world::abort(75)
+        world::abort(understudy_abi::exit::LOST)
     };
     recover(class);
     Err(Rewound)
@@ -157,7 +157,7 @@ fn recover(class: c_int) {
             crate::sys::say(format_args!(
                 "the recovery has failed {futile} times although no further rank has died; the job ends"
             ));
-            world::abort(75);
+            world::abort(understudy_abi::exit::LOST);
         }
     };
     let failed = report.failed.iter().map(|&rank| WorldRank(rank)).collect();

@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 /// How long a constructor may go on after a death.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Exit status of a job that cannot be recovered (EX_TEMPFAIL of sysexits.h).
-const EXIT_LOST: c_int = 75;
 
 /// Number of the guarded call under way, 0: none.
 static CALL: AtomicU64 = AtomicU64::new(0);
@@ -75,5 +73,5 @@ fn give_up() -> ! {
          the job cannot be recovered, start it again"
     ));
     peers::end_local();
-    sys::exit_now(EXIT_LOST)
+    sys::exit_now(understudy_abi::exit::LOST)
 }

@@ -12,9 +12,8 @@ use crate::recovery::Rewound;
 use crate::{boot, checkpoint, cut, errors, events, fault, objects, peers, recovery, requests, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use std::ffi::c_int;
+use understudy_abi::exit;
 
-/// Exit status when protection is required and cannot be had (EX_CONFIG of sysexits.h).
-const EXIT_REFUSED: c_int = 78;
 /// `MPI_UNDEFINED`
 const UNDEFINED: c_int = -32766;
 
@@ -298,7 +297,7 @@ fn refuse(why: &str) {
         events::emit(Kind::Refused { reason: why.to_owned() });
     }
     if boot::config().require {
-        recovery::end_together(get().control, EXIT_REFUSED);
+        recovery::end_together(get().control, exit::REFUSED);
     }
 }
 
@@ -316,7 +315,7 @@ pub fn say_refused(why: &str) {
 /// No checkpoints any more, and no recovery; some rank has said why. All workers do this at the same cut.
 pub fn give_up_protection() {
     if boot::config().require {
-        recovery::end_together(get().private, EXIT_REFUSED);
+        recovery::end_together(get().private, exit::REFUSED);
     }
     get().protected = false;
 }

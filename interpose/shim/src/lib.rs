@@ -3,12 +3,15 @@
 //! The first object of a namespace is its global scope, so what the shim exports stands before libc for every library
 //! that follows: libmpi, its closure, and the runtime. It keeps the runtime side's descriptors above the user side's,
 //! gives its threads stacks of their own, keeps broken pipes from raising SIGPIPE, lets libmpi read what a dead process had
-//! sent before it ends the messages to it, and gives the second libc the environment that the user side does not see. No
-//! std, no heap.
+//! sent before it ends the messages to it, holds back memory that a failing collective frees too early, keeps
+//! libmpi from printing what only says that a process has failed, and gives the second libc the environment that the user
+//! side does not see. No std, no heap.
 #![no_std]
 
 mod descriptors;
 mod failures;
+mod frees;
+mod quiet;
 mod sockets;
 mod start;
 mod threads;

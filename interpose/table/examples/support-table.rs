@@ -30,33 +30,10 @@ refused before `MPI_Init`) every call goes to the MPI library as it is.
 
 /// The whole file.
 pub fn document() -> String {
-    let implemented = implemented();
+    let calls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/calls");
+    let implemented = understudy_table::implemented(&calls).expect("the runtime's sources are there");
     let names: Vec<&str> = implemented.iter().map(String::as_str).collect();
     format!("{HEAD}{}", understudy_table::support_table(&names))
-}
-
-/// The procedures that the runtime has a handler for. It reads the sources as the runtime's build script does: a handler
-/// is every `extern "C" fn MPI_…` or `MPIX_…` in `src/calls`.
-fn implemented() -> Vec<String> {
-    let calls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/calls");
-    let entries = std::fs::read_dir(&calls).expect("the runtime's sources are there");
-    let mut files: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
-    files.sort();
-    let mut names = Vec::new();
-    for file in files {
-        let text = std::fs::read_to_string(&file).expect("readable");
-        for line in text.lines() {
-            let Some((_, rest)) = line.split_once("extern \"C\" fn MPI") else {
-                continue;
-            };
-            let end = rest.find(['(', '<']).unwrap_or(rest.len());
-            let name = format!("MPI{}", &rest[..end]);
-            if understudy_table::table().procedure(&name).is_some() {
-                names.push(name);
-            }
-        }
-    }
-    names
 }
 
 #[allow(dead_code, reason = "the test includes this file for `document`")]

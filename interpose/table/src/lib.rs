@@ -5,6 +5,7 @@
 //!
 //! The procedures' meaning is that of the MPI 4.1 standard, the set of symbols that of Open MPI 5.0.11.
 
+mod collective;
 mod face;
 mod kind;
 mod length;
@@ -39,8 +40,9 @@ pub fn table() -> &'static Table {
 
 /// Rust source for the face: a thunk for every exported function, storage for every exported object, and lists of both.
 ///
-/// It is to be included in a module that allows `unsafe_code`; `crate::entry::ENTRY` must be a static of pointer size
-/// that holds the address every thunk jumps to, with the slot in `eax` and all argument registers as they were.
+/// It is to be included in a module that allows `unsafe_code`; `crate::entry::ENTRY` must be an array of pointers, one for
+/// each of the generated `STACK_WORDS`,
+/// that hold the addresses the thunks jump to, with the slot in `eax` and all argument registers as they were.
 pub fn face_thunks() -> String {
     face::source(table())
 }
@@ -57,6 +59,37 @@ pub fn face_thunks() -> String {
 /// If a name in `implemented` is no procedure or occurs twice.
 pub fn runtime_dispatch(implemented: &[&str]) -> String {
     runtime::source(table(), implemented)
+}
+
+/// The procedures that the sources in a directory have a handler for: every `extern "C" fn MPI_…` or `MPIX_…`, and every
+/// such name in a row of a macro that makes handlers, which is a line that begins with one and a comma.
+///
+/// # Errors
+/// If the directory or a file cannot be read.
+pub fn implemented(directory: &std::path::Path) -> std::io::Result<Vec<String>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        files.push(entry?.path());
+    }
+    files.sort();
+    let mut names = Vec::new();
+    for file in files {
+        for line in std::fs::read_to_string(&file)?.lines() {
+            let words = line.split([' ', ',', ';', '(', '<']).filter(|word| !word.is_empty());
+            let is_row = words
+                .clone()
+                .next()
+                .is_some_and(|first| line.trim_start().starts_with(&format!("{first},")));
+            let candidates: Vec<&str> = match line.split_once("extern \"C\" fn ") {
+                Some((_, head)) => head.split(['(', '<']).take(1).collect(),
+                None if is_row => words.collect(),
+                None => Vec::new(),
+            };
+            let is_procedure = |name: &&str| table().procedure(name).is_some();
+            names.extend(candidates.into_iter().filter(is_procedure).map(str::to_owned));
+        }
+    }
+    Ok(names)
 }
 
 /// Every manual row: what `implemented` of [`runtime_dispatch`] comes to in the end.

@@ -1,5 +1,6 @@
 //! The runtime's source: declarations, generated handlers and the table of handlers.
 
+use crate::collective;
 use crate::face;
 use crate::model::{Class, Handle, Parameter, Policy, Procedure, Support, Table};
 use crate::real;
@@ -174,7 +175,7 @@ fn callbacks(out: &mut String) {
 }
 
 /// The argument for the real procedure.
-fn translated(parameter: &Parameter) -> String {
+pub(crate) fn translated(parameter: &Parameter) -> String {
     let name = types::identifier(parameter);
     match Handle::from_c_type(&parameter.c_type) {
         Some(handle) => format!("crate::handles::real_{}({name})", handle.name().to_lowercase()),
@@ -208,57 +209,18 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
     }
 }
 
-/// A collective: a cut may be taken before it, and a process may fail in it.
-fn collective_handler(out: &mut String, procedure: &Procedure, nonblocking: bool) {
-    let name = &procedure.name;
-    let parameters = types::parameter_list(procedure, Side::Virt);
-    let argument = |parameter: &Parameter| match parameter.c_type.as_str() {
-        "MPI_Request*" => "&mut real_request".to_owned(),
-        _ => translated(parameter),
-    };
-    let arguments: Vec<String> = procedure.parameters.iter().map(argument).collect();
-    let call = format!("real::{}({})", procedure.real_name(), arguments.join(", "));
-    let comm = procedure
-        .communicator()
-        .map(types::identifier)
-        .expect("a collective has a communicator");
-    let (before, after) = if nonblocking {
-        let request = procedure.parameters.last().map(types::identifier).expect("a request");
-        (
-            "        let mut real_request = RealRequest(core::ptr::null_mut());\n".to_owned(),
-            format!(
-                "        if rc == 0 {{\n            // SAFETY: the program's argument.\n\
-                 \x20           unsafe {{ {request}.write(crate::requests::add_collective({comm}, real_request)) }};\n        }}\n"
-            ),
-        )
-    } else {
-        (
-            format!("        if crate::cut::collective({comm}).is_err() {{\n            return 0;\n        }}\n"),
-            String::new(),
-        )
-    };
-    let _ = write!(
-        out,
-        "    pub unsafe extern \"C\" fn h_{name}({parameters}) -> c_int {{\n{before}\
-         \x20       // SAFETY: the program's arguments are handed on.\n\
-         \x20       let rc = match crate::recovery::check(unsafe {{ {call} }}) {{\n\
-         \x20           Ok(rc) => rc,\n            Err(_) => return 0,\n        }};\n{after}\
-         \x20       crate::errors::finish(Proc::{name}, rc, Some({comm}))\n    }}\n\n"
-    );
-}
-
 fn generic_handlers(out: &mut String, sources: &[(&Procedure, Source)]) {
     let _ = writeln!(
         out,
         "\n/// Handlers that translate handles and call the real procedure.\n{ALLOW}mod generic {{"
     );
     imports(out);
-    out.push_str("    use super::{Proc, real};\n\n");
+    out.push_str("    use super::{Proc, real};\n    use crate::blocking::{\n        IN_PLACE, Reduction, always, at_root, block, blocks, lists, of_blocks, of_lists, run,\n    };\n\n");
     for (procedure, source) in sources {
         match source {
             Source::Generated => generic_handler(out, procedure),
-            Source::Collective => collective_handler(out, procedure, false),
-            Source::Nonblocking => collective_handler(out, procedure, true),
+            Source::Collective => collective::blocking(out, procedure),
+            Source::Nonblocking => collective::nonblocking(out, procedure),
             Source::Written | Source::Refused => {}
         }
     }

@@ -32,7 +32,7 @@ fn compile(name: &str, source: &str) -> Result<(), String> {
 
 #[test]
 fn the_face_compiles_without_std() {
-    let entry = "pub mod entry { pub static ENTRY: usize = 0; }";
+    let entry = "pub mod entry { pub static ENTRY: [usize; 3] = [0; 3]; }";
     let source = format!("#![no_std]\n{entry}\npub mod generated {{\n{}\n}}\n", face_thunks());
     compile("face", &source).unwrap();
 }
@@ -74,6 +74,25 @@ pub mod recovery { pub fn check(rc: core::ffi::c_int) -> Result<core::ffi::c_int
 pub mod requests {
     use crate::{handles::{VirtComm, VirtRequest}, real_types::RealRequest};
     pub fn add_collective(_: VirtComm, request: RealRequest) -> VirtRequest { VirtRequest(request.0) }
+}
+pub mod blocking {
+    use crate::{handles::*, real_types::RealRequest};
+    use core::ffi::{c_int, c_void};
+    pub const IN_PLACE: *const c_void = core::ptr::null();
+    pub fn block(_: VirtComm, _: c_int, _: VirtDatatype) -> bool { false }
+    pub fn blocks(_: VirtComm, _: c_int, _: VirtDatatype) -> bool { false }
+    pub unsafe fn lists(_: VirtComm, _: *const c_int, _: VirtDatatype) -> bool { false }
+    pub fn always(_: VirtComm) -> bool { true }
+    pub fn run(_: VirtComm, _: impl FnOnce(&mut RealRequest) -> c_int) -> Result<c_int, ()> { Ok(0) }
+    pub fn at_root(_: VirtComm, _: c_int, _: c_int) -> i64 { 0 }
+    pub fn of_blocks(_: VirtComm, _: c_int, _: bool) -> i64 { 0 }
+    pub unsafe fn of_lists(_: VirtComm, _: *const c_int, _: bool) -> i64 { 0 }
+    pub struct Reduction(*mut c_void);
+    impl Reduction {
+        pub unsafe fn begin(to: *mut c_void, _: i64, _: VirtDatatype, _: bool) -> Reduction { Reduction(to) }
+        pub fn place(&self) -> *mut c_void { self.0 }
+        pub fn end(self, rc: c_int) -> c_int { rc }
+    }
 }
 ";
 

@@ -1,7 +1,9 @@
 //! The collectives that need more than the call table's template: those with arrays of datatypes (MPI 4.1, chapter 6).
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
+use super::point_to_point::outcome;
 use crate::attempt;
+use crate::blocking::{self, IN_PLACE};
 use crate::cut;
 use crate::errors::{SUCCESS, finish};
 use crate::generated::{Proc, real};
@@ -21,8 +23,6 @@ unsafe fn real_types(types: *const VirtDatatype, count: c_int) -> Vec<RealDataty
         .map(|&kind| real_datatype(kind))
         .collect()
 }
-
-const IN_PLACE: *const c_void = std::ptr::without_provenance(1);
 
 /// Number of peers of a collective: the remote group's for an intercommunicator.
 fn peers(comm: VirtComm) -> c_int {
@@ -64,17 +64,19 @@ pub unsafe extern "C" fn MPI_Alltoallw(
         };
         let receive = real_types(recvtypes, count);
         let (send, receive) = (send.as_ptr(), receive.as_ptr());
-        let rc = attempt!(real::PMPI_Alltoallw(
-            sendbuf,
-            sendcounts,
-            sdispls,
-            send,
-            recvbuf,
-            recvcounts,
-            rdispls,
-            receive,
-            real_comm(comm)
-        ));
+        let real_comm = real_comm(comm);
+        let rc = if blocking::always(comm) {
+            let start = |request: &mut RealRequest| {
+                real::PMPI_Ialltoallw(
+                    sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm, request,
+                )
+            };
+            outcome!(blocking::run(comm, start))
+        } else {
+            attempt!(real::PMPI_Alltoallw(
+                sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm
+            ))
+        };
         finish(Proc::MPI_Alltoallw, rc, Some(comm))
     }
 }
@@ -120,17 +122,19 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
     unsafe {
         let (send, receive) = (real_types(sendtypes, outdegree), real_types(recvtypes, indegree));
         let (send, receive) = (send.as_ptr(), receive.as_ptr());
-        let rc = attempt!(real::PMPI_Neighbor_alltoallw(
-            sendbuf,
-            sendcounts,
-            sdispls,
-            send,
-            recvbuf,
-            recvcounts,
-            rdispls,
-            receive,
-            real_comm(comm)
-        ));
+        let real_comm = real_comm(comm);
+        let rc = if blocking::always(comm) {
+            let start = |request: &mut RealRequest| {
+                real::PMPI_Ineighbor_alltoallw(
+                    sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm, request,
+                )
+            };
+            outcome!(blocking::run(comm, start))
+        } else {
+            attempt!(real::PMPI_Neighbor_alltoallw(
+                sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm
+            ))
+        };
         finish(Proc::MPI_Neighbor_alltoallw, rc, Some(comm))
     }
 }

@@ -1,83 +1,31 @@
 //! Persistent requests (MPI 4.1, section 3.9).
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
-use super::point_to_point::{outcome, persistent_send};
+use super::point_to_point::{envelope, init_persistent, outcome};
 use crate::errors::{ERR_REQUEST, SUCCESS, finish};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
-use crate::requests::{self, Mode};
+use crate::requests::{self, Kind, Mode};
 use std::ffi::{c_int, c_void};
 
-/// `MPI_Send_init`
-pub unsafe extern "C" fn MPI_Send_init(
-    buf: *const c_void,
-    count: c_int,
-    datatype: VirtDatatype,
-    dest: c_int,
-    tag: c_int,
-    comm: VirtComm,
-    request: *mut VirtRequest,
-) -> c_int {
-    persistent_send(
-        Proc::MPI_Send_init,
-        Mode::Standard,
-        (buf, count, datatype, dest, tag, comm),
-        request,
-    )
+macro_rules! persistent_sends {
+    ($($name:ident, $mode:ident;)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`")]
+        pub unsafe extern "C" fn $name(
+            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
+            request: *mut VirtRequest,
+        ) -> c_int {
+            let envelope = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
+            init_persistent(Proc::$name, Kind::PersistentSend(Mode::$mode, envelope), comm, request)
+        }
+    )*};
 }
 
-/// `MPI_Bsend_init`
-pub unsafe extern "C" fn MPI_Bsend_init(
-    buf: *const c_void,
-    count: c_int,
-    datatype: VirtDatatype,
-    dest: c_int,
-    tag: c_int,
-    comm: VirtComm,
-    request: *mut VirtRequest,
-) -> c_int {
-    persistent_send(
-        Proc::MPI_Bsend_init,
-        Mode::Buffered,
-        (buf, count, datatype, dest, tag, comm),
-        request,
-    )
-}
-
-/// `MPI_Ssend_init`
-pub unsafe extern "C" fn MPI_Ssend_init(
-    buf: *const c_void,
-    count: c_int,
-    datatype: VirtDatatype,
-    dest: c_int,
-    tag: c_int,
-    comm: VirtComm,
-    request: *mut VirtRequest,
-) -> c_int {
-    persistent_send(
-        Proc::MPI_Ssend_init,
-        Mode::Synchronous,
-        (buf, count, datatype, dest, tag, comm),
-        request,
-    )
-}
-
-/// `MPI_Rsend_init`
-pub unsafe extern "C" fn MPI_Rsend_init(
-    buf: *const c_void,
-    count: c_int,
-    datatype: VirtDatatype,
-    dest: c_int,
-    tag: c_int,
-    comm: VirtComm,
-    request: *mut VirtRequest,
-) -> c_int {
-    persistent_send(
-        Proc::MPI_Rsend_init,
-        Mode::Ready,
-        (buf, count, datatype, dest, tag, comm),
-        request,
-    )
+persistent_sends! {
+    MPI_Send_init, Standard;
+    MPI_Bsend_init, Buffered;
+    MPI_Ssend_init, Synchronous;
+    MPI_Rsend_init, Ready;
 }
 
 fn start(handle: VirtRequest) -> Result<c_int, crate::recovery::Rewound> {

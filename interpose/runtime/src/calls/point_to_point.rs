@@ -7,38 +7,14 @@
 use super::combined::isendrecv_replace;
 use super::memory::buffered_send;
 use crate::attempt;
+use crate::blocking::is_small;
 use crate::drain;
 use crate::errors::{SUCCESS, finish};
-use crate::generated::{HandleKind, Proc, real};
-use crate::handles::{self, VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::real_types::{RealComm, RealDatatype, RealRequest, Status};
-use crate::requests::{self, Envelope, Kind, Mode, State};
+use crate::requests::{self, Envelope, Kind, State};
 use std::ffi::{c_int, c_void};
-
-/// Messages up to this many bytes are sent eagerly by every transport.
-const EAGER_BYTES: c_int = 2048;
-
-/// Whether a message is small: told by a note on the datatype translated last, the lowest number of elements that is not.
-#[inline]
-fn is_small(count: c_int, datatype: VirtDatatype) -> bool {
-    match handles::note(HandleKind::Datatype, datatype.0) {
-        Some(&mut bound) if bound != 0 => count < bound,
-        note => count < bound(datatype, note),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn bound(datatype: VirtDatatype, note: Option<&mut c_int>) -> c_int {
-    let (mut size, real_type) = (0, real_datatype(datatype));
-    // SAFETY: a datatype handle; an invalid one is reported by the procedure that follows.
-    unsafe { real::PMPI_Type_size(real_type, &mut size) };
-    let bound = EAGER_BYTES.checked_div(size).map_or(c_int::MAX, |few| few + 1);
-    if let Some(note) = note {
-        *note = bound;
-    }
-    bound
-}
 
 /// Writes a status unless the program ignores it.
 ///
@@ -157,15 +133,6 @@ macro_rules! sends {
         }
     )*};
 }
-
-/// `implemented` in the build script looks for the text of a function's head; the macro's products are named here:
-/// extern "C" fn MPI_Send(
-/// extern "C" fn MPI_Isend(
-/// extern "C" fn MPI_Ssend(
-/// extern "C" fn MPI_Issend(
-/// extern "C" fn MPI_Rsend(
-/// extern "C" fn MPI_Irsend(
-mod products {}
 
 sends! {
     MPI_Send, PMPI_Send, MPI_Isend, PMPI_Isend;
@@ -375,21 +342,6 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
         put_status(status, ended.status);
         finish(procedure, ended.rc, Some(comm))
     }
-}
-
-/// The mode of a send procedure, for persistent requests.
-pub(super) fn persistent_send(
-    procedure: Proc,
-    mode: Mode,
-    (buf, count, datatype, dest, tag, comm): (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm),
-    handle: *mut VirtRequest,
-) -> c_int {
-    init_persistent(
-        procedure,
-        Kind::PersistentSend(mode, envelope(buf.cast_mut(), count, datatype, dest, tag, comm)),
-        comm,
-        handle,
-    )
 }
 
 /// Makes a persistent request of this kind.

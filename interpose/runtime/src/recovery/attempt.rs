@@ -125,7 +125,7 @@ fn end_own_requests() -> u64 {
             "{left} transfer(s) did not end within {} s after a failure, so memory cannot be rolled back safely; the job ends",
             DRAIN_LIMIT.as_secs()
         ));
-        world::abort(75);
+        world::abort(understudy_abi::exit::LOST);
     }
     whole
 }
@@ -139,7 +139,7 @@ fn shrink() -> RealComm {
             "the living processes cannot be brought together (MPIX_Comm_shrink: {}); the job ends",
             crate::errors::text(rc)
         ));
-        world::abort(75);
+        world::abort(understudy_abi::exit::LOST);
     }
     returns_errors(control);
     control

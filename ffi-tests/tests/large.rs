@@ -1,0 +1,62 @@
+//! Large collectives: a process that dies in one leaves transfers between the others under way, which must not reach
+//! memory that has been set back.
+
+use ffi_tests::outcome::native;
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, place};
+use std::time::Duration;
+
+const WORKERS: u32 = 4;
+const ROUNDS: u32 = 6;
+
+fn large() -> Job {
+    Job::new(place::test_program("large"), &[&ROUNDS.to_string(), "0"])
+        .interval("20calls")
+        .limit(Duration::from_secs(150))
+}
+
+/// Data goes through shared memory in pieces, each of which the receiver must copy: transfers live long.
+fn in_pieces(job: Job) -> Job {
+    job.env("OMPI_MCA_smsc", "^cma")
+}
+
+fn kill_everyone(how: &str, job: impl Fn() -> Job, times: usize) {
+    let mut random = Random::announced(how);
+    let undisturbed = native(large());
+    undisturbed.assert_success();
+    let text = String::from_utf8_lossy(&undisturbed.stdout);
+    assert!(!text.contains("FAILED"), "`large` does not like MPI itself:\n{text}");
+    let first_lines = text.lines().take_while(|line| !line.starts_with("round 1:")).count();
+    let mut verdicts = Verdicts::default();
+    verdicts.judge("nobody killed", || {
+        let outcome = job().run();
+        outcome.assert_success();
+        outcome.assert_like(&undisturbed, &[]);
+    });
+    for worker in 0..WORKERS {
+        for _ in 0..times {
+            let round = first_lines + random.below(u64::from(ROUNDS) - 3) as usize;
+            let delay = Duration::from_micros(random.below(100_000));
+            let outcome = job().kill(Kill::at(worker, Trigger::Lines(round)).after(delay)).run();
+            verdicts.judge(
+                &format!("{how}: worker {worker} killed {delay:?} after line {round}"),
+                || {
+                    outcome.assert_success();
+                    outcome.assert_like(&undisturbed, &[]);
+                    outcome.assert_taken_over(&[worker]);
+                    outcome.assert_nothing_left();
+                },
+            );
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_worker_may_die_in_a_large_collective() {
+    kill_everyone("large", large, 1);
+}
+
+#[test]
+fn a_worker_may_die_in_a_large_collective_whose_data_goes_in_pieces() {
+    kill_everyone("large, in pieces", || in_pieces(large()), 2);
+}
