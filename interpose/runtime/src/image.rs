@@ -8,6 +8,7 @@
 //! * [`track`] finds which pages hold content and which were written since the last capture;
 //! * [`store`] is the arena the page copies live in;
 //! * [`epoch`] maps pages to copies, and [`wire`] cuts those copies into messages;
+//! * [`prefault`] makes memory present ahead of a copy into it;
 //! * [`capture`] makes a [`epoch::Delta`], [`restore`] puts an [`epoch::Image`] back.
 //!
 //! Everything here expects the user side's threads to stand still, and its own code, stack and
@@ -17,6 +18,7 @@ pub mod capture;
 pub mod epoch;
 pub mod kernel;
 pub mod layout;
+pub mod prefault;
 pub mod remap;
 pub mod restore;
 pub mod runs;

@@ -8,11 +8,14 @@
 use crate::cell::Main;
 use crate::domains::Place;
 use std::ffi::c_int;
+use std::time::Duration;
 
 #[derive(Default)]
 struct Peers {
     /// Descriptors of the processes on this node.
     local: Vec<c_int>,
+    /// Those of them that were alive when this process last looked.
+    watched: Vec<c_int>,
     /// Whether there are processes on other nodes.
     others: bool,
     /// Host of each rank of the launcher's world.
@@ -21,6 +24,7 @@ struct Peers {
 
 static PEERS: Main<Peers> = Main::new(Peers {
     local: Vec::new(),
+    watched: Vec::new(),
     others: false,
     hosts: Vec::new(),
 });
@@ -36,6 +40,7 @@ pub fn meet(places: &[Place], own: usize) {
             peers.local.push(lift(descriptor));
         }
     }
+    peers.watched.clone_from(&peers.local);
     peers.others = places.iter().any(|place| place.node != own.node);
     peers.hosts = places.iter().map(Place::host_name).collect();
 }
@@ -78,6 +83,38 @@ pub fn has_ended(descriptor: c_int) -> bool {
     };
     // SAFETY: poll(2) of one descriptor, without waiting.
     unsafe { libc::poll(&mut poll, 1, 0) > 0 }
+}
+
+/// Sleeps, but not longer than until a process of this node ends. Whether one has, since the last call.
+pub fn sleep_until_death(limit: Duration) -> bool {
+    let watch = |&descriptor: &c_int| libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let watched = &mut PEERS.get().watched;
+    let mut polls: Vec<libc::pollfd> = watched.iter().map(watch).collect();
+    let limit = libc::timespec {
+        tv_sec: limit.as_secs() as libc::time_t,
+        tv_nsec: libc::c_long::from(limit.subsec_nanos()),
+    };
+    // SAFETY: ppoll(2) of descriptors of our own; the signal mask stays.
+    let ended = unsafe {
+        libc::ppoll(
+            polls.as_mut_ptr(),
+            polls.len() as libc::nfds_t,
+            &limit,
+            std::ptr::null(),
+        )
+    } > 0;
+    if ended {
+        *watched = polls
+            .iter()
+            .filter(|poll| poll.revents == 0)
+            .map(|poll| poll.fd)
+            .collect();
+    }
+    ended
 }
 
 /// Ends the other processes of this node.

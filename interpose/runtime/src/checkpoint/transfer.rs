@@ -270,6 +270,11 @@ impl Transfer {
         })
     }
 
+    /// Header and state of what is coming in, once they are there; the pages follow.
+    pub fn head(&self) -> Option<(&Header, &[u8])> {
+        Some((self.incoming.as_ref()?.header(), &self.their_state))
+    }
+
     /// Whether what comes has been received.
     pub fn is_whole(&self) -> bool {
         self.step == Step::Whole

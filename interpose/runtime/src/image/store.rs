@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
+use super::runs::AddrRange;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -238,6 +239,23 @@ impl PageStore {
             self.populate(extent)?;
         }
         Ok(())
+    }
+
+    /// The memory that the next `alloc(n)` will use, as far as that can be told; to be made present.
+    pub fn upcoming(&mut self, n: u64) -> Vec<AddrRange> {
+        let plan = self.plan(n).unwrap_or_default();
+        let opened = plan
+            .iter()
+            .all(|extent| self.open_up_to(extent.first.0 + extent.len).is_ok());
+        let range = |extent: &Extent| {
+            let start = self.ptr(extent.first) as u64;
+            AddrRange::new(start, start + extent.len * PAGE_SIZE as u64)
+        };
+        if opened {
+            plan.iter().map(range).collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Gives memory of free slots back to the kernel, except for the lowest `keep` of them.

@@ -171,13 +171,13 @@ impl Tracker {
         }
     }
 
-    /// The kernel's view of what is there, without looking at contents.
-    pub(super) fn present(&mut self, layout: &Layout, image: &Image) -> Result<Observation, ObserveError> {
+    /// The kernel's view of what is there, without looking at contents. `known` are the pages of the image, sorted.
+    pub(super) fn present(&mut self, layout: &Layout, known: &[PageRun]) -> Result<Observation, ObserveError> {
         let presence = match self {
             Self::PagemapScan(scan) => &mut scan.presence,
             Self::Compare(compare) => &mut compare.presence,
         };
-        presence.observe(layout, &image.pages(), Arming::Later)
+        presence.observe(layout, known, Arming::Later)
     }
 
     /// Starts a new period: what is written from now on is changed. `done` are areas (in order)

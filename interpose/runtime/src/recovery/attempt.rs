@@ -190,14 +190,16 @@ fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
     };
     checkpoint::resolve(plan.epoch);
     let is_new = plan.takeover(me).is_some();
-    copies::fetch(plan, me)?;
+    let ready = copies::fetch(plan, me)?;
     report.stage(RecoveryStage::Fetch);
-    let loaded = load::load(is_new);
+    let expected = copies::expect_partner(plan, me);
+    let loaded = load::load(is_new, ready);
     report.stage(RecoveryStage::Load);
     comm::drop_reals();
     comm::rebuild(world::get().workers)?;
     report.stage(RecoveryStage::Rebuild);
     copies::protect_again(plan, me)?;
+    drop(expected);
     report.stage(RecoveryStage::Reprotect);
     Ok(loaded)
 }

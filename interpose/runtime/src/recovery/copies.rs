@@ -1,9 +1,12 @@
 //! Copies after a failure: those that died with a rank are fetched or made again.
 
+use super::load;
 use super::plan::{Held, NONE, Plan};
 use crate::cell::Main;
 use crate::checkpoint::{self, Transfer};
 use crate::errors::SUCCESS;
+use crate::image::prefault::Prefault;
+use crate::image::restore::Ready;
 use crate::image::wire::SendOptions;
 use crate::world::{self, succeeded};
 use std::ffi::c_int;
@@ -21,11 +24,17 @@ fn buddies(me: u32) -> (u32, u32) {
     (holders.holder_of(me), holders.partner_of(me))
 }
 
-/// Drives a transfer to its end.
-fn drive(transfer: &mut Transfer, to: Option<u32>, from: Option<u32>) -> Result<(), c_int> {
+/// Drives a transfer to its end; `poll` is called again and again meanwhile.
+fn drive(
+    transfer: &mut Transfer,
+    to: Option<u32>,
+    from: Option<u32>,
+    mut poll: impl FnMut(&Transfer),
+) -> Result<(), c_int> {
     let mut rc = transfer.start(world::private(), to, from);
     while rc == SUCCESS && !transfer.is_done() {
         rc = transfer.poll(&mut checkpoint::keep().store);
+        poll(transfer);
     }
     if rc != SUCCESS {
         super::attempt::revoke_all();
@@ -34,14 +43,20 @@ fn drive(transfer: &mut Transfer, to: Option<u32>, from: Option<u32>) -> Result<
     succeeded(rc)
 }
 
-/// The holders send the dead workers' copies to those who take their parts and do not have them.
-pub fn fetch(plan: &Plan, me: u32) -> Result<(), c_int> {
+/// The holders send the dead workers' copies to those who take their parts and do not have them. Such a process makes
+/// memory ready for it meanwhile.
+pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
     let (holder, partner) = buddies(me);
     let keep = checkpoint::keep();
+    let mut ready = None;
     if plan.takeover(me).is_some_and(|takeover| !takeover.has_own) {
         *HELD.get() = Held::NOTHING;
         let mut transfer = Transfer::receive_only();
-        drive(&mut transfer, None, Some(holder))?;
+        drive(&mut transfer, None, Some(holder), |transfer| {
+            if let (None, Some((header, state))) = (&ready, transfer.head()) {
+                ready = Some(load::prepare(header, state));
+            }
+        })?;
         if let Some(payload) = transfer.take_received() {
             payload
                 .apply(&mut keep.own, &mut keep.store)
@@ -56,9 +71,18 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<(), c_int> {
     if plan.takeover(partner).is_some_and(|takeover| !takeover.has_own) {
         let outgoing = keep.partner.image.outgoing(&keep.store, SendOptions::default());
         let mut transfer = Transfer::new(outgoing, keep.partner.state.clone());
-        drive(&mut transfer, Some(partner), None)?;
+        drive(&mut transfer, Some(partner), None, |_| ())?;
     }
-    Ok(())
+    Ok(ready)
+}
+
+/// Begins to make memory present for the copy that a new player will keep for its partner, which is about as long as its
+/// own.
+pub fn expect_partner(plan: &Plan, me: u32) -> Option<Prefault> {
+    plan.takeover(me).filter(|takeover| !takeover.has_partner)?;
+    let keep = checkpoint::keep();
+    let pages = keep.own.image.page_count();
+    Some(Prefault::start(keep.store.upcoming(pages)))
 }
 
 /// Copies that died with their holder are made again: the partner of each understudy sends it its own.
@@ -78,7 +102,7 @@ pub fn protect_again(plan: &Plan, me: u32) -> Result<(), c_int> {
         ),
         None => Transfer::receive_only(),
     };
-    drive(&mut transfer, to, from)?;
+    drive(&mut transfer, to, from, |_| ())?;
     if let Some(payload) = transfer.take_received() {
         payload
             .apply(&mut keep.partner, &mut keep.store)

@@ -2,7 +2,11 @@
 
 use crate::arch::Frame;
 use crate::calls::memory_state;
+use crate::checkpoint::Saved;
 use crate::generated::Proc;
+use crate::image::restore::Ready;
+use crate::image::runs::normalise;
+use crate::image::wire::Header;
 use crate::image::{remap, restore};
 use crate::{checkpoint, cut, drain, handles, objects, requests, user};
 
@@ -18,22 +22,40 @@ pub fn is_init(frame: &Frame) -> bool {
     slot == Proc::MPI_Init.slot() || slot == Proc::MPI_Init_thread.slot()
 }
 
-/// Loads this rank's own committed epoch. `is_new`: this process has not played the part before.
-///
-/// A failure here leaves a user side that is neither old nor new, so it ends the job.
-pub fn load(is_new: bool) -> Loaded {
-    let keep = checkpoint::keep();
-    let saved = checkpoint::decode(&keep.own.state)
-        .unwrap_or_else(|why| checkpoint::fail("the saved state cannot be read", &std::io::Error::other(why)));
-    let layout = &saved.user.layout;
+fn decode(state: &[u8]) -> Saved {
+    checkpoint::decode(state)
+        .unwrap_or_else(|why| checkpoint::fail("the saved state cannot be read", &std::io::Error::other(why)))
+}
+
+/// Makes the user side's mappings those of a part whose pages are on their way, and begins to make them present.
+pub fn prepare(header: &Header, state: &[u8]) -> Ready {
+    let saved = decode(state);
+    restore_mappings(&saved);
+    let pages = normalise(header.runs.clone());
+    restore::prepare(&mut checkpoint::keep().tracker, &saved.user.layout, &pages)
+        .unwrap_or_else(|error| checkpoint::fail("the program's memory cannot be put back", &error))
+}
+
+fn restore_mappings(saved: &Saved) {
     if let Err(error) = saved.user.restore_libraries() {
         checkpoint::fail("the program's libraries cannot be put back", &error);
     }
-    if let Err(error) = remap::restore_layout(layout, user::State::zones()) {
+    if let Err(error) = remap::restore_layout(&saved.user.layout, user::State::zones()) {
         checkpoint::fail("the program's mappings cannot be put back", &error);
     }
+}
+
+/// Loads this rank's own committed epoch. `is_new`: this process has not played the part before; `ready` is what it has
+/// [`prepare`]d then.
+///
+/// A failure here leaves a user side that is neither old nor new, so it ends the job.
+pub fn load(is_new: bool, ready: Option<Ready>) -> Loaded {
+    let keep = checkpoint::keep();
+    let saved = decode(&keep.own.state);
+    let layout = &saved.user.layout;
+    restore_mappings(&saved);
     let pages = if is_new {
-        restore::load_all(&mut keep.tracker, layout, &keep.own.image, &keep.store)
+        restore::load_all(&mut keep.tracker, layout, &keep.own.image, &keep.store, ready)
     } else {
         restore::restore_pages(&mut keep.tracker, layout, &keep.own.image, &keep.store)
     };

@@ -9,15 +9,30 @@ use crate::handles;
 use crate::real_types::RealRequest;
 use crate::requests::ANY_SOURCE;
 use crate::world::{self, Part};
-use crate::{events, own_messages, sys, ulfm, user};
+use crate::{events, own_messages, peers, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind};
 use std::ffi::c_int;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Tag of the message that releases a spare.
 pub const TAG_RELEASE: c_int = 9;
 /// A spare looks for news this often, and so uses well below 1% of a core.
 const NAP: Duration = Duration::from_millis(4);
+/// After the death of a process of this node, news is likely: it looks this often …
+const SHORT_NAP: Duration = Duration::from_micros(100);
+/// … for this long.
+const ALERT: Duration = Duration::from_millis(200);
+
+static ALERT_UNTIL: Main<Option<Instant>> = Main::new(None);
+
+/// Sleeps until the next look.
+fn nap() {
+    let alert = ALERT_UNTIL.get();
+    let is_alert = alert.is_some_and(|until| Instant::now() < until);
+    if peers::sleep_until_death(if is_alert { SHORT_NAP } else { NAP }) {
+        *alert = Some(Instant::now() + ALERT);
+    }
+}
 
 static RELEASE: Main<RealRequest> = Main::new(RealRequest(std::ptr::null_mut()));
 
@@ -51,7 +66,7 @@ fn wait() -> c_int {
         own_messages::drive(&mut [*RELEASE.get()], NAP);
         // SAFETY: a local procedure on a valid communicator.
         unsafe { ulfm::MPIX_Comm_failure_ack(control) };
-        std::thread::sleep(NAP);
+        nap();
     }
 }
 
@@ -77,7 +92,7 @@ fn wait_once(control: crate::real_types::RealComm) -> c_int {
             if rc != SUCCESS || flag != 0 {
                 return rc;
             }
-            std::thread::sleep(NAP);
+            nap();
         }
     }
 }

@@ -50,7 +50,7 @@ fn a_child_with_other_memory_takes_the_image_over() {
             let mut tracker = Tracker::select(choice).unwrap().tracker;
             let stats = restore_layout(&rank.saved, &user.zones).unwrap();
             assert!(!stats.break_differs);
-            load_all(&mut tracker, &rank.saved, &rank.image, &rank.store).unwrap();
+            load_all(&mut tracker, &rank.saved, &rank.image, &rank.store, None).unwrap();
             let got = user.snapshot();
             let strip = |layout: &Layout| layout.areas().iter().map(|a| (a.range, a.prot)).collect();
             let (a, b): (Vec<_>, Vec<_>) = (strip(&got.layout), strip(&want.layout));

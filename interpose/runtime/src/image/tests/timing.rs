@@ -76,7 +76,7 @@ fn measure(choice: Choice, megabytes: u64, percent: u64) {
                 saved,
                 ..
             } = &mut rank;
-            load_all(tracker, saved, image, store).unwrap();
+            load_all(tracker, saved, image, store, None).unwrap();
         })
     });
     let load = micros(loads.collect());
