@@ -124,8 +124,9 @@ pub enum Lost {
 /// Makes the plan for `workers` workers whose copies are where `holders` says.
 pub fn make(living: &[Identity], holders: &Holders, workers: u32) -> Result<Plan, Lost> {
     let player = |worker: u32| living.iter().find(|identity| identity.part == u64::from(worker));
-    let epoch = epoch(living)?;
     let dead: Vec<u32> = (0..workers).filter(|&worker| player(worker).is_none()).collect();
+    let all_holders_live = dead.iter().all(|&worker| player(holders.holder_of(worker)).is_some());
+    let epoch = epoch(living, all_holders_live)?;
     let spares: Vec<&Identity> = living.iter().filter(|identity| identity.part == NONE).collect();
     let takeovers = assign(&dead, &spares, epoch, holders);
     for &worker in &dead {
@@ -153,14 +154,14 @@ pub fn make(living: &[Identity], holders: &Holders, workers: u32) -> Result<Plan
     })
 }
 
-/// The last epoch that anyone has committed, or, where all living workers have their copies whole, the one after: the
-/// dead may have committed it.
-fn epoch(living: &[Identity]) -> Result<u64, Lost> {
+/// The last epoch that anyone has committed, or, where all living workers have their copies whole, those of the dead
+/// among them, the one after: the dead may have committed it.
+fn epoch(living: &[Identity], all_holders_live: bool) -> Result<u64, Lost> {
     let workers = || living.iter().filter(|identity| identity.part != NONE);
     let can_reach = |identity: &Identity, epoch| identity.committed == epoch || identity.whole == epoch;
     let committed = workers().map(|identity| identity.committed).max().unwrap_or(0);
     let whole = workers().map(|identity| identity.whole).max().unwrap_or(0);
-    if whole > committed && workers().all(|identity| can_reach(identity, whole)) {
+    if all_holders_live && whole > committed && workers().all(|identity| can_reach(identity, whole)) {
         return Ok(whole);
     }
     if committed == 0 {
@@ -277,6 +278,14 @@ mod tests {
         assert_eq!(make(&all, 3, 1).unwrap().epoch, 4);
         let not_all = [whole(worker(0, 0, 3), 4), worker(1, 1, 3), spare(3)];
         assert_eq!(make(&not_all, 3, 1).unwrap().epoch, 3);
+        // Worker 2, which is dead as well, may have been the only one who knew that worker 1 had not got so far.
+        let no_holder = [whole(worker(0, 0, 3), 4), whole(worker(3, 3, 3), 4), spare(4), spare(5)];
+        let lost = Lost::Copies {
+            worker: 1,
+            holder: 2,
+            epoch: 3,
+        };
+        assert_eq!(make(&no_holder, 4, 1), Err(lost));
     }
 
     #[test]
