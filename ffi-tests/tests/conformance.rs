@@ -75,6 +75,7 @@ programs! {
     errors: "errors";
     buffered_sends: "buffered";
     environment: "environment";
+    timers_limits_and_the_signal_stack: "process";
 }
 
 /// The launcher reports the status of MPI_Abort. (Open MPI's own answer with `--with-ft ulfm` is to go on without the rank.)

@@ -1,7 +1,7 @@
 //! What cannot be protected is told in one clear line; then it runs unprotected, or stops if that was asked for.
 
 use ffi_tests::outcome::native;
-use ffi_tests::{Job, Outcome, place};
+use ffi_tests::{Job, Kill, Outcome, Trigger, place};
 use std::path::Path;
 use std::time::Duration;
 
@@ -158,4 +158,27 @@ fn an_older_open_mpi_is_refused() {
         "a job that cannot be protected has run",
     );
     assert_told(&required, &["5.0.10"]);
+}
+
+/// Ranks that map the same file could not be rolled back one by one; with a file each they can.
+#[test]
+fn ranks_that_share_memory_are_not_protected() {
+    let sharing = |whose: &str| Job::new(place::test_program("sharing"), &[whose]).interval("5calls");
+    let common = sharing("common").run();
+    assert_told(&common, &["share memory", "memory.0", "unprotected"]);
+    common.assert_success();
+    common.assert_same_lines(&native(sharing("common")));
+
+    let stopped = sharing("common").env("UNDERSTUDY_REQUIRE", "1").run();
+    stopped.check(
+        !stopped.status.is_some_and(|status| status.success()),
+        "the job did not fail",
+    );
+    assert_told(&stopped, &["share memory", "UNDERSTUDY_REQUIRE=1"]);
+
+    let files = ["memory.0", "memory.1", "memory.2", "memory.3"];
+    let own = sharing("own").kill(Kill::at(1, Trigger::Lines(30))).run();
+    own.assert_success();
+    own.assert_like(&native(sharing("own")), &files);
+    own.assert_taken_over(&[1]);
 }

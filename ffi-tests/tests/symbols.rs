@@ -4,8 +4,8 @@ use ffi_tests::{place, plain};
 use std::collections::BTreeMap;
 use understudy_table::{Flag, table};
 
-/// Names besides libmpi's. pthread_create: the program's threads are noticed, as they cannot be brought back. The others
-/// change names, sizes or contents of files, which a rollback undoes.
+/// Names besides libmpi's. pthread_create: the program's threads are noticed, as they cannot be brought back. dlopen: libmpi is
+/// not opened a second time. mmap, shmat: memory that ranks share is noticed. The others change names, sizes or contents of files, which a rollback undoes.
 const EXTRA: &[&str] = &[
     "__open64_2",
     "__open_2",
@@ -13,6 +13,7 @@ const EXTRA: &[&str] = &[
     "__openat_2",
     "creat",
     "creat64",
+    "dlopen",
     "fopen",
     "fopen64",
     "freopen",
@@ -23,6 +24,8 @@ const EXTRA: &[&str] = &[
     "linkat",
     "mkdir",
     "mkdirat",
+    "mmap",
+    "mmap64",
     "open",
     "open64",
     "openat",
@@ -33,6 +36,7 @@ const EXTRA: &[&str] = &[
     "renameat",
     "renameat2",
     "rmdir",
+    "shmat",
     "symlink",
     "symlinkat",
     "truncate",

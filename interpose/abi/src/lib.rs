@@ -17,7 +17,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 5;
+pub const ABI_VERSION: u32 = 6;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -74,6 +74,8 @@ pub struct BootInfo {
     pub version: u32,
     /// 1 if a failure to protect must stop the job (`UNDERSTUDY_REQUIRE`).
     pub require: u32,
+    /// 1 if the runtime must not say why it refuses: the program may have nothing to do with MPI.
+    pub quiet: u32,
     /// The environment as the launcher gave it: null-terminated array of `NAME=value`.
     pub environment: *const *const c_char,
     /// `argc` of the program.
@@ -106,6 +108,8 @@ pub struct BootInfo {
     pub call_at_exit: unsafe extern "C" fn(unsafe extern "C" fn(c_int)),
     /// Number of threads that the user side has created so far (updated by the face).
     pub user_threads: *const u32,
+    /// Number of mappings that the user side has made so far and that other processes may share (updated by the face).
+    pub user_shared_maps: *const u32,
     /// Base-namespace `dlopen`, for libraries that an understudy must open again.
     pub user_dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
     /// Base-namespace `dlsym(RTLD_DEFAULT, name)`.

@@ -10,13 +10,16 @@
 #![allow(unsafe_code)]
 
 use crate::aside::Program;
+use crate::auxv::Auxv;
 use crate::entry;
 use crate::environ::{self, BOOT_VARIABLE};
+use crate::late;
 use crate::leave;
 use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::msg::Text;
-use crate::relay;
+use crate::relay::{self, Streams};
 use crate::services;
+use crate::sharing;
 use crate::sys::{self, nr, sys};
 use crate::zone::{self, PatchError, Patched};
 use crate::{ldheap, threads};
@@ -24,6 +27,9 @@ use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
 
+/// Why a job cannot be protected.
+pub const NO_FAULT_TOLERANCE: &str =
+    "the job was not started with fault tolerance; start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later)";
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
 /// Where the launcher's environment is kept: the first place of the zone.
 const ENVIRONMENT_PLACE: usize = ZONE_START + (1 << 20);
@@ -60,53 +66,18 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
         let base = link::own_base();
         let uses_other_mpi = link::objects().any(|object| object.is_mpi() && object.l_addr != base);
         let uses_our_mpi = link::objects().any(|object| object.l_addr != base && object.needs(OUR_SONAME));
+        let program = Program::new(argv, list, auxv.execfn, !uses_our_mpi);
         if !uses_other_mpi && !uses_our_mpi {
+            if late::is_expected(list) {
+                first(&program)
+            }
             return;
         }
-        let program = Program::new(argv, list, auxv.execfn);
         let launched = variable(b"PMIX_RANK=").is_some();
         if uses_other_mpi || !launched || environ::is_on(list, b"UNDERSTUDY_DISABLE=") {
             program.run_without_us(None);
         }
         first(&program)
-    }
-}
-
-/// What is used of the auxiliary vector (getauxval(3)).
-struct Auxv {
-    execfn: *const c_char,
-    loader: usize,
-    random: *mut [u8; 16],
-}
-
-impl Auxv {
-    /// # Safety
-    /// `envp` must be the kernel's array, which the vector follows.
-    unsafe fn after(envp: *const *const c_char) -> Auxv {
-        let mut auxv = Auxv {
-            execfn: core::ptr::null(),
-            loader: 0,
-            random: core::ptr::null_mut(),
-        };
-        // SAFETY: handed on to the caller.
-        unsafe {
-            let mut at = envp;
-            while !at.read().is_null() {
-                at = at.add(1);
-            }
-            let mut entry = at.add(1).cast::<[usize; 2]>();
-            while entry.read()[0] != 0 {
-                let [kind, value] = entry.read();
-                match kind {
-                    7 => auxv.loader = value,
-                    25 => auxv.random = value as *mut [u8; 16],
-                    31 => auxv.execfn = value as *const c_char,
-                    _ => {}
-                }
-                entry = entry.add(1);
-            }
-        }
-        auxv
     }
 }
 
@@ -130,8 +101,8 @@ fn first(program: &Program) -> ! {
     let list = program.environment;
     // SAFETY: a valid environment; personality(2) and execve(2).
     unsafe {
-        if !environ::value(list, b"OMPI_MCA_mpi_ft_enable=").is_some_and(|value| value == b"1" || value == b"true") {
-            program.refuse(None, format_args!("the job was not started with fault tolerance; start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later)"));
+        if !late::has_fault_tolerance(list) {
+            program.refuse(None, format_args!("{NO_FAULT_TOLERANCE}"));
         }
         let before = sys!(nr::PERSONALITY, 0xffff_ffffusize);
         let pretend_refused = environ::value(list, b"UNDERSTUDY_FAULT=").is_some_and(|faults| {
@@ -145,6 +116,7 @@ fn first(program: &Program) -> ! {
             program.refuse(None, format_args!("address randomisation cannot be switched off here (personality is refused); allow personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or start the program with `setarch -R`"));
         }
         let fixed = match environ::save(list, before as usize) {
+            Ok(fd) if program.is_late => environ::fixed(list, fd, None),
             Ok(fd) => environ::fixed(list, fd, workers(list)),
             Err(error) => program.refuse(
                 Some(before as usize),
@@ -182,7 +154,8 @@ unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_ch
     // SAFETY: the kernel's arrays; nothing has read the environment yet but ld.so.
     unsafe {
         environ::unpad(envp);
-        let program = Program::new(argv, saved.list, auxv.execfn);
+        let is_late = !link::objects().any(|object| object.l_addr != link::own_base() && object.needs(OUR_SONAME));
+        let program = Program::new(argv, saved.list, auxv.execfn, is_late);
         equalise(
             auxv.random,
             environ::value(saved.list, b"PMIX_NAMESPACE=").unwrap_or(b""),
@@ -207,7 +180,7 @@ unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_ch
             second_in_zone,
             RUNTIME_STACK + RUNTIME_STACK_SIZE,
         );
-        line_buffer_terminal();
+        relay::line_buffer_terminal();
     }
 }
 
@@ -409,6 +382,7 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
     let info = BootInfo {
         version: ABI_VERSION,
         require: u32::from(required),
+        quiet: u32::from(second.program.is_quiet()),
         environment: second.program.environment,
         argc: second.argc,
         argv: second.program.argv,
@@ -425,6 +399,7 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         messages: relay::copy_of_stderr(),
         call_at_exit: leave::call_at_exit,
         user_threads: threads::created(),
+        user_shared_maps: sharing::made(),
         user_dlopen: services::dlopen,
         user_dlsym: services::dlsym,
         user_dlclose: services::dlclose,
@@ -449,50 +424,23 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
     };
     match status {
         0 if points.version == ABI_VERSION && points.slot_count as usize == entry::slot_count() => {
-            entry::connect(&points.enter);
+            // SAFETY: the runtime exports this function with this type.
+            let streams = unsafe { Streams::of(runtime, second.program.environment) }
+                .ok_or(Failure::Loader("libunderstudy_runtime.so is of another version"))?;
             crate::files::tell_runtime(points.file_effect);
-            start_streams(runtime, second, directory.as_bytes())
+            if second.program.is_late {
+                late::await_first_call(&points.enter, streams);
+            } else {
+                entry::connect(&points.enter);
+                // A program that is not protected keeps its own streams, so this comes last.
+                streams.start();
+            }
+            Ok(())
         }
         0 => Err(Failure::Text(
             "libunderstudy.so and libunderstudy_runtime.so are of different versions",
         )),
         1 => Err(Failure::Runtime),
         status => Err(Failure::Stop(status)),
-    }
-}
-
-/// Tells the runtime where the ledger of the streams is.
-type StreamsStart = unsafe extern "C" fn(*const c_char);
-
-/// The relay comes last: a program that is not protected keeps its own streams.
-fn start_streams(runtime: *mut c_void, second: &Second<'_>, directory: &[u8]) -> Result<(), Failure> {
-    // SAFETY: the runtime exports this function with this type.
-    unsafe {
-        let function = dlsym(runtime, c"understudy_runtime_streams".as_ptr());
-        if function.is_null() {
-            return Err(Failure::Loader("libunderstudy_runtime.so is of another version"));
-        }
-        let function: StreamsStart = core::mem::transmute(function);
-        function(relay::start(second.program.environment, directory));
-    }
-    Ok(())
-}
-
-/// A program that printed to a terminal still prints line by line, although its output now goes through a pipe.
-fn line_buffer_terminal() {
-    if !relay::stdout_was_terminal() {
-        return;
-    }
-    const IOLBF: c_int = 1;
-    unsafe extern "C" {
-        fn setvbuf(stream: *mut c_void, buffer: *mut c_char, mode: c_int, size: usize) -> c_int;
-    }
-    let name: &CStr = c"stdout";
-    // SAFETY: `stdout` is a variable of libc; setvbuf(3) before any other use of the stream.
-    unsafe {
-        let stdout = dlsym(core::ptr::null_mut(), name.as_ptr()).cast::<*mut c_void>();
-        if !stdout.is_null() {
-            setvbuf(stdout.read(), core::ptr::null_mut(), IOLBF, 0);
-        }
     }
 }

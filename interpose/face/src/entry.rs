@@ -6,12 +6,14 @@
 #![allow(unsafe_code)]
 
 use crate::environ;
+use crate::late;
 use crate::link::{self, Path};
 use crate::msg::{Text, say};
+use crate::reopen;
 use crate::sys;
 use crate::thunks::{DATA_ADDRESSES, DATA_SYMBOLS, DataAddress, SLOT_NAMES, STACK_WORDS};
 use core::arch::naked_asm;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::ENTRIES;
 
@@ -25,7 +27,7 @@ pub static ENTRY: [AtomicPtr<c_void>; ENTRIES] = [const { AtomicPtr::new(pass_th
 static REAL: [AtomicUsize; SLOT_NAMES.len()] = [const { AtomicUsize::new(0) }; SLOT_NAMES.len()];
 
 unsafe extern "C" {
-    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlmopen(namespace: c_long, path: *const c_char, flags: c_int) -> *mut c_void;
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     static environ: *const *const c_char;
 }
@@ -90,17 +92,21 @@ extern "C" fn resolve(slot: u32) -> usize {
 /// symbols start with the real ones' contents, as a copy relocation would have.
 fn open_real() -> *mut c_void {
     const RTLD_NOW_GLOBAL: c_int = 0x102;
+    const LM_ID_BASE: c_long = 0;
     let mut path = Path::new();
     // SAFETY: `environ` is libc's; dlopen(3), dlsym(3); the copied sizes are the table's, equal on both sides.
     unsafe {
+        late::say_unprepared(environ);
         let library_path = environ::value(environ, b"LD_LIBRARY_PATH=").unwrap_or(b"");
-        if !link::find_library(link::OUR_SONAME, library_path, &mut path) {
+        if let Some(asked) = reopen::asked().filter(|asked| asked.is_file()) {
+            path.push(asked.as_bytes());
+        } else if !link::find_library(link::OUR_SONAME, library_path, &mut path) {
             say(format_args!(
                 "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH"
             ));
             sys::exit(127);
         }
-        let handle = dlopen(path.as_ptr(), RTLD_NOW_GLOBAL);
+        let handle = dlmopen(LM_ID_BASE, path.as_ptr(), RTLD_NOW_GLOBAL);
         if handle.is_null() {
             say(format_args!("{} cannot be opened", Text(path.as_bytes())));
             sys::exit(127);

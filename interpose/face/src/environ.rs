@@ -15,6 +15,8 @@ use understudy_abi::RUNTIME_FD_BASE;
 pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
 /// Marks a process that runs without us, so that a preload from /etc/ld.so.preload cannot loop.
 pub const ASIDE_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
+/// Whether to expect that a program loads MPI late; see [`crate::late`].
+pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
 const PAD_VARIABLE: &[u8] = b"UNDERSTUDY_PAD=";
 
 /// The environment's count is padded to a multiple of this …
@@ -124,7 +126,8 @@ unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
     unsafe { strings(list) }.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.len() + 1))
 }
 
-/// The environment for the second execution: `list` without the hidden variables, `boot_fd` announced, padded.
+/// The environment for the second execution: `list` with `boot_fd` announced, padded. With a number of `workers` the
+/// hidden variables are left out and the program sees that number as the job's size; without one, everything is kept.
 ///
 /// # Safety
 /// As [`strings`].
@@ -136,7 +139,7 @@ pub unsafe fn fixed(list: *const *const c_char, boot_fd: i32, workers: Option<us
     let _ = write!(number, "{boot_fd:04}");
     builder.add(&[BOOT_VARIABLE, number.as_bytes()]);
     // SAFETY: handed on to the caller.
-    for entry in unsafe { strings(list) }.filter(|entry| !is_hidden(entry)) {
+    for entry in unsafe { strings(list) }.filter(|entry| workers.is_none() || !is_hidden(entry)) {
         let mut size = Line::new();
         let names = [&b"OMPI_COMM_WORLD_SIZE="[..]];
         match (names.iter().find(|name| entry.starts_with(name)), workers) {
@@ -187,6 +190,22 @@ pub unsafe fn without_preload(list: *const *const c_char, own_path: &[u8]) -> Op
         }
     }
     builder.add(&[&ASIDE_VARIABLE[..ASIDE_VARIABLE.len() - 1]]);
+    Some(builder.finish())
+}
+
+/// The environment of a program that is not prepared for loading MPI late: `list` with UNDERSTUDY_LATE switched off.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn not_late(list: *const *const c_char) -> Option<*const *const c_char> {
+    // SAFETY: handed on to the caller.
+    let (count, bytes) = unsafe { measure(list) };
+    let mut builder = Builder::new(count, bytes)?;
+    // SAFETY: handed on to the caller.
+    for entry in unsafe { strings(list) }.filter(|entry| !entry.starts_with(LATE_VARIABLE)) {
+        builder.add(&[entry]);
+    }
+    builder.add(&[LATE_VARIABLE, b"0"]);
     Some(builder.finish())
 }
 

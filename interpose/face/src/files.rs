@@ -31,7 +31,7 @@ unsafe extern "C" {
 /// The next definition of `name`, looked up once. Not inlined, and not a tail call of dlsym(3): RTLD_NEXT goes by the
 /// caller.
 #[inline(never)]
-fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
     let known = real.load(Ordering::Relaxed);
     if !known.is_null() {
@@ -45,6 +45,14 @@ fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     }
     real.store(found, Ordering::Relaxed);
     found
+}
+
+/// A name that ends with a NUL, as a C string.
+pub const fn c_name(name: &str) -> &CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!(),
+    }
 }
 
 /// An effect on two names.
@@ -125,10 +133,7 @@ macro_rules! told {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!(),
-            };
+            const NAME: &CStr = c_name(concat!(stringify!($name), "\0"));
             // SAFETY: libc's function has this type; the rest is handed on to the caller.
             unsafe {
                 $tell;

@@ -6,21 +6,28 @@
 //! - [`boot`] decides and drives; [`aside`] gives up politely by running the program without us;
 //! - [`environ`] makes the stacks of all ranks equal, [`zone`] and [`ldheap`] keep the runtime side apart;
 //! - [`link`] reads ld.so's lists; [`entry`] is where thunks jump, `thunks` is generated from the call table;
+//! - [`late`] is about programs that load MPI in mid-run;
+//! - [`reopen`] is for programs that open libmpi themselves;
+//! - [`sharing`] counts mappings that other processes may share;
 //! - [`files`] tells the runtime what the program does to files;
 //! - [`relay`] starts the process that carries standard output exactly once.
 #![no_std]
 
 mod aside;
+mod auxv;
 mod boot;
 mod entry;
 mod environ;
 mod files;
+mod late;
 mod ldheap;
 mod leave;
 mod link;
 mod msg;
 mod relay;
+mod reopen;
 mod services;
+mod sharing;
 mod sys;
 mod threads;
 mod zone;

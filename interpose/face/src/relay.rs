@@ -6,10 +6,10 @@
 #![allow(unsafe_code)]
 
 use crate::environ;
-use crate::link::Path;
+use crate::link::{Path, own_path};
 use crate::msg::say;
 use crate::sys::{self, nr, sys};
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 use understudy_abi::RUNTIME_FD_BASE;
 
@@ -21,7 +21,7 @@ const S_IFMT: u32 = 0o170000;
 const S_IFREG: u32 = 0o100000;
 
 /// Whether standard output was a terminal before the relay took it.
-pub fn stdout_was_terminal() -> bool {
+fn stdout_was_terminal() -> bool {
     STDOUT_WAS_TERMINAL.load(Ordering::Relaxed)
 }
 
@@ -48,7 +48,7 @@ pub fn copy_of_stderr() -> c_int {
 }
 
 /// Puts a relay behind descriptors 1 and 2. Returns the path of its ledger; null if there is none.
-pub fn start(environment: *const *const c_char, directory: &[u8]) -> *const c_char {
+fn start(environment: *const *const c_char, directory: &[u8]) -> *const c_char {
     STDOUT_WAS_TERMINAL.store(is_terminal(1), Ordering::Relaxed);
     // SAFETY: a valid environment.
     let value = |name: &[u8]| unsafe { environ::value(environment, name) }.unwrap_or(b"0");
@@ -146,4 +146,59 @@ unsafe fn detach(relay: &Path, ledger: &Path, pipes: &[[i32; 2]; 2]) -> ! {
         sys!(nr::EXECVE, relay.as_ptr(), argv.as_ptr(), envp.as_ptr());
     }
     sys::exit(127)
+}
+
+/// How the streams of a protected program are taken over.
+#[derive(Clone, Copy)]
+pub struct Streams {
+    tell: StreamsStart,
+    environment: *const *const c_char,
+}
+
+/// The runtime's function that is told where the ledger of the streams is.
+type StreamsStart = unsafe extern "C" fn(*const c_char);
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn setvbuf(stream: *mut c_void, buffer: *mut c_char, mode: c_int, size: usize) -> c_int;
+}
+
+impl Streams {
+    /// Looks the runtime's function up.
+    ///
+    /// # Safety
+    /// `runtime` must be its library's handle, `environment` the launcher's, valid as long as the process.
+    pub unsafe fn of(runtime: *mut c_void, environment: *const *const c_char) -> Option<Streams> {
+        // SAFETY: dlsym(3); the runtime exports this function with this type.
+        unsafe {
+            let function = dlsym(runtime, c"understudy_runtime_streams".as_ptr());
+            (!function.is_null()).then(|| Streams {
+                tell: core::mem::transmute::<*mut c_void, StreamsStart>(function),
+                environment,
+            })
+        }
+    }
+
+    /// Starts the relay and tells the runtime; on the runtime's stack.
+    pub fn start(&self) {
+        let ledger = start(self.environment, Path::directory(own_path()));
+        // SAFETY: the ledger's path is a static string or null.
+        unsafe { (self.tell)(ledger) }
+    }
+}
+
+/// A program that printed to a terminal still prints line by line, although its output now goes through a pipe. To be
+/// called on the program's stack.
+pub fn line_buffer_terminal() {
+    if !stdout_was_terminal() {
+        return;
+    }
+    const IOLBF: c_int = 1;
+    // SAFETY: `stdout` is a variable of libc; setvbuf(3) on it.
+    unsafe {
+        let stdout = dlsym(core::ptr::null_mut(), c"stdout".as_ptr()).cast::<*mut c_void>();
+        if !stdout.is_null() {
+            setvbuf(stdout.read(), core::ptr::null_mut(), IOLBF, 0);
+        }
+    }
 }

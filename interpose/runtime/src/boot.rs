@@ -108,6 +108,9 @@ fn entries() -> [unsafe extern "C" fn(); understudy_abi::ENTRIES] {
 }
 
 fn refuse(reason: &str) -> c_int {
+    if info().quiet != 0 {
+        return 1;
+    }
     let required = matches!(variable("UNDERSTUDY_REQUIRE").as_deref(), Some("1" | "on" | "yes"));
     if variable("OMPI_COMM_WORLD_LOCAL_RANK").as_deref() == Some("0") {
         let outcome = if required {

@@ -165,6 +165,12 @@ pub const VARIABLES: &[Variable] = &[
         parse: |_, text| switch(text).map(drop),
     },
     Variable {
+        name: "UNDERSTUDY_LATE",
+        default: "see the guide",
+        meaning: "whether programs that do not need libmpi from the start are prepared for loading it later: 1, all; 0, none; unset, those that the launcher itself has started",
+        parse: |_, text| switch(text).map(drop),
+    },
+    Variable {
         name: "UNDERSTUDY_LOG",
         default: "warn",
         meaning: "what is logged on standard error, as an env_logger filter (`info`, `debug`, `understudy_runtime::cut=trace`)",

@@ -213,7 +213,8 @@ pub fn take() -> Result<(), Rewound> {
     fault::point("cut.begin", checkpoint::next_epoch());
     checkpoint::finish()?;
     requests::reap_orphans()?;
-    match drain::exchange(ability()?)? {
+    let (ability, objection) = ability()?;
+    match drain::exchange(ability)? {
         Exchange::InFlight(in_flight) => {
             drain::drain(&in_flight)?;
             fault::point("cut.end", checkpoint::next_epoch());
@@ -226,21 +227,28 @@ pub fn take() -> Result<(), Rewound> {
             state.schedule.next = state.schedule.candidates + 1;
             state.schedule.overdue = true;
         }
-        Exchange::Unprotected => world::give_up_protection(),
+        Exchange::Unprotected(speaker) => {
+            if speaker == world::worker()
+                && let Some(why) = objection
+            {
+                world::say_refused(&why);
+            }
+            world::give_up_protection();
+        }
     }
     Ok(())
 }
 
-/// Whether this rank can be saved here. What stands in the way for good is said once.
-fn ability() -> Result<Ability, Rewound> {
+/// Whether this rank can be saved here, and what stands in the way for good.
+fn ability() -> Result<(Ability, Option<String>), Rewound> {
     if let Err(why) = user::check() {
-        world::say_refused(&why.to_string());
-        return Ok(Ability::Never);
+        return Ok((Ability::Never, Some(why.to_string())));
     }
     let collectives = requests::test_all(requests::active(|kind| matches!(kind, Kind::Collective)))?;
-    Ok(if collectives.is_empty() {
+    let ability = if collectives.is_empty() {
         Ability::Now
     } else {
         Ability::Later
-    })
+    };
+    Ok((ability, None))
 }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod matched;
+mod sharing;
 
 use crate::cell::Main;
 use crate::errors::SUCCESS;
@@ -15,6 +16,7 @@ use crate::objects::objects;
 use crate::real_types::{RealComm, RealMessage, RealRequest, Status};
 use crate::recovery::{self, Rewound};
 use crate::requests::{self, ANY_SOURCE, ANY_TAG, EMPTY, Envelope, Kind, Outcome};
+use crate::user;
 use crate::world;
 pub use matched::{
     Found, claim_early, enter_matched, exists as matched_exists, forget as forget_matched, take as take_matched,
@@ -127,6 +129,8 @@ struct Bookmark {
     sent: u64,
     /// Whether the sender can be saved, as [`Ability`].
     ability: u64,
+    /// How many mappings the sender has that other processes may share.
+    shared: u64,
 }
 
 /// Whether a rank can be saved at this cut; the larger value is the stronger objection.
@@ -146,19 +150,21 @@ pub enum Exchange {
     InFlight(Vec<u64>),
     /// The cut is put off.
     PutOff,
-    /// The job cannot be protected any more.
-    Unprotected,
+    /// The job cannot be protected any more; this worker speaks for those that object.
+    Unprotected(u32),
 }
 
 /// Exchanges the bookmarks over all workers.
 pub fn exchange(ability: Ability) -> Result<Exchange, Rewound> {
     let table = requests::table();
+    let mappings = user::shared_mappings();
     let own: Vec<Bookmark> = table
         .sent
         .iter()
         .map(|&sent| Bookmark {
             sent,
             ability: ability as u64,
+            shared: mappings.len() as u64,
         })
         .collect();
     let mut theirs = vec![Bookmark::default(); own.len()];
@@ -177,8 +183,16 @@ pub fn exchange(ability: Ability) -> Result<Exchange, Rewound> {
         )
     };
     recovery::check(rc)?;
+    let counts: Vec<u64> = theirs.iter().map(|bookmark| bookmark.shared).collect();
+    if let Some(speaker) = sharing::first_sharer(&mappings, &counts)? {
+        return Ok(Exchange::Unprotected(speaker));
+    }
+    let speaker = theirs
+        .iter()
+        .position(|bookmark| bookmark.ability == Ability::Never as u64)
+        .unwrap_or(0);
     Ok(match theirs.iter().map(|bookmark| bookmark.ability).max() {
-        Some(never) if never == Ability::Never as u64 => Exchange::Unprotected,
+        Some(never) if never == Ability::Never as u64 => Exchange::Unprotected(speaker as u32),
         Some(later) if later == Ability::Later as u64 => Exchange::PutOff,
         _ => Exchange::InFlight(
             theirs

@@ -3,6 +3,8 @@
 mod files;
 mod modules;
 mod output;
+mod process;
+mod sharing;
 mod signals;
 mod threads;
 mod tls;
@@ -13,6 +15,7 @@ use crate::image::layout::Layout;
 use crate::image::runs::AddrRange;
 use crate::image::vmas::Zones;
 pub use output::{attach as attach_output, dead_output, inherit as inherit_output};
+pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use threads::check;
 pub use undo::{begin as begin_section, commit as commit_section, file_effect, undo as undo_files};
 pub use zones::{compare_layout, remember_start, zones};
@@ -25,6 +28,7 @@ pub struct State {
     libraries: Vec<modules::Library>,
     thread_locals: tls::Saved,
     signals: signals::Saved,
+    process: process::Saved,
     files: files::Saved,
     output: output::Saved,
 }
@@ -40,6 +44,11 @@ pub enum UserError {
         "the program runs {0} thread(s) of its own, which an understudy could not bring back; set OMP_NUM_THREADS=1 or run it with UNDERSTUDY_DISABLE=1"
     )]
     Threads(u32),
+    /// Workers share memory.
+    #[error(
+        "the program's ranks share memory by other means than MPI ({0}), which cannot be saved for each of them alone; if it can do without, tell it so"
+    )]
+    SharedMemory(String),
     /// A file cannot be put back.
     #[error("{path} cannot be put back to what it was at the checkpoint: {why}")]
     File {
@@ -65,6 +74,7 @@ pub fn capture() -> Result<State, UserError> {
         libraries: modules::capture(),
         thread_locals: tls::capture(),
         signals: signals::capture(),
+        process: process::capture(),
         files: files::capture(),
         output: output::capture(),
     })
@@ -88,6 +98,7 @@ impl State {
         signals::restore(&self.signals);
         files::restore(&self.files)?;
         output::restore(&self.output, own);
+        process::restore(&self.process);
         Ok(())
     }
 

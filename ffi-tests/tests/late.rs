@@ -1,0 +1,83 @@
+//! Programs that load the MPI library in mid-run, and wrappers of programs, are protected or told that they are not.
+
+use ffi_tests::outcome::native;
+use ffi_tests::{Job, Kill, Trigger, place};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The file of libmpi that programs here are linked with.
+fn libmpi() -> PathBuf {
+    let output = Command::new("ldd").arg(place::test_program("chatter")).output();
+    let text = String::from_utf8(output.expect("there is an ldd").stdout).expect("paths are text");
+    let path = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("libmpi.so.40 => ")?.split(' ').next());
+    PathBuf::from(path.expect("chatter is linked with libmpi.so.40"))
+}
+
+fn python(library: &Path) -> Job {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/late.py");
+    let python = place::on_path("python3").expect("there is a python3");
+    Job::new(python, &[script, &library.to_string_lossy(), "60", "0.01"])
+}
+
+#[test]
+fn an_interpreter_that_opens_libmpi_is_protected() {
+    let library = libmpi();
+    let undisturbed = native(python(&library));
+    undisturbed.assert_success();
+    let layered = python(&library).run();
+    layered.assert_success();
+    layered.assert_same_lines(&undisturbed);
+    layered.assert_nothing_left();
+    for worker in [0, 2] {
+        let outcome = python(&library).kill(Kill::at(worker, Trigger::Lines(25))).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        outcome.assert_taken_over(&[worker]);
+    }
+}
+
+#[test]
+fn a_wrapper_gives_its_program_what_it_needs() {
+    let chatter = place::test_program("chatter");
+    let wrapped = |prefix: &str| {
+        let command = format!("{prefix} {} 40 10000", chatter.display());
+        Job::new("/bin/sh", &["-c", &command])
+    };
+    let undisturbed = native(wrapped("echo one >&2;"));
+    for prefix in ["echo one >&2;", "ls / > /dev/null; exec", "exec env SOMETHING=1"] {
+        let outcome = wrapped(prefix).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        outcome.check(outcome.last_epoch(0) >= 1, "it was not protected");
+        outcome.assert_nothing_left();
+    }
+}
+
+#[test]
+fn an_interpreter_started_by_a_script_says_that_it_is_unprotected() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/late.py");
+    let command = format!("python3 {script} {} 5 0; exit $?", libmpi().display());
+    let job = || Job::new("/bin/sh", &["-c", &command]).workers(2).spares(1);
+    let unprotected = job().run();
+    unprotected.assert_success();
+    let lines = unprotected.own_lines();
+    unprotected.check(
+        lines.len() == 1 && lines[0].contains("UNDERSTUDY_LATE=1"),
+        "no word that it is unprotected",
+    );
+    unprotected.assert_same_lines(&native(job().workers(3)));
+
+    let stopped = job().env("UNDERSTUDY_REQUIRE", "1").run();
+    stopped.check(
+        !stopped.status.is_some_and(|status| status.success()),
+        "it has not failed",
+    );
+    stopped.check(stopped.stdout.is_empty(), "the program has run");
+
+    let prepared = job().env("UNDERSTUDY_LATE", "1").run();
+    prepared.assert_success();
+    prepared.check(prepared.own_lines().is_empty(), "it complains");
+    prepared.assert_same_lines(&native(job().workers(2)));
+}

@@ -1,0 +1,82 @@
+//! A program that opens the MPI library itself, by its path or as `libmpi.so`, gets this library: the loader would bring
+//! in a second one beside it, half of whose symbols would be this library's.
+#![allow(unsafe_code)]
+
+use crate::link::{OUR_SONAME, Path};
+use crate::sys;
+use core::arch::naked_asm;
+use core::ffi::{c_char, c_void};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// libc's function of this name, with another path if need be. It is jumped to, since it goes by its caller's address.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlopen(path: *const c_char, flags: i32) -> *mut c_void {
+    naked_asm!(
+        "push rsi",
+        "call {path}",
+        "push rax",
+        "sub rsp, 8",
+        "call {real}",
+        "add rsp, 8",
+        "pop rdi",
+        "pop rsi",
+        "jmp rax",
+        path = sym replaced,
+        real = sym real,
+    )
+}
+
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
+static mut ASKED: Path = Path::new();
+
+extern "C" fn real() -> *mut c_void {
+    const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    let known = REAL.load(Ordering::Relaxed);
+    if !known.is_null() {
+        return known;
+    }
+    // SAFETY: dlsym(3); not a tail call, since RTLD_NEXT goes by the caller. libc has this function.
+    let found = core::hint::black_box(unsafe { dlsym(RTLD_NEXT, c"dlopen".as_ptr()) });
+    REAL.store(found, Ordering::Relaxed);
+    found
+}
+
+/// The name under which ld.so finds this library, if that is what `path` is about.
+extern "C" fn replaced(path: *const c_char) -> *const c_char {
+    const SONAME: &core::ffi::CStr = c"libmpi.so.40";
+    if path.is_null() {
+        return path;
+    }
+    // SAFETY: the program's string.
+    let text = unsafe { sys::bytes(path) };
+    let file = text.rsplit(|&byte| byte == b'/').next().unwrap_or(text);
+    let has_directory = text.len() > file.len();
+    let mut real = Path::new();
+    real.push(Path::directory(text)).push(b"/").push(OUR_SONAME);
+    let is_ours = file.starts_with(OUR_SONAME) || file == b"libmpi.so" && (!has_directory || real.is_file());
+    if !is_ours {
+        return path;
+    }
+    if has_directory && !IS_ASKED.load(Ordering::Relaxed) {
+        // SAFETY: written once, before it can be read.
+        unsafe { ASKED = real };
+        IS_ASKED.store(true, Ordering::Release);
+    }
+    SONAME.as_ptr()
+}
+
+/// The file that the program has asked for, if it has.
+#[allow(static_mut_refs)]
+pub fn asked() -> Option<&'static Path> {
+    // SAFETY: written once, before the mark was set.
+    IS_ASKED.load(Ordering::Acquire).then_some(unsafe { &ASKED })
+}
