@@ -38,8 +38,8 @@ test: build ## run all tests
 SWEEP_TIMES ?= 40
 
 sweep: build ## kill every worker of every program at many moments (an hour)
-	$(IN_ENV) FFI_TESTS_TIMES=$(SWEEP_TIMES) $(CARGO) test --release -p ffi-tests \
-	    --test kill_anywhere --test kill_inside --test kill_twice -- --include-ignored --nocapture --test-threads 1
+	$(IN_ENV) FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1 $(CARGO) test --release -p ffi-tests \
+	    --test kill_anywhere --test kill_inside --test kill_twice --test sweep -- --include-ignored --nocapture --test-threads 1
 
 lint: setup ## check formatting and warnings
 	$(CARGO) fmt --all --check

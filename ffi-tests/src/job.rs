@@ -211,6 +211,10 @@ impl Job {
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command.env(processes::MARK, mark).current_dir(root.join("work"));
+        if hosts.is_none() {
+            // An mpirun that ends removes the session directory that all of this user share, even while another starts.
+            command.env("TMPDIR", root);
+        }
         command
     }
 

@@ -16,7 +16,8 @@ pub struct Case {
     pub files: &'static [&'static str],
     /// Takes away what differs from run to run anyway.
     pub canonical: Canonical,
-    make: fn() -> Job,
+    /// Makes a job of it.
+    pub make: fn() -> Job,
 }
 
 impl Case {
@@ -158,10 +159,19 @@ run 800
 ";
 
 fn lammps_job() -> Job {
+    lammps_with(LAMMPS_INPUT)
+}
+
+/// A LAMMPS job of few steps.
+pub fn short_lammps() -> Job {
+    lammps_with(&LAMMPS_INPUT.replace("run 800", "run 60")).interval("5calls")
+}
+
+fn lammps_with(input: &str) -> Job {
     let program = place::on_path("lmp").unwrap_or_else(|| PathBuf::from("lmp"));
     let arguments = ["-in", "melt.in", "-log", "melt.log"];
     Job::new(program, &arguments)
-        .input("melt.in", LAMMPS_INPUT)
+        .input("melt.in", input)
         .interval("0.1s")
         .env("OMP_NUM_THREADS", "1")
 }

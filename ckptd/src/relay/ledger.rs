@@ -16,7 +16,7 @@ pub const LEDGER_MAGIC: u64 = u64::from_le_bytes(*b"USTDYLGR");
 
 /// Bump rule: any change to the layout or to the meaning of a field of [`Ledger`] or [`StreamCell`],
 /// or to the protocol in the module's documentation, is a new version. Nobody reads another one.
-pub const LEDGER_VERSION: u32 = 1;
+pub const LEDGER_VERSION: u32 = 2;
 
 /// Length of the file: one page.
 pub const LEDGER_LEN: usize = 4096;
@@ -30,6 +30,18 @@ pub enum StreamState {
     Open = 1,
     /// Every writer is gone and every byte is forwarded.
     Ended = 2,
+}
+
+/// How far the rank is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum RankStage {
+    /// Before `MPI_Init`.
+    Starting = 0,
+    /// Inside of `MPI_Init`, where it waits for every other rank.
+    Initialising = 1,
+    /// Past it: from here on its death is noticed by the others.
+    Running = 2,
 }
 
 /// The books of one stream. "Rank" and "relay" say who writes a field.
@@ -110,6 +122,14 @@ pub struct Ledger {
     pub(super) closed: AtomicU32,
     /// Rank: 1 asks the relay to remove the file when it is closed.
     pub(super) remove_on_close: AtomicU32,
+    /// Rank: its process id; 0 until it has introduced itself.
+    pub(super) rank_pid: AtomicU32,
+    /// Rank: process id of the launcher, its parent.
+    pub(super) launcher_pid: AtomicU32,
+    /// Rank: how many ranks the launcher has started on this node.
+    pub(super) local_ranks: AtomicU32,
+    /// Rank: a [`RankStage`].
+    pub(super) stage: AtomicU32,
     pub(super) streams: [StreamCell; 2],
 }
 
@@ -124,6 +144,10 @@ impl Ledger {
             relay_pid: flag(),
             closed: flag(),
             remove_on_close: flag(),
+            rank_pid: flag(),
+            launcher_pid: flag(),
+            local_ranks: flag(),
+            stage: flag(),
             streams: [StreamCell::new(), StreamCell::new()],
         }
     }
@@ -133,6 +157,14 @@ impl Ledger {
         self.version.store(LEDGER_VERSION, SeqCst);
         self.relay_pid.store(std::process::id(), SeqCst);
         self.magic.store(LEDGER_MAGIC, SeqCst);
+    }
+
+    pub(super) fn stage(&self) -> RankStage {
+        match self.stage.load(SeqCst) {
+            0 => RankStage::Starting,
+            1 => RankStage::Initialising,
+            _ => RankStage::Running,
+        }
     }
 
     pub(super) fn cell(&self, stream: Stream) -> &StreamCell {

@@ -26,18 +26,25 @@
 //! * `eof` of a stream is set when its last byte is forwarded; then `high_water` is final, and a
 //!   survivor reads it ([`LedgerObserver::final_high_water`]).
 //!
+//! # Deaths before the end of `MPI_Init`
+//!
+//! Open MPI's `MPI_Init` waits for ever for a rank that died before or inside of it. The relays do not: `watch` ends such
+//! a job.
+//!
 //! All of it presumes that one thread of one process writes to the stream while a rank-side operation
 //! runs, and that the relay itself is not killed. Sources: pipe(7), poll(2), mmap(2),
 //! flock(2), and ioctl_list(2) for `FIONREAD`, which the pipe driver answers at both ends.
 
+mod job;
 mod ledger;
 mod observer;
 mod process;
 mod pump;
 mod sys;
 mod view;
+mod watch;
 
-pub use ledger::{LEDGER_LEN, LEDGER_MAGIC, LEDGER_VERSION, Ledger, LedgerError, StreamCell, StreamState};
+pub use ledger::{LEDGER_LEN, LEDGER_MAGIC, LEDGER_VERSION, Ledger, LedgerError, RankStage, StreamCell, StreamState};
 pub use observer::LedgerObserver;
 pub use process::{IN_ERR_FD, IN_OUT_FD, run};
 pub use view::LedgerView;

@@ -1,7 +1,9 @@
 //! The relay as a process.
 
-use super::ledger::{Ledger, Mapping, StreamState};
+use super::job::clean_up;
+use super::ledger::{Ledger, Mapping, RankStage, StreamState};
 use super::pump::pump;
+use super::watch::watch;
 use super::{Stream, sys};
 use std::fs::File;
 use std::os::fd::RawFd;
@@ -64,6 +66,10 @@ pub fn run(path: &Path) {
                 pump(ledger.cell(Stream::Err), fd, libc::STDERR_FILENO);
             })
         });
+        if let Books::Shared { ledger, path, .. } = &books {
+            // Without a third thread nobody watches, and all else goes on.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || watch(ledger, path));
+        }
         if let Some(fd) = out {
             pump(ledger.cell(Stream::Out), fd, libc::STDOUT_FILENO);
         }
@@ -95,9 +101,18 @@ fn open_books(path: &Path) -> Books {
 
 fn close(books: &Books) {
     books.ledger().closed.store(1, SeqCst);
-    if let Books::Shared { ledger, path, .. } = books
-        && ledger.remove_on_close.load(SeqCst) != 0
-    {
+    let Books::Shared { ledger, path, .. } = books else {
+        return;
+    };
+    if ledger.remove_on_close.load(SeqCst) != 0 {
         let _ = std::fs::remove_file(path);
+    }
+    let is_last = ledger.rank_pid.load(SeqCst) != 0 && clean_up(path);
+    if is_last && ledger.stage() == RankStage::Initialising {
+        eprintln!(
+            "understudy: the job ended during MPI_Init; if no reason stands above, a rank has died: start the job again"
+        );
+        // Its status would be any, 0 among them.
+        sys::signal(ledger.launcher_pid.load(SeqCst), libc::SIGTERM);
     }
 }

@@ -1,6 +1,6 @@
 //! The rank's side of the ledger.
 
-use super::ledger::{IDLE, KEEP, LedgerError, Mapping, POSTED, StreamCell, StreamState};
+use super::ledger::{IDLE, KEEP, LedgerError, Mapping, POSTED, RankStage, StreamCell, StreamState};
 use super::{Logical, RawCount, Stream, sys};
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -42,6 +42,19 @@ impl LedgerView {
             }
         }
         Ok(Self { ledger, pipes })
+    }
+
+    /// Tells the relay who this process is: with the launcher's process id, and how many ranks that has started on this
+    /// node.
+    pub fn introduce(&self, launcher_pid: u32, local_ranks: u32) {
+        self.ledger.launcher_pid.store(launcher_pid, SeqCst);
+        self.ledger.local_ranks.store(local_ranks, SeqCst);
+        self.ledger.rank_pid.store(std::process::id(), SeqCst);
+    }
+
+    /// Tells the relays how far this process is.
+    pub fn set_stage(&self, stage: RankStage) {
+        self.ledger.stage.store(stage as u32, SeqCst);
     }
 
     /// Exactly how many bytes this process (and those before it in this pipe) wrote so far.

@@ -48,9 +48,18 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+fn number(name: &str) -> Option<u32> {
+    variable(name).and_then(|text| text.parse().ok())
+}
+
 /// Rank that the launcher has given this process.
 pub fn launcher_rank() -> u32 {
-    variable("PMIX_RANK").and_then(|rank| rank.parse().ok()).unwrap_or(0)
+    number("PMIX_RANK").unwrap_or(0)
+}
+
+/// How many ranks the launcher has started.
+fn launcher_size() -> u32 {
+    number("OMPI_COMM_WORLD_SIZE").unwrap_or(0)
 }
 
 /// Name of the job.
@@ -88,13 +97,11 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
 /// `ledger` must be null or a string that lives as long as the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
-    let size: u32 = variable("OMPI_COMM_WORLD_SIZE")
-        .and_then(|size| size.parse().ok())
-        .unwrap_or(0);
     if !ledger.is_null() {
         // SAFETY: as the caller promises.
         let path = unsafe { CStr::from_ptr(ledger) }.to_string_lossy().into_owned();
-        crate::user::attach_output(path.into(), launcher_rank() + config().spares >= size);
+        let is_spare = launcher_rank() + config().spares >= launcher_size();
+        crate::user::attach_output(path.into(), is_spare, number("OMPI_COMM_WORLD_LOCAL_SIZE").unwrap_or(0));
     }
 }
 
@@ -133,9 +140,7 @@ fn start() -> Result<(), String> {
     start_log();
     check_mpi()?;
     let config = Config::read(variable)?;
-    let size: u32 = variable("OMPI_COMM_WORLD_SIZE")
-        .and_then(|size| size.parse().ok())
-        .unwrap_or(0);
+    let size = launcher_size();
     if size <= config.spares {
         return Err(format!(
             "UNDERSTUDY_SPARES: {size} ranks are too few for {} spares and at least one worker; start more ranks (mpirun -n) or ask for fewer spares",

@@ -14,7 +14,7 @@ mod zones;
 use crate::image::layout::Layout;
 use crate::image::runs::AddrRange;
 use crate::image::vmas::Zones;
-pub use output::{attach as attach_output, dead_output, inherit as inherit_output};
+pub use output::{attach as attach_output, dead_output, inherit as inherit_output, set_stage};
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use threads::check;
 pub use undo::{begin as begin_section, commit as commit_section, file_effect, undo as undo_files};

@@ -11,6 +11,7 @@ use crate::real_types::RealComm;
 use crate::recovery::Rewound;
 use crate::{boot, checkpoint, cut, errors, events, fault, objects, peers, recovery, requests, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
+use ckptd::relay::RankStage;
 use std::ffi::c_int;
 use understudy_abi::exit;
 
@@ -103,6 +104,7 @@ pub fn worker() -> u32 {
 
 /// Ends the job with a status: the launcher's status will be this process's.
 pub fn abort(code: c_int) -> ! {
+    user::set_stage(RankStage::Running);
     events::emit(Kind::End {
         how: EndHow::Aborted(code),
     });

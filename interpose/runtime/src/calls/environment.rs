@@ -7,6 +7,7 @@ use crate::errors::{ERR_OTHER, SUCCESS, finish};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
 use crate::world;
+use ckptd::relay::RankStage;
 use std::ffi::{c_char, c_int};
 
 const THREAD_SINGLE: c_int = 0;
@@ -26,6 +27,7 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
             finish(procedure, ERR_OTHER, None)
         };
     }
+    crate::user::set_stage(RankStage::Initialising);
     crate::fault::point("init.begin", 0);
     let mut provided = 0;
     let asked = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);
@@ -39,6 +41,7 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     outcome!(world::init());
     written(*LEVEL.get());
     outcome!(world::first_checkpoint());
+    crate::user::set_stage(RankStage::Running);
     SUCCESS
 }
 

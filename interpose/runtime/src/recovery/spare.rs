@@ -11,6 +11,7 @@ use crate::requests::ANY_SOURCE;
 use crate::world::{self, Part};
 use crate::{events, own_messages, peers, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind};
+use ckptd::relay::RankStage;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,7 @@ pub fn forget() {
 
 /// Sleeps until this spare has a part (then the program's frame is that of the dead rank) or the job ends.
 pub fn wait_for_part() -> Result<(), Rewound> {
+    user::set_stage(RankStage::Running);
     loop {
         match wait() {
             SUCCESS => leave(),

@@ -1,7 +1,7 @@
 //! Standard output and error: exactly once, through the relay (`ckptd::relay`).
 
 use crate::cell::Main;
-use ckptd::relay::{LedgerObserver, LedgerView, Logical, Stream};
+use ckptd::relay::{LedgerObserver, LedgerView, Logical, RankStage, Stream};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,11 +44,12 @@ fn private_copy(fd: RawFd) -> Option<RawFd> {
 }
 
 /// Connects to this rank's relay. What a spare prints before it has a part, nobody is to see.
-pub fn attach(path: PathBuf, is_spare: bool) {
+pub fn attach(path: PathBuf, is_spare: bool, local_ranks: u32) {
     *LEDGER.get() = Some(path.clone());
     let pipes = [private_copy(1), private_copy(2)];
     match LedgerView::attach(&path, pipes, RELAY_PATIENCE) {
         Ok(view) => {
+            view.introduce(std::os::unix::process::parent_id(), local_ranks);
             for stream in Stream::BOTH
                 .into_iter()
                 .filter(|stream| is_spare && *stream == Stream::Out && pipes[stream.index()].is_some())
@@ -62,6 +63,13 @@ pub fn attach(path: PathBuf, is_spare: bool) {
         Err(error) => {
             log::warn!("the output relay is not available ({error}); after a failure some output may appear twice")
         }
+    }
+}
+
+/// Tells the relays how far this process is.
+pub fn set_stage(stage: RankStage) {
+    if let Some(output) = OUTPUT.get() {
+        output.view.set_stage(stage);
     }
 }
 

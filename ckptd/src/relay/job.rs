@@ -1,0 +1,76 @@
+//! The ranks of a job on this node, as their ledgers and their processes show them.
+
+use super::ledger::{Mapping, RankStage};
+use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+/// A rank of this node, as its ledger and its process show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rank {
+    pub(super) number: u32,
+    pub(super) pid: u32,
+    pub(super) stage: RankStage,
+    pub(super) lives: bool,
+}
+
+/// The job's ranks with a ledger on this node.
+pub(super) fn ranks(path: &Path) -> Vec<Rank> {
+    let job = path
+        .file_name()
+        .and_then(|name| name.to_str()?.rsplit_once('-'))
+        .map(|(job, _)| job);
+    let (Some(directory), Some(job)) = (path.parent(), job) else {
+        return Vec::new();
+    };
+    let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let number = |name: &str| name.strip_prefix(job)?.strip_prefix('-')?.parse().ok();
+    names
+        .filter_map(|entry| {
+            let number = number(entry.file_name().to_str()?)?;
+            let (ledger, _) = Mapping::open(&entry.path(), false, Duration::ZERO).ok()?;
+            let pid = ledger.rank_pid.load(SeqCst);
+            // One that has not introduced itself lives as long as somebody can write to its relay.
+            let lives = match pid {
+                0 => ledger.closed.load(SeqCst) == 0,
+                pid => lives(pid),
+            };
+            Some(Rank {
+                number,
+                pid,
+                stage: ledger.stage(),
+                lives,
+            })
+        })
+        .collect()
+}
+
+/// Removes the job's ledgers on this node if none of its ranks lives here any more. True for the one relay that does.
+pub(super) fn clean_up(path: &Path) -> bool {
+    let ranks = ranks(path);
+    let Some((job, _)) = path.to_str().and_then(|path| path.rsplit_once('-')) else {
+        return false;
+    };
+    let Some(first) = ranks
+        .iter()
+        .map(|rank| rank.number)
+        .min()
+        .filter(|_| ranks.iter().all(|rank| !rank.lives))
+    else {
+        return false;
+    };
+    let remove = |number: u32| std::fs::remove_file(format!("{job}-{number}")).is_ok();
+    // Several may get here at once; a file can be removed once.
+    let is_first = remove(first);
+    for rank in ranks.iter().filter(|rank| rank.number != first) {
+        remove(rank.number);
+    }
+    is_first
+}
+
+/// Whether a process is there and no zombie (proc(5), the state in `/proc/PID/stat`).
+pub(super) fn lives(pid: u32) -> bool {
+    let state = |stat: &str| stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !matches!(state(&stat), None | Some('Z' | 'X')))
+}
