@@ -76,6 +76,7 @@ programs! {
     buffered_sends: "buffered";
     environment: "environment";
     timers_limits_and_the_signal_stack: "process";
+    directories_and_devices: "descriptors";
 }
 
 /// The launcher reports the status of MPI_Abort. (Open MPI's own answer with `--with-ft ulfm` is to go on without the rank.)

@@ -17,6 +17,7 @@ use crate::late;
 use crate::leave;
 use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::msg::Text;
+use crate::profiler;
 use crate::relay::{self, Streams};
 use crate::services;
 use crate::sharing;
@@ -116,8 +117,8 @@ fn first(program: &Program) -> ! {
             program.refuse(None, format_args!("address randomisation cannot be switched off here (personality is refused); allow personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or start the program with `setarch -R`"));
         }
         let fixed = match environ::save(list, before as usize) {
-            Ok(fd) if program.is_late => environ::fixed(list, fd, None),
-            Ok(fd) => environ::fixed(list, fd, workers(list)),
+            Ok(fd) if program.is_late => environ::fixed(list, fd, None, None),
+            Ok(fd) => environ::fixed(list, fd, workers(list), profiler::find()),
             Err(error) => program.refuse(
                 Some(before as usize),
                 format_args!("the environment cannot be set aside (memfd, errno {error})"),

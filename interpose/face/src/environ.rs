@@ -5,6 +5,7 @@
 //! of the launcher and ours are moved aside (into a memfd), the rest is padded to a fixed count and size.
 #![allow(unsafe_code)]
 
+use crate::link::Path;
 use crate::msg::Line;
 use crate::sys::{self, nr, sys};
 use core::ffi::c_char;
@@ -17,6 +18,7 @@ pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
 pub const ASIDE_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
 /// Whether to expect that a program loads MPI late; see [`crate::late`].
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const PAD_VARIABLE: &[u8] = b"UNDERSTUDY_PAD=";
 
 /// The environment's count is padded to a multiple of this …
@@ -128,10 +130,16 @@ unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
 
 /// The environment for the second execution: `list` with `boot_fd` announced, padded. With a number of `workers` the
 /// hidden variables are left out and the program sees that number as the job's size; without one, everything is kept.
+/// The library `in_front` is preloaded before all others.
 ///
 /// # Safety
 /// As [`strings`].
-pub unsafe fn fixed(list: *const *const c_char, boot_fd: i32, workers: Option<usize>) -> Option<*const *const c_char> {
+pub unsafe fn fixed(
+    list: *const *const c_char,
+    boot_fd: i32,
+    workers: Option<usize>,
+    in_front: Option<Path>,
+) -> Option<*const *const c_char> {
     // SAFETY: handed on to the caller.
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = Builder::new(count, bytes)?;
@@ -147,7 +155,10 @@ pub unsafe fn fixed(list: *const *const c_char, boot_fd: i32, workers: Option<us
                 let _ = write!(size, "{workers}");
                 builder.add(&[name, size.as_bytes()]);
             }
-            _ => builder.add(&[entry]),
+            _ => match (entry.strip_prefix(PRELOAD), &in_front) {
+                (Some(preload), Some(library)) => builder.add(&[PRELOAD, library.as_bytes(), b":", preload]),
+                _ => builder.add(&[entry]),
+            },
         }
     }
     let target_count = (builder.count + 1).next_multiple_of(COUNT_STEP);
@@ -165,7 +176,6 @@ pub unsafe fn fixed(list: *const *const c_char, boot_fd: i32, workers: Option<us
 /// # Safety
 /// As [`strings`].
 pub unsafe fn without_preload(list: *const *const c_char, own_path: &[u8]) -> Option<*const *const c_char> {
-    const PRELOAD: &[u8] = b"LD_PRELOAD=";
     // SAFETY: handed on to the caller.
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = Builder::new(count, bytes)?;

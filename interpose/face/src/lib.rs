@@ -8,6 +8,7 @@
 //! - [`link`] reads ld.so's lists; [`entry`] is where thunks jump, `thunks` is generated from the call table;
 //! - [`late`] is about programs that load MPI in mid-run;
 //! - [`reopen`] is for programs that open libmpi themselves;
+//! - [`profiler`] lets libraries that wrap MPI's procedures stay in front;
 //! - [`sharing`] counts mappings that other processes may share;
 //! - [`files`] tells the runtime what the program does to files;
 //! - [`relay`] starts the process that carries standard output exactly once.
@@ -24,6 +25,7 @@ mod ldheap;
 mod leave;
 mod link;
 mod msg;
+mod profiler;
 mod relay;
 mod reopen;
 mod services;

@@ -1,17 +1,19 @@
 //! Files that the program has open.
 //!
 //! At a rollback every regular file gets the size and offset that it had at the cut: what was written since is written
-//! again, at the same places. An understudy opens the files again, without truncating them.
+//! again, at the same places. An understudy opens the files again, without truncating them; directories and devices, too.
+//! Pipes and sockets it cannot have; what it lacks is named.
 #![allow(unsafe_code)]
 
 use super::UserError;
+use crate::cell::Main;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use understudy_abi::RUNTIME_FD_BASE;
 
-/// An open regular file.
+/// An open regular file, directory or device.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct Open {
     path: Vec<u8>,
@@ -24,10 +26,20 @@ struct Open {
     same_as: Option<i32>,
 }
 
-/// All open regular files of the user side, by descriptor.
+/// All open files of the user side, by descriptor.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct Saved {
     files: BTreeMap<i32, Open>,
+    /// Pipes, sockets and the like, but for those that the process was started with: what the kernel calls them.
+    others: BTreeMap<i32, Vec<u8>>,
+}
+
+/// Descriptors that the launcher has left open: an understudy has its own.
+static INHERITED: Main<Vec<i32>> = Main::new(Vec::new());
+
+/// Notes what is open before the program runs.
+pub fn remember_start() {
+    *INHERITED.get() = descriptors();
 }
 
 /// The open descriptors of the user side, by one system call: poll(2) says which ones are not open.
@@ -72,7 +84,12 @@ fn stat(fd: i32) -> Option<libc::stat> {
 
 fn open_file(fd: i32, lower: &[i32]) -> Option<Open> {
     let stat = stat(fd)?;
-    if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+    let has_name = match stat.st_mode & libc::S_IFMT {
+        libc::S_IFREG => true,
+        libc::S_IFDIR | libc::S_IFCHR => fd > libc::STDERR_FILENO,
+        _ => false,
+    };
+    if !has_name {
         return None;
     }
     const KCMP_FILE: i32 = 0;
@@ -99,6 +116,8 @@ pub fn capture() -> Saved {
         if let Some(file) = open_file(fd, &regular) {
             saved.files.insert(fd, file);
             regular.push(fd);
+        } else if fd > libc::STDERR_FILENO && !INHERITED.get().contains(&fd) {
+            saved.others.insert(fd, path_of(fd).as_os_str().as_bytes().to_vec());
         }
     }
     saved
@@ -122,6 +141,13 @@ pub fn restore(saved: &Saved) -> Result<(), UserError> {
     for (&fd, _) in now.files.iter().filter(|(fd, _)| !saved.files.contains_key(fd)) {
         // SAFETY: close(2) of a file that was opened after the cut.
         unsafe { libc::close(fd) };
+    }
+    if let Some((fd, name)) = saved.others.iter().find(|(fd, _)| !now.others.contains_key(fd)) {
+        log::warn!(
+            "{} descriptor(s) of the program cannot be put back: {fd}, which was {}, is closed",
+            saved.others.len(),
+            String::from_utf8_lossy(name)
+        );
     }
     for (&fd, file) in &saved.files {
         let same = now

@@ -23,6 +23,7 @@ pub fn zones() -> &'static Zones {
 /// Notes, in the process's first constructor, what must be known from before the program runs: the mappings that ld.so
 /// made for itself (its first heap: link maps, the main thread's control block), and the layout to be compared.
 pub fn remember_start() {
+    super::files::remember_start();
     let info = boot::info();
     let mut zones = Zones::with_runtime_zone();
     let range = |start: usize, length: usize| AddrRange::new(start as u64, ((start + length + 4095) & !4095) as u64);
