@@ -1,7 +1,7 @@
 //! A job: what is run, and the run.
 
 use crate::hosts::Hosts;
-use crate::kill::Kill;
+use crate::kill::{Kill, Trigger};
 use crate::outcome::{Killed, Outcome};
 use crate::{place, processes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,10 +35,21 @@ const HOSTS_FLAGS: &[&str] = &[
     "coll",
     "^han,hcoll,portals4,cuda,ucc",
 ];
+/// Where in its directory a job has its epochs.
+pub const DISK: &str = "disk";
 /// How often the job is looked at.
 const TICK: Duration = Duration::from_millis(4);
 /// How long relays and the launcher may take to clean up after mpirun has ended.
 const GRACE: Duration = Duration::from_secs(3);
+
+/// Which processes of a job are killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All ranks, spares too.
+    Ranks,
+    /// The launcher as well.
+    Everything,
+}
 
 type Watch = Box<dyn FnMut(&BTreeMap<u32, processes::Process>) -> bool>;
 
@@ -53,6 +64,8 @@ pub struct Job {
     variables: Vec<(String, String)>,
     inputs: Vec<(String, String)>,
     kills: Vec<Kill>,
+    end: Option<(Trigger, Scope)>,
+    disk: bool,
     limit: Duration,
     mpirun: Option<PathBuf>,
     slots: Vec<u32>,
@@ -73,6 +86,8 @@ impl Job {
             variables: Vec::new(),
             inputs: Vec::new(),
             kills: Vec::new(),
+            end: None,
+            disk: false,
             limit: Duration::from_secs(60),
             mpirun: None,
             slots: Vec::new(),
@@ -123,9 +138,22 @@ impl Job {
         self
     }
 
+    /// Kills many processes of it at once.
+    pub fn killed_as_a_whole(mut self, at: Trigger, scope: Scope) -> Job {
+        self.end = Some((at, scope));
+        self
+    }
+
+    /// UNDERSTUDY_DISK: a directory of the job's own.
+    pub fn disk(mut self) -> Job {
+        self.disk = true;
+        self
+    }
+
     /// Without understudy and spares.
     pub fn native(mut self) -> Job {
         self.layer = false;
+        self.disk = false;
         self.spares = 0;
         self.variables.retain(|(name, _)| !name.starts_with("UNDERSTUDY_"));
         self
@@ -203,6 +231,9 @@ impl Job {
         if self.layer && !self.variables.iter().any(|(name, _)| name == "UNDERSTUDY_SPARES") {
             set("UNDERSTUDY_SPARES", &self.spares.to_string().into());
         }
+        if self.disk {
+            set("UNDERSTUDY_DISK", &root.join(DISK).into());
+        }
         for (name, value) in &self.variables {
             set(name, &value.into());
         }
@@ -222,15 +253,27 @@ impl Job {
     ///
     /// # Panics
     /// If it cannot be started.
-    pub fn run(mut self) -> Outcome {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let _turn = place::turn();
+    pub fn run(self) -> Outcome {
         let root = tempfile::Builder::new()
             .prefix("ffi-test-")
             .tempdir()
             .expect("there is room for temporary files");
+        self.run_in(root)
+    }
+
+    /// Runs the job in the directory of an earlier one, which has it no more.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn run_after(self, before: &mut Outcome) -> Outcome {
+        self.run_in(before.root.take().expect("nobody else has taken the directory"))
+    }
+
+    fn run_in(mut self, root: tempfile::TempDir) -> Outcome {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let _turn = place::turn();
         for name in ["work", "events"] {
-            std::fs::create_dir(root.path().join(name)).expect("the directory is writable");
+            std::fs::create_dir_all(root.path().join(name)).expect("the directory is writable");
         }
         for (name, text) in &self.inputs {
             std::fs::write(root.path().join("work").join(name), text).expect("the directory is writable");
@@ -289,6 +332,12 @@ impl Run {
                 return None;
             }
             self.look();
+            if let (Some((at, scope)), true) = (job.end, self.is_complete())
+                && at.has_come(&stdout, &events)
+            {
+                job.end = None;
+                self.kill_all(scope, started);
+            }
             if let (Some(next), true) = (kill, self.is_complete()) {
                 if due.is_none() && next.at.has_come(&stdout, &events) {
                     due = Some(Instant::now() + next.delay);
@@ -334,6 +383,19 @@ impl Run {
                     .values()
                     .flat_map(|process| processes::mapped_shared_memory(process.pid)),
             );
+        }
+    }
+
+    fn kill_all(&mut self, scope: Scope, started: Instant) {
+        for (&rank, process) in &self.ranks {
+            let (pid, hit) = (process.pid, processes::kill(process.pid));
+            let at = started.elapsed();
+            self.killed.push(Killed { rank, pid, at, hit });
+        }
+        if scope == Scope::Everything {
+            for process in processes::marked(&self.mark) {
+                processes::kill(process.pid);
+            }
         }
     }
 

@@ -1,6 +1,8 @@
 //! Who is killed, and when.
 
+use crate::job::DISK;
 use ckptd::events::{EventReader, Kind, WorldRank, file_name};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ pub enum Trigger {
     Capture { rank: u32, epoch: u64 },
     /// This rank has committed this epoch.
     Commit { rank: u32, epoch: u64 },
+    /// All of so many workers have an epoch on disk that is at least this one.
+    OnDisk { workers: u32, epoch: u64 },
     /// This rank is back in the program after this recovery.
     Resume { rank: u32, recovery: u32 },
 }
@@ -65,6 +69,11 @@ impl Trigger {
                 rank,
                 |kind| matches!(kind, Kind::Commit { epoch: at, .. } if at.0 >= epoch),
             ),
+            Trigger::OnDisk { workers, epoch } => stdout.parent().is_some_and(|root| {
+                epochs_on_disk(&root.join(DISK), workers)
+                    .last()
+                    .is_some_and(|&last| last >= epoch)
+            }),
             Trigger::Resume { rank, recovery } => has_event(
                 events,
                 rank,
@@ -72,6 +81,22 @@ impl Trigger {
             ),
         }
     }
+}
+
+/// The epochs of which a directory has files of all of so many workers, the oldest first.
+pub fn epochs_on_disk(directory: &Path, workers: u32) -> Vec<u64> {
+    let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    for name in names.filter(|name| name.ends_with(".epoch")) {
+        if let Some((epoch, _worker)) = name.rsplit_once("-w") {
+            *counts.entry(epoch.to_owned()).or_default() += 1;
+        }
+    }
+    let whole = counts.into_iter().filter(|(_, count)| *count == workers);
+    whole
+        .filter_map(|(name, _)| name.rsplit_once('-')?.1.parse().ok())
+        .collect()
 }
 
 fn lines(path: &Path) -> usize {

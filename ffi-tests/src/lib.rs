@@ -28,7 +28,7 @@ pub mod programs;
 pub mod random;
 pub mod verdicts;
 
-pub use job::Job;
+pub use job::{Job, Scope};
 pub use kill::{Kill, Trigger};
 pub use outcome::Outcome;
 pub use random::Random;

@@ -23,7 +23,7 @@ pub struct Killed {
 
 /// What came of a job.
 pub struct Outcome {
-    root: Option<tempfile::TempDir>,
+    pub(crate) root: Option<tempfile::TempDir>,
     /// An assertion on it has failed.
     failed: AtomicBool,
     /// The command.
@@ -63,6 +63,11 @@ impl Outcome {
             killed,
             left_behind,
         }
+    }
+
+    /// The directory of the epochs on disk.
+    pub fn disk(&self) -> PathBuf {
+        self.path(crate::job::DISK)
     }
 
     fn path(&self, name: &str) -> PathBuf {

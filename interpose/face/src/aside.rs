@@ -78,7 +78,8 @@ impl Program {
         sys::exit(126)
     }
 
-    /// Says why the program cannot be protected; then runs it unprotected, or ends it if UNDERSTUDY_REQUIRE=1.
+    /// Says why the program cannot be protected; then runs it unprotected, or ends it if UNDERSTUDY_REQUIRE=1, or if it
+    /// was to go on from disk.
     pub fn refuse(&self, personality: Option<usize>, reason: fmt::Arguments<'_>) -> ! {
         if !self.is_quiet() {
             // SAFETY: a valid environment.
@@ -88,22 +89,24 @@ impl Program {
     }
 }
 
-/// Says that the program runs unprotected, and why; ends it if UNDERSTUDY_REQUIRE=1.
+/// Says that the program runs unprotected, and why; ends it if UNDERSTUDY_REQUIRE=1, or if it was to go on from disk.
 ///
 /// # Safety
 /// `environment` must be a valid environment.
 pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Arguments<'_>) {
     // SAFETY: handed on to the caller.
-    let (required, local_rank) = unsafe {
+    let (require, restart, local_rank) = unsafe {
         (
             environ::is_on(environment, b"UNDERSTUDY_REQUIRE="),
+            environ::is_on(environment, b"UNDERSTUDY_RESTART="),
             environ::value(environment, b"OMPI_COMM_WORLD_LOCAL_RANK="),
         )
     };
-    let outcome = if required {
-        "the job stops (UNDERSTUDY_REQUIRE=1)"
-    } else {
-        "the program runs unprotected"
+    let required = require || restart;
+    let outcome = match (require, restart) {
+        (true, _) => "the job stops (UNDERSTUDY_REQUIRE=1)",
+        (_, true) => "the job stops (UNDERSTUDY_RESTART=1)",
+        _ => "the program runs unprotected",
     };
     // One rank of each node speaks for all of them.
     if local_rank == Some(b"0") {

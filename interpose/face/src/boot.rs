@@ -157,10 +157,9 @@ unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_ch
         environ::unpad(envp);
         let is_late = !link::objects().any(|object| object.l_addr != link::own_base() && object.needs(OUR_SONAME));
         let program = Program::new(argv, saved.list, auxv.execfn, is_late);
-        equalise(
-            auxv.random,
-            environ::value(saved.list, b"PMIX_NAMESPACE=").unwrap_or(b""),
-        );
+        let has_disk = environ::value(saved.list, b"UNDERSTUDY_DISK=").is_some_and(|directory| !directory.is_empty());
+        let job = environ::value(saved.list, b"PMIX_NAMESPACE=").unwrap_or(b"");
+        equalise(auxv.random, if has_disk { program.path.as_bytes() } else { job });
         if let Err(error) = sys::map_anonymous(RUNTIME_STACK, RUNTIME_STACK_SIZE, 0) {
             program.refuse(
                 Some(saved.personality),
@@ -205,7 +204,8 @@ pub unsafe extern "C" fn on_stack(argument: *mut c_void, function: unsafe extern
     )
 }
 
-/// Gives every rank of the job the same stack canary, pointer guard and random bytes, derived from the job's name.
+/// Gives every rank of the job the same stack canary, pointer guard and random bytes, derived from the job's name, or,
+/// where there is a disk level, from the program's: then they are the same in every start of the job.
 ///
 /// # Safety
 /// Must run before any function whose frame holds a canary has been entered and will return.

@@ -58,7 +58,7 @@ pub fn launcher_rank() -> u32 {
 }
 
 /// How many ranks the launcher has started.
-fn launcher_size() -> u32 {
+pub fn launcher_size() -> u32 {
     number("OMPI_COMM_WORLD_SIZE").unwrap_or(0)
 }
 
@@ -100,8 +100,13 @@ pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
     if !ledger.is_null() {
         // SAFETY: as the caller promises.
         let path = unsafe { CStr::from_ptr(ledger) }.to_string_lossy().into_owned();
-        let is_spare = launcher_rank() + config().spares >= launcher_size();
-        crate::user::attach_output(path.into(), is_spare, number("OMPI_COMM_WORLD_LOCAL_SIZE").unwrap_or(0));
+        // What is printed before a spare has a part, or before a job that is restarted is where it was, was printed before.
+        let is_silent = launcher_rank() + config().spares >= launcher_size() || config().restart;
+        crate::user::attach_output(
+            path.into(),
+            is_silent,
+            number("OMPI_COMM_WORLD_LOCAL_SIZE").unwrap_or(0),
+        );
     }
 }
 
@@ -118,19 +123,19 @@ fn refuse(reason: &str) -> c_int {
     if info().quiet != 0 {
         return 1;
     }
-    let required = matches!(variable("UNDERSTUDY_REQUIRE").as_deref(), Some("1" | "on" | "yes"));
+    let is_on = |name: &&str| matches!(variable(name).as_deref(), Some("1" | "on" | "yes"));
+    let strict = ["UNDERSTUDY_REQUIRE", "UNDERSTUDY_RESTART"].into_iter().find(is_on);
     if variable("OMPI_COMM_WORLD_LOCAL_RANK").as_deref() == Some("0") {
-        let outcome = if required {
-            "the job stops (UNDERSTUDY_REQUIRE=1)"
-        } else {
-            "the program runs unprotected"
-        };
+        let outcome = strict.map_or_else(
+            || "the program runs unprotected".into(),
+            |name| format!("the job stops ({name}=1)"),
+        );
         crate::sys::say(format_args!("{reason}; {outcome}"));
-    } else if required {
+    } else if strict.is_some() {
         // A rank that ends with an error ends the job: the one that speaks is given time.
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
-    if required { exit::REFUSED } else { 1 }
+    if strict.is_some() { exit::REFUSED } else { 1 }
 }
 
 fn start() -> Result<(), String> {
@@ -169,6 +174,9 @@ fn start() -> Result<(), String> {
         events::open(directory, launcher_rank());
     }
     crate::user::remember_start();
+    if config.restart {
+        crate::user::note_from_start();
+    }
     *CONFIG.get() = Some(config);
     fault::point("boot.end", 0);
     Ok(())
@@ -237,7 +245,8 @@ fn check_mpi() -> Result<(), String> {
     Ok(())
 }
 
-fn library_version() -> String {
+/// What MPI_Get_library_version says.
+pub fn library_version() -> String {
     let function = sys::symbol(c"MPI_Get_library_version");
     if function.is_null() {
         return "unknown".into();

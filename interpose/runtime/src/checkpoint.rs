@@ -20,7 +20,7 @@ use crate::image::wire::SendOptions;
 use crate::own_messages::{self, tag};
 use crate::recovery::Rewound;
 use crate::rounds::Rounds;
-use crate::{boot, events, fault, user, world};
+use crate::{boot, disk, events, fault, user, world};
 use ckptd::events::{Epoch as EventEpoch, Kind, WorldRank};
 pub use saved::{Saved, decode};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -148,6 +148,13 @@ pub fn next_epoch() -> u64 {
 pub fn buddies() -> (u32, u32) {
     let (holders, worker) = (&world::get().holders, world::worker());
     (holders.holder_of(worker), holders.partner_of(worker))
+}
+
+/// Makes an epoch that was read from the disk the last committed one of this rank.
+pub fn replace_own(image: Image, state: Vec<u8>) {
+    let keep = keep();
+    keep.own.image.clear(&mut keep.store);
+    keep.own = Copy { image, state };
 }
 
 /// Captures this rank and starts to ship it. All workers are at the same cut.
@@ -328,7 +335,10 @@ fn commit() {
         .apply(&mut keep.partner, &mut keep.store)
         .unwrap_or_else(|error| fail("the partner's copy is damaged", &error));
     events::set_epoch(epoch);
-    user::commit_section(epoch);
+    // If this rank dies now, the others may not have committed it.
+    let before = epoch.saturating_sub(1);
+    user::forget_before(disk::oldest().map_or(before, |oldest| oldest.min(before)));
+    disk::committed(&mut keep.store, &keep.own.image, &keep.own.state, world::worker());
     events::emit(Kind::Commit {
         epoch: EventEpoch(epoch),
         ns: events::nanoseconds(began),
@@ -354,6 +364,12 @@ pub fn resolve(agreed: u64) {
     if pending.epoch == agreed && pending.commit.is_some() {
         return commit();
     }
+    give_up_pending();
+}
+
+/// Gives up what is pending.
+pub fn give_up_pending() {
+    let Some(keep) = KEEP.get().as_mut() else { return };
     let Some(pending) = keep.pending.take() else { return };
     keep.tracker.abandon(pending.delta, &mut keep.store);
     if let Some(commit) = pending.commit {

@@ -30,6 +30,12 @@ pub struct Config {
     pub tracking: Choice,
     /// Whether the job stops if it cannot be protected.
     pub require: bool,
+    /// Where epochs are written to.
+    pub disk: Option<PathBuf>,
+    /// How many epochs there are from one that is written to the next.
+    pub disk_every: u64,
+    /// Whether the job goes on from an epoch on disk.
+    pub restart: bool,
     /// Where event files go.
     pub log_dir: Option<PathBuf>,
     /// Deaths to be died on purpose.
@@ -150,6 +156,37 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "UNDERSTUDY_DISK",
+        default: "none",
+        meaning: "directory, the same for all ranks, to which epochs are written, so that the whole job can be restarted",
+        parse: |config, text| {
+            let path = std::path::absolute(text).map_err(|error| format!("`{text}`: {error}"))?;
+            config.disk = Some(path);
+            Ok(())
+        },
+    },
+    Variable {
+        name: "UNDERSTUDY_DISK_EVERY",
+        default: "1",
+        meaning: "every how many epochs one is written there; while one is being written no other is begun",
+        parse: |config, text| {
+            config.disk_every = number(text, "a number of epochs").and_then(|every| match every {
+                0 => Err("it must be at least 1".into()),
+                every => Ok(every),
+            })?;
+            Ok(())
+        },
+    },
+    Variable {
+        name: "UNDERSTUDY_RESTART",
+        default: "0",
+        meaning: "1: the job goes on from the last complete epoch in UNDERSTUDY_DISK; it stops if there is none",
+        parse: |config, text| {
+            config.restart = switch(text)?;
+            Ok(())
+        },
+    },
+    Variable {
         name: "UNDERSTUDY_REQUIRE",
         default: "0",
         meaning: "1: a job that cannot be protected stops before MPI_Init returns; 0: it runs unprotected",
@@ -206,6 +243,9 @@ impl Config {
             interval: Interval::Time(Duration::from_secs(10)),
             tracking: Choice::Auto,
             require: false,
+            disk: None,
+            disk_every: 1,
+            restart: false,
             log_dir: None,
             fault: None,
         };
@@ -214,7 +254,19 @@ impl Config {
                 (variable.parse)(&mut config, &text).map_err(|why| format!("{}: {why}", variable.name))?;
             }
         }
+        if config.restart && config.disk.is_none() {
+            return Err("UNDERSTUDY_RESTART: set UNDERSTUDY_DISK to the directory that has the epochs".into());
+        }
         Ok(config)
+    }
+
+    /// The setting that lets a job stop that cannot be protected from its start.
+    pub fn strict(&self) -> Option<&'static str> {
+        match self {
+            Config { require: true, .. } => Some("UNDERSTUDY_REQUIRE=1"),
+            Config { restart: true, .. } => Some("UNDERSTUDY_RESTART=1"),
+            _ => None,
+        }
     }
 
     /// The settings by name, for the event file.

@@ -9,6 +9,7 @@ mod matched;
 mod sharing;
 
 use crate::cell::Main;
+use crate::disk::{self, Report};
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm, real_datatype};
@@ -16,8 +17,7 @@ use crate::objects::objects;
 use crate::real_types::{RealComm, RealMessage, RealRequest, Status};
 use crate::recovery::{self, Rewound};
 use crate::requests::{self, ANY_SOURCE, ANY_TAG, EMPTY, Envelope, Kind, Outcome};
-use crate::user;
-use crate::world;
+use crate::{checkpoint, user, world};
 pub use matched::{
     Found, claim_early, enter_matched, exists as matched_exists, forget as forget_matched, take as take_matched,
 };
@@ -131,6 +131,8 @@ struct Bookmark {
     ability: u64,
     /// How many mappings the sender has that other processes may share.
     shared: u64,
+    /// Of its disk level.
+    disk: Report,
 }
 
 /// Whether a rank can be saved at this cut; the larger value is the stronger objection.
@@ -158,6 +160,8 @@ pub enum Exchange {
 pub fn exchange(ability: Ability) -> Result<Exchange, Rewound> {
     let table = requests::table();
     let mappings = user::shared_mappings();
+    let epoch = checkpoint::next_epoch();
+    let disk = disk::report(&mut checkpoint::keep().store, epoch);
     let own: Vec<Bookmark> = table
         .sent
         .iter()
@@ -165,6 +169,7 @@ pub fn exchange(ability: Ability) -> Result<Exchange, Rewound> {
             sent,
             ability: ability as u64,
             shared: mappings.len() as u64,
+            disk,
         })
         .collect();
     let mut theirs = vec![Bookmark::default(); own.len()];
@@ -194,13 +199,17 @@ pub fn exchange(ability: Ability) -> Result<Exchange, Rewound> {
     Ok(match theirs.iter().map(|bookmark| bookmark.ability).max() {
         Some(never) if never == Ability::Never as u64 => Exchange::Unprotected(speaker as u32),
         Some(later) if later == Ability::Later as u64 => Exchange::PutOff,
-        _ => Exchange::InFlight(
-            theirs
-                .iter()
-                .zip(&table.received)
-                .map(|(bookmark, &received)| bookmark.sent - received)
-                .collect(),
-        ),
+        _ => {
+            let reports: Vec<Report> = theirs.iter().map(|bookmark| bookmark.disk).collect();
+            disk::agreed(&reports, world::worker(), epoch, world::get().recoveries);
+            Exchange::InFlight(
+                theirs
+                    .iter()
+                    .zip(&table.received)
+                    .map(|(bookmark, &received)| bookmark.sent - received)
+                    .collect(),
+            )
+        }
     })
 }
 

@@ -9,7 +9,7 @@
 //! - [`handles`], [`objects`], [`requests`]: what the program holds, and how to make it again;
 //! - [`image`]: the user side's memory; [`user`]: the rest of its state (files, signals, thread-locals, output);
 //! - [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
-//! - [`cut`], [`drain`], [`checkpoint`]: epochs; [`recovery`]: after a failure;
+//! - [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;
 //! - [`own_messages`], [`rounds`]: how runtimes talk to each other without waiting.
 
 pub mod arch;
@@ -20,6 +20,7 @@ pub mod cell;
 pub mod checkpoint;
 pub mod config;
 pub mod cut;
+pub mod disk;
 pub mod domains;
 pub mod drain;
 pub mod errors;

@@ -17,6 +17,7 @@ mod load;
 mod meeting;
 mod plan;
 mod report;
+mod restart;
 mod spare;
 
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
@@ -27,6 +28,7 @@ pub use attempt::announce_abort;
 use ckptd::events::{ErrorClass, Kind, WorldRank};
 pub use meeting::end_together;
 use report::Report;
+pub use restart::from_disk as restart_from_disk;
 pub use spare::{release as release_spares, wait_for_part};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};

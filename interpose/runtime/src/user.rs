@@ -14,11 +14,17 @@ mod zones;
 use crate::image::layout::Layout;
 use crate::image::runs::AddrRange;
 use crate::image::vmas::Zones;
-pub use output::{attach as attach_output, dead_output, inherit as inherit_output, set_stage};
+pub use files::written as written_files;
+pub use output::{
+    attach as attach_output, dead_output, inherit as inherit_output, position as output_position, set_stage,
+};
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use threads::check;
-pub use undo::{begin as begin_section, commit as commit_section, file_effect, undo as undo_files};
-pub use zones::{compare_layout, remember_start, zones};
+pub use undo::{
+    begin as begin_section, end_on_disk as end_files_on_disk, file_effect, forget_before,
+    keep_on_disk as keep_files_on_disk, note_from_start, undo as undo_files, undo_earlier, undo_start,
+};
+pub use zones::{compare_layout, layout, remember_start, zones};
 
 /// Everything of the user side that is not in its pages.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
@@ -102,6 +108,11 @@ impl State {
         Ok(())
     }
 
+    /// The job has been started again: its output goes on where it was at the cut.
+    pub fn continue_output(&self) {
+        output::continue_from(&self.output);
+    }
+
     /// The zones that a layout leaves alone.
     pub fn zones() -> &'static Zones {
         zones()
@@ -122,7 +133,7 @@ pub fn remove_ledger(launcher_rank: u32) {
 
 /// Removes what processes have left in memory that have ended, among these ranks of the launcher's world.
 pub fn remove_closed_ledgers(ranks: std::ops::Range<u32>) {
-    undo::discard_abandoned(ranks.clone());
+    undo::discard_abandoned();
     output::remove_closed_ledgers(ranks);
 }
 

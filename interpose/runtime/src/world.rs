@@ -9,7 +9,7 @@ use crate::handles::{self, VirtComm, real_comm};
 use crate::placement::Holders;
 use crate::real_types::RealComm;
 use crate::recovery::Rewound;
-use crate::{boot, checkpoint, cut, errors, events, fault, objects, peers, recovery, requests, sys, ulfm, user};
+use crate::{boot, checkpoint, cut, disk, errors, events, fault, objects, peers, recovery, requests, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
@@ -218,6 +218,7 @@ pub fn init() -> Result<(), Rewound> {
         players: (0..worker_count).collect(),
         living: (0..size).collect(),
     });
+    user::undo_start();
     emit_start(&places);
     if let Some(why) =
         mismatch.or((worker_count == 1).then(|| "with a single worker there is no buddy to keep its copy".to_owned()))
@@ -225,13 +226,44 @@ pub fn init() -> Result<(), Rewound> {
         refuse(&why);
     }
     listen_for_exit();
+    let is_restart = open_disk();
     match part {
-        Part::Worker(worker) => init_worker(worker),
+        Part::Worker(worker) => {
+            init_worker(worker)?;
+            if is_restart {
+                Err(recovery::restart_from_disk())
+            } else {
+                Ok(())
+            }
+        }
         Part::Spare => recovery::wait_for_part(),
     }
 }
 
-fn failed_in_init(rc: c_int) -> ! {
+/// Opens the disk level. Whether the job goes on from an epoch on disk.
+fn open_disk() -> bool {
+    let world = get();
+    if !world.protected {
+        return false;
+    }
+    let part = match world.part {
+        Part::Worker(worker) => Some(worker),
+        Part::Spare => None,
+    };
+    match disk::open(world.control, part, world.worker_count, &mut checkpoint::keep().store) {
+        Ok(Ok(is_restart)) => is_restart,
+        Ok(Err(why)) => {
+            if world.launcher_rank == 0 {
+                sys::say(format_args!("{why}; the job stops"));
+            }
+            recovery::end_together(world.control, exit::REFUSED)
+        }
+        Err(rc) => failed_in_init(rc),
+    }
+}
+
+/// A process was lost before there was anything to go back to.
+pub fn failed_in_init(rc: c_int) -> ! {
     crate::sys::say(format_args!(
         "a process failed during MPI_Init ({}); start the job again",
         errors::text(rc)
@@ -294,22 +326,25 @@ fn emit_start(places: &Places) {
 /// Says why the job is not protected; stops it if protection is required.
 fn refuse(why: &str) {
     if get().launcher_rank == 0 {
-        say_refused(why);
+        tell_refused(why, boot::config().strict());
     } else {
         events::emit(Kind::Refused { reason: why.to_owned() });
     }
-    if boot::config().require {
+    if boot::config().strict().is_some() {
         recovery::end_together(get().control, exit::REFUSED);
     }
 }
 
 /// Tells the user why the job is not protected (any more), and what follows.
 pub fn say_refused(why: &str) {
-    let outcome = if boot::config().require {
-        "the job stops (UNDERSTUDY_REQUIRE=1)"
-    } else {
-        "the program runs unprotected, on the workers only"
-    };
+    tell_refused(why, boot::config().require.then_some("UNDERSTUDY_REQUIRE=1"));
+}
+
+fn tell_refused(why: &str, strict: Option<&str>) {
+    let outcome = strict.map_or_else(
+        || "the program runs unprotected, on the workers only".into(),
+        |setting| format!("the job stops ({setting})"),
+    );
     sys::say(format_args!("{why}; {outcome}"));
     events::emit(Kind::Refused { reason: why.to_owned() });
 }
@@ -396,6 +431,7 @@ pub fn finalize() -> Result<c_int, Rewound> {
     if worker() == 0 {
         recovery::release_spares();
     }
+    disk::end(Some(worker()));
     fault::point("finalize.end", checkpoint::epoch());
     fault::report();
     events::emit(Kind::End { how: EndHow::Finalized });

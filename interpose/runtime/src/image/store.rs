@@ -8,8 +8,11 @@
 
 #![allow(unsafe_code)]
 
+mod pins;
+
 use super::PAGE_SIZE;
 use super::runs::AddrRange;
+use pins::Pins;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -101,6 +104,7 @@ pub struct PageStore {
     live: u64,
     /// First slot → length. Neighbours are always joined, and nothing free touches `top`.
     free: BTreeMap<u64, u64>,
+    pins: Pins,
 }
 
 // SAFETY: the arena belongs to the store alone and is not bound to a thread.
@@ -145,6 +149,7 @@ impl PageStore {
             top: 0,
             live: 0,
             free: BTreeMap::new(),
+            pins: Pins::default(),
         })
     }
 
@@ -222,11 +227,23 @@ impl PageStore {
 
     /// Returns slots to the free list.
     pub fn release(&mut self, extents: impl IntoIterator<Item = Extent>) {
-        for Extent { first, len } in extents {
-            if len > 0 {
+        for extent in extents {
+            for Extent { first, len } in self.pins.hold_back(extent) {
                 self.release_one(first.0, len);
             }
         }
+    }
+
+    /// Keeps these slots, which are allocated, as they are until [`PageStore::unpin`], even if they are released.
+    pub fn pin(&mut self, extents: impl IntoIterator<Item = Extent>) {
+        self.unpin();
+        self.pins = Pins::new(extents);
+    }
+
+    /// Ends [`PageStore::pin`]: slots that were released since become free.
+    pub fn unpin(&mut self) {
+        let held = std::mem::take(&mut self.pins).held();
+        self.release(held);
     }
 
     /// Touches the memory the next `alloc(n)` will use, outside of the pause.

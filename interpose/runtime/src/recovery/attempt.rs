@@ -1,7 +1,7 @@
 //! One attempt at a recovery, stage by stage.
 #![allow(unsafe_code)]
 
-use super::load::{self, Loaded};
+use super::load::{self, Loaded, Origin};
 use super::meeting::{Meeting, give_up, introduce, meet};
 use super::plan::Plan;
 use super::report::Report;
@@ -11,7 +11,7 @@ use crate::errors::{SUCCESS, returns_errors};
 use crate::objects::comm;
 use crate::real_types::RealComm;
 use crate::world::{self, Part};
-use crate::{checkpoint, cut, events, requests, ulfm, user};
+use crate::{checkpoint, cut, disk, events, requests, ulfm, user};
 use ckptd::events::RecoveryStage;
 use std::ffi::c_int;
 
@@ -167,11 +167,7 @@ pub fn announce_abort(code: c_int) {
 
 /// The worker that this process plays by the plan.
 fn part_in(plan: &Plan) -> Option<u32> {
-    let me = world::get().launcher_rank;
-    plan.players
-        .iter()
-        .position(|&player| player == me)
-        .map(|worker| worker as u32)
+    plan.part_of(world::get().launcher_rank)
 }
 
 /// Communicators of the workers; everybody takes part in the split.
@@ -188,12 +184,23 @@ fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
     let Some(me) = part_in(plan) else {
         return Err(crate::errors::ERR_INTERN);
     };
-    checkpoint::resolve(plan.epoch);
     let is_new = plan.takeover(me).is_some();
-    let ready = copies::fetch(plan, me)?;
+    let ready = if plan.lost.is_some() {
+        checkpoint::give_up_pending();
+        copies::fetch_from_disk();
+        None
+    } else {
+        checkpoint::resolve(plan.epoch);
+        copies::fetch(plan, me)?
+    };
     report.stage(RecoveryStage::Fetch);
     let expected = copies::expect_partner(plan, me);
-    let loaded = load::load(is_new, ready);
+    let origin = match (is_new, &plan.lost) {
+        (true, _) => Origin::Understudy,
+        (false, Some(_)) => Origin::SurvivorFromDisk,
+        (false, None) => Origin::Survivor,
+    };
+    let loaded = load::load(origin, ready);
     report.stage(RecoveryStage::Load);
     comm::drop_reals();
     comm::rebuild(world::get().workers)?;
@@ -210,10 +217,14 @@ fn settle(plan: &Plan, loaded: Loaded) -> Frame {
     for takeover in plan.takeovers.iter().filter(|it| it.player == world.launcher_rank) {
         log::debug!("rank {} plays worker {}", takeover.player, takeover.worker);
         user::remove_ledger(world.players[takeover.worker as usize]);
+        disk::take_over(takeover.worker);
     }
     world.players.clone_from(&plan.players);
     if let Some(worker) = part_in(plan) {
         world.part = Part::Worker(worker);
+    }
+    if plan.lost.is_some() {
+        disk::go_on_from(world::worker());
     }
     events::set_epoch(plan.epoch);
     spare::forget();

@@ -4,6 +4,7 @@ use super::load;
 use super::plan::{Held, NONE, Plan};
 use crate::cell::Main;
 use crate::checkpoint::{self, Transfer};
+use crate::disk;
 use crate::errors::SUCCESS;
 use crate::image::prefault::Prefault;
 use crate::image::restore::Ready;
@@ -85,10 +86,24 @@ pub fn expect_partner(plan: &Plan, me: u32) -> Option<Prefault> {
     Some(Prefault::start(keep.store.upcoming(pages)))
 }
 
+/// What was read from the disk is this rank's own epoch.
+pub fn fetch_from_disk() {
+    *HELD.get() = Held::NOTHING;
+    if let Some(loaded) = disk::take_chosen() {
+        checkpoint::replace_own(loaded.image, loaded.state);
+    }
+}
+
 /// Copies that died with their holder are made again: the partner of each understudy sends it its own.
 pub fn protect_again(plan: &Plan, me: u32) -> Result<(), c_int> {
+    // What is kept for partners is of another epoch if that is one from the disk.
+    let lacks_it = |worker| plan.lost.is_some() || plan.takeover(worker).is_some_and(|takeover| !takeover.has_partner);
+    protect(lacks_it, me)
+}
+
+/// Sends the own copy to the holder if it lacks it, and receives the partner's likewise.
+pub fn protect(lacks_it: impl Fn(u32) -> bool, me: u32) -> Result<(), c_int> {
     let (holder, partner) = buddies(me);
-    let lacks_it = |worker: u32| plan.takeover(worker).is_some_and(|takeover| !takeover.has_partner);
     let to = lacks_it(holder).then_some(holder);
     let from = lacks_it(me).then_some(partner);
     if to.is_none() && from.is_none() {

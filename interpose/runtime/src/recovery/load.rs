@@ -16,6 +16,19 @@ pub struct Loaded {
     pub frame: Frame,
 }
 
+/// Which process loads what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A survivor goes back to its last epoch.
+    Survivor,
+    /// A survivor goes back to an older epoch, from the disk.
+    SurvivorFromDisk,
+    /// An understudy takes a part.
+    Understudy,
+    /// The whole job has been started again.
+    Restart,
+}
+
 /// Whether a frame is the end of MPI_Init, where the first checkpoint is taken.
 pub fn is_init(frame: &Frame) -> bool {
     let slot = frame.slot as u32;
@@ -45,25 +58,28 @@ fn restore_mappings(saved: &Saved) {
     }
 }
 
-/// Loads this rank's own committed epoch. `is_new`: this process has not played the part before; `ready` is what it has
-/// [`prepare`]d then.
+/// Loads this rank's own committed epoch. `ready` is what was [`prepare`]d for it.
 ///
 /// A failure here leaves a user side that is neither old nor new, so it ends the job.
-pub fn load(is_new: bool, ready: Option<Ready>) -> Loaded {
+pub fn load(origin: Origin, ready: Option<Ready>) -> Loaded {
     let keep = checkpoint::keep();
     let saved = decode(&keep.own.state);
     let layout = &saved.user.layout;
     restore_mappings(&saved);
-    let pages = if is_new {
-        restore::load_all(&mut keep.tracker, layout, &keep.own.image, &keep.store, ready)
-    } else {
-        restore::restore_pages(&mut keep.tracker, layout, &keep.own.image, &keep.store)
+    // What has changed is known since the last epoch only.
+    let pages = match origin {
+        Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, &keep.own.image, &keep.store),
+        _ => restore::load_all(&mut keep.tracker, layout, &keep.own.image, &keep.store, ready),
     };
     match pages {
         Ok(stats) => log::debug!("{} pages copied, {} dropped", stats.copied, stats.dropped),
         Err(error) => checkpoint::fail("the program's memory cannot be put back", &error),
     }
-    if let Err(error) = saved.user.restore(!is_new) {
+    if origin == Origin::Restart {
+        saved.user.continue_output();
+    }
+    let is_own = matches!(origin, Origin::Survivor | Origin::SurvivorFromDisk);
+    if let Err(error) = saved.user.restore(is_own) {
         checkpoint::fail("the program's state cannot be put back", &error);
     }
     handles::mark();

@@ -8,8 +8,12 @@ use crate::generated::real;
 use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
 use crate::real_types::RealComm;
 use crate::world::{self, Part, succeeded};
-use crate::{checkpoint, peers, ulfm, user};
+use crate::{checkpoint, disk, peers, ulfm, user};
 use std::ffi::c_int;
+use std::time::Duration;
+
+/// How long the others leave it to the first process to end the job.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// What a meeting comes to; the same in all who come to it.
 pub struct Meeting {
@@ -55,7 +59,12 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
         user::release_output();
         crate::sys::exit_now((aborted.abort - 1) as i32);
     }
-    let verdict = plan::make(&identities, &world.holders, world.worker_count);
+    let mut verdict = plan::make(&identities, &world.holders, world.worker_count);
+    if let Err(lost @ (Lost::Copies { .. } | Lost::Behind { .. })) = &verdict
+        && disk::is_on()
+    {
+        verdict = from_disk(control, &identities, lost.clone())?;
+    }
     if let Ok(plan) = &verdict {
         alone::note(&identities, plan);
         collect_output(control, plan)?;
@@ -64,6 +73,23 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
     let mut living: Vec<u32> = identities.iter().map(|living| living.launcher_rank as u32).collect();
     living.sort_unstable();
     Ok(Meeting { living, verdict })
+}
+
+/// What is not in memory any more may be on disk.
+fn from_disk(control: RealComm, identities: &[Identity], lost: Lost) -> Result<Result<Plan, Lost>, c_int> {
+    let world = world::get();
+    let plan = match plan::from_disk(identities, &world.holders, world.worker_count, lost.clone()) {
+        Ok(plan) => plan,
+        Err(lost) => return Ok(Err(lost)),
+    };
+    let part = plan.part_of(world.launcher_rank);
+    let chosen = disk::choose(control, part, &mut checkpoint::keep().store)?;
+    Ok(chosen.map_or(Err(lost), |key| {
+        Ok(Plan {
+            epoch: key.epoch,
+            ..plan
+        })
+    }))
 }
 
 /// The job is lost, as all living processes know and have agreed on: the first of them says why.
@@ -78,17 +104,27 @@ pub fn give_up(control: RealComm, living: &[u32], lost: &Lost) -> ! {
 /// ends the other processes of the node, and could come before that otherwise.
 pub fn end_together(comm: RealComm, code: c_int) -> ! {
     let mut flag = 1;
-    // SAFETY: an agreement, which ends even if others die.
-    unsafe { ulfm::MPIX_Comm_agree(comm, &mut flag) };
+    let mut rank = 0;
+    // SAFETY: an agreement, which ends even if others die, and a local query.
+    unsafe {
+        ulfm::MPIX_Comm_agree(comm, &mut flag);
+        real::PMPI_Comm_rank(comm, &mut rank);
+    }
+    // If two processes ended each other, the launcher would hear of no status.
+    if rank != 0 {
+        std::thread::sleep(LAST_WORD);
+    }
     world::abort(code)
+}
+
+/// A worker, with its process and host.
+fn who(worker: u32) -> String {
+    let player = world::get().players[worker as usize];
+    format!("worker {worker} (rank {player} on {})", peers::host(player))
 }
 
 /// Why the job is lost, with the processes and hosts that were lost.
 fn describe(lost: &Lost) -> String {
-    let who = |worker: u32| {
-        let player = world::get().players[worker as usize];
-        format!("worker {worker} (rank {player} on {})", peers::host(player))
-    };
     match lost {
         Lost::Init => "a process failed during MPI_Init, before the first checkpoint; start the job again".into(),
         Lost::Spares { dead, spares } => {
@@ -103,14 +139,26 @@ fn describe(lost: &Lost) -> String {
                 names.join(" and ")
             )
         }
+        Lost::Copies { .. } if disk::is_on() => {
+            format!("{}, and no epoch on disk can be used; start the job again", cause(lost))
+        }
+        Lost::Copies { .. } => format!("{}; start the job again", cause(lost)),
+        Lost::Behind { .. } => cause(lost),
+    }
+}
+
+/// Why copies in memory are not enough.
+pub fn cause(lost: &Lost) -> String {
+    match lost {
         Lost::Copies { worker, holder, epoch } => format!(
-            "{} died together with {}, which held its only copy (epoch {epoch}); start the job again",
+            "{} died together with {}, which held its only copy (epoch {epoch})",
             who(*worker),
             who(*holder)
         ),
         Lost::Behind { worker, at, epoch } => {
             format!("{} is at epoch {at} and cannot reach epoch {epoch}", who(*worker))
         }
+        Lost::Init | Lost::Spares { .. } => String::new(),
     }
 }
 

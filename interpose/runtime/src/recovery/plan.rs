@@ -80,9 +80,17 @@ pub struct Plan {
     pub takeovers: Vec<Takeover>,
     /// Launcher rank of the player of each worker, takeovers included.
     pub players: Vec<u32>,
+    /// What is not in memory any more, so that everybody goes back to an epoch on disk.
+    pub lost: Option<Lost>,
 }
 
 impl Plan {
+    /// The part that a process of this launcher rank plays.
+    pub fn part_of(&self, launcher_rank: u32) -> Option<u32> {
+        let at = self.players.iter().position(|&player| player == launcher_rank);
+        at.map(|worker| worker as u32)
+    }
+
     /// Who takes the part of this worker, if that is new.
     pub fn takeover(&self, worker: u32) -> Option<&Takeover> {
         self.takeovers.iter().find(|takeover| takeover.worker == worker)
@@ -142,16 +150,42 @@ pub fn make(living: &[Identity], holders: &Holders, workers: u32) -> Result<Plan
         let spares = spares.len();
         return Err(Lost::Spares { dead, spares });
     }
+    Ok(Plan {
+        epoch,
+        players: players(living, &takeovers, workers),
+        takeovers,
+        lost: None,
+    })
+}
+
+/// Makes the plan for going back to an epoch on disk, which is chosen then, since copies in memory are `lost`.
+pub fn from_disk(living: &[Identity], holders: &Holders, workers: u32, lost: Lost) -> Result<Plan, Lost> {
+    let lives = |worker: u32| living.iter().any(|identity| identity.part == u64::from(worker));
+    let dead: Vec<u32> = (0..workers).filter(|&worker| !lives(worker)).collect();
+    let spares: Vec<&Identity> = living.iter().filter(|identity| identity.part == NONE).collect();
+    if dead.len() > spares.len() {
+        let spares = spares.len();
+        return Err(Lost::Spares { dead, spares });
+    }
+    // What a spare has got is of another epoch.
+    let takeovers = assign(&dead, &spares, u64::MAX, holders);
+    Ok(Plan {
+        epoch: 0,
+        players: players(living, &takeovers, workers),
+        takeovers,
+        lost: Some(lost),
+    })
+}
+
+/// Launcher rank of the player of each worker.
+fn players(living: &[Identity], takeovers: &[Takeover], workers: u32) -> Vec<u32> {
     let taken = |worker: u32| takeovers.iter().find(|takeover| takeover.worker == worker);
+    let player = |worker: u32| living.iter().find(|identity| identity.part == u64::from(worker));
     let players = (0..workers).map(|worker| match (taken(worker), player(worker)) {
         (Some(takeover), _) => takeover.player,
         (None, living) => living.map_or(0, |living| living.launcher_rank as u32),
     });
-    Ok(Plan {
-        epoch,
-        players: players.collect(),
-        takeovers,
-    })
+    players.collect()
 }
 
 /// The last epoch that anyone has committed, or, where all living workers have their copies whole, those of the dead
@@ -252,7 +286,8 @@ mod tests {
             Plan {
                 epoch: 3,
                 takeovers: vec![takeover(1, 4)],
-                players: vec![0, 4, 2, 3]
+                players: vec![0, 4, 2, 3],
+                lost: None,
             }
         );
     }
@@ -342,8 +377,24 @@ mod tests {
             Plan {
                 epoch: 2,
                 takeovers: vec![],
-                players: vec![0, 1]
+                players: vec![0, 1],
+                lost: None,
             }
         );
+    }
+
+    #[test]
+    fn what_is_lost_in_memory_may_be_on_disk() {
+        let living = [worker(0, 0, 2), worker(3, 3, 2), spare(4), holding(5, 1, 0, 2)];
+        let lost = Lost::Behind {
+            worker: 3,
+            at: 2,
+            epoch: 4,
+        };
+        let from_disk = |living: &[Identity]| super::from_disk(living, &Holders::rotation(4, 1), 4, lost.clone());
+        let plan = from_disk(&living).unwrap();
+        assert_eq!(plan.takeovers, [takeover(1, 4), takeover(2, 5)]);
+        assert_eq!((plan.players, plan.lost), (vec![0, 4, 5, 3], Some(lost.clone())));
+        assert!(matches!(from_disk(&living[..3]), Err(Lost::Spares { spares: 1, .. })));
     }
 }

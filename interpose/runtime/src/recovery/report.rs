@@ -1,6 +1,7 @@
 //! What happened in a recovery, for the user and the event file.
 
-use super::plan::Plan;
+use super::meeting;
+use super::plan::{Lost, Plan};
 use crate::{checkpoint, events, fault, world};
 use ckptd::events::{Kind, RecoveryStage, Spare, Worker};
 use std::time::Instant;
@@ -13,6 +14,8 @@ pub struct Report {
     pub failed: Vec<u32>,
     /// Workers whose parts were taken, each with the launcher ranks of who played it and who does now.
     takeovers: Vec<(u32, u32, u32)>,
+    /// Why, and how far, everybody went back to an epoch on disk.
+    disk: Option<String>,
     stages: Vec<(RecoveryStage, u64)>,
     mark: Instant,
 }
@@ -24,6 +27,7 @@ impl Report {
             recovery,
             failed: Vec::new(),
             takeovers: Vec::new(),
+            disk: None,
             stages: Vec::new(),
             mark: Instant::now(),
         }
@@ -46,6 +50,16 @@ impl Report {
         let takeovers = plan.takeovers.iter();
         self.takeovers
             .extend(takeovers.map(|it| (it.worker, players[it.worker as usize], it.player)));
+        if let Some(lost @ (Lost::Copies { epoch, .. } | Lost::Behind { epoch, .. })) = &plan.lost {
+            let older = match epoch.saturating_sub(plan.epoch) {
+                0 => "the same one".into(),
+                older => format!("{older} older"),
+            };
+            let (cause, epoch) = (meeting::cause(lost), plan.epoch);
+            self.disk = Some(format!(
+                "{cause}, so all have gone back to epoch {epoch} on disk ({older})"
+            ));
+        }
     }
 
     /// Writes the stages to the event file.
@@ -85,6 +99,7 @@ impl Report {
         if parts.is_empty() {
             parts.push("communication failed, but no rank has died".into());
         }
+        parts.extend(self.disk.clone());
         parts.join("; ")
     }
 }
@@ -105,6 +120,7 @@ mod tests {
             epoch: 1,
             takeovers: takeovers.iter().map(takeover).collect(),
             players: vec![],
+            lost: None,
         }
     }
 

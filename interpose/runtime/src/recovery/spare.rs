@@ -9,7 +9,7 @@ use crate::handles;
 use crate::real_types::RealRequest;
 use crate::requests::ANY_SOURCE;
 use crate::world::{self, Part};
-use crate::{events, own_messages, peers, sys, ulfm, user};
+use crate::{disk, events, own_messages, peers, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind};
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
@@ -101,6 +101,7 @@ fn wait_once(control: crate::real_types::RealComm) -> c_int {
 
 /// The job has ended without needing this spare.
 fn leave() -> ! {
+    disk::end(None);
     events::emit(Kind::End { how: EndHow::Released });
     user::release_output();
     // SAFETY: the last call of the real library.

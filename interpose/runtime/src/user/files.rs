@@ -123,6 +123,18 @@ pub fn capture() -> Saved {
     saved
 }
 
+/// The regular files that the program may be writing, opened once more.
+pub fn written() -> Vec<std::fs::File> {
+    let saved = capture();
+    let written = saved
+        .files
+        .iter()
+        .filter(|(_, file)| file.same_as.is_none() && is_writable(file.flags));
+    written
+        .filter_map(|(fd, _)| std::fs::File::open(format!("/proc/self/fd/{fd}")).ok())
+        .collect()
+}
+
 fn failed(file: &Open, action: &str) -> UserError {
     let error = std::io::Error::last_os_error();
     UserError::File {

@@ -43,8 +43,8 @@ fn private_copy(fd: RawFd) -> Option<RawFd> {
     }
 }
 
-/// Connects to this rank's relay. What a spare prints before it has a part, nobody is to see.
-pub fn attach(path: PathBuf, is_spare: bool, local_ranks: u32) {
+/// Connects to this rank's relay. `is_silent`: what the program prints until its state is loaded, nobody is to see.
+pub fn attach(path: PathBuf, is_silent: bool, local_ranks: u32) {
     *LEDGER.get() = Some(path.clone());
     let pipes = [private_copy(1), private_copy(2)];
     match LedgerView::attach(&path, pipes, RELAY_PATIENCE) {
@@ -52,7 +52,7 @@ pub fn attach(path: PathBuf, is_spare: bool, local_ranks: u32) {
             view.introduce(std::os::unix::process::parent_id(), local_ranks);
             for stream in Stream::BOTH
                 .into_iter()
-                .filter(|stream| is_spare && *stream == Stream::Out && pipes[stream.index()].is_some())
+                .filter(|stream| is_silent && *stream == Stream::Out && pipes[stream.index()].is_some())
             {
                 if let Err(error) = view.takeover(stream, Logical(0), Logical(u64::MAX)) {
                     log::warn!("the output relay does not answer ({error})");
@@ -134,6 +134,19 @@ pub fn dead_output(dead: &[u32]) -> Vec<[u64; 2]> {
     dead.iter()
         .map(|&rank| ledger_of(rank).map_or([0; 2], |path| final_marks(&path)))
         .collect()
+}
+
+/// The job has been started again: the output of before ends at the position of the cut.
+pub fn continue_from(saved: &Saved) {
+    *INHERITED.get() = saved.positions.map(Option::unwrap_or_default);
+}
+
+/// Where standard output goes on after [`continue_from`], for the user.
+pub fn position() -> String {
+    format!(
+        "its standard output goes on after the first {} byte(s)",
+        INHERITED.get()[0]
+    )
 }
 
 /// Takes over what a dead rank's relay has forwarded.

@@ -9,6 +9,7 @@ use super::UserError;
 use crate::boot;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_abi::RUNTIME_FIRST_KEY;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A piece of memory with its name.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
@@ -60,11 +61,29 @@ pub struct Module {
     pub ranges: Vec<(u64, u64)>,
     /// Address and length of its thread-local block in this thread.
     tls: Option<(u64, usize)>,
+    /// Checksum of its notes, one of which is the linker's checksum of the whole file (build id) in most.
+    notes: Option<u64>,
+}
+
+impl Module {
+    /// Checksum of what it was built from.
+    pub fn build(&self) -> u64 {
+        let path = if self.name.is_empty() {
+            "/proc/self/exe"
+        } else {
+            &self.name
+        };
+        let file = || xxh3_64(&std::fs::read(path).unwrap_or_default());
+        self.notes.unwrap_or_else(file)
+    }
 }
 
 unsafe extern "C" fn collect(info: *const ModuleInfo, _size: usize, modules: *mut c_void) -> c_int {
     const PT_LOAD: u32 = 1;
     const PT_TLS: u32 = 7;
+    const PT_NOTE: u32 = 4;
+    // Kind NT_GNU_BUILD_ID, owner "GNU" (elf(5)).
+    const BUILD_ID: &[u8] = b"\x03\0\0\0GNU\0";
     // SAFETY: dl_iterate_phdr passes a valid structure and our own argument.
     unsafe {
         let (info, modules) = (&*info, &mut *modules.cast::<Vec<Module>>());
@@ -83,7 +102,25 @@ unsafe extern "C" fn collect(info: *const ModuleInfo, _size: usize, modules: *mu
             .iter()
             .find(|header| header.kind == PT_TLS && !info.tls_data.is_null());
         let tls = tls.map(|header| (info.tls_data as u64, header.memory_size as usize));
-        modules.push(Module { name, ranges, tls });
+        let bytes = |header: &Header| {
+            std::slice::from_raw_parts(
+                (info.base as u64 + header.virtual_address) as *const u8,
+                header.memory_size as usize,
+            )
+        };
+        let notes: Vec<&[u8]> = headers
+            .iter()
+            .filter(|header| header.kind == PT_NOTE)
+            .map(bytes)
+            .collect();
+        let notes = notes.concat();
+        let has_build_id = notes.windows(8).any(|window| window == BUILD_ID);
+        modules.push(Module {
+            name,
+            ranges,
+            tls,
+            notes: has_build_id.then(|| xxh3_64(&notes)),
+        });
     }
     0
 }
@@ -128,6 +165,13 @@ pub fn control_block() -> u64 {
     // SAFETY: glibc's thread control block points to itself at fs:0x10.
     unsafe { std::arch::asm!("mov {}, fs:[0x10]", out(reg) address, options(nostack, readonly, preserves_flags)) };
     address
+}
+
+/// Checksum of the stack protector's value and the pointer guard, which stacks and saved contexts hold.
+pub fn guards() -> u64 {
+    // SAFETY: words of glibc's thread control block on x86-64.
+    let guards = unsafe { (control_block() as *const [u64; 2]).byte_add(0x28).read() };
+    xxh3_64(&guards.map(u64::to_le_bytes).concat())
 }
 
 fn places() -> Vec<(String, u64, usize)> {

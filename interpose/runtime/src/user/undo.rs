@@ -20,6 +20,7 @@ mod apply;
 mod keep;
 mod log;
 mod note;
+mod place;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ use super::UserError;
 use crate::cell::Main;
 use crate::{boot, checkpoint, world};
 use note::{Call, Recorder};
+use place::{MEMORY, Place};
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -35,24 +37,83 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use understudy_abi::effect;
 
-/// Where logs and small backups are: memory that outlives a process.
-const MEMORY: &str = "/dev/shm";
-
 static RECORDER: Main<Option<Recorder>> = Main::new(None);
+/// Beside the epochs on disk, until the job has come to its end.
+static ON_DISK: Main<Option<Place>> = Main::new(None);
+/// Effects are noted before MPI_Init: the job is started again, and what the program has done then is on disk.
+static EARLY: Main<bool> = Main::new(false);
 
-fn job() -> String {
-    boot::job().replace('/', "_")
+fn in_memory() -> Place {
+    Place::Memory(boot::job().replace('/', "_"), boot::launcher_size())
 }
 
-fn log_of(launcher_rank: u32) -> PathBuf {
-    Path::new(MEMORY).join(format!("understudy-{}-{launcher_rank}.undo", job()))
+fn place() -> Place {
+    ON_DISK.get().clone().unwrap_or_else(in_memory)
 }
 
 fn recorder() -> &'static mut Recorder {
     RECORDER.get().get_or_insert_with(|| {
-        let rank = world::get().launcher_rank;
-        Recorder::new(log_of(rank), Path::new(MEMORY), &job(), rank)
+        let (place, rank) = (in_memory(), boot::launcher_rank());
+        Recorder::new(place.log_of(rank), Path::new(MEMORY), place.job(), rank)
     })
+}
+
+/// A job that is started again: notes what the program does before it is replaced by what it was.
+pub fn note_from_start() {
+    *EARLY.get() = true;
+    recorder().begin(1);
+}
+
+/// Undoes what the program has done so far. All processes are in MPI_Init.
+pub fn undo_start() {
+    if std::mem::take(EARLY.get()) {
+        undone(undo_all(in_memory().logs(), 1));
+        RECORDER
+            .get()
+            .take()
+            .map_or(Ok(()), |mut recorder| recorder.end())
+            .unwrap_or_default();
+    }
+}
+
+/// Keeps the log in a directory, so that a job can be started again. If that cannot be, it stays in memory: then there are
+/// no epochs on disk either.
+pub fn keep_on_disk(directory: &Path, lineage: u64, start: u64) {
+    let (lineage, rank) = (format!("{lineage:016x}"), boot::launcher_rank());
+    let directory = directory.to_owned();
+    let place = Place::Disk {
+        directory: directory.clone(),
+        lineage,
+        start,
+    };
+    let refuge = place.refuge_of(rank);
+    let on_disk = Recorder::new(place.log_of(rank), &directory, place.job(), rank).lasting(refuge.clone());
+    let in_memory = || Recorder::new(refuge, Path::new(MEMORY), place.job(), rank);
+    *RECORDER.get() = Some(on_disk.unwrap_or_else(|_| in_memory()));
+    *ON_DISK.get() = Some(place);
+}
+
+/// The job has come to its end: nobody will go back to an epoch on disk.
+pub fn end_on_disk() {
+    if let Some(place) = ON_DISK.get().take() {
+        RECORDER
+            .get()
+            .take()
+            .map_or(Ok(()), |mut recorder| recorder.end())
+            .unwrap_or_default();
+        place.clean();
+    }
+}
+
+/// The job is started again from `epoch`: undoes what its earlier starts have done since.
+pub fn undo_earlier(epoch: u64) {
+    let place = place();
+    undone(place.check().map_err(|error| apply::Failed {
+        path: "the undo log".into(),
+        error,
+    }));
+    undone(undo_all(place.logs(), epoch));
+    begin(epoch);
 }
 
 fn tell(result: io::Result<()>) {
@@ -66,39 +127,44 @@ pub fn begin(epoch: u64) {
     recorder().begin(epoch);
 }
 
-/// `epoch` is committed: nobody goes back further than to the epoch before it.
-pub fn commit(epoch: u64) {
-    tell(recorder().forget_before(epoch.saturating_sub(1)));
+/// Nobody goes back further than to the cut of this epoch any more.
+pub fn forget_before(epoch: u64) {
+    tell(recorder().forget_before(epoch));
 }
 
 /// Undoes what all ranks of this node have done since the cut of `epoch`. All living processes are in the recovery.
 pub fn undo(epoch: u64) {
-    let world = world::get();
-    let undone = undo_all((0..world.worker_count + world.spare_count).map(log_of), epoch);
-    if let Err(failed) = undone {
+    undone(undo_all(place().logs(), epoch));
+    tell(recorder().resume(epoch));
+}
+
+fn undone(result: Result<(), apply::Failed>) {
+    if let Err(failed) = result {
         let error = UserError::File {
             path: failed.path.display().to_string(),
             why: failed.error.to_string(),
         };
         checkpoint::fail("the effects on files since the checkpoint cannot be undone", &error);
     }
-    tell(recorder().resume(epoch));
 }
 
-fn undo_all(logs: impl Iterator<Item = PathBuf>, epoch: u64) -> Result<(), apply::Failed> {
-    let lock = Path::new(MEMORY).join(format!("understudy-{}.undo-lock", job()));
-    let _alone = alone(&lock).map_err(|error| apply::Failed {
-        path: lock.clone(),
-        error,
-    })?;
-    let open = |path: PathBuf| {
-        log::Log::open(&path).unwrap_or_else(|error| {
-            ::log::warn!("{} cannot be read ({error})", path.display());
-            None
-        })
-    };
-    let mut logs: Vec<log::Log> = logs.filter_map(open).collect();
-    let done = apply::undo(&mut logs, epoch);
+fn undo_all(logs: Vec<PathBuf>, epoch: u64) -> Result<(), apply::Failed> {
+    let place = place();
+    // Where nothing can be written to the disk, the logs have gone on in memory, and so each node has its own.
+    let [lock, other] = [place.log_of(0), place.refuge_of(0)].map(|log| log.with_extension("undo-lock"));
+    let alone = alone(&lock).map(|file| (file, lock));
+    let (_alone, lock) = alone
+        .or_else(|_| self::alone(&other).map(|file| (file, other.clone())))
+        .map_err(|error| apply::Failed { path: other, error })?;
+    let mut open = Vec::new();
+    for path in logs {
+        match log::Log::open(&path) {
+            Ok(log) => open.extend(log),
+            Err(_) if place.has_moved(&path) => {}
+            Err(error) => return Err(apply::Failed { path, error }),
+        }
+    }
+    let done = apply::undo(&mut open, epoch);
     let _ = fs::remove_file(&lock);
     done
 }
@@ -123,25 +189,21 @@ fn alone(path: &Path) -> io::Result<File> {
 
 /// The rank ends in good order, or the job does: nothing will be undone any more.
 pub fn release() {
-    if let Some(mut recorder) = RECORDER.get().take() {
+    if let (Some(mut recorder), None) = (RECORDER.get().take(), ON_DISK.get()) {
         tell(recorder.end());
     }
 }
 
 /// Removes the log of a process that has died, with its backups.
 pub fn discard(launcher_rank: u32) {
-    if let Ok(Some(log)) = log::Log::open(&log_of(launcher_rank)) {
+    if let Ok(Some(log)) = log::Log::open(&in_memory().log_of(launcher_rank)) {
         let _ = log.remove();
     }
 }
 
-/// Removes the logs of processes that have died, among these ranks of the launcher's world.
-pub fn discard_abandoned(ranks: std::ops::Range<u32>) {
-    for log in ranks.filter_map(|rank| log::Log::open(&log_of(rank)).ok().flatten()) {
-        if log.is_abandoned() {
-            let _ = log.remove();
-        }
-    }
+/// Removes the logs of processes that have died.
+pub fn discard_abandoned() {
+    in_memory().clean();
 }
 
 /// What [`crate::arch::file_effect`] calls, on the runtime's stack: an effect that is about to happen.
@@ -158,7 +220,7 @@ pub unsafe extern "C" fn file_effect(
 ) {
     let Some(recorder) = RECORDER.get() else { return };
     // A child that the program has forked is not protected, though it has all of this.
-    if !recorder.is_on() || !world::is_protected() || recorder.process() != std::process::id() {
+    if !recorder.is_on() || !(world::is_protected() || *EARLY.get()) || recorder.process() != std::process::id() {
         return;
     }
     // SAFETY: handed on to the caller.

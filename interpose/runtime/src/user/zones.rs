@@ -80,13 +80,15 @@ fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
             module.name.clone()
         }
     };
-    let place = |module: &tls::Module| xxh3_64(format!("{} {:?}", module.name, module.ranges).as_bytes());
+    let place =
+        |module: &tls::Module| xxh3_64(format!("{} {:?} {:x}", module.name, module.ranges, module.build()).as_bytes());
     let mut list: Vec<(String, u64)> = modules.iter().map(|module| (name(module), place(module))).collect();
     list.push((
         "the stack (arguments or environment differ in size)".into(),
         boot::info().argv as u64,
     ));
     list.push(("the thread control block".into(), tls::control_block()));
+    list.push(("the stack protector's value".into(), tls::guards()));
     list.push(("the heap's start".into(), heap_start()));
     list.push(("the processor's features".into(), processor_features()));
     list
@@ -107,9 +109,14 @@ fn processor_features() -> u64 {
         .map_or(0, |flags| xxh3_64(flags.as_bytes()))
 }
 
+/// What must be equal in all ranks, by name.
+pub fn layout() -> Vec<(String, u64)> {
+    LAYOUT.get().clone()
+}
+
 /// Compares the layout over all ranks. Names the first difference between this rank and rank 0, in every rank alike.
 pub fn compare_layout(world: RealComm) -> Option<String> {
-    let list = std::mem::take(LAYOUT.get());
+    let list = layout();
     let own: Vec<u64> = [xxh3_64(format!("{list:?}").as_bytes())].into();
     let mut size = 0;
     let bytes = handles::byte_type();

@@ -35,9 +35,10 @@ pub fn undo(logs: &mut [Log], first: u64) -> Result<(), Failed> {
         else {
             return Ok(());
         };
-        let Some(record) = log.last().cloned() else {
+        let Some(mut record) = log.last().cloned() else {
             return Ok(());
         };
+        record.effect.renumber_device();
         log::debug!("undone: {:?}", record.effect);
         renewed.undo(&record.effect).map_err(|(path, error)| Failed {
             path: path.to_owned(),

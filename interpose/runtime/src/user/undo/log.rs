@@ -79,6 +79,25 @@ impl Effect {
     }
 }
 
+impl Effect {
+    /// The device's number may have changed since, by a reboot or on another node; the file's own has not.
+    pub fn renumber_device(&mut self) {
+        let (path, id) = match self {
+            Effect::Created { .. } => return,
+            Effect::Grown { path, id, .. }
+            | Effect::Changed { path, id, .. }
+            | Effect::Removed { path, id, .. }
+            | Effect::RemovedDirectory { path, id, .. } => (path, id),
+            Effect::Renamed { to, id, .. } | Effect::Exchanged { to, id, .. } => (to, id),
+        };
+        if let Ok(metadata) = std::fs::symlink_metadata(path)
+            && metadata.ino() == id.inode
+        {
+            id.device = metadata.dev();
+        }
+    }
+}
+
 fn is_backup(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| name.as_bytes().starts_with(b".understudy-"))

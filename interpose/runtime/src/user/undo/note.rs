@@ -3,6 +3,7 @@
 
 use super::keep::{self, Keeper};
 use super::log::{Effect, Id, Log, Record};
+use super::place::{MEMORY, MOVED};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::fs::{self, Metadata};
@@ -64,6 +65,9 @@ pub struct Recorder {
     section: u64,
     /// When the section began. Files get times that are up to a few milliseconds behind the clock.
     began: SystemTime,
+    /// Where the log goes if it cannot be where it is.
+    refuge: Option<PathBuf>,
+    clock: libc::clockid_t,
     /// Names made since the cut. Their files are of no interest to it, if they are still those files.
     created: HashSet<PathBuf>,
     /// Files that have been noted since the cut.
@@ -76,12 +80,12 @@ fn metadata_of(path: &Path) -> Option<Metadata> {
     fs::symlink_metadata(path).ok()
 }
 
-/// The time that all processes of a node share, in nanoseconds (clock_gettime(2): CLOCK_MONOTONIC).
-fn node_time() -> u64 {
+/// A time that all processes of a node share, in nanoseconds (clock_gettime(2)).
+fn time(clock: libc::clockid_t) -> u64 {
     // SAFETY: fills the structure.
     let now = unsafe {
         let mut now: libc::timespec = std::mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
+        libc::clock_gettime(clock, &mut now);
         now
     };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -108,11 +112,21 @@ impl Recorder {
             log: None,
             section: 0,
             began: SystemTime::now(),
+            refuge: None,
+            clock: libc::CLOCK_MONOTONIC,
             created: HashSet::new(),
             known: HashMap::new(),
             warned: false,
             process: std::process::id(),
         }
+    }
+
+    /// The log is to outlast the node: it exists from now on, its times count from 1970, and if its place takes no more, it
+    /// goes on at `refuge`.
+    pub fn lasting(mut self, refuge: PathBuf) -> io::Result<Recorder> {
+        self.log = Some(Log::create(&self.place)?);
+        (self.refuge, self.clock) = (Some(refuge), libc::CLOCK_REALTIME);
+        Ok(self)
     }
 
     /// A cut has been made: what follows belongs to its section. 0: nothing is noted.
@@ -170,11 +184,30 @@ impl Recorder {
             Some(log) => log,
             none => none.insert(Log::create(&self.place)?),
         };
-        log.append(Record {
+        let record = Record {
             section: self.section,
-            time: node_time(),
+            time: time(self.clock),
             effect,
-        })
+        };
+        match (log.append(record.clone()), self.refuge.take()) {
+            (Err(_), Some(refuge)) => self.go_on_at(refuge, record),
+            (done, refuge) => {
+                self.refuge = refuge;
+                done
+            }
+        }
+    }
+
+    fn go_on_at(&mut self, refuge: PathBuf, record: Record) -> io::Result<()> {
+        let mut log = Log::create(&refuge)?;
+        let known = self.log.iter().flat_map(Log::records).cloned();
+        known.chain([record]).try_for_each(|record| log.append(record))?;
+        // Who starts the job again must not take the old one for the whole log.
+        let _ = fs::rename(&self.place, self.place.with_extension(MOVED));
+        self.log = Some(log);
+        self.place = refuge;
+        self.keeper.memory = MEMORY.into();
+        Ok(())
     }
 
     fn open(&mut self, path: &Path, flags: i32) -> io::Result<()> {

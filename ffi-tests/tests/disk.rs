@@ -1,0 +1,438 @@
+//! The disk level: whole jobs that are killed and started again, damaged files, and the loss of all copies in memory.
+
+use ffi_tests::kill::epochs_on_disk;
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{Case, cg, heat2d};
+use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, place};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const WORKERS: u32 = 4;
+/// Exit status of a job that cannot go on from disk.
+const REFUSED: i32 = 78;
+
+/// With so many checkpoints, on a machine of any speed, that some are on disk long before the end.
+fn job(case: &Case) -> Job {
+    let interval = if case.name == "cg" { "8calls" } else { "150calls" };
+    case.job().disk().interval(interval).limit(Duration::from_secs(30))
+}
+
+fn restarted(case: &Case) -> Job {
+    job(case).env("UNDERSTUDY_RESTART", "1")
+}
+
+const fn on_disk(epoch: u64) -> Trigger {
+    let workers = WORKERS;
+    Trigger::OnDisk { workers, epoch }
+}
+
+/// All ranks killed at once, when some epochs are on disk.
+fn killed(job: Job, epoch: u64) -> Outcome {
+    let outcome = job.killed_as_a_whole(on_disk(epoch), Scope::Ranks).run();
+    assert_killed(&outcome);
+    outcome
+}
+
+#[track_caller]
+fn assert_killed(outcome: &Outcome) {
+    let hit = outcome.killed.iter().filter(|killed| killed.hit).count();
+    outcome.check(
+        hit == WORKERS as usize + 1,
+        "the job came to its end before it was killed",
+    );
+}
+
+/// Epoch and position of the output of the line that tells of a restart.
+fn restart(outcome: &Outcome) -> Option<(u64, usize)> {
+    let number = |text: &str| text.split(' ').next()?.parse().ok();
+    let line = outcome
+        .own_lines()
+        .into_iter()
+        .find(|line| line.contains("the job goes on from epoch"))?;
+    let (_, epoch) = line.split_once("from epoch ")?;
+    let (_, position) = line.split_once("after the first ")?;
+    Some((number(epoch)?, number(position)? as usize))
+}
+
+/// What `parts` have printed, each up to where the next goes on.
+#[track_caller]
+fn joined(before: &[u8], next: &Outcome) -> Vec<u8> {
+    let position = restart(next).map(|(_, position)| position);
+    next.check(position.is_some(), "no line tells of a restart");
+    let position = position.unwrap_or_default();
+    next.check(
+        before.len() >= position,
+        "more was printed before the epoch than the job has printed",
+    );
+    [&before[..position], &next.stdout].concat()
+}
+
+/// The restarted job has come to its end, and all is as if nobody had been killed.
+#[track_caller]
+fn assert_as_undisturbed(case: &Case, before: &[u8], mut last: Outcome) {
+    last.assert_success();
+    last.stdout = joined(before, &last);
+    last.assert_like(&native(case.job()), case.files);
+    last.assert_nothing_left();
+    let left = fs::read_dir(last.disk()).map_or(0, Iterator::count);
+    last.check(left == 0, "epochs are left on disk");
+}
+
+#[track_caller]
+fn assert_refused(outcome: &Outcome, words: &[&str]) {
+    outcome.check(outcome.status.is_some(), "the job hangs");
+    outcome.check(
+        outcome.status.and_then(|status| status.code()) == Some(REFUSED),
+        "the status does not tell that the job was refused",
+    );
+    for word in words {
+        let said = outcome.own_lines().iter().any(|line| line.contains(word));
+        outcome.check(said, &format!("no line of ours says `{word}`"));
+    }
+    outcome.check(outcome.stdout.is_empty(), "the program has run");
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_job_that_was_killed_as_a_whole_goes_on() {
+    let mut verdicts = Verdicts::default();
+    for case in [heat2d(), cg()] {
+        for epoch in [1, 3] {
+            let mut first = killed(job(&case), epoch);
+            let second = restarted(&case).run_after(&mut first);
+            println!("{}: {:?}", case.name, second.own_lines());
+            verdicts.judge(case.name, || assert_as_undisturbed(&case, &first.stdout, second));
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_job_that_was_killed_with_its_launcher_goes_on() {
+    // What the launcher had not yet passed on is lost with it, so the output of the first part is not looked at.
+    let case = heat2d();
+    let mut first = job(&case).killed_as_a_whole(on_disk(3), Scope::Everything).run();
+    assert_killed(&first);
+    let second = restarted(&case).run_after(&mut first);
+    assert_as_undisturbed(&case, &native(case.job()).stdout, second);
+}
+
+#[test]
+fn a_job_can_be_restarted_again_and_again() {
+    let case = heat2d();
+    let mut first = killed(job(&case), 3);
+    let again = restarted(&case).killed_as_a_whole(on_disk(8), Scope::Ranks);
+    let mut second = again.run_after(&mut first);
+    assert_killed(&second);
+    let third = restarted(&case).run_after(&mut second);
+    let epochs = [restart(&second), restart(&third)].map(|found| found.map_or(0, |(epoch, _)| epoch));
+    third.check(
+        epochs[0] < epochs[1],
+        &format!("the restarts were at epochs {epochs:?}"),
+    );
+    assert_as_undisturbed(&case, &joined(&first.stdout, &second), third);
+}
+
+#[test]
+fn a_restarted_job_survives_the_death_of_a_rank() {
+    let case = heat2d();
+    let mut first = killed(job(&case), 3);
+    let second = restarted(&case)
+        .kill(Kill::at(1, Trigger::Lines(5)))
+        .run_after(&mut first);
+    second.assert_taken_over(&[1]);
+    assert_as_undisturbed(&case, &first.stdout, second);
+}
+
+/// The file of a worker of the last epoch that is complete.
+fn newest(outcome: &Outcome, worker: u32) -> PathBuf {
+    let last = epochs_on_disk(&outcome.disk(), WORKERS)
+        .pop()
+        .expect("there are epochs on disk");
+    file(&outcome.disk(), last, worker)
+}
+
+fn file(directory: &Path, epoch: u64, worker: u32) -> PathBuf {
+    let end = format!("-{epoch:08}-w{worker:05}.epoch");
+    let entries = fs::read_dir(directory).expect("the directory is there").flatten();
+    let mut paths = entries.map(|entry| entry.path());
+    paths
+        .find(|path| path.to_string_lossy().ends_with(&end))
+        .expect("the file is there")
+}
+
+fn flip(path: &Path, at: u64) {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .expect("the file is there");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("the file is that long");
+    file.write_all_at(&[byte[0] ^ 16], at).expect("the file can be written");
+}
+
+fn cut(path: &Path, by: u64) {
+    let file = OpenOptions::new().write(true).open(path).expect("the file is there");
+    let length = file.metadata().expect("the file is there").len();
+    file.set_len(length.saturating_sub(by)).expect("the file can be cut");
+}
+
+fn length(path: &Path) -> u64 {
+    fs::metadata(path).expect("the file is there").len()
+}
+
+type Damage = fn(&Path);
+
+/// Ways to damage a file, and what is said of it.
+const DAMAGES: &[(&str, Damage, &str)] = &[
+    ("torn", |path| cut(path, length(path) / 3), "cut short"),
+    ("without its end", |path| cut(path, 1), "cut short"),
+    ("empty", |path| cut(path, u64::MAX), "cut short"),
+    ("a bit of the magic", |path| flip(path, 3), "not an epoch of understudy"),
+    ("another version", |path| flip(path, 8), "format version 17"),
+    ("a bit of the head", |path| flip(path, 40), "its head is damaged"),
+    (
+        "a bit of the pages",
+        |path| flip(path, length(path) / 2),
+        "of its pages is damaged",
+    ),
+    (
+        "missing",
+        |path| fs::remove_file(path).expect("the file is there"),
+        "it is missing",
+    ),
+];
+
+#[test]
+fn a_damaged_file_is_refused_and_the_older_epoch_is_used() {
+    let case = heat2d();
+    let mut verdicts = Verdicts::default();
+    for (index, (what, damage, message)) in DAMAGES.iter().enumerate() {
+        let mut first = killed(job(&case), 4);
+        let path = newest(&first, index as u32 % WORKERS);
+        damage(&path);
+        let second = restarted(&case).run_after(&mut first);
+        println!("{what}: {:?}", second.own_lines());
+        verdicts.judge(what, || {
+            let name = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default();
+            let told = |line: &&str| line.contains(&name) && line.contains(message) && line.contains("is tried");
+            second.check(
+                second.own_lines().iter().any(told),
+                &format!("no line says `{message}`"),
+            );
+            assert_as_undisturbed(&case, &first.stdout, second);
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn without_a_usable_epoch_nothing_starts() {
+    let case = heat2d();
+    let mut first = killed(job(&case), 4);
+    for epoch in epochs_on_disk(&first.disk(), WORKERS) {
+        cut(&file(&first.disk(), epoch, 2), 5);
+    }
+    let damaged = restarted(&case).run_after(&mut first);
+    assert_refused(&damaged, &["cut short", "no epoch from which all 4 workers can go on"]);
+
+    let none = restarted(&case).run();
+    assert_refused(&none, &["no epoch from which all 4 workers can go on"]);
+}
+
+#[test]
+fn epochs_of_another_job_are_refused() {
+    let case = heat2d();
+    let mut first = killed(job(&case), 4);
+    let mut anew = job(&case).run_after(&mut first);
+    assert_refused(&anew, &["epochs of an earlier run", "UNDERSTUDY_RESTART=1"]);
+    let mut fewer = restarted(&case).workers(3).run_after(&mut anew);
+    assert_refused(&fewer, &["a job of 4 workers, and this one has 3"]);
+    let mut more = restarted(&case).workers(5).run_after(&mut fewer);
+    assert_refused(&more, &["a job of 4 workers, and this one has 5"]);
+    let program = place::example("heat2d");
+    let other = Job::new(program, &["300", "300", "9000", "heat.field"]).disk();
+    let mut other = other.env("UNDERSTUDY_RESTART", "1").run_after(&mut more);
+    assert_refused(&other, &["other arguments", "300 300 6000"]);
+    let again = restarted(&case).run_after(&mut other);
+    assert_as_undisturbed(&case, &first.stdout, again);
+}
+
+#[test]
+fn a_restart_without_protection_does_not_start_anew() {
+    let unprotected = heat2d().job().env("UNDERSTUDY_RESTART", "1").run();
+    unprotected.check(
+        unprotected
+            .own_lines()
+            .iter()
+            .any(|line| line.contains("UNDERSTUDY_DISK")),
+        "no line names the setting that is missing",
+    );
+    unprotected.check(unprotected.stdout.is_empty(), "the program has run");
+    let single = restarted(&heat2d()).workers(1).run();
+    assert_refused(&single, &["with a single worker", "UNDERSTUDY_RESTART=1"]);
+}
+
+#[test]
+fn a_worker_that_dies_with_its_copy_comes_back_from_disk() {
+    let case = heat2d();
+    let at = on_disk(4);
+    // Offset 1: worker 2 holds the copy of worker 1.
+    let job = job(&case).spares(2).env("UNDERSTUDY_BUDDY_OFFSET", "1");
+    let outcome = job.kill(Kill::at(1, at)).kill(Kill::at(2, at)).run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    let mut found = outcome.takeovers();
+    found.sort_unstable();
+    outcome.check(found == [1, 2], &format!("parts taken over: {found:?}"));
+    let words = [
+        "worker 1 (rank 1 on ",
+        "died together with worker 2",
+        "epoch",
+        "on disk",
+    ];
+    let said = |line: &&str| words.iter().all(|word| line.contains(word));
+    outcome.check(outcome.own_lines().iter().any(said), &format!("no line says {words:?}"));
+    outcome.assert_nothing_left();
+}
+
+/// Files are opened, changed, renamed and removed between the epochs.
+fn files() -> Job {
+    Job::new(place::test_program("files"), &["300", "2000"])
+        .interval("0.1s")
+        .limit(Duration::from_secs(30))
+}
+
+#[track_caller]
+fn assert_same_files(outcome: &Outcome) {
+    let undisturbed = native(files());
+    let names = undisturbed.files();
+    outcome.check(
+        outcome.files() == names,
+        &format!("there are the files {:?}, not {names:?}", outcome.files()),
+    );
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    outcome.assert_like(&undisturbed, &names);
+    let left = fs::read_dir(outcome.disk()).map_or(0, Iterator::count);
+    outcome.check(left == 0, "something is left on disk");
+}
+
+#[test]
+fn a_restart_finds_files_as_they_were() {
+    let mut first = killed(files().disk(), 3);
+    let again = files().disk().env("UNDERSTUDY_RESTART", "1");
+    let mut second = again.killed_as_a_whole(on_disk(8), Scope::Ranks).run_after(&mut first);
+    assert_killed(&second);
+    // The last epoch is lost, so what happened to files before the last restart is undone, too.
+    let last = epochs_on_disk(&second.disk(), WORKERS)
+        .pop()
+        .expect("there are epochs on disk");
+    cut(&file(&second.disk(), last, 1), 9);
+    let mut third = files().disk().env("UNDERSTUDY_RESTART", "1").run_after(&mut second);
+    third.assert_success();
+    third.stdout = joined(&joined(&first.stdout, &second), &third);
+    assert_same_files(&third);
+}
+
+#[test]
+fn files_are_those_of_the_epoch_on_disk_that_all_go_back_to() {
+    let at = on_disk(4);
+    let job = files()
+        .disk()
+        .spares(2)
+        .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+        .env("UNDERSTUDY_DISK_EVERY", "3");
+    let outcome = job.kill(Kill::at(1, at)).kill(Kill::at(2, at)).run();
+    outcome.assert_success();
+    assert_same_files(&outcome);
+    outcome.check(outcome.takeovers().len() == 2, "not both were replaced");
+    outcome.assert_nothing_left();
+}
+
+/// A small file system in memory.
+struct Mount(PathBuf);
+
+impl Mount {
+    /// `None`, with the reason printed, if this user may not mount.
+    fn new(options: &str) -> Option<Mount> {
+        let path = tempfile::tempdir().expect("there is room for temporary files").keep();
+        let mount = Mount(path);
+        if mount.mount(options) {
+            return Some(mount);
+        }
+        place::skip("this user may not mount a tmpfs");
+        None
+    }
+
+    fn mount(&self, options: &str) -> bool {
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&self.0);
+        command.status().is_ok_and(|status| status.success())
+    }
+
+    fn job(&self, case: &Case) -> Job {
+        case.job().env("UNDERSTUDY_DISK", &self.0.to_string_lossy())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+fn said(outcome: &Outcome, words: &str) -> usize {
+    outcome.own_lines().iter().filter(|line| line.contains(words)).count()
+}
+
+#[test]
+fn a_disk_that_is_full_or_cannot_be_written_is_told_once_and_the_job_goes_on() {
+    let case = heat2d();
+    let check = |job: Job, why: &str| {
+        let outcome = job.kill(Kill::at(1, Trigger::Lines(20))).run();
+        println!("{why}: {:?}", outcome.own_lines());
+        outcome.assert_success();
+        outcome.assert_like(&native(case.job()), case.files);
+        outcome.assert_taken_over(&[1]);
+        outcome.check(said(&outcome, "epochs cannot be written") == 1, "it was not told once");
+        outcome.check(said(&outcome, why) == 1, &format!("no line says `{why}`"));
+    };
+    check(
+        case.job().env("UNDERSTUDY_DISK", "/dev/null/epochs"),
+        "make this directory",
+    );
+    let Some(full) = Mount::new("size=40k") else { return };
+    check(full.job(&case), "make room there");
+    let Some(protected) = Mount::new("ro") else { return };
+    check(protected.job(&case), "mount it writable");
+}
+
+#[test]
+fn a_disk_that_has_room_again_is_used_again() {
+    let case = heat2d();
+    let Some(full) = Mount::new("size=40k") else { return };
+    let path = full.0.clone();
+    let mut looks = 0;
+    let outcome = full.job(&case).watch(move |_| {
+        looks += 1;
+        let mut command = Command::new("mount");
+        command.args(["-o", "remount,size=64m"]).arg(&path);
+        looks > 100 && command.status().is_ok_and(|status| status.success())
+    });
+    let outcome = outcome.run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    outcome.check(said(&outcome, "epochs cannot be written") == 1, "it was not told once");
+    outcome.check(
+        said(&outcome, "epochs are written to") == 1,
+        "that it works again was not told once",
+    );
+}

@@ -1,0 +1,425 @@
+//! The disk level: epochs in files, from which a whole job can be started again (`UNDERSTUDY_DISK`).
+//!
+//! ```text
+//!   cut       all workers tell whether they can write, and what they have written last   → report, agreed
+//!   commit    if all could, each writes its file beside the program                      → committed, writer
+//!   restart, or the loss of a rank and of all copies of it:
+//!             the newest epoch of which all workers have whole files                     → choose, load
+//! ```
+//!
+//! - `catalogue`: names of files, and what follows from a list of them;
+//! - `format`: the content of a file; `identity`: what it must have in common with the process that loads it;
+//! - `writer`: the thread that writes; `load`: from a file to an image; `choose`: the epoch that everybody has.
+//!
+//! Each worker writes, finds and removes its own files only, and what all have is found out by communication. So the
+//! directory may also lie on a local disk of each node, as long as ranks come back to their nodes.
+#![allow(unsafe_code)]
+
+mod catalogue;
+mod choose;
+mod format;
+mod identity;
+mod load;
+mod writer;
+
+use crate::cell::Main;
+use crate::generated::real;
+use crate::handles;
+use crate::image::epoch::Image;
+use crate::image::store::PageStore;
+use crate::real_types::RealComm;
+use crate::{boot, sys, user};
+pub use catalogue::Key;
+use catalogue::Name;
+use format::{Head, Identity};
+pub use load::Loaded;
+use std::collections::BTreeSet;
+use std::ffi::c_int;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use writer::{Job, Pages, Writer};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The disk level of this process.
+struct Disk {
+    directory: PathBuf,
+    every: u64,
+    identity: Identity,
+    environment: u64,
+    lineage: u64,
+    /// The lineage, if this start of the job were the first.
+    start: u64,
+    /// Generation of the job's start; recoveries come on top.
+    base: u64,
+    writer: Option<Writer>,
+    /// What is being written.
+    writing: Option<Key>,
+    /// The last whole file of this process.
+    written: Option<Key>,
+    /// The epoch of the cut under way is to be written, with this key.
+    due: Option<Key>,
+    /// Epochs of which there is a file of this process's part, or of which it is writing one.
+    own: BTreeSet<Key>,
+    /// Epochs of which all workers have told that their files are whole.
+    complete: BTreeSet<Key>,
+    /// Why this worker's last file could not be written.
+    trouble: Option<String>,
+    /// Trouble, of anybody, has been told.
+    told: bool,
+    /// What everybody goes back to, with the pages and the state of this process's part.
+    chosen: Option<(Key, Option<Loaded>)>,
+}
+
+/// What each worker tells the others at a cut.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// 1: an epoch is due and can be written.
+    ready: u64,
+    /// 1: the last epoch could not be written.
+    trouble: u64,
+    /// Checksum of the last [`Key`] that was written; 0: none.
+    written: u64,
+}
+
+static DISK: Main<Option<Disk>> = Main::new(None);
+
+fn listing(directory: &Path) -> io::Result<Vec<String>> {
+    let entries = fs::read_dir(directory)?;
+    Ok(entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect())
+}
+
+fn checksum(key: Key) -> u64 {
+    let Key {
+        lineage,
+        generation,
+        epoch,
+    } = key;
+    xxh3_64(&[lineage, generation, epoch].map(u64::to_le_bytes).concat()).max(1)
+}
+
+/// Whether there is a disk level.
+pub fn is_on() -> bool {
+    DISK.get().is_some()
+}
+
+/// Opens the directory, if there is to be one: a collective over all processes. Whether the job goes on from an epoch
+/// there, which is loaded; or why it must not start.
+pub fn open(
+    control: RealComm,
+    part: Option<u32>,
+    workers: u32,
+    store: &mut PageStore,
+) -> Result<Result<bool, String>, c_int> {
+    let config = boot::config();
+    let Some(directory) = &config.disk else {
+        return Ok(Ok(false));
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut lineage = now.as_nanos() as u64;
+    // SAFETY: a collective over a valid communicator.
+    crate::world::succeeded(unsafe {
+        real::PMPI_Bcast((&raw mut lineage).cast(), 8, handles::byte_type(), 0, control)
+    })?;
+    // Whatever stands in the way is told when the first epoch cannot be written.
+    let _ = fs::create_dir_all(directory);
+    let disk = DISK.get().insert(Disk {
+        directory: fs::canonicalize(directory).unwrap_or_else(|_| directory.clone()),
+        every: config.disk_every,
+        identity: identity::own(workers),
+        environment: identity::environment(),
+        lineage,
+        start: lineage,
+        base: 0,
+        writer: None,
+        writing: None,
+        written: None,
+        due: None,
+        own: BTreeSet::new(),
+        complete: BTreeSet::new(),
+        trouble: None,
+        told: false,
+        chosen: None,
+    });
+    if let Some(worker) = part {
+        disk.remove_torn(worker);
+    }
+    let place = disk.directory.display().to_string();
+    if !config.restart {
+        if let Some(key) = choose::newest(disk, control, part)? {
+            return Ok(Err(format!(
+                "{place} has epochs of an earlier run, the last of them epoch {}; set UNDERSTUDY_RESTART=1 to go on from it, or remove {place}/understudy-* to start anew",
+                key.epoch
+            )));
+        }
+        user::keep_files_on_disk(&disk.directory, lineage, disk.start);
+        return Ok(Ok(false));
+    }
+    Ok(match choose(control, part, store)? {
+        Some(_) => {
+            if let Some(disk) = DISK.get() {
+                user::keep_files_on_disk(&disk.directory, disk.lineage, disk.start);
+            }
+            Ok(true)
+        }
+        None => Err(format!(
+            "UNDERSTUDY_RESTART=1: {place} has no epoch from which all {workers} workers can go on; start the job without UNDERSTUDY_RESTART, from the beginning, in an empty directory"
+        )),
+    })
+}
+
+/// Finds the newest epoch of which all workers have whole files, and loads this process's: a collective over all
+/// processes. `part`: the worker that it plays or will play.
+pub fn choose(control: RealComm, part: Option<u32>, store: &mut PageStore) -> Result<Option<Key>, c_int> {
+    let Some(disk) = DISK.get() else { return Ok(None) };
+    disk.finish(store);
+    if let Some((_, Some(mut loaded))) = disk.chosen.take() {
+        loaded.image.clear(store);
+    }
+    let Some(found) = choose::choose(disk, control, part, store)? else {
+        return Ok(None);
+    };
+    disk.lineage = found.key.lineage;
+    if boot::config().restart && disk.base == 0 {
+        disk.base = found.newest.generation + 1;
+    }
+    disk.chosen = Some((found.key, found.loaded));
+    Ok(Some(found.key))
+}
+
+/// What was loaded.
+pub fn take_chosen() -> Option<Loaded> {
+    let disk = DISK.get().as_mut()?;
+    let loaded = disk.chosen.as_mut()?.1.take();
+    if let Some(loaded) = &loaded
+        && loaded.head.environment != disk.environment
+        && loaded.head.worker == 0
+    {
+        log::warn!(
+            "the environment is not that of the first start; the program keeps that one, which is in its memory"
+        );
+    }
+    loaded
+}
+
+/// All have gone back to the chosen epoch: there is nothing newer any more.
+pub fn go_on_from(worker: u32) {
+    let Some(disk) = DISK.get() else { return };
+    let Some((key, _)) = disk.chosen.take() else { return };
+    (disk.written, disk.due, disk.complete) = (Some(key), None, BTreeSet::from([key]));
+    disk.own.retain(|other| *other <= key);
+    disk.own.insert(key);
+    let names = listing(&disk.directory).unwrap_or_default();
+    let files = catalogue::of_worker(names.iter().map(String::as_str), worker);
+    let newer: Vec<Key> = files.into_iter().filter(|other| *other > key).collect();
+    disk.remove(worker, &newer);
+    disk.remove_torn(worker);
+}
+
+/// This process has taken a part.
+pub fn take_over(worker: u32) {
+    let Some(disk) = DISK.get() else { return };
+    let names = listing(&disk.directory).unwrap_or_default();
+    let files = catalogue::of_worker(names.iter().map(String::as_str), worker);
+    disk.own = files.into_iter().filter(|key| key.lineage == disk.lineage).collect();
+    disk.remove_torn(worker);
+}
+
+/// The job has come to its end: there is nothing to go back for.
+pub fn end(part: Option<u32>) {
+    let Some(mut disk) = DISK.get().take() else { return };
+    user::end_files_on_disk();
+    if let Some(writer) = &mut disk.writer {
+        writer.stop();
+    }
+    let Some(worker) = part else { return };
+    let names = listing(&disk.directory).unwrap_or_default();
+    let files = catalogue::of_worker(names.iter().map(String::as_str), worker);
+    let own: Vec<Key> = files.into_iter().filter(|key| key.lineage == disk.lineage).collect();
+    disk.remove(worker, &own);
+}
+
+/// The oldest epoch on disk that this process may have to go back to.
+pub fn oldest() -> Option<u64> {
+    let disk = DISK.get().as_ref()?;
+    disk.own.iter().chain(&disk.due).map(|key| key.epoch).min()
+}
+
+/// What this worker tells the others at a cut.
+pub fn report(store: &mut PageStore, epoch: u64) -> Report {
+    let Some(disk) = DISK.get() else {
+        return Report::default();
+    };
+    disk.settle(store);
+    disk.due = None;
+    let since = disk
+        .written
+        .filter(|key| key.lineage == disk.lineage)
+        .map_or(0, |key| key.epoch);
+    // After a rollback to an older epoch than the last on disk, the next one is due.
+    let is_due = epoch < since || epoch >= since + disk.every;
+    Report {
+        ready: u64::from(is_due && disk.writing.is_none()),
+        trouble: u64::from(disk.trouble.is_some()),
+        written: disk.written.map_or(0, checksum),
+    }
+}
+
+/// What all workers have told, by worker. If all can write, this cut's epoch will be written.
+pub fn agreed(reports: &[Report], worker: u32, epoch: u64, recoveries: u32) {
+    let Some(disk) = DISK.get() else { return };
+    let generation = disk.base + u64::from(recoveries);
+    let lineage = disk.lineage;
+    let key = Key {
+        lineage,
+        generation,
+        epoch,
+    };
+    disk.due = reports.iter().all(|report| report.ready != 0).then_some(key);
+    disk.tell(reports, worker);
+    let written = disk.written.filter(|&key| {
+        let sum = checksum(key);
+        reports.iter().all(|report| report.written == sum)
+    });
+    if let Some(key) = written
+        && disk.complete.insert(key)
+    {
+        log::debug!("epoch {} is complete on disk", key.epoch);
+        disk.prune(worker);
+    }
+}
+
+/// The epoch is committed: writes it if that is due.
+pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: u32) {
+    let Some(disk) = DISK.get() else { return };
+    let Some(key) = disk.due.take().filter(|key| key.epoch == image.epoch().0) else {
+        return;
+    };
+    let name = Name { key, worker };
+    let head = Head {
+        key,
+        worker,
+        identity: disk.identity.clone(),
+        environment: disk.environment,
+        state: state.len() as u64,
+        runs: image.pages(),
+    };
+    store.pin(image.runs().iter().map(|run| run.extent()));
+    let pieces = image.extents(store).map(|(_, count, start)| (start, count)).collect();
+    let job = Job {
+        directory: disk.directory.clone(),
+        name: name.to_string(),
+        head,
+        state: state.to_vec(),
+        // SAFETY: committed pages never change; they are pinned until `settle` or `finish` has the outcome.
+        pages: unsafe { Pages::new(pieces) },
+        files: user::written_files(),
+    };
+    match disk.writer() {
+        Ok(writer) => {
+            writer.submit(job);
+            disk.writing = Some(key);
+            disk.own.insert(key);
+        }
+        Err(error) => {
+            store.unpin();
+            disk.trouble = Some(error.to_string());
+        }
+    }
+}
+
+impl Disk {
+    fn writer(&mut self) -> io::Result<&mut Writer> {
+        let writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => Writer::start()?,
+        };
+        Ok(self.writer.insert(writer))
+    }
+
+    /// Takes note of a file that was written meanwhile.
+    fn settle(&mut self, store: &mut PageStore) {
+        if let Some(outcome) = self.writer.as_mut().and_then(Writer::outcome) {
+            self.note(outcome, store);
+        }
+    }
+
+    /// Waits for the file that is being written.
+    fn finish(&mut self, store: &mut PageStore) {
+        if let Some(outcome) = self.writer.as_mut().and_then(Writer::wait) {
+            self.note(outcome, store);
+        }
+    }
+
+    fn note(&mut self, outcome: writer::Outcome, store: &mut PageStore) {
+        store.unpin();
+        let Some(key) = self.writing.take() else { return };
+        match outcome {
+            Ok(length) => {
+                log::debug!("epoch {} is written: {length} bytes", key.epoch);
+                (self.written, self.trouble) = (Some(key), None);
+            }
+            Err(error) => {
+                self.own.remove(&key);
+                self.trouble = Some(explain(&error));
+            }
+        }
+    }
+
+    /// Tells the user of trouble, and of its end, once: the lowest worker that has it speaks.
+    fn tell(&mut self, reports: &[Report], worker: u32) {
+        let first = reports.iter().position(|report| report.trouble != 0);
+        match (first, &self.trouble) {
+            (Some(first), Some(why)) if first == worker as usize && !self.told => sys::say(format_args!(
+                "epochs cannot be written to {}: {why}; the job goes on, protected in memory, and tries again",
+                self.directory.display()
+            )),
+            (None, _) if self.told && worker == 0 => {
+                sys::say(format_args!("epochs are written to {} again", self.directory.display()))
+            }
+            _ => {}
+        }
+        self.told = first.is_some();
+    }
+
+    /// Removes files of this worker that are not needed any more.
+    fn prune(&mut self, worker: u32) {
+        let names = listing(&self.directory).unwrap_or_default();
+        let files = catalogue::of_worker(names.iter().map(String::as_str), worker);
+        let expendable = catalogue::expendable(&files, &self.complete);
+        self.remove(worker, &expendable);
+        self.own.retain(|key| !expendable.contains(key));
+        while self.complete.len() > 2 {
+            self.complete.pop_first();
+        }
+    }
+
+    /// Removes what this worker has not completed.
+    fn remove_torn(&self, worker: u32) {
+        let names = listing(&self.directory).unwrap_or_default();
+        for torn in catalogue::torn(names.iter().map(String::as_str), worker) {
+            let _ = fs::remove_file(self.directory.join(torn));
+        }
+    }
+
+    fn remove(&self, worker: u32, keys: &[Key]) {
+        for &key in keys {
+            let _ = fs::remove_file(self.directory.join(Name { key, worker }.to_string()));
+        }
+    }
+}
+
+fn explain(error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
+        ErrorKind::PermissionDenied => "give this user the right to write there",
+        ErrorKind::ReadOnlyFilesystem => "mount it writable, or name another directory in UNDERSTUDY_DISK",
+        ErrorKind::NotFound | ErrorKind::NotADirectory => "make this directory",
+        _ => "look at this file system",
+    };
+    format!("{error}; {remedy}")
+}

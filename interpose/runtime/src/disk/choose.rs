@@ -1,0 +1,125 @@
+//! Which epoch on disk everybody goes back to: the newest of which each worker has a whole file of its own.
+#![allow(unsafe_code)]
+
+use super::catalogue::{self, Key, Name};
+use super::format::Damage;
+use super::load::{Loaded, load};
+use super::{Disk, listing};
+use crate::generated::real;
+use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
+use crate::image::store::PageStore;
+use crate::real_types::RealComm;
+use crate::sys;
+use crate::world::succeeded;
+use std::ffi::c_int;
+
+/// An epoch that all workers have.
+pub struct Found {
+    /// The epoch.
+    pub key: Key,
+    /// The newest one that anybody has anything of.
+    pub newest: Key,
+    /// The part of this process.
+    pub loaded: Option<Loaded>,
+}
+
+/// The newest epoch of which anybody has a file.
+pub fn newest(disk: &Disk, comm: RealComm, part: Option<u32>) -> Result<Option<Key>, c_int> {
+    let own = part.map_or_else(Vec::new, |worker| keys(disk, worker));
+    Ok(everybodys(comm, &own)?.into_iter().max())
+}
+
+/// Finds the epoch, over all processes of `comm`; `part` is the worker that this one plays or will play. Whatever stands
+/// in an epoch's way is said, by one worker for all.
+pub fn choose(disk: &Disk, comm: RealComm, part: Option<u32>, store: &mut PageStore) -> Result<Option<Found>, c_int> {
+    let own = part.map_or_else(Vec::new, |worker| keys(disk, worker));
+    let candidates = catalogue::candidates(&[everybodys(comm, &own)?]);
+    for (index, &key) in candidates.iter().enumerate() {
+        let attempt = part.map(|worker| load(&disk.directory, Name { key, worker }, &disk.identity, store));
+        let objector = lowest(comm, part.filter(|_| matches!(attempt, Some(Err(_)))))?;
+        let Some(objector) = objector else {
+            let (newest, loaded) = (candidates[0], attempt.and_then(Result::ok));
+            return Ok(Some(Found { key, newest, loaded }));
+        };
+        match attempt {
+            Some(Ok(mut loaded)) => loaded.image.clear(store),
+            Some(Err(damage)) if part == Some(objector) => {
+                refuse(disk, Name { key, worker: objector }, &damage, candidates.get(index + 1));
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+fn keys(disk: &Disk, worker: u32) -> Vec<Key> {
+    match listing(&disk.directory) {
+        Ok(names) => catalogue::of_worker(names.iter().map(String::as_str), worker),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn refuse(disk: &Disk, name: Name, damage: &Damage, next: Option<&Key>) {
+    let next = next.map_or_else(String::new, |key| format!("; epoch {} is tried", key.epoch));
+    let path = disk.directory.join(name.to_string());
+    let (path, epoch) = (path.display(), name.key.epoch);
+    sys::say(format_args!(
+        "epoch {epoch} on disk cannot be used: {path}: {damage}{next}"
+    ));
+}
+
+/// What all have.
+fn everybodys(comm: RealComm, own: &[Key]) -> Result<Vec<Key>, c_int> {
+    let uint64 = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_uint64_t")));
+    let int = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_int")));
+    let words: Vec<u64> = own
+        .iter()
+        .flat_map(|key| [key.lineage, key.generation, key.epoch])
+        .collect();
+    let (count, mut size) = (words.len() as c_int, 0);
+    // SAFETY: collectives over a valid communicator, on buffers of the right sizes.
+    let all = unsafe {
+        real::PMPI_Comm_size(comm, &mut size);
+        let mut counts = vec![0 as c_int; size as usize];
+        let to = counts.as_mut_ptr();
+        succeeded(real::PMPI_Allgather(
+            (&raw const count).cast(),
+            1,
+            int,
+            to.cast(),
+            1,
+            int,
+            comm,
+        ))?;
+        let places: Vec<c_int> = counts
+            .iter()
+            .scan(0, |place, count| Some(std::mem::replace(place, *place + count)))
+            .collect();
+        let mut all = vec![0u64; counts.iter().sum::<c_int>() as usize];
+        let (from, to) = (words.as_ptr().cast(), all.as_mut_ptr().cast());
+        let (counts, places) = (counts.as_ptr(), places.as_ptr());
+        succeeded(real::PMPI_Allgatherv(
+            from, count, uint64, to, counts, places, uint64, comm,
+        ))?;
+        all
+    };
+    let key = |words: &[u64]| Key {
+        lineage: words[0],
+        generation: words[1],
+        epoch: words[2],
+    };
+    Ok(all.chunks_exact(3).map(key).collect())
+}
+
+/// The lowest number that anybody names.
+fn lowest(comm: RealComm, own: Option<u32>) -> Result<Option<u32>, c_int> {
+    let uint64 = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_uint64_t")));
+    let min = real_op(VirtOp(handles::predefined_handle("ompi_mpi_op_min")));
+    let (own, mut all) = (own.map_or(u64::MAX, u64::from), 0u64);
+    // SAFETY: a collective over a valid communicator.
+    unsafe {
+        let (from, to) = ((&raw const own).cast(), (&raw mut all).cast());
+        succeeded(real::PMPI_Allreduce(from, to, 1, uint64, min, comm))?;
+    }
+    Ok(u32::try_from(all).ok())
+}

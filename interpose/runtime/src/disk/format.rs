@@ -1,0 +1,343 @@
+//! The file of one worker and one epoch.
+//!
+//! ```text
+//!   magic, version u32, length u32 of the head │ head │ checksum
+//!   encoded state                              │ checksum
+//!   for every 256 pages: a bit for each page that is not zero │ these pages │ checksum
+//!   end mark
+//! ```
+//!
+//! Checksums are XXH3; that of a section also covers its number, so that sections cannot change places. The head tells how
+//! long everything is, so a file that was cut short is recognised, too. Numbers are little-endian.
+
+use super::catalogue::Key;
+use crate::image::PAGE_SIZE;
+use crate::image::runs::{self, PageRun};
+use bincode::config::standard;
+use std::io::{self, ErrorKind, Read, Write};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+const MAGIC: &[u8; 8] = b"USTDYEPO";
+/// Bumped with any change of this format, or of a type in [`Head`].
+pub const VERSION: u32 = 1;
+const END: &[u8; 8] = b"USTDYEND";
+
+/// Pages in a section.
+pub const SECTION_PAGES: usize = 256;
+const MAP_BYTES: usize = SECTION_PAGES / 8;
+static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
+/// A longer head is taken for damage.
+const LONGEST_HEAD: u32 = 256 << 20;
+
+/// Whose epoch it is. Everything but the epoch and the worker must be as in the process that loads it.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Identity {
+    /// Checksum of this layer's own libraries.
+    pub build: u64,
+    /// What MPI_Get_library_version says.
+    pub mpi: String,
+    /// Workers of the job.
+    pub workers: u32,
+    /// Path of the program.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<Vec<u8>>,
+    /// What must be equal in all ranks of a job: addresses, libraries, the processor.
+    pub layout: Vec<(String, u64)>,
+}
+
+/// The head of a file.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Head {
+    /// The epoch.
+    pub key: Key,
+    /// The worker.
+    pub worker: u32,
+    /// Whose epoch it is.
+    pub identity: Identity,
+    /// Checksum of the environment.
+    pub environment: u64,
+    /// Length of the encoded state.
+    pub state: u64,
+    /// The pages that follow.
+    pub runs: Vec<PageRun>,
+}
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Damage {
+    /// It cannot be read.
+    #[error("it cannot be read ({0})")]
+    Read(io::Error),
+    /// It is not there.
+    #[error("it is missing: it was removed, or this worker died before it was written")]
+    Missing,
+    /// It ends too early.
+    #[error("it is cut short")]
+    Short,
+    /// Something follows its end.
+    #[error("it goes on behind its end")]
+    Long,
+    /// It is something else.
+    #[error("it is not an epoch of understudy, or its first bytes are damaged")]
+    Magic,
+    /// It was written by another version.
+    #[error(
+        "it has format version {0}, and this version of understudy reads version {VERSION} only; use the one that wrote it"
+    )]
+    Version(u32),
+    /// A checksum does not match.
+    #[error("its {0} is damaged (the checksum does not match)")]
+    Checksum(String),
+    /// It contradicts itself.
+    #[error("its head is inconsistent")]
+    Head,
+    /// It belongs to something else.
+    #[error("{0}")]
+    Foreign(String),
+    /// There is no memory for it.
+    #[error("there is no memory for it ({0})")]
+    Memory(String),
+}
+
+fn read_error(error: io::Error) -> Damage {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => Damage::Short,
+        ErrorKind::NotFound => Damage::Missing,
+        _ => Damage::Read(error),
+    }
+}
+
+impl From<io::Error> for Damage {
+    fn from(error: io::Error) -> Damage {
+        read_error(error)
+    }
+}
+
+fn checksum(bytes: &[u8], section: u64) -> [u8; 8] {
+    xxh3_64_with_seed(bytes, section).to_le_bytes()
+}
+
+/// Writes a file, piece by piece.
+pub struct Encoder<W: Write> {
+    out: W,
+    section: u64,
+    buffer: Vec<u8>,
+    map: [u8; MAP_BYTES],
+    filled: usize,
+}
+
+impl<W: Write> Encoder<W> {
+    /// Writes head and state. The pages follow, in the order of `head.runs`.
+    pub fn new(mut out: W, head: &Head, state: &[u8]) -> io::Result<Encoder<W>> {
+        let content = bincode::encode_to_vec(head, standard()).map_err(io::Error::other)?;
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend((content.len() as u32).to_le_bytes());
+        bytes.extend(content);
+        bytes.extend(checksum(&bytes, 0));
+        out.write_all(&bytes)?;
+        out.write_all(state)?;
+        out.write_all(&checksum(state, 1))?;
+        Ok(Encoder {
+            out,
+            section: 2,
+            buffer: Vec::with_capacity(MAP_BYTES + SECTION_PAGES * PAGE_SIZE + 8),
+            map: [0; MAP_BYTES],
+            filled: 0,
+        })
+    }
+
+    /// Writes a page. Whether that has completed a section.
+    pub fn page(&mut self, page: &[u8]) -> io::Result<bool> {
+        if self.filled == 0 {
+            self.buffer.clear();
+            self.buffer.extend([0; MAP_BYTES]);
+        }
+        if page != ZEROS {
+            self.map[self.filled / 8] |= 1 << (self.filled % 8);
+            self.buffer.extend_from_slice(page);
+        }
+        self.filled += 1;
+        if self.filled == SECTION_PAGES {
+            self.flush()?;
+        }
+        Ok(self.filled == 0)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.buffer[..MAP_BYTES].copy_from_slice(&self.map);
+        let sum = checksum(&self.buffer, self.section);
+        self.buffer.extend(sum);
+        self.out.write_all(&self.buffer)?;
+        self.section += 1;
+        (self.filled, self.map) = (0, [0; MAP_BYTES]);
+        Ok(())
+    }
+
+    /// Writes the end.
+    pub fn finish(mut self) -> io::Result<W> {
+        if self.filled > 0 {
+            self.flush()?;
+        }
+        self.out.write_all(END)?;
+        Ok(self.out)
+    }
+}
+
+/// Reads a file, piece by piece.
+pub struct Decoder<R: Read> {
+    from: R,
+    /// The head.
+    pub head: Head,
+    section: u64,
+    buffer: Vec<u8>,
+}
+
+impl<R: Read> Decoder<R> {
+    /// Reads the head.
+    pub fn new(mut from: R) -> Result<Decoder<R>, Damage> {
+        let mut bytes = vec![0; 16];
+        from.read_exact(&mut bytes)?;
+        if &bytes[..8] != MAGIC {
+            return Err(Damage::Magic);
+        }
+        let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let (version, length) = (number(8), number(12));
+        if version != VERSION {
+            return Err(Damage::Version(version));
+        }
+        if length > LONGEST_HEAD {
+            return Err(Damage::Checksum("head".into()));
+        }
+        let length = u64::from(length) + 8;
+        if from.by_ref().take(length).read_to_end(&mut bytes)? as u64 != length {
+            return Err(Damage::Short);
+        }
+        let (bytes, sum) = bytes.split_at(bytes.len() - 8);
+        if checksum(bytes, 0) != sum {
+            return Err(Damage::Checksum("head".into()));
+        }
+        let (head, used) = bincode::decode_from_slice::<Head, _>(&bytes[16..], standard()).map_err(|_| Damage::Head)?;
+        if used != bytes.len() - 16 {
+            return Err(Damage::Head);
+        }
+        Ok(Decoder {
+            from,
+            head,
+            section: 2,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Reads the state, which follows the head.
+    pub fn state(&mut self) -> Result<Vec<u8>, Damage> {
+        let mut bytes = Vec::new();
+        let length = self.head.state.saturating_add(8);
+        if self.from.by_ref().take(length).read_to_end(&mut bytes)? as u64 != length {
+            return Err(Damage::Short);
+        }
+        let sum = bytes.split_off(self.head.state as usize);
+        if checksum(&bytes, 1) != *sum {
+            return Err(Damage::Checksum("state".into()));
+        }
+        Ok(bytes)
+    }
+
+    /// Number of pages.
+    pub fn page_count(&self) -> u64 {
+        runs::total(&self.head.runs)
+    }
+
+    /// Reads a section of at most 256 pages into `pages`.
+    pub fn section(&mut self, pages: &mut [u8]) -> Result<(), Damage> {
+        self.buffer.resize(MAP_BYTES, 0);
+        self.from.read_exact(&mut self.buffer)?;
+        let present: usize = self.buffer.iter().map(|byte| byte.count_ones() as usize).sum();
+        let length = MAP_BYTES + present * PAGE_SIZE;
+        self.buffer.resize(length + 8, 0);
+        self.from.read_exact(&mut self.buffer[MAP_BYTES..])?;
+        let (content, sum) = self.buffer.split_at(length);
+        let (map, mut data) = content.split_at(MAP_BYTES);
+        let (last, is_whole) = (pages.len() / PAGE_SIZE, checksum(content, self.section) == *sum);
+        let beyond = (last..SECTION_PAGES).any(|page| map[page / 8] & (1 << (page % 8)) != 0);
+        if !is_whole || beyond {
+            return Err(Damage::Checksum(format!("part {} of its pages", self.section - 1)));
+        }
+        for (index, page) in pages.chunks_exact_mut(PAGE_SIZE).enumerate() {
+            if map[index / 8] & (1 << (index % 8)) == 0 {
+                page.fill(0);
+            } else {
+                let (first, rest) = data.split_at(PAGE_SIZE);
+                page.copy_from_slice(first);
+                data = rest;
+            }
+        }
+        self.section += 1;
+        Ok(())
+    }
+
+    /// Reads the end.
+    pub fn finish(mut self) -> Result<(), Damage> {
+        let mut end = [0; 8];
+        self.from.read_exact(&mut end)?;
+        if &end != END {
+            return Err(Damage::Checksum("end".into()));
+        }
+        match self.from.read(&mut end)? {
+            0 => Ok(()),
+            _ => Err(Damage::Long),
+        }
+    }
+}
+
+impl Identity {
+    /// What is different in a file of `theirs`, for the user; `None` if it belongs to this job.
+    pub fn difference(&self, theirs: &Identity) -> Option<String> {
+        if self.build != theirs.build {
+            return Some("it was written by another build of understudy; use the one that wrote it".into());
+        }
+        if self.workers != theirs.workers {
+            let (had, has) = (theirs.workers, self.workers);
+            return Some(format!(
+                "it belongs to a job of {had} workers, and this one has {has}; start {had} workers and the spares"
+            ));
+        }
+        if self.mpi != theirs.mpi {
+            return Some(format!(
+                "it was written under another MPI library ({}); use that one",
+                theirs.mpi
+            ));
+        }
+        if self.arguments != theirs.arguments {
+            let text: Vec<_> = theirs
+                .arguments
+                .iter()
+                .map(|text| String::from_utf8_lossy(text))
+                .collect();
+            return Some(format!(
+                "it belongs to a job with other arguments (`{}`); use those",
+                text.join(" ")
+            ));
+        }
+        let differs = self
+            .layout
+            .iter()
+            .zip(&theirs.layout)
+            .find(|(ours, theirs)| ours != theirs);
+        let what = match differs {
+            Some((ours, theirs)) if ours.0 == theirs.0 => ours.0.clone(),
+            Some((ours, theirs)) => format!("{} instead of {}", ours.0, theirs.0),
+            None if self.layout.len() != theirs.layout.len() => "the number of loaded libraries".into(),
+            None => return None,
+        };
+        Some(format!(
+            "it belongs to another program, or to another kind of node ({} differs); use {}, its libraries and its kind of node",
+            what, theirs.program
+        ))
+    }
+}
+
+#[cfg(test)]
+#[path = "format_tests.rs"]
+mod tests;

@@ -1,0 +1,127 @@
+use super::*;
+use crate::image::runs::PageIndex;
+
+fn head(pages: u64) -> Head {
+    Head {
+        key: Key {
+            lineage: 1,
+            generation: 0,
+            epoch: 5,
+        },
+        worker: 2,
+        identity: Identity {
+            build: 3,
+            mpi: "Open MPI v5".into(),
+            workers: 4,
+            program: "/bin/solver".into(),
+            arguments: vec![b"-n".to_vec()],
+            layout: vec![("the heap's start".into(), 9)],
+        },
+        environment: 0,
+        state: 5,
+        runs: vec![PageRun {
+            start: PageIndex(16),
+            pages,
+        }],
+    }
+}
+
+/// 300 pages, of which every third is zero.
+fn content() -> Vec<u8> {
+    let page = |index: usize| vec![if index.is_multiple_of(3) { 0 } else { index as u8 | 1 }; PAGE_SIZE];
+    (0..300).flat_map(page).collect()
+}
+
+fn file() -> Vec<u8> {
+    let mut encoder = Encoder::new(Vec::new(), &head(300), b"state").unwrap();
+    let ends: Vec<usize> = content()
+        .chunks(PAGE_SIZE)
+        .enumerate()
+        .filter_map(|(index, page)| encoder.page(page).unwrap().then_some(index))
+        .collect();
+    assert_eq!(ends, [255]);
+    encoder.finish().unwrap()
+}
+
+fn read(bytes: &[u8]) -> Result<(Head, Vec<u8>, Vec<u8>), Damage> {
+    let mut decoder = Decoder::new(bytes)?;
+    let (head, state) = (decoder.head.clone(), decoder.state()?);
+    let mut pages = vec![1; decoder.page_count() as usize * PAGE_SIZE];
+    for section in pages.chunks_mut(SECTION_PAGES * PAGE_SIZE) {
+        decoder.section(section)?;
+    }
+    decoder.finish()?;
+    Ok((head, state, pages))
+}
+
+#[test]
+fn a_file_comes_back_without_room_for_zeros() {
+    let bytes = file();
+    assert!(bytes.len() < 210 * PAGE_SIZE);
+    let (read_head, state, pages) = read(&bytes).unwrap();
+    assert_eq!((read_head, state.as_slice()), (head(300), b"state".as_slice()));
+    assert!(pages == content());
+}
+
+#[test]
+fn every_flipped_bit_is_noticed() {
+    let bytes = file();
+    let beginning = 0..600;
+    let somewhere = (600..bytes.len()).step_by(997);
+    let end = bytes.len() - 20..bytes.len();
+    for at in beginning.chain(somewhere).chain(end) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        assert!(read(&damaged).is_err(), "byte {at}");
+    }
+}
+
+#[test]
+fn every_cut_is_noticed_and_so_is_a_tail() {
+    let bytes = file();
+    for length in (0..bytes.len()).step_by(499).chain(bytes.len() - 20..bytes.len()) {
+        assert!(matches!(read(&bytes[..length]), Err(Damage::Short)), "{length}");
+    }
+    assert!(matches!(read(&[bytes.as_slice(), b"x"].concat()), Err(Damage::Long)));
+}
+
+#[test]
+fn sections_cannot_change_places() {
+    let mut encoder = Encoder::new(Vec::new(), &head(512), b"state").unwrap();
+    for index in 0..512u32 {
+        encoder.page(&[1 + (index / 256) as u8; PAGE_SIZE]).unwrap();
+    }
+    let bytes = encoder.finish().unwrap();
+    let section = MAP_BYTES + SECTION_PAGES * PAGE_SIZE + 8;
+    let first = bytes.len() - 8 - 2 * section;
+    let mut swapped = bytes.clone();
+    swapped[first..first + section].copy_from_slice(&bytes[first + section..first + 2 * section]);
+    swapped[first + section..first + 2 * section].copy_from_slice(&bytes[first..first + section]);
+    assert!(read(&bytes).is_ok());
+    assert!(matches!(read(&swapped), Err(Damage::Checksum(_))));
+}
+
+#[test]
+fn another_version_is_named() {
+    let mut bytes = file();
+    bytes[8] = 77;
+    assert!(matches!(read(&bytes), Err(Damage::Version(77))));
+    assert!(matches!(read(b"something quite different"), Err(Damage::Magic)));
+}
+
+#[test]
+fn what_differs_is_named() {
+    let ours = head(1).identity;
+    let difference = |change: fn(&mut Identity)| {
+        let mut theirs = ours.clone();
+        change(&mut theirs);
+        ours.difference(&theirs).unwrap_or_default()
+    };
+    assert_eq!(difference(|_| ()), "");
+    assert!(difference(|theirs| theirs.build = 0).contains("another build"));
+    assert!(difference(|theirs| theirs.workers = 8).contains("a job of 8 workers"));
+    assert!(difference(|theirs| theirs.mpi = "MPICH".into()).contains("MPICH"));
+    assert!(difference(|theirs| theirs.arguments = vec![b"-x".to_vec()]).contains("`-x`"));
+    assert!(difference(|theirs| theirs.layout[0].1 = 0).contains("the heap's start"));
+    assert!(difference(|theirs| theirs.layout.clear()).contains("the number of loaded libraries"));
+}

@@ -1,0 +1,166 @@
+//! The thread that writes epochs beside the program.
+//!
+//! It never calls MPI and blocks all signals. What it reads is pinned in the store, so it stays as it is while newer
+//! epochs are committed. A file appears under its name when it is whole: it is written under another name, synchronised,
+//! renamed, and then its directory is synchronised.
+#![allow(unsafe_code)]
+
+use super::catalogue::PART;
+use super::format::{Encoder, Head};
+use crate::image::PAGE_SIZE;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+
+/// Memory that stays as it is.
+pub struct Pages(Vec<(*const u8, u64)>);
+
+// SAFETY: only read, by one thread at a time, as `Pages::new` demands.
+unsafe impl Send for Pages {}
+
+impl Pages {
+    /// Start and length in pages of each piece.
+    ///
+    /// # Safety
+    /// All of it must be readable, and must not change, until the outcome of its job was taken.
+    pub unsafe fn new(pieces: Vec<(*const u8, u64)>) -> Pages {
+        Pages(pieces)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let pages = |&(start, count): &(*const u8, u64)| {
+            // SAFETY: readable and unchanging, as `new` demands.
+            unsafe { std::slice::from_raw_parts(start, count as usize * PAGE_SIZE) }
+        };
+        self.0.iter().map(pages).flat_map(|piece| piece.chunks_exact(PAGE_SIZE))
+    }
+}
+
+/// A file to be written.
+pub struct Job {
+    /// Where.
+    pub directory: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// What.
+    pub head: Head,
+    /// The encoded state.
+    pub state: Vec<u8>,
+    /// The pages of `head.runs`.
+    pub pages: Pages,
+    /// Files of the program that must be on the disk first: the epoch knows how long they are.
+    pub files: Vec<File>,
+}
+
+/// What has become of a file: its length.
+pub type Outcome = io::Result<u64>;
+
+/// The thread.
+pub struct Writer {
+    jobs: Sender<Job>,
+    outcomes: Receiver<Outcome>,
+    stop: Arc<AtomicBool>,
+    busy: bool,
+}
+
+impl Writer {
+    /// Starts it.
+    pub fn start() -> io::Result<Writer> {
+        let (jobs, todo) = channel::<Job>();
+        let (done, outcomes) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let work = move || {
+            for job in todo {
+                if done.send(write(job, &stopped)).is_err() {
+                    return;
+                }
+            }
+        };
+        without_signals(|| std::thread::Builder::new().name("understudy-disk".into()).spawn(work))?;
+        Ok(Writer {
+            jobs,
+            outcomes,
+            stop,
+            busy: false,
+        })
+    }
+
+    /// Starts to write a file.
+    pub fn submit(&mut self, job: Job) {
+        self.stop.store(false, Ordering::Relaxed);
+        self.busy = self.jobs.send(job).is_ok();
+    }
+
+    /// The outcome of the last file, once, when there is one.
+    pub fn outcome(&mut self) -> Option<Outcome> {
+        if !self.busy {
+            return None;
+        }
+        let outcome = match self.outcomes.try_recv() {
+            Ok(outcome) => outcome,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => Err(io::Error::other("the writing thread has ended")),
+        };
+        self.busy = false;
+        Some(outcome)
+    }
+
+    /// Waits for the outcome of the file that is being written.
+    pub fn wait(&mut self) -> Option<Outcome> {
+        let gone = |_| Err(io::Error::other("the writing thread has ended"));
+        std::mem::take(&mut self.busy).then(|| self.outcomes.recv().unwrap_or_else(gone))
+    }
+
+    /// Gives up the file that is being written, and waits for that.
+    pub fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wait();
+    }
+}
+
+/// A thread inherits the signal mask of the one that makes it. A signal for the process must find the program's thread.
+fn without_signals<T>(make: impl FnOnce() -> T) -> T {
+    // SAFETY: pthread_sigmask(3) with valid sets.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let made = make();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        made
+    }
+}
+
+fn write(job: Job, stop: &AtomicBool) -> Outcome {
+    let part = job.directory.join(job.name.clone() + PART);
+    let done = job
+        .files
+        .iter()
+        .try_for_each(File::sync_data)
+        .and_then(|()| write_part(&part, &job, stop));
+    let done = done.and_then(|length| {
+        std::fs::rename(&part, job.directory.join(&job.name))?;
+        File::open(&job.directory)?.sync_all()?;
+        Ok(length)
+    });
+    if done.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    done
+}
+
+fn write_part(part: &Path, job: &Job, stop: &AtomicBool) -> Outcome {
+    let mut encoder = Encoder::new(File::create(part)?, &job.head, &job.state)?;
+    for page in job.pages.iter() {
+        if encoder.page(page)? && stop.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+    }
+    let file = encoder.finish()?;
+    file.sync_all()?;
+    Ok(file.metadata()?.len())
+}

@@ -1,0 +1,74 @@
+//! Slots that somebody still reads: they are not freed before that has ended.
+
+use super::{Extent, Slot};
+
+/// Pinned slots, and those of them that were released.
+#[derive(Debug, Default)]
+pub(super) struct Pins {
+    /// First slot and the one behind the last, sorted and apart.
+    ranges: Vec<(u64, u64)>,
+    held: Vec<Extent>,
+}
+
+impl Pins {
+    pub(super) fn new(extents: impl IntoIterator<Item = Extent>) -> Self {
+        let range = |extent: Extent| (extent.first.0, extent.first.0 + extent.len);
+        let mut ranges: Vec<(u64, u64)> = extents.into_iter().map(range).collect();
+        ranges.sort_unstable();
+        Self {
+            ranges,
+            held: Vec::new(),
+        }
+    }
+
+    /// Keeps the pinned parts of what is released; returns the others.
+    pub(super) fn hold_back(&mut self, extent: Extent) -> Vec<Extent> {
+        let piece = |from: u64, to: u64| Extent {
+            first: Slot(from),
+            len: to - from,
+        };
+        let (mut at, end) = (extent.first.0, extent.first.0 + extent.len);
+        let mut others = Vec::new();
+        let first = self.ranges.partition_point(|range| range.1 <= at);
+        for &(start, stop) in self.ranges[first..].iter().take_while(|range| range.0 < end) {
+            if at < start {
+                others.push(piece(at, start));
+            }
+            let (from, to) = (at.max(start), end.min(stop));
+            self.held.push(piece(from, to));
+            at = to;
+        }
+        if at < end {
+            others.push(piece(at, end));
+        }
+        others
+    }
+
+    /// What was released.
+    pub(super) fn held(self) -> Vec<Extent> {
+        self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(first: u64, len: u64) -> Extent {
+        Extent {
+            first: Slot(first),
+            len,
+        }
+    }
+
+    #[test]
+    fn only_pinned_slots_are_held_back() {
+        let mut pins = Pins::new([extent(20, 5), extent(10, 5)]);
+        assert_eq!(pins.hold_back(extent(0, 10)), [extent(0, 10)]);
+        assert_eq!(pins.hold_back(extent(15, 5)), [extent(15, 5)]);
+        assert_eq!(pins.hold_back(extent(11, 2)), []);
+        assert_eq!(pins.hold_back(extent(14, 12)), [extent(15, 5), extent(25, 1)]);
+        assert_eq!(pins.hold_back(extent(30, 0)), []);
+        assert_eq!(pins.held(), [extent(11, 2), extent(14, 1), extent(20, 5)]);
+    }
+}

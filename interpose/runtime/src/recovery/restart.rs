@@ -1,0 +1,57 @@
+//! The whole job has been started again: every worker becomes what it was at an epoch on disk.
+#![allow(unsafe_code)]
+
+use super::copies;
+use super::load::{self, Origin};
+use super::{RESUMED_IN_INIT, Rewound};
+use crate::generated::real;
+use crate::objects::comm;
+use crate::{arch, checkpoint, disk, events, requests, sys, ulfm, user, world};
+use ckptd::events::Kind;
+use ckptd::relay::RankStage;
+use std::ffi::c_int;
+use std::time::Instant;
+
+/// At the end of MPI_Init, when the epoch is chosen and in memory. A failure here ends the job; nothing on disk has
+/// changed then, so it can be started again.
+pub fn from_disk() -> Rewound {
+    let began = Instant::now();
+    copies::fetch_from_disk();
+    let epoch = checkpoint::epoch();
+    user::undo_earlier(epoch);
+    // SAFETY: a collective over the workers.
+    world::succeeded(unsafe { real::PMPI_Barrier(world::private()) }).unwrap_or_else(|rc| world::failed_in_init(rc));
+    let loaded = load::load(Origin::Restart, None);
+    make_copies().unwrap_or_else(|rc| world::failed_in_init(rc));
+    disk::go_on_from(world::worker());
+    events::set_epoch(epoch);
+    if requests::repost().is_err() {
+        world::failed_in_init(ulfm::ERR_PROC_FAILED);
+    }
+    *RESUMED_IN_INIT.get() = load::is_init(&loaded.frame);
+    user::set_stage(RankStage::Running);
+    arch::rewind(&loaded.frame);
+    events::emit(Kind::Resume {
+        recovery: 0,
+        epoch: ckptd::events::Epoch(epoch),
+        total_ns: events::nanoseconds(began),
+    });
+    if world::worker() == 0 {
+        sys::say(format_args!(
+            "the job goes on from epoch {epoch} on disk, after {:.1} ms; {}",
+            began.elapsed().as_secs_f64() * 1e3,
+            user::output_position()
+        ));
+    }
+    Rewound
+}
+
+/// Communicators, and the copies of the buddies. Nobody goes on before all have got so far.
+fn make_copies() -> Result<(), c_int> {
+    comm::drop_reals();
+    comm::rebuild(world::get().workers)?;
+    copies::protect(|_| true, world::worker())?;
+    let mut flag = 1;
+    // SAFETY: a collective over the workers.
+    world::succeeded(unsafe { ulfm::MPIX_Comm_agree(world::private(), &mut flag) })
+}

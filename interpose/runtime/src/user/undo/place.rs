@@ -1,0 +1,125 @@
+//! Where the logs of a job are.
+//!
+//! They are in memory that outlives a process. With a disk level they are beside the epochs, since the job may be started
+//! again when the memory is gone, or on another node; if the disk takes no more, in memory again, and a mark stays.
+
+use super::log::Log;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Memory that outlives a process.
+pub const MEMORY: &str = "/dev/shm";
+/// What a log has become that had to go on in memory.
+pub const MOVED: &str = "undo-moved";
+const LOG: &str = "undo";
+
+/// The place.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In memory; with the name of the job and the number of its ranks.
+    Memory(String, u32),
+    /// In a directory.
+    Disk {
+        /// The directory.
+        directory: PathBuf,
+        /// The same in all starts of the job.
+        lineage: String,
+        /// Not the same in two starts.
+        start: u64,
+    },
+}
+
+impl Place {
+    /// The log of a process of this start of the job.
+    pub fn log_of(&self, launcher_rank: u32) -> PathBuf {
+        match self {
+            Place::Memory(job, _) => Path::new(MEMORY).join(format!("understudy-{job}-{launcher_rank}.{LOG}")),
+            Place::Disk { directory, .. } => directory.join(self.name_on_disk(launcher_rank)),
+        }
+    }
+
+    /// Where the log goes if the disk takes no more.
+    pub fn refuge_of(&self, launcher_rank: u32) -> PathBuf {
+        Path::new(MEMORY).join(self.name_on_disk(launcher_rank))
+    }
+
+    fn name_on_disk(&self, launcher_rank: u32) -> String {
+        match self {
+            Place::Memory(job, _) => format!("understudy-{job}-{launcher_rank}.{LOG}"),
+            Place::Disk { lineage, start, .. } => format!("understudy-{lineage}-{start:016x}-{launcher_rank}.{LOG}"),
+        }
+    }
+
+    /// What is in the names of backups.
+    pub fn job(&self) -> &str {
+        match self {
+            Place::Memory(job, _) | Place::Disk { lineage: job, .. } => job,
+        }
+    }
+
+    /// All logs that there may be, those of earlier starts of the job included.
+    pub fn logs(&self) -> Vec<PathBuf> {
+        match self {
+            Place::Memory(_, ranks) => (0..*ranks).map(|rank| self.log_of(rank)).collect(),
+            Place::Disk { directory, .. } => {
+                let mut all = self.found(directory, LOG);
+                all.extend(self.found(Path::new(MEMORY), LOG));
+                all
+            }
+        }
+    }
+
+    fn found(&self, directory: &Path, extension: &str) -> Vec<PathBuf> {
+        let start = format!("understudy-{}-", self.job());
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let is_ours = |path: &PathBuf| {
+            let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            name.starts_with(&start) && path.extension() == Some(OsStr::new(extension))
+        };
+        entries.map(|entry| entry.path()).filter(is_ours).collect()
+    }
+
+    /// Whether all logs are still there of an earlier start of the job.
+    pub fn check(&self) -> io::Result<()> {
+        let Place::Disk { directory, .. } = self else {
+            return Ok(());
+        };
+        for mark in self.found(directory, MOVED) {
+            let log = Path::new(MEMORY)
+                .join(mark.file_name().unwrap_or_default())
+                .with_extension(LOG);
+            if !log.exists() {
+                let why = format!(
+                    "{} was kept in the memory of another node or before a reboot",
+                    log.display()
+                );
+                return Err(io::Error::new(ErrorKind::NotFound, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a log on disk has gone on in memory.
+    pub fn has_moved(&self, log: &Path) -> bool {
+        let refuge = log.file_name().map(|name| Path::new(MEMORY).join(name));
+        refuge.is_some_and(|refuge| refuge != log && refuge.exists())
+    }
+
+    /// Removes the logs of processes that are no more.
+    pub fn clean(&self) {
+        let logs = self
+            .logs()
+            .into_iter()
+            .filter_map(|path| Log::open(&path).ok().flatten());
+        for log in logs.filter(Log::is_abandoned) {
+            let _ = log.remove();
+        }
+        if let Place::Disk { directory, .. } = self {
+            for mark in self.found(directory, MOVED) {
+                let _ = fs::remove_file(mark);
+            }
+        }
+    }
+}
