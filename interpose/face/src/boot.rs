@@ -94,6 +94,9 @@ unsafe fn workers(list: *const *const c_char) -> Option<usize> {
     number(b"OMPI_COMM_WORLD_SIZE=")?.checked_sub(number(b"UNDERSTUDY_SPARES=").unwrap_or(1))
 }
 
+const FORTRAN: &str =
+    "the program uses Open MPI's Fortran bindings, which reach into its C library and cannot be protected yet";
+
 /// A fault that the runtime, which reads the others, comes too late for.
 const PRETEND_REFUSED: &[u8] = b"pretend no-personality";
 
@@ -104,6 +107,13 @@ fn first(program: &Program) -> ! {
     unsafe {
         if !late::has_fault_tolerance(list) {
             program.refuse(None, format_args!("{NO_FAULT_TOLERANCE}"));
+        }
+        // A library may bring the bindings along unused; the program itself has been linked by a Fortran compiler.
+        if link::objects()
+            .next()
+            .is_some_and(|program| program.needs_fortran_bindings())
+        {
+            program.refuse(None, format_args!("{FORTRAN}"));
         }
         let before = sys!(nr::PERSONALITY, 0xffff_ffffusize);
         let pretend_refused = environ::value(list, b"UNDERSTUDY_FAULT=").is_some_and(|faults| {

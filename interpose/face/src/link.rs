@@ -101,6 +101,13 @@ impl LinkMap {
         self.strings(DT_NEEDED).any(|name| name == soname)
     }
 
+    /// Whether it needs Open MPI's Fortran bindings.
+    pub fn needs_fortran_bindings(&self) -> bool {
+        let bindings: [&[u8]; 2] = [b"libmpi_mpifh.so", b"libmpi_usempi"];
+        self.strings(DT_NEEDED)
+            .any(|name| bindings.iter().any(|binding| name.starts_with(binding)))
+    }
+
     /// Whether it is, by soname, an MPI library.
     pub fn is_mpi(&self) -> bool {
         self.strings(DT_SONAME).any(|name| {
