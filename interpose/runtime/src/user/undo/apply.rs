@@ -172,10 +172,13 @@ fn rename_back(from: &Path, to: &Path, id: Id) -> io::Result<()> {
 }
 
 fn exchange_back(from: &Path, to: &Path, id: Id) -> io::Result<()> {
-    match found(to)? {
-        // What was exchanged with it may have been new, and is gone by now.
-        Some(metadata) if Id::of(&metadata) == id && found(from)?.is_none() => fs::rename(to, from),
-        Some(metadata) if Id::of(&metadata) == id => exchange(from, to),
+    let (first, second) = (found(from)?, found(to)?);
+    let is_it = |metadata: &Metadata| Id::of(metadata) == id;
+    match (&first, &second) {
+        // One of the two may have been made since the cut, and is gone by now.
+        (None, Some(there)) if is_it(there) => fs::rename(to, from),
+        (Some(_), Some(there)) if is_it(there) => exchange(from, to),
+        (Some(here), None) if !is_it(here) => fs::rename(from, to),
         _ => Ok(()),
     }
 }

@@ -141,12 +141,18 @@ fn first_record(bytes: &[u8]) -> Option<(Record, usize)> {
     Some((record, FRAME + content.len()))
 }
 
-/// Where a file may be that was at `path` before these moves of directories (the last one first): some may have failed.
+/// Where a file may be that was at `path` before these moves (the last one first), of itself or of directories that it
+/// was in: some may have failed.
 fn places(path: &Path, moves: &[(&Path, &Path)]) -> Vec<PathBuf> {
     let mut places = vec![path.to_owned()];
     for (from, to) in moves.iter().rev() {
         let below = places.iter().filter_map(|place| place.strip_prefix(from).ok());
-        let mut new: Vec<PathBuf> = below.map(|below| to.join(below)).collect();
+        // Joining nothing would add a slash, as if it were a directory.
+        let moved = |below: &Path| match below.as_os_str().is_empty() {
+            true => to.to_path_buf(),
+            false => to.join(below),
+        };
+        let mut new: Vec<PathBuf> = below.map(moved).collect();
         new.retain(|place| !places.contains(place));
         places.append(&mut new);
     }
@@ -286,16 +292,14 @@ impl Log {
 
     /// Removes what is kept for the first `count` records.
     fn remove_backups(&self, count: usize) {
-        // From the last record on, so that the moves of directories that follow a record are known.
+        // From the last record on, so that the moves that follow a record are known: those of directories, and those of
+        // backups out of directories that went away. If such a move is undone later, nobody knows the backup any more.
         let mut moves: Vec<(&Path, &Path)> = Vec::new();
         for (index, (_, record)) in self.records.iter().enumerate().rev() {
             match &record.effect {
                 Effect::Renamed {
-                    from,
-                    to,
-                    directory: true,
-                    ..
-                } => moves.push((from, to)),
+                    from, to, directory, ..
+                } if *directory || is_backup(to) => moves.push((from, to)),
                 Effect::Exchanged { from, to, .. } => moves.extend([(from.as_path(), to.as_path()), (to, from)]),
                 _ => {}
             }

@@ -425,6 +425,9 @@ impl Recorder {
         let id = Id::of(&source);
         let renamed = |from: &Path, to: &Path| (from.to_owned(), to.to_owned());
         if flags & libc::RENAME_EXCHANGE != 0 {
+            if target.is_none() {
+                return Ok(());
+            }
             self.created.clear();
             let (from, to) = renamed(from, to);
             return self.write(Effect::Exchanged { from, to, id });

@@ -165,6 +165,71 @@ fn another_file_of_the_same_name_is_not_cut() {
     assert_eq!(fs::read(path).unwrap(), b"twelve bytes");
 }
 
+/// A backup that had to leave a directory that went away, and whose section is forgotten before that is undone.
+#[test]
+fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
+    let room = Room::new("moved");
+    let top = room.files();
+    let file = top.join("d/f/a");
+    fs::create_dir_all(top.join("d/f")).unwrap();
+    fs::write(&file, "old").unwrap();
+    let mut rank = room.recorder(0);
+    let remove = |path: &Path| Call::Remove {
+        path: path.to_owned(),
+        files: true,
+        directories: true,
+    };
+    rank.begin(1);
+    rank.note(&remove(&file)).unwrap();
+    fs::remove_file(&file).unwrap();
+    assert_eq!(room.backups().len(), 1);
+    rank.begin(2);
+    // Twice, and the directory moves in between.
+    rank.note(&remove(&top.join("d/f"))).unwrap();
+    fs::remove_dir(top.join("d/f")).unwrap();
+    let (from, to) = (top.join("d"), top.join("e"));
+    let rename = Call::Rename {
+        from: from.clone(),
+        to: to.clone(),
+        flags: 0,
+    };
+    rank.note(&rename).unwrap();
+    fs::rename(&from, &to).unwrap();
+    rank.note(&remove(&to)).unwrap();
+    fs::remove_dir(&to).unwrap();
+    assert_eq!(room.backups().len(), 1);
+    rank.forget_before(2).unwrap();
+    room.undo(1, 2);
+    rank.resume(2).unwrap();
+    assert!(top.join("d/f").is_dir() && !file.exists());
+    rank.end().unwrap();
+    assert_eq!(room.backups(), Vec::<PathBuf>::new());
+}
+
+/// Two places are exchanged, and then what came to the second one goes away, unrecorded since it is new.
+#[test]
+fn an_exchange_is_undone_though_one_of_the_two_is_gone() {
+    let room = Room::new("exchange");
+    let (old, new) = (room.files().join("old"), room.files().join("new"));
+    fs::create_dir(&old).unwrap();
+    fs::write(old.join("file"), "old").unwrap();
+    let mut log = Log::create(&room.log(0)).unwrap();
+    let mut write = |time, effect| {
+        let section = 1;
+        log.append(Record { section, time, effect }).unwrap();
+    };
+    write(1, Effect::Created { path: new.clone() });
+    fs::write(&new, "new").unwrap();
+    let id = Id::of(&fs::metadata(&new).unwrap());
+    let (from, to) = (new.clone(), old.clone());
+    write(2, Effect::Exchanged { from, to, id });
+    exchange(&new, &old).unwrap();
+    fs::remove_file(&old).unwrap();
+    room.undo(1, 1);
+    assert_eq!(fs::read(old.join("file")).unwrap(), b"old");
+    assert!(!new.exists());
+}
+
 /// splitmix64
 struct Random(u64);
 
