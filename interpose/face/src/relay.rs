@@ -63,6 +63,9 @@ fn start(environment: *const *const c_char, directory: &[u8]) -> *const c_char {
         .push(value(b"PMIX_NAMESPACE="));
     ledger.push(b"-").push(value(b"PMIX_RANK="));
     ledger.replace_slashes(prefix.len());
+    // A job of the same name, whose launcher had the same process id, may have been killed as a whole.
+    // SAFETY: unlink(2).
+    unsafe { sys!(nr::UNLINK, ledger.as_ptr()) };
     let mut relay = Path::new();
     relay.push(directory).push(b"/ckptd");
     match spawn(&relay, ledger) {

@@ -18,6 +18,7 @@ pub mod nr {
     pub const EXECVE: usize = 59;
     pub const WAIT4: usize = 61;
     pub const FCNTL: usize = 72;
+    pub const UNLINK: usize = 87;
     pub const READLINK: usize = 89;
     pub const PERSONALITY: usize = 135;
     pub const EXIT_GROUP: usize = 231;
