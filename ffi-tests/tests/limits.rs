@@ -189,8 +189,10 @@ fn the_exit_status_of_the_program_is_that_of_the_job() {
 fn six_failures_in_one_run_are_survived() {
     let case = heat2d();
     // The first four are the program's own ranks, the others the understudies of the first two.
-    let kills = (0..6).map(|rank| Kill::at(rank, Trigger::Lines(4 + 6 * rank as usize)));
-    let outcome = kills.fold(job().spares(6), Job::kill).run();
+    let deaths: Vec<String> = (0..6)
+        .map(|rank| format!("kill rank={rank} at=cut.begin epoch={}", 2 + 2 * rank))
+        .collect();
+    let outcome = job().spares(6).interval("300calls").fault(&deaths.join(";")).run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
     outcome.assert_taken_over(&[0, 1, 2, 3, 0, 1]);
