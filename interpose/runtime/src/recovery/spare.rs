@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Tag of the message that releases a spare.
 pub const TAG_RELEASE: c_int = 9;
-/// A spare looks for news this often, and so uses well below 1% of a core.
-const NAP: Duration = Duration::from_millis(4);
+/// A spare looks for news this often, and so uses well below 1% of a core. (A look takes up to 50 µs.)
+const NAP: Duration = Duration::from_millis(8);
 /// After the death of a process of this node, news is likely: it looks this often …
 const SHORT_NAP: Duration = Duration::from_micros(100);
 /// … for this long.
