@@ -31,6 +31,12 @@ fn all_of_it(bytes: &[u8]) -> Vec<u8> {
     bytes.to_vec()
 }
 
+fn heat2d_job(side: &str, iterations: &str, print_every: &str) -> Job {
+    let output = ["heat.field", "--print-every", print_every, "--log", "heat.log"];
+    let arguments = [&[side, side, iterations], &output[..]].concat();
+    Job::new(place::example("heat2d"), &arguments).interval("0.1s")
+}
+
 /// Jacobi iterations in C: halo exchange, one collective per iteration.
 pub fn heat2d() -> Case {
     Case {
@@ -38,19 +44,7 @@ pub fn heat2d() -> Case {
         tail: 1,
         files: &["heat.field", "heat.log"],
         canonical: all_of_it,
-        make: || {
-            let arguments = [
-                "300",
-                "300",
-                "6000",
-                "heat.field",
-                "--print-every",
-                "150",
-                "--log",
-                "heat.log",
-            ];
-            Job::new(place::example("heat2d"), &arguments).interval("0.1s")
-        },
+        make: || heat2d_job("300", "6000", "150"),
     }
 }
 
@@ -58,19 +52,7 @@ pub fn heat2d() -> Case {
 pub fn large_heat2d() -> Case {
     Case {
         name: "heat2d, large",
-        make: || {
-            let arguments = [
-                "1200",
-                "1200",
-                "500",
-                "heat.field",
-                "--print-every",
-                "20",
-                "--log",
-                "heat.log",
-            ];
-            Job::new(place::example("heat2d"), &arguments).interval("0.1s")
-        },
+        make: || heat2d_job("1200", "500", "20"),
         ..heat2d()
     }
 }
@@ -79,19 +61,7 @@ pub fn large_heat2d() -> Case {
 pub fn short_heat2d() -> Case {
     Case {
         name: "heat2d, short",
-        make: || {
-            let arguments = [
-                "300",
-                "300",
-                "900",
-                "heat.field",
-                "--print-every",
-                "20",
-                "--log",
-                "heat.log",
-            ];
-            Job::new(place::example("heat2d"), &arguments).interval("0.1s")
-        },
+        make: || heat2d_job("300", "900", "20"),
         ..heat2d()
     }
 }
