@@ -45,27 +45,31 @@ pub(super) fn ranks(path: &Path) -> Vec<Rank> {
         .collect()
 }
 
-/// Removes the job's ledgers on this node if none of its ranks lives here any more. True for the one relay that does.
-pub(super) fn clean_up(path: &Path) -> bool {
+/// Removes the job's ledgers on this node if none of its ranks lives here any more. The one relay that does gets the
+/// ranks as they were.
+pub(super) fn clean_up(path: &Path) -> Option<Vec<Rank>> {
     let ranks = ranks(path);
-    let Some((job, _)) = path.to_str().and_then(|path| path.rsplit_once('-')) else {
-        return false;
-    };
-    let Some(first) = ranks
-        .iter()
-        .map(|rank| rank.number)
-        .min()
-        .filter(|_| ranks.iter().all(|rank| !rank.lives))
-    else {
-        return false;
-    };
+    let (job, _) = path.to_str()?.rsplit_once('-')?;
+    let first = ranks.iter().map(|rank| rank.number).min()?;
+    if ranks.iter().any(|rank| rank.lives) {
+        return None;
+    }
     let remove = |number: u32| std::fs::remove_file(format!("{job}-{number}")).is_ok();
     // Several may get here at once; a file can be removed once.
     let is_first = remove(first);
     for rank in ranks.iter().filter(|rank| rank.number != first) {
         remove(rank.number);
     }
-    is_first
+    is_first.then_some(ranks)
+}
+
+/// Removes the ledger at `path`, whose rank has died and whose part another one has taken: what this rank had not done
+/// yet, it need not do any more.
+pub fn retire(path: &Path) {
+    if let Ok((ledger, _)) = Mapping::open(path, true, Duration::ZERO) {
+        ledger.stage.store(RankStage::Running as u32, SeqCst);
+    }
+    let _ = std::fs::remove_file(path);
 }
 
 /// Whether a process is there and no zombie (proc(5), the state in `/proc/PID/stat`).

@@ -44,6 +44,7 @@ mod sys;
 mod view;
 mod watch;
 
+pub use job::retire;
 pub use ledger::{LEDGER_LEN, LEDGER_MAGIC, LEDGER_VERSION, Ledger, LedgerError, RankStage, StreamCell, StreamState};
 pub use observer::LedgerObserver;
 pub use process::{IN_ERR_FD, IN_OUT_FD, run};

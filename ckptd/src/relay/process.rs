@@ -66,16 +66,24 @@ pub fn run(path: &Path) {
                 pump(ledger.cell(Stream::Err), fd, libc::STDERR_FILENO);
             })
         });
-        if let Books::Shared { ledger, path, .. } = &books {
+        let watcher = match &books {
             // Without a third thread nobody watches, and all else goes on.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, || watch(ledger, path));
-        }
+            Books::Shared { ledger, path, .. } => std::thread::Builder::new()
+                .spawn_scoped(scope, || watch(ledger, path))
+                .ok(),
+            Books::Private(_) => None,
+        };
         if let Some(fd) = out {
             pump(ledger.cell(Stream::Out), fd, libc::STDOUT_FILENO);
         }
-        // Without a second thread the streams have to take turns.
-        if let Some(Err(_)) = err {
-            pump(ledger.cell(Stream::Err), IN_ERR_FD, libc::STDERR_FILENO);
+        match err {
+            Some(Ok(err)) => drop(err.join()),
+            // Without a second thread the streams have to take turns.
+            Some(Err(_)) => pump(ledger.cell(Stream::Err), IN_ERR_FD, libc::STDERR_FILENO),
+            None => {}
+        }
+        if let Some(watcher) = watcher {
+            watcher.thread().unpark();
         }
     });
     close(&books);
@@ -107,8 +115,12 @@ fn close(books: &Books) {
     if ledger.remove_on_close.load(SeqCst) != 0 {
         let _ = std::fs::remove_file(path);
     }
-    let is_last = ledger.rank_pid.load(SeqCst) != 0 && clean_up(path);
-    if is_last && ledger.stage() == RankStage::Initialising {
+    if ledger.rank_pid.load(SeqCst) == 0 {
+        return;
+    }
+    let Some(ranks) = clean_up(path) else { return };
+    let nobody_ran = ranks.iter().all(|rank| rank.stage != RankStage::Running);
+    if nobody_ran && ledger.stage() == RankStage::Initialising {
         eprintln!(
             "understudy: the job ended during MPI_Init; if no reason stands above, a rank has died: start the job again"
         );

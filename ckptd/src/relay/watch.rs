@@ -29,11 +29,11 @@ enum Verdict {
     NeverStarted(u32),
 }
 
-/// Looks at the ranks as long as the own rank waits in `MPI_Init`.
+/// Looks at the ranks as long as the own rank waits in `MPI_Init`. Whoever ends the streams unparks this thread.
 pub(super) fn watch(ledger: &Ledger, path: &Path) {
     let mut seen = (Verdict::Fine, 0);
     loop {
-        std::thread::sleep(PERIOD);
+        std::thread::park_timeout(PERIOD);
         let has_streams = Stream::BOTH
             .iter()
             .any(|&stream| ledger.cell(stream).state() == StreamState::Open);

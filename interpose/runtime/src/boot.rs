@@ -274,6 +274,10 @@ fn prefer_fault_tolerant_mpi() {
         ("async_mpi_finalize", "1"),
         // A survivor crashes in a large TCP transfer whose peer dies unless data are only ever sent.
         ("btl_tcp_flags", "send"),
+        // Agreements over a star (the code's number; its help text has those of star and string the other way round). In
+        // the default tree, a process decides without telling one that it takes for a grandchild, but that had already
+        // reported to it because the process between the two is dead: that one waits for ever.
+        ("coll_ftagree_era_topology", "3"),
         // Idle spares and oversubscribed workers give way.
         ("mpi_yield_when_idle", "1"),
         // No hooks into the second libc's memory functions, whose mmap is ours.

@@ -162,10 +162,10 @@ pub fn remove_closed_ledgers(ranks: std::ops::Range<u32>) {
     }
 }
 
-/// Removes the ledger of a process that has died.
+/// Removes the ledger of a process that has died, and whose part has been taken.
 pub fn remove_ledger(launcher_rank: u32) {
     if let Some(path) = ledger_of(launcher_rank) {
-        let _ = std::fs::remove_file(path);
+        ckptd::relay::retire(&path);
     }
 }
 
