@@ -36,6 +36,7 @@
 //! flock(2), and ioctl_list(2) for `FIONREAD`, which the pipe driver answers at both ends.
 
 mod job;
+mod launcher;
 mod ledger;
 mod observer;
 mod process;

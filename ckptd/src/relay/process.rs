@@ -1,6 +1,7 @@
 //! The relay as a process.
 
 use super::job::clean_up;
+use super::launcher;
 use super::ledger::{Ledger, Mapping, RankStage, StreamState};
 use super::pump::pump;
 use super::watch::watch;
@@ -125,6 +126,8 @@ fn close(books: &Books) {
             "understudy: the job ended during MPI_Init; if no reason stands above, a rank has died: start the job again"
         );
         // Its status would be any, 0 among them.
-        sys::signal(ledger.launcher_pid.load(SeqCst), libc::SIGTERM);
+        let pid = ledger.launcher_pid.load(SeqCst);
+        sys::signal(pid, libc::SIGTERM);
+        launcher::see_off(pid);
     }
 }

@@ -6,6 +6,7 @@
 //! come any more. The launcher is then told to end the job (`SIGTERM`). Ranks of other nodes are looked after there.
 
 use super::job::{Rank, lives, ranks};
+use super::launcher::{self, children};
 use super::ledger::{Ledger, RankStage, StreamState};
 use super::{Stream, sys};
 use std::path::Path;
@@ -101,6 +102,7 @@ fn end_job(verdict: Verdict, launcher: u32, ranks: &[Rank]) {
     for rank in living() {
         sys::signal(rank.pid, libc::SIGKILL);
     }
+    launcher::see_off(launcher);
 }
 
 /// Whether this is the rank whose relay acts: the first of those that wait.
@@ -111,36 +113,6 @@ fn is_first(pid: u32, ranks: &[Rank]) -> bool {
     waiting
         .min_by_key(|rank| rank.number)
         .is_some_and(|rank| rank.pid == pid)
-}
-
-/// Names of launchers. Any other parent is a script, which knows nothing of the other ranks.
-const LAUNCHERS: [&str; 4] = ["prterun", "mpirun", "mpiexec", "prted"];
-
-/// Children of a launcher (proc(5), `/proc/PID/task/TID/children`); one that cannot be ruled out where this is not known.
-fn children(pid: u32) -> Vec<u32> {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    if !LAUNCHERS.contains(&name.trim_end()) {
-        return vec![std::process::id()];
-    }
-    children_of(pid)
-}
-
-fn children_of(pid: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let lists: Option<Vec<String>> = tasks
-        .map(|task| std::fs::read_to_string(task.path().join("children")).ok())
-        .collect();
-    match lists {
-        Some(lists) if !lists.is_empty() => lists
-            .iter()
-            .flat_map(|list| list.split_whitespace())
-            .filter_map(|child| child.parse().ok())
-            .collect(),
-        _ => vec![std::process::id()],
-    }
 }
 
 /// Whether a child of the launcher lives and is none of the known ranks: it may become one.
@@ -178,13 +150,5 @@ mod tests {
         assert_eq!(judge(&[waiting], 1, || 0), Verdict::Fine);
         assert_eq!(judge(&[waiting], 3, || 1), Verdict::Fine);
         assert_eq!(judge(&[waiting], 3, || 0), Verdict::NeverStarted(2));
-    }
-
-    #[test]
-    fn this_process_lives_and_is_a_child() {
-        assert!(lives(std::process::id()));
-        assert!(!lives(u32::MAX));
-        let parent = std::os::unix::process::parent_id();
-        assert!(children_of(parent).contains(&std::process::id()));
     }
 }
