@@ -22,6 +22,8 @@ pub struct Config {
     pub spares: u32,
     /// Distance from a rank to the holder of its copy, in worker ranks; `None`: the ranks per node.
     pub buddy_offset: Option<u32>,
+    /// How many holders each worker's copy has.
+    pub copies: u32,
     /// File that says which hosts fail together; `None`: each node is by itself.
     pub domains: Option<PathBuf>,
     /// When to take checkpoints.
@@ -113,6 +115,19 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "how many of the last ranks are spares; the program sees only the others",
         parse: |config, text| {
             config.spares = number(text, "a number of ranks")?;
+            Ok(())
+        },
+    },
+    Variable {
+        name: "UNDERSTUDY_COPIES",
+        default: "1",
+        meaning: "in how many other workers the copy of each is kept: `1` or `2`; with 2 any two ranks may die at once, for twice the memory and traffic of copies",
+        parse: |config, text| {
+            config.copies = match text {
+                "1" => 1,
+                "2" => 2,
+                _ => return Err(format!("`{text}` is neither 1 nor 2")),
+            };
             Ok(())
         },
     },
@@ -239,6 +254,7 @@ impl Config {
         let mut config = Config {
             spares: 1,
             buddy_offset: None,
+            copies: 1,
             domains: None,
             interval: Interval::Time(Duration::from_secs(10)),
             tracking: Choice::Auto,

@@ -25,7 +25,7 @@ mod writer;
 use crate::cell::Main;
 use crate::generated::real;
 use crate::handles;
-use crate::image::epoch::Image;
+use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
 use crate::real_types::RealComm;
 use crate::{boot, sys, user};
@@ -39,7 +39,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use writer::{Job, Pages, Writer};
+use writer::{Job, Pages, Piece, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The disk level of this process.
@@ -309,7 +309,12 @@ pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: u32
         runs: image.pages(),
     };
     store.pin(image.runs().iter().map(|run| run.extent()));
-    let pieces = image.extents(store).map(|(_, count, start)| (start, count)).collect();
+    let piece = |run: &SlotRun| Piece {
+        first: run.pages.start,
+        copy: store.ptr(run.slot),
+        sums: store.sums(&[*run]),
+    };
+    let pieces = image.runs().iter().map(piece).collect();
     let job = Job {
         directory: disk.directory.clone(),
         name: name.to_string(),

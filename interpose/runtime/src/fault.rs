@@ -1,5 +1,5 @@
-//! Faults on purpose: ranks that die or wait at named points, at their n-th MPI call or after a time, and kernels that
-//! lack something. A fault point that is off costs one load and a predictable branch, a call nothing.
+//! Faults on purpose: ranks that die or wait at named points, at their n-th MPI call or after a time, copies that are
+//! damaged, and kernels that lack something. A fault point that is off costs one load and a predictable branch, a call nothing.
 #![allow(unsafe_code)]
 
 mod parse;
@@ -7,8 +7,8 @@ mod points;
 
 use crate::cell::Main;
 use ckptd::events::{Kind, RecoveryStage};
-pub use parse::Lack;
-use parse::{Fault, Where, Who};
+use parse::{Action, Fault, Where, Who};
+pub use parse::{Lack, Victim};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -25,6 +25,14 @@ static STATE: Main<State> = Main::new(State {
 });
 /// Whether fault points are looked at.
 static ACTIVE: Main<bool> = Main::new(false);
+
+/// Who damages a copy that this process keeps.
+static DAMAGES: Main<Option<fn(Victim)>> = Main::new(None);
+
+/// From now on copies can be damaged, by this function.
+pub fn damages_copies_by(damage: fn(Victim)) {
+    *DAMAGES.get() = Some(damage);
+}
 
 /// MPI calls of this process, counted if a fault needs it ([`counts_calls`]).
 pub static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -120,23 +128,28 @@ fn reached(name: &str, epoch: u64) {
         if let Fault::Strike {
             at: Where::Point { point, epoch: due },
             delay,
-            kill,
+            action,
             ..
         } = fault
             && *point == here
             && due.is_none_or(|due| due == epoch)
         {
             log::info!("a fault at {name}: {}", points::POINTS[here].moment);
-            strike(*delay, *kill);
+            strike(*delay, *action);
         }
     }
 }
 
-fn strike(delay: Duration, kill: bool) {
+fn strike(delay: Duration, action: Action) {
     std::thread::sleep(delay);
-    if kill {
-        crate::events::emit(Kind::Kill { signal: libc::SIGKILL });
-        crate::sys::kill_self();
+    match (action, *DAMAGES.get()) {
+        (Action::Kill, _) => {
+            crate::events::emit(Kind::Kill { signal: libc::SIGKILL });
+            crate::sys::kill_self();
+        }
+        (Action::Corrupt(victim), Some(damage)) => damage(victim),
+        // Nothing is kept yet.
+        (Action::Corrupt(_), None) | (Action::Wait, _) => {}
     }
 }
 
@@ -153,12 +166,12 @@ pub extern "C" fn call_is_due() {
         if let Fault::Strike {
             at: Where::Call(call),
             delay,
-            kill,
+            action,
             ..
         } = fault
             && *call == now
         {
-            strike(*delay, *kill);
+            strike(*delay, *action);
         }
     }
     set_due(now);

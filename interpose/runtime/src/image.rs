@@ -8,6 +8,7 @@
 //! * [`track`] finds which pages hold content and which were written since the last capture;
 //! * [`store`] is the arena the page copies live in;
 //! * [`epoch`] maps pages to copies, and [`wire`] cuts those copies into messages;
+//! * [`sums`] are the checksums that every copy of a page carries;
 //! * [`prefault`] makes memory present ahead of a copy into it;
 //! * [`capture`] makes a [`epoch::Delta`], [`restore`] puts an [`epoch::Image`] back.
 //!
@@ -23,6 +24,8 @@ pub mod remap;
 pub mod restore;
 pub mod runs;
 pub mod store;
+pub mod sums;
+pub mod threads;
 pub mod track;
 pub mod vmas;
 pub mod wire;

@@ -36,6 +36,7 @@ pub mod quiet;
 pub mod real_types;
 #[macro_use]
 pub mod recovery;
+pub mod redundancy;
 pub mod requests;
 pub mod rounds;
 pub mod sys;

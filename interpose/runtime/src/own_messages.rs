@@ -24,10 +24,12 @@ pub mod tag {
     pub const STATE: c_int = 3;
     /// Pages.
     pub const PAGES: c_int = 4;
+    /// Their checksums.
+    pub const SUMS: c_int = 5;
     /// Whether a cut is due.
-    pub const VOTE: c_int = 5;
+    pub const VOTE: c_int = 6;
     /// A worker has what it needs to commit.
-    pub const COMMIT: c_int = 6;
+    pub const COMMIT: c_int = 7;
 }
 
 /// The other end of a message.

@@ -46,6 +46,45 @@ impl Holders {
         Holders::new(holder)
     }
 
+    /// Holders of second copies: never those of `first`, and as far as possible neither in the worker's domain nor in that
+    /// of its first copy. There must be at least three workers.
+    pub fn place_second(domains: &[u32], offset: u32, first: &Holders) -> Holders {
+        let workers = domains.len();
+        // What it costs that a worker's second copy is there.
+        let cost = |worker: usize, holder: u32| {
+            let is_taken = holder as usize == worker || holder == first.holder[worker];
+            let domain = domains[holder as usize];
+            let is_at_home = domain == domains[worker];
+            let is_with_first = domain == domains[first.holder[worker] as usize];
+            1_000_000 * u64::from(is_taken) + 1000 * u64::from(is_at_home) + u64::from(is_with_first)
+        };
+        let rotations = [offset.saturating_mul(2), offset.saturating_add(1), 1, 2];
+        let rotations = rotations.map(|offset| Holders::rotation(workers as u32, offset).holder);
+        let total = |holder: &Vec<u32>| -> u64 { (0..workers).map(|worker| cost(worker, holder[worker])).sum() };
+        let [a, b, c, d] = rotations;
+        let mut holder = [b, c, d]
+            .into_iter()
+            .fold(a, |best, other| if total(&other) < total(&best) { other } else { best });
+        // Exchanges, as long as one makes it better: each takes at least 1 away, so this ends.
+        let mut is_better = true;
+        while is_better {
+            is_better = false;
+            for worker in 0..workers {
+                let own = cost(worker, holder[worker]);
+                let gain = |&other: &usize| {
+                    let before = own + cost(other, holder[other]);
+                    before > cost(worker, holder[other]) + cost(other, holder[worker])
+                };
+                let next = (1..workers).map(|distance| (worker + distance) % workers).find(gain);
+                if let Some(other) = next.filter(|_| own > 0) {
+                    holder.swap(worker, other);
+                    is_better = true;
+                }
+            }
+        }
+        Holders::new(holder)
+    }
+
     fn new(holder: Vec<u32>) -> Holders {
         let mut partner = vec![0; holder.len()];
         for (worker, &holder) in holder.iter().enumerate() {
@@ -62,14 +101,6 @@ impl Holders {
     /// The worker whose copy this worker holds.
     pub fn partner_of(&self, worker: u32) -> u32 {
         self.partner[worker as usize]
-    }
-
-    /// Workers whose copies are in their own domain.
-    pub fn together(&self, domains: &[u32]) -> Vec<u32> {
-        let domain = |worker: u32| domains[worker as usize];
-        (0..domains.len() as u32)
-            .filter(|&worker| domain(worker) == domain(self.holder_of(worker)))
-            .collect()
     }
 }
 
@@ -112,7 +143,41 @@ mod tests {
             seen.sort_unstable();
             assert_eq!(seen, (0..workers).collect::<Vec<_>>());
             let fewest = (2 * largest_domain(&domains)).saturating_sub(workers as usize);
-            assert_eq!(holders.together(&domains).len(), fewest, "{domains:?} {offset}");
+            assert_eq!(at_home(&holders, &domains), fewest, "{domains:?} {offset}");
+        }
+    }
+
+    fn at_home(holders: &Holders, domains: &[u32]) -> usize {
+        let domain = |worker: usize| domains[worker];
+        let is_at_home = |&worker: &usize| domain(worker) == domain(holders.holder_of(worker as u32) as usize);
+        (0..domains.len()).filter(is_at_home).count()
+    }
+
+    #[test]
+    fn second_copies_are_elsewhere_than_the_first() {
+        let mut random = Random(11);
+        for _ in 0..3000 {
+            let workers = 3 + random.below(30);
+            let kinds = 1 + random.below(8);
+            let domains: Vec<u32> = (0..workers).map(|_| random.below(kinds)).collect();
+            let offset = random.below(2 * workers);
+            let first = Holders::place(&domains, offset);
+            let second = Holders::place_second(&domains, offset, &first);
+            for worker in 0..workers {
+                let holder = second.holder_of(worker);
+                assert_ne!(holder, worker, "{domains:?} {offset}");
+                assert_ne!(holder, first.holder_of(worker), "{domains:?} {offset}");
+                assert_eq!(second.partner_of(holder), worker);
+            }
+        }
+        // Three even domains: a copy in each.
+        let domains = [0, 0, 1, 1, 2, 2];
+        let first = Holders::place(&domains, 2);
+        let second = Holders::place_second(&domains, 2, &first);
+        for worker in 0..6u32 {
+            let mut all = [worker, first.holder_of(worker), second.holder_of(worker)].map(|it| domains[it as usize]);
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 2], "worker {worker}");
         }
     }
 

@@ -6,9 +6,9 @@ use crate::domains::{self, Places};
 use crate::errors::{SUCCESS, returns_errors};
 use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
-use crate::placement::Holders;
 use crate::real_types::RealComm;
 use crate::recovery::Rewound;
+use crate::redundancy::Redundancy;
 use crate::{boot, checkpoint, cut, disk, errors, events, fault, objects, peers, recovery, requests, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use ckptd::relay::RankStage;
@@ -45,8 +45,8 @@ pub struct World {
     pub worker_count: u32,
     /// Number of spares that the job was started with.
     pub spare_count: u32,
-    /// Who holds whose copy.
-    pub holders: Holders,
+    /// Who holds whose copies.
+    pub redundancy: Redundancy,
     /// The node of each rank of the launcher's world.
     pub nodes: Vec<u64>,
     /// Whether failures are recovered from.
@@ -192,8 +192,11 @@ pub fn init() -> Result<(), Rewound> {
     let places = domains::meet(world);
     peers::meet(places.all(), rank as usize);
     let wish = config.buddy_offset.unwrap_or_else(|| places.most_per_node());
-    let holders = Holders::place(&places.domains(worker_count), wish);
-    let mismatch = mismatch.or_else(|| no_domain(&places));
+    let mismatch = mismatch
+        .or_else(|| no_domain(&places))
+        .or_else(|| too_few_workers(worker_count, config.copies));
+    let copies = config.copies.min(worker_count - 1);
+    let redundancy = Redundancy::place(&places.domains(worker_count), wish, copies);
     let made = duplicate(world).and_then(|control| {
         let workers = split(control, matches!(part, Part::Worker(_)).then_some(rank))?;
         Ok((control, workers))
@@ -210,9 +213,9 @@ pub fn init() -> Result<(), Rewound> {
         launcher_rank: rank,
         worker_count,
         spare_count: config.spares,
-        holders,
+        redundancy,
         nodes: places.all().iter().map(|place| place.node).collect(),
-        protected: mismatch.is_none() && worker_count > 1,
+        protected: mismatch.is_none(),
         finalized: false,
         recoveries: 0,
         players: (0..worker_count).collect(),
@@ -220,9 +223,7 @@ pub fn init() -> Result<(), Rewound> {
     });
     user::undo_start();
     emit_start(&places);
-    if let Some(why) =
-        mismatch.or((worker_count == 1).then(|| "with a single worker there is no buddy to keep its copy".to_owned()))
-    {
+    if let Some(why) = mismatch {
         refuse(&why);
     }
     listen_for_exit();
@@ -281,10 +282,22 @@ fn no_domain(places: &Places) -> Option<String> {
     ))
 }
 
+/// Why there is nobody to keep so many copies.
+fn too_few_workers(workers: u32, copies: u32) -> Option<String> {
+    match workers {
+        1 => Some("with a single worker there is no buddy to keep its copy".into()),
+        _ if workers > copies => None,
+        _ => Some(format!(
+            "UNDERSTUDY_COPIES={copies} needs at least {} workers, each copy being in another one; there are {workers}, so set it to 1 or start more",
+            copies + 1
+        )),
+    }
+}
+
 /// Copies that would be lost with their workers' domain, as `N of W`; with several nodes the user is told.
 fn tell_copies_at_home(places: &Places) -> String {
     let world = get();
-    let at_home = world.holders.together(&places.domains(world.worker_count)).len();
+    let at_home = world.redundancy.together(&places.domains(world.worker_count)).len();
     if at_home > 0 && world.protected && world.launcher_rank == 0 {
         let what = format!(
             "{at_home} of {} copies are in the domain of their own worker, since more than half of the workers are there; they are lost if all of it fails",

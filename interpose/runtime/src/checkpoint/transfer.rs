@@ -1,28 +1,30 @@
-//! Moving a copy between two ranks: a *head* with header and state, then the pages, both ways at once.
+//! Moving a copy between ranks: a *head* with header and state, then the pages and their checksums, both ways at once.
 //!
-//! The head is one message of at most [`HEAD_BYTES`], for which the receiver is ready before it comes: the lengths, and
-//! header and state themselves if they fit. What does not fit follows in messages of its own.
+//! The head is one message of at most [`HEAD_BYTES`], for which the receiver is ready before it comes: the lengths and
+//! checksums, and header and state themselves if they fit. What does not fit follows in messages of its own. The pages'
+//! checksums may still be in the making when the pages are sent.
 #![allow(unsafe_code)]
 
-use super::Copy;
+use super::copy::{Copy, State};
 use crate::errors::SUCCESS;
 use crate::image::epoch::{Epoch, Image};
 use crate::image::store::PageStore;
-use crate::image::wire::{Header, Incoming, Outgoing, WireError};
+use crate::image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use crate::own_messages::{self, Peer, tag};
 use crate::real_types::{RealComm, RealRequest};
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Room for a head.
 const HEAD_BYTES: usize = 32 << 10;
-/// The lengths of header and state, at the head's begin.
-const LENGTHS: usize = 2 * size_of::<u64>();
+/// What a head begins with: the lengths of header and state, and their checksums.
+const LENGTHS: usize = 4 * size_of::<u64>();
 
 /// A received copy: a delta or a whole image, and the encoded state.
 pub struct Payload {
     incoming: Incoming,
-    state: Vec<u8>,
+    state: State,
 }
 
 impl Payload {
@@ -42,9 +44,14 @@ impl Payload {
         Ok(())
     }
 
+    /// The epoch that it is of.
+    pub fn epoch(&self) -> u64 {
+        self.incoming.header().epoch.0
+    }
+
     /// Its length.
     pub fn bytes(&self) -> u64 {
-        self.incoming.header().page_count() * crate::image::PAGE_SIZE as u64 + self.state.len() as u64
+        self.incoming.header().page_count() * crate::image::PAGE_SIZE as u64 + self.state.bytes.len() as u64
     }
 
     /// Gives its room back.
@@ -59,6 +66,7 @@ enum Step {
     Head,
     /// Header and state follow it.
     Long,
+    /// The pages and their checksums.
     Pages,
     /// Everything has been received.
     Whole,
@@ -70,9 +78,12 @@ pub struct Transfer {
     header: Vec<u8>,
     state: Vec<u8>,
     head: Vec<u8>,
+    sums: Vec<u64>,
+    /// Who is still to be sent the checksums.
+    sums_for: Option<u32>,
     their_head: Vec<u8>,
     their_header: Vec<u8>,
-    their_state: Vec<u8>,
+    their_state: State,
     incoming: Option<Incoming>,
     receives: Vec<RealRequest>,
     sends: Vec<RealRequest>,
@@ -84,13 +95,15 @@ pub struct Transfer {
 }
 
 /// The head for this header and this state.
-fn head(header: &[u8], state: &[u8]) -> Vec<u8> {
-    let mut head = Vec::with_capacity(LENGTHS + header.len() + state.len());
-    head.extend((header.len() as u64).to_ne_bytes());
-    head.extend((state.len() as u64).to_ne_bytes());
-    if fits(header.len(), state.len()) {
+fn head(header: &[u8], state: &State) -> Vec<u8> {
+    let (header_bytes, state_bytes) = (header.len(), state.bytes.len());
+    let mut head = Vec::with_capacity(LENGTHS + header_bytes + state_bytes);
+    for number in [header_bytes as u64, state_bytes as u64, xxh3_64(header), state.sum] {
+        head.extend(number.to_ne_bytes());
+    }
+    if fits(header_bytes, state_bytes) {
         head.extend(header);
-        head.extend(state);
+        head.extend(&state.bytes);
     }
     head
 }
@@ -99,10 +112,9 @@ fn fits(header: usize, state: usize) -> bool {
     header + state <= HEAD_BYTES - LENGTHS
 }
 
-/// The lengths that a head begins with.
-fn lengths(head: &[u8]) -> (usize, usize) {
-    let number = |at: usize| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default()) as usize;
-    (number(0), number(8))
+/// What a head begins with.
+fn numbers(head: &[u8]) -> [u64; 4] {
+    [0, 8, 16, 24].map(|at| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default()))
 }
 
 impl Transfer {
@@ -114,19 +126,21 @@ impl Transfer {
             runs: vec![],
             dropped: vec![],
             chunks: vec![],
-            sums: vec![],
         };
         Transfer {
             outgoing: Outgoing {
                 header,
                 chunks: Vec::new(),
+                runs: Vec::new(),
             },
             header: Vec::new(),
             state: Vec::new(),
             head: Vec::new(),
+            sums: Vec::new(),
+            sums_for: None,
             their_head: Vec::new(),
             their_header: Vec::new(),
-            their_state: Vec::new(),
+            their_state: State::default(),
             incoming: None,
             receives: Vec::new(),
             sends: Vec::new(),
@@ -137,18 +151,36 @@ impl Transfer {
         }
     }
 
-    /// A transfer of these pages and this state.
-    pub fn new(outgoing: Outgoing, state: Vec<u8>) -> Transfer {
+    /// A transfer of a whole copy.
+    pub fn of(copy: &Copy, store: &PageStore) -> Transfer {
         let mut transfer = Transfer::receive_only();
-        transfer.give(outgoing, state);
+        let outgoing = copy.image.outgoing(store, SendOptions::default());
+        let sums = store.sums(&outgoing.runs);
+        transfer.give(outgoing, copy.state.clone());
+        transfer.sums = sums;
         transfer
     }
 
-    /// These pages and this state are to be sent.
-    pub fn give(&mut self, outgoing: Outgoing, state: Vec<u8>) {
+    /// These pages and this state are to be sent; the pages' checksums are given later.
+    pub fn give(&mut self, outgoing: Outgoing, state: State) {
         self.header = outgoing.header.encode();
         self.head = head(&self.header, &state);
-        (self.outgoing, self.state) = (outgoing, state);
+        (self.outgoing, self.state) = (outgoing, state.bytes);
+    }
+
+    /// The checksums of the pages that are being sent.
+    pub fn give_sums(&mut self, sums: Vec<u64>) -> c_int {
+        self.sums = sums;
+        self.send_sums()
+    }
+
+    fn send_sums(&mut self) -> c_int {
+        if self.sums.is_empty() {
+            return SUCCESS;
+        }
+        let Some(to) = self.sums_for.take() else { return SUCCESS };
+        let (start, length) = (self.sums.as_ptr().cast(), size_of_val(&self.sums[..]));
+        self.send(start, length, to, tag::SUMS)
     }
 
     fn send(&mut self, data: *const c_void, length: usize, rank: u32, tag: c_int) -> c_int {
@@ -197,7 +229,8 @@ impl Transfer {
             let chunk = self.outgoing.chunks[index];
             rc = self.send(chunk.ptr.cast(), chunk.len, to, tag::PAGES);
         }
-        rc
+        self.sums_for = (!self.outgoing.chunks.is_empty()).then_some(to);
+        if rc == SUCCESS { self.send_sums() } else { rc }
     }
 
     /// Starts both ways.
@@ -233,18 +266,20 @@ impl Transfer {
         self.receives.clear();
         match self.step {
             Step::Head => {
-                let (header, state) = lengths(&self.their_head);
+                let [header, state, _, state_sum] = numbers(&self.their_head);
+                let (header, state) = (header as usize, state as usize);
+                self.their_state.sum = state_sum;
                 if fits(header, state) {
                     let header_end = LENGTHS + header;
                     self.their_header = self.their_head[LENGTHS..header_end].to_vec();
-                    self.their_state = self.their_head[header_end..header_end + state].to_vec();
+                    self.their_state.bytes = self.their_head[header_end..header_end + state].to_vec();
                     return self.receive_pages(store);
                 }
                 self.step = Step::Long;
-                (self.their_header, self.their_state) = (vec![0; header], vec![0; state]);
+                (self.their_header, self.their_state.bytes) = (vec![0; header], vec![0; state]);
                 let (header_to, state_to) = (
                     self.their_header.as_mut_ptr().cast(),
-                    self.their_state.as_mut_ptr().cast(),
+                    self.their_state.bytes.as_mut_ptr().cast(),
                 );
                 let rc = self.receive(header_to, header, tag::HEADER);
                 rc.max(self.receive(state_to, state, tag::STATE))
@@ -259,19 +294,32 @@ impl Transfer {
 
     fn receive_pages(&mut self, store: &mut PageStore) -> c_int {
         self.step = Step::Pages;
-        let incoming = Header::decode(&self.their_header)
+        let mut incoming = self
+            .their_header()
             .and_then(|header| Image::receive(header, store))
             .unwrap_or_else(|error| super::fail("the partner's copy cannot be received", &error));
         let chunks: Vec<_> = incoming.chunks().to_vec();
+        let (sums, length) = (incoming.sums().as_mut_ptr().cast(), size_of_val(incoming.sums()));
         crate::fault::point("ship.half", incoming.header().epoch.0);
         self.incoming = Some(incoming);
-        chunks.iter().fold(SUCCESS, |rc, chunk| {
+        let rc = chunks.iter().fold(SUCCESS, |rc, chunk| {
             rc.max(self.receive(chunk.ptr.cast(), chunk.len, tag::PAGES))
-        })
+        });
+        if chunks.is_empty() || rc != SUCCESS {
+            return rc;
+        }
+        self.receive(sums, length, tag::SUMS)
+    }
+
+    fn their_header(&self) -> Result<Header, WireError> {
+        if xxh3_64(&self.their_header) != numbers(&self.their_head)[2] {
+            return Err(WireError::Inconsistent("a wrong checksum"));
+        }
+        Header::decode(&self.their_header)
     }
 
     /// Header and state of what is coming in, once they are there; the pages follow.
-    pub fn head(&self) -> Option<(&Header, &[u8])> {
+    pub fn head(&self) -> Option<(&Header, &State)> {
         Some((self.incoming.as_ref()?.header(), &self.their_state))
     }
 
@@ -282,7 +330,7 @@ impl Transfer {
 
     /// Whether everything has ended.
     pub fn is_done(&self) -> bool {
-        self.is_whole() && self.sends.is_empty()
+        self.is_whole() && self.sends.is_empty() && self.sums_for.is_none()
     }
 
     /// What was received, when it is whole.

@@ -36,6 +36,7 @@ pub fn load(directory: &Path, name: Name, own: &Identity, store: &mut PageStore)
             let image = incoming
                 .into_image(store)
                 .map_err(|error| Damage::Memory(error.to_string()))?;
+            store.seal(image.runs());
             Ok(Loaded { head, image, state })
         }
         Err(damage) => {
@@ -58,7 +59,6 @@ fn room(decoder: &Decoder<File>, key: Key, store: &mut PageStore) -> Result<Inco
         runs: decoder.head.runs.clone(),
         dropped: vec![],
         chunks,
-        sums: vec![],
     };
     Image::receive(header, store).map_err(|error| Damage::Memory(error.to_string()))
 }

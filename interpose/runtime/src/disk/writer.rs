@@ -7,7 +7,9 @@
 
 use super::catalogue::PART;
 use super::format::{Encoder, Head};
-use crate::image::PAGE_SIZE;
+use crate::image::runs::PageIndex;
+use crate::image::threads::without_signals;
+use crate::image::{PAGE_SIZE, sums};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,26 +18,44 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// Memory that stays as it is.
-pub struct Pages(Vec<(*const u8, u64)>);
+pub struct Pages(Vec<Piece>);
+
+/// Copies of consecutive pages.
+pub struct Piece {
+    /// The first page.
+    pub first: PageIndex,
+    /// Where its copy is; the others' follow.
+    pub copy: *const u8,
+    /// Their checksums.
+    pub sums: Vec<u64>,
+}
 
 // SAFETY: only read, by one thread at a time, as `Pages::new` demands.
 unsafe impl Send for Pages {}
 
 impl Pages {
-    /// Start and length in pages of each piece.
+    /// What is to be written.
     ///
     /// # Safety
     /// All of it must be readable, and must not change, until the outcome of its job was taken.
-    pub unsafe fn new(pieces: Vec<(*const u8, u64)>) -> Pages {
+    pub unsafe fn new(pieces: Vec<Piece>) -> Pages {
         Pages(pieces)
     }
 
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let pages = |&(start, count): &(*const u8, u64)| {
+    /// Each page's content, unless it has been damaged since it was captured.
+    fn iter(&self) -> impl Iterator<Item = io::Result<&[u8]>> {
+        self.0.iter().flat_map(|piece| {
             // SAFETY: readable and unchanging, as `new` demands.
-            unsafe { std::slice::from_raw_parts(start, count as usize * PAGE_SIZE) }
-        };
-        self.0.iter().map(pages).flat_map(|piece| piece.chunks_exact(PAGE_SIZE))
+            let copy = unsafe { std::slice::from_raw_parts(piece.copy, piece.sums.len() * PAGE_SIZE) };
+            let pages = copy.chunks_exact(PAGE_SIZE).zip(&piece.sums).enumerate();
+            pages.map(|(index, (content, &sum))| {
+                let page = PageIndex(piece.first.0 + index as u64);
+                match sums::of_page(page, content) == sum {
+                    true => Ok(content),
+                    false => Err(io::Error::other("the copy in memory has a wrong checksum")),
+                }
+            })
+        })
     }
 }
 
@@ -122,19 +142,6 @@ impl Writer {
     }
 }
 
-/// A thread inherits the signal mask of the one that makes it. A signal for the process must find the program's thread.
-fn without_signals<T>(make: impl FnOnce() -> T) -> T {
-    // SAFETY: pthread_sigmask(3) with valid sets.
-    unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let made = make();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        made
-    }
-}
-
 fn write(job: Job, stop: &AtomicBool) -> Outcome {
     let part = job.directory.join(job.name.clone() + PART);
     let done = job
@@ -156,7 +163,7 @@ fn write(job: Job, stop: &AtomicBool) -> Outcome {
 fn write_part(part: &Path, job: &Job, stop: &AtomicBool) -> Outcome {
     let mut encoder = Encoder::new(File::create(part)?, &job.head, &job.state)?;
     for page in job.pages.iter() {
-        if encoder.page(page)? && stop.load(Ordering::Relaxed) {
+        if encoder.page(page?)? && stop.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Interrupted.into());
         }
     }

@@ -1,8 +1,9 @@
 //! The grammar of `UNDERSTUDY_FAULT`: faults, separated by `;`.
 //!
 //! ```text
-//! fault   = action who "at=" where ["epoch=" E] ["delay=" time]  |  "pretend" what  |  "count"
-//! action  = "kill" | "wait"                       what = "no-pagemap-scan" | "no-userfaultfd" | "no-personality"
+//! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]  |  "pretend" what  |  "count"
+//! action  = "kill" | "wait" | "corrupt"           copy  = "held" | "own" | "state" (with "corrupt" only)
+//! what = "no-pagemap-scan" | "no-userfaultfd" | "no-personality"
 //! who     = "rank=" R | "spare=" S                where = POINT | "call:" N | "time:" T
 //! ```
 
@@ -40,15 +41,37 @@ pub enum Lack {
     Personality,
 }
 
+/// A copy of which a bit changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victim {
+    /// A page in the middle of each copy that the rank holds of others.
+    Held,
+    /// Every page of the rank's own copy: only pages that have changed since are put back from there.
+    Own,
+    /// What is not in the pages, in each copy that the rank holds of others.
+    State,
+}
+
+/// What happens to a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It dies.
+    Kill,
+    /// Nothing but the delay.
+    Wait,
+    /// What it keeps is damaged.
+    Corrupt(Victim),
+}
+
 /// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A rank waits, and then dies if `kill` is set.
+    /// A rank waits, and then something happens to it.
     Strike {
         who: Who,
         at: Where,
         delay: Duration,
-        kill: bool,
+        action: Action,
     },
     /// The kernel lacks something.
     Pretend(Lack),
@@ -73,8 +96,9 @@ pub fn parse(text: &str) -> Result<Vec<Fault>, String> {
 fn one(text: &str) -> Result<Fault, String> {
     let mut words = text.split_whitespace();
     match words.next() {
-        Some("kill") => strike(text, words, true),
-        Some("wait") => strike(text, words, false),
+        Some("kill") => strike(text, words, Action::Kill),
+        Some("wait") => strike(text, words, Action::Wait),
+        Some("corrupt") => strike(text, words, Action::Corrupt(Victim::Held)),
         Some("pretend") => {
             let what = words.next().unwrap_or_default();
             let known = LACKS.iter().find(|(name, _)| *name == what && words.next().is_none());
@@ -86,12 +110,12 @@ fn one(text: &str) -> Result<Fault, String> {
         }
         Some("count") if words.next().is_none() => Ok(Fault::Count),
         _ => Err(format!(
-            "`{text}` starts with none of `kill`, `wait`, `pretend`, `count`"
+            "`{text}` starts with none of `kill`, `wait`, `corrupt`, `pretend`, `count`"
         )),
     }
 }
 
-fn strike<'a>(text: &str, words: impl Iterator<Item = &'a str>, kill: bool) -> Result<Fault, String> {
+fn strike<'a>(text: &str, words: impl Iterator<Item = &'a str>, mut action: Action) -> Result<Fault, String> {
     let (mut who, mut at, mut epoch, mut delay) = (None, None, None, Duration::ZERO);
     for word in words {
         let number = |value: &str| value.parse::<u64>().map_err(|_| format!("`{word}` has no number"));
@@ -101,6 +125,7 @@ fn strike<'a>(text: &str, words: impl Iterator<Item = &'a str>, kill: bool) -> R
             Some(("epoch", value)) => epoch = Some(number(value)?),
             Some(("delay", value)) => delay = time(value)?,
             Some(("at", value)) => at = Some(value),
+            Some(("copy", value)) if matches!(action, Action::Corrupt(_)) => action = Action::Corrupt(victim(value)?),
             _ => {
                 return Err(format!(
                     "`{word}` is none of `rank=`, `spare=`, `at=`, `epoch=`, `delay=`"
@@ -112,15 +137,29 @@ fn strike<'a>(text: &str, words: impl Iterator<Item = &'a str>, kill: bool) -> R
         return Err(format!("`{text}` needs `rank=` or `spare=`, and `at=`"));
     };
     let at = place(at, epoch)?;
-    if !kill && delay.is_zero() {
+    if action == Action::Wait && delay.is_zero() {
         return Err(format!("`{text}` waits for no time; add `delay=`"));
     }
-    if matches!(at, Where::Time(_)) && !(kill && delay.is_zero()) {
+    if matches!(action, Action::Corrupt(_)) && !matches!(at, Where::Point { .. }) {
+        return Err(format!("`{text}`: copies can only be damaged at a fault point"));
+    }
+    if matches!(at, Where::Time(_)) && !(action == Action::Kill && delay.is_zero()) {
         return Err(format!(
             "`{text}`: at a time a rank can only be killed, without a delay"
         ));
     }
-    Ok(Fault::Strike { who, at, delay, kill })
+    Ok(Fault::Strike { who, at, delay, action })
+}
+
+fn victim(text: &str) -> Result<Victim, String> {
+    match text {
+        "held" => Ok(Victim::Held),
+        "own" => Ok(Victim::Own),
+        "state" => Ok(Victim::State),
+        _ => Err(format!(
+            "`copy={text}` is none of `copy=held`, `copy=own`, `copy=state`"
+        )),
+    }
 }
 
 fn place(at: &str, epoch: Option<u64>) -> Result<Where, String> {
@@ -163,7 +202,7 @@ mod tests {
             who,
             at,
             delay: Duration::ZERO,
-            kill: true,
+            action: Action::Kill,
         }
     }
 
@@ -190,7 +229,21 @@ mod tests {
             ]
         );
         let waits = parse("wait rank=1 at=shrink.begin delay=200ms").unwrap();
-        assert!(matches!(waits[..], [Fault::Strike { kill: false, delay, .. }] if delay == Duration::from_millis(200)));
+        assert!(
+            matches!(waits[..], [Fault::Strike { action: Action::Wait, delay, .. }] if delay == Duration::from_millis(200))
+        );
+    }
+
+    #[test]
+    fn copies_are_damaged_at_fault_points() {
+        let damaged = |text: &str| match parse(text).as_deref() {
+            Ok([Fault::Strike { action, .. }]) => Some(*action),
+            _ => None,
+        };
+        let at = |copy| damaged(&format!("corrupt rank=1 at=commit.end epoch=2{copy}"));
+        assert_eq!(at(""), Some(Action::Corrupt(Victim::Held)));
+        assert_eq!(at(" copy=own"), Some(Action::Corrupt(Victim::Own)));
+        assert_eq!(at(" copy=state"), Some(Action::Corrupt(Victim::State)));
     }
 
     #[test]
@@ -213,6 +266,9 @@ mod tests {
             "pretend no-memory",
             "count twice",
             "kill rank=1 at=cut.begin;",
+            "kill rank=1 at=cut.begin copy=own",
+            "corrupt rank=1 at=call:7",
+            "corrupt rank=1 at=cut.begin copy=both",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

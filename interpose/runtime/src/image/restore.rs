@@ -44,6 +44,12 @@ pub enum RestoreError {
     /// Tracking could not be started again.
     #[error("cannot start tracking again")]
     Arm(#[source] ObserveError),
+    /// The image is damaged. Nothing has been put back.
+    #[error("the copy of page {page:#x} has a wrong checksum")]
+    Damaged {
+        /// The page.
+        page: u64,
+    },
 }
 
 /// What a restore did.
@@ -72,6 +78,7 @@ pub fn restore_pages(
     let clean = runs::subtract(&seen.content, &seen.written);
     let wanted = runs::subtract(&image.pages(), &clean);
     let ready = Ready::start(layout, &runs::subtract(&wanted, &seen.content));
+    verify(image, &wanted, store)?;
     put_back(
         tracker,
         layout,
@@ -105,6 +112,8 @@ pub fn load_all(
 ) -> Result<RestoreStats, RestoreError> {
     let wanted = image.pages();
     let ready = ready.map_or_else(|| prepare(tracker, layout, &wanted), Ok)?;
+    // Memory is made present meanwhile.
+    verify(image, &wanted, store)?;
     let ready = ready.wait();
     let seen = tracker.present(layout, &wanted).map_err(RestoreError::Observe)?;
     put_back(
@@ -144,6 +153,14 @@ fn put_back(
         copied: runs::total(wanted),
         dropped,
     })
+}
+
+/// Nothing is touched if a page that is to be put back is damaged.
+fn verify(image: &Image, wanted: &[PageRun], store: &PageStore) -> Result<(), RestoreError> {
+    match store.damaged(&image.slots_of(wanted)) {
+        Some(page) => Err(RestoreError::Damaged { page: page.0 }),
+        None => Ok(()),
+    }
 }
 
 /// Writing behind the end of a mapped file is a `SIGBUS`: better to say so.

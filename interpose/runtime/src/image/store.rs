@@ -105,6 +105,8 @@ pub struct PageStore {
     /// First slot → length. Neighbours are always joined, and nothing free touches `top`.
     free: BTreeMap<u64, u64>,
     pins: Pins,
+    /// The checksum of what each open slot holds: see [`super::sums`].
+    sums: Vec<u64>,
 }
 
 // SAFETY: the arena belongs to the store alone and is not bound to a thread.
@@ -150,6 +152,7 @@ impl PageStore {
             live: 0,
             free: BTreeMap::new(),
             pins: Pins::default(),
+            sums: Vec::new(),
         })
     }
 
@@ -157,6 +160,16 @@ impl PageStore {
     pub fn ptr(&self, slot: Slot) -> *mut u8 {
         assert!(slot.0 < self.capacity, "slot outside of the arena");
         self.base.wrapping_add(slot.0 as usize * PAGE_SIZE)
+    }
+
+    /// The checksum of what an allocated slot holds.
+    pub(super) fn sum(&self, slot: Slot) -> u64 {
+        self.sums[slot.0 as usize]
+    }
+
+    /// Notes the checksum of what an allocated slot holds.
+    pub(super) fn set_sum(&mut self, slot: Slot, sum: u64) {
+        self.sums[slot.0 as usize] = sum;
     }
 
     /// Slots in use.
@@ -414,6 +427,7 @@ impl PageStore {
             let source = io::Error::last_os_error();
             return Err(StoreError::Grow { bytes, source });
         }
+        self.sums.resize(target as usize, 0);
         self.open = target;
         Ok(())
     }

@@ -11,7 +11,6 @@ use super::epoch::{Delta, Epoch, Image, SlotRun, lay_out};
 use super::runs::{self, PageRun};
 use super::store::{Extent, PageStore, StoreError};
 use bincode::{Decode, Encode};
-use xxhash_rust::xxh3::xxh3_64;
 
 /// Default limit of a chunk in bytes.
 pub const CHUNK_BYTES: usize = 1 << 20;
@@ -29,8 +28,6 @@ pub struct Header {
     pub dropped: Vec<PageRun>,
     /// Length of each chunk in pages.
     pub chunks: Vec<u32>,
-    /// XXH3 of each chunk; empty when the sender did not compute them.
-    pub sums: Vec<u64>,
 }
 
 /// A piece of memory to send.
@@ -56,15 +53,12 @@ pub struct ChunkMut {
 pub struct SendOptions {
     /// Limit of a chunk in bytes.
     pub chunk_bytes: usize,
-    /// Whether to compute checksums, which reads every page once.
-    pub checksums: bool,
 }
 
 impl Default for SendOptions {
     fn default() -> Self {
         Self {
             chunk_bytes: CHUNK_BYTES,
-            checksums: false,
         }
     }
 }
@@ -76,6 +70,8 @@ pub struct Outgoing {
     pub header: Header,
     /// To be sent next, in this order.
     pub chunks: Vec<Chunk>,
+    /// The pages of these chunks, whose checksums ([`super::sums`]) are sent as well.
+    pub runs: Vec<SlotRun>,
 }
 
 /// Something is wrong with what was received.
@@ -90,16 +86,6 @@ pub enum WireError {
     /// There is no room for the pages.
     #[error("cannot allocate room for received pages")]
     Allocate(#[source] StoreError),
-    /// A chunk arrived damaged.
-    #[error("chunk {chunk} of the received pages has the checksum {got:#x} instead of {want:#x}")]
-    Checksum {
-        /// Number of the chunk.
-        chunk: usize,
-        /// What the header says.
-        want: u64,
-        /// What was received.
-        got: u64,
-    },
 }
 
 impl Header {
@@ -142,8 +128,6 @@ impl Header {
             "dropped pages are not sorted"
         } else if of_chunks != self.page_count() || self.chunks.contains(&0) {
             "chunks do not add up to the pages"
-        } else if !self.sums.is_empty() && self.sums.len() != self.chunks.len() {
-            "not one checksum per chunk"
         } else {
             return Ok(());
         };
@@ -160,7 +144,6 @@ impl Delta {
             runs: Vec::new(),
             dropped: self.dropped.clone(),
             chunks: Vec::new(),
-            sums: Vec::new(),
         };
         fill(header, &self.runs, store, options)
     }
@@ -183,7 +166,6 @@ impl Image {
             runs: Vec::new(),
             dropped: Vec::new(),
             chunks: Vec::new(),
-            sums: Vec::new(),
         };
         let mut runs = self.runs().to_vec();
         runs.sort_unstable_by_key(|run| run.slot);
@@ -222,16 +204,11 @@ fn fill(mut header: Header, runs: &[SlotRun], store: &PageStore, how: SendOption
             extent.len -= pages;
         }
     }
-    if how.checksums {
-        header.sums = chunks.iter().map(|c| checksum(c.ptr, c.len)).collect();
+    Outgoing {
+        header,
+        chunks,
+        runs: runs.to_vec(),
     }
-    Outgoing { header, chunks }
-}
-
-fn checksum(ptr: *const u8, len: usize) -> u64 {
-    // SAFETY: every chunk is made of allocated slots of a store, which are readable; nobody
-    // writes them between being received and being freed.
-    xxh3_64(unsafe { std::slice::from_raw_parts(ptr, len) })
 }
 
 /// Pages on their way in.
@@ -239,7 +216,9 @@ fn checksum(ptr: *const u8, len: usize) -> u64 {
 pub struct Incoming {
     header: Header,
     chunks: Vec<ChunkMut>,
+    /// As the header lists them.
     runs: Vec<SlotRun>,
+    sums: Vec<u64>,
 }
 
 impl Incoming {
@@ -247,19 +226,29 @@ impl Incoming {
         header.check()?;
         let parts: Vec<u64> = header.chunks.iter().map(|&n| u64::from(n)).collect();
         let extents = store.alloc_parts(&parts).map_err(WireError::Allocate)?;
-        let mut runs = lay_out(&header.runs, &extents);
-        runs.sort_unstable_by_key(|run| run.pages);
+        let runs = lay_out(&header.runs, &extents);
+        let sums = vec![0; header.page_count() as usize];
         let into = |extent: &Extent| ChunkMut {
             ptr: store.ptr(extent.first),
             len: extent.len as usize * PAGE_SIZE,
         };
         let chunks = extents.iter().map(into).collect();
-        Ok(Self { header, chunks, runs })
+        Ok(Self {
+            header,
+            chunks,
+            runs,
+            sums,
+        })
     }
 
     /// Where the chunks go, in the order the header lists them.
     pub fn chunks(&self) -> &[ChunkMut] {
         &self.chunks
+    }
+
+    /// Where the checksums go, in the same order; they stay in place.
+    pub fn sums(&mut self) -> &mut [u64] {
+        &mut self.sums
     }
 
     /// What was announced.
@@ -272,46 +261,40 @@ impl Incoming {
         store.release(self.runs.into_iter().map(SlotRun::extent));
     }
 
-    /// The received delta, once every chunk has arrived.
+    /// The received delta, once every chunk and the checksums have arrived.
     ///
     /// # Errors
-    /// When a checksum does not match or this is a whole image; the room is given back then.
+    /// When this is a whole image; the room is given back then.
     pub fn into_delta(self, store: &mut PageStore) -> Result<Delta, WireError> {
         let Some(base) = self.header.base else {
             self.cancel(store);
             return Err(WireError::Inconsistent("an image came instead of a delta"));
         };
-        let this = self.verified(store)?;
         Ok(Delta {
             base,
-            epoch: this.header.epoch,
-            runs: this.runs,
-            dropped: this.header.dropped,
+            epoch: self.header.epoch,
+            runs: self.kept(store),
+            dropped: self.header.dropped,
         })
     }
 
-    /// The received image, once every chunk has arrived.
+    /// The received image, once every chunk and the checksums have arrived.
     ///
     /// # Errors
-    /// When a checksum does not match or this is a delta; the room is given back then.
+    /// When this is a delta; the room is given back then.
     pub fn into_image(self, store: &mut PageStore) -> Result<Image, WireError> {
         if self.header.base.is_some() {
             self.cancel(store);
             return Err(WireError::Inconsistent("a delta came instead of an image"));
         }
-        let this = self.verified(store)?;
-        Ok(Image::from_parts(this.header.epoch, this.runs))
+        Ok(Image::from_parts(self.header.epoch, self.kept(store)))
     }
 
-    fn verified(self, store: &mut PageStore) -> Result<Self, WireError> {
-        let sums = self.header.sums.iter().zip(&self.chunks).enumerate();
-        for (chunk, (&want, memory)) in sums {
-            let got = checksum(memory.ptr, memory.len);
-            if got != want {
-                self.cancel(store);
-                return Err(WireError::Checksum { chunk, want, got });
-            }
-        }
-        Ok(self)
+    /// What was received, by page, with the checksums noted.
+    fn kept(&self, store: &mut PageStore) -> Vec<SlotRun> {
+        store.note_sums(&self.runs, &self.sums);
+        let mut runs = self.runs.clone();
+        runs.sort_unstable_by_key(|run| run.pages);
+        runs
     }
 }

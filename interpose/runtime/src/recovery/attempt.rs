@@ -194,18 +194,19 @@ fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
         copies::fetch(plan, me)?
     };
     report.stage(RecoveryStage::Fetch);
-    let expected = copies::expect_partner(plan, me);
+    let expected = copies::expect_partners(plan, me);
     let origin = match (is_new, &plan.lost) {
         (true, _) => Origin::Understudy,
-        (false, Some(_)) => Origin::SurvivorFromDisk,
+        (false, Some(_)) => Origin::SurvivorAnew,
+        (false, None) if plan.source(me).is_some() => Origin::SurvivorAnew,
         (false, None) => Origin::Survivor,
     };
-    let loaded = load::load(origin, ready);
+    let loaded = load::load(origin, ready).map_err(|damaged| copies::refuse_own(plan, me, &damaged))?;
     report.stage(RecoveryStage::Load);
     comm::drop_reals();
     comm::rebuild(world::get().workers)?;
     report.stage(RecoveryStage::Rebuild);
-    copies::protect_again(plan, me)?;
+    copies::make_again(&plan.remakes, me)?;
     drop(expected);
     report.stage(RecoveryStage::Reprotect);
     Ok(loaded)
@@ -227,6 +228,7 @@ fn settle(plan: &Plan, loaded: Loaded) -> Frame {
         disk::go_on_from(world::worker());
     }
     events::set_epoch(plan.epoch);
+    copies::forget_refusals();
     spare::forget();
     loaded.frame
 }

@@ -1,89 +1,158 @@
-//! Copies after a failure: those that died with a rank are fetched or made again.
+//! Copies after a failure: those that died with a rank are fetched or made again, and so are damaged ones.
 
-use super::load;
-use super::plan::{Held, NONE, Plan};
+use super::load::{self, Damaged};
+use super::plan::{self, Held, Plan, REFUSALS, Refused, Remake};
 use crate::cell::Main;
 use crate::checkpoint::{self, Transfer};
 use crate::disk;
-use crate::errors::SUCCESS;
+use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::image::prefault::Prefault;
 use crate::image::restore::Ready;
-use crate::image::wire::SendOptions;
 use crate::world::{self, succeeded};
 use std::ffi::c_int;
 
 static HELD: Main<Held> = Main::new(Held::NOTHING);
+static REFUSED: Main<[Refused; REFUSALS]> = Main::new([Refused::NOTHING; REFUSALS]);
 
 /// What this spare has got in an attempt that came to nothing.
 pub fn held() -> Held {
     *HELD.get()
 }
 
-/// Holder and partner of a worker.
-fn buddies(me: u32) -> (u32, u32) {
-    let holders = &world::get().holders;
-    (holders.holder_of(me), holders.partner_of(me))
+/// Damaged copies that this process has met in this recovery.
+pub fn refused() -> [Refused; REFUSALS] {
+    *REFUSED.get()
 }
 
-/// Drives a transfer to its end; `poll` is called again and again meanwhile.
-fn drive(
-    transfer: &mut Transfer,
+/// The recovery has succeeded: damaged copies have been made again.
+pub fn forget_refusals() {
+    *REFUSED.get() = [Refused::NOTHING; REFUSALS];
+}
+
+/// The copy that this worker was to load is damaged, and so is the one that it was fetched from: nobody may use them any
+/// more. The code with which the attempt ends; in the next, another copy is taken.
+pub fn refuse_own(plan: &Plan, me: u32, damaged: &Damaged) -> c_int {
+    let own = world::get().launcher_rank;
+    let from = plan.source(me).map_or(own, |holder| plan.players[holder as usize]);
+    log::warn!("the copy of worker {me} at rank {from} is not used: {}", damaged.0);
+    let worker = u64::from(me);
+    for at in [u64::from(own), u64::from(from)] {
+        let copy = Refused { worker, at };
+        let all = REFUSED.get();
+        if !all.contains(&copy)
+            && let Some(free) = all.iter_mut().find(|other| **other == Refused::NOTHING)
+        {
+            *free = copy;
+        }
+    }
+    *HELD.get() = Held::NOTHING;
+    ERR_OTHER
+}
+
+/// This process has a new copy of its own.
+fn take_back_own_refusal(me: u32) {
+    let (worker, at) = (u64::from(me), u64::from(world::get().launcher_rank));
+    for copy in REFUSED.get().iter_mut().filter(|copy| **copy == Refused { worker, at }) {
+        *copy = Refused::NOTHING;
+    }
+}
+
+/// A transfer with one other worker.
+struct Move {
+    transfer: Transfer,
     to: Option<u32>,
     from: Option<u32>,
-    mut poll: impl FnMut(&Transfer),
-) -> Result<(), c_int> {
-    let mut rc = transfer.start(world::private(), to, from);
-    while rc == SUCCESS && !transfer.is_done() {
-        rc = transfer.poll(&mut checkpoint::keep().store);
-        poll(transfer);
+}
+
+impl Move {
+    fn send(transfer: Transfer, to: u32) -> Move {
+        Move {
+            transfer,
+            to: Some(to),
+            from: None,
+        }
+    }
+
+    fn receive(from: u32) -> Move {
+        Move {
+            transfer: Transfer::receive_only(),
+            to: None,
+            from: Some(from),
+        }
+    }
+}
+
+/// Drives transfers to their end; `poll` is called again and again for each meanwhile.
+fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> Result<(), c_int> {
+    let start = |it: &mut Move| it.transfer.start(world::private(), it.to, it.from);
+    let mut rc = moves.iter_mut().map(start).max().unwrap_or(SUCCESS);
+    while rc == SUCCESS && !moves.iter().all(|it| it.transfer.is_done()) {
+        for it in moves.iter_mut() {
+            rc = rc.max(it.transfer.poll(&mut checkpoint::keep().store));
+            poll(&it.transfer);
+        }
     }
     if rc != SUCCESS {
         super::attempt::revoke_all();
-        transfer.quiesce(super::DRAIN_LIMIT);
+        for it in moves {
+            it.transfer.quiesce(super::DRAIN_LIMIT);
+        }
     }
     succeeded(rc)
 }
 
-/// The holders send the dead workers' copies to those who take their parts and do not have them. Such a process makes
-/// memory ready for it meanwhile.
+/// The holders send copies to those workers that have none of their own. Such a process makes memory ready for it meanwhile,
+/// if it has nothing there yet.
 pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
-    let (holder, partner) = buddies(me);
     let keep = checkpoint::keep();
-    let mut ready = None;
-    if plan.takeover(me).is_some_and(|takeover| !takeover.has_own) {
-        *HELD.get() = Held::NOTHING;
-        let mut transfer = Transfer::receive_only();
-        drive(&mut transfer, None, Some(holder), |transfer| {
-            if let (None, Some((header, state))) = (&ready, transfer.head()) {
-                ready = Some(load::prepare(header, state));
-            }
-        })?;
-        if let Some(payload) = transfer.take_received() {
-            payload
-                .apply(&mut keep.own, &mut keep.store)
-                .unwrap_or_else(|error| checkpoint::fail("the copy of the dead rank is damaged", &error));
+    let source = plan.source(me);
+    let mut moves: Vec<Move> = source.map(Move::receive).into_iter().collect();
+    for fetch in plan.fetches.iter().filter(|fetch| fetch.from == me) {
+        if let Some(layer) = world::get().redundancy.layer(fetch.worker, me) {
+            let transfer = Transfer::of(&keep.partners[layer], &keep.store);
+            moves.push(Move::send(transfer, fetch.worker));
         }
+    }
+    let is_new = plan.takeover(me).is_some();
+    if source.is_some() {
+        *HELD.get() = Held::NOTHING;
+    }
+    let mut ready = None;
+    drive(&mut moves, |transfer| {
+        if let (true, None, Some((header, state))) = (is_new, &ready, transfer.head())
+            && state.is_whole()
+        {
+            ready = Some(load::prepare(header, state));
+        }
+    })?;
+    let received = moves.iter_mut().find_map(|it| it.transfer.take_received());
+    if let Some(payload) = received {
+        if payload.epoch() != plan.epoch {
+            let damaged = Damaged(format!("it is of epoch {}", payload.epoch()));
+            payload.give_up(&mut keep.store);
+            return Err(refuse_own(plan, me, &damaged));
+        }
+        payload
+            .apply(&mut keep.own, &mut keep.store)
+            .unwrap_or_else(|error| checkpoint::fail("the copy of a worker cannot be kept", &error));
+        take_back_own_refusal(me);
         *HELD.get() = Held {
             own: u64::from(me),
-            partner: NONE,
+            layers: 0,
             epoch: plan.epoch,
         };
-    }
-    if plan.takeover(partner).is_some_and(|takeover| !takeover.has_own) {
-        let outgoing = keep.partner.image.outgoing(&keep.store, SendOptions::default());
-        let mut transfer = Transfer::new(outgoing, keep.partner.state.clone());
-        drive(&mut transfer, Some(partner), None, |_| ())?;
     }
     Ok(ready)
 }
 
-/// Begins to make memory present for the copy that a new player will keep for its partner, which is about as long as its
-/// own.
-pub fn expect_partner(plan: &Plan, me: u32) -> Option<Prefault> {
-    plan.takeover(me).filter(|takeover| !takeover.has_partner)?;
+/// Begins to make memory present for the copies that a new player will keep for its partners, which are about as long as
+/// its own.
+pub fn expect_partners(plan: &Plan, me: u32) -> Option<Prefault> {
+    plan.takeover(me)?;
+    let awaited = plan.remakes.iter().filter(|remake| remake.at == me).count() as u64;
     let keep = checkpoint::keep();
-    let pages = keep.own.image.page_count();
-    Some(Prefault::start(keep.store.upcoming(pages)))
+    let pages = awaited * keep.own.image.page_count();
+    (pages > 0).then(|| Prefault::start(keep.store.upcoming(pages)))
 }
 
 /// What was read from the disk is this rank's own epoch.
@@ -91,38 +160,32 @@ pub fn fetch_from_disk() {
     *HELD.get() = Held::NOTHING;
     if let Some(loaded) = disk::take_chosen() {
         checkpoint::replace_own(loaded.image, loaded.state);
+        take_back_own_refusal(world::worker());
     }
 }
 
-/// Copies that died with their holder are made again: the partner of each understudy sends it its own.
-pub fn protect_again(plan: &Plan, me: u32) -> Result<(), c_int> {
-    // What is kept for partners is of another epoch if that is one from the disk.
-    let lacks_it = |worker| plan.lost.is_some() || plan.takeover(worker).is_some_and(|takeover| !takeover.has_partner);
-    protect(lacks_it, me)
+/// Every worker's copies, after a restart.
+pub fn make_all(me: u32) -> Result<(), c_int> {
+    let world = world::get();
+    make_again(&plan::every_copy(&world.redundancy, world.worker_count), me)
 }
 
-/// Sends the own copy to the holder if it lacks it, and receives the partner's likewise.
-pub fn protect(lacks_it: impl Fn(u32) -> bool, me: u32) -> Result<(), c_int> {
-    let (holder, partner) = buddies(me);
-    let to = lacks_it(holder).then_some(holder);
-    let from = lacks_it(me).then_some(partner);
-    if to.is_none() && from.is_none() {
-        return Ok(());
-    }
+/// Copies that are to be made again: their workers send them.
+pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
     let keep = checkpoint::keep();
-    let mut transfer = match to {
-        Some(_) => Transfer::new(
-            keep.own.image.outgoing(&keep.store, SendOptions::default()),
-            keep.own.state.clone(),
-        ),
-        None => Transfer::receive_only(),
-    };
-    drive(&mut transfer, to, from, |_| ())?;
-    if let Some(payload) = transfer.take_received() {
-        payload
-            .apply(&mut keep.partner, &mut keep.store)
-            .unwrap_or_else(|error| checkpoint::fail("the partner's copy is damaged", &error));
-        HELD.get().partner = u64::from(partner);
+    let expected: Vec<&Remake> = remakes.iter().filter(|remake| remake.at == me).collect();
+    let mut moves: Vec<Move> = expected.iter().map(|remake| Move::receive(remake.worker)).collect();
+    for remake in remakes.iter().filter(|remake| remake.worker == me) {
+        moves.push(Move::send(Transfer::of(&keep.own, &keep.store), remake.at));
+    }
+    drive(&mut moves, |_| ())?;
+    for (it, remake) in moves.iter_mut().zip(expected) {
+        if let Some(payload) = it.transfer.take_received() {
+            payload
+                .apply(&mut keep.partners[remake.layer], &mut keep.store)
+                .unwrap_or_else(|error| checkpoint::fail("a partner's copy cannot be kept", &error));
+            HELD.get().layers |= 1 << remake.layer;
+        }
     }
     Ok(())
 }

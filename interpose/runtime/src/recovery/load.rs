@@ -2,9 +2,9 @@
 
 use crate::arch::Frame;
 use crate::calls::memory_state;
-use crate::checkpoint::Saved;
+use crate::checkpoint::{Saved, State};
 use crate::generated::Proc;
-use crate::image::restore::Ready;
+use crate::image::restore::{Ready, RestoreError};
 use crate::image::runs::normalise;
 use crate::image::wire::Header;
 use crate::image::{remap, restore};
@@ -16,13 +16,16 @@ pub struct Loaded {
     pub frame: Frame,
 }
 
+/// What is wrong with a copy.
+pub struct Damaged(pub String);
+
 /// Which process loads what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A survivor goes back to its last epoch.
     Survivor,
-    /// A survivor goes back to an older epoch, from the disk.
-    SurvivorFromDisk,
+    /// A survivor gets an epoch from elsewhere: an older one from the disk, or its own from a holder.
+    SurvivorAnew,
     /// An understudy takes a part.
     Understudy,
     /// The whole job has been started again.
@@ -41,8 +44,8 @@ fn decode(state: &[u8]) -> Saved {
 }
 
 /// Makes the user side's mappings those of a part whose pages are on their way, and begins to make them present.
-pub fn prepare(header: &Header, state: &[u8]) -> Ready {
-    let saved = decode(state);
+pub fn prepare(header: &Header, state: &State) -> Ready {
+    let saved = decode(&state.bytes);
     restore_mappings(&saved);
     let pages = normalise(header.runs.clone());
     restore::prepare(&mut checkpoint::keep().tracker, &saved.user.layout, &pages)
@@ -58,12 +61,16 @@ fn restore_mappings(saved: &Saved) {
     }
 }
 
-/// Loads this rank's own committed epoch. `ready` is what was [`prepare`]d for it.
+/// Loads this rank's own committed epoch, unless its copy is damaged: says so, and nothing of it is loaded then. `ready`
+/// is what was [`prepare`]d for it.
 ///
 /// A failure here leaves a user side that is neither old nor new, so it ends the job.
-pub fn load(origin: Origin, ready: Option<Ready>) -> Loaded {
+pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     let keep = checkpoint::keep();
-    let saved = decode(&keep.own.state);
+    if !keep.own.state.is_whole() {
+        return Err(Damaged("the saved state has a wrong checksum".into()));
+    }
+    let saved = decode(&keep.own.state.bytes);
     let layout = &saved.user.layout;
     restore_mappings(&saved);
     // What has changed is known since the last epoch only.
@@ -73,12 +80,13 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Loaded {
     };
     match pages {
         Ok(stats) => log::debug!("{} pages copied, {} dropped", stats.copied, stats.dropped),
+        Err(damaged @ RestoreError::Damaged { .. }) => return Err(Damaged(damaged.to_string())),
         Err(error) => checkpoint::fail("the program's memory cannot be put back", &error),
     }
     if origin == Origin::Restart {
         saved.user.continue_output();
     }
-    let is_own = matches!(origin, Origin::Survivor | Origin::SurvivorFromDisk);
+    let is_own = matches!(origin, Origin::Survivor | Origin::SurvivorAnew);
     if let Err(error) = saved.user.restore(is_own) {
         checkpoint::fail("the program's state cannot be put back", &error);
     }
@@ -90,5 +98,5 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Loaded {
     *drain::early() = saved.early;
     cut::restore(saved.schedule, !is_init(&saved.frame));
     memory_state::restore_attached(saved.attached);
-    Loaded { frame: saved.frame }
+    Ok(Loaded { frame: saved.frame })
 }

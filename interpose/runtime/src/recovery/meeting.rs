@@ -3,7 +3,7 @@
 
 use super::alone;
 use super::copies;
-use super::plan::{self, Held, Identity, Lost, NONE, Plan};
+use super::plan::{self, Gone, Held, Identity, Lost, NONE, Plan};
 use crate::generated::real;
 use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
 use crate::real_types::RealComm;
@@ -37,6 +37,7 @@ pub fn introduce(control: RealComm, whole: u64, abort: u64) -> Result<Vec<Identi
         whole,
         abort,
         held,
+        refused: copies::refused(),
     };
     let mut size = 0;
     let bytes = handles::byte_type();
@@ -59,7 +60,7 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
         user::release_output();
         crate::sys::exit_now((aborted.abort - 1) as i32);
     }
-    let mut verdict = plan::make(&identities, &world.holders, world.worker_count);
+    let mut verdict = plan::make(&identities, &world.redundancy, world.worker_count);
     if let Err(lost @ (Lost::Copies { .. } | Lost::Behind { .. })) = &verdict
         && disk::is_on()
     {
@@ -78,7 +79,7 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
 /// What is not in memory any more may be on disk.
 fn from_disk(control: RealComm, identities: &[Identity], lost: Lost) -> Result<Result<Plan, Lost>, c_int> {
     let world = world::get();
-    let plan = match plan::from_disk(identities, &world.holders, world.worker_count, lost.clone()) {
+    let plan = match plan::from_disk(identities, &world.redundancy, world.worker_count, lost.clone()) {
         Ok(plan) => plan,
         Err(lost) => return Ok(Err(lost)),
     };
@@ -150,15 +151,51 @@ fn describe(lost: &Lost) -> String {
 /// Why copies in memory are not enough.
 pub fn cause(lost: &Lost) -> String {
     match lost {
-        Lost::Copies { worker, holder, epoch } => format!(
-            "{} died together with {}, which held its only copy (epoch {epoch})",
-            who(*worker),
-            who(*holder)
-        ),
+        Lost::Copies {
+            worker,
+            died,
+            holders,
+            epoch,
+        } => no_copy(*worker, *died, holders, *epoch),
         Lost::Behind { worker, at, epoch } => {
             format!("{} is at epoch {at} and cannot reach epoch {epoch}", who(*worker))
         }
         Lost::Init | Lost::Spares { .. } => String::new(),
+    }
+}
+
+/// That no copy of a worker is left, and what has become of each.
+fn no_copy(worker: u32, died: bool, holders: &[(u32, Gone)], epoch: u64) -> String {
+    let names = |gone: Gone| {
+        let of = holders.iter().filter(move |holder| holder.1 == gone);
+        of.map(|holder| who(holder.0)).collect::<Vec<_>>()
+    };
+    let (dead, damaged) = (names(Gone::Dead).join(" and "), names(Gone::Damaged).join(" and "));
+    let worker = who(worker);
+    let only = if holders.len() == 1 {
+        "its only copy"
+    } else {
+        "its only copies"
+    };
+    match (died, damaged.is_empty(), dead.is_empty()) {
+        (true, true, _) => format!("{worker} died together with {dead}, which held {only} (epoch {epoch})"),
+        (true, false, true) => {
+            format!("{worker} died, and its copy (epoch {epoch}) at {damaged} has a wrong checksum, so it was not used")
+        }
+        (true, false, false) => format!(
+            "{worker} died together with {dead}, which held a copy of it, and the other copy (epoch {epoch}) at {damaged} has a wrong checksum, so it was not used"
+        ),
+        (false, true, _) => format!(
+            "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum, so it was not used, and {dead}, which held the others, died"
+        ),
+        (false, false, _) => format!(
+            "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum, and so has that at {damaged}, so they were not used{}",
+            if dead.is_empty() {
+                String::new()
+            } else {
+                format!("; {dead}, which held another, died")
+            }
+        ),
     }
 }
 

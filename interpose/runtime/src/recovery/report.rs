@@ -114,12 +114,14 @@ mod tests {
             worker,
             player,
             has_own: false,
-            has_partner: false,
+            layers: 0,
         };
         Plan {
             epoch: 1,
             takeovers: takeovers.iter().map(takeover).collect(),
             players: vec![],
+            fetches: vec![],
+            remakes: vec![],
             lost: None,
         }
     }

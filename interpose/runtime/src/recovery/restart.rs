@@ -21,7 +21,9 @@ pub fn from_disk() -> Rewound {
     user::undo_earlier(epoch);
     // SAFETY: a collective over the workers.
     world::succeeded(unsafe { real::PMPI_Barrier(world::private()) }).unwrap_or_else(|rc| world::failed_in_init(rc));
-    let loaded = load::load(Origin::Restart, None);
+    let loaded = load::load(Origin::Restart, None).unwrap_or_else(|load::Damaged(what)| {
+        checkpoint::fail("the epoch on disk was damaged in memory", &std::io::Error::other(what))
+    });
     make_copies().unwrap_or_else(|rc| world::failed_in_init(rc));
     disk::go_on_from(world::worker());
     events::set_epoch(epoch);
@@ -50,7 +52,7 @@ pub fn from_disk() -> Rewound {
 fn make_copies() -> Result<(), c_int> {
     comm::drop_reals();
     comm::rebuild(world::get().workers)?;
-    copies::protect(|_| true, world::worker())?;
+    copies::make_all(world::worker())?;
     let mut flag = 1;
     // SAFETY: a collective over the workers.
     world::succeeded(unsafe { ulfm::MPIX_Comm_agree(world::private(), &mut flag) })

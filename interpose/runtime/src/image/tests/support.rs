@@ -206,7 +206,9 @@ impl Rank {
         let next = Epoch(self.image.epoch().0 + 1);
         self.saved = user.layout();
         let Self { tracker, store, .. } = self;
-        capture(tracker, &self.saved, extra, next, store, &self.image).unwrap()
+        let delta = capture(tracker, &self.saved, extra, next, store, &self.image).unwrap();
+        store.seal(delta.runs());
+        delta
     }
 
     pub fn commit(&mut self, user: &User) -> Delta {

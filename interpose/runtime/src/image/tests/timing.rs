@@ -57,7 +57,9 @@ fn measure(choice: Choice, megabytes: u64, percent: u64) {
             } = &mut rank;
             delta = Some(capture(tracker, &layout, &[], epoch, store, image).unwrap());
         }));
-        rank.image.apply(delta.unwrap(), &mut rank.store).unwrap();
+        let delta = delta.unwrap();
+        rank.store.seal(delta.runs());
+        rank.image.apply(delta, &mut rank.store).unwrap();
         user.write(dirty[0], 0);
         dirty.iter().for_each(|&page| user.write(page, 200 + round));
         backs.push(timed(|| {

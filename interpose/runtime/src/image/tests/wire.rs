@@ -7,16 +7,16 @@ use crate::image::PAGE_SIZE;
 use crate::image::epoch::{Delta, Image};
 use crate::image::store::PageStore;
 use crate::image::track::Choice;
-use crate::image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
+use crate::image::wire::{Header, Incoming, Outgoing, SendOptions};
 
 pub fn options() -> SendOptions {
     SendOptions {
         chunk_bytes: 8 * PAGE_SIZE,
-        checksums: true,
     }
 }
 
-pub fn transfer(from: &Outgoing, into: &Incoming) {
+pub fn transfer(from: &Outgoing, store: &PageStore, into: &mut Incoming) {
+    into.sums().copy_from_slice(&store.sums(&from.runs));
     assert_eq!(from.chunks.len(), into.chunks().len());
     for (from, into) in from.chunks.iter().zip(into.chunks()) {
         assert_eq!(from.len, into.len);
@@ -28,16 +28,16 @@ pub fn transfer(from: &Outgoing, into: &Incoming) {
 pub fn send_delta(delta: &Delta, from: &PageStore, to: &mut PageStore) -> Delta {
     let outgoing = delta.outgoing(from, options());
     let header = Header::decode(&outgoing.header.encode()).unwrap();
-    let incoming = Delta::receive(header, to).unwrap();
-    transfer(&outgoing, &incoming);
+    let mut incoming = Delta::receive(header, to).unwrap();
+    transfer(&outgoing, from, &mut incoming);
     incoming.into_delta(to).unwrap()
 }
 
 pub fn send_image(image: &Image, from: &PageStore, to: &mut PageStore) -> Image {
     let outgoing = image.outgoing(from, options());
     let header = Header::decode(&outgoing.header.encode()).unwrap();
-    let incoming = Image::receive(header, to).unwrap();
-    transfer(&outgoing, &incoming);
+    let mut incoming = Image::receive(header, to).unwrap();
+    transfer(&outgoing, from, &mut incoming);
     incoming.into_image(to).unwrap()
 }
 
@@ -91,15 +91,18 @@ fn damage_and_nonsense_are_refused() {
     let outgoing = delta.outgoing(&rank.store, options());
     let mut to = new_store(1 << 16);
 
-    let incoming = Delta::receive(outgoing.header.clone(), &mut to).unwrap();
-    transfer(&outgoing, &incoming);
+    let mut incoming = Delta::receive(outgoing.header.clone(), &mut to).unwrap();
+    transfer(&outgoing, &rank.store, &mut incoming);
     // SAFETY: an allocated slot.
     unsafe { *incoming.chunks()[1].ptr ^= 1 };
-    let error = incoming.into_delta(&mut to).unwrap_err();
-    assert!(matches!(error, WireError::Checksum { chunk: 1, .. }), "{error}");
+    let damaged = incoming.into_delta(&mut to).unwrap();
+    let mut pages = outgoing.header.runs.iter().flat_map(|run| run.start.0..run.end());
+    let first_of_second = pages.nth(outgoing.header.chunks[0] as usize);
+    assert_eq!(to.damaged(damaged.runs()).map(|page| page.0), first_of_second);
+    damaged.free(&mut to);
 
-    let incoming = Delta::receive(outgoing.header.clone(), &mut to).unwrap();
-    transfer(&outgoing, &incoming);
+    let mut incoming = Delta::receive(outgoing.header.clone(), &mut to).unwrap();
+    transfer(&outgoing, &rank.store, &mut incoming);
     assert!(incoming.into_image(&mut to).is_err());
 
     let mut header = outgoing.header.clone();

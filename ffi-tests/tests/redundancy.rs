@@ -1,0 +1,205 @@
+//! Copies are damaged, or die with the rank that they are of: another copy is used, or the loss is named.
+//!
+//! Four workers with an offset of 1: worker 1's copies are at worker 2 and, with UNDERSTUDY_COPIES=2, at worker 3.
+
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, Case};
+use ffi_tests::{Job, Outcome, Verdicts};
+
+fn job(case: &Case, copies: &str, fault: &str) -> Job {
+    case.job()
+        .spares(3)
+        .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+        .env("UNDERSTUDY_COPIES", copies)
+        .fault(fault)
+}
+
+fn assert_survived(outcome: &Outcome, case: &Case, workers: &[u32]) {
+    outcome.assert_success();
+    outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
+    outcome.assert_taken_over(workers);
+    outcome.assert_nothing_left();
+}
+
+/// One line says all of this, and the job's status is that of a loss.
+fn assert_lost(outcome: &Outcome, words: &[&str]) {
+    outcome.check(outcome.status.is_some(), "the job hangs");
+    outcome.check(
+        outcome.status.and_then(|status| status.code()) == Some(75),
+        "the status is not that of a loss",
+    );
+    let says_all = |line: &&str| words.iter().all(|word| line.contains(word));
+    outcome.check(
+        outcome.own_lines().iter().any(says_all),
+        &format!("no line says {words:?}"),
+    );
+    outcome.assert_nothing_left();
+}
+
+/// How often a copy was found damaged.
+fn refusals(outcome: &Outcome) -> usize {
+    outcome.stderr.matches("is not used: the ").count()
+}
+
+fn assert_refusals(outcome: &Outcome, count: usize) {
+    let found = refusals(outcome);
+    outcome.check(
+        found == count,
+        &format!("{found} damaged copies were met instead of {count}"),
+    );
+}
+
+#[test]
+fn a_damaged_copy_is_never_loaded() {
+    let mut verdicts = Verdicts::default();
+    for (case, copy) in [(programs::heat2d(), "held"), (programs::cg(), "state")] {
+        let fault = format!("corrupt rank=2 at=commit.end epoch=3 copy={copy}; kill rank=1 at=cut.end epoch=4");
+        let outcome = job(&case, "1", &fault).run();
+        verdicts.judge(&format!("{}: {fault}", case.name), || {
+            assert_lost(
+                &outcome,
+                &[
+                    "worker 1 (rank 1 on ",
+                    "copy (epoch 3) at worker 2 (rank 2 on ",
+                    "wrong checksum",
+                ],
+            );
+            assert_refusals(&outcome, 1);
+        });
+        let outcome = job(&case, "2", &fault).run();
+        verdicts.judge(&format!("{}, two copies: {fault}", case.name), || {
+            assert_survived(&outcome, &case, &[1]);
+            assert_refusals(&outcome, 1);
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_damaged_copy_is_made_again() {
+    let case = programs::heat2d();
+    // Worker 1 is played by rank 4 when it dies again, and worker 3, which has the second copy, dies with it.
+    let fault = "corrupt rank=2 at=commit.end epoch=3; kill rank=1 at=cut.end epoch=4; \
+                 kill rank=4 at=cut.begin epoch=6 delay=40ms; kill rank=3 at=cut.begin epoch=6 delay=40ms";
+    let outcome = job(&case, "2", fault).interval("400calls").run();
+    assert_survived(&outcome, &case, &[1, 1, 3]);
+    assert_refusals(&outcome, 1);
+}
+
+#[test]
+fn the_disk_is_used_when_a_copy_is_damaged() {
+    let case = programs::heat2d();
+    let fault = "corrupt rank=2 at=commit.end epoch=9; kill rank=1 at=cut.end epoch=10";
+    let outcome = job(&case, "1", fault).interval("400calls").disk().run();
+    assert_survived(&outcome, &case, &[1]);
+    assert_refusals(&outcome, 1);
+    let says = |line: &&str| line.contains("wrong checksum") && line.contains("on disk");
+    outcome.check(outcome.own_lines().iter().any(says), "no line tells of the disk");
+}
+
+#[test]
+fn a_survivor_whose_own_copy_is_damaged_gets_it_from_its_holder() {
+    let mut verdicts = Verdicts::default();
+    for (case, rank) in [(programs::heat2d(), 3), (programs::cg(), 0)] {
+        let fault = format!("corrupt rank={rank} at=commit.end epoch=3 copy=own; kill rank=1 at=cut.end epoch=4");
+        let outcome = job(&case, "1", &fault).run();
+        verdicts.judge(&format!("{}: {fault}", case.name), || {
+            if rank == 0 {
+                // Its holder is the one that died.
+                let words = [
+                    "worker 0 (rank 0 on ",
+                    "keeps of itself has a wrong checksum",
+                    "worker 1 (rank 1 on ",
+                ];
+                assert_lost(&outcome, &words);
+            } else {
+                assert_survived(&outcome, &case, &[1]);
+            }
+            assert_refusals(&outcome, 1);
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// These ranks die at this point of the third checkpoint, all of them: none is woken by another one's death before its own.
+fn deaths(ranks: &[u32], point: &str) -> String {
+    let death = |rank: &u32| format!("kill rank={rank} at={point} epoch=3 delay=40ms");
+    ranks.iter().map(death).collect::<Vec<_>>().join("; ")
+}
+
+fn two_die(case: &Case, [first, second]: [u32; 2], point: &str, verdicts: &mut Verdicts) {
+    let fault = deaths(&[first, second], point);
+    let outcome = job(case, "2", &fault).run();
+    println!(
+        "{}, {fault}: {:?}, died: {:?}",
+        case.name,
+        outcome.wall,
+        outcome.faults()
+    );
+    // Where a point is passed after a message, the second may get there only when the first one's part is taken.
+    let mut workers = outcome.takeovers();
+    workers.sort_unstable();
+    verdicts.judge(&format!("{}: {fault}", case.name), || {
+        outcome.check(
+            workers == [first.min(second), first.max(second)],
+            &format!("parts taken over: {workers:?}"),
+        );
+        assert_survived(&outcome, case, &outcome.takeovers());
+    });
+}
+
+#[test]
+fn with_two_copies_a_rank_and_one_of_its_holders_may_die_at_once() {
+    let mut verdicts = Verdicts::default();
+    let points = [
+        "cut.end",
+        "capture.end",
+        "ship.begin",
+        "ship.end",
+        "commit.begin",
+        "commit.end",
+    ];
+    for (index, point) in points.iter().enumerate() {
+        let worker = index as u32 % 4;
+        // The first holder in one program, the second in the other.
+        two_die(&programs::heat2d(), [worker, (worker + 1) % 4], point, &mut verdicts);
+        two_die(&programs::cg(), [worker, (worker + 2) % 4], point, &mut verdicts);
+    }
+    two_die(&programs::large_heat2d(), [1, 2], "ship.half", &mut verdicts);
+    two_die(&programs::large_heat2d(), [0, 2], "ship.half", &mut verdicts);
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn three_at_once_are_a_loss_that_names_all_copies() {
+    let case = programs::heat2d();
+    let outcome = job(&case, "2", &deaths(&[1, 2, 3], "cut.begin")).run();
+    assert_lost(
+        &outcome,
+        &[
+            "worker 1 (rank 1 on ",
+            "died together with worker 2 (rank 2 on ",
+            " and worker 3 (rank 3 on ",
+            "only copies (epoch 2)",
+        ],
+    );
+}
+
+#[test]
+fn both_copies_are_made_again_after_a_recovery() {
+    let mut verdicts = Verdicts::default();
+    let case = programs::heat2d();
+    // After the first recovery rank 4 plays worker 1, which holds copies of workers 0 (the first) and 3 (the second). One
+    // of them dies together with its other holder.
+    for (dead, holder) in [(0, 2), (3, 0)] {
+        let fault = format!(
+            "kill rank=1 at=cut.end epoch=3; kill rank={dead} at=cut.begin epoch=5 delay=40ms; \
+             kill rank={holder} at=cut.begin epoch=5 delay=40ms"
+        );
+        let outcome = job(&case, "2", &fault).interval("400calls").run();
+        let mut second = [dead, holder];
+        second.sort_unstable();
+        verdicts.judge(&fault, || assert_survived(&outcome, &case, &[1, second[0], second[1]]));
+    }
+    verdicts.assert_all_good();
+}

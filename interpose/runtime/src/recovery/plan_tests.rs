@@ -1,0 +1,239 @@
+//! Plans from what the living say.
+
+use super::{Fetch, Gone, Held, Identity, Lost, NONE, Plan, Refused, Remake, Takeover};
+use crate::redundancy::Redundancy;
+
+/// All workers in one domain.
+fn copies(workers: u32, offset: u32, copies: u32) -> Redundancy {
+    Redundancy::place(&vec![0; workers as usize], offset, copies)
+}
+
+/// The plan if copies are `offset` further.
+fn make(living: &[Identity], workers: u32, offset: u32) -> Result<Plan, Lost> {
+    super::make(living, &copies(workers, offset, 1), workers)
+}
+
+fn worker(launcher_rank: u64, part: u64, committed: u64) -> Identity {
+    Identity {
+        launcher_rank,
+        part,
+        committed,
+        ..Identity::default()
+    }
+}
+
+fn spare(launcher_rank: u64) -> Identity {
+    worker(launcher_rank, NONE, 0)
+}
+
+fn holding(launcher_rank: u64, own: u64, layers: u64, epoch: u64) -> Identity {
+    Identity {
+        held: Held { own, layers, epoch },
+        ..spare(launcher_rank)
+    }
+}
+
+fn whole(identity: Identity, whole: u64) -> Identity {
+    Identity { whole, ..identity }
+}
+
+fn takeover(worker: u32, player: u32) -> Takeover {
+    Takeover {
+        worker,
+        player,
+        has_own: false,
+        layers: 0,
+    }
+}
+
+#[test]
+fn the_lowest_spare_takes_the_lowest_dead_part() {
+    let living = [worker(0, 0, 3), worker(2, 2, 3), worker(3, 3, 3), spare(4), spare(5)];
+    let plan = make(&living, 4, 2).unwrap();
+    assert_eq!(
+        plan,
+        Plan {
+            epoch: 3,
+            takeovers: vec![takeover(1, 4)],
+            players: vec![0, 4, 2, 3],
+            fetches: vec![Fetch { worker: 1, from: 3 }],
+            remakes: vec![Remake {
+                worker: 3,
+                layer: 0,
+                at: 1
+            }],
+            lost: None,
+        }
+    );
+}
+
+#[test]
+fn an_epoch_that_anyone_has_committed_counts() {
+    let living = [whole(worker(0, 0, 3), 4), worker(1, 1, 4), spare(3)];
+    assert_eq!(make(&living, 3, 1).unwrap().epoch, 4);
+    let behind = [worker(0, 0, 3), worker(1, 1, 4), spare(3)];
+    assert_eq!(
+        make(&behind, 3, 1),
+        Err(Lost::Behind {
+            worker: 0,
+            at: 3,
+            epoch: 4
+        })
+    );
+}
+
+#[test]
+fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole() {
+    let all = [whole(worker(0, 0, 3), 4), whole(worker(1, 1, 3), 4), spare(3)];
+    assert_eq!(make(&all, 3, 1).unwrap().epoch, 4);
+    let not_all = [whole(worker(0, 0, 3), 4), worker(1, 1, 3), spare(3)];
+    assert_eq!(make(&not_all, 3, 1).unwrap().epoch, 3);
+    // Worker 2, which is dead as well, may have been the only one who knew that worker 1 had not got so far.
+    let no_holder = [whole(worker(0, 0, 3), 4), whole(worker(3, 3, 3), 4), spare(4), spare(5)];
+    let lost = Lost::Copies {
+        worker: 1,
+        died: true,
+        holders: vec![(2, Gone::Dead)],
+        epoch: 3,
+    };
+    assert_eq!(make(&no_holder, 4, 1), Err(lost));
+}
+
+#[test]
+fn what_is_lost_is_named() {
+    assert_eq!(
+        make(&[worker(0, 0, 2), worker(1, 1, 2)], 3, 1),
+        Err(Lost::Spares {
+            dead: vec![2],
+            spares: 0
+        })
+    );
+    let living = [worker(0, 0, 2), worker(3, 3, 2), spare(4), spare(5)];
+    let lost = Lost::Copies {
+        worker: 1,
+        died: true,
+        holders: vec![(2, Gone::Dead)],
+        epoch: 2,
+    };
+    assert_eq!(make(&living, 4, 1), Err(lost));
+    assert_eq!(make(&[worker(0, 0, 0), spare(2)], 2, 1), Err(Lost::Init));
+}
+
+#[test]
+fn what_a_spare_got_in_an_earlier_attempt_is_a_copy() {
+    let fetched = Takeover {
+        has_own: true,
+        ..takeover(1, 5)
+    };
+    // Worker 2 held the only other copy of worker 1.
+    let living = [worker(0, 0, 2), worker(3, 3, 2), spare(4), holding(5, 1, 0, 2)];
+    let plan = make(&living, 4, 1).unwrap();
+    assert_eq!(plan.takeovers, vec![fetched, takeover(2, 4)]);
+    assert_eq!(plan.players, vec![0, 5, 4, 3]);
+    // An older epoch is of no use.
+    let living = [worker(0, 0, 3), worker(3, 3, 3), spare(4), holding(5, 1, 0, 2)];
+    assert!(matches!(make(&living, 4, 1), Err(Lost::Copies { worker: 1, .. })));
+    // Worker 1 kept the copy of worker 0, which its successor has got.
+    let living = [worker(2, 2, 2), worker(3, 3, 2), spare(4), holding(5, 1, 1, 2)];
+    let plan = make(&living, 4, 1).unwrap();
+    let both = Takeover { layers: 1, ..fetched };
+    assert_eq!(plan.takeovers, vec![takeover(0, 4), both]);
+    // Without that copy, worker 0 is lost.
+    let living = [worker(2, 2, 2), worker(3, 3, 2), spare(4), holding(5, 1, 0, 2)];
+    assert!(matches!(make(&living, 4, 1), Err(Lost::Copies { worker: 0, .. })));
+}
+
+#[test]
+fn a_failure_without_a_dead_worker_needs_no_takeover() {
+    let plan = make(&[worker(0, 0, 2), worker(1, 1, 2)], 2, 1).unwrap();
+    assert_eq!(
+        plan,
+        Plan {
+            epoch: 2,
+            takeovers: vec![],
+            players: vec![0, 1],
+            fetches: vec![],
+            remakes: vec![],
+            lost: None,
+        }
+    );
+}
+
+#[test]
+fn what_is_lost_in_memory_may_be_on_disk() {
+    let living = [worker(0, 0, 2), worker(3, 3, 2), spare(4), holding(5, 1, 0, 2)];
+    let lost = Lost::Behind {
+        worker: 3,
+        at: 2,
+        epoch: 4,
+    };
+    let from_disk = |living: &[Identity]| super::from_disk(living, &copies(4, 1, 1), 4, lost.clone());
+    let plan = from_disk(&living).unwrap();
+    assert_eq!(plan.takeovers, [takeover(1, 4), takeover(2, 5)]);
+    assert_eq!((plan.players, plan.lost), (vec![0, 4, 5, 3], Some(lost.clone())));
+    assert!(matches!(from_disk(&living[..3]), Err(Lost::Spares { spares: 1, .. })));
+}
+
+fn refusing(identity: Identity, worker: u32, at: u64) -> Identity {
+    let mut refused = identity.refused;
+    let free = refused.iter().position(|copy| *copy == Refused::NOTHING).unwrap();
+    refused[free] = Refused {
+        worker: u64::from(worker),
+        at,
+    };
+    Identity { refused, ..identity }
+}
+
+#[test]
+fn a_damaged_copy_is_not_used_and_made_again() {
+    // Copies of worker 1 are at workers 2 (damaged) and 3.
+    let living = [
+        worker(0, 0, 5),
+        worker(2, 2, 5),
+        worker(3, 3, 5),
+        refusing(spare(4), 1, 2),
+    ];
+    let plan = super::make(&living, &copies(4, 1, 2), 4).unwrap();
+    assert_eq!(plan.fetches, [Fetch { worker: 1, from: 3 }]);
+    let remake = |worker, layer, at| Remake { worker, layer, at };
+    assert_eq!(plan.remakes, [remake(0, 0, 1), remake(1, 0, 2), remake(3, 1, 1)]);
+    // With that one copy only, it is lost.
+    let damaged = |died, holders| Lost::Copies {
+        worker: 1,
+        died,
+        holders,
+        epoch: 5,
+    };
+    let lost = damaged(true, vec![(2, Gone::Damaged)]);
+    assert_eq!(make(&living, 4, 1), Err(lost));
+    // All that is lost is named.
+    let living = [worker(0, 0, 5), worker(2, 2, 5), refusing(spare(4), 1, 2), spare(5)];
+    let lost = damaged(true, vec![(2, Gone::Damaged), (3, Gone::Dead)]);
+    assert_eq!(super::make(&living, &copies(4, 1, 2), 4), Err(lost));
+    // A survivor whose own copy is damaged gets it from its holder.
+    let living = [worker(0, 0, 5), refusing(worker(1, 1, 5), 1, 1)];
+    assert_eq!(make(&living, 2, 1).unwrap().fetches, [Fetch { worker: 1, from: 0 }]);
+    let living = [refusing(worker(0, 0, 5), 1, 0), refusing(worker(1, 1, 5), 1, 1)];
+    let lost = Lost::Copies {
+        worker: 1,
+        died: false,
+        holders: vec![(0, Gone::Damaged)],
+        epoch: 5,
+    };
+    assert_eq!(make(&living, 2, 1), Err(lost));
+}
+
+#[test]
+fn with_two_copies_any_two_may_die_at_once() {
+    for first in 0..5 {
+        for second in first + 1..5u32 {
+            let alive = (0..5u32).filter(|part| ![first, second].contains(part));
+            let mut living: Vec<Identity> = alive.map(|part| worker(part.into(), part.into(), 3)).collect();
+            living.extend([spare(5), spare(6)]);
+            let plan = super::make(&living, &copies(5, 1, 2), 5).unwrap();
+            let fetched: Vec<u32> = plan.fetches.iter().map(|fetch| fetch.worker).collect();
+            assert_eq!(fetched, [first, second]);
+            assert!(plan.fetches.iter().all(|fetch| ![first, second].contains(&fetch.from)));
+        }
+    }
+}
