@@ -10,6 +10,7 @@ fn main() {
     let names: Vec<&str> = implemented.iter().map(String::as_str).collect();
     let write = |file: &str, text: String| std::fs::write(out.join(file), text).expect("OUT_DIR is writable");
     write("dispatch.rs", understudy_table::runtime_dispatch(&names));
+    write("outputs.rs", understudy_table::runtime_outputs());
     write("real_types.rs", understudy_table::real_types());
     write("virt_types.rs", understudy_table::virt_types());
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libunderstudy_runtime.so");

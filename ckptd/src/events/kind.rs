@@ -202,6 +202,25 @@ pub enum Kind {
     Kill { signal: i32 },
     /// How often the rank passed each fault point, and how many MPI calls its program made (`UNDERSTUDY_FAULT=count`).
     Passed { calls: u64, points: Vec<(String, u64)> },
+    /// An idle spare has replayed the initialisation phase of a worker in a child process.
+    Rehearsal {
+        /// Whose.
+        worker: Worker,
+        /// Bytes of the journal.
+        journal: u64,
+        /// Pages compared.
+        pages: u64,
+        /// Pages that did not come out equal.
+        different: u64,
+        /// The mappings they are in, with how many there are in each.
+        places: Vec<String>,
+        /// Why the replay did not come to its end.
+        failure: Option<String>,
+        /// Time of the replay.
+        replay_ns: u64,
+        /// Time of the phase.
+        phase_ns: u64,
+    },
     /// The rank learned of failures.
     FailureDetected {
         recovery: u32,

@@ -101,6 +101,33 @@ fn what(kind: &Kind) -> String {
             let passed: Vec<_> = passed.map(|(point, times)| format!("{point} {times}")).collect();
             format!("{calls} MPI calls; fault points passed: {}", passed.join(", "))
         }
+        Kind::Rehearsal {
+            worker,
+            failure: Some(why),
+            ..
+        } => {
+            format!("the initialisation of {worker} cannot be replayed: {why}")
+        }
+        Kind::Rehearsal {
+            worker,
+            journal,
+            pages,
+            different,
+            places,
+            failure: None,
+            replay_ns,
+            phase_ns,
+        } => format!(
+            "the initialisation of {worker} replayed from {} in {} instead of {}: {different} of {pages} pages differ{}",
+            bytes(*journal),
+            time(*replay_ns),
+            time(*phase_ns),
+            if places.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", places.join(", "))
+            }
+        ),
         Kind::FailureDetected { recovery, failed, by } => {
             format!("recovery {recovery}: failure of {} detected by {by}", ranks(failed))
         }

@@ -13,6 +13,7 @@ use crate::aside::Program;
 use crate::auxv::Auxv;
 use crate::entry;
 use crate::environ::{self, BOOT_VARIABLE};
+use crate::heap;
 use crate::late;
 use crate::leave;
 use crate::link::{self, Extent, OUR_SONAME, Path};
@@ -40,7 +41,6 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn dlerror() -> *const c_char;
     fn dlinfo(handle: *mut c_void, request: c_int, info: *mut c_void) -> c_int;
-    fn mallopt(parameter: c_int, value: c_int) -> c_int;
 }
 
 const RTLD_NOW: c_int = 2;
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn on_stack(argument: *mut c_void, function: unsafe extern
     )
 }
 
-/// Gives every rank of the job the same stack canary, pointer guard and random bytes, derived from the job's name, or,
+/// Gives every rank of the job the same stack canary, pointer guard, random bytes and heap, derived from the job's name, or,
 /// where there is a disk level, from the program's: then they are the same in every start of the job.
 ///
 /// # Safety
@@ -234,17 +234,7 @@ unsafe fn equalise(random: *mut [u8; 16], job: &[u8]) {
             random.cast::<[u64; 2]>().write_unaligned([canary, guard]);
         }
     }
-    const M_TRIM_THRESHOLD: c_int = -1;
-    const M_MMAP_THRESHOLD: c_int = -3;
-    const M_MMAP_MAX: c_int = -4;
-    const M_ARENA_MAX: c_int = -8;
-    // SAFETY: mallopt(3): the whole heap on brk, one arena.
-    unsafe {
-        mallopt(M_MMAP_MAX, 0);
-        mallopt(M_MMAP_THRESHOLD, c_int::MAX);
-        mallopt(M_TRIM_THRESHOLD, 64 << 20);
-        mallopt(M_ARENA_MAX, 1);
-    }
+    heap::equalise(mix(0xbf58_476d_1ce4_e5b9));
 }
 
 unsafe extern "C" fn second_in_zone(argument: *mut c_void) {

@@ -20,6 +20,7 @@ mod boot;
 mod entry;
 mod environ;
 mod files;
+mod heap;
 mod late;
 mod ldheap;
 mod leave;

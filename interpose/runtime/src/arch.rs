@@ -3,5 +3,6 @@
 mod x86_64;
 
 pub use x86_64::{
-    ENTRIES, Frame, call_user, enter_counted, file_effect, fill_dispatch, is_rewound, rewind, set_owner, top_frame,
+    ENTRIES, Frame, answer_all, call_user, enter_counted, file_effect, fill_dispatch, is_rewound, leave_user, rewind,
+    run_user, set_owner, set_recording, top_frame,
 };

@@ -23,7 +23,7 @@ use crate::image::wire::SendOptions;
 use crate::own_messages::{self, tag};
 use crate::recovery::Rewound;
 use crate::rounds::Rounds;
-use crate::{boot, disk, events, fault, user, world};
+use crate::{boot, disk, events, fault, journal, user, world};
 use ckptd::events::{Epoch as EventEpoch, Kind, WorldRank};
 pub use copy::{Copy, State};
 pub use saved::{Saved, decode};
@@ -181,6 +181,7 @@ pub fn take() -> Result<(), Rewound> {
     let began = Instant::now();
     let epoch = next_epoch();
     let Some(frame) = arch::top_frame() else { return Ok(()) };
+    journal::cut();
     fault::point("capture.begin", epoch);
     let keep = keep();
     // A partner may be faster.
@@ -400,6 +401,7 @@ fn commit() {
         ns: events::nanoseconds(began),
     });
     fault::point("commit.end", epoch);
+    journal::committed();
 }
 
 /// After a failure: ends all transfers. Returns the pending epoch if all of its copies here are whole.

@@ -30,6 +30,8 @@ pub struct Config {
     pub interval: Interval,
     /// How changed pages are found.
     pub tracking: Choice,
+    /// Whether the initialisation phase is recorded and rehearsed.
+    pub rehearse: bool,
     /// Whether the job stops if it cannot be protected.
     pub require: bool,
     /// Where epochs are written to.
@@ -171,6 +173,19 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "UNDERSTUDY_REHEARSE",
+        default: "off",
+        meaning: "`all`: the MPI calls up to the first checkpoint after `MPI_Init` are recorded, and an idle spare replays them in a child process; the event file tells which pages it could have rebuilt",
+        parse: |config, text| {
+            config.rehearse = match text {
+                "off" => false,
+                "all" => true,
+                _ => return Err(format!("`{text}` is neither `off` nor `all`")),
+            };
+            Ok(())
+        },
+    },
+    Variable {
         name: "UNDERSTUDY_DISK",
         default: "none",
         meaning: "directory, the same for all ranks, to which epochs are written, so that the whole job can be restarted",
@@ -258,6 +273,7 @@ impl Config {
             domains: None,
             interval: Interval::Time(Duration::from_secs(10)),
             tracking: Choice::Auto,
+            rehearse: false,
             require: false,
             disk: None,
             disk_every: 1,

@@ -28,6 +28,7 @@ pub mod events;
 pub mod fault;
 pub mod handles;
 pub mod image;
+pub mod journal;
 pub mod objects;
 pub mod own_messages;
 pub mod peers;

@@ -30,6 +30,8 @@ pub mod tag {
     pub const VOTE: c_int = 6;
     /// A worker has what it needs to commit.
     pub const COMMIT: c_int = 7;
+    /// What a spare needs for a rehearsal; on [`crate::world::World::control`].
+    pub const SCRIPT: c_int = 8;
 }
 
 /// The other end of a message.

@@ -15,6 +15,7 @@ use crate::drain;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtComm, VirtRequest, named, real_comm, real_datatype};
+use crate::journal;
 use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
 use crate::real_types::{RealRequest, Status};
@@ -239,6 +240,7 @@ pub fn count_sent(comm: VirtComm, peer: c_int) {
 /// Counts a message that has arrived.
 #[inline]
 pub fn count_received(comm: VirtComm, status: &Status) {
+    journal::received(status.bytes);
     if status.cancelled == 0
         && let Some(worker) = comm::worker_of(comm, status.source)
         && let Some(received) = table().received.get_mut(worker as usize)

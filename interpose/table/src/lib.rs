@@ -11,6 +11,7 @@ mod kind;
 mod length;
 mod listing;
 mod model;
+mod outcome;
 mod parse;
 mod prelude;
 mod real;
@@ -59,6 +60,12 @@ pub fn face_thunks() -> String {
 /// If a name in `implemented` is no procedure or occurs twice.
 pub fn runtime_dispatch(implemented: &[&str]) -> String {
     runtime::source(table(), implemented)
+}
+
+/// Rust source for the journal: what each procedure writes on the user side. Its types must be in scope where it is
+/// included.
+pub fn runtime_outputs() -> String {
+    outcome::source(table())
 }
 
 /// The procedures that the sources in a directory have a handler for: every `extern "C" fn MPI_…` or `MPIX_…`, and every

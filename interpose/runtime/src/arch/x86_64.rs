@@ -19,7 +19,7 @@
 use crate::generated::{HANDLERS, SLOT_COUNT, STACK_WORDS};
 use std::arch::naked_asm;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_SHIFT, ZONE_TAG};
 
 /// The program's state at a call: what the callee must preserve, and the call itself.
@@ -47,10 +47,18 @@ const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
 
 /// Where the next entry's frame ends.
 static TOP: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
+/// Where the frame of an outermost entry ends: lower while the program runs inside of [`run_user`].
+static BASE: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
+/// The stack pointer inside of [`run_user`].
+static LEFT: AtomicUsize = AtomicUsize::new(0);
 /// The thread (its control block, fs:0x10) that may enter.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
-/// Whether the frame was overwritten by recovery and is to be executed.
-static REWOUND: AtomicBool = AtomicBool::new(false);
+/// What is to be done when a handler has returned: bits of [`EXECUTE`] and [`RECORD`].
+static AFTER: AtomicU8 = AtomicU8::new(0);
+/// The frame was overwritten by recovery and is to be executed.
+const EXECUTE: u8 = 1;
+/// The call is to be recorded.
+const RECORD: u8 = 2;
 
 unsafe extern "C" {
     /// Not used: keeps the type of the table in sight of the assembly below.
@@ -112,7 +120,7 @@ macro_rules! entries {
                 $($copy,)*
                 "lea r10, [rip + {handlers}]",
                 "call qword ptr [r10 + rax * 8]",
-                "cmp byte ptr [rip + {rewound}], 0",
+                "cmp byte ptr [rip + {after}], 0",
                 "jne {resume}",
                 "mov rsp, qword ptr [rbp + {off_rsp}]",
                 ".cfi_def_cfa rsp, 8",
@@ -127,7 +135,7 @@ macro_rules! entries {
                 owner = sym OWNER,
                 top = sym TOP,
                 handlers = sym DISPATCH,
-                rewound = sym REWOUND,
+                after = sym AFTER,
                 resume = sym resume,
                 foreign = sym crate::errors::wrong_thread,
                 off_rbp = const OFFSET_OF_RBP,
@@ -151,14 +159,34 @@ pub const ENTRIES: [unsafe extern "C" fn(); understudy_abi::ENTRIES] = [enter_fe
 
 const _: () = assert!(STACK_WORDS[0] == 0 && STACK_WORDS[1] == 2 && STACK_WORDS[2] == 8);
 
-/// The frame at rbp holds another moment: the preserved registers and the call are taken from it.
+/// Something is to be done when a handler has returned. If the frame at rbp holds another moment, the preserved registers
+/// and the call are taken from it.
 #[unsafe(naked)]
 unsafe extern "C" fn resume() {
     naked_asm!(
         ".cfi_startproc",
         ".cfi_escape 0x0f, 0x06, 0x76, 0xe8, 0x00, 0x06, 0x23, 0x08",
         ".cfi_escape 0x10, 0x06, 0x03, 0x76, 0xd8, 0x00",
-        "mov byte ptr [rip + {rewound}], 0",
+        "test byte ptr [rip + {after}], {record}",
+        "je 2f",
+        "push rax",
+        "sub rsp, 8",
+        "movsd qword ptr [rsp], xmm0",
+        "mov rdi, rbp",
+        "mov rsi, rax",
+        "movq rdx, xmm0",
+        "call {record_call}",
+        "movsd xmm0, qword ptr [rsp]",
+        "add rsp, 8",
+        "pop rax",
+        "2:",
+        "test byte ptr [rip + {after}], {execute}",
+        "jne 3f",
+        "mov rsp, qword ptr [rbp + {off_rsp}]",
+        "mov rbp, qword ptr [rbp + {off_rbp}]",
+        "ret",
+        "3:",
+        "and byte ptr [rip + {after}], {others}",
         "mov rsp, rbp",
         "mov rax, qword ptr [rbp]",
         "mov rdi, qword ptr [rbp + 8]",
@@ -183,7 +211,7 @@ unsafe extern "C" fn resume() {
         "push qword ptr [r11 + 8]",
         "lea r10, [rip + {handlers}]",
         "call qword ptr [r10 + rax * 8]",
-        "cmp byte ptr [rip + {rewound}], 0",
+        "cmp byte ptr [rip + {after}], 0",
         "jne {resume}",
         "mov rsp, qword ptr [rbp + {off_rsp}]",
         ".cfi_def_cfa rsp, 8",
@@ -192,10 +220,14 @@ unsafe extern "C" fn resume() {
         "ret",
         ".cfi_endproc",
         handlers = sym DISPATCH,
-        rewound = sym REWOUND,
+        after = sym AFTER,
         resume = sym resume,
-        off_rbp = const OFFSET_OF_RBP,
+        record_call = sym crate::journal::record_call,
+        record = const RECORD,
+        execute = const EXECUTE,
+        others = const !EXECUTE,
         off_rsp = const OFFSET_OF_RSP,
+        off_rbp = const OFFSET_OF_RBP,
     )
 }
 
@@ -325,7 +357,8 @@ pub fn set_owner() {
 
 /// The frame of the outermost entry, or `None` inside a callback.
 pub fn top_frame() -> Option<*mut Frame> {
-    (TOP.load(Ordering::Relaxed) == RUNTIME_TOP).then_some((RUNTIME_TOP - FRAME_SIZE) as *mut Frame)
+    let base = BASE.load(Ordering::Relaxed);
+    (TOP.load(Ordering::Relaxed) == base).then_some((base - FRAME_SIZE) as *mut Frame)
 }
 
 /// Replaces the frame of the outermost entry: when its handler returns, the call in `frame` is made instead.
@@ -333,10 +366,114 @@ pub fn rewind(frame: &Frame) {
     let top = top_frame().unwrap_or_else(|| libc_abort());
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
     unsafe { top.write(*frame) };
-    REWOUND.store(true, Ordering::Relaxed);
+    AFTER.fetch_or(EXECUTE, Ordering::Relaxed);
 }
 
 /// Whether the handler that runs now should return as soon as it can, with any value.
 pub fn is_rewound() -> bool {
-    REWOUND.load(Ordering::Relaxed)
+    AFTER.load(Ordering::Relaxed) & EXECUTE != 0
+}
+
+/// Whether [`crate::journal::record_call`] is called when a handler has returned.
+pub fn set_recording(on: bool) {
+    if on {
+        AFTER.fetch_or(RECORD, Ordering::Relaxed);
+    } else {
+        AFTER.fetch_and(!RECORD, Ordering::Relaxed);
+    }
+}
+
+/// Lets the program go on, on its own stack, as if the call in `frame` had returned `result`. Returns what
+/// [`leave_user`] is given. What the program calls meanwhile runs below this on the runtime's stack.
+///
+/// # Safety
+/// The program's memory must be as it was at that call.
+#[unsafe(naked)]
+pub unsafe extern "C" fn run_user(frame: *const Frame, result: u64) -> u64 {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "push qword ptr [rip + {top}]",
+        "push qword ptr [rip + {base}]",
+        "mov qword ptr [rip + {left}], rsp",
+        "lea r10, [rsp - 64]",
+        "and r10, -16",
+        "mov qword ptr [rip + {top}], r10",
+        "mov qword ptr [rip + {base}], r10",
+        "mov rax, rsi",
+        "mov r15, qword ptr [rdi + 56]",
+        "mov r14, qword ptr [rdi + 64]",
+        "mov r13, qword ptr [rdi + 72]",
+        "mov r12, qword ptr [rdi + 80]",
+        "mov rbp, qword ptr [rdi + {off_rbp}]",
+        "mov rbx, qword ptr [rdi + 96]",
+        "mov rsp, qword ptr [rdi + {off_rsp}]",
+        "ret",
+        ".cfi_endproc",
+        top = sym TOP,
+        base = sym BASE,
+        left = sym LEFT,
+        off_rsp = const OFFSET_OF_RSP,
+        off_rbp = const OFFSET_OF_RBP,
+    )
+}
+
+/// Ends [`run_user`], which returns `value`; the program stays where it is.
+///
+/// # Safety
+/// To be called from a handler inside of [`run_user`]; nothing between the two is dropped.
+#[unsafe(naked)]
+pub unsafe extern "C" fn leave_user(value: u64) -> ! {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rsp, qword ptr [rip + {left}]",
+        "mov rax, rdi",
+        "pop qword ptr [rip + {base}]",
+        "pop qword ptr [rip + {top}]",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "ret",
+        ".cfi_endproc",
+        top = sym TOP,
+        base = sym BASE,
+        left = sym LEFT,
+    )
+}
+
+/// The handler of a call that is answered from a journal, whatever it returns.
+///
+/// # Safety
+/// Only for the dispatch table.
+#[unsafe(naked)]
+pub unsafe extern "C" fn answer() {
+    naked_asm!(
+        ".cfi_startproc",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call {answer}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "movq xmm0, rax",
+        "ret",
+        ".cfi_endproc",
+        answer = sym crate::journal::answer_call,
+    )
+}
+
+/// Has all slots answered from a journal, but those that `executed` selects.
+pub fn answer_all(executed: impl Fn(usize) -> bool) {
+    for (slot, entry) in DISPATCH.iter().enumerate() {
+        if !executed(slot) {
+            entry.store(answer as *mut c_void, Ordering::Relaxed);
+        }
+    }
 }

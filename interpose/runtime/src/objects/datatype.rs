@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod build;
+pub mod combiner;
 
 use super::lookup::{Predefined, created};
 use super::objects;

@@ -6,6 +6,7 @@ use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles;
+use crate::journal::rehearsal;
 use crate::real_types::RealRequest;
 use crate::requests::ANY_SOURCE;
 use crate::world::{self, Part};
@@ -94,6 +95,7 @@ fn wait_once(control: crate::real_types::RealComm) -> c_int {
             if rc != SUCCESS || flag != 0 {
                 return rc;
             }
+            rehearsal::poll(control);
             nap();
         }
     }

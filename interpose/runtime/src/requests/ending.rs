@@ -7,7 +7,7 @@ use crate::generated::real;
 use crate::handles::VirtRequest;
 use crate::real_types::Status;
 use crate::recovery::{self, Rewound};
-use crate::{checkpoint, ulfm};
+use crate::{checkpoint, journal, ulfm};
 use std::ffi::c_int;
 
 /// Tests an active request once. Afterwards its state is `Done` if it has ended.
@@ -86,6 +86,11 @@ fn outcome(index: u32) -> Outcome {
 /// Takes the outcome of a request that is `Done` (or inactive): a persistent one becomes inactive, another one is gone.
 fn take(index: u32, handle: &mut VirtRequest) -> Outcome {
     let outcome = outcome(index);
+    tell_journal(
+        index,
+        &outcome.status,
+        get(index).is_some_and(|request| request.is_persistent()),
+    );
     match get(index) {
         Some(request) if request.is_persistent() => request.state = State::Inactive,
         _ => {
@@ -132,6 +137,7 @@ fn end_alone(index: u32, handle: &mut VirtRequest) -> Result<Option<Outcome>, Re
         return Ok(None);
     };
     let comm = get(index).map(|request| request.comm());
+    tell_journal(index, &status, false);
     remove(index);
     *handle = null_handle();
     Ok(Some(Outcome { status, rc, comm }))
@@ -164,5 +170,14 @@ pub fn peek(handle: VirtRequest) -> Result<Option<Outcome>, Rewound> {
     if is_active(index) && !test(index)? {
         return Ok(None);
     }
-    Ok(Some(outcome(index)))
+    let outcome = outcome(index);
+    tell_journal(index, &outcome.status, true);
+    Ok(Some(outcome))
+}
+
+/// What the request has written may be looked at from now on.
+#[inline]
+fn tell_journal(index: u32, status: &Status, stays: bool) {
+    let is_receive = || get(index).is_some_and(|request| request.kind.envelope().is_some());
+    journal::ended(index, || is_receive().then_some(status.bytes), stays);
 }

@@ -52,6 +52,19 @@ pub enum Topology {
     },
 }
 
+/// How many processes send to the process with this rank in neighbourhood collectives (8.6).
+pub fn sources(topology: &Topology, rank: usize) -> usize {
+    match topology {
+        Topology::None => 0,
+        Topology::Cart { dims, .. } => 2 * dims.len(),
+        Topology::Graph { index, .. } => {
+            let end = |node: usize| index.get(node).map_or(0, |&end| end.max(0) as usize);
+            end(rank) - rank.checked_sub(1).map_or(0, end)
+        }
+        Topology::DistGraph { sources, .. } => sources.len(),
+    }
+}
+
 fn zeros(length: c_int) -> Vec<c_int> {
     vec![0; length.max(0) as usize]
 }

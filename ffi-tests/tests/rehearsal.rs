@@ -1,0 +1,117 @@
+//! An idle spare replays the initialisation phase of every worker and compares the pages that come out.
+
+use ckptd::events::Kind;
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, Case};
+use ffi_tests::{Job, Outcome, place};
+
+const WORKERS: u32 = 4;
+const SPARE: u32 = WORKERS;
+
+/// What came of a rehearsal.
+#[derive(Debug)]
+struct Rehearsed {
+    worker: u32,
+    pages: u64,
+    different: u64,
+    failure: Option<String>,
+}
+
+fn rehearsed(outcome: &Outcome) -> Vec<Rehearsed> {
+    let events = outcome.events(SPARE).into_iter();
+    let mut found: Vec<_> = events
+        .filter_map(|record| match record.kind {
+            Kind::Rehearsal {
+                worker,
+                pages,
+                different,
+                failure,
+                ..
+            } => Some(Rehearsed {
+                worker: worker.0,
+                pages,
+                different,
+                failure,
+            }),
+            _ => None,
+        })
+        .collect();
+    found.sort_by_key(|one| one.worker);
+    found
+}
+
+/// Runs a job with rehearsals; its output must be as ever, and each worker must have been rehearsed.
+fn rehearse(case: &Case, interval: &str) -> Vec<Rehearsed> {
+    let outcome = case.job().interval(interval).env("UNDERSTUDY_REHEARSE", "all").run();
+    outcome.assert_success();
+    outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
+    let rehearsed = rehearsed(&outcome);
+    println!("{}: {rehearsed:?}", case.name);
+    let workers: Vec<u32> = rehearsed.iter().map(|one| one.worker).collect();
+    outcome.check(
+        workers == (0..WORKERS).collect::<Vec<_>>(),
+        &format!("not every worker was rehearsed once: {workers:?}"),
+    );
+    rehearsed
+}
+
+/// Everything comes out equal.
+fn all_equal(case: &Case) {
+    for one in rehearse(case, "30calls") {
+        assert_eq!(one.failure, None, "worker {}", one.worker);
+        assert!(one.pages > 50, "{} pages were compared", one.pages);
+        assert_eq!(one.different, 0, "worker {}", one.worker);
+    }
+}
+
+#[test]
+fn heat2d_is_rebuilt_from_its_journal() {
+    all_equal(&programs::heat2d());
+}
+
+#[test]
+fn cg_and_its_library_are_rebuilt_from_their_journal() {
+    all_equal(&programs::cg());
+    all_equal(&programs::cg_shared());
+}
+
+#[test]
+fn lammps_is_rebuilt_but_for_the_numbers_of_its_files() {
+    let Some(case) = programs::lammps() else { return };
+    for one in rehearse(&case, "6calls") {
+        assert_eq!(one.failure, None, "worker {}", one.worker);
+        assert!(one.different <= 8, "{} of {} pages differ", one.different, one.pages);
+    }
+}
+
+const FILES: &[&str] = &[
+    "made.0", "made.1", "made.2", "made.3", "grown.0", "grown.1", "grown.2", "grown.3",
+];
+
+fn setup(make: fn() -> Job) -> Case {
+    Case {
+        name: "setup",
+        files: FILES,
+        make,
+        ..programs::heat2d()
+    }
+}
+
+#[test]
+fn a_rehearsal_changes_nothing_outside_and_finds_what_differs() {
+    let case = setup(|| Job::new(place::test_program("setup"), &["20000"]));
+    for one in rehearse(&case, "20calls") {
+        assert_eq!(one.failure, None, "worker {}", one.worker);
+        // The structure takes four pages, three of them random; numbers of files may be on some others.
+        assert!((4..12).contains(&one.different), "{} pages differ", one.different);
+    }
+}
+
+#[test]
+fn a_setup_that_starts_processes_is_not_replayed() {
+    let case = setup(|| Job::new(place::test_program("setup"), &["20000", "process"]));
+    for one in rehearse(&case, "20calls") {
+        let why = one.failure.unwrap_or_default();
+        assert!(why.contains("system call"), "worker {}: {why}", one.worker);
+    }
+}

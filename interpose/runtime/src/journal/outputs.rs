@@ -1,0 +1,251 @@
+//! What a call has written on the user side: address and length, from the call table and the call's arguments.
+#![allow(unsafe_code)]
+
+use super::typemap::{TypeMaps, spread};
+use crate::arch::Frame;
+use crate::handles::{VirtComm, VirtDatatype};
+use crate::objects::comm::{self, Comm, topology};
+use std::ffi::{CStr, c_int, c_void};
+
+/// What an output is counted in.
+#[derive(Clone, Copy, Debug)]
+pub enum Unit {
+    /// So many bytes each.
+    Bytes(u16),
+    /// The datatype in this argument.
+    Datatype(u8),
+    /// Characters up to the first NUL.
+    Text,
+    /// Not known: such a call cannot be recorded.
+    Unknown,
+}
+
+/// A factor of how many there are; numbers are those of arguments.
+#[derive(Clone, Copy, Debug)]
+pub enum Amount {
+    /// An `int`.
+    Int(u8),
+    /// A pointer to an `int`.
+    IntAt(u8),
+    /// An `MPI_Aint` or `MPI_Count`.
+    Long(u8),
+    /// This many.
+    Number(u32),
+    /// The members of the communicator, of its remote group if it has one.
+    Members,
+    /// Those that send to this process in the communicator's topology.
+    Neighbours,
+    /// This process's entry of an array of counts.
+    Own(u8),
+    /// Up to the end of the last of the blocks with these counts and displacements; one for each member or neighbour.
+    Span(u8, u8, bool),
+}
+
+/// Who has an output.
+#[derive(Clone, Copy, Debug)]
+pub enum Members {
+    /// Every caller.
+    All,
+    /// The root, which this argument names.
+    Only(u8),
+    /// All others.
+    AllBut(u8),
+}
+
+/// An output of a procedure.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// The argument that points to it.
+    pub argument: u8,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// Factors of how many there are.
+    pub amounts: &'static [Amount],
+    /// Who has it.
+    pub members: Members,
+    /// It is written when a request ends.
+    pub later: bool,
+}
+
+/// What is known of a procedure's arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// What it writes.
+    pub outputs: &'static [Output],
+    /// Which argument is the communicator.
+    pub comm: Option<u8>,
+    /// Which argument points to the request.
+    pub request: Option<u8>,
+    /// Bytes of each argument that mean something.
+    pub widths: &'static [u8],
+}
+
+include!(concat!(env!("OUT_DIR"), "/outputs.rs"));
+
+/// `MPI_PROC_NULL`, `MPI_ROOT`
+const PROC_NULL: c_int = -2;
+const ROOT: c_int = -4;
+/// `MPI_IN_PLACE`, and other pointers that mean something else.
+const LOWEST_ADDRESS: u64 = 4096;
+
+/// Why a call cannot be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotKnown;
+
+/// A piece of memory: address and length in bytes.
+pub type Piece = (usize, usize);
+
+/// A call, as the program has made it.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    frame: &'a Frame,
+    row: &'static Row,
+}
+
+impl<'a> Call<'a> {
+    /// The call that a frame holds; `None` if it is of no procedure.
+    pub fn of(frame: &'a Frame) -> Option<Call<'a>> {
+        let row = OUTPUTS.get(frame.slot as usize)?;
+        Some(Call { frame, row })
+    }
+
+    /// What the procedure writes.
+    pub fn outputs(&self) -> &'static [Output] {
+        self.row.outputs
+    }
+
+    /// Where the procedure writes the handle of a request.
+    pub fn request(&self) -> Option<u64> {
+        self.row.request.map(|index| self.argument(index))
+    }
+
+    /// Hash of the arguments.
+    pub fn hash(&self) -> u32 {
+        let values = self.row.widths.iter().enumerate().map(|(index, &width)| {
+            let value = self.argument(index as u8);
+            if width < 8 {
+                value & ((1 << (8 * width)) - 1)
+            } else {
+                value
+            }
+        });
+        let bytes: Vec<u8> = values.flat_map(u64::to_le_bytes).collect();
+        xxhash_rust::xxh3::xxh3_64(&bytes) as u32
+    }
+
+    /// An argument, in all its bits.
+    pub fn argument(&self, index: u8) -> u64 {
+        let index = usize::from(index);
+        match self.frame.arguments.get(index) {
+            Some(&value) => value,
+            // SAFETY: stack arguments follow the return address (System V ABI, 3.2.3).
+            None => unsafe { *((self.frame.rsp as *const u64).add(1 + index - self.frame.arguments.len())) },
+        }
+    }
+
+    fn int(&self, index: u8) -> c_int {
+        self.argument(index) as c_int
+    }
+
+    fn ints(&self, index: u8, count: usize) -> &'a [c_int] {
+        let address = self.argument(index) as *const c_int;
+        if address.is_null() || count == 0 {
+            return &[];
+        }
+        // SAFETY: an array of the program with as many elements as the standard wants.
+        unsafe { std::slice::from_raw_parts(address, count) }
+    }
+
+    fn comm(&self) -> Option<&'static Comm> {
+        comm::get(VirtComm(self.argument(self.row.comm?) as *mut c_void))
+    }
+
+    fn members(&self) -> usize {
+        self.comm()
+            .map_or(0, |comm| comm.remote.as_ref().unwrap_or(&comm.members).len())
+    }
+
+    fn neighbours(&self) -> usize {
+        self.comm().map_or(0, |comm| {
+            topology::sources(&comm.topology, comm::my_rank(comm).unwrap_or(0))
+        })
+    }
+
+    fn amount(&self, amount: Amount) -> usize {
+        let positive = |value: c_int| value.max(0) as usize;
+        match amount {
+            Amount::Int(index) => positive(self.int(index)),
+            Amount::IntAt(index) => self.ints(index, 1).first().map_or(0, |&value| positive(value)),
+            Amount::Long(index) => (self.argument(index) as i64).max(0) as usize,
+            Amount::Number(number) => number as usize,
+            Amount::Members => self.members(),
+            Amount::Neighbours => self.neighbours(),
+            Amount::Own(counts) => {
+                let rank = self.comm().and_then(comm::my_rank).unwrap_or(0);
+                self.ints(counts, rank + 1).last().map_or(0, |&value| positive(value))
+            }
+            Amount::Span(counts, displacements, is_neighbour) => {
+                let blocks = if is_neighbour {
+                    self.neighbours()
+                } else {
+                    self.members()
+                };
+                let ends = self.ints(counts, blocks).iter().zip(self.ints(displacements, blocks));
+                ends.filter(|(count, _)| **count > 0)
+                    .map(|(&count, &displacement)| positive(count + displacement))
+                    .max()
+                    .unwrap_or(0)
+            }
+        }
+    }
+
+    fn is_mine(&self, members: Members) -> bool {
+        let is_root = |index: u8| match (self.int(index), self.comm()) {
+            (ROOT, _) => Some(true),
+            (PROC_NULL, _) | (_, None) => None,
+            (_, Some(comm)) if comm.remote.is_some() => Some(false),
+            (root, Some(comm)) => Some(comm::my_rank(comm) == usize::try_from(root).ok()),
+        };
+        match members {
+            Members::All => true,
+            Members::Only(root) => is_root(root) == Some(true),
+            Members::AllBut(root) => is_root(root) == Some(false),
+        }
+    }
+
+    /// The pieces of memory of an output, at most `bytes` of data if it is a buffer.
+    pub fn pieces(
+        &self,
+        output: &Output,
+        bytes: usize,
+        maps: &mut TypeMaps,
+        mut piece: impl FnMut(usize, usize),
+    ) -> Result<(), NotKnown> {
+        let address = self.argument(output.argument);
+        if address < LOWEST_ADDRESS || !self.is_mine(output.members) {
+            return Ok(());
+        }
+        let address = address as usize;
+        let count = || {
+            output
+                .amounts
+                .iter()
+                .map(|&amount| self.amount(amount))
+                .product::<usize>()
+        };
+        match output.unit {
+            Unit::Bytes(size) => piece(address, count() * usize::from(size)),
+            Unit::Datatype(index) => {
+                let map = maps.of(VirtDatatype(self.argument(index) as *mut c_void));
+                spread(&map, address, count(), bytes, piece);
+            }
+            // SAFETY: the procedure has written a C string there.
+            Unit::Text => piece(
+                address,
+                unsafe { CStr::from_ptr(address as *const _) }.count_bytes() + 1,
+            ),
+            Unit::Unknown => return Err(NotKnown),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Records outcomes.
+#![allow(unsafe_code)]
+
+use super::format::{Journal, Record, Written};
+use super::outputs::{Call, NotKnown, Piece, Unit};
+use super::typemap::TypeMaps;
+use crate::arch::Frame;
+use crate::generated::Proc;
+use crate::handles::VirtRequest;
+use crate::requests;
+use std::collections::HashMap;
+use std::ffi::c_void;
+
+/// Calls that a replay makes itself: they give the program memory of its own side.
+pub const EXECUTED: [Proc; 2] = [Proc::MPI_Alloc_mem, Proc::MPI_Free_mem];
+/// Receives that end in their call.
+const RECEIVES: [Proc; 4] = [
+    Proc::MPI_Recv,
+    Proc::MPI_Mrecv,
+    Proc::MPI_Sendrecv,
+    Proc::MPI_Sendrecv_replace,
+];
+/// Their result is a double.
+const DOUBLES: [Proc; 2] = [Proc::MPI_Wtime, Proc::MPI_Wtick];
+
+/// What is being recorded.
+#[derive(Default)]
+pub struct Recorder {
+    journal: Journal,
+    maps: TypeMaps,
+    /// What is written when the request with this index ends.
+    later: HashMap<u32, Vec<Piece>>,
+    /// What has been written by requests that ended in the present call.
+    ended: Vec<Piece>,
+    /// How many bytes a receive of the present call has received.
+    received: Option<usize>,
+}
+
+impl Recorder {
+    /// Records the call that a frame holds and that has come to its end.
+    pub fn call(&mut self, frame: &Frame, integer: u64, double: u64) -> Result<(), NotKnown> {
+        let received = self.received.take();
+        let mut pieces = std::mem::take(&mut self.ended);
+        let call = Call::of(frame).ok_or(NotKnown)?;
+        let procedure = Proc::from_slot(frame.slot as u32).ok_or(NotKnown)?;
+        if EXECUTED.contains(&procedure) {
+            return Ok(());
+        }
+        let mut later = Vec::new();
+        for output in call.outputs() {
+            let is_message = matches!(output.unit, Unit::Datatype(_)) && RECEIVES.contains(&procedure);
+            let most = received.filter(|_| is_message).unwrap_or(usize::MAX);
+            let list = if output.later { &mut later } else { &mut pieces };
+            call.pieces(output, most, &mut self.maps, |address, length| {
+                list.push((address, length))
+            })?;
+        }
+        if !later.is_empty() {
+            self.keep(&call, later)?;
+        }
+        if procedure == Proc::MPI_Type_free {
+            self.maps.forget();
+        }
+        self.journal.add(Record {
+            slot: frame.slot as u16,
+            arguments: call.hash(),
+            result: if DOUBLES.contains(&procedure) { double } else { integer },
+            written: pieces.into_iter().map(read).collect(),
+        });
+        Ok(())
+    }
+
+    /// Keeps what a request will have written when it ends. Its handle is the last output of the call that made it.
+    fn keep(&mut self, call: &Call<'_>, pieces: Vec<Piece>) -> Result<(), NotKnown> {
+        let place = call.request().ok_or(NotKnown)? as *const *mut c_void;
+        // SAFETY: the procedure has written the handle there.
+        let handle = VirtRequest(unsafe { *place });
+        if let Some(index) = requests::index(handle) {
+            self.later.insert(index, pieces);
+        }
+        Ok(())
+    }
+
+    /// A receive of the present call got this many bytes.
+    pub fn received(&mut self, bytes: usize) {
+        self.received = Some(bytes);
+    }
+
+    /// A request has ended, or is seen to have; a receive got this many bytes. Its index is given away again unless
+    /// `stays`.
+    pub fn ended(&mut self, index: u32, bytes: Option<usize>, stays: bool) {
+        let Some(pieces) = self.later.get(&index) else { return };
+        let mut left = bytes.unwrap_or(usize::MAX);
+        for &(address, length) in pieces {
+            let length = length.min(left);
+            left -= length;
+            if length > 0 {
+                self.ended.push((address, length));
+            }
+        }
+        if !stays {
+            self.later.remove(&index);
+        }
+    }
+
+    /// The journal so far.
+    pub fn journal(&mut self) -> &mut Journal {
+        &mut self.journal
+    }
+}
+
+fn read((address, length): Piece) -> Written {
+    // SAFETY: memory of the program that the call has written.
+    let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, length) };
+    Written {
+        address: address as u64,
+        bytes: bytes.to_vec(),
+    }
+}

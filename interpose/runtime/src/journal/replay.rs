@@ -1,0 +1,103 @@
+//! The program runs again, and its MPI calls are answered from a journal.
+#![allow(unsafe_code)]
+
+use super::format::{Journal, NotAJournal, Reader, Written};
+use super::outputs::Call;
+use super::recorder::EXECUTED;
+use crate::arch::{self, Frame};
+use crate::cell::Main;
+use crate::generated::Proc;
+
+/// Why a replay did not come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Diverged {
+    /// The journal cannot be read.
+    #[error("the journal is damaged")]
+    Journal,
+    /// The program made another call than at that time.
+    #[error("call {0} is another one than was recorded")]
+    Call(u64),
+    /// The program did what cannot be held back or made again.
+    #[error("the program made system call {0}, which cannot be repeated")]
+    Effect(u64),
+}
+
+struct Play {
+    reader: Reader,
+    calls: u64,
+    end: (u64, u32),
+}
+
+static PLAY: Main<Option<Play>> = Main::new(None);
+
+const REACHED: u64 = 0;
+const DAMAGED: u64 = 1;
+const OTHER_CALL: u64 = 2;
+const EFFECT: u64 = 3;
+const KIND_BITS: u32 = 2;
+
+/// Runs the program from `begin`, whose call's outcome is the journal's first, up to the call with this slot and hash of
+/// arguments that follows its last.
+///
+/// # Safety
+/// The user side must be as it was at `begin`. It is changed, and so is the dispatch table, for good.
+pub unsafe fn run(journal: &[u8], begin: &Frame, end: (u64, u32)) -> Result<(), Diverged> {
+    let mut reader = Journal::decode(journal).map_err(|_| Diverged::Journal)?;
+    let first = reader.next().map_err(|_| Diverged::Journal)?.ok_or(Diverged::Journal)?;
+    write(&first.written);
+    let result = first.result;
+    *PLAY.get() = Some(Play { reader, calls: 1, end });
+    arch::answer_all(|slot| EXECUTED.iter().any(|procedure| procedure.slot() as usize == slot));
+    // SAFETY: handed on to the caller.
+    let left = unsafe { arch::run_user(begin, result) };
+    let number = left >> KIND_BITS;
+    match left & ((1 << KIND_BITS) - 1) {
+        REACHED => Ok(()),
+        DAMAGED => Err(Diverged::Journal),
+        OTHER_CALL => Err(Diverged::Call(number)),
+        _ => Err(Diverged::Effect(number)),
+    }
+}
+
+/// Ends the replay: the program has made a system call that cannot be repeated.
+pub fn leave_for(system_call: u64) -> ! {
+    leave(EFFECT, system_call)
+}
+
+fn leave(kind: u64, number: u64) -> ! {
+    // SAFETY: the program runs inside of `run`, where nothing waits to be dropped.
+    unsafe { arch::leave_user(kind | number << KIND_BITS) }
+}
+
+fn write(written: &[Written]) {
+    for piece in written {
+        // SAFETY: the recorded call has written there, and the user side is as it was then.
+        unsafe { std::ptr::copy_nonoverlapping(piece.bytes.as_ptr(), piece.address as *mut u8, piece.bytes.len()) };
+    }
+}
+
+/// The answer to the call in the top frame.
+pub fn answer() -> u64 {
+    let Some(play) = PLAY.get() else { leave(DAMAGED, 0) };
+    let Some(frame) = arch::top_frame() else {
+        leave(OTHER_CALL, play.calls)
+    };
+    // SAFETY: the frame of the call that is being answered.
+    let frame = unsafe { &*frame };
+    let hash = Call::of(frame).map(|call| call.hash());
+    play.calls += 1;
+    match play.reader.next() {
+        Ok(Some(record)) if u64::from(record.slot) == frame.slot && Some(record.arguments) == hash => {
+            write(&record.written);
+            record.result
+        }
+        Ok(None) if (frame.slot, hash) == (play.end.0, Some(play.end.1)) => leave(REACHED, 0),
+        Ok(record) => {
+            let recorded = record.and_then(|record| Proc::from_slot(record.slot.into()));
+            let made = Proc::from_slot(frame.slot as u32);
+            log::debug!("call {}: {made:?} was made, {recorded:?} was recorded", play.calls);
+            leave(OTHER_CALL, play.calls)
+        }
+        Err(NotAJournal::Foreign | NotAJournal::Version(_) | NotAJournal::Damaged) => leave(DAMAGED, 0),
+    }
+}
