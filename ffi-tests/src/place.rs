@@ -80,23 +80,28 @@ pub fn mpirun() -> PathBuf {
         .expect("there is no mpirun on the PATH; run the tests by `make test`, or after eval \"$(make -s env)\"")
 }
 
-/// Compiles `programs/NAME.c` of this crate; once per test program.
+/// Compiles `programs/NAME.c` or `NAME.cpp` of this crate; once per test program.
 ///
 /// # Panics
 /// If it cannot be compiled.
 pub fn test_program(name: &str) -> PathBuf {
     static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
     let directory = DIRECTORY.get_or_init(|| tempfile::tempdir().expect("there is room for temporary files"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.c"));
+    let source = |kind: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.{kind}"));
+    let (compiler, source) = match source("cpp") {
+        source if source.is_file() => ("mpicxx", source),
+        _ => ("mpicc", source("c")),
+    };
     let program = directory.path().join(name);
     let _turn = turn();
     if !program.is_file() {
-        let status = Command::new("mpicc")
+        let status = Command::new(compiler)
             .args(["-O1", "-g", "-Wall", "-o"])
             .args([&program, &source])
             .status();
-        let status = status.expect("there is an mpicc on the PATH; run the tests by `make test`");
-        assert!(status.success(), "mpicc fails on {}", source.display());
+        let status =
+            status.unwrap_or_else(|_| panic!("there is no {compiler} on the PATH; run the tests by `make test`"));
+        assert!(status.success(), "{compiler} fails on {}", source.display());
     }
     program
 }

@@ -5,12 +5,19 @@ use std::collections::BTreeMap;
 use understudy_table::{Flag, table};
 
 /// Names besides libmpi's. pthread_create: the program's threads are noticed, as they cannot be brought back. dlopen: libmpi is
-/// not opened a second time. mmap, shmat: memory that ranks share is noticed. The others change names, sizes or contents of files, which a rollback undoes.
+/// not opened a second time. mmap, shmat: memory that ranks share is noticed. _exit: the end of a rank is noticed. sigaction
+/// and its relatives: they hide the handler of fatal signals. The others change names, sizes or contents of files, which a
+/// rollback undoes.
 const EXTRA: &[&str] = &[
+    "_Exit",
     "__open64_2",
     "__open_2",
     "__openat64_2",
     "__openat_2",
+    "__sigaction",
+    "__sysv_signal",
+    "_exit",
+    "bsd_signal",
     "creat",
     "creat64",
     "dlopen",
@@ -37,8 +44,13 @@ const EXTRA: &[&str] = &[
     "renameat2",
     "rmdir",
     "shmat",
+    "sigaction",
+    "signal",
+    "sigset",
+    "ssignal",
     "symlink",
     "symlinkat",
+    "sysv_signal",
     "truncate",
     "truncate64",
     "unlink",

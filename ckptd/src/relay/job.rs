@@ -3,7 +3,7 @@
 use super::ledger::{Mapping, RankStage};
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A rank of this node, as its ledger and its process show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,10 @@ pub(super) struct Rank {
     pub(super) pid: u32,
     pub(super) stage: RankStage,
     pub(super) lives: bool,
+    /// It is a spare without a part.
+    pub(super) is_idle: bool,
+    /// It has ended without `MPI_Finalize`, by itself.
+    pub(super) has_left: bool,
 }
 
 /// The job's ranks with a ledger on this node.
@@ -40,6 +44,8 @@ pub(super) fn ranks(path: &Path) -> Vec<Rank> {
                 pid,
                 stage: ledger.stage(),
                 lives,
+                is_idle: ledger.idle.load(SeqCst) != 0,
+                has_left: ledger.left().is_some(),
             })
         })
         .collect()
@@ -70,6 +76,16 @@ pub fn retire(path: &Path) {
         ledger.stage.store(RankStage::Running as u32, SeqCst);
     }
     let _ = std::fs::remove_file(path);
+}
+
+/// Waits until a process has ended, whose descriptors are closed already: that comes a little earlier. Of relays that end
+/// together, the one whose rank was the last then sees that nobody lives.
+pub(super) fn await_end(pid: u32) {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let begin = Instant::now();
+    while lives(pid) && begin.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Whether a process is there and no zombie (proc(5), the state in `/proc/PID/stat`).

@@ -1,6 +1,7 @@
 //! The ledger file: layout, creation by the relay, mapping by everyone.
 #![allow(unsafe_code)]
 
+use super::note::NoteCell;
 use super::{Stream, sys};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,7 +17,7 @@ pub const LEDGER_MAGIC: u64 = u64::from_le_bytes(*b"USTDYLGR");
 
 /// Bump rule: any change to the layout or to the meaning of a field of [`Ledger`] or [`StreamCell`],
 /// or to the protocol in the module's documentation, is a new version. Nobody reads another one.
-pub const LEDGER_VERSION: u32 = 2;
+pub const LEDGER_VERSION: u32 = 3;
 
 /// Length of the file: one page.
 pub const LEDGER_LEN: usize = 4096;
@@ -130,7 +131,13 @@ pub struct Ledger {
     pub(super) local_ranks: AtomicU32,
     /// Rank: a [`RankStage`].
     pub(super) stage: AtomicU32,
+    /// Rank: 1 while it is a spare without a part.
+    pub(super) idle: AtomicU32,
+    /// Rank: 1 + the status with which it ends without `MPI_Finalize`; 0 otherwise.
+    pub(super) left: AtomicU32,
     pub(super) streams: [StreamCell; 2],
+    /// Rank: what it dies of.
+    pub(super) note: NoteCell,
 }
 
 const _: () = assert!(size_of::<Ledger>() <= LEDGER_LEN && align_of::<Ledger>() <= LEDGER_LEN);
@@ -148,7 +155,10 @@ impl Ledger {
             launcher_pid: flag(),
             local_ranks: flag(),
             stage: flag(),
+            idle: flag(),
+            left: flag(),
             streams: [StreamCell::new(), StreamCell::new()],
+            note: NoteCell::new(),
         }
     }
 
@@ -165,6 +175,11 @@ impl Ledger {
             1 => RankStage::Initialising,
             _ => RankStage::Running,
         }
+    }
+
+    /// The status with which the rank has ended without `MPI_Finalize`, if it has.
+    pub(super) fn left(&self) -> Option<u32> {
+        self.left.load(SeqCst).checked_sub(1)
     }
 
     pub(super) fn cell(&self, stream: Stream) -> &StreamCell {

@@ -29,7 +29,11 @@
 //! # Deaths before the end of `MPI_Init`
 //!
 //! Open MPI's `MPI_Init` waits for ever for a rank that died before or inside of it. The relays do not: `watch` ends such
-//! a job.
+//! a job. `leave` ends one that a rank has left without `MPI_Finalize`.
+//!
+//! # Notes
+//!
+//! A rank that dies of a fatal signal of its own notes which, and where the program was ([`Note`]).
 //!
 //! All of it presumes that one thread of one process writes to the stream while a rank-side operation
 //! runs, and that the relay itself is not killed. Sources: pipe(7), poll(2), mmap(2),
@@ -37,7 +41,9 @@
 
 mod job;
 mod launcher;
+mod leave;
 mod ledger;
+mod note;
 mod observer;
 mod process;
 mod pump;
@@ -47,6 +53,7 @@ mod watch;
 
 pub use job::retire;
 pub use ledger::{LEDGER_LEN, LEDGER_MAGIC, LEDGER_VERSION, Ledger, LedgerError, RankStage, StreamCell, StreamState};
+pub use note::{FRAMES, Frame, NAME_LEN, NOTE_WORDS, Note, NoteCell};
 pub use observer::LedgerObserver;
 pub use process::{IN_ERR_FD, IN_OUT_FD, run};
 pub use view::LedgerView;

@@ -1,6 +1,7 @@
 //! A survivor's look at another rank's ledger on the same node.
 
 use super::ledger::{LedgerError, Mapping, StreamState};
+use super::note::NOTE_WORDS;
 use super::{Logical, Stream, sys};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -50,6 +51,16 @@ impl LedgerObserver {
     /// The high-water mark of this moment, final or not.
     pub fn high_water(&self, stream: Stream) -> Logical {
         Logical(self.ledger.cell(stream).high_water.load(SeqCst))
+    }
+
+    /// What the rank noted of its death, for [`Note::from_words`](super::Note::from_words).
+    pub fn note(&self) -> [u64; NOTE_WORDS] {
+        self.ledger.note.words()
+    }
+
+    /// The status with which the rank has ended without `MPI_Finalize`, if it has.
+    pub fn left(&self) -> Option<u32> {
+        self.ledger.left()
     }
 
     /// Whether both streams have ended.

@@ -1,7 +1,8 @@
 //! The relay as a process.
 
-use super::job::clean_up;
+use super::job::{await_end, clean_up};
 use super::launcher;
+use super::leave::end_others;
 use super::ledger::{Ledger, Mapping, RankStage, StreamState};
 use super::pump::pump;
 use super::watch::watch;
@@ -113,12 +114,15 @@ fn close(books: &Books) {
     let Books::Shared { ledger, path, .. } = books else {
         return;
     };
+    end_others(ledger, path);
     if ledger.remove_on_close.load(SeqCst) != 0 {
         let _ = std::fs::remove_file(path);
     }
-    if ledger.rank_pid.load(SeqCst) == 0 {
+    let rank = ledger.rank_pid.load(SeqCst);
+    if rank == 0 {
         return;
     }
+    await_end(rank);
     let Some(ranks) = clean_up(path) else { return };
     let nobody_ran = ranks.iter().all(|rank| rank.stage != RankStage::Running);
     if nobody_ran && ledger.stage() == RankStage::Initialising {

@@ -1,6 +1,7 @@
 //! The rank's side of the ledger.
 
 use super::ledger::{IDLE, KEEP, LedgerError, Mapping, POSTED, RankStage, StreamCell, StreamState};
+use super::note::NoteCell;
 use super::{Logical, RawCount, Stream, sys};
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -55,6 +56,22 @@ impl LedgerView {
     /// Tells the relays how far this process is.
     pub fn set_stage(&self, stage: RankStage) {
         self.ledger.stage.store(stage as u32, SeqCst);
+    }
+
+    /// Tells the relays whether this process is a spare without a part.
+    pub fn set_idle(&self, idle: bool) {
+        self.ledger.idle.store(idle.into(), SeqCst);
+    }
+
+    /// Where this process notes what it dies of.
+    pub fn note(&self) -> &NoteCell {
+        &self.ledger.note
+    }
+
+    /// Tells the relay that this process ends with `status` although the job needs it. The relay ends the job then, if the
+    /// others do not end by themselves.
+    pub fn leave(&self, status: i32) {
+        self.ledger.left.store(1 + (status & 0xff) as u32, SeqCst);
     }
 
     /// Exactly how many bytes this process (and those before it in this pipe) wrote so far.

@@ -60,7 +60,7 @@ pub(super) fn watch(ledger: &Ledger, path: &Path) {
         };
         if verdict != Verdict::Fine && seen.1 >= LOOKS {
             if is_first(ledger.rank_pid.load(SeqCst), &ranks) {
-                end_job(verdict, launcher, &ranks);
+                end_job(&describe(verdict), launcher, &ranks);
             }
             return;
         }
@@ -80,29 +80,45 @@ fn judge(ranks: &[Rank], local_ranks: u32, strangers: impl FnOnce() -> usize) ->
     }
 }
 
-/// Says why, and has the launcher end the job; if that is of no use, ends the ranks of this node.
-fn end_job(verdict: Verdict, launcher: u32, ranks: &[Rank]) {
+fn describe(verdict: Verdict) -> String {
     let who = match verdict {
         Verdict::Dead(number) => format!("rank {number} ended"),
         Verdict::NeverStarted(count) => format!("{count} rank(s) of this node ended"),
-        Verdict::Fine => return,
+        Verdict::Fine => String::new(),
     };
-    eprintln!(
-        "understudy: {who} before or during MPI_Init, where the others would wait for ever; the job ends; start the job again"
-    );
+    format!("{who} before or during MPI_Init, where the others would wait for ever; the job ends; start the job again")
+}
+
+/// Says why, and has the launcher end the job; if that is of no use, ends the ranks of this node.
+pub(super) fn end_job(why: &str, launcher_pid: u32, ranks: &[Rank]) {
+    eprintln!("understudy: {why}");
     // The launcher passes nothing on any more once it ends.
     std::thread::sleep(PERIOD);
-    let living = || ranks.iter().filter(|rank| rank.lives && lives(rank.pid));
     let told = Instant::now();
-    if sys::signal(launcher, libc::SIGTERM) {
-        while living().next().is_some() && told.elapsed() < PATIENCE {
+    if sys::signal(launcher_pid, libc::SIGTERM) {
+        while living(ranks).next().is_some() && told.elapsed() < PATIENCE {
             std::thread::sleep(PERIOD);
         }
     }
-    for rank in living() {
+    kill(ranks);
+    launcher::see_off(launcher_pid);
+}
+
+/// Says why, and ends the ranks of this node: the launcher's status is that of a rank that has ended by itself.
+pub(super) fn end_ranks(why: &str, ranks: &[Rank]) {
+    eprintln!("understudy: {why}");
+    std::thread::sleep(PERIOD);
+    kill(ranks);
+}
+
+fn living(ranks: &[Rank]) -> impl Iterator<Item = &Rank> {
+    ranks.iter().filter(|rank| rank.lives && lives(rank.pid))
+}
+
+fn kill(ranks: &[Rank]) {
+    for rank in living(ranks) {
         sys::signal(rank.pid, libc::SIGKILL);
     }
-    launcher::see_off(launcher);
 }
 
 /// Whether this is the rank whose relay acts: the first of those that wait.
@@ -130,6 +146,8 @@ mod tests {
             pid: 100 + number,
             stage,
             lives,
+            is_idle: false,
+            has_left: false,
         }
     }
 

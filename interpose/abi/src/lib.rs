@@ -17,7 +17,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 6;
+pub const ABI_VERSION: u32 = 7;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -54,6 +54,8 @@ pub const RUNTIME_FIRST_KEY: u32 = 512;
 pub mod exit {
     use core::ffi::c_int;
 
+    /// The program dies at one place again and again (EX_DATAERR).
+    pub const PROGRAM: c_int = 65;
     /// An error inside the layer (EX_SOFTWARE).
     pub const INTERNAL: c_int = 70;
     /// The program's state could not be saved or put back (EX_IOERR).
@@ -104,8 +106,9 @@ pub struct BootInfo {
     pub data_symbol_count: usize,
     /// A copy of the original standard error, which does not pass through the relay: for our own messages.
     pub messages: c_int,
-    /// Registers a function to be called, on the runtime's stack, when the program ends by exit(3).
-    pub call_at_exit: unsafe extern "C" fn(unsafe extern "C" fn(c_int)),
+    /// Registers a function to be called when the program ends by exit(3), on the runtime's stack, and one for when it ends
+    /// by _exit(2), in which nothing may be done but what is safe in a signal handler.
+    pub call_at_exit: unsafe extern "C" fn(unsafe extern "C" fn(c_int), unsafe extern "C" fn(c_int)),
     /// Number of threads that the user side has created so far (updated by the face).
     pub user_threads: *const u32,
     /// Number of mappings that the user side has made so far and that other processes may share (updated by the face).
@@ -139,7 +142,12 @@ pub struct EntryPoints {
     pub enter: [*const c_void; ENTRIES],
     /// What the face calls before an effect on files ([`effect::Hook`]); it may be called from any stack and thread.
     pub file_effect: *const c_void,
+    /// What the face calls when the program dies of a signal ([`FatalHook`]); in a signal handler.
+    pub fatal_signal: *const c_void,
 }
+
+/// Signal, `siginfo_t`, `ucontext_t`. Whether the default action of the signal is to follow.
+pub type FatalHook = unsafe extern "C" fn(c_int, *const c_void, *mut c_void) -> bool;
 
 /// Effects on files that the face tells the runtime of, before they happen.
 pub mod effect {

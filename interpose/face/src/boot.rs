@@ -413,6 +413,7 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         slot_count: 0,
         enter: [core::ptr::null(); understudy_abi::ENTRIES],
         file_effect: core::ptr::null(),
+        fatal_signal: core::ptr::null(),
     };
     // SAFETY: the runtime exports this function with this type; it copies what it keeps of `info`.
     let status = unsafe {
@@ -429,6 +430,7 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
             let streams = unsafe { Streams::of(runtime, second.program.environment) }
                 .ok_or(Failure::Loader("libunderstudy_runtime.so is of another version"))?;
             crate::files::tell_runtime(points.file_effect);
+            crate::fatal::listen(points.fatal_signal);
             if second.program.is_late {
                 late::await_first_call(&points.enter, streams);
             } else {

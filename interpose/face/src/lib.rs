@@ -10,6 +10,7 @@
 //! - [`reopen`] is for programs that open libmpi themselves;
 //! - [`profiler`] lets libraries that wrap MPI's procedures stay in front;
 //! - [`sharing`] counts mappings that other processes may share;
+//! - [`fatal`] is there when the program dies of a signal, [`leave`] when it ends;
 //! - [`files`] tells the runtime what the program does to files;
 //! - [`relay`] starts the process that carries standard output exactly once.
 #![no_std]
@@ -19,6 +20,7 @@ mod auxv;
 mod boot;
 mod entry;
 mod environ;
+mod fatal;
 mod files;
 mod heap;
 mod late;

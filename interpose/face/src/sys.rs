@@ -14,6 +14,10 @@ pub mod nr {
     pub const PREAD64: usize = 17;
     pub const DUP2: usize = 33;
     pub const NANOSLEEP: usize = 35;
+    pub const GETPID: usize = 39;
+    pub const GETTID: usize = 186;
+    pub const RT_SIGACTION: usize = 13;
+    pub const RT_TGSIGQUEUEINFO: usize = 297;
     pub const FORK: usize = 57;
     pub const EXECVE: usize = 59;
     pub const WAIT4: usize = 61;

@@ -4,7 +4,7 @@
 use crate::cell::Main;
 use crate::config::Config;
 use crate::generated::{SLOT_COUNT, SLOT_NAMES};
-use crate::{arch, events, fault, handles, sys};
+use crate::{arch, events, fatal, fault, handles, sys};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 
@@ -83,6 +83,7 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
                     slot_count: SLOT_COUNT as u32,
                     enter: entries().map(|entry| entry as *const std::ffi::c_void),
                     file_effect: arch::file_effect as *const std::ffi::c_void,
+                    fatal_signal: fatal::on_signal as *const std::ffi::c_void,
                 });
                 0
             }

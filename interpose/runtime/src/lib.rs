@@ -9,6 +9,7 @@
 //! - [`handles`], [`objects`], [`requests`]: what the program holds, and how to make it again;
 //! - [`image`]: the user side's memory; [`user`]: the rest of its state (files, signals, thread-locals, output);
 //! - [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
+//! - [`fatal`]: what this process dies of;
 //! - [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;
 //! - [`own_messages`], [`rounds`]: how runtimes talk to each other without waiting.
 
@@ -25,6 +26,7 @@ pub mod domains;
 pub mod drain;
 pub mod errors;
 pub mod events;
+pub mod fatal;
 pub mod fault;
 pub mod handles;
 pub mod image;

@@ -14,6 +14,8 @@ use std::time::Duration;
 struct Peers {
     /// Descriptors of the processes on this node.
     local: Vec<c_int>,
+    /// Their ranks in the launcher's world.
+    ranks: Vec<u32>,
     /// Those of them that were alive when this process last looked.
     watched: Vec<c_int>,
     /// Whether there are processes on other nodes.
@@ -24,6 +26,7 @@ struct Peers {
 
 static PEERS: Main<Peers> = Main::new(Peers {
     local: Vec::new(),
+    ranks: Vec::new(),
     watched: Vec::new(),
     others: false,
     hosts: Vec::new(),
@@ -32,12 +35,13 @@ static PEERS: Main<Peers> = Main::new(Peers {
 /// Learns who is on this node.
 pub fn meet(places: &[Place], own: usize) {
     let (own, peers) = (places[own], PEERS.get());
-    let here = |place: &&Place| place.node == own.node && place.pid != own.pid;
-    for place in places.iter().filter(here) {
+    let here = |place: &Place| place.node == own.node && place.pid != own.pid;
+    for (rank, place) in places.iter().enumerate().filter(|(_, place)| here(place)) {
         // SAFETY: pidfd_open(2).
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, place.pid as libc::pid_t, 0) } as c_int;
         if descriptor >= 0 {
             peers.local.push(lift(descriptor));
+            peers.ranks.push(rank as u32);
         }
     }
     peers.watched.clone_from(&peers.local);
@@ -83,6 +87,32 @@ pub fn has_ended(descriptor: c_int) -> bool {
     };
     // SAFETY: poll(2) of one descriptor, without waiting.
     unsafe { libc::poll(&mut poll, 1, 0) > 0 }
+}
+
+/// How a process of this node has ended, as wait(2) would tell its parent. Only known once that has waited for it, which the
+/// launcher does before it tells of a death, and from Linux 6.15 on (`PIDFD_GET_INFO` of pidfd(7)).
+pub fn wait_status(launcher_rank: u32) -> Option<c_int> {
+    /// `struct pidfd_info` in its first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        control_group: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    const PIDFD_INFO_EXIT: u64 = 1 << 3;
+    const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
+    const _: () = assert!(size_of::<Info>() == 0x40);
+    let peers = PEERS.get();
+    let at = peers.ranks.iter().position(|&rank| rank == launcher_rank)?;
+    let mut info = Info {
+        mask: PIDFD_INFO_EXIT,
+        ..Info::default()
+    };
+    // SAFETY: an ioctl(2) that fills a structure of the size that is part of its number.
+    let done = unsafe { libc::ioctl(peers.local[at], PIDFD_GET_INFO, &raw mut info) } == 0;
+    (done && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
 /// Sleeps, but not longer than until a process of this node ends. Whether one has, since the last call.

@@ -13,6 +13,7 @@
 mod alone;
 mod attempt;
 mod copies;
+mod deaths;
 mod load;
 mod meeting;
 mod plan;
@@ -195,5 +196,8 @@ fn resume(outcome: attempt::Outcome, began: Instant, report: &Report) {
             total.as_secs_f64() * 1e3
         ));
         alone::tell();
+        if let Some(line) = &report.remark {
+            crate::sys::say(format_args!("{line}"));
+        }
     }
 }

@@ -16,7 +16,8 @@ use crate::image::runs::AddrRange;
 use crate::image::vmas::Zones;
 pub use files::written as written_files;
 pub use output::{
-    attach as attach_output, dead_output, inherit as inherit_output, position as output_position, set_stage,
+    attach as attach_output, dead_note, dead_output, inherit as inherit_output, leave, note_cell,
+    position as output_position, set_idle, set_stage,
 };
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use threads::check;

@@ -397,6 +397,7 @@ unsafe extern "C" fn leaving(status: c_int) {
         return;
     }
     world.finalized = true;
+    user::leave(status);
     if status != 0 {
         sys::say(format_args!(
             "worker {} ends with status {status}, without MPI_Finalize",
@@ -411,15 +412,24 @@ unsafe extern "C" fn leaving(status: c_int) {
     user::release_output();
 }
 
+/// The program ends by _exit(2), maybe in a signal handler and in the middle of anything.
+unsafe extern "C" fn leaving_at_once(status: c_int) {
+    let is_missed = |world: &World| !world.finalized && matches!(world.part, Part::Worker(_));
+    if WORLD.get().as_ref().is_some_and(is_missed) {
+        user::leave(status);
+    }
+}
+
 /// Lets the runtime know when the program ends.
 fn listen_for_exit() {
     let hook: unsafe extern "C" fn(c_int) = leaving;
+    let at_once: unsafe extern "C" fn(c_int) = leaving_at_once;
     // SAFETY: registers on the program's stack.
     unsafe {
         crate::arch::call_user(
             boot::info().call_at_exit as *const std::ffi::c_void,
             hook as usize as u64,
-            0,
+            at_once as usize as u64,
             0,
             0,
             0,

@@ -3,14 +3,16 @@
 
 use super::alone;
 use super::copies;
+use super::deaths;
 use super::plan::{self, Gone, Held, Identity, Lost, NONE, Plan};
 use crate::generated::real;
-use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
+use crate::handles;
 use crate::real_types::RealComm;
 use crate::world::{self, Part, succeeded};
 use crate::{checkpoint, disk, peers, ulfm, user};
 use std::ffi::c_int;
 use std::time::Duration;
+use understudy_abi::exit;
 
 /// How long the others leave it to the first process to end the job.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -60,15 +62,27 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
         user::release_output();
         crate::sys::exit_now((aborted.abort - 1) as i32);
     }
+    let plays = |worker: u32| identities.iter().any(|living| living.part == u64::from(worker));
+    let dead: Vec<u32> = (0..world.worker_count).filter(|&worker| !plays(worker)).collect();
     let mut verdict = plan::make(&identities, &world.redundancy, world.worker_count);
     if let Err(lost @ (Lost::Copies { .. } | Lost::Behind { .. })) = &verdict
         && disk::is_on()
     {
         verdict = from_disk(control, &identities, lost.clone())?;
     }
+    let output = deaths::meet(control, &dead)?;
+    let newest = identities.iter().map(|living| living.committed).max().unwrap_or(0);
+    if let Some(blamed) = deaths::judge(verdict.as_ref().map_or(newest, |plan| plan.epoch)) {
+        verdict = Err(Lost::Program(blamed));
+    }
     if let Ok(plan) = &verdict {
         alone::note(&identities, plan);
-        collect_output(control, plan)?;
+        if let Some(at) = dead
+            .iter()
+            .position(|&worker| plan.part_of(world.launcher_rank) == Some(worker))
+        {
+            user::inherit_output(output[at]);
+        }
         user::undo_files(plan.epoch);
     }
     let mut living: Vec<u32> = identities.iter().map(|living| living.launcher_rank as u32).collect();
@@ -96,9 +110,16 @@ fn from_disk(control: RealComm, identities: &[Identity], lost: Lost) -> Result<R
 /// The job is lost, as all living processes know and have agreed on: the first of them says why.
 pub fn give_up(control: RealComm, living: &[u32], lost: &Lost) -> ! {
     if living.first() == Some(&world::get().launcher_rank) {
-        crate::sys::say(format_args!("the job cannot be recovered: {}", describe(lost)));
+        match lost {
+            Lost::Program(blamed) => crate::sys::say(format_args!("the job ends: {}", blamed.why)),
+            _ => crate::sys::say(format_args!("the job cannot be recovered: {}", describe(lost))),
+        }
     }
-    end_together(control, 75)
+    let status = match lost {
+        Lost::Program(blamed) => blamed.status,
+        _ => exit::LOST,
+    };
+    end_together(control, status)
 }
 
 /// Ends the job when all processes of `comm` have come here; whoever has something to say has said it by then. An abort
@@ -129,7 +150,10 @@ fn describe(lost: &Lost) -> String {
     match lost {
         Lost::Init => "a process failed during MPI_Init, before the first checkpoint; start the job again".into(),
         Lost::Spares { dead, spares } => {
-            let names: Vec<String> = dead.iter().map(|&worker| who(worker)).collect();
+            let names: Vec<String> = dead
+                .iter()
+                .map(|&worker| who(worker) + &deaths::cause_of(worker))
+                .collect();
             let left = match spares {
                 0 => "no spare is left".into(),
                 1 => "only 1 spare is left".into(),
@@ -144,7 +168,7 @@ fn describe(lost: &Lost) -> String {
             format!("{}, and no epoch on disk can be used; start the job again", cause(lost))
         }
         Lost::Copies { .. } => format!("{}; start the job again", cause(lost)),
-        Lost::Behind { .. } => cause(lost),
+        Lost::Behind { .. } | Lost::Program(_) => cause(lost),
     }
 }
 
@@ -160,6 +184,7 @@ pub fn cause(lost: &Lost) -> String {
         Lost::Behind { worker, at, epoch } => {
             format!("{} is at epoch {at} and cannot reach epoch {epoch}", who(*worker))
         }
+        Lost::Program(blamed) => blamed.why.clone(),
         Lost::Init | Lost::Spares { .. } => String::new(),
     }
 }
@@ -197,33 +222,4 @@ fn no_copy(worker: u32, died: bool, holders: &[(u32, Gone)], epoch: u64) -> Stri
             }
         ),
     }
-}
-
-/// How much of its output each dead process has got out, as far as anyone on its node can tell.
-fn collect_output(control: RealComm, plan: &Plan) -> Result<(), c_int> {
-    if plan.takeovers.is_empty() {
-        return Ok(());
-    }
-    let world = world::get();
-    let players = plan.takeovers.iter().map(|it| world.players[it.worker as usize]);
-    let own = user::dead_output(&players.collect::<Vec<_>>());
-    let mut all = vec![[0u64; 2]; own.len()];
-    let uint64 = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_uint64_t")));
-    let max = real_op(VirtOp(handles::predefined_handle("ompi_mpi_op_max")));
-    // SAFETY: two numbers for each dead process.
-    unsafe {
-        let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
-        succeeded(real::PMPI_Allreduce(
-            from,
-            to,
-            2 * own.len() as c_int,
-            uint64,
-            max,
-            control,
-        ))?;
-    }
-    if let Some(index) = plan.takeovers.iter().position(|it| it.player == world.launcher_rank) {
-        user::inherit_output(all[index]);
-    }
-    Ok(())
 }

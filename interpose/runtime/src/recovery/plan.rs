@@ -1,5 +1,6 @@
 //! Who takes which part, and which copies go where: a pure function of what the living processes say of themselves.
 
+use super::deaths::Verdict;
 use crate::redundancy::Redundancy;
 
 /// What a living process says of itself.
@@ -189,6 +190,8 @@ pub enum Lost {
         /// The epoch of the others.
         epoch: u64,
     },
+    /// The program itself is to blame.
+    Program(Verdict),
 }
 
 /// What the living have said, in the form that a plan is made of.

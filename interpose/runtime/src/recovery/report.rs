@@ -1,5 +1,6 @@
 //! What happened in a recovery, for the user and the event file.
 
+use super::deaths;
 use super::meeting;
 use super::plan::{Lost, Plan};
 use crate::{checkpoint, events, fault, world};
@@ -14,6 +15,10 @@ pub struct Report {
     pub failed: Vec<u32>,
     /// Workers whose parts were taken, each with the launcher ranks of who played it and who does now.
     takeovers: Vec<(u32, u32, u32)>,
+    /// Of what their processes died.
+    causes: Vec<String>,
+    /// What the user should be told besides.
+    pub remark: Option<String>,
     /// Why, and how far, everybody went back to an epoch on disk.
     disk: Option<String>,
     stages: Vec<(RecoveryStage, u64)>,
@@ -27,6 +32,8 @@ impl Report {
             recovery,
             failed: Vec::new(),
             takeovers: Vec::new(),
+            causes: Vec::new(),
+            remark: None,
             disk: None,
             stages: Vec::new(),
             mark: Instant::now(),
@@ -47,6 +54,9 @@ impl Report {
     /// An attempt has succeeded: who has died, and who plays which part from now on. `players` are those until now.
     pub fn settle(&mut self, dead: &[u32], plan: &Plan, players: &[u32]) {
         self.failed.extend(dead);
+        let causes = plan.takeovers.iter().map(|it| deaths::cause_of(it.worker));
+        self.causes.extend(causes);
+        self.remark = deaths::settle(plan.epoch).or(self.remark.take());
         let takeovers = plan.takeovers.iter();
         self.takeovers
             .extend(takeovers.map(|it| (it.worker, players[it.worker as usize], it.player)));
@@ -87,7 +97,10 @@ impl Report {
         let mut parts: Vec<String> = self
             .takeovers
             .iter()
-            .map(|(worker, _, player)| format!("worker {worker} died, spare rank {player} has taken its part"))
+            .zip(&self.causes)
+            .map(|((worker, _, player), cause)| {
+                format!("worker {worker} died{cause}, spare rank {player} has taken its part")
+            })
             .collect();
         let had_no_part = |rank: &&u32| !self.takeovers.iter().any(|(_, before, _)| before == *rank);
         let spares: Vec<String> = self.failed.iter().filter(had_no_part).map(u32::to_string).collect();

@@ -45,6 +45,7 @@ pub fn forget() {
 
 /// Sleeps until this spare has a part (then the program's frame is that of the dead rank) or the job ends.
 pub fn wait_for_part() -> Result<(), Rewound> {
+    user::set_idle(true);
     user::set_stage(RankStage::Running);
     loop {
         match wait() {
@@ -52,6 +53,7 @@ pub fn wait_for_part() -> Result<(), Rewound> {
             class => recover(class),
         }
         if let Part::Worker(_) = world::get().part {
+            user::set_idle(false);
             return Err(Rewound);
         }
     }

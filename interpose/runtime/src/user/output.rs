@@ -1,7 +1,7 @@
 //! Standard output and error: exactly once, through the relay (`ckptd::relay`).
 
 use crate::cell::Main;
-use ckptd::relay::{LedgerObserver, LedgerView, Logical, RankStage, Stream};
+use ckptd::relay::{LedgerObserver, LedgerView, Logical, NOTE_WORDS, NoteCell, RankStage, Stream};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,6 +71,32 @@ pub fn set_stage(stage: RankStage) {
     if let Some(output) = OUTPUT.get() {
         output.view.set_stage(stage);
     }
+}
+
+/// Tells the relays whether this process is a spare without a part.
+pub fn set_idle(idle: bool) {
+    if let Some(output) = OUTPUT.get() {
+        output.view.set_idle(idle);
+    }
+}
+
+/// Tells the relay that this process ends with `status` without `MPI_Finalize`. Safe in a signal handler.
+pub fn leave(status: i32) {
+    if let Some(output) = OUTPUT.get() {
+        output.view.leave(status);
+    }
+}
+
+/// Where this process notes what it dies of. Safe in a signal handler.
+pub fn note_cell() -> Option<&'static NoteCell> {
+    OUTPUT.get().as_ref().map(|output| output.view.note())
+}
+
+/// What a process that has died, with this rank of the launcher's world, has left in its ledger, if it ran on this node:
+/// its note, and the status with which it has ended without `MPI_Finalize`.
+pub fn dead_note(launcher_rank: u32) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
+    let ledger = LedgerObserver::open(&ledger_of(launcher_rank)?).ok()?;
+    Some((ledger.note(), ledger.left()))
 }
 
 /// Positions at a cut.

@@ -1,0 +1,175 @@
+//! Ends that are the program's own doing: the right status and a line that says what happened, in time, and never all spares
+//! used up for a bug.
+
+use ffi_tests::outcome::native;
+use ffi_tests::{Job, Outcome, Verdicts, place};
+use std::time::Duration;
+
+/// `understudy_abi::exit::PROGRAM`, as the guide has it.
+const PROGRAM: i32 = 65;
+const SPARES: u32 = 4;
+
+/// A checkpoint every few steps, at the same ones in every run.
+fn job(arguments: &[&str]) -> Job {
+    Job::new(place::test_program("endings"), arguments)
+        .spares(SPARES)
+        .interval("14calls")
+        .limit(Duration::from_secs(30))
+}
+
+#[track_caller]
+fn assert_status(outcome: &Outcome, status: i32) {
+    outcome.check(outcome.status.is_some(), "the job hangs");
+    let found = outcome.status.and_then(|status| status.code());
+    outcome.check(found == Some(status), &format!("the status is not {status}"));
+}
+
+#[track_caller]
+fn assert_said(outcome: &Outcome, words: &[&str]) {
+    let is_said = |word: &&&str| outcome.own_lines().iter().any(|line| line.contains(**word));
+    let missing: Vec<&&str> = words.iter().filter(|word| !is_said(word)).collect();
+    outcome.check(missing.is_empty(), &format!("no line of ours says {missing:?}"));
+}
+
+/// How often a rank has come to its end.
+fn ends(outcome: &Outcome) -> usize {
+    outcome.file("endings").map_or(0, |ends| ends.len())
+}
+
+/// A death that repeats: two recoveries, then the end, with two of the spares left.
+#[track_caller]
+fn assert_blamed(outcome: &Outcome, words: &[&str]) {
+    assert_status(outcome, PROGRAM);
+    outcome.check(ends(outcome) == 3, "the program was not started over twice");
+    outcome.check(outcome.takeovers().len() == 2, "not two spares were used");
+    assert_said(outcome, &["3 times since epoch", "the program has a bug there"]);
+    assert_said(outcome, words);
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_crash_that_repeats_is_the_programs() {
+    let mut verdicts = Verdicts::default();
+    for (way, words) in [
+        ("dereference", "of SIGSEGV at endings+0x"),
+        ("divide", "of SIGFPE at endings+0x"),
+        ("undefined", "of SIGILL at endings+0x"),
+        ("raise", "of SIGSEGV at libc"),
+        ("abort", "of SIGABRT at libc"),
+        ("throw", "of SIGABRT at libc"),
+        // Inside of the MPI library, called by the program.
+        ("bad-buffer", "of SIGSEGV at "),
+    ] {
+        let outcome = job(&[way, "1"]).run();
+        verdicts.judge(way, || assert_blamed(&outcome, &[words, "called from", "endings+0x"]));
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_crash_that_moves_to_another_rank_is_the_programs() {
+    let mut verdicts = Verdicts::default();
+    for way in ["dereference", "throw"] {
+        let outcome = job(&[way, "next"]).run();
+        verdicts.judge(way, || {
+            assert_blamed(&outcome, &["worker 0 died of", "worker 1 died of", "worker 2 died of"])
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// Whether the kernel tells of what a process has died that could not say so itself (Linux 6.15).
+fn kernel_tells() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(15))
+}
+
+#[test]
+fn an_exhausted_stack_is_the_programs() {
+    if kernel_tells() {
+        let outcome = job(&["overflow", "2"]).run();
+        assert_blamed(&outcome, &["worker 2 died of SIGSEGV", "stack overflow"]);
+    } else {
+        place::skip("a kernel before Linux 6.15 does not tell of an exhausted stack");
+    }
+}
+
+#[test]
+fn a_crash_that_does_not_repeat_is_recovered_from() {
+    let mut verdicts = Verdicts::default();
+    for way in ["dereference", "abort", "bad-buffer"] {
+        let arguments = [way, "2", "once"];
+        let outcome = job(&arguments).input("once", "").run();
+        verdicts.judge(way, || {
+            outcome.assert_success();
+            outcome.check(ends(&outcome) == 1, "nobody has crashed");
+            outcome.assert_taken_over(&[2]);
+            assert_said(&outcome, &["worker 2 died of SIG"]);
+            // Without the file nobody crashes.
+            outcome.assert_like(&native(job(&arguments)), &[]);
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_rank_that_is_killed_again_and_again_is_replaced_as_long_as_there_are_spares() {
+    let outcome = job(&["kill", "1"]).run();
+    assert_status(&outcome, 75);
+    outcome.check(ends(&outcome) == SPARES as usize + 1, "not all spares were used");
+    assert_said(
+        &outcome,
+        &["(SIGKILL) for the 3rd time since epoch", "no spare is left"],
+    );
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_program_with_handlers_of_its_own_keeps_them() {
+    let arguments = ["catch", "0"];
+    // Open MPI has handlers of its own otherwise.
+    let job = || job(&arguments).env("OMPI_MCA_opal_signal", "");
+    let outcome = job().fault("kill rank=3 at=cut.begin epoch=4").run();
+    outcome.assert_success();
+    outcome.assert_taken_over(&[3]);
+    outcome.assert_like(&native(job()), &[]);
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_child_may_end_as_it_likes() {
+    let arguments = ["child", "0"];
+    let outcome = job(&arguments).run();
+    outcome.assert_success();
+    outcome.check(outcome.own_lines().is_empty(), "something was said");
+    outcome.assert_like(&native(job(&arguments)), &[]);
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_rank_that_leaves_without_mpi_finalize_ends_the_job() {
+    let mut verdicts = Verdicts::default();
+    // The launcher knows no status but that of a rank, or 1.
+    for (way, said, status) in [("exit", 5, 5), ("_exit", 5, 5), ("exit-0", 0, 1)] {
+        let outcome = job(&[way, "1"]).run();
+        verdicts.judge(way, || {
+            assert_status(&outcome, status);
+            outcome.check(ends(&outcome) == 1, "the program was started over");
+            let words = format!("rank 1 ended with status {said} without MPI_Finalize");
+            assert_said(&outcome, &[&words]);
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn mpi_abort_ends_the_job_with_its_code() {
+    let outcome = job(&["MPI_Abort", "1"]).run();
+    assert_status(&outcome, 6);
+    assert_said(&outcome, &["MPI_Abort was called by worker 1 with error code 6"]);
+    outcome.check(ends(&outcome) == 1, "the program was started over");
+    outcome.assert_nothing_left();
+}

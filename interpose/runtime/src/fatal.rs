@@ -1,0 +1,140 @@
+//! A fatal signal of this process: what it was, and where the program was, noted in the ledger for those who live on.
+//!
+//! Everything here runs in a signal handler, on whatever stack the program was on, in the middle of anything: no
+//! allocation, no lock. First the signal is noted, then the place, then the backtrace, in the order in which they might fail:
+//! the stack may be damaged, so walking it may fault, which only ends the walk.
+#![allow(unsafe_code)]
+
+mod places;
+
+use crate::{arch, user};
+use ckptd::relay::{FRAMES, NoteCell};
+use places::Place;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Faults that walking a damaged stack may lead to.
+const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
+
+/// Whether a signal is being noted.
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// Addresses of the frames, innermost first.
+struct Walk {
+    /// Where the signal came; frames further in are the handler's.
+    from: u64,
+    /// Whether the frame of the fault has been met.
+    is_past_handler: bool,
+    count: usize,
+    frames: [u64; FRAMES],
+}
+
+/// What the face calls. Whether the signal's default action is to follow.
+///
+/// # Safety
+/// To be called in a handler with the kernel's arguments.
+pub unsafe extern "C" fn on_signal(signal: c_int, info: *const c_void, context: *mut c_void) -> bool {
+    // SAFETY: the kernel's structures.
+    let (info, context) = unsafe {
+        (
+            &*info.cast::<libc::siginfo_t>(),
+            &mut *context.cast::<libc::ucontext_t>(),
+        )
+    };
+    if BUSY.swap(true, Ordering::Relaxed) {
+        return !arch::escape_from(context);
+    }
+    if let Some(note) = user::note_cell().filter(|_| is_of_the_program(info)) {
+        // SAFETY: the kernel has set the address for faults; otherwise it is a process id and means nothing.
+        note.begin(signal, info.si_code, unsafe { info.si_addr() } as u64);
+        note_places(note, arch::interrupted_at(context));
+    }
+    BUSY.store(false, Ordering::Relaxed);
+    true
+}
+
+/// Whether the program itself is the cause: neither another process nor the hardware (mmap(2): a page with an error).
+fn is_of_the_program(info: &libc::siginfo_t) -> bool {
+    const BUS_MCEERR_AR: c_int = 4;
+    const BUS_MCEERR_AO: c_int = 5;
+    if info.si_signo == libc::SIGBUS && matches!(info.si_code, BUS_MCEERR_AR | BUS_MCEERR_AO) {
+        return false;
+    }
+    // SAFETY: what was sent has a sender.
+    info.si_code > 0 || unsafe { info.si_pid() == libc::getpid() }
+}
+
+fn note_places(note: &NoteCell, from: u64) {
+    let mut walk = Walk {
+        from,
+        is_past_handler: false,
+        count: 1,
+        frames: [0; FRAMES],
+    };
+    walk.frames[0] = from;
+    let mut places = [const { Place::UNKNOWN }; FRAMES];
+    // Known even if the rest fails.
+    places::find(&walk.frames[..1], &mut places);
+    note.add_frame(from, places[0].offset, places[0].module());
+    with_faults_allowed(|| {
+        // SAFETY: `add_caller` only writes to `walk`; a walk that is ended has nothing under way that matters.
+        unsafe { arch::guarded((&raw mut walk).cast(), walk_stack) };
+    });
+    let callers = &walk.frames[1..walk.count.min(FRAMES)];
+    places::find(callers, &mut places);
+    for (&address, place) in callers.iter().zip(&places) {
+        note.add_frame(address, place.offset, place.module());
+    }
+}
+
+/// Lets faults come although this is a handler of one.
+fn with_faults_allowed(walk: impl FnOnce()) {
+    // SAFETY: sigprocmask(2) with sets of this frame.
+    unsafe {
+        let (mut faults, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&mut faults);
+        for fault in FAULTS {
+            libc::sigaddset(&mut faults, fault);
+        }
+        libc::sigprocmask(libc::SIG_UNBLOCK, &faults, &mut before);
+        walk();
+        libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+    }
+}
+
+/// The unwinder of this side's libgcc; it knows the frames of both sides (ld.so's `_dl_find_object`, which takes no lock).
+mod unwinder {
+    use std::ffi::{c_int, c_void};
+
+    pub const NO_REASON: c_int = 0;
+    pub const END_OF_STACK: c_int = 5;
+
+    #[link(name = "gcc_s")]
+    unsafe extern "C" {
+        pub fn _Unwind_Backtrace(
+            trace: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+            argument: *mut c_void,
+        ) -> c_int;
+        pub fn _Unwind_GetIP(context: *mut c_void) -> usize;
+    }
+}
+
+unsafe extern "C" fn walk_stack(walk: *mut c_void) {
+    // SAFETY: _Unwind_Backtrace calls with this argument.
+    unsafe { unwinder::_Unwind_Backtrace(add_caller, walk) };
+}
+
+unsafe extern "C" fn add_caller(context: *mut c_void, walk: *mut c_void) -> c_int {
+    // SAFETY: `note_places` passes its own structure, the unwinder a valid context.
+    let (walk, address) = unsafe { (&mut *walk.cast::<Walk>(), unwinder::_Unwind_GetIP(context) as u64) };
+    if !walk.is_past_handler {
+        walk.is_past_handler = address == walk.from;
+        return unwinder::NO_REASON;
+    }
+    if walk.count >= FRAMES || address == 0 {
+        return unwinder::END_OF_STACK;
+    }
+    walk.frames[walk.count] = address;
+    walk.count += 1;
+    unwinder::NO_REASON
+}

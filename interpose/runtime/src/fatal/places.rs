@@ -1,0 +1,150 @@
+//! Which file an address belongs to, from /proc/self/maps, without allocation.
+#![allow(unsafe_code)]
+
+use ckptd::relay::NAME_LEN;
+use std::ffi::c_int;
+
+/// A place in a file.
+#[derive(Clone)]
+pub struct Place {
+    /// Offset in it.
+    pub offset: u64,
+    name: [u8; NAME_LEN],
+    length: usize,
+}
+
+impl Place {
+    /// No file.
+    pub const UNKNOWN: Place = Place {
+        offset: 0,
+        name: [0; NAME_LEN],
+        length: 0,
+    };
+
+    /// The file's name.
+    pub fn module(&self) -> &[u8] {
+        &self.name[..self.length]
+    }
+}
+
+/// Finds the places of addresses; those of no file become [`Place::UNKNOWN`].
+pub fn find(addresses: &[u64], places: &mut [Place]) {
+    places.fill(Place::UNKNOWN);
+    for_each_line(|line| {
+        let Some(map) = Map::parse(line) else { return };
+        for (&address, place) in addresses.iter().zip(places.iter_mut()) {
+            if (map.start..map.end).contains(&address) {
+                place.offset = address - map.start + map.offset;
+                place.length = map.name.len().min(NAME_LEN);
+                place.name[..place.length].copy_from_slice(&map.name[..place.length]);
+            }
+        }
+    });
+}
+
+/// A line of the file.
+struct Map<'a> {
+    start: u64,
+    end: u64,
+    offset: u64,
+    name: &'a [u8],
+}
+
+impl Map<'_> {
+    /// `start-end access offset device inode path`; `None` if there is no path.
+    fn parse(line: &[u8]) -> Option<Map<'_>> {
+        let path = &line[line.iter().position(|&byte| byte == b'/')?..];
+        let mut fields = line.split(|&byte| byte == b' ');
+        let range = fields.next()?;
+        let dash = range.iter().position(|&byte| byte == b'-')?;
+        Some(Map {
+            start: number(&range[..dash])?,
+            end: number(&range[dash + 1..])?,
+            offset: number(fields.nth(1)?)?,
+            name: path.rsplit(|&byte| byte == b'/').next()?,
+        })
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0u64, |sum, &digit| {
+        let digit = char::from(digit).to_digit(16)?;
+        Some(sum << 4 | u64::from(digit))
+    })
+}
+
+fn for_each_line(mut act: impl FnMut(&[u8])) {
+    let mut buffer = [0u8; 2048];
+    let mut filled = 0;
+    let Some(file) = Maps::open() else { return };
+    loop {
+        let read = file.read(&mut buffer[filled..]);
+        if read == 0 {
+            return;
+        }
+        filled += read;
+        let mut done = 0;
+        while let Some(length) = buffer[done..filled].iter().position(|&byte| byte == b'\n') {
+            act(&buffer[done..done + length]);
+            done += length + 1;
+        }
+        // A line longer than the buffer is left out.
+        let keep = if done == 0 && filled == buffer.len() {
+            filled
+        } else {
+            done
+        };
+        buffer.copy_within(keep..filled, 0);
+        filled -= keep;
+    }
+}
+
+struct Maps(c_int);
+
+impl Maps {
+    fn open() -> Option<Maps> {
+        // SAFETY: open(2).
+        let file = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        (file >= 0).then_some(Maps(file))
+    }
+
+    /// How many bytes were read; 0 at the end or after an error.
+    fn read(&self, buffer: &mut [u8]) -> usize {
+        // SAFETY: read(2) into a valid buffer.
+        let count = unsafe { libc::read(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
+        count.max(0) as usize
+    }
+}
+
+impl Drop for Maps {
+    fn drop(&mut self) {
+        // SAFETY: close(2) of a descriptor of our own.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_of_this_program_is_found_in_its_file() {
+        let address = find as *const () as u64;
+        let mut places = [const { Place::UNKNOWN }; 2];
+        find(&[address, 1], &mut places);
+        let own = std::env::current_exe().unwrap();
+        let name = own.file_name().unwrap().as_encoded_bytes();
+        assert_eq!(places[0].module(), &name[..name.len().min(NAME_LEN)]);
+        assert!(places[0].offset > 0 && places[0].offset < address);
+        assert_eq!(places[1].module(), b"");
+    }
+
+    #[test]
+    fn lines_are_understood() {
+        let line = b"7f00-7fff r-xp 00001000 fe:00 1234    /usr/lib/a b.so";
+        let map = Map::parse(line).unwrap();
+        assert_eq!((map.start, map.end, map.offset), (0x7f00, 0x7fff, 0x1000));
+        assert_eq!(map.name, b"a b.so");
+        assert!(Map::parse(b"7f00-7fff rw-p 00000000 00:00 0 [heap]").is_none());
+    }
+}

@@ -1,0 +1,417 @@
+//! Of what processes have died, and whether that is the program's doing.
+//!
+//! What a process noted of a fatal signal (`fatal`) is read by those of its node. The others hear of it in the meeting, so
+//! all come to the same judgement, and spares know the history as well as workers.
+//!
+//! A rank that dies of a signal of its own at the same place for the third time, with no epoch in between, whichever rank it
+//! is, will do so in every spare: that is a bug of the program, and the job ends. The first two times it may have been the
+//! machine (a flipped bit is gone after the rollback). *The same place* is the instruction that has faulted; where the program
+//! has raised the signal itself (abort(3)), all its callers count too, since all of them end in the same function of libc.
+//! If the handler could not run (the stack is exhausted), the signal alone has to do. SIGKILL never counts, nor what another
+//! process has sent, nor a bus error that the hardware reports: nothing tells those from the loss of a machine. After the
+//! third of one worker, a line names the kernel's out-of-memory killer.
+#![allow(unsafe_code)]
+
+use crate::cell::Main;
+use crate::errors::SUCCESS;
+use crate::generated::real;
+use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
+use crate::real_types::RealComm;
+use crate::{peers, user, world};
+use ckptd::relay::{Frame, NOTE_WORDS, Note};
+use std::ffi::c_int;
+use std::fmt::Write;
+
+/// How often the same may happen.
+const LIMIT: usize = 3;
+
+/// What a dead process is told of in the meeting: the end of its two streams' output, its note, 1 + the status with which
+/// it has left, 1 + its status as wait(2) tells it.
+const WORDS: usize = 2 + NOTE_WORDS + 2;
+
+/// Of what a process has died.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Nobody knows.
+    Unknown,
+    /// A signal that it has not noted.
+    Signal(c_int),
+    /// A signal of its own.
+    Fault(Note),
+    /// It has ended by itself, without MPI_Finalize.
+    Left(u32),
+}
+
+/// The death of a worker's process.
+#[derive(Clone, Debug)]
+struct Death {
+    worker: u32,
+    cause: Cause,
+}
+
+/// Deaths since an epoch.
+#[derive(Default)]
+struct History {
+    epoch: u64,
+    /// Of recoveries that have succeeded.
+    earlier: Vec<Death>,
+    /// Of the one under way.
+    now: Vec<Death>,
+}
+
+static HISTORY: Main<History> = Main::new(History {
+    epoch: 0,
+    earlier: Vec::new(),
+    now: Vec::new(),
+});
+
+/// Why the program cannot go on, and with which status it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// For the user.
+    pub why: String,
+    /// Exit status.
+    pub status: c_int,
+}
+
+/// Everybody hears of what those on a dead process's node know: for each dead worker, up to where its output was seen.
+pub fn meet(control: RealComm, dead: &[u32]) -> Result<Vec<[u64; 2]>, c_int> {
+    let history = HISTORY.get();
+    history.now.clear();
+    if dead.is_empty() {
+        return Ok(Vec::new());
+    }
+    let players: Vec<u32> = dead
+        .iter()
+        .map(|&worker| world::get().players[worker as usize])
+        .collect();
+    let marks = user::dead_output(&players);
+    let own: Vec<[u64; WORDS]> = players
+        .iter()
+        .zip(marks)
+        .map(|(&rank, marks)| known(rank, marks))
+        .collect();
+    let all = maximum(control, &own)?;
+    history.now = dead
+        .iter()
+        .zip(&all)
+        .map(|(&worker, words)| Death::read(worker, words))
+        .collect();
+    Ok(all.iter().map(|words| [words[0], words[1]]).collect())
+}
+
+/// What this process knows of a dead one; zeros are nothing.
+fn known(rank: u32, marks: [u64; 2]) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    words[..2].copy_from_slice(&marks);
+    if let Some((note, left)) = user::dead_note(rank) {
+        words[2..2 + NOTE_WORDS].copy_from_slice(&note);
+        words[WORDS - 2] = left.map_or(0, |status| 1 + u64::from(status));
+    }
+    words[WORDS - 1] = peers::wait_status(rank).map_or(0, |status| 1 + u64::from(status as u32));
+    words
+}
+
+/// The greatest of each word that anybody has: who does not know it has 0, and all others have the same.
+fn maximum(control: RealComm, own: &[[u64; WORDS]]) -> Result<Vec<[u64; WORDS]>, c_int> {
+    let mut all = vec![[0; WORDS]; own.len()];
+    let uint64 = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_uint64_t")));
+    let max = real_op(VirtOp(handles::predefined_handle("ompi_mpi_op_max")));
+    // SAFETY: as many words from everybody.
+    let rc = unsafe {
+        let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+        real::PMPI_Allreduce(from, to, (WORDS * own.len()) as c_int, uint64, max, control)
+    };
+    if rc == SUCCESS { Ok(all) } else { Err(rc) }
+}
+
+/// Whether the job must end since the program is to blame, if everybody went back to this epoch. The same in all processes.
+pub fn judge(epoch: u64) -> Option<Verdict> {
+    HISTORY.get().judge(epoch)
+}
+
+/// The recovery has succeeded. What the user should be told.
+pub fn settle(epoch: u64) -> Option<String> {
+    HISTORY.get().settle(epoch)
+}
+
+/// Of what a worker's process has died, as ` of SIGSEGV at …`; empty if that is not known or SIGKILL.
+pub fn cause_of(worker: u32) -> String {
+    let history = HISTORY.get();
+    let mut deaths = history.now.iter().chain(history.earlier.iter().rev());
+    let last = deaths.find(|death| death.worker == worker);
+    last.map_or_else(String::new, |death| death.cause.phrase())
+}
+
+impl History {
+    /// Deaths before these, with no epoch in between.
+    fn earlier(&self, epoch: u64) -> &[Death] {
+        if epoch == self.epoch { &self.earlier } else { &[] }
+    }
+
+    fn judge(&self, epoch: u64) -> Option<Verdict> {
+        let earlier = self.earlier(epoch);
+        self.now.iter().find_map(|death| {
+            let worker = death.worker;
+            if let Cause::Left(status) = death.cause {
+                return Some(Verdict {
+                    why: format!("worker {worker} ended with status {status} without MPI_Finalize"),
+                    status: if status == 0 { 1 } else { status as c_int },
+                });
+            }
+            let same = earlier.iter().filter(|other| other.cause.is_same(&death.cause));
+            (same.count() + 1 >= LIMIT).then(|| Verdict {
+                why: format!(
+                    "worker {worker} died{}, which has now happened {LIMIT} times since epoch {epoch}: the program has a bug there, not the machine, and would die in every spare{}",
+                    death.cause.phrase(),
+                    death.cause.backtrace()
+                ),
+                status: understudy_abi::exit::PROGRAM,
+            })
+        })
+    }
+
+    fn settle(&mut self, epoch: u64) -> Option<String> {
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            self.earlier.clear();
+        }
+        let is_killed = |death: &&Death| death.cause == Cause::Signal(libc::SIGKILL);
+        let count = |worker: u32| {
+            let of_it = |death: &&Death| death.worker == worker;
+            self.earlier
+                .iter()
+                .chain(&self.now)
+                .filter(is_killed)
+                .filter(of_it)
+                .count()
+        };
+        let often = self
+            .now
+            .iter()
+            .filter(is_killed)
+            .find(|death| count(death.worker) == LIMIT);
+        let told = often.map(|death| {
+            format!(
+                "worker {} was killed (SIGKILL) for the {LIMIT}rd time since epoch {epoch}; if nobody did it on purpose, look for the kernel's out-of-memory killer (dmesg)",
+                death.worker
+            )
+        });
+        self.earlier.append(&mut self.now);
+        told
+    }
+}
+
+impl Death {
+    fn read(worker: u32, words: &[u64; WORDS]) -> Death {
+        let note = Note::from_words(&words[2..2 + NOTE_WORDS]);
+        let cause = match (note, words[WORDS - 2], words[WORDS - 1]) {
+            (Some(note), ..) => Cause::Fault(note),
+            (None, left @ 1.., _) => Cause::Left((left - 1) as u32),
+            (None, 0, 0) => Cause::Unknown,
+            (None, 0, status) => match (status - 1) as c_int & 0x7f {
+                0 => Cause::Left(((status - 1) >> 8) as u32 & 0xff),
+                signal => Cause::Signal(signal),
+            },
+        };
+        Death { worker, cause }
+    }
+}
+
+impl Cause {
+    /// Whether the same has happened at the same place.
+    fn is_same(&self, other: &Cause) -> bool {
+        match (self, other) {
+            (Cause::Fault(one), Cause::Fault(other)) => one.signal == other.signal && is_same_place(one, other),
+            (Cause::Signal(one), Cause::Signal(other)) => one == other && is_fault(*one),
+            _ => false,
+        }
+    }
+
+    fn phrase(&self) -> String {
+        match self {
+            Cause::Fault(note) => {
+                let place = note
+                    .frames
+                    .first()
+                    .map_or_else(String::new, |frame| format!(" at {}", place(frame)));
+                let address = if note.code > 0 {
+                    format!(" (address {:#x})", note.address)
+                } else {
+                    String::new()
+                };
+                format!(" of {}{place}{address}", name(note.signal))
+            }
+            Cause::Signal(libc::SIGKILL) | Cause::Unknown => String::new(),
+            // The handler has not run: in most cases there was no stack left for it.
+            Cause::Signal(libc::SIGSEGV) => " of SIGSEGV at an unknown place (stack overflow?)".into(),
+            Cause::Signal(signal) => format!(" of {}", name(*signal)),
+            Cause::Left(status) => format!(" (it ended with status {status})"),
+        }
+    }
+
+    fn backtrace(&self) -> String {
+        let Cause::Fault(note) = self else { return String::new() };
+        let mut text = String::new();
+        for frame in note.frames.iter().skip(1) {
+            let _ = write!(
+                text,
+                "{} {}",
+                if text.is_empty() { "; called from" } else { "," },
+                place(frame)
+            );
+        }
+        text
+    }
+}
+
+fn is_same_place(one: &Note, other: &Note) -> bool {
+    let place = |frame: &Frame| match frame.module.is_empty() {
+        true => (frame.address, String::new()),
+        false => (frame.offset, frame.module.clone()),
+    };
+    let places = |note: &Note| note.frames.iter().map(place).collect::<Vec<_>>();
+    if one.code > 0 {
+        places(one).first() == places(other).first()
+    } else {
+        places(one) == places(other)
+    }
+}
+
+fn place(frame: &Frame) -> String {
+    match frame.module.is_empty() {
+        true => format!("{:#x}", frame.address),
+        false => format!("{}+{:#x}", frame.module, frame.offset),
+    }
+}
+
+/// Whether the default action of a signal is for faults of the program.
+fn is_fault(signal: c_int) -> bool {
+    [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGABRT,
+        libc::SIGSYS,
+        libc::SIGTRAP,
+    ]
+    .contains(&signal)
+}
+
+fn name(signal: c_int) -> String {
+    let name = match signal {
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGILL => "SIGILL",
+        libc::SIGABRT => "SIGABRT",
+        other => return format!("signal {other}"),
+    };
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(signal: c_int, code: i32, places: &[u64]) -> Cause {
+        let frame = |&offset: &u64| Frame {
+            address: 0x40_0000 + offset,
+            offset,
+            module: "solver".into(),
+        };
+        Cause::Fault(Note {
+            signal,
+            code,
+            address: 0,
+            frames: places.iter().map(frame).collect(),
+        })
+    }
+
+    /// Which of these deaths, one after the other, each with the epoch that is gone back to, ends the job.
+    fn ends_at(deaths: &[(u32, u64, Cause)]) -> Option<usize> {
+        let mut history = History::default();
+        deaths.iter().position(|(worker, epoch, cause)| {
+            history.now = vec![Death {
+                worker: *worker,
+                cause: cause.clone(),
+            }];
+            let verdict = history.judge(*epoch);
+            history.settle(*epoch);
+            verdict.is_some()
+        })
+    }
+
+    #[test]
+    fn the_third_fault_at_the_same_place_is_the_programs() {
+        let crash = |offset| fault(libc::SIGSEGV, 1, &[offset, 0x900]);
+        assert_eq!(
+            ends_at(&[(1, 3, crash(5)), (1, 3, crash(5)), (1, 3, crash(5))]),
+            Some(2)
+        );
+        assert_eq!(
+            ends_at(&[(1, 3, crash(5)), (2, 3, crash(5)), (0, 3, crash(5))]),
+            Some(2),
+            "it moves"
+        );
+        assert_eq!(
+            ends_at(&[(1, 3, crash(5)), (1, 3, crash(6)), (1, 3, crash(5))]),
+            None,
+            "another place"
+        );
+        assert_eq!(
+            ends_at(&[(1, 3, crash(5)), (1, 3, crash(5)), (1, 4, crash(5))]),
+            None,
+            "an epoch in between"
+        );
+    }
+
+    #[test]
+    fn of_a_raised_signal_all_callers_count() {
+        let abort = |caller| fault(libc::SIGABRT, -6, &[7, caller]);
+        assert_eq!(ends_at(&[(1, 3, abort(1)), (1, 3, abort(2)), (1, 3, abort(3))]), None);
+        assert_eq!(
+            ends_at(&[(1, 3, abort(1)), (2, 3, abort(1)), (1, 3, abort(1))]),
+            Some(2)
+        );
+    }
+
+    #[test]
+    fn kills_are_never_the_programs_and_signals_without_a_note_are() {
+        let three = |cause: Cause| [(1, 3, cause.clone()), (1, 3, cause.clone()), (1, 3, cause)];
+        assert_eq!(ends_at(&three(Cause::Signal(libc::SIGKILL))), None);
+        assert_eq!(ends_at(&three(Cause::Signal(libc::SIGTERM))), None);
+        assert_eq!(ends_at(&three(Cause::Unknown)), None);
+        assert_eq!(ends_at(&three(Cause::Signal(libc::SIGSEGV))), Some(2));
+    }
+
+    #[test]
+    fn a_process_that_ends_by_itself_ends_the_job() {
+        let mut words = [0; WORDS];
+        words[WORDS - 1] = 1 + (5 << 8);
+        assert_eq!(Death::read(1, &words).cause, Cause::Left(5));
+        words[WORDS - 2] = 1 + 6;
+        assert_eq!(Death::read(1, &words).cause, Cause::Left(6));
+        assert_eq!(ends_at(&[(1, 3, Cause::Left(6))]), Some(0));
+        words = [0; WORDS];
+        assert_eq!(Death::read(1, &words).cause, Cause::Unknown);
+        words[WORDS - 1] = 1 + 0x80 + libc::SIGSEGV as u64;
+        assert_eq!(Death::read(1, &words).cause, Cause::Signal(libc::SIGSEGV));
+    }
+
+    #[test]
+    fn many_kills_of_one_worker_are_told_of_once() {
+        let mut history = History::default();
+        let told: Vec<bool> = (0..5)
+            .map(|_| {
+                history.now = vec![Death {
+                    worker: 2,
+                    cause: Cause::Signal(libc::SIGKILL),
+                }];
+                history.settle(3).is_some()
+            })
+            .collect();
+        assert_eq!(told, [false, false, true, false, false]);
+    }
+}
