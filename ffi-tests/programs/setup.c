@@ -3,9 +3,10 @@
  * time, and what comes out otherwise each time. The main phase goes on with
  * the same files, long enough for a replay to spoil them.
  *
- *   mpirun -n 4 setup COLLECTIVES [process]
+ *   mpirun -n 4 setup COLLECTIVES [process|input]
  *
- * With `process`, a child process is started in the initialisation phase.
+ * With `process`, a child process is started in the initialisation phase; with
+ * `input`, four numbers are read from a file of that name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -85,6 +86,16 @@ static void remember_what_differs(void)
     close(random);
 }
 
+static double read_input(void)
+{
+    double numbers[4];
+    FILE *input = fopen("input", "r");
+    if (!input || fscanf(input, "%lf %lf %lf %lf", numbers, numbers + 1, numbers + 2, numbers + 3) != 4)
+        fail("input");
+    fclose(input);
+    return numbers[0] + numbers[1] + numbers[2] + numbers[3];
+}
+
 int main(int argc, char **argv)
 {
     int rank, size;
@@ -97,8 +108,11 @@ int main(int argc, char **argv)
     leave_traces(rank);
     if (argc > 2 && !strcmp(argv[2], "process") && system("true"))
         fail("true");
+    double numerator = 1;
+    if (argc > 2 && !strcmp(argv[2], "input"))
+        numerator = read_input();
     for (int cell = 0; cell < CELLS; cell++)
-        operator_[cell] = 1.0 / (1 + cell + rank);
+        operator_[cell] = numerator / (1 + cell + rank);
     double scale = 1 + rank;
     MPI_Bcast(&scale, 1, MPI_DOUBLE, size - 1, MPI_COMM_WORLD);
 

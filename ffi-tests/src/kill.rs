@@ -19,6 +19,8 @@ pub enum Trigger {
     Capture { rank: u32, epoch: u64 },
     /// This rank has committed this epoch.
     Commit { rank: u32, epoch: u64 },
+    /// The copies of all of so many workers are without what can be rebuilt.
+    Thinned { workers: u32 },
     /// All of so many workers have an epoch on disk that is at least this one.
     OnDisk { workers: u32, epoch: u64 },
     /// This rank is back in the program after this recovery.
@@ -69,6 +71,10 @@ impl Trigger {
                 rank,
                 |kind| matches!(kind, Kind::Commit { epoch: at, .. } if at.0 >= epoch),
             ),
+            Trigger::Thinned { workers } => {
+                let is_thin = |rank| has_event(events, rank, |kind| matches!(kind, Kind::Thinned { .. }));
+                (0..workers).all(is_thin)
+            }
             Trigger::OnDisk { workers, epoch } => stdout.parent().is_some_and(|root| {
                 epochs_on_disk(&root.join(DISK), workers)
                     .last()

@@ -132,9 +132,9 @@ fn lammps_job() -> Job {
     lammps_with(LAMMPS_INPUT)
 }
 
-/// A LAMMPS job of few steps.
+/// A LAMMPS job of so few steps that it may die at each of its MPI calls.
 pub fn short_lammps() -> Job {
-    lammps_with(&LAMMPS_INPUT.replace("run 800", "run 60")).interval("5calls")
+    lammps_with(&LAMMPS_INPUT.replace("run 800", "run 5")).interval("5calls")
 }
 
 fn lammps_with(input: &str) -> Job {

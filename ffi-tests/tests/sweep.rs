@@ -214,7 +214,7 @@ fn heat2d_survives_a_death_at_any_call() {
 #[test]
 fn cg_survives_a_death_at_any_call() {
     let make = || {
-        let arguments = ["30", "30", "2", "cg.solution", "--max-iterations", "12"];
+        let arguments = ["12", "12", "2", "cg.solution", "--max-iterations", "30"];
         Job::new(place::example("cg"), &arguments).interval("9calls")
     };
     sweep(&short(programs::cg(), make));

@@ -221,6 +221,26 @@ pub enum Kind {
         /// Time of the phase.
         phase_ns: u64,
     },
+    /// The copy of a worker is without pages that can be rebuilt.
+    Thinned {
+        /// Whose.
+        worker: Worker,
+        /// Pages that are gone.
+        pages: u64,
+        /// Pages that are left.
+        left: u64,
+        /// Bytes of the journal that is kept instead.
+        journal: u64,
+    },
+    /// Static data of the part that this process takes have been rebuilt.
+    Rebuilt {
+        /// The worker.
+        worker: Worker,
+        /// Pages.
+        pages: u64,
+        /// How long it took.
+        ns: u64,
+    },
     /// The rank learned of failures.
     FailureDetected {
         recovery: u32,

@@ -128,6 +128,16 @@ fn what(kind: &Kind) -> String {
                 format!(" ({})", places.join(", "))
             }
         ),
+        Kind::Thinned {
+            worker,
+            pages,
+            left,
+            journal,
+        } => format!(
+            "the copy of {worker} holds {left} pages and a journal of {}; {pages} pages can be rebuilt",
+            bytes(*journal)
+        ),
+        Kind::Rebuilt { worker, pages, ns } => format!("{pages} pages of {worker} rebuilt in {}", time(*ns)),
         Kind::FailureDetected { recovery, failed, by } => {
             format!("recovery {recovery}: failure of {} detected by {by}", ranks(failed))
         }

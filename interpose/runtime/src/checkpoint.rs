@@ -173,7 +173,14 @@ fn buddies() -> impl Iterator<Item = (u32, u32)> {
 pub fn replace_own(image: Image, state: Vec<u8>) {
     let state = State::new(state);
     let keep = keep();
-    keep.own.replace(Copy { image, state }, &mut keep.store);
+    keep.own.replace(
+        Copy {
+            image,
+            state,
+            thin: None,
+        },
+        &mut keep.store,
+    );
 }
 
 /// Captures this rank and starts to ship it. All workers are at the same cut.
@@ -181,7 +188,7 @@ pub fn take() -> Result<(), Rewound> {
     let began = Instant::now();
     let epoch = next_epoch();
     let Some(frame) = arch::top_frame() else { return Ok(()) };
-    journal::cut();
+    journal::cut(epoch);
     fault::point("capture.begin", epoch);
     let keep = keep();
     // A partner may be faster.
@@ -401,7 +408,6 @@ fn commit() {
         ns: events::nanoseconds(began),
     });
     fault::point("commit.end", epoch);
-    journal::committed();
 }
 
 /// After a failure: ends all transfers. Returns the pending epoch if all of its copies here are whole.

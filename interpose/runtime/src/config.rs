@@ -15,6 +15,61 @@ pub enum Interval {
     Off,
 }
 
+/// How static data are brought back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Static {
+    /// They are in the copies.
+    Image,
+    /// They are rebuilt by a replay of the initialisation phase.
+    Replay,
+}
+
+/// How long a journal may get.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LogLimit {
+    /// This part of the image that it stands for.
+    Part(f64),
+    /// So many bytes.
+    Bytes(usize),
+}
+
+impl LogLimit {
+    /// Bytes for an image of so many bytes.
+    pub fn of(self, image: usize) -> usize {
+        match self {
+            LogLimit::Part(part) => (image as f64 * part) as usize,
+            LogLimit::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+fn log_limit(text: &str) -> Result<LogLimit, String> {
+    let wrong = || format!("`{text}` is neither a part of the image (`25%`) nor a size (`64M`)");
+    if let Some(percent) = text.strip_suffix('%') {
+        let percent: f64 = percent.parse().map_err(|_| wrong())?;
+        return if percent > 0.0 && percent <= 1000.0 {
+            Ok(LogLimit::Part(percent / 100.0))
+        } else {
+            Err(wrong())
+        };
+    }
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (amount, unit) = text.split_at(split);
+    let shift = match unit {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return Err(wrong()),
+    };
+    let amount: usize = amount.parse().map_err(|_| wrong())?;
+    amount
+        .checked_shl(shift)
+        .filter(|&bytes| bytes > 0)
+        .map(LogLimit::Bytes)
+        .ok_or_else(wrong)
+}
+
 /// All settings of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -30,8 +85,12 @@ pub struct Config {
     pub interval: Interval,
     /// How changed pages are found.
     pub tracking: Choice,
-    /// Whether the initialisation phase is recorded and rehearsed.
+    /// Whether the initialisation phase is recorded and rehearsed, even if nothing follows from that.
     pub rehearse: bool,
+    /// How static data are brought back.
+    pub static_data: Static,
+    /// How long a journal may get.
+    pub log_limit: LogLimit,
     /// Whether the job stops if it cannot be protected.
     pub require: bool,
     /// Where epochs are written to.
@@ -173,6 +232,28 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "UNDERSTUDY_STATIC",
+        default: "image",
+        meaning: "how data that the program sets up once are brought back: `image`, copies hold them; `replay`, copies do without what an idle spare has rebuilt from a record of the MPI calls up to the first checkpoint after `MPI_Init`, and an understudy rebuilds it",
+        parse: |config, text| {
+            config.static_data = match text {
+                "image" => Static::Image,
+                "replay" => Static::Replay,
+                _ => return Err(format!("`{text}` is neither `image` nor `replay`")),
+            };
+            Ok(())
+        },
+    },
+    Variable {
+        name: "UNDERSTUDY_LOG_LIMIT",
+        default: "25%",
+        meaning: "how long that record may get: a part of the program's memory (`25%`) or a size (`64M`); past it copies hold everything",
+        parse: |config, text| {
+            config.log_limit = log_limit(text)?;
+            Ok(())
+        },
+    },
+    Variable {
         name: "UNDERSTUDY_REHEARSE",
         default: "off",
         meaning: "`all`: the MPI calls up to the first checkpoint after `MPI_Init` are recorded, and an idle spare replays them in a child process; the event file tells which pages it could have rebuilt",
@@ -274,6 +355,8 @@ impl Config {
             interval: Interval::Time(Duration::from_secs(10)),
             tracking: Choice::Auto,
             rehearse: false,
+            static_data: Static::Image,
+            log_limit: LogLimit::Part(0.25),
             require: false,
             disk: None,
             disk_every: 1,

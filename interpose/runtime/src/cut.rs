@@ -14,7 +14,7 @@ use crate::own_messages::tag;
 use crate::recovery::Rewound;
 use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
-use crate::{checkpoint, drain, fault, own_messages, user, world};
+use crate::{checkpoint, drain, fault, own_messages, rehearsal, user, world};
 use std::time::{Duration, Instant};
 
 /// The part of the state that belongs to the program's time line and is saved with a cut.
@@ -212,6 +212,7 @@ fn tally(interval: Duration) -> Result<bool, Rewound> {
 pub fn take() -> Result<(), Rewound> {
     fault::point("cut.begin", checkpoint::next_epoch());
     checkpoint::finish()?;
+    rehearsal::poll();
     requests::reap_orphans()?;
     let (ability, objection) = ability()?;
     match drain::exchange(ability)? {

@@ -4,52 +4,52 @@
 //! A call's outcome is what it returned and what it wrote on the user side, by address: the user side of every process
 //! that replays is laid out alike, so nothing needs to be known about the arguments then. What was written follows from
 //! the call table ([`outputs`]), for requests when they end. A replay runs the program again from `MPI_Init`, in a child
-//! process that touches no MPI ([`rehearsal`]), with every call answered from the journal ([`replay`]) and its effects on
-//! the outside world held back ([`hold`]).
+//! process ([`crate::rehearsal`]), with every call answered from the journal ([`replay`]) and its effects on the outside world
+//! held back ([`hold`]).
 #![allow(unsafe_code)]
 
 mod format;
-mod hold;
+pub mod hold;
 pub mod outputs;
 mod recorder;
-pub mod rehearsal;
-mod replay;
+pub mod replay;
 mod typemap;
 
 use crate::arch::{self, Frame};
 use crate::cell::Main;
-use crate::image::PAGE_SIZE;
-use crate::{boot, checkpoint};
 use outputs::Call;
-use recorder::Recorder;
-use rehearsal::Script;
+pub use recorder::Recorder;
 use std::time::{Duration, Instant};
 
-/// A journal may take this part of the image it stands for, and in any case so many bytes.
-const PART_OF_IMAGE: usize = 4;
-const ALWAYS: usize = 1 << 20;
-
-/// A phase that is being recorded.
-struct Phase {
-    recorder: Recorder,
+/// A phase that is recorded.
+pub struct Phase {
+    /// Its calls.
+    pub recorder: Recorder,
+    /// The call of `MPI_Init`.
+    pub begin: Frame,
+    /// How long it took.
+    pub took: Duration,
     began: Instant,
-    /// Where the program went on.
-    frame: Frame,
+    /// The epoch at its end.
+    epoch: u64,
 }
 
+/// What is being recorded.
 static PHASE: Main<Option<Phase>> = Main::new(None);
-/// The phase that ends at the cut whose checkpoint is under way, and how long it took.
-static ENDED: Main<Option<(Phase, Duration)>> = Main::new(None);
+/// A phase whose last cut has been taken.
+static ENDED: Main<Option<Phase>> = Main::new(None);
 
-/// `MPI_Init` is about to return to the program: from here outcomes are recorded, if they are wanted.
+/// `MPI_Init` is about to return to the program: from here outcomes are recorded.
 pub fn start() {
-    let Some(frame) = arch::top_frame().filter(|_| boot::config().rehearse) else {
-        return;
-    };
-    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
-    let frame = unsafe { *frame };
-    let (recorder, began) = (Recorder::default(), Instant::now());
-    *PHASE.get() = Some(Phase { recorder, began, frame });
+    let Some(frame) = arch::top_frame() else { return };
+    *PHASE.get() = Some(Phase {
+        recorder: Recorder::default(),
+        // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+        begin: unsafe { *frame },
+        took: Duration::ZERO,
+        began: Instant::now(),
+        epoch: 0,
+    });
     arch::set_recording(true);
 }
 
@@ -58,7 +58,7 @@ fn stop() -> Option<Phase> {
     PHASE.get().take()
 }
 
-/// Nothing more is recorded, and what was recorded is forgotten: the program has been rolled back, say.
+/// Nothing more is recorded, and what was recorded is forgotten: the program is about to be rolled back.
 pub fn give_up() {
     if stop().is_some() || ENDED.get().take().is_some() {
         log::info!("the initialisation phase is not recorded to its end");
@@ -101,45 +101,26 @@ pub fn ended(index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
     }
 }
 
-/// A cut is being taken. The first one after `MPI_Init` is the end of the phase.
-pub fn cut() {
-    if let Some(phase) = stop() {
-        let took = phase.began.elapsed();
-        *ENDED.get() = Some((phase, took));
+/// A cut is being taken for this epoch. The first one after `MPI_Init` is the end of the phase.
+pub fn cut(epoch: u64) {
+    if let Some(mut phase) = stop() {
+        phase.took = phase.began.elapsed();
+        phase.epoch = epoch;
+        *ENDED.get() = Some(phase);
     }
 }
 
-/// The checkpoint of the last cut has been committed.
-pub fn committed() {
-    let Some((mut phase, took)) = ENDED.get().take() else {
-        return;
-    };
-    let keep = checkpoint::keep();
-    let Ok(saved) = checkpoint::decode(&keep.own.state.bytes) else {
-        return;
-    };
-    let end = saved.frame;
-    let journal = phase.recorder.journal();
-    let (calls, size) = (journal.calls, journal.size());
-    let limit = ALWAYS.max(keep.own.image.page_count() as usize * PAGE_SIZE / PART_OF_IMAGE);
-    if size > limit {
-        log::info!("the journal of {calls} calls takes {size} bytes, more than {limit}; whole images are kept");
-        return;
-    }
-    let bytes = journal.encode();
-    log::info!(
-        "{calls} calls recorded in {took:?}: {size} bytes, {} compressed",
-        bytes.len()
-    );
-    let Some(call) = Call::of(&end) else { return };
-    rehearsal::ask(Script {
-        worker: crate::world::worker(),
-        journal: bytes,
-        begin: phase.frame,
-        end: (end.slot, call.hash()),
-        took: took.max(Duration::from_nanos(1)),
-        pages: rehearsal::hashes(&saved.user.layout, &keep.own.image, &keep.store, end.rsp),
-    });
+/// The phase that ended with this epoch, once that is committed.
+pub fn take_ended(committed: u64) -> Option<Phase> {
+    let ended = ENDED.get();
+    let is_over = ended.as_ref().is_some_and(|phase| phase.epoch <= committed);
+    let phase = if is_over { ended.take() } else { None };
+    phase.filter(|phase| phase.epoch == committed)
+}
+
+/// What a replay knows a call by: slot, hash of its arguments.
+pub fn call_hash(frame: &Frame) -> Option<(u64, u32)> {
+    Some((frame.slot, Call::of(frame)?.hash()))
 }
 
 /// The answer to a call from the journal that is being replayed.

@@ -40,6 +40,7 @@ pub mod real_types;
 #[macro_use]
 pub mod recovery;
 pub mod redundancy;
+pub mod rehearsal;
 pub mod requests;
 pub mod rounds;
 pub mod sys;

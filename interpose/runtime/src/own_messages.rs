@@ -32,6 +32,12 @@ pub mod tag {
     pub const COMMIT: c_int = 7;
     /// What a spare needs for a rehearsal; on [`crate::world::World::control`].
     pub const SCRIPT: c_int = 8;
+    /// What a rehearsal has proved; there, too.
+    pub const PROOF: c_int = 10;
+    /// How static data can be rebuilt, for the holder of a copy.
+    pub const STATIC: c_int = 11;
+    /// The same for the process that gets a copy.
+    pub const OFFER: c_int = 12;
 }
 
 /// The other end of a message.

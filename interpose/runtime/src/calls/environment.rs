@@ -42,7 +42,7 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     written(*LEVEL.get());
     outcome!(world::first_checkpoint());
     crate::user::set_stage(RankStage::Running);
-    crate::journal::start();
+    crate::rehearsal::start();
     SUCCESS
 }
 

@@ -2,7 +2,8 @@
 //! next one.
 
 use super::runs::{self, PageIndex, PageRun};
-use super::store::{Extent, PageStore, Slot};
+use super::store::{Extent, PageStore, Slot, StoreError};
+use super::{PAGE_SIZE, sums};
 use bincode::{Decode, Encode};
 
 /// Number of a committed checkpoint; 0 is the empty image before the first.
@@ -68,6 +69,23 @@ pub struct WrongBase {
     pub base: Epoch,
     /// Epoch of the image.
     pub image: Epoch,
+}
+
+/// Pages cannot be added to an image.
+#[derive(Debug, thiserror::Error)]
+pub enum InsertError {
+    /// One is not what it should be.
+    #[error("page {page:#x} has a wrong checksum")]
+    Damaged {
+        /// Its address.
+        page: u64,
+    },
+    /// There are fewer than there should be.
+    #[error("pages are missing")]
+    Incomplete,
+    /// There is no room.
+    #[error("no room for pages: {0}")]
+    Allocate(StoreError),
 }
 
 impl Image {
@@ -143,6 +161,48 @@ impl Image {
         let kept_pages = runs::subtract(&self.pages(), &gone);
         self.runs = merge(&self.slots_of(&kept_pages), &delta.runs);
         self.epoch = delta.epoch;
+        Ok(())
+    }
+
+    /// Forgets pages (sorted): their slots go back to the store.
+    pub fn remove(&mut self, pages: &[PageRun], store: &mut PageStore) {
+        store.release(self.slots_of(pages).into_iter().map(SlotRun::extent));
+        let kept = runs::subtract(&self.pages(), pages);
+        self.runs = self.slots_of(&kept);
+    }
+
+    /// Adds pages (sorted) that it does not have, one after the other in `content`, if all have these checksums.
+    ///
+    /// # Errors
+    /// See [`InsertError`]; nothing is added then.
+    pub fn insert(
+        &mut self,
+        pages: &[PageRun],
+        content: &[u8],
+        sums: &[u64],
+        store: &mut PageStore,
+    ) -> Result<(), InsertError> {
+        let numbers = pages.iter().flat_map(|run| run.start.0..run.end()).map(PageIndex);
+        let mut checked = 0;
+        for ((page, content), &sum) in numbers.zip(content.chunks_exact(PAGE_SIZE)).zip(sums) {
+            if sums::of_page(page, content) != sum {
+                return Err(InsertError::Damaged { page: page.addr() });
+            }
+            checked += 1;
+        }
+        if checked != runs::total(pages) {
+            return Err(InsertError::Incomplete);
+        }
+        let extents = store.alloc(checked).map_err(InsertError::Allocate)?;
+        let added = lay_out(pages, &extents);
+        let mut rest = content;
+        for run in &added {
+            let (now, later) = rest.split_at(run.pages.pages as usize * PAGE_SIZE);
+            store.fill(run.slot, now);
+            rest = later;
+        }
+        store.note_sums(&added, sums);
+        self.runs = merge(&self.runs, &added);
         Ok(())
     }
 

@@ -162,6 +162,15 @@ impl PageStore {
         self.base.wrapping_add(slot.0 as usize * PAGE_SIZE)
     }
 
+    /// Fills allocated slots from this one on with whole pages.
+    pub(super) fn fill(&mut self, first: Slot, content: &[u8]) {
+        // SAFETY: allocated slots, which are next to each other, and memory from elsewhere.
+        unsafe {
+            self.ptr(first)
+                .copy_from_nonoverlapping(content.as_ptr(), content.len())
+        };
+    }
+
     /// The checksum of what an allocated slot holds.
     pub(super) fn sum(&self, slot: Slot) -> u64 {
         self.sums[slot.0 as usize]

@@ -51,7 +51,11 @@ pub fn begin() -> io::Result<()> {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = trapped as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
-        if libc::sigaction(libc::SIGSYS, &action, std::ptr::null_mut()) != 0 {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, libc::SIGSYS);
+        if libc::sigaction(libc::SIGSYS, &action, std::ptr::null_mut()) != 0
+            || libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut()) != 0
+        {
             return Err(io::Error::last_os_error());
         }
         dispatch(

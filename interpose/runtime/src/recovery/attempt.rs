@@ -11,7 +11,7 @@ use crate::errors::{SUCCESS, returns_errors};
 use crate::objects::comm;
 use crate::real_types::RealComm;
 use crate::world::{self, Part};
-use crate::{checkpoint, cut, disk, events, journal, requests, ulfm, user};
+use crate::{checkpoint, cut, disk, events, rehearsal, requests, ulfm, user};
 use ckptd::events::RecoveryStage;
 use std::ffi::c_int;
 
@@ -118,8 +118,7 @@ pub fn revoke_all() {
 
 /// Nothing of this process may still be under way when memory is loaded: all say so by entering the shrink.
 fn end_own_requests() -> u64 {
-    let left = requests::quiesce(DRAIN_LIMIT) + cut::quiesce(DRAIN_LIMIT) + journal::rehearsal::quiesce(DRAIN_LIMIT);
-    journal::give_up();
+    let left = requests::quiesce(DRAIN_LIMIT) + cut::quiesce(DRAIN_LIMIT) + rehearsal::quiesce(DRAIN_LIMIT);
     let whole = checkpoint::quiesce(DRAIN_LIMIT).unwrap_or(0);
     if left > 0 {
         crate::sys::say(format_args!(

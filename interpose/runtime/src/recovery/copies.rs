@@ -4,12 +4,15 @@ use super::load::{self, Damaged};
 use super::plan::{self, Held, Plan, REFUSALS, Refused, Remake};
 use crate::cell::Main;
 use crate::checkpoint::{self, Transfer};
-use crate::disk;
 use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::image::prefault::Prefault;
 use crate::image::restore::Ready;
+use crate::rehearsal::{self, Offer, Rebuild};
 use crate::world::{self, succeeded};
+use crate::{disk, events};
+use ckptd::events::{Kind, Worker};
 use std::ffi::c_int;
+use std::time::Duration;
 
 static HELD: Main<Held> = Main::new(Held::NOTHING);
 static REFUSED: Main<[Refused; REFUSALS]> = Main::new([Refused::NOTHING; REFUSALS]);
@@ -114,6 +117,7 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
         }
     }
     let is_new = plan.takeover(me).is_some();
+    let rebuild = Missing::learn(plan, me)?;
     if source.is_some() {
         *HELD.get() = Held::NOTHING;
     }
@@ -135,6 +139,10 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
         payload
             .apply(&mut keep.own, &mut keep.store)
             .unwrap_or_else(|error| checkpoint::fail("the copy of a worker cannot be kept", &error));
+        if let Err(why) = rebuild.add(me) {
+            let damaged = Damaged(format!("its static data cannot be rebuilt: {why}"));
+            return Err(refuse_own(plan, me, &damaged));
+        }
         take_back_own_refusal(me);
         *HELD.get() = Held {
             own: u64::from(me),
@@ -143,6 +151,58 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
         };
     }
     Ok(ready)
+}
+
+/// What the copy that is fetched lacks.
+enum Missing {
+    Nothing,
+    /// A replay makes it.
+    Replayed(Rebuild),
+    /// This process has it.
+    Present(Offer),
+    /// It cannot be made.
+    Lost(String),
+}
+
+impl Missing {
+    /// The holders say what is missing in the copies that they are about to send. Where a replay is needed it begins.
+    fn learn(plan: &Plan, me: u32) -> Result<Missing, c_int> {
+        let keep = checkpoint::keep();
+        let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
+        let thin = sent.filter_map(|fetch| {
+            let layer = world::get().redundancy.layer(fetch.worker, me)?;
+            Some((fetch.worker, keep.partners[layer].thin.as_ref()))
+        });
+        let offer = rehearsal::offer(thin.collect(), plan.source(me)).inspect_err(|_| super::attempt::revoke_all())?;
+        Ok(match offer {
+            None => Missing::Nothing,
+            Some(offer) if plan.takeover(me).is_none() => Missing::Present(offer),
+            Some(_) if load::has_begun() => Missing::Lost("this process holds other data already".into()),
+            Some(offer) => Rebuild::start(offer).map_or_else(Missing::Lost, Missing::Replayed),
+        })
+    }
+
+    /// Adds it to the copy.
+    fn add(self, me: u32) -> Result<(), String> {
+        let keep = checkpoint::keep();
+        let before = keep.own.image.page_count();
+        let (script, took) = match self {
+            Missing::Nothing => return Ok(()),
+            Missing::Lost(why) => return Err(why),
+            Missing::Present(offer) => {
+                let script = rehearsal::from_own_memory(offer, &mut keep.own.image, &mut keep.store)?;
+                (script, Duration::ZERO)
+            }
+            Missing::Replayed(rebuild) => rebuild.finish(&mut keep.own.image, &mut keep.store)?,
+        };
+        rehearsal::keep_script(script);
+        events::emit(Kind::Rebuilt {
+            worker: Worker(me),
+            pages: keep.own.image.page_count() - before,
+            ns: took.as_nanos() as u64,
+        });
+        Ok(())
+    }
 }
 
 /// Begins to make memory present for the copies that a new player will keep for its partners, which are about as long as

@@ -2,6 +2,7 @@
 
 use crate::arch::Frame;
 use crate::calls::memory_state;
+use crate::cell::Main;
 use crate::checkpoint::{Saved, State};
 use crate::generated::Proc;
 use crate::image::restore::{Ready, RestoreError};
@@ -18,6 +19,8 @@ pub struct Loaded {
 
 /// What is wrong with a copy.
 pub struct Damaged(pub String);
+
+static BEGUN: Main<bool> = Main::new(false);
 
 /// Which process loads what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +55,13 @@ pub fn prepare(header: &Header, state: &State) -> Ready {
         .unwrap_or_else(|error| checkpoint::fail("the program's memory cannot be put back", &error))
 }
 
+/// Whether anything has been loaded into this process.
+pub fn has_begun() -> bool {
+    *BEGUN.get()
+}
+
 fn restore_mappings(saved: &Saved) {
+    *BEGUN.get() = true;
     if let Err(error) = saved.user.restore_libraries() {
         checkpoint::fail("the program's libraries cannot be put back", &error);
     }

@@ -6,11 +6,10 @@ use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles;
-use crate::journal::rehearsal;
 use crate::real_types::RealRequest;
 use crate::requests::ANY_SOURCE;
 use crate::world::{self, Part};
-use crate::{disk, events, own_messages, peers, sys, ulfm, user};
+use crate::{disk, events, own_messages, peers, rehearsal, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind};
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
@@ -97,7 +96,7 @@ fn wait_once(control: crate::real_types::RealComm) -> c_int {
             if rc != SUCCESS || flag != 0 {
                 return rc;
             }
-            rehearsal::poll(control);
+            rehearsal::poll_spare(control);
             nap();
         }
     }

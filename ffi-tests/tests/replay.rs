@@ -1,0 +1,229 @@
+//! Copies without static data: what a program sets up once is rebuilt by replaying its initialisation phase.
+
+use ckptd::events::Kind;
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, Case};
+use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, place};
+use std::time::Duration;
+
+const WORKERS: u32 = 4;
+const THIN: Trigger = Trigger::Thinned { workers: WORKERS };
+/// Exit status of a job that cannot be recovered.
+const LOST: i32 = 75;
+
+/// With so many checkpoints that copies are thin long before the end.
+fn job(case: &Case) -> Job {
+    let interval = if case.name == "LAMMPS" { "6calls" } else { "30calls" };
+    case.job()
+        .interval(interval)
+        .env("UNDERSTUDY_STATIC", "replay")
+        // The copy of worker r is held by worker r + 1.
+        .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+        .limit(Duration::from_secs(60))
+}
+
+/// How many pages this rank has rebuilt.
+fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
+    let events = outcome.events(rank).into_iter();
+    let pages = events.filter_map(|record| match record.kind {
+        Kind::Rebuilt { pages, .. } => Some(pages),
+        _ => None,
+    });
+    pages.sum()
+}
+
+/// Pages that are gone from a worker's copy, and that are left.
+fn thinned(outcome: &Outcome, worker: u32) -> (u64, u64) {
+    let all = (0..WORKERS).flat_map(|rank| outcome.events(rank));
+    let mut of_worker = all.filter_map(|record| match record.kind {
+        Kind::Thinned {
+            worker: of,
+            pages,
+            left,
+            ..
+        } if of.0 == worker => Some((pages, left)),
+        _ => None,
+    });
+    of_worker.next().unwrap_or_default()
+}
+
+fn like_undisturbed(outcome: &Outcome, case: &Case) {
+    outcome.assert_success();
+    outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
+    outcome.assert_nothing_left();
+}
+
+/// Each worker dies when all copies are thin; its static data come from a replay.
+fn everyone_dies(case: &Case, least_pages: u64) {
+    let mut verdicts = Verdicts::default();
+    for worker in 0..WORKERS {
+        let outcome = job(case).kill(Kill::at(worker, THIN)).run();
+        let (gone, left) = thinned(&outcome, worker);
+        let pages = rebuilt(&outcome, WORKERS);
+        println!(
+            "{}: worker {worker}: {pages} pages rebuilt; {gone} gone, {left} left",
+            case.name
+        );
+        verdicts.judge(&format!("worker {worker}"), || {
+            like_undisturbed(&outcome, case);
+            outcome.assert_taken_over(&[worker]);
+            outcome.check(pages >= least_pages, &format!("only {pages} pages were rebuilt"));
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn heat2d_is_recovered_from_thin_copies() {
+    everyone_dies(&programs::heat2d(), 30);
+}
+
+#[test]
+fn cg_and_its_library_are_recovered_from_thin_copies() {
+    everyone_dies(&programs::cg(), 200);
+}
+
+#[test]
+fn cg_with_a_shared_library_is_recovered_from_thin_copies() {
+    everyone_dies(&programs::cg_shared(), 200);
+}
+
+#[test]
+fn lammps_is_recovered_from_thin_copies() {
+    if let Some(case) = programs::lammps() {
+        everyone_dies(&case, 100);
+    }
+}
+
+#[test]
+fn two_workers_may_die_at_once() {
+    let case = programs::heat2d();
+    let outcome = job(&case)
+        .spares(2)
+        .kill(Kill::at(0, THIN))
+        .kill(Kill::at(2, THIN))
+        .run();
+    like_undisturbed(&outcome, &case);
+    outcome.assert_taken_over(&[0, 2]);
+    for spare in [WORKERS, WORKERS + 1] {
+        outcome.check(rebuilt(&outcome, spare) > 30, "nothing was rebuilt");
+    }
+}
+
+#[test]
+fn an_understudy_may_die_in_its_turn() {
+    let case = programs::heat2d();
+    let outcome = job(&case)
+        .spares(2)
+        .kill(Kill::at(1, THIN))
+        .kill(
+            Kill::at(
+                WORKERS,
+                Trigger::Resume {
+                    rank: WORKERS,
+                    recovery: 1,
+                },
+            )
+            .after(Duration::from_millis(40)),
+        )
+        .run();
+    like_undisturbed(&outcome, &case);
+    let pages = [WORKERS, WORKERS + 1].map(|spare| rebuilt(&outcome, spare));
+    outcome.check(
+        pages.iter().all(|&pages| pages > 30),
+        &format!("pages rebuilt: {pages:?}"),
+    );
+}
+
+#[test]
+fn another_process_may_die_while_static_data_are_rebuilt() {
+    let case = programs::heat2d();
+    let mut verdicts = Verdicts::default();
+    // The understudy, the holder of the copy, and another worker.
+    for rank in [WORKERS, 3, 0] {
+        for stage in ["replace", "fetch", "load"] {
+            let fault = format!("kill rank=2 at=cut.begin epoch=12; kill rank={rank} at={stage}");
+            let outcome = job(&case).spares(2).fault(&fault).run();
+            let lost = outcome
+                .own_lines()
+                .iter()
+                .any(|line| line.contains("which held its only copy"));
+            println!("{fault}: {:?}, lost {lost}", outcome.wall);
+            verdicts.judge(&fault, || {
+                if rank == 3 && lost {
+                    outcome.check(
+                        outcome.status.and_then(|status| status.code()) == Some(LOST),
+                        "another status than that of a loss",
+                    );
+                } else {
+                    like_undisturbed(&outcome, &case);
+                }
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+const FILES: &[&str] = &[
+    "made.0", "made.1", "made.2", "made.3", "grown.0", "grown.1", "grown.2", "grown.3",
+];
+
+fn setup(make: fn() -> Job) -> Case {
+    Case {
+        name: "setup",
+        files: FILES,
+        make,
+        ..programs::heat2d()
+    }
+}
+
+#[test]
+fn what_is_not_the_same_twice_stays_in_the_copies() {
+    everyone_dies(&setup(|| Job::new(place::test_program("setup"), &["20000"])), 100);
+}
+
+#[test]
+fn what_cannot_be_replayed_stays_in_the_copies() {
+    let case = setup(|| Job::new(place::test_program("setup"), &["20000", "process"]));
+    let outcome = job(&case).fault("kill rank=1 at=cut.begin epoch=40").run();
+    like_undisturbed(&outcome, &case);
+    outcome.assert_taken_over(&[1]);
+    outcome.check(thinned(&outcome, 1) == (0, 0), "the copy was thinned");
+}
+
+/// A program that reads its input when it sets up, and whose input is gone later.
+fn reader() -> Case {
+    let make = || Job::new(place::test_program("setup"), &["20000", "input"]).input("input", "0.5 0.25 0.125 0.0625\n");
+    setup(make)
+}
+
+#[test]
+fn input_that_has_changed_is_noticed() {
+    let case = reader();
+    let undisturbed = job(&case).kill(Kill::at(1, THIN)).run();
+    like_undisturbed(&undisturbed, &case);
+    let change = |job: Job| {
+        let mut is_done = false;
+        job.watch(move |ranks| {
+            let work = std::path::PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
+            let events = work.join("../events");
+            if !is_done && THIN.has_come(&events, &events) {
+                is_done = std::fs::write(work.join("input"), "0.5 0.25 0.125 0.5\n").is_ok()
+                    && ffi_tests::processes::kill(ranks[&1].pid);
+            }
+            is_done
+        })
+    };
+    let lost = change(job(&case)).run();
+    let named = lost
+        .own_lines()
+        .iter()
+        .any(|line| line.contains("static data cannot be rebuilt"));
+    lost.check(named, "no line says what is wrong");
+    lost.check(
+        lost.status.and_then(|status| status.code()) == Some(LOST),
+        "another status than that of a loss",
+    );
+    let from_disk = change(job(&case).disk()).run();
+    like_undisturbed(&from_disk, &case);
+}

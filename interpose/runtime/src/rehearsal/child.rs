@@ -1,0 +1,260 @@
+//! A child process in which a phase is replayed: it touches no MPI, and nothing of the runtime side that others see.
+#![allow(unsafe_code)]
+
+use super::script::{Script, Sums};
+use crate::image::layout::Layout;
+use crate::image::runs::{PageIndex, PageRun};
+use crate::image::vmas::{self, Vma};
+use crate::image::{PAGE_SIZE, sums};
+use crate::journal::{hold, replay};
+use crate::user;
+use bincode::config::standard;
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+use understudy_abi::RUNTIME_FD_BASE;
+
+/// How long a child may take, beside ten times as long as the phase took.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Names of places that are told at most.
+const MOST_PLACES: usize = 32;
+
+/// What a child does when the program has come to the end of the phase.
+pub enum Task<'a> {
+    /// It compares the pages with the script's.
+    Compare,
+    /// It writes these pages one after the other to this file.
+    Write(&'a [PageRun], &'a File),
+}
+
+/// What a child has found out.
+#[derive(Default, bincode::Encode, bincode::Decode)]
+pub struct Finding {
+    /// Why the replay did not come to its end.
+    pub failure: Option<String>,
+    /// Numbers of the pages that are not equal, sorted.
+    pub different: Vec<u64>,
+    /// The mappings they are in, with how many there are in each.
+    pub places: Vec<String>,
+    /// How long the replay took.
+    pub took: Duration,
+}
+
+impl Finding {
+    fn failed(why: String) -> Finding {
+        Finding {
+            failure: Some(why),
+            ..Finding::default()
+        }
+    }
+}
+
+/// A child at work.
+pub struct Child {
+    /// Until it has been waited for.
+    pid: Option<libc::pid_t>,
+    output: File,
+    received: Vec<u8>,
+    began: Instant,
+    limit: Duration,
+}
+
+impl Child {
+    /// Starts one. This process must stand where the worker stood at the end of `MPI_Init`.
+    pub fn start(script: &Script, task: &Task<'_>) -> io::Result<Child> {
+        let (mut ends, check) = ([0; 2], |rc: c_int| match rc {
+            -1 => Err(io::Error::last_os_error()),
+            rc => Ok(rc),
+        });
+        // SAFETY: pipe2(2) and fork(2); the child does not come back.
+        unsafe {
+            check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK))?;
+            let (output, input) = (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]));
+            let pid = check(libc::fork())?;
+            if pid == 0 {
+                work(script, task, input.as_raw_fd());
+            }
+            Ok(Child {
+                pid: Some(pid),
+                output: output.into(),
+                received: Vec::new(),
+                began: Instant::now(),
+                limit: PATIENCE + 10 * script.took,
+            })
+        }
+    }
+
+    /// Reads what the child says; whether it has said all.
+    pub fn is_done(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.output.read(&mut buffer) {
+                Ok(0) => return true,
+                Ok(count) => self.received.extend(&buffer[..count]),
+                Err(_) => break,
+            }
+        }
+        if self.began.elapsed() > self.limit {
+            self.kill();
+        }
+        false
+    }
+
+    /// Takes what a child has said that is done.
+    pub fn finding(mut self) -> Finding {
+        let status = self.reap();
+        let finding = bincode::decode_from_slice(&self.received, standard());
+        finding.map_or_else(
+            |_| Finding::failed(format!("the replay ended with wait status {status:#x}")),
+            |(finding, _)| finding,
+        )
+    }
+
+    /// Waits for its end; its wait status.
+    fn reap(&mut self) -> c_int {
+        let mut status = 0;
+        if let Some(pid) = self.pid.take() {
+            // SAFETY: a child of ours that has not been waited for.
+            unsafe { libc::waitpid(pid, &mut status, 0) };
+        }
+        status
+    }
+
+    fn kill(&self) {
+        if let Some(pid) = self.pid {
+            // SAFETY: a child of ours that has not been waited for.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+        self.reap();
+    }
+}
+
+/// In the child.
+fn work(script: &Script, task: &Task<'_>, output: c_int) -> ! {
+    let memory = match task {
+        Task::Compare => output,
+        Task::Write(_, file) => file.as_raw_fd(),
+    };
+    // SAFETY: system calls in a process that has one thread and is about to end.
+    let (mut pipe, memory) = unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        // Out of each other's way first. Then everything else of the runtime side goes: the other processes must not take
+        // this one for the spare.
+        let aside = [memory, output].map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 2));
+        let [memory, output] = [
+            libc::dup2(aside[0], RUNTIME_FD_BASE),
+            libc::dup2(aside[1], RUNTIME_FD_BASE + 1),
+        ];
+        libc::fcntl(output, libc::F_SETFL, 0);
+        libc::close_range(RUNTIME_FD_BASE as u32 + 2, u32::MAX, 0);
+        (File::from_raw_fd(output), memory)
+    };
+    let finding = play(script, task, memory);
+    let bytes = bincode::encode_to_vec(&finding, standard()).unwrap_or_default();
+    let _ = pipe.write_all(&bytes);
+    // SAFETY: the end of the process.
+    unsafe { libc::_exit(0) }
+}
+
+fn play(script: &Script, task: &Task<'_>, memory: c_int) -> Finding {
+    let began = Instant::now();
+    let layout = Layout::read_self(user::State::zones());
+    if layout.is_ok_and(|layout| {
+        layout
+            .areas()
+            .iter()
+            .any(|area| area.backing.is_shared() && area.may_write)
+    }) {
+        return Finding::failed("the program has mapped memory that others share".into());
+    }
+    if let Err(error) = hold::begin() {
+        return Finding::failed(format!("system calls cannot be held back: {error}"));
+    }
+    // SAFETY: this process stands where the worker stood at the end of MPI_Init.
+    let played = unsafe { replay::run(&script.journal, &script.begin, script.end) };
+    let took = began.elapsed();
+    let ended = hold::end().map_err(|error| error.to_string());
+    if let Err(why) = ended.and(played.map_err(|why| why.to_string())) {
+        return Finding::failed(why);
+    }
+    let different = match task {
+        Task::Compare => script.pages.iter().flat_map(compare).collect(),
+        Task::Write(pages, _) => match write(pages, memory) {
+            Ok(()) => Vec::new(),
+            Err((page, error)) => return Finding::failed(format!("page {:#x} cannot be given: {error}", page.addr())),
+        },
+    };
+    Finding {
+        places: places(&different),
+        different,
+        took,
+        failure: None,
+    }
+}
+
+/// Numbers of the pages of a run that have other sums here, or are not there.
+fn compare(run: &Sums) -> Vec<u64> {
+    let mut content = [0u8; PAGE_SIZE];
+    let mut differs = |(page, sum): (PageIndex, u64)| {
+        let part = |base: *mut u8| libc::iovec {
+            iov_base: base.cast(),
+            iov_len: PAGE_SIZE,
+        };
+        let (to, from) = (part(content.as_mut_ptr()), part(page.addr() as *mut u8));
+        // SAFETY: process_vm_readv(2) of this process, which fails where nothing is mapped.
+        let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+        (read != PAGE_SIZE as isize || sums::of_page(page, &content) != sum).then_some(page.0)
+    };
+    run.each().filter_map(&mut differs).collect()
+}
+
+/// Writes pages to a file; the page that cannot be written.
+fn write(pages: &[PageRun], file: c_int) -> Result<(), (PageIndex, io::Error)> {
+    let mut at = 0i64;
+    for run in pages {
+        let (mut address, end) = (run.range().start, run.range().end);
+        while address < end {
+            // SAFETY: pwrite(2), which fails where nothing is mapped.
+            let written = unsafe { libc::pwrite(file, address as *const _, (end - address) as usize, at) };
+            if written <= 0 {
+                return Err((PageIndex::containing(address), io::Error::last_os_error()));
+            }
+            (address, at) = (address + written as u64, at + written as i64);
+        }
+    }
+    Ok(())
+}
+
+fn label(vma: &Vma) -> String {
+    match vma.path.as_slice() {
+        [] => format!("anonymous memory at {:#x}", vma.range.start),
+        path => String::from_utf8_lossy(path).into_owned(),
+    }
+}
+
+/// Names of the mappings that pages are in, with how many there are in each.
+fn places(pages: &[u64]) -> Vec<String> {
+    let all = vmas::read_self().unwrap_or_default();
+    let mut found: BTreeMap<String, u64> = BTreeMap::new();
+    for page in pages {
+        let address = PageIndex(*page).addr();
+        let vma = all.iter().find(|vma| vma.range.contains(address));
+        *found.entry(vma.map_or("nothing mapped".into(), label)).or_default() += 1;
+    }
+    let told = found.into_iter().take(MOST_PLACES);
+    told.map(|(name, count)| format!("{name}: {count}")).collect()
+}

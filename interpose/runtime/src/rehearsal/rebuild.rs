@@ -1,0 +1,215 @@
+//! Static data of a part that a process takes: how they are made again comes with the copy.
+#![allow(unsafe_code)]
+
+use super::child::{Child, Task};
+use super::is_used;
+use super::script::Script;
+use super::spare::Message;
+use super::thin::Thin;
+use crate::cell::Main;
+use crate::image::PAGE_SIZE;
+use crate::image::epoch::Image;
+use crate::image::runs::{self, PageRun};
+use crate::image::store::PageStore;
+use crate::own_messages::{Peer, tag};
+use crate::world;
+use bincode::config::standard;
+use std::ffi::c_int;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::time::{Duration, Instant};
+
+/// Time between two looks at a child.
+const NAP: Duration = Duration::from_micros(200);
+
+/// What a thin copy lacks, for the process that gets it.
+#[derive(bincode::Encode, bincode::Decode)]
+pub struct Offer {
+    script: Script,
+    absent: Vec<PageRun>,
+}
+
+/// Messages under way.
+static MESSAGES: Main<Vec<(bool, Message)>> = Main::new(Vec::new());
+
+/// Sends what is missing in copies that are about to be sent, each to the worker with this number, and receives the same
+/// from `from`. Empty for copies that lack nothing. An MPI error code if a process fails.
+pub fn offer(thin: Vec<(u32, Option<&Thin>)>, from: Option<u32>) -> Result<Option<Offer>, c_int> {
+    if !is_used() {
+        return Ok(None);
+    }
+    let peer = |rank| Peer {
+        comm: world::private(),
+        rank,
+        tag: tag::OFFER,
+    };
+    let messages = MESSAGES.get();
+    for (to, thin) in thin {
+        let bytes = thin.map_or(Vec::new(), encode);
+        let length = (bytes.len() as u64).to_ne_bytes().to_vec();
+        messages.extend(
+            [length, bytes]
+                .into_iter()
+                .filter_map(|bytes| Some((false, Message::send(bytes, peer(to))?))),
+        );
+    }
+    let mut received = Vec::new();
+    if let Some(from) = from {
+        let length = receive(size_of::<u64>(), peer(from))?;
+        let length = u64::from_ne_bytes(length.try_into().unwrap_or_default());
+        received = receive(length as usize, peer(from))?;
+    }
+    while let Some((_, message)) = messages.last_mut() {
+        if message.test()? {
+            messages.pop();
+        }
+    }
+    Ok(bincode::decode_from_slice(&received, standard())
+        .ok()
+        .map(|(offer, _)| offer))
+}
+
+fn encode(thin: &Thin) -> Vec<u8> {
+    let parts = (&thin.script, &thin.absent);
+    bincode::encode_to_vec(parts, standard()).unwrap_or_default()
+}
+
+fn receive(length: usize, from: Peer) -> Result<Vec<u8>, c_int> {
+    let messages = MESSAGES.get();
+    messages.extend(Message::receive(length, from).map(|message| (true, message)));
+    loop {
+        let Some((true, message)) = messages.last_mut() else {
+            return Err(crate::errors::ERR_INTERN);
+        };
+        if message.test()? {
+            break;
+        }
+    }
+    Ok(messages.pop().map(|(_, message)| message.bytes).unwrap_or_default())
+}
+
+/// After a failure: returns how many messages have not ended within `limit`.
+pub(super) fn quiesce(limit: Duration) -> usize {
+    let messages = MESSAGES.get().drain(..);
+    messages
+        .map(|(is_receive, message)| message.quiesce(is_receive, limit))
+        .sum()
+}
+
+/// A replay that makes what a copy lacks.
+pub struct Rebuild {
+    offer: Offer,
+    child: Child,
+    memory: File,
+    began: Instant,
+}
+
+impl Rebuild {
+    /// Starts it. This process must still stand at the end of `MPI_Init`.
+    pub fn start(offer: Offer) -> Result<Rebuild, String> {
+        // SAFETY: memfd_create(2); the descriptor is new.
+        let memory = unsafe {
+            match libc::memfd_create(c"understudy static data".as_ptr(), libc::MFD_CLOEXEC) {
+                -1 => return Err(std::io::Error::last_os_error().to_string()),
+                fd => File::from_raw_fd(fd),
+            }
+        };
+        let child =
+            Child::start(&offer.script, &Task::Write(&offer.absent, &memory)).map_err(|error| error.to_string())?;
+        Ok(Rebuild {
+            offer,
+            child,
+            memory,
+            began: Instant::now(),
+        })
+    }
+
+    /// Adds what was missing to the image. Returns the script, and how long it took.
+    pub fn finish(mut self, image: &mut Image, store: &mut PageStore) -> Result<(Script, Duration), String> {
+        while !self.child.is_done() {
+            std::thread::sleep(NAP);
+        }
+        if let Some(why) = self.child.finding().failure {
+            return Err(why);
+        }
+        let length = runs::total(&self.offer.absent) as usize * PAGE_SIZE;
+        let view = View::of(&self.memory, length).map_err(|error| error.to_string())?;
+        add(&self.offer, view.bytes(), image, store)?;
+        Ok((self.offer.script, self.began.elapsed()))
+    }
+}
+
+/// A file's contents.
+struct View(*mut libc::c_void, usize);
+
+impl View {
+    fn of(file: &File, length: usize) -> std::io::Result<View> {
+        if length == 0 {
+            return Ok(View(std::ptr::null_mut(), 0));
+        }
+        if file.metadata()?.len() < length as u64 {
+            return Err(std::io::Error::other("not all pages were given"));
+        }
+        // SAFETY: a new mapping of a file that is as long.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(View(start, length))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        if self.1 == 0 {
+            return &[];
+        }
+        // SAFETY: the mapping.
+        unsafe { std::slice::from_raw_parts(self.0.cast(), self.1) }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        if self.1 > 0 {
+            // SAFETY: the mapping, which nobody uses any more.
+            unsafe { libc::munmap(self.0, self.1) };
+        }
+    }
+}
+
+/// Adds what was missing to the image, from the memory of this process, which has not changed it since the phase.
+pub fn from_own_memory(offer: Offer, image: &mut Image, store: &mut PageStore) -> Result<Script, String> {
+    let mut bytes = Vec::with_capacity(runs::total(&offer.absent) as usize * PAGE_SIZE);
+    for run in &offer.absent {
+        let at = bytes.len();
+        let length = run.pages as usize * PAGE_SIZE;
+        bytes.resize(at + length, 0);
+        let to = libc::iovec {
+            iov_base: bytes[at..].as_mut_ptr().cast(),
+            iov_len: length,
+        };
+        let from = libc::iovec {
+            iov_base: run.start.addr() as *mut _,
+            iov_len: length,
+        };
+        // SAFETY: process_vm_readv(2) of this process, which stops where nothing is mapped; sums tell then.
+        unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+    }
+    add(&offer, &bytes, image, store)?;
+    Ok(offer.script)
+}
+
+fn add(offer: &Offer, bytes: &[u8], image: &mut Image, store: &mut PageStore) -> Result<(), String> {
+    let sums = offer.script.sums(&offer.absent);
+    image
+        .insert(&offer.absent, bytes, &sums, store)
+        .map_err(|error| error.to_string())
+}

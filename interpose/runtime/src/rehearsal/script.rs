@@ -1,0 +1,131 @@
+//! What is needed to replay a phase, and what the replay must give.
+
+use crate::arch::Frame;
+use crate::image::epoch::Image;
+use crate::image::layout::Layout;
+use crate::image::runs::{PageIndex, PageRun};
+use crate::image::store::PageStore;
+use std::time::Duration;
+
+/// A worker's initialisation phase.
+#[derive(Clone, bincode::Encode, bincode::Decode)]
+pub struct Script {
+    /// The worker.
+    pub worker: u32,
+    /// Its journal.
+    pub journal: Vec<u8>,
+    /// The call of `MPI_Init`.
+    pub begin: Frame,
+    /// The call at the end: slot, hash of its arguments.
+    pub end: (u64, u32),
+    /// How long the phase took.
+    pub took: Duration,
+    /// Pages as they are at the end.
+    pub pages: Vec<Sums>,
+}
+
+/// Checksums ([`crate::image::sums`]) of consecutive pages.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Sums {
+    /// The first page.
+    pub first: PageIndex,
+    /// One for each page.
+    pub sums: Vec<u64>,
+}
+
+impl Sums {
+    /// Each page with its sum.
+    pub fn each(&self) -> impl Iterator<Item = (PageIndex, u64)> + '_ {
+        (self.first.0..)
+            .zip(&self.sums)
+            .map(|(page, &sum)| (PageIndex(page), sum))
+    }
+}
+
+/// The sums of an image's pages, without those of the stack that `rsp` is in.
+pub fn sums_of(layout: &Layout, image: &Image, store: &PageStore, rsp: u64) -> Vec<Sums> {
+    let stack = layout
+        .areas()
+        .iter()
+        .map(|area| area.range)
+        .find(|range| range.contains(rsp));
+    let is_stack = |page: PageIndex| stack.is_some_and(|stack| stack.contains(page.addr()));
+    let runs = image.runs().iter().filter(|run| !is_stack(run.pages.start));
+    runs.map(|run| Sums {
+        first: run.pages.start,
+        sums: store.sums(std::slice::from_ref(run)),
+    })
+    .collect()
+}
+
+impl Script {
+    /// How many pages it tells of.
+    pub fn page_count(&self) -> u64 {
+        self.pages.iter().map(|run| run.sums.len() as u64).sum()
+    }
+
+    /// Leaves pages out (sorted numbers).
+    pub fn without(mut self, pages: &[u64]) -> Script {
+        let is_kept = |page: PageIndex| pages.binary_search(&page.0).is_err();
+        let mut kept: Vec<Sums> = Vec::new();
+        for (page, sum) in self
+            .pages
+            .iter()
+            .flat_map(Sums::each)
+            .filter(|&(page, _)| is_kept(page))
+        {
+            match kept.last_mut() {
+                Some(run) if run.first.0 + run.sums.len() as u64 == page.0 => run.sums.push(sum),
+                _ => kept.push(Sums {
+                    first: page,
+                    sums: vec![sum],
+                }),
+            }
+        }
+        self.pages = kept;
+        self
+    }
+
+    /// The sums of these pages (sorted), in order; those that it does not know are left out.
+    pub fn sums(&self, pages: &[PageRun]) -> Vec<u64> {
+        let mut runs = pages.iter().copied().peekable();
+        let mut is_wanted = |page: PageIndex| {
+            while runs.next_if(|run| run.end() <= page.0).is_some() {}
+            runs.peek().is_some_and(|run| run.start <= page)
+        };
+        let all = self.pages.iter().flat_map(Sums::each);
+        all.filter(|&(page, _)| is_wanted(page)).map(|(_, sum)| sum).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_differ_are_left_out() {
+        let script = Script {
+            worker: 0,
+            journal: Vec::new(),
+            begin: Frame::default(),
+            end: (0, 0),
+            took: Duration::ZERO,
+            pages: vec![
+                Sums {
+                    first: PageIndex(10),
+                    sums: vec![100, 101, 102],
+                },
+                Sums {
+                    first: PageIndex(20),
+                    sums: vec![200],
+                },
+            ],
+        };
+        let less = script.without(&[11, 20]);
+        let expected: Vec<(u64, Vec<u64>)> = vec![(10, vec![100]), (12, vec![102])];
+        let found: Vec<_> = less.pages.iter().map(|run| (run.first.0, run.sums.clone())).collect();
+        assert_eq!(found, expected);
+        assert_eq!(less.page_count(), 2);
+        assert_eq!(less.sums(&[PageRun::between(11, 13)]), [102]);
+    }
+}
