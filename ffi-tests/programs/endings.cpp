@@ -36,6 +36,15 @@ void call_exit_0() { std::exit(0); }
 void leave() { _exit(5); }
 void abort_job() { MPI_Abort(MPI_COMM_WORLD, 6); }
 void terminate() { kill(getpid(), SIGKILL); }
+/* Another process sends a signal that is usually a fault. */
+void be_sent()
+{
+    if (fork() == 0) {
+        kill(getppid(), SIGSEGV);
+        _exit(0);
+    }
+    pause();
+}
 /* The fault is inside of the MPI library. */
 void bad_buffer()
 {
@@ -100,7 +109,7 @@ struct {
 } const ways[] = {
     {"dereference", dereference}, {"divide", divide},    {"undefined", undefined},   {"raise", raise_own},
     {"abort", call_abort},        {"throw", throw_up},   {"exit", call_exit},        {"_exit", leave},      {"exit-0", call_exit_0},
-    {"MPI_Abort", abort_job},     {"kill", terminate},   {"bad-buffer", bad_buffer}, {"overflow", overflow},
+    {"MPI_Abort", abort_job},     {"kill", terminate}, {"sent", be_sent},   {"bad-buffer", bad_buffer}, {"overflow", overflow},
     {"catch", catch_own},        {"child", end_child},
 };
 

@@ -116,14 +116,20 @@ fn a_crash_that_does_not_repeat_is_recovered_from() {
 
 #[test]
 fn a_rank_that_is_killed_again_and_again_is_replaced_as_long_as_there_are_spares() {
-    let outcome = job(&["kill", "1"]).run();
-    assert_status(&outcome, 75);
-    outcome.check(ends(&outcome) == SPARES as usize + 1, "not all spares were used");
-    assert_said(
-        &outcome,
-        &["(SIGKILL) for the 3rd time since epoch", "no spare is left"],
-    );
-    outcome.assert_nothing_left();
+    let mut verdicts = Verdicts::default();
+    for (way, words) in [
+        ("kill", "(SIGKILL) for the 3rd time since epoch"),
+        ("sent", "of SIGSEGV, which came from outside"),
+    ] {
+        let outcome = job(&[way, "1"]).run();
+        verdicts.judge(way, || {
+            assert_status(&outcome, 75);
+            outcome.check(ends(&outcome) == SPARES as usize + 1, "not all spares were used");
+            assert_said(&outcome, &[words, "no spare is left"]);
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub struct Note {
     pub code: i32,
     /// `si_addr`.
     pub address: u64,
-    /// Innermost first.
+    /// Innermost first; none if the signal came from outside of the program.
     pub frames: Vec<Frame>,
 }
 

@@ -44,16 +44,19 @@ pub unsafe extern "C" fn on_signal(signal: c_int, info: *const c_void, context: 
     if BUSY.swap(true, Ordering::Relaxed) {
         return !arch::escape_from(context);
     }
-    if let Some(note) = user::note_cell().filter(|_| is_of_the_program(info)) {
+    if let Some(note) = user::note_cell() {
         // SAFETY: the kernel has set the address for faults; otherwise it is a process id and means nothing.
         note.begin(signal, info.si_code, unsafe { info.si_addr() } as u64);
-        note_places(note, arch::interrupted_at(context));
+        if is_of_the_program(info) {
+            note_places(note, arch::interrupted_at(context));
+        }
     }
     BUSY.store(false, Ordering::Relaxed);
     true
 }
 
-/// Whether the program itself is the cause: neither another process nor the hardware (mmap(2): a page with an error).
+/// Whether the program itself is the cause: neither another process nor the hardware (a page with an error, sigaction(2)).
+/// Otherwise no place is noted.
 fn is_of_the_program(info: &libc::siginfo_t) -> bool {
     const BUS_MCEERR_AR: c_int = 4;
     const BUS_MCEERR_AO: c_int = 5;

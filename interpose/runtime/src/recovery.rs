@@ -19,6 +19,7 @@ mod meeting;
 mod plan;
 mod report;
 mod restart;
+mod retired;
 mod spare;
 
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};

@@ -371,22 +371,21 @@ fn settled(comm: RealComm) {
     STATE.get().pending.retain(|&pending| pending != comm);
 }
 
-/// Forgets the real communicators after a failure, all of them revoked.
-///
-/// They are not freed. Freeing works on survivors and is local in Open MPI; but it makes the context ids free for the
-/// communicators that are made next, and a message that a survivor or the dead process had sent before the revocation
-/// may still arrive.
-pub fn drop_reals() {
+/// Forgets the real communicators after a failure, all of them revoked, and returns them.
+pub fn drop_reals() -> Vec<RealComm> {
     let created: Vec<u32> = objects()
         .comms
         .iter()
         .map(|(index, _)| index)
         .filter(|&index| index > SELF)
         .collect();
+    let state = STATE.get();
+    let mut dropped: Vec<RealComm> = state.pending.drain(..).chain(state.bridge.take()).collect();
     for index in created {
+        dropped.push(real_comm(handle(index)));
         handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());
     }
-    let state = STATE.get();
-    state.bridge = None;
-    state.pending.clear();
+    dropped.sort_unstable_by_key(|comm| comm.0);
+    dropped.dedup();
+    dropped
 }

@@ -5,6 +5,7 @@ use super::load::{self, Loaded, Origin};
 use super::meeting::{Meeting, give_up, introduce, meet};
 use super::plan::Plan;
 use super::report::Report;
+use super::retired::{free_old, retire};
 use super::{DRAIN_LIMIT, copies, spare};
 use crate::arch::Frame;
 use crate::errors::{SUCCESS, returns_errors};
@@ -53,10 +54,11 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
         Ok((meeting, communicators))
     });
     let world = world::get();
-    world.control = control;
+    retire([std::mem::replace(&mut world.control, control)]);
     if !agree(control, met.is_ok()) {
         if let Ok((_, Some(made))) = &met {
             revoke(&[made.workers, made.private]);
+            retire([made.workers, made.private]);
         }
         return Err(Again);
     }
@@ -68,6 +70,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
 
     let loaded = match &communicators {
         Some(made) => {
+            retire([world.workers, world.private]);
             (world.workers, world.private) = (made.workers, made.private);
             let loaded = take_part(&plan, report);
             if loaded.is_err() {
@@ -88,6 +91,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
         .filter(|rank| !living.contains(rank))
         .collect();
     report.settle(&dead, &plan, &world.players);
+    free_old();
     world.living = living;
     let frame = loaded.map(|loaded| settle(&plan, loaded));
     if frame.is_some() && requests::repost().is_err() {
@@ -203,7 +207,7 @@ fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
     };
     let loaded = load::load(origin, ready).map_err(|damaged| copies::refuse_own(plan, me, &damaged))?;
     report.stage(RecoveryStage::Load);
-    comm::drop_reals();
+    retire(comm::drop_reals());
     comm::rebuild(world::get().workers)?;
     report.stage(RecoveryStage::Rebuild);
     copies::make_again(&plan.remakes, me)?;

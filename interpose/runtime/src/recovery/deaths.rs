@@ -36,7 +36,7 @@ enum Cause {
     Unknown,
     /// A signal that it has not noted.
     Signal(c_int),
-    /// A signal of its own.
+    /// A signal that it has noted; with the place, if it is the program's own.
     Fault(Note),
     /// It has ended by itself, without MPI_Finalize.
     Left(u32),
@@ -222,7 +222,9 @@ impl Cause {
     /// Whether the same has happened at the same place.
     fn is_same(&self, other: &Cause) -> bool {
         match (self, other) {
-            (Cause::Fault(one), Cause::Fault(other)) => one.signal == other.signal && is_same_place(one, other),
+            (Cause::Fault(one), Cause::Fault(other)) => {
+                one.signal == other.signal && !one.frames.is_empty() && is_same_place(one, other)
+            }
             (Cause::Signal(one), Cause::Signal(other)) => one == other && is_fault(*one),
             _ => false,
         }
@@ -230,6 +232,9 @@ impl Cause {
 
     fn phrase(&self) -> String {
         match self {
+            Cause::Fault(note) if note.frames.is_empty() => {
+                format!(" of {}, which came from outside of the program", name(note.signal))
+            }
             Cause::Fault(note) => {
                 let place = note
                     .frames
@@ -384,6 +389,11 @@ mod tests {
         assert_eq!(ends_at(&three(Cause::Signal(libc::SIGTERM))), None);
         assert_eq!(ends_at(&three(Cause::Unknown)), None);
         assert_eq!(ends_at(&three(Cause::Signal(libc::SIGSEGV))), Some(2));
+        assert_eq!(
+            ends_at(&three(fault(libc::SIGSEGV, 0, &[]))),
+            None,
+            "sent by another process"
+        );
     }
 
     #[test]

@@ -50,7 +50,8 @@ pub fn from_disk() -> Rewound {
 
 /// Communicators, and the copies of the buddies. Nobody goes on before all have got so far.
 fn make_copies() -> Result<(), c_int> {
-    comm::drop_reals();
+    // The program has made none since its MPI_Init has begun.
+    drop(comm::drop_reals());
     comm::rebuild(world::get().workers)?;
     copies::make_all(world::worker())?;
     let mut flag = 1;
