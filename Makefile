@@ -13,7 +13,7 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
-.PHONY: help setup env build examples test sweep lint demo bench lammps clean
+.PHONY: help setup env build examples test sweep soak lint demo bench lammps clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,14 @@ SWEEP_TIMES ?= 40
 sweep: build ## kill every worker of every program at many moments (an hour)
 	$(IN_ENV) FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1 $(CARGO) test --release -p ffi-tests \
 	    --test kill_anywhere --test kill_inside --test kill_twice --test sweep -- --include-ignored --nocapture --test-threads 1
+
+# Minutes of random deaths, and the seed of an earlier run to repeat it.
+MINUTES ?= 10
+SEED    ?=
+
+soak: build ## kill ranks at random for MINUTES=10 (SEED= repeats a run), then 34 in one run; nothing may grow
+	$(IN_ENV) FFI_TESTS_MINUTES=$(MINUTES) FFI_TESTS_SEED=$(SEED) $(CARGO) test --release -p ffi-tests \
+	    --test soak -- --include-ignored --nocapture --test-threads 1
 
 lint: setup ## check formatting and warnings
 	$(CARGO) fmt --all --check

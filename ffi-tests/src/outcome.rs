@@ -100,6 +100,14 @@ impl Outcome {
         names
     }
 
+    /// Names in the job's temporary directory that neither the job nor this crate has a use for any more.
+    pub fn temporary_files(&self) -> Vec<String> {
+        let known = ["work", "events", "stdout", "stderr", crate::job::DISK];
+        let names = std::fs::read_dir(self.path("")).into_iter().flatten().flatten();
+        let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| !known.contains(&name.as_str())).collect()
+    }
+
     /// The directory of the event files.
     pub fn event_directory(&self) -> PathBuf {
         self.path("events")

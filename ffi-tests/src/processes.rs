@@ -124,3 +124,29 @@ pub fn kill(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| rustix::process::kill_process(pid, Signal::KILL).is_ok())
 }
+
+/// What a process takes of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// Resident memory in KiB.
+    pub memory: u64,
+    /// Open descriptors.
+    pub descriptors: usize,
+    /// Mappings.
+    pub mappings: usize,
+}
+
+/// What a process takes now, if it lives.
+pub fn use_of(pid: u32) -> Option<Use> {
+    parent(pid)?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(Use {
+        memory: resident.split_whitespace().next()?.parse().ok()?,
+        descriptors: std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count(),
+        mappings: std::fs::read_to_string(format!("/proc/{pid}/maps"))
+            .ok()?
+            .lines()
+            .count(),
+    })
+}

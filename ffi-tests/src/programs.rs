@@ -66,6 +66,15 @@ pub fn short_heat2d() -> Case {
     }
 }
 
+/// The same for three workers, for a minute.
+pub fn long_heat2d() -> Case {
+    Case {
+        name: "heat2d, long",
+        make: || heat2d_job("200", "300000", "5000").workers(3).interval("50ms"),
+        ..heat2d()
+    }
+}
+
 fn cg_job(program: &str) -> Job {
     Job::new(
         place::example(program),

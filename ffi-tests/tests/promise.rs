@@ -1,0 +1,49 @@
+//! docs/promise.md names a test for everything that it says; each of them exists.
+
+use std::path::Path;
+
+/// The last cells of the rows of all tables, without their heads.
+fn tests(page: &str) -> Vec<&str> {
+    let rows = page.lines().filter(|line| line.starts_with('|'));
+    let cells = rows.map(|row| row.trim_end_matches('|').rsplit('|').next().unwrap_or("").trim());
+    cells.filter(|cell| *cell != "test" && *cell != "---").collect()
+}
+
+/// Whether `name` is `file::function`, in backquotes, and there is such a test.
+fn exists(name: &str) -> bool {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let Some((file, function)) = name
+        .strip_prefix('`')
+        .and_then(|name| name.strip_suffix('`')?.split_once("::"))
+    else {
+        return false;
+    };
+    let source = std::fs::read_to_string(directory.join(file)).unwrap_or_default();
+    // `conformance.rs` makes tests of a table.
+    if source.contains("macro_rules!") && source.contains(&format!("\n    {function}: \"")) {
+        return true;
+    }
+    let Some(at) = source.find(&format!("\nfn {function}()")) else {
+        return false;
+    };
+    // The attributes stand between the function and what is before it.
+    let attributes = source[..at].rsplit("\n\n").next().unwrap_or("");
+    attributes.lines().any(|line| line == "#[test]")
+}
+
+#[test]
+fn every_promise_names_a_test() {
+    let page = include_str!("../../docs/promise.md");
+    let tests = tests(page);
+    assert!(tests.len() > 30, "only {} rows", tests.len());
+    let missing: Vec<&&str> = tests.iter().filter(|name| !exists(name)).collect();
+    assert!(missing.is_empty(), "no such tests: {missing:#?}");
+}
+
+#[test]
+fn a_test_that_does_not_exist_is_noticed() {
+    assert!(exists("`promise.rs::every_promise_names_a_test`"));
+    assert!(!exists("`promise.rs::no_promise_names_a_test`"));
+    assert!(!exists("`promise.rs::exists`"));
+    assert!(!exists("promise.rs::every_promise_names_a_test"));
+}

@@ -1,0 +1,191 @@
+//! Many failures, for as long as one likes (`make soak MINUTES=10 SEED=…`): nothing accumulates.
+
+use ffi_tests::outcome::native;
+use ffi_tests::processes::{self, Use};
+use ffi_tests::programs::{self, Case};
+use ffi_tests::{Kill, Outcome, Random, Trigger, Verdicts};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const WORKERS: u32 = 4;
+const SPARES: u32 = 2;
+
+fn minutes() -> f64 {
+    let minutes = std::env::var("FFI_TESTS_MINUTES")
+        .ok()
+        .and_then(|minutes| minutes.parse().ok());
+    minutes.unwrap_or(10.0)
+}
+
+/// Two deaths: the first at a random line, the second a random time after the recovery from it. Always as many random
+/// numbers, so that the n-th run of a seed is the same, however long the others took.
+fn deaths(random: &mut Random, lines: usize) -> [Kill; 2] {
+    let first = random.below(u64::from(WORKERS)) as u32;
+    let line = 1 + random.below(lines as u64 * 7 / 10) as usize;
+    let delay = Duration::from_micros(random.below(15_000));
+    // The understudy of the first is a victim like all others, and so is the second spare.
+    let others: Vec<u32> = (0..WORKERS + SPARES).filter(|&rank| rank != first).collect();
+    let second = others[random.below(others.len() as u64) as usize];
+    let later = Duration::from_micros(random.below(200_000));
+    let witness = (0..WORKERS).find(|&rank| rank != first && rank != second).unwrap_or(0);
+    let again = Trigger::Resume {
+        rank: witness,
+        recovery: 1,
+    };
+    [
+        Kill::at(first, Trigger::Lines(line)).after(delay),
+        Kill::at(second, again).after(later),
+    ]
+}
+
+/// Shared memory of the machine in KiB.
+fn shared_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("Shmem:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0)
+}
+
+/// What the runs may have left on the machine, others at work included.
+const SHARED_MEMORY_LIMIT: u64 = 256 << 10;
+
+fn judge(case: &Case, undisturbed: &Outcome, outcome: &Outcome) {
+    outcome.assert_success();
+    outcome.assert_like_after(undisturbed, case.files, case.canonical);
+    outcome.assert_nothing_left();
+    let stray = outcome.temporary_files();
+    outcome.check(stray.is_empty(), &format!("temporary files are left: {stray:?}"));
+}
+
+#[test]
+#[ignore = "takes as long as FFI_TESTS_MINUTES says (10 minutes); `make soak` runs it"]
+fn runs_with_random_deaths_write_the_same_and_leave_nothing() {
+    let end = Instant::now() + Duration::from_secs_f64(60.0 * minutes());
+    let mut random = Random::announced("soak");
+    let cases: Vec<Case> = [Some(programs::cg()), programs::lammps()]
+        .into_iter()
+        .flatten()
+        .collect();
+    let (mut verdicts, mut runs, mut recoveries, mut missed) = (Verdicts::default(), 0, 0, 0);
+    let own = |pid| processes::use_of(pid).unwrap_or_default().descriptors;
+    let mut before = None;
+    while Instant::now() < end {
+        for case in &cases {
+            let undisturbed = native(case.job());
+            let lines = undisturbed.stdout.iter().filter(|&&byte| byte == b'\n').count() - case.tail;
+            let kills = deaths(&mut random, lines);
+            before.get_or_insert_with(|| (own(std::process::id()), shared_memory()));
+            let job = case.job().workers(WORKERS).spares(SPARES);
+            let outcome = kills.into_iter().fold(job, |job, kill| job.kill(kill)).run();
+            runs += 1;
+            recoveries += outcome.takeovers().len();
+            missed += 2 - outcome.killed.iter().filter(|killed| killed.hit).count();
+            let what = format!("run {runs}, {}, {:?}", case.name, outcome.killed);
+            println!("{what}: {:?}", outcome.wall);
+            verdicts.judge(&what, || judge(case, &undisturbed, &outcome));
+        }
+    }
+    let (descriptors, memory) = before.unwrap_or_default();
+    let (descriptors_now, memory_now) = (own(std::process::id()), shared_memory());
+    println!(
+        "{runs} runs, {recoveries} parts taken over, {missed} kills too late; shared memory of the machine {memory} KiB, now {memory_now} KiB"
+    );
+    verdicts.judge("all runs", || {
+        assert!(recoveries >= runs, "{recoveries} parts taken over in {runs} runs");
+        assert_eq!(descriptors, descriptors_now, "descriptors of this process");
+        assert!(
+            memory_now < memory + SHARED_MEMORY_LIMIT,
+            "shared memory is left: {memory} KiB, then {memory_now} KiB"
+        );
+    });
+    verdicts.assert_all_good();
+}
+
+/// Recoveries of the long run.
+const RECOVERIES: u32 = 34;
+/// Over how many of them, the last ones, survivors must not grow …
+const FLAT: usize = 20;
+/// … by more than this: so many KiB, which is less than the communicators of one recovery times as many …
+const MEMORY_LIMIT: u64 = 1024;
+/// … or so many mappings; descriptors not at all.
+const MAPPING_LIMIT: usize = 4;
+
+/// What a survivor took before each death.
+type Uses = Vec<Use>;
+
+fn assert_flat(who: &str, uses: &[Use]) {
+    assert!(uses.len() > FLAT, "{who}: only {} looks", uses.len());
+    let late = &uses[uses.len() - FLAT - 1..];
+    let (first, last) = (late[0], late[FLAT]);
+    let highest = |of: fn(&Use) -> u64| late.iter().map(of).max().unwrap_or(0);
+    println!("{who}: {first:?}, {FLAT} recoveries later {last:?}");
+    let grown = highest(|it| it.memory).saturating_sub(first.memory);
+    assert!(grown <= MEMORY_LIMIT, "{who}: {grown} KiB more memory");
+    let most = highest(|it| it.descriptors as u64) as usize;
+    assert!(
+        most <= first.descriptors,
+        "{who}: {most} descriptors after {}",
+        first.descriptors
+    );
+    let grown = (highest(|it| it.mappings as u64) as usize).saturating_sub(first.mappings);
+    assert!(grown <= MAPPING_LIMIT, "{who}: {grown} more mappings");
+}
+
+#[test]
+#[ignore = "takes two minutes; `make soak` runs it"]
+fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
+    let mut random = Random::announced("soak, one run");
+    let (case, workers) = (programs::long_heat2d(), 3);
+    // Worker 0 survives. Spares take parts in order.
+    let mut players: Vec<u32> = (0..workers).collect();
+    let mut victims = Vec::new();
+    let mut job = case.job().spares(RECOVERIES + 1).limit(Duration::from_secs(400));
+    for recovery in 0..RECOVERIES {
+        let worker = 1 + random.below(u64::from(workers) - 1) as usize;
+        let at = match recovery {
+            0 => Trigger::Lines(2),
+            recovery => Trigger::Resume { rank: 0, recovery },
+        };
+        let delay = Duration::from_millis(200 + random.below(200));
+        job = job.kill(Kill::at(players[worker], at).after(delay));
+        victims.push(players[worker]);
+        players[worker] = workers + recovery;
+    }
+    let last_spare = workers + RECOVERIES;
+    let seen: Arc<Mutex<BTreeMap<u32, Uses>>> = Arc::default();
+    let (seen_too, mut next_look) = (Arc::clone(&seen), Instant::now());
+    let outcome = job
+        .watch(move |ranks| {
+            if Instant::now() < next_look {
+                return false;
+            }
+            next_look = Instant::now() + Duration::from_millis(20);
+            let is_dead = |rank: &&u32| ranks.get(*rank).is_none_or(|it| processes::parent(it.pid).is_none());
+            let deaths = victims.iter().take_while(is_dead).count();
+            for rank in [0, last_spare] {
+                let mut seen = seen_too.lock().unwrap_or_else(PoisonError::into_inner);
+                let uses = seen.entry(rank).or_default();
+                // The last look before the next death counts.
+                if let Some(now) = ranks.get(&rank).and_then(|it| processes::use_of(it.pid)) {
+                    uses.truncate(deaths);
+                    uses.push(now);
+                }
+            }
+            false
+        })
+        .run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    let count = outcome.takeovers().len();
+    outcome.check(count == RECOVERIES as usize, &format!("{count} parts were taken over"));
+    outcome.assert_nothing_left();
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut verdicts = Verdicts::default();
+    for (rank, who) in [(0, "worker 0"), (last_spare, "an idle spare")] {
+        // After the last recovery the program comes to its end, and gives memory back.
+        let uses = &seen[&rank][..RECOVERIES as usize];
+        verdicts.judge(who, || assert_flat(who, uses));
+    }
+    verdicts.assert_all_good();
+}
