@@ -42,7 +42,7 @@ fn assert_blamed(outcome: &Outcome, words: &[&str]) {
     assert_status(outcome, PROGRAM);
     outcome.check(ends(outcome) == 3, "the program was not started over twice");
     outcome.check(outcome.takeovers().len() == 2, "not two spares were used");
-    assert_said(outcome, &["3 times since epoch", "the program has a bug there"]);
+    assert_said(outcome, &["3 times since epoch", "has a bug there"]);
     assert_said(outcome, words);
     outcome.assert_nothing_left();
 }

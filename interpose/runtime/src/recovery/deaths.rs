@@ -162,7 +162,7 @@ impl History {
             let same = earlier.iter().filter(|other| other.cause.is_same(&death.cause));
             (same.count() + 1 >= LIMIT).then(|| Verdict {
                 why: format!(
-                    "worker {worker} died{}, which has now happened {LIMIT} times since epoch {epoch}: the program has a bug there, not the machine, and would die in every spare{}",
+                    "worker {worker} died{}, which has now happened {LIMIT} times since epoch {epoch}: the program, or a library that it uses, has a bug there, which every spare would meet again{}",
                     death.cause.phrase(),
                     death.cause.backtrace()
                 ),
