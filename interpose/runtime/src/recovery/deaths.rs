@@ -3,8 +3,8 @@
 //! What a process noted of a fatal signal (`fatal`) is read by those of its node. The others hear of it in the meeting, so
 //! all come to the same judgement, and spares know the history as well as workers.
 //!
-//! A rank that dies of a signal of its own at the same place for the third time, with no epoch in between, whichever rank it
-//! is, will do so in every spare: that is a bug of the program, and the job ends. The first two times it may have been the
+//! A rank that dies of a signal of its own at the same place for the third time, with at most two epochs in between, whichever
+//! rank it is, will do so in every spare: that is a bug of the program, and the job ends. The first two times it may have been the
 //! machine (a flipped bit is gone after the rollback). *The same place* is the instruction that has faulted; where the program
 //! has raised the signal itself (abort(3)), all its callers count too, since all of them end in the same function of libc.
 //! If the handler could not run (the stack is exhausted), the signal alone has to do. SIGKILL never counts, nor what another
@@ -24,6 +24,8 @@ use std::fmt::Write;
 
 /// How often the same may happen.
 const LIMIT: usize = 3;
+/// How many epochs may lie in between: a program that is started over comes to a checkpoint before it comes to the place.
+const EPOCHS: u64 = 2;
 
 /// What a dead process is told of in the meeting: the end of its two streams' output, its note, 1 + the status with which
 /// it has left, 1 + its status as wait(2) tells it.
@@ -46,13 +48,14 @@ enum Cause {
 #[derive(Clone, Debug)]
 struct Death {
     worker: u32,
+    /// What the recovery went back to.
+    epoch: u64,
     cause: Cause,
 }
 
-/// Deaths since an epoch.
+/// Deaths of late.
 #[derive(Default)]
 struct History {
-    epoch: u64,
     /// Of recoveries that have succeeded.
     earlier: Vec<Death>,
     /// Of the one under way.
@@ -60,7 +63,6 @@ struct History {
 }
 
 static HISTORY: Main<History> = Main::new(History {
-    epoch: 0,
     earlier: Vec::new(),
     now: Vec::new(),
 });
@@ -144,13 +146,7 @@ pub fn cause_of(worker: u32) -> String {
 }
 
 impl History {
-    /// Deaths before these, with no epoch in between.
-    fn earlier(&self, epoch: u64) -> &[Death] {
-        if epoch == self.epoch { &self.earlier } else { &[] }
-    }
-
     fn judge(&self, epoch: u64) -> Option<Verdict> {
-        let earlier = self.earlier(epoch);
         self.now.iter().find_map(|death| {
             let worker = death.worker;
             if let Cause::Left(status) = death.cause {
@@ -159,10 +155,12 @@ impl History {
                     status: if status == 0 { 1 } else { status as c_int },
                 });
             }
-            let same = earlier.iter().filter(|other| other.cause.is_same(&death.cause));
+            let same = self.earlier.iter().filter(|other| other.is_recent(epoch));
+            let mut same = same.filter(|other| other.cause.is_same(&death.cause)).peekable();
+            let first = same.peek().map_or(epoch, |first| first.epoch);
             (same.count() + 1 >= LIMIT).then(|| Verdict {
                 why: format!(
-                    "worker {worker} died{}, which has now happened {LIMIT} times since epoch {epoch}: the program, or a library that it uses, has a bug there, which every spare would meet again{}",
+                    "worker {worker} died{}, which has now happened {LIMIT} times since epoch {first}: the program, or a library that it uses, has a bug there, which every spare would meet again{}",
                     death.cause.phrase(),
                     death.cause.backtrace()
                 ),
@@ -172,9 +170,9 @@ impl History {
     }
 
     fn settle(&mut self, epoch: u64) -> Option<String> {
-        if epoch != self.epoch {
-            self.epoch = epoch;
-            self.earlier.clear();
+        self.earlier.retain(|death| death.is_recent(epoch));
+        for death in &mut self.now {
+            death.epoch = epoch;
         }
         let is_killed = |death: &&Death| death.cause == Cause::Signal(libc::SIGKILL);
         let count = |worker: u32| {
@@ -214,7 +212,13 @@ impl Death {
                 signal => Cause::Signal(signal),
             },
         };
-        Death { worker, cause }
+        let epoch = 0;
+        Death { worker, epoch, cause }
+    }
+
+    /// Whether no more than a few epochs lie between this and a recovery that goes back to `epoch`.
+    fn is_recent(&self, epoch: u64) -> bool {
+        (self.epoch..=self.epoch + EPOCHS).contains(&epoch)
     }
 }
 
@@ -340,6 +344,7 @@ mod tests {
         deaths.iter().position(|(worker, epoch, cause)| {
             history.now = vec![Death {
                 worker: *worker,
+                epoch: 0,
                 cause: cause.clone(),
             }];
             let verdict = history.judge(*epoch);
@@ -366,9 +371,14 @@ mod tests {
             "another place"
         );
         assert_eq!(
-            ends_at(&[(1, 3, crash(5)), (1, 3, crash(5)), (1, 4, crash(5))]),
+            ends_at(&[(1, 3, crash(5)), (1, 4, crash(5)), (1, 5, crash(5))]),
+            Some(2),
+            "few epochs"
+        );
+        assert_eq!(
+            ends_at(&[(1, 3, crash(5)), (1, 4, crash(5)), (1, 6, crash(5))]),
             None,
-            "an epoch in between"
+            "many epochs"
         );
     }
 
@@ -417,6 +427,7 @@ mod tests {
             .map(|_| {
                 history.now = vec![Death {
                     worker: 2,
+                    epoch: 0,
                     cause: Cause::Signal(libc::SIGKILL),
                 }];
                 history.settle(3).is_some()
