@@ -1,10 +1,11 @@
 //! Copies are damaged, or die with the rank that they are of: another copy is used, or the loss is named.
 //!
-//! Four workers with an offset of 1: worker 1's copies are at worker 2 and, with UNDERSTUDY_COPIES=2, at worker 3.
+//! Four workers with an offset of 1: worker 1's copies are at worker 2 and, with UNDERSTUDY_COPIES=2, at worker 3. The groups
+//! of xor:2 are workers 0 and 2, and 1 and 3.
 
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
-use ffi_tests::{Job, Outcome, Verdicts};
+use ffi_tests::{Job, Outcome, Verdicts, place};
 
 fn job(case: &Case, copies: &str, fault: &str) -> Job {
     case.job()
@@ -161,9 +162,12 @@ fn with_two_copies_a_rank_and_one_of_its_holders_may_die_at_once() {
     ];
     for (index, point) in points.iter().enumerate() {
         let worker = index as u32 % 4;
-        // The first holder in one program, the second in the other.
-        two_die(&programs::heat2d(), [worker, (worker + 1) % 4], point, &mut verdicts);
-        two_die(&programs::cg(), [worker, (worker + 2) % 4], point, &mut verdicts);
+        // With the first holder, or with the second.
+        let (case, further) = match index % 2 {
+            0 => (programs::heat2d(), 1 + index as u32 / 2 % 2),
+            _ => (programs::cg(), 2 - index as u32 / 2 % 2),
+        };
+        two_die(&case, [worker, (worker + further) % 4], point, &mut verdicts);
     }
     two_die(&programs::large_heat2d(), [1, 2], "ship.half", &mut verdicts);
     two_die(&programs::large_heat2d(), [0, 2], "ship.half", &mut verdicts);
@@ -202,4 +206,142 @@ fn both_copies_are_made_again_after_a_recovery() {
         verdicts.judge(&fault, || assert_survived(&outcome, &case, &[1, second[0], second[1]]));
     }
     verdicts.assert_all_good();
+}
+
+/// Memory that comes and goes, otherwise in each rank.
+fn mappings(scheme: &str, fault: &str) -> (Job, Job) {
+    let job = || Job::new(place::test_program("mappings"), &["240", "1000"]).interval("20calls");
+    let disturbed = job().spares(3).env("UNDERSTUDY_COPIES", scheme).fault(fault);
+    (disturbed, job())
+}
+
+#[test]
+fn memory_that_comes_and_goes_survives_under_every_scheme() {
+    let mut verdicts = Verdicts::default();
+    let schemes = ["1", "2", "xor:2", "xor:3", "xor:4"];
+    for (index, scheme) in schemes.iter().enumerate() {
+        let first = index as u32 % 4;
+        let second = (first + 1) % 4;
+        let fault = format!("kill rank={first} at=cut.end epoch=5; kill rank={second} at=commit.end epoch=8");
+        let (job, undisturbed) = mappings(scheme, &fault);
+        let outcome = job.run();
+        verdicts.judge(&format!("{scheme}: {fault}"), || {
+            outcome.assert_success();
+            outcome.assert_like(&native(undisturbed), &[]);
+            outcome.assert_taken_over(&[first, second]);
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn with_parity_any_worker_may_die_at_any_point_of_a_checkpoint() {
+    let mut verdicts = Verdicts::default();
+    let points = [
+        "cut.end",
+        "capture.end",
+        "ship.begin",
+        "ship.half",
+        "ship.end",
+        "commit.begin",
+        "commit.end",
+    ];
+    for (index, point) in points.iter().enumerate() {
+        let case = match (*point, index % 2) {
+            ("ship.half", _) => programs::large_heat2d(),
+            (_, 0) => programs::heat2d(),
+            _ => programs::cg(),
+        };
+        for (scheme, worker) in [("xor:4", index as u32 % 4), ("xor:2", (index as u32 + 2) % 4)] {
+            let fault = format!("kill rank={worker} at={point} epoch=3");
+            let outcome = job(&case, scheme, &fault).run();
+            println!("{}, {scheme}, {fault}: {:?}", case.name, outcome.wall);
+            verdicts.judge(&format!("{}, {scheme}: {fault}", case.name), || {
+                assert_survived(&outcome, &case, &[worker]);
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn with_parity_one_of_each_group_may_die_at_once_and_another_later() {
+    let mut verdicts = Verdicts::default();
+    let case = programs::heat2d();
+    // Worker 0's part is played by rank 4 then, whose parity brings worker 2 back.
+    let later = "; kill rank=2 at=cut.end epoch=5";
+    let fault = deaths(&[0, 1], "cut.begin") + later;
+    let outcome = job(&case, "xor:2", &fault).interval("400calls").run();
+    verdicts.judge(&fault, || assert_survived(&outcome, &case, &[0, 1, 2]));
+    // An uneven number of workers, with groups of 3 and 2.
+    let fault = format!("{}{later}", deaths(&[1, 4], "cut.begin"));
+    let five = |job: Job| job.workers(5).interval("400calls");
+    let outcome = five(job(&case, "xor:3", &fault)).run();
+    verdicts.judge(&format!("five workers: {fault}"), || {
+        outcome.assert_success();
+        outcome.assert_like(&native(five(case.job())), case.files);
+        outcome.assert_taken_over(&[1, 4, 2]);
+    });
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn with_parity_a_second_process_may_die_during_the_recovery() {
+    let mut verdicts = Verdicts::default();
+    let case = programs::cg();
+    // The understudy, and, when the lost parity is there again, another member.
+    for (rank, point) in [(4, "fetch"), (4, "load"), (4, "reprotect"), (3, "resume")] {
+        let fault = format!("kill rank=1 at=cut.end epoch=3; kill rank={rank} at={point}");
+        let outcome = job(&case, "xor:4", &fault).run();
+        verdicts.judge(&fault, || {
+            outcome.assert_success();
+            outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
+            outcome.check(outcome.faults().len() == 2, "nobody else died");
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
+    let mut verdicts = Verdicts::default();
+    let case = programs::heat2d();
+    let group = "of its parity group, which can bring back only one of its workers (epoch 2)";
+    let damage = "what its parity group makes of it (epoch 3) has a wrong checksum";
+    let damaged = "corrupt rank=2 at=commit.end epoch=3; kill rank=1 at=cut.end epoch=4".to_owned();
+    // The next in the group has what is not in pages.
+    let description = "corrupt rank=3 at=commit.end epoch=3 copy=state; kill rank=1 at=cut.end epoch=4".to_owned();
+    for (scheme, fault, words) in [
+        (
+            "xor:2",
+            deaths(&[0, 2], "cut.begin"),
+            ["worker 0 (rank 0 on ", "worker 2 (rank 2 on ", group],
+        ),
+        (
+            "xor:4",
+            deaths(&[1, 2], "cut.begin"),
+            ["worker 1 (rank 1 on ", "worker 2 (rank 2 on ", group],
+        ),
+        ("xor:4", damaged.clone(), ["worker 1 (rank 1 on ", "died", damage]),
+        ("xor:2", description, ["worker 1 (rank 1 on ", "died", damage]),
+    ] {
+        let outcome = job(&case, scheme, &fault).run();
+        verdicts.judge(&format!("{scheme}: {fault}"), || assert_lost(&outcome, &words));
+    }
+    let disk = job(&case, "xor:4", &damaged.replace("=3", "=9").replace("=4", "=10"));
+    let outcome = disk.interval("400calls").disk().run();
+    verdicts.judge("xor:4 with a disk", || assert_survived(&outcome, &case, &[1]));
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn with_parity_a_damaged_own_copy_is_made_again_from_the_group() {
+    let case = programs::heat2d();
+    // Groups of 0 and 2, 1 and 3: the damage is in the one in which nobody dies.
+    let fault = "corrupt rank=2 at=commit.end epoch=3 copy=own; kill rank=1 at=cut.end epoch=4";
+    let outcome = job(&case, "xor:2", fault).run();
+    assert_survived(&outcome, &case, &[1]);
+    assert_refusals(&outcome, 1);
 }

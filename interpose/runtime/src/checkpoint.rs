@@ -7,6 +7,9 @@
 #![allow(unsafe_code)]
 
 mod copy;
+pub mod parity;
+mod pending;
+mod received;
 mod saved;
 mod transfer;
 
@@ -15,17 +18,16 @@ use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::fault::{Lack, Victim};
 use crate::image::capture::capture;
-use crate::image::epoch::{Delta, Epoch, Image};
+use crate::image::epoch::{Epoch, Image};
+use crate::image::helper::Helper;
 use crate::image::store::{PageStore, StoreConfig};
-use crate::image::sums::{Summer, Summing};
 use crate::image::track::{TrackError, Tracker};
-use crate::image::wire::SendOptions;
-use crate::own_messages::{self, tag};
+use crate::own_messages;
 use crate::recovery::Rewound;
-use crate::rounds::Rounds;
 use crate::{boot, disk, events, fault, journal, user, world};
-use ckptd::events::{Epoch as EventEpoch, Kind, WorldRank};
+use ckptd::events::{Epoch as EventEpoch, Kind};
 pub use copy::{Copy, State};
+use pending::{Hands, Pending};
 pub use saved::{Saved, decode};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,31 +44,10 @@ pub struct Keep {
     pub own: Copy,
     /// Its partners', by layer.
     pub partners: Vec<Copy>,
-    summer: Summer,
+    helper: Helper,
+    /// How many epochs, one after the other, have used far less memory than is there.
+    frugal: u32,
     pending: Option<Pending>,
-}
-
-/// A checkpoint under way.
-struct Pending {
-    epoch: u64,
-    delta: Delta,
-    /// The checksums of the delta's pages, until they have been made.
-    summing: Option<Summing>,
-    state: State,
-    began: Instant,
-    bytes: u64,
-    /// To the holder and from the partner of each layer.
-    transfers: Vec<Transfer>,
-    /// What happens when the partners' copies are whole.
-    commit: Option<Commit>,
-    /// The own copy is sent, too, and this was reported.
-    shipped: bool,
-}
-
-/// A commit under way.
-struct Commit {
-    rounds: Rounds,
-    partners: Vec<Payload>,
 }
 
 /// Addresses set aside for copies, in pages: 1 TiB, of which only what is used takes memory.
@@ -74,6 +55,11 @@ const STORE_PAGES: u64 = 1 << 28;
 
 /// How long receives that were just posted may take to end.
 const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// So many pages without use (16 MiB) are not worth giving back.
+const FEW_IDLE: u64 = 4096;
+/// After so many epochs that used little, memory is given back.
+const FRUGAL_LIMIT: u32 = 3;
 
 /// What is said when a transfer ends with an error that is not a failure.
 const LOST: &str = "a copy cannot be sent to another worker";
@@ -100,13 +86,14 @@ pub fn keep() -> &'static mut Keep {
             );
         }
         fault::damages_copies_by(damage);
-        let layers = 0..world::get().redundancy.layers();
+        let kept = 0..world::get().redundancy.kept();
         Keep {
             store,
             tracker: selected.tracker,
             own: Copy::default(),
-            partners: layers.map(|_| Copy::default()).collect(),
-            summer: Summer::new().unwrap_or_else(|error| fail("no thread for checksums", &error)),
+            partners: kept.map(|_| Copy::default()).collect(),
+            helper: Helper::new().unwrap_or_else(|error| fail("no thread for checksums", &error)),
+            frugal: 0,
             pending: None,
         }
     })
@@ -235,27 +222,17 @@ pub fn take() -> Result<(), Rewound> {
         began.elapsed()
     );
     fault::point("capture.end", epoch);
-    let summing = keep.summer.start(delta.runs(), &keep.store);
-    for transfer in &mut transfers {
-        let outgoing = delta.outgoing(&keep.store, SendOptions::default());
-        transfer.give(outgoing, encoded.clone());
-    }
-    let pending = keep.pending.insert(Pending {
-        epoch,
-        delta,
-        summing: Some(summing),
-        state: encoded,
-        began,
-        bytes,
-        transfers,
-        commit: None,
-        shipped: false,
-    });
+    let hands = Hands {
+        store: &mut keep.store,
+        own: &keep.own,
+        partners: &keep.partners,
+        helper: &keep.helper,
+    };
+    let pending = keep
+        .pending
+        .insert(Pending::begin(delta, encoded, began, transfers, hands));
     ACTIVE.store(true, Ordering::Relaxed);
-    for (transfer, (to, _)) in pending.transfers.iter_mut().zip(buddies()) {
-        own_messages::check(transfer.ship(world::private(), to), LOST)?;
-    }
-    fault::point("ship.begin", epoch);
+    own_messages::check(pending.ship_copies(&keep.store), LOST)?;
     advance()
 }
 
@@ -297,41 +274,15 @@ fn advance() -> Result<(), Rewound> {
     let Some(pending) = &mut keep.pending else {
         return Ok(());
     };
-    if let Some(summing) = pending.summing.take_if(|summing| keep.summer.is_over(summing)) {
-        let sums = keep.summer.end(summing, &mut keep.store);
-        for transfer in &mut pending.transfers {
-            own_messages::check(transfer.give_sums(sums.clone()), LOST)?;
-        }
-    }
-    for transfer in &mut pending.transfers {
-        own_messages::check(transfer.poll(&mut keep.store), LOST)?;
-    }
-    if pending.commit.is_none() && pending.transfers.iter().all(Transfer::is_whole) {
-        fault::point("commit.begin", pending.epoch);
-        let (epoch, world) = (pending.epoch as i64, world::get());
-        let parts = (world::worker(), world.worker_count);
-        let partners = pending
-            .transfers
-            .iter_mut()
-            .filter_map(Transfer::take_received)
-            .collect();
-        let (rounds, rc) = Rounds::start(world.private, tag::COMMIT, parts, [epoch, -epoch]);
-        pending.commit = Some(Commit { rounds, partners });
-        own_messages::check(rc, LOST)?;
-    }
-    let Some(Commit { rounds, partners }) = &mut pending.commit else {
-        return Ok(());
+    let hands = Hands {
+        store: &mut keep.store,
+        own: &keep.own,
+        partners: &keep.partners,
+        helper: &keep.helper,
     };
-    let met = rounds
-        .poll()
+    let met = pending
+        .advance(hands)
         .or_else(|rc| own_messages::check(rc, LOST).map(|()| None))?;
-    if !pending.transfers.iter().all(Transfer::is_done) {
-        return Ok(());
-    }
-    if !pending.shipped {
-        pending.shipped = true;
-        shipped(pending.epoch, pending.began, pending.bytes, partners);
-    }
     match met {
         Some([most, least]) if most == -least => commit(),
         Some([most, least]) => fail(
@@ -343,61 +294,45 @@ fn advance() -> Result<(), Rewound> {
     Ok(())
 }
 
-fn shipped(epoch: u64, began: Instant, sent: u64, received: &[Payload]) {
-    let player = |worker: u32| WorldRank(world::get().players[worker as usize]);
-    let (of, ns) = (EventEpoch(epoch), events::nanoseconds(began));
-    for ((to, from), received) in buddies().zip(received) {
-        events::emit(Kind::Ship {
-            epoch: of,
-            to: player(to),
-            bytes: sent,
-            ns,
-        });
-        events::emit(Kind::Received {
-            epoch: of,
-            from: player(from),
-            bytes: received.bytes(),
-            ns,
-        });
+/// Gives memory back that it took to make parity of much, when several epochs have `used` far less. Touching memory anew costs
+/// more than anything else that is done with it, so not after every such epoch.
+fn trim(used: u64) {
+    let keep = keep();
+    if !world::get().redundancy.is_parity() || keep.store.idle() < 2 * used + FEW_IDLE {
+        keep.frugal = 0;
+        return;
     }
-    fault::point("ship.end", epoch);
+    keep.frugal += 1;
+    if keep.frugal == FRUGAL_LIMIT {
+        keep.frugal = 0;
+        if let Err(error) = keep.store.give_back(used) {
+            log::debug!("memory of copies is not given back: {}", chain(&error));
+        }
+    }
 }
 
 /// Makes the pending epoch the committed one, on both sides.
 fn commit() {
     let keep = keep();
-    let Some(Pending {
-        epoch,
-        delta,
-        summing,
-        state,
-        began,
-        transfers,
-        commit: Some(Commit { partners, .. }),
-        ..
-    }) = keep.pending.take()
-    else {
+    let Some(pending) = keep.pending.take_if(|pending| pending.is_whole()) else {
         return;
     };
     ACTIVE.store(false, Ordering::Relaxed);
-    if let Some(summing) = summing {
-        keep.summer.end(summing, &mut keep.store);
-    }
-    if keep.own.image.apply(delta, &mut keep.store).is_err() {
+    let (epoch, began) = (pending.epoch, pending.began);
+    let remains = pending.end(&mut keep.store, &keep.helper);
+    // The changes for others and from others, and the parity after them.
+    let used = 3 * remains.delta.page_count();
+    if keep.own.image.apply(remains.delta, &mut keep.store).is_err() {
         fail(
             "the epochs of this rank do not follow each other",
             &std::io::Error::other("internal error"),
         );
     }
-    keep.own.state = state;
-    for transfer in transfers {
-        transfer.give_up(&mut keep.store);
+    keep.own.state = remains.state;
+    if let Some(received) = remains.received {
+        received.apply(&mut keep.partners, &mut keep.store, &keep.helper);
     }
-    for (received, kept) in partners.into_iter().zip(&mut keep.partners) {
-        received
-            .apply(kept, &mut keep.store)
-            .unwrap_or_else(|error| fail("the partner's copy cannot be kept", &error));
-    }
+    trim(used);
     events::set_epoch(epoch);
     // If this rank dies now, the others may not have committed it.
     let before = epoch.saturating_sub(1);
@@ -415,19 +350,14 @@ pub fn quiesce(limit: Duration) -> Option<u64> {
     ACTIVE.store(false, Ordering::Relaxed);
     let keep = KEEP.get().as_mut()?;
     let pending = keep.pending.as_mut()?;
-    for transfer in &mut pending.transfers {
-        transfer.quiesce(limit);
-    }
-    let commit = pending.commit.as_mut()?;
-    commit.rounds.quiesce(limit);
-    Some(pending.epoch)
+    pending.quiesce(limit).then_some(pending.epoch)
 }
 
 /// After a failure, once the workers know the last epoch that anyone has committed: commits or gives up what is pending.
 pub fn resolve(agreed: u64) {
     let Some(keep) = KEEP.get().as_mut() else { return };
     let Some(pending) = &keep.pending else { return };
-    if pending.epoch == agreed && pending.commit.is_some() {
+    if pending.epoch == agreed && pending.is_whole() {
         return commit();
     }
     give_up_pending();
@@ -437,13 +367,9 @@ pub fn resolve(agreed: u64) {
 pub fn give_up_pending() {
     let Some(keep) = KEEP.get().as_mut() else { return };
     let Some(pending) = keep.pending.take() else { return };
-    if let Some(summing) = pending.summing {
-        keep.summer.end(summing, &mut keep.store);
-    }
-    keep.tracker.abandon(pending.delta, &mut keep.store);
-    let partners = pending.commit.into_iter().flat_map(|commit| commit.partners);
-    partners.for_each(|partner| partner.give_up(&mut keep.store));
-    for transfer in pending.transfers {
-        transfer.give_up(&mut keep.store);
+    let remains = pending.end(&mut keep.store, &keep.helper);
+    keep.tracker.abandon(remains.delta, &mut keep.store);
+    if let Some(received) = remains.received {
+        received.give_up(&mut keep.store, &keep.helper);
     }
 }

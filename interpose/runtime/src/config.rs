@@ -1,6 +1,7 @@
 //! The settings: one table of environment variables.
 
 use crate::image::track::Choice;
+use crate::redundancy::Scheme;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -77,8 +78,8 @@ pub struct Config {
     pub spares: u32,
     /// Distance from a rank to the holder of its copy, in worker ranks; `None`: the ranks per node.
     pub buddy_offset: Option<u32>,
-    /// How many holders each worker's copy has.
-    pub copies: u32,
+    /// How workers are protected.
+    pub scheme: Scheme,
     /// File that says which hosts fail together; `None`: each node is by itself.
     pub domains: Option<PathBuf>,
     /// When to take checkpoints.
@@ -168,6 +169,20 @@ fn tracking(text: &str) -> Result<Choice, String> {
     }
 }
 
+fn scheme(text: &str) -> Result<Scheme, String> {
+    match (text, text.strip_prefix("xor:")) {
+        ("1", _) => Ok(Scheme::Copies(1)),
+        ("2", _) => Ok(Scheme::Copies(2)),
+        (_, Some(size)) => match number(size, "a number of workers")? {
+            size @ 2.. => Ok(Scheme::Parity(size)),
+            _ => Err("a group needs at least 2 workers, as in `xor:2`".into()),
+        },
+        _ => Err(format!(
+            "`{text}` is none of `1`, `2`, `xor:G` with a number of workers for G"
+        )),
+    }
+}
+
 /// Every variable that the runtime reads.
 pub const VARIABLES: &[Variable] = &[
     Variable {
@@ -182,13 +197,9 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "UNDERSTUDY_COPIES",
         default: "1",
-        meaning: "in how many other workers the copy of each is kept: `1` or `2`; with 2 any two ranks may die at once, for twice the memory and traffic of copies",
+        meaning: "how each worker's memory is kept by others: `1` or `2` whole copies (with 2 any two ranks may die at once, for twice the memory and traffic of copies), or `xor:G`, parity over groups of G workers (one of each group may die at a time, for 1/(G - 1) of the memory)",
         parse: |config, text| {
-            config.copies = match text {
-                "1" => 1,
-                "2" => 2,
-                _ => return Err(format!("`{text}` is neither 1 nor 2")),
-            };
+            config.scheme = scheme(text)?;
             Ok(())
         },
     },
@@ -350,7 +361,7 @@ impl Config {
         let mut config = Config {
             spares: 1,
             buddy_offset: None,
-            copies: 1,
+            scheme: Scheme::Copies(1),
             domains: None,
             interval: Interval::Time(Duration::from_secs(10)),
             tracking: Choice::Auto,
@@ -371,6 +382,12 @@ impl Config {
         }
         if config.restart && config.disk.is_none() {
             return Err("UNDERSTUDY_RESTART: set UNDERSTUDY_DISK to the directory that has the epochs".into());
+        }
+        if config.static_data == Static::Replay && matches!(config.scheme, Scheme::Parity(_)) {
+            return Err(format!(
+                "UNDERSTUDY_STATIC=replay goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
+                config.scheme
+            ));
         }
         Ok(config)
     }
@@ -412,6 +429,23 @@ mod tests {
         assert_eq!(interval("off"), Ok(Interval::Off));
         for wrong in ["10", "s", "0calls", "-1s", "0s", "1.5calls", "soon"] {
             assert!(interval(wrong).unwrap_err().contains("UNDERSTUDY_INTERVAL"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn schemes_are_copies_or_parity() {
+        let scheme = |text| read("UNDERSTUDY_COPIES", text).map(|config| config.scheme);
+        assert_eq!(scheme("1"), Ok(Scheme::Copies(1)));
+        assert_eq!(scheme("2"), Ok(Scheme::Copies(2)));
+        assert_eq!(scheme("xor:4"), Ok(Scheme::Parity(4)));
+        let both = |name: &str| match name {
+            "UNDERSTUDY_COPIES" => Some("xor:4".to_owned()),
+            "UNDERSTUDY_STATIC" => Some("replay".to_owned()),
+            _ => None,
+        };
+        assert!(Config::read(both).is_err_and(|why| why.contains("UNDERSTUDY_STATIC=replay")));
+        for wrong in ["0", "3", "xor", "xor:", "xor:1", "xor:0", "xor:-2", "xor:many"] {
+            assert!(scheme(wrong).unwrap_err().contains("UNDERSTUDY_COPIES"), "{wrong}");
         }
     }
 

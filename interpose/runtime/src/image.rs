@@ -9,6 +9,7 @@
 //! * [`store`] is the arena the page copies live in;
 //! * [`epoch`] maps pages to copies, and [`wire`] cuts those copies into messages;
 //! * [`sums`] are the checksums that every copy of a page carries;
+//! * [`parity`] is what is kept in place of whole copies, [`helper`] the thread that makes it;
 //! * [`prefault`] makes memory present ahead of a copy into it;
 //! * [`capture`] makes a [`epoch::Delta`], [`restore`] puts an [`epoch::Image`] back.
 //!
@@ -17,8 +18,10 @@
 
 pub mod capture;
 pub mod epoch;
+pub mod helper;
 pub mod kernel;
 pub mod layout;
+pub mod parity;
 pub mod prefault;
 pub mod remap;
 pub mod restore;

@@ -14,6 +14,7 @@ mod alone;
 mod attempt;
 mod copies;
 mod deaths;
+mod group;
 mod load;
 mod meeting;
 mod plan;

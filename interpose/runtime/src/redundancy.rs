@@ -1,19 +1,64 @@
 //! Who keeps what of whom, so that a dead worker can be brought back: a pure function of where the workers are.
 //!
-//! Each worker's copy is kept by one or several others, its *holders*. Placed in *layers*: in each layer every worker holds
-//! the copy of exactly one other, its *partner*. A worker's holders in different layers are different workers.
+//! A worker's *holders* are placed in *layers*: in each layer every worker has one holder, and is the holder of one other, its
+//! *partner*. With whole copies, each holder has one; any of them is enough. With parity, a worker and its holders are a
+//! group ([`groups`]); each holder has what belongs to one layer in its parity, and all of them are needed.
+
+pub mod groups;
 
 use crate::placement::Holders;
+use groups::Groups;
 
-/// The copies of all workers.
+/// How workers are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// So many whole copies of each.
+    Copies(u32),
+    /// Parity over groups of about so many.
+    Parity(u32),
+}
+
+impl std::fmt::Display for Scheme {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Scheme::Copies(copies) => write!(out, "{copies}"),
+            Scheme::Parity(size) => write!(out, "xor:{size}"),
+        }
+    }
+}
+
+impl Scheme {
+    /// The fewest workers that it can protect.
+    pub fn fewest_workers(self) -> u32 {
+        match self {
+            Scheme::Copies(copies) => copies + 1,
+            Scheme::Parity(size) => size,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Layers {
+    Copies(Vec<Holders>),
+    Parity(Groups),
+}
+
+/// Who keeps what of whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redundancy {
-    layers: Vec<Holders>,
+    layers: Layers,
 }
 
 impl Redundancy {
-    /// As many copies of each worker, of which `domains` has the domains, the first `offset` further if possible.
-    pub fn place(domains: &[u32], offset: u32, copies: u32) -> Redundancy {
+    /// For workers in these `domains`; the first copies `offset` further if possible.
+    pub fn place(domains: &[u32], offset: u32, scheme: Scheme) -> Redundancy {
+        let copies = match scheme {
+            Scheme::Parity(size) => {
+                let layers = Layers::Parity(Groups::place(domains, size));
+                return Redundancy { layers };
+            }
+            Scheme::Copies(copies) => copies,
+        };
         let mut layers: Vec<Holders> = Vec::new();
         for _ in 0..copies {
             let next = match layers.last() {
@@ -22,34 +67,70 @@ impl Redundancy {
             };
             layers.push(next);
         }
+        let layers = Layers::Copies(layers);
         Redundancy { layers }
     }
 
-    /// How many layers there are.
-    pub fn layers(&self) -> usize {
-        self.layers.len()
+    /// Whether parity is kept instead of copies.
+    pub fn is_parity(&self) -> bool {
+        matches!(self.layers, Layers::Parity(_))
     }
 
-    /// The workers that hold this worker's copy, by layer.
+    /// How many images every worker keeps for its partners.
+    pub fn kept(&self) -> usize {
+        match &self.layers {
+            Layers::Copies(layers) => layers.len(),
+            Layers::Parity(_) => 1,
+        }
+    }
+
+    /// How many layers this worker has.
+    pub fn layers(&self, worker: u32) -> usize {
+        match &self.layers {
+            Layers::Copies(layers) => layers.len(),
+            Layers::Parity(groups) => groups.layers(worker),
+        }
+    }
+
+    /// Whether there are two layers at least for some worker.
+    pub fn most_layers(&self) -> usize {
+        match &self.layers {
+            Layers::Copies(layers) => layers.len(),
+            Layers::Parity(groups) => groups.most_layers(),
+        }
+    }
+
+    /// The workers that hold something of this worker, by layer.
     pub fn holders_of(&self, worker: u32) -> impl Iterator<Item = u32> {
-        self.layers.iter().map(move |layer| layer.holder_of(worker))
+        (0..self.layers(worker)).map(move |layer| match &self.layers {
+            Layers::Copies(layers) => layers[layer].holder_of(worker),
+            Layers::Parity(groups) => groups.holder_of(worker, layer),
+        })
     }
 
-    /// The workers whose copies this worker holds, by layer.
+    /// The workers of which this worker holds something, by layer.
     pub fn partners_of(&self, worker: u32) -> impl Iterator<Item = u32> {
-        self.layers.iter().map(move |layer| layer.partner_of(worker))
+        (0..self.layers(worker)).map(move |layer| match &self.layers {
+            Layers::Copies(layers) => layers[layer].partner_of(worker),
+            Layers::Parity(groups) => groups.partner_of(worker, layer),
+        })
     }
 
-    /// The layer in which `holder` holds the copy of `worker`.
+    /// The layer in which `holder` holds something of `worker`.
     pub fn layer(&self, worker: u32, holder: u32) -> Option<usize> {
         self.holders_of(worker).position(|other| other == holder)
     }
 
-    /// Workers all of whose copies are in their own domain.
+    /// Workers that are lost if all of their own domain fails.
     pub fn together(&self, domains: &[u32]) -> Vec<u32> {
         let domain = |worker: u32| domains[worker as usize];
-        (0..domains.len() as u32)
-            .filter(|&worker| self.holders_of(worker).all(|holder| domain(holder) == domain(worker)))
-            .collect()
+        let is_lost = |worker: &u32| {
+            let mut is_with = self.holders_of(*worker).map(|holder| domain(holder) == domain(*worker));
+            match self.layers {
+                Layers::Copies(_) => is_with.all(|is_with| is_with),
+                Layers::Parity(_) => is_with.any(|is_with| is_with),
+            }
+        };
+        (0..domains.len() as u32).filter(is_lost).collect()
     }
 }

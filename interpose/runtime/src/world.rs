@@ -8,7 +8,7 @@ use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::real_types::RealComm;
 use crate::recovery::Rewound;
-use crate::redundancy::Redundancy;
+use crate::redundancy::{Redundancy, Scheme};
 use crate::{boot, checkpoint, cut, disk, errors, events, fault, objects, peers, recovery, requests, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use ckptd::relay::RankStage;
@@ -192,11 +192,13 @@ pub fn init() -> Result<(), Rewound> {
     let places = domains::meet(world);
     peers::meet(places.all(), rank as usize);
     let wish = config.buddy_offset.unwrap_or_else(|| places.most_per_node());
-    let mismatch = mismatch
-        .or_else(|| no_domain(&places))
-        .or_else(|| too_few_workers(worker_count, config.copies));
-    let copies = config.copies.min(worker_count - 1);
-    let redundancy = Redundancy::place(&places.domains(worker_count), wish, copies);
+    let too_few = too_few_workers(worker_count, config.scheme);
+    let scheme = match too_few {
+        Some(_) => Scheme::Copies(1.min(worker_count - 1)),
+        None => config.scheme,
+    };
+    let mismatch = mismatch.or_else(|| no_domain(&places)).or(too_few);
+    let redundancy = Redundancy::place(&places.domains(worker_count), wish, scheme);
     let made = duplicate(world).and_then(|control| {
         let workers = split(control, matches!(part, Part::Worker(_)).then_some(rank))?;
         Ok((control, workers))
@@ -282,27 +284,34 @@ fn no_domain(places: &Places) -> Option<String> {
     ))
 }
 
-/// Why there is nobody to keep so many copies.
-fn too_few_workers(workers: u32, copies: u32) -> Option<String> {
+/// Why so few workers cannot be protected in this way.
+fn too_few_workers(workers: u32, scheme: Scheme) -> Option<String> {
+    let fewest = scheme.fewest_workers();
     match workers {
         1 => Some("with a single worker there is no buddy to keep its copy".into()),
-        _ if workers > copies => None,
+        _ if workers >= fewest => None,
         _ => Some(format!(
-            "UNDERSTUDY_COPIES={copies} needs at least {} workers, each copy being in another one; there are {workers}, so set it to 1 or start more",
-            copies + 1
+            "UNDERSTUDY_COPIES={scheme} needs at least {fewest} workers, and there are {workers}; set it to 1, or start more"
         )),
     }
 }
 
-/// Copies that would be lost with their workers' domain, as `N of W`; with several nodes the user is told.
+/// Workers that would be lost with their domain, as `N of W`; with several nodes the user is told.
 fn tell_copies_at_home(places: &Places) -> String {
     let world = get();
-    let at_home = world.redundancy.together(&places.domains(world.worker_count)).len();
+    let (at_home, workers) = (
+        world.redundancy.together(&places.domains(world.worker_count)).len(),
+        world.worker_count,
+    );
     if at_home > 0 && world.protected && world.launcher_rank == 0 {
-        let what = format!(
-            "{at_home} of {} copies are in the domain of their own worker, since more than half of the workers are there; they are lost if all of it fails",
-            world.worker_count
-        );
+        let what = match world.redundancy.is_parity() {
+            true => format!(
+                "{at_home} of {workers} workers share their domain with another one of their parity group, since there are fewer domains of their size than workers in a group; they are lost if all of it fails"
+            ),
+            false => format!(
+                "{at_home} of {workers} copies are in the domain of their own worker, since more than half of the workers are there; they are lost if all of it fails"
+            ),
+        };
         if places.are_several_nodes() {
             sys::say(format_args!(
                 "{what}; spread the ranks more evenly (see UNDERSTUDY_DOMAIN)"
@@ -311,7 +320,7 @@ fn tell_copies_at_home(places: &Places) -> String {
             log::info!("{what}");
         }
     }
-    format!("{at_home} of {}", world.worker_count)
+    format!("{at_home} of {workers}")
 }
 
 fn emit_start(places: &Places) {

@@ -7,7 +7,7 @@
 
 use super::copy::{Copy, State};
 use crate::errors::SUCCESS;
-use crate::image::epoch::{Epoch, Image};
+use crate::image::epoch::{Epoch, Image, SlotRun};
 use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use crate::own_messages::{self, Peer, tag};
@@ -47,6 +47,11 @@ impl Payload {
         }
         copy.state = self.state;
         Ok(())
+    }
+
+    /// The pages, sorted, whose slots are the caller's, and the state.
+    pub fn into_parts(self) -> (Vec<SlotRun>, State) {
+        (self.incoming.into_runs(), self.state)
     }
 
     /// The epoch that it is of.
@@ -321,6 +326,12 @@ impl Transfer {
             return Err(WireError::Inconsistent("a wrong checksum"));
         }
         Header::decode(&self.their_header)
+    }
+
+    /// The length of what is sent.
+    pub fn bytes(&self) -> u64 {
+        let pages = self.outgoing.chunks.iter().map(|chunk| chunk.len).sum::<usize>();
+        (pages + self.state.len()) as u64
     }
 
     /// Header and state of what is coming in, once they are there; the pages follow.

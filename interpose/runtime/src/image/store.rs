@@ -102,6 +102,8 @@ pub struct PageStore {
     /// Slots below this one were handed out at some time; the free list lies below it.
     top: u64,
     live: u64,
+    /// The most that were in use at a time since memory was given back.
+    peak: u64,
     /// First slot → length. Neighbours are always joined, and nothing free touches `top`.
     free: BTreeMap<u64, u64>,
     pins: Pins,
@@ -150,6 +152,7 @@ impl PageStore {
             open: 0,
             top: 0,
             live: 0,
+            peak: 0,
             free: BTreeMap::new(),
             pins: Pins::default(),
             sums: Vec::new(),
@@ -184,6 +187,11 @@ impl PageStore {
     /// Slots in use.
     pub fn live(&self) -> u64 {
         self.live
+    }
+
+    /// About how many slots have memory that nobody uses.
+    pub fn idle(&self) -> u64 {
+        self.peak - self.live
     }
 
     /// Slots that are free below the highest one in use.
@@ -302,6 +310,7 @@ impl PageStore {
     /// # Errors
     /// [`StoreError::GiveBack`].
     pub fn give_back(&mut self, keep: u64) -> Result<(), StoreError> {
+        self.peak = self.live + keep.min(self.idle());
         let mut kept = 0;
         let above = self.open - self.top;
         let top = (above > 0).then_some((self.top, above));
@@ -384,6 +393,9 @@ impl PageStore {
         if let Some(end) = plan.iter().map(|e| e.first.0 + e.len).max() {
             self.open_up_to(end)?;
         }
+        self.peak = self
+            .peak
+            .max(self.live + plan.iter().map(|extent| extent.len).sum::<u64>());
         for &Extent { first, len } in plan {
             self.live += len;
             if first.0 >= self.top {

@@ -3,7 +3,7 @@
 //! Nobody makes the sum of a copy anew: it is sent along with the copy, so that whoever loads one finds any bit that has
 //! changed since the capture, wherever that was.
 //!
-//! Summing reads every page once more. A thread does it ([`Summer`]), beside the transfer and the program.
+//! Summing reads every page once more. A thread does it ([`super::helper`]), beside the transfer and the program.
 
 #![allow(unsafe_code)]
 
@@ -11,12 +11,7 @@ use super::PAGE_SIZE;
 use super::epoch::SlotRun;
 use super::runs::PageIndex;
 use super::store::{PageStore, Slot};
-use super::threads::without_signals;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use xxhash_rust::xxh3::xxh3_64;
-
-/// So few pages (128 KiB) are summed sooner than a thread is woken.
-const FEW: u64 = 32;
 
 /// The checksum of a page. It is that of its place, too: a page put in another one's place is as bad as a damaged one.
 pub fn of_page(page: PageIndex, content: &[u8]) -> u64 {
@@ -30,7 +25,7 @@ struct Piece {
     copy: *const u8,
 }
 
-// SAFETY: only read, while nobody writes there, as `Summer::start` demands.
+// SAFETY: only read, while nobody writes there, as `work` demands.
 unsafe impl Send for Piece {}
 
 impl Piece {
@@ -93,68 +88,8 @@ impl PageStore {
     }
 }
 
-/// A thread that sums, one list of copies at a time.
-#[derive(Debug)]
-pub struct Summer {
-    jobs: Sender<Vec<Piece>>,
-    done: Receiver<Vec<u64>>,
-}
-
-/// A list of copies whose checksums are being made.
-#[derive(Debug)]
-pub struct Summing {
-    runs: Vec<SlotRun>,
-    sums: Option<Vec<u64>>,
-}
-
-impl Summer {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// When it cannot be had.
-    pub fn new() -> std::io::Result<Self> {
-        let (jobs, todo) = channel::<Vec<Piece>>();
-        let (tell, done) = channel();
-        let work = move || {
-            for pieces in todo {
-                if tell.send(sums_of(&pieces)).is_err() {
-                    return;
-                }
-            }
-        };
-        without_signals(|| std::thread::Builder::new().name("understudy-sums".into()).spawn(work))?;
-        Ok(Self { jobs, done })
-    }
-
-    /// Begins with these copies. Until [`Summer::end`] they must stay as they are, and nothing else may be started.
-    pub fn start(&self, runs: &[SlotRun], store: &PageStore) -> Summing {
-        let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, store)).collect();
-        let is_little = runs.iter().map(|run| run.pages.pages).sum::<u64>() <= FEW;
-        let sums = match is_little {
-            true => Some(sums_of(&pieces)),
-            // A thread that has ended leaves the work to this one.
-            false => self.jobs.send(pieces).err().map(|unsent| sums_of(&unsent.0)),
-        };
-        Summing {
-            runs: runs.to_vec(),
-            sums,
-        }
-    }
-
-    /// Whether the checksums are there.
-    pub fn is_over(&self, summing: &mut Summing) -> bool {
-        if summing.sums.is_none() {
-            summing.sums = self.done.try_recv().ok();
-        }
-        summing.sums.is_some()
-    }
-
-    /// Waits for the checksums, and notes them in the store.
-    pub fn end(&self, summing: Summing, store: &mut PageStore) -> Vec<u64> {
-        match summing.sums.or_else(|| self.done.recv().ok()) {
-            Some(sums) => store.note_sums(&summing.runs, &sums),
-            None => store.seal(&summing.runs),
-        }
-        store.sums(&summing.runs)
-    }
+/// The work of making the checksums of these copies, which must stay as they are until it is done.
+pub fn work(runs: &[SlotRun], store: &PageStore) -> impl FnOnce() -> Vec<u64> + Send + use<> {
+    let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, store)).collect();
+    move || sums_of(&pieces)
 }

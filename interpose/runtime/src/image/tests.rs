@@ -2,6 +2,7 @@
 
 mod cycles;
 mod kernel_facts;
+mod parity;
 mod process;
 mod random;
 mod store;

@@ -181,6 +181,21 @@ impl Image {
     }
 }
 
+impl Outgoing {
+    /// Pages that belong to others than those in the slots: see [`super::parity`].
+    pub fn of(epoch: Epoch, base: Option<Epoch>, mut runs: Vec<SlotRun>, store: &PageStore) -> Self {
+        let header = Header {
+            epoch,
+            base,
+            runs: Vec::new(),
+            dropped: Vec::new(),
+            chunks: Vec::new(),
+        };
+        runs.sort_unstable_by_key(|run| run.slot);
+        fill(header, &runs, store, SendOptions::default())
+    }
+}
+
 fn fill(mut header: Header, runs: &[SlotRun], store: &PageStore, how: SendOptions) -> Outgoing {
     let limit = (how.chunk_bytes / PAGE_SIZE).clamp(1, u32::MAX as usize) as u64;
     let mut extents: Vec<Extent> = Vec::new();
@@ -254,6 +269,13 @@ impl Incoming {
     /// What was announced.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The pages, sorted, whatever they belong to; their slots are the caller's.
+    pub fn into_runs(self) -> Vec<SlotRun> {
+        let mut runs = self.runs;
+        runs.sort_unstable_by_key(|run| run.pages);
+        runs
     }
 
     /// Gives the room back, for example when the sender died.

@@ -1,5 +1,6 @@
 //! Copies after a failure: those that died with a rank are fetched or made again, and so are damaged ones.
 
+use super::group;
 use super::load::{self, Damaged};
 use super::plan::{self, Held, Plan, REFUSALS, Refused, Remake};
 use crate::cell::Main;
@@ -7,6 +8,7 @@ use crate::checkpoint::{self, Transfer};
 use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::image::prefault::Prefault;
 use crate::image::restore::Ready;
+use crate::image::runs::normalise;
 use crate::rehearsal::{self, Offer, Rebuild};
 use crate::world::{self, succeeded};
 use crate::{disk, events};
@@ -61,14 +63,16 @@ fn take_back_own_refusal(me: u32) {
 }
 
 /// A transfer with one other worker.
-struct Move {
-    transfer: Transfer,
+pub struct Move {
+    /// The transfer.
+    pub transfer: Transfer,
     to: Option<u32>,
     from: Option<u32>,
 }
 
 impl Move {
-    fn send(transfer: Transfer, to: u32) -> Move {
+    /// To another worker.
+    pub fn send(transfer: Transfer, to: u32) -> Move {
         Move {
             transfer,
             to: Some(to),
@@ -76,7 +80,8 @@ impl Move {
         }
     }
 
-    fn receive(from: u32) -> Move {
+    /// From another worker.
+    pub fn receive(from: u32) -> Move {
         Move {
             transfer: Transfer::receive_only(),
             to: None,
@@ -86,7 +91,7 @@ impl Move {
 }
 
 /// Drives transfers to their end; `poll` is called again and again for each meanwhile.
-fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> Result<(), c_int> {
+pub fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> Result<(), c_int> {
     let start = |it: &mut Move| it.transfer.start(world::private(), it.to, it.from);
     let mut rc = moves.iter_mut().map(start).max().unwrap_or(SUCCESS);
     while rc == SUCCESS && !moves.iter().all(|it| it.transfer.is_done()) {
@@ -107,6 +112,9 @@ fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> Result<(), c_in
 /// The holders send copies to those workers that have none of their own. Such a process makes memory ready for it meanwhile,
 /// if it has nothing there yet.
 pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
+    if world::get().redundancy.is_parity() {
+        return fetch_from_group(plan, me);
+    }
     let keep = checkpoint::keep();
     let source = plan.source(me);
     let mut moves: Vec<Move> = source.map(Move::receive).into_iter().collect();
@@ -126,7 +134,7 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
         if let (true, None, Some((header, state))) = (is_new, &ready, transfer.head())
             && state.is_whole()
         {
-            ready = Some(load::prepare(header, state));
+            ready = Some(load::prepare(normalise(header.runs.clone()), state));
         }
     })?;
     let received = moves.iter_mut().find_map(|it| it.transfer.take_received());
@@ -143,13 +151,34 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
             let damaged = Damaged(format!("its static data cannot be rebuilt: {why}"));
             return Err(refuse_own(plan, me, &damaged));
         }
-        take_back_own_refusal(me);
-        *HELD.get() = Held {
-            own: u64::from(me),
-            layers: 0,
-            epoch: plan.epoch,
-        };
+        has_own(plan, me);
     }
+    Ok(ready)
+}
+
+/// This process has got a copy of its own.
+fn has_own(plan: &Plan, me: u32) {
+    take_back_own_refusal(me);
+    *HELD.get() = Held {
+        own: u64::from(me),
+        layers: 0,
+        epoch: plan.epoch,
+    };
+}
+
+/// The same with parity: all others of the group have a part in each copy.
+fn fetch_from_group(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
+    let lost = plan.fetches.iter().filter(|fetch| fetch.from == me);
+    let mut moves: Vec<Move> = lost.filter_map(|fetch| group::send_piece(fetch.worker, me)).collect();
+    drive(&mut moves, |_| ())?;
+    if plan.source(me).is_none() {
+        return Ok(None);
+    }
+    *HELD.get() = Held::NOTHING;
+    let (copy, ready) = group::gather(plan, me, plan.takeover(me).is_some())?;
+    let keep = checkpoint::keep();
+    keep.own.replace(copy, &mut keep.store);
+    has_own(plan, me);
     Ok(ready)
 }
 
@@ -232,13 +261,25 @@ pub fn make_all(me: u32) -> Result<(), c_int> {
 
 /// Copies that are to be made again: their workers send them.
 pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
-    let keep = checkpoint::keep();
-    let expected: Vec<&Remake> = remakes.iter().filter(|remake| remake.at == me).collect();
+    let (keep, redundancy) = (checkpoint::keep(), &world::get().redundancy);
+    let mut expected: Vec<&Remake> = remakes.iter().filter(|remake| remake.at == me).collect();
+    expected.sort_unstable_by_key(|remake| remake.layer);
     let mut moves: Vec<Move> = expected.iter().map(|remake| Move::receive(remake.worker)).collect();
     for remake in remakes.iter().filter(|remake| remake.worker == me) {
-        moves.push(Move::send(Transfer::of(&keep.own, &keep.store), remake.at));
+        moves.push(match redundancy.is_parity() {
+            true => group::send_contribution(remake, redundancy.layers(me)),
+            false => Move::send(Transfer::of(&keep.own, &keep.store), remake.at),
+        });
     }
     drive(&mut moves, |_| ())?;
+    if redundancy.is_parity() {
+        let payloads: Vec<_> = moves.iter_mut().filter_map(|it| it.transfer.take_received()).collect();
+        if !payloads.is_empty() {
+            group::keep_parity(payloads);
+            HELD.get().layers = (1 << redundancy.layers(me)) - 1;
+        }
+        return Ok(());
+    }
     for (it, remake) in moves.iter_mut().zip(expected) {
         if let Some(payload) = it.transfer.take_received() {
             payload

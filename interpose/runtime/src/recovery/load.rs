@@ -6,8 +6,7 @@ use crate::cell::Main;
 use crate::checkpoint::{Saved, State};
 use crate::generated::Proc;
 use crate::image::restore::{Ready, RestoreError};
-use crate::image::runs::normalise;
-use crate::image::wire::Header;
+use crate::image::runs::PageRun;
 use crate::image::{remap, restore};
 use crate::{checkpoint, cut, drain, handles, objects, requests, user};
 
@@ -46,11 +45,10 @@ fn decode(state: &[u8]) -> Saved {
         .unwrap_or_else(|why| checkpoint::fail("the saved state cannot be read", &std::io::Error::other(why)))
 }
 
-/// Makes the user side's mappings those of a part whose pages are on their way, and begins to make them present.
-pub fn prepare(header: &Header, state: &State) -> Ready {
+/// Makes the user side's mappings those of a part whose pages (sorted) are on their way, and begins to make them present.
+pub fn prepare(pages: Vec<PageRun>, state: &State) -> Ready {
     let saved = decode(&state.bytes);
     restore_mappings(&saved);
-    let pages = normalise(header.runs.clone());
     restore::prepare(&mut checkpoint::keep().tracker, &saved.user.layout, &pages)
         .unwrap_or_else(|error| checkpoint::fail("the program's memory cannot be put back", &error))
 }

@@ -197,6 +197,9 @@ fn no_copy(worker: u32, died: bool, holders: &[(u32, Gone)], epoch: u64) -> Stri
     };
     let (dead, damaged) = (names(Gone::Dead).join(" and "), names(Gone::Damaged).join(" and "));
     let worker = who(worker);
+    if world::get().redundancy.is_parity() {
+        return no_parity(&worker, died, [&dead, &damaged], epoch);
+    }
     let only = if holders.len() == 1 {
         "its only copy"
     } else {
@@ -220,6 +223,25 @@ fn no_copy(worker: u32, died: bool, holders: &[(u32, Gone)], epoch: u64) -> Stri
             } else {
                 format!("; {dead}, which held another, died")
             }
+        ),
+    }
+}
+
+/// The same where parity is kept: which of its group have `died`, or cannot give what they have.
+fn no_parity(worker: &str, worker_died: bool, [dead, damaged]: [&str; 2], epoch: u64) -> String {
+    let lost = match worker_died {
+        true => format!("{worker} died"),
+        false => format!("the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum"),
+    };
+    match (dead.is_empty(), worker_died) {
+        (false, true) => format!(
+            "{lost} together with {dead} of its parity group, which can bring back only one of its workers (epoch {epoch})"
+        ),
+        (false, false) => {
+            format!("{lost}, so it was not used, and {dead} of its parity group died, so it cannot be made again")
+        }
+        (true, _) => format!(
+            "{lost}, and what its parity group makes of it (epoch {epoch}) has a wrong checksum, so it was not used; something is damaged at {damaged} or another of the group"
         ),
     }
 }

@@ -93,7 +93,7 @@ pub struct Takeover {
     pub layers: u64,
 }
 
-/// A worker gets its own copy from a holder.
+/// A worker gets its own copy, or a part of it, from a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// The worker.
@@ -142,10 +142,15 @@ impl Plan {
         self.takeovers.iter().find(|takeover| takeover.worker == worker)
     }
 
-    /// Where this worker gets its own copy from, if it has none.
+    /// Where this worker gets its own copy from, if it has none: the holder, or all others of its parity group, by layer.
+    pub fn sources(&self, worker: u32) -> impl Iterator<Item = u32> {
+        let fetches = self.fetches.iter().filter(move |fetch| fetch.worker == worker);
+        fetches.map(|fetch| fetch.from)
+    }
+
+    /// The first of them.
     pub fn source(&self, worker: u32) -> Option<u32> {
-        let fetch = self.fetches.iter().find(|fetch| fetch.worker == worker);
-        fetch.map(|fetch| fetch.from)
+        self.sources(worker).next()
     }
 }
 
@@ -235,9 +240,13 @@ pub fn make(living: &[Identity], redundancy: &Redundancy, workers: u32) -> Resul
     };
     let (dead, spares) = (job.dead(), job.spares());
     let is_held = |worker: &u32| {
-        redundancy
+        let mut live = redundancy
             .holders_of(*worker)
-            .any(|holder| job.player(holder).is_some())
+            .map(|holder| job.player(holder).is_some());
+        match redundancy.is_parity() {
+            true => live.all(|lives| lives),
+            false => live.any(|lives| lives),
+        }
     };
     let epoch = epoch(living, dead.iter().all(is_held))?;
     let takeovers = assign(&dead, &spares, epoch);
@@ -299,20 +308,18 @@ fn fetches(job: &Job, takeovers: &[Takeover], epoch: u64) -> Result<Vec<Fetch>, 
     };
     let mut fetches = Vec::new();
     for worker in (0..job.workers).filter(lacks_own) {
-        let mut gone = Vec::new();
+        let (mut good, mut gone) = (Vec::new(), Vec::new());
         for (layer, holder) in job.redundancy.holders_of(worker).enumerate() {
-            let successor = taken(holder).filter(|takeover| takeover.layers & (1 << layer) != 0);
-            let player = job.player(holder).map(|player| player.launcher_rank);
-            match player.or(successor.map(|takeover| u64::from(takeover.player))) {
-                None => gone.push((holder, Gone::Dead)),
-                Some(player) if job.is_refused(worker, player) => gone.push((holder, Gone::Damaged)),
-                Some(_) => {
-                    fetches.push(Fetch { worker, from: holder });
-                    break;
-                }
+            match state_of(job, taken(holder), worker, (layer, holder)) {
+                None => good.push(Fetch { worker, from: holder }),
+                Some(why) => gone.push((holder, why)),
             }
         }
-        if gone.len() == job.redundancy.layers() {
+        let is_lost = match job.redundancy.is_parity() {
+            true => !gone.is_empty(),
+            false => good.is_empty(),
+        };
+        if is_lost {
             return Err(Lost::Copies {
                 worker,
                 died: job.player(worker).is_none(),
@@ -320,8 +327,29 @@ fn fetches(job: &Job, takeovers: &[Takeover], epoch: u64) -> Result<Vec<Fetch>, 
                 epoch,
             });
         }
+        if !job.redundancy.is_parity() {
+            good.truncate(1);
+        }
+        fetches.extend(good);
     }
     Ok(fetches)
+}
+
+/// Why a holder cannot give what it holds of a worker, if it cannot. `successor` is who takes its part, if it has died.
+fn state_of(job: &Job, successor: Option<&Takeover>, worker: u32, (layer, holder): (usize, u32)) -> Option<Gone> {
+    // With parity, it gives of its own pages, too.
+    let (is_parity, all) = (job.redundancy.is_parity(), (1 << job.redundancy.layers(holder)) - 1);
+    let has_it = |takeover: &&Takeover| match is_parity {
+        true => takeover.has_own && takeover.layers == all,
+        false => takeover.layers & (1 << layer) != 0,
+    };
+    let successor = successor.filter(has_it).map(|takeover| u64::from(takeover.player));
+    let living = job.player(holder).map(|player| player.launcher_rank);
+    let Some(player) = living.or(successor) else {
+        return Some(Gone::Dead);
+    };
+    let is_damaged = job.is_refused(worker, player) || (is_parity && job.is_refused(holder, player));
+    is_damaged.then_some(Gone::Damaged)
 }
 
 /// Which copies are to be made again.

@@ -1,11 +1,11 @@
 //! Plans from what the living say.
 
 use super::{Fetch, Gone, Held, Identity, Lost, NONE, Plan, Refused, Remake, Takeover};
-use crate::redundancy::Redundancy;
+use crate::redundancy::{Redundancy, Scheme};
 
 /// All workers in one domain.
 fn copies(workers: u32, offset: u32, copies: u32) -> Redundancy {
-    Redundancy::place(&vec![0; workers as usize], offset, copies)
+    Redundancy::place(&vec![0; workers as usize], offset, Scheme::Copies(copies))
 }
 
 /// The plan if copies are `offset` further.
@@ -236,4 +236,41 @@ fn with_two_copies_any_two_may_die_at_once() {
             assert!(plan.fetches.iter().all(|fetch| ![first, second].contains(&fetch.from)));
         }
     }
+}
+
+#[test]
+fn with_parity_all_others_of_the_group_are_needed() {
+    // Groups of workers 0, 2, 4 and 1, 3.
+    let parity = |living: &[Identity]| super::make(living, &Redundancy::place(&[0; 5], 1, Scheme::Parity(3)), 5);
+    let living = [worker(1, 1, 5), worker(2, 2, 5), worker(4, 4, 5), spare(5), spare(6)];
+    let plan = parity(&living).unwrap();
+    let fetch = |worker, from| Fetch { worker, from };
+    assert_eq!(plan.fetches, [fetch(0, 2), fetch(0, 4), fetch(3, 1)]);
+    let remake = |worker, layer, at| Remake { worker, layer, at };
+    assert_eq!(plan.remakes, [remake(1, 0, 3), remake(2, 1, 0), remake(4, 0, 0)]);
+    // Two of a group.
+    let gone = |worker, holders| Lost::Copies {
+        worker,
+        died: true,
+        holders,
+        epoch: 5,
+    };
+    let living = [worker(1, 1, 5), worker(3, 3, 5), worker(4, 4, 5), spare(5), spare(6)];
+    assert_eq!(parity(&living), Err(gone(0, vec![(2, Gone::Dead)])));
+    // A successor that has all that the dead member had is as good as that, one without the parity is not.
+    let living = |layers| {
+        let successor = holding(5, 2, layers, 5);
+        [worker(1, 1, 5), worker(3, 3, 5), worker(4, 4, 5), successor, spare(6)]
+    };
+    assert_eq!(parity(&living(3)).unwrap().fetches, [fetch(0, 2), fetch(0, 4)]);
+    assert_eq!(parity(&living(0)), Err(gone(0, vec![(2, Gone::Dead)])));
+    // What somebody has found damaged cannot be used for others.
+    let living = [
+        worker(1, 1, 5),
+        refusing(worker(2, 2, 5), 2, 2),
+        worker(3, 3, 5),
+        worker(4, 4, 5),
+        spare(5),
+    ];
+    assert_eq!(parity(&living), Err(gone(0, vec![(2, Gone::Damaged)])));
 }

@@ -1,0 +1,246 @@
+//! A checkpoint under way, from the capture to the meeting in which it is committed.
+
+use super::copy::{Copy, State};
+use super::parity::{self, Description};
+use super::received::Received;
+use super::transfer::Transfer;
+use super::{buddies, fail};
+use crate::errors::SUCCESS;
+use crate::image::epoch::{Delta, Epoch};
+use crate::image::helper::{Helper, Task, Work};
+use crate::image::parity::Combine;
+use crate::image::store::PageStore;
+use crate::image::wire::SendOptions;
+use crate::image::{parity as layers, sums};
+use crate::own_messages::tag;
+use crate::rounds::{Numbers, Rounds};
+use crate::{events, fault, world};
+use ckptd::events::{Epoch as EventEpoch, Kind, WorldRank};
+use std::ffi::c_int;
+use std::time::{Duration, Instant};
+
+/// So few pages (128 KiB) are worked on sooner than a thread is woken.
+const FEW: u64 = 32;
+
+/// What a checkpoint works with.
+pub struct Hands<'a> {
+    /// Room for pages.
+    pub store: &'a mut PageStore,
+    /// The last epoch.
+    pub own: &'a Copy,
+    /// What is kept of the partners, of that epoch.
+    pub partners: &'a [Copy],
+    /// Makes checksums and parity.
+    pub helper: &'a Helper,
+}
+
+/// A checkpoint under way.
+pub struct Pending {
+    /// Its number.
+    pub epoch: u64,
+    /// What was captured.
+    pub delta: Delta,
+    /// The rest of the state.
+    pub state: State,
+    /// When it began.
+    pub began: Instant,
+    /// The making of the delta's checksums, and of what it changes in parity.
+    preparing: Option<Task>,
+    /// With parity, what the delta changes in it, by layer.
+    changes: Vec<Delta>,
+    /// To the holder and from the partner of each layer.
+    transfers: Vec<Transfer>,
+    /// What the partners have sent, when it is whole, and its length by layer.
+    received: Option<(Received, Vec<u64>)>,
+    /// The meeting, when this worker has what its partners need.
+    commit: Option<Rounds>,
+    /// All has been sent, too, and this was reported.
+    is_shipped: bool,
+}
+
+/// What is left of a checkpoint when it is over, to be kept or given up.
+pub struct Remains {
+    /// What was captured.
+    pub delta: Delta,
+    /// The rest of the state.
+    pub state: State,
+    /// What the partners have sent.
+    pub received: Option<Received>,
+}
+
+impl Pending {
+    /// Begins, for what was captured; `transfers` are ready to receive.
+    pub fn begin(delta: Delta, state: State, began: Instant, transfers: Vec<Transfer>, hands: Hands) -> Pending {
+        let mut pending = Pending {
+            epoch: delta.epoch().0,
+            delta,
+            state,
+            began,
+            preparing: None,
+            changes: Vec::new(),
+            transfers,
+            received: None,
+            commit: None,
+            is_shipped: false,
+        };
+        let sums = sums::work(pending.delta.runs(), hands.store);
+        let work: Work = if world::get().redundancy.is_parity() {
+            let mut combine = Combine::default();
+            let (layers, own) = (pending.transfers.len(), &hands.own.image);
+            pending.changes = layers::changes(&pending.delta, own, layers, &mut combine, hands.store)
+                .unwrap_or_else(|error| fail("no memory for copies", &error));
+            Box::new(move || {
+                let sums = sums();
+                combine.run();
+                sums
+            })
+        } else {
+            Box::new(sums)
+        };
+        let is_little = pending.delta.page_count() <= FEW;
+        pending.preparing = Some(match is_little {
+            true => hands.helper.do_now(work),
+            false => hands.helper.start(work),
+        });
+        pending
+    }
+
+    /// Starts to send whole copies, whose checksums follow. With parity, nothing can be sent yet.
+    pub fn ship_copies(&mut self, store: &PageStore) -> c_int {
+        if world::get().redundancy.is_parity() {
+            return SUCCESS;
+        }
+        for transfer in &mut self.transfers {
+            let outgoing = self.delta.outgoing(store, SendOptions::default());
+            transfer.give(outgoing, self.state.clone());
+        }
+        self.ship()
+    }
+
+    fn ship(&mut self) -> c_int {
+        for (transfer, (to, _)) in self.transfers.iter_mut().zip(buddies()) {
+            let rc = transfer.ship(world::private(), to);
+            if rc != SUCCESS {
+                return rc;
+            }
+        }
+        fault::point("ship.begin", self.epoch);
+        SUCCESS
+    }
+
+    /// The checksums are there, and what changes in parity.
+    fn prepared(&mut self, sums: &[u64], hands: &mut Hands) -> c_int {
+        hands.store.note_sums(self.delta.runs(), sums);
+        if !world::get().redundancy.is_parity() {
+            let give = |transfer: &mut Transfer| transfer.give_sums(sums.to_vec());
+            return self.transfers.iter_mut().map(give).max().unwrap_or(SUCCESS);
+        }
+        let description = Description::after(&self.delta, &hands.own.image, &self.state, hands.store).encode();
+        for (layer, (transfer, changes)) in self.transfers.iter_mut().zip(&self.changes).enumerate() {
+            let state = if layer == parity::DESCRIBED {
+                description.clone()
+            } else {
+                State::default()
+            };
+            let (epoch, base) = (Epoch(self.epoch), Some(self.delta.base()));
+            parity::give(transfer, changes.runs().to_vec(), epoch, base, state, hands.store);
+        }
+        self.ship()
+    }
+
+    /// Goes as far as it can; what came of the meeting, if it is over and everything is done.
+    pub fn advance(&mut self, mut hands: Hands) -> Result<Option<Numbers>, c_int> {
+        if let Some(task) = self.preparing.take_if(|task| hands.helper.is_over(task)) {
+            let sums = hands.helper.end(task);
+            world::succeeded(self.prepared(&sums, &mut hands))?;
+        }
+        for transfer in &mut self.transfers {
+            world::succeeded(transfer.poll(hands.store))?;
+        }
+        let is_whole = self.transfers.iter().all(Transfer::is_whole);
+        if self.received.is_none() && self.preparing.is_none() && is_whole {
+            let payloads: Vec<_> = self.transfers.iter_mut().filter_map(Transfer::take_received).collect();
+            let lengths = payloads.iter().map(|payload| payload.bytes()).collect();
+            let received = Received::new(payloads, Epoch(self.epoch), &mut hands);
+            self.received = Some((received, lengths));
+        }
+        let Some((received, lengths)) = &mut self.received else {
+            return Ok(None);
+        };
+        if self.commit.is_none() {
+            if !received.is_ready(hands.helper) {
+                return Ok(None);
+            }
+            fault::point("commit.begin", self.epoch);
+            let (epoch, world) = (self.epoch as i64, world::get());
+            let parts = (world::worker(), world.worker_count);
+            let (rounds, rc) = Rounds::start(world.private, tag::COMMIT, parts, [epoch, -epoch]);
+            self.commit = Some(rounds);
+            world::succeeded(rc)?;
+        }
+        let Some(rounds) = &mut self.commit else {
+            return Ok(None);
+        };
+        let met = rounds.poll()?;
+        if !self.transfers.iter().all(Transfer::is_done) {
+            return Ok(None);
+        }
+        if !self.is_shipped {
+            self.is_shipped = true;
+            let sent: Vec<u64> = self.transfers.iter().map(Transfer::bytes).collect();
+            tell_shipped(self.epoch, self.began, &sent, lengths);
+        }
+        Ok(met)
+    }
+
+    /// After a failure: ends all transfers. Whether all copies of the epoch here are whole.
+    pub fn quiesce(&mut self, limit: Duration) -> bool {
+        for transfer in &mut self.transfers {
+            transfer.quiesce(limit);
+        }
+        self.commit.as_mut().is_some_and(|rounds| {
+            rounds.quiesce(limit);
+            true
+        })
+    }
+
+    /// Whether this worker has what its partners need.
+    pub fn is_whole(&self) -> bool {
+        self.commit.is_some()
+    }
+
+    /// Nothing is under way any more: what is left, with the room for what was to be sent given back.
+    pub fn end(self, store: &mut PageStore, helper: &Helper) -> Remains {
+        if let Some(task) = self.preparing {
+            let sums = helper.end(task);
+            store.note_sums(self.delta.runs(), &sums);
+        }
+        self.transfers.into_iter().for_each(|transfer| transfer.give_up(store));
+        self.changes.into_iter().for_each(|changes| changes.free(store));
+        Remains {
+            delta: self.delta,
+            state: self.state,
+            received: self.received.map(|received| received.0),
+        }
+    }
+}
+
+fn tell_shipped(epoch: u64, began: Instant, sent: &[u64], received: &[u64]) {
+    let player = |worker: u32| WorldRank(world::get().players[worker as usize]);
+    let (of, ns) = (EventEpoch(epoch), events::nanoseconds(began));
+    for (((to, from), &sent), &received) in buddies().zip(sent).zip(received) {
+        events::emit(Kind::Ship {
+            epoch: of,
+            to: player(to),
+            bytes: sent,
+            ns,
+        });
+        events::emit(Kind::Received {
+            epoch: of,
+            from: player(from),
+            bytes: received,
+            ns,
+        });
+    }
+    fault::point("ship.end", epoch);
+}

@@ -1,0 +1,86 @@
+//! What has come from the partners for an epoch that is not committed yet.
+
+use super::copy::Copy;
+use super::fail;
+use super::parity::Folding;
+use super::pending::Hands;
+use super::transfer::Payload;
+use crate::image::epoch::Epoch;
+use crate::image::helper::{Helper, Task};
+use crate::image::parity::Combine;
+use crate::image::store::PageStore;
+use crate::world;
+
+/// What has come.
+pub enum Received {
+    /// The copies of all layers.
+    Copies(Vec<Payload>),
+    /// Changes of the parity, which are being put into it.
+    Parity {
+        /// The parity after them.
+        folding: Folding,
+        /// The work on it.
+        task: Task,
+        /// Whether that is done.
+        is_done: bool,
+    },
+}
+
+impl Received {
+    /// Everything has come.
+    pub fn new(payloads: Vec<Payload>, epoch: Epoch, hands: &mut Hands) -> Received {
+        if !world::get().redundancy.is_parity() {
+            return Received::Copies(payloads);
+        }
+        let mut combine = Combine::default();
+        let parity = &hands.partners[0].image;
+        let folding = Folding::new(payloads, parity, epoch, &mut combine, hands.store)
+            .unwrap_or_else(|error| fail("no memory for copies", &error));
+        Received::Parity {
+            folding,
+            task: hands.helper.start(Box::new(move || combine.run())),
+            is_done: false,
+        }
+    }
+
+    /// Whether this worker has all that its partners need.
+    pub fn is_ready(&mut self, helper: &Helper) -> bool {
+        match self {
+            Received::Copies(_) => true,
+            Received::Parity { task, is_done, .. } => {
+                *is_done = *is_done || helper.is_over(task);
+                *is_done
+            }
+        }
+    }
+
+    /// The epoch is committed.
+    pub fn apply(self, partners: &mut [Copy], store: &mut PageStore, helper: &Helper) {
+        match self {
+            Received::Copies(payloads) => {
+                for (payload, kept) in payloads.into_iter().zip(partners) {
+                    payload
+                        .apply(kept, store)
+                        .unwrap_or_else(|error| fail("the partner's copy cannot be kept", &error));
+                }
+            }
+            Received::Parity { folding, task, .. } => {
+                let is_something = helper.end(task);
+                folding
+                    .apply(&is_something, &mut partners[0], store)
+                    .unwrap_or_else(|error| fail("parity cannot be kept", &error));
+            }
+        }
+    }
+
+    /// The epoch is given up.
+    pub fn give_up(self, store: &mut PageStore, helper: &Helper) {
+        match self {
+            Received::Copies(payloads) => payloads.into_iter().for_each(|payload| payload.give_up(store)),
+            Received::Parity { folding, task, .. } => {
+                helper.end(task);
+                folding.give_up(store);
+            }
+        }
+    }
+}

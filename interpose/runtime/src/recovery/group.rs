@@ -1,0 +1,109 @@
+//! A worker's copy made again from what its parity group has, and parity made again from what its members have.
+
+use super::copies::{Move, drive, refuse_own};
+use super::load::{self, Damaged};
+use super::plan::{Plan, Remake};
+use crate::checkpoint::parity::{self, Description, Folding};
+use crate::checkpoint::{self, Copy, Payload};
+use crate::image::epoch::{Epoch, Image, SlotRun};
+use crate::image::parity::{Combine, accumulate, blank};
+use crate::image::restore::Ready;
+use crate::world;
+use std::ffi::c_int;
+
+/// What this worker gives for a lost one of its group.
+pub fn send_piece(lost: u32, me: u32) -> Option<Move> {
+    let (redundancy, keep) = (&world::get().redundancy, checkpoint::keep());
+    let layer = redundancy.layer(lost, me)?;
+    let layers: Vec<Option<usize>> = redundancy
+        .holders_of(me)
+        .map(|holder| redundancy.layer(lost, holder))
+        .collect();
+    let transfer = parity::piece(&keep.own, &keep.partners[0], layer, &layers, &keep.store);
+    Some(Move::send(transfer, lost))
+}
+
+/// The copy of this worker, made of what the others of its group give, one after the other: all of it at once could be more than
+/// there is memory.
+pub fn gather(plan: &Plan, me: u32, is_new: bool) -> Result<(Copy, Option<Ready>), c_int> {
+    let mut copy = Copy::default();
+    let mut ready = None;
+    for holder in plan.sources(me) {
+        let mut moves = [Move::receive(holder)];
+        let driven = drive(&mut moves, |_| ());
+        let payload = moves[0].transfer.take_received();
+        let added = match (driven, payload) {
+            (Ok(()), Some(payload)) => add(payload, plan.epoch, &mut copy, is_new.then_some(&mut ready)),
+            (driven, _) => {
+                copy.image.clear(&mut checkpoint::keep().store);
+                driven?;
+                continue;
+            }
+        };
+        if let Err(damaged) = added {
+            copy.image.clear(&mut checkpoint::keep().store);
+            return Err(refuse_own(plan, me, &damaged));
+        }
+    }
+    Ok((copy, ready))
+}
+
+/// Adds what one of them has given. The first has the description.
+fn add(payload: Payload, epoch: u64, copy: &mut Copy, ready: Option<&mut Option<Ready>>) -> Result<(), Damaged> {
+    let store = &mut checkpoint::keep().store;
+    let of = payload.epoch();
+    let (runs, state) = payload.into_parts();
+    let mut outcome = Ok(());
+    if of != epoch {
+        outcome = Err(Damaged(format!("a part of it is of epoch {of}")));
+    } else if copy.image.epoch() == Epoch(0) {
+        match Description::decode(&state).filter(|description| description.epoch == epoch) {
+            None => outcome = Err(Damaged("its description has a wrong checksum".into())),
+            Some(description) => {
+                *copy = begin(&description);
+                if let Some(ready) = ready.filter(|_| copy.state.is_whole()) {
+                    *ready = Some(load::prepare(description.pages, &copy.state));
+                }
+            }
+        }
+    }
+    if outcome.is_ok() {
+        accumulate(copy.image.runs(), &runs, store);
+    }
+    store.release(runs.into_iter().map(SlotRun::extent));
+    outcome
+}
+
+/// A copy as described, without content.
+fn begin(description: &Description) -> Copy {
+    let store = &mut checkpoint::keep().store;
+    let image = blank(Epoch(description.epoch), &description.pages, store)
+        .unwrap_or_else(|error| checkpoint::fail("no memory for copies", &error));
+    store.note_sums(image.runs(), &description.sums);
+    Copy {
+        image,
+        state: description.state(),
+        thin: None,
+    }
+}
+
+/// What this worker adds to parity that is made again.
+pub fn send_contribution(remake: &Remake, layers: usize) -> Move {
+    let keep = checkpoint::keep();
+    let transfer = parity::contribution(&keep.own, remake.layer, layers, &keep.store);
+    Move::send(transfer, remake.at)
+}
+
+/// Parity from what all others of the group have sent, by layer.
+pub fn keep_parity(payloads: Vec<Payload>) {
+    let keep = checkpoint::keep();
+    let epoch = Epoch(payloads.first().map_or(0, Payload::epoch));
+    let (mut combine, mut kept) = (Combine::default(), Copy::default());
+    let folding = Folding::new(payloads, &Image::new(), epoch, &mut combine, &mut keep.store)
+        .unwrap_or_else(|error| checkpoint::fail("no memory for copies", &error));
+    let is_something = combine.run();
+    folding
+        .apply(&is_something, &mut kept, &mut keep.store)
+        .unwrap_or_else(|error| checkpoint::fail("parity cannot be kept", &error));
+    keep.partners[0].replace(kept, &mut keep.store);
+}
