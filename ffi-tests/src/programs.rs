@@ -48,6 +48,15 @@ pub fn heat2d() -> Case {
     }
 }
 
+/// The same with more iterations.
+pub fn longer_heat2d() -> Case {
+    Case {
+        name: "heat2d, longer",
+        make: || heat2d_job("300", "30000", "500"),
+        ..heat2d()
+    }
+}
+
 /// The same with a field so large that its copies are on their way for a while.
 pub fn large_heat2d() -> Case {
     Case {

@@ -75,6 +75,27 @@ fn cg_and_its_library_are_rebuilt_from_their_journal() {
     all_equal(&programs::cg_shared());
 }
 
+/// No interval is over in these runs: the end of the phase is what the cuts are taken for.
+#[test]
+fn the_end_of_the_phase_may_be_named() {
+    let case = programs::longer_heat2d();
+    for rule in ["auto", "MPI_Allreduce#5", "function:relax"] {
+        let outcome = case
+            .job()
+            .interval("1h")
+            .env("UNDERSTUDY_REHEARSE", "all")
+            .env("UNDERSTUDY_INIT_END", rule)
+            .run();
+        outcome.assert_success();
+        outcome.assert_like(&native(case.job()), case.files);
+        let rehearsed = rehearsed(&outcome);
+        println!("{rule}: {rehearsed:?}");
+        outcome.check(rehearsed.len() == WORKERS as usize, "not every worker was rehearsed");
+        let is_equal = |one: &Rehearsed| one.failure.is_none() && one.different == 0;
+        outcome.check(rehearsed.iter().all(is_equal), "pages differ");
+    }
+}
+
 #[test]
 fn lammps_is_rebuilt_but_for_the_numbers_of_its_files() {
     let Some(case) = programs::lammps() else { return };

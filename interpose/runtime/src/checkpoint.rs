@@ -246,6 +246,11 @@ pub fn poll() -> Result<(), Rewound> {
     }
 }
 
+/// Whether a checkpoint is under way.
+pub fn is_active() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+}
+
 /// Waits until no checkpoint is under way.
 pub fn finish() -> Result<(), Rewound> {
     while ACTIVE.load(Ordering::Relaxed) {

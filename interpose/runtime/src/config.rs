@@ -1,75 +1,14 @@
 //! The settings: one table of environment variables.
 
+mod values;
+
 use crate::image::track::Choice;
+use crate::journal::end::Rule;
 use crate::redundancy::Scheme;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// When a cut is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interval {
-    /// After this much time since the last one.
-    Time(Duration),
-    /// After this many cut candidates (collectives over all workers).
-    Calls(u64),
-    /// Never; a failure leads back to MPI_Init.
-    Off,
-}
-
-/// How static data are brought back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Static {
-    /// They are in the copies.
-    Image,
-    /// They are rebuilt by a replay of the initialisation phase.
-    Replay,
-}
-
-/// How long a journal may get.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LogLimit {
-    /// This part of the image that it stands for.
-    Part(f64),
-    /// So many bytes.
-    Bytes(usize),
-}
-
-impl LogLimit {
-    /// Bytes for an image of so many bytes.
-    pub fn of(self, image: usize) -> usize {
-        match self {
-            LogLimit::Part(part) => (image as f64 * part) as usize,
-            LogLimit::Bytes(bytes) => bytes,
-        }
-    }
-}
-
-fn log_limit(text: &str) -> Result<LogLimit, String> {
-    let wrong = || format!("`{text}` is neither a part of the image (`25%`) nor a size (`64M`)");
-    if let Some(percent) = text.strip_suffix('%') {
-        let percent: f64 = percent.parse().map_err(|_| wrong())?;
-        return if percent > 0.0 && percent <= 1000.0 {
-            Ok(LogLimit::Part(percent / 100.0))
-        } else {
-            Err(wrong())
-        };
-    }
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (amount, unit) = text.split_at(split);
-    let shift = match unit {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        _ => return Err(wrong()),
-    };
-    let amount: usize = amount.parse().map_err(|_| wrong())?;
-    amount
-        .checked_shl(shift)
-        .filter(|&bytes| bytes > 0)
-        .map(LogLimit::Bytes)
-        .ok_or_else(wrong)
-}
+pub use values::{Interval, LogLimit, Static};
+use values::{init_end, interval, log_limit, number, scheme, switch, tracking};
 
 /// All settings of a run.
 #[derive(Clone, Debug)]
@@ -92,6 +31,8 @@ pub struct Config {
     pub static_data: Static,
     /// How long a journal may get.
     pub log_limit: LogLimit,
+    /// Where the initialisation phase ends.
+    pub init_end: Rule,
     /// Whether the job stops if it cannot be protected.
     pub require: bool,
     /// Where epochs are written to.
@@ -115,72 +56,6 @@ pub struct Variable {
     /// What it means.
     pub meaning: &'static str,
     parse: fn(&mut Config, &str) -> Result<(), String>,
-}
-
-fn number<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("`{text}` is not {what}"))
-}
-
-fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "0" | "off" | "no" => Ok(false),
-        "1" | "on" | "yes" => Ok(true),
-        _ => Err(format!("`{text}` is neither 0 nor 1")),
-    }
-}
-
-fn interval(text: &str) -> Result<Interval, String> {
-    let wrong = || format!("`{text}` is none of `10s`, `500ms`, `2m`, `100calls`, `off`");
-    if text == "off" {
-        return Ok(Interval::Off);
-    }
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-    let (amount, unit) = text.split_at(split);
-    if unit == "calls" {
-        return amount
-            .parse()
-            .ok()
-            .filter(|&calls: &u64| calls > 0)
-            .map(Interval::Calls)
-            .ok_or_else(wrong);
-    }
-    let amount: f64 = amount.parse().map_err(|_| wrong())?;
-    let scale = match unit {
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let seconds = amount * scale;
-    if seconds > 0.0 && seconds < 1e9 {
-        Ok(Interval::Time(Duration::from_secs_f64(seconds)))
-    } else {
-        Err(wrong())
-    }
-}
-
-fn tracking(text: &str) -> Result<Choice, String> {
-    match text {
-        "auto" => Ok(Choice::Auto),
-        "pagemap" => Ok(Choice::PagemapScan),
-        "compare" => Ok(Choice::Compare),
-        _ => Err(format!("`{text}` is none of `auto`, `pagemap`, `compare`")),
-    }
-}
-
-fn scheme(text: &str) -> Result<Scheme, String> {
-    match (text, text.strip_prefix("xor:")) {
-        ("1", _) => Ok(Scheme::Copies(1)),
-        ("2", _) => Ok(Scheme::Copies(2)),
-        (_, Some(size)) => match number(size, "a number of workers")? {
-            size @ 2.. => Ok(Scheme::Parity(size)),
-            _ => Err("a group needs at least 2 workers, as in `xor:2`".into()),
-        },
-        _ => Err(format!(
-            "`{text}` is none of `1`, `2`, `xor:G` with a number of workers for G"
-        )),
-    }
 }
 
 /// Every variable that the runtime reads.
@@ -252,6 +127,15 @@ pub const VARIABLES: &[Variable] = &[
                 "replay" => Static::Replay,
                 _ => return Err(format!("`{text}` is neither `image` nor `replay`")),
             };
+            Ok(())
+        },
+    },
+    Variable {
+        name: "UNDERSTUDY_INIT_END",
+        default: "auto",
+        meaning: "where that record ends, at the first checkpoint after: `auto` (calls repeat, or the first interval is over), `MPI_Allreduce#120` (that many calls), `pcontrol:1` (MPI_Pcontrol with this level), `function:main_loop` (entered), `time:30s`",
+        parse: |config, text| {
+            config.init_end = init_end(text)?;
             Ok(())
         },
     },
@@ -368,6 +252,7 @@ impl Config {
             rehearse: false,
             static_data: Static::Image,
             log_limit: LogLimit::Part(0.25),
+            init_end: Rule::Auto,
             require: false,
             disk: None,
             disk_every: 1,
@@ -414,6 +299,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated::Proc;
 
     fn read(name: &str, value: &str) -> Result<Config, String> {
         Config::read(|asked| (asked == name).then(|| value.to_owned()))
@@ -446,6 +332,37 @@ mod tests {
         assert!(Config::read(both).is_err_and(|why| why.contains("UNDERSTUDY_STATIC=replay")));
         for wrong in ["0", "3", "xor", "xor:", "xor:1", "xor:0", "xor:-2", "xor:many"] {
             assert!(scheme(wrong).unwrap_err().contains("UNDERSTUDY_COPIES"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_phase_has_a_rule() {
+        let rule = |text| read("UNDERSTUDY_INIT_END", text).map(|config| config.init_end);
+        assert_eq!(rule("auto"), Ok(Rule::Auto));
+        assert_eq!(rule("MPI_Allreduce#120"), Ok(Rule::Calls(Proc::MPI_Allreduce, 120)));
+        assert_eq!(rule("pcontrol:1"), Ok(Rule::Pcontrol(1)));
+        assert_eq!(rule("function:main_loop"), Ok(Rule::Function("main_loop".into())));
+        assert_eq!(rule("time:30s"), Ok(Rule::Time(Duration::from_secs(30))));
+        for wrong in [
+            "never",
+            "MPI_Allreduce#0",
+            "MPI_Nothing#3",
+            "pcontrol:x",
+            "function:",
+            "time:3calls",
+        ] {
+            assert!(rule(wrong).unwrap_err().contains("UNDERSTUDY_INIT_END"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn journals_have_a_limit() {
+        let limit = |text| read("UNDERSTUDY_LOG_LIMIT", text).map(|config| config.log_limit.of(1000));
+        assert_eq!(limit("25%"), Ok(250));
+        assert_eq!(limit("2K"), Ok(2048));
+        assert_eq!(limit("77"), Ok(77));
+        for wrong in ["0", "-1%", "5X", "M", "%"] {
+            assert!(limit(wrong).unwrap_err().contains("UNDERSTUDY_LOG_LIMIT"), "{wrong}");
         }
     }
 

@@ -14,7 +14,7 @@ use crate::own_messages::tag;
 use crate::recovery::Rewound;
 use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
-use crate::{checkpoint, drain, fault, own_messages, rehearsal, user, world};
+use crate::{checkpoint, drain, fault, journal, own_messages, rehearsal, user, world};
 use std::time::{Duration, Instant};
 
 /// The part of the state that belongs to the program's time line and is saved with a cut.
@@ -150,6 +150,9 @@ fn decide() -> Result<(), Rewound> {
             }
         }
         Interval::Time(interval) => {
+            if !checkpoint::is_active() {
+                rehearsal::poll();
+            }
             let due = tally(interval)? || std::mem::take(&mut STATE.get().schedule.overdue);
             let state = STATE.get();
             state.schedule.next = state.schedule.candidates + state.schedule.stride;
@@ -168,7 +171,8 @@ fn decide() -> Result<(), Rewound> {
 fn vote(interval: Duration) -> Result<(), Rewound> {
     let state = STATE.get();
     let now = Instant::now();
-    let due = state.last.is_some_and(|last| now.duration_since(last) >= interval);
+    let is_over = state.last.is_some_and(|last| now.duration_since(last) >= interval);
+    let due = is_over || journal::asks_for_cut();
     let before = state.decided.replace((now, state.schedule.candidates));
     let since = |(then, at): (Instant, u64)| now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32;
     let per_candidate = before.map_or(interval, since).as_nanos() as i64;
@@ -208,6 +212,14 @@ fn tally(interval: Duration) -> Result<bool, Rewound> {
     Ok(due != 0)
 }
 
+/// Whether a cut would be taken here even if nothing but the interval were looked at.
+fn is_regular() -> bool {
+    match crate::boot::config().interval {
+        Interval::Time(interval) => STATE.get().last.is_none_or(|last| last.elapsed() >= interval),
+        Interval::Calls(_) | Interval::Off => true,
+    }
+}
+
 /// Takes a cut here and starts its checkpoint.
 pub fn take() -> Result<(), Rewound> {
     fault::point("cut.begin", checkpoint::next_epoch());
@@ -215,7 +227,7 @@ pub fn take() -> Result<(), Rewound> {
     rehearsal::poll();
     requests::reap_orphans()?;
     let (ability, objection) = ability()?;
-    match drain::exchange(ability)? {
+    match drain::exchange(ability, is_regular())? {
         Exchange::InFlight(in_flight) => {
             drain::drain(&in_flight)?;
             fault::point("cut.end", checkpoint::next_epoch());

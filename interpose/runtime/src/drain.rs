@@ -17,7 +17,7 @@ use crate::objects::objects;
 use crate::real_types::{RealComm, RealMessage, RealRequest, Status};
 use crate::recovery::{self, Rewound};
 use crate::requests::{self, ANY_SOURCE, ANY_TAG, EMPTY, Envelope, Kind, Outcome};
-use crate::{checkpoint, user, world};
+use crate::{checkpoint, journal, rehearsal, user, world};
 pub use matched::{
     Found, claim_early, enter_matched, exists as matched_exists, forget as forget_matched, take as take_matched,
 };
@@ -133,6 +133,8 @@ struct Bookmark {
     shared: u64,
     /// Of its disk level.
     disk: Report,
+    /// 1: its initialisation phase may end here.
+    phase: u64,
 }
 
 /// Whether a rank can be saved at this cut; the larger value is the stronger objection.
@@ -157,11 +159,12 @@ pub enum Exchange {
 }
 
 /// Exchanges the bookmarks over all workers.
-pub fn exchange(ability: Ability) -> Result<Exchange, Rewound> {
+pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound> {
     let table = requests::table();
     let mappings = user::shared_mappings();
     let epoch = checkpoint::next_epoch();
     let disk = disk::report(&mut checkpoint::keep().store, epoch);
+    let phase = u64::from(rehearsal::may_end(is_regular));
     let own: Vec<Bookmark> = table
         .sent
         .iter()
@@ -170,6 +173,7 @@ pub fn exchange(ability: Ability) -> Result<Exchange, Rewound> {
             ability: ability as u64,
             shared: mappings.len() as u64,
             disk,
+            phase,
         })
         .collect();
     let mut theirs = vec![Bookmark::default(); own.len()];
@@ -202,6 +206,7 @@ pub fn exchange(ability: Ability) -> Result<Exchange, Rewound> {
         _ => {
             let reports: Vec<Report> = theirs.iter().map(|bookmark| bookmark.disk).collect();
             disk::agreed(&reports, world::worker(), epoch, world::get().recoveries);
+            journal::agree(theirs.iter().all(|bookmark| bookmark.phase == 1));
             Exchange::InFlight(
                 theirs
                     .iter()

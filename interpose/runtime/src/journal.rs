@@ -8,7 +8,9 @@
 //! held back ([`hold`]).
 #![allow(unsafe_code)]
 
+pub mod end;
 mod format;
+mod function;
 pub mod hold;
 pub mod outputs;
 mod recorder;
@@ -17,6 +19,7 @@ mod typemap;
 
 use crate::arch::{self, Frame};
 use crate::cell::Main;
+use end::{Rule, Watch};
 use outputs::Call;
 pub use recorder::Recorder;
 use std::time::{Duration, Instant};
@@ -30,6 +33,9 @@ pub struct Phase {
     /// How long it took.
     pub took: Duration,
     began: Instant,
+    watch: Watch,
+    /// All workers agree that the next cut is its end.
+    is_agreed: bool,
     /// The epoch at its end.
     epoch: u64,
 }
@@ -39,8 +45,8 @@ static PHASE: Main<Option<Phase>> = Main::new(None);
 /// A phase whose last cut has been taken.
 static ENDED: Main<Option<Phase>> = Main::new(None);
 
-/// `MPI_Init` is about to return to the program: from here outcomes are recorded.
-pub fn start() {
+/// `MPI_Init` is about to return to the program: from here outcomes are recorded, until the rule says that it is enough.
+pub fn start(rule: &Rule) {
     let Some(frame) = arch::top_frame() else { return };
     *PHASE.get() = Some(Phase {
         recorder: Recorder::default(),
@@ -48,6 +54,8 @@ pub fn start() {
         begin: unsafe { *frame },
         took: Duration::ZERO,
         began: Instant::now(),
+        watch: Watch::new(rule),
+        is_agreed: false,
         epoch: 0,
     });
     arch::set_recording(true);
@@ -76,6 +84,8 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     };
     // SAFETY: handed on to the caller.
     let frame = unsafe { &*frame };
+    // SAFETY: the frame's stack pointer points to the return address.
+    phase.watch.call(frame, unsafe { *(frame.rsp as *const u64) });
     if phase.recorder.call(frame, integer, double).is_err() {
         log::info!(
             "a call that cannot be recorded (slot {}) ends the recording",
@@ -101,9 +111,52 @@ pub fn ended(index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
     }
 }
 
-/// A cut is being taken for this epoch. The first one after `MPI_Init` is the end of the phase.
+/// Whether a cut should be taken soon, to be the end of the phase; true once.
+pub fn asks_for_cut() -> bool {
+    PHASE.get().as_mut().is_some_and(|phase| phase.watch.asks_for_cut())
+}
+
+/// At a cut: whether the phase may end here, as far as this worker is concerned. `is_regular`: the cut would have been taken
+/// anyway. A journal that has got longer than `limit` is given up.
+pub fn may_end(is_regular: bool, limit: impl FnOnce() -> usize) -> bool {
+    let Some(phase) = PHASE.get() else { return true };
+    let (size, limit) = (phase.recorder.journal().size(), limit());
+    if size > limit {
+        tell_too_long(size, limit);
+        stop();
+        return true;
+    }
+    phase.watch.is_over() || (is_regular && phase.watch.is_over_by_default())
+}
+
+/// A journal is too long: copies hold everything.
+pub fn tell_too_long(size: usize, limit: usize) {
+    let level = if crate::world::worker() == 0 {
+        log::Level::Warn
+    } else {
+        log::Level::Info
+    };
+    log::log!(
+        level,
+        "the journal takes {size} bytes, and may take {limit} (UNDERSTUDY_LOG_LIMIT): static data stay in the copies; end it \
+         earlier (UNDERSTUDY_INIT_END)"
+    );
+}
+
+/// Whether the phase may end here in all workers.
+pub fn agree(is_over: bool) {
+    if let Some(phase) = PHASE.get() {
+        phase.is_agreed = is_over;
+    }
+}
+
+/// A cut is being taken for this epoch; it may be the end of the phase.
 pub fn cut(epoch: u64) {
+    if !PHASE.get().as_ref().is_some_and(|phase| phase.is_agreed) {
+        return;
+    }
     if let Some(mut phase) = stop() {
+        phase.recorder.finish();
         phase.took = phase.began.elapsed();
         phase.epoch = epoch;
         *ENDED.get() = Some(phase);

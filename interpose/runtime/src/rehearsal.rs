@@ -24,6 +24,9 @@ pub use spare::poll as poll_spare;
 pub use thin::Thin;
 pub use worker::{keep as keep_script, poll};
 
+/// Before the program has set up anything, its image says little about how long a journal may get.
+const LEAST_LIMIT: usize = 16 << 20;
+
 /// Whether static data are rebuilt.
 fn is_used() -> bool {
     boot::config().static_data == Static::Replay
@@ -37,8 +40,14 @@ fn is_on() -> bool {
 /// `MPI_Init` is about to return to the program of a worker.
 pub fn start() {
     if is_on() && crate::world::is_protected() {
-        crate::journal::start();
+        crate::journal::start(&boot::config().init_end);
     }
+}
+
+/// At a cut: whether the phase may end here, as far as this worker is concerned; see [`crate::journal::may_end`].
+pub fn may_end(is_regular: bool) -> bool {
+    let image = || crate::checkpoint::keep().own.image.page_count() as usize * crate::image::PAGE_SIZE;
+    crate::journal::may_end(is_regular, || boot::config().log_limit.of(image()).max(LEAST_LIMIT))
 }
 
 /// After a failure: messages end, and so does a child. Returns how many messages have not ended within `limit`.

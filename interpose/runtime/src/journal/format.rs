@@ -21,6 +21,9 @@ pub struct Written {
     pub bytes: Vec<u8>,
 }
 
+/// Slot of the last record, which is of no call: what was written by the last cut itself.
+pub const END: u16 = u16::MAX;
+
 /// The outcome of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Record {

@@ -1,13 +1,13 @@
 //! Records outcomes.
 #![allow(unsafe_code)]
 
-use super::format::{Journal, Record, Written};
+use super::format::{END, Journal, Record, Written};
 use super::outputs::{Call, NotKnown, Piece, Unit};
 use super::typemap::TypeMaps;
 use crate::arch::Frame;
 use crate::generated::Proc;
 use crate::handles::VirtRequest;
-use crate::requests;
+use crate::requests::{self, State};
 use std::collections::HashMap;
 use std::ffi::c_void;
 
@@ -101,6 +101,26 @@ impl Recorder {
         if !stays {
             self.later.remove(&index);
         }
+    }
+
+    /// At the last cut: what receives have written that have ended without the program's asking, as the last record.
+    pub fn finish(&mut self) {
+        let mut ended: Vec<u32> = self.later.keys().copied().collect();
+        ended.sort_unstable();
+        self.ended.clear();
+        for index in ended {
+            let Some(request) = requests::get(index) else { continue };
+            if let State::Done { status, .. } = request.state {
+                let bytes = request.kind.envelope().map(|_| status.4 as usize);
+                self.ended(index, bytes, true);
+            }
+        }
+        let written = std::mem::take(&mut self.ended).into_iter().map(read).collect();
+        self.journal.add(Record {
+            slot: END,
+            written,
+            ..Record::default()
+        });
     }
 
     /// The journal so far.

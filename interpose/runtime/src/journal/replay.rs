@@ -1,7 +1,7 @@
 //! The program runs again, and its MPI calls are answered from a journal.
 #![allow(unsafe_code)]
 
-use super::format::{Journal, NotAJournal, Reader, Written};
+use super::format::{END, Journal, NotAJournal, Reader, Written};
 use super::outputs::Call;
 use super::recorder::EXECUTED;
 use crate::arch::{self, Frame};
@@ -91,7 +91,10 @@ pub fn answer() -> u64 {
             write(&record.written);
             record.result
         }
-        Ok(None) if (frame.slot, hash) == (play.end.0, Some(play.end.1)) => leave(REACHED, 0),
+        Ok(Some(record)) if record.slot == END && (frame.slot, hash) == (play.end.0, Some(play.end.1)) => {
+            write(&record.written);
+            leave(REACHED, 0)
+        }
         Ok(record) => {
             let recorded = record.and_then(|record| Proc::from_slot(record.slot.into()));
             let made = Proc::from_slot(frame.slot as u32);

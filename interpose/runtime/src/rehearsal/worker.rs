@@ -71,9 +71,7 @@ fn script(mut phase: Phase) -> Option<Script> {
     let image = keep.own.image.page_count() as usize * PAGE_SIZE;
     let limit = boot::config().log_limit.of(image);
     if size > limit {
-        log::warn!(
-            "the journal of {calls} calls takes {size} bytes, more than the {limit} that UNDERSTUDY_LOG_LIMIT allows for an image of {image}; whole images are kept"
-        );
+        journal::tell_too_long(size, limit);
         return None;
     }
     let bytes = journal.encode();

@@ -1,0 +1,163 @@
+//! The values of settings, and how they are written.
+
+use crate::generated::Proc;
+use crate::image::track::Choice;
+use crate::journal::end::Rule;
+use crate::redundancy::Scheme;
+use std::time::Duration;
+
+/// When a cut is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interval {
+    /// After this much time since the last one.
+    Time(Duration),
+    /// After this many cut candidates (collectives over all workers).
+    Calls(u64),
+    /// Never; a failure leads back to MPI_Init.
+    Off,
+}
+
+/// How static data are brought back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Static {
+    /// They are in the copies.
+    Image,
+    /// They are rebuilt by a replay of the initialisation phase.
+    Replay,
+}
+
+/// How long a journal may get.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LogLimit {
+    /// This part of the image that it stands for.
+    Part(f64),
+    /// So many bytes.
+    Bytes(usize),
+}
+
+impl LogLimit {
+    /// Bytes for an image of so many bytes.
+    pub fn of(self, image: usize) -> usize {
+        match self {
+            LogLimit::Part(part) => (image as f64 * part) as usize,
+            LogLimit::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+pub(super) fn log_limit(text: &str) -> Result<LogLimit, String> {
+    let wrong = || format!("`{text}` is neither a part of the image (`25%`) nor a size (`64M`)");
+    if let Some(percent) = text.strip_suffix('%') {
+        let percent: f64 = percent.parse().map_err(|_| wrong())?;
+        return if percent > 0.0 && percent <= 1000.0 {
+            Ok(LogLimit::Part(percent / 100.0))
+        } else {
+            Err(wrong())
+        };
+    }
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (amount, unit) = text.split_at(split);
+    let shift = match unit {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return Err(wrong()),
+    };
+    let amount: usize = amount.parse().map_err(|_| wrong())?;
+    amount
+        .checked_shl(shift)
+        .filter(|&bytes| bytes > 0)
+        .map(LogLimit::Bytes)
+        .ok_or_else(wrong)
+}
+
+/// The rule for the end of the initialisation phase.
+pub(super) fn init_end(text: &str) -> Result<Rule, String> {
+    let wrong =
+        || format!("`{text}` is none of `auto`, `MPI_Allreduce#120`, `pcontrol:1`, `function:main_loop`, `time:30s`");
+    if text == "auto" {
+        return Ok(Rule::Auto);
+    }
+    if let Some((name, times)) = text.split_once('#') {
+        let procedure = Proc::ALL.into_iter().find(|procedure| procedure.name() == name);
+        let procedure = procedure.ok_or_else(|| format!("`{name}` is no MPI procedure"))?;
+        let times = times.parse().ok().filter(|&times| times > 0).ok_or_else(wrong)?;
+        return Ok(Rule::Calls(procedure, times));
+    }
+    match text.split_once(':') {
+        Some(("pcontrol", level)) => level.parse().map(Rule::Pcontrol).map_err(|_| wrong()),
+        Some(("function", name)) if !name.is_empty() => Ok(Rule::Function(name.to_owned())),
+        Some(("time", time)) => match interval(time) {
+            Ok(Interval::Time(time)) => Ok(Rule::Time(time)),
+            _ => Err(wrong()),
+        },
+        _ => Err(wrong()),
+    }
+}
+
+pub(super) fn number<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("`{text}` is not {what}"))
+}
+
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "0" | "off" | "no" => Ok(false),
+        "1" | "on" | "yes" => Ok(true),
+        _ => Err(format!("`{text}` is neither 0 nor 1")),
+    }
+}
+
+pub(super) fn interval(text: &str) -> Result<Interval, String> {
+    let wrong = || format!("`{text}` is none of `10s`, `500ms`, `2m`, `100calls`, `off`");
+    if text == "off" {
+        return Ok(Interval::Off);
+    }
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+    let (amount, unit) = text.split_at(split);
+    if unit == "calls" {
+        return amount
+            .parse()
+            .ok()
+            .filter(|&calls: &u64| calls > 0)
+            .map(Interval::Calls)
+            .ok_or_else(wrong);
+    }
+    let amount: f64 = amount.parse().map_err(|_| wrong())?;
+    let scale = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let seconds = amount * scale;
+    if seconds > 0.0 && seconds < 1e9 {
+        Ok(Interval::Time(Duration::from_secs_f64(seconds)))
+    } else {
+        Err(wrong())
+    }
+}
+
+pub(super) fn tracking(text: &str) -> Result<Choice, String> {
+    match text {
+        "auto" => Ok(Choice::Auto),
+        "pagemap" => Ok(Choice::PagemapScan),
+        "compare" => Ok(Choice::Compare),
+        _ => Err(format!("`{text}` is none of `auto`, `pagemap`, `compare`")),
+    }
+}
+
+pub(super) fn scheme(text: &str) -> Result<Scheme, String> {
+    match (text, text.strip_prefix("xor:")) {
+        ("1", _) => Ok(Scheme::Copies(1)),
+        ("2", _) => Ok(Scheme::Copies(2)),
+        (_, Some(size)) => match number(size, "a number of workers")? {
+            size @ 2.. => Ok(Scheme::Parity(size)),
+            _ => Err("a group needs at least 2 workers, as in `xor:2`".into()),
+        },
+        _ => Err(format!(
+            "`{text}` is none of `1`, `2`, `xor:G` with a number of workers for G"
+        )),
+    }
+}
