@@ -84,6 +84,32 @@ pub fn long_heat2d() -> Case {
     }
 }
 
+/// Spectral elements in C++: nearly all of its memory is set up once.
+pub fn sem() -> Case {
+    Case {
+        name: "sem",
+        tail: 1,
+        files: &["sem.solution"],
+        make: || {
+            Job::new(place::example("sem"), &["4", "4", "12", "10", "sem.solution"]).interval("0.1s")
+        },
+        ..heat2d()
+    }
+}
+
+/// A program that leaves traces when it sets up: files, directories, data that are different each time. Its arguments:
+/// see `programs/setup.c`.
+pub fn setup(make: fn() -> Job) -> Case {
+    Case {
+        name: "setup",
+        files: &[
+            "made.0", "made.1", "made.2", "made.3", "grown.0", "grown.1", "grown.2", "grown.3",
+        ],
+        make,
+        ..heat2d()
+    }
+}
+
 fn cg_job(program: &str) -> Job {
     Job::new(
         place::example(program),

@@ -2,7 +2,7 @@
 
 use ckptd::events::Kind;
 use ffi_tests::outcome::native;
-use ffi_tests::programs::{self, Case};
+use ffi_tests::programs::{self, Case, setup};
 use ffi_tests::{Job, Outcome, place};
 
 const WORKERS: u32 = 4;
@@ -75,6 +75,11 @@ fn cg_and_its_library_are_rebuilt_from_their_journal() {
     all_equal(&programs::cg_shared());
 }
 
+#[test]
+fn sem_is_rebuilt_from_its_journal() {
+    all_equal(&programs::sem());
+}
+
 /// No interval is over in these runs: the end of the phase is what the cuts are taken for.
 #[test]
 fn the_end_of_the_phase_may_be_named() {
@@ -102,19 +107,6 @@ fn lammps_is_rebuilt_but_for_the_numbers_of_its_files() {
     for one in rehearse(&case, "6calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
         assert!(one.different <= 8, "{} of {} pages differ", one.different, one.pages);
-    }
-}
-
-const FILES: &[&str] = &[
-    "made.0", "made.1", "made.2", "made.3", "grown.0", "grown.1", "grown.2", "grown.3",
-];
-
-fn setup(make: fn() -> Job) -> Case {
-    Case {
-        name: "setup",
-        files: FILES,
-        make,
-        ..programs::heat2d()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ckptd::events::Kind;
 use ffi_tests::outcome::native;
-use ffi_tests::programs::{self, Case};
+use ffi_tests::programs::{self, Case, setup};
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, place};
 use std::time::Duration;
 
@@ -89,6 +89,11 @@ fn cg_with_a_shared_library_is_recovered_from_thin_copies() {
 }
 
 #[test]
+fn sem_is_recovered_from_thin_copies() {
+    everyone_dies(&programs::sem(), 400);
+}
+
+#[test]
 fn lammps_is_recovered_from_thin_copies() {
     if let Some(case) = programs::lammps() {
         everyone_dies(&case, 100);
@@ -162,19 +167,6 @@ fn another_process_may_die_while_static_data_are_rebuilt() {
         }
     }
     verdicts.assert_all_good();
-}
-
-const FILES: &[&str] = &[
-    "made.0", "made.1", "made.2", "made.3", "grown.0", "grown.1", "grown.2", "grown.3",
-];
-
-fn setup(make: fn() -> Job) -> Case {
-    Case {
-        name: "setup",
-        files: FILES,
-        make,
-        ..programs::heat2d()
-    }
 }
 
 #[test]

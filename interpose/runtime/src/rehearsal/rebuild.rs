@@ -9,8 +9,9 @@ use super::thin::Thin;
 use crate::cell::Main;
 use crate::image::PAGE_SIZE;
 use crate::image::epoch::Image;
-use crate::image::runs::{self, PageRun};
+use crate::image::runs::{self, PageIndex, PageRun};
 use crate::image::store::PageStore;
+use crate::image::sums::of_page;
 use crate::own_messages::{Peer, tag};
 use crate::world;
 use bincode::config::standard;
@@ -207,9 +208,21 @@ pub fn from_own_memory(offer: Offer, image: &mut Image, store: &mut PageStore) -
     Ok(offer.script)
 }
 
+/// Adds pages to the image if each has the checksum that it should have.
 fn add(offer: &Offer, bytes: &[u8], image: &mut Image, store: &mut PageStore) -> Result<(), String> {
     let sums = offer.script.sums(&offer.absent);
-    image
-        .insert(&offer.absent, bytes, &sums, store)
-        .map_err(|error| error.to_string())
+    let numbers = offer.absent.iter().flat_map(|run| run.start.0..run.end());
+    let mut checked = 0;
+    for ((number, content), &sum) in numbers.zip(bytes.chunks_exact(PAGE_SIZE)).zip(&sums) {
+        let page = PageIndex(number);
+        if of_page(page, content) != sum {
+            return Err(format!("page {:#x} comes out otherwise", page.addr()));
+        }
+        checked += 1;
+    }
+    if checked != runs::total(&offer.absent) {
+        return Err("pages are missing".into());
+    }
+    let inserted = image.insert(&offer.absent, bytes, &sums, store);
+    inserted.map_err(|error| error.to_string())
 }
