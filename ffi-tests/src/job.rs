@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Flags of every mpirun.
 const MPIRUN_FLAGS: &[&str] = &[
@@ -287,7 +287,7 @@ impl Job {
             .stdout(stream("stdout"))
             .stderr(stream("stderr"));
         let line = format!("{command:?}");
-        let started = Instant::now();
+        let (started, began) = (Instant::now(), SystemTime::now());
         let child = command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"));
         let mut run = Run {
             child,
@@ -297,6 +297,7 @@ impl Job {
             ranks: BTreeMap::new(),
             shared_memory: BTreeSet::new(),
             killed: Vec::new(),
+            began,
         };
         let status = run.attend(root.path(), &mut self, started);
         let wall = started.elapsed();
@@ -314,6 +315,13 @@ struct Run {
     ranks: BTreeMap<u32, processes::Process>,
     shared_memory: BTreeSet<String>,
     killed: Vec<Killed>,
+    /// Files that are older are another job's, whose launcher had the same process number.
+    began: SystemTime,
+}
+
+fn is_since(entry: &std::fs::DirEntry, began: SystemTime) -> bool {
+    let changed = entry.metadata().and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|changed| changed >= began)
 }
 
 impl Run {
@@ -440,6 +448,7 @@ impl Run {
             .into_iter()
             .flatten()
             .flatten()
+            .filter(|entry| is_since(entry, self.began))
             .map(|entry| entry.path().to_string_lossy().into_owned());
         found.extend(files.filter(|path| path.contains(&relay_mark) || self.shared_memory.contains(path)));
         found

@@ -90,9 +90,7 @@ pub fn sem() -> Case {
         name: "sem",
         tail: 1,
         files: &["sem.solution"],
-        make: || {
-            Job::new(place::example("sem"), &["4", "4", "12", "10", "sem.solution"]).interval("0.1s")
-        },
+        make: || Job::new(place::example("sem"), &["4", "4", "12", "10", "sem.solution"]).interval("0.1s"),
         ..heat2d()
     }
 }

@@ -2,7 +2,7 @@
 
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts};
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, place};
 use std::time::Duration;
 
 const WORKERS: u32 = 4;
@@ -177,6 +177,25 @@ fn another_worker_may_die_during_the_recovery() {
                 outcome.check(!outcome.takeovers().is_empty(), "no part was taken over");
             },
         );
+    }
+    verdicts.assert_all_good();
+}
+
+/// Survivors go back to a moment when the mapping had another size.
+#[test]
+fn mappings_may_be_resized() {
+    let make = || Job::new(place::test_program("resizing"), &["2000"]).interval("53calls");
+    let case = Case {
+        name: "resizing",
+        files: &[],
+        make,
+        ..programs::heat2d()
+    };
+    let mut verdicts = Verdicts::default();
+    for step in 0..8 {
+        let (worker, call) = (step % WORKERS, 411 + 149 * u64::from(step));
+        let fault = format!("kill rank={worker} at=call:{call}");
+        judge(&mut verdicts, &case, case.job().fault(&fault), worker, &fault);
     }
     verdicts.assert_all_good();
 }

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use super::PAGE_SIZE;
 use super::layout::{Area, Backing, Layout};
 use super::observe::c_path;
 use super::prot::{self, ProtError};
@@ -102,8 +103,10 @@ pub fn restore_layout(saved: &Layout, zones: &Zones) -> Result<LayoutStats, Layo
     for step in &steps {
         stats.unmapped += usize::from(unmap_step(step)?);
     }
-    for step in &steps {
-        stats.mapped += usize::from(map_step(step)?);
+    for (index, step) in steps.iter().enumerate() {
+        let before = index.checked_sub(1).map(|index| &steps[index]);
+        let is_grown = before.is_some_and(|before| grow(before, step));
+        stats.mapped += usize::from(is_grown || map_step(step)?);
     }
     for step in &steps {
         stats.protected += usize::from(protect_step(step)?);
@@ -173,6 +176,23 @@ fn restore_break(now: &Layout, saved: &Layout) -> bool {
     // SAFETY: moves the end of the user's heap, which nobody uses now. The raw call does not
     // involve the user's libc, whose idea of the break comes back with its data.
     unsafe { libc::syscall(libc::SYS_brk, target) as u64 == target }
+}
+
+/// Makes anonymous memory that is missing at the end of a mapping by making that longer. A new mapping beside one that has
+/// been moved before stays one of its own to the kernel, and mremap(2) would refuse to work on both.
+fn grow(before: &Step, step: &Step) -> bool {
+    let (Some(left), Some(kept), None, Some(want)) = (&before.now, &before.want, &step.now, &step.want) else {
+        return false;
+    };
+    let is_plain = |area: &Area| area.backing == Backing::Anonymous;
+    let continues = left.range.end == want.range.start && left.prot == want.prot;
+    if !(is_plain(left) && is_plain(kept) && is_plain(want) && continues) {
+        return false;
+    }
+    let page = PAGE_SIZE as u64;
+    let (last, length) = (want.range.start - page, page + want.range.len());
+    // SAFETY: the last page of a mapping of the user side; without MREMAP_MAYMOVE nothing is moved or replaced.
+    unsafe { libc::mremap(last as *mut libc::c_void, PAGE_SIZE, length as usize, 0) != libc::MAP_FAILED }
 }
 
 fn map_step(step: &Step) -> Result<bool, LayoutError> {
