@@ -13,7 +13,7 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
-.PHONY: help setup env build examples test sweep soak lint demo bench lammps clean
+.PHONY: help setup env build examples test sweep soak lint demo bench bench-journal lammps clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,10 @@ demo: build ## kill a worker of a running program and watch it being replaced
 bench: build ## print what the layer costs and how fast a job is back, as ratios
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/bench.py
+
+bench-journal: build ## print how long journals are, how fast they are replayed, and what copies save
+	@$(IN_ENV) $(MAKE) -s -C c-examples OUT='$(CURDIR)/build/examples'
+	@$(IN_ENV) python3 c-examples/bench/journal.py
 
 lammps: ## install LAMMPS, which some tests run, from the distribution
 	@packaging/lammps.sh

@@ -24,14 +24,14 @@ class Failed(Exception):
 class Bench:
     """Where things are."""
 
-    def __init__(self, root, release, programs):
+    def __init__(self, root, release, programs, needed="calls"):
         self.programs = pathlib.Path(programs)
         self.layer = pathlib.Path(release) / "libunderstudy.so"
         self.understudy = pathlib.Path(release) / "understudy"
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="understudy-bench-"))
-        for needed in (self.layer, self.understudy, self.programs / "calls"):
-            if not needed.exists():
-                raise Failed(f"{needed} is missing; run make bench in {root}")
+        for path in (self.layer, self.understudy, self.programs / needed):
+            if not path.exists():
+                raise Failed(f"{path} is missing; run make bench in {root}")
         if shutil.which("mpirun") is None:
             raise Failed('there is no mpirun on the PATH; run make bench, or first: eval "$(make -s env)"')
 

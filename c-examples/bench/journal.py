@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Measures the journal of the initialisation phase, and what copies save by it.
+
+    journal.py [--release DIR] [--programs DIR] [--workers N] [--repetitions N] [PROGRAM...]
+
+Each program runs with UNDERSTUDY_STATIC=replay; a spare rehearses every worker.
+What is printed are medians over workers and repetitions: the journal
+(compressed) against the pages that it rebuilds, the replay's time against that
+of the phase, the copy at the buddy before and after. Nothing here passes or
+fails. Called by `make bench-journal`, which puts MPI on the PATH. Programs: sem,
+cg, heat2d, and lmp (LAMMPS) if it is installed.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import time
+
+import jobs
+from bench import ROOT, Table, duration, machine
+
+PAGE = 4096
+MIB = 1 << 20
+median = statistics.median
+
+LAMMPS = """units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 20 0 20 0 20
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 1.44 87287 loop geom
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+neighbor 0.3 bin
+neigh_modify delay 5 every 1
+fix 1 all nve
+thermo 5
+run 200
+"""
+
+
+def programs(scratch):
+    """Command and interval of each program that is there."""
+    script = scratch / "melt.in"
+    script.write_text(LAMMPS, encoding="ascii")
+    found = {
+        "sem": (["sem", 16, 8, 12, 8], "60calls"),
+        "cg": (["cg", 300, 300, 6], "60calls"),
+        "heat2d": (["heat2d", 2000, 2000, 400], "60calls"),
+    }
+    lammps = shutil.which("lmp")
+    if lammps:
+        found["lmp"] = ([lammps, "-in", script, "-log", "none"], "6calls")
+    return found
+
+
+def once(bench, command, interval, workers):
+    """Events of one run, by worker: rehearsal and what became of the copy."""
+    events = bench.events_dir()
+    bench.run(*command, layer=True, ranks=workers + 1, events=events, INTERVAL=interval, STATIC="replay",
+              LOG_LIMIT="1000%")
+    rehearsed, thinned = {}, {}
+    for event in bench.events(events):
+        if event["type"] == "rehearsal":
+            rehearsed[event["worker"]] = event
+        elif event["type"] == "thinned":
+            thinned[event["worker"]] = event
+    return rehearsed, thinned
+
+
+def measure(bench, name, command, interval, workers, repetitions, table):
+    rows, failures = [], set()
+    for _ in range(repetitions):
+        rehearsed, thinned = once(bench, command, interval, workers)
+        for worker, event in rehearsed.items():
+            if event["failure"]:
+                failures.add(event["failure"])
+            elif worker in thinned:
+                rows.append((event, thinned[worker]))
+    if not rows:
+        table.row(name, *(["–"] * 7), "; ".join(failures) or "the run was over before")
+        return
+    of = lambda value: median(value(event, thin) for event, thin in rows)
+    journal = of(lambda event, _: event["journal"])
+    rebuilt = of(lambda _, thin: thin["pages"]) * PAGE
+    whole = of(lambda _, thin: thin["pages"] + thin["left"]) * PAGE
+    left = of(lambda _, thin: thin["left"]) * PAGE
+    replay = of(lambda event, _: event["replay_ns"]) * 1e-9
+    phase = of(lambda event, _: event["phase_ns"]) * 1e-9
+    ratio = of(lambda event, _: event["replay_ns"] / event["phase_ns"])
+    table.row(name, f"{journal / 1024:.0f} KiB", f"{rebuilt / MIB:.1f} MiB", f"{100 * journal / max(rebuilt, 1):.2f} %",
+              duration(phase), duration(replay), f"{ratio:.2f}", f"{whole / MIB:.1f} → {left / MIB:.2f} MiB",
+              f"{of(lambda event, _: event['different']):.0f} of {of(lambda event, _: event['pages']):.0f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Measures the journal of the initialisation phase.")
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM")
+    parser.add_argument("--release", default=ROOT / "target/release", help="where libunderstudy.so is")
+    parser.add_argument("--programs", dest="directory", default=ROOT / "build/examples", help="where the programs are")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--repetitions", type=int, default=3)
+    arguments = parser.parse_args()
+    bench = jobs.Bench(ROOT, arguments.release, arguments.directory, needed="sem")
+    try:
+        known = programs(bench.scratch)
+        unknown = set(arguments.programs) - set(known)
+        if unknown:
+            parser.error(f"unknown program {unknown.pop()}")
+        print(f"Machine: {machine()}; {time.strftime('%Y-%m-%d')}; {arguments.workers} workers and a spare; medians of "
+              f"{arguments.repetitions} repetitions and all workers; load average {os.getloadavg()[0]:.1f} at the start")
+        table = Table("The journal, for each worker", "program", "journal", "rebuilt pages", "ratio", "phase", "replay",
+                      "replay / phase", "copy at the buddy", "pages that differ")
+        for name in arguments.programs or known:
+            measure(bench, name, *known[name], arguments.workers, arguments.repetitions, table)
+    finally:
+        bench.close()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except jobs.Failed as failed:
+        sys.exit(f"journal: {failed}")
+    except KeyboardInterrupt:
+        sys.exit(130)
