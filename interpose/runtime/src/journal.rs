@@ -22,7 +22,7 @@ use crate::cell::Main;
 use end::{Rule, Watch};
 use outputs::Call;
 pub use recorder::Recorder;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A phase that is recorded.
 pub struct Phase {
@@ -32,7 +32,6 @@ pub struct Phase {
     pub begin: Frame,
     /// How long it took.
     pub took: Duration,
-    began: Instant,
     watch: Watch,
     /// All workers agree that the next cut is its end.
     is_agreed: bool,
@@ -53,7 +52,6 @@ pub fn start(rule: &Rule) {
         // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
         begin: unsafe { *frame },
         took: Duration::ZERO,
-        began: Instant::now(),
         watch: Watch::new(rule),
         is_agreed: false,
         epoch: 0,
@@ -157,7 +155,7 @@ pub fn cut(epoch: u64) {
     }
     if let Some(mut phase) = stop() {
         phase.recorder.finish();
-        phase.took = phase.began.elapsed();
+        phase.took = phase.watch.elapsed();
         phase.epoch = epoch;
         *ENDED.get() = Some(phase);
     }
@@ -174,9 +172,4 @@ pub fn take_ended(committed: u64) -> Option<Phase> {
 /// What a replay knows a call by: slot, hash of its arguments.
 pub fn call_hash(frame: &Frame) -> Option<(u64, u32)> {
     Some((frame.slot, Call::of(frame)?.hash()))
-}
-
-/// The answer to a call from the journal that is being replayed.
-pub extern "C" fn answer_call() -> u64 {
-    replay::answer()
 }

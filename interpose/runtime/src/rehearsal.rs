@@ -9,6 +9,8 @@
 //! A page that changes after the phase is part of a checkpoint, and so of the copy, from then on.
 
 mod child;
+mod message;
+mod own_memory;
 mod rebuild;
 mod script;
 mod spare;

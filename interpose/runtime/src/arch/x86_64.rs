@@ -465,7 +465,7 @@ pub unsafe extern "C" fn answer() {
         "movq xmm0, rax",
         "ret",
         ".cfi_endproc",
-        answer = sym crate::journal::answer_call,
+        answer = sym crate::journal::replay::answer,
     )
 }
 

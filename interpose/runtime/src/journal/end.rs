@@ -71,6 +71,11 @@ impl Watch {
         }
     }
 
+    /// Time since the begin of the phase.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// A call has been made.
     pub fn call(&mut self, frame: &Frame, place: u64) {
         match self.rule {
@@ -96,7 +101,7 @@ impl Watch {
     /// Whether the phase may end, as far as this worker is concerned.
     pub fn is_over(&mut self) -> bool {
         self.is_satisfied |= match self.rule {
-            Rule::Time(time) => self.began.elapsed() >= time,
+            Rule::Time(time) => self.elapsed() >= time,
             Rule::Function(_) => self.visit.as_ref().is_some_and(Visit::has_come),
             _ => false,
         };

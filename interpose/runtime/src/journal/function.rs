@@ -2,10 +2,12 @@
 //! `PERF_TYPE_BREAKPOINT`). Nothing of the program is changed.
 #![allow(unsafe_code)]
 
+use crate::image::vmas;
 use object::{Object, ObjectSymbol};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 const PERF_TYPE_BREAKPOINT: u32 = 5;
 const HW_BREAKPOINT_X: u32 = 4;
@@ -106,9 +108,10 @@ fn address_of(name: &str) -> Result<u64, VisitError> {
 /// Where the program's file is mapped.
 fn first_mapping() -> io::Result<u64> {
     let path = std::fs::read_link("/proc/self/exe")?;
-    let path = path.to_string_lossy();
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let line = maps.lines().find(|line| line.ends_with(&*path));
-    line.and_then(|line| u64::from_str_radix(line.split('-').next()?, 16).ok())
+    let path = path.as_os_str().as_bytes();
+    let all = vmas::read_self().map_err(io::Error::other)?;
+    let first = all.iter().find(|vma| vma.path == path);
+    first
+        .map(|vma| vma.range.start)
         .ok_or_else(|| io::Error::other("it is not mapped"))
 }

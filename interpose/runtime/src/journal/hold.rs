@@ -219,6 +219,14 @@ fn opened(directory: i64, path: i64, flags: i64) -> Fate {
     }
 }
 
+/// A duplicate whose number the program does not use.
+unsafe fn out_of_the_way(descriptor: i64) -> i64 {
+    let base = i64::from(understudy_abi::RUNTIME_FD_BASE);
+    let arguments = [descriptor, i64::from(libc::F_DUPFD_CLOEXEC), base, 0, 0, 0];
+    // SAFETY: fcntl(2) on a descriptor.
+    unsafe { make(libc::SYS_fcntl, &arguments) }
+}
+
 /// An empty file in memory in place of one that is made or truncated.
 fn fresh(files: &mut Files, name: Vec<u8>, flags: c_int) -> Fate {
     // SAFETY: plain system calls. The descriptor is the lowest free one, as the program's would be; a duplicate that is
@@ -234,9 +242,7 @@ fn fresh(files: &mut Files, name: Vec<u8>, flags: c_int) -> Fate {
             &[c"held back".as_ptr() as i64, close, 0, 0, 0, 0],
         );
         if descriptor >= 0 {
-            let base = i64::from(understudy_abi::RUNTIME_FD_BASE);
-            let dup = i64::from(libc::F_DUPFD_CLOEXEC);
-            let kept = make(libc::SYS_fcntl, &[descriptor, dup, base, 0, 0, 0]);
+            let kept = out_of_the_way(descriptor);
             files.own.push(descriptor as c_int);
             files.by_path.insert(name, kept as c_int);
         }
@@ -256,12 +262,7 @@ fn update(files: &mut Files, name: Vec<u8>, directory: i64, path: &[u8], flags: 
         if source < 0 {
             return Fate::Answer(source);
         }
-        // Out of the way of the descriptor that the program gets.
-        let base = i64::from(understudy_abi::RUNTIME_FD_BASE);
-        let aside = make(
-            libc::SYS_fcntl,
-            &[source, i64::from(libc::F_DUPFD_CLOEXEC), base, 0, 0, 0],
-        );
+        let aside = out_of_the_way(source);
         make(libc::SYS_close, &[source, 0, 0, 0, 0, 0]);
         let fate = fresh(files, name, flags);
         if let Fate::Answer(descriptor @ 0..) = fate {

@@ -77,7 +77,7 @@ fn write(written: &[Written]) {
 }
 
 /// The answer to the call in the top frame.
-pub fn answer() -> u64 {
+pub extern "C" fn answer() -> u64 {
     let Some(play) = PLAY.get() else { leave(DAMAGED, 0) };
     let Some(frame) = arch::top_frame() else {
         leave(OTHER_CALL, play.calls)

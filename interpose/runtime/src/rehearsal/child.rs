@@ -1,6 +1,7 @@
 //! A child process in which a phase is replayed: it touches no MPI, and nothing of the runtime side that others see.
 #![allow(unsafe_code)]
 
+use super::own_memory;
 use super::script::{Script, Sums};
 use crate::image::layout::Layout;
 use crate::image::runs::{PageIndex, PageRun};
@@ -210,14 +211,8 @@ fn play(script: &Script, task: &Task<'_>, memory: c_int) -> Finding {
 fn compare(run: &Sums) -> Vec<u64> {
     let mut content = [0u8; PAGE_SIZE];
     let mut differs = |(page, sum): (PageIndex, u64)| {
-        let part = |base: *mut u8| libc::iovec {
-            iov_base: base.cast(),
-            iov_len: PAGE_SIZE,
-        };
-        let (to, from) = (part(content.as_mut_ptr()), part(page.addr() as *mut u8));
-        // SAFETY: process_vm_readv(2) of this process, which fails where nothing is mapped.
-        let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
-        (read != PAGE_SIZE as isize || sums::of_page(page, &content) != sum).then_some(page.0)
+        let is_there = own_memory::read(page.addr(), &mut content);
+        (!is_there || sums::of_page(page, &content) != sum).then_some(page.0)
     };
     run.each().filter_map(&mut differs).collect()
 }

@@ -3,8 +3,9 @@
 
 use super::child::{Child, Task};
 use super::is_used;
+use super::message::Message;
+use super::own_memory;
 use super::script::Script;
-use super::spare::Message;
 use super::thin::Thin;
 use crate::cell::Main;
 use crate::image::PAGE_SIZE;
@@ -193,16 +194,9 @@ pub fn from_own_memory(offer: Offer, image: &mut Image, store: &mut PageStore) -
         let at = bytes.len();
         let length = run.pages as usize * PAGE_SIZE;
         bytes.resize(at + length, 0);
-        let to = libc::iovec {
-            iov_base: bytes[at..].as_mut_ptr().cast(),
-            iov_len: length,
-        };
-        let from = libc::iovec {
-            iov_base: run.start.addr() as *mut _,
-            iov_len: length,
-        };
-        // SAFETY: process_vm_readv(2) of this process, which stops where nothing is mapped; sums tell then.
-        unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+        if !own_memory::read(run.start.addr(), &mut bytes[at..]) {
+            return Err(format!("not all of {:x?} is there", run.range()));
+        }
     }
     add(&offer, &bytes, image, store)?;
     Ok(offer.script)

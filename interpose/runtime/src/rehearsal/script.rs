@@ -34,6 +34,11 @@ pub struct Sums {
 }
 
 impl Sums {
+    /// The pages.
+    pub fn pages(&self) -> PageRun {
+        PageRun::between(self.first.0, self.first.0 + self.sums.len() as u64)
+    }
+
     /// Each page with its sum.
     pub fn each(&self) -> impl Iterator<Item = (PageIndex, u64)> + '_ {
         (self.first.0..)

@@ -1,6 +1,6 @@
 //! Copies without static data.
 
-use super::script::{Script, Sums};
+use super::script::Script;
 use crate::image::epoch::Image;
 use crate::image::runs::{self, PageRun};
 use crate::image::store::PageStore;
@@ -17,10 +17,15 @@ impl Thin {
     /// Takes the pages out of an image that the replay makes as they are there.
     pub fn of(image: &mut Image, script: Script, store: &mut PageStore) -> Thin {
         let mut absent = Vec::new();
-        for (page, sum) in script.pages.iter().flat_map(Sums::each) {
-            let one = PageRun { start: page, pages: 1 };
-            if store.sums(&image.slots_of(&[one])) == [sum] {
-                runs::push(&mut absent, one);
+        for run in &script.pages {
+            for held in image.slots_of(&[run.pages()]) {
+                let offset = (held.pages.start.0 - run.first.0) as usize;
+                let numbers = held.pages.start.0..held.pages.end();
+                for ((page, sum), wanted) in numbers.zip(store.sums(&[held])).zip(&run.sums[offset..]) {
+                    if sum == *wanted {
+                        runs::push(&mut absent, PageRun::between(page, page + 1));
+                    }
+                }
             }
         }
         image.remove(&absent, store);

@@ -1,8 +1,9 @@
 //! A worker's part: it has its phase rehearsed, tells the holders of its copies what is proved, and thins the copies that it
 //! holds.
 
+use super::message::Message;
 use super::script::{Script, sums_of};
-use super::spare::{Message, Proof};
+use super::spare::Proof;
 use super::thin::Thin;
 use super::{is_on, is_used};
 use crate::cell::Main;

@@ -86,14 +86,13 @@ fn outcome(index: u32) -> Outcome {
 /// Takes the outcome of a request that is `Done` (or inactive): a persistent one becomes inactive, another one is gone.
 fn take(index: u32, handle: &mut VirtRequest) -> Outcome {
     let outcome = outcome(index);
-    tell_journal(
-        index,
-        &outcome.status,
-        get(index).is_some_and(|request| request.is_persistent()),
-    );
     match get(index) {
-        Some(request) if request.is_persistent() => request.state = State::Inactive,
+        Some(request) if request.is_persistent() => {
+            request.state = State::Inactive;
+            tell_journal(index, &outcome.status, true);
+        }
         _ => {
+            tell_journal(index, &outcome.status, false);
             remove(index);
             *handle = null_handle();
         }

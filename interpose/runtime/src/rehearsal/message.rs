@@ -1,0 +1,73 @@
+//! Messages of a rehearsal: bytes of any length, which wait for nobody.
+#![allow(unsafe_code)]
+
+use crate::errors::SUCCESS;
+use crate::generated::real;
+use crate::handles;
+use crate::own_messages::{self, Peer};
+use crate::real_types::{RealComm, RealRequest, Status};
+use crate::requests::EMPTY;
+use std::ffi::c_int;
+use std::time::Duration;
+
+/// A message on its way, with its memory.
+pub(super) struct Message {
+    pub(super) bytes: Vec<u8>,
+    requests: Vec<RealRequest>,
+    pub(super) from: u32,
+}
+
+impl Message {
+    /// Sends bytes.
+    pub(super) fn send(bytes: Vec<u8>, to: Peer) -> Option<Message> {
+        let mut requests = Vec::new();
+        c_int::try_from(bytes.len()).ok()?;
+        // SAFETY: the bytes stay beside the request.
+        let rc = unsafe { own_messages::send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests) };
+        let from = to.rank;
+        (rc == SUCCESS).then_some(Message { bytes, requests, from })
+    }
+
+    /// Posts the receive of a message of this length.
+    pub(super) fn receive(length: usize, from: Peer) -> Option<Message> {
+        let (mut bytes, mut requests) = (vec![0u8; length], Vec::new());
+        // SAFETY: as above.
+        let rc = unsafe { own_messages::receive(bytes.as_mut_ptr().cast(), length, from, &mut requests) };
+        let from = from.rank;
+        (rc == SUCCESS).then_some(Message { bytes, requests, from })
+    }
+
+    /// Posts the receive of a message that has come, if one has.
+    pub(super) fn probe(comm: RealComm, source: c_int, tag: c_int) -> Option<Message> {
+        let (mut flag, mut status, mut length) = (0, EMPTY, 0);
+        let status: &mut Status = &mut status;
+        // SAFETY: a probe on a communicator of ours, and the length of a message of bytes.
+        unsafe {
+            let rc = real::PMPI_Iprobe(source, tag, comm, &mut flag, status);
+            if rc != SUCCESS || flag == 0 {
+                return None;
+            }
+            real::PMPI_Get_count(status, handles::byte_type(), &mut length);
+        }
+        let rank = status.source as u32;
+        Message::receive(length.max(0) as usize, Peer { comm, rank, tag })
+    }
+
+    /// Whether it has ended; an MPI error code if it has failed.
+    pub(super) fn test(&mut self) -> Result<bool, c_int> {
+        own_messages::test(&mut self.requests)
+    }
+
+    /// After a failure: ends it. Returns how many requests have not ended within `limit`; their memory is given up then.
+    pub(super) fn quiesce(mut self, is_receive: bool, limit: Duration) -> usize {
+        let left = if is_receive {
+            own_messages::drive(&mut self.requests, limit)
+        } else {
+            own_messages::end(&mut self.requests, limit)
+        };
+        if left > 0 {
+            std::mem::forget(self);
+        }
+        left
+    }
+}
