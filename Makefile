@@ -13,7 +13,7 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
-.PHONY: help setup env build examples test sweep soak lint demo bench bench-journal lammps clean
+.PHONY: help setup env build man examples test sweep soak lint demo bench bench-journal lammps clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ env: setup ## print shell exports for that MPI: eval "$(make -s env)"
 
 build: setup examples ## build the layer, its tools and the examples
 	$(IN_ENV) $(CARGO) build --release
+
+man: build ## write the man pages of `understudy` into build/man
+	target/release/understudy man build/man
 
 examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -C c-examples OUT='$(CURDIR)/build/examples'

@@ -3,9 +3,11 @@
 //! * [`events`]: the event file each rank writes, and its reader;
 //! * [`relay`]: the output relay that makes standard output exactly-once, and the ledger through
 //!   which ranks talk to it;
+//! * [`settings`]: the environment variables of a job and what they mean;
 //! * `report` (feature `cli`): the merged view of a job's event files behind `understudy events`.
 
 pub mod events;
 pub mod relay;
 #[cfg(feature = "cli")]
 pub mod report;
+pub mod settings;

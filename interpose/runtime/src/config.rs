@@ -1,10 +1,11 @@
-//! The settings: one table of environment variables.
+//! The settings and their values. What they mean is told by [`ckptd::settings`].
 
 mod values;
 
 use crate::image::track::Choice;
 use crate::journal::end::Rule;
 use crate::redundancy::Scheme;
+use ckptd::settings::{SETTINGS, Setting};
 use std::path::PathBuf;
 use std::time::Duration;
 pub use values::{Interval, LogLimit, Static};
@@ -47,196 +48,93 @@ pub struct Config {
     pub fault: Option<String>,
 }
 
-/// One environment variable, as the documentation lists it.
-pub struct Variable {
-    /// Its name.
-    pub name: &'static str,
-    /// Its default, as text.
-    pub default: &'static str,
-    /// What it means.
-    pub meaning: &'static str,
-    parse: fn(&mut Config, &str) -> Result<(), String>,
-}
+/// Takes one value.
+type Parse = fn(&mut Config, &str) -> Result<(), String>;
 
-/// Every variable that the runtime reads.
-pub const VARIABLES: &[Variable] = &[
-    Variable {
-        name: "UNDERSTUDY_SPARES",
-        default: "1",
-        meaning: "how many of the last ranks are spares; the program sees only the others",
-        parse: |config, text| {
-            config.spares = number(text, "a number of ranks")?;
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_COPIES",
-        default: "1",
-        meaning: "how each worker's memory is kept by others: `1` or `2` whole copies (with 2 any two ranks may die at once, for twice the memory and traffic of copies), or `xor:G`, parity over groups of G workers (one of each group may die at a time, for 1/(G - 1) of the memory)",
-        parse: |config, text| {
-            config.scheme = scheme(text)?;
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_BUDDY_OFFSET",
-        default: "ranks per node",
-        meaning: "the copy of rank r is held by worker (r + offset) mod W, or by a near one if that is in the same domain and another need not be",
-        parse: |config, text| {
-            config.buddy_offset = Some(number(text, "a rank offset").and_then(|offset| match offset {
-                0 => Err("an offset of 0 would keep the copy in the rank itself".into()),
-                offset => Ok(offset),
-            })?);
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_DOMAIN",
-        default: "none",
-        meaning: "file with lines `host domain`: hosts of a domain fail together, so copies are kept in another one; without it every node is a domain",
-        parse: |config, text| {
-            config.domains = Some(PathBuf::from(text));
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_INTERVAL",
-        default: "10s",
-        meaning: "time between checkpoints (`10s`, `500ms`), a number of collectives over all workers (`100calls`), or `off`",
-        parse: |config, text| {
-            config.interval = interval(text)?;
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_TRACKING",
-        default: "auto",
-        meaning: "how changed pages are found: `pagemap` (userfaultfd and PAGEMAP_SCAN), `compare` (with the last copy), or `auto`",
-        parse: |config, text| {
-            config.tracking = tracking(text)?;
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_STATIC",
-        default: "image",
-        meaning: "how data that the program sets up once are brought back: `image`, copies hold them; `replay`, copies do without what an idle spare has rebuilt from a record of the MPI calls up to the first checkpoint after `MPI_Init`, and an understudy rebuilds it",
-        parse: |config, text| {
-            config.static_data = match text {
-                "image" => Static::Image,
-                "replay" => Static::Replay,
-                _ => return Err(format!("`{text}` is neither `image` nor `replay`")),
-            };
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_INIT_END",
-        default: "auto",
-        meaning: "where that record ends, at the first checkpoint after: `auto` (calls repeat, or the first interval is over), `MPI_Allreduce#120` (that many calls), `pcontrol:1` (MPI_Pcontrol with this level), `function:main_loop` (entered), `time:30s`",
-        parse: |config, text| {
-            config.init_end = init_end(text)?;
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_LOG_LIMIT",
-        default: "25%",
-        meaning: "how long that record may get: a part of the program's memory (`25%`) or a size (`64M`); past it copies hold everything",
-        parse: |config, text| {
-            config.log_limit = log_limit(text)?;
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_REHEARSE",
-        default: "off",
-        meaning: "`all`: the MPI calls up to the first checkpoint after `MPI_Init` are recorded, and an idle spare replays them in a child process; the event file tells which pages it could have rebuilt",
-        parse: |config, text| {
-            config.rehearse = match text {
-                "off" => false,
-                "all" => true,
-                _ => return Err(format!("`{text}` is neither `off` nor `all`")),
-            };
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_DISK",
-        default: "none",
-        meaning: "directory, the same for all ranks, to which epochs are written, so that the whole job can be restarted",
-        parse: |config, text| {
-            let path = std::path::absolute(text).map_err(|error| format!("`{text}`: {error}"))?;
-            config.disk = Some(path);
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_DISK_EVERY",
-        default: "1",
-        meaning: "every how many epochs one is written there; while one is being written no other is begun",
-        parse: |config, text| {
-            config.disk_every = number(text, "a number of epochs").and_then(|every| match every {
-                0 => Err("it must be at least 1".into()),
-                every => Ok(every),
-            })?;
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_RESTART",
-        default: "0",
-        meaning: "1: the job goes on from the last complete epoch in UNDERSTUDY_DISK; it stops if there is none",
-        parse: |config, text| {
-            config.restart = switch(text)?;
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_REQUIRE",
-        default: "0",
-        meaning: "1: a job that cannot be protected stops before MPI_Init returns; 0: it runs unprotected",
-        parse: |config, text| {
-            config.require = switch(text)?;
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_DISABLE",
-        default: "0",
-        meaning: "1: nothing is done at all",
-        parse: |_, text| switch(text).map(drop),
-    },
-    Variable {
-        name: "UNDERSTUDY_LATE",
-        default: "see the guide",
-        meaning: "whether programs that do not need libmpi from the start are prepared for loading it later: 1, all; 0, none; unset, those that the launcher itself has started",
-        parse: |_, text| switch(text).map(drop),
-    },
-    Variable {
-        name: "UNDERSTUDY_LOG",
-        default: "warn",
-        meaning: "what is logged on standard error, as an env_logger filter (`info`, `debug`, `understudy_runtime::cut=trace`)",
-        parse: |_, _| Ok(()),
-    },
-    Variable {
-        name: "UNDERSTUDY_LOG_DIR",
-        default: "none",
-        meaning: "directory for one event file per rank; `understudy events DIR` reads them",
-        parse: |config, text| {
-            config.log_dir = Some(PathBuf::from(text));
-            Ok(())
-        },
-    },
-    Variable {
-        name: "UNDERSTUDY_FAULT",
-        default: "none",
-        meaning: "for tests: `kill rank=R at=POINT [epoch=E]` lets rank R (of the launcher) kill itself there; more in the guide",
-        parse: |config, text| {
-            config.fault = Some(text.to_owned());
-            Ok(())
-        },
-    },
+/// How the value of each variable of [`SETTINGS`] is read.
+const VALUES: &[(&str, Parse)] = &[
+    ("UNDERSTUDY_SPARES", |config, text| {
+        config.spares = number(text, "a number of ranks")?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_COPIES", |config, text| {
+        config.scheme = scheme(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_BUDDY_OFFSET", |config, text| {
+        config.buddy_offset = Some(number(text, "a rank offset").and_then(|offset| match offset {
+            0 => Err("an offset of 0 would keep the copy in the rank itself".into()),
+            offset => Ok(offset),
+        })?);
+        Ok(())
+    }),
+    ("UNDERSTUDY_DOMAIN", |config, text| {
+        config.domains = Some(PathBuf::from(text));
+        Ok(())
+    }),
+    ("UNDERSTUDY_INTERVAL", |config, text| {
+        config.interval = interval(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_TRACKING", |config, text| {
+        config.tracking = tracking(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_STATIC", |config, text| {
+        config.static_data = match text {
+            "image" => Static::Image,
+            "replay" => Static::Replay,
+            _ => return Err(format!("`{text}` is neither `image` nor `replay`")),
+        };
+        Ok(())
+    }),
+    ("UNDERSTUDY_INIT_END", |config, text| {
+        config.init_end = init_end(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_LOG_LIMIT", |config, text| {
+        config.log_limit = log_limit(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_REHEARSE", |config, text| {
+        config.rehearse = match text {
+            "off" => false,
+            "all" => true,
+            _ => return Err(format!("`{text}` is neither `off` nor `all`")),
+        };
+        Ok(())
+    }),
+    ("UNDERSTUDY_DISK", |config, text| {
+        let path = std::path::absolute(text).map_err(|error| format!("`{text}`: {error}"))?;
+        config.disk = Some(path);
+        Ok(())
+    }),
+    ("UNDERSTUDY_DISK_EVERY", |config, text| {
+        config.disk_every = number(text, "a number of epochs").and_then(|every| match every {
+            0 => Err("it must be at least 1".into()),
+            every => Ok(every),
+        })?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_RESTART", |config, text| {
+        config.restart = switch(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_REQUIRE", |config, text| {
+        config.require = switch(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_DISABLE", |_, text| switch(text).map(drop)),
+    ("UNDERSTUDY_LATE", |_, text| switch(text).map(drop)),
+    ("UNDERSTUDY_LOG", |_, _| Ok(())),
+    ("UNDERSTUDY_LOG_DIR", |config, text| {
+        config.log_dir = Some(PathBuf::from(text));
+        Ok(())
+    }),
+    ("UNDERSTUDY_FAULT", |config, text| {
+        config.fault = Some(text.to_owned());
+        Ok(())
+    }),
 ];
 
 impl Config {
@@ -260,9 +158,9 @@ impl Config {
             log_dir: None,
             fault: None,
         };
-        for variable in VARIABLES {
-            if let Some(text) = lookup(variable.name).filter(|text| !text.is_empty()) {
-                (variable.parse)(&mut config, &text).map_err(|why| format!("{}: {why}", variable.name))?;
+        for (name, parse) in VALUES {
+            if let Some(text) = lookup(name).filter(|text| !text.is_empty()) {
+                parse(&mut config, &text).map_err(|why| format!("{name}: {why}"))?;
             }
         }
         if config.restart && config.disk.is_none() {
@@ -288,10 +186,10 @@ impl Config {
 
     /// The settings by name, for the event file.
     pub fn listing(lookup: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
-        let value = |variable: &Variable| lookup(variable.name).unwrap_or_else(|| variable.default.to_owned());
-        VARIABLES
+        let value = |setting: &Setting| lookup(setting.variable).unwrap_or_else(|| setting.default.to_owned());
+        SETTINGS
             .iter()
-            .map(|variable| (variable.name.to_owned(), value(variable)))
+            .map(|setting| (setting.variable.to_owned(), value(setting)))
             .collect()
     }
 }
@@ -369,15 +267,20 @@ mod tests {
     #[test]
     fn the_readme_lists_every_variable() {
         let readme = include_str!("../../../README.md");
-        let row =
-            |variable: &Variable| format!("| `{}` | {} | {} |", variable.name, variable.default, variable.meaning);
+        let row = |setting: &Setting| format!("| `{}` | {} | {} |", setting.variable, setting.default, setting.meaning);
         let section = readme
             .lines()
             .skip_while(|line| *line != "## Environment variables")
             .skip(1);
         let section = section.take_while(|line| !line.starts_with("## "));
         let listed: Vec<&str> = section.filter(|line| line.starts_with("| `")).collect();
-        assert_eq!(listed, VARIABLES.iter().map(row).collect::<Vec<_>>());
+        assert_eq!(listed, SETTINGS.iter().map(row).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_setting_can_be_read() {
+        let names = SETTINGS.iter().map(|setting| setting.variable);
+        assert!(names.eq(VALUES.iter().map(|(name, _)| *name)));
     }
 
     #[test]

@@ -1,0 +1,39 @@
+//! `understudy events`: the merged event files of a job as text.
+
+use crate::outcome::{Outcome, print, print_json, tell, verdict};
+use ckptd::report::{Job, Report};
+use std::path::PathBuf;
+
+/// Merge the event files of a job: timeline, recoveries, checkpoint statistics.
+#[derive(clap::Args)]
+#[command(after_help = "Exit status:\n  \
+    0  the report is complete (files torn by a kill are noted)\n  \
+    1  a file is damaged, of a foreign version or of another job; the report has what is readable\n  \
+    2  wrong usage\n  \
+    3  no report: no such directory, no event files, or none of them usable")]
+pub struct Arguments {
+    /// The directory with the rank-N.events files.
+    dir: PathBuf,
+    /// Print one JSON object; times are in nanoseconds.
+    #[arg(long)]
+    json: bool,
+    /// Leave the timeline out.
+    #[arg(long, conflicts_with = "json")]
+    summary: bool,
+}
+
+impl Arguments {
+    pub fn run(self) -> Outcome {
+        let report = Report::new(Job::load(&self.dir)?);
+        if self.json {
+            print_json(&report)?;
+            // The text has them already.
+            report.problems.iter().for_each(tell);
+        } else if self.summary {
+            print(report.to_summary())?;
+        } else {
+            print(report.to_text())?;
+        }
+        Ok(verdict(report.problems.is_empty()))
+    }
+}

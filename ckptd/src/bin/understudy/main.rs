@@ -1,0 +1,66 @@
+//! `understudy`: the user's program around understudy jobs. One module for each command.
+
+mod completions;
+mod events;
+mod man;
+mod outcome;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use outcome::Outcome;
+use std::process::ExitCode;
+
+/// Run MPI programs that survive the death of ranks, and look into such jobs.
+#[derive(Parser)]
+#[command(name = "understudy", version, arg_required_else_help = true)]
+#[command(after_help = outcome::STATUSES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Makes the enum of all commands out of their modules, each of which has its `Arguments`, and the way from one to the other.
+macro_rules! commands {
+    ($($name:ident => $module:ident,)*) => {
+        #[derive(Subcommand)]
+        enum Command {
+            $($name($module::Arguments),)*
+        }
+
+        impl Command {
+            fn run(self) -> Outcome {
+                match self {
+                    $(Self::$name(arguments) => arguments.run(),)*
+                }
+            }
+        }
+    };
+}
+
+// In the order of the help text.
+commands! {
+    Events => events,
+    Completions => completions,
+    Man => man,
+}
+
+fn main() -> ExitCode {
+    start_log();
+    match Arguments::parse().command.run() {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// The command line as clap describes it, for completions and man pages.
+fn grammar() -> clap::Command {
+    Arguments::command()
+}
+
+/// Log lines on standard error; the same variable as in the ranks decides which.
+fn start_log() {
+    use std::io::Write;
+    let filter = env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "warn");
+    let mut builder = env_logger::Builder::from_env(filter);
+    builder.format(|out, record| writeln!(out, "understudy: {}: {}", record.target(), record.args()));
+    builder.init();
+}

@@ -1,0 +1,158 @@
+//! The settings of the layer, as people meet them: environment variables of a job, options of `understudy run`, rows of the
+//! README's table.
+
+/// How `understudy run` takes a setting. Its option is the variable's name without the prefix, in lower case: `UNDERSTUDY_DISK_EVERY`
+/// is `--disk-every`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As an option with a value of this name.
+    Value(&'static str),
+    /// As an option that stands for `1`.
+    Switch,
+    /// Only as a variable.
+    Variable,
+}
+
+/// One environment variable.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name.
+    pub variable: &'static str,
+    /// Its default, as text.
+    pub default: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+    /// How `understudy run` takes it.
+    pub form: Form,
+}
+
+/// What all names begin with.
+pub const PREFIX: &str = "UNDERSTUDY_";
+
+impl Setting {
+    /// Its option, without the hyphens in front.
+    pub fn option(&self) -> String {
+        self.variable
+            .trim_start_matches(PREFIX)
+            .to_lowercase()
+            .replace('_', "-")
+    }
+}
+
+/// Every variable that the runtime reads.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        variable: "UNDERSTUDY_SPARES",
+        default: "1",
+        meaning: "how many of the last ranks are spares; the program sees only the others",
+        form: Form::Value("S"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_COPIES",
+        default: "1",
+        meaning: "how each worker's memory is kept by others: `1` or `2` whole copies (with 2 any two ranks may die at once, for twice the memory and traffic of copies), or `xor:G`, parity over groups of G workers (one of each group may die at a time, for 1/(G - 1) of the memory)",
+        form: Form::Value("1|2|xor:G"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_BUDDY_OFFSET",
+        default: "ranks per node",
+        meaning: "the copy of rank r is held by worker (r + offset) mod W, or by a near one if that is in the same domain and another need not be",
+        form: Form::Value("K"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_DOMAIN",
+        default: "none",
+        meaning: "file with lines `host domain`: hosts of a domain fail together, so copies are kept in another one; without it every node is a domain",
+        form: Form::Value("FILE"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_INTERVAL",
+        default: "10s",
+        meaning: "time between checkpoints (`10s`, `500ms`), a number of collectives over all workers (`100calls`), or `off`",
+        form: Form::Value("INTERVAL"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_TRACKING",
+        default: "auto",
+        meaning: "how changed pages are found: `pagemap` (userfaultfd and PAGEMAP_SCAN), `compare` (with the last copy), or `auto`",
+        form: Form::Value("HOW"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_STATIC",
+        default: "image",
+        meaning: "how data that the program sets up once are brought back: `image`, copies hold them; `replay`, copies do without what an idle spare has rebuilt from a record of the MPI calls up to the first checkpoint after `MPI_Init`, and an understudy rebuilds it",
+        form: Form::Value("HOW"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_INIT_END",
+        default: "auto",
+        meaning: "where that record ends, at the first checkpoint after: `auto` (calls repeat, or the first interval is over), `MPI_Allreduce#120` (that many calls), `pcontrol:1` (MPI_Pcontrol with this level), `function:main_loop` (entered), `time:30s`",
+        form: Form::Value("RULE"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_LOG_LIMIT",
+        default: "25%",
+        meaning: "how long that record may get: a part of the program's memory (`25%`) or a size (`64M`); past it copies hold everything",
+        form: Form::Value("LIMIT"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_REHEARSE",
+        default: "off",
+        meaning: "`all`: the MPI calls up to the first checkpoint after `MPI_Init` are recorded, and an idle spare replays them in a child process; the event file tells which pages it could have rebuilt",
+        form: Form::Variable,
+    },
+    Setting {
+        variable: "UNDERSTUDY_DISK",
+        default: "none",
+        meaning: "directory, the same for all ranks, to which epochs are written, so that the whole job can be restarted",
+        form: Form::Value("DIR"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_DISK_EVERY",
+        default: "1",
+        meaning: "every how many epochs one is written there; while one is being written no other is begun",
+        form: Form::Value("N"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_RESTART",
+        default: "0",
+        meaning: "1: the job goes on from the last complete epoch in UNDERSTUDY_DISK; it stops if there is none",
+        form: Form::Switch,
+    },
+    Setting {
+        variable: "UNDERSTUDY_REQUIRE",
+        default: "0",
+        meaning: "1: a job that cannot be protected stops before MPI_Init returns; 0: it runs unprotected",
+        form: Form::Variable,
+    },
+    Setting {
+        variable: "UNDERSTUDY_DISABLE",
+        default: "0",
+        meaning: "1: nothing is done at all",
+        form: Form::Variable,
+    },
+    Setting {
+        variable: "UNDERSTUDY_LATE",
+        default: "see the guide",
+        meaning: "whether programs that do not need libmpi from the start are prepared for loading it later: 1, all; 0, none; unset, those that the launcher itself has started",
+        form: Form::Variable,
+    },
+    Setting {
+        variable: "UNDERSTUDY_LOG",
+        default: "warn",
+        meaning: "what is logged on standard error, as an env_logger filter (`info`, `debug`, `understudy_runtime::cut=trace`)",
+        form: Form::Value("FILTER"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_LOG_DIR",
+        default: "none",
+        meaning: "directory for one event file per rank; `understudy events DIR` reads them",
+        form: Form::Value("DIR"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_FAULT",
+        default: "none",
+        meaning: "for tests: `kill rank=R at=POINT [epoch=E]` lets rank R (of the launcher) kill itself there; more in the guide",
+        form: Form::Value("FAULT"),
+    },
+];

@@ -1,0 +1,67 @@
+//! The frame of the `understudy` command.
+
+use std::process::{Command, Output, Stdio};
+
+fn understudy(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_understudy"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// The commands that the help text lists.
+fn commands() -> Vec<String> {
+    let help = String::from_utf8(understudy(&["--help"]).stdout).unwrap();
+    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = list
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.split_whitespace().next().unwrap().to_owned());
+    names.filter(|name| name != "help").collect()
+}
+
+#[test]
+fn wrong_usage_has_status_2() {
+    for arguments in [&["dance"][..], &["events"], &["events", "--no-such-option", "."]] {
+        let output = understudy(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn every_command_has_a_man_page_that_says_how_it_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let pages = dir.path().join("man");
+    assert!(understudy(&["man", pages.to_str().unwrap()]).status.success());
+    assert!(commands().contains(&"events".to_owned()));
+    for name in commands() {
+        let page = std::fs::read_to_string(pages.join(format!("understudy-{name}.1"))).unwrap();
+        assert!(page.contains(".TH understudy"), "{name}");
+    }
+    let page = std::fs::read_to_string(pages.join("understudy.1")).unwrap();
+    assert!(page.contains("Exit status"), "{page}");
+}
+
+#[test]
+fn bash_understands_its_completions() {
+    let script = understudy(&["completions", "bash"]).stdout;
+    let check = "source /dev/stdin; COMP_WORDS=(understudy eve); COMP_CWORD=1; _understudy understudy eve understudy; echo \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash")
+        .args(["-c", check])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut bash.stdin.take().unwrap(), &script).unwrap();
+    let output = bash.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "events");
+}
+
+#[test]
+fn man_pages_need_a_place_that_can_be_written_to() {
+    let output = understudy(&["man", "/proc/nowhere"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(message.starts_with("understudy: /proc/nowhere: "), "{message}");
+    assert_eq!(message.lines().count(), 1);
+}
