@@ -2,13 +2,13 @@
 
 mod support;
 
-use ckptd::relay::{LedgerError, LedgerObserver, LedgerView, Logical, Stream};
+use ckptd::relay::{LedgerError, LedgerObserver, LedgerView, Position, Stream};
 use std::fs::{File, read, write};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Part, Random, assert_stream, collect, pipe, relay, stream, writer};
+use support::{PATIENCE, Part, Random, assert_stream, collect, pipe, place, relay, stream, writer};
 
 /// Not a test: the writer's process (see `support`).
 #[test]
@@ -32,7 +32,7 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
     let cuts = cut_file(dir.path());
     let (real_read, real) = pipe();
     let shown = collect(real_read);
-    let (mut high_water, mut from, mut killed) = (Logical(0), 0, 0);
+    let (mut high_water, mut from, mut killed) = (Position::START, 0, 0);
     for turn in 0..=kills {
         let relay = relay(
             &dir.path().join(format!("ledger-{turn}")),
@@ -68,17 +68,17 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
             "an orderly end removes the ledger"
         );
         // A writer that has written everything may have been killed on its way out.
-        let may_have_asked = status.success() || high_water.0 == length;
+        let may_have_asked = status.success() || high_water == place(length);
         assert!(ledger.exists() || may_have_asked, "a kill does not remove the ledger");
         from = last_cut(&cuts);
-        assert!(high_water.0 >= from, "what was written before a cut was forwarded");
+        assert!(high_water >= place(from), "what was written before a cut was forwarded");
         if status.success() {
             break;
         }
         killed += 1;
     }
     drop(real);
-    assert_eq!(high_water, Logical(length));
+    assert_eq!(high_water, place(length));
     assert_stream(&shown.join().unwrap(), length);
     killed
 }
@@ -109,18 +109,42 @@ fn killed_between_takeover_and_first_byte() {
     let (_real_read, real) = pipe();
     let relay = relay(&dir.path().join("ledger"), real, None);
     let view = relay.view();
-    view.rebase(Stream::Out, Logical(7)).unwrap();
-    view.takeover(Stream::Out, Logical(40), Logical(100)).unwrap();
-    view.rebase(Stream::Out, Logical(30)).unwrap();
-    assert_eq!(view.logical_position(Stream::Out).unwrap(), Logical(30));
+    let at = |line, column| Position { line, column };
+    view.rebase(Stream::Out, at(0, 7)).unwrap();
+    view.takeover(Stream::Out, at(1, 40), at(3, 10)).unwrap();
+    view.rebase(Stream::Out, at(1, 30)).unwrap();
+    assert_eq!(view.position(Stream::Out).unwrap(), at(1, 30));
     let observer = LedgerObserver::open(&relay.ledger).unwrap();
     assert!(matches!(
         observer.final_high_water(Stream::Out, Duration::ZERO),
         Err(LedgerError::Timeout(_))
     ));
     relay.release();
-    assert_eq!(observer.final_high_water(Stream::Out, PATIENCE).unwrap(), Logical(100));
+    assert_eq!(observer.final_high_water(Stream::Out, PATIENCE).unwrap(), at(3, 10));
     observer.remove().unwrap();
+}
+
+/// A rank prints times: what it prints again is of another length, and no other line suffers.
+#[test]
+fn lines_of_another_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let (real_read, real) = pipe();
+    let shown = collect(real_read);
+    let relay = relay(&dir.path().join("ledger"), real, None);
+    let (view, mut to) = (relay.view(), File::from(relay.out.try_clone().unwrap()));
+    to.write_all(b"begin\n").unwrap();
+    let cut = view.position(Stream::Out).unwrap();
+    to.write_all(b"1000 steps in 12.75 s\nall 1000 done\nCPU 99.7").unwrap();
+    view.rebase(Stream::Out, cut).unwrap();
+    to.write_all(b"1000 steps in 9 s\nall 1000 done\nCPU 100.1 %\nend\n")
+        .unwrap();
+    view.rebase(Stream::Out, cut).unwrap();
+    to.write_all(b"1000 steps in 10.00001 s\nall 1000 done\nCPU 7 %\nend\nlast\n")
+        .unwrap();
+    drop(to);
+    assert!(relay.release().success());
+    let text = "begin\n1000 steps in 12.75 s\nall 1000 done\nCPU 99.71 %\nend\nlast\n";
+    assert_eq!(String::from_utf8(shown.join().unwrap()).unwrap(), text);
 }
 
 #[test]
@@ -177,7 +201,7 @@ fn closed_and_full_stdout_do_not_block_the_rank() {
         assert!(relay.release().success());
         assert_eq!(
             observer.final_high_water(Stream::Out, PATIENCE).unwrap(),
-            Logical(1_000_000)
+            place(1_000_000)
         );
         assert_eq!(observer.write_error(Stream::Out), Some(errno));
     }
@@ -203,8 +227,10 @@ fn streams_are_independent_and_prompt() {
     }
     println!("{:?} per round", begin.elapsed() / 100);
     assert!(begin.elapsed() < Duration::from_secs(10));
-    assert_eq!(view.logical_position(Stream::Out).unwrap(), Logical(120_000));
-    assert_eq!(view.logical_position(Stream::Err).unwrap(), Logical(100));
+    assert_eq!(
+        view.position(Stream::Err).unwrap(),
+        Position::START.after(&(0..100).collect::<Vec<u8>>())
+    );
     assert!(matches!(
         view.flush(Stream::Out, Duration::from_millis(20)),
         Err(LedgerError::Timeout(_))
@@ -234,7 +260,7 @@ fn signals_do_not_end_the_relay_but_a_kill_is_noticed() {
         observer.final_high_water(Stream::Out, PATIENCE),
         Err(LedgerError::RelayGone)
     ));
-    view.rebase(Stream::Out, Logical(1)).unwrap();
+    view.rebase(Stream::Out, place(1)).unwrap();
     assert!(matches!(view.flush(Stream::Out, PATIENCE), Ok(())));
 }
 

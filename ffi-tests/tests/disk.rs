@@ -45,29 +45,37 @@ fn assert_killed(outcome: &Outcome) {
     );
 }
 
-/// Epoch and position of the output of the line that tells of a restart.
-fn restart(outcome: &Outcome) -> Option<(u64, usize)> {
+/// Epoch of the line that tells of a restart, and the lines and bytes after which the output goes on.
+fn restart(outcome: &Outcome) -> Option<(u64, usize, usize)> {
     let number = |text: &str| text.split(' ').next()?.parse().ok();
     let line = outcome
         .own_lines()
         .into_iter()
         .find(|line| line.contains("the job goes on from epoch"))?;
     let (_, epoch) = line.split_once("from epoch ")?;
-    let (_, position) = line.split_once("after the first ")?;
-    Some((number(epoch)?, number(position)? as usize))
+    let (_, place) = line.split_once("after the first ")?;
+    let bytes = place
+        .split_once(" line(s) and ")
+        .map_or(Some(0), |(_, bytes)| number(bytes));
+    Some((number(epoch)?, number(place)? as usize, bytes? as usize))
 }
 
 /// What `parts` have printed, each up to where the next goes on.
 #[track_caller]
 fn joined(before: &[u8], next: &Outcome) -> Vec<u8> {
-    let position = restart(next).map(|(_, position)| position);
-    next.check(position.is_some(), "no line tells of a restart");
-    let position = position.unwrap_or_default();
+    let place = restart(next);
+    next.check(place.is_some(), "no line tells of a restart");
+    let (_, lines, bytes) = place.unwrap_or_default();
+    let whole: usize = before
+        .split_inclusive(|&byte| byte == b'\n')
+        .take(lines)
+        .map(<[u8]>::len)
+        .sum();
     next.check(
-        before.len() >= position,
+        before.len() >= whole + bytes,
         "more was printed before the epoch than the job has printed",
     );
-    [&before[..position], &next.stdout].concat()
+    [&before[..whole + bytes], &next.stdout].concat()
 }
 
 /// The restarted job has come to its end, and all is as if nobody had been killed.
@@ -128,7 +136,7 @@ fn a_job_can_be_restarted_again_and_again() {
     let mut second = again.run_after(&mut first);
     assert_killed(&second);
     let third = restarted(&case).run_after(&mut second);
-    let epochs = [restart(&second), restart(&third)].map(|found| found.map_or(0, |(epoch, _)| epoch));
+    let epochs = [restart(&second), restart(&third)].map(|found| found.map_or(0, |(epoch, ..)| epoch));
     third.check(
         epochs[0] < epochs[1],
         &format!("the restarts were at epochs {epochs:?}"),

@@ -129,3 +129,36 @@ fn lines_arrive_while_the_program_runs() {
         &format!("the output stood still for {longest:?}"),
     );
 }
+
+/// The lines but for those that tell a time, and how many of those there are; one that is no time is an error.
+fn without_times(outcome: &Outcome) -> (Vec<String>, usize) {
+    let is_time = |line: &str| {
+        let time = line.strip_prefix("took ").and_then(|rest| rest.strip_suffix(" s"));
+        time.is_some_and(|time| time.parse::<f64>().is_ok())
+    };
+    let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    let (times, others): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| is_time(line));
+    (others.into_iter().map(str::to_owned).collect(), times.len())
+}
+
+#[test]
+fn times_of_another_length_cost_no_other_line() {
+    const STEPS: usize = 50;
+    const BLOCKS: usize = 20;
+    let job = || Job::new(place::test_program("times"), &[&STEPS.to_string(), &BLOCKS.to_string()]).interval("20calls");
+    let undisturbed = native(job());
+    let mut verdicts = Verdicts::default();
+    for worker in [0, 1] {
+        for block in [1, 7, 19] {
+            // Two calls before the steps.
+            let call = 2 + STEPS + block;
+            let outcome = job().fault(&format!("kill rank={worker} at=call:{call}")).run();
+            verdicts.judge(&format!("worker {worker} killed at call {call}"), || {
+                outcome.assert_success();
+                outcome.assert_taken_over(&[worker]);
+                assert_eq!(without_times(&outcome), without_times(&undisturbed));
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}

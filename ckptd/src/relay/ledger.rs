@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::note::NoteCell;
+use super::position::PositionCell;
 use super::{Stream, sys};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,7 +18,7 @@ pub const LEDGER_MAGIC: u64 = u64::from_le_bytes(*b"USTDYLGR");
 
 /// Bump rule: any change to the layout or to the meaning of a field of [`Ledger`] or [`StreamCell`],
 /// or to the protocol in the module's documentation, is a new version. Nobody reads another one.
-pub const LEDGER_VERSION: u32 = 3;
+pub const LEDGER_VERSION: u32 = 4;
 
 /// Length of the file: one page.
 pub const LEDGER_LEN: usize = 4096;
@@ -49,16 +50,16 @@ pub enum RankStage {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct StreamCell {
-    /// Relay: odd around `read(2)` and the changes to `raw_read`, `logical` and `command` it entails.
+    /// Relay: odd around `read(2)` and the changes to `raw_read`, `place` and `command` it entails.
     pub(super) seq: AtomicU32,
     /// Relay: a [`StreamState`].
     pub(super) state: AtomicU32,
     /// Relay: bytes read from the pipe.
     pub(super) raw_read: AtomicU64,
-    /// Relay: logical position of the next byte to be read.
-    pub(super) logical: AtomicU64,
-    /// Relay: one past the highest logical position ever forwarded.
-    pub(super) high_water: AtomicU64,
+    /// Relay: place of the next byte to be read.
+    pub(super) place: PositionCell,
+    /// Relay: the place behind the last byte that was new when it was forwarded.
+    pub(super) high_water: PositionCell,
     /// Relay: bytes read that are dealt with, be it forwarded, dropped or lost.
     pub(super) settled: AtomicU64,
     /// Relay: repeated bytes dropped.
@@ -71,15 +72,16 @@ pub struct StreamCell {
     pub(super) command: AtomicU32,
     /// Rank: the raw count the command is for.
     pub(super) command_at: AtomicU64,
-    /// Rank: the logical position there.
-    pub(super) command_logical: AtomicU64,
-    /// Rank: the high-water mark from there on, or [`KEEP`].
-    pub(super) command_high_water: AtomicU64,
+    /// Rank: the place there.
+    pub(super) command_place: PositionCell,
+    /// Rank: the high-water mark from there on, if `command_marks`.
+    pub(super) command_high_water: PositionCell,
+    /// Rank: 1 if the command sets the high-water mark.
+    pub(super) command_marks: AtomicU32,
 }
 
 pub(super) const IDLE: u32 = 0;
 pub(super) const POSTED: u32 = 1;
-pub(super) const KEEP: u64 = u64::MAX;
 
 impl StreamCell {
     pub(super) fn new() -> Self {
@@ -88,16 +90,17 @@ impl StreamCell {
             seq: AtomicU32::new(0),
             state: AtomicU32::new(StreamState::Absent as u32),
             raw_read: zero(),
-            logical: zero(),
-            high_water: zero(),
+            place: PositionCell::new(),
+            high_water: PositionCell::new(),
             settled: zero(),
             dropped: zero(),
             lost: zero(),
             errno: AtomicI32::new(0),
             command: AtomicU32::new(IDLE),
             command_at: zero(),
-            command_logical: zero(),
-            command_high_water: zero(),
+            command_place: PositionCell::new(),
+            command_high_water: PositionCell::new(),
+            command_marks: AtomicU32::new(0),
         }
     }
 

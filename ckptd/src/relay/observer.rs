@@ -2,7 +2,8 @@
 
 use super::ledger::{LedgerError, Mapping, StreamState};
 use super::note::NOTE_WORDS;
-use super::{Logical, Stream, sys};
+use super::position::Position;
+use super::{Stream, sys};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
@@ -27,15 +28,15 @@ impl LedgerObserver {
     }
 
     /// Waits until the stream has ended and every byte of it is forwarded, and returns its high-water
-    /// mark, which then is final. A stream the relay does not have counts as 0.
-    pub fn final_high_water(&self, stream: Stream, timeout: Duration) -> Result<Logical, LedgerError> {
+    /// mark, which then is final. A stream the relay does not have has its beginning.
+    pub fn final_high_water(&self, stream: Stream, timeout: Duration) -> Result<Position, LedgerError> {
         let cell = self.ledger.cell(stream);
         let begin = Instant::now();
         let mut nap = Duration::from_micros(20);
         loop {
             let alive = self.relay_alive();
             if cell.state() != StreamState::Open {
-                return Ok(Logical(cell.high_water.load(SeqCst)));
+                return Ok(cell.high_water.load());
             }
             if !alive {
                 return Err(LedgerError::RelayGone);
@@ -48,9 +49,12 @@ impl LedgerObserver {
         }
     }
 
-    /// The high-water mark of this moment, final or not.
-    pub fn high_water(&self, stream: Stream) -> Logical {
-        Logical(self.ledger.cell(stream).high_water.load(SeqCst))
+    /// The beginning of the line that the high-water mark of this moment lies in, final or not.
+    pub fn high_water_line(&self, stream: Stream) -> Position {
+        Position {
+            column: 0,
+            ..self.ledger.cell(stream).high_water.load()
+        }
     }
 
     /// What the rank noted of its death, for [`Note::from_words`](super::Note::from_words).

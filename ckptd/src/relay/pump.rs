@@ -1,6 +1,7 @@
 //! One stream through the relay.
 
-use super::ledger::{IDLE, KEEP, POSTED, StreamCell, StreamState};
+use super::ledger::{IDLE, POSTED, StreamCell, StreamState};
+use super::position::Position;
 use super::sys;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -10,14 +11,14 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 /// Most bytes taken at once: the usual capacity of a pipe (pipe(7)).
 const CHUNK: usize = 64 * 1024;
 
-/// A piece of a chunk whose bytes follow one another logically.
+/// A piece of a chunk whose bytes follow one another in the undisturbed output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Piece {
     bytes: Range<usize>,
-    /// Logical position of the first byte.
-    logical: u64,
+    /// Place of the first byte.
+    place: Position,
     /// Sets the high-water mark before it.
-    high_water: Option<u64>,
+    high_water: Option<Position>,
 }
 
 enum Taken {
@@ -55,7 +56,7 @@ fn take(cell: &StreamCell, input: RawFd, buffer: &mut [u8]) -> Taken {
     cell.seq.store(seq.wrapping_add(1), SeqCst);
     let taken = match sys::read(input, buffer) {
         Ok(0) => end(cell),
-        Ok(count) => account(cell, count),
+        Ok(count) => account(cell, &buffer[..count]),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Taken::Nothing,
         Err(_) => end(cell),
     };
@@ -63,62 +64,53 @@ fn take(cell: &StreamCell, input: RawFd, buffer: &mut [u8]) -> Taken {
     taken
 }
 
-/// Moves the counters over `count` bytes just read and applies a command that is due among them.
-fn account(cell: &StreamCell, count: usize) -> Taken {
-    let raw = cell.raw_read.load(Relaxed);
-    let logical = cell.logical.load(Relaxed);
-    let after = raw + count as u64;
+/// Moves the counters over `bytes` just read and applies a command that is due among them.
+fn account(cell: &StreamCell, bytes: &[u8]) -> Taken {
+    let (raw, place) = (cell.raw_read.load(Relaxed), cell.place.load());
+    let after = raw + bytes.len() as u64;
     cell.raw_read.store(after, SeqCst);
     let due = cell.command.load(SeqCst) == POSTED && cell.command_at.load(SeqCst) < after;
     if !due {
-        cell.logical.store(logical + count as u64, SeqCst);
-        return Taken::Pieces(
-            Piece {
-                bytes: 0..count,
-                logical,
-                high_water: None,
-            },
-            None,
-        );
+        cell.place.store(place.after(bytes));
+        let whole = Piece {
+            bytes: 0..bytes.len(),
+            place,
+            high_water: None,
+        };
+        return Taken::Pieces(whole, None);
     }
-    let (second_logical, high_water, split) = apply(cell, raw);
-    cell.logical.store(second_logical + (count - split) as u64, SeqCst);
+    let (second_place, high_water, split) = apply(cell, raw);
+    cell.place.store(second_place.after(&bytes[split..]));
     let first = Piece {
         bytes: 0..split,
-        logical,
+        place,
         high_water: None,
     };
     let second = Piece {
-        bytes: split..count,
-        logical: second_logical,
+        bytes: split..bytes.len(),
+        place: second_place,
         high_water,
     };
     Taken::Pieces(first, Some(second))
 }
 
-/// Takes the command off: the logical position and mark from `split` bytes behind `raw` on.
-fn apply(cell: &StreamCell, raw: u64) -> (u64, Option<u64>, usize) {
+/// Takes the command off: the place and the mark from so many bytes behind `raw` on.
+fn apply(cell: &StreamCell, raw: u64) -> (Position, Option<Position>, usize) {
     let at = cell.command_at.load(SeqCst);
-    let logical = cell.command_logical.load(SeqCst);
-    let high_water = cell.command_high_water.load(SeqCst);
+    let place = cell.command_place.load();
+    let high_water = (cell.command_marks.load(SeqCst) != 0).then(|| cell.command_high_water.load());
     cell.command.store(IDLE, SeqCst);
-    // `at` is never behind `raw` unless somebody wrote while the rank posted; count from `at` even so.
-    let late = raw.saturating_sub(at);
-    (
-        logical + late,
-        (high_water != KEEP).then_some(high_water),
-        at.saturating_sub(raw) as usize,
-    )
+    (place, high_water, at.saturating_sub(raw) as usize)
 }
 
 /// A command behind the last byte still counts: another process may go on from here.
 fn end(cell: &StreamCell) -> Taken {
     let raw = cell.raw_read.load(Relaxed);
     if cell.command.load(SeqCst) == POSTED && cell.command_at.load(SeqCst) <= raw {
-        let (logical, high_water, _) = apply(cell, raw);
-        cell.logical.store(logical, SeqCst);
+        let (place, high_water, _) = apply(cell, raw);
+        cell.place.store(place);
         if let Some(mark) = high_water {
-            cell.high_water.store(mark, SeqCst);
+            cell.high_water.store(mark);
         }
     }
     Taken::End
@@ -127,16 +119,11 @@ fn end(cell: &StreamCell) -> Taken {
 /// Forwards what of a piece has not been forwarded before.
 fn settle(cell: &StreamCell, output: RawFd, bytes: &[u8], piece: &Piece) {
     if let Some(mark) = piece.high_water {
-        cell.high_water.store(mark, SeqCst);
+        cell.high_water.store(mark);
     }
-    let seen = cell
-        .high_water
-        .load(Relaxed)
-        .saturating_sub(piece.logical)
-        .min(bytes.len() as u64);
-    cell.dropped.fetch_add(seen, SeqCst);
-    let mut rest = &bytes[seen as usize..];
-    let mut at = piece.logical + seen;
+    let (seen, mut rest) = bytes.split_at(piece.place.below(cell.high_water.load(), bytes));
+    cell.dropped.fetch_add(seen.len() as u64, SeqCst);
+    let mut at = piece.place.after(seen);
     while !rest.is_empty() {
         let gone = match sys::write(output, rest) {
             Ok(count) => count,
@@ -147,11 +134,11 @@ fn settle(cell: &StreamCell, output: RawFd, bytes: &[u8], piece: &Piece) {
             }
             Err(error) => refused(cell, &error, rest.len()),
         };
-        rest = &rest[gone..];
-        at += gone as u64;
         if gone > 0 {
-            cell.high_water.store(at, SeqCst);
+            at = at.after(&rest[..gone]);
+            cell.high_water.store(at);
         }
+        rest = &rest[gone..];
     }
     cell.settled.fetch_add(bytes.len() as u64, SeqCst);
 }
@@ -169,10 +156,15 @@ fn refused(cell: &StreamCell, error: &io::Error, count: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn post(cell: &StreamCell, at: u64, logical: u64, high_water: u64) {
-        cell.command_at.store(at, SeqCst);
-        cell.command_logical.store(logical, SeqCst);
-        cell.command_high_water.store(high_water, SeqCst);
+    fn at(line: u64, column: u64) -> Position {
+        Position { line, column }
+    }
+
+    fn post(cell: &StreamCell, raw: u64, place: Position, high_water: Option<Position>) {
+        cell.command_at.store(raw, SeqCst);
+        cell.command_place.store(place);
+        cell.command_high_water.store(high_water.unwrap_or_default());
+        cell.command_marks.store(high_water.is_some().into(), SeqCst);
         cell.command.store(POSTED, SeqCst);
     }
 
@@ -186,54 +178,48 @@ mod tests {
     #[test]
     fn a_command_splits_the_chunk_it_falls_into() {
         let cell = StreamCell::new();
-        post(&cell, 10, 4, KEEP);
-        let (first, second) = pieces(account(&cell, 10));
+        post(&cell, 10, at(0, 4), None);
+        let (first, second) = pieces(account(&cell, b"01234567\n9"));
         assert_eq!((first.bytes, second), (0..10, None), "byte 10 is not in the chunk");
         assert_eq!(cell.command.load(SeqCst), POSTED);
-        let (first, second) = pieces(account(&cell, 5));
-        assert_eq!((first.bytes, first.logical), (0..0, 10));
-        assert_eq!(
-            second,
-            Some(Piece {
-                bytes: 0..5,
-                logical: 4,
-                high_water: None
-            })
-        );
-        assert_eq!((cell.command.load(SeqCst), cell.logical.load(SeqCst)), (IDLE, 9));
-        post(&cell, 18, 100, 120);
-        let (first, second) = pieces(account(&cell, 8));
-        assert_eq!((first.bytes, first.logical), (0..3, 9));
-        assert_eq!(
-            second,
-            Some(Piece {
-                bytes: 3..8,
-                logical: 100,
-                high_water: Some(120)
-            })
-        );
-        assert_eq!((cell.raw_read.load(SeqCst), cell.logical.load(SeqCst)), (23, 105));
+        let (first, second) = pieces(account(&cell, b"45678"));
+        assert_eq!((first.bytes, first.place), (0..0, at(1, 1)));
+        let want = Piece {
+            bytes: 0..5,
+            place: at(0, 4),
+            high_water: None,
+        };
+        assert_eq!(second, Some(want));
+        assert_eq!((cell.command.load(SeqCst), cell.place.load()), (IDLE, at(0, 9)));
+        post(&cell, 18, at(7, 0), Some(at(8, 2)));
+        let (first, second) = pieces(account(&cell, b"012a\ncde"));
+        assert_eq!((first.bytes, first.place), (0..3, at(0, 9)));
+        let want = Piece {
+            bytes: 3..8,
+            place: at(7, 0),
+            high_water: Some(at(8, 2)),
+        };
+        assert_eq!(second, Some(want));
+        assert_eq!((cell.raw_read.load(SeqCst), cell.place.load()), (23, at(8, 3)));
     }
 
     #[test]
     fn only_what_is_new_is_forwarded() {
         let (cell, (mut reader, writer)) = (StreamCell::new(), io::pipe().expect("pipe"));
         let output = std::os::fd::AsRawFd::as_raw_fd(&writer);
-        let piece = |logical, high_water| Piece {
+        let piece = |place, high_water| Piece {
             bytes: 0..0,
-            logical,
+            place,
             high_water,
         };
-        settle(&cell, output, b"01234", &piece(0, None));
-        settle(&cell, output, b"234567", &piece(2, None));
-        settle(&cell, output, b"5", &piece(5, None));
-        settle(&cell, output, b"456789", &piece(4, Some(9)));
-        assert_eq!(
-            (cell.high_water.load(SeqCst), cell.dropped.load(SeqCst)),
-            (10, 3 + 1 + 5)
-        );
+        settle(&cell, output, b"0123\n", &piece(at(0, 0), None));
+        settle(&cell, output, b"23\n567", &piece(at(0, 2), None));
+        settle(&cell, output, b"5", &piece(at(1, 0), None));
+        settle(&cell, output, b"3\n567\n9", &piece(at(0, 3), Some(at(1, 2))));
+        let books = (cell.high_water.load(), cell.dropped.load(SeqCst));
+        assert_eq!(books, (at(2, 1), 3 + 1 + 4));
         drop(writer);
         let shown = io::read_to_string(&mut reader).expect("text");
-        assert_eq!(shown, "012345679");
+        assert_eq!(shown, "0123\n5677\n9");
     }
 }

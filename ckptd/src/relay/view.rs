@@ -1,8 +1,9 @@
 //! The rank's side of the ledger.
 
-use super::ledger::{IDLE, KEEP, LedgerError, Mapping, POSTED, RankStage, StreamCell, StreamState};
+use super::ledger::{IDLE, LedgerError, Mapping, POSTED, RankStage, StreamCell, StreamState};
 use super::note::NoteCell;
-use super::{Logical, RawCount, Stream, sys};
+use super::position::Position;
+use super::{RawCount, Stream, sys};
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
@@ -21,8 +22,10 @@ pub struct LedgerView {
 /// What one look at a stream gives.
 struct Snapshot {
     written: u64,
-    logical: u64,
-    posted: bool,
+    /// Of the next byte to be written, unless the relay has to read what is before it first.
+    place: Option<Position>,
+    /// A command waits for the next byte to be written.
+    pending: bool,
 }
 
 impl LedgerView {
@@ -79,29 +82,33 @@ impl LedgerView {
         self.snapshot(stream).map(|now| RawCount(now.written))
     }
 
-    /// Logical position of the next byte to be written. To be kept with a cut.
-    pub fn logical_position(&self, stream: Stream) -> Result<Logical, LedgerError> {
-        self.snapshot(stream).map(|now| Logical(now.logical))
+    /// Place of the next byte to be written. To be kept with a cut. Waits until the relay has read what was written before:
+    /// it counts the lines.
+    pub fn position(&self, stream: Stream) -> Result<Position, LedgerError> {
+        let (_, pipe) = self.stream(stream)?;
+        wait(pipe, None, || Ok(self.snapshot(stream)?.place))
     }
 
-    /// After a rollback: the next byte to be written has this logical position.
+    /// After a rollback: the next byte to be written has this place.
     ///
     /// Returns at once, unless an earlier rebase is still on its way through a full pipe.
-    pub fn rebase(&self, stream: Stream, logical: Logical) -> Result<(), LedgerError> {
-        self.post(stream, logical, KEEP)
+    pub fn rebase(&self, stream: Stream, place: Position) -> Result<(), LedgerError> {
+        self.post(stream, place, None)
     }
 
-    /// For an understudy that goes on with a dead rank's part: the next byte to be written has logical
-    /// position `logical`, and everything below `high_water` has been forwarded by the dead rank's relay.
-    pub fn takeover(&self, stream: Stream, logical: Logical, high_water: Logical) -> Result<(), LedgerError> {
-        self.post(stream, logical, high_water.0.min(KEEP - 1))
+    /// For an understudy that goes on with a dead rank's part: the next byte to be written has this place, and everything
+    /// below `high_water` has been forwarded by the dead rank's relay.
+    pub fn takeover(&self, stream: Stream, place: Position, high_water: Position) -> Result<(), LedgerError> {
+        self.post(stream, place, Some(high_water))
     }
 
     /// Waits until everything written so far is forwarded (or dropped, or refused).
     pub fn flush(&self, stream: Stream, timeout: Duration) -> Result<(), LedgerError> {
         let (cell, pipe) = self.stream(stream)?;
         let written = self.snapshot(stream)?.written;
-        wait(pipe, Some(timeout), || cell.settled.load(SeqCst) >= written)
+        wait(pipe, Some(timeout), || {
+            Ok((cell.settled.load(SeqCst) >= written).then_some(()))
+        })
     }
 
     /// Asks the relay to remove the ledger file at its end: the rank is about to end in good order.
@@ -144,21 +151,23 @@ impl LedgerView {
         }
     }
 
-    fn post(&self, stream: Stream, logical: Logical, high_water: u64) -> Result<(), LedgerError> {
+    fn post(&self, stream: Stream, place: Position, high_water: Option<Position>) -> Result<(), LedgerError> {
         let (cell, pipe) = self.stream(stream)?;
         let now = self.snapshot(stream)?;
-        if now.posted && cell.command_at.load(SeqCst) == now.written {
+        if now.pending {
             // Ours until a further byte is written. A rebase keeps the mark a takeover has set.
-            if high_water != KEEP {
-                cell.command_high_water.store(high_water, SeqCst);
+            if let Some(mark) = high_water {
+                cell.command_high_water.store(mark);
+                cell.command_marks.store(1, SeqCst);
             }
-            cell.command_logical.store(logical.0, SeqCst);
+            cell.command_place.store(place);
             return Ok(());
         }
-        wait(pipe, None, || cell.command.load(SeqCst) == IDLE)?;
+        wait(pipe, None, || Ok((cell.command.load(SeqCst) == IDLE).then_some(())))?;
         cell.command_at.store(now.written, SeqCst);
-        cell.command_logical.store(logical.0, SeqCst);
-        cell.command_high_water.store(high_water, SeqCst);
+        cell.command_place.store(place);
+        cell.command_high_water.store(high_water.unwrap_or_default());
+        cell.command_marks.store(high_water.is_some().into(), SeqCst);
         cell.command.store(POSTED, SeqCst);
         Ok(())
     }
@@ -167,26 +176,34 @@ impl LedgerView {
 /// One look, to be thrown away if `seq` changed meanwhile.
 fn look(cell: &StreamCell, pipe: RawFd) -> Result<Snapshot, LedgerError> {
     let raw_read = cell.raw_read.load(SeqCst);
-    let logical = cell.logical.load(SeqCst);
+    let place = cell.place.load();
     let posted = cell.command.load(SeqCst) == POSTED;
-    let (at, at_logical) = (cell.command_at.load(SeqCst), cell.command_logical.load(SeqCst));
+    let (at, at_place) = (cell.command_at.load(SeqCst), cell.command_place.load());
     let written = raw_read.wrapping_add(sys::unread(pipe)?);
-    let (base, from) = if posted { (at_logical, at) } else { (logical, raw_read) };
+    let pending = posted && at == written;
     Ok(Snapshot {
         written,
-        logical: base.wrapping_add(written.wrapping_sub(from)),
-        posted,
+        place: if pending {
+            Some(at_place)
+        } else {
+            (raw_read == written).then_some(place)
+        },
+        pending,
     })
 }
 
-/// Waits for the relay, with short naps, as long as there is one.
-fn wait(pipe: RawFd, timeout: Option<Duration>, done: impl Fn() -> bool) -> Result<(), LedgerError> {
+/// Waits for the relay, with short naps, as long as there is one, until `look` gives something.
+fn wait<T>(
+    pipe: RawFd,
+    timeout: Option<Duration>,
+    look: impl Fn() -> Result<Option<T>, LedgerError>,
+) -> Result<T, LedgerError> {
     let begin = Instant::now();
     let mut nap = Duration::from_micros(10);
     loop {
         let gone = sys::reader_gone(pipe);
-        if done() {
-            return Ok(());
+        if let Some(found) = look()? {
+            return Ok(found);
         }
         if gone {
             return Err(LedgerError::RelayGone);

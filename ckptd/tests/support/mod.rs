@@ -4,7 +4,7 @@
 //! descriptor [`WRITER_FD`], out of the way of what the test harness prints.
 #![allow(unsafe_code, dead_code)]
 
-use ckptd::relay::{IN_ERR_FD, IN_OUT_FD, LedgerView, Logical, Stream};
+use ckptd::relay::{IN_ERR_FD, IN_OUT_FD, LedgerView, Position, Stream};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -61,6 +61,11 @@ fn mix(mut x: u64) -> u64 {
 /// The undisturbed stream.
 pub fn stream(from: u64, to: u64) -> Vec<u8> {
     (from..to).map(|at| (mix(at / 8) >> (at % 8 * 8)) as u8).collect()
+}
+
+/// The place of byte `at` of the undisturbed stream.
+pub fn place(at: u64) -> Position {
+    Position::START.after(&stream(0, at))
 }
 
 /// Asserts equality without printing megabytes.
@@ -166,7 +171,7 @@ pub struct Part<'a> {
     pub seed: u64,
     pub from: u64,
     /// Take over with this high-water mark.
-    pub high_water: Option<Logical>,
+    pub high_water: Option<Position>,
     pub to: u64,
     pub rollbacks: u64,
 }
@@ -179,7 +184,11 @@ pub fn writer(part: &Part) -> Child {
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     command.env("W_LEDGER", &part.relay.ledger).env("W_CUT", part.cut_file);
-    command.env("W_HIGH", part.high_water.map_or("none".into(), |h| h.0.to_string()));
+    command.env(
+        "W_HIGH",
+        part.high_water
+            .map_or("none".into(), |mark| format!("{} {}", mark.line, mark.column)),
+    );
     for (name, value) in [
         ("SEED", part.seed),
         ("FROM", part.from),
@@ -201,8 +210,9 @@ pub fn writer_main() {
     let cuts = File::options().write(true).open(text("CUT")).unwrap();
     // SAFETY: the descriptor was given to this process for this purpose, and only here is it owned.
     let pipe = unsafe { File::from_raw_fd(WRITER_FD) };
-    if let Ok(high_water) = text("HIGH").parse() {
-        view.takeover(Stream::Out, Logical(number("FROM")), Logical(high_water))
+    if let Some((line, column)) = text("HIGH").split_once(' ') {
+        let [line, column] = [line, column].map(|number| number.parse().unwrap());
+        view.takeover(Stream::Out, place(number("FROM")), Position { line, column })
             .unwrap();
     }
     play(
@@ -219,27 +229,32 @@ pub fn writer_main() {
 /// Writes the stream with cuts and rollbacks at random places, checking the positions all along.
 fn play(view: &LedgerView, cuts: &File, mut pipe: &File, seed: u64, range: std::ops::Range<u64>, mut rollbacks: u64) {
     let mut random = Random::new(seed);
-    let (mut at, mut cut, mut raw) = (range.start, range.start, view.written(Stream::Out).unwrap().0);
+    let (mut at, mut raw) = (range.start, view.written(Stream::Out).unwrap().0);
+    let mut now = place(at);
+    let mut cut = (at, now);
     while at < range.end {
-        assert_eq!(view.logical_position(Stream::Out).unwrap(), Logical(at));
+        assert_eq!(view.position(Stream::Out).unwrap(), now);
         assert_eq!(view.written(Stream::Out).unwrap().0, raw);
         match random.below(20) {
             0..4 => {
-                cut = at;
-                cuts.write_all_at(&cut.to_le_bytes(), 0).unwrap();
+                cut = (at, now);
+                cuts.write_all_at(&at.to_le_bytes(), 0).unwrap();
             }
             4..8 if rollbacks > 0 => {
                 rollbacks -= 1;
                 if random.below(4) == 0 {
-                    view.rebase(Stream::Out, Logical(cut + random.below(1000))).unwrap();
+                    let elsewhere = cut.1.after(&stream(cut.0, cut.0 + random.below(1000)));
+                    view.rebase(Stream::Out, elsewhere).unwrap();
                 }
-                view.rebase(Stream::Out, Logical(cut)).unwrap();
-                at = cut;
+                view.rebase(Stream::Out, cut.1).unwrap();
+                (at, now) = cut;
             }
             8 => std::thread::sleep(Duration::from_micros(random.below(500))),
             _ => {
                 let to = (at + random.size()).min(range.end);
-                pipe.write_all(&stream(at, to)).unwrap();
+                let bytes = stream(at, to);
+                pipe.write_all(&bytes).unwrap();
+                now = now.after(&bytes);
                 raw += to - at;
                 at = to;
             }

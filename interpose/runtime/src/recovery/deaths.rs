@@ -18,7 +18,7 @@ use crate::generated::real;
 use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
 use crate::real_types::RealComm;
 use crate::{peers, user, world};
-use ckptd::relay::{Frame, NOTE_WORDS, Note};
+use ckptd::relay::{Frame, NOTE_WORDS, Note, Position};
 use std::ffi::c_int;
 use std::fmt::Write;
 
@@ -29,7 +29,9 @@ const EPOCHS: u64 = 2;
 
 /// What a dead process is told of in the meeting: the end of its two streams' output, its note, 1 + the status with which
 /// it has left, 1 + its status as wait(2) tells it.
-const WORDS: usize = 2 + NOTE_WORDS + 2;
+const WORDS: usize = MARK_WORDS + NOTE_WORDS + 2;
+/// Line and column, twice.
+const MARK_WORDS: usize = 4;
 
 /// Of what a process has died.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +79,7 @@ pub struct Verdict {
 }
 
 /// Everybody hears of what those on a dead process's node know: for each dead worker, up to where its output was seen.
-pub fn meet(control: RealComm, dead: &[u32]) -> Result<Vec<[u64; 2]>, c_int> {
+pub fn meet(control: RealComm, dead: &[u32]) -> Result<Vec<[Position; 2]>, c_int> {
     let history = HISTORY.get();
     history.now.clear();
     if dead.is_empty() {
@@ -99,15 +101,21 @@ pub fn meet(control: RealComm, dead: &[u32]) -> Result<Vec<[u64; 2]>, c_int> {
         .zip(&all)
         .map(|(&worker, words)| Death::read(worker, words))
         .collect();
-    Ok(all.iter().map(|words| [words[0], words[1]]).collect())
+    let mark = |words: &[u64]| Position {
+        line: words[0],
+        column: words[1],
+    };
+    Ok(all.iter().map(|words| [mark(words), mark(&words[2..])]).collect())
 }
 
 /// What this process knows of a dead one; zeros are nothing.
-fn known(rank: u32, marks: [u64; 2]) -> [u64; WORDS] {
+fn known(rank: u32, marks: [Position; 2]) -> [u64; WORDS] {
     let mut words = [0; WORDS];
-    words[..2].copy_from_slice(&marks);
+    for (words, mark) in words.chunks_mut(2).zip(marks) {
+        words.copy_from_slice(&[mark.line, mark.column]);
+    }
     if let Some((note, left)) = user::dead_note(rank) {
-        words[2..2 + NOTE_WORDS].copy_from_slice(&note);
+        words[MARK_WORDS..][..NOTE_WORDS].copy_from_slice(&note);
         words[WORDS - 2] = left.map_or(0, |status| 1 + u64::from(status));
     }
     words[WORDS - 1] = peers::wait_status(rank).map_or(0, |status| 1 + u64::from(status as u32));
@@ -202,7 +210,7 @@ impl History {
 
 impl Death {
     fn read(worker: u32, words: &[u64; WORDS]) -> Death {
-        let note = Note::from_words(&words[2..2 + NOTE_WORDS]);
+        let note = Note::from_words(&words[MARK_WORDS..][..NOTE_WORDS]);
         let cause = match (note, words[WORDS - 2], words[WORDS - 1]) {
             (Some(note), ..) => Cause::Fault(note),
             (None, left @ 1.., _) => Cause::Left((left - 1) as u32),

@@ -1,15 +1,15 @@
 //! Standard output and error: exactly once, through the relay (`ckptd::relay`).
 
 use crate::cell::Main;
-use ckptd::relay::{LedgerObserver, LedgerView, Logical, NOTE_WORDS, NoteCell, RankStage, Stream};
+use ckptd::relay::{LedgerObserver, LedgerView, NOTE_WORDS, NoteCell, Position, RankStage, Stream};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Positions in the two streams, if they go through a relay.
+/// Places in the two streams, if they go through a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Saved {
-    positions: [Option<u64>; 2],
+    places: [Option<Position>; 2],
 }
 
 struct Output {
@@ -19,7 +19,7 @@ struct Output {
 
 static OUTPUT: Main<Option<Output>> = Main::new(None);
 /// What a dead rank's relay has forwarded, for the understudy that goes on for it.
-static INHERITED: Main<[u64; 2]> = Main::new([0; 2]);
+static INHERITED: Main<[Position; 2]> = Main::new([Position::START; 2]);
 
 /// How long a dead rank's relay may take to pass on what it still has.
 const RELAY_PATIENCE: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ pub fn attach(path: PathBuf, is_silent: bool, local_ranks: u32) {
                 .into_iter()
                 .filter(|stream| is_silent && *stream == Stream::Out && pipes[stream.index()].is_some())
             {
-                if let Err(error) = view.takeover(stream, Logical(0), Logical(u64::MAX)) {
+                if let Err(error) = view.takeover(stream, Position::START, Position::NEVER) {
                     log::warn!("the output relay does not answer ({error})");
                 }
             }
@@ -99,7 +99,7 @@ pub fn dead_note(launcher_rank: u32) -> Option<([u64; NOTE_WORDS], Option<u32>)>
     Some((ledger.note(), ledger.left()))
 }
 
-/// Positions at a cut.
+/// Places at a cut.
 pub fn capture() -> Saved {
     let mut saved = Saved::default();
     if let Some(output) = OUTPUT.get() {
@@ -107,25 +107,23 @@ pub fn capture() -> Saved {
             .into_iter()
             .filter(|stream| output.pipes[stream.index()].is_some())
         {
-            saved.positions[stream.index()] = output.view.logical_position(stream).ok().map(|position| position.0);
+            saved.places[stream.index()] = output.view.position(stream).ok();
         }
     }
     saved
 }
 
-/// Goes on from the positions of a cut: what was forwarded since is not forwarded again.
+/// Goes on from the places of a cut: what was forwarded since is not forwarded again.
 pub fn restore(saved: &Saved, own: bool) {
     let Some(output) = OUTPUT.get() else { return };
     for stream in Stream::BOTH {
-        let (Some(position), true) = (saved.positions[stream.index()], output.pipes[stream.index()].is_some()) else {
+        let (Some(place), true) = (saved.places[stream.index()], output.pipes[stream.index()].is_some()) else {
             continue;
         };
         let done = if own {
-            output.view.rebase(stream, Logical(position))
+            output.view.rebase(stream, place)
         } else {
-            output
-                .view
-                .takeover(stream, Logical(position), Logical(INHERITED.get()[stream.index()]))
+            output.view.takeover(stream, place, INHERITED.get()[stream.index()])
         };
         if let Err(error) = done {
             log::warn!("the output relay does not answer ({error}); some output may appear twice");
@@ -140,43 +138,44 @@ fn ledger_of(launcher_rank: u32) -> Option<PathBuf> {
     Some(own.with_file_name(format!("{name}-{launcher_rank}")))
 }
 
-fn final_marks(path: &Path) -> [u64; 2] {
+fn final_marks(path: &Path) -> [Position; 2] {
     let Ok(observer) = LedgerObserver::open(path) else {
-        return [0; 2];
+        return [Position::START; 2];
     };
-    let mark = |stream| match observer.final_high_water(stream, RELAY_PATIENCE) {
-        Ok(mark) => mark.0,
+    Stream::BOTH.map(|stream| match observer.final_high_water(stream, RELAY_PATIENCE) {
+        Ok(mark) => mark,
         Err(error) => {
             log::warn!("the dead rank's output relay does not answer ({error}); some output may appear twice");
-            observer.high_water(stream).0
+            observer.high_water_line(stream)
         }
-    };
-    [mark(Stream::Out), mark(Stream::Err)]
+    })
 }
 
 /// What the relays of dead processes have forwarded, as far as they ran on this node: one pair for each rank of the
 /// launcher's world in `dead`.
-pub fn dead_output(dead: &[u32]) -> Vec<[u64; 2]> {
+pub fn dead_output(dead: &[u32]) -> Vec<[Position; 2]> {
     dead.iter()
-        .map(|&rank| ledger_of(rank).map_or([0; 2], |path| final_marks(&path)))
+        .map(|&rank| ledger_of(rank).map_or([Position::START; 2], |path| final_marks(&path)))
         .collect()
 }
 
-/// The job has been started again: the output of before ends at the position of the cut.
+/// The job has been started again: the output of before ends at the place of the cut.
 pub fn continue_from(saved: &Saved) {
-    *INHERITED.get() = saved.positions.map(Option::unwrap_or_default);
+    *INHERITED.get() = saved.places.map(Option::unwrap_or_default);
 }
 
 /// Where standard output goes on after [`continue_from`], for the user.
 pub fn position() -> String {
-    format!(
-        "its standard output goes on after the first {} byte(s)",
-        INHERITED.get()[0]
-    )
+    let Position { line, column } = INHERITED.get()[0];
+    let within = match column {
+        0 => String::new(),
+        _ => format!(" and {column} byte(s)"),
+    };
+    format!("its standard output goes on after the first {line} line(s){within}")
 }
 
 /// Takes over what a dead rank's relay has forwarded.
-pub fn inherit(marks: [u64; 2]) {
+pub fn inherit(marks: [Position; 2]) {
     *INHERITED.get() = marks;
 }
 
