@@ -10,13 +10,14 @@
 //! - [`job`]: a job and its run; [`outcome`]: what came of it, and comparisons;
 //! - [`hosts`]: several hosts on one machine;
 //! - [`kill`]: moments of death; [`processes`]: /proc;
-//! - [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
+//! - [`command`]: the `understudy` command; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
 //! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
 //!
 //! A job needs the machine for itself, so jobs of all test programs take turns (a lock file). Environment:
 //! `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so; `FFI_TESTS_SEED`: repeats the random moments of an earlier run;
 //! `FFI_TESTS_KEEP=1`: the directories of all jobs stay.
 
+pub mod command;
 pub mod hosts;
 pub mod job;
 pub mod kill;

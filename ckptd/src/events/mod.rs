@@ -12,12 +12,16 @@
 
 mod clock;
 mod codec;
+#[cfg(feature = "cli")]
+mod follower;
 mod kind;
 mod reader;
 mod writer;
 
 pub use clock::{ClockPair, monotonic_ns};
 pub use codec::{HEADER_LEN, Header, MAX_PAYLOAD, encode_record};
+#[cfg(feature = "cli")]
+pub use follower::Follower;
 pub use kind::{EndHow, Epoch, ErrorClass, Kind, RecoveryStage, Role, Spare, Worker, WorldRank};
 pub use reader::{EventReader, ReadError};
 pub use writer::EventWriter;

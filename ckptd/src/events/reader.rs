@@ -71,30 +71,30 @@ impl EventReader {
     }
 
     fn record(&mut self) -> Result<Record, ReadError> {
-        let rest = &self.bytes[self.at..];
-        let (at, torn) = (
-            self.at as u64,
-            ReadError::Truncated {
-                at: self.bytes.len() as u64,
-            },
-        );
-        if rest.len() < FRAME_HEAD {
-            return Err(torn);
-        }
-        let len = u32_at(rest, 0);
-        if len as usize > MAX_PAYLOAD {
-            return Err(ReadError::Length { at, len });
-        }
-        let Some(payload) = rest.get(FRAME_HEAD..FRAME_HEAD + len as usize) else {
-            return Err(torn);
-        };
-        if u32_at(rest, 4) != frame_check(len, payload) {
-            return Err(ReadError::Checksum { at });
-        }
-        let record = decode_payload(payload).ok_or(ReadError::Payload { at })?;
-        self.at += FRAME_HEAD + len as usize;
+        let (record, length) = first_record(&self.bytes[self.at..], self.at as u64)?;
+        self.at += length;
         Ok(record)
     }
+}
+
+/// The record that `rest` begins with, and its length in bytes; `at` is its place in the file.
+pub(super) fn first_record(rest: &[u8], at: u64) -> Result<(Record, usize), ReadError> {
+    let torn = || ReadError::Truncated {
+        at: at + rest.len() as u64,
+    };
+    if rest.len() < FRAME_HEAD {
+        return Err(torn());
+    }
+    let len = u32_at(rest, 0);
+    if len as usize > MAX_PAYLOAD {
+        return Err(ReadError::Length { at, len });
+    }
+    let payload = rest.get(FRAME_HEAD..FRAME_HEAD + len as usize).ok_or_else(torn)?;
+    if u32_at(rest, 4) != frame_check(len, payload) {
+        return Err(ReadError::Checksum { at });
+    }
+    let record = decode_payload(payload).ok_or(ReadError::Payload { at })?;
+    Ok((record, FRAME_HEAD + len as usize))
 }
 
 impl Iterator for EventReader {

@@ -1,13 +1,18 @@
 //! The merged view of a job's event files: timeline, recoveries, checkpoint statistics.
 
 mod checkpoints;
+mod live;
 mod load;
 mod recovery;
 mod text;
+mod units;
 
 pub use checkpoints::{Checkpoints, Summary};
+pub use live::{LastCheckpoint, Live, Process, Protection, Standing};
 pub use load::{Event, Job, LoadError, RankFile};
 pub use recovery::{FailedRank, Recovery, StageTime, TakeoverBy};
+
+pub use units::{bytes, time};
 
 use crate::events::{Role, Worker, WorldRank};
 use serde::Serialize;

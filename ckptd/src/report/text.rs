@@ -1,5 +1,6 @@
 //! The report for people.
 
+use super::units::{bytes, time};
 use super::{Checkpoints, Event, FailedRank, Parts, Recovery, Report, Summary};
 use crate::events::{Kind, WorldRank};
 use std::fmt::Write;
@@ -272,26 +273,4 @@ fn ranks(ranks: &[WorldRank]) -> String {
 
 fn seconds(ns: u64) -> String {
     format!("{:.6}", ns as f64 / 1e9)
-}
-
-fn time(ns: u64) -> String {
-    match ns {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
-        _ => format!("{:.3} s", ns as f64 / 1e9),
-    }
-}
-
-fn bytes(count: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    if count < 1024 {
-        return format!("{count} B");
-    }
-    let power = (count.ilog2() / 10).min(UNITS.len() as u32);
-    format!(
-        "{:.1} {}",
-        count as f64 / 1024f64.powi(power as i32),
-        UNITS[power as usize - 1]
-    )
 }

@@ -2,8 +2,12 @@
 
 mod completions;
 mod events;
+mod layer;
 mod man;
+mod mpi;
+mod node;
 mod outcome;
+mod run;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use outcome::Outcome;
@@ -38,6 +42,7 @@ macro_rules! commands {
 
 // In the order of the help text.
 commands! {
+    Run => run,
     Events => events,
     Completions => completions,
     Man => man,

@@ -1,0 +1,127 @@
+//! Open MPI as it is installed here.
+
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The oldest version that is supported.
+pub const OLDEST: [u32; 3] = [5, 0, 10];
+
+/// What a launcher and its companions say of themselves.
+#[derive(Debug, Serialize)]
+pub struct Installation {
+    pub launcher: PathBuf,
+    /// First line of what the launcher says about itself.
+    pub description: String,
+    /// Its version, if it is Open MPI.
+    pub version: Option<String>,
+    /// Whether it was built with fault tolerance; `None` if ompi_info is not there to tell.
+    pub has_fault_tolerance: Option<bool>,
+}
+
+impl Installation {
+    /// Asks a launcher, and the ompi_info beside it.
+    pub fn ask(launcher: &Path) -> io::Result<Self> {
+        let output = run(launcher, "--version")?;
+        let description = output.lines().next().unwrap_or_default().trim().to_owned();
+        let version = description
+            .split_once("(Open MPI) ")
+            .map(|(_, version)| version.to_owned());
+        let real = launcher.canonicalize().unwrap_or_else(|_| launcher.to_owned());
+        let places = [launcher, &real].map(|launcher| launcher.with_file_name("ompi_info"));
+        let options = places
+            .iter()
+            .find(|place| place.is_file())
+            .and_then(|info| run(info, "--parsable").ok());
+        Ok(Self {
+            launcher: launcher.to_owned(),
+            description,
+            version,
+            has_fault_tolerance: options.map(|text| text.lines().any(|line| line == "options:ft_mpi_support:yes")),
+        })
+    }
+
+    /// Why no protected job can be started with it, and what to do.
+    pub fn problem(&self) -> Option<String> {
+        let oldest = OLDEST.map(|part| part.to_string()).join(".");
+        let Some(version) = &self.version else {
+            return Some(format!(
+                "it says `{}`, and only Open MPI {oldest} or later is supported. Put that one first on the PATH, or name it with \
+                 --mpirun.",
+                self.description
+            ));
+        };
+        if numbers(version) < OLDEST {
+            return Some(format!("Open MPI {version} is too old. Use {oldest} or later."));
+        }
+        (self.has_fault_tolerance == Some(false)).then(|| {
+            format!("this Open MPI {version} was built without fault tolerance (ULFM). Use a build with it (configure --with-ft=ulfm).")
+        })
+    }
+}
+
+fn numbers(version: &str) -> [u32; 3] {
+    let mut parts = version
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|part| part.parse().unwrap_or(0));
+    [(); 3].map(|()| parts.next().unwrap_or(0))
+}
+
+fn run(program: &Path, option: &str) -> io::Result<String> {
+    let output = Command::new(program)
+        .arg(option)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn installation(version: Option<&str>, has_fault_tolerance: Option<bool>) -> Installation {
+        Installation {
+            launcher: "/bin/mpirun".into(),
+            description: "HYDRA build details:".into(),
+            version: version.map(str::to_owned),
+            has_fault_tolerance,
+        }
+    }
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        for good in ["5.0.10", "5.0.11rc1", "5.1", "6.0.0a1"] {
+            let problem = installation(Some(good), None).problem();
+            assert_eq!(
+                problem.is_none(),
+                good != "5.1" || numbers("5.1") >= OLDEST,
+                "{good}: {problem:?}"
+            );
+        }
+        for old in ["4.1.6", "5.0.9", "5.0"] {
+            assert!(
+                installation(Some(old), Some(true))
+                    .problem()
+                    .is_some_and(|why| why.contains("too old")),
+                "{old}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_mpi_and_one_without_fault_tolerance_are_told_apart() {
+        assert!(
+            installation(None, None)
+                .problem()
+                .is_some_and(|why| why.contains("HYDRA"))
+        );
+        assert!(
+            installation(Some("5.0.11"), Some(false))
+                .problem()
+                .is_some_and(|why| why.contains("ULFM"))
+        );
+        assert_eq!(installation(Some("5.0.11"), Some(true)).problem(), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! This node.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Cores that this process may use, counted as the launcher counts slots: processors that share a core are one.
+pub fn cores() -> u32 {
+    let allowed = allowed_processors();
+    let place = |processor: &u32| {
+        let read = |name| {
+            let path = Path::new("/sys/devices/system/cpu").join(format!("cpu{processor}/topology/{name}"));
+            std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+        };
+        (
+            read("physical_package_id"),
+            read("core_id").unwrap_or_else(|| processor.to_string()),
+        )
+    };
+    allowed.iter().map(place).collect::<BTreeSet<_>>().len().max(1) as u32
+}
+
+/// proc(5), `Cpus_allowed_list`: `0-3,7`.
+fn allowed_processors() -> Vec<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .unwrap_or("0");
+    parse_list(list)
+}
+
+fn parse_list(list: &str) -> Vec<u32> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.trim().parse::<u32>().ok()?..=last.trim().parse().ok()?)
+    };
+    list.trim().split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors() {
+        assert_eq!(parse_list("\t0-2,5\n"), [0, 1, 2, 5]);
+        assert_eq!(parse_list("3"), [3]);
+        assert!(cores() >= 1);
+    }
+}

@@ -1,0 +1,145 @@
+//! `understudy run`: a program under protection, by one command.
+
+mod attend;
+mod launcher;
+mod program;
+mod progress;
+mod settings;
+mod signals;
+mod slots;
+mod verdict;
+
+use crate::layer;
+use crate::outcome::{Failure, Outcome, print};
+use clap::ValueEnum;
+use settings::Settings;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The job could not be started: no launcher, too few slots, no fault tolerance in that MPI.
+pub const NOT_STARTED: u8 = 125;
+
+/// Run an MPI program so that it survives the death of ranks.
+///
+/// Starts mpirun with everything that protection needs. The program sees WORKERS ranks; the spares sleep until one of them
+/// is needed. Settings may also be given as environment variables of the same meaning; an option wins.
+#[derive(clap::Args)]
+#[command(after_help = "Exit status:\n  \
+    that of the program, as far as it came to its end; else\n  \
+    65   the program died at the same place three times\n  \
+    70   an error inside understudy\n  \
+    74   the program's state could not be saved or put back\n  \
+    75   a failure could not be recovered from\n  \
+    78   the program could not be protected (see --allow-unprotected)\n  \
+    125  the job was not started; a message says why\n  \
+    126  the program cannot be executed\n  \
+    127  there is no such program\n  \
+    128+N  understudy or mpirun was ended by signal N\n\n\
+    Example: understudy run -n 4 --spares 1 --interval 30s -- ./solver input.txt")]
+pub struct Arguments {
+    /// How many ranks the program has.
+    #[arg(short = 'n', long, value_name = "WORKERS", value_parser = clap::value_parser!(u32).range(1..))]
+    workers: u32,
+    #[command(flatten)]
+    settings: Settings,
+    /// Start more ranks than there are slots, on any host.
+    ///
+    /// Without a list of hosts and outside of a batch system this is done by itself if the machine has fewer cores than
+    /// ranks are asked for: spares need none.
+    #[arg(long)]
+    oversubscribe: bool,
+    /// Where ranks run, as for mpirun: `a:4,b:4` has four slots on each of two hosts.
+    #[arg(long, value_name = "HOSTS")]
+    host: Vec<String>,
+    /// The same from a file.
+    #[arg(long, value_name = "FILE", conflicts_with = "host")]
+    hostfile: Option<PathBuf>,
+    /// The launcher, and options for it: "/opt/mpi/bin/mpirun --bind-to core".
+    #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
+    mpirun: String,
+    /// Let the program run without protection if it cannot be protected.
+    ///
+    /// Spares may become ranks of the program then. Without this the job stops with status 78.
+    #[arg(long)]
+    allow_unprotected: bool,
+    /// The library that is preloaded, if it is not beside this program.
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// How to tell of progress: on one line of the terminal, in plain lines, or not at all.
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    progress: Progress,
+    /// Print the command, for a shell, and run nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// The program and its arguments.
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// How progress is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Progress {
+    /// On one line if standard error is a terminal, in plain lines otherwise.
+    Auto,
+    /// On one line that is written over and over.
+    Line,
+    /// When something happens.
+    Plain,
+    None,
+}
+
+impl Arguments {
+    pub fn run(self) -> Outcome {
+        let settings = self.settings.with_environment();
+        let spares = settings.spares()?;
+        let ranks = self
+            .workers
+            .checked_add(spares)
+            .ok_or_else(|| cannot(format!("{} workers and {spares} spares are too many", self.workers)))?;
+        let (name, arguments) = self.program.split_first().ok_or_else(|| cannot("no program"))?;
+        program::check(name)?;
+        let library = layer::library(self.library.as_deref()).map_err(cannot)?;
+        let mut line = launcher::words(&self.mpirun)?;
+        let mpi = launcher::find(&line[0])?;
+        launcher::check(&mpi)?;
+        launcher::check_user(&line)?;
+        if !line.iter().any(|word| word == "--with-ft") {
+            line.extend(["--with-ft".into(), "ulfm".into()]);
+        }
+        if slots::must_oversubscribe(&self, &line, ranks)? {
+            line.push("--oversubscribe".into());
+        }
+        for hosts in &self.host {
+            line.extend(["--host".into(), hosts.into()]);
+        }
+        if let Some(file) = &self.hostfile {
+            line.extend(["--hostfile".into(), file.into()]);
+        }
+        line.extend(["-n".into(), ranks.to_string().into()]);
+        let events = attend::event_directory(&settings, self.spans_hosts(), self.dry_run)?;
+        for (variable, value) in settings.variables(&library, events.path(), !self.allow_unprotected) {
+            let mut assignment = OsString::from(variable);
+            assignment.push("=");
+            assignment.push(value);
+            line.extend(["-x".into(), assignment]);
+        }
+        line.push(name.clone());
+        line.extend_from_slice(arguments);
+        if self.dry_run {
+            print(launcher::quoted(&line) + "\n")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        line[0] = mpi.into();
+        attend::run(&line, events, self.workers, self.progress)
+    }
+
+    fn spans_hosts(&self) -> bool {
+        !self.host.is_empty() || self.hostfile.is_some() || slots::batch_system().is_some()
+    }
+}
+
+/// Why the job was not started.
+fn cannot(message: impl std::fmt::Display) -> Failure {
+    Failure::with_status(NOT_STARTED, message)
+}

@@ -1,0 +1,196 @@
+//! From the launcher's start to its end.
+
+use super::progress::{Teller, Terminal};
+use super::settings::Settings;
+use super::signals::Signals;
+use super::verdict::verdict;
+use super::{Progress, cannot};
+use crate::outcome::{Failure, Outcome, tell};
+use ckptd::events::rank_of_file_name;
+use ckptd::report::{Live, Protection};
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often the event files are looked at.
+const PERIOD: Duration = Duration::from_millis(200);
+/// What directories of events are called that nobody has asked for.
+pub const EVENTS_PREFIX: &str = "understudy-run-";
+
+/// Where the ranks write their event files.
+pub enum Events {
+    /// Where the user wants them.
+    Named(PathBuf),
+    /// Removed at the end.
+    Temporary(tempfile::TempDir),
+}
+
+impl Events {
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Named(path) => path,
+            Self::Temporary(directory) => directory.path(),
+        }
+    }
+}
+
+/// The directory for event files; of an earlier job's files there it keeps none. One that nobody has named is in the working
+/// directory if there are several hosts, since that is most likely to be the same for all.
+pub fn event_directory(settings: &Settings, spans_hosts: bool, dry_run: bool) -> Result<Events, Failure> {
+    if let Some(path) = settings.get("UNDERSTUDY_LOG_DIR") {
+        let path = std::path::absolute(path).map_err(|error| cannot(format!("--log-dir: {error}")))?;
+        if !dry_run {
+            remove_event_files(&path).map_err(|error| {
+                cannot(format!(
+                    "--log-dir: {}: {error}. Choose a directory that can be written to.",
+                    path.display()
+                ))
+            })?;
+        }
+        return Ok(Events::Named(path));
+    }
+    let parent = if spans_hosts {
+        PathBuf::from(".")
+    } else {
+        std::env::temp_dir()
+    };
+    if dry_run {
+        return Ok(Events::Named(parent.join(format!("{EVENTS_PREFIX}events"))));
+    }
+    let parent = std::path::absolute(&parent).unwrap_or(parent);
+    let directory = tempfile::Builder::new().prefix(EVENTS_PREFIX).tempdir_in(&parent);
+    directory.map(Events::Temporary).map_err(|error| {
+        cannot(format!(
+            "no directory for event files can be made in {}: {error}. Name one with --log-dir.",
+            parent.display()
+        ))
+    })
+}
+
+fn remove_event_files(directory: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name().to_str().and_then(rank_of_file_name).is_some() {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs the launcher and tells how the job gets on.
+pub fn run(line: &[OsString], events: Events, workers: u32, progress: Progress) -> Outcome {
+    let mut teller = Teller::new(progress);
+    let signals = Signals::catch()?;
+    let mut command = Command::new(&line[0]);
+    command.args(&line[1..]);
+    let terminal = teller.terminal();
+    if terminal.is_some() {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    let mut child = command
+        .spawn()
+        .map_err(|error| cannot(format!("{} cannot be executed: {error}", Path::new(&line[0]).display())))?;
+    let signalled = signals.pass_on_to(child.id())?;
+    let pumps = terminal
+        .map(|terminal| pumps(&mut child, &terminal))
+        .unwrap_or_default();
+    let mut live = Live::new(events.path());
+    let status = attend(child, &mut live, &mut teller)?;
+    for pump in pumps {
+        let _ = pump.join();
+    }
+    conclude(status, &mut live, &mut teller, &signalled, workers)
+}
+
+/// Threads that pass the job's output to the terminal.
+fn pumps(child: &mut Child, terminal: &Terminal) -> Vec<JoinHandle<()>> {
+    let out = child.stdout.take().map(|from| {
+        let terminal = terminal.clone();
+        std::thread::spawn(move || pump(from, io::stdout(), &terminal))
+    });
+    let err = child.stderr.take().map(|from| {
+        let terminal = terminal.clone();
+        std::thread::spawn(move || pump(from, io::stderr(), &terminal))
+    });
+    out.into_iter().chain(err).collect()
+}
+
+fn pump(mut from: impl Read, mut to: impl Write, terminal: &Terminal) {
+    let mut buffer = [0; 16 * 1024];
+    let mut is_open = true;
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return,
+            // What nobody reads any more is thrown away, so that the job goes on.
+            Ok(read) if is_open => is_open = terminal.write(&mut to, &buffer[..read]).is_ok(),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Waits for the launcher's end.
+fn attend(mut child: Child, live: &mut Live, teller: &mut Teller) -> Result<ExitStatus, Failure> {
+    let (sender, ended) = mpsc::channel();
+    std::thread::Builder::new().spawn(move || sender.send(child.wait()))?;
+    loop {
+        match ended.recv_timeout(PERIOD) {
+            Ok(status) => return Ok(status?),
+            Err(RecvTimeoutError::Timeout) => {
+                // Without event files the job goes on all the same.
+                if let Ok(Some(standing)) = live.poll() {
+                    teller.tell(standing);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err(cannot("nobody waits for mpirun any more")),
+        }
+    }
+}
+
+fn conclude(
+    status: ExitStatus,
+    live: &mut Live,
+    teller: &mut Teller,
+    signalled: &Arc<AtomicI32>,
+    workers: u32,
+) -> Outcome {
+    let standing = live.poll().ok().flatten();
+    teller.end(standing);
+    let launcher = match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, signal) => 128 + signal.unwrap_or(0) as u8,
+    };
+    if let Some(standing) = standing
+        && standing.workers != workers
+    {
+        tell(format_args!(
+            "the program had {} ranks instead of {workers}",
+            standing.workers
+        ));
+    }
+    let verdict = verdict(standing, launcher);
+    let signal = signalled.load(SeqCst);
+    if signal != 0 && (verdict.status != 0 || standing.is_none()) {
+        // The user has ended the job; it need not say how far it was.
+        return Ok(ExitCode::from(128 + signal as u8));
+    }
+    if let Some(remark) = verdict.remark {
+        tell(remark);
+    }
+    if let Some(Protection::Refused(why)) = standing.map(|standing| &standing.protection) {
+        log::info!("unprotected: {why}");
+    }
+    for problem in live.problems() {
+        log::warn!("{problem}");
+    }
+    Ok(ExitCode::from(verdict.status))
+}

@@ -1,0 +1,75 @@
+//! The launcher: which one, and whether it will do.
+
+use super::cannot;
+use crate::mpi;
+use crate::outcome::Failure;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The words of what the user has given as the launcher.
+pub fn words(command: &str) -> Result<Vec<OsString>, Failure> {
+    let words = shell_words::split(command).map_err(|error| cannot(format!("--mpirun: {error} in `{command}`")))?;
+    if words.is_empty() {
+        return Err(cannot("--mpirun: name a launcher, and options for it if need be"));
+    }
+    Ok(words.into_iter().map(OsString::from).collect())
+}
+
+/// The words as a shell takes them.
+pub fn quoted(words: &[OsString]) -> String {
+    let words = words.iter().map(|word| word.to_string_lossy());
+    words
+        .map(|word| shell_words::quote(&word).into_owned())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// A program of the PATH.
+pub fn on_path(name: &OsStr) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        path.metadata()
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    };
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|directory| directory.join(name))
+        .find(is_program)
+}
+
+/// The launcher's file.
+pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
+    if name.as_encoded_bytes().contains(&b'/') {
+        return Ok(name.into());
+    }
+    on_path(name).ok_or_else(|| {
+        cannot(format!(
+            "there is no {} on the PATH. Put the directory of Open MPI's programs there, or name it with --mpirun.",
+            name.display()
+        ))
+    })
+}
+
+/// It must be that of an Open MPI that goes on after a failure.
+pub fn check(launcher: &Path) -> Result<(), Failure> {
+    let shown = launcher.display();
+    let found =
+        mpi::Installation::ask(launcher).map_err(|error| cannot(format!("{shown} cannot be executed: {error}")))?;
+    if let Some(problem) = found.problem() {
+        return Err(cannot(format!("{shown} cannot start a protected job: {problem}")));
+    }
+    Ok(())
+}
+
+/// Open MPI refuses to serve root unless it is told twice.
+pub fn check_user(line: &[OsString]) -> Result<(), Failure> {
+    let is_told = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
+        .iter()
+        .all(|name| std::env::var_os(name).is_some());
+    if rustix::process::geteuid().is_root() && !is_told && !line.iter().any(|word| word == "--allow-run-as-root") {
+        return Err(cannot(
+            "mpirun starts nothing for root. Use another account, or set OMPI_ALLOW_RUN_AS_ROOT=1 and \
+             OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 if root is meant.",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! What is to be run: whether it can be, and what it is.
+
+use super::cannot;
+use crate::outcome::Failure;
+use object::Endianness;
+use object::elf::{FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader, ProgramHeader};
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The program cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// There is no such program.
+const NOT_FOUND: u8 = 127;
+/// As much of a file as must be seen.
+const HEAD: u64 = 64 * 1024;
+
+/// Looks at the program as the launcher will find it.
+pub fn check(name: &OsStr) -> Result<(), Failure> {
+    let path = find(name)?;
+    let shown = path.display();
+    let no = |why: &dyn std::fmt::Display| Failure::with_status(NOT_EXECUTABLE, format_args!("{shown}: {why}"));
+    let metadata = path.metadata().map_err(|error| no(&error))?;
+    if metadata.is_dir() {
+        return Err(no(&"a directory cannot be executed. Name the program in it."));
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return Err(no(&format_args!(
+            "not executable. If it is a program: chmod +x {shown}"
+        )));
+    }
+    let head = head(&path).map_err(|error| no(&error))?;
+    if let Some(line) = head.strip_prefix(b"#!") {
+        return check_script(&shown, &interpreter(line), &String::from_utf8_lossy(&head));
+    }
+    match is_dynamic(&head) {
+        Some(true) => Ok(()),
+        Some(false) => Err(no(
+            &"it is linked statically, so nothing can be preloaded into it. Link it with the shared MPI library.",
+        )),
+        None => Err(no(
+            &"it is neither a 64-bit program nor a script with `#!`. Was it built for this machine?",
+        )),
+    }
+}
+
+/// By the search path and then in the working directory, as the launcher does.
+fn find(name: &OsStr) -> Result<PathBuf, Failure> {
+    let path = Path::new(name);
+    if name.as_encoded_bytes().contains(&b'/') {
+        if path.exists() {
+            return Ok(path.to_owned());
+        }
+    } else if let Some(found) = super::launcher::on_path(name) {
+        return Ok(found);
+    } else if path.exists() {
+        return Ok(Path::new(".").join(path));
+    }
+    Err(Failure::with_status(
+        NOT_FOUND,
+        format_args!("{}: there is no such program here or on the PATH.", path.display()),
+    ))
+}
+
+fn head(path: &Path) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    std::fs::File::open(path)?.take(HEAD).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+fn interpreter(line: &[u8]) -> String {
+    let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let text = String::from_utf8_lossy(line);
+    let mut words = text.split_whitespace();
+    let name = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+    match words.next().map(name) {
+        Some(env) if env == "env" => words.find(|word| !word.starts_with('-')).map(name).unwrap_or(env),
+        Some(interpreter) => interpreter,
+        None => "sh".into(),
+    }
+}
+
+/// Whether a dynamic loader starts the program; `None` if it is no 64-bit ELF file.
+fn is_dynamic(head: &[u8]) -> Option<bool> {
+    let header = FileHeader64::<Endianness>::parse(head).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, head).ok()?;
+    Some(segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP))
+}
+
+/// A shell that waits for a program outlives it, ends with a status of its own, and so the launcher takes a rank that was killed for
+/// one that has ended. Other interpreters are the program themselves.
+fn check_script(shown: &impl std::fmt::Display, interpreter: &str, text: &str) -> Result<(), Failure> {
+    let is_shell = ["sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish"].contains(&interpreter);
+    if !is_shell || text.lines().any(executes) {
+        return Ok(());
+    }
+    Err(cannot(format!(
+        "{shown} is a shell script without `exec`: {interpreter} would be the rank, and mpirun would take the death of what it \
+         starts for the end of the job. Write `exec` in front of the MPI program, as in: exec ./solver \"$@\""
+    )))
+}
+
+/// Whether a line of a script lets a program take the shell's place. (`exec >file` does not.)
+fn executes(line: &str) -> bool {
+    let commands = line.split([';', '&', '|', '{', '(']).map(str::trim_start);
+    let after_keyword = |command: &str| {
+        let keyword = ["then ", "else ", "do "]
+            .iter()
+            .find(|keyword| command.starts_with(**keyword));
+        command[keyword.map_or(0, |keyword| keyword.len())..]
+            .trim_start()
+            .to_owned()
+    };
+    let is_program = |rest: &str| {
+        rest.trim_start()
+            .starts_with(|c: char| !c.is_ascii_digit() && c != '>' && c != '<')
+    };
+    commands
+        .map(after_keyword)
+        .any(|command| command.strip_prefix("exec ").is_some_and(is_program))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interpreters_are_named_without_their_directory() {
+        assert_eq!(interpreter(b"/bin/sh\necho"), "sh");
+        assert_eq!(interpreter(b" /usr/bin/env python3\n"), "python3");
+        assert_eq!(interpreter(b"/usr/bin/env -S bash -e\n"), "bash");
+    }
+
+    #[test]
+    fn programs_that_take_the_place_of_a_shell() {
+        for good in [
+            "exec ./solver \"$@\"",
+            "  exec env A=1 ./solver",
+            "[ -f x ] && exec ./solver",
+            "if a; then exec ./solver; fi",
+        ] {
+            assert!(executes(good), "{good}");
+        }
+        for other in [
+            "./solver",
+            "# exec ./solver",
+            "exec >log",
+            "exec 2>&1",
+            "executable",
+            "echo exec ./solver",
+        ] {
+            assert!(!executes(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn this_program_is_dynamic() {
+        let own = head(Path::new("/proc/self/exe")).expect("readable");
+        assert_eq!(is_dynamic(&own), Some(true));
+        assert_eq!(is_dynamic(b"\x7fELF"), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! Telling how a job gets on.
+
+use super::Progress;
+use ckptd::report::{Protection, Standing, bytes, time};
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Time between two plain lines about nothing but checkpoints.
+const PLAIN_PERIOD: Duration = Duration::from_secs(60);
+
+/// One line at the bottom of a terminal, below what the job prints.
+#[derive(Default)]
+struct Bottom {
+    text: String,
+    is_shown: bool,
+    /// The job is in the middle of a line.
+    is_inside: bool,
+}
+
+impl Bottom {
+    fn hide(&mut self, to: &mut impl Write) {
+        if std::mem::take(&mut self.is_shown) {
+            let _ = to.write_all(b"\r\x1b[2K");
+        }
+    }
+
+    fn show(&mut self, to: &mut impl Write) {
+        if !self.is_inside && !self.text.is_empty() {
+            let _ = to.write_all(self.text.as_bytes());
+            self.is_shown = true;
+        }
+        let _ = to.flush();
+    }
+}
+
+/// The terminal, which the job's output and the line at the bottom share.
+#[derive(Clone, Default)]
+pub struct Terminal(Arc<Mutex<Bottom>>);
+
+impl Terminal {
+    /// Passes the job's output through.
+    pub fn write(&self, to: &mut impl Write, text: &[u8]) -> io::Result<()> {
+        let mut bottom = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut screen = io::stderr().lock();
+        bottom.hide(&mut screen);
+        let _ = screen.flush();
+        let written = to.write_all(text).and_then(|()| to.flush());
+        bottom.is_inside = text.last() != Some(&b'\n');
+        bottom.show(&mut screen);
+        written
+    }
+
+    fn set(&self, text: String) {
+        let mut bottom = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if bottom.text != text || !bottom.is_shown {
+            let mut screen = io::stderr().lock();
+            bottom.hide(&mut screen);
+            bottom.text = text;
+            bottom.show(&mut screen);
+        }
+    }
+}
+
+/// Who tells.
+pub enum Teller {
+    Line(Terminal),
+    Plain(Plain),
+    Nobody,
+}
+
+/// What was told last.
+#[derive(Default)]
+pub struct Plain {
+    said: Option<(Protection, u32)>,
+    at: Option<Instant>,
+    epoch: u64,
+}
+
+impl Teller {
+    pub fn new(how: Progress) -> Self {
+        let is_terminal = || {
+            io::stderr().is_terminal()
+                && std::env::var_os("TERM").is_some_and(|term| term != "dumb" && !term.is_empty())
+        };
+        match how {
+            Progress::Auto if is_terminal() => Self::Line(Terminal::default()),
+            Progress::Line => Self::Line(Terminal::default()),
+            Progress::Auto | Progress::Plain => Self::Plain(Plain::default()),
+            Progress::None => Self::Nobody,
+        }
+    }
+
+    /// The terminal through which output must go.
+    pub fn terminal(&self) -> Option<Terminal> {
+        match self {
+            Self::Line(terminal) => Some(terminal.clone()),
+            _ => None,
+        }
+    }
+
+    pub fn tell(&mut self, standing: &Standing) {
+        match self {
+            Self::Line(terminal) => terminal.set(cut(&format!("understudy: {}", line(standing, now())), width())),
+            Self::Plain(plain) => plain.tell(standing),
+            Self::Nobody => {}
+        }
+    }
+
+    /// The last word.
+    pub fn end(&mut self, standing: Option<&Standing>) {
+        if let Self::Line(terminal) = self {
+            terminal.set(String::new());
+        }
+        if let (Self::Line(_) | Self::Plain(_), Some(standing)) = (&self, standing) {
+            crate::outcome::tell(format_args!("ended: {}", line(standing, now())));
+        }
+    }
+}
+
+impl Plain {
+    fn tell(&mut self, standing: &Standing) {
+        let state = (standing.protection.clone(), standing.recoveries);
+        let epoch = standing.checkpoint.map_or(0, |last| last.epoch.0);
+        let is_news = self.said.as_ref() != Some(&state) && state.0 != Protection::Starting;
+        let is_time = epoch > self.epoch && self.at.is_some_and(|at| at.elapsed() >= PLAIN_PERIOD);
+        if is_news || is_time {
+            crate::outcome::tell(line(standing, now()));
+            (self.said, self.at, self.epoch) = (Some(state), Some(Instant::now()), epoch);
+        }
+    }
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// The job in one line.
+fn line(standing: &Standing, now_ns: u64) -> String {
+    let mut parts = Vec::new();
+    match &standing.protection {
+        Protection::Starting => parts.push("not yet protected".to_owned()),
+        Protection::Refused(_) => parts.push("UNPROTECTED".to_owned()),
+        Protection::Protected => parts.push(match standing.idle_spares() {
+            0 => "no spare left".to_owned(),
+            1 => "protected, 1 spare".to_owned(),
+            spares => format!("protected, {spares} spares"),
+        }),
+    }
+    if let Some(last) = standing.checkpoint {
+        let ago = Duration::from_nanos(now_ns.saturating_sub(last.at_ns)).as_secs();
+        parts.push(format!(
+            "epoch {} ({} in {}, {ago} s ago)",
+            last.epoch,
+            bytes(last.bytes),
+            time(last.pause_ns)
+        ));
+    }
+    parts.push(match (standing.failures(), standing.recoveries) {
+        (0, _) => "no failures".to_owned(),
+        (1, 1) => "1 failure, recovered from".to_owned(),
+        (failures, recoveries) => format!("{failures} failure(s), {recoveries} recover(ies)"),
+    });
+    parts.join(" | ")
+}
+
+fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr());
+    size.map_or(80, |size| usize::from(size.ws_col)).max(20)
+}
+
+fn cut(text: &str, width: usize) -> String {
+    text.chars().take(width - 1).collect()
+}

@@ -1,0 +1,67 @@
+//! Whether there is room for all ranks.
+
+use super::{Arguments, cannot};
+use crate::node;
+use crate::outcome::Failure;
+use std::ffi::OsString;
+
+/// Whether the launcher must be told that ranks may share cores. An error if that would be needed, but was not asked for where it
+/// may do harm: on hosts that the user has counted out.
+pub fn must_oversubscribe(arguments: &Arguments, line: &[OsString], ranks: u32) -> Result<bool, Failure> {
+    let says_so = |word: &OsString| word.to_string_lossy().to_lowercase().contains("oversubscribe");
+    if line.iter().any(says_so) {
+        return Ok(false);
+    }
+    if arguments.oversubscribe {
+        return Ok(true);
+    }
+    if !arguments.host.is_empty() {
+        let slots: u32 = arguments.host.iter().map(|hosts| count(hosts)).sum();
+        if slots < ranks {
+            return Err(cannot(format!(
+                "{} workers and {} spare(s) need {ranks} slots, and --host {} has {slots}. Give a host more (`name:N`), name \
+                 another one, or add --oversubscribe.",
+                arguments.workers,
+                ranks - arguments.workers,
+                arguments.host.join(",")
+            )));
+        }
+    }
+    let is_ours_to_decide = arguments.host.is_empty() && arguments.hostfile.is_none() && batch_system().is_none();
+    Ok(is_ours_to_decide && node::cores() < ranks)
+}
+
+/// Slots of a list of hosts, as the launcher counts them: one for each time that a host is named without a number.
+fn count(hosts: &str) -> u32 {
+    let slots = |host: &str| match host.rsplit_once(':') {
+        Some((_, slots)) => slots.parse().unwrap_or(1),
+        None => 1,
+    };
+    hosts.split(',').filter(|host| !host.is_empty()).map(slots).sum()
+}
+
+/// The batch system that has granted slots to this shell.
+pub fn batch_system() -> Option<&'static str> {
+    const SIGNS: [(&str, &str); 4] = [
+        ("SLURM_JOB_ID", "Slurm"),
+        ("PBS_JOBID", "PBS"),
+        ("LSB_JOBID", "LSF"),
+        ("PE_HOSTFILE", "Grid Engine"),
+    ];
+    SIGNS
+        .iter()
+        .find(|(variable, _)| std::env::var_os(variable).is_some())
+        .map(|(_, name)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_counted_as_the_launcher_does() {
+        assert_eq!(count("a"), 1);
+        assert_eq!(count("a,a,b"), 3);
+        assert_eq!(count("a:2,b:3"), 5);
+    }
+}

@@ -1,0 +1,82 @@
+//! What came of a job. The launcher's status is not enough: it is 0 after a rank was killed, and may be after a crash.
+
+use ckptd::events::{EndHow, Worker};
+use ckptd::report::{Protection, Standing};
+
+/// A failure could not be recovered from (`understudy_abi::exit::LOST`).
+const LOST: u8 = 75;
+
+/// What came of a job.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub status: u8,
+    /// What the user should know, unless the job has said it.
+    pub remark: Option<String>,
+}
+
+/// From what the ranks have written down, and from the launcher's status.
+pub fn verdict(standing: Option<&Standing>, launcher: u8) -> Verdict {
+    let told = |status, remark: String| Verdict {
+        status,
+        remark: Some(remark),
+    };
+    let silent = |status| Verdict { status, remark: None };
+    let Some(standing) = standing else {
+        return match launcher {
+            0 => told(
+                0,
+                "no rank has told of itself, so the program was not protected: it has not called MPI_Init, is linked with another \
+                 MPI, or its event files are on other nodes"
+                    .into(),
+            ),
+            status => silent(status),
+        };
+    };
+    let ends: Vec<_> = (0..standing.workers)
+        .map(|worker| {
+            (
+                worker,
+                standing.player(Worker(worker)).and_then(|(_, process)| process.end),
+            )
+        })
+        .collect();
+    let aborted = standing.processes.values().find_map(|process| match process.end {
+        Some(EndHow::Aborted(code)) => Some(code),
+        _ => None,
+    });
+    if let Some(code) = aborted {
+        return silent(if launcher == 0 { as_status(code) } else { launcher });
+    }
+    let missing: Vec<_> = ends
+        .iter()
+        .filter(|(_, end)| end.is_none())
+        .map(|(worker, _)| *worker)
+        .collect();
+    if launcher != 0 || missing.is_empty() {
+        let left = ends.iter().find_map(|(_, end)| match end {
+            Some(EndHow::Exited(status)) => Some(*status),
+            _ => None,
+        });
+        return silent(match (launcher, left) {
+            (0, Some(status)) => (status & 0xff) as u8,
+            _ => launcher,
+        });
+    }
+    let why = match &standing.protection {
+        Protection::Refused(_) => "the job was not protected then",
+        _ => "nobody has taken their part",
+    };
+    told(
+        LOST,
+        format!(
+            "worker(s) {missing:?} came to no end, and {why}, although mpirun ended with status 0; the job's results are not complete"
+        ),
+    )
+}
+
+fn as_status(code: i32) -> u8 {
+    match (code & 0xff) as u8 {
+        0 => 1,
+        status => status,
+    }
+}

@@ -1,0 +1,244 @@
+//! A job as it stands, from event files that are still being written.
+
+use crate::events::{EndHow, Epoch, Follower, Kind, Record, Role, Worker, WorldRank, rank_of_file_name};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One process of the job.
+#[derive(Debug, Clone, Serialize)]
+pub struct Process {
+    pub pid: u32,
+    pub host: String,
+    /// What it does now.
+    pub role: Role,
+    /// Its last word, if it has said one.
+    pub end: Option<EndHow>,
+    /// Others have found it dead.
+    pub has_failed: bool,
+}
+
+/// The last checkpoint that counts.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct LastCheckpoint {
+    pub epoch: Epoch,
+    /// What was captured, of all workers together.
+    pub bytes: u64,
+    /// How long the program stood still, in the slowest worker.
+    pub pause_ns: u64,
+    /// When it was committed, in nanoseconds since 1970.
+    pub at_ns: u64,
+}
+
+/// How far the protection of a job is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protection {
+    /// Before the first checkpoint.
+    Starting,
+    Protected,
+    /// Why it is not.
+    Refused(String),
+}
+
+/// A job as it stands.
+#[derive(Debug, Clone, Serialize)]
+pub struct Standing {
+    pub job: String,
+    pub program: String,
+    pub workers: u32,
+    pub spares: u32,
+    /// When the first process began its event file, in nanoseconds since 1970.
+    pub started_ns: u64,
+    pub protection: Protection,
+    pub checkpoint: Option<LastCheckpoint>,
+    /// Recoveries that are over.
+    pub recoveries: u32,
+    pub processes: BTreeMap<WorldRank, Process>,
+    /// Sizes and pauses of checkpoints that do not count yet.
+    #[serde(skip)]
+    captures: BTreeMap<Epoch, (u64, u64)>,
+}
+
+impl Standing {
+    /// A job of which nothing is known.
+    fn new() -> Self {
+        Self {
+            job: String::new(),
+            program: String::new(),
+            workers: 0,
+            spares: 0,
+            started_ns: u64::MAX,
+            protection: Protection::Starting,
+            checkpoint: None,
+            recoveries: 0,
+            processes: BTreeMap::new(),
+            captures: BTreeMap::new(),
+        }
+    }
+
+    /// Processes that others have found dead.
+    pub fn failures(&self) -> usize {
+        self.processes.values().filter(|process| process.has_failed).count()
+    }
+
+    /// Spares that can still take a part.
+    pub fn idle_spares(&self) -> usize {
+        let is_idle =
+            |process: &&Process| matches!(process.role, Role::Spare(_)) && !process.has_failed && process.end.is_none();
+        self.processes.values().filter(is_idle).count()
+    }
+
+    /// The process that plays a worker, or was the last to.
+    pub fn player(&self, worker: Worker) -> Option<(WorldRank, &Process)> {
+        let plays = |process: &Process| process.role == Role::Worker(worker);
+        let mut players = self.processes.iter().filter(|(_, process)| plays(process));
+        let alive = players.clone().find(|(_, process)| !process.has_failed);
+        alive.or_else(|| players.next()).map(|(rank, process)| (*rank, process))
+    }
+
+    fn take(&mut self, rank: WorldRank, began_ns: u64, record: Record) {
+        let at_ns = began_ns + record.t;
+        match record.kind {
+            Kind::Start {
+                pid,
+                role,
+                workers,
+                spares,
+                host,
+                program,
+                job,
+                ..
+            } => {
+                (self.job, self.program, self.workers, self.spares) = (job, program, workers, spares);
+                self.started_ns = self.started_ns.min(began_ns);
+                let (end, has_failed) = (None, false);
+                let process = Process {
+                    pid,
+                    host,
+                    role,
+                    end,
+                    has_failed,
+                };
+                self.processes.insert(rank, process);
+            }
+            Kind::Capture {
+                epoch,
+                bytes,
+                scan_ns,
+                copy_ns,
+                ..
+            } => {
+                let sum = self.captures.entry(epoch).or_default();
+                *sum = (sum.0 + bytes, sum.1.max(scan_ns + copy_ns));
+            }
+            Kind::Commit { epoch, .. } => self.commit(epoch, at_ns),
+            Kind::FailureDetected { failed, .. } => failed.into_iter().for_each(|rank| self.fail(rank)),
+            Kind::Takeover { as_worker, .. } => {
+                let before: Vec<_> = self.player(as_worker).into_iter().map(|(rank, _)| rank).collect();
+                before
+                    .into_iter()
+                    .filter(|&before| before != rank)
+                    .for_each(|rank| self.fail(rank));
+                if let Some(process) = self.processes.get_mut(&rank) {
+                    process.role = Role::Worker(as_worker);
+                }
+            }
+            Kind::Resume { recovery, epoch, .. } => {
+                self.recoveries = self.recoveries.max(recovery);
+                // What was cut after it is cut again.
+                self.captures.retain(|&cut, _| cut <= epoch);
+                self.protection = Protection::Protected;
+            }
+            Kind::Refused { reason } => self.protection = Protection::Refused(reason),
+            Kind::End { how } => {
+                if let Some(process) = self.processes.get_mut(&rank) {
+                    process.end = Some(how);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fail(&mut self, rank: WorldRank) {
+        if let Some(process) = self.processes.get_mut(&rank) {
+            process.has_failed = true;
+        }
+    }
+
+    fn commit(&mut self, epoch: Epoch, at_ns: u64) {
+        if self.protection == Protection::Starting {
+            self.protection = Protection::Protected;
+        }
+        let (bytes, pause_ns) = self.captures.get(&epoch).copied().unwrap_or_default();
+        self.captures.retain(|&cut, _| cut >= epoch);
+        let before = self.checkpoint.filter(|last| last.epoch == epoch);
+        self.checkpoint = Some(LastCheckpoint {
+            epoch,
+            bytes,
+            pause_ns,
+            at_ns: before.map_or(at_ns, |last| last.at_ns.min(at_ns)),
+        });
+    }
+}
+
+/// Follows the event files of one directory.
+pub struct Live {
+    dir: PathBuf,
+    files: BTreeMap<WorldRank, Follower>,
+    standing: Standing,
+    /// What cannot be read, by file.
+    problems: BTreeSet<String>,
+}
+
+impl Live {
+    pub fn new(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            files: BTreeMap::new(),
+            standing: Standing::new(),
+            problems: BTreeSet::new(),
+        }
+    }
+
+    /// Reads what is new, and says how the job stands; `None` as long as no process has begun.
+    pub fn poll(&mut self) -> io::Result<Option<&Standing>> {
+        let mut fresh = self.look()?;
+        // Events of one batch in the order in which they happened.
+        fresh.sort_by_key(|(_, began_ns, record)| began_ns + record.t);
+        for (rank, began_ns, record) in fresh {
+            self.standing.take(rank, began_ns, record);
+        }
+        Ok(Some(&self.standing).filter(|standing| !standing.processes.is_empty()))
+    }
+
+    /// What could not be read.
+    pub fn problems(&self) -> impl Iterator<Item = &String> {
+        self.problems.iter()
+    }
+
+    fn look(&mut self) -> io::Result<Vec<(WorldRank, u64, Record)>> {
+        for entry in std::fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            let rank = entry.file_name().to_str().and_then(rank_of_file_name);
+            if let Some(rank) = rank.filter(|rank| !self.files.contains_key(rank)) {
+                self.files.insert(rank, Follower::open(&entry.path())?);
+            }
+        }
+        let mut fresh = Vec::new();
+        for (&rank, follower) in &mut self.files {
+            match follower.poll() {
+                Ok(records) => {
+                    let began_ns = follower.header().map_or(0, |header| header.clocks.realtime_ns);
+                    fresh.extend(records.into_iter().map(|record| (rank, began_ns, record)));
+                }
+                Err(error) => drop(
+                    self.problems
+                        .insert(format!("{}: {error}", crate::events::file_name(rank))),
+                ),
+            }
+        }
+        Ok(fresh)
+    }
+}

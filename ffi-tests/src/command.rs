@@ -1,0 +1,132 @@
+//! The `understudy` command, run as a user runs it.
+
+use crate::place;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// What came of a command.
+pub struct Ran {
+    pub line: String,
+    /// `None` if it had to be ended.
+    pub status: Option<ExitStatus>,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+    /// What it left in the directory for temporary files.
+    pub left: Vec<String>,
+}
+
+impl Ran {
+    /// The exit status.
+    pub fn code(&self) -> Option<i32> {
+        self.status.and_then(|status| status.code())
+    }
+
+    /// # Panics
+    /// If it has another status, or has printed something else.
+    #[track_caller]
+    pub fn assert(&self, code: i32, words: &[&str]) {
+        let Ran { line, stderr, .. } = self;
+        assert_eq!(self.code(), Some(code), "{line}\n{stderr}");
+        for word in words {
+            assert!(stderr.contains(word), "no `{word}` from {line}\n{stderr}");
+        }
+    }
+}
+
+/// What is done while a command runs.
+type Act = Box<dyn FnMut(&Child)>;
+
+/// How a command is run.
+pub struct Understudy {
+    command: Command,
+    limit: Duration,
+    root: tempfile::TempDir,
+    during: Option<Act>,
+}
+
+impl Understudy {
+    /// `understudy ARGUMENTS` in a directory.
+    ///
+    /// # Panics
+    /// If there is no room for temporary files.
+    pub fn new(work: &Path, arguments: &[&str]) -> Understudy {
+        let root = tempfile::tempdir().expect("there is room for temporary files");
+        let mut command = Command::new(place::product("understudy"));
+        command.args(arguments).current_dir(work).env_remove("LD_PRELOAD");
+        command
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .env("TMPDIR", root.path());
+        Understudy {
+            command,
+            limit: Duration::from_secs(60),
+            root,
+            during: None,
+        }
+    }
+
+    /// Sets a variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Understudy {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Removes a variable.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Understudy {
+        self.command.env_remove(name);
+        self
+    }
+
+    /// Is called again and again while it runs.
+    #[must_use]
+    pub fn during(mut self, act: impl FnMut(&Child) + 'static) -> Understudy {
+        self.during = Some(Box::new(act));
+        self
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn run(mut self) -> Ran {
+        let _turn = place::turn();
+        let streams = ["stdout", "stderr"].map(|name| self.root.path().join(name));
+        let [out, err] = streams
+            .each_ref()
+            .map(|path| std::fs::File::create(path).expect("writable"));
+        self.command.stdin(Stdio::null()).stdout(out).stderr(err);
+        let line = format!("{:?}", self.command);
+        let mut child = self.command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"));
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("it is our child") {
+                break Some(status);
+            }
+            if began.elapsed() > self.limit {
+                // The launcher ends the ranks; it is told by the command.
+                crate::processes::terminate(child.id());
+                std::thread::sleep(Duration::from_secs(2));
+                let _ = child.kill();
+                let _ = child.wait();
+                break None;
+            }
+            if let Some(act) = &mut self.during {
+                act(&child);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let [stdout, stderr] = streams.map(|path| std::fs::read(path).unwrap_or_default());
+        let names = std::fs::read_dir(self.root.path()).into_iter().flatten().flatten();
+        let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        Ran {
+            line,
+            status,
+            stdout,
+            stderr: String::from_utf8_lossy(&stderr).into_owned(),
+            left: names.filter(|name| name != "stdout" && name != "stderr").collect(),
+        }
+    }
+}

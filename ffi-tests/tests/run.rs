@@ -1,0 +1,312 @@
+//! `understudy run`: the right command, the program's bytes and status, clear messages.
+
+use ffi_tests::command::{Ran, Understudy};
+use ffi_tests::outcome::native;
+use ffi_tests::{Job, place, processes};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const HEAT: [&str; 3] = ["300", "300", "3000"];
+
+fn heat() -> String {
+    place::example("heat2d").to_string_lossy().into_owned()
+}
+
+fn work() -> tempfile::TempDir {
+    tempfile::tempdir().expect("there is room for temporary files")
+}
+
+/// `understudy run OPTIONS -- heat2d …` with three workers and two spares.
+fn run_heat(work: &Path, options: &[&str]) -> Ran {
+    let heat = heat();
+    let program = [&["--", heat.as_str()], &HEAT[..], &["heat.field"]].concat();
+    Understudy::new(
+        work,
+        &[
+            &["run", "-n", "3", "--spares", "2", "--interval", "0.1s"],
+            options,
+            &program,
+        ]
+        .concat(),
+    )
+    .run()
+}
+
+/// What it prints and writes undisturbed.
+fn assert_undisturbed(ran: &Ran, work: &Path) {
+    let native = native(Job::new(heat(), &[&HEAT[..], &["heat.field"]].concat()).workers(3));
+    assert!(
+        ran.stdout == native.stdout,
+        "the output differs: {}\n{}",
+        ran.line,
+        ran.stderr
+    );
+    assert!(
+        std::fs::read(work.join("heat.field")).ok() == native.file("heat.field"),
+        "the file differs: {}\n{}",
+        ran.line,
+        ran.stderr
+    );
+    assert_eq!(ran.left, Vec::<String>::new(), "{}", ran.line);
+}
+
+const KILL: &str = "kill rank=1 at=commit.end epoch=2; kill rank=0 at=commit.end epoch=3";
+
+#[test]
+fn a_job_that_loses_ranks_ends_well() {
+    let work = work();
+    let ran = run_heat(work.path(), &["--fault", KILL]);
+    ran.assert(
+        0,
+        &[
+            "worker 1 died",
+            "worker 0 died",
+            "no spare left",
+            "2 failure(s), 2 recover(ies)",
+        ],
+    );
+    assert_undisturbed(&ran, work.path());
+    assert!(!ran.stderr.contains('\x1b'), "this is no terminal: {:?}", ran.stderr);
+}
+
+#[test]
+fn the_line_at_the_bottom_leaves_the_output_as_it_is() {
+    let work = work();
+    let ran = run_heat(work.path(), &["--progress", "line", "--fault", KILL]);
+    ran.assert(0, &["\r\x1b[2K", "epoch"]);
+    assert_undisturbed(&ran, work.path());
+}
+
+#[test]
+fn event_files_are_kept_where_they_are_wanted() {
+    let work = work();
+    for options in [
+        &["--log-dir", "events", "--progress", "none"][..],
+        &["--log-dir", "events", "--spares", "1"],
+    ] {
+        let ran = run_heat(work.path(), options);
+        ran.assert(0, &[]);
+        assert_undisturbed(&ran, work.path());
+    }
+    let names: Vec<_> = std::fs::read_dir(work.path().join("events")).unwrap().collect();
+    assert_eq!(names.len(), 4, "those of the second job: {names:?}");
+}
+
+#[test]
+fn a_dry_run_prints_what_a_shell_can_run() {
+    let work = work();
+    let ran = run_heat(work.path(), &["--dry-run"]);
+    ran.assert(0, &[]);
+    assert_eq!(std::fs::read_dir(work.path()).unwrap().count(), 0, "something has run");
+    let line = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(line.lines().count(), 1);
+    assert!(line.contains("--with-ft ulfm") && line.contains("-n 5 "), "{line}");
+    let _turn = place::turn();
+    let output = Command::new("sh")
+        .args(["-c", &format!("timeout 60 {line}")])
+        .current_dir(work.path())
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("TMPDIR", work.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    drop(_turn);
+    let native = native(Job::new(heat(), &[&HEAT[..], &["heat.field"]].concat()).workers(3));
+    assert_eq!(
+        output.stdout,
+        native.stdout,
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// A program's end, what it comes to, and what is said.
+#[test]
+fn the_status_is_that_of_the_program() {
+    let program = place::test_program("endings").to_string_lossy().into_owned();
+    let ends = |how: &str, options: &[&str]| {
+        let work = work();
+        std::fs::write(work.path().join("once"), "").unwrap();
+        let start = ["run", "-n", "3", "--interval", "0.05s"];
+        let end: &[&str] = if options.contains(&"--once") {
+            &["1", "once"]
+        } else {
+            &["1"]
+        };
+        let options: Vec<_> = options.iter().copied().filter(|option| *option != "--once").collect();
+        Understudy::new(
+            work.path(),
+            &[&start, &options[..], &["--", program.as_str(), how], end].concat(),
+        )
+        .run()
+    };
+    ends("kill", &["--once"]).assert(0, &["1 failure, recovered from"]);
+    ends("kill", &[]).assert(75, &["no spare is left"]);
+    ends("divide", &["--spares", "4"]).assert(65, &["SIGFPE"]);
+    ends("exit", &[]).assert(5, &["with status 5"]);
+    ends("MPI_Abort", &[]).assert(6, &["MPI_Abort"]);
+    // MPI ends a job under MPI_ERRORS_ARE_FATAL with the number of the error.
+    ends("kill", &["--tracking", "magic", "--allow-unprotected"]).assert(75, &["runs unprotected"]);
+    ends("kill", &["--tracking", "magic"]).assert(78, &["UNDERSTUDY_REQUIRE=1"]);
+}
+
+#[test]
+fn a_program_without_mpi_is_told_of() {
+    let ran = Understudy::new(work().path(), &["run", "-n", "2", "--", "echo", "here"]).run();
+    ran.assert(0, &["was not protected", "has not called MPI_Init"]);
+    assert_eq!(ran.stdout, b"here\nhere\nhere\n");
+}
+
+#[test]
+fn a_signal_ends_the_job_too() {
+    let work = work();
+    let heat = heat();
+    let arguments = [
+        "run",
+        "-n",
+        "3",
+        "--interval",
+        "0.1s",
+        "--",
+        &heat,
+        "300",
+        "300",
+        "3000000",
+    ];
+    let ran = Understudy::new(work.path(), &arguments)
+        .during({
+            let mut is_sent = false;
+            move |child| {
+                // A line of the progress: the program runs.
+                let ranks = processes::with_command("heat2d")
+                    .into_iter()
+                    .filter(|&pid| descends(pid, child.id()))
+                    .count();
+                if ranks > 4 && !is_sent && has_ledgers() {
+                    is_sent = processes::terminate(child.id());
+                }
+            }
+        })
+        .run();
+    ran.assert(143, &[]);
+    assert_eq!(ran.left, Vec::<String>::new());
+    assert!(
+        !processes::with_command("heat2d")
+            .into_iter()
+            .any(|pid| processes::parent(pid).is_some()),
+        "ranks have stayed"
+    );
+}
+
+fn has_ledgers() -> bool {
+    let names = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    names
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("understudy-prterun-"))
+        .count()
+        >= 4
+}
+
+fn descends(mut pid: u32, from: u32) -> bool {
+    while let Some(parent) = processes::parent(pid).filter(|&parent| parent > 1) {
+        if parent == from {
+            return true;
+        }
+        pid = parent;
+    }
+    false
+}
+
+fn script(work: &Path, name: &str, text: &str) -> PathBuf {
+    let path = work.join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_shell_script_must_give_way_to_the_program() {
+    let work = work();
+    let line = format!("{} {} heat.field", heat(), HEAT.join(" "));
+    script(work.path(), "waits.sh", &format!("#!/bin/sh\n{line}\n"));
+    script(
+        work.path(),
+        "execs.sh",
+        &format!("#!/bin/sh\n[ -n \"$HOME\" ] && exec {line}\n"),
+    );
+    let run = |name: &str| {
+        let start = [
+            "run",
+            "-n",
+            "3",
+            "--spares",
+            "2",
+            "--interval",
+            "0.1s",
+            "--fault",
+            KILL,
+            "--",
+        ];
+        Understudy::new(work.path(), &[&start[..], &[name]].concat()).run()
+    };
+    run("./waits.sh").assert(125, &["Write `exec` in front of the MPI program"]);
+    let ran = run("./execs.sh");
+    ran.assert(0, &["worker 1 died", "worker 0 died"]);
+    assert_undisturbed(&ran, work.path());
+}
+
+#[test]
+fn what_cannot_be_run_is_told_in_one_line() {
+    let work = work();
+    let (heat, solver) = (heat(), ["--", "./solver"]);
+    script(work.path(), "old", "#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n");
+    script(work.path(), "other", "#!/bin/sh\necho 'HYDRA build details:'\n");
+    script(work.path(), "mpirun", "#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n");
+    script(work.path(), "ompi_info", "#!/bin/sh\necho options:ft_mpi_support:no\n");
+    std::fs::write(work.path().join("data"), "").unwrap();
+    std::fs::write(work.path().join("broken"), "MZ").unwrap();
+    std::fs::set_permissions(work.path().join("broken"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = ["--", heat.as_str()];
+    let cases: &[(i32, &[&str], &[&str], &str)] = &[
+        (127, &[], &solver, "there is no such program"),
+        (126, &[], &["--", "./data"], "chmod +x"),
+        (126, &[], &["--", "/"], "directory"),
+        (126, &[], &["--", "./broken"], "neither a 64-bit program nor a script"),
+        (
+            125,
+            &["--host", "localhost:2"],
+            &program,
+            "need 3 slots, and --host localhost:2 has 2",
+        ),
+        (125, &["--mpirun", "nompirun"], &program, "no nompirun on the PATH"),
+        (125, &["--mpirun", "./old --bind-to core"], &program, "4.1.4 is too old"),
+        (125, &["--mpirun", "./other"], &program, "HYDRA"),
+        (
+            125,
+            &["--mpirun", "./mpirun"],
+            &program,
+            "without fault tolerance (ULFM)",
+        ),
+        (125, &["--mpirun", "'"], &program, "--mpirun"),
+        (125, &["--library", "./nothing.so"], &program, "no such library"),
+        (
+            125,
+            &["--library", "./data"],
+            &program,
+            "libunderstudy_shim.so is not beside",
+        ),
+        (125, &["--spares", "0"], &program, "nobody can take a dead rank's part"),
+        (125, &["--log-dir", "/proc/events"], &program, "can be written to"),
+    ];
+    for (status, options, program, words) in cases {
+        let ran = Understudy::new(work.path(), &[&["run", "-n", "2"], *options, program].concat()).run();
+        ran.assert(*status, &[words]);
+        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+        assert!(ran.stdout.is_empty(), "{}", ran.line);
+    }
+    let ran = Understudy::new(work.path(), &["run", "-n", "2", "--", &heat])
+        .env("PATH", "/nowhere")
+        .run();
+    ran.assert(125, &["no mpirun on the PATH"]);
+}
