@@ -1,12 +1,14 @@
 //! `understudy`: the user's program around understudy jobs. One module for each command.
 
 mod completions;
+mod doctor;
 mod events;
 mod layer;
 mod man;
 mod mpi;
 mod node;
 mod outcome;
+mod path;
 mod run;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -43,6 +45,7 @@ macro_rules! commands {
 // In the order of the help text.
 commands! {
     Run => run,
+    Doctor => doctor,
     Events => events,
     Completions => completions,
     Man => man,

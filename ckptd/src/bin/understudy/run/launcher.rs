@@ -1,10 +1,9 @@
 //! The launcher: which one, and whether it will do.
 
 use super::cannot;
-use crate::mpi;
 use crate::outcome::Failure;
+use crate::{mpi, path};
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The words of what the user has given as the launcher.
@@ -25,23 +24,12 @@ pub fn quoted(words: &[OsString]) -> String {
         .join(" ")
 }
 
-/// A program of the PATH.
-pub fn on_path(name: &OsStr) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        path.metadata()
-            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-    };
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|directory| directory.join(name))
-        .find(is_program)
-}
-
 /// The launcher's file.
 pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     if name.as_encoded_bytes().contains(&b'/') {
         return Ok(name.into());
     }
-    on_path(name).ok_or_else(|| {
+    path::find(name).ok_or_else(|| {
         cannot(format!(
             "there is no {} on the PATH. Put the directory of Open MPI's programs there, or name it with --mpirun.",
             name.display()

@@ -53,7 +53,7 @@ fn find(name: &OsStr) -> Result<PathBuf, Failure> {
         if path.exists() {
             return Ok(path.to_owned());
         }
-    } else if let Some(found) = super::launcher::on_path(name) {
+    } else if let Some(found) = crate::path::find(name) {
         return Ok(found);
     } else if path.exists() {
         return Ok(Path::new(".").join(path));

@@ -1,0 +1,173 @@
+//! `understudy doctor`: what works on this machine, and what to change.
+
+mod checks;
+mod hosts;
+mod kernel;
+mod probe;
+
+use crate::outcome::{Outcome, print, print_json, verdict};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Check whether protected jobs can run here, and say what to change.
+#[derive(clap::Args)]
+#[command(after_help = "Exit status:\n  \
+    0  a protected job can run here (there may be warnings)\n  \
+    1  it cannot; the output says why and what to do\n  \
+    2  wrong usage\n  \
+    3  the checks could not be made\n\n\
+    Example: understudy doctor -n 4 --host a:4,b:4 -- ./solver input.txt")]
+pub struct Arguments {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// The launcher, and options for it.
+    #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
+    mpirun: String,
+    /// Check these hosts too, by a job of one process on each; they must find this program under the same path.
+    #[arg(long, value_name = "HOSTS")]
+    host: Vec<String>,
+    /// Workers of the job that is tried.
+    #[arg(short = 'n', long, value_name = "WORKERS", default_value_t = 2, requires = "program",
+          value_parser = clap::value_parser!(u32).range(2..))]
+    workers: u32,
+    /// How long it is tried.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "program")]
+    seconds: u64,
+    /// The library, if it is not beside this program.
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// Check this node only, and print a line of JSON (how the doctor asks other hosts).
+    #[arg(long, hide = true)]
+    local: bool,
+    /// Run this program under protection for a while, and estimate the memory that it needs.
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// What a check has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grade {
+    Ok,
+    /// It works, but not as well as it could, or not everything does.
+    Warning,
+    /// No protected job can run.
+    Failure,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Check {
+    pub name: String,
+    pub grade: Grade,
+    pub finding: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+impl Check {
+    pub fn ok(name: &str, finding: impl Into<String>) -> Self {
+        Self::new(name, Grade::Ok, finding, None)
+    }
+
+    pub fn warning(name: &str, finding: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::new(name, Grade::Warning, finding, Some(remedy.into()))
+    }
+
+    pub fn failure(name: &str, finding: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::new(name, Grade::Failure, finding, Some(remedy.into()))
+    }
+
+    fn new(name: &str, grade: Grade, finding: impl Into<String>, remedy: Option<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            grade,
+            finding: finding.into(),
+            remedy,
+        }
+    }
+}
+
+/// All that was found.
+#[derive(Debug, Serialize)]
+struct Diagnosis {
+    /// Whether a protected job can run.
+    can_run: bool,
+    checks: Vec<Check>,
+    hosts: Vec<hosts::Node>,
+    memory: Option<probe::Memory>,
+}
+
+impl Arguments {
+    pub fn run(self) -> Outcome {
+        if self.local {
+            print(serde_json::to_string(&hosts::Node::this(self.library.as_deref()))? + "\n")?;
+            return Ok(verdict(true));
+        }
+        let mut checks = checks::launcher(&self.mpirun);
+        checks.extend(checks::node(self.library.as_deref()));
+        let is_well = |checks: &[Check]| checks.iter().all(|check| check.grade != Grade::Failure);
+        let mut nodes = Vec::new();
+        if !self.host.is_empty() && is_well(&checks) {
+            let (check, found) = hosts::ask(&self.mpirun, &self.host);
+            checks.push(check);
+            nodes = found;
+        }
+        let mut memory = None;
+        if !self.program.is_empty() && is_well(&checks) {
+            let (check, found) = probe::run(&self)?;
+            checks.push(check);
+            memory = found;
+        }
+        let can_run = is_well(&checks) && nodes.iter().all(|node| is_well(&node.checks));
+        let diagnosis = Diagnosis {
+            can_run,
+            checks,
+            hosts: nodes,
+            memory,
+        };
+        if self.json {
+            print_json(&diagnosis)?;
+        } else {
+            print(text(&diagnosis))?;
+        }
+        Ok(verdict(can_run))
+    }
+}
+
+fn text(diagnosis: &Diagnosis) -> String {
+    let mut out = String::new();
+    list(&mut out, &diagnosis.checks, Grade::Ok);
+    for node in &diagnosis.hosts {
+        let _ = writeln!(out, "{} ({}):", node.host, node.kind);
+        list(&mut out, &node.checks, Grade::Warning);
+        if node.checks.iter().all(|check| check.grade == Grade::Ok) {
+            let _ = writeln!(out, "ok       all of it");
+        }
+    }
+    if let Some(memory) = &diagnosis.memory {
+        memory.describe(&mut out);
+    }
+    out + if diagnosis.can_run {
+        "Protected jobs can run here.\n"
+    } else {
+        "Protected jobs cannot run here until the failures above are mended.\n"
+    }
+}
+
+fn list(out: &mut String, checks: &[Check], least: Grade) {
+    for check in checks.iter().filter(|check| check.grade >= least) {
+        let grade = match check.grade {
+            Grade::Ok => "ok",
+            Grade::Warning => "warning",
+            Grade::Failure => "FAILURE",
+        };
+        let _ = writeln!(out, "{grade:<8} {:<22} {}", check.name, check.finding);
+        if let Some(remedy) = &check.remedy {
+            let _ = writeln!(out, "{:>31} -> {remedy}", "");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What is looked at, on one node.
+
+use super::{Check, kernel};
+use crate::{layer, mpi, node};
+use ckptd::report::bytes;
+use rustix::process::{Resource, getrlimit};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where the layer needs a page for each rank, and room for the logs of files.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// The runtime's descriptors begin at 600.
+const DESCRIPTORS: u64 = 1024;
+/// Where the layer has a page (`understudy_abi`).
+const STUB_PAGE: u64 = 0x20000;
+
+/// A setting of Open MPI, when a value of it does harm, and which.
+type Setting = (&'static str, fn(&str) -> bool, &'static str);
+
+/// The launcher, and settings of Open MPI in the environment.
+pub fn launcher(command: &str) -> Vec<Check> {
+    let mut checks = vec![open_mpi(command)];
+    let settings: [Setting; 4] = [
+        (
+            "mpi_ft_enable",
+            |value| ["0", "false", "no"].contains(&value),
+            "fault tolerance is switched off",
+        ),
+        (
+            "pml",
+            |value| value != "ob1",
+            "ULFM works with the messaging layer ob1 only",
+        ),
+        (
+            "coll",
+            |value| !value.starts_with('^') || !value.contains("han"),
+            "the collectives of `han` are not fault tolerant",
+        ),
+        (
+            "btl",
+            |value| value.split(',').any(|name| ["ofi", "uct", "openib"].contains(&name)),
+            "that transport is not fault tolerant",
+        ),
+    ];
+    for (name, is_bad, why) in settings {
+        let variable = format!("OMPI_MCA_{name}");
+        if let Ok(value) = std::env::var(&variable)
+            && is_bad(&value)
+        {
+            let finding = format!("{variable}={value}: {why}");
+            checks.push(Check::failure(
+                "Open MPI's settings",
+                finding,
+                format!("unset {variable}; the layer sets what it needs"),
+            ));
+        }
+    }
+    checks
+}
+
+fn open_mpi(command: &str) -> Check {
+    const NAME: &str = "mpirun";
+    const REMEDY: &str = "put the directory of Open MPI's programs on the PATH, or name the launcher with --mpirun";
+    let words = shell_words::split(command).unwrap_or_default();
+    let Some(name) = words.first() else {
+        return Check::failure(NAME, "no launcher is named", REMEDY);
+    };
+    let path = if name.contains('/') {
+        Some(PathBuf::from(name))
+    } else {
+        crate::path::find(name.as_ref())
+    };
+    let Some(path) = path else {
+        return Check::failure(NAME, format!("there is no {name} on the PATH"), REMEDY);
+    };
+    let found = match mpi::Installation::ask(&path) {
+        Ok(found) => found,
+        Err(error) => return Check::failure(NAME, format!("{}: {error}", path.display()), REMEDY),
+    };
+    match (found.problem(), found.has_fault_tolerance) {
+        (Some(problem), _) => Check::failure(NAME, format!("{}: {problem}", path.display()), REMEDY),
+        (None, None) => Check::warning(
+            NAME,
+            format!(
+                "{} at {}; there is no ompi_info to tell whether it has fault tolerance",
+                found.description,
+                path.display()
+            ),
+            "a job will tell: `understudy doctor -- PROGRAM`",
+        ),
+        (None, Some(_)) => Check::ok(
+            NAME,
+            format!("{} with fault tolerance, {}", found.description, path.display()),
+        ),
+    }
+}
+
+/// This node.
+pub fn node(library: Option<&Path>) -> Vec<Check> {
+    let mut checks = vec![
+        layer_files(library),
+        tried(
+            "address randomisation",
+            kernel::personality(),
+            "can be switched off",
+            Check::failure,
+            "allow personality(ADDR_NO_RANDOMIZE) (in Docker: --security-opt seccomp=…)",
+        ),
+    ];
+    let slower = "checkpoints compare every page instead, which is slower; Linux 6.7 or later has it, unless a container forbids it";
+    checks.push(tried(
+        "userfaultfd",
+        kernel::write_protection(),
+        "asynchronous write protection",
+        Check::warning,
+        slower,
+    ));
+    checks.push(tried(
+        "PAGEMAP_SCAN",
+        kernel::pagemap_scan(),
+        "finds changed pages",
+        Check::warning,
+        slower,
+    ));
+    checks.push(tried(
+        "system call dispatch",
+        kernel::system_call_dispatch(),
+        "UNDERSTUDY_STATIC=replay can hold back effects",
+        Check::warning,
+        "UNDERSTUDY_STATIC=replay does not work; Linux 5.11 or later has it",
+    ));
+    checks.push(tried(
+        "breakpoints",
+        kernel::breakpoint(),
+        "UNDERSTUDY_INIT_END=function:… works",
+        Check::warning,
+        "UNDERSTUDY_INIT_END=function:… does not work; another rule, or a lower /proc/sys/kernel/perf_event_paranoid",
+    ));
+    checks.extend([
+        shared_memory(),
+        memory(),
+        descriptors(),
+        address_space(),
+        lowest_address(),
+        processors(),
+    ]);
+    checks.push(Check::ok(
+        "kernel and C library",
+        format!("{}, glibc {}", kernel_release(), kernel::glibc()),
+    ));
+    checks
+}
+
+/// A check whose failure is the kernel's answer.
+fn tried(
+    name: &str,
+    result: io::Result<()>,
+    good: &str,
+    bad: fn(&str, String, String) -> Check,
+    remedy: &str,
+) -> Check {
+    match result {
+        Ok(()) => Check::ok(name, good),
+        Err(error) => bad(name, format!("refused: {error}"), remedy.to_owned()),
+    }
+}
+
+fn layer_files(library: Option<&Path>) -> Check {
+    match layer::library(library) {
+        Ok(path) => Check::ok("understudy", path.display().to_string()),
+        Err(why) => Check::failure("understudy", why, "install all files of understudy in one directory"),
+    }
+}
+
+fn shared_memory() -> Check {
+    let free = rustix::fs::statvfs(SHARED_MEMORY).map(|it| it.f_bavail * it.f_frsize);
+    let is_writable = tempfile::tempfile_in(SHARED_MEMORY).map(drop);
+    match (is_writable, free) {
+        (Err(error), _) => Check::failure(
+            SHARED_MEMORY,
+            error.to_string(),
+            "mount a tmpfs there that can be written to",
+        ),
+        (Ok(()), Ok(free)) if free < 16 << 20 => Check::warning(
+            SHARED_MEMORY,
+            format!("{} free", bytes(free)),
+            "make it larger (in Docker: --shm-size=1g), or `understudy clean`: Open MPI and the layer keep files there",
+        ),
+        (Ok(()), free) => Check::ok(
+            SHARED_MEMORY,
+            free.map_or_else(|_| "writable".to_owned(), |free| format!("{} free", bytes(free))),
+        ),
+    }
+}
+
+fn memory() -> Check {
+    let finding = format!(
+        "{} available; a worker needs about three times what the program uses (four with UNDERSTUDY_COPIES=2)",
+        bytes(available_memory())
+    );
+    Check::ok("memory", finding)
+}
+
+/// Bytes that this node still has.
+pub fn available_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+        .unwrap_or(0)
+        * 1024
+}
+
+fn descriptors() -> Check {
+    let limit = getrlimit(Resource::Nofile).current;
+    match limit {
+        Some(limit) if limit < DESCRIPTORS => Check::failure(
+            "open files",
+            format!("at most {limit}"),
+            format!("ulimit -n {DESCRIPTORS} or more"),
+        ),
+        limit => Check::ok(
+            "open files",
+            limit.map_or_else(|| "no limit".to_owned(), |limit| format!("at most {limit}")),
+        ),
+    }
+}
+
+fn address_space() -> Check {
+    match getrlimit(Resource::As).current {
+        Some(limit) => Check::failure(
+            "address space",
+            format!("limited to {}", bytes(limit)),
+            "ulimit -v unlimited: the layer keeps ranges of addresses apart that are far larger than what it uses",
+        ),
+        None => Check::ok("address space", "no limit"),
+    }
+}
+
+fn lowest_address() -> Check {
+    let text = std::fs::read_to_string("/proc/sys/vm/mmap_min_addr").unwrap_or_default();
+    match text.trim().parse::<u64>() {
+        Ok(lowest) if lowest > STUB_PAGE => Check::failure(
+            "vm.mmap_min_addr",
+            format!("{lowest} is above {STUB_PAGE}, where the layer has a page"),
+            "sysctl vm.mmap_min_addr=65536",
+        ),
+        lowest => Check::ok(
+            "vm.mmap_min_addr",
+            lowest.map_or_else(|_| "unknown".to_owned(), |lowest| lowest.to_string()),
+        ),
+    }
+}
+
+fn processors() -> Check {
+    if cfg!(target_arch = "x86_64") {
+        Check::ok("processor", format!("x86-64, {} core(s)", node::cores()))
+    } else {
+        Check::failure("processor", std::env::consts::ARCH, "only x86-64 is supported")
+    }
+}
+
+/// Release of the kernel.
+pub fn kernel_release() -> String {
+    let name = rustix::system::uname();
+    format!("Linux {}", name.release().to_string_lossy())
+}

@@ -1,0 +1,98 @@
+//! Several nodes: each is asked by a process there.
+
+use super::checks::{kernel_release, node};
+use super::{Check, kernel};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// One node, as it sees itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Node {
+    pub host: String,
+    /// Kernel, C library and processor, which must be the same for all.
+    pub kind: String,
+    pub checks: Vec<Check>,
+}
+
+impl Node {
+    /// The node that this process runs on.
+    pub fn this(library: Option<&Path>) -> Self {
+        let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpu
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let model = model.map_or("unknown processor", |(_, model)| model);
+        Self {
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            kind: format!("{}, glibc {}, {model}", kernel_release(), kernel::glibc()),
+            checks: node(library),
+        }
+    }
+}
+
+/// Asks all hosts by a job.
+pub fn ask(mpirun: &str, hosts: &[String]) -> (Check, Vec<Node>) {
+    const NAME: &str = "hosts";
+    let names: BTreeSet<&str> = hosts
+        .iter()
+        .flat_map(|hosts| hosts.split(','))
+        .map(|host| host.split(':').next().unwrap_or(host))
+        .filter(|host| !host.is_empty())
+        .collect();
+    let remedy = "every host must be reached without a password, and find understudy and Open MPI under the same paths";
+    let nodes = match job(mpirun, &names) {
+        Ok(nodes) => nodes,
+        Err(why) => return (Check::failure(NAME, why, remedy), Vec::new()),
+    };
+    let check = if nodes.len() < names.len() {
+        Check::failure(
+            NAME,
+            format!("{} of {} hosts have answered", nodes.len(), names.len()),
+            remedy,
+        )
+    } else if nodes.iter().map(|node| &node.kind).collect::<BTreeSet<_>>().len() > 1 {
+        Check::failure(
+            NAME,
+            "they differ in kernel, C library or processor (below)",
+            "ranks on nodes of different kinds cannot take each other's part: use hosts of one kind",
+        )
+    } else {
+        Check::ok(NAME, format!("{} of one kind", nodes.len()))
+    };
+    (check, nodes)
+}
+
+/// One process on each host prints a line.
+fn job(mpirun: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
+    let words = shell_words::split(mpirun).map_err(|error| error.to_string())?;
+    let (launcher, options) = words.split_first().ok_or("no launcher")?;
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let list: Vec<String> = names.iter().map(|name| format!("{name}:1")).collect();
+    let output = Command::new(launcher)
+        .args(options)
+        .args(["--host", &list.join(","), "-n", &names.len().to_string()])
+        .arg(program)
+        .args(["doctor", "--local"])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{launcher}: {error}"))?;
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let nodes: Vec<Node> = lines
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    if nodes.is_empty() {
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let reason = text
+            .lines()
+            .map(str::trim)
+            .find(|line| line.len() > 3 && !line.starts_with("---"));
+        return Err(format!(
+            "none has answered: {}",
+            reason.unwrap_or("mpirun gives no reason")
+        ));
+    }
+    Ok(nodes)
+}

@@ -1,0 +1,88 @@
+//! Asking the kernel, by trying.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// personality(2): whether address randomisation can be switched off. It is put back.
+pub fn personality() -> io::Result<()> {
+    const QUERY: libc::c_ulong = 0xffff_ffff;
+    // SAFETY: personality(2) takes flags only; what it changes counts for later executions, and is put back.
+    unsafe {
+        let before = check(libc::personality(QUERY).into())? as libc::c_ulong;
+        check(libc::personality(before | libc::ADDR_NO_RANDOMIZE as libc::c_ulong).into())?;
+        check(libc::personality(before).into()).map(drop)
+    }
+}
+
+/// userfaultfd(2) with asynchronous write protection (Linux 6.7).
+pub fn write_protection() -> io::Result<()> {
+    const USER_MODE_ONLY: i32 = 1;
+    const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
+    /// `UFFD_FEATURE_WP_UNPOPULATED`, `UFFD_FEATURE_WP_ASYNC`
+    const FEATURES: u64 = 1 << 13 | 1 << 15;
+    let mut api: [u64; 3] = [0xaa, FEATURES, 0];
+    // SAFETY: a new descriptor, and a request with the structure of three words that it takes.
+    unsafe {
+        let fd = check(libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY))?;
+        let fd = OwnedFd::from_raw_fd(fd as i32);
+        check(libc::ioctl(fd.as_raw_fd(), UFFDIO_API, api.as_mut_ptr()).into()).map(drop)
+    }
+}
+
+/// `PAGEMAP_SCAN` (Linux 6.7), of no pages at all.
+pub fn pagemap_scan() -> io::Result<()> {
+    const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+    let file = std::fs::File::open("/proc/self/pagemap")?;
+    // `struct pm_scan_arg`: its size first, an empty range, one category to return.
+    let mut request: [u64; 12] = [96, 0, 4096, 4096, 0, 0, 0, 0, 0, 0, 0, 2];
+    // SAFETY: the structure that the request takes; no vector, so nothing is written but its fourth field.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN, request.as_mut_ptr()) }.into()).map(drop)
+}
+
+/// Syscall user dispatch (Linux 5.11): switching off what is off.
+pub fn system_call_dispatch() -> io::Result<()> {
+    const SET_SYSCALL_USER_DISPATCH: i32 = 59;
+    // SAFETY: prctl(2) with numbers only.
+    check(unsafe { libc::prctl(SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) }.into()).map(drop)
+}
+
+/// A breakpoint that counts (perf_event_open(2)), on a function of this program.
+pub fn breakpoint() -> io::Result<()> {
+    const BREAKPOINT: u64 = 5;
+    const EXECUTE: u64 = 4;
+    const USER_ONLY: u64 = 1 << 5 | 1 << 6;
+    let address = breakpoint as fn() -> io::Result<()> as usize as u64;
+    // The first 72 bytes of `struct perf_event_attr`: type and size share a word, as do wakeup and the breakpoint's type.
+    let attributes: [u64; 9] = [BREAKPOINT | 72 << 32, 0, 0, 0, 0, USER_ONLY, EXECUTE << 32, address, 8];
+    // SAFETY: a structure of the size that it names; the descriptor is new.
+    unsafe {
+        let fd = check(libc::syscall(
+            libc::SYS_perf_event_open,
+            attributes.as_ptr(),
+            0,
+            -1,
+            -1,
+            8,
+        ))?;
+        drop(OwnedFd::from_raw_fd(fd as i32));
+    }
+    Ok(())
+}
+
+/// The C library's version.
+pub fn glibc() -> String {
+    // SAFETY: a string that lives as long as the process.
+    unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,0 +1,200 @@
+//! A short run of the user's program, for the memory that it needs under protection.
+
+use super::checks::available_memory;
+use super::{Arguments, Check};
+use crate::outcome::Failure;
+use ckptd::events::{Kind, Role};
+use ckptd::report::{Job, Live, Standing, bytes};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often memory is looked at.
+const PERIOD: Duration = Duration::from_millis(100);
+/// How long a job may take to end after it was told to.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The memory that a worker was seen to need, and is estimated to need with other settings. In bytes.
+#[derive(Debug, Serialize)]
+pub struct Memory {
+    /// Largest resident memory of a worker, copies included, without files.
+    pub worker: u64,
+    /// The same of an idle spare: MPI and the layer without any data.
+    pub spare: u64,
+    /// The program's own part of it.
+    pub program: u64,
+    /// What changes between checkpoints at most, after the first.
+    pub changes: u64,
+    /// With `UNDERSTUDY_COPIES` at 1, 2, and a parity group of 4.
+    pub estimates: BTreeMap<&'static str, u64>,
+    pub available: u64,
+    pub workers: u32,
+}
+
+impl Memory {
+    fn new(worker: u64, spare: u64, changes: u64, workers: u32) -> Self {
+        // A worker has its own memory, its own copy, its partner's, and the changes of both while they are under way.
+        let program = worker.saturating_sub(spare + 2 * changes) / 3;
+        let estimates = [
+            ("1", spare + 3 * program + 2 * changes),
+            ("2", spare + 4 * program + 3 * changes),
+            ("xor:4", spare + 2 * program + program / 3 + 3 * changes),
+        ];
+        Self {
+            worker,
+            spare,
+            program,
+            changes,
+            estimates: estimates.into(),
+            available: available_memory(),
+            workers,
+        }
+    }
+
+    pub fn describe(&self, out: &mut String) {
+        let _ = writeln!(
+            out,
+            "Memory of a worker: {} were seen; {} are MPI's and the layer's own, about {} the program's, of which {} change between \
+             checkpoints; the rest is copies",
+            bytes(self.worker),
+            bytes(self.spare),
+            bytes(self.program),
+            bytes(self.changes)
+        );
+        for (copies, estimate) in &self.estimates {
+            let all = estimate * u64::from(self.workers);
+            let _ = writeln!(
+                out,
+                "  UNDERSTUDY_COPIES={copies:<6} about {:>10} for each, {:>10} for {} workers, of {} available here",
+                bytes(*estimate),
+                bytes(all),
+                self.workers,
+                bytes(self.available)
+            );
+        }
+    }
+}
+
+/// Runs the program for a while.
+pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
+    const NAME: &str = "the program";
+    let events = tempfile::Builder::new().prefix("understudy-run-").tempdir()?;
+    let mut child = start(arguments, events.path())?;
+    let mut live = Live::new(events.path());
+    let (began, mut largest, mut spare, mut ended) = (Instant::now(), 0, 0, None);
+    while ended.is_none() && began.elapsed() < Duration::from_secs(arguments.seconds) {
+        std::thread::sleep(PERIOD);
+        if let Ok(Some(standing)) = live.poll() {
+            let is_worker = |role| matches!(role, Role::Worker(_));
+            largest = largest.max(resident_most(standing, is_worker));
+            spare = spare.max(resident_most(standing, |role| !is_worker(role)));
+        }
+        ended = child.try_wait()?;
+    }
+    let was_long = ended.is_none();
+    if was_long {
+        end(&mut child)?;
+    }
+    let protected = live.poll()?.is_some_and(|standing| standing.checkpoint.is_some());
+    if !protected || largest == 0 {
+        let how = ended.map_or("it had no checkpoint in that time".to_owned(), |status| {
+            format!("it has ended with {status}")
+        });
+        let remedy = "see what it has printed; `understudy run` shows the same. A longer --seconds may help";
+        return Ok((
+            Check::failure(NAME, format!("could not be protected: {how}"), remedy),
+            None,
+        ));
+    }
+    let memory = Memory::new(largest, spare, changes(events.path()), arguments.workers);
+    let needed = memory.estimates["1"] * u64::from(arguments.workers);
+    let check = if needed > memory.available + largest * u64::from(arguments.workers) {
+        Check::failure(
+            NAME,
+            format!(
+                "runs protected, but {} workers need more memory than this node has",
+                arguments.workers
+            ),
+            "fewer workers on a node, or UNDERSTUDY_COPIES=xor:4",
+        )
+    } else {
+        let time = if was_long {
+            "and was ended after a while"
+        } else {
+            "to its end"
+        };
+        Check::ok(NAME, format!("runs protected, {time}"))
+    };
+    Ok((check, Some(memory)))
+}
+
+fn start(arguments: &Arguments, events: &Path) -> Result<Child, Failure> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([
+        "run",
+        "--progress",
+        "none",
+        "--interval",
+        "1s",
+        "--mpirun",
+        &arguments.mpirun,
+    ]);
+    command
+        .args(["-n", &arguments.workers.to_string()])
+        .arg("--log-dir")
+        .arg(events);
+    for hosts in &arguments.host {
+        command.args(["--host", hosts]);
+    }
+    if let Some(library) = &arguments.library {
+        command.arg("--library").arg(library);
+    }
+    command.arg("--").args(&arguments.program);
+    // What the program prints is not the doctor's.
+    Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?)
+}
+
+fn end(child: &mut Child) -> std::io::Result<()> {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    let told = Instant::now();
+    while told.elapsed() < GRACE {
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        std::thread::sleep(PERIOD);
+    }
+    child.kill()?;
+    child.wait().map(drop)
+}
+
+/// Memory of the process that has most, among those with such a role, as far as they are on this node.
+fn resident_most(standing: &Standing, has_role: impl Fn(Role) -> bool) -> u64 {
+    let processes = standing.processes.values().filter(|process| has_role(process.role));
+    processes.map(|process| resident(process.pid)).max().unwrap_or(0)
+}
+
+/// proc(5), `RssAnon` and `RssShmem` of `/proc/PID/status`.
+fn resident(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse::<u64>().ok())
+    };
+    (field("RssAnon:").unwrap_or(0) + field("RssShmem:").unwrap_or(0)) * 1024
+}
+
+/// The largest capture but the first, which has everything.
+fn changes(events: &Path) -> u64 {
+    let Ok(job) = Job::load(events) else { return 0 };
+    let captures = job.events.iter().filter_map(|event| match event.kind {
+        Kind::Capture { epoch, bytes, .. } if epoch.0 > 2 => Some(bytes),
+        _ => None,
+    });
+    captures.max().unwrap_or(0)
+}

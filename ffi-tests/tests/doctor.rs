@@ -1,0 +1,138 @@
+//! `understudy doctor`: what works here, and what is found where something does not.
+
+use ffi_tests::command::{Ran, Understudy};
+use ffi_tests::place;
+use regex::Regex;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+fn doctor(arguments: &[&str]) -> Ran {
+    Understudy::new(&std::env::temp_dir(), &[&["doctor"], arguments].concat()).run()
+}
+
+fn text(ran: &Ran) -> String {
+    String::from_utf8_lossy(&ran.stdout).into_owned()
+}
+
+/// The number behind `"name":`.
+fn number(json: &str, name: &str) -> u64 {
+    let pattern = Regex::new(&format!("\"{name}\": ([0-9]+)")).expect("a pattern");
+    let found = pattern.captures(json).unwrap_or_else(|| panic!("no {name} in {json}"));
+    found[1].parse().expect("a number")
+}
+
+#[test]
+fn where_the_tests_run_jobs_can_be_protected() {
+    let ran = doctor(&[]);
+    ran.assert(0, &[]);
+    let text = text(&ran);
+    assert!(text.ends_with("Protected jobs can run here.\n"), "{text}");
+    for name in [
+        "mpirun",
+        "understudy",
+        "address randomisation",
+        "PAGEMAP_SCAN",
+        "/dev/shm",
+        "memory",
+    ] {
+        assert!(text.contains(name), "no {name}: {text}");
+    }
+}
+
+#[test]
+fn a_short_run_tells_the_memory_that_a_job_needs() {
+    // Two fields of 1500 × 1500 doubles, shared by three workers.
+    let field = 2 * 1500 * 1500 * 8 / 3;
+    let heat = place::example("heat2d").to_string_lossy().into_owned();
+    let ran = doctor(&[
+        "--json",
+        "-n",
+        "3",
+        "--seconds",
+        "5",
+        "--",
+        &heat,
+        "1500",
+        "1500",
+        "1000000",
+    ]);
+    ran.assert(0, &[]);
+    let text = text(&ran);
+    assert!(text.contains("\"can_run\": true"), "{text}");
+    let program = number(&text, "program");
+    assert!(
+        (field / 2..2 * field).contains(&program),
+        "{program} instead of about {field}"
+    );
+    assert!(number(&text, "1") > 2 * program && number(&text, "2") > number(&text, "1"));
+    assert!(number(&text, "xor:4") > 2 * program);
+    assert_eq!(ran.left, Vec::<String>::new());
+}
+
+#[test]
+fn a_host_is_asked_itself() {
+    let ran = doctor(&["--host", "localhost:2"]);
+    ran.assert(0, &[]);
+    let text = text(&ran);
+    assert!(
+        text.contains("hosts                  1 of one kind") && text.contains("all of it"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_program_that_is_not_protected_is_no_success() {
+    let ran = doctor(&["--seconds", "2", "--", "true"]);
+    ran.assert(1, &[]);
+    assert!(text(&ran).contains("could not be protected"), "{}", text(&ran));
+}
+
+#[test]
+fn what_is_missing_is_found_and_named() {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let script = |name: &str, words: &str| {
+        let path = work.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\necho '{words}'\n")).expect("writable");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    };
+    script("mpirun", "mpirun (Open MPI) 5.0.11");
+    script("ompi_info", "options:ft_mpi_support:no");
+    let cases: &[(&[&str], (&str, &str), &str)] = &[
+        (
+            &["--mpirun", "nompirun"],
+            ("A", "1"),
+            "there is no nompirun on the PATH",
+        ),
+        (&["--mpirun", "./mpirun"], ("A", "1"), "without fault tolerance (ULFM)"),
+        (
+            &["--library", "./mpirun"],
+            ("A", "1"),
+            "libunderstudy_shim.so is not beside",
+        ),
+        (&[], ("OMPI_MCA_pml", "ucx"), "unset OMPI_MCA_pml"),
+        (&[], ("OMPI_MCA_mpi_ft_enable", "0"), "fault tolerance is switched off"),
+    ];
+    for (arguments, (name, value), words) in cases {
+        let ran = Understudy::new(work.path(), &[&["doctor"], *arguments].concat())
+            .env(name, value)
+            .run();
+        ran.assert(1, &[]);
+        let text = text(&ran);
+        assert!(text.contains("FAILURE") && text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn limits_of_the_shell_are_seen() {
+    let doctor = place::product("understudy");
+    for (limit, words) in [("ulimit -n 256", "at most 256"), ("ulimit -v 8000000", "limited to")] {
+        let line = format!("{limit}; exec {} doctor", doctor.display());
+        let output = Command::new("sh")
+            .args(["-c", &line])
+            .output()
+            .expect("there is a shell");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains(words), "{text}");
+    }
+}
