@@ -3,8 +3,8 @@
 use super::checks::available_memory;
 use super::{Arguments, Check};
 use crate::outcome::Failure;
-use ckptd::events::{Kind, Role};
-use ckptd::report::{Job, Live, Standing, bytes};
+use ckptd::events::{Epoch, Kind, Role};
+use ckptd::report::{Event, Job, Live, Standing, bytes};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -36,13 +36,24 @@ pub struct Memory {
 }
 
 impl Memory {
-    fn new(worker: u64, spare: u64, changes: u64, workers: u32) -> Self {
-        // A worker has its own memory, its own copy, its partner's, and the changes of both while they are under way.
-        let program = worker.saturating_sub(spare + 2 * changes) / 3;
+    fn new(worker: u64, spare: u64, captures: &[(Epoch, u64)], workers: u32) -> Self {
+        let most = |from: u64| {
+            captures
+                .iter()
+                .filter(|(epoch, _)| epoch.0 >= from)
+                .map(|(_, bytes)| *bytes)
+                .max()
+        };
+        // What a program sets up before MPI_Init is in the first capture, what it sets up then in the second.
+        let (program, changes) = (most(0).unwrap_or(0), most(3).unwrap_or(0));
+        // A worker has its own memory, its own copy, its partners', and the changes of all while they are under way.
+        let seen = worker.saturating_sub(spare) as f64;
+        let share = |memory: f64, deltas: f64| memory * program as f64 + deltas * changes as f64;
+        let estimate = |with: f64| spare + (seen * with / share(3.0, 2.0).max(1.0)) as u64;
         let estimates = [
-            ("1", spare + 3 * program + 2 * changes),
-            ("2", spare + 4 * program + 3 * changes),
-            ("xor:4", spare + 2 * program + program / 3 + 3 * changes),
+            ("1", estimate(share(3.0, 2.0))),
+            ("2", estimate(share(4.0, 3.0))),
+            ("xor:4", estimate(share(2.0 + 1.0 / 3.0, 3.0))),
         ];
         Self {
             worker,
@@ -110,7 +121,7 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
             None,
         ));
     }
-    let memory = Memory::new(largest, spare, changes(events.path()), arguments.workers);
+    let memory = Memory::new(largest, spare, &captures(events.path()), arguments.workers);
     let needed = memory.estimates["1"] * u64::from(arguments.workers);
     let check = if needed > memory.available + largest * u64::from(arguments.workers) {
         Check::failure(
@@ -189,12 +200,12 @@ fn resident(pid: u32) -> u64 {
     (field("RssAnon:").unwrap_or(0) + field("RssShmem:").unwrap_or(0)) * 1024
 }
 
-/// The largest capture but the first, which has everything.
-fn changes(events: &Path) -> u64 {
-    let Ok(job) = Job::load(events) else { return 0 };
-    let captures = job.events.iter().filter_map(|event| match event.kind {
-        Kind::Capture { epoch, bytes, .. } if epoch.0 > 2 => Some(bytes),
+/// What was captured, by epoch.
+fn captures(events: &Path) -> Vec<(Epoch, u64)> {
+    let events = Job::load(events).map(|job| job.events).unwrap_or_default();
+    let capture = |event: &Event| match event.kind {
+        Kind::Capture { epoch, bytes, .. } => Some((epoch, bytes)),
         _ => None,
-    });
-    captures.max().unwrap_or(0)
+    };
+    events.iter().filter_map(capture).collect()
 }
