@@ -7,6 +7,8 @@
 //! * `report` (feature `cli`): the merged view of a job's event files behind `understudy events`.
 
 pub mod events;
+#[cfg(feature = "cli")]
+pub mod pool;
 pub mod relay;
 #[cfg(feature = "cli")]
 pub mod report;

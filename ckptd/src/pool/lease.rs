@@ -1,0 +1,144 @@
+//! Which spare takes which part: a pure function.
+
+use super::members::{Spare, Token};
+use bincode::{Decode, Encode};
+use std::collections::BTreeMap;
+
+/// Where a process is or was.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Place {
+    /// Its host.
+    pub host: String,
+    /// What fails together with it.
+    pub domain: String,
+}
+
+/// A part that has to be taken.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Need {
+    /// The worker.
+    pub worker: u32,
+    /// Where it has died.
+    pub failed: Place,
+    /// Where the copies of its memory are, the one that will be taken first.
+    pub copies: Vec<Place>,
+}
+
+/// A spare is to take a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct Lease {
+    /// The worker.
+    pub worker: u32,
+    /// Rank of the spare in the launcher's world.
+    pub rank: u32,
+    /// Of this lease.
+    pub token: Token,
+}
+
+/// How good a spare is for a part; less is better.
+type Rating = (bool, u8, u32, u32);
+
+/// A domain in which a worker has died comes last; then what is near the first copy: its host, its domain, others; then the host with the least
+/// load; then the lowest rank.
+fn rating(spare: &Spare, need: &Need, failed: &[&str], load: u32) -> Rating {
+    let distance = match need.copies.first() {
+        Some(copy) if copy.domain != spare.domain => 2,
+        Some(copy) if copy.host != spare.host => 1,
+        Some(_) => 0,
+        None => 2,
+    };
+    (failed.contains(&spare.domain.as_str()), distance, load, spare.rank)
+}
+
+/// The rank for each need, as far as there are spares. `load` is that of the hosts, and grows with every part given out.
+pub(super) fn choose(idle: &[&Spare], needs: &[Need], load: &BTreeMap<String, u32>) -> Vec<(u32, u32)> {
+    let (mut free, mut load) = (idle.to_vec(), load.clone());
+    let failed: Vec<&str> = needs.iter().map(|need| need.failed.domain.as_str()).collect();
+    let mut chosen = Vec::new();
+    for need in needs {
+        let rated = free.iter().enumerate().map(|(at, spare)| {
+            let load = load.get(&spare.host).copied().unwrap_or(0);
+            (rating(spare, need, &failed, load), at)
+        });
+        let Some((_, at)) = rated.min() else { break };
+        let spare = free.swap_remove(at);
+        *load.entry(spare.host.clone()).or_insert(0) += 1;
+        chosen.push((need.worker, spare.rank));
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spare(rank: u32, host: &str, domain: &str) -> Spare {
+        Spare {
+            rank,
+            pid: 100 + rank,
+            launcher: 0,
+            host: host.into(),
+            domain: domain.into(),
+            workers: 0,
+        }
+    }
+
+    fn place(host: &str, domain: &str) -> Place {
+        Place {
+            host: host.into(),
+            domain: domain.into(),
+        }
+    }
+
+    fn need(worker: u32, failed: Place, copy: Place) -> Need {
+        Need {
+            worker,
+            failed,
+            copies: vec![copy],
+        }
+    }
+
+    fn chosen(spares: &[Spare], needs: &[Need], load: &[(&str, u32)]) -> Vec<(u32, u32)> {
+        let load = load.iter().map(|&(host, count)| (host.to_owned(), count)).collect();
+        choose(&spares.iter().collect::<Vec<_>>(), needs, &load)
+    }
+
+    #[test]
+    fn near_the_copy_and_never_where_it_failed() {
+        let spares = [
+            spare(8, "a1", "a"),
+            spare(9, "b2", "b"),
+            spare(10, "b1", "b"),
+            spare(11, "c1", "c"),
+        ];
+        let part = need(0, place("a1", "a"), place("b1", "b"));
+        assert_eq!(chosen(&spares, std::slice::from_ref(&part), &[]), [(0, 10)]);
+        assert_eq!(chosen(&spares[..2], std::slice::from_ref(&part), &[]), [(0, 9)]);
+        // There is no other.
+        assert_eq!(chosen(&spares[..1], &[part], &[]), [(0, 8)]);
+        // A copy in the domain that has failed does not draw a spare there.
+        let part = need(0, place("a1", "a"), place("a2", "a"));
+        assert_eq!(chosen(&spares, &[part], &[("b2", 1), ("b1", 2)]), [(0, 11)]);
+    }
+
+    #[test]
+    fn load_decides_between_equals_and_grows() {
+        let spares = [spare(8, "b1", "b"), spare(9, "b2", "b"), spare(10, "b2", "b")];
+        let from = |worker| need(worker, place("a1", "a"), place("c1", "c"));
+        assert_eq!(chosen(&spares, &[from(0)], &[("b1", 2), ("b2", 1)]), [(0, 9)]);
+        assert_eq!(
+            chosen(&spares, &[from(0), from(1), from(2)], &[("b1", 0), ("b2", 0)]),
+            [(0, 8), (1, 9), (2, 10)]
+        );
+    }
+
+    #[test]
+    fn every_failed_domain_is_avoided_by_every_part() {
+        let spares = [spare(8, "a1", "a"), spare(9, "b1", "b"), spare(10, "c1", "c")];
+        let needs = [
+            need(0, place("a2", "a"), place("b2", "b")),
+            need(1, place("b2", "b"), place("a2", "a")),
+        ];
+        assert_eq!(chosen(&spares, &needs, &[]), [(0, 10), (1, 8)]);
+    }
+}

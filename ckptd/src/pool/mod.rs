@@ -1,0 +1,191 @@
+//! The pools of spares of the jobs on a node, as a state machine: no sockets, no clock, no threads.
+//!
+//! A *job* has one pool. Spares come into it ([`Pools::register`]), say from time to time that they live ([`Pools::beat`]), and
+//! are *leased* to the parts of dead workers ([`Pools::lease`]). A lease is confirmed when its spare says that it plays the part
+//! ([`Pools::playing`]), which takes it out of the pool; one that is not confirmed goes back, be it that the next round of leases
+//! begins, that its time is up, or that it is given back.
+//!
+//! Every round of leases of a job has a number, which grows. The same round gets the same answer again, however often it asks, and an earlier one is
+//! refused; every ticket and lease has a token that is never given out twice. So requests that come late, doubled or out of order cannot lease
+//! a spare twice.
+//!
+//! Time is passed in: `now` is the time since some moment, and never goes back. Nothing happens by itself; [`Pools::tick`] does
+//! what is due. What has happened is told as [`Happening`]s.
+//!
+//! Nothing here assumes how ranks were started, or that there is one launcher.
+
+mod job;
+mod lease;
+mod members;
+
+pub use job::{Job, SpareView};
+pub use lease::{Lease, Need, Place};
+pub use members::{JobKey, Limits, Refusal, Rules, Spare, Ticket, Token};
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What has happened to a job's pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Happening {
+    /// A spare has come.
+    Registered { rank: u32 },
+    /// A spare has gone by itself, alive: the job has ended, or the daemon's client was closed in order.
+    Left { rank: u32 },
+    /// A spare is dead: it was silent for too long, or its connection has broken.
+    Died { rank: u32, silent: bool },
+    /// A spare is leased to the part of a worker.
+    Leased { rank: u32, worker: u32, round: u64 },
+    /// A lease has come to nothing, and its spare is idle again.
+    Returned { rank: u32, worker: u32 },
+    /// A spare plays the part of a worker.
+    Playing { rank: u32, worker: u32 },
+    /// There are fewer spares than the job wants.
+    Wanted { count: u32 },
+}
+
+/// All jobs of a node.
+#[derive(Debug)]
+pub struct Pools {
+    rules: Rules,
+    jobs: BTreeMap<JobKey, Job>,
+    next_token: u64,
+}
+
+impl Pools {
+    /// No jobs yet. Tokens count from `first_token`, which should differ from one daemon to the next.
+    pub fn new(rules: Rules, first_token: u64) -> Self {
+        Self {
+            rules,
+            jobs: BTreeMap::new(),
+            next_token: first_token,
+        }
+    }
+
+    /// All jobs.
+    pub fn jobs(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
+        self.jobs.iter()
+    }
+
+    /// One job.
+    pub fn job(&self, key: &JobKey) -> Option<&Job> {
+        self.jobs.get(key)
+    }
+
+    /// A spare comes into the pool of its job; the first one makes the job. Coming again with the same process id replaces the
+    /// old ticket: the connection was lost, not the spare.
+    pub fn register(
+        &mut self,
+        now: Duration,
+        key: &JobKey,
+        spare: Spare,
+        limits: Limits,
+    ) -> Result<(Ticket, Vec<Happening>), Refusal> {
+        limits.check()?;
+        if !self.jobs.contains_key(key) && self.jobs.len() >= self.rules.jobs {
+            return Err(Refusal::TooManyJobs);
+        }
+        let token = self.token();
+        let job = self.jobs.entry(key.clone()).or_insert_with(|| Job::new(limits));
+        let happened = job.register(now, &self.rules, spare, limits, token)?;
+        Ok((Ticket { token }, happened))
+    }
+
+    /// A spare lives and is idle.
+    pub fn beat(&mut self, now: Duration, key: &JobKey, ticket: Ticket) -> Result<(), Refusal> {
+        let deadline = now + self.rules.silence;
+        self.known(key)?.member(ticket)?.deadline = deadline;
+        Ok(())
+    }
+
+    /// A spare says that it plays a part; it belongs to the workers from now on.
+    pub fn playing(
+        &mut self,
+        now: Duration,
+        key: &JobKey,
+        ticket: Ticket,
+        worker: u32,
+    ) -> Result<Vec<Happening>, Refusal> {
+        let rules = self.rules;
+        self.known(key)?.playing(now, &rules, ticket, worker)
+    }
+
+    /// A spare goes by itself.
+    pub fn leave(&mut self, now: Duration, key: &JobKey, ticket: Ticket) -> Result<Vec<Happening>, Refusal> {
+        let rules = self.rules;
+        self.known(key)?.leave(now, &rules, ticket)
+    }
+
+    /// A spare is dead, as its connection or its node tells. A ticket that has been replaced is nobody's.
+    pub fn lost(&mut self, now: Duration, key: &JobKey, ticket: Ticket) -> Result<Vec<Happening>, Refusal> {
+        let rules = self.rules;
+        self.known(key)?.lost(now, &rules, ticket)
+    }
+
+    /// Spares for the parts of dead workers, in the order of `needs`, as far as there are any. Rounds of a job grow.
+    pub fn lease(
+        &mut self,
+        now: Duration,
+        key: &JobKey,
+        round: u64,
+        needs: &[Need],
+    ) -> Result<(Vec<Lease>, Vec<Happening>), Refusal> {
+        if needs.len() > self.rules.needs {
+            return Err(Refusal::TooManyNeeds);
+        }
+        let load = self.load();
+        let rules = self.rules;
+        let mut next_token = self.next_token;
+        let answer = self.known(key)?.lease(now, &rules, round, needs, &load, || {
+            next_token = next_token.wrapping_add(1);
+            Token(next_token)
+        });
+        self.next_token = next_token;
+        answer
+    }
+
+    /// Whoever has asked does not use a lease. One that is not in force any more is refused.
+    pub fn give_back(&mut self, key: &JobKey, token: Token) -> Result<Vec<Happening>, Refusal> {
+        self.known(key)?.give_back(token)
+    }
+
+    /// The job has ended.
+    pub fn close(&mut self, key: &JobKey) -> bool {
+        self.jobs.remove(key).is_some()
+    }
+
+    /// Does what is due: marks the silent as dead, takes leases back that nobody has confirmed, and asks for spares where there are too few.
+    pub fn tick(&mut self, now: Duration) -> Vec<(JobKey, Vec<Happening>)> {
+        let rules = self.rules;
+        let due = self
+            .jobs
+            .iter_mut()
+            .map(|(key, job)| (key.clone(), job.tick(now, &rules)));
+        due.filter(|(_, happened)| !happened.is_empty()).collect()
+    }
+
+    /// When [`Pools::tick`] has something to do at the latest.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.jobs.values().filter_map(Job::next_deadline).min()
+    }
+
+    /// How busy each host is: workers that spares have told of, and parts that spares have been given, of all jobs.
+    fn load(&self) -> BTreeMap<String, u32> {
+        let mut load = BTreeMap::new();
+        for job in self.jobs.values() {
+            for (host, count) in job.load() {
+                *load.entry(host).or_insert(0) += count;
+            }
+        }
+        load
+    }
+
+    fn known(&mut self, key: &JobKey) -> Result<&mut Job, Refusal> {
+        self.jobs.get_mut(key).ok_or(Refusal::NoJob)
+    }
+
+    fn token(&mut self) -> Token {
+        self.next_token = self.next_token.wrapping_add(1);
+        Token(self.next_token)
+    }
+}
