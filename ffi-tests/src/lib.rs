@@ -11,6 +11,7 @@
 //! - [`hosts`]: several hosts on one machine;
 //! - [`kill`]: moments of death; [`processes`]: /proc;
 //! - [`command`]: the `understudy` command; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
+//! - [`thin`]: copies without static data;
 //! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
 //!
 //! A job needs the machine for itself, so jobs of all test programs take turns (a lock file). Environment:
@@ -27,6 +28,7 @@ pub mod plain;
 pub mod processes;
 pub mod programs;
 pub mod random;
+pub mod thin;
 pub mod verdicts;
 
 pub use job::{Job, Scope};

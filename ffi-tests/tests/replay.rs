@@ -1,77 +1,9 @@
 //! Copies without static data: what a program sets up once is rebuilt by replaying its initialisation phase.
 
-use ckptd::events::Kind;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case, setup};
-use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, place};
+use ffi_tests::thin::{LOST, THIN, WORKERS, everyone_dies, job, like_undisturbed, rebuilt, thinned};
+use ffi_tests::{Job, Kill, Trigger, Verdicts, place};
 use std::time::Duration;
-
-const WORKERS: u32 = 4;
-const THIN: Trigger = Trigger::Thinned { workers: WORKERS };
-/// Exit status of a job that cannot be recovered.
-const LOST: i32 = 75;
-
-/// With so many checkpoints that copies are thin long before the end.
-fn job(case: &Case) -> Job {
-    let interval = if case.name == "LAMMPS" { "6calls" } else { "30calls" };
-    case.job()
-        .interval(interval)
-        .env("UNDERSTUDY_STATIC", "replay")
-        // The copy of worker r is held by worker r + 1.
-        .env("UNDERSTUDY_BUDDY_OFFSET", "1")
-        .limit(Duration::from_secs(60))
-}
-
-/// How many pages this rank has rebuilt.
-fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
-    let events = outcome.events(rank).into_iter();
-    let pages = events.filter_map(|record| match record.kind {
-        Kind::Rebuilt { pages, .. } => Some(pages),
-        _ => None,
-    });
-    pages.sum()
-}
-
-/// Pages that are gone from a worker's copy, and that are left.
-fn thinned(outcome: &Outcome, worker: u32) -> (u64, u64) {
-    let all = (0..WORKERS).flat_map(|rank| outcome.events(rank));
-    let mut of_worker = all.filter_map(|record| match record.kind {
-        Kind::Thinned {
-            worker: of,
-            pages,
-            left,
-            ..
-        } if of.0 == worker => Some((pages, left)),
-        _ => None,
-    });
-    of_worker.next().unwrap_or_default()
-}
-
-fn like_undisturbed(outcome: &Outcome, case: &Case) {
-    outcome.assert_success();
-    outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
-    outcome.assert_nothing_left();
-}
-
-/// Each worker dies when all copies are thin; its static data come from a replay.
-fn everyone_dies(case: &Case, least_pages: u64) {
-    let mut verdicts = Verdicts::default();
-    for worker in 0..WORKERS {
-        let outcome = job(case).kill(Kill::at(worker, THIN)).run();
-        let (gone, left) = thinned(&outcome, worker);
-        let pages = rebuilt(&outcome, WORKERS);
-        println!(
-            "{}: worker {worker}: {pages} pages rebuilt; {gone} gone, {left} left",
-            case.name
-        );
-        verdicts.judge(&format!("worker {worker}"), || {
-            like_undisturbed(&outcome, case);
-            outcome.assert_taken_over(&[worker]);
-            outcome.check(pages >= least_pages, &format!("only {pages} pages were rebuilt"));
-        });
-    }
-    verdicts.assert_all_good();
-}
 
 #[test]
 fn heat2d_is_recovered_from_thin_copies() {

@@ -5,6 +5,7 @@
 use ckptd::events::Kind;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
+use ffi_tests::thin::rebuilt;
 use ffi_tests::{Job, Outcome, place};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,18 +54,63 @@ fn fate(outcome: &Outcome, undisturbed: &Outcome, case: &Case) -> Fate {
     }
 }
 
-/// How many MPI calls each worker makes, and how often it passes which points, in an undisturbed run.
-fn counts(case: &Case) -> Vec<(u64, Vec<(String, u64)>)> {
-    let outcome = case.job().fault("count").run();
-    outcome.assert_success();
-    let counted = |worker: u32| {
-        let passed = outcome.events(worker).into_iter().find_map(|record| match record.kind {
-            Kind::Passed { calls, points } => Some((calls, points)),
-            _ => None,
-        });
-        passed.unwrap_or_default()
-    };
-    (0..WORKERS).map(counted).collect()
+/// How many MPI calls a rank makes, and how often it passes which points.
+type Counts = (u64, Vec<(String, u64)>);
+
+/// A program as it is run in a sweep.
+struct Swept {
+    case: Case,
+    spares: u32,
+    /// Static data are rebuilt, and faults that are always there see to it that copies are thin at [`THIN_EPOCH`].
+    replays: bool,
+}
+
+/// In runs whose static data are rebuilt: spares rehearse while the workers wait at cuts before this epoch.
+const THIN_EPOCH: u64 = 6;
+const WAITING: [&str; 2] = ["at=cut.begin epoch=4 delay=200ms", "at=cut.begin epoch=5 delay=200ms"];
+
+impl Swept {
+    fn plain(case: Case, make: fn() -> Job) -> Swept {
+        Swept {
+            case: Case { make, ..case },
+            spares: 1,
+            replays: false,
+        }
+    }
+
+    fn replaying(case: Case, make: fn() -> Job) -> Swept {
+        Swept {
+            spares: 2,
+            replays: true,
+            ..Swept::plain(case, make)
+        }
+    }
+
+    fn job(&self, fault: &str) -> Job {
+        let job = self.case.job().spares(self.spares).limit(Duration::from_secs(40));
+        if !self.replays {
+            return job.fault(fault);
+        }
+        let waits = (0..WORKERS).flat_map(|rank| WAITING.map(|place| format!("wait rank={rank} {place}")));
+        let faults: Vec<String> = waits.chain([fault.to_owned()]).collect();
+        job.env("UNDERSTUDY_STATIC", "replay")
+            .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+            .fault(&faults.join("; "))
+    }
+
+    /// What the workers, and the first spare, pass in an undisturbed run.
+    fn counts(&self) -> (Vec<Counts>, Counts) {
+        let outcome = self.job("count").run();
+        outcome.assert_success();
+        let counted = |rank: u32| {
+            let passed = outcome.events(rank).into_iter().find_map(|record| match record.kind {
+                Kind::Passed { calls, points } => Some((calls, points)),
+                _ => None,
+            });
+            passed.unwrap_or_default()
+        };
+        ((0..WORKERS).map(counted).collect(), counted(WORKERS))
+    }
 }
 
 /// One run of a sweep.
@@ -82,9 +128,9 @@ const BEHIND_THE_END: &str = "finalize.end";
 /// `MPI_Init` is among the first calls of every program.
 const CALLS_BEFORE_THE_FIRST_CHECKPOINT: u64 = 4;
 
-/// The faults of a sweep: each point for each worker, in the first epoch and, if it is passed again, in the second one;
+/// The faults of a sweep: each point for each worker, at its first arrival and, if it is passed again, in a late epoch;
 /// and `calls_per_worker` calls, or every single one.
-fn faults(counts: &[(u64, Vec<(String, u64)>)], calls_per_worker: Option<u64>) -> Vec<Fault> {
+fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fault> {
     let mut found = Vec::new();
     for (worker, (calls, points)) in (0..).zip(counts) {
         let kill = |at: &str| format!("kill rank={worker} at={at}");
@@ -99,10 +145,10 @@ fn faults(counts: &[(u64, Vec<(String, u64)>)], calls_per_worker: Option<u64>) -
                 text: kill(place),
                 may_end: !survives,
             });
-            if *times > 1 {
-                let text = format!("{} epoch=2", kill(place));
+            if *times >= late {
+                let text = format!("{} epoch={late}", kill(place));
                 found.push(Fault {
-                    place: format!("{place}, 2"),
+                    place: format!("{place}, {late}"),
                     worker,
                     text,
                     may_end: false,
@@ -126,24 +172,76 @@ fn faults(counts: &[(u64, Vec<(String, u64)>)], calls_per_worker: Option<u64>) -
     found
 }
 
-/// Runs them all and prints the table; the sweep in full if `FFI_TESTS_SWEEP` is set.
-fn sweep(case: &Case) {
-    let in_full = std::env::var_os("FFI_TESTS_SWEEP").is_some();
-    let undisturbed = native(case.job());
-    let counts = counts(case);
-    let mut faults = faults(&counts, (!in_full).then_some(3));
-    if !in_full {
-        // Each point for one of the workers, another one each time.
-        let mut places: Vec<String> = faults.iter().map(|fault| fault.place.clone()).collect();
-        places.sort();
-        places.dedup();
-        let turn = |place: &str| places.iter().position(|known| known == place).unwrap_or(0) as u32 % WORKERS;
-        faults.retain(|fault| fault.place == "calls" || fault.worker == turn(&fault.place));
+/// A rehearsal or a replay is under way, or has just ended: the spare dies in it, or another process.
+fn faults_of_replays(spare: &Counts) -> Vec<Fault> {
+    let fault = |place: &str, worker: u32, text: String| Fault {
+        place: place.to_owned(),
+        worker,
+        text,
+        may_end: false,
+    };
+    let passed = |name: &str| spare.1.iter().any(|(known, times)| known == name && *times > 0);
+    let mut found = Vec::new();
+    for place in ["rehearse.begin", "rehearse.end"] {
+        assert!(passed(place), "nothing was rehearsed");
+        found.push(fault(place, 0, format!("kill spare=0 at={place}")));
+        // The spare sleeps in the middle of it, and a worker dies meanwhile.
+        for worker in 0..WORKERS {
+            let text = format!("wait spare=0 at={place} delay=60ms; kill rank={worker} at=cut.begin epoch=4");
+            found.push(fault(&format!("{place}, a worker"), worker, text));
+        }
     }
+    for place in ["replay.begin", "replay.end"] {
+        for (worker, bystander) in [(0, 2), (1, 3), (2, 0), (3, 1)] {
+            let dies = format!("kill rank={worker} at=cut.begin epoch={THIN_EPOCH}");
+            let understudy = format!("{dies}; kill spare=0 at={place}");
+            found.push(fault(&format!("{place}, understudy"), worker, understudy));
+            let late =
+                format!("{dies}; wait spare=0 at={place} delay=40ms; kill rank={bystander} at=fetch.begin delay=20ms");
+            found.push(fault(&format!("{place}, a worker"), worker, late));
+        }
+    }
+    found
+}
+
+/// The faults of a sweep of a program; not all of them in the ordinary run.
+fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
+    let (counts, spare) = swept.counts();
+    let late = if swept.replays { THIN_EPOCH } else { 2 };
+    let calls = if swept.replays { 2 } else { 3 };
+    let mut faults = faults(&counts, (!in_full).then_some(calls), late);
+    if swept.replays {
+        faults.extend(faults_of_replays(&spare));
+    }
+    if in_full {
+        return faults;
+    }
+    if swept.replays {
+        // What the other sweep has.
+        let is_known = |place: &str| !place.contains(',') && !place.contains("phase.") && !place.contains("thin.");
+        faults.retain(|fault| fault.place == "calls" || fault.place.starts_with("re") || !is_known(&fault.place));
+    }
+    // Each point for one of the workers, another one each time.
+    let mut places: Vec<String> = faults.iter().map(|fault| fault.place.clone()).collect();
+    places.sort();
+    places.dedup();
+    let turn = |place: &str| places.iter().position(|known| known == place).unwrap_or(0) as u32 % WORKERS;
+    faults.retain(|fault| {
+        fault.place == "calls" || fault.place.starts_with("rehearse") || fault.worker == turn(&fault.place)
+    });
+    faults
+}
+
+/// Runs them all and prints the table; the sweep in full if `FFI_TESTS_SWEEP` is set.
+fn sweep(swept: &Swept) {
+    let in_full = std::env::var_os("FFI_TESTS_SWEEP").is_some();
+    let case = &swept.case;
+    let undisturbed = native(case.job());
+    let faults = chosen(swept, in_full);
     let mut table: BTreeMap<(String, u32), BTreeMap<Fate, u32>> = BTreeMap::new();
-    let mut wrong = Vec::new();
+    let (mut wrong, mut pages) = (Vec::new(), 0);
     for fault in &faults {
-        let outcome = case.job().fault(&fault.text).limit(Duration::from_secs(40)).run();
+        let outcome = swept.job(&fault.text).run();
         let fate = match fate(&outcome, &undisturbed, case) {
             Fate::Named if !fault.may_end => Fate::Wrong,
             fate => fate,
@@ -151,6 +249,9 @@ fn sweep(case: &Case) {
         if fate == Fate::Wrong {
             wrong.push(format!("{}\n{}", fault.text, outcome.describe()));
         }
+        pages += (0..WORKERS + swept.spares)
+            .map(|rank| rebuilt(&outcome, rank))
+            .sum::<u64>();
         *table
             .entry((fault.place.clone(), fault.worker))
             .or_default()
@@ -171,6 +272,7 @@ fn sweep(case: &Case) {
         "{missed} of {} faults were not met",
         faults.len()
     );
+    assert!(pages > 0 || !swept.replays, "nothing was rebuilt in any run");
 }
 
 fn print_table(case: &Case, table: &BTreeMap<(String, u32), BTreeMap<Fate, u32>>) {
@@ -189,40 +291,51 @@ fn print_table(case: &Case, table: &BTreeMap<(String, u32), BTreeMap<Fate, u32>>
     }
 }
 
-fn short(case: Case, make: fn() -> Job) -> Case {
-    Case { make, ..case }
+fn short_heat2d() -> Job {
+    let output = ["heat.field", "--print-every", "5", "--log", "heat.log"];
+    let arguments = [&["60", "60", "30"], &output[..]].concat();
+    Job::new(place::example("heat2d"), &arguments).interval("7calls")
+}
+
+fn short_cg() -> Job {
+    let arguments = ["12", "12", "2", "cg.solution", "--max-iterations", "30"];
+    Job::new(place::example("cg"), &arguments).interval("9calls")
+}
+
+fn short_sem() -> Job {
+    Job::new(place::example("sem"), &["2", "2", "6", "6", "sem.solution"]).interval("5calls")
 }
 
 #[test]
 fn heat2d_survives_a_death_at_any_call() {
-    let make = || {
-        let arguments = [
-            "60",
-            "60",
-            "30",
-            "heat.field",
-            "--print-every",
-            "5",
-            "--log",
-            "heat.log",
-        ];
-        Job::new(place::example("heat2d"), &arguments).interval("7calls")
-    };
-    sweep(&short(programs::heat2d(), make));
+    sweep(&Swept::plain(programs::heat2d(), short_heat2d));
 }
 
 #[test]
 fn cg_survives_a_death_at_any_call() {
-    let make = || {
-        let arguments = ["12", "12", "2", "cg.solution", "--max-iterations", "30"];
-        Job::new(place::example("cg"), &arguments).interval("9calls")
-    };
-    sweep(&short(programs::cg(), make));
+    sweep(&Swept::plain(programs::cg(), short_cg));
 }
 
 #[test]
 fn lammps_survives_a_death_at_any_call() {
     if let Some(case) = programs::lammps() {
-        sweep(&short(case, programs::short_lammps));
+        sweep(&Swept::plain(case, programs::short_lammps));
     }
+}
+
+#[test]
+fn heat2d_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
+    sweep(&Swept::replaying(programs::heat2d(), || {
+        short_heat2d().interval("3calls")
+    }));
+}
+
+#[test]
+fn cg_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
+    sweep(&Swept::replaying(programs::cg(), || short_cg().interval("4calls")));
+}
+
+#[test]
+fn sem_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
+    sweep(&Swept::replaying(programs::sem(), short_sem));
 }

@@ -17,7 +17,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 7;
+pub const ABI_VERSION: u32 = 8;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -113,12 +113,14 @@ pub struct BootInfo {
     pub user_threads: *const u32,
     /// Number of mappings that the user side has made so far and that other processes may share (updated by the face).
     pub user_shared_maps: *const u32,
-    /// Base-namespace `dlopen`, for libraries that an understudy must open again.
+    /// Base-namespace `dlopen`, for libraries that an understudy must open again: their constructors are not run.
     pub user_dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
     /// Base-namespace `dlsym(RTLD_DEFAULT, name)`.
     pub user_dlsym: unsafe extern "C" fn(*const c_char) -> *mut c_void,
     /// Base-namespace `dlclose`.
     pub user_dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
+    /// Hides the destructors of a library of the base namespace (`struct link_map *`), which is about to be closed.
+    pub user_hide_destructors: unsafe extern "C" fn(*const c_void),
     /// Addresses for the next libraries that ld.so maps for the user side, in order; 0 ends the list.
     pub library_places: *mut [usize; LIBRARY_PLACES],
     /// Base-namespace `dl_iterate_phdr`.

@@ -18,6 +18,7 @@ use crate::late;
 use crate::leave;
 use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::msg::Text;
+use crate::passive;
 use crate::profiler;
 use crate::relay::{self, Streams};
 use crate::services;
@@ -401,9 +402,10 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         call_at_exit: leave::call_at_exit,
         user_threads: threads::created(),
         user_shared_maps: sharing::made(),
-        user_dlopen: services::dlopen,
+        user_dlopen: passive::open,
         user_dlsym: services::dlsym,
         user_dlclose: services::dlclose,
+        user_hide_destructors: passive::hide_destructors,
         library_places: &raw mut zone::LIBRARY_PLACES,
         user_iterate: services::iterate,
         attribute_cells: (&raw mut services::ATTRIBUTE_CELLS).cast(),

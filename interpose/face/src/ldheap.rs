@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::link::Extent;
-use crate::sys;
+use crate::{passive, sys};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP, ZONE_SHIFT, ZONE_TAG};
@@ -22,7 +22,8 @@ const REGION: usize = LD_HEAP_SIZE / 32;
 
 const _: () = assert!(CLASSES <= 32 && (1 << (CLASSES - 3)) == REGION);
 
-/// A bump pointer and a list of free blocks for each class: ld.so allocates little and frees less.
+/// A bump pointer and a list of free blocks for each class, by address: ld.so allocates little and frees less. What is opened
+/// again after it was closed comes to lie where it was, in whatever order it was closed.
 struct Heap {
     start: usize,
     used: [usize; CLASSES],
@@ -88,8 +89,12 @@ impl Heap {
         // SAFETY: the block came from `allocate`, so its class stands before it.
         unsafe {
             let class = ((block - HEADER) as *const usize).read();
-            (block as *mut usize).write(self.free[class]);
-            self.free[class] = block;
+            let mut link = &raw mut self.free[class];
+            while *link != 0 && *link < block {
+                link = *link as *mut usize;
+            }
+            (block as *mut usize).write(*link);
+            link.write(block);
         }
     }
 }
@@ -108,7 +113,11 @@ fn side() -> usize {
 }
 
 extern "C" fn ld_malloc(size: usize) -> *mut c_void {
-    with_heap(side(), |heap| heap.allocate(size))
+    let side = side();
+    if side == 0 {
+        passive::allocates();
+    }
+    with_heap(side, |heap| heap.allocate(size))
 }
 
 extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {

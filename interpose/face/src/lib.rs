@@ -28,6 +28,7 @@ mod ldheap;
 mod leave;
 mod link;
 mod msg;
+mod passive;
 mod profiler;
 mod relay;
 mod reopen;

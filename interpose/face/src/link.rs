@@ -77,6 +77,20 @@ impl LinkMap {
         })
     }
 
+    /// Changes an entry of its dynamic section, if it has one.
+    pub fn set(&self, tag: isize, value: usize) {
+        let Some(entry) = self.entries().find(|entry| entry.tag == tag) else {
+            return;
+        };
+        let at = &raw const entry.value as usize;
+        // SAFETY: a word of the object's dynamic section, which nobody reads meanwhile; it may be read-only.
+        unsafe {
+            if sys::protect(at & !4095, (at & 4095) + 8, 3).is_ok() {
+                (at as *mut usize).write_volatile(value);
+            }
+        }
+    }
+
     fn strings(&self, tag: isize) -> impl Iterator<Item = &'static [u8]> {
         let table = self
             .entries()

@@ -24,7 +24,7 @@ use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
 use crate::own_messages;
 use crate::recovery::Rewound;
-use crate::{boot, disk, events, fault, journal, user, world};
+use crate::{boot, disk, events, fault, journal, rehearsal, user, world};
 use ckptd::events::{Epoch as EventEpoch, Kind};
 pub use copy::{Copy, State};
 use pending::{Hands, Pending};
@@ -109,6 +109,10 @@ fn damage(victim: Victim) {
             .iter_mut()
             .for_each(|copy| copy.damage_pages(false, &keep.store)),
         Victim::State => keep.partners.iter_mut().for_each(Copy::damage_state),
+        Victim::Journal(harm) => {
+            let thin = keep.partners.iter_mut().filter_map(|copy| copy.thin.as_mut());
+            rehearsal::damage_journals(thin, harm);
+        }
     }
 }
 

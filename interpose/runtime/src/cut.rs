@@ -235,7 +235,9 @@ pub fn take() -> Result<(), Rewound> {
             STATE.get().last = Some(Instant::now());
         }
         Exchange::PutOff => {
-            log::debug!("a non-blocking collective is under way somewhere, the cut is put off");
+            log::debug!(
+                "a non-blocking collective is under way somewhere, or a library is being opened: the cut is put off"
+            );
             let state = STATE.get();
             state.schedule.next = state.schedule.candidates + 1;
             state.schedule.overdue = true;
@@ -258,7 +260,7 @@ fn ability() -> Result<(Ability, Option<String>), Rewound> {
         return Ok((Ability::Never, Some(why.to_string())));
     }
     let collectives = requests::test_all(requests::active(|kind| matches!(kind, Kind::Collective)))?;
-    let ability = if collectives.is_empty() {
+    let ability = if collectives.is_empty() && !user::is_loading() {
         Ability::Now
     } else {
         Ability::Later

@@ -7,7 +7,7 @@
 
 mod places;
 
-use crate::{arch, user};
+use crate::{arch, unwinder, user};
 use ckptd::relay::{FRAMES, NoteCell};
 use places::Place;
 use std::ffi::{c_int, c_void};
@@ -102,23 +102,6 @@ fn with_faults_allowed(walk: impl FnOnce()) {
         libc::sigprocmask(libc::SIG_UNBLOCK, &faults, &mut before);
         walk();
         libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-    }
-}
-
-/// The unwinder of this side's libgcc; it knows the frames of both sides (ld.so's `_dl_find_object`, which takes no lock).
-mod unwinder {
-    use std::ffi::{c_int, c_void};
-
-    pub const NO_REASON: c_int = 0;
-    pub const END_OF_STACK: c_int = 5;
-
-    #[link(name = "gcc_s")]
-    unsafe extern "C" {
-        pub fn _Unwind_Backtrace(
-            trace: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
-            argument: *mut c_void,
-        ) -> c_int;
-        pub fn _Unwind_GetIP(context: *mut c_void) -> usize;
     }
 }
 

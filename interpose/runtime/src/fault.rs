@@ -8,7 +8,7 @@ mod points;
 use crate::cell::Main;
 use ckptd::events::{Kind, RecoveryStage};
 use parse::{Action, Fault, Where, Who};
-pub use parse::{Lack, Victim};
+pub use parse::{Harm, Lack, Victim};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 

@@ -20,6 +20,7 @@ mod typemap;
 use crate::arch::{self, Frame};
 use crate::cell::Main;
 use end::{Rule, Watch};
+pub use format::Journal;
 use outputs::Call;
 pub use recorder::Recorder;
 use std::time::Duration;

@@ -45,6 +45,7 @@ pub mod requests;
 pub mod rounds;
 pub mod sys;
 pub mod ulfm;
+pub mod unwinder;
 pub mod user;
 pub mod watchdog;
 pub mod world;

@@ -24,7 +24,7 @@ use std::time::Duration;
 pub use rebuild::{Offer, Rebuild, from_own_memory, offer};
 pub use spare::poll as poll_spare;
 pub use thin::Thin;
-pub use worker::{keep as keep_script, poll};
+pub use worker::{damage_journals, keep as keep_script, poll};
 
 /// Before the program has set up anything, its image says little about how long a journal may get.
 const LEAST_LIMIT: usize = 16 << 20;
@@ -39,7 +39,7 @@ fn is_on() -> bool {
     boot::config().rehearse || is_used()
 }
 
-/// `MPI_Init` is about to return to the program of a worker.
+/// `MPI_Init` is about to return to the program of a worker, for the first time or after a failure in the phase.
 pub fn start() {
     if is_on() && crate::world::is_protected() {
         crate::journal::start(&boot::config().init_end);

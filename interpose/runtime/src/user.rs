@@ -15,6 +15,7 @@ use crate::image::layout::Layout;
 use crate::image::runs::AddrRange;
 use crate::image::vmas::Zones;
 pub use files::written as written_files;
+pub use modules::is_loading;
 pub use output::{
     attach as attach_output, dead_note, dead_output, inherit as inherit_output, leave, note_cell,
     position as output_position, set_idle, set_stage,

@@ -18,14 +18,14 @@ const THREAD_SERIALIZED: c_int = 2;
 static LEVEL: Main<c_int> = Main::new(THREAD_SINGLE);
 
 /// Initialises, once. `written` runs before the first checkpoint, so that what it writes is part of the image. When the
-/// program is rewound to that checkpoint, it comes here again and there is nothing left to do.
+/// program is rewound to that checkpoint, it comes here again, and its initialisation phase begins anew.
 fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     if world::is_initialised() {
-        return if crate::recovery::resumed_in_init() {
-            SUCCESS
-        } else {
-            finish(procedure, ERR_OTHER, None)
-        };
+        if !crate::recovery::resumed_in_init() {
+            return finish(procedure, ERR_OTHER, None);
+        }
+        crate::rehearsal::start();
+        return SUCCESS;
     }
     crate::user::set_stage(RankStage::Initialising);
     crate::fault::point("init.begin", 0);

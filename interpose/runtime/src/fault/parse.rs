@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]  |  "pretend" what  |  "count"
-//! action  = "kill" | "wait" | "corrupt"           copy  = "held" | "own" | "state" (with "corrupt" only)
+//! action  = "kill" | "wait" | "corrupt"           copy  = "held" | "own" | "state" | "journal" | "half-journal" (with "corrupt" only)
 //! what = "no-pagemap-scan" | "no-userfaultfd" | "no-personality"
 //! who     = "rank=" R | "spare=" S                where = POINT | "call:" N | "time:" T
 //! ```
@@ -50,6 +50,17 @@ pub enum Victim {
     Own,
     /// What is not in the pages, in each copy that the rank holds of others.
     State,
+    /// Each journal that the rank has.
+    Journal(Harm),
+}
+
+/// How something is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// A bit changes.
+    Bit,
+    /// Its second half is gone.
+    Half,
 }
 
 /// What happens to a rank.
@@ -151,15 +162,20 @@ fn strike<'a>(text: &str, words: impl Iterator<Item = &'a str>, mut action: Acti
     Ok(Fault::Strike { who, at, delay, action })
 }
 
+const VICTIMS: [(&str, Victim); 5] = [
+    ("held", Victim::Held),
+    ("own", Victim::Own),
+    ("state", Victim::State),
+    ("journal", Victim::Journal(Harm::Bit)),
+    ("half-journal", Victim::Journal(Harm::Half)),
+];
+
 fn victim(text: &str) -> Result<Victim, String> {
-    match text {
-        "held" => Ok(Victim::Held),
-        "own" => Ok(Victim::Own),
-        "state" => Ok(Victim::State),
-        _ => Err(format!(
-            "`copy={text}` is none of `copy=held`, `copy=own`, `copy=state`"
-        )),
-    }
+    let known = VICTIMS.iter().find(|(name, _)| *name == text);
+    known.map(|(_, victim)| *victim).ok_or_else(|| {
+        let names = VICTIMS.map(|(name, _)| format!("`copy={name}`"));
+        format!("`copy={text}` is none of {}", names.join(", "))
+    })
 }
 
 fn place(at: &str, epoch: Option<u64>) -> Result<Where, String> {
@@ -244,6 +260,10 @@ mod tests {
         assert_eq!(at(""), Some(Action::Corrupt(Victim::Held)));
         assert_eq!(at(" copy=own"), Some(Action::Corrupt(Victim::Own)));
         assert_eq!(at(" copy=state"), Some(Action::Corrupt(Victim::State)));
+        assert_eq!(
+            at(" copy=half-journal"),
+            Some(Action::Corrupt(Victim::Journal(Harm::Half)))
+        );
     }
 
     #[test]

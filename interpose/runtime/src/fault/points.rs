@@ -29,6 +29,11 @@ points! {
     "ship.end": "the own copy is at the buddy, the partner's is whole";
     "commit.begin": "before this rank says that its partner's copy is whole";
     "commit.end": "the epoch counts in this rank";
+    "phase.end": "the journal of the initialisation phase is complete; only its worker has it";
+    "rehearse.begin": "a spare has a worker's journal and has not begun to replay it";
+    "rehearse.end": "the rehearsal is over; its worker does not know yet";
+    "thin.begin": "a holder knows what a replay makes, and the copy still has it";
+    "thin.end": "the copy is without it";
     "detect.begin": "a failure was noticed, nothing has been done";
     "detect.end": "the rank goes into the recovery";
     "revoke.begin": "before the communicators are revoked";
@@ -42,6 +47,8 @@ points! {
     "replace.begin": "before the new world's communicators are made";
     "replace.end": "the new world is agreed on";
     "fetch.begin": "before the dead rank's copy is sent to its understudy";
+    "replay.begin": "an understudy is about to rebuild what its copy lacks";
+    "replay.end": "its copy is whole";
     "fetch.end": "the copy is at the understudy";
     "load.begin": "before memory is put back";
     "load.end": "memory and state are those of the epoch";

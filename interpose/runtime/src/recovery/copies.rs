@@ -124,14 +124,15 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
             moves.push(Move::send(transfer, fetch.worker));
         }
     }
-    let is_new = plan.takeover(me).is_some();
     let rebuild = Missing::learn(plan, me)?;
+    // A replay that does not come to its end may have to be followed by another, which needs a process as it was.
+    let may_prepare = plan.takeover(me).is_some() && !matches!(rebuild, Missing::Replayed(_));
     if source.is_some() {
         *HELD.get() = Held::NOTHING;
     }
     let mut ready = None;
     drive(&mut moves, |transfer| {
-        if let (true, None, Some((header, state))) = (is_new, &ready, transfer.head())
+        if let (true, None, Some((header, state))) = (may_prepare, &ready, transfer.head())
             && state.is_whole()
         {
             ready = Some(load::prepare(normalise(header.runs.clone()), state));

@@ -45,6 +45,21 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// What this one and another of the same phase have found.
+    pub fn and(mut self, other: Finding) -> Finding {
+        if self.failure.is_some() || other.failure.is_some() {
+            let failure = self.failure.or(other.failure);
+            return Finding { failure, ..other };
+        }
+        self.different.extend(other.different);
+        self.different.sort_unstable();
+        self.different.dedup();
+        let Finding { places, took, .. } = other;
+        let fewer = places.len() < self.places.len();
+        let places = if fewer { self.places } else { places };
+        Finding { places, took, ..self }
+    }
+
     fn failed(why: String) -> Finding {
         Finding {
             failure: Some(why),

@@ -1,10 +1,12 @@
 //! What is needed to replay a phase, and what the replay must give.
 
 use crate::arch::Frame;
+use crate::fault::Harm;
 use crate::image::epoch::Image;
 use crate::image::layout::Layout;
 use crate::image::runs::{PageIndex, PageRun};
 use crate::image::store::PageStore;
+use crate::journal::Journal;
 use std::time::Duration;
 
 /// A worker's initialisation phase.
@@ -64,6 +66,16 @@ pub fn sums_of(layout: &Layout, image: &Image, store: &PageStore, rsp: u64) -> V
 }
 
 impl Script {
+    /// For tests: changes the journal.
+    pub fn damage(&mut self, harm: Harm) {
+        let middle = self.journal.len() / 2;
+        match harm {
+            Harm::Bit if Journal::decode(&self.journal).is_ok() => self.journal[middle] ^= 4,
+            Harm::Bit => {}
+            Harm::Half => self.journal.truncate(middle),
+        }
+    }
+
     /// How many pages it tells of.
     pub fn page_count(&self) -> u64 {
         self.pages.iter().map(|run| run.sums.len() as u64).sum()

@@ -6,6 +6,7 @@ use super::script::Script;
 use super::{is_on, is_used};
 use crate::cell::Main;
 use crate::events;
+use crate::fault;
 use crate::own_messages::{Peer, tag};
 use crate::real_types::RealComm;
 use crate::requests::ANY_SOURCE;
@@ -16,12 +17,46 @@ use std::time::Duration;
 /// What a spare tells a worker: the numbers of pages that are not rebuilt, or that none are.
 pub(super) type Proof = Option<Vec<u64>>;
 
+/// How often a phase is rehearsed of which not all comes out equal: what depends on something that is not the same twice
+/// may come out equal by chance.
+const DOUBTFUL_TIMES: u32 = 3;
+
 #[derive(Default)]
 struct State {
     incoming: Option<Message>,
-    waiting: Vec<(u32, Script)>,
-    child: Option<(u32, Script, Child)>,
+    waiting: Vec<Work>,
+    child: Option<(Work, Child)>,
     told: Vec<Message>,
+}
+
+/// A phase to be rehearsed.
+struct Work {
+    /// Who asks, in `control`.
+    from: u32,
+    script: Script,
+    /// What the rehearsals so far have found.
+    found: Option<Finding>,
+    times: u32,
+}
+
+impl Work {
+    fn begin(self) -> Option<(Work, Child)> {
+        let child = Child::start(&self.script, &Task::Compare);
+        let child = child.inspect_err(|error| log::warn!("no rehearsal: {error}")).ok()?;
+        Some((self, child))
+    }
+
+    /// Takes in what a rehearsal has found; whether there should be another one.
+    fn learn(&mut self, finding: Finding) -> bool {
+        self.times += 1;
+        let found = match self.found.take() {
+            Some(before) => before.and(finding),
+            None => finding,
+        };
+        let is_doubtful = found.failure.is_none() && !found.different.is_empty();
+        self.found = Some(found);
+        is_doubtful && self.times < DOUBTFUL_TIMES
+    }
 }
 
 static STATE: Main<Option<State>> = Main::new(None);
@@ -33,23 +68,22 @@ pub fn poll(control: RealComm) {
     }
     let state = STATE.get().get_or_insert_default();
     state.receive(control);
-    if let Some((.., child)) = &mut state.child {
-        if !child.is_done() {
+    if state.child.as_mut().is_some_and(|(_, child)| !child.is_done()) {
+        return;
+    }
+    if let Some((mut work, child)) = state.child.take() {
+        if work.learn(child.finding()) {
+            state.child = work.begin();
             return;
         }
-        if let Some((worker, script, child)) = state.child.take() {
-            let finding = child.finding();
-            tell_user(&script, &finding);
-            if is_used() {
-                state.tell(control, worker, finding);
-            }
+        fault::point("rehearse.end", 0);
+        let finding = work.found.take().unwrap_or_default();
+        tell_user(&work.script, &finding);
+        if is_used() {
+            state.tell(control, work.from, finding);
         }
     }
-    if let Some((worker, script)) = state.waiting.pop() {
-        let child = Child::start(&script, &Task::Compare);
-        let child = child.inspect_err(|error| log::warn!("no rehearsal: {error}")).ok();
-        state.child = child.map(|child| (worker, script, child));
-    }
+    state.child = state.waiting.pop().and_then(Work::begin);
 }
 
 impl State {
@@ -62,7 +96,14 @@ impl State {
             && let Some(message) = self.incoming.take()
             && let Ok((script, _)) = bincode::decode_from_slice(&message.bytes, standard())
         {
-            self.waiting.insert(0, (message.from, script));
+            let work = Work {
+                from: message.from,
+                script,
+                found: None,
+                times: 0,
+            };
+            self.waiting.insert(0, work);
+            fault::point("rehearse.begin", 0);
         }
     }
 

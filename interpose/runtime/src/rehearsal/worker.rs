@@ -7,6 +7,7 @@ use super::spare::Proof;
 use super::thin::Thin;
 use super::{is_on, is_used};
 use crate::cell::Main;
+use crate::fault::{self, Harm};
 use crate::image::PAGE_SIZE;
 use crate::journal::{self, Phase};
 use crate::own_messages::{Peer, tag};
@@ -52,6 +53,7 @@ pub fn poll() {
         && let Some(script) = script(phase)
     {
         state().own = Own::Asked { script, is_sent: false };
+        fault::point("phase.end", checkpoint::epoch());
     }
     let state = state();
     state.sent.retain_mut(|message| message.test() == Ok(false));
@@ -191,6 +193,7 @@ fn thin(layer: usize, partner: u32, bytes: &[u8]) {
     if copy.thin.is_some() || script.worker != partner {
         return;
     }
+    fault::point("thin.begin", checkpoint::epoch());
     let before = copy.image.page_count();
     let thin = Thin::of(&mut copy.image, script, &mut keep.store);
     if let Err(error) = keep.store.give_back(0) {
@@ -205,6 +208,15 @@ fn thin(layer: usize, partner: u32, bytes: &[u8]) {
         left: before - pages,
         journal,
     });
+    fault::point("thin.end", checkpoint::epoch());
+}
+
+/// For tests: damages every journal that this process has.
+pub fn damage_journals<'a>(thin: impl Iterator<Item = &'a mut Thin>, harm: Harm) {
+    thin.for_each(|thin| thin.script.damage(harm));
+    if let Own::Asked { script, .. } | Own::Proved { script, .. } = &mut state().own {
+        script.damage(harm);
+    }
 }
 
 /// This process plays the part of the worker whose phase this is.

@@ -7,8 +7,8 @@
 
 use super::UserError;
 use crate::arch::call_user;
-use crate::boot;
-use std::ffi::{CStr, CString, c_char, c_void};
+use crate::{boot, unwinder};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use understudy_abi::LIBRARY_PLACES;
 
 /// A loaded library.
@@ -47,6 +47,29 @@ pub fn capture() -> Vec<Library> {
     list
 }
 
+/// Whether the program is inside of ld.so: the constructor of a library that is being opened has called MPI. It cannot be
+/// saved there, for ld.so would not be where the program is.
+pub fn is_loading() -> bool {
+    let mut found = false;
+    // SAFETY: the unwinder calls with this argument, on this stack.
+    unsafe { unwinder::_Unwind_Backtrace(look_for_loader, (&raw mut found).cast()) };
+    found
+}
+
+unsafe extern "C" fn look_for_loader(context: *mut c_void, found: *mut c_void) -> c_int {
+    let info = boot::info();
+    // SAFETY: the unwinder passes a valid context, and the argument is that of `is_loading`.
+    unsafe {
+        let is_in = unwinder::_Unwind_GetIP(context).wrapping_sub(info.loader_base) < info.loader_length;
+        found.cast::<bool>().write(is_in);
+        if is_in {
+            unwinder::END_OF_STACK
+        } else {
+            unwinder::NO_REASON
+        }
+    }
+}
+
 /// Makes the loaded libraries those of the cut; to be called before mappings and pages are put back.
 pub fn restore(saved: &[Library]) -> Result<(), UserError> {
     close_newer(saved);
@@ -74,18 +97,23 @@ pub fn restore(saved: &[Library]) -> Result<(), UserError> {
     }
 }
 
-/// Closes what is not in the list, the newest first, as often as it was opened.
+/// Closes what is not in the list, the newest first, as often as it was opened. What is there because another library needs it
+/// goes with that.
 fn close_newer(saved: &[Library]) {
     const MOST_OPENINGS: usize = 1000;
     for _ in 0..MOST_OPENINGS {
-        let Some(library) = capture().into_iter().rev().find(|library| !saved.contains(library)) else {
-            return;
-        };
-        // SAFETY: dlclose(3) on the program's stack, since it runs the library's destructors.
-        if unsafe { call_user(boot::info().user_dlclose as *const c_void, library.handle, 0, 0, 0, 0) } != 0 {
+        let newer = || capture().into_iter().rev().filter(|library| !saved.contains(library));
+        // SAFETY: records of loaded libraries. Their memory is about to be put back.
+        newer().for_each(|library| unsafe { (boot::info().user_hide_destructors)(library.handle as *const c_void) });
+        if !newer().any(|library| close(&library)) {
             return;
         }
     }
+}
+
+fn close(library: &Library) -> bool {
+    // SAFETY: dlclose(3) on the program's stack, which fails for what was not opened by itself.
+    unsafe { call_user(boot::info().user_dlclose as *const c_void, library.handle, 0, 0, 0, 0) == 0 }
 }
 
 /// Tells ld.so where the next libraries go.
@@ -104,7 +132,7 @@ fn open(library: &Library) -> Result<(), UserError> {
         return Ok(());
     }
     let path = CString::new(library.path.clone()).map_err(|_| UserError::Library(library.path.clone()))?;
-    // SAFETY: dlopen(3) on the program's stack, since it runs the library's constructors.
+    // SAFETY: dlopen(3) on the program's stack; the library's constructors are not run.
     unsafe {
         call_user(
             boot::info().user_dlopen as *const c_void,

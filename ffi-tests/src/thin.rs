@@ -1,0 +1,91 @@
+//! What tests of copies without static data have in common.
+
+use crate::outcome::native;
+use crate::programs::Case;
+use crate::{Job, Kill, Outcome, Trigger, Verdicts};
+use ckptd::events::Kind;
+use std::time::Duration;
+
+/// Workers of such a job.
+pub const WORKERS: u32 = 4;
+/// All copies are thin.
+pub const THIN: Trigger = Trigger::Thinned { workers: WORKERS };
+/// Exit status of a job that cannot be recovered.
+pub const LOST: i32 = 75;
+
+/// A job with so many checkpoints that copies are thin long before its end. The copy of worker r is held by worker r + 1.
+pub fn job(case: &Case) -> Job {
+    let interval = if case.name == "LAMMPS" { "6calls" } else { "30calls" };
+    case.job()
+        .interval(interval)
+        .env("UNDERSTUDY_STATIC", "replay")
+        .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+        .limit(Duration::from_secs(60))
+}
+
+/// How many pages this rank has rebuilt.
+pub fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
+    let events = outcome.events(rank).into_iter();
+    let pages = events.filter_map(|record| match record.kind {
+        Kind::Rebuilt { pages, .. } => Some(pages),
+        _ => None,
+    });
+    pages.sum()
+}
+
+/// Pages that are gone from a worker's copy, and that are left.
+pub fn thinned(outcome: &Outcome, worker: u32) -> (u64, u64) {
+    let all = (0..WORKERS).flat_map(|rank| outcome.events(rank));
+    let mut of_worker = all.filter_map(|record| match record.kind {
+        Kind::Thinned {
+            worker: of,
+            pages,
+            left,
+            ..
+        } if of.0 == worker => Some((pages, left)),
+        _ => None,
+    });
+    of_worker.next().unwrap_or_default()
+}
+
+/// The same bytes as in an undisturbed run, and nothing left behind.
+pub fn like_undisturbed(outcome: &Outcome, case: &Case) {
+    outcome.assert_success();
+    outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
+    outcome.assert_nothing_left();
+}
+
+/// The job ended with the status of a loss, and a line says all of this.
+pub fn assert_lost(outcome: &Outcome, words: &[&str]) {
+    outcome.check(outcome.status.is_some(), "the job hangs");
+    outcome.check(
+        outcome.status.and_then(|status| status.code()) == Some(LOST),
+        "another status than that of a loss",
+    );
+    let says_all = |line: &&str| words.iter().all(|word| line.contains(word));
+    outcome.check(
+        outcome.own_lines().iter().any(says_all),
+        &format!("no line says {words:?}"),
+    );
+    outcome.assert_nothing_left();
+}
+
+/// Each worker dies when all copies are thin; its static data come from a replay, `least_pages` of them.
+pub fn everyone_dies(case: &Case, least_pages: u64) {
+    let mut verdicts = Verdicts::default();
+    for worker in 0..WORKERS {
+        let outcome = job(case).kill(Kill::at(worker, THIN)).run();
+        let (gone, left) = thinned(&outcome, worker);
+        let pages = rebuilt(&outcome, WORKERS);
+        println!(
+            "{}: worker {worker}: {pages} pages rebuilt; {gone} gone, {left} left",
+            case.name
+        );
+        verdicts.judge(&format!("worker {worker}"), || {
+            like_undisturbed(&outcome, case);
+            outcome.assert_taken_over(&[worker]);
+            outcome.check(pages >= least_pages, &format!("only {pages} pages were rebuilt"));
+        });
+    }
+    verdicts.assert_all_good();
+}

@@ -1,0 +1,177 @@
+//! The journal of the initialisation phase: what programs may do in that phase, and what happens if a journal is damaged.
+
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, Case};
+use ffi_tests::thin::{THIN, WORKERS, assert_lost, everyone_dies, job, like_undisturbed, rebuilt, thinned};
+use ffi_tests::{Job, Kill, Outcome, Verdicts, place};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// A program whose output is all that it writes.
+fn prints(name: &'static str, make: fn() -> Job) -> Case {
+    Case {
+        name,
+        files: &[],
+        make,
+        ..programs::heat2d()
+    }
+}
+
+/// Where a damaged journal is met.
+fn has_refused_a_journal(outcome: &Outcome) -> bool {
+    outcome
+        .stderr
+        .contains("its static data cannot be rebuilt: the journal is damaged")
+}
+
+#[test]
+fn a_damaged_journal_is_never_replayed() {
+    let case = programs::heat2d();
+    let mut verdicts = Verdicts::default();
+    for copy in ["journal", "half-journal"] {
+        // Worker 2 has the thin copy of worker 1.
+        let fault = format!("corrupt rank=2 at=thin.end copy={copy}");
+        let run = |job: Job| job.fault(&fault).kill(Kill::at(1, THIN)).run();
+        let lost = run(job(&case));
+        verdicts.judge(&fault, || {
+            let words = [
+                "worker 1 (rank 1 on ",
+                "its copy (epoch ",
+                "at worker 2 ",
+                "was not used",
+            ];
+            assert_lost(&lost, &words);
+            lost.check(has_refused_a_journal(&lost), "nobody met the damage");
+        });
+        let others: [(&str, Job); 2] = [
+            ("two copies", job(&case).env("UNDERSTUDY_COPIES", "2")),
+            ("a disk", job(&case).disk()),
+        ];
+        for (what, job) in others {
+            let outcome = run(job);
+            verdicts.judge(&format!("{what}: {fault}"), || {
+                like_undisturbed(&outcome, &case);
+                outcome.assert_taken_over(&[1]);
+                outcome.check(has_refused_a_journal(&outcome), "nobody met the damage");
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_journal_that_is_damaged_before_its_rehearsal_is_not_relied_on() {
+    let case = programs::heat2d();
+    let mut verdicts = Verdicts::default();
+    for copy in ["journal", "half-journal"] {
+        let fault = format!("corrupt rank=1 at=phase.end copy={copy}; kill rank=1 at=cut.begin epoch=20");
+        let outcome = job(&case).fault(&fault).run();
+        verdicts.judge(&fault, || {
+            like_undisturbed(&outcome, &case);
+            outcome.assert_taken_over(&[1]);
+            outcome.check(thinned(&outcome, 1) == (0, 0), "the copy was thinned");
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn two_spares_replay_two_parts_at_once() {
+    let mut verdicts = Verdicts::default();
+    for case in [programs::heat2d(), programs::cg()] {
+        // None is woken by the other's death before its own.
+        let fault = "kill rank=0 at=cut.begin epoch=20 delay=40ms; kill rank=2 at=cut.begin epoch=20 delay=40ms";
+        let outcome = job(&case).spares(2).fault(fault).run();
+        verdicts.judge(case.name, || {
+            like_undisturbed(&outcome, &case);
+            outcome.assert_taken_over(&[0, 2]);
+            let pages = [WORKERS, WORKERS + 1].map(|spare| rebuilt(&outcome, spare));
+            outcome.check(
+                pages.iter().all(|&pages| pages > 30),
+                &format!("pages rebuilt: {pages:?}"),
+            );
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_setup_that_is_not_the_same_twice_is_kept_as_it_was() {
+    everyone_dies(
+        &prints("unlike", || Job::new(place::test_program("unlike"), &["20000"])),
+        20,
+    );
+}
+
+/// The replay makes other calls than were recorded: everything stays in the copies.
+#[test]
+fn calls_that_are_not_the_same_twice_are_noticed() {
+    let case = prints("unlike, calls", || {
+        Job::new(place::test_program("unlike"), &["20000", "calls"])
+    });
+    let outcome = job(&case).fault("kill rank=1 at=cut.begin epoch=40").run();
+    like_undisturbed(&outcome, &case);
+    outcome.assert_taken_over(&[1]);
+    outcome.check(thinned(&outcome, 1) == (0, 0), "the copy was thinned");
+}
+
+#[test]
+fn mpi_may_call_the_program_back_in_the_phase() {
+    let case = prints("callbacks", || Job::new(place::test_program("callbacks"), &["20000"]));
+    for epoch in [2, 40] {
+        let fault = format!("kill rank=1 at=cut.begin epoch={epoch}");
+        let outcome = job(&case).fault(&fault).run();
+        like_undisturbed(&outcome, &case);
+        outcome.assert_taken_over(&[1]);
+    }
+}
+
+/// The program and its two libraries, compiled once.
+fn roundabout() -> Job {
+    static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let directory = DIRECTORY.get_or_init(|| {
+        let directory = tempfile::tempdir().expect("there is room for temporary files");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/roundabout.c");
+        let there = directory.path().to_string_lossy();
+        let compile = |name: &str, flags: &[&str]| {
+            let mut command = Command::new("mpicc");
+            command
+                .args(["-O1", "-g", "-Wall", "-o", &format!("{there}/{name}"), source])
+                .args(flags);
+            assert!(
+                command.status().expect("there is an mpicc on the PATH").success(),
+                "mpicc fails"
+            );
+        };
+        compile("libearly.so", &["-DEARLY", "-shared", "-fPIC"]);
+        compile("libdeep.so", &["-DDEEP", "-shared", "-fPIC"]);
+        let search = format!("-Wl,-rpath,{there}");
+        compile(
+            "liblate.so",
+            &["-DLATE", "-shared", "-fPIC", &search, "-L", &there, "-ldeep"],
+        );
+        let search = format!("-Wl,--no-as-needed,-rpath,{there}");
+        compile("roundabout", &[&search, "-L", &there, "-learly"]);
+        directory
+    });
+    let late = directory.path().join("liblate.so");
+    Job::new(directory.path().join("roundabout"), &[&late.to_string_lossy(), "20000"])
+}
+
+#[test]
+fn libraries_may_call_mpi_in_constructors_and_through_pointers() {
+    let case = prints("roundabout", roundabout);
+    let undisturbed = native(case.job());
+    undisturbed.check(
+        String::from_utf8_lossy(&undisturbed.stdout).contains("right before MPI_Init"),
+        "the constructor asks before MPI_Init",
+    );
+    everyone_dies(&case, 100);
+    let in_the_phase = job(&case)
+        .kill(Kill::at(2, THIN))
+        .fault("kill rank=1 at=call:40")
+        .spares(2)
+        .run();
+    like_undisturbed(&in_the_phase, &case);
+    in_the_phase.assert_taken_over(&[1, 2]);
+}
