@@ -255,6 +255,9 @@ fn signals_do_not_end_the_relay_but_a_kill_is_noticed() {
     assert!(observer.relay_alive());
     relay.child.kill().unwrap();
     relay.child.wait().unwrap();
+    let pipes = [Some(relay.out.as_raw_fd()), None];
+    let attached = LedgerView::attach(Path::new("/nonexistent/ledger"), pipes, PATIENCE).map(|_| ());
+    assert!(matches!(attached, Err(LedgerError::RelayGone)), "{attached:?}");
     assert_eq!(shown.join().unwrap(), b"still here");
     assert!(matches!(
         observer.final_high_water(Stream::Out, PATIENCE),
@@ -269,6 +272,9 @@ fn without_a_ledger_output_goes_on() {
     let (real_read, real) = pipe();
     let ((err_read, err), shown) = (pipe(), collect(real_read));
     let relay = relay(Path::new("/nonexistent/ledger"), real, Some(err));
+    let pipes = [Some(relay.out.as_raw_fd()), None];
+    let attached = LedgerView::attach(&relay.ledger, pipes, PATIENCE).map(|_| ());
+    assert!(matches!(attached, Err(LedgerError::Impossible)), "{attached:?}");
     File::from(relay.out.try_clone().unwrap())
         .write_all(&stream(0, 300_000))
         .unwrap();

@@ -32,7 +32,7 @@ pub(super) fn ranks(path: &Path) -> Vec<Rank> {
     names
         .filter_map(|entry| {
             let number = number(entry.file_name().to_str()?)?;
-            let (ledger, _) = Mapping::open(&entry.path(), false, Duration::ZERO).ok()?;
+            let (ledger, _) = Mapping::open_ready(&entry.path(), false).ok()?;
             let pid = ledger.rank_pid.load(SeqCst);
             // One that has not introduced itself lives as long as somebody can write to its relay.
             let lives = match pid {
@@ -72,7 +72,7 @@ pub(super) fn clean_up(path: &Path) -> Option<Vec<Rank>> {
 /// Removes the ledger at `path`, whose rank has died and whose part another one has taken: what this rank had not done
 /// yet, it need not do any more.
 pub fn retire(path: &Path) {
-    if let Ok((ledger, _)) = Mapping::open(path, true, Duration::ZERO) {
+    if let Ok((ledger, _)) = Mapping::open_ready(path, true) {
         ledger.stage.store(RankStage::Running as u32, SeqCst);
     }
     let _ = std::fs::remove_file(path);

@@ -197,6 +197,8 @@ pub enum LedgerError {
     Io(#[from] io::Error),
     #[error("the relay has not made its ledger within {0:?}")]
     NotReady(Duration),
+    #[error("the relay cannot make its ledger")]
+    Impossible,
     #[error("the file is not a ledger of this user's relay")]
     NotALedger,
     #[error("foreign version: the ledger has version {found}, this program uses version {LEDGER_VERSION}")]
@@ -255,18 +257,30 @@ impl Mapping {
         Ok((Self::new(&file, true)?, file))
     }
 
-    /// The others' side: waits until the relay has made the ledger ready.
-    pub(super) fn open(path: &Path, writable: bool, timeout: Duration) -> Result<(Self, File), LedgerError> {
+    /// The rank's side: waits until the relay has made the ledger ready, or `look` finds why it will not.
+    pub(super) fn open(
+        path: &Path,
+        writable: bool,
+        timeout: Duration,
+        look: impl Fn() -> Result<(), LedgerError>,
+    ) -> Result<(Self, File), LedgerError> {
         let begin = Instant::now();
         loop {
+            let state = look();
             if let Some(ready) = Self::open_if_ready(path, writable)? {
                 return Ok(ready);
             }
+            state?;
             if begin.elapsed() >= timeout {
                 return Err(LedgerError::NotReady(timeout));
             }
             std::thread::sleep(Duration::from_micros(200));
         }
+    }
+
+    /// A ledger that is ready already.
+    pub(super) fn open_ready(path: &Path, writable: bool) -> Result<(Self, File), LedgerError> {
+        Self::open_if_ready(path, writable)?.ok_or(LedgerError::NotReady(Duration::ZERO))
     }
 
     fn open_if_ready(path: &Path, writable: bool) -> Result<Option<(Self, File)>, LedgerError> {

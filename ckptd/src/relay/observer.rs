@@ -19,7 +19,7 @@ pub struct LedgerObserver {
 impl LedgerObserver {
     /// Maps the ledger at `path`; it must exist and be ready.
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
-        let (ledger, file) = Mapping::open(path, false, Duration::ZERO)?;
+        let (ledger, file) = Mapping::open_ready(path, false)?;
         Ok(Self {
             ledger,
             file,

@@ -46,6 +46,10 @@ pub fn run(path: &Path) {
     let inputs = [IN_OUT_FD, IN_ERR_FD].map(|fd| Some(fd).filter(|&fd| sys::is_pipe(fd)));
     sys::detach(c"ckptd-relay", IN_ERR_FD + 1);
     let books = open_books(path);
+    if matches!(books, Books::Private(_)) {
+        // The rank is not to wait for it.
+        inputs.into_iter().flatten().for_each(sys::mark);
+    }
     let ledger = books.ledger();
     for stream in Stream::BOTH {
         let state = if inputs[stream.index()].is_some() {

@@ -97,6 +97,21 @@ pub(super) fn reader_gone(fd: RawFd) -> bool {
     poll(fd, 0, Some(Duration::ZERO)).is_ok_and(|seen| seen & (libc::POLLERR | libc::POLLNVAL) != 0)
 }
 
+/// Capacity of a pipe whose relay has no ledger: both ends see it (fcntl(2), `F_SETPIPE_SZ`).
+const MARK: libc::c_int = 128 * 1024;
+
+/// Tells the other end of a pipe that there is no ledger.
+pub(super) fn mark(fd: RawFd) {
+    // SAFETY: fcntl(2) on a pipe; where the limit for pipes is reached (pipe(7)) the other end waits in vain, for a time.
+    unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, MARK) };
+}
+
+/// Whether the other end has marked this pipe.
+pub(super) fn is_marked(fd: RawFd) -> bool {
+    // SAFETY: fcntl(2).
+    unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) == MARK }
+}
+
 pub(super) fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is writable over its whole length.
     let got = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };

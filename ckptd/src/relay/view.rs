@@ -29,13 +29,20 @@ struct Snapshot {
 }
 
 impl LedgerView {
-    /// Maps the ledger at `path`, waiting up to `timeout` for the relay to make it.
+    /// Maps the ledger at `path`, waiting up to `timeout` for the relay to make it, unless that is found to be gone or
+    /// unable to.
     ///
     /// `pipes` are the write ends for [`Stream::Out`] and [`Stream::Err`], `None` where the relay has
     /// no such stream. They must stay open as long as the view is used, so give private duplicates if
     /// the program may close or replace its descriptors 1 and 2.
     pub fn attach(path: &Path, pipes: [Option<RawFd>; 2], timeout: Duration) -> Result<Self, LedgerError> {
-        let (ledger, _) = Mapping::open(path, true, timeout)?;
+        let given = || pipes.into_iter().flatten();
+        let look = || match () {
+            () if given().any(sys::reader_gone) => Err(LedgerError::RelayGone),
+            () if given().any(sys::is_marked) => Err(LedgerError::Impossible),
+            () => Ok(()),
+        };
+        let (ledger, _) = Mapping::open(path, true, timeout, look)?;
         for stream in Stream::BOTH {
             match pipes[stream.index()] {
                 Some(fd) if !sys::is_pipe(fd) => return Err(LedgerError::NotAPipe(stream)),

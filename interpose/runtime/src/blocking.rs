@@ -28,9 +28,9 @@ use crate::objects::comm::{self, Comm};
 use crate::real_types::RealRequest;
 use crate::recovery::Rewound;
 use crate::requests::{self, Kind};
-use crate::world;
+use crate::{shim, world};
 use std::ffi::{c_int, c_void};
-use std::mem::{ManuallyDrop, transmute};
+use std::mem::ManuallyDrop;
 
 /// Messages up to this many bytes are sent eagerly by every transport.
 const EAGER_BYTES: c_int = 2048;
@@ -185,7 +185,7 @@ impl Reduction {
     pub unsafe fn begin(buffer: *mut c_void, received: i64, datatype: VirtDatatype, fill: bool) -> Reduction {
         // SAFETY: handed on to the caller.
         let aside = unsafe { Aside::of(buffer, received, datatype, fill) };
-        shim().hold();
+        shim::hold_frees();
         Reduction { buffer, aside }
     }
 
@@ -204,7 +204,7 @@ impl Reduction {
 
     /// After the real procedure, whose return code is handed on.
     pub fn end(self, rc: c_int) -> c_int {
-        shim().release(rc == SUCCESS);
+        shim::release_frees(rc == SUCCESS);
         if let Some(aside) = self.aside
             && rc == SUCCESS
         {
@@ -257,43 +257,4 @@ impl Aside {
             *MEMORY.get() = memory;
         }
     }
-}
-
-/// The shim's functions that hold back what the library frees.
-#[derive(Clone, Copy)]
-struct Shim {
-    hold: Option<unsafe extern "C" fn()>,
-    release: Option<unsafe extern "C" fn(bool)>,
-}
-
-impl Shim {
-    fn hold(self) {
-        if let Some(hold) = self.hold {
-            // SAFETY: the shim's function.
-            unsafe { hold() };
-        }
-    }
-
-    fn release(self, free: bool) {
-        if let Some(release) = self.release {
-            // SAFETY: the shim's function.
-            unsafe { release(free) };
-        }
-    }
-}
-
-fn shim() -> Shim {
-    static SHIM: Main<Option<Shim>> = Main::new(None);
-    *SHIM.get().get_or_insert_with(|| {
-        // SAFETY: dlsym(3) in this namespace, whose first library is the shim; it exports functions of these types.
-        unsafe {
-            let find = |name: &std::ffi::CStr| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
-            Shim {
-                hold: transmute::<*mut c_void, Option<unsafe extern "C" fn()>>(find(c"understudy_shim_hold_frees")),
-                release: transmute::<*mut c_void, Option<unsafe extern "C" fn(bool)>>(find(
-                    c"understudy_shim_release_frees",
-                )),
-            }
-        }
-    })
 }

@@ -4,7 +4,7 @@
 use crate::cell::Main;
 use crate::config::Config;
 use crate::generated::{SLOT_COUNT, SLOT_NAMES};
-use crate::{arch, events, fatal, fault, handles, sys};
+use crate::{arch, events, fatal, fault, handles, shim, sys};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 
@@ -170,6 +170,8 @@ fn start() -> Result<(), String> {
     }
     handles::connect(symbols, sys::symbol);
     crate::arch::set_owner();
+    let (byte, bit) = crate::arch::wait_mark();
+    shim::mark_waits(byte, bit);
     crate::arch::fill_dispatch(|slot| sys::symbol(SLOT_NAMES[slot]));
     if let Some(directory) = &config.log_dir {
         events::open(directory, launcher_rank());

@@ -43,6 +43,7 @@ pub mod redundancy;
 pub mod rehearsal;
 pub mod requests;
 pub mod rounds;
+pub mod shim;
 pub mod sys;
 pub mod ulfm;
 pub mod unwinder;

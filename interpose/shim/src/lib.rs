@@ -4,7 +4,7 @@
 //! that follows: libmpi, its closure, and the runtime. It keeps the runtime side's descriptors above the user side's,
 //! gives its threads stacks of their own, keeps broken pipes from raising SIGPIPE, lets libmpi read what a dead process had
 //! sent before it ends the messages to it, holds back memory that a failing collective frees too early, keeps
-//! libmpi from printing what only says that a process has failed, and gives the second libc the environment that the user
+//! libmpi from printing what only says that a process has failed, lets long waits sleep, and gives the second libc the environment that the user
 //! side does not see. No std, no heap.
 #![no_std]
 
@@ -15,6 +15,7 @@ mod quiet;
 mod sockets;
 mod start;
 mod threads;
+mod waits;
 
 #[panic_handler]
 #[allow(unsafe_code)]

@@ -53,12 +53,14 @@ static BASE: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 /// The thread (its control block, fs:0x10) that may enter.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
-/// What is to be done when a handler has returned: bits of [`EXECUTE`] and [`RECORD`].
+/// What is to be done when a handler has returned: bits of [`EXECUTE`], [`RECORD`] and [`WAITED`].
 static AFTER: AtomicU8 = AtomicU8::new(0);
 /// The frame was overwritten by recovery and is to be executed.
 const EXECUTE: u8 = 1;
 /// The call is to be recorded.
 const RECORD: u8 = 2;
+/// The call has waited: set by the shim, for which it tells one call from the next at no cost to those that do not wait.
+const WAITED: u8 = 4;
 
 unsafe extern "C" {
     /// Not used: keeps the type of the table in sight of the assembly below.
@@ -167,6 +169,7 @@ unsafe extern "C" fn resume() {
         ".cfi_startproc",
         ".cfi_escape 0x0f, 0x06, 0x76, 0xe8, 0x00, 0x06, 0x23, 0x08",
         ".cfi_escape 0x10, 0x06, 0x03, 0x76, 0xd8, 0x00",
+        "and byte ptr [rip + {after}], {not_waited}",
         "test byte ptr [rip + {after}], {record}",
         "je 2f",
         "push rax",
@@ -224,6 +227,7 @@ unsafe extern "C" fn resume() {
         resume = sym resume,
         record_call = sym crate::journal::record_call,
         record = const RECORD,
+        not_waited = const !WAITED,
         execute = const EXECUTE,
         others = const !EXECUTE,
         off_rsp = const OFFSET_OF_RSP,
@@ -372,6 +376,11 @@ pub fn rewind(frame: &Frame) {
 /// Whether the handler that runs now should return as soon as it can, with any value.
 pub fn is_rewound() -> bool {
     AFTER.load(Ordering::Relaxed) & EXECUTE != 0
+}
+
+/// The byte and the bit of it that a wait sets and the end of a call clears.
+pub fn wait_mark() -> (&'static AtomicU8, u8) {
+    (&AFTER, WAITED)
 }
 
 /// Whether [`crate::journal::record_call`] is called when a handler has returned.

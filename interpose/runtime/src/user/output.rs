@@ -21,8 +21,9 @@ static OUTPUT: Main<Option<Output>> = Main::new(None);
 /// What a dead rank's relay has forwarded, for the understudy that goes on for it.
 static INHERITED: Main<[Position; 2]> = Main::new([Position::START; 2]);
 
-/// How long a dead rank's relay may take to pass on what it still has.
-const RELAY_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a relay may take to start, or to pass on what it still has: it may be kept from running on a machine with too
+/// much to do, or wait for a reader. One that is gone or cannot work is found out at once.
+const RELAY_PATIENCE: Duration = Duration::from_secs(120);
 
 static LEDGER: Main<Option<PathBuf>> = Main::new(None);
 
