@@ -16,7 +16,7 @@ pub(super) fn children(pid: u32) -> Vec<u32> {
     }
 }
 
-fn is_launcher(pid: u32) -> bool {
+pub(super) fn is_launcher(pid: u32) -> bool {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     LAUNCHERS.contains(&name.trim_end())
 }

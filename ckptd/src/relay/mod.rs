@@ -52,6 +52,8 @@ mod observer;
 mod position;
 mod process;
 mod pump;
+#[cfg(feature = "cli")]
+mod survey;
 mod sys;
 mod view;
 mod watch;
@@ -62,6 +64,8 @@ pub use note::{FRAMES, Frame, NAME_LEN, NOTE_WORDS, Note, NoteCell};
 pub use observer::LedgerObserver;
 pub use position::Position;
 pub use process::{IN_ERR_FD, IN_OUT_FD, run};
+#[cfg(feature = "cli")]
+pub use survey::{Entry, LEDGERS, Seat, has_launcher, job_of_name, survey};
 pub use view::LedgerView;
 
 use std::fmt;

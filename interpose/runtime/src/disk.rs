@@ -7,17 +7,15 @@
 //!             the newest epoch of which all workers have whole files                     → choose, load
 //! ```
 //!
-//! - `catalogue`: names of files, and what follows from a list of them;
-//! - `format`: the content of a file; `identity`: what it must have in common with the process that loads it;
+//! - `ckptd::epochs` has the names of the files, what follows from a list of them, and the content of a file;
+//! - `identity`: what a file must have in common with the process that loads it;
 //! - `writer`: the thread that writes; `load`: from a file to an image; `choose`: the epoch that everybody has.
 //!
 //! Each worker writes, finds and removes its own files only, and what all have is found out by communication. So the
 //! directory may also lie on a local disk of each node, as long as ranks come back to their nodes.
 #![allow(unsafe_code)]
 
-mod catalogue;
 mod choose;
-mod format;
 mod identity;
 mod load;
 mod writer;
@@ -29,8 +27,9 @@ use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
 use crate::real_types::RealComm;
 use crate::{boot, sys, user};
-pub use catalogue::Key;
 use catalogue::Name;
+pub use ckptd::epochs::catalogue::Key;
+use ckptd::epochs::{catalogue, format};
 use format::{Head, Identity};
 pub use load::Loaded;
 use std::collections::BTreeSet;

@@ -25,7 +25,6 @@ pub mod parity;
 pub mod prefault;
 pub mod remap;
 pub mod restore;
-pub mod runs;
 pub mod store;
 pub mod sums;
 pub mod threads;
@@ -41,8 +40,5 @@ mod settled;
 #[cfg(test)]
 mod tests;
 
-/// The only page size the image works in: x86-64's base page, also inside huge pages.
-pub const PAGE_SIZE: usize = 4096;
-
-/// `log2(PAGE_SIZE)`.
-pub const PAGE_SHIFT: u32 = PAGE_SIZE.trailing_zeros();
+pub use ckptd::pages as runs;
+pub use ckptd::pages::{PAGE_SHIFT, PAGE_SIZE};

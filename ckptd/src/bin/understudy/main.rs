@@ -1,8 +1,10 @@
 //! `understudy`: the user's program around understudy jobs. One module for each command.
 
+mod clean;
 mod completions;
 mod doctor;
 mod events;
+mod inspect;
 mod layer;
 mod man;
 mod mpi;
@@ -47,6 +49,8 @@ commands! {
     Run => run,
     Doctor => doctor,
     Events => events,
+    Inspect => inspect,
+    Clean => clean,
     Completions => completions,
     Man => man,
 }

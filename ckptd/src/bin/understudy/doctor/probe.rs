@@ -93,7 +93,9 @@ impl Memory {
 /// Runs the program for a while.
 pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     const NAME: &str = "the program";
-    let events = tempfile::Builder::new().prefix("understudy-run-").tempdir()?;
+    let events = tempfile::Builder::new()
+        .prefix(&format!("{}{}-", crate::run::EVENTS_PREFIX, std::process::id()))
+        .tempdir()?;
     let mut child = start(arguments, events.path())?;
     let mut live = Live::new(events.path());
     let (began, mut largest, mut spare, mut ended) = (Instant::now(), 0, 0, None);

@@ -4,7 +4,7 @@ use super::progress::{Teller, Terminal};
 use super::settings::Settings;
 use super::signals::Signals;
 use super::verdict::verdict;
-use super::{Progress, cannot};
+use super::{EVENTS_PREFIX, Progress, cannot};
 use crate::outcome::{Failure, Outcome, tell};
 use ckptd::events::rank_of_file_name;
 use ckptd::report::{Live, Protection};
@@ -21,8 +21,6 @@ use std::time::Duration;
 
 /// How often the event files are looked at.
 const PERIOD: Duration = Duration::from_millis(200);
-/// What directories of events are called that nobody has asked for.
-pub const EVENTS_PREFIX: &str = "understudy-run-";
 
 /// Where the ranks write their event files.
 pub enum Events {
@@ -65,7 +63,9 @@ pub fn event_directory(settings: &Settings, spans_hosts: bool, dry_run: bool) ->
         return Ok(Events::Named(parent.join(format!("{EVENTS_PREFIX}events"))));
     }
     let parent = std::path::absolute(&parent).unwrap_or(parent);
-    let directory = tempfile::Builder::new().prefix(EVENTS_PREFIX).tempdir_in(&parent);
+    let directory = tempfile::Builder::new()
+        .prefix(&format!("{EVENTS_PREFIX}{}-", std::process::id()))
+        .tempdir_in(&parent);
     directory.map(Events::Temporary).map_err(|error| {
         cannot(format!(
             "no directory for event files can be made in {}: {error}. Name one with --log-dir.",

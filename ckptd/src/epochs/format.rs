@@ -11,8 +11,7 @@
 //! long everything is, so a file that was cut short is recognised, too. Numbers are little-endian.
 
 use super::catalogue::Key;
-use crate::image::PAGE_SIZE;
-use crate::image::runs::{self, PageRun};
+use crate::pages::{self, PAGE_SIZE, PageRun};
 use bincode::config::standard;
 use std::io::{self, ErrorKind, Read, Write};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -246,7 +245,7 @@ impl<R: Read> Decoder<R> {
 
     /// Number of pages.
     pub fn page_count(&self) -> u64 {
-        runs::total(&self.head.runs)
+        pages::total(&self.head.runs)
     }
 
     /// Reads a section of at most 256 pages into `pages`.

@@ -3,8 +3,13 @@
 //! Everything the image does is expressed on runs, never on single pages: a rank has millions of
 //! pages but few runs, so each operation below is linear in the number of runs.
 
-use super::PAGE_SHIFT;
 use bincode::{Decode, Encode};
+
+/// The only page size: x86-64's base page, also inside huge pages.
+pub const PAGE_SIZE: usize = 4096;
+
+/// `log2(PAGE_SIZE)`.
+pub const PAGE_SHIFT: u32 = PAGE_SIZE.trailing_zeros();
 
 /// A page of the user side, numbered `address / PAGE_SIZE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]

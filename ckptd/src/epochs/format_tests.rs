@@ -1,5 +1,5 @@
 use super::*;
-use crate::image::runs::PageIndex;
+use crate::pages::PageIndex;
 
 fn head(pages: u64) -> Head {
     Head {

@@ -1,0 +1,180 @@
+//! Epochs on disk.
+
+use ckptd::epochs::catalogue::Key;
+use ckptd::epochs::format::{Damage, Decoder, Identity, SECTION_PAGES};
+use ckptd::pages::PAGE_SIZE;
+use ckptd::report::bytes;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// A worker's file of an epoch.
+#[derive(Debug, Serialize)]
+pub struct EpochFile {
+    pub path: PathBuf,
+    /// Length of the file.
+    pub bytes: u64,
+    /// What it says of itself; `None` if its head cannot be read.
+    pub content: Option<Content>,
+    pub damage: Option<String>,
+}
+
+/// What is in a file.
+#[derive(Debug, Serialize)]
+pub struct Content {
+    pub lineage: u64,
+    pub generation: u64,
+    pub epoch: u64,
+    pub worker: u32,
+    pub workers: u32,
+    pub program: String,
+    pub arguments: Vec<String>,
+    pub mpi: String,
+    pub build: u64,
+    /// Bytes of the encoded state: registers, MPI objects, files.
+    pub state: u64,
+    pub pages: u64,
+    /// Runs of pages that follow each other.
+    pub runs: usize,
+}
+
+impl EpochFile {
+    /// Reads the file to its end, and compares its checksums.
+    pub fn read(path: &Path) -> Self {
+        let bytes = path.metadata().map_or(0, |metadata| metadata.len());
+        let mut content = None;
+        let damage = verify(path, &mut content).err().map(|damage| damage.to_string());
+        Self {
+            path: path.to_owned(),
+            bytes,
+            content,
+            damage,
+        }
+    }
+}
+
+fn verify(path: &Path, content: &mut Option<Content>) -> Result<(), Damage> {
+    let mut decoder = Decoder::new(BufReader::new(File::open(path)?))?;
+    let (head, pages) = (&decoder.head, decoder.page_count());
+    let Identity {
+        build,
+        mpi,
+        workers,
+        program,
+        arguments,
+        ..
+    } = &head.identity;
+    *content = Some(Content {
+        lineage: head.key.lineage,
+        generation: head.key.generation,
+        epoch: head.key.epoch,
+        worker: head.worker,
+        workers: *workers,
+        program: program.clone(),
+        arguments: arguments
+            .iter()
+            .map(|text| String::from_utf8_lossy(text).into_owned())
+            .collect(),
+        mpi: mpi.clone(),
+        build: *build,
+        state: head.state,
+        pages,
+        runs: head.runs.len(),
+    });
+    decoder.state()?;
+    let mut buffer = vec![0; SECTION_PAGES * PAGE_SIZE];
+    let mut left = pages;
+    while left > 0 {
+        let section = left.min(SECTION_PAGES as u64);
+        decoder.section(&mut buffer[..section as usize * PAGE_SIZE])?;
+        left -= section;
+    }
+    decoder.finish()
+}
+
+/// All files of one epoch.
+#[derive(Debug, Serialize)]
+pub struct Epochs {
+    pub lineage: u64,
+    pub generation: u64,
+    pub epoch: u64,
+    /// Every worker has a whole file.
+    pub is_complete: bool,
+    pub files: Vec<EpochFile>,
+}
+
+/// Sorts files by epoch, the oldest first; those without a head are an epoch for themselves.
+pub fn group(files: Vec<EpochFile>) -> Vec<Epochs> {
+    let mut groups: BTreeMap<Option<Key>, Vec<EpochFile>> = BTreeMap::new();
+    for file in files {
+        let key = file.content.as_ref().map(|content| Key {
+            lineage: content.lineage,
+            generation: content.generation,
+            epoch: content.epoch,
+        });
+        groups.entry(key).or_default().push(file);
+    }
+    groups.into_iter().map(|(key, files)| Epochs::new(key, files)).collect()
+}
+
+impl Epochs {
+    fn new(key: Option<Key>, files: Vec<EpochFile>) -> Self {
+        let workers = files
+            .iter()
+            .find_map(|file| file.content.as_ref().map(|content| content.workers));
+        let whole = files.iter().filter(|file| file.damage.is_none());
+        Self {
+            lineage: key.map_or(0, |key| key.lineage),
+            generation: key.map_or(0, |key| key.generation),
+            epoch: key.map_or(0, |key| key.epoch),
+            is_complete: workers.is_some_and(|workers| whole.count() == workers as usize),
+            files,
+        }
+    }
+
+    pub fn problems(&self) -> impl Iterator<Item = String> + '_ {
+        let damaged = |file: &EpochFile| Some(format!("{}: {}", file.path.display(), file.damage.as_ref()?));
+        self.files.iter().filter_map(damaged)
+    }
+
+    pub fn describe(&self, out: &mut String) {
+        let Some(content) = self.files.iter().find_map(|file| file.content.as_ref()) else {
+            return;
+        };
+        let began = SystemTime::UNIX_EPOCH + Duration::from_nanos(self.lineage);
+        let ago = SystemTime::now().duration_since(began).unwrap_or_default().as_secs();
+        let _ = writeln!(
+            out,
+            "Epoch {} of {} {} (job begun {ago} s ago, {} recoveries and restarts): {} of {} files, {}{}",
+            self.epoch,
+            content.program,
+            content.arguments.join(" "),
+            self.generation,
+            self.files.len(),
+            content.workers,
+            bytes(self.files.iter().map(|file| file.bytes).sum()),
+            if self.is_complete {
+                ", complete"
+            } else {
+                ", NOT complete"
+            }
+        );
+        for file in &self.files {
+            let Some(content) = &file.content else { continue };
+            let _ = writeln!(
+                out,
+                "  worker {:<5} {:>10}  {} pages in {} runs, state {}{}",
+                content.worker,
+                bytes(file.bytes),
+                content.pages,
+                content.runs,
+                bytes(content.state),
+                if file.damage.is_some() { "  DAMAGED" } else { "" }
+            );
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! All ledgers of a node, for who wants to know what runs there, or what was left behind.
+
+use super::job::lives;
+use super::launcher::is_launcher;
+use super::ledger::{LedgerError, Mapping, RankStage};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+/// Where ledgers are.
+pub const LEDGERS: &str = "/dev/shm";
+const PREFIX: &str = "understudy-";
+
+/// A rank of some job, as its ledger shows it.
+#[derive(Debug, Clone)]
+pub struct Seat {
+    /// The ledger.
+    pub path: PathBuf,
+    /// The launcher's name of the job.
+    pub job: String,
+    /// The launcher's number of the rank.
+    pub rank: u32,
+    /// What the ledger says; `None` if it is of another version, or not ready.
+    pub entry: Option<Entry>,
+}
+
+/// What a ledger says.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Process ids; 0 where one has not introduced itself.
+    pub pid: u32,
+    pub launcher: u32,
+    pub relay: u32,
+    pub stage: RankStage,
+    /// It is a spare without a part.
+    pub is_idle: bool,
+    /// Whether the rank's process is there.
+    pub lives: bool,
+}
+
+impl Seat {
+    /// Whether anything of the rank is still there: itself, its relay, its launcher.
+    pub fn is_taken(&self) -> bool {
+        let is_relay = |pid: u32| lives(pid) && name_of(pid) == "ckptd-relay";
+        let by_entry = |entry: Entry| {
+            entry.lives || is_relay(entry.relay) || (lives(entry.launcher) && is_launcher(entry.launcher))
+        };
+        // A ledger that is being made has a launcher, whose process id is in the job's name.
+        self.entry.is_some_and(by_entry) || has_launcher(&self.job)
+    }
+}
+
+/// Whether the launcher lives on this node that has given a job its name: `prterun-HOST-PID@N`.
+pub fn has_launcher(job: &str) -> bool {
+    let pid = job
+        .rsplit_once('@')
+        .and_then(|(launcher, _)| launcher.rsplit_once('-')?.1.parse().ok());
+    pid.is_some_and(|pid| lives(pid) && is_launcher(pid))
+}
+
+/// The job and what follows it, for a name that a job has given to a file of one of its ranks.
+pub fn job_of_name(name: &str) -> Option<(&str, &str)> {
+    let (job, rest) = name.strip_prefix(PREFIX)?.rsplit_once('-')?;
+    job.contains('@').then_some((job, rest))
+}
+
+/// All ranks of this user that have a ledger in a directory.
+pub fn survey(directory: &Path) -> Vec<Seat> {
+    let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let seat = |entry: std::fs::DirEntry| {
+        let name = entry.file_name();
+        let (job, rank) = job_of_name(name.to_str()?)?;
+        let (job, rank) = (job.to_owned(), rank.parse().ok()?);
+        let path = entry.path();
+        let entry = match Mapping::open(&path, false, Duration::ZERO) {
+            Ok((ledger, _)) => {
+                let pid = ledger.rank_pid.load(SeqCst);
+                Some(Entry {
+                    pid,
+                    launcher: ledger.launcher_pid.load(SeqCst),
+                    relay: ledger.relay_pid.load(SeqCst),
+                    stage: ledger.stage(),
+                    is_idle: ledger.idle.load(SeqCst) != 0,
+                    lives: pid != 0 && lives(pid),
+                })
+            }
+            // Another user's, or gone.
+            Err(LedgerError::NotALedger | LedgerError::Io(_)) => return None,
+            Err(_) => None,
+        };
+        Some(Seat { path, job, rank, entry })
+    };
+    let mut seats: Vec<_> = names.filter_map(seat).collect();
+    seats.sort_by(|a, b| (&a.job, a.rank).cmp(&(&b.job, b.rank)));
+    seats
+}
+
+fn name_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_the_job() {
+        let name = "understudy-prterun-node-a-4711@1-12";
+        assert_eq!(job_of_name(name), Some(("prterun-node-a-4711@1", "12")));
+        assert_eq!(
+            job_of_name("understudy-prterun-vm-1@1-0.undo"),
+            Some(("prterun-vm-1@1", "0.undo"))
+        );
+        // A log of a job with a disk level, which a restart needs.
+        assert_eq!(job_of_name("understudy-0000000000000007-0000000000000001-3.undo"), None);
+        assert!(!has_launcher("prterun-node-a-4294967295@1") && !has_launcher("nonsense"));
+    }
+}

@@ -1,0 +1,195 @@
+//! What jobs leave in files: `understudy inspect` looks into it, `understudy clean` removes what nobody needs.
+
+use ffi_tests::command::{Ran, Understudy};
+use ffi_tests::outcome::native;
+use ffi_tests::{Job, place};
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+fn heat() -> String {
+    place::example("heat2d").to_string_lossy().into_owned()
+}
+
+fn inspect(work: &Path, arguments: &[&str]) -> (Ran, String) {
+    let ran = Understudy::new(work, &[&["inspect"], arguments].concat()).run();
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    (ran, text)
+}
+
+/// A job of three workers that two deaths have ended, with event files and epochs.
+fn lost_job() -> tempfile::TempDir {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let start = [
+        "run",
+        "-n",
+        "3",
+        "--interval",
+        "0.1s",
+        "--disk",
+        "disk",
+        "--log-dir",
+        "events",
+    ];
+    let fault = [
+        "--fault",
+        "kill rank=0 at=commit.end epoch=8; kill rank=1 at=commit.end epoch=8",
+    ];
+    let program = ["--", &heat(), "300", "300", "100000"];
+    let ran = Understudy::new(work.path(), &[&start[..], &fault, &program].concat()).run();
+    ran.assert(75, &["cannot be recovered"]);
+    work
+}
+
+/// The files of the first epoch on disk.
+fn epochs(work: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(work.join("disk"))
+        .expect("there is a disk level")
+        .flatten();
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|it| it == "epoch"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn files_of_a_lost_job_are_looked_into() {
+    let work = lost_job();
+    let (ran, text) = inspect(work.path(), &["disk", "events"]);
+    ran.assert(0, &[]);
+    for words in [
+        "3 of 3 files",
+        ", complete",
+        "worker 2",
+        "copies of rank 0 to rank 1",
+        "commit",
+        "4 event files",
+    ] {
+        assert!(text.contains(words), "no `{words}`: {text}");
+    }
+    let (ran, json) = inspect(work.path(), &["--json", "disk"]);
+    ran.assert(0, &[]);
+    assert!(
+        json.contains("\"is_complete\": true") && json.contains("heat2d"),
+        "{json}"
+    );
+    let (ran, _) = inspect(work.path(), &["."]);
+    ran.assert(3, &["neither event files"]);
+    let (ran, _) = inspect(work.path(), &["nowhere"]);
+    ran.assert(3, &["nowhere: "]);
+
+    // One bit, then the end, then everything of one file.
+    let files = epochs(work.path());
+    let whole = std::fs::read(&files[0]).expect("it is there");
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    for (content, words) in [
+        (&damaged[..], "is damaged"),
+        (&whole[..whole.len() - 9], "cut short"),
+        (b"USTDYEPO", "cut short"),
+    ] {
+        std::fs::write(&files[0], content).expect("writable");
+        let (ran, text) = inspect(work.path(), &["disk"]);
+        ran.assert(1, &[]);
+        assert!(
+            text.contains("PROBLEM: disk/") && text.contains(words),
+            "{words}: {text}"
+        );
+        assert!(text.contains("NOT complete"), "{text}");
+    }
+    std::fs::remove_file(&files[0]).expect("it is there");
+    let (ran, text) = inspect(work.path(), &["disk"]);
+    ran.assert(0, &[]);
+    assert!(text.contains("2 of 3 files") && text.contains("NOT complete"), "{text}");
+}
+
+fn clean(arguments: &[&str]) -> String {
+    let output = Command::new(place::product("understudy"))
+        .arg("clean")
+        .args(arguments)
+        .output()
+        .expect("it is there");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text
+}
+
+/// A file as a job of a launcher that is gone leaves it.
+fn remains(name: &str) -> PathBuf {
+    // No process has this number (proc(5), /proc/sys/kernel/pid_max).
+    let path = Path::new("/dev/shm").join(format!("{name}prterun-ffi-test-4194305@1-0"));
+    std::fs::write(&path, [0; 4096]).expect("/dev/shm is writable");
+    path
+}
+
+#[test]
+fn what_is_left_goes_and_what_lives_stays() {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let ended = Rc::new(Cell::new(None));
+    let found = Rc::clone(&ended);
+    let left = [remains("understudy-"), remains(".understudy-")];
+    let paths = left.clone();
+    // It cleans while a job runs, which then loses a rank: without its ledgers output would come twice.
+    let program = ["--", &heat(), "300", "300", "20000"];
+    let start = [
+        "run",
+        "-n",
+        "3",
+        "--interval",
+        "0.1s",
+        "--fault",
+        "kill rank=1 at=commit.end epoch=6",
+    ];
+    let ran = Understudy::new(work.path(), &[&start[..], &program].concat())
+        .during(move |child| {
+            let runs = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+            let ledgers = runs
+                .filter(|entry| entry.file_name().to_string_lossy().contains("@1-"))
+                .count();
+            if found.get().is_none() && ledgers > 4 && child.id() > 0 {
+                let dry = clean(&["--dry-run"]);
+                let is_listed = paths.iter().all(|path| dry.contains(&*path.to_string_lossy()));
+                let is_there = paths.iter().all(|path| path.exists());
+                let text = clean(&[]);
+                let is_gone = paths
+                    .iter()
+                    .all(|path| !path.exists() && text.contains(&*path.to_string_lossy()));
+                found.set(Some((is_listed, is_there, is_gone)));
+            }
+        })
+        .run();
+    ran.assert(0, &["worker 1 died"]);
+    assert_eq!(ended.get(), Some((true, true, true)), "(listed, there, gone)");
+    let native = native(Job::new(heat(), &["300", "300", "20000"]).workers(3));
+    assert!(ran.stdout == native.stdout, "the output differs\n{}", ran.stderr);
+}
+
+#[test]
+fn only_old_torn_epochs_go() {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let file = |name: &str, age: u64| {
+        let path = work.path().join(name);
+        let file = std::fs::File::create(&path).expect("writable");
+        file.set_modified(SystemTime::now() - Duration::from_secs(age))
+            .expect("ours");
+        path
+    };
+    let whole = file("understudy-0000000000000007-0002-00000031-w00004.epoch", 9999);
+    let fresh = file("understudy-0000000000000007-0002-00000032-w00004.epoch.part", 10);
+    let torn = file("understudy-0000000000000007-0002-00000032-w00003.epoch.part", 9999);
+    let other = file("results.part", 9999);
+    let text = clean(&[&*work.path().to_string_lossy()]);
+    assert!(text.contains("never completed"), "{text}");
+    assert_eq!(
+        [whole, fresh, torn, other].map(|path| path.exists()),
+        [true, true, false, true]
+    );
+}
