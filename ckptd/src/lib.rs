@@ -1,18 +1,23 @@
 //! What the processes of an understudy job share, and the programs around it.
 //!
 //! * [`epochs`]: names and format of the files of the disk level; [`pages`]: lists of pages;
+//! * [`pool`]: the spares of a node's jobs, as a state machine; [`wire`]: what ckptd and its clients say to each other; [`client`]: a
+//!   client that never waits for long; `daemon` (feature `cli`): `ckptd serve`;
 //! * [`events`]: the event file each rank writes, and its reader;
 //! * [`relay`]: the output relay that makes standard output exactly-once, and the ledger through
 //!   which ranks talk to it;
 //! * [`settings`]: the environment variables of a job and what they mean;
 //! * `report` (feature `cli`): the merged view of a job's event files behind `understudy events`.
 
+pub mod client;
+#[cfg(feature = "cli")]
+pub mod daemon;
 pub mod epochs;
 pub mod events;
 pub mod pages;
-#[cfg(feature = "cli")]
 pub mod pool;
 pub mod relay;
 #[cfg(feature = "cli")]
 pub mod report;
 pub mod settings;
+pub mod wire;

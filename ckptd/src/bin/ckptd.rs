@@ -1,10 +1,12 @@
 //! `ckptd`: the processes that stand beside the ranks of an understudy job.
 
+use ckptd::daemon::{self, StartError};
 use clap::{Parser, Subcommand};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Helper processes of an understudy job. Today that is the output relay.
+/// Processes beside an understudy job: the daemon of a node, and the output relay of a rank.
 #[derive(Parser)]
 #[command(name = "ckptd", version, arg_required_else_help = true)]
 struct Arguments {
@@ -24,11 +26,58 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         ledger: PathBuf,
     },
+    /// Keep the pools of spares of this node's jobs, until SIGTERM.
+    ///
+    /// Jobs find it by UNDERSTUDY_CKPTD, the path of its socket or tcp:ADDRESS:PORT, and do without it when it is not there. Prints a line
+    /// for each address when it is ready. What happens is logged on standard error (UNDERSTUDY_LOG, default info). Exit statuses: 0, ended by a signal;
+    /// 1, it cannot start; 3, another one serves the same socket.
+    Serve(Serve),
+}
+
+#[derive(clap::Args)]
+struct Serve {
+    /// Where its socket is made, in a directory with mode 0700 [default: $XDG_RUNTIME_DIR/understudy/ckptd.socket, or
+    /// /tmp/understudy-UID/ckptd.socket].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
+    /// Listen for other nodes, too; their clients must know a token.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "token_file")]
+    listen: Option<SocketAddr>,
+
+    /// Tokens, one of at least 16 characters in each line (mode 0600). Clients with different tokens do not see each other's jobs.
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    token_file: Option<PathBuf>,
+
+    /// Give out figures for Prometheus there, on this node only.
+    #[arg(long, value_name = "127.0.0.1:PORT")]
+    metrics: Option<SocketAddr>,
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Relay { ledger } => ckptd::relay::run(&ledger),
+        Command::Relay { ledger } => {
+            ckptd::relay::run(&ledger);
+            ExitCode::SUCCESS
+        }
+        Command::Serve(options) => serve(options),
     }
-    ExitCode::SUCCESS
+}
+
+fn serve(options: Serve) -> ExitCode {
+    let filter = env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "info");
+    env_logger::Builder::from_env(filter).init();
+    let options = daemon::Options {
+        socket: options.socket,
+        listen: options.listen,
+        token_file: options.token_file,
+        metrics: options.metrics,
+    };
+    match daemon::serve(&options, &mut std::io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ckptd: {error}");
+            ExitCode::from(if let StartError::Running(_) = error { 3 } else { 1 })
+        }
+    }
 }

@@ -44,6 +44,8 @@ struct Round {
 #[derive(Debug)]
 pub struct Job {
     limits: Limits,
+    /// The process that has started its ranks, if that is on the same node; else 0.
+    launcher: u32,
     members: BTreeMap<u32, Member>,
     round: Option<Round>,
     /// Hosts of the spares that play parts.
@@ -58,6 +60,7 @@ impl Job {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
+            launcher: 0,
             members: BTreeMap::new(),
             round: None,
             players: BTreeMap::new(),
@@ -69,6 +72,11 @@ impl Job {
     /// What it wants.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// The process that has started its ranks, as the last spare has told; 0: unknown.
+    pub fn launcher(&self) -> u32 {
+        self.launcher
     }
 
     /// Its spares.
@@ -120,7 +128,7 @@ impl Job {
         if self.members.len() >= limits.maximum as usize {
             return Err(Refusal::Full);
         }
-        self.limits = limits;
+        (self.limits, self.launcher) = (limits, spare.launcher);
         self.wanted.0 = self.wanted.0.saturating_sub(1);
         let rank = spare.rank;
         let state = State::Idle;

@@ -89,7 +89,7 @@ pub(super) fn await_end(pid: u32) {
 }
 
 /// Whether a process is there and no zombie (proc(5), the state in `/proc/PID/stat`).
-pub(super) fn lives(pid: u32) -> bool {
+pub fn lives(pid: u32) -> bool {
     let state = |stat: &str| stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !matches!(state(&stat), None | Some('Z' | 'X')))

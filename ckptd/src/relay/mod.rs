@@ -58,7 +58,7 @@ mod sys;
 mod view;
 mod watch;
 
-pub use job::retire;
+pub use job::{lives, retire};
 pub use ledger::{LEDGER_LEN, LEDGER_MAGIC, LEDGER_VERSION, Ledger, LedgerError, RankStage, StreamCell, StreamState};
 pub use note::{FRAMES, Frame, NAME_LEN, NOTE_WORDS, Note, NoteCell};
 pub use observer::LedgerObserver;

@@ -1,0 +1,258 @@
+//! One client: its socket, what it has sent so far, what is still to be sent to it, and until when it must do something.
+
+use super::service::{Reply, Service, Who};
+use crate::wire::{Answer, Ask, Decoder, encode};
+use rustix::event::PollFlags;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Within this time a client must have sent the rest of a message that it has begun.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A client that has sent no message and taken no answer for so long is turned away.
+const IDLE: Duration = Duration::from_secs(30);
+/// What is read from one client before the others have their turn.
+const TURN: usize = 64 << 10;
+/// The longest request of somebody who wants the figures.
+const LONGEST_REQUEST: usize = 4096;
+/// What may wait to be sent to one client.
+const MOST_TO_SEND: usize = 2 << 20;
+
+/// A socket of either kind.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read(buffer),
+            Stream::Tcp(stream) => stream.read(buffer),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tcp(stream) => stream.as_fd(),
+        }
+    }
+}
+
+/// What a client speaks.
+#[derive(Debug)]
+enum Speaks {
+    /// Frames.
+    Frames(Decoder, Who),
+    /// Hypertext; only to ask for the figures. What it has sent.
+    Text(Vec<u8>),
+}
+
+/// Whether a connection goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Goes {
+    On,
+    /// The client has closed it, or has got what it wanted.
+    Over,
+    /// The client is turned away.
+    Away(&'static str),
+}
+
+/// A client.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) stream: Stream,
+    speaks: Speaks,
+    out: Vec<u8>,
+    /// It ends when `out` is sent.
+    ends: bool,
+    /// Until when it must do something.
+    deadline: Duration,
+}
+
+impl Connection {
+    /// A client that speaks frames. One that has to prove something is challenged.
+    pub(super) fn frames(now: Duration, stream: Stream, who: Who) -> Self {
+        let mut connection = Self::new(now, stream, Speaks::Frames(Decoder::default(), who));
+        if let Speaks::Frames(_, Who::Unknown { nonce }) = &connection.speaks {
+            let nonce = *nonce;
+            connection.send(&Answer::Challenge { nonce });
+        }
+        connection
+    }
+
+    /// A client that wants the figures.
+    pub(super) fn text(now: Duration, stream: Stream) -> Self {
+        Self::new(now, stream, Speaks::Text(Vec::new()))
+    }
+
+    fn new(now: Duration, stream: Stream, speaks: Speaks) -> Self {
+        Self {
+            stream,
+            speaks,
+            out: Vec::new(),
+            ends: false,
+            deadline: now + PATIENCE,
+        }
+    }
+
+    /// Who it is, if it speaks frames.
+    pub(super) fn who(&self) -> Option<&Who> {
+        match &self.speaks {
+            Speaks::Frames(_, who) => Some(who),
+            Speaks::Text(_) => None,
+        }
+    }
+
+    /// Whether it may be turned away for the sake of others: it has not proved anything.
+    pub(super) fn is_unknown(&self) -> bool {
+        !matches!(&self.speaks, Speaks::Frames(_, Who::Known { .. }))
+    }
+
+    /// What it waits for. One that ends is not read any more.
+    pub(super) fn waits_for(&self) -> PollFlags {
+        let (read, write) = (!self.ends, !self.out.is_empty());
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, read);
+        flags.set(PollFlags::OUT, write);
+        flags
+    }
+
+    /// Until when it must do something. Spares beat more often than that.
+    pub(super) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// There is something to read.
+    pub(super) fn read(&mut self, now: Duration, service: &mut Service, connections: usize) -> Goes {
+        let (mut buffer, mut total) = ([0; 16 << 10], 0);
+        while total < TURN && !self.ends {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Goes::Over,
+                Ok(got) => {
+                    total += got;
+                    match self.take(now, &buffer[..got], service, connections) {
+                        Goes::On => {}
+                        other => return other,
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Goes::Over,
+            }
+        }
+        self.write(now)
+    }
+
+    fn take(&mut self, now: Duration, bytes: &[u8], service: &mut Service, connections: usize) -> Goes {
+        let (decoder, who) = match &mut self.speaks {
+            Speaks::Frames(decoder, who) => (decoder, who),
+            Speaks::Text(request) => {
+                request.extend_from_slice(bytes);
+                if request.windows(4).any(|window| window == b"\r\n\r\n") {
+                    let is_for_figures = request.starts_with(b"GET /metrics ") || request.starts_with(b"GET / ");
+                    let response = response(is_for_figures.then(|| service.metrics(connections)));
+                    self.out.extend(response);
+                    self.ends = true;
+                }
+                return match request.len() > LONGEST_REQUEST {
+                    true => Goes::Away("a request that is too long"),
+                    false => Goes::On,
+                };
+            }
+        };
+        // Only what follows the last whole message is timed from here on.
+        let was_waiting = decoder.waiting() > 0;
+        decoder.feed(bytes);
+        let mut replies = Vec::new();
+        let mut is_garbage = false;
+        loop {
+            match decoder.take::<Ask>() {
+                Ok(Some(ask)) => {
+                    self.deadline = now + IDLE;
+                    let reply = service.ask(now, who, ask);
+                    let is_end = matches!(reply, Reply::End(_));
+                    replies.push(reply);
+                    if is_end {
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    replies.push(Reply::End(error.to_string()));
+                    is_garbage = true;
+                    break;
+                }
+            }
+        }
+        if decoder.waiting() > 0 && !(was_waiting && replies.is_empty()) {
+            self.deadline = now + PATIENCE;
+        }
+        for reply in replies {
+            match reply {
+                Reply::Nothing => {}
+                Reply::Send(answer) => self.send(&answer),
+                Reply::End(why) => {
+                    service.counters.turned_away += u64::from(is_garbage || self.is_unknown());
+                    log::info!("a client is turned away: {why}");
+                    self.send(&Answer::Closed(why));
+                    self.ends = true;
+                }
+            }
+        }
+        match self.out.len() > MOST_TO_SEND {
+            true => Goes::Away("it does not take what it has asked for"),
+            false => Goes::On,
+        }
+    }
+
+    fn send(&mut self, answer: &Answer) {
+        match encode(answer) {
+            Some(frame) => self.out.extend(frame),
+            None => self.ends = true,
+        }
+    }
+
+    /// Sends what can be sent now.
+    pub(super) fn write(&mut self, now: Duration) -> Goes {
+        while !self.out.is_empty() {
+            match self.stream.write(&self.out) {
+                Ok(0) => return Goes::Over,
+                Ok(put) => {
+                    self.out.drain(..put);
+                    if self.out.is_empty() {
+                        self.deadline = now + IDLE;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Goes::On,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Goes::Over,
+            }
+        }
+        if self.ends { Goes::Over } else { Goes::On }
+    }
+}
+
+/// The figures, or that there is nothing else.
+fn response(figures: Option<String>) -> Vec<u8> {
+    let (status, body) = match figures {
+        Some(figures) => ("200 OK", figures),
+        None => ("404 Not Found", "only /metrics is here\n".to_owned()),
+    };
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    (head + &body).into_bytes()
+}

@@ -1,0 +1,78 @@
+//! Figures of the daemon in Prometheus' text format.
+
+use crate::pool::Pools;
+use std::fmt::Write;
+
+/// What is counted.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) registered: u64,
+    pub(super) died: u64,
+    pub(super) leased: u64,
+    pub(super) returned: u64,
+    pub(super) playing: u64,
+    pub(super) wanted: u64,
+    pub(super) refused: u64,
+    /// Clients that were turned away: another user, a wrong token, no protocol of ours, too slow, too many.
+    pub(super) turned_away: u64,
+    pub(super) removed: u64,
+}
+
+/// All figures.
+pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> String {
+    let mut out = String::new();
+    let mut metric = |name: &str, kind: &str, help: &str, values: &[(String, u64)]| {
+        let _ = writeln!(out, "# HELP understudy_{name} {help}\n# TYPE understudy_{name} {kind}");
+        for (labels, value) in values {
+            let _ = writeln!(out, "understudy_{name}{labels} {value}");
+        }
+    };
+    let mut spares = Vec::new();
+    let mut players = Vec::new();
+    for (key, job) in pools.jobs() {
+        let label = label(&key.name);
+        let leased = job.spares().filter(|spare| spare.leased.is_some()).count() as u64;
+        let all = job.spares().count() as u64;
+        spares.push((format!("{{job=\"{label}\",state=\"idle\"}}"), all - leased));
+        spares.push((format!("{{job=\"{label}\",state=\"leased\"}}"), leased));
+        players.push((format!("{{job=\"{label}\"}}"), job.players().count() as u64));
+    }
+    let one = |value: u64| vec![(String::new(), value)];
+    metric(
+        "jobs",
+        "gauge",
+        "Jobs with a pool of spares.",
+        &one(pools.jobs().count() as u64),
+    );
+    metric("spares", "gauge", "Spares in the pool of a job.", &spares);
+    metric("players", "gauge", "Former spares that play parts.", &players);
+    metric("connections", "gauge", "Open connections.", &one(connections as u64));
+    let totals = [
+        ("spares_registered", "Spares that have come.", counters.registered),
+        ("spares_died", "Spares that have died.", counters.died),
+        ("leases", "Spares leased to the parts of dead workers.", counters.leased),
+        ("leases_returned", "Leases that came to nothing.", counters.returned),
+        ("takeovers", "Parts that spares have taken.", counters.playing),
+        (
+            "spares_wanted",
+            "Spares that jobs have wanted in addition.",
+            counters.wanted,
+        ),
+        ("refusals", "Requests that were refused.", counters.refused),
+        ("turned_away", "Clients that were turned away.", counters.turned_away),
+        (
+            "remains_removed",
+            "Files of killed jobs that were removed.",
+            counters.removed,
+        ),
+    ];
+    for (name, help, value) in totals {
+        metric(&format!("{name}_total"), "counter", help, &one(value));
+    }
+    out
+}
+
+/// A label's value, as the format wants it.
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,97 @@
+//! The last events of each job; those of some jobs that have ended are kept, too.
+
+use crate::pool::{Happening, JobKey};
+use crate::wire::Event;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::SystemTime;
+
+/// Events of one job.
+const EVENTS: usize = 128;
+/// Jobs that have ended.
+const ENDED: usize = 16;
+
+/// Events of all jobs.
+#[derive(Debug, Default)]
+pub(super) struct Rings {
+    jobs: BTreeMap<JobKey, VecDeque<Event>>,
+    /// The oldest first.
+    ended: VecDeque<JobKey>,
+}
+
+impl Rings {
+    /// Something has happened.
+    pub(super) fn note(&mut self, key: &JobKey, what: String) {
+        log::info!("{}: {what}", key.name);
+        self.ended.retain(|ended| ended != key);
+        let ring = self.jobs.entry(key.clone()).or_default();
+        if ring.len() == EVENTS {
+            ring.pop_front();
+        }
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let at = since.map_or(0, |since| since.as_nanos() as u64);
+        ring.push_back(Event { at, what });
+    }
+
+    /// A job has ended.
+    pub(super) fn end(&mut self, key: &JobKey) {
+        self.note(key, "the job has ended, or nothing was heard of it for long".into());
+        self.ended.push_back(key.clone());
+        if self.ended.len() > ENDED
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.jobs.remove(&oldest);
+        }
+    }
+
+    /// All jobs that anything is known of.
+    pub(super) fn jobs(&self) -> impl Iterator<Item = (&JobKey, Vec<Event>)> {
+        self.jobs
+            .iter()
+            .map(|(key, ring)| (key, ring.iter().cloned().collect()))
+    }
+}
+
+/// For people.
+pub(super) fn text(happening: &Happening) -> String {
+    match happening {
+        Happening::Registered { rank } => format!("rank {rank} has come as a spare"),
+        Happening::Left { rank } => format!("spare rank {rank} has gone"),
+        Happening::Died { rank, silent: true } => {
+            format!("spare rank {rank} was silent for too long, and counts as dead")
+        }
+        Happening::Died { rank, silent: false } => format!("spare rank {rank} is dead: its connection has broken"),
+        Happening::Leased { rank, worker, round } => {
+            format!("spare rank {rank} is leased to the part of worker {worker}, in round {round}")
+        }
+        Happening::Returned { rank, worker } => format!("spare rank {rank} is back; worker {worker} does without it"),
+        Happening::Playing { rank, worker } => format!("rank {rank} plays worker {worker}"),
+        Happening::Wanted { count } => format!("{count} more spares are wanted"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_are_bounded_and_keep_the_last() {
+        let key = |number: usize| JobKey {
+            realm: 0,
+            name: format!("job{number}"),
+        };
+        let mut rings = Rings::default();
+        for number in 0..3 * EVENTS {
+            rings.note(&key(0), number.to_string());
+        }
+        let events = rings.jobs().next().expect("one").1;
+        assert_eq!(events.len(), EVENTS);
+        assert_eq!(events.last().expect("some").what, (3 * EVENTS - 1).to_string());
+        for job in 1..3 * ENDED {
+            rings.note(&key(job), "it has come".into());
+            rings.end(&key(job));
+        }
+        // The one that has not ended is there still.
+        assert_eq!(rings.jobs().count(), ENDED + 1);
+        assert!(rings.jobs().any(|(job, _)| *job == key(0)));
+    }
+}

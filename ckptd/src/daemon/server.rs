@@ -1,0 +1,330 @@
+//! The loop: sockets, deadlines and signals.
+
+use super::connection::{Connection, Goes, Stream};
+use super::service::{Service, Who};
+use super::{StartError, place};
+use crate::pool::Rules;
+use crate::wire::auth;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Clients at a time; those that have proved who they are never make room for others.
+const MOST: usize = 1000;
+/// Clients at a time that have not proved anything; the oldest makes room for a new one.
+const MOST_UNKNOWN: usize = 64;
+/// New clients that are taken before the others have their turn.
+const TURN: usize = 32;
+
+/// What the daemon is told.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Its socket; by default [`super::default_socket`].
+    pub socket: Option<PathBuf>,
+    /// Where it listens for other nodes, which must know a token.
+    pub listen: Option<SocketAddr>,
+    /// The file of tokens.
+    pub token_file: Option<PathBuf>,
+    /// Where it gives out figures; only to this node.
+    pub metrics: Option<SocketAddr>,
+}
+
+impl Options {
+    fn check(&self) -> Result<(), StartError> {
+        let refuse = |why: &str| Err(StartError::Options(why.into()));
+        match self.metrics {
+            Some(address) if !address.ip().is_loopback() => {
+                return refuse("--metrics wants an address of this node, such as 127.0.0.1:9477");
+            }
+            _ => {}
+        }
+        match (&self.listen, &self.token_file) {
+            (Some(_), None) => {
+                refuse("--listen wants a --token-file: whoever reaches the port could take part otherwise")
+            }
+            (None, Some(_)) => refuse("--token-file is for --listen"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Serves until a signal ends it (SIGTERM, SIGINT). Writes a line to `ready` for each address when it can be used.
+pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError> {
+    options.check()?;
+    let tokens = match &options.token_file {
+        Some(path) => auth::read_tokens(path).map_err(|error| StartError::Options(error.to_string()))?,
+        None => Vec::new(),
+    };
+    let path = options.socket.clone().unwrap_or_else(super::default_socket);
+    let socket = place::take(&path)?;
+    let end = signals().map_err(StartError::system("signals"))?;
+    let (remote, figures) = (listener(options.listen)?, listener(options.metrics)?);
+    let _ = writeln!(ready, "socket {}", path.display());
+    for (what, listener) in [("tcp", &remote), ("metrics", &figures)] {
+        if let Some(address) = listener.as_ref().and_then(|listener| listener.local_addr().ok()) {
+            let _ = writeln!(ready, "{what} {address}");
+        }
+    }
+    let _ = ready.flush();
+    let mut server = Server {
+        socket,
+        remote,
+        figures,
+        end,
+        service: Service::new(Rules::default(), random(), tokens),
+        connections: Vec::new(),
+        start: Instant::now(),
+    };
+    server.run();
+    log::info!("ends");
+    Ok(())
+}
+
+/// Readable when a signal says that this is the end.
+fn signals() -> std::io::Result<UnixStream> {
+    let (end, sender) = UnixStream::pair()?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
+    }
+    Ok(end)
+}
+
+fn listener(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
+    let Some(address) = address else { return Ok(None) };
+    let listener = TcpListener::bind(address).map_err(StartError::system(address.to_string()))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(StartError::system(address.to_string()))?;
+    Ok(Some(listener))
+}
+
+/// Where tokens begin: those of an earlier daemon must not fit.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+/// Random bytes from the kernel, which always has some once it is up.
+fn fill(bytes: &mut [u8]) {
+    let mut done = 0;
+    while done < bytes.len() {
+        let got = rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty());
+        done += got.unwrap_or(0);
+    }
+}
+
+struct Server {
+    socket: place::Socket,
+    remote: Option<TcpListener>,
+    figures: Option<TcpListener>,
+    end: UnixStream,
+    service: Service,
+    /// The oldest first.
+    connections: Vec<Connection>,
+    start: Instant,
+}
+
+/// What `poll` watches besides clients, in this order.
+const OWN: usize = 4;
+
+impl Server {
+    fn run(&mut self) {
+        loop {
+            let ready = self.wait();
+            if ready[0] {
+                return;
+            }
+            let now = self.start.elapsed();
+            self.serve_clients(now, &ready[OWN..]);
+            self.turn_late_away(now);
+            self.service.tick(now, crate::relay::lives);
+            if ready[1] {
+                self.accept_local(now);
+            }
+            if ready[2] {
+                self.accept_remote(now);
+            }
+            if ready[3] {
+                self.accept_figures(now);
+            }
+        }
+    }
+
+    /// Waits until something is ready or due: which of the own descriptors and of the clients are ready.
+    fn wait(&self) -> Vec<bool> {
+        let end = self.end.as_fd();
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(end, PollFlags::IN),
+            PollFd::new(&self.socket.listener, PollFlags::IN),
+        ];
+        for listener in [&self.remote, &self.figures] {
+            // Where there is no such listener, nothing is waited for.
+            fds.push(match listener {
+                Some(listener) => PollFd::new(listener, PollFlags::IN),
+                None => PollFd::from_borrowed_fd(end, PollFlags::empty()),
+            });
+        }
+        fds.extend(
+            self.connections
+                .iter()
+                .map(|connection| PollFd::from_borrowed_fd(connection.stream.fd(), connection.waits_for())),
+        );
+        let now = self.start.elapsed();
+        let deadlines = self.connections.iter().map(Connection::deadline);
+        let next = deadlines.chain(self.service.next_deadline(now)).min();
+        let left = next.map(|next| timespec(next.saturating_sub(now)));
+        match poll(&mut fds, left.as_ref()) {
+            Ok(_) => fds.iter().map(|fd| !fd.revents().is_empty()).collect(),
+            Err(Errno::INTR) => vec![false; fds.len()],
+            Err(error) => {
+                log::error!("poll: {error}");
+                std::thread::sleep(Duration::from_millis(100));
+                vec![false; fds.len()]
+            }
+        }
+    }
+
+    fn serve_clients(&mut self, now: Duration, ready: &[bool]) {
+        let count = self.connections.len();
+        let service = &mut self.service;
+        let mut at = 0;
+        self.connections.retain_mut(|connection| {
+            let is_ready = ready.get(at).copied().unwrap_or(false);
+            at += 1;
+            match is_ready.then(|| connection.read(now, service, count)) {
+                None | Some(Goes::On) => true,
+                Some(goes) => {
+                    end(now, service, connection, goes);
+                    false
+                }
+            }
+        });
+    }
+
+    fn turn_late_away(&mut self, now: Duration) {
+        let service = &mut self.service;
+        self.connections.retain(|connection| {
+            let is_late = connection.deadline() <= now;
+            if is_late {
+                end(now, service, connection, Goes::Away("it was too slow"));
+            }
+            !is_late
+        });
+    }
+
+    fn accept_local(&mut self, now: Duration) {
+        for _ in 0..TURN {
+            let stream = match self.socket.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => return after_failed_accept(&error),
+            };
+            let uid = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.uid.as_raw());
+            if uid != Ok(place::uid()) {
+                self.service.counters.turned_away += 1;
+                log::warn!("a client of another user ({uid:?}) is turned away");
+                continue;
+            }
+            if stream.set_nonblocking(true).is_ok() {
+                self.admit(now, Connection::frames(now, Stream::Unix(stream), Who::OWN));
+            }
+        }
+    }
+
+    fn accept_remote(&mut self, now: Duration) {
+        let Some(listener) = self.remote.take() else { return };
+        for _ in 0..TURN {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    let mut nonce = [0; 32];
+                    fill(&mut nonce);
+                    if stream.set_nonblocking(true).is_ok() {
+                        let _ = stream.set_nodelay(true);
+                        self.admit(
+                            now,
+                            Connection::frames(now, Stream::Tcp(stream), Who::Unknown { nonce }),
+                        );
+                    }
+                }
+                Err(error) => {
+                    after_failed_accept(&error);
+                    break;
+                }
+            }
+        }
+        self.remote = Some(listener);
+    }
+
+    fn accept_figures(&mut self, now: Duration) {
+        let Some(listener) = self.figures.take() else { return };
+        for _ in 0..TURN {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    if stream.set_nonblocking(true).is_ok() {
+                        self.admit(now, Connection::text(now, Stream::Tcp(stream)));
+                    }
+                }
+                Err(error) => {
+                    after_failed_accept(&error);
+                    break;
+                }
+            }
+        }
+        self.figures = Some(listener);
+    }
+
+    /// Takes a client in, if there is room, and makes room among the unknown.
+    fn admit(&mut self, now: Duration, mut connection: Connection) {
+        let unknown = self.connections.iter().filter(|other| other.is_unknown()).count();
+        if connection.is_unknown()
+            && unknown >= MOST_UNKNOWN
+            && let Some(oldest) = self.connections.iter().position(Connection::is_unknown)
+        {
+            let oldest = self.connections.remove(oldest);
+            end(now, &mut self.service, &oldest, Goes::Away("others came after it"));
+        }
+        if self.connections.len() >= MOST {
+            return end(now, &mut self.service, &connection, Goes::Away("there are too many"));
+        }
+        match connection.write(now) {
+            Goes::On => self.connections.push(connection),
+            goes => end(now, &mut self.service, &connection, goes),
+        }
+    }
+}
+
+/// A connection ends; it is closed when it is dropped.
+fn end(now: Duration, service: &mut Service, connection: &Connection, goes: Goes) {
+    if let Goes::Away(why) = goes {
+        service.counters.turned_away += 1;
+        log::info!("a client is turned away: {why}");
+    }
+    if let Some(who) = connection.who() {
+        service.gone(now, who);
+    }
+}
+
+/// Without descriptors, accepting would be tried again at once, for ever.
+fn after_failed_accept(error: &std::io::Error) {
+    if !matches!(
+        error.kind(),
+        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+    ) {
+        log::warn!("accept: {error}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    // A little later rather than a little too early.
+    let time = time + Duration::from_millis(1);
+    Timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: i64::from(time.subsec_nanos()),
+    }
+}

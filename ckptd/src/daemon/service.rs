@@ -1,0 +1,271 @@
+//! What the daemon does with messages: no sockets here.
+
+use super::metrics::{self, Counters};
+use super::ring::{self, Rings};
+use crate::pool::{Happening, JobKey, Pools, Refusal, Rules, Ticket};
+use crate::wire::{Answer, Ask, Event, JobStatus, SpareStatus, auth, encode};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The longest name of a job, host or domain.
+const NAME: usize = 512;
+/// A job without spares is forgotten after this time, if it is not known whether it has ended.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// What is known of a client.
+#[derive(Debug)]
+pub(super) enum Who {
+    /// Over TCP, and has not proved anything yet.
+    Unknown {
+        /// What it was challenged with.
+        nonce: [u8; 32],
+    },
+    /// Belongs to this realm.
+    Known {
+        /// See [`JobKey::realm`].
+        realm: u32,
+        /// If it is a spare.
+        spare: Option<(JobKey, Ticket)>,
+    },
+}
+
+impl Who {
+    /// The own user on this node.
+    pub(super) const OWN: Who = Who::Known { realm: 0, spare: None };
+}
+
+/// What follows from a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// Nothing is sent.
+    Nothing,
+    /// This is sent.
+    Send(Answer),
+    /// This is sent, and the connection ends.
+    End(String),
+}
+
+/// All that the daemon knows.
+#[derive(Debug)]
+pub(super) struct Service {
+    pools: Pools,
+    rings: Rings,
+    pub(super) counters: Counters,
+    tokens: Vec<Vec<u8>>,
+    /// Since when jobs have had no spare.
+    empty: BTreeMap<JobKey, Duration>,
+}
+
+impl Service {
+    pub(super) fn new(rules: Rules, first_token: u64, tokens: Vec<Vec<u8>>) -> Self {
+        Self {
+            pools: Pools::new(rules, first_token),
+            rings: Rings::default(),
+            counters: Counters::default(),
+            tokens,
+            empty: BTreeMap::new(),
+        }
+    }
+
+    /// A message of a client.
+    pub(super) fn ask(&mut self, now: Duration, who: &mut Who, ask: Ask) -> Reply {
+        let (realm, spare) = match who {
+            Who::Unknown { nonce } => {
+                let Ask::Prove { proof } = ask else {
+                    return Reply::End("a proof of the token is wanted first".into());
+                };
+                let Some(token) = auth::verify(&self.tokens, nonce, &proof) else {
+                    return Reply::End("wrong token".into());
+                };
+                let realm = token as u32 + 1;
+                *who = Who::Known { realm, spare: None };
+                return Reply::Send(Answer::Welcome);
+            }
+            Who::Known { realm, spare } => (*realm, spare),
+        };
+        match ask {
+            Ask::Prove { .. } => Reply::End("nothing is to be proved here".into()),
+            Ask::Register {
+                job,
+                spare: about,
+                limits,
+            } => {
+                if [&job, &about.host, &about.domain].iter().any(|name| name.len() > NAME) {
+                    return Reply::End("a name is too long".into());
+                }
+                let key = JobKey { realm, name: job };
+                if spare.as_ref().is_some_and(|(known, _)| *known != key) {
+                    return Reply::End("a connection is one spare's".into());
+                }
+                let registered = self.pools.register(now, &key, about, limits);
+                let answer = registered.map(|(ticket, happened)| {
+                    *spare = Some((key.clone(), ticket));
+                    self.tell(&key, &happened);
+                    Answer::Welcome
+                });
+                self.answer(answer)
+            }
+            Ask::Beat => self.of_spare(spare, |pools, key, ticket| {
+                pools.beat(now, key, ticket).map(|()| Vec::new())
+            }),
+            Ask::Playing { worker } => {
+                let reply = self.of_spare(spare, |pools, key, ticket| pools.playing(now, key, ticket, worker));
+                *spare = None;
+                reply
+            }
+            Ask::Leave => {
+                let reply = self.of_spare(spare, |pools, key, ticket| pools.leave(now, key, ticket));
+                *spare = None;
+                reply
+            }
+            Ask::Lease { job, round, needs } => {
+                let key = JobKey { realm, name: job };
+                let leased = self.pools.lease(now, &key, round, &needs);
+                let answer = leased.map(|(leases, happened)| {
+                    self.tell(&key, &happened);
+                    Answer::Leased(leases)
+                });
+                self.answer(answer)
+            }
+            Ask::GiveBack { job, token } => {
+                let key = JobKey { realm, name: job };
+                match self.pools.give_back(&key, token) {
+                    Ok(happened) => self.tell(&key, &happened),
+                    Err(_) => self.counters.refused += 1,
+                }
+                Reply::Nothing
+            }
+            Ask::Status => Reply::Send(self.status(realm)),
+        }
+    }
+
+    fn answer(&mut self, answer: Result<Answer, Refusal>) -> Reply {
+        Reply::Send(answer.unwrap_or_else(|refusal| {
+            self.counters.refused += 1;
+            Answer::Refused(refusal)
+        }))
+    }
+
+    /// What a registered spare says. One whose ticket is not in force any more (it was silent for too long) is to connect anew.
+    fn of_spare(
+        &mut self,
+        spare: &Option<(JobKey, Ticket)>,
+        act: impl FnOnce(&mut Pools, &JobKey, Ticket) -> Result<Vec<Happening>, Refusal>,
+    ) -> Reply {
+        let Some((key, ticket)) = spare else {
+            return Reply::End("this connection is no spare's".into());
+        };
+        match act(&mut self.pools, key, *ticket) {
+            Ok(happened) => {
+                self.tell(key, &happened);
+                Reply::Nothing
+            }
+            Err(refusal) => {
+                self.counters.refused += 1;
+                Reply::End(refusal.to_string())
+            }
+        }
+    }
+
+    /// A connection has ended. A spare that has not taken its leave is dead.
+    pub(super) fn gone(&mut self, now: Duration, who: &Who) {
+        if let Who::Known {
+            spare: Some((key, ticket)),
+            ..
+        } = who
+            && let Ok(happened) = self.pools.lost(now, key, *ticket)
+        {
+            self.tell(key, &happened);
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn tick(&mut self, now: Duration, lives: impl Fn(u32) -> bool) {
+        for (key, happened) in self.pools.tick(now) {
+            self.tell(&key, &happened);
+        }
+        let is_empty = self.pools.jobs().filter(|(_, job)| job.spares().next().is_none());
+        let empty: Vec<JobKey> = is_empty.map(|(key, _)| key.clone()).collect();
+        self.empty.retain(|key, _| empty.contains(key));
+        for key in empty {
+            let since = *self.empty.entry(key.clone()).or_insert(now);
+            let launcher = self.pools.job(&key).map_or(0, |job| job.launcher());
+            let has_ended = match (key.realm, launcher) {
+                // On other nodes nobody can look.
+                (1.., _) | (_, 0) => since + LINGER <= now,
+                (0, launcher) => !lives(launcher),
+            };
+            if has_ended {
+                self.pools.close(&key);
+                self.empty.remove(&key);
+                self.rings.end(&key);
+            }
+        }
+    }
+
+    /// When [`Service::tick`] has something to do at the latest.
+    pub(super) fn next_deadline(&self, now: Duration) -> Option<Duration> {
+        // A launcher tells nobody that it ends.
+        let look = (!self.empty.is_empty()).then(|| now + Duration::from_secs(1));
+        [self.pools.next_deadline(), look].into_iter().flatten().min()
+    }
+
+    /// All figures.
+    pub(super) fn metrics(&self, connections: usize) -> String {
+        metrics::text(&self.pools, &self.counters, connections)
+    }
+
+    /// All jobs of a realm; with fewer events if the message would be too long, and with fewer jobs if that does not help.
+    fn status(&self, realm: u32) -> Answer {
+        let of_realm = self.rings.jobs().filter(|(key, _)| key.realm == realm);
+        let mut status: Vec<JobStatus> = of_realm.map(|(key, events)| self.job_status(key, events)).collect();
+        loop {
+            let answer = Answer::Status(status.clone());
+            if encode(&answer).is_some() {
+                return answer;
+            }
+            match status.iter().map(|job| job.events.len()).max() {
+                None | Some(0) => status.truncate(status.len() / 2),
+                Some(longest) => {
+                    for job in &mut status {
+                        let excess = job.events.len().saturating_sub(longest / 2);
+                        job.events.drain(..excess);
+                    }
+                }
+            }
+        }
+    }
+
+    fn job_status(&self, key: &JobKey, events: Vec<Event>) -> JobStatus {
+        let job = self.pools.job(key);
+        let spares = job.into_iter().flat_map(|job| job.spares());
+        JobStatus {
+            job: key.name.clone(),
+            spares: spares
+                .map(|view| SpareStatus {
+                    spare: view.spare.clone(),
+                    leased: view.leased,
+                })
+                .collect(),
+            players: job.into_iter().flat_map(|job| job.players()).collect(),
+            wanted: job.map_or(0, |job| job.wanted()),
+            events,
+        }
+    }
+
+    fn tell(&mut self, key: &JobKey, happened: &[Happening]) {
+        for what in happened {
+            let count = &mut self.counters;
+            match what {
+                Happening::Registered { .. } => count.registered += 1,
+                Happening::Left { .. } => {}
+                Happening::Died { .. } => count.died += 1,
+                Happening::Leased { .. } => count.leased += 1,
+                Happening::Returned { .. } => count.returned += 1,
+                Happening::Playing { .. } => count.playing += 1,
+                Happening::Wanted { count: wanted } => count.wanted += u64::from(*wanted),
+            }
+            self.rings.note(key, ring::text(what));
+        }
+    }
+}

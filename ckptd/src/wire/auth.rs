@@ -1,0 +1,101 @@
+//! Tokens: who knows one may talk to the daemon over TCP. A token does not travel: the daemon sends a number that it has never sent before, and the
+//! client answers with a code (HMAC-SHA256) that only who knows the token can make of it.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The shortest token, in bytes.
+const SHORTEST: usize = 16;
+/// The longest file of tokens, and the most tokens in it.
+const LONGEST_FILE: u64 = 64 << 10;
+const MOST: usize = 256;
+/// So that the code is worth nothing elsewhere.
+const PURPOSE: &[u8] = b"understudy ckptd 1 client";
+
+fn code(token: &[u8], nonce: &[u8; 32]) -> Hmac<Sha256> {
+    let mut code = <Hmac<Sha256> as KeyInit>::new_from_slice(token).expect("a key of any length");
+    code.update(PURPOSE);
+    code.update(nonce);
+    code
+}
+
+/// The answer to a challenge.
+pub fn proof(token: &[u8], nonce: &[u8; 32]) -> [u8; 32] {
+    code(token, nonce).finalize().into_bytes().into()
+}
+
+/// The number of the token that the client knows, from 0. The time that this takes tells nothing of the tokens.
+pub fn verify(tokens: &[Vec<u8>], nonce: &[u8; 32], proof: &[u8; 32]) -> Option<usize> {
+    let verdicts = tokens
+        .iter()
+        .map(|token| code(token, nonce).verify_slice(proof).is_ok());
+    let found = verdicts.enumerate().map(|(at, is_it)| if is_it { at + 1 } else { 0 });
+    found.fold(0, usize::max).checked_sub(1)
+}
+
+/// Reads a file of tokens, one in each line; it must belong to this user, and be nobody else's to read.
+pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let refuse = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(|error| refuse(&error.to_string()))?;
+    let about = file.metadata()?;
+    if !about.is_file() || about.uid() != rustix::process::geteuid().as_raw() || about.mode() & 0o077 != 0 {
+        return Err(refuse(
+            "a file of tokens must be the own user's, and only readable for them (chmod 600)",
+        ));
+    }
+    let mut text = String::new();
+    file.take(LONGEST_FILE).read_to_string(&mut text)?;
+    let tokens: Vec<Vec<u8>> = text
+        .lines()
+        .map(|line| line.trim().as_bytes().to_vec())
+        .filter(|token| !token.is_empty())
+        .collect();
+    if tokens.is_empty() || tokens.len() > MOST || tokens.iter().any(|token| token.len() < SHORTEST) {
+        return Err(refuse(
+            "a file of tokens has one of at least 16 characters in each line, and at most 256 of them",
+        ));
+    }
+    Ok(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_who_knows_a_token_can_answer() {
+        let tokens = [b"a token of some length".to_vec(), b"another one, as long".to_vec()];
+        let (nonce, other) = ([7; 32], [8; 32]);
+        assert_eq!(verify(&tokens, &nonce, &proof(&tokens[0], &nonce)), Some(0));
+        assert_eq!(verify(&tokens, &nonce, &proof(&tokens[1], &nonce)), Some(1));
+        assert_eq!(verify(&tokens, &other, &proof(&tokens[1], &nonce)), None);
+        assert_eq!(verify(&tokens, &nonce, &proof(b"a guess of some length", &nonce)), None);
+        assert_eq!(verify(&[], &nonce, &proof(b"", &nonce)), None);
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("tokens");
+        let write = |text: &str, mode| {
+            std::fs::write(&path, text).expect("written");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("set");
+        };
+        write("0123456789abcdef\n\nfedcba9876543210 \n", 0o600);
+        assert_eq!(
+            read_tokens(&path).expect("good"),
+            [b"0123456789abcdef".to_vec(), b"fedcba9876543210".to_vec()]
+        );
+        write("0123456789abcdef\n", 0o640);
+        assert!(read_tokens(&path).is_err());
+        write("short\n", 0o600);
+        assert!(read_tokens(&path).is_err());
+        write("\n", 0o600);
+        assert!(read_tokens(&path).is_err());
+    }
+}

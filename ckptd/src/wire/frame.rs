@@ -1,0 +1,113 @@
+//! Messages as bytes.
+
+use bincode::{Decode, Encode};
+use thiserror::Error;
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: [u8; 4] = *b"USCK";
+
+/// Bump rule: any change to the frame, to [`super::Ask`], [`super::Answer`] or a type inside of them, or to the proof of a token. Nobody reads another one.
+pub const VERSION: u16 = 1;
+
+/// Bytes in front of every payload.
+pub const HEAD: usize = 16;
+/// The longest payload.
+pub const MAX_PAYLOAD: usize = 256 << 10;
+/// What decoding one payload may allocate: values are longer in memory than in a frame.
+pub const DECODE_LIMIT: usize = 4 << 20;
+
+/// Why bytes are not a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum WireError {
+    /// Another protocol.
+    #[error("this is not the protocol of ckptd")]
+    Magic,
+    /// Another version of it.
+    #[error("version {0} of the protocol, expected version {VERSION}")]
+    Version(u16),
+    /// Longer than anything that is sent.
+    #[error("a message of {0} bytes, longer than any may be")]
+    Length(u32),
+    /// Damaged, or not what it should be.
+    #[error("a damaged message")]
+    Damaged,
+}
+
+/// A message as one frame; `None` if it would be too long.
+pub fn encode<M: Encode>(message: &M) -> Option<Vec<u8>> {
+    let mut frame = vec![0; HEAD];
+    let length = bincode::encode_into_std_write(message, &mut frame, bincode::config::standard()).ok()?;
+    if length > MAX_PAYLOAD {
+        return None;
+    }
+    let check = xxh3_64(&frame[HEAD..]) as u32;
+    frame[..4].copy_from_slice(&MAGIC);
+    frame[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    frame[8..12].copy_from_slice(&(length as u32).to_le_bytes());
+    frame[12..16].copy_from_slice(&check.to_le_bytes());
+    Some(frame)
+}
+
+/// Makes messages of a stream of bytes.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: Vec<u8>,
+    /// What has been decoded already.
+    used: usize,
+}
+
+impl Decoder {
+    /// Takes bytes. All messages that are whole should be taken out first.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.buffer.drain(..self.used);
+        self.used = 0;
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// How many bytes wait for the rest of their message.
+    pub fn waiting(&self) -> usize {
+        self.buffer.len() - self.used
+    }
+
+    /// The next message, if it is there as a whole.
+    pub fn take<M: Decode<()>>(&mut self) -> Result<Option<M>, WireError> {
+        let bytes = &self.buffer[self.used..];
+        let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else {
+            return is_beginning(bytes).map(|()| None);
+        };
+        is_beginning(head)?;
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (length, check) = (word(8), word(12));
+        if length as usize > MAX_PAYLOAD {
+            return Err(WireError::Length(length));
+        }
+        let Some(payload) = rest.get(..length as usize) else {
+            return Ok(None);
+        };
+        if xxh3_64(payload) as u32 != check {
+            return Err(WireError::Damaged);
+        }
+        let config = bincode::config::standard().with_limit::<DECODE_LIMIT>();
+        match bincode::decode_from_slice(payload, config) {
+            Ok((message, used)) if used == payload.len() => {
+                self.used += HEAD + used;
+                Ok(Some(message))
+            }
+            _ => Err(WireError::Damaged),
+        }
+    }
+}
+
+/// Whether a frame can begin so, as far as the bytes go.
+fn is_beginning(head: &[u8]) -> Result<(), WireError> {
+    if !MAGIC.starts_with(&head[..head.len().min(4)]) {
+        return Err(WireError::Magic);
+    }
+    match *head {
+        [_, _, _, _, low, high, ..] if [low, high] != VERSION.to_le_bytes() => {
+            Err(WireError::Version(u16::from_le_bytes([low, high])))
+        }
+        [_, _, _, _, _, _, low, high, ..] if [low, high] != [0; 2] => Err(WireError::Damaged),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,39 @@
+// The decoder of ckptd's wire under any bytes; used by the fuzz target and by a test.
+
+use ckptd::wire::{Answer, Ask, Decoder, HEAD, MAX_PAYLOAD, encode};
+
+/// Feeds the bytes behind the first one, in pieces whose length the first one says. A message that comes out must come out again
+/// when it is sent on.
+pub fn drive(bytes: &[u8]) {
+    let Some((&piece, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let piece = 1 + usize::from(piece) * 16;
+    decode::<Ask>(bytes, piece);
+    decode::<Answer>(bytes, piece);
+}
+
+fn decode<M: bincode::Decode<()> + bincode::Encode + PartialEq + std::fmt::Debug>(bytes: &[u8], piece: usize) {
+    let mut decoder = Decoder::default();
+    for piece in bytes.chunks(piece) {
+        decoder.feed(piece);
+        loop {
+            match decoder.take::<M>() {
+                Ok(Some(message)) => again(&message),
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        assert!(decoder.waiting() < HEAD + MAX_PAYLOAD);
+    }
+}
+
+fn again<M: bincode::Decode<()> + bincode::Encode + PartialEq + std::fmt::Debug>(message: &M) {
+    let Some(frame) = encode(message) else { return };
+    let mut decoder = Decoder::default();
+    decoder.feed(&frame);
+    match decoder.take::<M>() {
+        Ok(Some(same)) => assert_eq!(&same, message),
+        other => panic!("{other:?}"),
+    }
+}
