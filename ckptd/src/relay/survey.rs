@@ -5,7 +5,6 @@ use super::launcher::is_launcher;
 use super::ledger::{LedgerError, Mapping, RankStage};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
 
 /// Where ledgers are.
 pub const LEDGERS: &str = "/dev/shm";
@@ -72,7 +71,7 @@ pub fn survey(directory: &Path) -> Vec<Seat> {
         let (job, rank) = job_of_name(name.to_str()?)?;
         let (job, rank) = (job.to_owned(), rank.parse().ok()?);
         let path = entry.path();
-        let entry = match Mapping::open(&path, false, Duration::ZERO) {
+        let entry = match Mapping::open_ready(&path, false) {
             Ok((ledger, _)) => {
                 let pid = ledger.rank_pid.load(SeqCst);
                 Some(Entry {
