@@ -21,6 +21,8 @@ pub enum Trigger {
     Commit { rank: u32, epoch: u64 },
     /// The copies of all of so many workers are without what can be rebuilt.
     Thinned { workers: u32 },
+    /// So many workers do without copies of what can be rebuilt themselves.
+    OwnThinned { workers: u32 },
     /// All of so many workers have an epoch on disk that is at least this one.
     OnDisk { workers: u32, epoch: u64 },
     /// This rank is back in the program after this recovery.
@@ -76,6 +78,10 @@ impl Trigger {
                 let is_thin = |rank: &u32| has_event(events, *rank, |kind| matches!(kind, Kind::Thinned { .. }));
                 let files = std::fs::read_dir(events).map_or(0, Iterator::count) as u32;
                 (0..files).filter(is_thin).count() as u32 >= workers
+            }
+            Trigger::OwnThinned { workers } => {
+                let is_thin = |rank| has_event(events, rank, |kind| matches!(kind, Kind::OwnThinned { .. }));
+                (0..workers).all(is_thin)
             }
             Trigger::OnDisk { workers, epoch } => stdout.parent().is_some_and(|root| {
                 epochs_on_disk(&root.join(DISK), workers)

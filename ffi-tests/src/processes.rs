@@ -110,6 +110,22 @@ pub fn with_command(part: &str) -> Vec<u32> {
         .collect()
 }
 
+/// Living processes of a process group that have this name.
+pub fn group(group: u32, name: &str) -> Vec<u32> {
+    let is_in_it = |pid: &u32| {
+        let is_named = std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+        is_named && stat(*pid).is_some_and(|fields| fields[0] != "Z" && fields[2] == group.to_string())
+    };
+    all().filter(is_in_it).collect()
+}
+
+/// Memory of a process in KiB, of which what it shares with others is divided among them.
+pub fn proportional_memory(pid: u32) -> Option<u64> {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// Files below /dev/shm that a process has mapped.
 pub fn mapped_shared_memory(pid: u32) -> Vec<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();

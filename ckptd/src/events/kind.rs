@@ -232,7 +232,14 @@ pub enum Kind {
         /// Bytes of the journal that is kept instead.
         journal: u64,
     },
-    /// Static data of the part that this process takes have been rebuilt.
+    /// The rank keeps no copy itself of pages that it can have made again.
+    OwnThinned {
+        /// Pages that are gone.
+        pages: u64,
+        /// Pages that are left.
+        left: u64,
+    },
+    /// Static data of the part that this process plays have been rebuilt.
     Rebuilt {
         /// The worker.
         worker: Worker,

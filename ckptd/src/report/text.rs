@@ -138,6 +138,9 @@ fn what(kind: &Kind) -> String {
             "the copy of {worker} holds {left} pages and a journal of {}; {pages} pages can be rebuilt",
             bytes(*journal)
         ),
+        Kind::OwnThinned { pages, left } => {
+            format!("the rank keeps {left} pages of its own; {pages} pages can be made again")
+        }
         Kind::Rebuilt { worker, pages, ns } => format!("{pages} pages of {worker} rebuilt in {}", time(*ns)),
         Kind::FailureDetected { recovery, failed, by } => {
             format!("recovery {recovery}: failure of {} detected by {by}", ranks(failed))

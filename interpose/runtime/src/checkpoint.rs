@@ -110,8 +110,8 @@ fn damage(victim: Victim) {
             .for_each(|copy| copy.damage_pages(false, &keep.store)),
         Victim::State => keep.partners.iter_mut().for_each(Copy::damage_state),
         Victim::Journal(harm) => {
-            let thin = keep.partners.iter_mut().filter_map(|copy| copy.thin.as_mut());
-            rehearsal::damage_journals(thin, harm);
+            let scripts = keep.partners.iter_mut().filter_map(|copy| copy.script.as_mut());
+            rehearsal::damage_journals(scripts, harm);
         }
     }
 }
@@ -168,7 +168,7 @@ pub fn replace_own(image: Image, state: Vec<u8>) {
         Copy {
             image,
             state,
-            thin: None,
+            script: None,
         },
         &mut keep.store,
     );

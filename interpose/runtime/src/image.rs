@@ -8,7 +8,7 @@
 //! * [`track`] finds which pages hold content and which were written since the last capture;
 //! * [`store`] is the arena the page copies live in;
 //! * [`epoch`] maps pages to copies, and [`wire`] cuts those copies into messages;
-//! * [`sums`] are the checksums that every copy of a page carries;
+//! * [`sums`] are the checksums that every copy of a page carries, [`absent`] those of pages without a copy;
 //! * [`parity`] is what is kept in place of whole copies, [`helper`] the thread that makes it;
 //! * [`prefault`] makes memory present ahead of a copy into it;
 //! * [`capture`] makes a [`epoch::Delta`], [`restore`] puts an [`epoch::Image`] back.
@@ -16,6 +16,7 @@
 //! Everything here expects the user side's threads to stand still, and its own code, stack and
 //! heap to lie outside the user side.
 
+pub mod absent;
 pub mod capture;
 pub mod epoch;
 pub mod helper;

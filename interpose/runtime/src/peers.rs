@@ -56,7 +56,7 @@ pub fn host(launcher_rank: u32) -> &'static str {
 }
 
 /// Moves a descriptor out of the user side's range.
-fn lift(descriptor: c_int) -> c_int {
+pub fn lift(descriptor: c_int) -> c_int {
     // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.
     unsafe {
         let high = libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, understudy_abi::RUNTIME_FD_BASE);

@@ -3,28 +3,36 @@
 //! A worker's initialisation phase is recorded ([`crate::journal`]); an idle spare rehearses it ([`spare`]): a child process
 //! ([`child`]) replays it and compares the pages that come out with the worker's. Pages that come out equal are proved to
 //! be static data that a replay rebuilds; the worker tells the holders of its copies ([`worker`]), who need not keep them
-//! any more ([`thin`]). When a spare takes a part, a child replays the phase once more and hands the pages over
-//! ([`rebuild`]). Every page is compared with its checksum before it is used.
+//! any more. When a spare takes a part, a child replays the phase once more and hands the pages over ([`rebuild`]). Every
+//! page is compared with its checksum before it is used.
+//!
+//! Nor does the worker keep a copy itself ([`own_pages`]): its memory holds these pages as they are at the last epoch, unless
+//! it has written one for the first time since. If it has to go back just then, a replay makes the page again, in a process
+//! that was forked at the end of `MPI_Init` ([`seed`]).
 //!
 //! A page that changes after the phase is part of a checkpoint, and so of the copy, from then on.
 
 mod child;
+mod inputs;
 mod message;
 mod own_memory;
+mod own_pages;
 mod rebuild;
 mod script;
+mod seed;
 mod spare;
-mod thin;
+mod wanted;
 mod worker;
 
 use crate::boot;
 use crate::config::Static;
 use std::time::Duration;
 
-pub use rebuild::{Offer, Rebuild, from_own_memory, offer};
+pub use own_pages::{from_own_memory, put_back};
+pub use rebuild::{Offer, Rebuild, offer};
+pub use script::Script;
 pub use spare::poll as poll_spare;
-pub use thin::Thin;
-pub use worker::{damage_journals, keep as keep_script, poll};
+pub use worker::{damage_journals, keep as keep_script, poll, script as own_script};
 
 /// Before the program has set up anything, its image says little about how long a journal may get.
 const LEAST_LIMIT: usize = 16 << 20;
@@ -39,8 +47,24 @@ fn is_on() -> bool {
     boot::config().rehearse || is_used()
 }
 
+/// Whether a worker does without copies of its own static data. With a disk level it cannot: an epoch on disk is complete.
+fn spares_own() -> bool {
+    is_used() && boot::config().disk.is_none()
+}
+
+/// This process stands at the end of `MPI_Init`.
+pub fn prepare() {
+    if is_on() {
+        inputs::note();
+    }
+    if spares_own() && crate::world::is_protected() {
+        seed::plant();
+    }
+}
+
 /// `MPI_Init` is about to return to the program of a worker, for the first time or after a failure in the phase.
 pub fn start() {
+    prepare();
     if is_on() && crate::world::is_protected() {
         crate::journal::start(&boot::config().init_end);
     }

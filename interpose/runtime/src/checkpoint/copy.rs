@@ -4,7 +4,7 @@
 use crate::image::epoch::Image;
 use crate::image::store::PageStore;
 use crate::image::{PAGE_SIZE, epoch::SlotRun};
-use crate::rehearsal::Thin;
+use crate::rehearsal::Script;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The encoded [`super::Saved`] of a rank.
@@ -36,8 +36,8 @@ pub struct Copy {
     pub image: Image,
     /// The rest.
     pub state: State,
-    /// What is not in the pages, since it can be rebuilt.
-    pub thin: Option<Thin>,
+    /// How pages can be rebuilt that the image does not keep.
+    pub script: Option<Script>,
 }
 
 impl Copy {

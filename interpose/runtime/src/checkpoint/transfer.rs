@@ -31,10 +31,6 @@ impl Payload {
     /// Adds it to what is kept: a delta to the image that it starts from, a whole image in place of it.
     pub fn apply(self, copy: &mut Copy, store: &mut PageStore) -> Result<(), WireError> {
         if self.incoming.header().base.is_some() {
-            if let Some(thin) = &mut copy.thin {
-                let header = self.incoming.header();
-                thin.change(&header.runs, &header.dropped);
-            }
             let delta = self.incoming.into_delta(store)?;
             if copy.image.apply(delta, store).is_err() {
                 return Err(WireError::Inconsistent("it does not follow the copy that is kept"));
@@ -43,7 +39,7 @@ impl Payload {
             let image = self.incoming.into_image(store)?;
             copy.image.clear(store);
             copy.image = image;
-            copy.thin = None;
+            copy.script = None;
         }
         copy.state = self.state;
         Ok(())

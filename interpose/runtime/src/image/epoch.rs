@@ -2,6 +2,7 @@
 //! next one.
 
 use super::PAGE_SIZE;
+use super::absent::{self, Sums};
 use super::runs::{self, PageIndex, PageRun};
 use super::store::{Extent, PageStore, Slot, StoreError};
 use bincode::{Decode, Encode};
@@ -48,6 +49,8 @@ impl SlotRun {
 pub struct Image {
     epoch: Epoch,
     runs: Vec<SlotRun>,
+    /// Pages that are not kept, since they can be had from elsewhere; none of them is in `runs`.
+    absent: Vec<Sums>,
 }
 
 /// What changed between the image's epoch and the next.
@@ -78,7 +81,11 @@ impl Image {
     }
 
     pub(super) fn from_parts(epoch: Epoch, runs: Vec<SlotRun>) -> Self {
-        Self { epoch, runs }
+        Self {
+            epoch,
+            runs,
+            absent: Vec::new(),
+        }
     }
 
     /// The committed epoch.
@@ -86,17 +93,22 @@ impl Image {
         self.epoch
     }
 
-    /// Pages and slots, sorted by page.
+    /// Pages that are kept and their slots, sorted by page.
     pub fn runs(&self) -> &[SlotRun] {
         &self.runs
     }
 
-    /// The pages, sorted.
-    pub fn pages(&self) -> Vec<PageRun> {
-        pages_of(&self.runs)
+    /// Pages that are not kept, with their checksums, sorted.
+    pub fn absent(&self) -> &[Sums] {
+        &self.absent
     }
 
-    /// Number of pages.
+    /// All pages, sorted.
+    pub fn pages(&self) -> Vec<PageRun> {
+        runs::union(&pages_of(&self.runs), &absent::pages_of(&self.absent))
+    }
+
+    /// Number of pages that are kept.
     pub fn page_count(&self) -> u64 {
         self.runs.iter().map(|run| run.pages.pages).sum()
     }
@@ -107,7 +119,7 @@ impl Image {
         self.runs.iter().map(each)
     }
 
-    /// The parts of the image on the given pages (sorted).
+    /// What is kept of the given pages (sorted).
     pub fn slots_of(&self, pages: &[PageRun]) -> Vec<SlotRun> {
         let mut out = Vec::new();
         let (mut i, mut j) = (0, 0);
@@ -143,18 +155,43 @@ impl Image {
         store.release(self.slots_of(&gone).into_iter().map(SlotRun::extent));
         let kept_pages = runs::subtract(&self.pages(), &gone);
         self.runs = merge(&self.slots_of(&kept_pages), &delta.runs);
+        self.absent = absent::without(&self.absent, &gone);
         self.epoch = delta.epoch;
         Ok(())
     }
 
-    /// Forgets pages (sorted): their slots go back to the store.
-    pub fn remove(&mut self, pages: &[PageRun], store: &mut PageStore) {
-        store.release(self.slots_of(pages).into_iter().map(SlotRun::extent));
-        let kept = runs::subtract(&self.pages(), pages);
-        self.runs = self.slots_of(&kept);
+    /// Keeps pages no longer that can be had from elsewhere with these checksums, where the checksum is that of the
+    /// copy: their slots go back to the store.
+    pub fn leave_out(&mut self, known: &[Sums], store: &mut PageStore) {
+        let candidates: Vec<PageRun> = known.iter().map(Sums::pages).collect();
+        let mut known = known.iter().peekable();
+        let mut equal: Vec<Sums> = Vec::new();
+        for held in self.slots_of(&candidates) {
+            while known.next_if(|run| run.pages().end() <= held.pages.start.0).is_some() {}
+            let Some(run) = known.peek() else { break };
+            let wanted = &run.sums[(held.pages.start.0 - run.first.0) as usize..];
+            for ((page, sum), wanted) in (held.pages.start.0..).zip(store.sums(&[held])).zip(wanted) {
+                if sum == *wanted {
+                    absent::push(&mut equal, PageIndex(page), &[sum]);
+                }
+            }
+        }
+        let pages = absent::pages_of(&equal);
+        store.release(self.slots_of(&pages).into_iter().map(SlotRun::extent));
+        self.runs = self.slots_of(&runs::subtract(&pages_of(&self.runs), &pages));
+        self.lack(&equal);
     }
 
-    /// Adds pages (sorted) that it does not have, one after the other in `content`, with their checksums.
+    /// These pages, of which none is kept, belong to it, too.
+    pub fn lack(&mut self, pages: &[Sums]) {
+        let mut all = [&self.absent, pages].concat();
+        all.sort_unstable_by_key(|run| run.first);
+        self.absent.clear();
+        all.iter()
+            .for_each(|run| absent::push(&mut self.absent, run.first, &run.sums));
+    }
+
+    /// Keeps pages (sorted) that it did not keep, one after the other in `content`, with their checksums.
     ///
     /// # Errors
     /// When there is no room; nothing is added then.
@@ -175,11 +212,13 @@ impl Image {
         }
         store.note_sums(&added, sums);
         self.runs = merge(&self.runs, &added);
+        self.absent = absent::without(&self.absent, pages);
         Ok(())
     }
 
     /// Frees every slot; the image is empty and of epoch 0 afterwards.
     pub fn clear(&mut self, store: &mut PageStore) {
+        self.absent.clear();
         store.release(self.runs.drain(..).map(SlotRun::extent));
         self.epoch = Epoch::default();
     }

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
+use super::absent::{self, Sums};
 use super::epoch::{Image, SlotRun};
 use super::layout::{Area, Backing, Layout};
 use super::observe::{ObserveError, inside_file};
@@ -44,6 +45,12 @@ pub enum RestoreError {
     /// Tracking could not be started again.
     #[error("cannot start tracking again")]
     Arm(#[source] ObserveError),
+    /// The image does not keep what is needed. Nothing has been put back.
+    #[error("page {page:#x} is not in the copy")]
+    Absent {
+        /// The page.
+        page: u64,
+    },
     /// The image is damaged. Nothing has been put back.
     #[error("the copy of page {page:#x} has a wrong checksum")]
     Damaged {
@@ -59,6 +66,24 @@ pub struct RestoreStats {
     pub copied: u64,
     /// Pages given back to the kernel, thus zero or file content again.
     pub dropped: u64,
+}
+
+/// Pages that [`restore_pages`] would put back but that the image does not keep.
+///
+/// # Errors
+/// See [`RestoreError`].
+pub fn missing(
+    tracker: &mut Tracker,
+    layout: &Layout,
+    image: &Image,
+    store: &PageStore,
+) -> Result<Vec<Sums>, RestoreError> {
+    if image.absent().is_empty() {
+        return Ok(Vec::new());
+    }
+    let seen = tracker.observe(layout, image, store).map_err(RestoreError::Observe)?;
+    let clean = runs::subtract(&seen.content, &seen.written);
+    Ok(absent::without(image.absent(), &clean))
 }
 
 /// Rolls a survivor back: only pages that changed since the image are touched.
@@ -155,8 +180,11 @@ fn put_back(
     })
 }
 
-/// Nothing is touched if a page that is to be put back is damaged.
+/// Nothing is touched if a page that is to be put back is damaged, or not there.
 fn verify(image: &Image, wanted: &[PageRun], store: &PageStore) -> Result<(), RestoreError> {
+    if let Some(run) = absent::among(image.absent(), wanted).first() {
+        return Err(RestoreError::Absent { page: run.first.0 });
+    }
     match store.damaged(&image.slots_of(wanted)) {
         Some(page) => Err(RestoreError::Damaged { page: page.0 }),
         None => Ok(()),

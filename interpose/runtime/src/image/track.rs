@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
+use super::absent;
 use super::epoch::{Delta, Image};
 use super::kernel::Uffd;
 use super::layout::{Backing, Layout};
@@ -11,6 +12,7 @@ use super::prot::{Need, Opened};
 use super::runs::{self, AddrRange, PageRun};
 use super::settled;
 use super::store::PageStore;
+use super::sums::of_page;
 use std::io;
 
 /// Which way of tracking is wanted.
@@ -323,6 +325,16 @@ fn compare(seen: &mut Observation, layout: &Layout, image: &Image, store: &PageS
             }
         }
     }
+    let mut changed = Vec::new();
+    for run in absent::among(image.absent(), &seen.uncertain) {
+        for (page, _) in run
+            .each()
+            .filter(|&(page, sum)| of_page(page, page_bytes(page.0)) != sum)
+        {
+            runs::push(&mut changed, PageRun::between(page.0, page.0 + 1));
+        }
+    }
+    let written = runs::union(&written, &changed);
     let fresh = runs::subtract(&seen.uncertain, &image.pages());
     let zero = zero_pages(layout, &fresh);
     opened.close()?;

@@ -14,7 +14,7 @@ use crate::world::{self, succeeded};
 use crate::{disk, events};
 use ckptd::events::{Kind, Worker};
 use std::ffi::c_int;
-use std::time::Duration;
+use std::time::Instant;
 
 static HELD: Main<Held> = Main::new(Held::NOTHING);
 static REFUSED: Main<[Refused; REFUSALS]> = Main::new([Refused::NOTHING; REFUSALS]);
@@ -188,7 +188,7 @@ enum Missing {
     Nothing,
     /// A replay makes it.
     Replayed(Rebuild),
-    /// This process has it.
+    /// This process has it, but for what it has changed.
     Present(Offer),
     /// It cannot be made.
     Lost(String),
@@ -201,10 +201,12 @@ impl Missing {
         let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
         let thin = sent.filter_map(|fetch| {
             let layer = world::get().redundancy.layer(fetch.worker, me)?;
-            Some((fetch.worker, keep.partners[layer].thin.as_ref()))
+            let copy = &keep.partners[layer];
+            Some((fetch.worker, &copy.image, copy.script.as_ref()))
         });
-        let offer = rehearsal::offer(thin.collect(), plan.source(me)).inspect_err(|_| super::attempt::revoke_all())?;
-        Ok(match offer {
+        let from: Vec<u32> = plan.source(me).into_iter().collect();
+        let offers = rehearsal::offer(thin.collect(), &from).inspect_err(|_| super::attempt::revoke_all())?;
+        Ok(match offers.into_iter().next().flatten() {
             None => Missing::Nothing,
             Some(offer) if plan.takeover(me).is_none() => Missing::Present(offer),
             Some(_) if load::has_begun() => Missing::Lost("this process holds other data already".into()),
@@ -220,8 +222,9 @@ impl Missing {
             Missing::Nothing => return Ok(()),
             Missing::Lost(why) => return Err(why),
             Missing::Present(offer) => {
-                let script = rehearsal::from_own_memory(offer, &mut keep.own.image, &mut keep.store)?;
-                (script, Duration::ZERO)
+                let began = Instant::now();
+                rehearsal::from_own_memory(&offer, &mut keep.own.image, &mut keep.store)?;
+                (offer.into_script(), began.elapsed())
             }
             Missing::Replayed(rebuild) => rebuild.finish(&mut keep.own.image, &mut keep.store)?,
         };
@@ -265,8 +268,14 @@ pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
     let (keep, redundancy) = (checkpoint::keep(), &world::get().redundancy);
     let mut expected: Vec<&Remake> = remakes.iter().filter(|remake| remake.at == me).collect();
     expected.sort_unstable_by_key(|remake| remake.layer);
+    let own = remakes.iter().filter(|remake| remake.worker == me);
+    let thin = own
+        .clone()
+        .map(|remake| (remake.at, &keep.own.image, rehearsal::own_script()));
+    let from: Vec<u32> = expected.iter().map(|remake| remake.worker).collect();
+    let offers = rehearsal::offer(thin.collect(), &from)?;
     let mut moves: Vec<Move> = expected.iter().map(|remake| Move::receive(remake.worker)).collect();
-    for remake in remakes.iter().filter(|remake| remake.worker == me) {
+    for remake in own {
         moves.push(match redundancy.is_parity() {
             true => group::send_contribution(remake, redundancy.layers(me)),
             false => Move::send(Transfer::of(&keep.own, &keep.store), remake.at),
@@ -281,11 +290,15 @@ pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
         }
         return Ok(());
     }
-    for (it, remake) in moves.iter_mut().zip(expected) {
+    for ((it, remake), offer) in moves.iter_mut().zip(expected).zip(offers) {
         if let Some(payload) = it.transfer.take_received() {
+            let copy = &mut keep.partners[remake.layer];
             payload
-                .apply(&mut keep.partners[remake.layer], &mut keep.store)
+                .apply(copy, &mut keep.store)
                 .unwrap_or_else(|error| checkpoint::fail("a partner's copy cannot be kept", &error));
+            if let Some(offer) = offer {
+                offer.note_in(copy);
+            }
             HELD.get().layers |= 1 << remake.layer;
         }
     }

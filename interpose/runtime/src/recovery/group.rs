@@ -83,7 +83,7 @@ fn begin(description: &Description) -> Copy {
     Copy {
         image,
         state: description.state(),
-        thin: None,
+        script: None,
     }
 }
 

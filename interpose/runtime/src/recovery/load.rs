@@ -5,10 +5,13 @@ use crate::calls::memory_state;
 use crate::cell::Main;
 use crate::checkpoint::{Saved, State};
 use crate::generated::Proc;
+use crate::image::layout::Layout;
 use crate::image::restore::{Ready, RestoreError};
 use crate::image::runs::PageRun;
 use crate::image::{remap, restore};
-use crate::{checkpoint, cut, drain, handles, objects, requests, user};
+use crate::{checkpoint, cut, drain, events, fault, handles, objects, rehearsal, requests, user};
+use ckptd::events::{Kind, Worker};
+use std::time::Instant;
 
 /// The user side is loaded.
 pub struct Loaded {
@@ -49,8 +52,7 @@ fn decode(state: &[u8]) -> Saved {
 pub fn prepare(pages: Vec<PageRun>, state: &State) -> Ready {
     let saved = decode(&state.bytes);
     restore_mappings(&saved);
-    restore::prepare(&mut checkpoint::keep().tracker, &saved.user.layout, &pages)
-        .unwrap_or_else(|error| checkpoint::fail("the program's memory cannot be put back", &error))
+    restore::prepare(&mut checkpoint::keep().tracker, &saved.user.layout, &pages).unwrap_or_else(cannot_restore)
 }
 
 /// Whether anything has been loaded into this process.
@@ -68,6 +70,32 @@ fn restore_mappings(saved: &Saved) {
     }
 }
 
+/// A survivor keeps no copy of static data. What it has changed for the first time since the epoch is made again.
+fn put_back_static(layout: &Layout) -> Result<(), Damaged> {
+    let keep = checkpoint::keep();
+    let (image, store) = (&mut keep.own.image, &mut keep.store);
+    let missing = restore::missing(&mut keep.tracker, layout, image, store).unwrap_or_else(cannot_restore);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    fault::point("load.half", image.epoch().0);
+    let began = Instant::now();
+    let before = image.page_count();
+    let script = rehearsal::own_script().ok_or_else(|| Damaged("nothing tells how to make its static data".into()))?;
+    rehearsal::put_back(&missing, script, image, store)
+        .map_err(|why| Damaged(format!("its static data cannot be rebuilt: {why}")))?;
+    events::emit(Kind::Rebuilt {
+        worker: Worker(script.worker),
+        pages: image.page_count() - before,
+        ns: events::nanoseconds(began),
+    });
+    Ok(())
+}
+
+fn cannot_restore<T>(error: RestoreError) -> T {
+    checkpoint::fail("the program's memory cannot be put back", &error)
+}
+
 /// Loads this rank's own committed epoch, unless its copy is damaged: says so, and nothing of it is loaded then. `ready`
 /// is what was [`prepare`]d for it.
 ///
@@ -80,6 +108,9 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     let saved = decode(&keep.own.state.bytes);
     let layout = &saved.user.layout;
     restore_mappings(&saved);
+    if origin == Origin::Survivor {
+        put_back_static(layout)?;
+    }
     // What has changed is known since the last epoch only.
     let pages = match origin {
         Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, &keep.own.image, &keep.store),
@@ -87,8 +118,10 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     };
     match pages {
         Ok(stats) => log::debug!("{} pages copied, {} dropped", stats.copied, stats.dropped),
-        Err(damaged @ RestoreError::Damaged { .. }) => return Err(Damaged(damaged.to_string())),
-        Err(error) => checkpoint::fail("the program's memory cannot be put back", &error),
+        Err(damaged @ (RestoreError::Damaged { .. } | RestoreError::Absent { .. })) => {
+            return Err(Damaged(damaged.to_string()));
+        }
+        Err(error) => cannot_restore(error),
     }
     if origin == Origin::Restart {
         saved.user.continue_output();

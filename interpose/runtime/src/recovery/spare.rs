@@ -46,6 +46,7 @@ pub fn forget() {
 pub fn wait_for_part() -> Result<(), Rewound> {
     user::set_idle(true);
     user::set_stage(RankStage::Running);
+    rehearsal::prepare();
     loop {
         match wait() {
             SUCCESS => leave(),

@@ -1,8 +1,10 @@
 //! A child process in which a phase is replayed: it touches no MPI, and nothing of the runtime side that others see.
 #![allow(unsafe_code)]
 
+use super::inputs;
 use super::own_memory;
-use super::script::{Script, Sums};
+use super::script::Script;
+use crate::image::absent::Sums;
 use crate::image::layout::Layout;
 use crate::image::runs::{PageIndex, PageRun};
 use crate::image::vmas::{self, Vma};
@@ -68,6 +70,22 @@ impl Finding {
     }
 }
 
+/// How long a replay may take.
+pub fn limit(script: &Script) -> Duration {
+    PATIENCE + 10 * script.took
+}
+
+/// A file in memory, for pages.
+pub fn memory_file() -> io::Result<File> {
+    // SAFETY: memfd_create(2); the descriptor is new.
+    unsafe {
+        match libc::memfd_create(c"understudy static data".as_ptr(), libc::MFD_CLOEXEC) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(File::from_raw_fd(fd)),
+        }
+    }
+}
+
 /// A child at work.
 pub struct Child {
     /// Until it has been waited for.
@@ -98,7 +116,7 @@ impl Child {
                 output: output.into(),
                 received: Vec::new(),
                 began: Instant::now(),
-                limit: PATIENCE + 10 * script.took,
+                limit: limit(script),
             })
         }
     }
@@ -188,6 +206,7 @@ fn work(script: &Script, task: &Task<'_>, output: c_int) -> ! {
 
 fn play(script: &Script, task: &Task<'_>, memory: c_int) -> Finding {
     let began = Instant::now();
+    inputs::restore();
     let layout = Layout::read_self(user::State::zones());
     if layout.is_ok_and(|layout| {
         layout

@@ -1,25 +1,25 @@
 //! Static data of a part that a process takes: how they are made again comes with the copy.
 #![allow(unsafe_code)]
 
-use super::child::{Child, Task};
+use super::child::{self, Child, Task};
 use super::is_used;
 use super::message::Message;
-use super::own_memory;
 use super::script::Script;
-use super::thin::Thin;
+use super::wanted;
 use crate::cell::Main;
+use crate::checkpoint::Copy;
 use crate::fault;
 use crate::image::PAGE_SIZE;
+use crate::image::absent::{self, Sums};
 use crate::image::epoch::Image;
-use crate::image::runs::{self, PageIndex, PageRun};
+use crate::image::runs;
 use crate::image::store::PageStore;
-use crate::image::sums::of_page;
 use crate::own_messages::{Peer, tag};
 use crate::world;
 use bincode::config::standard;
 use std::ffi::c_int;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at a child.
@@ -29,17 +29,40 @@ const NAP: Duration = Duration::from_micros(200);
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct Offer {
     script: Script,
-    absent: Vec<PageRun>,
+    absent: Vec<Sums>,
+}
+
+impl Offer {
+    /// How it can be made.
+    pub fn script(&self) -> &Script {
+        &self.script
+    }
+
+    /// How it can be made.
+    pub fn into_script(self) -> Script {
+        self.script
+    }
+
+    /// The pages.
+    pub fn absent(&self) -> &[Sums] {
+        &self.absent
+    }
+
+    /// What was received is a copy that lacks this.
+    pub fn note_in(self, copy: &mut Copy) {
+        copy.image.lack(&self.absent);
+        copy.script = Some(self.script);
+    }
 }
 
 /// Messages under way.
 static MESSAGES: Main<Vec<(bool, Message)>> = Main::new(Vec::new());
 
 /// Sends what is missing in copies that are about to be sent, each to the worker with this number, and receives the same
-/// from `from`. Empty for copies that lack nothing. An MPI error code if a process fails.
-pub fn offer(thin: Vec<(u32, Option<&Thin>)>, from: Option<u32>) -> Result<Option<Offer>, c_int> {
+/// from the workers `from`. Empty for copies that lack nothing. An MPI error code if a process fails.
+pub fn offer(copies: Vec<(u32, &Image, Option<&Script>)>, from: &[u32]) -> Result<Vec<Option<Offer>>, c_int> {
     if !is_used() {
-        return Ok(None);
+        return Ok(from.iter().map(|_| None).collect());
     }
     let peer = |rank| Peer {
         comm: world::private(),
@@ -47,8 +70,8 @@ pub fn offer(thin: Vec<(u32, Option<&Thin>)>, from: Option<u32>) -> Result<Optio
         tag: tag::OFFER,
     };
     let messages = MESSAGES.get();
-    for (to, thin) in thin {
-        let bytes = thin.map_or(Vec::new(), encode);
+    for (to, image, script) in copies {
+        let bytes = encode(image, script);
         let length = (bytes.len() as u64).to_ne_bytes().to_vec();
         messages.extend(
             [length, bytes]
@@ -57,24 +80,28 @@ pub fn offer(thin: Vec<(u32, Option<&Thin>)>, from: Option<u32>) -> Result<Optio
         );
     }
     let mut received = Vec::new();
-    if let Some(from) = from {
+    for &from in from {
         let length = receive(size_of::<u64>(), peer(from))?;
         let length = u64::from_ne_bytes(length.try_into().unwrap_or_default());
-        received = receive(length as usize, peer(from))?;
+        let bytes = receive(length as usize, peer(from))?;
+        let offer = bincode::decode_from_slice(&bytes, standard()).ok();
+        received.push(offer.map(|(offer, _)| offer));
     }
     while let Some((_, message)) = messages.last_mut() {
         if message.test()? {
             messages.pop();
         }
     }
-    Ok(bincode::decode_from_slice(&received, standard())
-        .ok()
-        .map(|(offer, _)| offer))
+    Ok(received)
 }
 
-fn encode(thin: &Thin) -> Vec<u8> {
-    let parts = (&thin.script, &thin.absent);
-    bincode::encode_to_vec(parts, standard()).unwrap_or_default()
+fn encode(image: &Image, script: Option<&Script>) -> Vec<u8> {
+    match script {
+        Some(script) if !image.absent().is_empty() => {
+            bincode::encode_to_vec((script, image.absent()), standard()).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn receive(length: usize, from: Peer) -> Result<Vec<u8>, c_int> {
@@ -99,10 +126,6 @@ pub(super) fn quiesce(limit: Duration) -> usize {
         .sum()
 }
 
-/// How often a phase is replayed whose pages do not all come out right: what depends on something that is not the same
-/// twice may have been proved by chance, and may come out right by another.
-const MOST_REPLAYS: u32 = 12;
-
 /// A replay that makes what a copy lacks.
 pub struct Rebuild {
     offer: Offer,
@@ -111,23 +134,14 @@ pub struct Rebuild {
     began: Instant,
 }
 
-fn file_in_memory() -> std::io::Result<File> {
-    // SAFETY: memfd_create(2); the descriptor is new.
-    unsafe {
-        match libc::memfd_create(c"understudy static data".as_ptr(), libc::MFD_CLOEXEC) {
-            -1 => Err(std::io::Error::last_os_error()),
-            fd => Ok(File::from_raw_fd(fd)),
-        }
-    }
-}
-
 impl Rebuild {
     /// Starts it. This process must still stand at the end of `MPI_Init`, and stay there until the end.
     pub fn start(offer: Offer) -> Result<Rebuild, String> {
         fault::point("replay.begin", 0);
-        let memory = file_in_memory().map_err(|error| error.to_string())?;
+        let tell = |error: std::io::Error| error.to_string();
+        let memory = child::memory_file().map_err(tell)?;
         let child =
-            Child::start(&offer.script, &Task::Write(&offer.absent, &memory)).map_err(|error| error.to_string())?;
+            Child::start(&offer.script, &Task::Write(&absent::pages_of(&offer.absent), &memory)).map_err(tell)?;
         Ok(Rebuild {
             offer,
             child,
@@ -140,43 +154,21 @@ impl Rebuild {
     pub fn finish(self, image: &mut Image, store: &mut PageStore) -> Result<(Script, Duration), String> {
         let Rebuild {
             offer,
-            mut child,
+            child,
             memory,
             began,
         } = self;
-        let length = runs::total(&offer.absent) as usize * PAGE_SIZE;
-        let wanted = Wanted::of(&offer)?;
-        let mut collected: Option<Vec<u8>> = None;
-        for replay in 1.. {
-            let view = contents(child, &memory, length)?;
-            let wrong = match &mut collected {
-                None => {
-                    let wrong = wanted.wrong(view.bytes());
-                    if wrong.is_empty() {
-                        wanted.add(view.bytes(), image, store)?;
-                        break;
-                    }
-                    collected = Some(view.bytes().to_vec());
-                    wrong
-                }
-                Some(collected) => {
-                    wanted.take_right(view.bytes(), collected);
-                    wanted.wrong(collected)
-                }
-            };
-            match (wrong.first(), &collected) {
-                (None, Some(collected)) => {
-                    wanted.add(collected, image, store)?;
-                    break;
-                }
-                (Some(page), _) if replay == MOST_REPLAYS => {
-                    return Err(format!("page {:#x} comes out otherwise", page.addr()));
-                }
-                _ => log::info!("{} pages come out otherwise; once more", wrong.len()),
-            }
-            let again = Child::start(&offer.script, &Task::Write(&offer.absent, &memory));
-            child = again.map_err(|error| error.to_string())?;
-        }
+        let pages = absent::pages_of(&offer.absent);
+        let length = runs::total(&pages) as usize * PAGE_SIZE;
+        let mut first = Some(child);
+        let replay = || {
+            let child = first.take().map_or_else(
+                || Child::start(&offer.script, &Task::Write(&pages, &memory)).map_err(|error| error.to_string()),
+                Ok,
+            )?;
+            contents(child, &memory, length)
+        };
+        wanted::collect(&offer.absent, replay, image, store)?;
         fault::point("replay.end", 0);
         Ok((offer.script, began.elapsed()))
     }
@@ -220,8 +212,10 @@ impl View {
         }
         Ok(View(start, length))
     }
+}
 
-    fn bytes(&self) -> &[u8] {
+impl AsRef<[u8]> for View {
+    fn as_ref(&self) -> &[u8] {
         if self.1 == 0 {
             return &[];
         }
@@ -236,68 +230,5 @@ impl Drop for View {
             // SAFETY: the mapping, which nobody uses any more.
             unsafe { libc::munmap(self.0, self.1) };
         }
-    }
-}
-
-/// Adds what was missing to the image, from the memory of this process, which has not changed it since the phase.
-pub fn from_own_memory(offer: Offer, image: &mut Image, store: &mut PageStore) -> Result<Script, String> {
-    let mut bytes = Vec::with_capacity(runs::total(&offer.absent) as usize * PAGE_SIZE);
-    for run in &offer.absent {
-        let at = bytes.len();
-        let length = run.pages as usize * PAGE_SIZE;
-        bytes.resize(at + length, 0);
-        if !own_memory::read(run.start.addr(), &mut bytes[at..]) {
-            return Err(format!("not all of {:x?} is there", run.range()));
-        }
-    }
-    let wanted = Wanted::of(&offer)?;
-    if let Some(page) = wanted.wrong(&bytes).first() {
-        return Err(format!("page {:#x} comes out otherwise", page.addr()));
-    }
-    wanted.add(&bytes, image, store)?;
-    Ok(offer.script)
-}
-
-/// The pages that a copy lacks, with their checksums.
-struct Wanted<'a> {
-    pages: &'a [PageRun],
-    sums: Vec<u64>,
-}
-
-impl<'a> Wanted<'a> {
-    fn of(offer: &'a Offer) -> Result<Wanted<'a>, String> {
-        let (pages, sums) = (&*offer.absent, offer.script.sums(&offer.absent));
-        match runs::total(pages) == sums.len() as u64 {
-            true => Ok(Wanted { pages, sums }),
-            false => Err("the checksums of some pages are missing".into()),
-        }
-    }
-
-    /// Which pages are right, in contents that have one after the other.
-    fn judge<'b>(&'b self, bytes: &'b [u8]) -> impl Iterator<Item = (PageIndex, bool)> + 'b {
-        let numbers = self.pages.iter().flat_map(|run| run.start.0..run.end()).map(PageIndex);
-        let pages = numbers.zip(bytes.chunks_exact(PAGE_SIZE)).zip(&self.sums);
-        pages.map(|((page, content), &sum)| (page, of_page(page, content) == sum))
-    }
-
-    fn wrong(&self, bytes: &[u8]) -> Vec<PageIndex> {
-        let wrong = self.judge(bytes).filter(|(_, is_right)| !is_right);
-        wrong.map(|(page, _)| page).collect()
-    }
-
-    /// Copies the pages that are right.
-    fn take_right(&self, from: &[u8], to: &mut [u8]) {
-        let pages = from.chunks_exact(PAGE_SIZE).zip(to.chunks_exact_mut(PAGE_SIZE));
-        for ((from, to), (_, is_right)) in pages.zip(self.judge(from)) {
-            if is_right {
-                to.copy_from_slice(from);
-            }
-        }
-    }
-
-    /// Adds them to the image; all are right.
-    fn add(&self, bytes: &[u8], image: &mut Image, store: &mut PageStore) -> Result<(), String> {
-        let inserted = image.insert(self.pages, bytes, &self.sums, store);
-        inserted.map_err(|error| error.to_string())
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::arch::Frame;
 use crate::fault::Harm;
+use crate::image::absent::{self, Sums};
 use crate::image::epoch::Image;
 use crate::image::layout::Layout;
-use crate::image::runs::{PageIndex, PageRun};
+use crate::image::runs::PageIndex;
 use crate::image::store::PageStore;
 use crate::journal::Journal;
 use std::time::Duration;
@@ -24,29 +25,6 @@ pub struct Script {
     pub took: Duration,
     /// Pages as they are at the end.
     pub pages: Vec<Sums>,
-}
-
-/// Checksums ([`crate::image::sums`]) of consecutive pages.
-#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Sums {
-    /// The first page.
-    pub first: PageIndex,
-    /// One for each page.
-    pub sums: Vec<u64>,
-}
-
-impl Sums {
-    /// The pages.
-    pub fn pages(&self) -> PageRun {
-        PageRun::between(self.first.0, self.first.0 + self.sums.len() as u64)
-    }
-
-    /// Each page with its sum.
-    pub fn each(&self) -> impl Iterator<Item = (PageIndex, u64)> + '_ {
-        (self.first.0..)
-            .zip(&self.sums)
-            .map(|(page, &sum)| (PageIndex(page), sum))
-    }
 }
 
 /// The sums of an image's pages, without those of the stack that `rsp` is in.
@@ -85,33 +63,13 @@ impl Script {
     pub fn without(mut self, pages: &[u64]) -> Script {
         let is_kept = |page: PageIndex| pages.binary_search(&page.0).is_err();
         let mut kept: Vec<Sums> = Vec::new();
-        for (page, sum) in self
-            .pages
-            .iter()
-            .flat_map(Sums::each)
-            .filter(|&(page, _)| is_kept(page))
-        {
-            match kept.last_mut() {
-                Some(run) if run.first.0 + run.sums.len() as u64 == page.0 => run.sums.push(sum),
-                _ => kept.push(Sums {
-                    first: page,
-                    sums: vec![sum],
-                }),
+        for run in &self.pages {
+            for (page, sum) in run.each().filter(|&(page, _)| is_kept(page)) {
+                absent::push(&mut kept, page, &[sum]);
             }
         }
         self.pages = kept;
         self
-    }
-
-    /// The sums of these pages (sorted), in order; those that it does not know are left out.
-    pub fn sums(&self, pages: &[PageRun]) -> Vec<u64> {
-        let mut runs = pages.iter().copied().peekable();
-        let mut is_wanted = |page: PageIndex| {
-            while runs.next_if(|run| run.end() <= page.0).is_some() {}
-            runs.peek().is_some_and(|run| run.start <= page)
-        };
-        let all = self.pages.iter().flat_map(Sums::each);
-        all.filter(|&(page, _)| is_wanted(page)).map(|(_, sum)| sum).collect()
     }
 }
 
@@ -143,6 +101,5 @@ mod tests {
         let found: Vec<_> = less.pages.iter().map(|run| (run.first.0, run.sums.clone())).collect();
         assert_eq!(found, expected);
         assert_eq!(less.page_count(), 2);
-        assert_eq!(less.sums(&[PageRun::between(11, 13)]), [102]);
     }
 }

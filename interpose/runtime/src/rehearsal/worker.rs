@@ -4,8 +4,7 @@
 use super::message::Message;
 use super::script::{Script, sums_of};
 use super::spare::Proof;
-use super::thin::Thin;
-use super::{is_on, is_used};
+use super::{is_on, is_used, own_pages, seed, spares_own};
 use crate::cell::Main;
 use crate::fault::{self, Harm};
 use crate::image::PAGE_SIZE;
@@ -25,8 +24,24 @@ enum Own {
     None,
     /// A spare has it, or is to get it.
     Asked { script: Script, is_sent: bool },
-    /// What is in it is proved; the holders have been told, or not.
-    Proved { script: Script, is_told: bool },
+    /// What is in it is proved.
+    Proved {
+        script: Script,
+        /// The holders have been told.
+        is_told: bool,
+        /// This worker's own copy does without.
+        is_thin: bool,
+    },
+}
+
+impl Own {
+    fn proved(script: Script) -> Own {
+        Own::Proved {
+            script,
+            is_told: false,
+            is_thin: false,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -50,7 +65,7 @@ pub fn poll() {
         return;
     }
     if let Some(phase) = journal::take_ended(checkpoint::epoch())
-        && let Some(script) = script(phase)
+        && let Some(script) = script_of(phase)
     {
         state().own = Own::Asked { script, is_sent: false };
         fault::point("phase.end", checkpoint::epoch());
@@ -62,11 +77,12 @@ pub fn poll() {
         state.take_proof();
         state.tell_holders();
         state.thin_copies();
+        state.thin_own();
     }
 }
 
 /// The script of a phase that has ended, if it is worth it.
-fn script(mut phase: Phase) -> Option<Script> {
+fn script_of(mut phase: Phase) -> Option<Script> {
     let keep = checkpoint::keep();
     let saved = checkpoint::decode(&keep.own.state.bytes).ok()?;
     let journal = phase.recorder.journal();
@@ -139,12 +155,12 @@ impl State {
         };
         if let Some(Ok((Proof::Some(different), _))) = proof {
             let script = script.without(&different);
-            self.own = Own::Proved { script, is_told: false };
+            self.own = Own::proved(script);
         }
     }
 
     fn tell_holders(&mut self) {
-        let Own::Proved { script, is_told } = &mut self.own else {
+        let Own::Proved { script, is_told, .. } = &mut self.own else {
             return;
         };
         if std::mem::replace(is_told, true) {
@@ -161,6 +177,34 @@ impl State {
                 tag: tag::STATIC,
             };
             self.sent.extend(Message::send(bytes.clone(), to));
+        }
+    }
+
+    /// This worker keeps no copy of what it can have from its seed; if that is gone, it keeps one again.
+    fn thin_own(&mut self) {
+        let Own::Proved { script, is_thin, .. } = &mut self.own else {
+            return;
+        };
+        let (keep, lives) = (checkpoint::keep(), seed::lives());
+        let (image, store) = (&mut keep.own.image, &mut keep.store);
+        if lives && spares_own() && !std::mem::replace(is_thin, true) {
+            let before = image.page_count();
+            image.leave_out(&script.pages, store);
+            let left = image.page_count();
+            give_back();
+            let pages = before - left;
+            if pages == 0 {
+                return;
+            }
+            log::info!("the own copy is without {pages} of {before} pages");
+            events::emit(Kind::OwnThinned { pages, left });
+        }
+        if !lives && !image.absent().is_empty() {
+            log::warn!("the process for replays has ended, so copies of static data are kept again");
+            let absent = image.absent().to_vec();
+            // What has changed is part of the next checkpoint; until then it is lost.
+            let kept = own_pages::keep_unchanged(&absent, image, store);
+            kept.unwrap_or_else(|why| checkpoint::fail("no memory for copies", &std::io::Error::other(why)));
         }
     }
 
@@ -184,23 +228,25 @@ impl State {
     }
 }
 
+/// The copy of a partner need not hold what can be rebuilt.
 fn thin(layer: usize, partner: u32, bytes: &[u8]) {
     let keep = checkpoint::keep();
     let copy = &mut keep.partners[layer];
     let Ok((script, _)) = bincode::decode_from_slice::<Script, _>(bytes, standard()) else {
         return;
     };
-    if copy.thin.is_some() || script.worker != partner {
+    if script.worker != partner {
         return;
     }
     fault::point("thin.begin", checkpoint::epoch());
     let before = copy.image.page_count();
-    let thin = Thin::of(&mut copy.image, script, &mut keep.store);
-    if let Err(error) = keep.store.give_back(0) {
-        log::info!("the memory of static data is not given back: {error}");
+    copy.image.leave_out(&script.pages, &mut keep.store);
+    let (pages, journal) = (before - copy.image.page_count(), script.journal.len() as u64);
+    copy.script = Some(script);
+    if pages == 0 {
+        return;
     }
-    let (pages, journal) = (before - copy.image.page_count(), thin.script.journal.len() as u64);
-    copy.thin = Some(thin);
+    give_back();
     log::info!("the copy of worker {partner} is without {pages} of {before} pages, which can be rebuilt");
     events::emit(Kind::Thinned {
         worker: Worker(partner),
@@ -212,16 +258,31 @@ fn thin(layer: usize, partner: u32, bytes: &[u8]) {
 }
 
 /// For tests: damages every journal that this process has.
-pub fn damage_journals<'a>(thin: impl Iterator<Item = &'a mut Thin>, harm: Harm) {
-    thin.for_each(|thin| thin.script.damage(harm));
+pub fn damage_journals<'a>(scripts: impl Iterator<Item = &'a mut Script>, harm: Harm) {
+    scripts.for_each(|script| script.damage(harm));
     if let Own::Asked { script, .. } | Own::Proved { script, .. } = &mut state().own {
         script.damage(harm);
     }
 }
 
+/// Memory of copies that are not kept any more.
+fn give_back() {
+    if let Err(error) = checkpoint::keep().store.give_back(0) {
+        log::info!("the memory of static data is not given back: {error}");
+    }
+}
+
+/// How this worker's own static data are made again.
+pub fn script() -> Option<&'static Script> {
+    match &state().own {
+        Own::Proved { script, .. } => Some(script),
+        Own::None | Own::Asked { .. } => None,
+    }
+}
+
 /// This process plays the part of the worker whose phase this is.
 pub fn keep(script: Script) {
-    state().own = Own::Proved { script, is_told: false };
+    state().own = Own::proved(script);
 }
 
 /// After a failure: messages end. What was on its way is sent again. Returns how many have not ended within `limit`.
@@ -230,7 +291,7 @@ pub(super) fn quiesce(limit: Duration) -> usize {
     match &mut state.own {
         Own::None => {}
         Own::Asked { is_sent, .. } => *is_sent = false,
-        Own::Proved { is_told, .. } => *is_told = false,
+        Own::Proved { is_told, is_thin, .. } => (*is_told, *is_thin) = (false, false),
     }
     let sent = state
         .sent

@@ -1,0 +1,301 @@
+//! Workers keep no copy of their own static data: what they change for the first time is made again when they go back.
+
+use ckptd::events::Kind;
+use ffi_tests::outcome::native;
+use ffi_tests::{Job, Outcome, Trigger, place, processes};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+const WORKERS: u32 = 4;
+const THIN: Trigger = Trigger::OwnThinned { workers: WORKERS };
+/// Exit status of a job that cannot be recovered.
+const LOST: i32 = 75;
+/// Pages that each of the ranks named changes, at least: see `programs/adapting.c`.
+const CHANGED: u64 = 16;
+/// Numbers in the data that are set up, and in the part of them that is mapped anew.
+const CELLS: u64 = 1 << 21;
+const PART: u64 = 1 << 17;
+/// Pages of that part.
+const UNMAPPED: u64 = PART * 8 / 4096;
+
+fn adapting(arguments: &[&str]) -> Job {
+    Job::new(place::test_program("adapting"), arguments)
+}
+
+/// The same under the layer, with low memory.
+fn protected(arguments: &[&str]) -> Job {
+    adapting(arguments)
+        .interval("30calls")
+        .env("UNDERSTUDY_STATIC", "replay")
+        .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+        .limit(Duration::from_secs(60))
+}
+
+/// Where the program waits, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Not there yet: copies are thin.
+    Thin,
+    /// Data have changed.
+    Changed,
+    /// Checkpoints have been taken since.
+    Half,
+}
+
+type Ranks = BTreeMap<u32, processes::Process>;
+
+/// At each stop, `then` is done, and once it is, the program may go on.
+fn disturb(job: Job, then: impl FnMut(Stop, &Ranks, &Path) -> bool + 'static) -> Outcome {
+    disturb_from(THIN, job, then)
+}
+
+fn disturb_from(first: Trigger, job: Job, mut then: impl FnMut(Stop, &Ranks, &Path) -> bool + 'static) -> Outcome {
+    let mut stops = vec![
+        (Stop::Half, Trigger::Lines(2), "end"),
+        (Stop::Changed, Trigger::Lines(1), "go-on"),
+        (Stop::Thin, first, "change"),
+    ];
+    let watched = job.watch(move |ranks| {
+        let Some((stop, trigger, file)) = stops.last() else {
+            return true;
+        };
+        let alive = ranks.values().find(|process| processes::parent(process.pid).is_some());
+        let Some(root) = alive.and_then(|process| Some(work_of(process.pid)?.parent()?.to_owned())) else {
+            return false;
+        };
+        if trigger.has_come(&root.join("stdout"), &root.join("events")) && then(*stop, ranks, &root) {
+            std::fs::write(root.join("work").join(file), "").expect("the directory is writable");
+            stops.pop();
+        }
+        false
+    });
+    watched.run()
+}
+
+fn work_of(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
+}
+
+/// Kills ranks when data have changed.
+fn disturb_by_deaths(job: Job, dead: &'static [u32]) -> Outcome {
+    disturb(job, move |stop, ranks, _| {
+        if stop == Stop::Changed {
+            dead.iter().for_each(|&rank| kill(ranks, rank));
+        }
+        true
+    })
+}
+
+fn kill(ranks: &Ranks, rank: u32) {
+    assert!(processes::kill(ranks[&rank].pid), "rank {rank} was gone already");
+}
+
+/// Kills the process that replays for a rank.
+fn kill_seed(ranks: &Ranks, rank: u32) {
+    let seeds = processes::group(ranks[&rank].pid, "understudy-seed");
+    assert_eq!(seeds.len(), 1, "{seeds:?}");
+    assert!(processes::kill(seeds[0]));
+}
+
+fn sum(outcome: &Outcome, rank: u32, of: impl Fn(&Kind) -> Option<u64>) -> u64 {
+    outcome.events(rank).iter().filter_map(|record| of(&record.kind)).sum()
+}
+
+fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
+    sum(outcome, rank, |kind| match kind {
+        Kind::Rebuilt { pages, .. } => Some(*pages),
+        _ => None,
+    })
+}
+
+/// Whether a rank has rebuilt what it has changed; there are a few pages more that the program's libc has changed.
+fn check_rebuilt(outcome: &Outcome, rank: u32, has_changed: bool) {
+    let pages = rebuilt(outcome, rank);
+    outcome.check(
+        (pages >= CHANGED) == has_changed,
+        &format!("rank {rank} has rebuilt {pages} pages"),
+    );
+}
+
+fn like_undisturbed(outcome: &Outcome, arguments: &[&str]) {
+    outcome.assert_success();
+    outcome.assert_like(
+        &native(
+            adapting(arguments)
+                .input("change", "")
+                .input("go-on", "")
+                .input("end", ""),
+        ),
+        &["protocol.0", "protocol.1", "protocol.2", "protocol.3"],
+    );
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_survivor_gets_back_what_it_has_just_changed() {
+    for (list, changers) in [("1", vec![1]), ("0,1", vec![0, 1]), ("0,1,2,3", vec![0, 1, 3])] {
+        let outcome = disturb_by_deaths(protected(&[list]), &[2]);
+        like_undisturbed(&outcome, &[list]);
+        outcome.assert_taken_over(&[2]);
+        for rank in [0, 1, 3] {
+            check_rebuilt(&outcome, rank, changers.contains(&rank));
+        }
+    }
+}
+
+#[test]
+fn what_was_unmapped_comes_back() {
+    let outcome = disturb_by_deaths(protected(&["0,3", "unmap"]), &[1]);
+    like_undisturbed(&outcome, &["0,3", "unmap"]);
+    for rank in [0, 3] {
+        let pages = rebuilt(&outcome, rank);
+        outcome.check(pages >= UNMAPPED, &format!("rank {rank} has rebuilt {pages} pages"));
+    }
+}
+
+#[test]
+fn changed_pages_are_found_by_comparing_too() {
+    let job = protected(&["0,1"]).env("UNDERSTUDY_TRACKING", "compare");
+    let outcome = disturb_by_deaths(job, &[2]);
+    like_undisturbed(&outcome, &["0,1"]);
+    check_rebuilt(&outcome, 0, true);
+}
+
+#[test]
+fn with_two_copies_two_may_die() {
+    let job = protected(&["0,2"]).spares(2).env("UNDERSTUDY_COPIES", "2");
+    let outcome = disturb_by_deaths(job, &[1, 2]);
+    like_undisturbed(&outcome, &["0,2"]);
+    check_rebuilt(&outcome, 0, true);
+}
+
+/// They are part of the copies from the next checkpoint on, here and at the holder.
+#[test]
+fn changed_pages_are_dynamic_afterwards() {
+    let outcome = disturb(protected(&["0,1"]).spares(2), |stop, ranks, _| {
+        if stop == Stop::Half {
+            kill(ranks, 1);
+        }
+        true
+    });
+    like_undisturbed(&outcome, &["0,1"]);
+    outcome.assert_taken_over(&[1]);
+    check_rebuilt(&outcome, 0, false);
+}
+
+#[test]
+fn a_second_failure_finds_the_copies_in_order() {
+    let outcome = disturb(protected(&["0,1,2"]).spares(2), |stop, ranks, _| {
+        match stop {
+            Stop::Thin => {}
+            // The copy of 3 is at 0, and that of 2 at 3.
+            Stop::Changed => kill(ranks, 3),
+            Stop::Half => kill(ranks, 0),
+        }
+        true
+    });
+    like_undisturbed(&outcome, &["0,1,2"]);
+    outcome.assert_taken_over(&[3, 0]);
+}
+
+#[test]
+fn a_survivor_may_die_while_it_gets_its_pages_back() {
+    let job = protected(&["0,1"]).spares(2).fault("kill rank=1 at=load.half");
+    // The copy of 1 is at 2, that of 3 at 0.
+    let outcome = disturb_by_deaths(job, &[3]);
+    like_undisturbed(&outcome, &["0,1"]);
+    outcome.assert_taken_over(&[1, 3]);
+}
+
+/// A worker whose own copy is damaged gets that of its holder, which is without what the worker has changed.
+#[test]
+fn a_damaged_copy_and_changed_pages() {
+    let job = protected(&["0,1"]).fault("corrupt rank=1 copy=own at=detect.begin");
+    let outcome = disturb_by_deaths(job, &[3]);
+    like_undisturbed(&outcome, &["0,1"]);
+}
+
+/// If the process that replays ends, its worker keeps copies again.
+#[test]
+fn the_process_that_replays_may_end() {
+    let mut is_killed = false;
+    let outcome = disturb(protected(&["0,1"]), move |stop, ranks, root| {
+        match stop {
+            Stop::Thin => {
+                if !std::mem::replace(&mut is_killed, true) {
+                    kill_seed(ranks, 1);
+                }
+                let said = std::fs::read_to_string(root.join("stderr")).unwrap_or_default();
+                return said.contains("copies of static data are kept again");
+            }
+            Stop::Changed => kill(ranks, 2),
+            Stop::Half => {}
+        }
+        true
+    });
+    like_undisturbed(&outcome, &["0,1"]);
+    check_rebuilt(&outcome, 0, true);
+    check_rebuilt(&outcome, 1, false);
+}
+
+/// What a worker has changed just then is lost with it, and never wrong.
+#[test]
+fn without_the_process_that_replays_the_job_is_lost_and_says_so() {
+    let lost = disturb(protected(&["0,1"]), |stop, ranks, _| {
+        if stop == Stop::Changed {
+            kill_seed(ranks, 1);
+            kill(ranks, 2);
+        }
+        true
+    });
+    let lines = lost.own_lines();
+    let named = lines.iter().any(|line| line.contains("static data cannot be rebuilt"));
+    lost.check(named, "no line says what is wrong");
+    lost.check(
+        lost.status.and_then(|status| status.code()) == Some(LOST),
+        "another status than that of a loss",
+    );
+}
+
+/// Memory of a worker, and of what replays for it, in KiB.
+fn memory_of(ranks: &Ranks, rank: u32) -> u64 {
+    let pid = ranks[&rank].pid;
+    let seeds = processes::group(pid, "understudy-seed");
+    let all = seeds.into_iter().chain([pid]);
+    all.filter_map(processes::proportional_memory).sum()
+}
+
+/// The memory of worker 1 when its data have been set up and changed.
+fn memory(mode: &'static str) -> u64 {
+    let found = Rc::new(Cell::new(0));
+    let told = found.clone();
+    let job = protected(&["0,1"]).env("UNDERSTUDY_STATIC", mode);
+    let first = if mode == "replay" {
+        THIN
+    } else {
+        Trigger::Commit { rank: 0, epoch: 4 }
+    };
+    let outcome = disturb_from(first, job, move |stop, ranks, _| {
+        if stop == Stop::Half {
+            told.set(memory_of(ranks, 1));
+        }
+        true
+    });
+    like_undisturbed(&outcome, &["0,1"]);
+    found.get()
+}
+
+/// Static data of 17 MiB are kept three times with whole copies, by the program, by the worker and for its partner.
+#[test]
+fn static_data_have_no_second_copy() {
+    let (image, replay) = (memory("image"), memory("replay"));
+    println!("{image} KiB with images, {replay} KiB with replay");
+    let table = (CELLS + PART) * 8 / 1024;
+    assert!(
+        image > replay + 2 * table * 9 / 10,
+        "{image} KiB with images, {replay} KiB with replay"
+    );
+}

@@ -1,0 +1,107 @@
+//! Pages that belong to an epoch but that no slot holds: only their checksums are known, and how they can be had is
+//! somebody else's business.
+
+use super::runs::{self, PageIndex, PageRun};
+
+/// Checksums ([`super::sums`]) of consecutive pages.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Sums {
+    /// The first page.
+    pub first: PageIndex,
+    /// One for each page.
+    pub sums: Vec<u64>,
+}
+
+impl Sums {
+    /// The pages.
+    pub fn pages(&self) -> PageRun {
+        PageRun::between(self.first.0, self.first.0 + self.sums.len() as u64)
+    }
+
+    /// Each page with its sum.
+    pub fn each(&self) -> impl Iterator<Item = (PageIndex, u64)> + '_ {
+        (self.first.0..)
+            .zip(&self.sums)
+            .map(|(page, &sum)| (PageIndex(page), sum))
+    }
+}
+
+/// The pages of a list.
+pub fn pages_of(list: &[Sums]) -> Vec<PageRun> {
+    let mut out = Vec::with_capacity(list.len());
+    list.iter().for_each(|run| runs::push(&mut out, run.pages()));
+    out
+}
+
+/// Adds sums to a sorted list, behind its last page.
+pub fn push(list: &mut Vec<Sums>, first: PageIndex, sums: &[u64]) {
+    match list.last_mut() {
+        _ if sums.is_empty() => {}
+        Some(last) if last.pages().end() == first.0 => last.sums.extend(sums),
+        _ => list.push(Sums {
+            first,
+            sums: sums.to_vec(),
+        }),
+    }
+}
+
+/// The part of a sorted list that is on these pages (sorted).
+pub fn among(list: &[Sums], pages: &[PageRun]) -> Vec<Sums> {
+    let mut out = Vec::new();
+    let mut pages = pages.iter().copied().peekable();
+    for run in list {
+        let (first, end) = (run.first.0, run.pages().end());
+        while let Some(wanted) = pages.peek() {
+            let (from, to) = (first.max(wanted.start.0), end.min(wanted.end()));
+            if from < to {
+                push(
+                    &mut out,
+                    PageIndex(from),
+                    &run.sums[(from - first) as usize..(to - first) as usize],
+                );
+            }
+            if wanted.end() > end {
+                break;
+            }
+            pages.next();
+        }
+    }
+    out
+}
+
+/// The part that is on no such page.
+pub fn without(list: &[Sums], pages: &[PageRun]) -> Vec<Sums> {
+    among(list, &runs::subtract(&pages_of(list), pages))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(parts: &[(u64, &[u64])]) -> Vec<Sums> {
+        let mut out = Vec::new();
+        for &(first, sums) in parts {
+            push(&mut out, PageIndex(first), sums);
+        }
+        out
+    }
+
+    #[test]
+    fn lists_are_cut_at_pages() {
+        let all = list(&[(10, &[100, 101, 102]), (20, &[200, 201])]);
+        assert_eq!(pages_of(&all), [PageRun::between(10, 13), PageRun::between(20, 22)]);
+        let pages = [
+            PageRun::between(0, 11),
+            PageRun::between(12, 21),
+            PageRun::between(30, 40),
+        ];
+        assert_eq!(among(&all, &pages), list(&[(10, &[100]), (12, &[102]), (20, &[200])]));
+        assert_eq!(without(&all, &pages), list(&[(11, &[101]), (21, &[201])]));
+        assert_eq!(
+            among(&all, &[PageRun::between(11, 12), PageRun::between(12, 13)]),
+            list(&[(11, &[101, 102])])
+        );
+        assert!(among(&all, &[]).is_empty());
+        assert_eq!(without(&all, &[]), all);
+    }
+}

@@ -1,0 +1,45 @@
+//! Static data of a worker's own: it keeps no copy of what it has not changed, and gets back what it has.
+
+use super::own_memory;
+use super::rebuild::Offer;
+use super::script::Script;
+use super::{seed, wanted};
+use crate::image::PAGE_SIZE;
+use crate::image::absent::{self, Sums};
+use crate::image::epoch::Image;
+use crate::image::runs;
+use crate::image::store::PageStore;
+use crate::image::sums::of_page;
+
+/// Keeps these pages again, which the image lacks, as a replay makes them.
+pub fn put_back(missing: &[Sums], script: &Script, image: &mut Image, store: &mut PageStore) -> Result<(), String> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let pages = absent::pages_of(missing);
+    log::debug!("{} pages of static data are made again", runs::total(&pages));
+    wanted::collect(missing, || seed::replay(script, &pages), image, store)
+}
+
+/// Adds what was missing to the image, from the memory of this process, where that has not changed it since the phase.
+pub fn from_own_memory(offer: &Offer, image: &mut Image, store: &mut PageStore) -> Result<(), String> {
+    image.lack(offer.absent());
+    let changed = keep_unchanged(offer.absent(), image, store)?;
+    put_back(&changed, offer.script(), image, store)
+}
+
+/// Keeps those pages again that this process has as they are in the epoch; returns the others.
+pub fn keep_unchanged(absent: &[Sums], image: &mut Image, store: &mut PageStore) -> Result<Vec<Sums>, String> {
+    let (mut equal, mut changed, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut content = [0u8; PAGE_SIZE];
+    for (page, sum) in absent.iter().flat_map(Sums::each) {
+        if own_memory::read(page.addr(), &mut content) && of_page(page, &content) == sum {
+            bytes.extend_from_slice(&content);
+            absent::push(&mut equal, page, &[sum]);
+        } else {
+            absent::push(&mut changed, page, &[sum]);
+        }
+    }
+    wanted::add(&equal, &bytes, image, store)?;
+    Ok(changed)
+}

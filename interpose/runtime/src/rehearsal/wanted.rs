@@ -1,0 +1,77 @@
+//! Pages that a replay is to make, and whether they are right.
+
+use crate::image::PAGE_SIZE;
+use crate::image::absent::{self, Sums};
+use crate::image::epoch::Image;
+use crate::image::runs::PageIndex;
+use crate::image::store::PageStore;
+use crate::image::sums::of_page;
+
+/// How often a phase is replayed whose pages do not all come out right: what depends on something that is not the same
+/// twice may have been proved by chance, and may come out right by another.
+const MOST_REPLAYS: u32 = 12;
+
+/// Has the image keep these pages, one after the other in what a `replay` makes, if all come out right.
+pub fn collect<Made: AsRef<[u8]>>(
+    pages: &[Sums],
+    mut replay: impl FnMut() -> Result<Made, String>,
+    image: &mut Image,
+    store: &mut PageStore,
+) -> Result<(), String> {
+    let mut collected: Option<Vec<u8>> = None;
+    let mut number = 0;
+    loop {
+        number += 1;
+        let made = replay()?;
+        let wrong = match &mut collected {
+            None => {
+                let wrong = wrong_in(pages, made.as_ref());
+                if wrong.is_empty() {
+                    return add(pages, made.as_ref(), image, store);
+                }
+                collected = Some(made.as_ref().to_vec());
+                wrong
+            }
+            Some(collected) => {
+                take_right(pages, made.as_ref(), collected);
+                wrong_in(pages, collected)
+            }
+        };
+        match (wrong.first(), &collected) {
+            (None, Some(collected)) => return add(pages, collected, image, store),
+            (Some(page), _) if number == MOST_REPLAYS => {
+                return Err(format!("page {:#x} comes out otherwise", page.addr()));
+            }
+            _ => log::info!("{} pages come out otherwise; once more", wrong.len()),
+        }
+    }
+}
+
+/// Which pages are right, in contents that have one after the other.
+fn judge<'a>(pages: &'a [Sums], bytes: &'a [u8]) -> impl Iterator<Item = (PageIndex, bool)> + 'a {
+    let contents = bytes.chunks_exact(PAGE_SIZE).map(Some).chain(std::iter::repeat(None));
+    let pages = pages.iter().flat_map(Sums::each).zip(contents);
+    pages.map(|((page, sum), content)| (page, content.is_some_and(|content| of_page(page, content) == sum)))
+}
+
+fn wrong_in(pages: &[Sums], bytes: &[u8]) -> Vec<PageIndex> {
+    let wrong = judge(pages, bytes).filter(|(_, is_right)| !is_right);
+    wrong.map(|(page, _)| page).collect()
+}
+
+/// Copies the pages that are right.
+fn take_right(pages: &[Sums], from: &[u8], to: &mut [u8]) {
+    let contents = from.chunks_exact(PAGE_SIZE).zip(to.chunks_exact_mut(PAGE_SIZE));
+    for ((from, to), (_, is_right)) in contents.zip(judge(pages, from)) {
+        if is_right {
+            to.copy_from_slice(from);
+        }
+    }
+}
+
+/// Adds pages to the image that are right.
+pub fn add(pages: &[Sums], bytes: &[u8], image: &mut Image, store: &mut PageStore) -> Result<(), String> {
+    let sums: Vec<u64> = pages.iter().flat_map(|run| &run.sums).copied().collect();
+    let inserted = image.insert(&absent::pages_of(pages), bytes, &sums, store);
+    inserted.map_err(|error| error.to_string())
+}
