@@ -120,6 +120,12 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Switch,
     },
     Setting {
+        variable: "UNDERSTUDY_REPLENISH",
+        default: "0",
+        meaning: "1: when a spare has taken a part, the launcher is asked for another process, which joins the job as a spare",
+        form: Form::Switch,
+    },
+    Setting {
         variable: "UNDERSTUDY_REQUIRE",
         default: "0",
         meaning: "1: a job that cannot be protected stops before MPI_Init returns; 0: it runs unprotected",

@@ -12,12 +12,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+const TRANSPORTS: &str = "self,sm";
 /// Flags of every mpirun.
 const MPIRUN_FLAGS: &[&str] = &[
     "--oversubscribe",
     "--mca",
     "btl",
-    "self,sm",
+    TRANSPORTS,
     "--mca",
     "mpi_yield_when_idle",
     "1",
@@ -70,6 +71,7 @@ pub struct Job {
     mpirun: Option<PathBuf>,
     slots: Vec<u32>,
     by: String,
+    tcp: bool,
     watch: Option<Watch>,
 }
 
@@ -92,6 +94,7 @@ impl Job {
             mpirun: None,
             slots: Vec::new(),
             by: "slot".to_owned(),
+            tcp: false,
             watch: None,
         }
         .interval("0.2s")
@@ -183,6 +186,12 @@ impl Job {
         self
     }
 
+    /// With TCP beside shared memory.
+    pub fn tcp(mut self) -> Job {
+        self.tcp = true;
+        self
+    }
+
     /// After this long the job is killed.
     pub fn limit(mut self, limit: Duration) -> Job {
         self.limit = limit;
@@ -213,7 +222,16 @@ impl Job {
             command.args(["--with-ft", "ulfm"]);
         }
         match (&self.mpirun, hosts) {
-            (None, None) => command.args(MPIRUN_FLAGS),
+            (None, None) => {
+                let with_tcp = |flag: &&'static str| {
+                    if self.tcp && *flag == TRANSPORTS {
+                        "self,sm,tcp"
+                    } else {
+                        flag
+                    }
+                };
+                command.args(MPIRUN_FLAGS.iter().map(with_tcp))
+            }
             (None, Some(_)) => command.args(HOSTS_FLAGS),
             (Some(_), _) => command.arg("--oversubscribe"),
         };

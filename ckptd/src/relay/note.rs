@@ -14,7 +14,7 @@ const HEAD_WORDS: usize = 3;
 pub const NOTE_WORDS: usize = HEAD_WORDS + FRAMES * FRAME_WORDS;
 
 /// A place in the program or one of its libraries.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Frame {
     /// The address in the process that died.
     pub address: u64,
@@ -25,7 +25,7 @@ pub struct Frame {
 }
 
 /// A fatal signal, noted by the process that died of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Note {
     pub signal: i32,
     /// `si_code`, sigaction(2).

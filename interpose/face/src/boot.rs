@@ -88,11 +88,13 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
 /// # Safety
 /// `list` must be a valid environment.
 unsafe fn workers(list: *const *const c_char) -> Option<usize> {
-    let number = |name: &[u8]| {
-        // SAFETY: handed on to the caller.
-        unsafe { environ::value(list, name) }.and_then(|text| core::str::from_utf8(text).ok()?.parse::<usize>().ok())
+    let number = |text: &[u8]| core::str::from_utf8(text).ok()?.parse::<usize>().ok();
+    // SAFETY: handed on to the caller.
+    let (size, spares) = unsafe {
+        let spares = environ::value(list, b"UNDERSTUDY_SPARES=");
+        (environ::identity(list).size, spares.and_then(number))
     };
-    number(b"OMPI_COMM_WORLD_SIZE=")?.checked_sub(number(b"UNDERSTUDY_SPARES=").unwrap_or(1))
+    number(size)?.checked_sub(spares.unwrap_or(1))
 }
 
 const FORTRAN: &str =
@@ -169,7 +171,7 @@ unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_ch
         let is_late = !link::objects().any(|object| object.l_addr != link::own_base() && object.needs(OUR_SONAME));
         let program = Program::new(argv, saved.list, auxv.execfn, is_late);
         let has_disk = environ::value(saved.list, b"UNDERSTUDY_DISK=").is_some_and(|directory| !directory.is_empty());
-        let job = environ::value(saved.list, b"PMIX_NAMESPACE=").unwrap_or(b"");
+        let job = environ::identity(saved.list).job;
         equalise(auxv.random, if has_disk { program.path.as_bytes() } else { job });
         if let Err(error) = sys::map_anonymous(RUNTIME_STACK, RUNTIME_STACK_SIZE, 0) {
             program.refuse(

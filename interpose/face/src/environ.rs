@@ -19,6 +19,8 @@ pub const ASIDE_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
 /// Whether to expect that a program loads MPI late; see [`crate::late`].
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
+/// [`understudy_abi::JOIN`], with its `=`.
+const JOIN: &[u8] = b"UNDERSTUDY_JOIN=";
 const PAD_VARIABLE: &[u8] = b"UNDERSTUDY_PAD=";
 
 /// The environment's count is padded to a multiple of this …
@@ -63,6 +65,37 @@ pub unsafe fn value(list: *const *const c_char, name: &[u8]) -> Option<&'static 
 pub unsafe fn is_on(list: *const *const c_char, name: &[u8]) -> bool {
     // SAFETY: handed on to the caller.
     unsafe { value(list, name) }.is_some_and(|value| [&b"1"[..], b"on", b"yes"].contains(&value))
+}
+
+/// What a process is in its job: what the launcher says of it or, of one that joins a running job, what that has said.
+pub struct Identity<'a> {
+    pub job: &'a [u8],
+    pub rank: &'a [u8],
+    /// How many processes the job was started with.
+    pub size: &'a [u8],
+}
+
+/// What this process is.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn identity<'a>(list: *const *const c_char) -> Identity<'a> {
+    // SAFETY: handed on to the caller.
+    let variable = |name: &[u8]| unsafe { value(list, name) };
+    if let Some(joined) = variable(JOIN) {
+        let mut words = joined.split(|&byte| byte == b' ');
+        let mut next = || words.next().unwrap_or(b"0");
+        return Identity {
+            job: next(),
+            rank: next(),
+            size: next(),
+        };
+    }
+    Identity {
+        job: variable(b"PMIX_NAMESPACE=").unwrap_or(b"0"),
+        rank: variable(b"PMIX_RANK=").unwrap_or(b"0"),
+        size: variable(b"OMPI_COMM_WORLD_SIZE=").unwrap_or(b""),
+    }
 }
 
 /// Whether a variable belongs to the launcher, to MPI or to us, and is kept from the user side.

@@ -51,17 +51,13 @@ pub fn copy_of_stderr() -> c_int {
 fn start(environment: *const *const c_char, directory: &[u8]) -> *const c_char {
     STDOUT_WAS_TERMINAL.store(is_terminal(1), Ordering::Relaxed);
     // SAFETY: a valid environment.
-    let value = |name: &[u8]| unsafe { environ::value(environment, name) }.unwrap_or(b"0");
+    let identity = unsafe { environ::identity(environment) };
     // SAFETY: the process has one thread, and this runs once.
     #[allow(static_mut_refs)]
     let ledger = unsafe { &mut LEDGER };
     let prefix = b"/dev/shm/";
-    ledger
-        .clear()
-        .push(prefix)
-        .push(b"understudy-")
-        .push(value(b"PMIX_NAMESPACE="));
-    ledger.push(b"-").push(value(b"PMIX_RANK="));
+    ledger.clear().push(prefix).push(b"understudy-").push(identity.job);
+    ledger.push(b"-").push(identity.rank);
     ledger.replace_slashes(prefix.len());
     // A job of the same name, whose launcher had the same process id, may have been killed as a whole.
     // SAFETY: unlink(2).

@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::generated::{SLOT_COUNT, SLOT_NAMES};
 use crate::{arch, events, fatal, fault, handles, shim, sys};
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 
 /// The oldest Open MPI whose ULFM the runtime has been tested with.
@@ -44,6 +45,19 @@ pub fn user_symbol(name: &str) -> u64 {
     unsafe { (info().user_dlsym)(name.as_ptr()) as u64 }
 }
 
+/// How many processes the job has had, if some have joined it.
+static PROCESSES: AtomicU32 = AtomicU32::new(0);
+
+/// How many processes the job has had so far.
+pub fn process_count() -> u32 {
+    PROCESSES.load(Ordering::Relaxed).max(launcher_size())
+}
+
+/// The job has had so many processes.
+pub fn grow_to(count: u32) {
+    PROCESSES.fetch_max(count, Ordering::Relaxed);
+}
+
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -54,17 +68,41 @@ fn number(name: &str) -> Option<u32> {
 
 /// Rank that the launcher has given this process.
 pub fn launcher_rank() -> u32 {
-    number("PMIX_RANK").unwrap_or(0)
+    joined().map_or_else(|| number("PMIX_RANK").unwrap_or(0), |joined| joined.rank)
 }
 
 /// How many ranks the launcher has started.
 pub fn launcher_size() -> u32 {
-    number("OMPI_COMM_WORLD_SIZE").unwrap_or(0)
+    joined().map_or_else(|| number("OMPI_COMM_WORLD_SIZE").unwrap_or(0), |joined| joined.size)
+}
+
+/// What a process is told that joins a running job.
+pub struct Joined {
+    /// The job's name.
+    pub job: String,
+    /// Its rank there.
+    pub rank: u32,
+    /// How many processes the job was started with.
+    pub size: u32,
+    /// Where the others accept it.
+    pub port: String,
+}
+
+/// Set in a process that joins a running job.
+pub fn joined() -> Option<Joined> {
+    let text = variable(understudy_abi::JOIN)?;
+    let mut words = text.split(' ');
+    Some(Joined {
+        job: words.next()?.to_owned(),
+        rank: words.next()?.parse().ok()?,
+        size: words.next()?.parse().ok()?,
+        port: variable(understudy_abi::JOIN_PORT)?,
+    })
 }
 
 /// Name of the job.
 pub fn job() -> String {
-    variable("PMIX_NAMESPACE").unwrap_or_default()
+    joined().map_or_else(|| variable("PMIX_NAMESPACE").unwrap_or_default(), |joined| joined.job)
 }
 
 /// Starts the runtime. Returns 0 and the entry points; 1 if the program is to run without us; else an exit status.
@@ -161,6 +199,10 @@ fn start() -> Result<(), String> {
         fault::set(fault, launcher_rank(), workers).map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
     }
     fault::point("boot.begin", 0);
+    crate::recovery::remember_start();
+    if let Some(joined) = joined() {
+        grow_to(joined.rank + 1);
+    }
     prefer_fault_tolerant_mpi();
     die_with_launcher();
     // SAFETY: the face's array of that length.

@@ -42,6 +42,8 @@ pub struct Config {
     pub disk_every: u64,
     /// Whether the job goes on from an epoch on disk.
     pub restart: bool,
+    /// Whether new spares join the job in place of those that are used up.
+    pub replenish: bool,
     /// Where event files go.
     pub log_dir: Option<PathBuf>,
     /// Deaths to be died on purpose.
@@ -120,6 +122,10 @@ const VALUES: &[(&str, Parse)] = &[
         config.restart = switch(text)?;
         Ok(())
     }),
+    ("UNDERSTUDY_REPLENISH", |config, text| {
+        config.replenish = switch(text)?;
+        Ok(())
+    }),
     ("UNDERSTUDY_REQUIRE", |config, text| {
         config.require = switch(text)?;
         Ok(())
@@ -155,6 +161,7 @@ impl Config {
             disk: None,
             disk_every: 1,
             restart: false,
+            replenish: false,
             log_dir: None,
             fault: None,
         };
@@ -170,6 +177,15 @@ impl Config {
             return Err(format!(
                 "UNDERSTUDY_STATIC=replay goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
                 config.scheme
+            ));
+        }
+        let alone = [
+            (config.disk.is_some(), "UNDERSTUDY_DISK"),
+            (config.static_data == Static::Replay, "UNDERSTUDY_STATIC=replay"),
+        ];
+        if let Some((_, other)) = alone.iter().find(|(is_set, _)| config.replenish && *is_set) {
+            return Err(format!(
+                "UNDERSTUDY_REPLENISH: not together with {other} yet; leave one of the two out"
             ));
         }
         Ok(config)

@@ -35,6 +35,7 @@ pub mod objects;
 pub mod own_messages;
 pub mod peers;
 pub mod placement;
+pub mod pmix;
 pub mod quiet;
 pub mod real_types;
 #[macro_use]

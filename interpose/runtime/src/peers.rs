@@ -49,6 +49,27 @@ pub fn meet(places: &[Place], own: usize) {
     peers.hosts = places.iter().map(Place::host_name).collect();
 }
 
+/// A process has joined the job, or this one has and `place` is another's.
+pub fn add(place: &Place, rank: u32, own: &Place) {
+    let peers = PEERS.get();
+    peers
+        .hosts
+        .resize(peers.hosts.len().max(rank as usize + 1), "an unknown host".into());
+    peers.hosts[rank as usize] = place.host_name();
+    if place.node != own.node {
+        peers.others = true;
+        return;
+    }
+    // SAFETY: pidfd_open(2).
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, place.pid as libc::pid_t, 0) } as c_int;
+    if descriptor >= 0 {
+        let descriptor = lift(descriptor);
+        peers.local.push(descriptor);
+        peers.ranks.push(rank);
+        peers.watched.push(descriptor);
+    }
+}
+
 /// The host of a rank of the launcher's world.
 pub fn host(launcher_rank: u32) -> &'static str {
     let host = PEERS.get().hosts.get(launcher_rank as usize);

@@ -6,7 +6,7 @@
 //! keeps the copy that the dead worker kept.
 
 /// The holder of each worker's copy: every worker holds the copy of exactly one other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Holders {
     holder: Vec<u32>,
     partner: Vec<u32>,

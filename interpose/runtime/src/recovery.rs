@@ -18,6 +18,7 @@ mod group;
 mod load;
 mod meeting;
 mod plan;
+mod replenish;
 mod report;
 mod restart;
 mod retired;
@@ -30,6 +31,7 @@ use crate::{arch, cell::Main, checkpoint, events, ulfm};
 pub use attempt::announce_abort;
 use ckptd::events::{ErrorClass, Kind, WorldRank};
 pub use meeting::end_together;
+pub use replenish::{join, remember_start};
 use report::Report;
 pub use restart::from_disk as restart_from_disk;
 pub use spare::{release as release_spares, wait_for_part};
@@ -178,6 +180,7 @@ fn recover(class: c_int) {
     if let Part::Worker(_) = world::get().part {
         resume(outcome, began, &report);
     }
+    replenish::replenish();
 }
 
 fn resume(outcome: attempt::Outcome, began: Instant, report: &Report) {

@@ -37,14 +37,14 @@ impl Scheme {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Layers {
     Copies(Vec<Holders>),
     Parity(Groups),
 }
 
 /// Who keeps what of whom.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Redundancy {
     layers: Layers,
 }

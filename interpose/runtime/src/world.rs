@@ -114,10 +114,7 @@ pub fn abort(code: c_int) -> ! {
     }
     peers::end_local();
     // The others could not ask their relays to do it.
-    let size = WORLD
-        .get()
-        .as_ref()
-        .map_or(0, |world| world.worker_count + world.spare_count);
+    let size = WORLD.get().as_ref().map_or(0, |world| world.nodes.len() as u32);
     (0..size).for_each(user::remove_ledger);
     // A launcher takes a process that ends with 0 for one that was done.
     sys::exit_now(if code & 0xff == 0 { 1 } else { code })
@@ -178,6 +175,9 @@ fn launcher_world() -> RealComm {
 /// Sets the world up after the real MPI_Init. A worker returns; a spare sleeps here until it is given a part, and then
 /// the program's frame has been replaced.
 pub fn init() -> Result<(), Rewound> {
+    if let Some(joined) = boot::joined() {
+        return recovery::join(&joined);
+    }
     let config = boot::config();
     let world = launcher_world();
     returns_errors(world);
@@ -206,7 +206,7 @@ pub fn init() -> Result<(), Rewound> {
     let (control, workers) = made.unwrap_or_else(|rc| failed_in_init(rc));
     let own = real_comm(VirtComm(handles::predefined_handle("ompi_mpi_comm_self")));
     let own = duplicate(own).unwrap_or_else(|rc| failed_in_init(rc));
-    *WORLD.get() = Some(World {
+    enter(World {
         control,
         workers: workers.unwrap_or(NULL),
         private: NULL,
@@ -223,12 +223,10 @@ pub fn init() -> Result<(), Rewound> {
         players: (0..worker_count).collect(),
         living: (0..size).collect(),
     });
-    user::undo_start();
-    emit_start(&places);
+    emit_config(&tell_copies_at_home(&places));
     if let Some(why) = mismatch {
         refuse(&why);
     }
-    listen_for_exit();
     let is_restart = open_disk();
     match part {
         Part::Worker(worker) => {
@@ -241,6 +239,14 @@ pub fn init() -> Result<(), Rewound> {
         }
         Part::Spare => recovery::wait_for_part(),
     }
+}
+
+/// From here on this process knows its job.
+pub fn enter(world: World) {
+    *WORLD.get() = Some(world);
+    user::undo_start();
+    emit_start();
+    listen_for_exit();
 }
 
 /// Opens the disk level. Whether the job goes on from an epoch on disk.
@@ -323,7 +329,7 @@ fn tell_copies_at_home(places: &Places) -> String {
     format!("{at_home} of {workers}")
 }
 
-fn emit_start(places: &Places) {
+fn emit_start() {
     let world = get();
     let role = match world.part {
         Part::Worker(worker) => Role::Worker(Worker(worker)),
@@ -340,8 +346,11 @@ fn emit_start(places: &Places) {
         version: env!("CARGO_PKG_VERSION").into(),
         job: boot::job(),
     });
+}
+
+fn emit_config(copies_at_home: &str) {
     let mut settings = crate::config::Config::listing(|name| std::env::var(name).ok());
-    settings.push(("copies in their own domain".into(), tell_copies_at_home(places)));
+    settings.push(("copies in their own domain".into(), copies_at_home.to_owned()));
     events::emit(Kind::Config { settings });
 }
 
@@ -468,7 +477,7 @@ pub fn finalize() -> Result<c_int, Rewound> {
     fault::report();
     events::emit(Kind::End { how: EndHow::Finalized });
     user::release_output();
-    user::remove_closed_ledgers(0..world.worker_count + world.spare_count);
+    user::remove_closed_ledgers(0..world.nodes.len() as u32);
     // SAFETY: the last call of the real library.
     Ok(unsafe { real::PMPI_Finalize() })
 }

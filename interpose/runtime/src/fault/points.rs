@@ -58,6 +58,9 @@ points! {
     "rebuild.end": "the program's communicators are made again";
     "reprotect.begin": "before lost copies are made again";
     "reprotect.end": "lost copies are made again";
+    "join.begin": "a new spare has come to the end of the real MPI_Init, and nobody knows";
+    "join.half": "the others are about to accept it";
+    "join.end": "it belongs to the job";
     "resume.begin": "the recovery is agreed on, receives are not yet posted again";
     "resume.end": "the program goes on";
     "finalize.begin": "MPI_Finalize was called";

@@ -34,7 +34,7 @@ const WORDS: usize = MARK_WORDS + NOTE_WORDS + 2;
 const MARK_WORDS: usize = 4;
 
 /// Of what a process has died.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Cause {
     /// Nobody knows.
     Unknown,
@@ -47,8 +47,8 @@ enum Cause {
 }
 
 /// The death of a worker's process.
-#[derive(Clone, Debug)]
-struct Death {
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct Death {
     worker: u32,
     /// What the recovery went back to.
     epoch: u64,
@@ -76,6 +76,16 @@ pub struct Verdict {
     pub why: String,
     /// Exit status.
     pub status: c_int,
+}
+
+/// What a process that joins the job has to know of those before.
+pub fn earlier() -> Vec<Death> {
+    HISTORY.get().earlier.clone()
+}
+
+/// What this process, which joins the job, has not seen.
+pub fn learn(earlier: Vec<Death>) {
+    HISTORY.get().earlier = earlier;
 }
 
 /// Everybody hears of what those on a dead process's node know: for each dead worker, up to where its output was seen.

@@ -6,7 +6,7 @@
 //! parity has pages of all others, and with any one member gone the others have what it takes.
 
 /// The groups of all workers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Groups {
     /// Their members, in the order in which they keep each other's pages.
     members: Vec<Vec<u32>>,

@@ -44,7 +44,7 @@ static ON_DISK: Main<Option<Place>> = Main::new(None);
 static EARLY: Main<bool> = Main::new(false);
 
 fn in_memory() -> Place {
-    Place::Memory(boot::job().replace('/', "_"), boot::launcher_size())
+    Place::Memory(boot::job().replace('/', "_"), boot::process_count())
 }
 
 fn place() -> Place {
