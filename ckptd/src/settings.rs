@@ -126,6 +126,18 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Switch,
     },
     Setting {
+        variable: "UNDERSTUDY_CKPTD",
+        default: "none",
+        meaning: "daemon that may choose which spare takes a part: the path of its socket, or `tcp:ADDRESS:PORT`; without an answer from it the lowest spare is taken",
+        form: Form::Value("WHERE"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_CKPTD_TOKEN",
+        default: "none",
+        meaning: "file (mode 0600, on every node) with the token that the daemon wants over TCP",
+        form: Form::Value("FILE"),
+    },
+    Setting {
         variable: "UNDERSTUDY_REQUIRE",
         default: "0",
         meaning: "1: a job that cannot be protected stops before MPI_Init returns; 0: it runs unprotected",

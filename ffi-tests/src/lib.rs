@@ -10,7 +10,7 @@
 //! - [`job`]: a job and its run; [`outcome`]: what came of it, and comparisons;
 //! - [`hosts`]: several hosts on one machine;
 //! - [`kill`]: moments of death; [`processes`]: /proc;
-//! - [`command`]: the `understudy` command; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
+//! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
 //! - [`thin`]: copies without static data;
 //! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
 //!
@@ -19,6 +19,7 @@
 //! `FFI_TESTS_KEEP=1`: the directories of all jobs stay.
 
 pub mod command;
+pub mod daemon;
 pub mod hosts;
 pub mod job;
 pub mod kill;

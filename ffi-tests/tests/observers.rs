@@ -1,6 +1,7 @@
 //! What an observer sees: an idle spare, the event files after a recovery, a debugger's backtrace.
 
 use ckptd::events::RecoveryStage;
+use ffi_tests::daemon::Daemon;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Kill, Trigger, place, plain, processes};
@@ -10,6 +11,17 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn an_idle_spare_uses_less_than_a_hundredth_of_a_core() {
+    let idle = || {
+        Job::new(place::test_program("waiting"), &["7"])
+            .workers(2)
+            .interval("1s")
+    };
+    measure_spare(idle());
+    let daemon = Daemon::start();
+    measure_spare(idle().env("UNDERSTUDY_CKPTD", &daemon.socket().to_string_lossy()));
+}
+
+fn measure_spare(job: Job) {
     const SPARE: u32 = 2;
     /// After the start, when the spare is no longer busy with MPI_Init.
     const SETTLE: Duration = Duration::from_secs(1);
@@ -18,9 +30,7 @@ fn an_idle_spare_uses_less_than_a_hundredth_of_a_core() {
     let told = Arc::clone(&measured);
     let (seen, mut begin): (Instant, Option<(Instant, Duration)>) = (Instant::now(), None);
     let mut first_seen = None;
-    let outcome = Job::new(place::test_program("waiting"), &["7"])
-        .workers(2)
-        .interval("1s")
+    let outcome = job
         .watch(move |ranks| {
             let (now, Some(time)) = (Instant::now(), processes::processor_time(ranks[&SPARE].pid)) else {
                 return true;

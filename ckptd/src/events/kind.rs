@@ -146,6 +146,18 @@ impl fmt::Display for EndHow {
     }
 }
 
+/// Which process takes a part, and who has chosen it.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize))]
+pub struct SpareChoice {
+    /// The part.
+    pub worker: Worker,
+    /// The spare.
+    pub rank: WorldRank,
+    /// Whether ckptd has named it; otherwise it is the built-in rule's.
+    pub by_daemon: bool,
+}
+
 /// What happened. Durations are nanoseconds; `recovery` counts the job's recoveries from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cfg_attr(
@@ -253,6 +265,13 @@ pub enum Kind {
         recovery: u32,
         failed: Vec<WorldRank>,
         by: ErrorClass,
+    },
+    /// Spares were chosen for the parts of dead workers, and ckptd was asked; told by who has asked.
+    SparesChosen {
+        recovery: u32,
+        choices: Vec<SpareChoice>,
+        /// Why the built-in rule has chosen, if it has.
+        reason: Option<String>,
     },
     /// A stage of a recovery ended; it took `ns` on this rank.
     Stage {

@@ -22,7 +22,7 @@ pub use clock::{ClockPair, monotonic_ns};
 pub use codec::{HEADER_LEN, Header, MAX_PAYLOAD, encode_record};
 #[cfg(feature = "cli")]
 pub use follower::Follower;
-pub use kind::{EndHow, Epoch, ErrorClass, Kind, RecoveryStage, Role, Spare, Worker, WorldRank};
+pub use kind::{EndHow, Epoch, ErrorClass, Kind, RecoveryStage, Role, Spare, SpareChoice, Worker, WorldRank};
 pub use reader::{EventReader, ReadError};
 pub use writer::EventWriter;
 
@@ -36,7 +36,7 @@ pub const MAGIC: [u8; 8] = *b"USTDYEVT";
 /// Bump rule: payloads are positional, so *any* change to [`Record`], [`Kind`] or a type inside it
 /// (a field added, removed, reordered or retyped; a variant inserted anywhere) is a new version. A
 /// reader accepts exactly its own version and names the other one when it refuses.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// One entry of an event file.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]

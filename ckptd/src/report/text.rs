@@ -2,7 +2,7 @@
 
 use super::units::{bytes, time};
 use super::{Checkpoints, Event, FailedRank, Parts, Recovery, Report, Summary};
-use crate::events::{Kind, WorldRank};
+use crate::events::{Kind, SpareChoice, WorldRank};
 use std::fmt::Write;
 
 /// Appends a line; writing to a `String` cannot fail.
@@ -145,6 +145,11 @@ fn what(kind: &Kind) -> String {
         Kind::FailureDetected { recovery, failed, by } => {
             format!("recovery {recovery}: failure of {} detected by {by}", ranks(failed))
         }
+        Kind::SparesChosen {
+            recovery,
+            choices,
+            reason,
+        } => spares_chosen(*recovery, choices, reason.as_deref()),
         Kind::Stage { recovery, stage, ns } => format!("recovery {recovery}: {stage} done in {}", time(*ns)),
         Kind::Takeover {
             recovery,
@@ -166,6 +171,16 @@ fn what(kind: &Kind) -> String {
         Kind::Refused { reason } => format!("refused: {reason}"),
         Kind::End { how } => format!("end: {how}"),
     }
+}
+
+fn spares_chosen(recovery: u32, choices: &[SpareChoice], reason: Option<&str>) -> String {
+    let choices = choices.iter().map(|choice| {
+        let by = if choice.by_daemon { "ckptd" } else { "the built-in rule" };
+        format!("rank {} for worker {} by {by}", choice.rank, choice.worker)
+    });
+    let choices: Vec<String> = choices.collect();
+    let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    format!("recovery {recovery}: chosen: {}{reason}", choices.join(", "))
 }
 
 fn one_recovery(out: &mut String, it: &Recovery) {

@@ -5,6 +5,7 @@ mod values;
 use crate::image::track::Choice;
 use crate::journal::end::Rule;
 use crate::redundancy::Scheme;
+use ckptd::client::Address;
 use ckptd::settings::{SETTINGS, Setting};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +45,10 @@ pub struct Config {
     pub restart: bool,
     /// Whether new spares join the job in place of those that are used up.
     pub replenish: bool,
+    /// The daemon that may choose spares.
+    pub daemon: Option<Address>,
+    /// File of the token that it wants over TCP.
+    pub daemon_token: Option<PathBuf>,
     /// Where event files go.
     pub log_dir: Option<PathBuf>,
     /// Deaths to be died on purpose.
@@ -126,6 +131,14 @@ const VALUES: &[(&str, Parse)] = &[
         config.replenish = switch(text)?;
         Ok(())
     }),
+    ("UNDERSTUDY_CKPTD", |config, text| {
+        config.daemon = Some(Address::parse(text)?);
+        Ok(())
+    }),
+    ("UNDERSTUDY_CKPTD_TOKEN", |config, text| {
+        config.daemon_token = Some(PathBuf::from(text));
+        Ok(())
+    }),
     ("UNDERSTUDY_REQUIRE", |config, text| {
         config.require = switch(text)?;
         Ok(())
@@ -162,6 +175,8 @@ impl Config {
             disk_every: 1,
             restart: false,
             replenish: false,
+            daemon: None,
+            daemon_token: None,
             log_dir: None,
             fault: None,
         };
@@ -297,6 +312,17 @@ mod tests {
     fn every_setting_can_be_read() {
         let names = SETTINGS.iter().map(|setting| setting.variable);
         assert!(names.eq(VALUES.iter().map(|(name, _)| *name)));
+    }
+
+    #[test]
+    fn a_daemon_is_a_socket_here_or_an_address_in_numbers() {
+        let daemon = |text| read("UNDERSTUDY_CKPTD", text).map(|config| config.daemon);
+        assert_eq!(daemon("/run/ckptd"), Ok(Some(Address::Local("/run/ckptd".into()))));
+        let address = Address::Remote(([10, 0, 0, 7], 4711).into());
+        assert_eq!(daemon("tcp:10.0.0.7:4711"), Ok(Some(address)));
+        for wrong in ["ckptd.socket", "tcp:node7:4711", "tcp:10.0.0.7", "tcp:"] {
+            assert!(daemon(wrong).unwrap_err().contains("UNDERSTUDY_CKPTD"), "{wrong}");
+        }
     }
 
     #[test]

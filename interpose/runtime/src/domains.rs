@@ -23,7 +23,8 @@ pub struct Place {
     pub node: u64,
     /// Its process number there.
     pub pid: u64,
-    domain: u64,
+    /// What fails together with it; UNKNOWN where that could not be found out.
+    pub domain: u64,
     /// Padded with zeros.
     host: [u8; NAME],
 }

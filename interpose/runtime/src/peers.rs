@@ -22,6 +22,8 @@ struct Peers {
     others: bool,
     /// Host of each rank of the launcher's world.
     hosts: Vec<String>,
+    /// Domain of each rank of the launcher's world.
+    domains: Vec<u64>,
 }
 
 static PEERS: Main<Peers> = Main::new(Peers {
@@ -30,6 +32,7 @@ static PEERS: Main<Peers> = Main::new(Peers {
     watched: Vec::new(),
     others: false,
     hosts: Vec::new(),
+    domains: Vec::new(),
 });
 
 /// Learns who is on this node.
@@ -47,6 +50,7 @@ pub fn meet(places: &[Place], own: usize) {
     peers.watched.clone_from(&peers.local);
     peers.others = places.iter().any(|place| place.node != own.node);
     peers.hosts = places.iter().map(Place::host_name).collect();
+    peers.domains = places.iter().map(|place| place.domain).collect();
 }
 
 /// A process has joined the job, or this one has and `place` is another's.
@@ -56,6 +60,8 @@ pub fn add(place: &Place, rank: u32, own: &Place) {
         .hosts
         .resize(peers.hosts.len().max(rank as usize + 1), "an unknown host".into());
     peers.hosts[rank as usize] = place.host_name();
+    peers.domains.resize(peers.hosts.len(), 0);
+    peers.domains[rank as usize] = place.domain;
     if place.node != own.node {
         peers.others = true;
         return;
@@ -74,6 +80,11 @@ pub fn add(place: &Place, rank: u32, own: &Place) {
 pub fn host(launcher_rank: u32) -> &'static str {
     let host = PEERS.get().hosts.get(launcher_rank as usize);
     host.map_or("an unknown host", String::as_str)
+}
+
+/// The domain of a rank of the launcher's world.
+pub fn domain(launcher_rank: u32) -> u64 {
+    PEERS.get().domains.get(launcher_rank as usize).copied().unwrap_or(0)
 }
 
 /// Moves a descriptor out of the user side's range.

@@ -23,6 +23,7 @@ mod report;
 mod restart;
 mod retired;
 mod spare;
+mod wishes;
 
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;

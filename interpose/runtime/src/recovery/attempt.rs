@@ -12,7 +12,7 @@ use crate::errors::{SUCCESS, returns_errors};
 use crate::objects::comm;
 use crate::real_types::RealComm;
 use crate::world::{self, Part};
-use crate::{checkpoint, cut, disk, events, rehearsal, requests, ulfm, user};
+use crate::{checkpoint, cut, daemon, disk, events, rehearsal, requests, ulfm, user};
 use ckptd::events::RecoveryStage;
 use std::ffi::c_int;
 
@@ -223,6 +223,7 @@ fn settle(plan: &Plan, loaded: Loaded) -> Frame {
         log::debug!("rank {} plays worker {}", takeover.player, takeover.worker);
         user::remove_ledger(world.players[takeover.worker as usize]);
         disk::take_over(takeover.worker);
+        daemon::playing(takeover.worker);
     }
     world.players.clone_from(&plan.players);
     if let Some(worker) = part_in(plan) {

@@ -4,7 +4,8 @@
 use super::alone;
 use super::copies;
 use super::deaths;
-use super::plan::{self, Gone, Held, Identity, Lost, NONE, Plan};
+use super::plan::{self, Gone, Held, Identity, Lost, NONE, Plan, Wish};
+use super::wishes;
 use crate::generated::real;
 use crate::handles;
 use crate::real_types::RealComm;
@@ -38,6 +39,7 @@ pub fn introduce(control: RealComm, whole: u64, abort: u64) -> Result<Vec<Identi
         committed: checkpoint::epoch(),
         whole,
         abort,
+        daemon: wishes::word(),
         held,
         refused: copies::refused(),
     };
@@ -64,11 +66,12 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
     }
     let plays = |worker: u32| identities.iter().any(|living| living.part == u64::from(worker));
     let dead: Vec<u32> = (0..world.worker_count).filter(|&worker| !plays(worker)).collect();
-    let mut verdict = plan::make(&identities, &world.redundancy, world.worker_count);
+    let (wishes, asked) = wishes::ask(control, &identities, &dead)?;
+    let mut verdict = plan::make(&identities, &world.redundancy, world.worker_count, &wishes);
     if let Err(lost @ (Lost::Copies { .. } | Lost::Behind { .. })) = &verdict
         && disk::is_on()
     {
-        verdict = from_disk(control, &identities, lost.clone())?;
+        verdict = from_disk(control, &identities, &wishes, lost.clone())?;
     }
     let output = deaths::meet(control, &dead)?;
     let newest = identities.iter().map(|living| living.committed).max().unwrap_or(0);
@@ -76,6 +79,7 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
         verdict = Err(Lost::Program(blamed));
     }
     if let Ok(plan) = &verdict {
+        wishes::settle(asked, plan);
         alone::note(&identities, plan);
         if let Some(at) = dead
             .iter()
@@ -91,9 +95,15 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
 }
 
 /// What is not in memory any more may be on disk.
-fn from_disk(control: RealComm, identities: &[Identity], lost: Lost) -> Result<Result<Plan, Lost>, c_int> {
+fn from_disk(
+    control: RealComm,
+    identities: &[Identity],
+    wishes: &[Wish],
+    lost: Lost,
+) -> Result<Result<Plan, Lost>, c_int> {
     let world = world::get();
-    let plan = match plan::from_disk(identities, &world.redundancy, world.worker_count, lost.clone()) {
+    let (redundancy, workers) = (&world.redundancy, world.worker_count);
+    let plan = match plan::from_disk(identities, redundancy, workers, wishes, lost.clone()) {
         Ok(plan) => plan,
         Err(lost) => return Ok(Err(lost)),
     };

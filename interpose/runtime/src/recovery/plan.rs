@@ -17,6 +17,8 @@ pub struct Identity {
     pub whole: u64,
     /// 0, or 1 + the status with which it wants the job to end.
     pub abort: u64,
+    /// See `wishes::word`.
+    pub daemon: u64,
     /// What a spare has got in an attempt that came to nothing.
     pub held: Held,
     /// Copies that it has found damaged in this recovery.
@@ -74,10 +76,20 @@ impl Default for Identity {
             committed: 0,
             whole: 0,
             abort: 0,
+            daemon: 0,
             held: Held::NOTHING,
             refused: [Refused::NOTHING; REFUSALS],
         }
     }
+}
+
+/// Somebody would have this spare take this part. It counts if it is possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The worker.
+    pub worker: u32,
+    /// Launcher rank of the spare.
+    pub spare: u64,
 }
 
 /// A spare takes the part of a dead worker.
@@ -204,6 +216,7 @@ struct Job<'a> {
     living: &'a [Identity],
     redundancy: &'a Redundancy,
     workers: u32,
+    wishes: &'a [Wish],
 }
 
 impl Job<'_> {
@@ -232,11 +245,12 @@ impl Job<'_> {
 }
 
 /// Makes the plan for `workers` workers whose copies are where `redundancy` says.
-pub fn make(living: &[Identity], redundancy: &Redundancy, workers: u32) -> Result<Plan, Lost> {
+pub fn make(living: &[Identity], redundancy: &Redundancy, workers: u32, wishes: &[Wish]) -> Result<Plan, Lost> {
     let job = Job {
         living,
         redundancy,
         workers,
+        wishes,
     };
     let (dead, spares) = (job.dead(), job.spares());
     let is_held = |worker: &u32| {
@@ -249,7 +263,7 @@ pub fn make(living: &[Identity], redundancy: &Redundancy, workers: u32) -> Resul
         }
     };
     let epoch = epoch(living, dead.iter().all(is_held))?;
-    let takeovers = assign(&dead, &spares, epoch);
+    let takeovers = assign(&dead, &spares, epoch, job.wishes);
     let fetches = fetches(&job, &takeovers, epoch)?;
     if dead.len() > spares.len() {
         let spares = spares.len();
@@ -266,11 +280,18 @@ pub fn make(living: &[Identity], redundancy: &Redundancy, workers: u32) -> Resul
 }
 
 /// Makes the plan for going back to an epoch on disk, which is chosen then, since copies in memory are `lost`.
-pub fn from_disk(living: &[Identity], redundancy: &Redundancy, workers: u32, lost: Lost) -> Result<Plan, Lost> {
+pub fn from_disk(
+    living: &[Identity],
+    redundancy: &Redundancy,
+    workers: u32,
+    wishes: &[Wish],
+    lost: Lost,
+) -> Result<Plan, Lost> {
     let job = Job {
         living,
         redundancy,
         workers,
+        wishes,
     };
     let (dead, spares) = (job.dead(), job.spares());
     if dead.len() > spares.len() {
@@ -278,7 +299,7 @@ pub fn from_disk(living: &[Identity], redundancy: &Redundancy, workers: u32, los
         return Err(Lost::Spares { dead, spares });
     }
     // What a spare has got is of another epoch.
-    let takeovers = assign(&dead, &spares, u64::MAX);
+    let takeovers = assign(&dead, &spares, u64::MAX, job.wishes);
     Ok(Plan {
         epoch: 0,
         players: players(&job, &takeovers),
@@ -396,14 +417,20 @@ fn epoch(living: &[Identity], all_are_held: bool) -> Result<u64, Lost> {
     }
 }
 
-/// Gives each dead worker the spare that has its copy already, else the lowest one that has none of a dead worker's.
-fn assign(dead: &[u32], spares: &[&Identity], epoch: u64) -> Vec<Takeover> {
+/// Gives each dead worker the spare that has its copy already, else the one that is wished, if it is free, else the lowest one; spares
+/// that have a dead worker's copy are not free.
+fn assign(dead: &[u32], spares: &[&Identity], epoch: u64, wishes: &[Wish]) -> Vec<Takeover> {
     let has = |spare: &Identity, worker: u32| spare.held.own == u64::from(worker) && spare.held.epoch == epoch;
     let mut free: Vec<&Identity> = spares.to_vec();
     let mut chosen: Vec<Option<&Identity>> = Vec::new();
     for &worker in dead {
         let at = free.iter().position(|spare| has(spare, worker));
         chosen.push(at.map(|at| free.remove(at)));
+    }
+    for (&worker, chosen) in dead.iter().zip(&mut chosen).filter(|(_, chosen)| chosen.is_none()) {
+        let wish = wishes.iter().find(|wish| wish.worker == worker);
+        let at = wish.and_then(|wish| free.iter().position(|spare| spare.launcher_rank == wish.spare));
+        *chosen = at.map(|at| free.remove(at));
     }
     let mut free = free.into_iter();
     let takeovers = dead.iter().zip(chosen).filter_map(|(&worker, chosen)| {

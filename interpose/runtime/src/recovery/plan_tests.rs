@@ -1,6 +1,6 @@
 //! Plans from what the living say.
 
-use super::{Fetch, Gone, Held, Identity, Lost, NONE, Plan, Refused, Remake, Takeover};
+use super::{Fetch, Gone, Held, Identity, Lost, NONE, Plan, Refused, Remake, Takeover, Wish};
 use crate::redundancy::{Redundancy, Scheme};
 
 /// All workers in one domain.
@@ -10,7 +10,7 @@ fn copies(workers: u32, offset: u32, copies: u32) -> Redundancy {
 
 /// The plan if copies are `offset` further.
 fn make(living: &[Identity], workers: u32, offset: u32) -> Result<Plan, Lost> {
-    super::make(living, &copies(workers, offset, 1), workers)
+    super::make(living, &copies(workers, offset, 1), workers, &[])
 }
 
 fn worker(launcher_rank: u64, part: u64, committed: u64) -> Identity {
@@ -167,7 +167,7 @@ fn what_is_lost_in_memory_may_be_on_disk() {
         at: 2,
         epoch: 4,
     };
-    let from_disk = |living: &[Identity]| super::from_disk(living, &copies(4, 1, 1), 4, lost.clone());
+    let from_disk = |living: &[Identity]| super::from_disk(living, &copies(4, 1, 1), 4, &[], lost.clone());
     let plan = from_disk(&living).unwrap();
     assert_eq!(plan.takeovers, [takeover(1, 4), takeover(2, 5)]);
     assert_eq!((plan.players, plan.lost), (vec![0, 4, 5, 3], Some(lost.clone())));
@@ -193,7 +193,7 @@ fn a_damaged_copy_is_not_used_and_made_again() {
         worker(3, 3, 5),
         refusing(spare(4), 1, 2),
     ];
-    let plan = super::make(&living, &copies(4, 1, 2), 4).unwrap();
+    let plan = super::make(&living, &copies(4, 1, 2), 4, &[]).unwrap();
     assert_eq!(plan.fetches, [Fetch { worker: 1, from: 3 }]);
     let remake = |worker, layer, at| Remake { worker, layer, at };
     assert_eq!(plan.remakes, [remake(0, 0, 1), remake(1, 0, 2), remake(3, 1, 1)]);
@@ -209,7 +209,7 @@ fn a_damaged_copy_is_not_used_and_made_again() {
     // All that is lost is named.
     let living = [worker(0, 0, 5), worker(2, 2, 5), refusing(spare(4), 1, 2), spare(5)];
     let lost = damaged(true, vec![(2, Gone::Damaged), (3, Gone::Dead)]);
-    assert_eq!(super::make(&living, &copies(4, 1, 2), 4), Err(lost));
+    assert_eq!(super::make(&living, &copies(4, 1, 2), 4, &[]), Err(lost));
     // A survivor whose own copy is damaged gets it from its holder.
     let living = [worker(0, 0, 5), refusing(worker(1, 1, 5), 1, 1)];
     assert_eq!(make(&living, 2, 1).unwrap().fetches, [Fetch { worker: 1, from: 0 }]);
@@ -230,7 +230,7 @@ fn with_two_copies_any_two_may_die_at_once() {
             let alive = (0..5u32).filter(|part| ![first, second].contains(part));
             let mut living: Vec<Identity> = alive.map(|part| worker(part.into(), part.into(), 3)).collect();
             living.extend([spare(5), spare(6)]);
-            let plan = super::make(&living, &copies(5, 1, 2), 5).unwrap();
+            let plan = super::make(&living, &copies(5, 1, 2), 5, &[]).unwrap();
             let fetched: Vec<u32> = plan.fetches.iter().map(|fetch| fetch.worker).collect();
             assert_eq!(fetched, [first, second]);
             assert!(plan.fetches.iter().all(|fetch| ![first, second].contains(&fetch.from)));
@@ -241,7 +241,7 @@ fn with_two_copies_any_two_may_die_at_once() {
 #[test]
 fn with_parity_all_others_of_the_group_are_needed() {
     // Groups of workers 0, 2, 4 and 1, 3.
-    let parity = |living: &[Identity]| super::make(living, &Redundancy::place(&[0; 5], 1, Scheme::Parity(3)), 5);
+    let parity = |living: &[Identity]| super::make(living, &Redundancy::place(&[0; 5], 1, Scheme::Parity(3)), 5, &[]);
     let living = [worker(1, 1, 5), worker(2, 2, 5), worker(4, 4, 5), spare(5), spare(6)];
     let plan = parity(&living).unwrap();
     let fetch = |worker, from| Fetch { worker, from };
@@ -273,4 +273,37 @@ fn with_parity_all_others_of_the_group_are_needed() {
         spare(5),
     ];
     assert_eq!(parity(&living), Err(gone(0, vec![(2, Gone::Damaged)])));
+}
+
+/// Whatever is wished, the plan has each part once and each spare once, and only living idle ones.
+#[test]
+fn a_wish_counts_if_it_is_possible() {
+    let living = [worker(0, 0, 3), worker(3, 3, 3), spare(4), spare(5), spare(6)];
+    let takeovers = |wishes: &[(u32, u64)]| {
+        let wishes: Vec<Wish> = wishes.iter().map(|&(worker, spare)| Wish { worker, spare }).collect();
+        super::make(&living, &copies(4, 2, 1), 4, &wishes).unwrap().takeovers
+    };
+    assert_eq!(takeovers(&[(1, 6), (2, 5)]), [takeover(1, 6), takeover(2, 5)]);
+    assert_eq!(takeovers(&[(2, 4)]), [takeover(1, 5), takeover(2, 4)]);
+    let by_rule = [takeover(1, 4), takeover(2, 5)];
+    // A worker, nobody, a dead one, nonsense, other parts.
+    assert_eq!(takeovers(&[(1, 0), (2, 99)]), by_rule);
+    assert_eq!(takeovers(&[(1, 1), (2, u64::MAX)]), by_rule);
+    assert_eq!(takeovers(&[(0, 6), (7, 5)]), by_rule);
+    // The same spare twice.
+    assert_eq!(takeovers(&[(1, 6), (2, 6)]), [takeover(1, 6), takeover(2, 4)]);
+}
+
+#[test]
+fn a_copy_that_is_there_counts_more_than_a_wish() {
+    let living = [
+        worker(0, 0, 3),
+        worker(2, 2, 3),
+        worker(3, 3, 3),
+        spare(4),
+        holding(5, 1, 1, 3),
+    ];
+    let wish = Wish { worker: 1, spare: 4 };
+    let plan = super::make(&living, &copies(4, 2, 1), 4, &[wish]).unwrap();
+    assert_eq!(plan.takeovers[0].player, 5);
 }

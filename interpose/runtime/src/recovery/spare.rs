@@ -9,7 +9,7 @@ use crate::handles;
 use crate::real_types::RealRequest;
 use crate::requests::ANY_SOURCE;
 use crate::world::{self, Part};
-use crate::{disk, events, own_messages, peers, rehearsal, sys, ulfm, user};
+use crate::{daemon, disk, events, own_messages, peers, rehearsal, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind};
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
@@ -98,6 +98,7 @@ fn wait_once(control: crate::real_types::RealComm) -> c_int {
                 return rc;
             }
             rehearsal::poll_spare(control);
+            daemon::poll_spare();
             nap();
         }
     }
@@ -106,6 +107,7 @@ fn wait_once(control: crate::real_types::RealComm) -> c_int {
 /// The job has ended without needing this spare.
 fn leave() -> ! {
     disk::end(None);
+    daemon::leave();
     events::emit(Kind::End { how: EndHow::Released });
     user::release_output();
     // SAFETY: the last call of the real library.

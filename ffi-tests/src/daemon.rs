@@ -1,0 +1,143 @@
+//! `ckptd serve` beside a job, and what only pretends to be it.
+
+use crate::place;
+use ckptd::client::{Address, Client};
+use ckptd::pool::{Limits, Spare};
+use ckptd::wire::{Answer, Ask, JobStatus};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// No daemon takes so long unless something is wrong.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A directory that only this user can enter.
+pub fn private_directory() -> TempDir {
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+    directory
+}
+
+/// A daemon with a socket of its own.
+pub struct Daemon {
+    child: Child,
+    directory: TempDir,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn start(socket: &Path) -> Child {
+    let mut child = Command::new(place::product("ckptd"))
+        .args(["serve", "--socket"])
+        .arg(socket)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it can be started");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("it is piped");
+    BufReader::new(stdout)
+        .read_line(&mut line)
+        .expect("it says when it is ready");
+    assert!(line.starts_with("socket "), "{line}");
+    child
+}
+
+impl Daemon {
+    /// Starts one.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start() -> Daemon {
+        let directory = private_directory();
+        let child = start(&directory.path().join("socket"));
+        Daemon { child, directory }
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("socket")
+    }
+
+    /// Ends it by SIGKILL.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Kills it, and starts another one in its place.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = start(&self.socket());
+    }
+
+    /// A client.
+    ///
+    /// # Panics
+    /// If there is no daemon.
+    pub fn client(&self) -> Client {
+        Client::connect(&Address::Local(self.socket()), None, LIMIT, 0).expect("there is a daemon")
+    }
+
+    /// What it knows of all jobs.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub fn status(&self) -> Vec<JobStatus> {
+        match self.client().ask(&Ask::Status, LIMIT) {
+            Ok(Answer::Status(status)) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Ranks of the spares of all jobs.
+    pub fn spares(&self) -> Vec<u32> {
+        let status = self.status();
+        let spares = status.iter().flat_map(|job| &job.spares);
+        spares.map(|spare| spare.spare.rank).collect()
+    }
+
+    /// A spare of another job than any that runs, as long as the client lives.
+    ///
+    /// # Panics
+    /// If the daemon does not take it.
+    pub fn strange_spare(&self, job: &str, rank: u32) -> Client {
+        let spare = Spare {
+            rank,
+            pid: std::process::id(),
+            launcher: std::process::id(),
+            host: "here".into(),
+            domain: "here".into(),
+            workers: 1,
+        };
+        let (job, limits) = (job.to_owned(), Limits { minimum: 0, maximum: 4 });
+        let mut client = self.client();
+        let answer = client.ask(&Ask::Register { job, spare, limits }, LIMIT);
+        assert!(matches!(answer, Ok(Answer::Welcome)), "{answer:?}");
+        client
+    }
+}
+
+/// Takes every client on a socket, and answers whatever it says with the same bytes. It lives as long as the test.
+pub fn pretend(socket: &Path, answer: Vec<u8>) {
+    let listener = UnixListener::bind(socket).expect("the directory is ours");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let answer = answer.clone();
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).is_ok_and(|got| got > 0) {
+                    let _ = stream.write_all(&answer);
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,243 @@
+//! A job beside a daemon: it may choose the spare, and nothing that it does or says can make a recovery wrong.
+
+use ckptd::events::{Kind, SpareChoice, Worker, WorldRank};
+use ckptd::pool::{Lease, Token};
+use ckptd::wire::{Answer, encode};
+use ffi_tests::daemon::{Daemon, pretend, private_directory};
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, Case};
+use ffi_tests::{Job, Outcome, Trigger, place, processes};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+const VICTIM: u32 = 1;
+const WORKERS: u32 = 4;
+const SPARES: u32 = 2;
+const FAULT: &str = "kill rank=1 at=commit.end epoch=4";
+
+fn job(case: &Case, socket: &Path) -> Job {
+    let job = case.job().spares(SPARES).interval("100calls");
+    job.env("UNDERSTUDY_CKPTD", &socket.to_string_lossy())
+}
+
+/// Whatever the daemon did, the job has recovered. Who has chosen, and why the built-in rule has, if it has.
+fn judge(case: &Case, outcome: &Outcome) -> (SpareChoice, Option<String>) {
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    outcome.assert_taken_over(&[VICTIM]);
+    outcome.assert_nothing_left();
+    let chosen = outcome
+        .event_ranks()
+        .into_iter()
+        .flat_map(|rank| outcome.events(rank))
+        .filter_map(|record| match record.kind {
+            Kind::SparesChosen { choices, reason, .. } => Some((choices, reason)),
+            _ => None,
+        });
+    // A late piece of news of the same death can lead to another attempt.
+    let Some((choices, reason)) = chosen.last() else {
+        panic!("the event files do not say who has chosen\n{}", outcome.describe());
+    };
+    println!("{choices:?} {reason:?}");
+    outcome.check(
+        choices.len() == 1 && choices[0].worker == Worker(VICTIM),
+        "one part was given out",
+    );
+    (choices[0].clone(), reason)
+}
+
+fn choice(rank: u32, by_daemon: bool) -> SpareChoice {
+    SpareChoice {
+        worker: Worker(VICTIM),
+        rank: WorldRank(rank),
+        by_daemon,
+    }
+}
+
+/// The sockets of a process among the descriptors that the program could meet.
+fn low_sockets(pid: u32) -> usize {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let is_low = |entry: &std::fs::DirEntry| {
+        entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+            .is_some_and(|fd: u32| fd < 600)
+    };
+    let sockets = entries.filter(|entry| {
+        let target = std::fs::read_link(entry.path()).unwrap_or_default();
+        is_low(entry) && target.to_string_lossy().starts_with("socket:")
+    });
+    sockets.count()
+}
+
+#[test]
+fn the_daemon_chooses_and_two_jobs_do_not_mix() {
+    let daemon = Daemon::start();
+    // As many spares with the same ranks, of another job.
+    let _strangers = [
+        daemon.strange_spare("another job", 4),
+        daemon.strange_spare("another job", 5),
+    ];
+    let case = programs::short_heat2d();
+    let (socket, low) = (daemon.socket(), Rc::new(RefCell::new(None)));
+    let (told, daemon) = (Rc::clone(&low), Rc::new(daemon));
+    let watched = Rc::clone(&daemon);
+    let outcome = job(&case, &socket)
+        .fault(FAULT)
+        .watch(move |ranks: &BTreeMap<u32, processes::Process>| {
+            let is_there = watched.spares().len() == 4;
+            if is_there {
+                *told.borrow_mut() = Some(
+                    (WORKERS..WORKERS + SPARES)
+                        .map(|rank| low_sockets(ranks[&rank].pid))
+                        .sum(),
+                );
+            }
+            is_there
+        })
+        .run();
+    let (chosen, reason) = judge(&case, &outcome);
+    outcome.check(chosen == choice(WORKERS, true), &format!("{chosen:?}, {reason:?}"));
+    outcome.check(
+        *low.borrow() == Some(0_usize),
+        "a spare's connection is out of the program's sight",
+    );
+    let status = daemon.status();
+    let events = |is_it: &dyn Fn(&str) -> bool| {
+        let job = status.iter().find(|job| is_it(&job.job)).expect("both jobs are known");
+        job.events
+            .iter()
+            .map(|event| event.what.clone())
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    let (own, other) = (events(&|job| job != "another job"), events(&|job| job == "another job"));
+    outcome.check(
+        own.contains("rank 4 plays worker 1") && own.contains("rank 5 has gone"),
+        &own,
+    );
+    outcome.check(!other.contains("leased") && !other.contains("plays"), &other);
+}
+
+#[test]
+fn without_a_daemon_the_built_in_rule_chooses() {
+    let case = programs::short_heat2d();
+    let directory = private_directory();
+    let outcome = job(&case, &directory.path().join("nothing")).fault(FAULT).run();
+    let (chosen, reason) = judge(&case, &outcome);
+    let reason = reason.unwrap_or_default();
+    outcome.check(
+        chosen == choice(WORKERS, false) && reason.contains("No such file"),
+        &reason,
+    );
+}
+
+/// Rank 0 sleeps for so long that a daemon can be started again meanwhile, and that spares have come back to it.
+fn waiting() -> Case {
+    Case {
+        name: "waiting",
+        files: &[],
+        make: || Job::new(place::test_program("waiting"), &["7"]),
+        ..programs::heat2d()
+    }
+}
+
+/// Whether this process has come to the end of MPI_Init: a death is survived from then on.
+fn is_protected(pid: u32) -> bool {
+    let work = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+    let commit = Trigger::Commit { rank: VICTIM, epoch: 1 };
+    work.parent()
+        .is_some_and(|root| commit.has_come(&root.join("stdout"), &root.join("events")))
+}
+
+/// Kills the victim when the daemon has been treated so, and its spares are as many as they should be then.
+fn killed_after(treat: fn(&mut Daemon), spares_then: usize) -> (SpareChoice, Option<String>, Outcome) {
+    let daemon = Rc::new(RefCell::new(Daemon::start()));
+    let case = waiting();
+    let socket = daemon.borrow().socket();
+    let (mut is_treated, watched) = (false, Rc::clone(&daemon));
+    let watch = move |ranks: &BTreeMap<u32, processes::Process>| {
+        let mut daemon = watched.borrow_mut();
+        if !is_treated {
+            if daemon.spares().len() == SPARES as usize && is_protected(ranks[&VICTIM].pid) {
+                treat(&mut daemon);
+                is_treated = true;
+            }
+            return false;
+        }
+        let is_time = spares_then == 0 || daemon.spares().len() == spares_then;
+        if is_time {
+            processes::kill(ranks[&VICTIM].pid);
+        }
+        is_time
+    };
+    let outcome = job(&case, &socket).watch(watch).run();
+    let (chosen, reason) = judge(&case, &outcome);
+    (chosen, reason, outcome)
+}
+
+#[test]
+fn a_daemon_may_be_killed_in_mid_job() {
+    let (chosen, reason, outcome) = killed_after(Daemon::kill, 0);
+    let reason = reason.unwrap_or_default();
+    outcome.check(
+        chosen == choice(WORKERS, false) && reason.starts_with("the daemon: "),
+        &reason,
+    );
+}
+
+#[test]
+fn spares_come_back_to_a_daemon_that_was_killed_and_started_again() {
+    let (chosen, reason, outcome) = killed_after(Daemon::restart, SPARES as usize);
+    outcome.check(chosen == choice(WORKERS, true), &format!("{chosen:?}, {reason:?}"));
+}
+
+fn pretended(answer: Vec<u8>) -> (SpareChoice, String, Outcome) {
+    let case = programs::short_heat2d();
+    let directory = private_directory();
+    let socket = directory.path().join("socket");
+    pretend(&socket, answer);
+    let outcome = job(&case, &socket).fault(FAULT).run();
+    let (chosen, reason) = judge(&case, &outcome);
+    (chosen, reason.unwrap_or_default(), outcome)
+}
+
+fn leases(of: &[(u32, u32)]) -> Vec<u8> {
+    let lease = |&(worker, rank): &(u32, u32)| Lease {
+        worker,
+        rank,
+        token: Token(1),
+    };
+    encode(&Answer::Leased(of.iter().map(lease).collect())).expect("short enough")
+}
+
+#[test]
+fn what_a_daemon_says_is_checked() {
+    // The other spare than the rule's; so what is right counts.
+    let (chosen, reason, outcome) = pretended(leases(&[(VICTIM, 5)]));
+    outcome.check(chosen == choice(5, true), &format!("{chosen:?}, {reason}"));
+    let mut other_version = leases(&[(VICTIM, 5)]);
+    other_version[4] += 1;
+    let impossible = leases(&[(VICTIM, 0), (0, 5), (2, 4), (77, u32::MAX)]);
+    for (answer, why) in [
+        (impossible, "rank 0, which the daemon has named for worker 1"),
+        (leases(&[(VICTIM, VICTIM)]), "rank 1, which the daemon has named"),
+        (leases(&[(VICTIM, u32::MAX)]), "no living idle spare"),
+        (other_version, "version"),
+        (b"HTTP/1.1 418 I'm a teapot\r\n\r\n".to_vec(), "not the protocol"),
+        // It never answers.
+        (Vec::new(), "no answer within"),
+    ] {
+        let (chosen, reason, outcome) = pretended(answer);
+        outcome.check(
+            chosen == choice(WORKERS, false) && reason.contains(why),
+            &format!("{why}: {reason}"),
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! This process as a client of the node's daemon (UNDERSTUDY_CKPTD), which may say which spare takes which part.
+//!
+//! Nothing depends on it: what it answers is only a wish, which the plan checks (`recovery::plan`), and without an answer the built-in rule chooses. It is
+//! asked for at most [`LIMIT`]; idle spares keep a connection, over which they say now and then that they live. No thread, and no descriptor that
+//! the user side could meet.
+
+use crate::cell::Main;
+use crate::world::{self, Part};
+use crate::{boot, peers, user};
+use ckptd::client::{Client, ClientError};
+use ckptd::pool::{Lease, Limits, Need, Place, Spare, Token};
+use ckptd::wire::{Answer, Ask, auth};
+use std::time::{Duration, Instant};
+use understudy_abi::RUNTIME_FD_BASE;
+
+/// How long a recovery waits for the daemon.
+const LIMIT: Duration = Duration::from_millis(100);
+/// How long a spare waits for it. While it does, it sleeps.
+const SPARE_LIMIT: Duration = Duration::from_millis(20);
+/// Time between two signs of life. The daemon takes a spare for dead after 10 s.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// A spare's connection.
+struct Link {
+    client: Option<Client>,
+    /// When it says next that it lives, or tries to connect.
+    due: Option<Instant>,
+}
+
+static LINK: Main<Link> = Main::new(Link {
+    client: None,
+    due: None,
+});
+
+/// Whether there is one to be asked.
+pub fn is_set() -> bool {
+    boot::config().daemon.is_some()
+}
+
+fn connect(limit: Duration) -> Result<Client, ClientError> {
+    let config = boot::config();
+    let Some(address) = &config.daemon else {
+        return Err(ClientError::Unexpected);
+    };
+    let tokens = match &config.daemon_token {
+        Some(path) => auth::read_tokens(path)?,
+        None => Vec::new(),
+    };
+    Client::connect(address, tokens.first().map(Vec::as_slice), limit, RUNTIME_FD_BASE)
+}
+
+/// An idle spare looks whether it is time to say something; costs one look at the clock otherwise.
+pub fn poll_spare() {
+    let link = LINK.get();
+    if !is_set() || link.due.is_some_and(|due| Instant::now() < due) {
+        return;
+    }
+    let outcome = match &mut link.client {
+        Some(client) => client.tell(&Ask::Beat),
+        None => register().map(|client| link.client = Some(client)),
+    };
+    if let Err(why) = outcome {
+        log::info!("the daemon does not have this spare: {why}");
+        link.client = None;
+    }
+    link.due = Some(Instant::now() + PERIOD);
+}
+
+fn register() -> Result<Client, ClientError> {
+    let world = world::get();
+    let rank = world.launcher_rank;
+    let node = world.nodes.get(rank as usize);
+    let workers = world.nodes[..world.worker_count as usize].iter();
+    let place = place_of(rank);
+    let spare = Spare {
+        rank,
+        pid: std::process::id(),
+        launcher: std::os::unix::process::parent_id(),
+        host: place.host,
+        domain: place.domain,
+        workers: workers.filter(|other| Some(*other) == node).count() as u32,
+    };
+    let limits = Limits {
+        minimum: 0,
+        maximum: world.spare_count,
+    };
+    let job = boot::job();
+    let mut client = connect(SPARE_LIMIT)?;
+    match client.ask(&Ask::Register { job, spare, limits }, SPARE_LIMIT)? {
+        Answer::Welcome => Ok(client),
+        Answer::Refused(refusal) => Err(ClientError::Closed(refusal.to_string())),
+        _ => Err(ClientError::Unexpected),
+    }
+}
+
+/// Says something for the last time, and closes the connection.
+fn farewell(ask: &Ask) {
+    if let Some(mut client) = LINK.get().client.take() {
+        let _ = client.tell(ask);
+    }
+}
+
+/// This process has the part of a worker from now on.
+pub fn playing(worker: u32) {
+    farewell(&Ask::Playing { worker });
+}
+
+/// This spare was never needed.
+pub fn leave() {
+    farewell(&Ask::Leave);
+}
+
+/// Where a process of this rank is or was.
+fn place_of(rank: u32) -> Place {
+    Place {
+        host: match world::get().launcher_rank == rank {
+            true => user::host_name(),
+            false => peers::host(rank).to_owned(),
+        },
+        domain: format!("{:016x}", peers::domain(rank)),
+    }
+}
+
+/// Asks for spares for dead workers. Rounds grow with every time that a job asks.
+pub fn lease(round: u64, dead: &[u32]) -> Result<Vec<Lease>, String> {
+    let world = world::get();
+    let need = |&worker: &u32| Need {
+        worker,
+        failed: place_of(world.players[worker as usize]),
+        copies: world
+            .redundancy
+            .holders_of(worker)
+            .filter(|holder| !dead.contains(holder))
+            .map(|holder| place_of(world.players[holder as usize]))
+            .collect(),
+    };
+    let (job, needs) = (boot::job(), dead.iter().map(need).collect());
+    let began = Instant::now();
+    let mut client = connect(LIMIT).map_err(|error| error.to_string())?;
+    let left = LIMIT.saturating_sub(began.elapsed());
+    match client.ask(&Ask::Lease { job, round, needs }, left) {
+        Ok(Answer::Leased(leases)) => Ok(leases),
+        Ok(Answer::Refused(refusal)) => Err(refusal.to_string()),
+        Ok(_) => Err(ClientError::Unexpected.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Leases that are not used, since the plan is another one.
+pub fn give_back(tokens: &[Token]) {
+    if tokens.is_empty() {
+        return;
+    }
+    // Whatever goes wrong, they go back by themselves a little later.
+    if let Ok(mut client) = connect(SPARE_LIMIT) {
+        for &token in tokens {
+            let job = boot::job();
+            let _ = client.tell(&Ask::GiveBack { job, token });
+        }
+    }
+}
+
+/// Whether this process asks, in a job whose lowest living worker that has a daemon is `leader`.
+pub fn is_leader(leader: u64) -> bool {
+    world::get().part == Part::Worker(leader as u32)
+}
