@@ -3,6 +3,7 @@
 //! * [`epochs`]: names and format of the files of the disk level; [`pages`]: lists of pages;
 //! * [`pool`]: the spares of a node's jobs, as a state machine; [`wire`]: what ckptd and its clients say to each other; [`client`]: a
 //!   client that never waits for long; `daemon` (feature `cli`): `ckptd serve`;
+//! * `remains` (feature `cli`): what killed jobs leave on a node;
 //! * [`events`]: the event file each rank writes, and its reader;
 //! * [`relay`]: the output relay that makes standard output exactly-once, and the ledger through
 //!   which ranks talk to it;
@@ -17,6 +18,8 @@ pub mod events;
 pub mod pages;
 pub mod pool;
 pub mod relay;
+#[cfg(feature = "cli")]
+pub mod remains;
 #[cfg(feature = "cli")]
 pub mod report;
 pub mod settings;

@@ -331,3 +331,34 @@ fn another_user_is_turned_away() {
     child.wait().expect("waited for");
     assert_eq!(got, b"");
 }
+
+#[test]
+fn what_a_killed_job_has_left_is_removed_and_nothing_else() {
+    // The launcher that has given the job its name has ended.
+    let mut gone = Command::new("true").spawn().expect("started");
+    gone.wait().expect("waited for");
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = |pid: u32, rest: &str| PathBuf::from(format!("/dev/shm/understudy-prterun-{host}-{pid}@1-{rest}"));
+    let left = [name(gone.id(), "0.undo"), name(gone.id(), "1.undo")];
+    let others = [
+        // A launcher elsewhere, which may have started a job just now.
+        PathBuf::from(format!("/dev/shm/understudy-prterun-elsewhere-{}@1-0.undo", gone.id())),
+        PathBuf::from(format!(
+            "/dev/shm/understudy-0000000000000007-{:016x}-0.undo",
+            gone.id()
+        )),
+        PathBuf::from(format!("/dev/shm/not-understudy-{}@1-0", gone.id())),
+    ];
+    for path in left.iter().chain(&others) {
+        std::fs::write(path, "something").expect("written");
+    }
+    let daemon = Daemon::start();
+    while left.iter().any(|path| path.exists()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let text = get(daemon.metrics.expect("there"), "/metrics");
+    let kept = others.iter().all(|path| path.exists());
+    others.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    assert!(kept, "files of others are gone");
+    assert!(text.contains("understudy_remains_removed_total "), "{text}");
+}

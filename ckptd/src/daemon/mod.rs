@@ -13,6 +13,7 @@ mod place;
 mod ring;
 mod server;
 mod service;
+mod sweeper;
 
 pub use place::default_socket;
 pub use server::{Options, serve};

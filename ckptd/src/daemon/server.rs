@@ -2,6 +2,7 @@
 
 use super::connection::{Connection, Goes, Stream};
 use super::service::{Service, Who};
+use super::sweeper::Sweeper;
 use super::{StartError, place};
 use crate::pool::Rules;
 use crate::wire::auth;
@@ -77,6 +78,7 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
         figures,
         end,
         service: Service::new(Rules::default(), random(), tokens),
+        sweeper: Sweeper::start(),
         connections: Vec::new(),
         start: Instant::now(),
     };
@@ -125,6 +127,7 @@ struct Server {
     figures: Option<TcpListener>,
     end: UnixStream,
     service: Service,
+    sweeper: Sweeper,
     /// The oldest first.
     connections: Vec<Connection>,
     start: Instant,
@@ -143,7 +146,10 @@ impl Server {
             let now = self.start.elapsed();
             self.serve_clients(now, &ready[OWN..]);
             self.turn_late_away(now);
-            self.service.tick(now, crate::relay::lives);
+            if self.service.tick(now, crate::relay::lives) {
+                self.sweeper.wake();
+            }
+            self.service.counters.removed = self.sweeper.removed();
             if ready[1] {
                 self.accept_local(now);
             }

@@ -179,14 +179,15 @@ impl Service {
         }
     }
 
-    /// Does what is due.
-    pub(super) fn tick(&mut self, now: Duration, lives: impl Fn(u32) -> bool) {
+    /// Does what is due. Whether a job has ended.
+    pub(super) fn tick(&mut self, now: Duration, lives: impl Fn(u32) -> bool) -> bool {
         for (key, happened) in self.pools.tick(now) {
             self.tell(&key, &happened);
         }
         let is_empty = self.pools.jobs().filter(|(_, job)| job.spares().next().is_none());
         let empty: Vec<JobKey> = is_empty.map(|(key, _)| key.clone()).collect();
         self.empty.retain(|key, _| empty.contains(key));
+        let mut is_one_over = false;
         for key in empty {
             let since = *self.empty.entry(key.clone()).or_insert(now);
             let launcher = self.pools.job(&key).map_or(0, |job| job.launcher());
@@ -199,8 +200,10 @@ impl Service {
                 self.pools.close(&key);
                 self.empty.remove(&key);
                 self.rings.end(&key);
+                is_one_over = true;
             }
         }
+        is_one_over
     }
 
     /// When [`Service::tick`] has something to do at the latest.

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What directories for event files are called that nobody has asked for; the process id of `understudy run` follows.
-pub const EVENTS_PREFIX: &str = "understudy-run-";
+pub use ckptd::remains::EVENTS_PREFIX;
 /// The job could not be started: no launcher, too few slots, no fault tolerance in that MPI.
 pub const NOT_STARTED: u8 = 125;
 

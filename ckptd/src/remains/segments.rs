@@ -1,17 +1,13 @@
 //! Open MPI's shared memory, which it leaves behind when a rank is killed.
 
-use super::{Remains, is_own};
-use ckptd::relay::LEDGERS;
+use super::{Remains, is_own, is_settled};
+use crate::relay::LEDGERS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-
-/// A job that starts has files for a moment that nobody has mapped yet.
-const SETTLED: Duration = Duration::from_secs(60);
 
 /// Segments (`sm_segment.HOST.USER.JOB.RANK`) of jobs none of whose segments any process has mapped.
-pub fn abandoned() -> Vec<Remains> {
+pub(super) fn abandoned() -> Vec<Remains> {
     let mut jobs: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for entry in std::fs::read_dir(LEDGERS).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -20,14 +16,6 @@ pub fn abandoned() -> Vec<Remains> {
         }
     }
     let mapped = mapped();
-    let is_settled = |path: &PathBuf| {
-        let changed = path.metadata().and_then(|metadata| metadata.modified());
-        changed.is_ok_and(|changed| {
-            SystemTime::now()
-                .duration_since(changed)
-                .is_ok_and(|age| age >= SETTLED)
-        })
-    };
     let is_abandoned = |files: &Vec<PathBuf>| {
         files
             .iter()

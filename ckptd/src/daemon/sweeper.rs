@@ -1,0 +1,62 @@
+//! Removes what killed jobs have left on this node, in a thread of its own: it looks at many files.
+
+use crate::remains;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// Time between two looks.
+const PERIOD: Duration = Duration::from_secs(300);
+/// After the end of a job its launcher and its relays clean up themselves.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// The thread, and how many files it has removed. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Sweeper {
+    wake: Sender<()>,
+    removed: Arc<AtomicU64>,
+}
+
+impl Sweeper {
+    /// Starts it; it looks at once.
+    pub(super) fn start() -> Self {
+        let (wake, woken) = channel();
+        let removed = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&removed);
+        std::thread::spawn(move || {
+            loop {
+                sweep(&count);
+                match woken.recv_timeout(PERIOD) {
+                    Ok(()) => std::thread::sleep(GRACE),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        });
+        Self { wake, removed }
+    }
+
+    /// A job has ended.
+    pub(super) fn wake(&self) {
+        // The thread only ends after this.
+        let _ = self.wake.send(());
+    }
+
+    /// How many files were removed.
+    pub(super) fn removed(&self) -> u64 {
+        self.removed.load(Ordering::Relaxed)
+    }
+}
+
+fn sweep(removed: &AtomicU64) {
+    for it in remains::of_node() {
+        match remains::remove(&it.path) {
+            Ok(()) => {
+                log::info!("{} is removed: {}", it.path.display(), it.what);
+                removed.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => log::warn!("{}: {error}", it.path.display()),
+        }
+    }
+}
