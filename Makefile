@@ -13,7 +13,7 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
-.PHONY: help setup env build man examples test sweep soak lint demo bench bench-journal lammps clean
+.PHONY: help setup env build install deb man examples test sweep soak lint demo bench bench-journal lammps clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,33 @@ env: setup ## print shell exports for that MPI: eval "$(make -s env)"
 
 build: setup examples ## build the layer, its tools and the examples
 	$(IN_ENV) $(CARGO) build --release
+
+# The files of the layer look for each other in their own directory, so they stay together in lib/understudy.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+PLACED  := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
+
+install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
+	@test -x '$(RELEASE)/ckptd' || { echo "$(RELEASE) has nothing to install; run make build first" >&2; exit 1; }
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/lib/understudy' '$(DESTDIR)$(PREFIX)/lib/systemd/user' \
+	    '$(DESTDIR)$(PREFIX)/share/man/man1' '$(DESTDIR)$(PREFIX)/share/modulefiles/understudy' \
+	    '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' '$(DESTDIR)$(PREFIX)/share/doc/understudy'
+	install -m 755 '$(RELEASE)/understudy' '$(DESTDIR)$(PREFIX)/bin'
+	install -m 755 '$(RELEASE)/ckptd' '$(DESTDIR)$(PREFIX)/lib/understudy'
+	install -m 644 '$(RELEASE)/libunderstudy.so' '$(RELEASE)/libunderstudy_shim.so' '$(RELEASE)/libunderstudy_runtime.so' \
+	    '$(DESTDIR)$(PREFIX)/lib/understudy'
+	ln -sf ../lib/understudy/ckptd '$(DESTDIR)$(PREFIX)/bin/ckptd'
+	$(PLACED) packaging/ckptd.service > '$(DESTDIR)$(PREFIX)/lib/systemd/user/ckptd.service'
+	$(PLACED) packaging/modulefile > '$(DESTDIR)$(PREFIX)/share/modulefiles/understudy/$(VERSION)'
+	'$(RELEASE)/understudy' man '$(DESTDIR)$(PREFIX)/share/man/man1'
+	'$(RELEASE)/understudy' completions bash > '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/understudy'
+	install -m 644 README.md docs/guide.md docs/promise.md LICENSE-MIT LICENSE-APACHE '$(DESTDIR)$(PREFIX)/share/doc/understudy'
+
+deb: build ## make a Debian package in target/debian (needs cargo-deb)
+	$(MAKE) install PREFIX=/usr DESTDIR='$(CURDIR)/build/debian'
+	$(CARGO) deb -p ckptd --no-build
 
 man: build ## write the man pages of `understudy` into build/man
 	target/release/understudy man build/man

@@ -1,0 +1,33 @@
+from spack.package import *
+
+
+class Understudy(MakefilePackage):
+    """Lets unmodified MPI programs survive the sudden death of ranks within the same job: a preloaded library keeps copies of the
+    ranks' memory in each other, and spare ranks take the parts of dead ones."""
+
+    license("MIT OR Apache-2.0")
+    # There are no releases yet: `spack dev-build understudy@main` in a checkout.
+    version("main")
+
+    depends_on("rust@1.95:", type="build")
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
+    depends_on("gmake", type="build")
+    depends_on("llvm +clang", type="build")
+    depends_on("openmpi@5.0.10:", type=("build", "link", "run"))
+
+    conflicts("platform=darwin", msg="understudy runs on Linux only")
+    requires("target=x86_64:", msg="understudy runs on x86-64 only")
+
+    def setup_build_environment(self, env):
+        env.set("LIBCLANG_PATH", self.spec["llvm"].prefix.lib)
+
+    def build(self, spec, prefix):
+        cargo = which("cargo")
+        cargo("build", "--release", "--locked")
+
+    def install(self, spec, prefix):
+        make("install", "PREFIX={0}".format(prefix))
+
+    def setup_run_environment(self, env):
+        env.set("UNDERSTUDY_LIBRARY", self.prefix.lib.understudy.join("libunderstudy.so"))
