@@ -80,7 +80,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_STATIC",
         default: "image",
-        meaning: "how data that the program sets up once are brought back: `image`, copies hold them; `replay`, copies do without what an idle spare has rebuilt from a record of the MPI calls up to the first checkpoint after `MPI_Init`, and an understudy rebuilds it",
+        meaning: "how data that the program sets up once are brought back: `image`, copies hold them; `replay`, copies do without what an idle spare has rebuilt from a record of the MPI calls up to the first checkpoint after `MPI_Init`, and an understudy rebuilds it; `disk`, they are written to UNDERSTUDY_DISK once and read from there; `auto`, `replay` if a spare has rebuilt at least half of them, else `image`",
         form: Form::Value("HOW"),
     },
     Setting {

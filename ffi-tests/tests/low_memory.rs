@@ -165,6 +165,15 @@ fn changed_pages_are_found_by_comparing_too() {
 }
 
 #[test]
+fn changed_pages_are_read_back_from_disk() {
+    let job = protected(&["0,1"]).env("UNDERSTUDY_STATIC", "disk").disk();
+    let job = job.env("UNDERSTUDY_DISK_EVERY", "1000000");
+    let outcome = disturb_by_deaths(job, &[2]);
+    like_undisturbed(&outcome, &["0,1"]);
+    check_rebuilt(&outcome, 0, true);
+}
+
+#[test]
 fn with_two_copies_two_may_die() {
     let job = protected(&["0,2"]).spares(2).env("UNDERSTUDY_COPIES", "2");
     let outcome = disturb_by_deaths(job, &[1, 2]);

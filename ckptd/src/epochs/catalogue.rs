@@ -26,7 +26,8 @@ pub struct Name {
 
 /// What is behind the name of a file that is being written.
 pub const PART: &str = ".part";
-const PREFIX: &str = "understudy-";
+/// What the names of all files begin with.
+pub const PREFIX: &str = "understudy-";
 const SUFFIX: &str = ".epoch";
 
 impl fmt::Display for Name {

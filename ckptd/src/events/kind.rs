@@ -251,6 +251,13 @@ pub enum Kind {
         /// Pages that are left.
         left: u64,
     },
+    /// How static data are brought back was decided at run time.
+    StaticData {
+        worker: Worker,
+        /// `replay` or `image`.
+        way: String,
+        reason: String,
+    },
     /// Static data of the part that this process plays have been rebuilt.
     Rebuilt {
         /// The worker.

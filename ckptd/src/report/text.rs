@@ -141,6 +141,7 @@ fn what(kind: &Kind) -> String {
         Kind::OwnThinned { pages, left } => {
             format!("the rank keeps {left} pages of its own; {pages} pages can be made again")
         }
+        Kind::StaticData { worker, way, reason } => format!("static data of {worker} by {way}: {reason}"),
         Kind::Rebuilt { worker, pages, ns } => format!("{pages} pages of {worker} rebuilt in {}", time(*ns)),
         Kind::FailureDetected { recovery, failed, by } => {
             format!("recovery {recovery}: failure of {} detected by {by}", ranks(failed))

@@ -91,7 +91,9 @@ const VALUES: &[(&str, Parse)] = &[
         config.static_data = match text {
             "image" => Static::Image,
             "replay" => Static::Replay,
-            _ => return Err(format!("`{text}` is neither `image` nor `replay`")),
+            "disk" => Static::Disk,
+            "auto" => Static::Auto,
+            _ => return Err(format!("`{text}` is none of `image`, `replay`, `disk`, `auto`")),
         };
         Ok(())
     }),
@@ -188,9 +190,15 @@ impl Config {
         if config.restart && config.disk.is_none() {
             return Err("UNDERSTUDY_RESTART: set UNDERSTUDY_DISK to the directory that has the epochs".into());
         }
-        if config.static_data == Static::Replay && matches!(config.scheme, Scheme::Parity(_)) {
+        if config.static_data == Static::Disk && config.disk.is_none() {
+            return Err(
+                "UNDERSTUDY_STATIC=disk: set UNDERSTUDY_DISK to the directory that static data are to be written to"
+                    .into(),
+            );
+        }
+        if let (Some(way), false) = (config.static_data.exclusive(), config.scheme.is_whole_copies()) {
             return Err(format!(
-                "UNDERSTUDY_STATIC=replay goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
+                "UNDERSTUDY_STATIC={way} goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
                 config.scheme
             ));
         }
@@ -259,6 +267,14 @@ mod tests {
             _ => None,
         };
         assert!(Config::read(both).is_err_and(|why| why.contains("UNDERSTUDY_STATIC=replay")));
+        let auto = |name: &str| {
+            if name == "UNDERSTUDY_STATIC" {
+                Some("auto".to_owned())
+            } else {
+                both(name)
+            }
+        };
+        assert!(Config::read(auto).is_ok());
         for wrong in ["0", "3", "xor", "xor:", "xor:1", "xor:0", "xor:-2", "xor:many"] {
             assert!(scheme(wrong).unwrap_err().contains("UNDERSTUDY_COPIES"), "{wrong}");
         }
@@ -282,6 +298,19 @@ mod tests {
         ] {
             assert!(rule(wrong).unwrap_err().contains("UNDERSTUDY_INIT_END"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn static_data_on_disk_need_a_directory() {
+        let why = read("UNDERSTUDY_STATIC", "disk").unwrap_err();
+        assert!(why.contains("UNDERSTUDY_DISK"), "{why}");
+        assert!(read("UNDERSTUDY_STATIC", "memory").unwrap_err().contains("`auto`"));
+        let both = |name: &str| match name {
+            "UNDERSTUDY_STATIC" => Some("disk".to_owned()),
+            "UNDERSTUDY_DISK" => Some("epochs".to_owned()),
+            _ => None,
+        };
+        assert_eq!(Config::read(both).map(|config| config.static_data), Ok(Static::Disk));
     }
 
     #[test]

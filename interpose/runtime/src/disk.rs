@@ -18,11 +18,13 @@
 mod choose;
 mod identity;
 mod load;
+mod static_file;
 mod writer;
 
 use crate::cell::Main;
 use crate::generated::real;
 use crate::handles;
+use crate::image::absent::Sums;
 use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
 use crate::real_types::RealComm;
@@ -32,6 +34,7 @@ pub use ckptd::epochs::catalogue::Key;
 use ckptd::epochs::{catalogue, format};
 use format::{Head, Identity};
 pub use load::Loaded;
+pub use static_file::{StaticFile, Writing};
 use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::fs;
@@ -146,6 +149,7 @@ pub fn open(
     });
     if let Some(worker) = part {
         disk.remove_torn(worker);
+        disk.remove_static(worker);
     }
     let place = disk.directory.display().to_string();
     if !config.restart {
@@ -240,6 +244,19 @@ pub fn end(part: Option<u32>) {
     let files = catalogue::of_worker(names.iter().map(String::as_str), worker);
     let own: Vec<Key> = files.into_iter().filter(|key| key.lineage == disk.lineage).collect();
     disk.remove(worker, &own);
+    disk.remove_static(worker);
+}
+
+/// Where a worker's static data are, or are to be.
+pub fn static_path(worker: u32) -> Option<PathBuf> {
+    let disk = DISK.get().as_ref()?;
+    Some(static_file::path(&disk.directory, disk.lineage, worker))
+}
+
+/// Starts to write an image there, beside the program.
+pub fn write_static(worker: u32, image: &Image, store: &PageStore) -> io::Result<Writing> {
+    let path = static_path(worker).ok_or(ErrorKind::NotFound)?;
+    static_file::write(path, image, store)
 }
 
 /// The oldest epoch on disk that this process may have to go back to.
@@ -308,19 +325,16 @@ pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: u32
         runs: image.pages(),
     };
     store.pin(image.runs().iter().map(|run| run.extent()));
-    let piece = |run: &SlotRun| Piece {
-        first: run.pages.start,
-        copy: store.ptr(run.slot),
-        sums: store.sums(&[*run]),
-    };
-    let pieces = image.runs().iter().map(piece).collect();
+    let mut pieces: Vec<Piece> = image.runs().iter().map(|run| kept(run, store)).collect();
+    pieces.extend(image.absent().iter().cloned().map(Piece::Absent));
+    pieces.sort_unstable_by_key(Piece::first);
     let job = Job {
         directory: disk.directory.clone(),
         name: name.to_string(),
         head,
         state: state.to_vec(),
         // SAFETY: committed pages never change; they are pinned until `settle` or `finish` has the outcome.
-        pages: unsafe { Pages::new(pieces) },
+        pages: unsafe { Pages::new(pieces, static_path(worker)) },
         files: user::written_files(),
     };
     match disk.writer() {
@@ -334,6 +348,12 @@ pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: u32
             disk.trouble = Some(error.to_string());
         }
     }
+}
+
+fn kept(run: &SlotRun, store: &PageStore) -> Piece {
+    let (copy, first) = (store.ptr(run.slot).cast_const(), run.pages.start);
+    let sums = store.sums(&[*run]);
+    Piece::Kept(copy, Sums { first, sums })
 }
 
 impl Disk {
@@ -402,6 +422,13 @@ impl Disk {
         }
     }
 
+    /// Removes static data of this worker.
+    fn remove_static(&self, worker: u32) {
+        for name in static_file::of_worker(&listing(&self.directory).unwrap_or_default(), worker) {
+            let _ = fs::remove_file(self.directory.join(name));
+        }
+    }
+
     /// Removes what this worker has not completed.
     fn remove_torn(&self, worker: u32) {
         let names = listing(&self.directory).unwrap_or_default();
@@ -417,7 +444,8 @@ impl Disk {
     }
 }
 
-fn explain(error: &io::Error) -> String {
+/// Why something cannot be written, and what can be done about it.
+pub fn explain(error: &io::Error) -> String {
     let remedy = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
         ErrorKind::PermissionDenied => "give this user the right to write there",

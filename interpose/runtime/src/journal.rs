@@ -34,6 +34,8 @@ pub struct Phase {
     /// How long it took.
     pub took: Duration,
     watch: Watch,
+    /// Its calls are recorded; otherwise only its end is looked for.
+    records: bool,
     /// All workers agree that the next cut is its end.
     is_agreed: bool,
     /// The epoch at its end.
@@ -46,7 +48,7 @@ static PHASE: Main<Option<Phase>> = Main::new(None);
 static ENDED: Main<Option<Phase>> = Main::new(None);
 
 /// `MPI_Init` is about to return to the program: from here outcomes are recorded, until the rule says that it is enough.
-pub fn start(rule: &Rule) {
+pub fn start(rule: &Rule, records: bool) {
     let Some(frame) = arch::top_frame() else { return };
     *PHASE.get() = Some(Phase {
         recorder: Recorder::default(),
@@ -54,6 +56,7 @@ pub fn start(rule: &Rule) {
         begin: unsafe { *frame },
         took: Duration::ZERO,
         watch: Watch::new(rule),
+        records,
         is_agreed: false,
         epoch: 0,
     });
@@ -63,6 +66,11 @@ pub fn start(rule: &Rule) {
 fn stop() -> Option<Phase> {
     arch::set_recording(false);
     PHASE.get().take()
+}
+
+/// Whether a phase is under way, or has ended and has not been taken.
+pub fn is_under_way() -> bool {
+    PHASE.get().is_some() || ENDED.get().is_some()
 }
 
 /// Nothing more is recorded, and what was recorded is forgotten: the program is about to be rolled back.
@@ -85,7 +93,7 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     let frame = unsafe { &*frame };
     // SAFETY: the frame's stack pointer points to the return address.
     phase.watch.call(frame, unsafe { *(frame.rsp as *const u64) });
-    if phase.recorder.call(frame, integer, double).is_err() {
+    if phase.records && phase.recorder.call(frame, integer, double).is_err() {
         log::info!(
             "a call that cannot be recorded (slot {}) ends the recording",
             frame.slot

@@ -28,6 +28,11 @@ impl std::fmt::Display for Scheme {
 }
 
 impl Scheme {
+    /// Whether there are whole copies.
+    pub fn is_whole_copies(self) -> bool {
+        matches!(self, Scheme::Copies(_))
+    }
+
     /// The fewest workers that it can protect.
     pub fn fewest_workers(self) -> u32 {
         match self {

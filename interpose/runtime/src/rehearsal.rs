@@ -13,6 +13,7 @@
 //! A page that changes after the phase is part of a checkpoint, and so of the copy, from then on.
 
 mod child;
+mod decision;
 mod inputs;
 mod message;
 mod own_memory;
@@ -37,9 +38,19 @@ pub use worker::{damage_journals, keep as keep_script, poll, script as own_scrip
 /// Before the program has set up anything, its image says little about how long a journal may get.
 const LEAST_LIMIT: usize = 16 << 20;
 
-/// Whether static data are rebuilt.
+/// Whether static data are rebuilt by a replay, where that is possible.
+fn replays() -> bool {
+    let config = boot::config();
+    match config.static_data {
+        Static::Replay => true,
+        Static::Auto => config.scheme.is_whole_copies(),
+        Static::Image | Static::Disk => false,
+    }
+}
+
+/// Whether copies do without static data.
 fn is_used() -> bool {
-    boot::config().static_data == Static::Replay
+    replays() || boot::config().static_data == Static::Disk
 }
 
 /// Whether phases are rehearsed.
@@ -47,9 +58,10 @@ fn is_on() -> bool {
     boot::config().rehearse || is_used()
 }
 
-/// Whether a worker does without copies of its own static data. With a disk level it cannot: an epoch on disk is complete.
+/// Whether a worker does without copies of its own static data. An epoch on disk is complete in itself: with a disk level that
+/// is only possible if they are on disk, too.
 fn spares_own() -> bool {
-    is_used() && boot::config().disk.is_none()
+    boot::config().static_data == Static::Disk || (replays() && boot::config().disk.is_none())
 }
 
 /// This process stands at the end of `MPI_Init`.
@@ -57,7 +69,7 @@ pub fn prepare() {
     if is_on() {
         inputs::note();
     }
-    if spares_own() && crate::world::is_protected() {
+    if replays() && spares_own() && crate::world::is_protected() {
         seed::plant();
     }
 }
@@ -65,9 +77,14 @@ pub fn prepare() {
 /// `MPI_Init` is about to return to the program of a worker, for the first time or after a failure in the phase.
 pub fn start() {
     prepare();
-    if is_on() && crate::world::is_protected() {
-        crate::journal::start(&boot::config().init_end);
+    if !crate::world::is_protected() {
+        return;
     }
+    if is_on() {
+        let records = replays() || boot::config().rehearse;
+        crate::journal::start(&boot::config().init_end, records);
+    }
+    decision::begin();
 }
 
 /// At a cut: whether the phase may end here, as far as this worker is concerned; see [`crate::journal::may_end`].

@@ -24,6 +24,21 @@ pub enum Static {
     Image,
     /// They are rebuilt by a replay of the initialisation phase.
     Replay,
+    /// They are read from a file.
+    Disk,
+    /// A replay if it proves to be right, else images.
+    Auto,
+}
+
+impl Static {
+    /// Its name, if it goes with whole copies only.
+    pub fn exclusive(self) -> Option<&'static str> {
+        match self {
+            Static::Replay => Some("replay"),
+            Static::Disk => Some("disk"),
+            Static::Image | Static::Auto => None,
+        }
+    }
 }
 
 /// How long a journal may get.

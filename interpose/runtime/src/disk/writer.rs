@@ -7,6 +7,8 @@
 
 use super::catalogue::PART;
 use super::format::{Encoder, Head};
+use super::static_file::StaticFile;
+use crate::image::absent::Sums;
 use crate::image::runs::PageIndex;
 use crate::image::threads::without_signals;
 use crate::image::{PAGE_SIZE, sums};
@@ -17,17 +19,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-/// Memory that stays as it is.
-pub struct Pages(Vec<Piece>);
+/// What an epoch is made of.
+pub struct Pages {
+    pieces: Vec<Piece>,
+    /// The file of static data.
+    others: Option<PathBuf>,
+}
 
-/// Copies of consecutive pages.
-pub struct Piece {
+/// Consecutive pages, with their checksums.
+pub enum Piece {
+    /// Their copies are in memory that stays as it is, one after the other.
+    Kept(*const u8, Sums),
+    /// They are in the file of static data.
+    Absent(Sums),
+}
+
+impl Piece {
     /// The first page.
-    pub first: PageIndex,
-    /// Where its copy is; the others' follow.
-    pub copy: *const u8,
-    /// Their checksums.
-    pub sums: Vec<u64>,
+    pub fn first(&self) -> PageIndex {
+        let (Piece::Kept(_, sums) | Piece::Absent(sums)) = self;
+        sums.first
+    }
 }
 
 // SAFETY: only read, by one thread at a time, as `Pages::new` demands.
@@ -37,25 +49,49 @@ impl Pages {
     /// What is to be written.
     ///
     /// # Safety
-    /// All of it must be readable, and must not change, until the outcome of its job was taken.
-    pub unsafe fn new(pieces: Vec<Piece>) -> Pages {
-        Pages(pieces)
+    /// All copies must be readable, and must not change, until the outcome of its job was taken.
+    pub unsafe fn new(pieces: Vec<Piece>, others: Option<PathBuf>) -> Pages {
+        Pages { pieces, others }
     }
 
-    /// Each page's content, unless it has been damaged since it was captured.
-    fn iter(&self) -> impl Iterator<Item = io::Result<&[u8]>> {
-        self.0.iter().flat_map(|piece| {
-            // SAFETY: readable and unchanging, as `new` demands.
-            let copy = unsafe { std::slice::from_raw_parts(piece.copy, piece.sums.len() * PAGE_SIZE) };
-            let pages = copy.chunks_exact(PAGE_SIZE).zip(&piece.sums).enumerate();
-            pages.map(|(index, (content, &sum))| {
-                let page = PageIndex(piece.first.0 + index as u64);
-                match sums::of_page(page, content) == sum {
-                    true => Ok(content),
-                    false => Err(io::Error::other("the copy in memory has a wrong checksum")),
+    /// Gives each page's content, unless it has been damaged since it was captured.
+    fn each(&self, mut give: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut others = None;
+        for piece in &self.pieces {
+            match piece {
+                Piece::Kept(copy, sums) => {
+                    // SAFETY: readable and unchanging, as `new` demands.
+                    let copy = unsafe { std::slice::from_raw_parts(*copy, sums.sums.len() * PAGE_SIZE) };
+                    for ((page, sum), content) in sums.each().zip(copy.chunks_exact(PAGE_SIZE)) {
+                        give(checked(page, sum, content, "the copy in memory")?)?;
+                    }
                 }
-            })
-        })
+                Piece::Absent(sums) => {
+                    let file = match &others {
+                        Some(file) => file,
+                        None => others.insert(self.open_others()?),
+                    };
+                    let mut content = [0; PAGE_SIZE];
+                    for (page, sum) in sums.each() {
+                        file.read(page.0, &mut content)?;
+                        give(checked(page, sum, &content, "the file of static data")?)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open_others(&self) -> io::Result<StaticFile> {
+        let path = self.others.as_deref().ok_or(io::ErrorKind::NotFound)?;
+        StaticFile::open(path).map_err(io::Error::other)
+    }
+}
+
+fn checked<'a>(page: PageIndex, sum: u64, content: &'a [u8], what: &str) -> io::Result<&'a [u8]> {
+    match sums::of_page(page, content) == sum {
+        true => Ok(content),
+        false => Err(io::Error::other(format!("{what} has a wrong checksum"))),
     }
 }
 
@@ -162,11 +198,11 @@ fn write(job: Job, stop: &AtomicBool) -> Outcome {
 
 fn write_part(part: &Path, job: &Job, stop: &AtomicBool) -> Outcome {
     let mut encoder = Encoder::new(File::create(part)?, &job.head, &job.state)?;
-    for page in job.pages.iter() {
-        if encoder.page(page?)? && stop.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-    }
+    job.pages
+        .each(|page| match encoder.page(page)? && stop.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::Interrupted.into()),
+            false => Ok(()),
+        })?;
     let file = encoder.finish()?;
     file.sync_all()?;
     Ok(file.metadata()?.len())

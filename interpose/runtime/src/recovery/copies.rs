@@ -186,7 +186,7 @@ fn fetch_from_group(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
 /// What the copy that is fetched lacks.
 enum Missing {
     Nothing,
-    /// A replay makes it.
+    /// A child makes it.
     Replayed(Rebuild),
     /// This process has it, but for what it has changed.
     Present(Offer),
@@ -209,7 +209,9 @@ impl Missing {
         Ok(match offers.into_iter().next().flatten() {
             None => Missing::Nothing,
             Some(offer) if plan.takeover(me).is_none() => Missing::Present(offer),
-            Some(_) if load::has_begun() => Missing::Lost("this process holds other data already".into()),
+            Some(offer) if offer.needs_start() && load::has_begun() => {
+                Missing::Lost("this process holds other data already".into())
+            }
             Some(offer) => Rebuild::start(offer).map_or_else(Missing::Lost, Missing::Replayed),
         })
     }

@@ -3,20 +3,22 @@
 
 use super::inputs;
 use super::own_memory;
-use super::script::Script;
+use super::script::{Replay, Script, Way};
+use crate::disk::StaticFile;
 use crate::image::absent::Sums;
 use crate::image::layout::Layout;
 use crate::image::runs::{PageIndex, PageRun};
 use crate::image::vmas::{self, Vma};
 use crate::image::{PAGE_SIZE, sums};
-use crate::journal::{hold, replay};
+use crate::journal::{self, hold};
 use crate::user;
 use bincode::config::standard;
 use std::collections::BTreeMap;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
 
@@ -29,7 +31,7 @@ const MOST_PLACES: usize = 32;
 pub enum Task<'a> {
     /// It compares the pages with the script's.
     Compare,
-    /// It writes these pages one after the other to this file.
+    /// It writes these pages (sorted) one after the other to this file.
     Write(&'a [PageRun], &'a File),
 }
 
@@ -72,7 +74,7 @@ impl Finding {
 
 /// How long a replay may take.
 pub fn limit(script: &Script) -> Duration {
-    PATIENCE + 10 * script.took
+    PATIENCE + 10 * script.took()
 }
 
 /// A file in memory, for pages.
@@ -197,14 +199,65 @@ fn work(script: &Script, task: &Task<'_>, output: c_int) -> ! {
         libc::close_range(RUNTIME_FD_BASE as u32 + 2, u32::MAX, 0);
         (File::from_raw_fd(output), memory)
     };
-    let finding = play(script, task, memory);
+    let finding = match &script.way {
+        Way::Replay(replay) => play(script, replay, task, memory),
+        Way::File(path) => read(script, path, task, memory),
+    };
     let bytes = bincode::encode_to_vec(&finding, standard()).unwrap_or_default();
     let _ = pipe.write_all(&bytes);
     // SAFETY: the end of the process.
     unsafe { libc::_exit(0) }
 }
 
-fn play(script: &Script, task: &Task<'_>, memory: c_int) -> Finding {
+/// Reads the pages from a file.
+fn read(script: &Script, path: &Path, task: &Task<'_>, memory: c_int) -> Finding {
+    let began = Instant::now();
+    let file = match StaticFile::open(path) {
+        Ok(file) => file,
+        Err(why) => return Finding::failed(why),
+    };
+    let mut content = [0u8; PAGE_SIZE];
+    let different: Vec<u64> = match task {
+        Task::Compare => {
+            let mut differs = |(page, sum): (PageIndex, u64)| {
+                let is_read = file.read(page.0, &mut content).is_ok();
+                (!is_read || sums::of_page(page, &content) != sum).then_some(page.0)
+            };
+            let all = script.pages.iter().flat_map(Sums::each);
+            all.filter_map(&mut differs).collect()
+        }
+        Task::Write(pages, _) => {
+            let mut give = |(at, page): (u64, u64)| {
+                file.read(page, &mut content)?;
+                let done = given(memory, content.as_ptr().cast(), PAGE_SIZE, at * PAGE_SIZE as u64)?;
+                (done == PAGE_SIZE).then_some(()).ok_or(io::ErrorKind::WriteZero.into())
+            };
+            let numbers = pages.iter().flat_map(|run| run.start.0..run.end());
+            let written: io::Result<()> = (0..).zip(numbers).try_for_each(&mut give);
+            if let Err(error) = written {
+                return Finding::failed(format!("{}: {error}", path.display()));
+            }
+            Vec::new()
+        }
+    };
+    Finding {
+        places: places(&different),
+        different,
+        took: began.elapsed(),
+        failure: None,
+    }
+}
+
+/// pwrite(2) from memory that may not be mapped.
+fn given(file: c_int, from: *const c_void, length: usize, at: u64) -> io::Result<usize> {
+    // SAFETY: pwrite(2), which fails where nothing is mapped.
+    match unsafe { libc::pwrite(file, from, length, at as i64) } {
+        ..=0 => Err(io::Error::last_os_error()),
+        count => Ok(count as usize),
+    }
+}
+
+fn play(script: &Script, replay: &Replay, task: &Task<'_>, memory: c_int) -> Finding {
     let began = Instant::now();
     inputs::restore();
     let layout = Layout::read_self(user::State::zones());
@@ -220,7 +273,7 @@ fn play(script: &Script, task: &Task<'_>, memory: c_int) -> Finding {
         return Finding::failed(format!("system calls cannot be held back: {error}"));
     }
     // SAFETY: this process stands where the worker stood at the end of MPI_Init.
-    let played = unsafe { replay::run(&script.journal, &script.begin, script.end) };
+    let played = unsafe { journal::replay::run(&replay.journal, &replay.begin, replay.end) };
     let took = began.elapsed();
     let ended = hold::end().map_err(|error| error.to_string());
     if let Err(why) = ended.and(played.map_err(|why| why.to_string())) {
@@ -253,16 +306,13 @@ fn compare(run: &Sums) -> Vec<u64> {
 
 /// Writes pages to a file; the page that cannot be written.
 fn write(pages: &[PageRun], file: c_int) -> Result<(), (PageIndex, io::Error)> {
-    let mut at = 0i64;
+    let mut at = 0;
     for run in pages {
         let (mut address, end) = (run.range().start, run.range().end);
         while address < end {
-            // SAFETY: pwrite(2), which fails where nothing is mapped.
-            let written = unsafe { libc::pwrite(file, address as *const _, (end - address) as usize, at) };
-            if written <= 0 {
-                return Err((PageIndex::containing(address), io::Error::last_os_error()));
-            }
-            (address, at) = (address + written as u64, at + written as i64);
+            let written = given(file, address as *const c_void, (end - address) as usize, at);
+            let written = written.map_err(|error| (PageIndex::containing(address), error))? as u64;
+            (address, at) = (address + written, at + written);
         }
     }
     Ok(())

@@ -4,7 +4,7 @@
 use super::child::{self, Child, Task};
 use super::is_used;
 use super::message::Message;
-use super::script::Script;
+use super::script::{Script, Way};
 use super::wanted;
 use crate::cell::Main;
 use crate::checkpoint::Copy;
@@ -36,6 +36,11 @@ impl Offer {
     /// How it can be made.
     pub fn script(&self) -> &Script {
         &self.script
+    }
+
+    /// Whether only a process that stands at the end of `MPI_Init` can make it.
+    pub fn needs_start(&self) -> bool {
+        matches!(self.script.way, Way::Replay(_))
     }
 
     /// How it can be made.
@@ -126,7 +131,7 @@ pub(super) fn quiesce(limit: Duration) -> usize {
         .sum()
 }
 
-/// A replay that makes what a copy lacks.
+/// A child that makes what a copy lacks.
 pub struct Rebuild {
     offer: Offer,
     child: Child,
@@ -135,7 +140,8 @@ pub struct Rebuild {
 }
 
 impl Rebuild {
-    /// Starts it. This process must still stand at the end of `MPI_Init`, and stay there until the end.
+    /// Starts it. This process must still stand at the end of `MPI_Init` if the offer [`Offer::needs_start`], and stay there
+    /// until the end.
     pub fn start(offer: Offer) -> Result<Rebuild, String> {
         fault::point("replay.begin", 0);
         let tell = |error: std::io::Error| error.to_string();
@@ -161,14 +167,17 @@ impl Rebuild {
         let pages = absent::pages_of(&offer.absent);
         let length = runs::total(&pages) as usize * PAGE_SIZE;
         let mut first = Some(child);
-        let replay = || {
+        let mut replay = || {
             let child = first.take().map_or_else(
                 || Child::start(&offer.script, &Task::Write(&pages, &memory)).map_err(|error| error.to_string()),
                 Ok,
             )?;
             contents(child, &memory, length)
         };
-        wanted::collect(&offer.absent, replay, image, store)?;
+        match &offer.script.way {
+            Way::Replay(_) => wanted::collect(&offer.absent, replay, image, store)?,
+            Way::File(_) => wanted::take(&offer.absent, replay()?.as_ref(), image, store)?,
+        }
         fault::point("replay.end", 0);
         Ok((offer.script, began.elapsed()))
     }

@@ -8,13 +8,32 @@ use crate::image::layout::Layout;
 use crate::image::runs::PageIndex;
 use crate::image::store::PageStore;
 use crate::journal::Journal;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// A worker's initialisation phase.
+/// How a worker's static data are had.
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub struct Script {
     /// The worker.
     pub worker: u32,
+    /// The way.
+    pub way: Way,
+    /// Pages as they are at the end of the phase.
+    pub pages: Vec<Sums>,
+}
+
+/// A way to have pages.
+#[derive(Clone, bincode::Encode, bincode::Decode)]
+pub enum Way {
+    /// The phase is replayed.
+    Replay(Replay),
+    /// They are read from this file ([`crate::disk::StaticFile`]).
+    File(PathBuf),
+}
+
+/// A worker's initialisation phase.
+#[derive(Clone, bincode::Encode, bincode::Decode)]
+pub struct Replay {
     /// Its journal.
     pub journal: Vec<u8>,
     /// The call of `MPI_Init`.
@@ -23,8 +42,6 @@ pub struct Script {
     pub end: (u64, u32),
     /// How long the phase took.
     pub took: Duration,
-    /// Pages as they are at the end.
-    pub pages: Vec<Sums>,
 }
 
 /// The sums of an image's pages, without those of the stack that `rsp` is in.
@@ -46,11 +63,28 @@ pub fn sums_of(layout: &Layout, image: &Image, store: &PageStore, rsp: u64) -> V
 impl Script {
     /// For tests: changes the journal.
     pub fn damage(&mut self, harm: Harm) {
-        let middle = self.journal.len() / 2;
+        let Way::Replay(replay) = &mut self.way else { return };
+        let middle = replay.journal.len() / 2;
         match harm {
-            Harm::Bit if Journal::decode(&self.journal).is_ok() => self.journal[middle] ^= 4,
+            Harm::Bit if Journal::decode(&replay.journal).is_ok() => replay.journal[middle] ^= 4,
             Harm::Bit => {}
-            Harm::Half => self.journal.truncate(middle),
+            Harm::Half => replay.journal.truncate(middle),
+        }
+    }
+
+    /// Bytes of its journal.
+    pub fn journal(&self) -> u64 {
+        match &self.way {
+            Way::Replay(replay) => replay.journal.len() as u64,
+            Way::File(_) => 0,
+        }
+    }
+
+    /// How long the phase took, if that is known.
+    pub fn took(&self) -> Duration {
+        match &self.way {
+            Way::Replay(replay) => replay.took,
+            Way::File(_) => Duration::ZERO,
         }
     }
 
@@ -81,10 +115,7 @@ mod tests {
     fn pages_that_differ_are_left_out() {
         let script = Script {
             worker: 0,
-            journal: Vec::new(),
-            begin: Frame::default(),
-            end: (0, 0),
-            took: Duration::ZERO,
+            way: Way::File(PathBuf::new()),
             pages: vec![
                 Sums {
                     first: PageIndex(10),

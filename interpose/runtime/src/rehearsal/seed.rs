@@ -47,6 +47,11 @@ pub fn lives() -> bool {
     lives
 }
 
+/// It is not needed any more.
+pub fn end() {
+    *SEED.get() = None;
+}
+
 /// Replays a phase; these pages as they come out, one after the other.
 pub fn replay(script: &Script, pages: &[PageRun]) -> Result<Vec<u8>, String> {
     let Some(mut seed) = SEED.get().take() else {

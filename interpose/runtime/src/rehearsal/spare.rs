@@ -127,18 +127,18 @@ fn tell_user(script: &Script, finding: &Finding) {
         script.worker,
         finding.different.len(),
         finding.took,
-        script.took,
+        script.took(),
         finding.failure.as_ref().map_or(String::new(), |why| format!("; {why}"))
     );
     events::emit(Kind::Rehearsal {
         worker: Worker(script.worker),
-        journal: script.journal.len() as u64,
+        journal: script.journal(),
         pages,
         different: finding.different.len() as u64,
         places: finding.places.clone(),
         failure: finding.failure.clone(),
         replay_ns: finding.took.as_nanos() as u64,
-        phase_ns: script.took.as_nanos() as u64,
+        phase_ns: script.took().as_nanos() as u64,
     });
 }
 

@@ -47,6 +47,14 @@ pub fn collect<Made: AsRef<[u8]>>(
     }
 }
 
+/// Has the image keep these pages, one after the other in `bytes`, if all are right.
+pub fn take(pages: &[Sums], bytes: &[u8], image: &mut Image, store: &mut PageStore) -> Result<(), String> {
+    match wrong_in(pages, bytes).first() {
+        Some(page) => Err(format!("page {:#x} is damaged", page.addr())),
+        None => add(pages, bytes, image, store),
+    }
+}
+
 /// Which pages are right, in contents that have one after the other.
 fn judge<'a>(pages: &'a [Sums], bytes: &'a [u8]) -> impl Iterator<Item = (PageIndex, bool)> + 'a {
     let contents = bytes.chunks_exact(PAGE_SIZE).map(Some).chain(std::iter::repeat(None));

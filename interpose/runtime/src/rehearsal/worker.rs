@@ -1,16 +1,20 @@
 //! A worker's part: it has its phase rehearsed, tells the holders of its copies what is proved, and thins the copies that it
 //! holds.
 
+use super::decision;
 use super::message::Message;
-use super::script::{Script, sums_of};
+use super::script::{Replay, Script, Way, sums_of};
 use super::spare::Proof;
 use super::{is_on, is_used, own_pages, seed, spares_own};
+use crate::arch::Frame;
 use crate::cell::Main;
+use crate::config::Static;
+use crate::disk::Writing;
 use crate::fault::{self, Harm};
 use crate::image::PAGE_SIZE;
 use crate::journal::{self, Phase};
 use crate::own_messages::{Peer, tag};
-use crate::{boot, checkpoint, events, world};
+use crate::{boot, checkpoint, disk, events, world};
 use bincode::config::standard;
 use ckptd::events::{Kind, Worker};
 use std::ffi::c_int;
@@ -22,6 +26,8 @@ enum Own {
     /// There is none.
     #[default]
     None,
+    /// The pages are being written to a file.
+    Writing { script: Script, writing: Writing },
     /// A spare has it, or is to get it.
     Asked { script: Script, is_sent: bool },
     /// What is in it is proved.
@@ -64,13 +70,13 @@ pub fn poll() {
     if !is_on() {
         return;
     }
-    if let Some(phase) = journal::take_ended(checkpoint::epoch())
-        && let Some(script) = script_of(phase)
-    {
-        state().own = Own::Asked { script, is_sent: false };
+    let state = state();
+    if let Some(phase) = journal::take_ended(checkpoint::epoch()) {
+        state.own = own_of(phase).unwrap_or_default();
         fault::point("phase.end", checkpoint::epoch());
     }
-    let state = state();
+    state.look_after_file();
+    decision::look(matches!(state.own, Own::None));
     state.sent.retain_mut(|message| message.test() == Ok(false));
     state.ask();
     if is_used() {
@@ -81,10 +87,38 @@ pub fn poll() {
     }
 }
 
-/// The script of a phase that has ended, if it is worth it.
-fn script_of(mut phase: Phase) -> Option<Script> {
+/// What is to be done about a phase that has ended, if it is worth it.
+fn own_of(phase: Phase) -> Option<Own> {
     let keep = checkpoint::keep();
     let saved = checkpoint::decode(&keep.own.state.bytes).ok()?;
+    let worker = world::worker();
+    let pages = sums_of(&saved.user.layout, &keep.own.image, &keep.store, saved.frame.rsp);
+    if boot::config().static_data != Static::Disk {
+        let way = Way::Replay(replay_of(phase, &saved.frame)?);
+        let script = Script { worker, way, pages };
+        return Some(Own::Asked { script, is_sent: false });
+    }
+    let way = Way::File(disk::static_path(worker)?);
+    let script = Script { worker, way, pages };
+    match disk::write_static(worker, &keep.own.image, &keep.store) {
+        Ok(writing) => Some(Own::Writing { script, writing }),
+        Err(error) => {
+            tell_not_written(&error);
+            None
+        }
+    }
+}
+
+fn tell_not_written(error: &std::io::Error) {
+    log::warn!(
+        "static data cannot be written to UNDERSTUDY_DISK, and stay in the copies: {}",
+        disk::explain(error)
+    );
+}
+
+/// How a phase is replayed, if its journal is short enough.
+fn replay_of(mut phase: Phase, end: &Frame) -> Option<Replay> {
+    let keep = checkpoint::keep();
     let journal = phase.recorder.journal();
     let (calls, size) = (journal.calls, journal.size());
     let image = keep.own.image.page_count() as usize * PAGE_SIZE;
@@ -99,17 +133,29 @@ fn script_of(mut phase: Phase) -> Option<Script> {
         "{calls} calls recorded in {took:?}: {size} bytes, {} compressed",
         bytes.len()
     );
-    Some(Script {
-        worker: world::worker(),
+    Some(Replay {
         journal: bytes,
         begin: phase.begin,
-        end: journal::call_hash(&saved.frame)?,
+        end: journal::call_hash(end)?,
         took,
-        pages: sums_of(&saved.user.layout, &keep.own.image, &keep.store, saved.frame.rsp),
     })
 }
 
 impl State {
+    /// When the pages are in their file, they are to be compared.
+    fn look_after_file(&mut self) {
+        let Own::Writing { writing, .. } = &self.own else {
+            return;
+        };
+        let Some(outcome) = writing.outcome() else { return };
+        if let Own::Writing { script, .. } = std::mem::take(&mut self.own) {
+            match outcome {
+                Ok(()) => self.own = Own::Asked { script, is_sent: false },
+                Err(error) => tell_not_written(&error),
+            }
+        }
+    }
+
     /// Sends the script to a spare, if one is idle.
     fn ask(&mut self) {
         let Own::Asked { script, is_sent } = &mut self.own else {
@@ -146,16 +192,20 @@ impl State {
         if message.test() != Ok(true) {
             return;
         }
-        let proof = self
-            .proof
-            .take()
-            .map(|message| bincode::decode_from_slice(&message.bytes, standard()));
+        let Some(message) = self.proof.take() else { return };
+        let proof: Proof = match bincode::decode_from_slice(&message.bytes, standard()) {
+            Ok((proof, _)) => proof,
+            Err(_) => None,
+        };
         let Own::Asked { script, .. } = std::mem::take(&mut self.own) else {
             return;
         };
-        if let Some(Ok((Proof::Some(different), _))) = proof {
-            let script = script.without(&different);
-            self.own = Own::proved(script);
+        if decision::accept(script.page_count(), proof.as_deref())
+            && let Some(different) = proof
+        {
+            self.own = Own::proved(script.without(&different));
+        } else {
+            seed::end();
         }
     }
 
@@ -185,7 +235,8 @@ impl State {
         let Own::Proved { script, is_thin, .. } = &mut self.own else {
             return;
         };
-        let (keep, lives) = (checkpoint::keep(), seed::lives());
+        let keep = checkpoint::keep();
+        let lives = matches!(script.way, Way::File(_)) || seed::lives();
         let (image, store) = (&mut keep.own.image, &mut keep.store);
         if lives && spares_own() && !std::mem::replace(is_thin, true) {
             let before = image.page_count();
@@ -241,7 +292,7 @@ fn thin(layer: usize, partner: u32, bytes: &[u8]) {
     fault::point("thin.begin", checkpoint::epoch());
     let before = copy.image.page_count();
     copy.image.leave_out(&script.pages, &mut keep.store);
-    let (pages, journal) = (before - copy.image.page_count(), script.journal.len() as u64);
+    let (pages, journal) = (before - copy.image.page_count(), script.journal());
     copy.script = Some(script);
     if pages == 0 {
         return;
@@ -276,7 +327,7 @@ fn give_back() {
 pub fn script() -> Option<&'static Script> {
     match &state().own {
         Own::Proved { script, .. } => Some(script),
-        Own::None | Own::Asked { .. } => None,
+        Own::None | Own::Writing { .. } | Own::Asked { .. } => None,
     }
 }
 
@@ -289,7 +340,7 @@ pub fn keep(script: Script) {
 pub(super) fn quiesce(limit: Duration) -> usize {
     let Some(state) = STATE.get() else { return 0 };
     match &mut state.own {
-        Own::None => {}
+        Own::None | Own::Writing { .. } => {}
         Own::Asked { is_sent, .. } => *is_sent = false,
         Own::Proved { is_told, is_thin, .. } => (*is_told, *is_thin) = (false, false),
     }

@@ -1,0 +1,153 @@
+//! `UNDERSTUDY_STATIC=disk` and `auto`: other ways to bring back what a program has set up once.
+
+use ckptd::events::Kind;
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, Case, setup};
+use ffi_tests::thin::{self, THIN, WORKERS, assert_lost, like_undisturbed, rebuilt, thinned};
+use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, place};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn on_disk(case: &Case) -> Job {
+    thin::job(case).env("UNDERSTUDY_STATIC", "disk").disk()
+}
+
+/// So that there is nothing to go back to but copies in memory.
+fn without_epochs(job: Job) -> Job {
+    job.env("UNDERSTUDY_DISK_EVERY", "1000000")
+}
+
+fn nothing_on_disk(outcome: &Outcome) {
+    let left = fs::read_dir(outcome.disk()).map_or(0, Iterator::count);
+    outcome.check(left == 0, "files are left on disk");
+}
+
+#[test]
+fn static_data_on_disk_are_recovered_from() {
+    let mut verdicts = Verdicts::default();
+    for case in [programs::heat2d(), programs::cg(), programs::sem()] {
+        for worker in [0, 2] {
+            let outcome = without_epochs(on_disk(&case)).kill(Kill::at(worker, THIN)).run();
+            let (gone, left) = thinned(&outcome, worker);
+            let pages = rebuilt(&outcome, WORKERS);
+            println!(
+                "{}: worker {worker}: {pages} pages read; {gone} gone, {left} left",
+                case.name
+            );
+            verdicts.judge(&format!("{}, worker {worker}", case.name), || {
+                like_undisturbed(&outcome, &case);
+                outcome.assert_taken_over(&[worker]);
+                outcome.check(pages >= 30, &format!("only {pages} pages were read"));
+                nothing_on_disk(&outcome);
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+/// What a replay cannot do is no matter for a file.
+#[test]
+fn a_setup_that_cannot_be_replayed_may_be_on_disk() {
+    let case = setup(|| Job::new(place::test_program("setup"), &["20000", "process"]));
+    let outcome = without_epochs(on_disk(&case)).kill(Kill::at(1, THIN)).run();
+    like_undisturbed(&outcome, &case);
+    outcome.assert_taken_over(&[1]);
+    outcome.check(rebuilt(&outcome, WORKERS) > 100, "the pages were not read");
+}
+
+/// Epochs that were written when memory had no copies of static data.
+#[test]
+fn epochs_on_disk_are_complete() {
+    let case = programs::longer_heat2d();
+    let mut first = on_disk(&case)
+        .killed_as_a_whole(
+            Trigger::OnDisk {
+                workers: WORKERS,
+                epoch: 60,
+            },
+            Scope::Ranks,
+        )
+        .run();
+    first.check(thinned(&first, 1).0 > 0, "the copies were whole");
+    let second = on_disk(&case)
+        .env("UNDERSTUDY_RESTART", "1")
+        .env("UNDERSTUDY_STATIC", "disk")
+        .run_after(&mut first);
+    second.assert_success();
+    let undisturbed = native(case.job());
+    for file in case.files {
+        second.check(second.file(file) == undisturbed.file(file), &format!("{file} differs"));
+    }
+    nothing_on_disk(&second);
+}
+
+/// Changes a byte of every page in a worker's file of static data.
+fn damage(directory: &Path, worker: u32) {
+    let ending = format!("-w{worker:05}.static");
+    let names = fs::read_dir(directory).expect("the directory is there").flatten();
+    let path: Vec<PathBuf> = names.map(|entry| entry.path()).collect();
+    let path = path.iter().find(|path| path.to_string_lossy().ends_with(&ending));
+    let path = path.expect("the worker has a file");
+    let mut bytes = fs::read(path).expect("the file can be read");
+    bytes.iter_mut().skip(8192).step_by(4096).for_each(|byte| *byte ^= 1);
+    fs::write(path, bytes).expect("the file can be written");
+}
+
+fn with_damage(job: Job) -> Outcome {
+    let mut is_done = false;
+    let watched = job.watch(move |ranks| {
+        let work = PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
+        let events = work.join("../events");
+        if !is_done && THIN.has_come(&events, &events) {
+            damage(&work.join("../disk"), 1);
+            is_done = ffi_tests::processes::kill(ranks[&1].pid);
+        }
+        is_done
+    });
+    watched.run()
+}
+
+#[test]
+fn a_damaged_file_is_a_loss_or_an_epoch_on_disk() {
+    let case = programs::heat2d();
+    let lost = with_damage(without_epochs(on_disk(&case)));
+    assert_lost(&lost, &["static data cannot be rebuilt", "is damaged"]);
+    let saved = with_damage(on_disk(&case).env("UNDERSTUDY_DISK_EVERY", "5"));
+    like_undisturbed(&saved, &case);
+}
+
+fn decisions(outcome: &Outcome) -> Vec<String> {
+    let of = |rank: u32| {
+        let events = outcome.events(rank).into_iter();
+        events.filter_map(|record| match record.kind {
+            Kind::StaticData { way, .. } => Some(way),
+            _ => None,
+        })
+    };
+    (0..WORKERS).flat_map(of).collect()
+}
+
+#[test]
+fn auto_takes_the_way_that_works() {
+    let auto = |case: &Case| thin::job(case).env("UNDERSTUDY_STATIC", "auto");
+    let late = |job: Job| job.kill(Kill::at(1, Trigger::Commit { rank: 1, epoch: 40 }));
+    let heat2d = programs::heat2d();
+    let impossible = setup(|| Job::new(place::test_program("setup"), &["20000", "process"]));
+    let runs = [
+        (&heat2d, auto(&heat2d).kill(Kill::at(1, THIN)), "replay"),
+        (&impossible, late(auto(&impossible)), "image"),
+        (&heat2d, late(auto(&heat2d).env("UNDERSTUDY_COPIES", "xor:4")), "image"),
+        (&heat2d, late(auto(&heat2d).env("UNDERSTUDY_LOG_LIMIT", "10")), "image"),
+    ];
+    for (case, job, way) in runs {
+        let outcome = job.run();
+        like_undisturbed(&outcome, case);
+        outcome.assert_taken_over(&[1]);
+        let decisions = decisions(&outcome);
+        let all = decisions.len() == WORKERS as usize && decisions.iter().all(|taken| taken == way);
+        outcome.check(all, &format!("{decisions:?} instead of {way}"));
+        let line = format!("UNDERSTUDY_STATIC=auto: {way}");
+        let lines = outcome.own_lines().iter().filter(|told| told.contains(&line)).count();
+        outcome.check(lines == 1, &format!("{lines} lines say {way}"));
+    }
+}

@@ -1,0 +1,216 @@
+//! The static data of one worker in a file: written once, read where copies lack them (`UNDERSTUDY_STATIC=disk`).
+//!
+//! ```text
+//!   magic, version u32, length u32 of the head │ head │ checksum │ zeros up to a multiple of the page size │ pages
+//! ```
+//!
+//! Pages have no checksums here: whoever needs one knows what it must be. A page whose slot was given to another one while
+//! it was being written is wrong in the file, and is found so when the file is read for the first time.
+#![allow(unsafe_code)]
+
+use crate::image::PAGE_SIZE;
+use crate::image::epoch::Image;
+use crate::image::runs::PageRun;
+use crate::image::store::PageStore;
+use crate::image::threads::without_signals;
+use bincode::config::standard;
+use ckptd::epochs::catalogue::{PART, PREFIX};
+use std::ffi::c_void;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: &[u8; 8] = b"USTDYSTA";
+/// Bumped with any change of this format.
+const VERSION: u32 = 1;
+const SUFFIX: &str = ".static";
+/// Magic, version and length of the head.
+const PREAMBLE: usize = 16;
+/// A longer head is taken for damage.
+const LONGEST_HEAD: u32 = 256 << 20;
+
+fn ending(worker: u32) -> String {
+    format!("-w{worker:05}{SUFFIX}")
+}
+
+/// Where a worker's file is.
+pub fn path(directory: &Path, lineage: u64, worker: u32) -> PathBuf {
+    directory.join(format!("{PREFIX}{lineage:016x}{}", ending(worker)))
+}
+
+/// Files of a worker in a list of names, those that were not completed, too.
+pub fn of_worker(listing: &[String], worker: u32) -> impl Iterator<Item = &String> {
+    let ending = ending(worker);
+    let is_of = move |name: &&String| name.starts_with(PREFIX) && name.trim_end_matches(PART).ends_with(&ending);
+    listing.iter().filter(is_of)
+}
+
+/// A file that is being written.
+pub struct Writing(Receiver<io::Result<()>>);
+
+impl Writing {
+    /// What has come of it, once it is done.
+    pub fn outcome(&self) -> Option<io::Result<()>> {
+        match self.0.try_recv() {
+            Ok(outcome) => Some(outcome),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(io::Error::other("the writing thread has ended"))),
+        }
+    }
+}
+
+/// Consecutive pages in the store.
+struct Piece {
+    from: *const c_void,
+    length: usize,
+}
+
+// SAFETY: never read by this process itself, only named to the kernel.
+unsafe impl Send for Piece {}
+
+/// Starts to write an image, beside the program.
+pub fn write(path: PathBuf, image: &Image, store: &PageStore) -> io::Result<Writing> {
+    let pages: Vec<PageRun> = image.runs().iter().map(|run| run.pages).collect();
+    let piece = |run: &crate::image::epoch::SlotRun| Piece {
+        from: store.ptr(run.slot).cast_const().cast(),
+        length: run.pages.pages as usize * PAGE_SIZE,
+    };
+    let pieces: Vec<Piece> = image.runs().iter().map(piece).collect();
+    let (done, outcome) = channel();
+    let work = move || {
+        let _ = done.send(write_all(&path, &pages, &pieces));
+    };
+    without_signals(|| std::thread::Builder::new().name("understudy-static".into()).spawn(work))?;
+    Ok(Writing(outcome))
+}
+
+fn write_all(path: &Path, pages: &[PageRun], pieces: &[Piece]) -> io::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(PART);
+    let part = PathBuf::from(part);
+    let written = write_part(&part, pages, pieces).and_then(|()| {
+        std::fs::rename(&part, path)?;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        File::open(directory)?.sync_all()
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written
+}
+
+fn write_part(part: &Path, pages: &[PageRun], pieces: &[Piece]) -> io::Result<()> {
+    let head = bincode::encode_to_vec(pages, standard()).map_err(io::Error::other)?;
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend((head.len() as u32).to_le_bytes());
+    bytes.extend(head);
+    bytes.extend(xxh3_64(&bytes).to_le_bytes());
+    bytes.resize(bytes.len().next_multiple_of(PAGE_SIZE), 0);
+    let mut file = File::create(part)?;
+    file.write_all(&bytes)?;
+    for piece in pieces {
+        let mut done = 0;
+        while done < piece.length {
+            // SAFETY: write(2) from the arena, which stays mapped as long as the process lives. The kernel copies what is
+            // there; it may be another page's by now.
+            let count = unsafe { libc::write(file.as_raw_fd(), piece.from.byte_add(done), piece.length - done) };
+            match count {
+                -1 => return Err(io::Error::last_os_error()),
+                count => done += count as usize,
+            }
+        }
+    }
+    file.sync_all()
+}
+
+/// An open file.
+pub struct StaticFile {
+    file: File,
+    /// Each run of pages, with its place.
+    runs: Vec<(PageRun, u64)>,
+}
+
+impl StaticFile {
+    /// Opens it and reads its head.
+    pub fn open(path: &Path) -> Result<StaticFile, String> {
+        let told = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+        let file = File::open(path).map_err(|error| told(&error))?;
+        let read = |length: usize| -> Result<Vec<u8>, String> {
+            let mut bytes = vec![0; length];
+            file.read_exact_at(&mut bytes, 0).map_err(|error| told(&error))?;
+            Ok(bytes)
+        };
+        let start = read(PREAMBLE)?;
+        let number = |at: usize| u32::from_le_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
+        let length = number(12);
+        if &start[..8] != MAGIC || number(8) != VERSION || length > LONGEST_HEAD {
+            return Err(told(&"it is no file of static data, or of another version"));
+        }
+        let all = read(PREAMBLE + length as usize + size_of::<u64>())?;
+        let (content, sum) = all.split_at(PREAMBLE + length as usize);
+        if xxh3_64(content).to_le_bytes() != *sum {
+            return Err(told(&"its head is damaged (the checksum does not match)"));
+        }
+        let (pages, _) = bincode::decode_from_slice::<Vec<PageRun>, _>(&content[PREAMBLE..], standard())
+            .map_err(|error| told(&error))?;
+        let mut at = all.len().next_multiple_of(PAGE_SIZE) as u64;
+        let mut runs = Vec::with_capacity(pages.len());
+        for run in pages {
+            runs.push((run, at));
+            at += run.pages * PAGE_SIZE as u64;
+        }
+        Ok(StaticFile { file, runs })
+    }
+
+    /// Reads a page.
+    pub fn read(&self, page: u64, into: &mut [u8; PAGE_SIZE]) -> io::Result<()> {
+        let index = self.runs.partition_point(|(run, _)| run.end() <= page);
+        let found = self.runs.get(index).filter(|(run, _)| run.start.0 <= page);
+        let (run, at) = found.ok_or_else(|| io::Error::other(format!("page {page:#x} is not in it")))?;
+        self.file
+            .read_exact_at(into, at + (page - run.start.0) * PAGE_SIZE as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_come_back_and_damage_is_found() {
+        let directory = std::env::temp_dir().join(format!("understudy-static-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = path(&directory, 7, 3);
+        let content: Vec<u8> = (0..3u8).flat_map(|page| [page + 1; PAGE_SIZE]).collect();
+        let pages = [PageRun::between(10, 12), PageRun::between(20, 21)];
+        let piece = |first: usize, count: usize| Piece {
+            from: content[first * PAGE_SIZE..].as_ptr().cast(),
+            length: count * PAGE_SIZE,
+        };
+        write_all(&file, &pages, &[piece(0, 2), piece(2, 1)]).unwrap();
+        let opened = StaticFile::open(&file).unwrap();
+        let mut page = [0; PAGE_SIZE];
+        for (number, value) in [(10, 1), (11, 2), (20, 3)] {
+            opened.read(number, &mut page).unwrap();
+            assert_eq!(page, [value; PAGE_SIZE]);
+        }
+        assert!(opened.read(12, &mut page).is_err());
+        assert!(opened.read(21, &mut page).is_err());
+        let names: Vec<String> = std::fs::read_dir(&directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        assert_eq!(of_worker(&names, 3).count(), 1);
+        assert_eq!(of_worker(&names, 30).count(), 0);
+        let mut bytes = std::fs::read(&file).unwrap();
+        bytes[PREAMBLE] ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+        assert!(StaticFile::open(&file).is_err());
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

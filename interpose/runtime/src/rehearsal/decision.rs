@@ -1,0 +1,61 @@
+//! `UNDERSTUDY_STATIC=auto`: whether copies do without static data is decided when a rehearsal has told, for each worker by
+//! itself.
+
+use super::replays;
+use crate::cell::Main;
+use crate::config::Static;
+use crate::{boot, events, journal, sys, world};
+use ckptd::events::{Kind, Worker};
+
+/// A decision is to be made.
+static IS_OPEN: Main<bool> = Main::new(false);
+
+fn is_open() -> bool {
+    *IS_OPEN.get()
+}
+
+/// Looks whether there can be no rehearsal any more; `has_none`: there is no script.
+pub fn look(has_none: bool) {
+    if is_open() && has_none && !journal::is_under_way() {
+        decide(false, "the initialisation phase was not recorded to its end");
+    }
+}
+
+/// The initialisation phase begins.
+pub fn begin() {
+    *IS_OPEN.get() = boot::config().static_data == Static::Auto;
+    if is_open() && !replays() {
+        decide(false, "parity is made of all data");
+    }
+}
+
+/// A rehearsal has told which of so many pages come out otherwise, or that it did not come to its end. Whether copies do
+/// without the others.
+pub fn accept(pages: u64, different: Option<&[u64]>) -> bool {
+    let different = different.map(|pages| pages.len() as u64);
+    if !is_open() {
+        return different.is_some();
+    }
+    let is_worth_it = different.is_some_and(|different| 2 * different <= pages);
+    let why = match different {
+        Some(different) => format!("{different} of {pages} pages differ in a rehearsal"),
+        None => "a rehearsal has failed".into(),
+    };
+    decide(is_worth_it, &why);
+    is_worth_it
+}
+
+fn decide(replay: bool, why: &str) {
+    *IS_OPEN.get() = false;
+    let way = if replay { "replay" } else { "image" };
+    events::emit(Kind::StaticData {
+        worker: Worker(world::worker()),
+        way: way.into(),
+        reason: why.into(),
+    });
+    if world::worker() == 0 {
+        sys::say(format_args!("UNDERSTUDY_STATIC=auto: {way} for worker 0 ({why})"));
+    } else {
+        log::info!("UNDERSTUDY_STATIC=auto: {way} ({why})");
+    }
+}
