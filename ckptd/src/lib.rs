@@ -1,5 +1,6 @@
 //! What the processes of an understudy job share, and the programs around it.
 //!
+//! * [`advice`]: how often to take checkpoints;
 //! * [`epochs`]: names and format of the files of the disk level; [`pages`]: lists of pages;
 //! * [`pool`]: the spares of a node's jobs, as a state machine; [`wire`]: what ckptd and its clients say to each other; [`client`]: a
 //!   client that never waits for long; `daemon` (feature `cli`): `ckptd serve`;
@@ -10,6 +11,7 @@
 //! * [`settings`]: the environment variables of a job and what they mean;
 //! * `report` (feature `cli`): the merged view of a job's event files behind `understudy events`.
 
+pub mod advice;
 pub mod client;
 #[cfg(feature = "cli")]
 pub mod daemon;

@@ -68,8 +68,14 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_INTERVAL",
         default: "10s",
-        meaning: "time between checkpoints (`10s`, `500ms`), a number of collectives over all workers (`100calls`), or `off`",
+        meaning: "time between checkpoints (`10s`, `500ms`), a number of collectives over all workers (`100calls`), `off`, or `auto`: Daly's formula, from what checkpoints cost as the job runs and from `UNDERSTUDY_MTBF`",
         form: Form::Value("INTERVAL"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_MTBF",
+        default: "24h",
+        meaning: "mean time between failures of the whole job (`6h`, `30d`), for `UNDERSTUDY_INTERVAL=auto`",
+        form: Form::Value("TIME"),
     },
     Setting {
         variable: "UNDERSTUDY_TRACKING",

@@ -60,7 +60,7 @@ impl Understudy {
             .env("TMPDIR", root.path());
         Understudy {
             command,
-            limit: Duration::from_secs(60),
+            limit: Duration::from_secs(120),
             root,
             during: None,
         }

@@ -294,6 +294,8 @@ pub enum Kind {
     },
     /// The rank is back in the program at `epoch`; `total_ns` since it detected the failure.
     Resume { recovery: u32, epoch: Epoch, total_ns: u64 },
+    /// With `UNDERSTUDY_INTERVAL=auto`: the interval from here on, for what a checkpoint costs in the slowest worker.
+    Interval { cost_ns: u64, interval_ns: u64 },
     /// Protection or recovery was refused.
     Refused { reason: String },
     /// The rank's last word.

@@ -1,5 +1,6 @@
 //! A job as it stands, from event files that are still being written.
 
+use super::units::{bytes, time};
 use crate::events::{EndHow, Epoch, Follower, Kind, Record, Role, Worker, WorldRank, rank_of_file_name};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,6 +97,31 @@ impl Standing {
         let mut players = self.processes.iter().filter(|(_, process)| plays(process));
         let alive = players.clone().find(|(_, process)| !process.has_failed);
         alive.or_else(|| players.next()).map(|(rank, process)| (*rank, process))
+    }
+
+    /// The job in one line, at a time in nanoseconds since 1970.
+    pub fn to_line(&self, now_ns: u64) -> String {
+        let mut parts = Vec::new();
+        match &self.protection {
+            Protection::Starting => parts.push("not yet protected".to_owned()),
+            Protection::Refused(_) => parts.push("UNPROTECTED".to_owned()),
+            Protection::Protected => parts.push(match self.idle_spares() {
+                0 => "no spare left".to_owned(),
+                1 => "protected, 1 spare".to_owned(),
+                spares => format!("protected, {spares} spares"),
+            }),
+        }
+        if let Some(last) = self.checkpoint {
+            let ago = now_ns.saturating_sub(last.at_ns) / 1_000_000_000;
+            let (size, pause) = (bytes(last.bytes), time(last.pause_ns));
+            parts.push(format!("epoch {} ({size} in {pause}, {ago} s ago)", last.epoch));
+        }
+        parts.push(match (self.failures(), self.recoveries) {
+            (0, _) => "no failures".to_owned(),
+            (1, 1) => "1 failure, recovered from".to_owned(),
+            (failures, recoveries) => format!("{failures} failure(s), {recoveries} recover(ies)"),
+        });
+        parts.join(" | ")
     }
 
     fn take(&mut self, rank: WorldRank, began_ns: u64, record: Record) {

@@ -1,6 +1,7 @@
 //! The merged view of a job's event files: timeline, recoveries, checkpoint statistics.
 
 mod checkpoints;
+mod costs;
 mod live;
 mod load;
 mod recovery;
@@ -8,6 +9,7 @@ mod text;
 mod units;
 
 pub use checkpoints::{Checkpoints, Summary};
+pub use costs::Costs;
 pub use live::{LastCheckpoint, Live, Process, Protection, Standing};
 pub use load::{Event, Job, LoadError, RankFile};
 pub use recovery::{FailedRank, Recovery, StageTime, TakeoverBy};

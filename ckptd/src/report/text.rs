@@ -169,6 +169,11 @@ fn what(kind: &Kind) -> String {
                 time(*total_ns)
             )
         }
+        Kind::Interval { cost_ns, interval_ns } => format!(
+            "checkpoints cost {}, so one is taken every {}",
+            time(*cost_ns),
+            time(*interval_ns)
+        ),
         Kind::Refused { reason } => format!("refused: {reason}"),
         Kind::End { how } => format!("end: {how}"),
     }

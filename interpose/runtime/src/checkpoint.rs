@@ -293,8 +293,8 @@ fn advance() -> Result<(), Rewound> {
         .advance(hands)
         .or_else(|rc| own_messages::check(rc, LOST).map(|()| None))?;
     match met {
-        Some([most, least]) if most == -least => commit(),
-        Some([most, least]) => fail(
+        Some([most, least, _]) if most == -least => commit(),
+        Some([most, least, _]) => fail(
             "the workers do not commit the same epoch",
             &std::io::Error::other(format!("{most} and {}", -least)),
         ),

@@ -25,6 +25,8 @@ pub struct Config {
     pub domains: Option<PathBuf>,
     /// When to take checkpoints.
     pub interval: Interval,
+    /// Mean time between failures of the job.
+    pub mtbf: Duration,
     /// How changed pages are found.
     pub tracking: Choice,
     /// Whether the initialisation phase is recorded and rehearsed, even if nothing follows from that.
@@ -81,6 +83,10 @@ const VALUES: &[(&str, Parse)] = &[
     }),
     ("UNDERSTUDY_INTERVAL", |config, text| {
         config.interval = interval(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_MTBF", |config, text| {
+        config.mtbf = ckptd::advice::duration(text).ok_or_else(|| format!("`{text}` is not a time (`6h`, `30d`)"))?;
         Ok(())
     }),
     ("UNDERSTUDY_TRACKING", |config, text| {
@@ -167,6 +173,7 @@ impl Config {
             scheme: Scheme::Copies(1),
             domains: None,
             interval: Interval::Time(Duration::from_secs(10)),
+            mtbf: Duration::from_secs(24 * 3600),
             tracking: Choice::Auto,
             rehearse: false,
             static_data: Static::Image,
@@ -250,6 +257,10 @@ mod tests {
         assert_eq!(interval("250ms"), Ok(Interval::Time(Duration::from_millis(250))));
         assert_eq!(interval("100calls"), Ok(Interval::Calls(100)));
         assert_eq!(interval("off"), Ok(Interval::Off));
+        assert_eq!(interval("auto"), Ok(Interval::Auto));
+        let mtbf = |text| read("UNDERSTUDY_MTBF", text).map(|config| config.mtbf);
+        assert_eq!(mtbf("6h"), Ok(Duration::from_secs(6 * 3600)));
+        assert!(mtbf("often").is_err_and(|why| why.starts_with("UNDERSTUDY_MTBF")));
         for wrong in ["10", "s", "0calls", "-1s", "0s", "1.5calls", "soon"] {
             assert!(interval(wrong).unwrap_err().contains("UNDERSTUDY_INTERVAL"), "{wrong}");
         }

@@ -3,7 +3,9 @@
 //! A candidate is the entry of a collective over all workers; every worker passes the same candidates in the same order.
 //! With an interval in calls every n-th candidate is a cut. With an interval in time, a vote ([`crate::rounds`]) tells
 //! all workers whether one is due; its result is looked at a fixed number of candidates after it was started, so that
-//! all look at the same one, and nobody waits for it.
+//! all look at the same one, and nobody waits for it. With `auto` the interval itself follows from the vote ([`pace`]).
+
+mod pace;
 
 use crate::cell::Main;
 use crate::config::Interval;
@@ -15,6 +17,7 @@ use crate::recovery::Rewound;
 use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
 use crate::{checkpoint, drain, fault, journal, own_messages, rehearsal, user, world};
+use pace::Pace;
 use std::time::{Duration, Instant};
 
 /// The part of the state that belongs to the program's time line and is saved with a cut.
@@ -42,6 +45,8 @@ struct State {
     decided: Option<(Instant, u64)>,
     /// The next candidate is the call at which the program was rewound: it was a cut already.
     resumed: bool,
+    /// What checkpoints cost here, and what follows from what they cost anywhere.
+    pace: Pace,
 }
 
 const START: Schedule = Schedule {
@@ -58,6 +63,7 @@ static STATE: Main<State> = Main::new(State {
     last: None,
     decided: None,
     resumed: false,
+    pace: Pace::START,
 });
 
 /// More candidates than this are never passed without a vote: after a burst of quick ones (a program's start) slow ones
@@ -72,13 +78,15 @@ pub fn schedule() -> Schedule {
 /// Goes on from a saved schedule. `at_candidate`: the call that is made next is the cut itself. The vote that was under
 /// way has died with its communicator.
 pub fn restore(schedule: Schedule, at_candidate: bool) {
-    *STATE.get() = State {
+    let state = STATE.get();
+    *state = State {
         schedule,
         wake: 0,
         vote: None,
         last: Some(Instant::now()),
         decided: None,
         resumed: at_candidate,
+        pace: state.pace.after_recovery(),
     };
 }
 
@@ -149,18 +157,18 @@ fn decide() -> Result<(), Rewound> {
                 return take();
             }
         }
-        Interval::Time(interval) => {
+        Interval::Time(_) | Interval::Auto => {
             if !checkpoint::is_active() {
                 rehearsal::poll();
             }
-            let due = tally(interval)? || std::mem::take(&mut STATE.get().schedule.overdue);
+            let due = tally()? || std::mem::take(&mut STATE.get().schedule.overdue);
             let state = STATE.get();
             state.schedule.next = state.schedule.candidates + state.schedule.stride;
             if due {
                 take()?;
             }
             if world::is_protected() {
-                return vote(interval);
+                return vote();
             }
         }
     }
@@ -168,15 +176,16 @@ fn decide() -> Result<(), Rewound> {
 }
 
 /// Starts the vote that the next decision will look at.
-fn vote(interval: Duration) -> Result<(), Rewound> {
+fn vote() -> Result<(), Rewound> {
     let state = STATE.get();
+    let interval = state.pace.interval();
     let now = Instant::now();
     let is_over = state.last.is_some_and(|last| now.duration_since(last) >= interval);
     let due = is_over || journal::asks_for_cut();
     let before = state.decided.replace((now, state.schedule.candidates));
     let since = |(then, at): (Instant, u64)| now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32;
     let per_candidate = before.map_or(interval, since).as_nanos() as i64;
-    let (world, numbers) = (world::get(), [i64::from(due), per_candidate]);
+    let (world, numbers) = (world::get(), [i64::from(due), per_candidate, state.pace.cost_ns()]);
     let (vote, rc) = Rounds::start(world.private, tag::VOTE, (world::worker(), world.worker_count), numbers);
     state.vote = Some(vote);
     own_messages::check(rc, "the workers cannot agree on a cut")
@@ -193,9 +202,10 @@ fn help() -> Result<Option<Numbers>, Rewound> {
     }
 }
 
-/// Looks at the vote; the same candidate in every worker. Also sets the stride, from the slowest worker's time.
-fn tally(interval: Duration) -> Result<bool, Rewound> {
-    let [due, per_candidate] = loop {
+/// Looks at the vote; the same candidate in every worker. Also sets the stride, from the slowest worker's time, and the
+/// pace, from the costliest one's.
+fn tally() -> Result<bool, Rewound> {
+    let [due, per_candidate, cost] = loop {
         if STATE.get().vote.is_none() {
             return Ok(false);
         }
@@ -206,7 +216,7 @@ fn tally(interval: Duration) -> Result<bool, Rewound> {
     let state = STATE.get();
     state.vote = None;
     // A vote every fiftieth of the interval is precise enough, and rare enough.
-    let apart = interval.as_nanos() as i64 / 50;
+    let apart = state.pace.agree(cost).as_nanos() as i64 / 50;
     let wanted = (apart / per_candidate.max(1)).max(1) as u64;
     state.schedule.stride = wanted.min(2 * state.schedule.stride).min(MAX_STRIDE);
     Ok(due != 0)
@@ -215,7 +225,11 @@ fn tally(interval: Duration) -> Result<bool, Rewound> {
 /// Whether a cut would be taken here even if nothing but the interval were looked at.
 fn is_regular() -> bool {
     match crate::boot::config().interval {
-        Interval::Time(interval) => STATE.get().last.is_none_or(|last| last.elapsed() >= interval),
+        Interval::Time(_) | Interval::Auto => {
+            let state = STATE.get();
+            let interval = state.pace.interval();
+            state.last.is_none_or(|last| last.elapsed() >= interval)
+        }
         Interval::Calls(_) | Interval::Off => true,
     }
 }
@@ -231,8 +245,11 @@ pub fn take() -> Result<(), Rewound> {
         Exchange::InFlight(in_flight) => {
             drain::drain(&in_flight)?;
             fault::point("cut.end", checkpoint::next_epoch());
+            let began = Instant::now();
             checkpoint::take()?;
-            STATE.get().last = Some(Instant::now());
+            let state = STATE.get();
+            state.pace.measure(began.elapsed());
+            state.last = Some(Instant::now());
         }
         Exchange::PutOff => {
             log::debug!(

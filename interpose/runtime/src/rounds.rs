@@ -15,7 +15,7 @@ use std::ffi::c_int;
 use std::time::Duration;
 
 /// What is compared, number by number.
-pub type Numbers = [i64; 2];
+pub type Numbers = [i64; 3];
 
 /// A worker tells this many others in a round, if there are so many.
 const PEERS: u32 = 3;
@@ -58,8 +58,8 @@ fn distances(round: u32, workers: u32) -> impl Iterator<Item = u32> {
 impl Default for Memory {
     fn default() -> Memory {
         Memory {
-            told: [[0; 2]; MAX_ROUNDS],
-            heard: [[0; 2]; MAX_MESSAGES],
+            told: [[0; 3]; MAX_ROUNDS],
+            heard: [[0; 3]; MAX_MESSAGES],
         }
     }
 }
@@ -142,7 +142,7 @@ impl Rounds {
                 return Ok(None);
             }
             for heard in &self.memory.heard[first..first + count] {
-                self.best = [self.best[0].max(heard[0]), self.best[1].max(heard[1])];
+                self.best = std::array::from_fn(|index| self.best[index].max(heard[index]));
             }
             self.round += 1;
             let rc = self.tell();

@@ -1,5 +1,6 @@
 //! `understudy`: the user's program around understudy jobs. One module for each command.
 
+mod advise;
 mod clean;
 mod completions;
 mod doctor;
@@ -11,7 +12,9 @@ mod mpi;
 mod node;
 mod outcome;
 mod path;
+mod report;
 mod run;
+mod status;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use outcome::Outcome;
@@ -47,8 +50,11 @@ macro_rules! commands {
 // In the order of the help text.
 commands! {
     Run => run,
+    Status => status,
     Doctor => doctor,
+    Advise => advise,
     Events => events,
+    Report => report,
     Inspect => inspect,
     Clean => clean,
     Completions => completions,

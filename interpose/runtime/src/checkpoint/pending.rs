@@ -174,7 +174,7 @@ impl Pending {
             fault::point("commit.begin", self.epoch);
             let (epoch, world) = (self.epoch as i64, world::get());
             let parts = (world::worker(), world.worker_count);
-            let (rounds, rc) = Rounds::start(world.private, tag::COMMIT, parts, [epoch, -epoch]);
+            let (rounds, rc) = Rounds::start(world.private, tag::COMMIT, parts, [epoch, -epoch, 0]);
             self.commit = Some(rounds);
             world::succeeded(rc)?;
         }

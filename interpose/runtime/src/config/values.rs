@@ -13,6 +13,8 @@ pub enum Interval {
     Time(Duration),
     /// After this many cut candidates (collectives over all workers).
     Calls(u64),
+    /// After the time that is best for what checkpoints cost.
+    Auto,
     /// Never; a failure leads back to MPI_Init.
     Off,
 }
@@ -124,9 +126,11 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
 }
 
 pub(super) fn interval(text: &str) -> Result<Interval, String> {
-    let wrong = || format!("`{text}` is none of `10s`, `500ms`, `2m`, `100calls`, `off`");
-    if text == "off" {
-        return Ok(Interval::Off);
+    let wrong = || format!("`{text}` is none of `10s`, `500ms`, `2m`, `100calls`, `off`, `auto`");
+    match text {
+        "off" => return Ok(Interval::Off),
+        "auto" => return Ok(Interval::Auto),
+        _ => {}
     }
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
     let (amount, unit) = text.split_at(split);
@@ -138,20 +142,7 @@ pub(super) fn interval(text: &str) -> Result<Interval, String> {
             .map(Interval::Calls)
             .ok_or_else(wrong);
     }
-    let amount: f64 = amount.parse().map_err(|_| wrong())?;
-    let scale = match unit {
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let seconds = amount * scale;
-    if seconds > 0.0 && seconds < 1e9 {
-        Ok(Interval::Time(Duration::from_secs_f64(seconds)))
-    } else {
-        Err(wrong())
-    }
+    ckptd::advice::duration(text).map(Interval::Time).ok_or_else(wrong)
 }
 
 pub(super) fn tracking(text: &str) -> Result<Choice, String> {

@@ -10,7 +10,8 @@ use crate::generated::real;
 use crate::handles;
 use crate::real_types::RealComm;
 use crate::world::{self, Part, succeeded};
-use crate::{checkpoint, disk, peers, ulfm, user};
+use crate::{checkpoint, disk, events, peers, ulfm, user};
+use ckptd::events::Kind;
 use std::ffi::c_int;
 use std::time::Duration;
 use understudy_abi::exit;
@@ -120,10 +121,12 @@ fn from_disk(
 /// The job is lost, as all living processes know and have agreed on: the first of them says why.
 pub fn give_up(control: RealComm, living: &[u32], lost: &Lost) -> ! {
     if living.first() == Some(&world::get().launcher_rank) {
-        match lost {
-            Lost::Program(blamed) => crate::sys::say(format_args!("the job ends: {}", blamed.why)),
-            _ => crate::sys::say(format_args!("the job cannot be recovered: {}", describe(lost))),
-        }
+        let reason = match lost {
+            Lost::Program(blamed) => format!("the job ends: {}", blamed.why),
+            _ => format!("the job cannot be recovered: {}", describe(lost)),
+        };
+        crate::sys::say(format_args!("{reason}"));
+        events::emit(Kind::Refused { reason });
     }
     let status = match lost {
         Lost::Program(blamed) => blamed.status,

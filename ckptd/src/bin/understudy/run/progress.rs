@@ -1,10 +1,11 @@
 //! Telling how a job gets on.
 
 use super::Progress;
-use ckptd::report::{Protection, Standing, bytes, time};
+use crate::node::now_ns;
+use ckptd::report::{Protection, Standing};
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Time between two plain lines about nothing but checkpoints.
 const PLAIN_PERIOD: Duration = Duration::from_secs(60);
@@ -101,7 +102,7 @@ impl Teller {
 
     pub fn tell(&mut self, standing: &Standing) {
         match self {
-            Self::Line(terminal) => terminal.set(cut(&format!("understudy: {}", line(standing, now())), width())),
+            Self::Line(terminal) => terminal.set(cut(&format!("understudy: {}", standing.to_line(now_ns())), width())),
             Self::Plain(plain) => plain.tell(standing),
             Self::Nobody => {}
         }
@@ -113,7 +114,7 @@ impl Teller {
             terminal.set(String::new());
         }
         if let (Self::Line(_) | Self::Plain(_), Some(standing)) = (&self, standing) {
-            crate::outcome::tell(format_args!("ended: {}", line(standing, now())));
+            crate::outcome::tell(format_args!("ended: {}", standing.to_line(now_ns())));
         }
     }
 }
@@ -125,44 +126,10 @@ impl Plain {
         let is_news = self.said.as_ref() != Some(&state) && state.0 != Protection::Starting;
         let is_time = epoch > self.epoch && self.at.is_some_and(|at| at.elapsed() >= PLAIN_PERIOD);
         if is_news || is_time {
-            crate::outcome::tell(line(standing, now()));
+            crate::outcome::tell(standing.to_line(now_ns()));
             (self.said, self.at, self.epoch) = (Some(state), Some(Instant::now()), epoch);
         }
     }
-}
-
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_nanos() as u64)
-}
-
-/// The job in one line.
-fn line(standing: &Standing, now_ns: u64) -> String {
-    let mut parts = Vec::new();
-    match &standing.protection {
-        Protection::Starting => parts.push("not yet protected".to_owned()),
-        Protection::Refused(_) => parts.push("UNPROTECTED".to_owned()),
-        Protection::Protected => parts.push(match standing.idle_spares() {
-            0 => "no spare left".to_owned(),
-            1 => "protected, 1 spare".to_owned(),
-            spares => format!("protected, {spares} spares"),
-        }),
-    }
-    if let Some(last) = standing.checkpoint {
-        let ago = Duration::from_nanos(now_ns.saturating_sub(last.at_ns)).as_secs();
-        parts.push(format!(
-            "epoch {} ({} in {}, {ago} s ago)",
-            last.epoch,
-            bytes(last.bytes),
-            time(last.pause_ns)
-        ));
-    }
-    parts.push(match (standing.failures(), standing.recoveries) {
-        (0, _) => "no failures".to_owned(),
-        (1, 1) => "1 failure, recovered from".to_owned(),
-        (failures, recoveries) => format!("{failures} failure(s), {recoveries} recover(ies)"),
-    });
-    parts.join(" | ")
 }
 
 fn width() -> usize {

@@ -1,0 +1,174 @@
+//! How often to take checkpoints: formulas, in seconds.
+//!
+//! Failures come at the rate λ = 1/MTBF, independently of each other; a checkpoint costs t_c. Young, "A first order approximation to
+//! the optimum checkpoint interval" (1974); Daly, "A higher order estimate of the optimum checkpoint interval for restart
+//! dumps" (2006); Liu's thesis, chapter 4, for the expected time of a run and the number of its checkpoints.
+
+use std::time::Duration;
+
+/// Computing time between two checkpoints by Young's formula: √(2 t_c MTBF).
+pub fn young(cost: f64, mtbf: f64) -> f64 {
+    (2.0 * cost * mtbf).sqrt()
+}
+
+/// The same by Daly's, which also holds when a checkpoint takes long against the time between failures.
+pub fn daly(cost: f64, mtbf: f64) -> f64 {
+    if cost >= 2.0 * mtbf {
+        return mtbf;
+    }
+    let ratio = (cost / (2.0 * mtbf)).sqrt();
+    young(cost, mtbf) * (1.0 + ratio / 3.0 + ratio * ratio / 9.0) - cost
+}
+
+/// Expected time of a run that takes `work` and is started anew after each failure: (e^(λT) − 1)/λ.
+pub fn expected_without(work: f64, mtbf: f64) -> f64 {
+    (work / mtbf).exp_m1() * mtbf
+}
+
+/// Checkpoints with which a run ends soonest: λT / √(2 (1 − e^(−λ t_c))).
+pub fn best_count(work: f64, cost: f64, mtbf: f64) -> f64 {
+    work / mtbf / (-2.0 * (-cost / mtbf).exp_m1()).sqrt()
+}
+
+/// Expected time of a run in `count` parts, each of which ends with a checkpoint and is repeated until no failure falls into it;
+/// getting back to the last checkpoint takes `recovery` each time.
+pub fn expected_with(work: f64, cost: f64, recovery: f64, mtbf: f64, count: f64) -> f64 {
+    count * ((work / count + cost) / mtbf).exp_m1() * (mtbf + recovery)
+}
+
+/// The interval that a running job goes by: Daly's, but never so short that the rest of a checkpoint could not keep up.
+pub fn interval(cost: Duration, mtbf: Duration) -> Duration {
+    const SHORTEST: Duration = Duration::from_millis(100);
+    Duration::from_secs_f64(daly(cost.as_secs_f64(), mtbf.as_secs_f64())).max(SHORTEST)
+}
+
+/// A duration as settings have it: `500ms`, `10s`, `5m`, `6h`, `30d`, `5y`.
+pub fn duration(text: &str) -> Option<Duration> {
+    let (amount, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+    let scale = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        "y" => 365.25 * 86400.0,
+        _ => return None,
+    };
+    let seconds = amount.parse::<f64>().ok()? * scale;
+    (seconds > 0.0 && seconds < 1e10).then(|| Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn assert_near(found: f64, expected: f64, part: f64) {
+        assert!(
+            (found - expected).abs() <= part * expected.abs(),
+            "{found} instead of {expected}"
+        );
+    }
+
+    /// By hand, with a checkpoint of 50 s and a failure every 10,000 s.
+    #[test]
+    fn formulas_give_what_was_computed_by_hand() {
+        // √(2 · 50 · 10000) = √1000000
+        assert_near(young(50.0, 1e4), 1000.0, 1e-12);
+        // ratio = √(50/20000) = 0.05; 1000 · (1 + 0.05/3 + 0.0025/9) − 50
+        assert_near(daly(50.0, 1e4), 966.944_444, 1e-8);
+        assert_near(daly(2e4, 1e4), 1e4, 1e-12);
+        // e − 1 times the time between failures
+        assert_near(expected_without(1e4, 1e4), 17_182.818_284_6, 1e-10);
+        // 1 − e^(−0.005) = 0.004987521; √(2 · that) = 0.09987513; 1 / that
+        assert_near(best_count(1e4, 50.0, 1e4), 10.012_502_6, 1e-6);
+        // 10 · (e^(0.105) − 1) · 10000 = 10 · 0.110710610 · 10000
+        assert_near(expected_with(1e4, 50.0, 0.0, 1e4, 10.0), 11_071.061_0, 1e-8);
+        assert_near(expected_with(1e4, 50.0, 100.0, 1e4, 10.0), 11_071.061_0 * 1.01, 1e-8);
+    }
+
+    #[test]
+    fn the_best_count_is_hardly_beaten_by_any_other() {
+        for (work, cost, mtbf) in [(1e5, 50.0, 1e4), (1e6, 0.03, 2e4), (1e4, 500.0, 1e4)] {
+            let expected = |count| expected_with(work, cost, 0.0, mtbf, count);
+            let best = (1..200_000)
+                .map(|count| expected(f64::from(count)))
+                .fold(f64::INFINITY, f64::min);
+            assert_near(expected(best_count(work, cost, mtbf)), best, 0.01);
+            // Both are for the same thing.
+            assert_near(work / best_count(work, cost, mtbf), daly(cost, mtbf), 0.2);
+        }
+    }
+
+    /// Numbers in (0, 1) (Steele and Vigna's splitmix64).
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> f64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = self.0;
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64 + f64::EPSILON / 4.0
+        }
+
+        /// Time to the next failure.
+        fn failure(&mut self, mtbf: f64) -> f64 {
+            -mtbf * self.next().ln()
+        }
+    }
+
+    /// A run, event by event.
+    fn run(random: &mut Random, parts: u32, part: f64, recovery: f64, mtbf: f64) -> f64 {
+        let mut time = 0.0;
+        for _ in 0..parts {
+            loop {
+                let failure = random.failure(mtbf);
+                if failure > part {
+                    break;
+                }
+                time += failure + recovery;
+            }
+            time += part;
+        }
+        time
+    }
+
+    #[test]
+    fn simulated_runs_take_as_long_as_expected() {
+        const RUNS: u32 = 40_000;
+        for seed in [1, 2, 3] {
+            let mut random = Random(seed);
+            let mut mean = |parts: u32, part: f64, recovery: f64| {
+                let all = (0..RUNS).map(|_| run(&mut random, parts, part, recovery, 1e3));
+                all.sum::<f64>() / f64::from(RUNS)
+            };
+            assert_near(mean(1, 1500.0, 0.0), expected_without(1500.0, 1e3), 0.03);
+            for count in [3, 20] {
+                let part = 1500.0 / f64::from(count) + 20.0;
+                assert_near(
+                    mean(count, part, 5.0),
+                    expected_with(1500.0, 20.0, 5.0, 1e3, f64::from(count)),
+                    0.02,
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(duration("1.5h"), Some(Duration::from_secs(5400)));
+        assert_eq!(duration("2d"), Some(Duration::from_secs(172_800)));
+        for wrong in ["", "10", "s", "0s", "-1s", "1w", "1e9y"] {
+            assert_eq!(duration(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_running_job_is_never_hurried_too_much() {
+        let second = Duration::from_secs(1);
+        assert_eq!(interval(Duration::ZERO, second), Duration::from_millis(100));
+        assert_eq!(interval(second * 50, second * 10_000).as_secs(), 966);
+    }
+}

@@ -1,0 +1,180 @@
+//! `understudy advise`: the interval that suits a job.
+
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};
+use ckptd::advice;
+use ckptd::report::{Costs, Job, Report};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Advise on the time between checkpoints: what a checkpoint costs against what a failure costs.
+#[derive(clap::Args)]
+#[command(after_help = "Exit status:\n  \
+    0  advice was given\n  \
+    2  wrong usage\n  \
+    3  the event files do not tell what a checkpoint costs\n\n\
+    Example: understudy advise events --node-mtbf 5y --nodes 100 --time 48h")]
+pub struct Arguments {
+    /// The event files of a run of the job (UNDERSTUDY_LOG_DIR); costs are taken from there.
+    #[arg(required_unless_present = "cost")]
+    dir: Option<PathBuf>,
+    /// Mean time between failures of the whole job.
+    #[arg(long, value_name = "TIME", value_parser = time, required_unless_present = "node_mtbf")]
+    mtbf: Option<Duration>,
+    /// Mean time between failures of one node.
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "nodes", conflicts_with = "mtbf")]
+    node_mtbf: Option<Duration>,
+    /// Nodes of the job.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: Option<u32>,
+    /// How long the job computes without failures.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "24h")]
+    time: Duration,
+    /// What a checkpoint costs, instead of what was measured.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    cost: Option<Duration>,
+    /// How long a recovery takes, instead of what was measured.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    recovery: Option<Duration>,
+    /// Print one JSON object; times are in seconds.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A time on the command line.
+pub fn time(text: &str) -> Result<Duration, String> {
+    advice::duration(text).ok_or_else(|| format!("`{text}` is not a time (`500ms`, `10s`, `5m`, `6h`, `30d`, `5y`)"))
+}
+
+/// All in seconds.
+#[derive(Debug, Serialize)]
+struct Advice {
+    mtbf: f64,
+    cost: f64,
+    recovery: f64,
+    /// Checkpoints that the cost was measured in.
+    measured: u64,
+    work: f64,
+    young: f64,
+    daly: f64,
+    /// Number of checkpoints with which the job ends soonest.
+    count: f64,
+    /// Probability that no failure falls into the job.
+    undisturbed: f64,
+    expected_without: f64,
+    expected_with: f64,
+}
+
+impl Arguments {
+    pub fn run(self) -> Outcome {
+        let costs = self.costs()?;
+        let measured = |ns: fn(&Costs) -> u64| costs.as_ref().map_or(0.0, |costs| ns(costs) as f64 / 1e9);
+        let cost = self
+            .cost
+            .map_or_else(|| measured(|costs| costs.pause_ns), |it| it.as_secs_f64());
+        let recovery = self
+            .recovery
+            .map_or_else(|| measured(|costs| costs.recovery_ns), |it| it.as_secs_f64());
+        let of_nodes = self
+            .node_mtbf
+            .map(|mtbf| mtbf.as_secs_f64() / f64::from(self.nodes.unwrap_or(1)));
+        let mtbf = self
+            .mtbf
+            .map(|mtbf| mtbf.as_secs_f64())
+            .or(of_nodes)
+            .unwrap_or(f64::INFINITY);
+        let work = self.time.as_secs_f64();
+        let count = advice::best_count(work, cost, mtbf).max(1.0);
+        let advice = Advice {
+            mtbf,
+            cost,
+            recovery,
+            measured: costs.map_or(0, |costs| if self.cost.is_some() { 0 } else { costs.checkpoints }),
+            work,
+            young: advice::young(cost, mtbf),
+            daly: advice::daly(cost, mtbf),
+            count,
+            undisturbed: (-work / mtbf).exp(),
+            expected_without: advice::expected_without(work, mtbf),
+            expected_with: advice::expected_with(work, cost, recovery, mtbf, count),
+        };
+        if self.json {
+            print_json(&advice)?;
+        } else {
+            print(advice.text())?;
+        }
+        Ok(verdict(true))
+    }
+
+    fn costs(&self) -> Result<Option<Costs>, Failure> {
+        let Some(dir) = &self.dir else { return Ok(None) };
+        let report = Report::new(Job::load(dir)?);
+        let costs = Costs::new(&report.timeline, &report.recoveries);
+        if costs.is_none() && self.cost.is_none() {
+            return Err(Failure::with_status(
+                IMPOSSIBLE,
+                format_args!(
+                    "{}: no checkpoint after the one at the end of MPI_Init, so what one costs is not known. Let the job run longer, \
+                     with a shorter --interval, or give --cost.",
+                    dir.display()
+                ),
+            ));
+        }
+        Ok(costs)
+    }
+}
+
+impl Advice {
+    fn text(&self) -> String {
+        let from = match self.measured {
+            0 => "as given".to_owned(),
+            count => format!("measured in {count} checkpoints, the slowest worker of each"),
+        };
+        format!(
+            "A checkpoint costs       {} ({from})\n\
+             A recovery takes         {}\n\
+             Time between failures    {}\n\
+             Best interval            {} by Daly's formula, {} by Young's\n\
+             \x20 --interval {}   or   --interval auto --mtbf {}\n\
+             To compute for {} ({:.3}% of such runs see no failure):\n\
+             \x20 without protection     {} expected, as each failure starts it over\n\
+             \x20 with {:>8.0} intervals {} expected, {:.3}% more than without any failure\n",
+            seconds(self.cost),
+            if self.recovery > 0.0 {
+                seconds(self.recovery)
+            } else {
+                "nothing was measured, so no time is counted".to_owned()
+            },
+            seconds(self.mtbf),
+            seconds(self.daly),
+            seconds(self.young),
+            setting(self.daly),
+            setting(self.mtbf),
+            seconds(self.work),
+            self.undisturbed * 100.0,
+            seconds(self.expected_without),
+            self.count,
+            seconds(self.expected_with),
+            (self.expected_with / self.work - 1.0) * 100.0,
+        )
+    }
+}
+
+fn seconds(time: f64) -> String {
+    match time {
+        _ if time < 1.0 => format!("{:.3} ms", time * 1e3),
+        _ if time < 120.0 => format!("{time:.1} s"),
+        _ if time < 7200.0 => format!("{:.1} min", time / 60.0),
+        _ if time < 1e8 => format!("{:.1} h", time / 3600.0),
+        _ => format!("{:.3e} h", time / 3600.0),
+    }
+}
+
+/// As a setting is written.
+fn setting(time: f64) -> String {
+    if time < 10.0 {
+        format!("{:.0}ms", time * 1e3)
+    } else {
+        format!("{time:.0}s")
+    }
+}

@@ -1,0 +1,79 @@
+//! What all drawings share. Horizontal places are in percent and everything else in pixels, so that text keeps its size on any screen.
+
+use maud::{Markup, html};
+
+/// An axis of time below a drawing.
+pub fn time_axis(from: u64, to: u64, y: u32) -> Markup {
+    let ticks = ticks(from, to);
+    html! {
+        @for (at, label) in &ticks {
+            line.axis x1=(percent(*at, from, to)) x2=(percent(*at, from, to)) y1="0" y2=(y) {}
+            text.tick x=(percent(*at, from, to)) y=(y + 14) { (label) }
+        }
+    }
+}
+
+/// Round times, at most five.
+fn ticks(from: u64, to: u64) -> Vec<(u64, String)> {
+    let span = to.saturating_sub(from).max(1);
+    let mut step = 1u64;
+    while span / step > 4 {
+        let leading = step / 10u64.pow(step.ilog10());
+        step = if leading == 2 { step / 2 * 5 } else { step * 2 };
+    }
+    let unit = |at: u64| match step {
+        1_000_000_000.. => format!("{} s", at / 1_000_000_000),
+        100_000_000.. => format!("{:.1} s", at as f64 / 1e9),
+        1_000_000.. => format!("{:.3} s", at as f64 / 1e9),
+        _ => format!("{:.6} s", at as f64 / 1e9),
+    };
+    let first = from.div_ceil(step) * step;
+    (0..)
+        .map(|index| first + index * step)
+        .take_while(|at| *at <= to.saturating_sub(span / 12))
+        .map(|at| (at, unit(at)))
+        .collect()
+}
+
+/// Where a time is.
+pub fn percent(at: u64, from: u64, to: u64) -> String {
+    let span = to.saturating_sub(from).max(1) as f64;
+    format!("{:.3}%", at.saturating_sub(from) as f64 / span * 100.0)
+}
+
+/// How wide a stretch of time is; it can always be seen.
+pub fn width(from: u64, to: u64, span: u64) -> String {
+    format!("{:.3}%", ((to - from) as f64 / span.max(1) as f64 * 100.0).max(0.15))
+}
+
+/// The data of a drawing, for who cannot see it or wants the numbers.
+pub fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> Markup {
+    html! {
+        details {
+            summary { (caption) }
+            div.wide {
+                table {
+                    thead { tr { @for name in head { th scope="col" { (name) } } } }
+                    tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        let labels = |from, to| ticks(from, to).into_iter().map(|(_, label)| label).collect::<Vec<_>>();
+        assert_eq!(labels(0, 10_000_000_000), ["0 s", "5 s"]);
+        assert_eq!(
+            labels(1_500_000_000, 1_540_000_000),
+            ["1.500 s", "1.510 s", "1.520 s", "1.530 s"]
+        );
+        assert!(labels(0, 0).len() <= 5);
+        assert_eq!(percent(5, 0, 20), "25.000%");
+    }
+}

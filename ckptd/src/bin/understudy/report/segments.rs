@@ -1,0 +1,212 @@
+//! What each process did when, from its records.
+
+use ckptd::events::{Kind, RecoveryStage, Role, WorldRank};
+use ckptd::report::{Event, Report};
+use std::collections::BTreeMap;
+
+/// What a process is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doing {
+    Init,
+    Compute,
+    Wait,
+    Ship,
+    Cut,
+    Recovery(RecoveryStage),
+}
+
+impl Doing {
+    /// All, in the order of the legend; what comes later is drawn over what comes earlier.
+    pub fn all() -> Vec<Self> {
+        let plain = [Self::Init, Self::Compute, Self::Wait, Self::Ship, Self::Cut];
+        plain
+            .into_iter()
+            .chain(RecoveryStage::ALL.map(Self::Recovery))
+            .collect()
+    }
+
+    /// Its name, and its class in the style sheet.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::Compute => "compute",
+            Self::Wait => "wait",
+            Self::Ship => "ship",
+            Self::Cut => "cut",
+            Self::Recovery(stage) => stage.name(),
+        }
+    }
+
+    /// What it means.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Init => "MPI_Init, with the first checkpoint",
+            Self::Compute => "the program computes",
+            Self::Wait => "a spare waits",
+            Self::Ship => "copies are sent beside the program",
+            Self::Cut => "the program stands still for a checkpoint",
+            Self::Recovery(stage) => match stage {
+                RecoveryStage::Detect => "recovery: a failure is noticed",
+                RecoveryStage::Revoke => "recovery: communicators are revoked",
+                RecoveryStage::Drain => "recovery: own messages are ended",
+                RecoveryStage::Shrink => "recovery: the living meet",
+                RecoveryStage::Agree => "recovery: they agree on a plan",
+                RecoveryStage::Replace => "recovery: the new world is made",
+                RecoveryStage::Fetch => "recovery: the copy goes to the understudy",
+                RecoveryStage::Load => "recovery: memory is put back",
+                RecoveryStage::Rebuild => "recovery: communicators are made again",
+                RecoveryStage::Reprotect => "recovery: lost copies are made again",
+                RecoveryStage::Resume => "recovery: the program goes on",
+            },
+        }
+    }
+}
+
+/// A stretch of time.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment {
+    pub doing: Doing,
+    pub from: u64,
+    pub to: u64,
+}
+
+/// A process through the job.
+#[derive(Debug)]
+pub struct Row {
+    pub rank: WorldRank,
+    /// Its parts, one after the other.
+    pub parts: Vec<Role>,
+    pub segments: Vec<Segment>,
+    /// When it died, as far as that is known.
+    pub died: Option<u64>,
+}
+
+/// All processes, by rank.
+pub fn rows(report: &Report) -> Vec<Row> {
+    let mut by_rank: BTreeMap<WorldRank, Vec<&Event>> = BTreeMap::new();
+    for event in &report.timeline {
+        by_rank.entry(event.rank).or_default().push(event);
+    }
+    let failed = report.recoveries.iter().flat_map(|recovery| {
+        let detected = recovery.detected_ns;
+        recovery
+            .failed
+            .iter()
+            .map(move |failed| (failed.rank, failed.killed_ns.or(detected).or(failed.last_sign_ns)))
+    });
+    let died: BTreeMap<WorldRank, Option<u64>> = failed.collect();
+    by_rank
+        .into_iter()
+        .map(|(rank, events)| row(rank, &events, died.get(&rank).copied().flatten()))
+        .collect()
+}
+
+fn row(rank: WorldRank, events: &[&Event], died: Option<u64>) -> Row {
+    let last = events.last().map_or(0, |event| event.at_ns);
+    let mut row = Row {
+        rank,
+        parts: Vec::new(),
+        segments: Vec::new(),
+        died,
+    };
+    // Where the stages of a recovery begin: they are recorded together, at its end.
+    let mut stage_at = 0;
+    let (mut base, mut since) = (Doing::Init, events.first().map_or(0, |event| event.at_ns));
+    let mut segments = Vec::new();
+    for event in events {
+        let (at, is_init) = (event.at_ns, base == Doing::Init);
+        let mut turn = |doing: Doing, at: u64| {
+            segments.push(Segment {
+                doing: base,
+                from: since,
+                to: at,
+            });
+            (base, since) = (doing, at);
+        };
+        match event.kind {
+            Kind::Start { role, .. } => {
+                row.parts.push(role);
+                if matches!(role, Role::Spare(_)) {
+                    turn(Doing::Wait, at);
+                }
+            }
+            Kind::Commit { .. } if is_init => turn(Doing::Compute, at),
+            Kind::Takeover { as_worker, .. } => {
+                row.parts.push(Role::Worker(as_worker));
+                turn(Doing::Compute, at);
+            }
+            Kind::Capture { scan_ns, copy_ns, .. } => {
+                let from = at.saturating_sub(scan_ns + copy_ns);
+                row.segments.push(Segment {
+                    doing: Doing::Cut,
+                    from,
+                    to: at,
+                });
+            }
+            Kind::Ship { ns, .. } => {
+                let from = at.saturating_sub(ns);
+                row.segments.push(Segment {
+                    doing: Doing::Ship,
+                    from,
+                    to: at,
+                });
+            }
+            Kind::FailureDetected { .. } => stage_at = at,
+            Kind::Stage { stage, ns, .. } => {
+                let doing = Doing::Recovery(stage);
+                row.segments.push(Segment {
+                    doing,
+                    from: stage_at,
+                    to: stage_at + ns,
+                });
+                stage_at += ns;
+            }
+            _ => {}
+        }
+    }
+    segments.push(Segment {
+        doing: base,
+        from: since,
+        to: died.unwrap_or(last).max(since),
+    });
+    row.segments.extend(segments);
+    row.segments.sort_by_key(|segment| (segment.doing, segment.from));
+    row
+}
+
+/// What is to be drawn between two times: cut to them, and joined where `gap` separates nothing that can be seen.
+pub fn visible(segments: &[Segment], from: u64, to: u64, gap: u64) -> Vec<Segment> {
+    let mut out: Vec<Segment> = Vec::new();
+    for segment in segments
+        .iter()
+        .filter(|segment| segment.to >= from && segment.from <= to)
+    {
+        let (begin, end) = (segment.from.max(from), segment.to.min(to));
+        match out.last_mut() {
+            Some(last) if last.doing == segment.doing && begin <= last.to + gap => last.to = last.to.max(end),
+            _ => out.push(Segment {
+                doing: segment.doing,
+                from: begin,
+                to: end,
+            }),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_told_apart_is_joined() {
+        let cut = |from, to| Segment {
+            doing: Doing::Cut,
+            from,
+            to,
+        };
+        let seen = visible(&[cut(0, 5), cut(10, 12), cut(13, 14), cut(90, 99)], 4, 95, 2);
+        let found: Vec<_> = seen.iter().map(|segment| (segment.from, segment.to)).collect();
+        assert_eq!(found, [(4, 5), (10, 14), (90, 95)]);
+    }
+}

@@ -1,0 +1,157 @@
+//! Jobs by the ledgers of their ranks, and by their event files where the launcher tells where these are.
+
+use crate::node::now_ns;
+use ckptd::events::{Role, WorldRank};
+use ckptd::relay::{LEDGERS, RankStage, Seat, survey};
+use ckptd::report::{Live, Standing};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A rank on this node.
+#[derive(Debug, Serialize)]
+pub struct RankStatus {
+    pub rank: u32,
+    pub pid: u32,
+    pub lives: bool,
+    /// `starting`, `in MPI_Init` or `running`.
+    pub stage: &'static str,
+    /// It is a spare without a part.
+    pub is_idle: bool,
+    /// The part that it plays, as far as event files tell.
+    pub role: Option<Role>,
+}
+
+/// A job.
+#[derive(Debug, Serialize)]
+pub struct JobStatus {
+    pub job: String,
+    pub launcher: u32,
+    pub ranks: Vec<RankStatus>,
+    pub events: Option<PathBuf>,
+    pub standing: Option<Standing>,
+}
+
+/// The jobs that run, and how many have left ledgers although nothing of them lives.
+pub fn jobs() -> (Vec<JobStatus>, usize) {
+    let mut jobs: BTreeMap<String, Vec<Seat>> = BTreeMap::new();
+    for seat in survey(Path::new(LEDGERS)) {
+        jobs.entry(seat.job.clone()).or_default().push(seat);
+    }
+    let all = jobs.len();
+    jobs.retain(|_, seats| seats.iter().any(Seat::is_taken));
+    let abandoned = all - jobs.len();
+    (
+        jobs.into_iter()
+            .map(|(job, seats)| JobStatus::new(job, &seats))
+            .collect(),
+        abandoned,
+    )
+}
+
+impl JobStatus {
+    fn new(job: String, seats: &[Seat]) -> Self {
+        let launcher = seats
+            .iter()
+            .find_map(|seat| seat.entry.map(|entry| entry.launcher))
+            .unwrap_or(0);
+        let events = event_directory(launcher);
+        let standing = events
+            .as_deref()
+            .and_then(|events| Live::new(events).poll().ok().flatten().cloned());
+        // The directory may have those of an earlier job as long as this one starts.
+        let standing = standing.filter(|standing| standing.job == job);
+        let ranks = seats
+            .iter()
+            .map(|seat| RankStatus::new(seat, standing.as_ref()))
+            .collect();
+        Self {
+            job,
+            launcher,
+            ranks,
+            events,
+            standing,
+        }
+    }
+
+    /// The job in one line.
+    pub fn headline(&self) -> String {
+        let Some(standing) = &self.standing else {
+            return format!(
+                "{}: {} ranks here, no event files (--log-dir)",
+                self.job,
+                self.ranks.len()
+            );
+        };
+        let since = now_ns().saturating_sub(standing.started_ns) / 1_000_000_000;
+        format!(
+            "{}: {}, {} workers, {} spares, for {since} s | {}",
+            self.job,
+            standing.program,
+            standing.workers,
+            standing.spares,
+            standing.to_line(now_ns())
+        )
+    }
+}
+
+impl RankStatus {
+    fn new(seat: &Seat, standing: Option<&Standing>) -> Self {
+        let process = standing.and_then(|standing| standing.processes.get(&WorldRank(seat.rank)));
+        Self {
+            rank: seat.rank,
+            pid: seat.entry.map_or(0, |entry| entry.pid),
+            lives: seat.entry.is_some_and(|entry| entry.lives),
+            stage: match seat.entry.map(|entry| entry.stage) {
+                None | Some(RankStage::Starting) => "starting",
+                Some(RankStage::Initialising) => "in MPI_Init",
+                Some(RankStage::Running) => "running",
+            },
+            is_idle: seat.entry.is_some_and(|entry| entry.is_idle),
+            role: process.map(|process| process.role),
+        }
+    }
+
+    /// What it does.
+    pub fn part(&self) -> String {
+        match self.role {
+            Some(role) => role.to_string(),
+            None if self.is_idle => "spare".into(),
+            None => "-".into(),
+        }
+    }
+
+    pub fn state(&self) -> &'static str {
+        match (self.lives, self.is_idle) {
+            (false, _) if self.pid != 0 => "DEAD",
+            (_, true) => "waits",
+            _ => self.stage,
+        }
+    }
+
+    pub fn line(&self) -> String {
+        format!(
+            "rank {:<4} {:<10} pid {:<8} {}",
+            self.rank,
+            self.part(),
+            self.pid,
+            self.state()
+        )
+    }
+}
+
+/// What the launcher was told to set: on its command line, or in its environment.
+fn event_directory(launcher: u32) -> Option<PathBuf> {
+    const VARIABLE: &str = "UNDERSTUDY_LOG_DIR=";
+    let process = Path::new("/proc").join(launcher.to_string());
+    let find = |file: &str| {
+        let text = std::fs::read(process.join(file)).ok()?;
+        let words = text.split(|&byte| byte == 0).map(String::from_utf8_lossy);
+        words
+            .filter_map(|word| word.strip_prefix(VARIABLE).map(PathBuf::from))
+            .next_back()
+    };
+    let named = find("cmdline").or_else(|| find("environ"))?;
+    // A relative one counts from where the launcher was started.
+    Some(std::fs::read_link(process.join("cwd")).ok()?.join(named))
+}

@@ -1,0 +1,112 @@
+//! The view of `--watch`.
+
+use super::find::{self, JobStatus};
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Cell, Paragraph, Row, Table};
+use std::io;
+use std::time::Duration;
+
+/// Time between two looks.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Shows the jobs until `q`, Escape or Ctrl-C is pressed. The terminal is left as it was.
+pub fn show() -> io::Result<()> {
+    let mut terminal = ratatui::init();
+    let result = loop {
+        let (jobs, _) = find::jobs();
+        if let Err(error) = terminal.draw(|frame| draw(frame, &jobs)) {
+            break Err(error);
+        }
+        match wants_end() {
+            Ok(false) => {}
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    ratatui::restore();
+    result
+}
+
+fn wants_end() -> io::Result<bool> {
+    if !event::poll(PERIOD)? {
+        return Ok(false);
+    }
+    let Event::Key(key) = event::read()? else {
+        return Ok(false);
+    };
+    let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    Ok(is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
+}
+
+fn draw(frame: &mut Frame, jobs: &[JobStatus]) {
+    let bold = Style::default().add_modifier(Modifier::BOLD);
+    let [top, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
+    frame.render_widget(
+        Line::styled(format!("{} protected job(s) on this node; q ends", jobs.len()), bold),
+        top,
+    );
+    let heights = jobs.iter().map(|job| Constraint::Length(job.ranks.len() as u16 + 3));
+    let areas = Layout::vertical(heights).split(rest);
+    for (job, area) in jobs.iter().zip(areas.iter()) {
+        let [title, below] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(*area);
+        frame.render_widget(Paragraph::new(Line::styled(job.headline(), bold)), title);
+        let row = |cells: [String; 4]| Row::new(cells.map(Cell::from));
+        let ranks = job.ranks.iter().map(|rank| {
+            row([
+                rank.rank.to_string(),
+                rank.part(),
+                rank.pid.to_string(),
+                rank.state().to_owned(),
+            ])
+        });
+        let widths = [6, 12, 10, 14].map(Constraint::Length);
+        let head = row(["rank", "part", "process", "state"].map(str::to_owned)).style(bold);
+        frame.render_widget(Table::new(ranks, widths).header(head), below);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::find::RankStatus;
+    use super::*;
+    use ckptd::events::{Role, Worker};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    #[test]
+    fn jobs_and_their_ranks_are_on_the_screen() {
+        let rank = |rank, lives, is_idle| RankStatus {
+            rank,
+            pid: 100 + rank,
+            lives,
+            stage: "running",
+            is_idle,
+            role: (!is_idle).then_some(Role::Worker(Worker(rank))),
+        };
+        let jobs = [JobStatus {
+            job: "prterun-vm-7@1".into(),
+            launcher: 7,
+            ranks: vec![rank(0, true, false), rank(1, false, false), rank(2, true, true)],
+            events: None,
+            standing: None,
+        }];
+        let mut terminal = Terminal::new(TestBackend::new(70, 8)).expect("a screen in memory");
+        terminal.draw(|frame| draw(frame, &jobs)).expect("drawn");
+        let screen = terminal.backend().to_string();
+        for words in [
+            "1 protected job(s)",
+            "prterun-vm-7@1",
+            "worker 0",
+            "101",
+            "DEAD",
+            "spare",
+            "waits",
+        ] {
+            assert!(screen.contains(words), "no {words}:\n{screen}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `understudy report`: the page of real jobs with no failure, one and five, and how a browser shows it.
+
+use ffi_tests::command::Understudy;
+use ffi_tests::place;
+use regex::Regex;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Runs a job whose workers die at the given epochs, one after the other, and makes its page.
+fn page(work: &Path, deaths: &[(u32, u64)]) -> (PathBuf, String) {
+    let heat = place::example("heat2d").to_string_lossy().into_owned();
+    let faults: Vec<_> = deaths
+        .iter()
+        .map(|(rank, epoch)| format!("kill rank={rank} at=commit.end epoch={epoch}"))
+        .collect();
+    let (spares, fault) = (deaths.len().max(1).to_string(), faults.join("; "));
+    let start = [
+        "run",
+        "-n",
+        "3",
+        "--spares",
+        &spares,
+        "--interval",
+        "0.05s",
+        "--log-dir",
+        "events",
+    ];
+    let fault = if deaths.is_empty() {
+        vec![]
+    } else {
+        vec!["--fault", fault.as_str()]
+    };
+    let program = ["--", heat.as_str(), "300", "300", "6000"];
+    Understudy::new(work, &[&start[..], &fault, &program].concat())
+        .run()
+        .assert(0, &[]);
+    Understudy::new(work, &["report", "events", "-o", "report.html"])
+        .run()
+        .assert(0, &[]);
+    let path = work.join("report.html");
+    let text = std::fs::read_to_string(&path).expect("the page was written");
+    (path, text)
+}
+
+fn count(text: &str, pattern: &str) -> usize {
+    Regex::new(pattern).expect("a pattern").find_iter(text).count()
+}
+
+/// Whatever happened: one file, nothing from elsewhere, every drawing with words for who cannot see it.
+fn assert_sound(text: &str, failures: usize) {
+    assert_eq!(
+        count(text, "(?:src|href)=|https?://|<script|@import|url\\("),
+        0,
+        "it needs something else"
+    );
+    assert!(
+        text.contains("name=\"viewport\" content=\"width=device-width"),
+        "no viewport"
+    );
+    assert_eq!(
+        count(text, "<svg role=\"img\" aria-label=\"[^\"]+\""),
+        count(text, "<svg role="),
+        "a drawing without words"
+    );
+    assert_eq!(count(text, "<h3>Recovery [0-9]"), failures);
+    assert_eq!(text.contains("spare 0, then worker"), failures > 0);
+    assert!(text.contains("Size, of all workers together") && text.contains("(Daly)"));
+}
+
+#[test]
+fn pages_of_jobs_tell_what_happened() {
+    for deaths in [&[][..], &[(1, 4)], &[(0, 3), (1, 5), (2, 7), (3, 9), (4, 11)]] {
+        let work = tempfile::tempdir().expect("there is room for temporary files");
+        let (path, text) = page(work.path(), deaths);
+        assert_sound(&text, deaths.len());
+        let words = match deaths.len() {
+            0 => "No process failed.",
+            1 => "One process failed. The job recovered once.",
+            _ => "5 processes failed. The job recovered 5 times.",
+        };
+        assert!(text.contains(words), "no `{words}`");
+        browse(&path, deaths.len());
+    }
+}
+
+/// How a browser lays it out, on a phone and on a desk. The pictures stay if FFI_TESTS_PICTURES names a directory.
+fn browse(path: &Path, failures: usize) {
+    let Some(chromium) = place::on_path("chromium") else {
+        return place::skip("there is no chromium (Debian: apt-get install chromium), so nobody looks at the page");
+    };
+    let pictures = std::env::var_os("FFI_TESTS_PICTURES").map(PathBuf::from);
+    let said = Regex::new("laid out: ([0-9]+) of ([0-9]+)").expect("a pattern");
+    for (name, width) in [("phone", 390), ("desk", 1280)] {
+        // A frame has the width that it is given; a window has a least one. The page says how wide it has come out.
+        let text = std::fs::read_to_string(path).expect("it is there");
+        let measured = "<script>parent.postMessage(document.documentElement.scrollWidth + ' of ' + document.documentElement.clientWidth, '*')</script></body>";
+        let (inner, outer) = (path.with_file_name("inner.html"), path.with_file_name("outer.html"));
+        std::fs::write(&inner, text.replace("</body>", measured)).expect("writable");
+        let frame = format!(
+            "<!DOCTYPE html><body style='margin:0'><p id=said></p><iframe src=inner.html style='border:0;width:{width}px;height:3000px'></iframe>\
+             <script>onmessage = event => said.textContent = 'laid out: ' + event.data</script>"
+        );
+        std::fs::write(&outer, frame).expect("writable");
+        let run = |options: &[&str]| {
+            let output = Command::new(&chromium)
+                .args([
+                    "--headless",
+                    "--no-sandbox",
+                    "--disable-gpu",
+                    "--virtual-time-budget=5000",
+                ])
+                .args(options)
+                .arg(format!("file://{}", outer.display()))
+                .stdin(Stdio::null())
+                .output()
+                .expect("chromium runs");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let dom = run(&["--dump-dom"]);
+        let found = said
+            .captures(&dom)
+            .unwrap_or_else(|| panic!("the browser shows nothing: {dom}"));
+        assert_eq!(
+            &found[1], &found[2],
+            "on a {name} it must be scrolled sideways ({failures} failures)"
+        );
+        // A bar for scrolling downwards takes a little.
+        let room: u32 = found[2].parse().expect("a number");
+        assert!((width - 20..=width).contains(&room), "{room} instead of {width}");
+        if let Some(pictures) = &pictures {
+            let picture = pictures.join(format!("report-{failures}-{name}.png"));
+            run(&[
+                &format!("--screenshot={}", picture.display()),
+                &format!("--window-size={},3100", width.max(500)),
+            ]);
+            assert!(
+                picture.metadata().is_ok_and(|file| file.len() > 10_000),
+                "{}",
+                picture.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_lost_job_tells_what_was_lost() {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let heat = place::example("heat2d").to_string_lossy().into_owned();
+    let fault = "kill rank=0 at=commit.end epoch=4; kill rank=1 at=commit.end epoch=4";
+    let start = [
+        "run",
+        "-n",
+        "3",
+        "--spares",
+        "2",
+        "--interval",
+        "0.05s",
+        "--log-dir",
+        "events",
+        "--fault",
+        fault,
+    ];
+    let ran = Understudy::new(
+        work.path(),
+        &[&start[..], &["--", &heat, "300", "300", "100000"]].concat(),
+    )
+    .run();
+    ran.assert(75, &["cannot be recovered"]);
+    let ran = Understudy::new(work.path(), &["report", "events"]).run();
+    ran.assert(0, &[]);
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(text.contains("Refused: the job cannot be recovered: worker "), "{text}");
+    assert!(text.contains("It was ended with code 75."));
+}
+
+#[test]
+fn no_page_without_events() {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    Understudy::new(work.path(), &["report", "."])
+        .run()
+        .assert(3, &["no event files"]);
+}
