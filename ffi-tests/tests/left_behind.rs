@@ -123,10 +123,13 @@ fn clean(arguments: &[&str]) -> String {
 }
 
 /// A file as a job of a launcher that is gone leaves it.
-fn remains(name: &str) -> PathBuf {
+fn remains(name: &str, host: &str, age: Duration) -> PathBuf {
     // No process has this number (proc(5), /proc/sys/kernel/pid_max).
-    let path = Path::new("/dev/shm").join(format!("{name}prterun-ffi-test-4194305@1-0"));
+    let path = Path::new("/dev/shm").join(format!("{name}prterun-{host}-4194305@1-0"));
     std::fs::write(&path, [0; 4096]).expect("/dev/shm is writable");
+    let file = std::fs::File::options().write(true).open(&path);
+    file.and_then(|file| file.set_modified(SystemTime::now() - age))
+        .expect("it is ours");
     path
 }
 
@@ -135,7 +138,13 @@ fn what_is_left_goes_and_what_lives_stays() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let ended = Rc::new(Cell::new(None));
     let found = Rc::clone(&ended);
-    let left = [remains("understudy-"), remains(".understudy-")];
+    let here = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    // What the job of another node has just written is left alone: nobody here knows whether it lives.
+    let living = remains("understudy-", "ffi-test-living", Duration::ZERO);
+    let left = [
+        remains("understudy-", &here, Duration::ZERO),
+        remains(".understudy-", "ffi-test", Duration::from_secs(3600)),
+    ];
     let paths = left.clone();
     // It cleans while a job runs, which then loses a rank: without its ledgers output would come twice.
     let program = ["--", &heat(), "300", "300", "20000"];
@@ -168,6 +177,7 @@ fn what_is_left_goes_and_what_lives_stays() {
         .run();
     ran.assert(0, &["worker 1 died"]);
     assert_eq!(ended.get(), Some((true, true, true)), "(listed, there, gone)");
+    std::fs::remove_file(living).expect("it is left alone");
     let native = native(Job::new(heat(), &["300", "300", "20000"]).workers(3));
     assert!(ran.stdout == native.stdout, "the output differs\n{}", ran.stderr);
 }

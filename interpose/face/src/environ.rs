@@ -5,6 +5,7 @@
 //! of the launcher and ours are moved aside (into a memfd), the rest is padded to a fixed count and size.
 #![allow(unsafe_code)]
 
+use crate::libpath;
 use crate::link::Path;
 use crate::msg::Line;
 use crate::sys::{self, nr, sys};
@@ -106,7 +107,7 @@ fn is_hidden(entry: &[u8]) -> bool {
 }
 
 /// Memory that strings and pointers are laid out in; made once per exec, so never given back.
-struct Builder {
+pub struct Builder {
     pointers: *mut *const c_char,
     count: usize,
     text: *mut u8,
@@ -129,7 +130,7 @@ impl Builder {
     }
 
     /// Adds one string given in parts.
-    fn add(&mut self, parts: &[&[u8]]) {
+    pub fn add(&mut self, parts: &[&[u8]]) {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         assert!(self.used + length < self.capacity);
         // SAFETY: within the buffer, as asserted; the array has room for more pointers than are ever added.
@@ -180,7 +181,10 @@ pub unsafe fn fixed(
     let _ = write!(number, "{boot_fd:04}");
     builder.add(&[BOOT_VARIABLE, number.as_bytes()]);
     // SAFETY: handed on to the caller.
-    for entry in unsafe { strings(list) }.filter(|entry| workers.is_none() || !is_hidden(entry)) {
+    libpath::add(&mut builder, unsafe { strings(list) }.find_map(libpath::of));
+    let is_kept = |entry: &&[u8]| libpath::of(entry).is_none() && (workers.is_none() || !is_hidden(entry));
+    // SAFETY: handed on to the caller.
+    for entry in unsafe { strings(list) }.filter(is_kept) {
         let mut size = Line::new();
         let names = [&b"OMPI_COMM_WORLD_SIZE="[..]];
         match (names.iter().find(|name| entry.starts_with(name)), workers) {
@@ -325,13 +329,18 @@ pub fn restore(fd: i32, address: usize) -> Option<Saved> {
 /// # Safety
 /// `list` must be the environment on the process's stack, not yet used by libc.
 pub unsafe fn unpad(list: *mut *const c_char) {
-    let ours = |entry: &[u8]| entry.starts_with(BOOT_VARIABLE) || entry.starts_with(PAD_VARIABLE) || entry == b"_=";
+    let ours = |entry: &[u8]| {
+        entry.starts_with(BOOT_VARIABLE)
+            || entry.starts_with(PAD_VARIABLE)
+            || entry == b"_="
+            || libpath::is_padded(entry)
+    };
     // SAFETY: handed on to the caller; entries are only moved towards the front.
     unsafe {
         let (mut from, mut to) = (list, list);
         while !(*from).is_null() {
             if !ours(sys::bytes(*from)) {
-                to.write(*from);
+                to.write(libpath::given(*from).unwrap_or(*from));
                 to = to.add(1);
             }
             from = from.add(1);

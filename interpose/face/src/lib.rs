@@ -26,6 +26,7 @@ mod heap;
 mod late;
 mod ldheap;
 mod leave;
+mod libpath;
 mod link;
 mod msg;
 mod passive;

@@ -1,7 +1,7 @@
 //! Which addresses are the user side's, and whether they are the same in every rank.
 #![allow(unsafe_code)]
 
-use super::tls;
+use super::{modules, tls};
 use crate::boot;
 use crate::cell::Main;
 use crate::generated::real;
@@ -83,6 +83,10 @@ fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
     let place =
         |module: &tls::Module| xxh3_64(format!("{} {:?} {:x}", module.name, module.ranges, module.build()).as_bytes());
     let mut list: Vec<(String, u64)> = modules.iter().map(|module| (name(module), place(module))).collect();
+    list.push((
+        "the dynamic loader's memory (LD_LIBRARY_PATH or the libraries' directories differ)".into(),
+        xxh3_64(format!("{:x?}", modules::capture()).as_bytes()),
+    ));
     list.push((
         "the stack (arguments or environment differ in size)".into(),
         boot::info().argv as u64,

@@ -1,0 +1,77 @@
+//! LD_LIBRARY_PATH, in a form that leaves ld.so's own memory alike in all ranks.
+//!
+//! Before the program's malloc is there, ld.so takes memory from where it has ended last (`__minimal_malloc` of glibc): first for the
+//! directories of this variable, then for its records of libraries, to which tables in the program's data point. Launchers give
+//! ranks on other nodes other directories; their number and lengths would move all records. So there are always a multiple of
+//! [`STEP`] directories, and what comes before and after those of the user is so long that ld.so takes pages of their own for
+//! it, wherever it was before. None of the added directories can exist.
+#![allow(unsafe_code)]
+
+use crate::environ::Builder;
+use core::ffi::c_char;
+
+const VARIABLE: &[u8] = b"LD_LIBRARY_PATH=";
+/// Before the variable as the user gave it.
+const WAS: &[u8] = b"UNDERSTUDY_WAS=";
+/// Directories are filled up to a multiple of this.
+const STEP: usize = 128;
+const FILLER: &[u8] = b"/.understudy:";
+/// Longer than what is left of two pages, twice: ld.so copies a directory, then makes a record of it.
+const LENGTH: usize = 2 * 4096 + 8;
+
+/// A name that is too long for a file (NAME_MAX), and a colon.
+const fn long(last: u8) -> [u8; LENGTH + 1] {
+    let mut name = [b'.'; LENGTH + 1];
+    name[0] = b'/';
+    name[LENGTH - 1] = last;
+    name[LENGTH] = b':';
+    name
+}
+
+static FIRST: [u8; LENGTH + 1] = long(b'1');
+static LAST: [u8; LENGTH + 1] = long(b'2');
+
+/// Adds the variable with these directories, and what it was.
+pub fn add(builder: &mut Builder, path: Option<&[u8]>) {
+    let given = path.filter(|path| !path.is_empty());
+    let is_separator = |&&byte: &&u8| byte == b':' || byte == b';';
+    let count = 2 + given.map_or(0, |path| 1 + path.iter().filter(is_separator).count());
+    let mut filled = [0; STEP * FILLER.len()];
+    let fillers = count.next_multiple_of(STEP) - count;
+    for place in filled.chunks_exact_mut(FILLER.len()).take(fillers) {
+        place.copy_from_slice(FILLER);
+    }
+    let filled = &filled[..fillers * FILLER.len()];
+    let colon: &[u8] = if given.is_some() { b":" } else { b"" };
+    builder.add(&[
+        VARIABLE,
+        &FIRST,
+        given.unwrap_or(b""),
+        colon,
+        filled,
+        &LAST[..LENGTH],
+    ]);
+    if let Some(path) = path {
+        builder.add(&[WAS, VARIABLE, path]);
+    }
+}
+
+/// The directories of an entry of the environment, if it is this variable.
+pub fn of(entry: &[u8]) -> Option<&[u8]> {
+    entry.strip_prefix(VARIABLE)
+}
+
+/// Whether [`add`] has made this entry, for ld.so.
+pub fn is_padded(entry: &[u8]) -> bool {
+    of(entry).is_some_and(|path| path.starts_with(&FIRST))
+}
+
+/// The entry that the user gave, in one that keeps it.
+///
+/// # Safety
+/// It must be a string.
+pub unsafe fn given(entry: *const c_char) -> Option<*const c_char> {
+    // SAFETY: handed on to the caller.
+    let text = unsafe { crate::sys::bytes(entry) };
+    text.strip_prefix(WAS).map(|rest| rest.as_ptr().cast())
+}
