@@ -81,7 +81,7 @@ soak: build ## kill ranks at random for MINUTES=10 (SEED= repeats a run), then 3
 
 lint: setup ## check formatting and warnings
 	$(CARGO) fmt --all --check
-	$(IN_ENV) $(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(IN_ENV) $(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	@$(IN_ENV) $(MAKE) -C c-examples check
 	@$(IN_ENV) $(MAKE) -C ffi-tests/programs check
 

@@ -98,13 +98,19 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_LOG_LIMIT",
         default: "25%",
-        meaning: "how long that record may get: a part of the program's memory (`25%`) or a size (`64M`); past it copies hold everything",
+        meaning: "how long that record may get: a part of the program's memory (`25%`, but at least 4M) or a size (`64M`); past it copies hold everything",
         form: Form::Value("LIMIT"),
     },
     Setting {
         variable: "UNDERSTUDY_REHEARSE",
         default: "off",
-        meaning: "`all`: the MPI calls up to the first checkpoint after `MPI_Init` are recorded, and an idle spare replays them in a child process; the event file tells which pages it could have rebuilt",
+        meaning: "whose initialisation phase is recorded and then replayed by an idle spare in a child process, which tells what of the memory it rebuilds: `all`, `sample` (every fourth worker) or `off`. With UNDERSTUDY_STATIC=image nothing follows from it but a line in the event files; with `replay` copies keep whatever was not rehearsed, and `off` means `all`",
+        form: Form::Variable,
+    },
+    Setting {
+        variable: "UNDERSTUDY_TRACE",
+        default: "0",
+        meaning: "1: the program runs without protection, on all ranks unless UNDERSTUDY_SPARES is set, and a report at its end tells where it calls MPI and what UNDERSTUDY_INIT_END should be",
         form: Form::Variable,
     },
     Setting {

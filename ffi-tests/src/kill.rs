@@ -23,6 +23,8 @@ pub enum Trigger {
     Thinned { workers: u32 },
     /// So many workers do without copies of what can be rebuilt themselves.
     OwnThinned { workers: u32 },
+    /// All of so many workers have decided how static data come back.
+    Decided { workers: u32 },
     /// All of so many workers have an epoch on disk that is at least this one.
     OnDisk { workers: u32, epoch: u64 },
     /// This rank is back in the program after this recovery.
@@ -82,6 +84,10 @@ impl Trigger {
             Trigger::OwnThinned { workers } => {
                 let is_thin = |rank| has_event(events, rank, |kind| matches!(kind, Kind::OwnThinned { .. }));
                 (0..workers).all(is_thin)
+            }
+            Trigger::Decided { workers } => {
+                let has_decided = |rank| has_event(events, rank, |kind| matches!(kind, Kind::StaticData { .. }));
+                (0..workers).all(has_decided)
             }
             Trigger::OnDisk { workers, epoch } => stdout.parent().is_some_and(|root| {
                 epochs_on_disk(&root.join(DISK), workers)

@@ -149,7 +149,7 @@ pub fn cg_shared() -> Case {
 }
 
 /// A Lennard-Jones melt; every line of the log is flushed, every 50th configuration is dumped.
-const LAMMPS_INPUT: &str = "\
+pub const LAMMPS_INPUT: &str = "\
 units lj
 atom_style atomic
 lattice fcc 0.8442

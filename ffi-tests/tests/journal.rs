@@ -1,5 +1,6 @@
 //! The journal of the initialisation phase: what programs may do in that phase, and what happens if a journal is damaged.
 
+use ckptd::events::Kind;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
 use ffi_tests::thin::{THIN, WORKERS, assert_lost, everyone_dies, job, like_undisturbed, rebuilt, thinned};
@@ -98,7 +99,7 @@ fn two_spares_replay_two_parts_at_once() {
 #[test]
 fn a_setup_that_is_not_the_same_twice_is_kept_as_it_was() {
     everyone_dies(
-        &prints("unlike", || Job::new(place::test_program("unlike"), &["20000"])),
+        &prints("unlike", || Job::new(place::test_program("unlike"), &["8000"])),
         20,
     );
 }
@@ -107,7 +108,7 @@ fn a_setup_that_is_not_the_same_twice_is_kept_as_it_was() {
 #[test]
 fn calls_that_are_not_the_same_twice_are_noticed() {
     let case = prints("unlike, calls", || {
-        Job::new(place::test_program("unlike"), &["20000", "calls"])
+        Job::new(place::test_program("unlike"), &["8000", "calls"])
     });
     let outcome = job(&case).fault("kill rank=1 at=cut.begin epoch=40").run();
     like_undisturbed(&outcome, &case);
@@ -117,7 +118,7 @@ fn calls_that_are_not_the_same_twice_are_noticed() {
 
 #[test]
 fn mpi_may_call_the_program_back_in_the_phase() {
-    let case = prints("callbacks", || Job::new(place::test_program("callbacks"), &["20000"]));
+    let case = prints("callbacks", || Job::new(place::test_program("callbacks"), &["8000"]));
     for epoch in [2, 40] {
         let fault = format!("kill rank=1 at=cut.begin epoch={epoch}");
         let outcome = job(&case).fault(&fault).run();
@@ -155,7 +156,7 @@ fn roundabout() -> Job {
         directory
     });
     let late = directory.path().join("liblate.so");
-    Job::new(directory.path().join("roundabout"), &[&late.to_string_lossy(), "20000"])
+    Job::new(directory.path().join("roundabout"), &[&late.to_string_lossy(), "8000"])
 }
 
 #[test]
@@ -174,4 +175,35 @@ fn libraries_may_call_mpi_in_constructors_and_through_pointers() {
         .run();
     like_undisturbed(&in_the_phase, &case);
     in_the_phase.assert_taken_over(&[1, 2]);
+}
+
+/// Pages that came out otherwise in any rehearsal; none, if nothing was rehearsed.
+fn different(outcome: &Outcome) -> Option<u64> {
+    let events = outcome.events(WORKERS).into_iter();
+    let found = events.filter_map(|record| match record.kind {
+        Kind::Rehearsal { different, failure, .. } => Some(different + u64::from(failure.is_some())),
+        _ => None,
+    });
+    found.max()
+}
+
+#[test]
+fn clocks_are_answered_from_the_journal() {
+    let case = prints("clocks", || Job::new(place::test_program("clocks"), &["8000"]));
+    let outcome = job(&case).kill(Kill::at(1, THIN)).run();
+    like_undisturbed(&outcome, &case);
+    outcome.assert_taken_over(&[1]);
+    println!("pages that differ: {:?}", different(&outcome));
+    outcome.check(different(&outcome) == Some(0), "not everything came out equal");
+    outcome.check(rebuilt(&outcome, WORKERS) > 50, "too few pages were rebuilt");
+}
+
+#[test]
+fn handlers_may_ask_clocks_in_the_phase() {
+    let case = prints("clocks, signals", || {
+        Job::new(place::test_program("clocks"), &["8000", "signals"])
+    });
+    let outcome = job(&case).fault("kill rank=1 at=cut.begin epoch=20").run();
+    like_undisturbed(&outcome, &case);
+    outcome.assert_taken_over(&[1]);
 }

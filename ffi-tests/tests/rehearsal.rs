@@ -80,6 +80,38 @@ fn sem_is_rebuilt_from_its_journal() {
     all_equal(&programs::sem());
 }
 
+#[test]
+fn a_sample_of_the_workers_may_be_rehearsed() {
+    let case = programs::heat2d();
+    for setting in ["image", "replay"] {
+        let outcome = case
+            .job()
+            .interval("30calls")
+            .env("UNDERSTUDY_REHEARSE", "sample")
+            .env("UNDERSTUDY_STATIC", setting)
+            .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+            .fault("kill rank=1 at=cut.begin epoch=60; kill rank=0 at=cut.begin epoch=90")
+            .spares(2)
+            .run();
+        outcome.assert_success();
+        outcome.assert_like(&native(case.job()), case.files);
+        outcome.assert_taken_over(&[1, 0]);
+        let records = |rank| outcome.events(rank).into_iter().map(|record| record.kind);
+        let all = || outcome.event_ranks().into_iter().flat_map(records);
+        let rehearsed: Vec<u32> = all()
+            .filter_map(|kind| match kind {
+                Kind::Rehearsal { worker, .. } => Some(worker.0),
+                _ => None,
+            })
+            .collect();
+        // A failure may have it done again.
+        let is_sample = !rehearsed.is_empty() && rehearsed.iter().all(|&worker| worker == 0);
+        outcome.check(is_sample, &format!("rehearsed: {rehearsed:?}"));
+        let is_other = |kind: Kind| matches!(kind, Kind::Thinned { worker, .. } if worker.0 != 0);
+        outcome.check(!all().any(is_other), "a copy was thinned of which nothing is proved");
+    }
+}
+
 /// No interval is over in these runs: the end of the phase is what the cuts are taken for.
 #[test]
 fn the_end_of_the_phase_may_be_named() {

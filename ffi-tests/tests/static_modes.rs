@@ -130,13 +130,15 @@ fn decisions(outcome: &Outcome) -> Vec<String> {
 #[test]
 fn auto_takes_the_way_that_works() {
     let auto = |case: &Case| thin::job(case).env("UNDERSTUDY_STATIC", "auto");
-    let late = |job: Job| job.kill(Kill::at(1, Trigger::Commit { rank: 1, epoch: 40 }));
+    let late = |job: Job| job.kill(Kill::at(1, Trigger::Decided { workers: WORKERS }));
+    // Decided at once; a failure in the phase would begin it again.
+    let later = |job: Job| job.kill(Kill::at(1, Trigger::Commit { rank: 1, epoch: 40 }));
     let heat2d = programs::heat2d();
     let impossible = setup(|| Job::new(place::test_program("setup"), &["20000", "process"]));
     let runs = [
         (&heat2d, auto(&heat2d).kill(Kill::at(1, THIN)), "replay"),
         (&impossible, late(auto(&impossible)), "image"),
-        (&heat2d, late(auto(&heat2d).env("UNDERSTUDY_COPIES", "xor:4")), "image"),
+        (&heat2d, later(auto(&heat2d).env("UNDERSTUDY_COPIES", "xor:4")), "image"),
         (&heat2d, late(auto(&heat2d).env("UNDERSTUDY_LOG_LIMIT", "10")), "image"),
     ];
     for (case, job, way) in runs {
@@ -150,4 +152,18 @@ fn auto_takes_the_way_that_works() {
         let lines = outcome.own_lines().iter().filter(|told| told.contains(&line)).count();
         outcome.check(lines == 1, &format!("{lines} lines say {way}"));
     }
+}
+
+/// The only spare takes a part before anything is rehearsed.
+#[test]
+fn auto_keeps_whole_copies_when_nobody_is_left_to_rehearse() {
+    let case = programs::heat2d();
+    let job = thin::job(&case).env("UNDERSTUDY_STATIC", "auto");
+    let outcome = job.fault("kill rank=1 at=phase.end").run();
+    like_undisturbed(&outcome, &case);
+    outcome.assert_taken_over(&[1]);
+    let decisions = decisions(&outcome);
+    let all = decisions.len() == WORKERS as usize - 1 && decisions.iter().all(|taken| taken == "image");
+    outcome.check(all, &format!("{decisions:?} instead of image"));
+    outcome.check(outcome.stderr.contains("no spare is left"), "the reason is told");
 }

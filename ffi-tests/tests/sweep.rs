@@ -65,8 +65,9 @@ struct Swept {
     replays: bool,
 }
 
-/// In runs whose static data are rebuilt: spares rehearse while the workers wait at cuts before this epoch.
-const THIN_EPOCH: u64 = 6;
+/// In runs whose static data are rebuilt: spares rehearse while the workers wait at cuts before this epoch. What they have found
+/// is looked at once in an epoch, and goes from the worker to the holders of its copies.
+const THIN_EPOCH: u64 = 9;
 const WAITING: [&str; 2] = ["at=cut.begin epoch=4 delay=200ms", "at=cut.begin epoch=5 delay=200ms"];
 
 impl Swept {
@@ -98,8 +99,8 @@ impl Swept {
             .fault(&faults.join("; "))
     }
 
-    /// What the workers, and the first spare, pass in an undisturbed run.
-    fn counts(&self) -> (Vec<Counts>, Counts) {
+    /// What the workers pass in an undisturbed run.
+    fn counts(&self) -> Vec<Counts> {
         let outcome = self.job("count").run();
         outcome.assert_success();
         let counted = |rank: u32| {
@@ -109,7 +110,7 @@ impl Swept {
             });
             passed.unwrap_or_default()
         };
-        ((0..WORKERS).map(counted).collect(), counted(WORKERS))
+        (0..WORKERS).map(counted).collect()
     }
 }
 
@@ -173,17 +174,15 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
 }
 
 /// A rehearsal or a replay is under way, or has just ended: the spare dies in it, or another process.
-fn faults_of_replays(spare: &Counts) -> Vec<Fault> {
+fn faults_of_replays() -> Vec<Fault> {
     let fault = |place: &str, worker: u32, text: String| Fault {
         place: place.to_owned(),
         worker,
         text,
         may_end: false,
     };
-    let passed = |name: &str| spare.1.iter().any(|(known, times)| known == name && *times > 0);
     let mut found = Vec::new();
     for place in ["rehearse.begin", "rehearse.end"] {
-        assert!(passed(place), "nothing was rehearsed");
         found.push(fault(place, 0, format!("kill spare=0 at={place}")));
         // The spare sleeps in the middle of it, and a worker dies meanwhile.
         for worker in 0..WORKERS {
@@ -206,12 +205,12 @@ fn faults_of_replays(spare: &Counts) -> Vec<Fault> {
 
 /// The faults of a sweep of a program; not all of them in the ordinary run.
 fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
-    let (counts, spare) = swept.counts();
+    let counts = swept.counts();
     let late = if swept.replays { THIN_EPOCH } else { 2 };
     let calls = if swept.replays { 2 } else { 3 };
     let mut faults = faults(&counts, (!in_full).then_some(calls), late);
     if swept.replays {
-        faults.extend(faults_of_replays(&spare));
+        faults.extend(faults_of_replays());
     }
     if in_full {
         return faults;
@@ -324,6 +323,7 @@ fn lammps_survives_a_death_at_any_call() {
 }
 
 #[test]
+#[ignore = "long: part of `make sweep`"]
 fn heat2d_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
     sweep(&Swept::replaying(programs::heat2d(), || {
         short_heat2d().interval("3calls")
@@ -332,10 +332,17 @@ fn heat2d_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
 
 #[test]
 fn cg_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
-    sweep(&Swept::replaying(programs::cg(), || short_cg().interval("4calls")));
+    // Earlier than after four calls: so that the phase ends before the waits.
+    let make = || {
+        short_cg()
+            .interval("4calls")
+            .env("UNDERSTUDY_INIT_END", "MPI_Allreduce#2")
+    };
+    sweep(&Swept::replaying(programs::cg(), make));
 }
 
 #[test]
+#[ignore = "long: part of `make sweep`"]
 fn sem_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
     sweep(&Swept::replaying(programs::sem(), short_sem));
 }

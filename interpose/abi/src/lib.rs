@@ -23,7 +23,7 @@ pub const JOIN: &str = "UNDERSTUDY_JOIN";
 pub const JOIN_PORT: &str = "UNDERSTUDY_JOIN_PORT";
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 8;
+pub const ABI_VERSION: u32 = 9;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -71,6 +71,8 @@ pub mod exit {
     /// The job could not be protected, and `UNDERSTUDY_REQUIRE=1` (EX_CONFIG).
     pub const REFUSED: c_int = 78;
 }
+
+pub mod source;
 
 /// Room for addresses of libraries, with the 0 that ends the list.
 pub const LIBRARY_PLACES: usize = 64;
@@ -125,6 +127,10 @@ pub struct BootInfo {
     pub user_dlsym: unsafe extern "C" fn(*const c_char) -> *mut c_void,
     /// Base-namespace `dlclose`.
     pub user_dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
+    /// Writes the addresses of libc's procedures that [`source::SOURCES`] names.
+    pub user_sources: unsafe extern "C" fn(*mut *mut c_void),
+    /// Whether the calling thread's calls of these enter the runtime from now on.
+    pub watch_user_sources: unsafe extern "C" fn(bool),
     /// Hides the destructors of a library of the base namespace (`struct link_map *`), which is about to be closed.
     pub user_hide_destructors: unsafe extern "C" fn(*const c_void),
     /// Addresses for the next libraries that ld.so maps for the user side, in order; 0 ends the list.
@@ -152,6 +158,8 @@ pub struct EntryPoints {
     pub file_effect: *const c_void,
     /// What the face calls when the program dies of a signal ([`FatalHook`]); in a signal handler.
     pub fatal_signal: *const c_void,
+    /// Where procedures that [`source::SOURCES`] names enter, with their slots behind those of the call table in `eax`.
+    pub source: *const c_void,
 }
 
 /// Signal, `siginfo_t`, `ucontext_t`. Whether the default action of the signal is to follow.

@@ -23,6 +23,7 @@ use crate::profiler;
 use crate::relay::{self, Streams};
 use crate::services;
 use crate::sharing;
+use crate::sources;
 use crate::sys::{self, nr, sys};
 use crate::zone::{self, PatchError, Patched};
 use crate::{ldheap, threads};
@@ -407,6 +408,8 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         user_dlopen: passive::open,
         user_dlsym: services::dlsym,
         user_dlclose: services::dlclose,
+        user_sources: sources::addresses,
+        watch_user_sources: sources::watch,
         user_hide_destructors: passive::hide_destructors,
         library_places: &raw mut zone::LIBRARY_PLACES,
         user_iterate: services::iterate,
@@ -418,6 +421,7 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         enter: [core::ptr::null(); understudy_abi::ENTRIES],
         file_effect: core::ptr::null(),
         fatal_signal: core::ptr::null(),
+        source: core::ptr::null(),
     };
     // SAFETY: the runtime exports this function with this type; it copies what it keeps of `info`.
     let status = unsafe {
@@ -435,6 +439,7 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
                 .ok_or(Failure::Loader("libunderstudy_runtime.so is of another version"))?;
             crate::files::tell_runtime(points.file_effect);
             crate::fatal::listen(points.fatal_signal);
+            sources::connect(points.source, entry::slot_count());
             if second.program.is_late {
                 late::await_first_call(&points.enter, streams);
             } else {

@@ -35,6 +35,7 @@ mod relay;
 mod reopen;
 mod services;
 mod sharing;
+mod sources;
 mod sys;
 mod threads;
 mod zone;

@@ -24,6 +24,7 @@ pub mod nr {
     pub const FCNTL: usize = 72;
     pub const UNLINK: usize = 87;
     pub const READLINK: usize = 89;
+    pub const SIGALTSTACK: usize = 131;
     pub const PERSONALITY: usize = 135;
     pub const EXIT_GROUP: usize = 231;
     pub const OPENAT: usize = 257;

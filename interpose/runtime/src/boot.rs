@@ -122,6 +122,7 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
                     enter: entries().map(|entry| entry as *const std::ffi::c_void),
                     file_effect: arch::file_effect as *const std::ffi::c_void,
                     fatal_signal: fatal::on_signal as *const std::ffi::c_void,
+                    source: arch::ENTRIES[0] as *const std::ffi::c_void,
                 });
                 0
             }
@@ -191,7 +192,7 @@ fn start() -> Result<(), String> {
             config.spares
         ));
     }
-    if config.spares == 0 {
+    if config.spares == 0 && !config.trace {
         return Err("UNDERSTUDY_SPARES: with 0 spares nobody can take a dead rank's part; start at least one rank more than the program needs and set it to 1".into());
     }
     if let Some(fault) = &config.fault {
@@ -214,7 +215,13 @@ fn start() -> Result<(), String> {
     crate::arch::set_owner();
     let (byte, bit) = crate::arch::wait_mark();
     shim::mark_waits(byte, bit);
-    crate::arch::fill_dispatch(|slot| sys::symbol(SLOT_NAMES[slot]));
+    let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];
+    // SAFETY: the face's function; there is room for as many.
+    unsafe { (info().user_sources)(sources.as_mut_ptr()) };
+    crate::arch::fill_dispatch(|slot| match slot.checked_sub(SLOT_COUNT) {
+        None => sys::symbol(SLOT_NAMES[slot]),
+        Some(source) => sources[source],
+    });
     if let Some(directory) = &config.log_dir {
         events::open(directory, launcher_rank());
     }

@@ -9,8 +9,8 @@ use ckptd::client::Address;
 use ckptd::settings::{SETTINGS, Setting};
 use std::path::PathBuf;
 use std::time::Duration;
-pub use values::{Interval, LogLimit, Static};
-use values::{init_end, interval, log_limit, number, scheme, switch, tracking};
+pub use values::{Interval, LogLimit, Rehearse, Static};
+use values::{init_end, interval, log_limit, number, rehearse, scheme, switch, tracking};
 
 /// All settings of a run.
 #[derive(Clone, Debug)]
@@ -29,10 +29,12 @@ pub struct Config {
     pub mtbf: Duration,
     /// How changed pages are found.
     pub tracking: Choice,
-    /// Whether the initialisation phase is recorded and rehearsed, even if nothing follows from that.
-    pub rehearse: bool,
+    /// Whose initialisation phase is recorded and rehearsed, even if nothing follows from that.
+    pub rehearse: Rehearse,
     /// How static data are brought back.
     pub static_data: Static,
+    /// Whether the program runs without protection, and its calls are reported.
+    pub trace: bool,
     /// How long a journal may get.
     pub log_limit: LogLimit,
     /// Where the initialisation phase ends.
@@ -112,11 +114,11 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_REHEARSE", |config, text| {
-        config.rehearse = match text {
-            "off" => false,
-            "all" => true,
-            _ => return Err(format!("`{text}` is neither `off` nor `all`")),
-        };
+        config.rehearse = rehearse(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_TRACE", |config, text| {
+        config.trace = switch(text)?;
         Ok(())
     }),
     ("UNDERSTUDY_DISK", |config, text| {
@@ -175,7 +177,8 @@ impl Config {
             interval: Interval::Time(Duration::from_secs(10)),
             mtbf: Duration::from_secs(24 * 3600),
             tracking: Choice::Auto,
-            rehearse: false,
+            rehearse: Rehearse::Off,
+            trace: false,
             static_data: Static::Image,
             log_limit: LogLimit::Part(0.25),
             init_end: Rule::Auto,
@@ -193,6 +196,9 @@ impl Config {
             if let Some(text) = lookup(name).filter(|text| !text.is_empty()) {
                 parse(&mut config, &text).map_err(|why| format!("{name}: {why}"))?;
             }
+        }
+        if config.trace && lookup("UNDERSTUDY_SPARES").is_none_or(|text| text.is_empty()) {
+            config.spares = 0;
         }
         if config.restart && config.disk.is_none() {
             return Err("UNDERSTUDY_RESTART: set UNDERSTUDY_DISK to the directory that has the epochs".into());
@@ -327,7 +333,11 @@ mod tests {
     #[test]
     fn journals_have_a_limit() {
         let limit = |text| read("UNDERSTUDY_LOG_LIMIT", text).map(|config| config.log_limit.of(1000));
-        assert_eq!(limit("25%"), Ok(250));
+        assert_eq!(limit("25%"), Ok(4 << 20), "a small program");
+        assert_eq!(
+            read("UNDERSTUDY_LOG_LIMIT", "25%").map(|config| config.log_limit.of(1 << 30)),
+            Ok(1 << 28)
+        );
         assert_eq!(limit("2K"), Ok(2048));
         assert_eq!(limit("77"), Ok(77));
         for wrong in ["0", "-1%", "5X", "M", "%"] {

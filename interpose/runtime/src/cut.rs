@@ -69,6 +69,12 @@ static STATE: Main<State> = Main::new(State {
 /// More candidates than this are never passed without a vote: after a burst of quick ones (a program's start) slow ones
 /// may follow, and the next cut should not have to wait for many of those.
 const MAX_STRIDE: u64 = 32;
+/// While an initialisation phase is recorded anywhere, which should end soon after its worker wants that.
+const PHASE_STRIDE: u64 = 2;
+
+/// What a worker says in a vote; the greatest counts.
+const RECORDS: i64 = 1;
+const IS_DUE: i64 = 2;
 
 /// The schedule, to be saved.
 pub fn schedule() -> Schedule {
@@ -181,11 +187,12 @@ fn vote() -> Result<(), Rewound> {
     let interval = state.pace.interval();
     let now = Instant::now();
     let is_over = state.last.is_some_and(|last| now.duration_since(last) >= interval);
-    let due = is_over || journal::asks_for_cut();
+    let is_due = is_over || journal::asks_for_cut();
+    let says = i64::from(is_due) * IS_DUE + i64::from(journal::is_recording()) * RECORDS;
     let before = state.decided.replace((now, state.schedule.candidates));
     let since = |(then, at): (Instant, u64)| now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32;
     let per_candidate = before.map_or(interval, since).as_nanos() as i64;
-    let (world, numbers) = (world::get(), [i64::from(due), per_candidate, state.pace.cost_ns()]);
+    let (world, numbers) = (world::get(), [says, per_candidate, state.pace.cost_ns()]);
     let (vote, rc) = Rounds::start(world.private, tag::VOTE, (world::worker(), world.worker_count), numbers);
     state.vote = Some(vote);
     own_messages::check(rc, "the workers cannot agree on a cut")
@@ -205,7 +212,7 @@ fn help() -> Result<Option<Numbers>, Rewound> {
 /// Looks at the vote; the same candidate in every worker. Also sets the stride, from the slowest worker's time, and the
 /// pace, from the costliest one's.
 fn tally() -> Result<bool, Rewound> {
-    let [due, per_candidate, cost] = loop {
+    let [said, per_candidate, cost] = loop {
         if STATE.get().vote.is_none() {
             return Ok(false);
         }
@@ -218,8 +225,9 @@ fn tally() -> Result<bool, Rewound> {
     // A vote every fiftieth of the interval is precise enough, and rare enough.
     let apart = state.pace.agree(cost).as_nanos() as i64 / 50;
     let wanted = (apart / per_candidate.max(1)).max(1) as u64;
-    state.schedule.stride = wanted.min(2 * state.schedule.stride).min(MAX_STRIDE);
-    Ok(due != 0)
+    let most = if said & RECORDS != 0 { PHASE_STRIDE } else { MAX_STRIDE };
+    state.schedule.stride = wanted.min(2 * state.schedule.stride).min(most);
+    Ok(said & IS_DUE != 0)
 }
 
 /// Whether a cut would be taken here even if nothing but the interval were looked at.

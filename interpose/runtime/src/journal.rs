@@ -15,6 +15,8 @@ pub mod hold;
 pub mod outputs;
 mod recorder;
 pub mod replay;
+mod sources;
+pub mod trace;
 mod typemap;
 
 use crate::arch::{self, Frame};
@@ -31,11 +33,13 @@ pub struct Phase {
     pub recorder: Recorder,
     /// The call of `MPI_Init`.
     pub begin: Frame,
+    /// What a replay knows its last call by, the cut: slot, hash of the arguments.
+    pub end: Option<(u64, u32)>,
     /// How long it took.
     pub took: Duration,
     watch: Watch,
-    /// Its calls are recorded; otherwise only its end is looked for.
-    records: bool,
+    /// Outcomes are recorded.
+    pub records: bool,
     /// All workers agree that the next cut is its end.
     is_agreed: bool,
     /// The epoch at its end.
@@ -54,17 +58,24 @@ pub fn start(rule: &Rule, records: bool) {
         recorder: Recorder::default(),
         // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
         begin: unsafe { *frame },
+        end: None,
         took: Duration::ZERO,
         watch: Watch::new(rule),
         records,
         is_agreed: false,
         epoch: 0,
     });
+    if records {
+        sources::watch(true);
+    }
     arch::set_recording(true);
 }
 
 fn stop() -> Option<Phase> {
-    arch::set_recording(false);
+    if PHASE.get().is_some() {
+        sources::watch(false);
+        arch::set_recording(false);
+    }
     PHASE.get().take()
 }
 
@@ -86,13 +97,19 @@ pub fn give_up() {
 /// The frame must be that of the call.
 pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: u64) {
     let is_outermost = arch::top_frame().is_some_and(|top| top.cast_const() == frame);
-    let Some(phase) = PHASE.get().as_mut().filter(|_| is_outermost && !arch::is_rewound()) else {
+    if !is_outermost || arch::is_rewound() {
         return;
-    };
+    }
     // SAFETY: handed on to the caller.
     let frame = unsafe { &*frame };
-    // SAFETY: the frame's stack pointer points to the return address.
-    phase.watch.call(frame, unsafe { *(frame.rsp as *const u64) });
+    let Some(phase) = PHASE.get() else {
+        return trace::call(frame);
+    };
+    if sources::row_of(frame.slot as usize).is_none() {
+        // SAFETY: the frame's stack pointer points to the return address.
+        let place = unsafe { *(frame.rsp as *const u64) };
+        phase.watch.call(frame, place, phase.recorder.journal().size());
+    }
     if phase.records && phase.recorder.call(frame, integer, double).is_err() {
         log::info!(
             "a call that cannot be recorded (slot {}) ends the recording",
@@ -116,6 +133,11 @@ pub fn ended(index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
     if let Some(phase) = PHASE.get() {
         phase.recorder.ended(index, bytes(), stays);
     }
+}
+
+/// Whether a phase is being recorded.
+pub fn is_recording() -> bool {
+    PHASE.get().is_some()
 }
 
 /// Whether a cut should be taken soon, to be the end of the phase; true once.
@@ -164,6 +186,12 @@ pub fn cut(epoch: u64) {
     }
     if let Some(mut phase) = stop() {
         phase.recorder.finish();
+        // Later the arguments on the program's stack are gone.
+        phase.end = arch::top_frame().and_then(|frame| {
+            // SAFETY: the frame of the call that is the cut.
+            let frame = unsafe { &*frame };
+            Some((frame.slot, Call::of(frame)?.hash()))
+        });
         phase.took = phase.watch.elapsed();
         phase.epoch = epoch;
         *ENDED.get() = Some(phase);
@@ -176,9 +204,4 @@ pub fn take_ended(committed: u64) -> Option<Phase> {
     let is_over = ended.as_ref().is_some_and(|phase| phase.epoch <= committed);
     let phase = if is_over { ended.take() } else { None };
     phase.filter(|phase| phase.epoch == committed)
-}
-
-/// What a replay knows a call by: slot, hash of its arguments.
-pub fn call_hash(frame: &Frame) -> Option<(u64, u32)> {
-    Some((frame.slot, Call::of(frame)?.hash()))
 }

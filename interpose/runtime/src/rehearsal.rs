@@ -25,8 +25,8 @@ mod spare;
 mod wanted;
 mod worker;
 
-use crate::boot;
-use crate::config::Static;
+use crate::config::{Rehearse, Static};
+use crate::{boot, world};
 use std::time::Duration;
 
 pub use own_pages::{from_own_memory, put_back};
@@ -53,9 +53,17 @@ fn is_used() -> bool {
     replays() || boot::config().static_data == Static::Disk
 }
 
+/// Of so many workers one is rehearsed that stands for the others.
+const SAMPLE: u32 = 4;
+
 /// Whether phases are rehearsed.
 fn is_on() -> bool {
-    boot::config().rehearse || is_used()
+    boot::config().rehearse != Rehearse::Off || is_used()
+}
+
+/// Whether this worker's is. Nothing follows for the others, as nothing is proved of them.
+fn is_rehearsed(worker: u32) -> bool {
+    boot::config().rehearse != Rehearse::Sample || worker.is_multiple_of(SAMPLE)
 }
 
 /// Whether a worker does without copies of its own static data. An epoch on disk is complete in itself: with a disk level that
@@ -69,7 +77,7 @@ pub fn prepare() {
     if is_on() {
         inputs::note();
     }
-    if replays() && spares_own() && crate::world::is_protected() {
+    if replays() && spares_own() && world::is_protected() {
         seed::plant();
     }
 }
@@ -77,11 +85,11 @@ pub fn prepare() {
 /// `MPI_Init` is about to return to the program of a worker, for the first time or after a failure in the phase.
 pub fn start() {
     prepare();
-    if !crate::world::is_protected() {
+    if !world::is_protected() {
         return;
     }
     if is_on() {
-        let records = replays() || boot::config().rehearse;
+        let records = (replays() || boot::config().rehearse != Rehearse::Off) && is_rehearsed(world::worker());
         crate::journal::start(&boot::config().init_end, records);
     }
     decision::begin();

@@ -9,7 +9,9 @@ use crate::handles::{self, VirtComm, real_comm};
 use crate::real_types::RealComm;
 use crate::recovery::Rewound;
 use crate::redundancy::{Redundancy, Scheme};
-use crate::{boot, checkpoint, cut, disk, errors, events, fault, objects, peers, recovery, requests, sys, ulfm, user};
+use crate::{
+    boot, checkpoint, cut, disk, errors, events, fault, journal, objects, peers, recovery, requests, sys, ulfm, user,
+};
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
@@ -197,7 +199,10 @@ pub fn init() -> Result<(), Rewound> {
         Some(_) => Scheme::Copies(1.min(worker_count - 1)),
         None => config.scheme,
     };
-    let mismatch = mismatch.or_else(|| no_domain(&places)).or(too_few);
+    let mismatch = mismatch
+        .or_else(|| no_domain(&places))
+        .or(too_few)
+        .filter(|_| !config.trace);
     let redundancy = Redundancy::place(&places.domains(worker_count), wish, scheme);
     let made = duplicate(world).and_then(|control| {
         let workers = split(control, matches!(part, Part::Worker(_)).then_some(rank))?;
@@ -217,7 +222,7 @@ pub fn init() -> Result<(), Rewound> {
         spare_count: config.spares,
         redundancy,
         nodes: places.all().iter().map(|place| place.node).collect(),
-        protected: mismatch.is_none(),
+        protected: mismatch.is_none() && !config.trace,
         finalized: false,
         recoveries: 0,
         players: (0..worker_count).collect(),
@@ -466,6 +471,7 @@ pub fn finalize() -> Result<c_int, Rewound> {
         // SAFETY: a collective over the workers.
         recovery::check(unsafe { ulfm::MPIX_Comm_agree(get().private, &mut flag) })?;
     }
+    journal::trace::report();
     let world = get();
     world.finalized = true;
     objects::attribute::delete_comm(objects::comm::self_handle());

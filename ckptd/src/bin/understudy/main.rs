@@ -15,6 +15,7 @@ mod path;
 mod report;
 mod run;
 mod status;
+mod trace;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use outcome::Outcome;
@@ -53,6 +54,7 @@ commands! {
     Status => status,
     Doctor => doctor,
     Advise => advise,
+    Trace => trace,
     Events => events,
     Report => report,
     Inspect => inspect,

@@ -20,7 +20,7 @@ use crate::generated::{HANDLERS, SLOT_COUNT, STACK_WORDS};
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
-use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_SHIFT, ZONE_TAG};
+use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_SHIFT, ZONE_TAG, source};
 
 /// The program's state at a call: what the callee must preserve, and the call itself.
 #[repr(C)]
@@ -69,9 +69,12 @@ unsafe extern "C" {
 }
 
 /// The handler of each slot, as the entry code finds it.
-static DISPATCH: [AtomicPtr<c_void>; SLOT_COUNT] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOT_COUNT];
+static DISPATCH: [AtomicPtr<c_void>; SLOTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
+/// Those of the call table, and behind them what else enters while a phase is recorded.
+const SLOTS: usize = SLOT_COUNT + source::COUNT;
 
-/// Fills the dispatch table; `forward` gives the address for slots that are functions of the real library as they are.
+/// Fills the dispatch table; `forward` gives the address for slots that are functions of the real library or of libc as they
+/// are.
 pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
     for (slot, handler) in HANDLERS.iter().enumerate() {
         let address = if handler.is_forward() {
@@ -80,6 +83,9 @@ pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
             handler.address().cast_mut().cast()
         };
         DISPATCH[slot].store(address, Ordering::Relaxed);
+    }
+    for (slot, entry) in DISPATCH.iter().enumerate().skip(SLOT_COUNT) {
+        entry.store(forward(slot), Ordering::Relaxed);
     }
 }
 

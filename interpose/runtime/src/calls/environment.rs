@@ -43,6 +43,7 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     outcome!(world::first_checkpoint());
     crate::user::set_stage(RankStage::Running);
     crate::rehearsal::start();
+    crate::journal::trace::start();
     SUCCESS
 }
 

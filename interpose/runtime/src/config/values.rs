@@ -43,6 +43,26 @@ impl Static {
     }
 }
 
+/// Whose initialisation phase is rehearsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rehearse {
+    /// That of nobody, unless static data are rebuilt.
+    Off,
+    /// That of every fourth worker.
+    Sample,
+    /// Everybody's.
+    All,
+}
+
+pub(super) fn rehearse(text: &str) -> Result<Rehearse, String> {
+    match text {
+        "off" => Ok(Rehearse::Off),
+        "sample" => Ok(Rehearse::Sample),
+        "all" => Ok(Rehearse::All),
+        _ => Err(format!("`{text}` is none of `off`, `sample`, `all`")),
+    }
+}
+
 /// How long a journal may get.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LogLimit {
@@ -53,10 +73,12 @@ pub enum LogLimit {
 }
 
 impl LogLimit {
-    /// Bytes for an image of so many bytes.
+    /// Bytes for an image of so many bytes. So little memory is no reason to give a journal up that the part of a small image
+    /// may be longer.
     pub fn of(self, image: usize) -> usize {
+        const LEAST: usize = 4 << 20;
         match self {
-            LogLimit::Part(part) => (image as f64 * part) as usize,
+            LogLimit::Part(part) => ((image as f64 * part) as usize).max(LEAST),
             LogLimit::Bytes(bytes) => bytes,
         }
     }

@@ -23,6 +23,9 @@ pub enum Rule {
 
 /// With fewer calls than this nothing can be said of a pattern.
 const FEW_CALLS: u64 = 100;
+/// A journal of so many bytes is long, and less of a pattern is enough: what is recorded of time stepping is of no use.
+const LONG: usize = 1 << 20;
+const FEW_CALLS_OF_LONG: u64 = 32;
 
 /// The same is found in all workers.
 fn tell_all_once(name: &str, why: &VisitError) {
@@ -33,15 +36,46 @@ fn tell_all_once(name: &str, why: &VisitError) {
     }
 }
 
-/// Watches for the end.
-pub struct Watch {
-    rule: Rule,
-    began: Instant,
+/// Whether calls are made at places that have made calls before, for long enough.
+#[derive(Default)]
+pub struct Pattern {
     calls: u64,
     /// Places of the program that have made calls: return addresses.
     places: HashSet<u64>,
     /// Calls since a new place made one.
     since_new: u64,
+}
+
+impl Pattern {
+    /// A call has been made; whether it is the first at its place.
+    pub fn call(&mut self, place: u64) -> bool {
+        self.calls += 1;
+        self.since_new += 1;
+        let is_new = self.places.insert(place);
+        if is_new {
+            self.since_new = 0;
+        }
+        is_new
+    }
+
+    /// Whether that is enough of a pattern, with a journal of so many bytes.
+    pub fn has_set_in(&self, journal: usize) -> bool {
+        let (few, part) = if journal < LONG {
+            (FEW_CALLS, 2)
+        } else {
+            (FEW_CALLS_OF_LONG, 4)
+        };
+        self.since_new >= few && part * self.since_new >= self.calls
+    }
+}
+
+/// Watches for the end.
+pub struct Watch {
+    rule: Rule,
+    began: Instant,
+    pattern: Pattern,
+    /// Calls of the procedure that the rule names.
+    calls: u64,
     visit: Option<Visit>,
     is_satisfied: bool,
     /// A cut has been asked for.
@@ -62,9 +96,8 @@ impl Watch {
         Watch {
             rule,
             began: Instant::now(),
+            pattern: Pattern::default(),
             calls: 0,
-            places: HashSet::new(),
-            since_new: 0,
             visit,
             is_satisfied: false,
             has_asked: false,
@@ -76,16 +109,12 @@ impl Watch {
         self.began.elapsed()
     }
 
-    /// A call has been made.
-    pub fn call(&mut self, frame: &Frame, place: u64) {
+    /// A call has been made; the journal is as long as that.
+    pub fn call(&mut self, frame: &Frame, place: u64, journal: usize) {
         match self.rule {
             Rule::Auto => {
-                self.calls += 1;
-                self.since_new += 1;
-                if self.places.insert(place) {
-                    self.since_new = 0;
-                }
-                self.is_satisfied |= self.since_new >= FEW_CALLS && 2 * self.since_new >= self.calls;
+                self.pattern.call(place);
+                self.is_satisfied |= self.pattern.has_set_in(journal);
             }
             Rule::Calls(procedure, times) if frame.slot as u32 == procedure.slot() => {
                 self.calls += 1;
@@ -129,7 +158,7 @@ mod tests {
             arguments: [argument, 0, 0, 0, 0, 0],
             ..Frame::default()
         };
-        watch.call(&frame, place);
+        watch.call(&frame, place, 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a call has written on the user side: address and length, from the call table and the call's arguments.
 #![allow(unsafe_code)]
 
+use super::sources;
 use super::typemap::{TypeMaps, spread};
 use crate::arch::Frame;
 use crate::handles::{VirtComm, VirtDatatype};
@@ -105,7 +106,8 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// The call that a frame holds; `None` if it is of no procedure.
     pub fn of(frame: &'a Frame) -> Option<Call<'a>> {
-        let row = OUTPUTS.get(frame.slot as usize)?;
+        let slot = frame.slot as usize;
+        let row = OUTPUTS.get(slot).or_else(|| sources::row_of(slot))?;
         Some(Call { frame, row })
     }
 

@@ -42,13 +42,15 @@ impl Recorder {
         let received = self.received.take();
         let mut pieces = std::mem::take(&mut self.ended);
         let call = Call::of(frame).ok_or(NotKnown)?;
-        let procedure = Proc::from_slot(frame.slot as u32).ok_or(NotKnown)?;
-        if EXECUTED.contains(&procedure) {
+        // Or one of libc's.
+        let procedure = Proc::from_slot(frame.slot as u32);
+        let is_one_of = |list: &[Proc]| procedure.is_some_and(|procedure| list.contains(&procedure));
+        if is_one_of(&EXECUTED) {
             return Ok(());
         }
         let mut later = Vec::new();
         for output in call.outputs() {
-            let is_message = matches!(output.unit, Unit::Datatype(_)) && RECEIVES.contains(&procedure);
+            let is_message = matches!(output.unit, Unit::Datatype(_)) && is_one_of(&RECEIVES);
             let most = received.filter(|_| is_message).unwrap_or(usize::MAX);
             let list = if output.later { &mut later } else { &mut pieces };
             call.pieces(output, most, &mut self.maps, |address, length| {
@@ -58,13 +60,13 @@ impl Recorder {
         if !later.is_empty() {
             self.keep(&call, later)?;
         }
-        if procedure == Proc::MPI_Type_free {
+        if procedure == Some(Proc::MPI_Type_free) {
             self.maps.forget();
         }
         self.journal.add(Record {
             slot: frame.slot as u16,
             arguments: call.hash(),
-            result: if DOUBLES.contains(&procedure) { double } else { integer },
+            result: if is_one_of(&DOUBLES) { double } else { integer },
             written: pieces.into_iter().map(read).collect(),
         });
         Ok(())

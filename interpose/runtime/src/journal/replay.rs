@@ -4,6 +4,7 @@
 use super::format::{END, Journal, NotAJournal, Reader, Written};
 use super::outputs::Call;
 use super::recorder::EXECUTED;
+use super::sources;
 use crate::arch::{self, Frame};
 use crate::cell::Main;
 use crate::generated::Proc;
@@ -47,6 +48,7 @@ pub unsafe fn run(journal: &[u8], begin: &Frame, end: (u64, u32)) -> Result<(), 
     write(&first.written);
     let result = first.result;
     *PLAY.get() = Some(Play { reader, calls: 1, end });
+    sources::watch(true);
     arch::answer_all(|slot| EXECUTED.iter().any(|procedure| procedure.slot() as usize == slot));
     // SAFETY: handed on to the caller.
     let left = unsafe { arch::run_user(begin, result) };
@@ -76,6 +78,11 @@ fn write(written: &[Written]) {
     }
 }
 
+fn name(slot: usize) -> Option<&'static str> {
+    let procedure = Proc::from_slot(slot as u32);
+    procedure.map(Proc::name).or_else(|| sources::name_of(slot))
+}
+
 /// The answer to the call in the top frame.
 pub extern "C" fn answer() -> u64 {
     let Some(play) = PLAY.get() else { leave(DAMAGED, 0) };
@@ -96,8 +103,8 @@ pub extern "C" fn answer() -> u64 {
             leave(REACHED, 0)
         }
         Ok(record) => {
-            let recorded = record.and_then(|record| Proc::from_slot(record.slot.into()));
-            let made = Proc::from_slot(frame.slot as u32);
+            let recorded = record.map(|record| name(record.slot.into()));
+            let made = name(frame.slot as usize);
             log::debug!("call {}: {made:?} was made, {recorded:?} was recorded", play.calls);
             leave(OTHER_CALL, play.calls)
         }

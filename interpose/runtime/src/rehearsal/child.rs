@@ -176,6 +176,8 @@ impl Drop for Child {
 
 /// In the child.
 fn work(script: &Script, task: &Task<'_>, output: c_int) -> ! {
+    // The descriptor that messages go to will be another one.
+    log::set_max_level(log::LevelFilter::Off);
     let memory = match task {
         Task::Compare => output,
         Task::Write(_, file) => file.as_raw_fd(),

@@ -2,8 +2,10 @@
 //! itself.
 
 use super::replays;
+use super::script::Script;
 use crate::cell::Main;
 use crate::config::Static;
+use crate::image::PAGE_SIZE;
 use crate::{boot, events, journal, sys, world};
 use ckptd::events::{Kind, Worker};
 
@@ -29,16 +31,31 @@ pub fn begin() {
     }
 }
 
-/// A rehearsal has told which of so many pages come out otherwise, or that it did not come to its end. Whether copies do
+/// There will be no rehearsal; whether a decision was open.
+pub fn do_without(why: &str) -> bool {
+    let was_open = is_open();
+    if was_open {
+        decide(false, why);
+    }
+    was_open
+}
+
+/// A rehearsal has told which of a script's pages come out otherwise, or that it did not come to its end. Whether copies do
 /// without the others.
-pub fn accept(pages: u64, different: Option<&[u64]>) -> bool {
-    let different = different.map(|pages| pages.len() as u64);
+pub fn accept(script: &Script, different: Option<&[u64]>) -> bool {
     if !is_open() {
         return different.is_some();
     }
-    let is_worth_it = different.is_some_and(|different| 2 * different <= pages);
-    let why = match different {
-        Some(different) => format!("{different} of {pages} pages differ in a rehearsal"),
+    let pages = script.page_count();
+    let rebuilt = different.map(|different| pages - different.len() as u64);
+    let is_worth_it =
+        rebuilt.is_some_and(|rebuilt| 2 * rebuilt >= pages && rebuilt * PAGE_SIZE as u64 > script.journal());
+    let why = match rebuilt {
+        Some(rebuilt) => format!(
+            "{} of {pages} pages differ in a rehearsal; the journal has {} bytes",
+            pages - rebuilt,
+            script.journal()
+        ),
         None => "a rehearsal has failed".into(),
     };
     decide(is_worth_it, &why);

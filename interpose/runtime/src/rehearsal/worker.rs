@@ -6,7 +6,6 @@ use super::message::Message;
 use super::script::{Replay, Script, Way, sums_of};
 use super::spare::Proof;
 use super::{is_on, is_used, own_pages, seed, spares_own};
-use crate::arch::Frame;
 use crate::cell::Main;
 use crate::config::Static;
 use crate::disk::Writing;
@@ -94,7 +93,7 @@ fn own_of(phase: Phase) -> Option<Own> {
     let worker = world::worker();
     let pages = sums_of(&saved.user.layout, &keep.own.image, &keep.store, saved.frame.rsp);
     if boot::config().static_data != Static::Disk {
-        let way = Way::Replay(replay_of(phase, &saved.frame)?);
+        let way = Way::Replay(replay_of(phase)?);
         let script = Script { worker, way, pages };
         return Some(Own::Asked { script, is_sent: false });
     }
@@ -117,7 +116,10 @@ fn tell_not_written(error: &std::io::Error) {
 }
 
 /// How a phase is replayed, if its journal is short enough.
-fn replay_of(mut phase: Phase, end: &Frame) -> Option<Replay> {
+fn replay_of(mut phase: Phase) -> Option<Replay> {
+    if !phase.records {
+        return None;
+    }
     let keep = checkpoint::keep();
     let journal = phase.recorder.journal();
     let (calls, size) = (journal.calls, journal.size());
@@ -136,7 +138,7 @@ fn replay_of(mut phase: Phase, end: &Frame) -> Option<Replay> {
     Some(Replay {
         journal: bytes,
         begin: phase.begin,
-        end: journal::call_hash(end)?,
+        end: phase.end?,
         took,
     })
 }
@@ -164,10 +166,14 @@ impl State {
         if *is_sent {
             return;
         }
-        *is_sent = true;
         let world = world::get();
         let is_spare = |rank: &&u32| **rank >= world.worker_count && !world.players.contains(rank);
         let spares: Vec<u32> = world.living.iter().filter(is_spare).copied().collect();
+        if spares.is_empty() && decision::do_without("no spare is left to rehearse the initialisation phase") {
+            self.own = Own::None;
+            return;
+        }
+        *is_sent = true;
         let chosen = spares.get(script.worker as usize % spares.len().max(1));
         // The living are in the same order in `control`.
         let rank = chosen.and_then(|spare| world.living.iter().position(|living| living == spare));
@@ -200,7 +206,7 @@ impl State {
         let Own::Asked { script, .. } = std::mem::take(&mut self.own) else {
             return;
         };
-        if decision::accept(script.page_count(), proof.as_deref())
+        if decision::accept(&script, proof.as_deref())
             && let Some(different) = proof
         {
             self.own = Own::proved(script.without(&different));

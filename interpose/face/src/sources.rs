@@ -1,0 +1,175 @@
+//! Clocks and other sources of what is not the same twice ([`understudy_abi::source`]), under libc's names.
+//!
+//! Each is one jump through a table: to libc, or, while the runtime records the program's initialisation phase or replays
+//! it, to the runtime, where they are calls like those of MPI. Only calls that the thread that uses MPI makes on its own
+//! stack count: a signal handler may have interrupted the runtime.
+#![allow(unsafe_code)]
+
+use crate::files::{c_name, next};
+use crate::sys::{nr, sys};
+use core::arch::naked_asm;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use understudy_abi::source::{COUNT, SOURCES};
+use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
+
+/// libc's procedures, once they are known.
+static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
+/// The runtime's entry, and the slot of the first of them.
+static ENTRY: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static FIRST_SLOT: AtomicUsize = AtomicUsize::new(0);
+/// The thread whose calls count (fs:0x10).
+static OWNER: AtomicUsize = AtomicUsize::new(0);
+
+macro_rules! sources {
+    ($($index:literal $name:ident $text:literal;)*) => {
+        $(
+            /// libc's procedure of this name.
+            ///
+            /// # Safety
+            /// As libc's.
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name() {
+                naked_asm!("jmp qword ptr [rip + {table} + 8 * {index}]", table = sym TABLE, index = const $index)
+            }
+
+            mod $name {
+                use super::*;
+
+                /// Finds libc's procedure first.
+                #[unsafe(naked)]
+                pub unsafe extern "C" fn find() {
+                    naked_asm!(
+                        "push rdi", "push rsi", "push rdx",
+                        "mov edi, {index}",
+                        "call {real}",
+                        "pop rdx", "pop rsi", "pop rdi",
+                        "jmp rax",
+                        index = const $index,
+                        real = sym real,
+                    )
+                }
+
+                /// Enters the runtime, if it may.
+                #[unsafe(naked)]
+                pub unsafe extern "C" fn enter() {
+                    naked_asm!(
+                        "mov rax, qword ptr fs:[0x10]",
+                        "cmp rax, qword ptr [rip + {owner}]",
+                        "jne 2f",
+                        "mov rax, rsp",
+                        "shr rax, {shift}",
+                        "cmp eax, {tag}",
+                        "je 2f",
+                        "push rdi", "push rsi", "push rdx",
+                        "call {is_on_own_stack}",
+                        "pop rdx", "pop rsi", "pop rdi",
+                        "test al, al",
+                        "jz 2f",
+                        "mov rax, qword ptr [rip + {first_slot}]",
+                        "add rax, {index}",
+                        "jmp qword ptr [rip + {entry}]",
+                        "2: jmp qword ptr [rip + {reals} + 8 * {index}]",
+                        owner = sym OWNER,
+                        shift = const ZONE_SHIFT,
+                        tag = const ZONE_TAG,
+                        is_on_own_stack = sym is_on_own_stack,
+                        first_slot = sym FIRST_SLOT,
+                        entry = sym ENTRY,
+                        reals = sym REAL,
+                        index = const $index,
+                    )
+                }
+            }
+        )*
+
+        /// Where each goes.
+        static TABLE: [AtomicPtr<c_void>; COUNT] = [$(AtomicPtr::new($name::find as *const () as *mut c_void)),*];
+        const NAMES: [&core::ffi::CStr; COUNT] = [$(c_name($text)),*];
+
+        fn entering() -> [*mut c_void; COUNT] {
+            [$($name::enter as *const () as *mut c_void),*]
+        }
+    };
+}
+
+sources! {
+    0 clock_gettime "clock_gettime\0";
+    1 gettimeofday "gettimeofday\0";
+    2 time "time\0";
+    3 timespec_get "timespec_get\0";
+    4 clock "clock\0";
+    5 times "times\0";
+    6 getrusage "getrusage\0";
+    7 getpid "getpid\0";
+    8 getppid "getppid\0";
+    9 gethostname "gethostname\0";
+    10 uname "uname\0";
+    11 getrandom "getrandom\0";
+    12 getentropy "getentropy\0";
+    13 sched_getcpu "sched_getcpu\0";
+}
+
+/// The names are those of the table, in its order.
+const _: () = {
+    let mut index = 0;
+    while index < COUNT {
+        let (ours, theirs) = (NAMES[index].to_bytes(), SOURCES[index].name.as_bytes());
+        assert!(ours.len() == theirs.len());
+        let mut at = 0;
+        while at < ours.len() {
+            assert!(ours[at] == theirs[at]);
+            at += 1;
+        }
+        index += 1;
+    }
+};
+
+/// Looks libc's procedure up, and has it called from now on.
+extern "C" fn real(index: usize) -> *mut c_void {
+    let found = next(&REAL[index], NAMES[index]);
+    TABLE[index].store(found, Ordering::Relaxed);
+    found
+}
+
+/// Whether this is not a signal handler's stack.
+extern "C" fn is_on_own_stack() -> bool {
+    const SS_ONSTACK: i32 = 1;
+    let mut stack = [0usize; 3];
+    // SAFETY: sigaltstack(2) fills the structure.
+    unsafe { sys!(nr::SIGALTSTACK, 0, stack.as_mut_ptr()) };
+    stack[1] as i32 & SS_ONSTACK == 0
+}
+
+/// The runtime's entry for procedures with few arguments, and how many slots the call table has.
+pub fn connect(entry: *const c_void, slots: usize) {
+    ENTRY.store(entry.cast_mut(), Ordering::Relaxed);
+    FIRST_SLOT.store(slots, Ordering::Relaxed);
+}
+
+/// Addresses of libc's procedures, in the order of the table.
+///
+/// # Safety
+/// `addresses` must have room for all.
+pub unsafe extern "C" fn addresses(addresses: *mut *mut c_void) {
+    for index in 0..COUNT {
+        // SAFETY: the caller's promise.
+        unsafe { addresses.add(index).write(real(index)) };
+    }
+}
+
+/// Whether calls of the calling thread enter the runtime from now on.
+///
+/// # Safety
+/// The runtime must know libc's procedures ([`addresses`]).
+pub unsafe extern "C" fn watch(on: bool) {
+    let owner: usize;
+    // SAFETY: glibc's thread control block points to itself at fs:0x10.
+    unsafe { core::arch::asm!("mov {}, fs:[0x10]", out(reg) owner, options(nostack, readonly, preserves_flags)) };
+    OWNER.store(owner, Ordering::Relaxed);
+    for (index, entering) in entering().into_iter().enumerate() {
+        let target = if on { entering } else { real(index) };
+        TABLE[index].store(target, Ordering::Relaxed);
+    }
+}
