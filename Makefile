@@ -13,7 +13,7 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
-.PHONY: help setup env build install deb man examples test sweep soak lint demo bench bench-journal lammps clean
+.PHONY: help setup env build install deb man examples test sweep soak lint demo bench bench-journal bench-memory lammps clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,10 @@ demo: build ## kill a worker of a running program and watch it being replaced
 bench: build ## print what the layer costs and how fast a job is back, as ratios
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/bench.py
+
+bench-memory: build ## print what static data cost in each mode, in time and memory (10 minutes)
+	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
+	@$(IN_ENV) python3 c-examples/bench/memory.py
 
 bench-journal: build ## print how long journals are, how fast they are replayed, and what copies save
 	@$(IN_ENV) $(MAKE) -s -C c-examples OUT='$(CURDIR)/build/examples'

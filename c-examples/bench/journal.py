@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Measures the journal of the initialisation phase, and what copies save by it.
 
-    journal.py [--release DIR] [--programs DIR] [--workers N] [--repetitions N] [PROGRAM...]
+    journal.py [--release DIR] [--programs DIR] [--workers N,N…] [--repetitions N] [PROGRAM...]
 
 Each program runs with UNDERSTUDY_STATIC=replay; a spare rehearses every worker.
 What is printed are medians over workers and repetitions: the journal
 (compressed) against the pages that it rebuilds, the replay's time against that
-of the phase, the copy at the buddy before and after. Nothing here passes or
-fails. Called by `make bench-journal`, which puts MPI on the PATH. Programs: sem,
+of the phase, the copy at the buddy before and after. What recording costs is
+the time up to the same checkpoint, against a run with UNDERSTUDY_STATIC=image
+in turns with the first. Nothing here passes or fails. Called by `make bench-journal`, which puts MPI on the PATH. Programs: sem,
 cg, heat2d, and lmp (LAMMPS) if it is installed.
 """
 
@@ -58,31 +59,42 @@ def programs(scratch):
     return found
 
 
+def until_second_cut(events):
+    """Seconds from the end of MPI_Init, where the first checkpoint is, to the next one, in worker 0."""
+    cuts = {event["epoch"]: event["at"] for event in events if event["type"] == "cut" and event["rank"] == 0}
+    return (cuts[2] - cuts[1]) * 1e-9 if 2 in cuts else None
+
+
 def once(bench, command, interval, workers):
-    """Events of one run, by worker: rehearsal and what became of the copy."""
-    events = bench.events_dir()
-    bench.run(*command, layer=True, ranks=workers + 1, events=events, INTERVAL=interval, STATIC="replay",
-              LOG_LIMIT="1000%")
+    """Of one run in each mode: rehearsal and what became of the copy, by worker; what recording costs, as a ratio."""
+    took = {}
+    for mode in ("image", "replay"):
+        directory = bench.events_dir()
+        bench.run(*command, layer=True, ranks=workers + 1, events=directory, INTERVAL=interval, STATIC=mode, LOG_LIMIT="1000%")
+        events = bench.events(directory)
+        took[mode] = until_second_cut(events)
+    cost = took["replay"] / took["image"] if all(took.values()) else None
     rehearsed, thinned = {}, {}
-    for event in bench.events(events):
+    for event in events:
         if event["type"] == "rehearsal":
             rehearsed[event["worker"]] = event
         elif event["type"] == "thinned":
             thinned[event["worker"]] = event
-    return rehearsed, thinned
+    return rehearsed, thinned, cost
 
 
 def measure(bench, name, command, interval, workers, repetitions, table):
-    rows, failures = [], set()
+    rows, costs, failures = [], [], set()
     for _ in range(repetitions):
-        rehearsed, thinned = once(bench, command, interval, workers)
+        rehearsed, thinned, cost = once(bench, command, interval, workers)
+        costs += [cost] if cost else []
         for worker, event in rehearsed.items():
             if event["failure"]:
                 failures.add(event["failure"])
             elif worker in thinned:
                 rows.append((event, thinned[worker]))
     if not rows:
-        table.row(name, *(["–"] * 7), "; ".join(failures) or "the run was over before")
+        table.row(name, str(workers), *(["–"] * 8), "; ".join(failures) or "the run was over before")
         return
     of = lambda value: median(value(event, thin) for event, thin in rows)
     journal = of(lambda event, _: event["journal"])
@@ -92,8 +104,8 @@ def measure(bench, name, command, interval, workers, repetitions, table):
     replay = of(lambda event, _: event["replay_ns"]) * 1e-9
     phase = of(lambda event, _: event["phase_ns"]) * 1e-9
     ratio = of(lambda event, _: event["replay_ns"] / event["phase_ns"])
-    table.row(name, f"{journal / 1024:.0f} KiB", f"{rebuilt / MIB:.1f} MiB", f"{100 * journal / max(rebuilt, 1):.2f} %",
-              duration(phase), duration(replay), f"{ratio:.2f}", f"{whole / MIB:.1f} → {left / MIB:.2f} MiB",
+    table.row(name, str(workers), f"{journal / 1024:.0f} KiB", f"{rebuilt / MIB:.1f} MiB", f"{100 * journal / max(rebuilt, 1):.2f} %",
+              duration(phase), duration(replay), f"{ratio:.2f}", f"{median(costs):.3f}" if costs else "–", f"{whole / MIB:.1f} → {left / MIB:.2f} MiB",
               f"{of(lambda event, _: event['different']):.0f} of {of(lambda event, _: event['pages']):.0f}")
 
 
@@ -102,7 +114,7 @@ def main():
     parser.add_argument("programs", nargs="*", metavar="PROGRAM")
     parser.add_argument("--release", default=ROOT / "target/release", help="where libunderstudy.so is")
     parser.add_argument("--programs", dest="directory", default=ROOT / "build/examples", help="where the programs are")
-    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--workers", default="2,4,8", help="numbers of workers")
     parser.add_argument("--repetitions", type=int, default=3)
     arguments = parser.parse_args()
     bench = jobs.Bench(ROOT, arguments.release, arguments.directory, needed="sem")
@@ -111,12 +123,13 @@ def main():
         unknown = set(arguments.programs) - set(known)
         if unknown:
             parser.error(f"unknown program {unknown.pop()}")
-        print(f"Machine: {machine()}; {time.strftime('%Y-%m-%d')}; {arguments.workers} workers and a spare; medians of "
+        print(f"Machine: {machine()}; {time.strftime('%Y-%m-%d')}; one spare; medians of "
               f"{arguments.repetitions} repetitions and all workers; load average {os.getloadavg()[0]:.1f} at the start")
-        table = Table("The journal, for each worker", "program", "journal", "rebuilt pages", "ratio", "phase", "replay",
-                      "replay / phase", "copy at the buddy", "pages that differ")
+        table = Table("The journal, for each worker", "program", "workers", "journal", "rebuilt pages", "ratio", "phase", "replay",
+                      "replay / phase", "with recording", "copy at the buddy", "pages that differ")
         for name in arguments.programs or known:
-            measure(bench, name, *known[name], arguments.workers, arguments.repetitions, table)
+            for workers in map(int, arguments.workers.split(",")):
+                measure(bench, name, *known[name], workers, arguments.repetitions, table)
     finally:
         bench.close()
 

@@ -96,6 +96,12 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Value("RULE"),
     },
     Setting {
+        variable: "UNDERSTUDY_NEW_PHASE",
+        default: "pcontrol:2",
+        meaning: "with `replay`: the MPI_Pcontrol call by which all workers say that they are about to set their data up anew (a mesh that is refined); at the next checkpoint another record begins, which ends by the same rule and takes the place of the one before; `off`: none does",
+        form: Form::Value("CALL"),
+    },
+    Setting {
         variable: "UNDERSTUDY_LOG_LIMIT",
         default: "25%",
         meaning: "how long that record may get: a part of the program's memory (`25%`, but at least 4M) or a size (`64M`); past it copies hold everything",

@@ -19,8 +19,8 @@ pub enum Trigger {
     Capture { rank: u32, epoch: u64 },
     /// This rank has committed this epoch.
     Commit { rank: u32, epoch: u64 },
-    /// The copies of all of so many workers are without what can be rebuilt.
-    Thinned { workers: u32 },
+    /// The copies of all of so many workers are without what can be rebuilt, which was found out so many times.
+    Thinned { workers: u32, times: usize },
     /// So many workers do without copies of what can be rebuilt themselves.
     OwnThinned { workers: u32 },
     /// All of so many workers have decided how static data come back.
@@ -75,9 +75,10 @@ impl Trigger {
                 rank,
                 |kind| matches!(kind, Kind::Commit { epoch: at, .. } if at.0 >= epoch),
             ),
-            Trigger::Thinned { workers } => {
+            Trigger::Thinned { workers, times } => {
                 // Somebody else may play a part by now.
-                let is_thin = |rank: &u32| has_event(events, *rank, |kind| matches!(kind, Kind::Thinned { .. }));
+                let is_one = |kind: &Kind| matches!(kind, Kind::Thinned { .. });
+                let is_thin = |rank: &u32| count_events(events, *rank, is_one) >= times;
                 let files = std::fs::read_dir(events).map_or(0, Iterator::count) as u32;
                 (0..files).filter(is_thin).count() as u32 >= workers
             }
@@ -124,8 +125,12 @@ fn lines(path: &Path) -> usize {
 }
 
 fn has_event(events: &Path, rank: u32, test: impl Fn(&Kind) -> bool) -> bool {
+    count_events(events, rank, test) > 0
+}
+
+fn count_events(events: &Path, rank: u32, test: impl Fn(&Kind) -> bool) -> usize {
     let Ok(reader) = EventReader::open(&events.join(file_name(WorldRank(rank)))) else {
-        return false;
+        return 0;
     };
-    reader.flatten().any(|record| test(&record.kind))
+    reader.flatten().filter(|record| test(&record.kind)).count()
 }

@@ -185,8 +185,10 @@ impl Outcome {
 
     /// Lines on standard error that are ours.
     pub fn own_lines(&self) -> Vec<&str> {
+        // What Open MPI prints when it aborts ends with a zero.
         self.stderr
             .lines()
+            .map(|line| line.trim_start_matches('\0'))
             .filter(|line| line.starts_with("understudy"))
             .collect()
     }

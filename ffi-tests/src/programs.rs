@@ -108,6 +108,16 @@ pub fn setup(make: fn() -> Job) -> Case {
     }
 }
 
+/// A program whose output is all that it writes.
+pub fn prints(name: &'static str, make: fn() -> Job) -> Case {
+    Case {
+        name,
+        files: &[],
+        make,
+        ..heat2d()
+    }
+}
+
 fn cg_job(program: &str) -> Job {
     Job::new(
         place::example(program),

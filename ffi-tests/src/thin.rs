@@ -9,7 +9,10 @@ use std::time::Duration;
 /// Workers of such a job.
 pub const WORKERS: u32 = 4;
 /// All copies are thin.
-pub const THIN: Trigger = Trigger::Thinned { workers: WORKERS };
+pub const THIN: Trigger = Trigger::Thinned {
+    workers: WORKERS,
+    times: 1,
+};
 /// Exit status of a job that cannot be recovered.
 pub const LOST: i32 = 75;
 

@@ -2,21 +2,11 @@
 
 use ckptd::events::Kind;
 use ffi_tests::outcome::native;
-use ffi_tests::programs::{self, Case};
+use ffi_tests::programs::{self, Case, prints};
 use ffi_tests::thin::{THIN, WORKERS, assert_lost, everyone_dies, job, like_undisturbed, rebuilt, thinned};
 use ffi_tests::{Job, Kill, Outcome, Verdicts, place};
 use std::process::Command;
 use std::sync::OnceLock;
-
-/// A program whose output is all that it writes.
-fn prints(name: &'static str, make: fn() -> Job) -> Case {
-    Case {
-        name,
-        files: &[],
-        make,
-        ..programs::heat2d()
-    }
-}
 
 /// Where a damaged journal is met.
 fn has_refused_a_journal(outcome: &Outcome) -> bool {

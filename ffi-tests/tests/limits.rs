@@ -98,6 +98,31 @@ fn a_worker_that_dies_with_its_copy_ends_the_job() {
     );
 }
 
+/// Nobody is left who could meet a failure in a call but idle spares.
+#[test]
+fn when_all_workers_die_the_spares_end_the_job_or_take_it_over_from_the_disk() {
+    let case = heat2d();
+    let all: Vec<String> = (0..4)
+        .map(|rank| format!("kill rank={rank} at=cut.end epoch=9"))
+        .collect();
+    let all = all.join("; ");
+    let lost = job().spares(2).interval("200calls").fault(&all).run();
+    assert_ended(
+        &lost,
+        &["the job cannot be recovered: all workers died, and with them all copies; start the job again"],
+    );
+    let saved = job().spares(4).interval("200calls").disk().fault(&all).run();
+    saved.assert_success();
+    saved.assert_taken_over(&[0, 1, 2, 3]);
+    for name in case.files {
+        saved.check(
+            saved.file(name) == native(case.job()).file(name),
+            &format!("{name} differs"),
+        );
+    }
+    saved.assert_nothing_left();
+}
+
 /// The job ends, in one way or the other: recovered if the worker got through MPI_Init, else with a message.
 fn die_in_init(at: Trigger, delays_ms: &[u64]) {
     let case = heat2d();

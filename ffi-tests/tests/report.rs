@@ -21,7 +21,7 @@ fn page(work: &Path, deaths: &[(u32, u64)]) -> (PathBuf, String) {
         "--spares",
         &spares,
         "--interval",
-        "0.05s",
+        "200calls",
         "--log-dir",
         "events",
     ];

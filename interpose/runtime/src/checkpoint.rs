@@ -24,7 +24,7 @@ use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
 use crate::own_messages;
 use crate::recovery::Rewound;
-use crate::{boot, disk, events, fault, journal, rehearsal, user, world};
+use crate::{boot, disk, events, fault, rehearsal, user, world};
 use ckptd::events::{Epoch as EventEpoch, Kind};
 pub use copy::{Copy, State};
 use pending::{Hands, Pending};
@@ -104,10 +104,12 @@ fn damage(victim: Victim) {
     let Some(keep) = KEEP.get().as_mut() else { return };
     match victim {
         Victim::Own => keep.own.damage_pages(true, &keep.store),
-        Victim::Held => keep
-            .partners
-            .iter_mut()
-            .for_each(|copy| copy.damage_pages(false, &keep.store)),
+        Victim::Held => {
+            // Which pages of parity are needed depends on who dies.
+            let every = world::get().redundancy.is_parity();
+            let partners = keep.partners.iter_mut();
+            partners.for_each(|copy| copy.damage_pages(every, &keep.store));
+        }
         Victim::State => keep.partners.iter_mut().for_each(Copy::damage_state),
         Victim::Journal(harm) => {
             let scripts = keep.partners.iter_mut().filter_map(|copy| copy.script.as_mut());
@@ -179,7 +181,7 @@ pub fn take() -> Result<(), Rewound> {
     let began = Instant::now();
     let epoch = next_epoch();
     let Some(frame) = arch::top_frame() else { return Ok(()) };
-    journal::cut(epoch);
+    rehearsal::cut(epoch);
     fault::point("capture.begin", epoch);
     let keep = keep();
     // A partner may be faster.

@@ -10,7 +10,7 @@ use ckptd::settings::{SETTINGS, Setting};
 use std::path::PathBuf;
 use std::time::Duration;
 pub use values::{Interval, LogLimit, Rehearse, Static};
-use values::{init_end, interval, log_limit, number, rehearse, scheme, switch, tracking};
+use values::{init_end, interval, log_limit, new_phase, number, rehearse, scheme, switch, tracking};
 
 /// All settings of a run.
 #[derive(Clone, Debug)]
@@ -37,6 +37,8 @@ pub struct Config {
     pub trace: bool,
     /// How long a journal may get.
     pub log_limit: LogLimit,
+    /// The level of `MPI_Pcontrol` that begins another phase.
+    pub new_phase: Option<i32>,
     /// Where the initialisation phase ends.
     pub init_end: Rule,
     /// Whether the job stops if it cannot be protected.
@@ -103,6 +105,10 @@ const VALUES: &[(&str, Parse)] = &[
             "auto" => Static::Auto,
             _ => return Err(format!("`{text}` is none of `image`, `replay`, `disk`, `auto`")),
         };
+        Ok(())
+    }),
+    ("UNDERSTUDY_NEW_PHASE", |config, text| {
+        config.new_phase = new_phase(text)?;
         Ok(())
     }),
     ("UNDERSTUDY_INIT_END", |config, text| {
@@ -181,6 +187,7 @@ impl Config {
             trace: false,
             static_data: Static::Image,
             log_limit: LogLimit::Part(0.25),
+            new_phase: Some(2),
             init_end: Rule::Auto,
             require: false,
             disk: None,

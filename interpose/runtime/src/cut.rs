@@ -14,6 +14,7 @@ use crate::handles::VirtComm;
 use crate::objects::comm;
 use crate::own_messages::tag;
 use crate::recovery::Rewound;
+use crate::rehearsal::again;
 use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
 use crate::{checkpoint, drain, fault, journal, own_messages, rehearsal, user, world};
@@ -187,7 +188,7 @@ fn vote() -> Result<(), Rewound> {
     let interval = state.pace.interval();
     let now = Instant::now();
     let is_over = state.last.is_some_and(|last| now.duration_since(last) >= interval);
-    let is_due = is_over || journal::asks_for_cut();
+    let is_due = is_over || journal::asks_for_cut() || again::asks_for_cut();
     let says = i64::from(is_due) * IS_DUE + i64::from(journal::is_recording()) * RECORDS;
     let before = state.decided.replace((now, state.schedule.candidates));
     let since = |(then, at): (Instant, u64)| now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32;

@@ -16,6 +16,7 @@ use crate::handles::{self, VirtComm, real_comm, real_datatype};
 use crate::objects::objects;
 use crate::real_types::{RealComm, RealMessage, RealRequest, Status};
 use crate::recovery::{self, Rewound};
+use crate::rehearsal::again;
 use crate::requests::{self, ANY_SOURCE, ANY_TAG, EMPTY, Envelope, Kind, Outcome};
 use crate::{checkpoint, journal, rehearsal, user, world};
 pub use matched::{
@@ -133,7 +134,7 @@ struct Bookmark {
     shared: u64,
     /// Of its disk level.
     disk: Report,
-    /// 1: its initialisation phase may end here.
+    /// Whether its initialisation phase may end here ([`MAY_END`]), and whether a new one may begin.
     phase: u64,
 }
 
@@ -158,13 +159,17 @@ pub enum Exchange {
     Unprotected(u32),
 }
 
+/// What a worker says of its phase.
+const MAY_END: u64 = 1;
+const MAY_BEGIN: u64 = 2;
+
 /// Exchanges the bookmarks over all workers.
 pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound> {
     let table = requests::table();
     let mappings = user::shared_mappings();
     let epoch = checkpoint::next_epoch();
     let disk = disk::report(&mut checkpoint::keep().store, epoch);
-    let phase = u64::from(rehearsal::may_end(is_regular));
+    let phase = u64::from(rehearsal::may_end(is_regular)) * MAY_END + u64::from(again::may_begin()) * MAY_BEGIN;
     let own: Vec<Bookmark> = table
         .sent
         .iter()
@@ -206,7 +211,9 @@ pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound>
         _ => {
             let reports: Vec<Report> = theirs.iter().map(|bookmark| bookmark.disk).collect();
             disk::agreed(&reports, world::worker(), epoch, world::get().recoveries);
-            journal::agree(theirs.iter().all(|bookmark| bookmark.phase == 1));
+            let all = |bit: u64| theirs.iter().all(|bookmark| bookmark.phase & bit != 0);
+            journal::agree(all(MAY_END));
+            again::agree(all(MAY_BEGIN));
             Exchange::InFlight(
                 theirs
                     .iter()

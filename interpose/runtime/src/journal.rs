@@ -31,8 +31,10 @@ use std::time::Duration;
 pub struct Phase {
     /// Its calls.
     pub recorder: Recorder,
-    /// The call of `MPI_Init`.
+    /// The call that it began with: that of `MPI_Init`, or a cut.
     pub begin: Frame,
+    /// The epoch of that cut.
+    pub base: Option<u64>,
     /// What a replay knows its last call by, the cut: slot, hash of the arguments.
     pub end: Option<(u64, u32)>,
     /// How long it took.
@@ -51,13 +53,15 @@ static PHASE: Main<Option<Phase>> = Main::new(None);
 /// A phase whose last cut has been taken.
 static ENDED: Main<Option<Phase>> = Main::new(None);
 
-/// `MPI_Init` is about to return to the program: from here outcomes are recorded, until the rule says that it is enough.
-pub fn start(rule: &Rule, records: bool) {
+/// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program: from here outcomes are recorded, until
+/// the rule says that it is enough.
+pub fn start(rule: &Rule, records: bool, base: Option<u64>) {
     let Some(frame) = arch::top_frame() else { return };
     *PHASE.get() = Some(Phase {
         recorder: Recorder::default(),
         // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
         begin: unsafe { *frame },
+        base,
         end: None,
         took: Duration::ZERO,
         watch: Watch::new(rule),
@@ -77,6 +81,11 @@ fn stop() -> Option<Phase> {
         arch::set_recording(false);
     }
     PHASE.get().take()
+}
+
+/// The epoch with which the phase began that is being recorded, if it began with one.
+pub fn base() -> Option<u64> {
+    PHASE.get().as_ref().filter(|phase| phase.records)?.base
 }
 
 /// Whether a phase is under way, or has ended and has not been taken.

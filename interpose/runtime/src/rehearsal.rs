@@ -12,6 +12,7 @@
 //!
 //! A page that changes after the phase is part of a checkpoint, and so of the copy, from then on.
 
+pub mod again;
 mod child;
 mod decision;
 mod inputs;
@@ -90,7 +91,7 @@ pub fn start() {
     }
     if is_on() {
         let records = (replays() || boot::config().rehearse != Rehearse::Off) && is_rehearsed(world::worker());
-        crate::journal::start(&boot::config().init_end, records);
+        crate::journal::start(&boot::config().init_end, records, None);
     }
     decision::begin();
 }
@@ -101,8 +102,15 @@ pub fn may_end(is_regular: bool) -> bool {
     crate::journal::may_end(is_regular, || boot::config().log_limit.of(image()).max(LEAST_LIMIT))
 }
 
+/// A cut is being taken for this epoch: a phase may end with it, or begin.
+pub fn cut(epoch: u64) {
+    crate::journal::cut(epoch);
+    again::cut(epoch);
+}
+
 /// After a failure: messages end, and so does a child. Returns how many messages have not ended within `limit`.
 pub fn quiesce(limit: Duration) -> usize {
     crate::journal::give_up();
+    again::forget();
     spare::quiesce(limit) + worker::quiesce(limit) + rebuild::quiesce(limit)
 }

@@ -110,6 +110,13 @@ impl State {
         Ok(())
     }
 
+    /// For a replay that begins here, after the pages have been put back: what does not reach beyond this process.
+    pub fn restore_for_replay(&self) -> Result<(), UserError> {
+        tls::restore(&self.thread_locals)?;
+        signals::restore(&self.signals);
+        Ok(())
+    }
+
     /// The job has been started again: its output goes on where it was at the cut.
     pub fn continue_output(&self) {
         output::continue_from(&self.output);

@@ -9,6 +9,7 @@ use crate::handles::{self, VirtComm, real_comm};
 use crate::real_types::RealComm;
 use crate::recovery::Rewound;
 use crate::redundancy::{Redundancy, Scheme};
+use crate::requests::UNDEFINED;
 use crate::{
     boot, checkpoint, cut, disk, errors, events, fault, journal, objects, peers, recovery, requests, sys, ulfm, user,
 };
@@ -16,9 +17,6 @@ use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
 use understudy_abi::exit;
-
-/// `MPI_UNDEFINED`
-const UNDEFINED: c_int = -32766;
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

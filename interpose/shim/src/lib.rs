@@ -15,6 +15,7 @@ mod quiet;
 mod sockets;
 mod start;
 mod threads;
+mod unfinished;
 mod waits;
 
 #[panic_handler]

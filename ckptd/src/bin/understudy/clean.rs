@@ -54,13 +54,14 @@ impl Arguments {
     }
 }
 
-/// Epochs that were being written when their worker died.
+/// Epochs, and files of static data, that were being written when their worker died.
 fn torn_epochs(directory: &Path) -> io::Result<Vec<Remains>> {
     let mut torn = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let is_torn = name.starts_with("understudy-") && name.ends_with(".epoch.part");
+        let is_torn =
+            name.starts_with("understudy-") && [".epoch.part", ".static.part"].iter().any(|end| name.ends_with(end));
         let changed = entry.metadata()?.modified()?;
         // The writer may be on another node.
         let is_quiet = SystemTime::now()

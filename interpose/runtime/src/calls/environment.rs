@@ -112,7 +112,8 @@ pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int {
     SUCCESS
 }
 
-/// `MPI_Pcontrol`: no level means anything yet.
-pub unsafe extern "C" fn MPI_Pcontrol(_level: c_int) -> c_int {
+/// `MPI_Pcontrol` (MPI 4.1, 15.2.4): a level may end an initialisation phase, or begin another.
+pub unsafe extern "C" fn MPI_Pcontrol(level: c_int) -> c_int {
+    crate::rehearsal::again::control(level);
     SUCCESS
 }

@@ -111,6 +111,15 @@ pub(super) fn log_limit(text: &str) -> Result<LogLimit, String> {
         .ok_or_else(wrong)
 }
 
+/// What begins another phase.
+pub(super) fn new_phase(text: &str) -> Result<Option<i32>, String> {
+    match (text, text.strip_prefix("pcontrol:").map(str::parse)) {
+        ("off", _) => Ok(None),
+        (_, Some(Ok(level))) => Ok(Some(level)),
+        _ => Err(format!("`{text}` is neither `off` nor like `pcontrol:2`")),
+    }
+}
+
 /// The rule for the end of the initialisation phase.
 pub(super) fn init_end(text: &str) -> Result<Rule, String> {
     let wrong =

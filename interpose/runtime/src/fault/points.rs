@@ -29,6 +29,7 @@ points! {
     "ship.end": "the own copy is at the buddy, the partner's is whole";
     "commit.begin": "before this rank says that its partner's copy is whole";
     "commit.end": "the epoch counts in this rank";
+    "phase.begin": "the program sets up anew: the epoch that is about to be captured begins another journal";
     "phase.end": "the journal of the initialisation phase is complete; only its worker has it";
     "rehearse.begin": "a spare has a worker's journal and has not begun to replay it";
     "rehearse.end": "the rehearsal is over; its worker does not know yet";

@@ -44,7 +44,7 @@ enum Fate {
 
 /// From here on, system calls of the user side are looked at.
 pub fn begin() -> io::Result<()> {
-    *FILES.get() = Some(Files::default());
+    FILES.get().get_or_insert_default();
     // SAFETY: a handler of the kernel's type; it may be entered while it runs, and by system calls of the stub page even
     // inside of this library's allocator, and then does not allocate.
     unsafe {

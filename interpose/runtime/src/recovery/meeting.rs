@@ -69,7 +69,7 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
     let dead: Vec<u32> = (0..world.worker_count).filter(|&worker| !plays(worker)).collect();
     let (wishes, asked) = wishes::ask(control, &identities, &dead)?;
     let mut verdict = plan::make(&identities, &world.redundancy, world.worker_count, &wishes);
-    if let Err(lost @ (Lost::Copies { .. } | Lost::Behind { .. })) = &verdict
+    if let Err(lost @ (Lost::Copies { .. } | Lost::Behind { .. } | Lost::Everyone)) = &verdict
         && disk::is_on()
     {
         verdict = from_disk(control, &identities, &wishes, lost.clone())?;
@@ -177,10 +177,10 @@ fn describe(lost: &Lost) -> String {
                 names.join(" and ")
             )
         }
-        Lost::Copies { .. } if disk::is_on() => {
+        Lost::Copies { .. } | Lost::Everyone if disk::is_on() => {
             format!("{}, and no epoch on disk can be used; start the job again", cause(lost))
         }
-        Lost::Copies { .. } => format!("{}; start the job again", cause(lost)),
+        Lost::Copies { .. } | Lost::Everyone => format!("{}; start the job again", cause(lost)),
         Lost::Behind { .. } | Lost::Program(_) => cause(lost),
     }
 }
@@ -198,6 +198,7 @@ pub fn cause(lost: &Lost) -> String {
             format!("{} is at epoch {at} and cannot reach epoch {epoch}", who(*worker))
         }
         Lost::Program(blamed) => blamed.why.clone(),
+        Lost::Everyone => "all workers died, and with them all copies".into(),
         Lost::Init | Lost::Spares { .. } => String::new(),
     }
 }
@@ -221,16 +222,18 @@ fn no_copy(worker: u32, died: bool, holders: &[(u32, Gone)], epoch: u64) -> Stri
     match (died, damaged.is_empty(), dead.is_empty()) {
         (true, true, _) => format!("{worker} died together with {dead}, which held {only} (epoch {epoch})"),
         (true, false, true) => {
-            format!("{worker} died, and its copy (epoch {epoch}) at {damaged} has a wrong checksum, so it was not used")
+            format!(
+                "{worker} died, and its copy (epoch {epoch}) at {damaged} has a wrong checksum or cannot be rebuilt, so it was not used"
+            )
         }
         (true, false, false) => format!(
-            "{worker} died together with {dead}, which held a copy of it, and the other copy (epoch {epoch}) at {damaged} has a wrong checksum, so it was not used"
+            "{worker} died together with {dead}, which held a copy of it, and the other copy (epoch {epoch}) at {damaged} has a wrong checksum or cannot be rebuilt, so it was not used"
         ),
         (false, true, _) => format!(
-            "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum, so it was not used, and {dead}, which held the others, died"
+            "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum or cannot be rebuilt, so it was not used, and {dead}, which held the others, died"
         ),
         (false, false, _) => format!(
-            "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum, and so has that at {damaged}, so they were not used{}",
+            "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum or cannot be rebuilt, and so has that at {damaged}, so they were not used{}",
             if dead.is_empty() {
                 String::new()
             } else {

@@ -180,6 +180,8 @@ pub enum Gone {
 pub enum Lost {
     /// Nobody has a committed epoch.
     Init,
+    /// No worker is left.
+    Everyone,
     /// More dead workers than spares.
     Spares {
         /// Dead workers.
@@ -253,6 +255,9 @@ pub fn make(living: &[Identity], redundancy: &Redundancy, workers: u32, wishes: 
         wishes,
     };
     let (dead, spares) = (job.dead(), job.spares());
+    if dead.len() as u32 == workers {
+        return Err(Lost::Everyone);
+    }
     let is_held = |worker: &u32| {
         let mut live = redundancy
             .holders_of(*worker)

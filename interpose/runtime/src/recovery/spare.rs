@@ -6,8 +6,8 @@ use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles;
-use crate::real_types::RealRequest;
-use crate::requests::ANY_SOURCE;
+use crate::real_types::{RealComm, RealGroup, RealRequest};
+use crate::requests::{ANY_SOURCE, UNDEFINED};
 use crate::world::{self, Part};
 use crate::{daemon, disk, events, own_messages, peers, rehearsal, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind};
@@ -23,6 +23,9 @@ const NAP: Duration = Duration::from_millis(8);
 const SHORT_NAP: Duration = Duration::from_micros(100);
 /// … for this long.
 const ALERT: Duration = Duration::from_millis(200);
+
+/// How long a release may be on its way when no worker lives any more.
+const LAST_WORD: Duration = Duration::from_secs(2);
 
 static ALERT_UNTIL: Main<Option<Instant>> = Main::new(None);
 
@@ -60,22 +63,60 @@ pub fn wait_for_part() -> Result<(), Rewound> {
 }
 
 /// Waits for the release; the error class if there is other news. That somebody has died is no news: the workers will
-/// meet it when they communicate, and revoke the communicator then.
+/// meet it when they communicate, and revoke the communicator then. Unless none of them is left.
 fn wait() -> c_int {
     let control = world::get().control;
+    let mut orphaned = None;
     loop {
-        let rc = wait_once(control);
+        let rc = wait_once(control, orphaned);
+        if is_over(orphaned) {
+            return rc;
+        }
         if rc != ulfm::ERR_PROC_FAILED_PENDING && rc != ulfm::ERR_PROC_FAILED {
             return rc;
         }
         own_messages::drive(&mut [*RELEASE.get()], NAP);
         // SAFETY: a local procedure on a valid communicator.
         unsafe { ulfm::MPIX_Comm_failure_ack(control) };
+        if orphaned.is_none() && workers_are_dead(control) {
+            orphaned = Some(Instant::now() + LAST_WORD);
+        }
         nap();
     }
 }
 
-fn wait_once(control: crate::real_types::RealComm) -> c_int {
+fn is_over(moment: Option<Instant>) -> bool {
+    moment.is_some_and(|moment| Instant::now() >= moment)
+}
+
+/// Whether all processes that play a part are among the dead that have been acknowledged.
+fn workers_are_dead(control: RealComm) -> bool {
+    let world = world::get();
+    // The living are in the same order in `control`.
+    let members = world.living.iter().enumerate();
+    let workers: Vec<c_int> = members
+        .filter(|(_, rank)| world.players.contains(rank))
+        .map(|(at, _)| at as c_int)
+        .collect();
+    let mut among_dead = vec![0; workers.len()];
+    let [mut dead, mut all] = [RealGroup(std::ptr::null_mut()), RealGroup(std::ptr::null_mut())];
+    // SAFETY: local queries; lists of the same length.
+    unsafe {
+        if ulfm::MPIX_Comm_failure_get_acked(control, &mut dead) != SUCCESS
+            || real::PMPI_Comm_group(control, &mut all) != SUCCESS
+        {
+            return false;
+        }
+        let count = workers.len() as c_int;
+        let rc = real::PMPI_Group_translate_ranks(all, count, workers.as_ptr(), dead, among_dead.as_mut_ptr());
+        real::PMPI_Group_free(&mut dead);
+        real::PMPI_Group_free(&mut all);
+        rc == SUCCESS && among_dead.iter().all(|&rank| rank != UNDEFINED)
+    }
+}
+
+/// `until`: when to give up; `MPI_ERR_PROC_FAILED` then.
+fn wait_once(control: RealComm, until: Option<Instant>) -> c_int {
     let request = RELEASE.get();
     // SAFETY: an empty message; the request is tested until it ends.
     unsafe {
@@ -96,6 +137,11 @@ fn wait_once(control: crate::real_types::RealComm) -> c_int {
             let rc = real::PMPI_Test(request, &mut flag, std::ptr::null_mut());
             if rc != SUCCESS || flag != 0 {
                 return rc;
+            }
+            if is_over(until) {
+                real::PMPI_Cancel(request);
+                real::PMPI_Request_free(request);
+                return ulfm::ERR_PROC_FAILED;
             }
             rehearsal::poll_spare(control);
             daemon::poll_spare();

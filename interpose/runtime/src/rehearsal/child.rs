@@ -1,6 +1,7 @@
 //! A child process in which a phase is replayed: it touches no MPI, and nothing of the runtime side that others see.
 #![allow(unsafe_code)]
 
+use super::again;
 use super::inputs;
 use super::own_memory;
 use super::script::{Replay, Script, Way};
@@ -262,25 +263,10 @@ fn given(file: c_int, from: *const c_void, length: usize, at: u64) -> io::Result
 fn play(script: &Script, replay: &Replay, task: &Task<'_>, memory: c_int) -> Finding {
     let began = Instant::now();
     inputs::restore();
-    let layout = Layout::read_self(user::State::zones());
-    if layout.is_ok_and(|layout| {
-        layout
-            .areas()
-            .iter()
-            .any(|area| area.backing.is_shared() && area.may_write)
-    }) {
-        return Finding::failed("the program has mapped memory that others share".into());
-    }
-    if let Err(error) = hold::begin() {
-        return Finding::failed(format!("system calls cannot be held back: {error}"));
-    }
-    // SAFETY: this process stands where the worker stood at the end of MPI_Init.
-    let played = unsafe { journal::replay::run(&replay.journal, &replay.begin, replay.end) };
-    let took = began.elapsed();
-    let ended = hold::end().map_err(|error| error.to_string());
-    if let Err(why) = ended.and(played.map_err(|why| why.to_string())) {
+    if let Err(why) = run(replay) {
         return Finding::failed(why);
     }
+    let took = began.elapsed();
     let different = match task {
         Task::Compare => script.pages.iter().flat_map(compare).collect(),
         Task::Write(pages, _) => match write(pages, memory) {
@@ -294,6 +280,27 @@ fn play(script: &Script, replay: &Replay, task: &Task<'_>, memory: c_int) -> Fin
         took,
         failure: None,
     }
+}
+
+/// Replays a phase, and the phases before it. This process stands where the worker stood at the end of `MPI_Init`.
+fn run(replay: &Replay) -> Result<(), String> {
+    if let Some(base) = &replay.base {
+        run(&base.before)?;
+        again::lay_over(base)?;
+    }
+    let layout = Layout::read_self(user::State::zones()).map_err(|error| error.to_string())?;
+    if layout
+        .areas()
+        .iter()
+        .any(|area| area.backing.is_shared() && area.may_write)
+    {
+        return Err("the program has mapped memory that others share".into());
+    }
+    hold::begin().map_err(|error| format!("system calls cannot be held back: {error}"))?;
+    // SAFETY: it stands where the worker stood when the phase began.
+    let played = unsafe { journal::replay::run(&replay.journal, &replay.begin, replay.end) };
+    let ended = hold::end().map_err(|error| error.to_string());
+    ended.and(played.map_err(|why| why.to_string()))
 }
 
 /// Numbers of the pages of a run that have other sums here, or are not there.

@@ -1,5 +1,17 @@
-//! Reading memory of the program that may not be mapped.
+//! Memory of the program: reading what may not be mapped, writing what may be protected.
 #![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Writes to an address of this process, whatever may be done with its private pages (proc_pid_mem(5)).
+pub fn write(address: u64, from: &[u8]) -> io::Result<()> {
+    File::options()
+        .write(true)
+        .open("/proc/self/mem")?
+        .write_all_at(from, address)
+}
 
 /// Reads from an address of this process; false if not all of it is mapped.
 pub fn read(address: u64, into: &mut [u8]) -> bool {

@@ -5,7 +5,7 @@ use crate::fault::Harm;
 use crate::image::absent::{self, Sums};
 use crate::image::epoch::Image;
 use crate::image::layout::Layout;
-use crate::image::runs::PageIndex;
+use crate::image::runs::{PageIndex, PageRun};
 use crate::image::store::PageStore;
 use crate::journal::Journal;
 use std::path::PathBuf;
@@ -36,12 +36,42 @@ pub enum Way {
 pub struct Replay {
     /// Its journal.
     pub journal: Vec<u8>,
-    /// The call of `MPI_Init`.
+    /// The call that it began with: that of `MPI_Init`, or a cut.
     pub begin: Frame,
     /// The call at the end: slot, hash of its arguments.
     pub end: (u64, u32),
     /// How long the phase took.
     pub took: Duration,
+    /// What the worker was when the phase began, if that was not the end of `MPI_Init`.
+    pub base: Option<Base>,
+}
+
+/// A worker at a cut, from what it was at the end of the phase before.
+#[derive(Clone, bincode::Encode, bincode::Decode)]
+pub struct Base {
+    /// That phase.
+    pub before: Box<Replay>,
+    /// Everything but pages, as in a checkpoint.
+    pub state: Vec<u8>,
+    /// Pages (sorted) that are not as they were.
+    pub pages: Vec<PageRun>,
+    /// One after the other, compressed (LZ4 block format, their size in front).
+    pub content: Vec<u8>,
+}
+
+impl Base {
+    /// Bytes of it, without the phase before.
+    pub fn size(&self) -> usize {
+        self.state.len() + self.content.len()
+    }
+}
+
+impl Replay {
+    /// Bytes of the journals, and of what lies between them.
+    fn size(&self) -> usize {
+        let base = self.base.as_ref();
+        self.journal.len() + base.map_or(0, |base| base.size() + base.before.size())
+    }
 }
 
 /// The sums of an image's pages, without those of the stack that `rsp` is in.
@@ -72,10 +102,10 @@ impl Script {
         }
     }
 
-    /// Bytes of its journal.
+    /// Bytes of its journals.
     pub fn journal(&self) -> u64 {
         match &self.way {
-            Way::Replay(replay) => replay.journal.len() as u64,
+            Way::Replay(replay) => replay.size() as u64,
             Way::File(_) => 0,
         }
     }
@@ -91,6 +121,16 @@ impl Script {
     /// How many pages it tells of.
     pub fn page_count(&self) -> u64 {
         self.pages.iter().map(|run| run.sums.len() as u64).sum()
+    }
+
+    /// Whether these pages (sorted numbers) are among those that another script makes as this one does.
+    pub fn shares(&self, other: &Script, pages: &[u64]) -> bool {
+        let of = |script: &Script| -> Vec<(PageIndex, u64)> {
+            let among = |(page, _): &(PageIndex, u64)| pages.binary_search(&page.0).is_ok();
+            script.pages.iter().flat_map(Sums::each).filter(among).collect()
+        };
+        let ours = of(self);
+        of(other).iter().any(|page| ours.contains(page))
     }
 
     /// Leaves pages out (sorted numbers).

@@ -1,10 +1,10 @@
 //! A worker's part: it has its phase rehearsed, tells the holders of its copies what is proved, and thins the copies that it
 //! holds.
 
-use super::decision;
 use super::message::Message;
-use super::script::{Replay, Script, Way, sums_of};
+use super::script::{Base, Replay, Script, Way, sums_of};
 use super::spare::Proof;
+use super::{again, decision};
 use super::{is_on, is_used, own_pages, seed, spares_own};
 use crate::cell::Main;
 use crate::config::Static;
@@ -52,6 +52,8 @@ impl Own {
 #[derive(Default)]
 struct State {
     own: Own,
+    /// What is proved of the phase before, until something is of a new one.
+    before: Option<Script>,
     sent: Vec<Message>,
     proof: Option<Message>,
     /// What partners have sent, by layer.
@@ -70,8 +72,9 @@ pub fn poll() {
         return;
     }
     let state = state();
+    again::keep_base(checkpoint::epoch());
     if let Some(phase) = journal::take_ended(checkpoint::epoch()) {
-        state.own = own_of(phase).unwrap_or_default();
+        state.set_own(phase);
         fault::point("phase.end", checkpoint::epoch());
     }
     state.look_after_file();
@@ -91,7 +94,9 @@ fn own_of(phase: Phase) -> Option<Own> {
     let keep = checkpoint::keep();
     let saved = checkpoint::decode(&keep.own.state.bytes).ok()?;
     let worker = world::worker();
-    let pages = sums_of(&saved.user.layout, &keep.own.image, &keep.store, saved.frame.rsp);
+    let mut pages = sums_of(&saved.user.layout, &keep.own.image, &keep.store, saved.frame.rsp);
+    pages.extend_from_slice(keep.own.image.absent());
+    pages.sort_unstable_by_key(|run| run.first);
     if boot::config().static_data != Static::Disk {
         let way = Way::Replay(replay_of(phase)?);
         let script = Script { worker, way, pages };
@@ -123,14 +128,20 @@ fn replay_of(mut phase: Phase) -> Option<Replay> {
     let keep = checkpoint::keep();
     let journal = phase.recorder.journal();
     let (calls, size) = (journal.calls, journal.size());
-    let image = keep.own.image.page_count() as usize * PAGE_SIZE;
+    let base = again::take_base();
+    if base.is_none() && phase.base.is_some() {
+        return None;
+    }
+    let size = size + base.as_ref().map_or(0, Base::size);
+    let absent: u64 = keep.own.image.absent().iter().map(|run| run.pages().pages).sum();
+    let image = (keep.own.image.page_count() + absent) as usize * PAGE_SIZE;
     let limit = boot::config().log_limit.of(image);
     if size > limit {
         journal::tell_too_long(size, limit);
         return None;
     }
     let bytes = journal.encode();
-    let took = phase.took;
+    let took = phase.took + base.as_ref().map_or(Duration::ZERO, |base| base.before.took);
     log::info!(
         "{calls} calls recorded in {took:?}: {size} bytes, {} compressed",
         bytes.len()
@@ -140,10 +151,36 @@ fn replay_of(mut phase: Phase) -> Option<Replay> {
         begin: phase.begin,
         end: phase.end?,
         took,
+        base,
     })
 }
 
 impl State {
+    /// A phase has ended. What is proved of one before stays so until something is of this one.
+    fn set_own(&mut self, phase: Phase) {
+        let is_new = phase.base.is_some();
+        match (own_of(phase), std::mem::take(&mut self.own)) {
+            (None, before) if is_new => self.own = before,
+            (new, Own::Proved { script, .. }) => {
+                self.before = Some(script);
+                self.own = new.unwrap_or_default();
+            }
+            (new, _) => self.own = new.unwrap_or_default(),
+        }
+    }
+
+    /// Nothing comes of a new phase.
+    fn go_back(&mut self, why: &str) {
+        if let Some(script) = self.before.take() {
+            log::warn!("what has been set up anew stays in the copies: {why}");
+            self.own = Own::Proved {
+                script,
+                is_told: true,
+                is_thin: true,
+            };
+        }
+    }
+
     /// When the pages are in their file, they are to be compared.
     fn look_after_file(&mut self) {
         let Own::Writing { writing, .. } = &self.own else {
@@ -169,9 +206,12 @@ impl State {
         let world = world::get();
         let is_spare = |rank: &&u32| **rank >= world.worker_count && !world.players.contains(rank);
         let spares: Vec<u32> = world.living.iter().filter(is_spare).copied().collect();
-        if spares.is_empty() && decision::do_without("no spare is left to rehearse the initialisation phase") {
-            self.own = Own::None;
-            return;
+        if spares.is_empty() {
+            const WHY: &str = "no spare is left to rehearse the initialisation phase";
+            if decision::do_without(WHY) {
+                self.own = Own::None;
+            }
+            return self.go_back(WHY);
         }
         *is_sent = true;
         let chosen = spares.get(script.worker as usize % spares.len().max(1));
@@ -206,12 +246,26 @@ impl State {
         let Own::Asked { script, .. } = std::mem::take(&mut self.own) else {
             return;
         };
-        if decision::accept(&script, proof.as_deref())
-            && let Some(different) = proof
-        {
-            self.own = Own::proved(script.without(&different));
-        } else {
-            seed::end();
+        let Some(before) = &self.before else {
+            if decision::accept(&script, proof.as_deref())
+                && let Some(different) = proof
+            {
+                self.own = Own::proved(script.without(&different));
+            } else {
+                seed::end();
+            }
+            return;
+        };
+        // Copies lack pages that the new way must make, too.
+        match proof {
+            None => self.go_back("a rehearsal has failed"),
+            Some(different) if script.shares(before, &different) => {
+                self.go_back("a rehearsal has not made all that is missing in copies");
+            }
+            Some(different) => {
+                self.own = Own::proved(script.without(&different));
+                self.before = None;
+            }
         }
     }
 
@@ -333,8 +387,13 @@ fn give_back() {
 pub fn script() -> Option<&'static Script> {
     match &state().own {
         Own::Proved { script, .. } => Some(script),
-        Own::None | Own::Writing { .. } | Own::Asked { .. } => None,
+        Own::None | Own::Writing { .. } | Own::Asked { .. } => state().before.as_ref(),
     }
+}
+
+/// Whether a phase has ended of which nothing is proved yet.
+pub fn is_waiting() -> bool {
+    matches!(state().own, Own::Writing { .. } | Own::Asked { .. })
 }
 
 /// This process plays the part of the worker whose phase this is.

@@ -9,12 +9,10 @@ use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtDatatype, VirtOp};
 use crate::objects::{group, objects};
 use crate::real_types::{RealComm, RealDatatype, RealOp};
+use crate::requests::UNDEFINED;
 use crate::{checkpoint, fault, watchdog};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-
-/// `MPI_UNDEFINED` of Open MPI.
-const UNDEFINED: c_int = -32766;
 
 /// Makes the real communicators and groups of all workers from their recipes. Collective over `new_world`, in which each
 /// worker has the rank that it has in the recipes.

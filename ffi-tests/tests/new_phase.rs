@@ -1,0 +1,88 @@
+//! Static data that are set up anew: a program opens another phase with MPI_Pcontrol, whose journal replaces the first.
+
+use ffi_tests::programs::{self, Case};
+use ffi_tests::thin::{self, WORKERS, like_undisturbed, rebuilt};
+use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, place};
+
+/// Pages of the table at first (100000 doubles), and with every setup twice as many.
+const FIRST_PAGES: u64 = 195;
+
+fn adapt() -> Case {
+    programs::prints("adapt", || Job::new(place::test_program("adapt"), &["6000"]))
+}
+
+fn adapt_twice() -> Case {
+    programs::prints("adapt", || Job::new(place::test_program("adapt"), &["6000", "2"]))
+}
+
+fn job(case: &Case) -> Job {
+    thin::job(case).env("UNDERSTUDY_INIT_END", "pcontrol:1")
+}
+
+/// So many phases are proved, and all copies do without what they have set up.
+fn proved(times: usize) -> Trigger {
+    Trigger::Thinned {
+        workers: WORKERS,
+        times,
+    }
+}
+
+fn assert_recovered(outcome: &Outcome, case: &Case, worker: u32) {
+    like_undisturbed(outcome, case);
+    outcome.assert_taken_over(&[worker]);
+}
+
+#[test]
+fn what_is_set_up_anew_is_rebuilt() {
+    let (case, twice) = (adapt(), adapt_twice());
+    let mut verdicts = Verdicts::default();
+    for (case, times, pages) in [
+        (&case, 1, FIRST_PAGES),
+        (&case, 2, 2 * FIRST_PAGES),
+        (&twice, 3, 4 * FIRST_PAGES),
+    ] {
+        for worker in [0, 2] {
+            let outcome = job(case).kill(Kill::at(worker, proved(times))).run();
+            let made = rebuilt(&outcome, WORKERS);
+            println!("phase {times}, worker {worker}: {made} pages rebuilt");
+            verdicts.judge(&format!("phase {times}, worker {worker}"), || {
+                assert_recovered(&outcome, case, worker);
+                outcome.check(made >= pages, &format!("only {made} pages were rebuilt"));
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_worker_may_die_in_a_new_phase() {
+    let case = adapt();
+    let mut verdicts = Verdicts::default();
+    for place in ["phase.begin", "phase.begin epoch=2", "phase.end", "call:6060"] {
+        let at = |worker: u32| format!("kill rank={worker} at={place}");
+        for worker in [0, 3] {
+            let outcome = job(&case).fault(&at(worker)).run();
+            let is_met = !outcome.faults().is_empty();
+            verdicts.judge(&at(worker), || {
+                like_undisturbed(&outcome, &case);
+                if is_met {
+                    outcome.assert_taken_over(&[worker]);
+                }
+                outcome.check(is_met || place.contains("epoch=2"), "the fault was not met");
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn without_it_copies_keep_what_has_changed() {
+    let case = adapt();
+    let quiet = job(&case).env("UNDERSTUDY_NEW_PHASE", "off");
+    let outcome = quiet.kill(Kill::at(1, Trigger::Commit { rank: 1, epoch: 230 })).run();
+    assert_recovered(&outcome, &case, 1);
+    outcome.check(
+        rebuilt(&outcome, WORKERS) < 2 * FIRST_PAGES,
+        "what has changed was rebuilt",
+    );
+}
