@@ -178,6 +178,18 @@ static void to_self(void)
 {
     MPI_Request request;
     MPI_Status status;
+    MPI_Comm alone;
+    MPI_Comm_dup(MPI_COMM_SELF, &alone);
+    fill(out, LARGE, rank + round_);
+    memset(in, 0, sizeof in);
+    MPI_Isend(out, LARGE, MPI_INT, 0, 62, round_ % 2 ? alone : MPI_COMM_SELF, &request);
+    meet();
+    meet();
+    MPI_Recv(in, LARGE, MPI_INT, 0, 62, round_ % 2 ? alone : MPI_COMM_SELF, &status);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    say_status("large, to self", &status, MPI_INT);
+    CHECK(wrong(in, LARGE, rank + round_) == 0);
+    MPI_Comm_free(&alone);
     int value = rank * 7 + round_, got = 0;
     MPI_Isend(&value, 1, MPI_INT, 0, 60, MPI_COMM_SELF, &request);
     meet();

@@ -2,7 +2,7 @@
 
 use ckptd::events::Kind;
 use ffi_tests::outcome::native;
-use ffi_tests::programs::{self, Case, prints};
+use ffi_tests::programs::{self, prints};
 use ffi_tests::thin::{THIN, WORKERS, assert_lost, everyone_dies, job, like_undisturbed, rebuilt, thinned};
 use ffi_tests::{Job, Kill, Outcome, Verdicts, place};
 use std::process::Command;

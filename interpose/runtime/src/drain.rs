@@ -23,6 +23,7 @@ pub use matched::{
     Found, claim_early, enter_matched, exists as matched_exists, forget as forget_matched, take as take_matched,
 };
 use std::ffi::{c_int, c_void};
+use std::time::{Duration, Instant};
 
 /// A message that was taken before the program asked for it.
 #[derive(Clone, Debug, PartialEq, bincode::Encode, bincode::Decode)]
@@ -225,6 +226,23 @@ pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound>
     })
 }
 
+/// After so long, a line says what has not arrived.
+const SLOW: Duration = Duration::from_secs(5);
+
+fn tell_slow(goal: &[u64]) {
+    let table = requests::table();
+    let missing = goal.iter().zip(&table.received).enumerate();
+    let missing: Vec<String> = missing
+        .filter(|(_, (goal, received))| goal != received)
+        .map(|(worker, (goal, received))| format!("{} from worker {worker}", goal.wrapping_sub(*received) as i64))
+        .collect();
+    let receives = requests::active(|kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_))).len();
+    log::warn!(
+        "at a checkpoint, messages that were sent have not arrived for {SLOW:?}: {}; {receives} receives are posted",
+        missing.join(", ")
+    );
+}
+
 /// Receives until nothing is in flight; then every send of this process has ended too.
 pub fn drain(in_flight: &[u64]) -> Result<(), Rewound> {
     let goal: Vec<u64> = requests::table()
@@ -234,7 +252,12 @@ pub fn drain(in_flight: &[u64]) -> Result<(), Rewound> {
         .map(|(received, more)| received + more)
         .collect();
     matched::receive_all()?;
+    let mut slow = Some(Instant::now() + SLOW);
     while requests::table().received != goal {
+        if slow.is_some_and(|slow| Instant::now() >= slow) {
+            slow = None;
+            tell_slow(&goal);
+        }
         let receives = requests::active(|kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_)));
         requests::test_all(receives)?;
         for comm in program_comms() {

@@ -63,6 +63,8 @@ struct State {
     world_symbol: usize,
     self_: VirtComm,
     self_symbol: usize,
+    /// The real library's, behind which the program's is a duplicate.
+    real_self: RealComm,
     /// Number of workers, and the rank of this one among them.
     workers: u32,
     me: u32,
@@ -78,6 +80,7 @@ static STATE: Main<State> = Main::new(State {
     world_symbol: usize::MAX,
     self_: VirtComm(std::ptr::null_mut()),
     self_symbol: usize::MAX,
+    real_self: RealComm(std::ptr::null_mut()),
     workers: 0,
     me: 0,
     bridge: None,
@@ -88,6 +91,7 @@ static STATE: Main<State> = Main::new(State {
 /// communicator of all `workers`. Collective over them, since a second one is made for the layer's own use.
 pub fn init(world: RealComm, workers: u32, my_worker_rank: u32) -> Result<(), c_int> {
     connect_world(world, workers, my_worker_rank);
+    renew_self()?;
     let errhandler = handles::predefined_handle("ompi_mpi_errors_are_fatal") as u64;
     let recipe = |uid, members: Vec<u32>| Comm {
         uid,
@@ -117,11 +121,26 @@ fn connect_world(world: RealComm, workers: u32, my_worker_rank: u32) {
     state.self_symbol = symbol("ompi_mpi_comm_self");
     state.world = VirtComm(handles::predefined_handle("ompi_mpi_comm_world"));
     state.self_ = VirtComm(handles::predefined_handle("ompi_mpi_comm_self"));
+    if state.real_self.0.is_null() {
+        state.real_self = real_comm(state.self_);
+    }
     state.workers = workers;
     state.me = my_worker_rank;
     handles::set_predefined(state.world_symbol, world.0);
     errors::returns_errors(world);
-    errors::returns_errors(real_comm(state.self_));
+    errors::returns_errors(state.real_self);
+}
+
+/// Puts a new duplicate behind `MPI_COMM_SELF`: what the program has sent itself and not received is lost with the old one,
+/// which a failure revokes.
+fn renew_self() -> Result<(), c_int> {
+    let state = STATE.get();
+    let mut new = null_real();
+    // SAFETY: a communicator of this process alone.
+    check(unsafe { real::PMPI_Comm_dup(state.real_self, &mut new) })?;
+    errors::returns_errors(new);
+    handles::set_predefined(state.self_symbol, new.0);
+    Ok(())
 }
 
 fn name_predefined() {
@@ -279,15 +298,11 @@ pub fn my_rank(comm: &Comm) -> Option<usize> {
 /// The real communicators that the program's objects stand on and that every member has finished making.
 pub fn all_real() -> Vec<RealComm> {
     let state = STATE.get();
-    let shared = |comm: &Comm| comm.remote.is_some() || comm.members.len() > 1;
-    let known = objects()
-        .comms
-        .iter()
-        .filter(|&(index, comm)| index != SELF && shared(comm));
+    let known = objects().comms.iter();
     known
         .map(|(index, _)| real_comm(handle(index)))
         .chain(state.bridge)
-        .filter(|comm| !comm.0.is_null())
+        .filter(|&comm| !comm.0.is_null() && comm != state.real_self)
         .collect()
 }
 
@@ -355,7 +370,7 @@ fn revoke(comm: RealComm) {
 
 /// Lets the real library do its work for a while.
 fn progress_for(time: Duration) {
-    let comm = real_comm(self_handle());
+    let comm = STATE.get().real_self;
     let start = Instant::now();
     while start.elapsed() < time {
         let mut flag = 0;
@@ -381,6 +396,11 @@ pub fn drop_reals() -> Vec<RealComm> {
         .collect();
     let state = STATE.get();
     let mut dropped: Vec<RealComm> = state.pending.drain(..).chain(state.bridge.take()).collect();
+    let own = real_comm(self_handle());
+    if own != state.real_self {
+        dropped.push(own);
+        handles::set_predefined(state.self_symbol, state.real_self.0);
+    }
     for index in created {
         dropped.push(real_comm(handle(index)));
         handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());

@@ -68,7 +68,7 @@ pub fn keep_base(epoch: u64) {
     let keep = checkpoint::keep();
     let (pages, content) = changed(&keep.own.image, &keep.store, &script.pages);
     *BASE.get() = Some(Base {
-        before: Box::new(before.clone()),
+        before: before.clone(),
         state: keep.own.state.bytes.clone(),
         pages,
         content: lz4_flex::block::compress_prepend_size(&content),

@@ -26,7 +26,7 @@ pub struct Script {
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub enum Way {
     /// The phase is replayed.
-    Replay(Replay),
+    Replay(Box<Replay>),
     /// They are read from this file ([`crate::disk::StaticFile`]).
     File(PathBuf),
 }

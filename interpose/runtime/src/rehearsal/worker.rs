@@ -98,7 +98,7 @@ fn own_of(phase: Phase) -> Option<Own> {
     pages.extend_from_slice(keep.own.image.absent());
     pages.sort_unstable_by_key(|run| run.first);
     if boot::config().static_data != Static::Disk {
-        let way = Way::Replay(replay_of(phase)?);
+        let way = Way::Replay(Box::new(replay_of(phase)?));
         let script = Script { worker, way, pages };
         return Some(Own::Asked { script, is_sent: false });
     }

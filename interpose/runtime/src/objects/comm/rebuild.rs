@@ -3,7 +3,9 @@
 
 use super::create::BRIDGE_TAG;
 use super::plan::{Planned, batches, chooser, uids_of};
-use super::{SELF, STATE, Topology, cause, check, connect_world, hints, make_bridge, name_predefined, null_real};
+use super::{
+    SELF, STATE, Topology, cause, check, connect_world, hints, make_bridge, name_predefined, null_real, renew_self,
+};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtDatatype, VirtOp};
@@ -36,6 +38,7 @@ fn make_all(new_world: RealComm) -> Result<(), c_int> {
         check(real::PMPI_Comm_size(new_world, &mut workers))?;
     }
     connect_world(new_world, workers as u32, me as u32);
+    renew_self()?;
     make_bridge(new_world)?;
     let bridge = STATE.get().bridge.ok_or(errors::ERR_INTERN)?;
     let plan = batches(gather(bridge, &chosen_by(me as u32))?);
