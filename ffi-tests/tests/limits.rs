@@ -140,6 +140,9 @@ fn die_in_init(at: Trigger, delays_ms: &[u64]) {
                 outcome.assert_like(&native(case.job()), case.files);
                 outcome.assert_taken_over(&[2]);
                 outcome.assert_nothing_left();
+            } else if outcome.stderr.contains("An error occurred in MPI_Init") {
+                // Another rank's MPI_Init has failed, which Open MPI tells; its launcher may be gone before a relay can.
+                assert_ended(&outcome, &[]);
             } else {
                 assert_ended(&outcome, &["during MPI_Init", "start the job again"]);
             }

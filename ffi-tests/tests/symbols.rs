@@ -6,7 +6,8 @@ use understudy_table::{Flag, table};
 
 /// Names besides libmpi's. pthread_create: the program's threads are noticed, as they cannot be brought back. dlopen: libmpi is
 /// not opened a second time. mmap, shmat: memory that ranks share is noticed. _exit: the end of a rank is noticed. sigaction
-/// and its relatives: they hide the handler of fatal signals. The others change names, sizes or contents of files, which a
+/// and its relatives: they hide the handler of fatal signals. Clocks and the like: their answers are recorded in the initialisation
+/// phase. The others change names, sizes or contents of files, which a
 /// rollback undoes.
 const EXTRA: &[&str] = &[
     "_Exit",
@@ -18,6 +19,8 @@ const EXTRA: &[&str] = &[
     "__sysv_signal",
     "_exit",
     "bsd_signal",
+    "clock",
+    "clock_gettime",
     "creat",
     "creat64",
     "dlopen",
@@ -27,6 +30,13 @@ const EXTRA: &[&str] = &[
     "freopen64",
     "ftruncate",
     "ftruncate64",
+    "getentropy",
+    "gethostname",
+    "getpid",
+    "getppid",
+    "getrandom",
+    "getrusage",
+    "gettimeofday",
     "link",
     "linkat",
     "mkdir",
@@ -43,6 +53,7 @@ const EXTRA: &[&str] = &[
     "renameat",
     "renameat2",
     "rmdir",
+    "sched_getcpu",
     "shmat",
     "sigaction",
     "signal",
@@ -51,8 +62,12 @@ const EXTRA: &[&str] = &[
     "symlink",
     "symlinkat",
     "sysv_signal",
+    "time",
+    "times",
+    "timespec_get",
     "truncate",
     "truncate64",
+    "uname",
     "unlink",
     "unlinkat",
 ];

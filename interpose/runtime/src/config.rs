@@ -107,12 +107,12 @@ const VALUES: &[(&str, Parse)] = &[
         };
         Ok(())
     }),
-    ("UNDERSTUDY_NEW_PHASE", |config, text| {
-        config.new_phase = new_phase(text)?;
-        Ok(())
-    }),
     ("UNDERSTUDY_INIT_END", |config, text| {
         config.init_end = init_end(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_NEW_PHASE", |config, text| {
+        config.new_phase = new_phase(text)?;
         Ok(())
     }),
     ("UNDERSTUDY_LOG_LIMIT", |config, text| {
