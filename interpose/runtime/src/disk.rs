@@ -39,6 +39,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use writer::{Job, Pages, Piece, Writer};
@@ -328,6 +329,7 @@ pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: u32
     let mut pieces: Vec<Piece> = image.runs().iter().map(|run| kept(run, store)).collect();
     pieces.extend(image.absent().iter().cloned().map(Piece::Absent));
     pieces.sort_unstable_by_key(Piece::first);
+    let files = user::written_files();
     let job = Job {
         directory: disk.directory.clone(),
         name: name.to_string(),
@@ -335,11 +337,11 @@ pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: u32
         state: state.to_vec(),
         // SAFETY: committed pages never change; they are pinned until `settle` or `finish` has the outcome.
         pages: unsafe { Pages::new(pieces, static_path(worker)) },
-        files: user::written_files(),
+        files: files.iter().map(AsRawFd::as_raw_fd).collect(),
     };
     match disk.writer() {
         Ok(writer) => {
-            writer.submit(job);
+            writer.submit(job, files);
             disk.writing = Some(key);
             disk.own.insert(key);
         }

@@ -10,6 +10,8 @@ struct Shim {
     hold_frees: unsafe extern "C" fn(),
     release_frees: unsafe extern "C" fn(bool),
     mark_waits: unsafe extern "C" fn(*const AtomicU8, u8),
+    hold_descriptors: unsafe extern "C" fn(),
+    release_descriptors: unsafe extern "C" fn(),
 }
 
 /// `None` in unit tests, which have no shim.
@@ -28,6 +30,12 @@ fn shim() -> Option<&'static Shim> {
             )?),
             mark_waits: transmute::<*mut c_void, unsafe extern "C" fn(*const AtomicU8, u8)>(find(
                 c"understudy_shim_mark_waits",
+            )?),
+            hold_descriptors: transmute::<*mut c_void, unsafe extern "C" fn()>(find(
+                c"understudy_shim_hold_descriptors",
+            )?),
+            release_descriptors: transmute::<*mut c_void, unsafe extern "C" fn()>(find(
+                c"understudy_shim_release_descriptors",
             )?),
         })
     })
@@ -55,5 +63,28 @@ pub fn mark_waits(byte: &'static AtomicU8, bit: u8) {
     if let Some(shim) = shim() {
         // SAFETY: the shim's function; the byte lives as long as the process.
         unsafe { (shim.mark_waits)(byte, bit) };
+    }
+}
+
+/// As long as it lives, this thread is the only one of the runtime side that opens anything: what is below the runtime
+/// side's descriptors is the program's.
+#[derive(Debug)]
+pub struct Descriptors(());
+
+/// Waits until the others have lifted theirs.
+pub fn hold_descriptors() -> Descriptors {
+    if let Some(shim) = shim() {
+        // SAFETY: the shim's function.
+        unsafe { (shim.hold_descriptors)() };
+    }
+    Descriptors(())
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        if let Some(shim) = shim() {
+            // SAFETY: the shim's function, once for each call of the other.
+            unsafe { (shim.release_descriptors)() };
+        }
     }
 }

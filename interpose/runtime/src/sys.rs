@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_void};
+use std::time::Duration;
 
 /// Dies at once, as by `kill -9`.
 pub fn kill_self() -> ! {
@@ -16,6 +17,29 @@ pub fn kill_self() -> ! {
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit(2).
     unsafe { libc::_exit(status) }
+}
+
+/// The processor time that this thread has used.
+pub fn thread_time() -> Duration {
+    // SAFETY: a plain structure.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: clock_gettime(2) writes a time.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The calling thread opens files in a table of its own from now on (unshare(2), `CLONE_FILES`), empty but for where messages
+/// go: none of them has a number, even for a moment, that the program's next file would have. Where this is not
+/// allowed, as in some containers, it goes on in the table of all.
+pub fn leave_descriptors() {
+    let kept = crate::boot::message_descriptor() as libc::c_uint;
+    // SAFETY: unshare(2) and close_range(2); this thread has nothing open of its own.
+    unsafe {
+        if libc::unshare(libc::CLONE_FILES) == 0 {
+            libc::close_range(0, kept.saturating_sub(1), 0);
+            libc::close_range(kept + 1, libc::c_uint::MAX, 0);
+        }
+    }
 }
 
 /// A symbol of the runtime side's namespace; null if there is none.

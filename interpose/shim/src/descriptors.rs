@@ -3,6 +3,7 @@
 //! The user side's descriptors must have the same numbers in an understudy as in the rank whose part it takes.
 #![allow(unsafe_code, non_snake_case)]
 
+use crate::table::go_below;
 use crate::threads::next;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::AtomicUsize;
@@ -11,6 +12,15 @@ use understudy_abi::RUNTIME_FD_BASE;
 unsafe extern "C" {
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
     fn close(fd: c_int) -> c_int;
+    fn poll(polls: *mut Poll, count: u64, limit: c_int) -> c_int;
+}
+
+/// pollfd(3type)
+#[repr(C)]
+struct Poll {
+    fd: c_int,
+    events: i16,
+    revents: i16,
 }
 
 const F_DUPFD: c_int = 0;
@@ -38,9 +48,26 @@ pub fn lift(fd: c_int) -> c_int {
     }
 }
 
+/// So that accept(2), which comes next, does not block.
+fn wait_for_connection(fd: c_int) {
+    const F_GETFL: c_int = 3;
+    const O_NONBLOCK: c_int = 0o4000;
+    let mut connection = Poll {
+        fd,
+        events: 1,
+        revents: 0,
+    };
+    // SAFETY: fcntl(2), and poll(2) of one descriptor.
+    unsafe {
+        if fcntl(fd, F_GETFL) & O_NONBLOCK == 0 {
+            poll(&mut connection, 1, -1);
+        }
+    }
+}
+
 /// `name(arguments) -> descriptor`, lifted.
 macro_rules! lifted {
-    ($($name:ident($($argument:ident: $kind:ty),*);)*) => {$(
+    ($($name:ident($($argument:ident: $kind:ty),*) $(after $wait:ident($on:ident))?;)*) => {$(
         /// libc's function of this name, its descriptor lifted.
         ///
         /// # Safety
@@ -56,6 +83,8 @@ macro_rules! lifted {
             // SAFETY: libc's function has this type; the rest is handed on to the caller.
             unsafe {
                 let real: unsafe extern "C" fn($($kind),*) -> c_int = core::mem::transmute(next(&REAL, NAME));
+                $($wait($on);)?
+                let _below = go_below();
                 lift(real($($argument),*))
             }
         }
@@ -71,8 +100,8 @@ lifted! {
     creat(path: *const c_char, mode: u32);
     dup(fd: c_int);
     socket(domain: c_int, kind: c_int, protocol: c_int);
-    accept(fd: c_int, address: *mut c_void, length: *mut u32);
-    accept4(fd: c_int, address: *mut c_void, length: *mut u32, flags: c_int);
+    accept(fd: c_int, address: *mut c_void, length: *mut u32) after wait_for_connection(fd);
+    accept4(fd: c_int, address: *mut c_void, length: *mut u32, flags: c_int) after wait_for_connection(fd);
     epoll_create(size: c_int);
     epoll_create1(flags: c_int);
     eventfd(value: u32, flags: c_int);
@@ -104,6 +133,7 @@ macro_rules! lifted_pairs {
             unsafe {
                 let real: unsafe extern "C" fn($($kind,)* *mut [c_int; 2]) -> c_int =
                     core::mem::transmute(next(&REAL, NAME));
+                let _below = go_below();
                 let result = real($($argument,)* fds);
                 if result == 0 {
                     let [first, second] = fds.read();
@@ -130,6 +160,7 @@ pub unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
     // SAFETY: libc's function has this type; on success it has written two descriptors.
     unsafe {
         let real: unsafe extern "C" fn(*mut [c_int; 2], c_int) -> c_int = core::mem::transmute(next(&REAL, c"pipe2"));
+        let _below = go_below();
         let result = real(fds, flags);
         if result == 0 {
             let [first, second] = fds.read();

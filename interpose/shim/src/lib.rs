@@ -14,6 +14,7 @@ mod frees;
 mod quiet;
 mod sockets;
 mod start;
+mod table;
 mod threads;
 mod unfinished;
 mod waits;

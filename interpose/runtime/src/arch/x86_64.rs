@@ -389,6 +389,11 @@ pub fn wait_mark() -> (&'static AtomicU8, u8) {
     (&AFTER, WAITED)
 }
 
+/// What this process waits for next is another wait.
+pub fn end_wait() {
+    AFTER.fetch_and(!WAITED, Ordering::Relaxed);
+}
+
 /// Whether [`crate::journal::record_call`] is called when a handler has returned.
 pub fn set_recording(on: bool) {
     if on {

@@ -13,6 +13,7 @@ use crate::image::epoch::Image;
 use crate::image::runs::PageRun;
 use crate::image::store::PageStore;
 use crate::image::threads::without_signals;
+use crate::sys;
 use bincode::config::standard;
 use ckptd::epochs::catalogue::{PART, PREFIX};
 use std::ffi::c_void;
@@ -82,6 +83,7 @@ pub fn write(path: PathBuf, image: &Image, store: &PageStore) -> io::Result<Writ
     let pieces: Vec<Piece> = image.runs().iter().map(piece).collect();
     let (done, outcome) = channel();
     let work = move || {
+        sys::leave_descriptors();
         let _ = done.send(write_all(&path, &pages, &pieces));
     };
     without_signals(|| std::thread::Builder::new().name("understudy-static".into()).spawn(work))?;

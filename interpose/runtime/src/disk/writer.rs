@@ -12,8 +12,10 @@ use crate::image::absent::Sums;
 use crate::image::runs::PageIndex;
 use crate::image::threads::without_signals;
 use crate::image::{PAGE_SIZE, sums};
+use crate::sys;
 use std::fs::File;
 use std::io;
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,8 +109,8 @@ pub struct Job {
     pub state: Vec<u8>,
     /// The pages of `head.runs`.
     pub pages: Pages,
-    /// Files of the program that must be on the disk first: the epoch knows how long they are.
-    pub files: Vec<File>,
+    /// Descriptors of the program's files that must be on the disk first: the epoch knows how long they are.
+    pub files: Vec<RawFd>,
 }
 
 /// What has become of a file: its length.
@@ -119,7 +121,8 @@ pub struct Writer {
     jobs: Sender<Job>,
     outcomes: Receiver<Outcome>,
     stop: Arc<AtomicBool>,
-    busy: bool,
+    /// The program's files while an epoch is written.
+    files: Option<Vec<File>>,
 }
 
 impl Writer {
@@ -130,6 +133,7 @@ impl Writer {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let work = move || {
+            sys::leave_descriptors();
             for job in todo {
                 if done.send(write(job, &stopped)).is_err() {
                     return;
@@ -141,34 +145,33 @@ impl Writer {
             jobs,
             outcomes,
             stop,
-            busy: false,
+            files: None,
         })
     }
 
-    /// Starts to write a file.
-    pub fn submit(&mut self, job: Job) {
+    /// Starts to write a file; `files` are kept open for it.
+    pub fn submit(&mut self, job: Job, files: Vec<File>) {
         self.stop.store(false, Ordering::Relaxed);
-        self.busy = self.jobs.send(job).is_ok();
+        self.files = self.jobs.send(job).is_ok().then_some(files);
     }
 
     /// The outcome of the last file, once, when there is one.
     pub fn outcome(&mut self) -> Option<Outcome> {
-        if !self.busy {
-            return None;
-        }
+        self.files.as_ref()?;
         let outcome = match self.outcomes.try_recv() {
             Ok(outcome) => outcome,
             Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => Err(io::Error::other("the writing thread has ended")),
         };
-        self.busy = false;
+        self.files = None;
         Some(outcome)
     }
 
     /// Waits for the outcome of the file that is being written.
     pub fn wait(&mut self) -> Option<Outcome> {
         let gone = |_| Err(io::Error::other("the writing thread has ended"));
-        std::mem::take(&mut self.busy).then(|| self.outcomes.recv().unwrap_or_else(gone))
+        let _files = self.files.take()?;
+        Some(self.outcomes.recv().unwrap_or_else(gone))
     }
 
     /// Gives up the file that is being written, and waits for that.
@@ -178,12 +181,17 @@ impl Writer {
     }
 }
 
+/// This thread has a table of its own: opens what the program's thread has under this number.
+fn open_again(file: RawFd) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{file}"))
+}
+
 fn write(job: Job, stop: &AtomicBool) -> Outcome {
     let part = job.directory.join(job.name.clone() + PART);
     let done = job
         .files
         .iter()
-        .try_for_each(File::sync_data)
+        .try_for_each(|&file| open_again(file)?.sync_data())
         .and_then(|()| write_part(&part, &job, stop));
     let done = done.and_then(|length| {
         std::fs::rename(&part, job.directory.join(&job.name))?;

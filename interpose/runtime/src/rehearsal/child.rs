@@ -12,7 +12,7 @@ use crate::image::runs::{PageIndex, PageRun};
 use crate::image::vmas::{self, Vma};
 use crate::image::{PAGE_SIZE, sums};
 use crate::journal::{self, hold};
-use crate::user;
+use crate::{shim, user};
 use bincode::config::standard;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -110,7 +110,11 @@ impl Child {
         unsafe {
             check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK))?;
             let (output, input) = (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]));
-            let pid = check(libc::fork())?;
+            // The child has no descriptor that another thread has not lifted yet.
+            let held = shim::hold_descriptors();
+            let pid = libc::fork();
+            drop(held);
+            let pid = check(pid)?;
             if pid == 0 {
                 work(script, task, input.as_raw_fd());
             }

@@ -16,6 +16,7 @@ static INPUTS: Main<Vec<Input>> = Main::new(Vec::new());
 
 /// This process stands at the end of `MPI_Init`.
 pub fn note() {
+    let _held = crate::shim::hold_descriptors();
     *INPUTS.get() = (0..RUNTIME_FD_BASE).filter_map(look).collect();
 }
 

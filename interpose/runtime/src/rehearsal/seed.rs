@@ -10,7 +10,7 @@ use super::script::Script;
 use crate::cell::Main;
 use crate::image::PAGE_SIZE;
 use crate::image::runs::{self, PageRun};
-use crate::peers;
+use crate::{peers, shim};
 use bincode::config::standard;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -153,7 +153,10 @@ fn fork() -> io::Result<UnixStream> {
             // The program's descriptors must have the numbers in a replay that they had in the phase.
             fd => OwnedFd::from_raw_fd(peers::lift(fd as i32)),
         };
-        match libc::fork() {
+        let held = shim::hold_descriptors();
+        let child = libc::fork();
+        drop(held);
+        match child {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 if libc::fork() == 0 {

@@ -7,6 +7,7 @@
 
 use super::UserError;
 use crate::cell::Main;
+use crate::shim;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -39,6 +40,7 @@ static INHERITED: Main<Vec<i32>> = Main::new(Vec::new());
 
 /// Notes what is open before the program runs.
 pub fn remember_start() {
+    let _held = shim::hold_descriptors();
     *INHERITED.get() = descriptors();
 }
 
@@ -110,6 +112,7 @@ fn open_file(fd: i32, lower: &[i32]) -> Option<Open> {
 
 /// Looks at all descriptors of the user side.
 pub fn capture() -> Saved {
+    let _held = shim::hold_descriptors();
     let mut saved = Saved::default();
     let mut regular: Vec<i32> = Vec::new();
     for fd in descriptors() {
@@ -149,6 +152,7 @@ fn is_writable(flags: i32) -> bool {
 
 /// Makes the user side's open files those of the cut.
 pub fn restore(saved: &Saved) -> Result<(), UserError> {
+    let _held = shim::hold_descriptors();
     let now = capture();
     for (&fd, _) in now.files.iter().filter(|(fd, _)| !saved.files.contains_key(fd)) {
         // SAFETY: close(2) of a file that was opened after the cut.

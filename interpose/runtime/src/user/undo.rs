@@ -151,7 +151,7 @@ fn undone(result: Result<(), apply::Failed>) {
 fn undo_all(logs: Vec<PathBuf>, epoch: u64) -> Result<(), apply::Failed> {
     let place = place();
     // Where nothing can be written to the disk, the logs have gone on in memory, and so each node has its own.
-    let [lock, other] = [place.log_of(0), place.refuge_of(0)].map(|log| log.with_extension("undo-lock"));
+    let [lock, other] = [place.log_of(0), place.refuge_of(0)].map(|log| log.with_extension(place::LOCK));
     let alone = alone(&lock).map(|file| (file, lock));
     let (_alone, lock) = alone
         .or_else(|_| self::alone(&other).map(|file| (file, other.clone())))
@@ -196,7 +196,9 @@ pub fn release() {
 
 /// Removes the log of a process that has died, with its backups.
 pub fn discard(launcher_rank: u32) {
-    if let Ok(Some(log)) = log::Log::open(&in_memory().log_of(launcher_rank)) {
+    let path = in_memory().log_of(launcher_rank);
+    let _ = fs::remove_file(path.with_extension(place::RENEWED));
+    if let Ok(Some(log)) = log::Log::open(&path) {
         let _ = log.remove();
     }
 }

@@ -208,7 +208,9 @@ impl Log {
         let own = File::open("/proc/self/stat")?.metadata()?.uid();
         let mut bytes = vec![0; metadata.len() as usize];
         file.read_exact_at(&mut bytes, 0)?;
-        if metadata.uid() != own || !bytes.starts_with(&header()) {
+        // Its owner may have died before it had written the whole header.
+        let is_log = bytes.starts_with(&header()) || header().starts_with(&bytes);
+        if metadata.uid() != own || !is_log {
             return Ok(None);
         }
         let mut log = Log {
@@ -280,7 +282,7 @@ impl Log {
             self.records.clear();
             return self.file.set_len(HEADER);
         }
-        let mut next = Log::create(&self.path.with_extension("undo-new"))?;
+        let mut next = Log::create(&self.path.with_extension(super::place::RENEWED))?;
         for record in kept {
             next.append(record)?;
         }

@@ -7,6 +7,7 @@ use super::log::Log;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Memory that outlives a process.
@@ -14,6 +15,10 @@ pub const MEMORY: &str = "/dev/shm";
 /// What a log has become that had to go on in memory.
 pub const MOVED: &str = "undo-moved";
 const LOG: &str = "undo";
+/// What a log is called while it is written anew without the records that nobody needs any more.
+pub const RENEWED: &str = "undo-new";
+/// Held by the one process of a node, or of a job on disk, that undoes effects.
+pub const LOCK: &str = "undo-lock";
 
 /// The place.
 #[derive(Clone, Debug)]
@@ -107,6 +112,23 @@ impl Place {
         refuge.is_some_and(|refuge| refuge != log && refuge.exists())
     }
 
+    /// What a process may leave that dies while it renews its log, or while it undoes effects.
+    fn halves(&self) -> Vec<PathBuf> {
+        let mut all = Vec::new();
+        for extension in [RENEWED, LOCK] {
+            match self {
+                Place::Memory(_, ranks) => {
+                    all.extend((0..*ranks).map(|rank| self.log_of(rank).with_extension(extension)));
+                }
+                Place::Disk { directory, .. } => {
+                    all.extend(self.found(directory, extension));
+                    all.extend(self.found(Path::new(MEMORY), extension));
+                }
+            }
+        }
+        all
+    }
+
     /// Removes the logs of processes that are no more.
     pub fn clean(&self) {
         let logs = self
@@ -116,10 +138,20 @@ impl Place {
         for log in logs.filter(Log::is_abandoned) {
             let _ = log.remove();
         }
+        for path in self.halves().into_iter().filter(|path| is_abandoned(path)) {
+            let _ = fs::remove_file(path);
+        }
         if let Place::Disk { directory, .. } = self {
             for mark in self.found(directory, MOVED) {
                 let _ = fs::remove_file(mark);
             }
         }
     }
+}
+
+/// Whether there is such a file of ours that no living process holds.
+fn is_abandoned(path: &Path) -> bool {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NOFOLLOW);
+    options.open(path).is_ok_and(|file| file.try_lock().is_ok())
 }

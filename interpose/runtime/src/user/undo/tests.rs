@@ -2,6 +2,7 @@
 
 use super::log::{Effect, Id, Log, Record};
 use super::note::{Call, Recorder, exchange};
+use super::place::{LOCK, Place, RENEWED};
 use super::{apply, followed};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -163,6 +164,28 @@ fn another_file_of_the_same_name_is_not_cut() {
     .unwrap();
     room.undo(1, 1);
     assert_eq!(fs::read(path).unwrap(), b"twelve bytes");
+}
+
+/// A process may die while it makes its log, while it makes it anew, and while it undoes effects.
+#[test]
+fn what_the_dead_have_begun_is_removed() {
+    let room = Room::new("halves");
+    let directory = room.0.join("memory");
+    let place = Place::Disk {
+        directory: directory.clone(),
+        lineage: "lineage".into(),
+        start: 1,
+    };
+    let log = place.log_of(0);
+    fs::write(&log, "under").unwrap();
+    for extension in [RENEWED, LOCK] {
+        fs::write(log.with_extension(extension), "").unwrap();
+    }
+    let held = fs::File::create(place.log_of(1).with_extension(RENEWED)).unwrap();
+    held.lock().unwrap();
+    place.clean();
+    let left: Vec<PathBuf> = tree(&directory).into_keys().collect();
+    assert_eq!(left, [place.log_of(1).with_extension(RENEWED)]);
 }
 
 /// A backup that had to leave a directory that went away, and whose section is forgotten before that is undone.

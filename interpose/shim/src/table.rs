@@ -1,0 +1,87 @@
+//! While the program's thread looks at the table of descriptors, or changes it, no other thread has one below.
+//!
+//! A new descriptor has the lowest free number until it is lifted. Taken for the program's meanwhile, it would be in a
+//! checkpoint; and a rollback that puts the program's file under that number would make a thread of the library write to it.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::AtomicI32;
+use core::sync::atomic::Ordering::SeqCst;
+
+/// timespec(3type)
+#[repr(C)]
+struct Time {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+unsafe extern "C" {
+    fn gettid() -> c_int;
+    fn nanosleep(time: *const Time, rest: *mut c_void) -> c_int;
+}
+
+/// How many threads are about to lift a descriptor.
+static LIFTING: AtomicI32 = AtomicI32::new(0);
+/// The thread that holds the table; 0 if none does.
+static HOLDER: AtomicI32 = AtomicI32::new(0);
+/// How often it does.
+static DEPTH: AtomicI32 = AtomicI32::new(0);
+/// How many naps the holder waits for the others: some call may block (open(2) of a FIFO).
+const PATIENCE: u32 = 10_000;
+
+fn nap() {
+    let time = Time {
+        seconds: 0,
+        nanoseconds: 50_000,
+    };
+    // SAFETY: nanosleep(2) with a valid time; a signal may end it early.
+    unsafe { nanosleep(&time, null_mut()) };
+}
+
+/// From before a descriptor is made until it is lifted.
+pub struct Below(());
+
+/// Waits while another thread holds the table.
+pub fn go_below() -> Below {
+    loop {
+        LIFTING.fetch_add(1, SeqCst);
+        let holder = HOLDER.load(SeqCst);
+        // SAFETY: gettid(2).
+        if holder == 0 || holder == unsafe { gettid() } {
+            return Below(());
+        }
+        LIFTING.fetch_sub(1, SeqCst);
+        nap();
+    }
+}
+
+impl Drop for Below {
+    fn drop(&mut self) {
+        LIFTING.fetch_sub(1, SeqCst);
+    }
+}
+
+/// From now on the calling thread is the only one that makes descriptors. May be nested.
+#[unsafe(no_mangle)]
+pub extern "C" fn understudy_shim_hold_descriptors() {
+    if DEPTH.fetch_add(1, SeqCst) > 0 {
+        return;
+    }
+    // SAFETY: gettid(2).
+    HOLDER.store(unsafe { gettid() }, SeqCst);
+    for _ in 0..PATIENCE {
+        if LIFTING.load(SeqCst) == 0 {
+            return;
+        }
+        nap();
+    }
+}
+
+/// Ends [`understudy_shim_hold_descriptors`]; in a child that was forked meanwhile as well.
+#[unsafe(no_mangle)]
+pub extern "C" fn understudy_shim_release_descriptors() {
+    if DEPTH.fetch_sub(1, SeqCst) == 1 {
+        HOLDER.store(0, SeqCst);
+    }
+}
