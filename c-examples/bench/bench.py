@@ -11,61 +11,22 @@ fails; the aims stand beside the figures. Sections: calls, pause, recovery,
 start, idle. Called by `make bench`, which puts MPI on the PATH.
 """
 
-import argparse
 import os
-import pathlib
-import platform
 import signal
 import statistics
-import sys
 import time
 
 import jobs
+from session import MIB, Table, duration, main, verdict
 
-MIB = 1 << 20
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 median = statistics.median
-
-
-class Table:
-    """Rows of a Markdown table, printed as they come."""
-
-    def __init__(self, title, *columns):
-        print(f"\n### {title}\n")
-        self.row(*columns)
-        self.row(*("---" for _ in columns))
-
-    @staticmethod
-    def row(*cells):
-        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
-
-
-def duration(seconds):
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(seconds) >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
-
-
-def verdict(value, aim, at_most=True):
-    """The aim, and whether the value meets it."""
-    met = value <= aim if at_most else value >= aim
-    return f"{'≤' if at_most else '≥'} {aim:g}: {'met' if met else 'missed'}"
-
-
-def machine():
-    with open("/proc/cpuinfo", encoding="utf-8") as lines:
-        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
-    return f"{os.cpu_count()} cores ({model}), {memory:.0f} GiB, Linux {platform.release()}, one node"
-
 
 # --- calls ----------------------------------------------------------------------
 
 
-def calls(bench, repetitions):
+def calls(bench, arguments):
     sides = {False: [], True: []}
-    for _ in range(repetitions):
+    for _ in range(arguments.repetitions):
         for layer in sides:
             printed = bench.run("calls", 100, layer=layer, **({"INTERVAL": "10s"} if layer else {}))
             sides[layer].append({name: float(value) for name, value in printed})
@@ -138,13 +99,13 @@ def pause_once(bench, size, percent):
     }
 
 
-def pause(bench, repetitions):
+def pause(bench, arguments):
     table = Table("Checkpoints: pause, and time until the copy is safe at the buddy", "data, dirty", "captured",
                   "memcpy", "capture (fixed part)", "pause in the program", "capture / memcpy", "best", "aim",
                   "memcpy + Sendrecv", "safe after", "ratio", "best", "aim", "write faults after")
     for size in (16, 128):
         for percent in (1, 10, 100):
-            runs = [pause_once(bench, size, percent) for _ in range(repetitions)]
+            runs = [pause_once(bench, size, percent) for _ in range(arguments.repetitions)]
 
             def over(name, runs=runs):
                 return median(run[name] for run in runs)
@@ -201,12 +162,12 @@ def recover_once(bench, static, dynamic):
     return phases
 
 
-def recovery(bench, repetitions):
+def recovery(bench, arguments):
     names = ("kill to resumed", "detect", *STAGES, "first iteration")
     table = Table("Recovery: from the kill to the understudy's first iteration (fetch, load, reprotect: the understudy's)",
                   "data + static data per rank", *names, "aim")
     for static, dynamic, aim in ((64, 16, 0.07), (512, 128, 0.5)):
-        runs = [recover_once(bench, static, dynamic) for _ in range(repetitions)]
+        runs = [recover_once(bench, static, dynamic) for _ in range(arguments.repetitions)]
         total = median(run["kill to resumed"] for run in runs)
         table.row(f"{dynamic} + {static} MiB", *(duration(median(run.get(name, 0.0) for run in runs)) for name in names),
                   verdict(total, aim) + f"; best {duration(min(run['kill to resumed'] for run in runs))}")
@@ -215,11 +176,11 @@ def recovery(bench, repetitions):
 # --- start and idle -------------------------------------------------------------------
 
 
-def start(bench, repetitions):
+def start(bench, arguments):
     """From the start of mpirun to the end of MPI_Init."""
     sides = {"2 ranks without": (False, 2), "3 ranks without": (False, 3), "2 workers and a spare with": (True, 3)}
     times = {side: [] for side in sides}
-    for _ in range(max(repetitions * 2, 5)):
+    for _ in range(max(arguments.repetitions * 2, 5)):
         for side, (layer, ranks) in sides.items():
             begin = time.monotonic_ns()
             printed = bench.run("idle", 0, layer=layer, ranks=ranks)
@@ -232,11 +193,11 @@ def start(bench, repetitions):
                   verdict(more * 1e3, 20) if sides[side][0] else "")
 
 
-def idle(bench, repetitions):
+def idle(bench, arguments):
     """Memory of all ranks with 16 MiB of data each, and the processor time of a spare."""
     rows = {False: [], True: []}
     shares = []
-    for _ in range(max(repetitions // 2, 1)):
+    for _ in range(max(arguments.repetitions // 2, 1)):
         for layer in rows:
             with bench.job("idle", 4, 16, layer=layer) as job:
                 job.stdout.readline()
@@ -258,31 +219,5 @@ def idle(bench, repetitions):
 
 SECTIONS = {"calls": calls, "pause": pause, "recovery": recovery, "start": start, "idle": idle}
 
-
-def main():
-    parser = argparse.ArgumentParser(description="Measures what understudy costs.")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
-    parser.add_argument("--release", default=ROOT / "target/release", help="where libunderstudy.so is")
-    parser.add_argument("--programs", default=ROOT / "build/bench", help="where the programs are")
-    parser.add_argument("--repetitions", type=int, default=5)
-    arguments = parser.parse_args()
-    unknown = set(arguments.sections) - set(SECTIONS)
-    if unknown or arguments.repetitions < 1:
-        parser.error(f"unknown section {unknown.pop()}" if unknown else "at least one repetition is needed")
-    bench = jobs.Bench(ROOT, arguments.release, arguments.programs)
-    print(f"Machine: {machine()}; {time.strftime('%Y-%m-%d')}; medians of {arguments.repetitions} repetitions; "
-          f"load average {os.getloadavg()[0]:.1f} at the start")
-    try:
-        for name in arguments.sections or SECTIONS:
-            SECTIONS[name](bench, arguments.repetitions)
-    finally:
-        bench.close()
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except jobs.Failed as failed:
-        sys.exit(f"bench: {failed}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    main("Measures what understudy costs.", SECTIONS, needed="calls")

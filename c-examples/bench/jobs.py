@@ -24,7 +24,7 @@ class Failed(Exception):
 class Bench:
     """Where things are."""
 
-    def __init__(self, root, release, programs, needed="calls"):
+    def __init__(self, root, release, programs, needed):
         self.programs = pathlib.Path(programs)
         self.layer = pathlib.Path(release) / "libunderstudy.so"
         self.understudy = pathlib.Path(release) / "understudy"

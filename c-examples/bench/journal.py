@@ -1,29 +1,24 @@
 #!/usr/bin/env python3
 """Measures the journal of the initialisation phase, and what copies save by it.
 
-    journal.py [--release DIR] [--programs DIR] [--workers N,N…] [--repetitions N] [PROGRAM...]
+    journal.py [--release DIR] [--programs DIR] [--workers N,N…] [--repetitions N] [SECTION...]
 
 Each program runs with UNDERSTUDY_STATIC=replay; a spare rehearses every worker.
 What is printed are medians over workers and repetitions: the journal
 (compressed) against the pages that it rebuilds, the replay's time against that
 of the phase, the copy at the buddy before and after. What recording costs is
 the time up to the same checkpoint, against a run with UNDERSTUDY_STATIC=image
-in turns with the first. Nothing here passes or fails. Called by `make bench-journal`, which puts MPI on the PATH. Programs: sem,
-cg, heat2d, and lmp (LAMMPS) if it is installed.
+in turns with the first. Nothing here passes or fails. Called by `make bench-journal`, which puts MPI on the PATH.
+Sections are programs: sem, cg, heat2d, and lmp (LAMMPS) if it is installed.
 """
 
-import argparse
-import os
+import functools
 import shutil
 import statistics
-import sys
-import time
 
-import jobs
-from bench import ROOT, Table, duration, machine
+from session import MIB, Table, duration, main
 
 PAGE = 4096
-MIB = 1 << 20
 median = statistics.median
 
 LAMMPS = """units lj
@@ -44,19 +39,14 @@ run 200
 """
 
 
-def programs(scratch):
-    """Command and interval of each program that is there."""
-    script = scratch / "melt.in"
-    script.write_text(LAMMPS, encoding="ascii")
-    found = {
-        "sem": (["sem", 16, 8, 12, 8], "60calls"),
-        "cg": (["cg", 300, 300, 6], "60calls"),
-        "heat2d": (["heat2d", 2000, 2000, 400], "60calls"),
-    }
-    lammps = shutil.which("lmp")
-    if lammps:
-        found["lmp"] = ([lammps, "-in", script, "-log", "none"], "6calls")
-    return found
+# Command and interval of each program; {} is the directory for input.
+PROGRAMS = {
+    "sem": (["sem", 16, 8, 12, 8], "60calls"),
+    "cg": (["cg", 300, 300, 6], "60calls"),
+    "heat2d": (["heat2d", 2000, 2000, 400], "60calls"),
+}
+if shutil.which("lmp"):
+    PROGRAMS["lmp"] = ([shutil.which("lmp"), "-in", "{}/melt.in", "-log", "none"], "6calls")
 
 
 def until_second_cut(events):
@@ -83,7 +73,15 @@ def once(bench, command, interval, workers):
     return rehearsed, thinned, cost
 
 
-def measure(bench, name, command, interval, workers, repetitions, table):
+def measure(name, bench, arguments):
+    (bench.scratch / "melt.in").write_text(LAMMPS, encoding="ascii")
+    command, interval = PROGRAMS[name]
+    command = [str(word).format(bench.scratch) for word in command]
+    for workers in map(int, arguments.workers.split(",")):
+        measure_with(bench, name, command, interval, workers, arguments.repetitions)
+
+
+def measure_with(bench, name, command, interval, workers, repetitions):
     rows, costs, failures = [], [], set()
     for _ in range(repetitions):
         rehearsed, thinned, cost = once(bench, command, interval, workers)
@@ -94,7 +92,7 @@ def measure(bench, name, command, interval, workers, repetitions, table):
             elif worker in thinned:
                 rows.append((event, thinned[worker]))
     if not rows:
-        table.row(name, str(workers), *(["–"] * 8), "; ".join(failures) or "the run was over before")
+        Table.row(name, str(workers), *(["–"] * 8), "; ".join(failures) or "the run was over before")
         return
     of = lambda value: median(value(event, thin) for event, thin in rows)
     journal = of(lambda event, _: event["journal"])
@@ -104,40 +102,18 @@ def measure(bench, name, command, interval, workers, repetitions, table):
     replay = of(lambda event, _: event["replay_ns"]) * 1e-9
     phase = of(lambda event, _: event["phase_ns"]) * 1e-9
     ratio = of(lambda event, _: event["replay_ns"] / event["phase_ns"])
-    table.row(name, str(workers), f"{journal / 1024:.0f} KiB", f"{rebuilt / MIB:.1f} MiB", f"{100 * journal / max(rebuilt, 1):.2f} %",
+    Table.row(name, str(workers), f"{journal / 1024:.0f} KiB", f"{rebuilt / MIB:.1f} MiB", f"{100 * journal / max(rebuilt, 1):.2f} %",
               duration(phase), duration(replay), f"{ratio:.2f}", f"{median(costs):.3f}" if costs else "–", f"{whole / MIB:.1f} → {left / MIB:.2f} MiB",
               f"{of(lambda event, _: event['different']):.0f} of {of(lambda event, _: event['pages']):.0f}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Measures the journal of the initialisation phase.")
-    parser.add_argument("programs", nargs="*", metavar="PROGRAM")
-    parser.add_argument("--release", default=ROOT / "target/release", help="where libunderstudy.so is")
-    parser.add_argument("--programs", dest="directory", default=ROOT / "build/examples", help="where the programs are")
-    parser.add_argument("--workers", default="2,4,8", help="numbers of workers")
-    parser.add_argument("--repetitions", type=int, default=3)
-    arguments = parser.parse_args()
-    bench = jobs.Bench(ROOT, arguments.release, arguments.directory, needed="sem")
-    try:
-        known = programs(bench.scratch)
-        unknown = set(arguments.programs) - set(known)
-        if unknown:
-            parser.error(f"unknown program {unknown.pop()}")
-        print(f"Machine: {machine()}; {time.strftime('%Y-%m-%d')}; one spare; medians of "
-              f"{arguments.repetitions} repetitions and all workers; load average {os.getloadavg()[0]:.1f} at the start")
-        table = Table("The journal, for each worker", "program", "workers", "journal", "rebuilt pages", "ratio", "phase", "replay",
-                      "replay / phase", "with recording", "copy at the buddy", "pages that differ")
-        for name in arguments.programs or known:
-            for workers in map(int, arguments.workers.split(",")):
-                measure(bench, name, *known[name], workers, arguments.repetitions, table)
-    finally:
-        bench.close()
+def begin():
+    Table("The journal, for each worker, with one spare", "program", "workers", "journal", "rebuilt pages", "ratio", "phase", "replay",
+          "replay / phase", "with recording", "copy at the buddy", "pages that differ")
 
+
+OPTIONS = {"--workers": {"default": "2,4,8", "help": "numbers of workers"}}
 
 if __name__ == "__main__":
-    try:
-        main()
-    except jobs.Failed as failed:
-        sys.exit(f"journal: {failed}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    main("Measures the journal of the initialisation phase.", {name: functools.partial(measure, name) for name in PROGRAMS},
+         needed="sem", directory="build/examples", repetitions=3, options=OPTIONS, begin=begin)

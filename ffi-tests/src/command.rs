@@ -130,3 +130,19 @@ impl Understudy {
         }
     }
 }
+
+/// What the command prints, run beside whatever else runs.
+///
+/// # Panics
+/// If it fails.
+#[track_caller]
+pub fn understudy(arguments: &[&str]) -> String {
+    let output = Command::new(place::product("understudy"))
+        .args(arguments)
+        .output()
+        .expect("it is there");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}{errors}");
+    text
+}

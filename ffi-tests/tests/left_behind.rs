@@ -1,11 +1,10 @@
 //! What jobs leave in files: `understudy inspect` looks into it, `understudy clean` removes what nobody needs.
 
-use ffi_tests::command::{Ran, Understudy};
+use ffi_tests::command::{Ran, Understudy, understudy};
 use ffi_tests::outcome::native;
 use ffi_tests::{Job, place};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -107,21 +106,6 @@ fn files_of_a_lost_job_are_looked_into() {
     assert!(text.contains("2 of 3 files") && text.contains("NOT complete"), "{text}");
 }
 
-fn clean(arguments: &[&str]) -> String {
-    let output = Command::new(place::product("understudy"))
-        .arg("clean")
-        .args(arguments)
-        .output()
-        .expect("it is there");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    text
-}
-
 /// A file as a job of a launcher that is gone leaves it.
 fn remains(name: &str, host: &str, age: Duration) -> PathBuf {
     // No process has this number (proc(5), /proc/sys/kernel/pid_max).
@@ -164,10 +148,10 @@ fn what_is_left_goes_and_what_lives_stays() {
                 .filter(|entry| entry.file_name().to_string_lossy().contains("@1-"))
                 .count();
             if found.get().is_none() && ledgers > 4 && child.id() > 0 {
-                let dry = clean(&["--dry-run"]);
+                let dry = understudy(&["clean", "--dry-run"]);
                 let is_listed = paths.iter().all(|path| dry.contains(&*path.to_string_lossy()));
                 let is_there = paths.iter().all(|path| path.exists());
-                let text = clean(&[]);
+                let text = understudy(&["clean"]);
                 let is_gone = paths
                     .iter()
                     .all(|path| !path.exists() && text.contains(&*path.to_string_lossy()));
@@ -196,7 +180,7 @@ fn only_old_torn_epochs_go() {
     let fresh = file("understudy-0000000000000007-0002-00000032-w00004.epoch.part", 10);
     let torn = file("understudy-0000000000000007-0002-00000032-w00003.epoch.part", 9999);
     let other = file("results.part", 9999);
-    let text = clean(&[&*work.path().to_string_lossy()]);
+    let text = understudy(&["clean", &*work.path().to_string_lossy()]);
     assert!(text.contains("never completed"), "{text}");
     assert_eq!(
         [whole, fresh, torn, other].map(|path| path.exists()),

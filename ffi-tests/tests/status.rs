@@ -1,24 +1,9 @@
 //! `understudy status` and `understudy advise` on a real job.
 
-use ffi_tests::command::Understudy;
+use ffi_tests::command::{Understudy, understudy};
 use ffi_tests::place;
 use std::cell::RefCell;
-use std::process::Command;
 use std::rc::Rc;
-
-fn understudy(arguments: &[&str]) -> String {
-    let output = Command::new(place::product("understudy"))
-        .args(arguments)
-        .output()
-        .expect("it is there");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    text
-}
 
 /// What stands about the job of a program, with its ranks.
 fn about<'a>(text: &'a str, program: &str) -> Vec<&'a str> {

@@ -318,7 +318,7 @@ fn load(second: &Second<'_>) -> Result<(), Failure> {
     let mpi = open(namespace, &mpi).map_err(|_| Failure::Loader("the MPI library cannot be loaded"))?;
     // SAFETY: the shim exports its function with this type; the handle is that of libmpi.
     unsafe {
-        let function = shim_function(shim, c"understudy_shim_failures")?;
+        let function = shim_function(shim, c"understudy_shim_find_real")?;
         let function: unsafe extern "C" fn(*mut c_void) = core::mem::transmute(function);
         function(mpi);
     }

@@ -1,8 +1,8 @@
 //! This process as a client of the node's daemon (UNDERSTUDY_CKPTD), which may say which spare takes which part.
 //!
-//! Nothing depends on it: what it answers is only a wish, which the plan checks (`recovery::plan`), and without an answer the built-in rule chooses. It is
-//! asked for at most [`LIMIT`]; idle spares keep a connection, over which they say now and then that they live. No thread, and no descriptor that
-//! the user side could meet.
+//! Nothing depends on it: what it answers is only a wish, which the plan checks (`recovery::plan`), and without an answer
+//! the built-in rule chooses. Its answer is waited for no longer than [`LIMIT`]. Idle spares keep a connection, over which
+//! they say now and then that they live. No thread, and no descriptor that the user side could meet.
 
 use crate::cell::Main;
 use crate::world::{self, Part};

@@ -11,7 +11,7 @@
 //! - [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
 //! - [`fatal`]: what this process dies of;
 //! - [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;
-//! - [`own_messages`], [`rounds`]: how runtimes talk to each other without waiting.
+//! - [`own_messages`], [`rounds`], [`gather`]: how runtimes talk to each other without waiting.
 
 pub mod arch;
 pub mod blocking;
@@ -29,6 +29,7 @@ pub mod errors;
 pub mod events;
 pub mod fatal;
 pub mod fault;
+pub mod gather;
 pub mod handles;
 pub mod image;
 pub mod journal;

@@ -10,12 +10,8 @@
 //! A libmpi that does not have these functions never calls them here.
 #![allow(unsafe_code)]
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-}
 
 /// How often progress is made after a failure. Each call reads up to 31 fragments from shared memory; 16 µs when there
 /// are none.
@@ -27,24 +23,12 @@ static PROGRESS: AtomicUsize = AtomicUsize::new(0);
 /// A process is newly known as dead, and the queues have not been emptied since.
 static NEWS: AtomicBool = AtomicBool::new(false);
 
-/// Finds the functions of the MPI library that stand behind those here.
-///
-/// # Safety
-/// `mpi` must be a handle of dlmopen(3) for the MPI library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn understudy_shim_failures(mpi: *mut c_void) {
-    let places: [(&AtomicUsize, &CStr); 3] = [
-        (&IS_FAILED, c"ompi_request_is_failed_fn"),
-        (&PROCESS_FAILED, c"ompi_errhandler_proc_failed_internal"),
-        (&PROGRESS, c"opal_progress"),
-    ];
-    for (place, name) in places {
-        // SAFETY: dlsym(3) with a valid handle.
-        place.store(unsafe { dlsym(mpi, name.as_ptr()) } as usize, Ordering::Relaxed);
-    }
-    // SAFETY: handed on to the caller.
-    unsafe { crate::unfinished::find_real(mpi) };
-}
+/// Open MPI's functions behind those here.
+pub static REAL: [(&AtomicUsize, &CStr); 3] = [
+    (&IS_FAILED, c"ompi_request_is_failed_fn"),
+    (&PROCESS_FAILED, c"ompi_errhandler_proc_failed_internal"),
+    (&PROGRESS, c"opal_progress"),
+];
 
 /// Open MPI's: a process is known to be dead.
 ///

@@ -12,6 +12,7 @@ mod descriptors;
 mod failures;
 mod frees;
 mod quiet;
+mod real;
 mod sockets;
 mod start;
 mod table;

@@ -8,15 +8,11 @@
 //! A libmpi that does not have these functions never calls them here.
 #![allow(unsafe_code)]
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
-
-unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-}
 
 type NextCid =
     unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *const c_void, *const c_void, c_int, c_int) -> c_int;
@@ -71,21 +67,12 @@ fn end(comm: *mut c_void) -> bool {
     })
 }
 
-/// Finds the functions of the MPI library that stand behind those here.
-///
-/// # Safety
-/// `mpi` must be a handle of dlmopen(3) for the MPI library.
-pub unsafe fn find_real(mpi: *mut c_void) {
-    let places: [(&AtomicUsize, &CStr); 3] = [
-        (&NEXT_CID, c"ompi_comm_nextcid"),
-        (&ACTIVATE, c"ompi_comm_activate"),
-        (&REVOKE_LOCAL, c"ompi_comm_revoke_local"),
-    ];
-    for (place, name) in places {
-        // SAFETY: dlsym(3) with a valid handle.
-        place.store(unsafe { dlsym(mpi, name.as_ptr()) } as usize, Relaxed);
-    }
-}
+/// Open MPI's functions behind those here.
+pub static REAL: [(&AtomicUsize, &CStr); 3] = [
+    (&NEXT_CID, c"ompi_comm_nextcid"),
+    (&ACTIVATE, c"ompi_comm_activate"),
+    (&REVOKE_LOCAL, c"ompi_comm_revoke_local"),
+];
 
 /// Open MPI's: allocates the context id of a communicator, which is in the list from then on.
 ///

@@ -5,6 +5,7 @@ use super::catalogue::{self, Key, Name};
 use super::format::Damage;
 use super::load::{Loaded, load};
 use super::{Disk, listing};
+use crate::gather::everybodys;
 use crate::generated::real;
 use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
 use crate::image::store::PageStore;
@@ -26,14 +27,14 @@ pub struct Found {
 /// The newest epoch of which anybody has a file.
 pub fn newest(disk: &Disk, comm: RealComm, part: Option<u32>) -> Result<Option<Key>, c_int> {
     let own = part.map_or_else(Vec::new, |worker| keys(disk, worker));
-    Ok(everybodys(comm, &own)?.into_iter().max())
+    Ok(everybodys(comm, &own)?.into_iter().flatten().max())
 }
 
 /// Finds the epoch, over all processes of `comm`; `part` is the worker that this one plays or will play. Whatever stands
 /// in an epoch's way is said, by one worker for all.
 pub fn choose(disk: &Disk, comm: RealComm, part: Option<u32>, store: &mut PageStore) -> Result<Option<Found>, c_int> {
     let own = part.map_or_else(Vec::new, |worker| keys(disk, worker));
-    let candidates = catalogue::candidates(&[everybodys(comm, &own)?]);
+    let candidates = catalogue::candidates(&everybodys(comm, &own)?);
     for (index, &key) in candidates.iter().enumerate() {
         let attempt = part.map(|worker| load(&disk.directory, Name { key, worker }, &disk.identity, store));
         let objector = lowest(comm, part.filter(|_| matches!(attempt, Some(Err(_)))))?;
@@ -66,49 +67,6 @@ fn refuse(disk: &Disk, name: Name, damage: &Damage, next: Option<&Key>) {
     sys::say(format_args!(
         "epoch {epoch} on disk cannot be used: {path}: {damage}{next}"
     ));
-}
-
-/// What all have.
-fn everybodys(comm: RealComm, own: &[Key]) -> Result<Vec<Key>, c_int> {
-    let uint64 = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_uint64_t")));
-    let int = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_int")));
-    let words: Vec<u64> = own
-        .iter()
-        .flat_map(|key| [key.lineage, key.generation, key.epoch])
-        .collect();
-    let (count, mut size) = (words.len() as c_int, 0);
-    // SAFETY: collectives over a valid communicator, on buffers of the right sizes.
-    let all = unsafe {
-        real::PMPI_Comm_size(comm, &mut size);
-        let mut counts = vec![0 as c_int; size as usize];
-        let to = counts.as_mut_ptr();
-        succeeded(real::PMPI_Allgather(
-            (&raw const count).cast(),
-            1,
-            int,
-            to.cast(),
-            1,
-            int,
-            comm,
-        ))?;
-        let places: Vec<c_int> = counts
-            .iter()
-            .scan(0, |place, count| Some(std::mem::replace(place, *place + count)))
-            .collect();
-        let mut all = vec![0u64; counts.iter().sum::<c_int>() as usize];
-        let (from, to) = (words.as_ptr().cast(), all.as_mut_ptr().cast());
-        let (counts, places) = (counts.as_ptr(), places.as_ptr());
-        succeeded(real::PMPI_Allgatherv(
-            from, count, uint64, to, counts, places, uint64, comm,
-        ))?;
-        all
-    };
-    let key = |words: &[u64]| Key {
-        lineage: words[0],
-        generation: words[1],
-        epoch: words[2],
-    };
-    Ok(all.chunks_exact(3).map(key).collect())
 }
 
 /// The lowest number that anybody names.

@@ -10,13 +10,10 @@ use super::outputs::Call;
 use super::typemap::TypeMaps;
 use crate::arch::{self, Frame};
 use crate::cell::Main;
-use crate::generated::{Proc, real};
-use crate::handles;
-use crate::{boot, cut, sys, world};
-use bincode::config::standard;
+use crate::generated::Proc;
+use crate::{boot, cut, gather, sys, world};
 use places::Places;
 use report::{Report, Row};
-use std::ffi::c_int;
 use tally::Tally;
 
 #[derive(Default)]
@@ -60,13 +57,10 @@ pub fn report() {
     let Some(state) = STATE.get().take() else { return };
     arch::set_recording(false);
     let own = own_report(&state.tally);
-    let all = gather(&bincode::encode_to_vec(&own, standard()).unwrap_or_default());
-    if world::worker() == 0 {
-        let reports = all.iter().filter_map(|bytes| {
-            let decoded: Result<(Report, usize), _> = bincode::decode_from_slice(bytes, standard());
-            decoded.ok().map(|(report, _)| report)
-        });
-        sys::write_message(report::merge(reports.collect()).to_string().as_bytes());
+    match gather::everybodys(world::get().private, &own) {
+        Ok(all) if world::worker() == 0 => sys::write_message(report::merge(all).to_string().as_bytes()),
+        Ok(_) => {}
+        Err(class) => log::error!("the reports of all workers cannot be put together: error class {class}"),
     }
 }
 
@@ -87,46 +81,5 @@ fn own_report(tally: &Tally) -> Report {
         bytes_in_phase: phase.bytes_in_phase,
         automatic: phase.automatic,
         end: phase.end.map(|end| (end.number, name(end.slot), end.times)),
-    }
-}
-
-/// What all workers have, at worker 0.
-fn gather(own: &[u8]) -> Vec<Vec<u8>> {
-    let (world, bytes) = (world::get(), handles::byte_type());
-    let count = world.worker_count as usize;
-    let (mut lengths, length) = (vec![0 as c_int; count], own.len() as c_int);
-    let mut offsets = vec![0 as c_int; count];
-    // SAFETY: collectives over all workers with buffers of the sizes that they name.
-    unsafe {
-        let size = size_of::<c_int>() as c_int;
-        let to = lengths.as_mut_ptr().cast();
-        real::PMPI_Gather(
-            (&raw const length).cast(),
-            size,
-            bytes,
-            to,
-            size,
-            bytes,
-            0,
-            world.private,
-        );
-        for index in 1..count {
-            offsets[index] = offsets[index - 1] + lengths[index - 1];
-        }
-        let mut all = vec![0u8; lengths.iter().sum::<c_int>() as usize];
-        let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
-        real::PMPI_Gatherv(
-            from,
-            length,
-            bytes,
-            to,
-            lengths.as_ptr(),
-            offsets.as_ptr(),
-            bytes,
-            0,
-            world.private,
-        );
-        let part = |(&offset, &length): (&c_int, &c_int)| all[offset as usize..][..length as usize].to_vec();
-        offsets.iter().zip(&lengths).map(part).collect()
     }
 }

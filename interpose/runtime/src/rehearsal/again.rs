@@ -17,6 +17,7 @@ use crate::image::{PAGE_SIZE, remap};
 use crate::{boot, checkpoint, fault, journal, user, world};
 use std::collections::HashMap;
 use std::ffi::c_int;
+use std::os::unix::fs::FileExt;
 
 /// The program has asked for a new phase.
 static ASKED: Main<bool> = Main::new(false);
@@ -113,10 +114,12 @@ pub fn lay_over(base: &Base) -> Result<(), String> {
     let layout = &saved.user.layout;
     remap::restore_layout(layout, user::State::zones()).map_err(|error| error.to_string())?;
     let content = lz4_flex::block::decompress_size_prepended(&base.content).map_err(|error| error.to_string())?;
+    let memory = own_memory::writable().map_err(|error| error.to_string())?;
     let mut rest = content.as_slice();
     for run in &base.pages {
         let (bytes, more) = split(rest, run)?;
-        own_memory::write(run.range().start, bytes)
+        memory
+            .write_all_at(bytes, run.range().start)
             .map_err(|error| format!("page {:#x}: {error}", run.start.addr()))?;
         rest = more;
     }
@@ -124,8 +127,7 @@ pub fn lay_over(base: &Base) -> Result<(), String> {
 }
 
 fn split<'a>(bytes: &'a [u8], run: &PageRun) -> Result<(&'a [u8], &'a [u8]), String> {
-    let length = (run.range().end - run.range().start) as usize;
     bytes
-        .split_at_checked(length)
+        .split_at_checked(run.pages as usize * PAGE_SIZE)
         .ok_or_else(|| "pages are missing".to_owned())
 }

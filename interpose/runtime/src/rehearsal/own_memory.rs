@@ -3,14 +3,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
-/// Writes to an address of this process, whatever may be done with its private pages (proc_pid_mem(5)).
-pub fn write(address: u64, from: &[u8]) -> io::Result<()> {
-    File::options()
-        .write(true)
-        .open("/proc/self/mem")?
-        .write_all_at(from, address)
+/// A file that writes to addresses of this process, whatever may be done with its private pages (proc_pid_mem(5)).
+pub fn writable() -> io::Result<File> {
+    File::options().write(true).open("/proc/self/mem")
 }
 
 /// Reads from an address of this process; false if not all of it is mapped.

@@ -8,6 +8,7 @@ use crate::image::layout::Layout;
 use crate::image::runs::{PageIndex, PageRun};
 use crate::image::store::PageStore;
 use crate::journal::Journal;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -125,12 +126,10 @@ impl Script {
 
     /// Whether these pages (sorted numbers) are among those that another script makes as this one does.
     pub fn shares(&self, other: &Script, pages: &[u64]) -> bool {
-        let of = |script: &Script| -> Vec<(PageIndex, u64)> {
-            let among = |(page, _): &(PageIndex, u64)| pages.binary_search(&page.0).is_ok();
-            script.pages.iter().flat_map(Sums::each).filter(among).collect()
-        };
-        let ours = of(self);
-        of(other).iter().any(|page| ours.contains(page))
+        let among = |(page, _): &(PageIndex, u64)| pages.binary_search(&page.0).is_ok();
+        let of = |script: &'_ Script| script.pages.iter().flat_map(Sums::each).filter(among).collect();
+        let (ours, others): (HashSet<_>, HashSet<_>) = (of(self), of(other));
+        !ours.is_disjoint(&others)
     }
 
     /// Leaves pages out (sorted numbers).

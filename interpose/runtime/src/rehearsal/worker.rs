@@ -214,9 +214,9 @@ impl State {
             return self.go_back(WHY);
         }
         *is_sent = true;
-        let chosen = spares.get(script.worker as usize % spares.len().max(1));
+        let chosen = spares[script.worker as usize % spares.len()];
         // The living are in the same order in `control`.
-        let rank = chosen.and_then(|spare| world.living.iter().position(|living| living == spare));
+        let rank = world.living.iter().position(|&living| living == chosen);
         let bytes = bincode::encode_to_vec(&*script, standard());
         let (Some(rank), Ok(bytes)) = (rank, bytes) else { return };
         let to = Peer {

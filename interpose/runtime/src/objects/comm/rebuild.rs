@@ -12,7 +12,7 @@ use crate::handles::{self, VirtDatatype, VirtOp};
 use crate::objects::{group, objects};
 use crate::real_types::{RealComm, RealDatatype, RealOp};
 use crate::requests::UNDEFINED;
-use crate::{checkpoint, fault, watchdog};
+use crate::{checkpoint, fault, gather, watchdog};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 
@@ -41,7 +41,7 @@ fn make_all(new_world: RealComm) -> Result<(), c_int> {
     renew_self()?;
     make_bridge(new_world)?;
     let bridge = STATE.get().bridge.ok_or(errors::ERR_INTERN)?;
-    let plan = batches(gather(bridge, &chosen_by(me as u32))?);
+    let plan = batches(gather::everybodys(bridge, &chosen_by(me as u32))?.concat());
     let own = own_indices();
     agree_on(bridge, uids_of(me as u32, &plan) == sorted(own.keys().copied()))?;
 
@@ -106,62 +106,6 @@ fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut uids: Vec<u64> = uids.collect();
     uids.sort_unstable();
     uids
-}
-
-/// All workers' lists, in the order of their ranks.
-fn gather(world: RealComm, own: &Vec<Planned>) -> Result<Vec<Planned>, c_int> {
-    let config = bincode::config::standard();
-    let encoded = bincode::encode_to_vec(own, config).map_err(|_| errors::ERR_INTERN)?;
-    let length = c_int::try_from(encoded.len()).map_err(|_| errors::ERR_INTERN)?;
-    let mut lengths = vec![0 as c_int; STATE.get().workers as usize];
-    let one = size_of::<c_int>() as c_int;
-    let (send, receive) = (
-        (&raw const length).cast::<c_void>(),
-        lengths.as_mut_ptr().cast::<c_void>(),
-    );
-    // SAFETY: a communicator of ours; the buffer has room for what each process sends.
-    check(unsafe {
-        real::PMPI_Allgather(
-            send,
-            one,
-            crate::handles::byte_type(),
-            receive,
-            one,
-            crate::handles::byte_type(),
-            world,
-        )
-    })?;
-
-    let mut offsets = Vec::with_capacity(lengths.len());
-    let mut total: c_int = 0;
-    for &length in &lengths {
-        offsets.push(total);
-        total = total.checked_add(length).ok_or(errors::ERR_INTERN)?;
-    }
-    let mut all = vec![0u8; total as usize];
-    let (send, receive) = (encoded.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
-    let (counts, displacements) = (lengths.as_ptr(), offsets.as_ptr());
-    // SAFETY: as above.
-    check(unsafe {
-        real::PMPI_Allgatherv(
-            send,
-            length,
-            crate::handles::byte_type(),
-            receive,
-            counts,
-            displacements,
-            crate::handles::byte_type(),
-            world,
-        )
-    })?;
-    let mut planned = Vec::new();
-    for (&offset, &length) in offsets.iter().zip(&lengths) {
-        let bytes = &all[offset as usize..(offset + length) as usize];
-        let (list, _): (Vec<Planned>, usize) =
-            bincode::decode_from_slice(bytes, config).map_err(|_| errors::ERR_INTERN)?;
-        planned.extend(list);
-    }
-    Ok(planned)
 }
 
 /// Fails in all workers if the tables of any do not fit to the plan; it would wait for ever otherwise.
