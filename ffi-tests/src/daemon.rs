@@ -2,6 +2,7 @@
 
 use crate::place;
 use ckptd::client::{Address, Client};
+use ckptd::events::{EventReader, Kind, SpareChoice};
 use ckptd::pool::{Limits, Spare};
 use ckptd::wire::{Answer, Ask, JobStatus};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -124,6 +125,22 @@ impl Daemon {
         assert!(matches!(answer, Ok(Answer::Welcome)), "{answer:?}");
         client
     }
+}
+
+/// The spares that were given parts, by the event files in a directory.
+///
+/// # Panics
+/// If there is no such directory.
+pub fn spares_chosen(events: &Path) -> Vec<SpareChoice> {
+    let files = std::fs::read_dir(events).expect("there are event files").flatten();
+    let records = files
+        .filter_map(|file| EventReader::open(&file.path()).ok())
+        .flat_map(|reader| reader.flatten());
+    let choices = records.filter_map(|record| match record.kind {
+        Kind::SparesChosen { choices, .. } => Some(choices),
+        _ => None,
+    });
+    choices.flatten().collect()
 }
 
 /// Takes every client on a socket, and answers whatever it says with the same bytes. It lives as long as the test.

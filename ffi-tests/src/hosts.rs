@@ -1,9 +1,9 @@
 //! Several hosts on one machine, made of namespaces: each with a network, a name, processes, /dev/shm and a temporary
 //! directory of its own, joined by a bridge. They have no names outside and end with this process, however it ends.
 
-use std::fmt::Write as _;
+use crate::place;
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -75,7 +75,7 @@ impl Hosts {
         *POSSIBLE.get_or_init(|| match Hosts::new(&[1, 1]) {
             Ok(_) => true,
             Err(reason) => {
-                crate::place::skip(&format!(
+                place::skip(&format!(
                     "several hosts need namespaces of network, names, mounts and processes (root): {reason}"
                 ));
                 false
@@ -110,25 +110,46 @@ impl Hosts {
         self.directory.path().join("agent")
     }
 
-    /// `mpirun` on the first host, with options by which it starts ranks on all of them.
-    pub fn launcher(&self, mpirun: PathBuf, directory: PathBuf, by: &str) -> Command {
+    fn names(&self) -> String {
+        let name = |(host, slots): (usize, &u32)| format!("{}:{slots}", self.name(host));
+        let names: Vec<String> = self.slots.iter().enumerate().map(name).collect();
+        names.join(",")
+    }
+
+    fn enter_at(&self, directory: &Path) -> Command {
         let mut command = self.enter();
-        let mut names = String::new();
-        for (host, slots) in self.slots.iter().enumerate() {
-            let comma = if host > 0 { "," } else { "" };
-            let _ = write!(names, "{comma}{}:{slots}", self.name(host));
-        }
+        let mut option = std::ffi::OsString::from("--wdns=");
+        option.push(directory);
+        command.arg(option).env("TMPDIR", self.directory.path().join("tmp"));
         command
-            .arg({
-                let mut option = std::ffi::OsString::from("--wdns=");
-                option.push(directory);
-                option
-            })
+    }
+
+    /// `understudy run OPTIONS` on the first host, for a job on all of them; it may take a minute.
+    pub fn run(&self, directory: &Path, options: &[&str]) -> Command {
+        let mut command = self.enter_at(directory);
+        let launcher = format!(
+            "{} --prtemca plm_ssh_agent {} --mca btl self,sm,tcp --mca mpi_yield_when_idle 1",
+            place::mpirun().display(),
+            self.agent().display()
+        );
+        command
+            .args(["timeout", "60"])
+            .arg(place::product("understudy"))
+            .args(["run", "--mpirun", &launcher, "--host", &self.names()])
+            .args(options)
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command
+    }
+
+    /// `mpirun` on the first host, with options by which it starts ranks on all of them.
+    pub fn launcher(&self, mpirun: PathBuf, directory: &Path, by: &str) -> Command {
+        let mut command = self.enter_at(directory);
+        command
             .arg(mpirun)
             .args(["--prtemca", "plm_ssh_agent"])
             .arg(self.agent())
-            .args(["--host", &names, "--map-by", by])
-            .env("TMPDIR", self.directory.path().join("tmp"));
+            .args(["--host", &self.names(), "--map-by", by]);
         command
     }
 

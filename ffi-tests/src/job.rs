@@ -215,7 +215,7 @@ impl Job {
     fn command(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
         let mpirun = self.mpirun.clone().unwrap_or_else(place::mpirun);
         let mut command = match hosts {
-            Some(hosts) => hosts.launcher(mpirun, root.join("work"), &self.by),
+            Some(hosts) => hosts.launcher(mpirun, &root.join("work"), &self.by),
             None => Command::new(mpirun),
         };
         if self.fault_tolerance {

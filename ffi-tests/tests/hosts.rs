@@ -1,5 +1,6 @@
 //! Ranks on several hosts, which namespaces stand for: the same bytes undisturbed, and whoever dies.
 
+use ffi_tests::daemon::{self, spares_chosen};
 use ffi_tests::hosts::Hosts;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
@@ -282,4 +283,45 @@ fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
         }
     }
     verdicts.assert_all_good();
+}
+
+/// One command, one daemon for all hosts: it is on the first, the others reach it over TCP and know the job's token.
+#[test]
+fn one_command_runs_a_job_on_all_hosts() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let heat = place::example("heat2d").to_string_lossy().into_owned();
+    let arguments = ["300", "300", "3000", "heat.field"];
+    let native = native(Job::new(&heat, &arguments).workers(WORKERS));
+    let (hosts, work) = (Hosts::new(&SLOTS).expect("possible"), daemon::private_directory());
+    let options = [
+        "-n",
+        "6",
+        "--oversubscribe",
+        "--spares",
+        "2",
+        "--interval",
+        "0.1s",
+        "--log-dir",
+        "events",
+        "--fault",
+        "kill rank=1 at=commit.end epoch=2; kill rank=3 at=commit.end epoch=3",
+        "--",
+        &heat,
+    ];
+    let _turn = place::turn();
+    let output = hosts
+        .run(work.path(), &[&options[..], &arguments].concat())
+        .output()
+        .expect("nsenter");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    assert!(output.stdout == native.stdout, "the output differs: {said}");
+    let field = std::fs::read(work.path().join("heat.field")).ok();
+    assert!(field == native.file("heat.field"), "the file differs: {said}");
+    let choices = spares_chosen(&work.path().join("events"));
+    assert_eq!(choices.len(), 2, "{choices:?} {said}");
+    assert!(choices.iter().all(|choice| choice.by_daemon), "{choices:?} {said}");
+    assert!(!work.path().join("events/ckptd.token").exists(), "the token has stayed");
 }

@@ -1,6 +1,7 @@
 //! `understudy run`: the right command, the program's bytes and status, clear messages.
 
 use ffi_tests::command::{Ran, Understudy};
+use ffi_tests::daemon::spares_chosen;
 use ffi_tests::outcome::native;
 use ffi_tests::{Job, place, processes};
 use std::os::unix::fs::PermissionsExt;
@@ -76,6 +77,42 @@ fn the_line_at_the_bottom_leaves_the_output_as_it_is() {
     let ran = run_heat(work.path(), &["--progress", "line", "--fault", KILL]);
     ran.assert(0, &["\r\x1b[2K", "epoch"]);
     assert_undisturbed(&ran, work.path());
+}
+
+#[test]
+fn a_daemon_stands_beside_the_job_and_ends_with_it() {
+    for (options, by_daemon) in [(&[][..], &[true, true][..]), (&["--no-daemon"][..], &[][..])] {
+        let work = work();
+        let ran = run_heat(
+            work.path(),
+            &[&["--fault", KILL, "--log-dir", "events"], options].concat(),
+        );
+        ran.assert(0, &["2 failure(s)", "worker 1 died"]);
+        assert_undisturbed(&ran, work.path());
+        let chosen = spares_chosen(&work.path().join("events"));
+        let chosen: Vec<bool> = chosen.iter().map(|choice| choice.by_daemon).collect();
+        assert_eq!(chosen, by_daemon, "{}", ran.stderr);
+    }
+}
+
+/// Where no daemon can be started, the job goes on without.
+#[test]
+fn a_job_does_without_a_daemon() {
+    let work = work();
+    let (copy, layer) = (work.path().join("layer"), place::product("libunderstudy.so"));
+    std::fs::create_dir(&copy).unwrap();
+    for name in ["libunderstudy.so", "libunderstudy_shim.so", "libunderstudy_runtime.so"] {
+        std::os::unix::fs::symlink(layer.with_file_name(name), copy.join(name)).unwrap();
+    }
+    let real = layer.with_file_name("ckptd");
+    let only_relays = format!(
+        "#!/bin/sh\n[ \"$1\" = serve ] && exit 1\nexec {} \"$@\"\n",
+        real.display()
+    );
+    script(&copy, "ckptd", &only_relays);
+    let library = copy.join("libunderstudy.so").to_string_lossy().into_owned();
+    let ran = run_heat(work.path(), &["--library", &library, "--fault", KILL]);
+    ran.assert(0, &["no daemon (it has ended at once)", "2 failure(s)"]);
 }
 
 #[test]
@@ -207,12 +244,9 @@ fn a_signal_ends_the_job_too() {
         .run();
     ran.assert(143, &[]);
     assert_eq!(ran.left, Vec::<String>::new());
-    assert!(
-        !processes::with_command("heat2d")
-            .into_iter()
-            .any(|pid| processes::parent(pid).is_some()),
-        "ranks have stayed"
-    );
+    let is_here = |pid: &u32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|path| path == work.path());
+    let stayed: Vec<u32> = processes::with_command("heat2d").into_iter().filter(is_here).collect();
+    assert_eq!(stayed, Vec::<u32>::new(), "ranks have stayed");
 }
 
 fn has_ledgers() -> bool {

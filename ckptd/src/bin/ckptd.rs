@@ -52,6 +52,10 @@ struct Serve {
     /// Give out figures for Prometheus there, on this node only.
     #[arg(long, value_name = "127.0.0.1:PORT")]
     metrics: Option<SocketAddr>,
+
+    /// End when standard input does, and with it who has started this.
+    #[arg(long)]
+    until_stdin_ends: bool,
 }
 
 fn main() -> ExitCode {
@@ -72,6 +76,7 @@ fn serve(options: Serve) -> ExitCode {
         listen: options.listen,
         token_file: options.token_file,
         metrics: options.metrics,
+        until_stdin_ends: options.until_stdin_ends,
     };
     match daemon::serve(&options, &mut std::io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,

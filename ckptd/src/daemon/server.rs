@@ -33,6 +33,8 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
     /// Where it gives out figures; only to this node.
     pub metrics: Option<SocketAddr>,
+    /// It ends when standard input does.
+    pub until_stdin_ends: bool,
 }
 
 impl Options {
@@ -54,7 +56,7 @@ impl Options {
     }
 }
 
-/// Serves until a signal ends it (SIGTERM, SIGINT). Writes a line to `ready` for each address when it can be used.
+/// Serves until a signal ends it (SIGTERM, SIGINT), or the end of standard input where that is wanted. Writes a line to `ready` for each address when it can be used.
 pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError> {
     options.check()?;
     let tokens = match &options.token_file {
@@ -63,7 +65,7 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
     };
     let path = options.socket.clone().unwrap_or_else(super::default_socket);
     let socket = place::take(&path)?;
-    let end = signals().map_err(StartError::system("signals"))?;
+    let end = ends(options.until_stdin_ends).map_err(StartError::system("signals"))?;
     let (remote, figures) = (listener(options.listen)?, listener(options.metrics)?);
     let _ = writeln!(ready, "socket {}", path.display());
     for (what, listener) in [("tcp", &remote), ("metrics", &figures)] {
@@ -87,11 +89,17 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
     Ok(())
 }
 
-/// Readable when a signal says that this is the end.
-fn signals() -> std::io::Result<UnixStream> {
-    let (end, sender) = UnixStream::pair()?;
+/// Readable when this is the end.
+fn ends(until_stdin_ends: bool) -> std::io::Result<UnixStream> {
+    let (end, mut sender) = UnixStream::pair()?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
+    }
+    if until_stdin_ends {
+        std::thread::Builder::new().spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            sender.write_all(b"\0")
+        })?;
     }
     Ok(end)
 }

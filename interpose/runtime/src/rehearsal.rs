@@ -33,7 +33,7 @@ use std::time::Duration;
 pub use own_pages::{from_own_memory, put_back};
 pub use rebuild::{Offer, Rebuild, offer};
 pub use script::Script;
-pub use spare::poll as poll_spare;
+pub use spare::{is_busy as spare_is_busy, poll as poll_spare};
 pub use worker::{damage_journals, keep as keep_script, poll, script as own_script};
 
 /// Before the program has set up anything, its image says little about how long a journal may get.

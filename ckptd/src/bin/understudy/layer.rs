@@ -20,7 +20,7 @@ pub fn library(named: Option<&Path>) -> Result<PathBuf, String> {
         ));
     }
     for companion in COMPANIONS {
-        if !path.with_file_name(companion).is_file() {
+        if !self::companion(&path, companion).is_file() {
             return Err(format!(
                 "{companion} is not beside {}. Keep {LIBRARY}, {} together in one directory.",
                 path.display(),
@@ -29,6 +29,11 @@ pub fn library(named: Option<&Path>) -> Result<PathBuf, String> {
         }
     }
     Ok(path)
+}
+
+/// A program that belongs to the library.
+pub fn companion(library: &Path, name: &str) -> PathBuf {
+    library.with_file_name(name)
 }
 
 /// PREFIX/bin and PREFIX/lib/understudy belong together, and so does what was built together.

@@ -1,6 +1,7 @@
 //! `understudy run`: a program under protection, by one command.
 
 mod attend;
+mod daemon;
 mod launcher;
 mod program;
 mod progress;
@@ -10,11 +11,13 @@ mod slots;
 mod verdict;
 
 use crate::layer;
-use crate::outcome::{Failure, Outcome, print};
+use crate::outcome::{Failure, Outcome, print, tell};
+use attend::Events;
 use clap::ValueEnum;
+use daemon::{Daemon, Wish};
 use settings::Settings;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What directories for event files are called that nobody has asked for; the process id of `understudy run` follows.
@@ -68,6 +71,12 @@ pub struct Arguments {
     /// The library that is preloaded, if it is not beside this program.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
+    /// Start no daemon for the job.
+    ///
+    /// By itself the job is served by the daemon of this user, `ckptd serve`, if one runs here, or else by one that ends
+    /// with it.
+    #[arg(long)]
+    no_daemon: bool,
     /// How to tell of progress: on one line of the terminal, in plain lines, or not at all.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     progress: Progress,
@@ -120,7 +129,15 @@ impl Arguments {
         }
         line.extend(["-n".into(), ranks.to_string().into()]);
         let events = attend::event_directory(&settings, self.spans_hosts(), self.dry_run)?;
-        for (variable, value) in settings.variables(&library, events.path(), !self.allow_unprotected) {
+        let daemon = self.daemon(&settings, &library, &events);
+        let mut variables = settings.variables(&library, events.path(), !self.allow_unprotected);
+        variables.extend(
+            daemon
+                .variables
+                .iter()
+                .map(|(name, value)| ((*name).into(), value.clone())),
+        );
+        for (variable, value) in variables {
             let mut assignment = OsString::from(variable);
             assignment.push("=");
             assignment.push(value);
@@ -134,6 +151,26 @@ impl Arguments {
         }
         line[0] = mpi.into();
         attend::run(&line, events, self.workers, self.progress)
+    }
+
+    fn daemon(&self, settings: &Settings, library: &Path, events: &Events) -> Daemon {
+        if self.no_daemon {
+            return Daemon::default();
+        }
+        let wish = Wish {
+            settings,
+            library,
+            events,
+            hosts: match self.spans_hosts() {
+                true => slots::others(&self.host, self.hostfile.as_deref()),
+                false => Vec::new(),
+            },
+            is_dry: self.dry_run,
+        };
+        Daemon::for_job(&wish).unwrap_or_else(|why| {
+            tell(why);
+            Daemon::default()
+        })
     }
 
     fn spans_hosts(&self) -> bool {

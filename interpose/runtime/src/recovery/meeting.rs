@@ -165,7 +165,7 @@ fn describe(lost: &Lost) -> String {
         Lost::Spares { dead, spares } => {
             let names: Vec<String> = dead
                 .iter()
-                .map(|&worker| who(worker) + &deaths::cause_of(worker))
+                .map(|&worker| format!("{} died{}", who(worker), deaths::cause_of(worker)))
                 .collect();
             let left = match spares {
                 0 => "no spare is left".into(),
@@ -173,7 +173,7 @@ fn describe(lost: &Lost) -> String {
                 more => format!("only {more} spares are left"),
             };
             format!(
-                "{} died, and {left}; start the job with more spares (UNDERSTUDY_SPARES)",
+                "{}, and {left}; start the job with more spares (UNDERSTUDY_SPARES)",
                 names.join(" and ")
             )
         }

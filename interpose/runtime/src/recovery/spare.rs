@@ -22,6 +22,8 @@ pub const TAG_RELEASE: c_int = 9;
 const REST: u32 = 200;
 /// … and at least and at most so long.
 const NAP: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(25));
+/// While it has a phase rehearsed, which takes a core anyway.
+const BUSY_NAP: Duration = Duration::from_millis(1);
 /// After the death of a process of this node, news is likely: it looks this often …
 const SHORT_NAP: Duration = Duration::from_micros(100);
 /// … for this long.
@@ -45,7 +47,12 @@ fn nap() {
     let is_alert = alert.is_some_and(|until| Instant::now() < until);
     let used = sys::thread_time();
     let look = used.saturating_sub(std::mem::replace(USED.get(), used));
-    if peers::sleep_until_death(if is_alert { SHORT_NAP } else { rest_after(look) }) {
+    let limit = match (is_alert, rehearsal::spare_is_busy()) {
+        (true, _) => SHORT_NAP,
+        (false, true) => BUSY_NAP,
+        (false, false) => rest_after(look),
+    };
+    if peers::sleep_until_death(limit) {
         *alert = Some(Instant::now() + ALERT);
     }
     // Otherwise each look, as a part of a long wait, would sleep once more.

@@ -86,6 +86,12 @@ pub fn poll(control: RealComm) {
     state.child = state.waiting.pop().and_then(Work::begin);
 }
 
+/// Whether there is something to go on with soon.
+pub fn is_busy() -> bool {
+    let state = STATE.get().as_ref();
+    state.is_some_and(|state| state.incoming.is_some() || state.child.is_some() || !state.waiting.is_empty())
+}
+
 impl State {
     fn receive(&mut self, control: RealComm) {
         let Some(message) = &mut self.incoming else {

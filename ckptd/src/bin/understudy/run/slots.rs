@@ -4,6 +4,7 @@ use super::{Arguments, cannot};
 use crate::node;
 use crate::outcome::Failure;
 use std::ffi::OsString;
+use std::path::Path;
 
 /// Whether the launcher must be told that ranks may share cores. An error if that would be needed, but was not asked for where it
 /// may do harm: on hosts that the user has counted out.
@@ -40,6 +41,32 @@ fn count(hosts: &str) -> u32 {
     hosts.split(',').filter(|host| !host.is_empty()).map(slots).sum()
 }
 
+/// The hosts that ranks may run on, or none if that is this one alone. A batch system may give others, whose names are not
+/// known here: this one's name stands for them.
+pub fn others(hosts: &[String], file: Option<&Path>) -> Vec<String> {
+    let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let names = names(hosts, file);
+    match names.iter().all(|name| *name == own || name == "localhost") {
+        true if names.is_empty() => vec![own],
+        true => Vec::new(),
+        false => names,
+    }
+}
+
+fn names(hosts: &[String], file: Option<&Path>) -> Vec<String> {
+    let text = file
+        .and_then(|path| std::fs::read_to_string(path).ok())
+        .unwrap_or_default();
+    let of_file = text.lines().filter_map(|line| line.split_whitespace().next());
+    let given = hosts.iter().flat_map(|hosts| hosts.split(','));
+    let bare = |host: &str| host.split(':').next().unwrap_or(host).to_owned();
+    given
+        .chain(of_file.filter(|name| !name.starts_with('#')))
+        .map(bare)
+        .filter(|host| !host.is_empty())
+        .collect()
+}
+
 /// The batch system that has granted slots to this shell.
 pub fn batch_system() -> Option<&'static str> {
     const SIGNS: [(&str, &str); 4] = [
@@ -63,5 +90,12 @@ mod tests {
         assert_eq!(count("a"), 1);
         assert_eq!(count("a,a,b"), 3);
         assert_eq!(count("a:2,b:3"), 5);
+    }
+
+    #[test]
+    fn hosts_have_names() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "# those of today\nc slots=4\n\nd:2\n").expect("written");
+        assert_eq!(names(&["a:2,b".into()], Some(file.path())), ["a", "b", "c", "d"]);
     }
 }

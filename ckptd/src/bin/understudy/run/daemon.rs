@@ -1,0 +1,194 @@
+//! The daemon of a job: the user's own if one serves this node, else one that ends with the job.
+//!
+//! The job does not depend on it, and so neither does its start: what goes wrong here is told, and the job goes on without.
+
+use super::attend::Events;
+use super::settings::Settings;
+use crate::layer;
+use ckptd::client::{Address, Client};
+use ckptd::daemon::default_socket;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::{OpenOptions, Permissions};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, UdpSocket};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How long a daemon that runs already may take to answer.
+const LIMIT: Duration = Duration::from_millis(200);
+
+/// A daemon, as long as the job lasts.
+#[derive(Default)]
+pub struct Daemon {
+    /// The variables by which the ranks find it.
+    pub variables: Vec<(&'static str, OsString)>,
+    _own: Option<Own>,
+}
+
+/// One that was started for this job.
+struct Own {
+    child: Child,
+    _directory: TempDir,
+    token: Option<PathBuf>,
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // It ends when nobody holds the other end.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+        if let Some(token) = &self.token {
+            let _ = std::fs::remove_file(token);
+        }
+    }
+}
+
+/// Who wants a daemon.
+pub struct Wish<'a> {
+    pub settings: &'a Settings,
+    pub library: &'a Path,
+    pub events: &'a Events,
+    /// Hosts that ranks may run on, if this is not the only one.
+    pub hosts: Vec<String>,
+    /// None may be started.
+    pub is_dry: bool,
+}
+
+impl Daemon {
+    /// Finds or starts it. The error says why the job does without.
+    pub fn for_job(wish: &Wish<'_>) -> Result<Daemon, String> {
+        if wish.settings.get("UNDERSTUDY_CKPTD").is_some() {
+            return Ok(Daemon::default());
+        }
+        if wish.hosts.is_empty() {
+            let socket = default_socket();
+            if Client::connect(&Address::Local(socket.clone()), None, LIMIT, 0).is_ok() {
+                return Ok(Daemon {
+                    variables: vec![("UNDERSTUDY_CKPTD", socket.into())],
+                    _own: None,
+                });
+            }
+        }
+        if wish.is_dry {
+            return Ok(Daemon::default());
+        }
+        start(wish).map_err(|why| format!("no daemon ({why}), so the lowest spare takes each part"))
+    }
+}
+
+fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let directory = tempfile::Builder::new()
+        .prefix("understudy-")
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir()
+        .map_err(text)?;
+    let socket = directory.path().join("ckptd.socket");
+    let mut command = Command::new(layer::companion(wish.library, "ckptd"));
+    command
+        .args(["serve", "--until-stdin-ends", "--socket"])
+        .arg(&socket)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    if std::env::var_os("UNDERSTUDY_LOG").is_none() {
+        command.env("UNDERSTUDY_LOG", "warn");
+    }
+    let token = match wish.hosts.as_slice() {
+        [] => None,
+        hosts => {
+            let address = own_address(hosts).ok_or("this host has no address that others could reach")?;
+            let token = wish.events.path().join("ckptd.token");
+            write_token(&token).map_err(|error| format!("{}: {error}", token.display()))?;
+            command.args([
+                "--listen",
+                &std::net::SocketAddr::new(address, 0).to_string(),
+                "--token-file",
+            ]);
+            command.arg(&token);
+            Some(token)
+        }
+    };
+    let child = command.spawn().map_err(text)?;
+    let mut own = Own {
+        child,
+        _directory: directory,
+        token,
+    };
+    let remote = addresses(&mut own.child, own.token.is_some()).map_err(text)?;
+    let mut variables = vec![("UNDERSTUDY_CKPTD", remote.map_or_else(|| socket.into(), OsString::from))];
+    if let Some(token) = &own.token {
+        variables.push(("UNDERSTUDY_CKPTD_TOKEN", token.into()));
+    }
+    Ok(Daemon {
+        variables,
+        _own: Some(own),
+    })
+}
+
+/// Waits until it is ready; where it listens for other nodes.
+fn addresses(child: &mut Child, is_remote: bool) -> std::io::Result<Option<String>> {
+    let ended = || std::io::Error::other("it has ended at once");
+    let mut lines = BufReader::new(child.stdout.take().ok_or_else(ended)?).lines();
+    let mut next = |word: &str| {
+        let line = lines.next().ok_or_else(ended)??;
+        let rest = line.strip_prefix(word).map(str::to_owned);
+        rest.ok_or_else(|| std::io::Error::other(format!("it says `{line}`")))
+    };
+    next("socket ")?;
+    is_remote
+        .then(|| next("tcp ").map(|address| format!("tcp:{address}")))
+        .transpose()
+}
+
+fn write_token(path: &Path) -> std::io::Result<()> {
+    let mut bytes = [0; 32];
+    let mut done = 0;
+    while done < bytes.len() {
+        done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    let text = bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    let _ = std::fs::remove_file(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    writeln!(file, "{text}")
+}
+
+/// The address of this host on the way to the first of these; none that only this host knows.
+fn own_address(hosts: &[String]) -> Option<IpAddr> {
+    let on_the_way = |host: &String| {
+        let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+        // Nothing is sent.
+        socket.connect((host.as_str(), 9)).ok()?;
+        socket.local_addr().ok().map(|address| address.ip())
+    };
+    hosts
+        .iter()
+        .filter_map(on_the_way)
+        .find(|address| !address.is_loopback() && !address.is_unspecified())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_what_the_daemon_takes() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("token");
+        write_token(&path).expect("written");
+        write_token(&path).expect("written again");
+        let tokens = ckptd::wire::auth::read_tokens(&path).expect("fit");
+        assert_eq!((tokens.len(), tokens[0].len()), (1, 64));
+    }
+
+    #[test]
+    fn an_address_that_only_this_host_knows_is_none() {
+        assert_eq!(own_address(&["localhost".into()]).filter(IpAddr::is_loopback), None);
+    }
+}
