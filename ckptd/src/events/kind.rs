@@ -1,5 +1,6 @@
 //! What can be recorded. Changing anything here is a new [`super::VERSION`].
 
+use super::{JournalCalls, Traffic};
 use bincode::{Decode, Encode};
 use std::fmt;
 
@@ -296,6 +297,11 @@ pub enum Kind {
     Resume { recovery: u32, epoch: Epoch, total_ns: u64 },
     /// With `UNDERSTUDY_INTERVAL=auto`: the interval from here on, for what a checkpoint costs in the slowest worker.
     Interval { cost_ns: u64, interval_ns: u64 },
+    /// What the program of a worker has sent since the end of `MPI_Init`. The counts are part of what a rollback puts back, so
+    /// that the last record of a worker, whoever wrote it, holds for it: what was sent twice because of a failure counts once.
+    Traffic(Traffic),
+    /// The calls that the journal of an initialisation phase is made of; it has ended, or was given up.
+    JournalCalls(JournalCalls),
     /// Protection or recovery was refused.
     Refused { reason: String },
     /// The rank's last word.

@@ -16,6 +16,7 @@ mod codec;
 mod follower;
 mod kind;
 mod reader;
+mod tables;
 mod writer;
 
 pub use clock::{ClockPair, monotonic_ns};
@@ -24,6 +25,7 @@ pub use codec::{HEADER_LEN, Header, MAX_PAYLOAD, encode_record};
 pub use follower::Follower;
 pub use kind::{EndHow, Epoch, ErrorClass, Kind, RecoveryStage, Role, Spare, SpareChoice, Worker, WorldRank};
 pub use reader::{EventReader, ReadError};
+pub use tables::{Amount, CommTraffic, JournalCalls, JournalRow, PeerTraffic, Traffic};
 pub use writer::EventWriter;
 
 use bincode::{Decode, Encode};
@@ -36,7 +38,7 @@ pub const MAGIC: [u8; 8] = *b"USTDYEVT";
 /// Bump rule: payloads are positional, so *any* change to [`Record`], [`Kind`] or a type inside it
 /// (a field added, removed, reordered or retyped; a variant inserted anywhere) is a new version. A
 /// reader accepts exactly its own version and names the other one when it refuses.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// One entry of an event file.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]

@@ -2,18 +2,21 @@
 
 mod checkpoints;
 mod costs;
+mod journal;
 mod live;
 mod load;
 mod recovery;
 mod text;
+mod traffic;
 mod units;
 
 pub use checkpoints::{Checkpoints, Summary};
 pub use costs::Costs;
+pub use journal::JournalTable;
 pub use live::{LastCheckpoint, Live, Process, Protection, Standing};
 pub use load::{Event, Job, LoadError, RankFile};
 pub use recovery::{FailedRank, Recovery, StageTime, TakeoverBy};
-
+pub use traffic::{Communicator, Pair, Traffic};
 pub use units::{bytes, time};
 
 use crate::events::{Role, Worker, WorldRank};

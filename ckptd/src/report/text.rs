@@ -2,7 +2,7 @@
 
 use super::units::{bytes, time};
 use super::{Checkpoints, Event, FailedRank, Parts, Recovery, Report, Summary};
-use crate::events::{Kind, SpareChoice, WorldRank};
+use crate::events::{Kind, SpareChoice, Traffic, WorldRank};
 use std::fmt::Write;
 
 /// Appends a line; writing to a `String` cannot fail.
@@ -174,9 +174,41 @@ fn what(kind: &Kind) -> String {
             time(*cost_ns),
             time(*interval_ns)
         ),
+        Kind::Traffic(it) => traffic(it),
+        Kind::JournalCalls(it) => format!(
+            "the journal of {} holds {} calls of {} places, {}, {}",
+            it.worker,
+            it.journal.count,
+            it.rows.len() as u64 + it.other_places,
+            bytes(it.journal.bytes),
+            it.kept.map_or("and is not kept".to_owned(), |kept| format!(
+                "compressed {}",
+                bytes(kept)
+            ))
+        ),
         Kind::Refused { reason } => format!("refused: {reason}"),
         Kind::End { how } => format!("end: {how}"),
     }
+}
+
+fn traffic(it: &Traffic) -> String {
+    let mut messages = it.other_peers;
+    it.peers.iter().for_each(|peer| messages += peer.messages);
+    let mut collectives = it.other_comms[1];
+    it.comms.iter().for_each(|comm| collectives += comm.collectives);
+    let mut text = format!(
+        "so far worker {} has sent {} messages ({}), and called {} collectives ({})",
+        it.worker,
+        messages.count,
+        bytes(messages.bytes),
+        collectives.count,
+        bytes(collectives.bytes)
+    );
+    if it.undone.count > 0 {
+        let (count, size) = (it.undone.count, bytes(it.undone.bytes));
+        let _ = write!(text, "; rollbacks have undone {count} messages ({size})");
+    }
+    text
 }
 
 fn spares_chosen(recovery: u32, choices: &[SpareChoice], reason: Option<&str>) -> String {

@@ -44,8 +44,8 @@ const KEPT: usize = 64 << 20;
 /// Whether a message is small: told by a note on the datatype translated last, the lowest number of elements that is not.
 #[inline]
 pub fn is_small(count: c_int, datatype: VirtDatatype) -> bool {
-    match handles::note(HandleKind::Datatype, datatype.0) {
-        Some(&mut bound) if bound != 0 => count < bound,
+    match handles::notes(HandleKind::Datatype, datatype.0) {
+        Some(&mut [bound, _]) if bound != 0 => count < bound,
         _ => count < bound(datatype),
     }
 }
@@ -56,7 +56,7 @@ fn bound(datatype: VirtDatatype) -> c_int {
     let bound = EAGER_BYTES
         .checked_div(bytes(datatype))
         .map_or(c_int::MAX, |few| few + 1);
-    if let Some(note) = handles::note(HandleKind::Datatype, datatype.0) {
+    if let Some([note, _]) = handles::notes(HandleKind::Datatype, datatype.0) {
         *note = bound;
     }
     bound

@@ -24,7 +24,7 @@ use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
 use crate::own_messages;
 use crate::recovery::Rewound;
-use crate::{boot, disk, events, fault, rehearsal, user, world};
+use crate::{boot, disk, events, fault, rehearsal, traffic, user, world};
 use ckptd::events::{Epoch as EventEpoch, Kind};
 pub use copy::{Copy, State};
 use pending::{Hands, Pending};
@@ -353,6 +353,7 @@ fn commit() {
         epoch: EventEpoch(epoch),
         ns: events::nanoseconds(began),
     });
+    traffic::tell_now_and_then();
     fault::point("commit.end", epoch);
 }
 

@@ -13,6 +13,11 @@ pub fn open(directory: &Path, rank: u32) {
     *WRITER.get() = Some(EventWriter::create(directory, WorldRank(rank)));
 }
 
+/// Whether there is an event file.
+pub fn are_kept() -> bool {
+    WRITER.get().as_ref().is_some_and(EventWriter::is_on)
+}
+
 /// The epoch that later events belong to.
 pub fn set_epoch(epoch: u64) {
     *EPOCH.get() = epoch;

@@ -51,24 +51,24 @@ static REALS: Main<Reals> = Main::new(Reals {
 struct Recent {
     handle: *mut c_void,
     real: *mut c_void,
-    note: c_int,
+    notes: [c_int; 2],
 }
 
 const NOTHING_RECENT: Recent = Recent {
     handle: std::ptr::null_mut(),
     real: std::ptr::null_mut(),
-    note: 0,
+    notes: [0; 2],
 };
 
 /// By kind; always what a look-up in `REALS` would give.
 static RECENT: Main<[Recent; KINDS]> = Main::new([NOTHING_RECENT; KINDS]);
 
-/// A number that somebody has found out about the object of the handle that was translated last; forgotten with it.
-/// 0 at first; `None` for any other handle.
+/// Numbers that somebody has found out about the object of the handle that was translated last; forgotten with it.
+/// 0 at first; `None` for any other handle. Of a datatype: [`crate::blocking::is_small`]'s, and its size for [`crate::traffic`].
 #[inline]
-pub fn note(kind: HandleKind, handle: *mut c_void) -> Option<&'static mut c_int> {
+pub fn notes(kind: HandleKind, handle: *mut c_void) -> Option<&'static mut [c_int; 2]> {
     let recent = &mut RECENT.get()[kind as usize];
-    (recent.handle == handle).then_some(&mut recent.note)
+    (recent.handle == handle).then_some(&mut recent.notes)
 }
 
 /// The handle of the created object number `index` of a kind.
@@ -129,8 +129,8 @@ fn look_up(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
         Named::Nothing => std::ptr::null_mut(),
     };
     if !real.is_null() {
-        let note = 0;
-        RECENT.get()[kind as usize] = Recent { handle, real, note };
+        let notes = [0; 2];
+        RECENT.get()[kind as usize] = Recent { handle, real, notes };
     }
     real
 }

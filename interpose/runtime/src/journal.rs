@@ -8,6 +8,7 @@
 //! held back ([`hold`]).
 #![allow(unsafe_code)]
 
+mod accounts;
 pub mod end;
 mod format;
 mod function;
@@ -21,6 +22,7 @@ mod typemap;
 
 use crate::arch::{self, Frame};
 use crate::cell::Main;
+use crate::events;
 use end::{Rule, Watch};
 pub use format::Journal;
 use outputs::Call;
@@ -58,7 +60,7 @@ static ENDED: Main<Option<Phase>> = Main::new(None);
 pub fn start(rule: &Rule, records: bool, base: Option<u64>) {
     let Some(frame) = arch::top_frame() else { return };
     *PHASE.get() = Some(Phase {
-        recorder: Recorder::default(),
+        recorder: Recorder::new(events::are_kept()),
         // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
         begin: unsafe { *frame },
         base,
@@ -114,12 +116,12 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     let Some(phase) = PHASE.get() else {
         return trace::call(frame);
     };
+    // SAFETY: the frame's stack pointer points to the return address.
+    let place = unsafe { *(frame.rsp as *const u64) };
     if sources::row_of(frame.slot as usize).is_none() {
-        // SAFETY: the frame's stack pointer points to the return address.
-        let place = unsafe { *(frame.rsp as *const u64) };
         phase.watch.call(frame, place, phase.recorder.journal().size());
     }
-    if phase.records && phase.recorder.call(frame, integer, double).is_err() {
+    if phase.records && phase.recorder.call(frame, place, integer, double).is_err() {
         log::info!(
             "a call that cannot be recorded (slot {}) ends the recording",
             frame.slot
@@ -161,7 +163,10 @@ pub fn may_end(is_regular: bool, limit: impl FnOnce() -> usize) -> bool {
     let (size, limit) = (phase.recorder.journal().size(), limit());
     if size > limit {
         tell_too_long(size, limit);
-        stop();
+        if let Some(mut phase) = stop().filter(|phase| phase.records) {
+            phase.recorder.close();
+            phase.recorder.tell(None);
+        }
         return true;
     }
     phase.watch.is_over() || (is_regular && phase.watch.is_over_by_default())

@@ -11,6 +11,7 @@
 //! - [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
 //! - [`fatal`]: what this process dies of;
 //! - [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;
+//! - [`traffic`]: counts what the program sends;
 //! - [`own_messages`], [`rounds`], [`gather`]: how runtimes talk to each other without waiting.
 
 pub mod arch;
@@ -48,6 +49,7 @@ pub mod requests;
 pub mod rounds;
 pub mod shim;
 pub mod sys;
+pub mod traffic;
 pub mod ulfm;
 pub mod unwinder;
 pub mod user;

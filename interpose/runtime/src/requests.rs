@@ -14,12 +14,13 @@ use crate::cell::Main;
 use crate::drain;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
-use crate::handles::{self, Named, VirtComm, VirtRequest, named, real_comm, real_datatype};
+use crate::handles::{self, Named, VirtComm, VirtDatatype, VirtRequest, named, real_comm, real_datatype};
 use crate::journal;
 use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
 use crate::real_types::{RealRequest, Status};
 use crate::recovery::{self, Rewound};
+use crate::traffic;
 use ending::test;
 pub use ending::{peek, poll, wait};
 pub use persistent::{persistent, start};
@@ -227,13 +228,15 @@ pub fn real_of(index: u32) -> RealRequest {
     TABLE.get().reals.get(index as usize).copied().unwrap_or(NULL)
 }
 
-/// Counts a message that is on its way.
+/// Counts a message that is on its way, of so many elements.
 #[inline]
-pub fn count_sent(comm: VirtComm, peer: c_int) {
-    if let Some(worker) = comm::worker_of(comm, peer)
+pub fn count_sent(comm: VirtComm, peer: c_int, count: c_int, datatype: VirtDatatype) {
+    if let Some(comm) = comm::get(comm)
+        && let Some(worker) = comm::peer(comm, peer)
         && let Some(sent) = table().sent.get_mut(worker as usize)
     {
         *sent += 1;
+        traffic::sent(comm, worker, count, datatype);
     }
 }
 

@@ -11,7 +11,8 @@ use crate::recovery::Rewound;
 use crate::redundancy::{Redundancy, Scheme};
 use crate::requests::UNDEFINED;
 use crate::{
-    boot, checkpoint, cut, disk, errors, events, fault, journal, objects, peers, recovery, requests, sys, ulfm, user,
+    boot, checkpoint, cut, disk, errors, events, fault, journal, objects, peers, recovery, requests, sys, traffic,
+    ulfm, user,
 };
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use ckptd::relay::RankStage;
@@ -105,6 +106,7 @@ pub fn worker() -> u32 {
 /// Ends the job with a status: the launcher's status will be this process's.
 pub fn abort(code: c_int) -> ! {
     user::set_stage(RankStage::Running);
+    traffic::tell();
     events::emit(Kind::End {
         how: EndHow::Aborted(code),
     });
@@ -396,6 +398,7 @@ fn init_worker(worker: u32) -> Result<(), Rewound> {
     world.private = duplicate(world.workers).unwrap_or_else(|rc| failed_in_init(rc));
     objects::comm::init(world.workers, world.worker_count, worker).unwrap_or_else(|rc| failed_in_init(rc));
     requests::init(world.worker_count);
+    traffic::init(world.worker_count);
     Ok(())
 }
 
@@ -427,6 +430,7 @@ unsafe extern "C" fn leaving(status: c_int) {
     }
     recovery::release_spares();
     fault::report();
+    traffic::tell();
     events::emit(Kind::End {
         how: EndHow::Exited(status),
     });
@@ -479,6 +483,7 @@ pub fn finalize() -> Result<c_int, Rewound> {
     disk::end(Some(worker()));
     fault::point("finalize.end", checkpoint::epoch());
     fault::report();
+    traffic::tell();
     events::emit(Kind::End { how: EndHow::Finalized });
     user::release_output();
     user::remove_closed_ledgers(0..world.nodes.len() as u32);

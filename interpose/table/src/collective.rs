@@ -3,6 +3,7 @@
 //! A cut may be taken before a blocking one, and a process may fail in it. One that fails must not leave a transfer under
 //! way: see the runtime's module `blocking`, whose functions are called here.
 
+use crate::amount::handed_over;
 use crate::model::{Parameter, Procedure};
 use crate::runtime::translated;
 use crate::types::{self, Side};
@@ -102,6 +103,16 @@ fn tail(out: &mut String, procedure: &Procedure, rc: &str, after: &str) {
     );
 }
 
+/// Counts the call, if anything is counted.
+fn count(out: &mut String, procedure: &Procedure) {
+    let (comm, amount) = (comm(procedure), handed_over(procedure));
+    let _ = write!(
+        out,
+        "        if crate::traffic::is_on() {{\n            // SAFETY: the program's arrays.\n\
+         \x20           let amount = {amount};\n            crate::traffic::collective({comm}, amount);\n        }}\n"
+    );
+}
+
 const SAFETY: &str = "        // SAFETY: the program's arguments are handed on.\n";
 
 /// The handler of a blocking collective.
@@ -113,6 +124,7 @@ pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
         out,
         "        if crate::cut::collective({comm}).is_err() {{\n            return 0;\n        }}"
     );
+    count(out, procedure);
     let name = &procedure.name;
     let otherwise = match way(procedure) {
         Way::Plain => None,
@@ -157,6 +169,7 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
     let (comm, arguments) = (comm(procedure), arguments(procedure));
     let request = procedure.parameters.last().map(types::identifier).expect("a request");
     head(out, procedure);
+    count(out, procedure);
     let _ = write!(
         out,
         "        let mut real_request = RealRequest(core::ptr::null_mut());\n{SAFETY}"

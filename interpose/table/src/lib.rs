@@ -5,6 +5,7 @@
 //!
 //! The procedures' meaning is that of the MPI 4.1 standard, the set of symbols that of Open MPI 5.0.11.
 
+mod amount;
 mod collective;
 mod face;
 mod kind;

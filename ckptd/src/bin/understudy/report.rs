@@ -3,6 +3,8 @@
 mod advice;
 mod chart;
 mod charts;
+mod journals;
+mod matrix;
 mod page;
 mod segments;
 mod story;

@@ -9,7 +9,7 @@ use crate::errors::{SUCCESS, finish};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::real_types::{RealDatatype, RealRequest};
-use crate::requests;
+use crate::{requests, traffic};
 use std::ffi::{c_int, c_void};
 
 /// Real datatypes of an array of `count`; empty for a null pointer (MPI_IN_PLACE ignores the array).
@@ -39,6 +39,18 @@ fn peers(comm: VirtComm) -> c_int {
     size
 }
 
+/// Counts the call, if anything is counted: so many blocks are sent.
+///
+/// # Safety
+/// The program's arrays.
+unsafe fn add_up(comm: VirtComm, blocks: c_int, counts: *const c_int, types: *const VirtDatatype) {
+    if traffic::is_on() {
+        // SAFETY: handed on to the caller.
+        let bytes = unsafe { traffic::typed_list(blocks.max(0) as usize, counts, types) };
+        traffic::collective(comm, bytes);
+    }
+}
+
 /// `MPI_Alltoallw`
 pub unsafe extern "C" fn MPI_Alltoallw(
     sendbuf: *const c_void,
@@ -57,6 +69,11 @@ pub unsafe extern "C" fn MPI_Alltoallw(
     let count = peers(comm);
     // SAFETY: the program's arguments are handed on; with MPI_IN_PLACE the send arrays are not looked at.
     unsafe {
+        if sendbuf == IN_PLACE {
+            add_up(comm, count, recvcounts, recvtypes);
+        } else {
+            add_up(comm, count, sendcounts, sendtypes);
+        }
         let send = if sendbuf == IN_PLACE {
             Vec::new()
         } else {
@@ -82,7 +99,7 @@ pub unsafe extern "C" fn MPI_Alltoallw(
 }
 
 /// In- and outdegree of a communicator with a topology.
-fn degrees(comm: VirtComm) -> (c_int, c_int) {
+pub fn degrees(comm: VirtComm) -> (c_int, c_int) {
     use crate::objects::comm::{Topology, get};
     match get(comm).map(|comm| &comm.topology) {
         Some(Topology::Cart { dims, .. }) => (2 * dims.len() as c_int, 2 * dims.len() as c_int),
@@ -120,6 +137,7 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
     let (indegree, outdegree) = degrees(comm);
     // SAFETY: the program's arguments are handed on.
     unsafe {
+        add_up(comm, outdegree, sendcounts, sendtypes);
         let (send, receive) = (real_types(sendtypes, outdegree), real_types(recvtypes, indegree));
         let (send, receive) = (send.as_ptr(), receive.as_ptr());
         let real_comm = real_comm(comm);
@@ -155,6 +173,11 @@ pub unsafe extern "C" fn MPI_Ialltoallw(
     let count = peers(comm);
     // SAFETY: the program's arguments are handed on; with MPI_IN_PLACE the send arrays are not looked at.
     unsafe {
+        if sendbuf == IN_PLACE {
+            add_up(comm, count, recvcounts, recvtypes);
+        } else {
+            add_up(comm, count, sendcounts, sendtypes);
+        }
         let send = if sendbuf == IN_PLACE {
             Vec::new()
         } else {
@@ -199,6 +222,7 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallw(
     let (indegree, outdegree) = degrees(comm);
     // SAFETY: the program's arguments are handed on.
     unsafe {
+        add_up(comm, outdegree, sendcounts, sendtypes);
         let types = [real_types(sendtypes, outdegree), real_types(recvtypes, indegree)];
         begin(
             Proc::MPI_Ineighbor_alltoallw,

@@ -39,7 +39,7 @@ unsafe fn start(
     if rc != SUCCESS {
         return finish(procedure, rc, Some(comm));
     }
-    count_sent(comm, dest);
+    count_sent(comm, dest, sendcount, sendtype);
     let send = requests::add(comm, Kind::Send, State::Active, send);
     if let Some(kept) = kept {
         requests::keep(send, kept);

@@ -325,6 +325,7 @@ pub unsafe extern "C" fn MPI_Comm_set_name(comm: VirtComm, comm_name: *const c_c
         && let Some(entry) = comm::index(comm).and_then(|index| objects().comms.get_mut(index))
     {
         entry.name = Some(hints::name(real));
+        crate::traffic::forget_recent();
     }
     finish(Proc::MPI_Comm_set_name, rc, Some(comm))
 }

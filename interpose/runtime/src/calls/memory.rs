@@ -73,7 +73,7 @@ pub fn buffered_send(message: &Envelope) -> Result<c_int, Rewound> {
     };
     let rc = recovery::check(rc)?;
     if rc == SUCCESS {
-        requests::count_sent(comm, message.peer);
+        requests::count_sent(comm, message.peer, message.count, message.datatype());
         requests::add_buffered(comm, request, needed, Box::new(packed));
     }
     Ok(rc)

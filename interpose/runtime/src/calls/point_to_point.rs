@@ -57,7 +57,7 @@ unsafe fn send(procedure: Proc, blocking: RealSend, nonblocking: RealIsend, mess
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(comm)) };
         if rc == SUCCESS {
-            requests::count_sent(comm, dest);
+            requests::count_sent(comm, dest, count, datatype);
             return SUCCESS;
         }
         return failed(procedure, rc, comm);
@@ -77,12 +77,13 @@ fn failed(procedure: Proc, rc: c_int, comm: VirtComm) -> c_int {
 #[inline(never)]
 unsafe fn send_on_record(procedure: Proc, nonblocking: RealIsend, message: Message) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
-    let (datatype, real_comm) = (real_datatype(datatype), real_comm(comm));
+    let (real_type, real_comm) = (real_datatype(datatype), real_comm(comm));
     // SAFETY: the program's arguments are handed on.
-    let start = |request: &mut RealRequest| unsafe { nonblocking(buf, count, datatype, dest, tag, real_comm, request) };
+    let start =
+        |request: &mut RealRequest| unsafe { nonblocking(buf, count, real_type, dest, tag, real_comm, request) };
     let rc = outcome!(requests::run(comm, Kind::Send, start)).rc;
     if rc == SUCCESS {
-        requests::count_sent(comm, dest);
+        requests::count_sent(comm, dest, count, datatype);
     }
     finish(procedure, rc, Some(comm))
 }
@@ -107,7 +108,7 @@ unsafe fn isend(
             &mut request
         ));
         if rc == SUCCESS {
-            requests::count_sent(comm, dest);
+            requests::count_sent(comm, dest, count, datatype);
             handle.write(requests::add(comm, Kind::Send, State::Active, request));
         }
         finish(procedure, rc, Some(comm))
@@ -301,7 +302,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
         };
         let sent = outcome!(requests::run(comm, Kind::Send, start));
         if sent.rc == SUCCESS {
-            requests::count_sent(comm, dest);
+            requests::count_sent(comm, dest, sendcount, sendtype);
         }
         let got = outcome!(requests::wait(&mut receive));
         put_status(status, got.status);

@@ -6,11 +6,11 @@ use crate::cut::{self, Schedule};
 use crate::drain::{self, Early};
 use crate::objects::{Objects, objects};
 use crate::requests::{self, Requests};
-use crate::user;
+use crate::{traffic, user};
 use bincode::config::standard;
 
 /// Magic number and version of the encoding; the version is bumped with any change of a type in [`Saved`].
-const MAGIC: u32 = u32::from_le_bytes(*b"uss\x04");
+const MAGIC: u32 = u32::from_le_bytes(*b"uss\x05");
 
 /// Everything of a rank but its pages.
 #[derive(bincode::Decode)]
@@ -28,6 +28,8 @@ pub struct Saved {
     pub schedule: Schedule,
     /// The buffer for buffered sends.
     pub attached: Option<memory_state::Attached>,
+    /// What the program has sent.
+    pub traffic: traffic::Table,
     /// Thread-locals, signals, files, output.
     pub user: user::State,
 }
@@ -42,6 +44,7 @@ struct Borrowed<'a> {
     early: &'a Vec<Early>,
     schedule: Schedule,
     attached: Option<memory_state::Attached>,
+    traffic: &'a traffic::Table,
     user: &'a user::State,
 }
 
@@ -55,6 +58,7 @@ pub fn encode(frame: &Frame, user: &user::State) -> Vec<u8> {
         early: drain::early(),
         schedule: cut::schedule(),
         attached: memory_state::attached(),
+        traffic: traffic::table(),
         user,
     };
     bincode::encode_to_vec(state, standard()).expect("encoding into memory does not fail")

@@ -62,23 +62,31 @@ pub enum NotAJournal {
 }
 
 impl Journal {
-    /// Adds a call. One that is equal to the call before it is only counted.
-    pub fn add(&mut self, record: Record) {
+    /// Adds a call. One that is equal to the call before it is only counted; otherwise it begins an entry, and the length of
+    /// the entry before it, which is complete now, is returned.
+    pub fn add(&mut self, record: Record) -> Option<usize> {
         self.calls += 1;
         match &mut self.last {
-            Some((last, repeats)) if *last == record => *repeats += 1,
+            Some((last, repeats)) if *last == record => {
+                *repeats += 1;
+                None
+            }
             _ => {
-                self.flush();
+                let length = self.flush();
                 self.last = Some((record, 1));
+                Some(length)
             }
         }
     }
 
-    fn flush(&mut self) {
+    /// Completes the last entry, and returns its length.
+    pub fn flush(&mut self) -> usize {
+        let before = self.entries.len();
         if let Some((record, repeats)) = self.last.take() {
             let written = bincode::encode_into_std_write((repeats, record), &mut self.entries, standard());
             written.expect("memory takes everything");
         }
+        self.entries.len() - before
     }
 
     /// How many bytes it takes before it is compressed, without the last call.
@@ -169,7 +177,10 @@ mod tests {
         records.extend(std::iter::repeat_n(record(2, 0), 1000));
         records.extend([record(3, 7), record(2, 0)]);
         let mut journal = Journal::default();
-        records.iter().for_each(|record| journal.add(record.clone()));
+        let lengths: Vec<_> = records.iter().map(|record| journal.add(record.clone())).collect();
+        assert_eq!(lengths.iter().flatten().count(), 4);
+        let last = journal.flush();
+        assert_eq!(lengths.iter().flatten().sum::<usize>() + last, journal.size());
         assert_eq!(journal.calls, records.len() as u64);
         (records, journal.encode())
     }

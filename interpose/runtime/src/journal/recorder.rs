@@ -1,6 +1,7 @@
 //! Records outcomes.
 #![allow(unsafe_code)]
 
+use super::accounts::Accounts;
 use super::format::{END, Journal, Record, Written};
 use super::outputs::{Call, NotKnown, Piece, Unit};
 use super::typemap::TypeMaps;
@@ -8,6 +9,8 @@ use crate::arch::Frame;
 use crate::generated::Proc;
 use crate::handles::VirtRequest;
 use crate::requests::{self, State};
+use crate::{events, world};
+use ckptd::events::{Amount, Kind, Worker};
 use std::collections::HashMap;
 use std::ffi::c_void;
 
@@ -34,11 +37,21 @@ pub struct Recorder {
     ended: Vec<Piece>,
     /// How many bytes a receive of the present call has received.
     received: Option<usize>,
+    /// What the journal is made of, if anybody wants to know.
+    accounts: Option<Accounts>,
 }
 
 impl Recorder {
-    /// Records the call that a frame holds and that has come to its end.
-    pub fn call(&mut self, frame: &Frame, integer: u64, double: u64) -> Result<(), NotKnown> {
+    /// One that has nothing recorded yet.
+    pub fn new(with_accounts: bool) -> Recorder {
+        Recorder {
+            accounts: with_accounts.then(Accounts::default),
+            ..Recorder::default()
+        }
+    }
+
+    /// Records the call that a frame holds and that has come to its end, made from `place`.
+    pub fn call(&mut self, frame: &Frame, place: u64, integer: u64, double: u64) -> Result<(), NotKnown> {
         let received = self.received.take();
         let mut pieces = std::mem::take(&mut self.ended);
         let call = Call::of(frame).ok_or(NotKnown)?;
@@ -63,13 +76,34 @@ impl Recorder {
         if procedure == Some(Proc::MPI_Type_free) {
             self.maps.forget();
         }
-        self.journal.add(Record {
+        let record = Record {
             slot: frame.slot as u16,
             arguments: call.hash(),
             result: if is_one_of(&DOUBLES) { double } else { integer },
             written: pieces.into_iter().map(read).collect(),
-        });
+        };
+        self.add(record, place);
         Ok(())
+    }
+
+    fn add(&mut self, record: Record, place: u64) {
+        let slot = record.slot;
+        let before = self.journal.add(record);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.call((slot, place), before);
+        }
+    }
+
+    /// Tells what the journal is made of: its length as it is kept, if it is.
+    pub fn tell(&mut self, kept: Option<usize>) {
+        if let Some(accounts) = &mut self.accounts {
+            let journal = Amount {
+                count: self.journal.calls,
+                bytes: self.journal.size() as u64,
+            };
+            let table = accounts.table(Worker(world::worker()), journal, kept.map(|kept| kept as u64));
+            events::emit(Kind::JournalCalls(table));
+        }
     }
 
     /// Keeps what a request will have written when it ends. Its handle is the last output of the call that made it.
@@ -118,11 +152,21 @@ impl Recorder {
             }
         }
         let written = std::mem::take(&mut self.ended).into_iter().map(read).collect();
-        self.journal.add(Record {
+        let record = Record {
             slot: END,
             written,
             ..Record::default()
-        });
+        };
+        self.add(record, 0);
+        self.close();
+    }
+
+    /// Nothing more is recorded.
+    pub fn close(&mut self) {
+        let last = self.journal.flush();
+        if let Some(accounts) = &mut self.accounts {
+            accounts.close(last);
+        }
     }
 
     /// The journal so far.

@@ -2,7 +2,7 @@
 //! with how much data, in the initialisation phase and after it, and where that phase should end.
 #![allow(unsafe_code)]
 
-mod places;
+pub(super) mod places;
 mod report;
 mod tally;
 
@@ -12,7 +12,6 @@ use crate::arch::{self, Frame};
 use crate::cell::Main;
 use crate::generated::Proc;
 use crate::{boot, cut, gather, sys, world};
-use places::Places;
 use report::{Report, Row};
 use tally::Tally;
 
@@ -65,11 +64,12 @@ pub fn report() {
 }
 
 fn own_report(tally: &Tally) -> Report {
-    let mut places = Places::read();
     let phase = tally.phase();
+    let addresses: Vec<u64> = phase.sites.iter().map(|site| site.place).collect();
+    let places = places::names(&addresses);
     let name = |slot: u16| Proc::from_slot(slot.into()).map_or("?", Proc::name).to_owned();
-    let rows = phase.sites.into_iter().map(|site| Row {
-        place: places.name(site.place),
+    let rows = phase.sites.into_iter().zip(places).map(|(site, place)| Row {
+        place,
         procedure: name(site.slot),
         in_phase: site.in_phase,
         later: site.later,

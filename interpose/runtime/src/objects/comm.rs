@@ -16,7 +16,7 @@ use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtComm, VirtGroup, named, real_comm};
 use crate::real_types::RealComm;
-use crate::ulfm;
+use crate::{traffic, ulfm};
 pub use rebuild::rebuild;
 use std::ffi::{CStr, c_int};
 use std::time::{Duration, Instant};
@@ -28,9 +28,9 @@ pub const WORLD: u32 = 0;
 pub const SELF: u32 = 1;
 
 /// `uid` of `MPI_COMM_WORLD`; all created communicators have greater ones.
-const WORLD_UID: u64 = 0;
+pub const WORLD_UID: u64 = 0;
 /// `uid` of `MPI_COMM_SELF`, which is the only one that is not the same for all members of something.
-const SELF_UID: u64 = u64::MAX;
+pub const SELF_UID: u64 = u64::MAX;
 
 /// What is needed to make a communicator again, and what the program has attached to it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -219,6 +219,7 @@ static RECENT: Main<(usize, *const Comm)> = Main::new((0, std::ptr::null()));
 /// Whoever adds or removes recipes calls this before the next look-up: they may have moved.
 pub(super) fn forget_recent() {
     *RECENT.get() = (0, std::ptr::null());
+    traffic::forget_recent();
 }
 
 /// The recipe of a communicator.
@@ -280,7 +281,12 @@ pub fn spans_all(comm: VirtComm) -> bool {
 /// The worker behind a rank that point-to-point communication on `comm` may name: of the remote group if there is one.
 #[inline]
 pub fn worker_of(comm: VirtComm, rank: c_int) -> Option<u32> {
-    let comm = get(comm)?;
+    peer(get(comm)?, rank)
+}
+
+/// The same, given the recipe.
+#[inline]
+pub fn peer(comm: &Comm, rank: c_int) -> Option<u32> {
     // A negative rank is none, and greater than every length.
     comm.remote
         .as_ref()

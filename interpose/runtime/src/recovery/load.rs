@@ -9,7 +9,7 @@ use crate::image::layout::Layout;
 use crate::image::restore::{Ready, RestoreError};
 use crate::image::runs::PageRun;
 use crate::image::{remap, restore};
-use crate::{checkpoint, cut, drain, events, fault, handles, objects, rehearsal, requests, user};
+use crate::{checkpoint, cut, drain, events, fault, handles, objects, rehearsal, requests, traffic, user};
 use ckptd::events::{Kind, Worker};
 use std::time::Instant;
 
@@ -134,6 +134,7 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     objects::release_local();
     objects::replace(saved.objects);
     objects::rebuild_local();
+    traffic::replace(saved.traffic, saved.requests.sent.len() as u32);
     requests::replace(saved.requests);
     *drain::early() = saved.early;
     cut::restore(saved.schedule, !is_init(&saved.frame));

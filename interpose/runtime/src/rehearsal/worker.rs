@@ -138,9 +138,11 @@ fn replay_of(mut phase: Phase) -> Option<Replay> {
     let limit = boot::config().log_limit.of(image);
     if size > limit {
         journal::tell_too_long(size, limit);
+        phase.recorder.tell(None);
         return None;
     }
     let bytes = journal.encode();
+    phase.recorder.tell(Some(bytes.len()));
     let took = phase.took + base.as_ref().map_or(Duration::ZERO, |base| base.before.took);
     log::info!(
         "{calls} calls recorded in {took:?}: {size} bytes, {} compressed",

@@ -65,7 +65,7 @@ pub fn start(index: u32) -> Result<c_int, Rewound> {
     if rc == SUCCESS {
         request.state = State::Active;
         if let Kind::PersistentSend(_, envelope) = request.kind {
-            count_sent(envelope.comm(), envelope.peer);
+            count_sent(envelope.comm(), envelope.peer, envelope.count, envelope.datatype());
         }
     }
     Ok(rc)

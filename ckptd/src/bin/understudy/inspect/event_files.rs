@@ -1,7 +1,8 @@
-//! Event files: how much each kind of record takes, and who has sent how much to whom.
+//! Event files: how much each kind of record takes, who has sent how much to whom, and what journals are made of.
 
+use super::tables;
 use ckptd::events::{Kind, Record, Worker, WorldRank, encode_record};
-use ckptd::report::{Event, Job, bytes};
+use ckptd::report::{Event, Job, JournalTable, Traffic, bytes};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// What copies have moved from one rank to another.
 #[derive(Debug, Default, Clone, Copy, Serialize)]
-pub struct Traffic {
+pub struct Copied {
     pub checkpoints: u64,
     pub bytes: u64,
 }
@@ -20,7 +21,7 @@ pub struct Pair {
     pub from: WorldRank,
     pub to: WorldRank,
     #[serde(flatten)]
-    pub traffic: Traffic,
+    pub copied: Copied,
 }
 
 /// Records of one kind.
@@ -41,6 +42,10 @@ pub struct EventFiles {
     pub copies: Vec<Pair>,
     /// Bytes of the journals of the initialisation phase, by worker, as far as they were rehearsed or kept.
     pub journals: BTreeMap<Worker, u64>,
+    /// What the program has sent.
+    pub traffic: Option<Traffic>,
+    /// What the journals are made of.
+    pub journal_calls: Option<JournalTable>,
     pub notes: Vec<String>,
     pub problems: Vec<String>,
 }
@@ -65,6 +70,8 @@ impl EventFiles {
             kinds: BTreeMap::new(),
             copies: Vec::new(),
             journals: BTreeMap::new(),
+            traffic: None,
+            journal_calls: None,
             notes: Vec::new(),
             problems: Vec::new(),
         };
@@ -79,13 +86,15 @@ impl EventFiles {
         self.ranks = job.ranks.len();
         self.records = job.events.len();
         (self.notes, self.problems) = (job.notes, job.problems);
-        let mut pairs: BTreeMap<(WorldRank, WorldRank), Traffic> = BTreeMap::new();
+        self.traffic = Traffic::new(&job.events);
+        self.journal_calls = JournalTable::new(&job.events);
+        let mut pairs: BTreeMap<(WorldRank, WorldRank), Copied> = BTreeMap::new();
         for event in job.events {
             match event.kind {
                 Kind::Ship { to, bytes, .. } => {
-                    let traffic = pairs.entry((event.rank, to)).or_default();
-                    traffic.checkpoints += 1;
-                    traffic.bytes += bytes;
+                    let copied = pairs.entry((event.rank, to)).or_default();
+                    copied.checkpoints += 1;
+                    copied.bytes += bytes;
                 }
                 Kind::Rehearsal { worker, journal, .. } | Kind::Thinned { worker, journal, .. } => {
                     self.journals.insert(worker, journal);
@@ -98,7 +107,7 @@ impl EventFiles {
         }
         self.copies = pairs
             .into_iter()
-            .map(|((from, to), traffic)| Pair { from, to, traffic })
+            .map(|((from, to), copied)| Pair { from, to, copied })
             .collect();
     }
 
@@ -118,16 +127,22 @@ impl EventFiles {
                 bytes(amount.bytes)
             );
         }
-        for Pair { from, to, traffic } in &self.copies {
+        for Pair { from, to, copied } in &self.copies {
             let _ = writeln!(
                 out,
                 "  copies of rank {from} to rank {to}: {} in {} checkpoints",
-                bytes(traffic.bytes),
-                traffic.checkpoints
+                bytes(copied.bytes),
+                copied.checkpoints
             );
         }
         for (worker, journal) in &self.journals {
             let _ = writeln!(out, "  journal of worker {worker}: {}", bytes(*journal));
+        }
+        if let Some(traffic) = &self.traffic {
+            tables::traffic(out, traffic);
+        }
+        if let Some(journal) = &self.journal_calls {
+            tables::journal(out, journal);
         }
         for note in &self.notes {
             let _ = writeln!(out, "  note: {note}");

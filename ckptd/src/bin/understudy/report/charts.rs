@@ -122,7 +122,7 @@ pub fn traffic(report: &Report) -> Markup {
         } @else if ranks.len() <= MATRIX {
             div.wide {
                 table.matrix {
-                    caption { "Copies that were sent, by rank from (down) and to (across). The program's own messages are not recorded." }
+                    caption { "Copies that were sent, by rank from (down) and to (across)." }
                     thead { tr { th {} @for to in &ranks { th scope="col" { "to " (to) } } } }
                     tbody {
                         @for from in &ranks {
@@ -143,46 +143,6 @@ pub fn traffic(report: &Report) -> Markup {
             @let data: Vec<_> = pairs.iter().map(|((from, to), sum)| vec![from.to_string(), to.to_string(), bytes(*sum)]).collect();
             p { "Copies went between " (pairs.len()) " pairs of ranks." }
             (table("All pairs", &["from", "to", "sent"], &data))
-        }
-    }
-}
-
-/// Journals of the initialisation phase.
-pub fn journals(report: &Report) -> Markup {
-    let rows: Vec<Vec<String>> = report
-        .timeline
-        .iter()
-        .filter_map(|event| match &event.kind {
-            Kind::Rehearsal {
-                worker,
-                journal,
-                pages,
-                different,
-                places,
-                failure,
-                ..
-            } => Some(vec![
-                worker.to_string(),
-                bytes(*journal),
-                failure
-                    .clone()
-                    .unwrap_or_else(|| format!("{} of {pages} pages can be rebuilt", pages - different)),
-                places.join(", "),
-            ]),
-            _ => None,
-        })
-        .collect();
-    html! {
-        @if rows.is_empty() {
-            p { "No journal was recorded (UNDERSTUDY_STATIC=replay or UNDERSTUDY_REHEARSE=all records one)." }
-        } @else {
-            div.wide {
-                table {
-                    thead { tr { th { "worker" } th { "journal" } th { "rehearsal" } th { "pages that differ" } } }
-                    tbody { @for row in &rows { tr { @for cell in row { td { (cell) } } } } }
-                }
-            }
-            p { "Event files do not tell the calls that a journal is made of." }
         }
     }
 }

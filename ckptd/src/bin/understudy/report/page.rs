@@ -2,7 +2,7 @@
 
 use super::segments::{Row, rows};
 use super::timeline::timeline;
-use super::{advice, charts, story};
+use super::{advice, charts, journals, matrix, story};
 use ckptd::events::Kind;
 use ckptd::report::{Recovery, Report, time};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -23,7 +23,7 @@ pub fn page(report: &Report, mtbf: Duration) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { "understudy: " (name) }
-                style { (PreEscaped(include_str!("style.css"))) }
+                style { (PreEscaped(include_str!("style.css"))) (PreEscaped(include_str!("matrix.css"))) }
             }
             body {
                 header {
@@ -38,7 +38,8 @@ pub fn page(report: &Report, mtbf: Duration) -> String {
                     (section("Recoveries", story::recoveries(report, |it| zoom(&rows, it))))
                     (section("Checkpoints", charts::checkpoints(&points, end)))
                     (section("Copies", charts::traffic(report)))
-                    (section("Journal", charts::journals(report)))
+                    (section("Communication", matrix::matrix(report)))
+                    (section("Journal", journals::journals(report)))
                     (section("Interval", advice::plot(report, &points, mtbf)))
                     (section("Settings", settings(report)))
                 }

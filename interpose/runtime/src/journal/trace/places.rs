@@ -2,63 +2,101 @@
 
 use crate::image::vmas::{self, Vma};
 use object::{Object, ObjectSymbol, SymbolKind};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Functions of a file: address, length, name; sorted.
-type Functions = Vec<(u64, u64, String)>;
+/// A place in a file: the offset, and which of the addresses it is.
+type Wanted = (u64, usize);
+/// The function that a place is in: its address, length and name.
+type Function<'a> = (u64, u64, &'a str);
 
-/// The program's files.
-pub struct Places {
-    vmas: Vec<Vma>,
-    files: HashMap<Vec<u8>, (bool, Functions)>,
-}
-
-impl Places {
-    /// As they are mapped now.
-    pub fn read() -> Places {
-        Places {
-            vmas: vmas::read_self().unwrap_or_default(),
-            files: HashMap::new(),
+/// The names of addresses, as the program's files are mapped now. Large libraries have so many functions that only those are
+/// looked at closer that are asked for.
+pub fn names(addresses: &[u64]) -> Vec<String> {
+    let vmas = vmas::read_self().unwrap_or_default();
+    let mut names: Vec<String> = addresses.iter().map(|address| format!("{address:#x}")).collect();
+    let mut by_file: BTreeMap<&[u8], Vec<Wanted>> = BTreeMap::new();
+    for (index, &address) in addresses.iter().enumerate() {
+        if let Some(vma) = vmas.iter().find(|vma| vma.range.contains(address)) {
+            by_file.entry(&vma.path).or_default().push((address, index));
         }
     }
+    for (path, wanted) in by_file {
+        name_in_file(path, base(&vmas, path), wanted, &mut names);
+    }
+    names
+}
 
-    /// The name of an address.
-    pub fn name(&mut self, address: u64) -> String {
-        let Some(vma) = self.vmas.iter().find(|vma| vma.range.contains(address)) else {
-            return format!("{address:#x}");
+/// Where a file is mapped.
+fn base(vmas: &[Vma], path: &[u8]) -> u64 {
+    let first = vmas.iter().find(|vma| vma.path == path);
+    first.map_or(0, |vma| vma.range.start)
+}
+
+fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<Wanted>, names: &mut [String]) {
+    let bytes = std::fs::read(OsStr::from_bytes(path)).unwrap_or_default();
+    let file = object::File::parse(&*bytes).ok();
+    // Some are always mapped at their own addresses.
+    let is_fixed = file
+        .as_ref()
+        .is_some_and(|file| file.kind() == object::ObjectKind::Executable);
+    if !is_fixed {
+        wanted.iter_mut().for_each(|(address, _)| *address -= base);
+    }
+    wanted.sort_unstable();
+    let functions = file.as_ref().map_or_else(Vec::new, |file| functions(file, &wanted));
+    let file_name = Path::new(OsStr::from_bytes(path)).file_name().unwrap_or_default();
+    for (number, (offset, index)) in wanted.into_iter().enumerate() {
+        let shown = match functions.get(number).copied().flatten() {
+            Some((start, _, name)) => format!("{name}+{:#x}", offset - start),
+            None => format!("{offset:#x}"),
         };
-        let path = vma.path.clone();
-        let first = self.vmas.iter().find(|vma| vma.path == path);
-        let base = first.map_or(0, |vma| vma.range.start);
-        let file = Path::new(OsStr::from_bytes(&path)).file_name().unwrap_or_default();
-        let (is_fixed, functions) = self.files.entry(path.clone()).or_insert_with(|| functions(&path));
-        let offset = if *is_fixed { address } else { address - base };
-        let at = functions.partition_point(|(start, ..)| *start <= offset);
-        let function = at.checked_sub(1).and_then(|index| functions.get(index));
-        let within = |(start, length, name): &(u64, u64, String)| {
-            (offset - start < (*length).max(1)).then(|| format!("{name}+{:#x}", offset - start))
-        };
-        let shown = function.and_then(within).unwrap_or_else(|| format!("{offset:#x}"));
-        format!("{shown} ({})", file.display())
+        names[index] = format!("{shown} ({})", file_name.display());
     }
 }
 
-/// Whether a file is always mapped at its own addresses, and its functions.
-fn functions(path: &[u8]) -> (bool, Functions) {
-    let Ok(bytes) = std::fs::read(OsStr::from_bytes(path)) else {
-        return (false, Vec::new());
-    };
-    let Ok(file) = object::File::parse(&*bytes) else {
-        return (false, Vec::new());
-    };
-    let symbols = file.symbols().chain(file.dynamic_symbols());
-    let mut found: Functions = symbols
-        .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
-        .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?.to_owned())))
-        .collect();
-    found.sort_unstable();
-    (file.kind() == object::ObjectKind::Executable, found)
+/// The function around each of some places, which are sorted; the one that begins last if they overlap.
+fn functions<'a>(file: &'a object::File<'a>, wanted: &[Wanted]) -> Vec<Option<Function<'a>>> {
+    let mut found: Vec<Option<Function<'a>>> = vec![None; wanted.len()];
+    for symbol in file.symbols().chain(file.dynamic_symbols()) {
+        let (start, length) = (symbol.address(), symbol.size().max(1));
+        let first = wanted.partition_point(|(offset, _)| *offset < start);
+        let covers = |&&(offset, _): &&Wanted| offset - start < length;
+        let count = wanted[first..].iter().take_while(covers).count();
+        if count == 0 || symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
+            continue;
+        }
+        let Ok(name) = symbol.name() else { continue };
+        for place in &mut found[first..first + count] {
+            *place = (*place).max(Some((start, length, name)));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn somewhere() -> u64 {
+        std::hint::black_box(somewhere as fn() -> u64 as usize as u64)
+    }
+
+    #[test]
+    fn functions_are_found_by_what_is_inside() {
+        let start = somewhere();
+        let names = names(&[start + 3, 16, start]);
+        assert!(
+            names[0].contains("somewhere") && names[0].contains("+0x3 ("),
+            "{names:?}"
+        );
+        assert_eq!(names[1], "0x10");
+        assert!(
+            names[2].contains("somewhere") && names[2].contains("+0x0 ("),
+            "{names:?}"
+        );
+    }
 }

@@ -1,0 +1,80 @@
+//! Journals of the initialisation phase: what came of them, and what they are made of.
+
+use ckptd::events::Kind;
+use ckptd::report::{JournalTable, Report, bytes};
+use maud::{Markup, html};
+
+/// Places that are listed.
+const PLACES: usize = 40;
+
+/// Rehearsals, and calls by place.
+pub fn journals(report: &Report) -> Markup {
+    let table = JournalTable::new(&report.timeline);
+    let rows = rehearsals(report);
+    html! {
+        @if rows.is_empty() && table.is_none() {
+            p { "No journal was recorded (UNDERSTUDY_STATIC=replay or UNDERSTUDY_REHEARSE=all records one)." }
+        }
+        @if !rows.is_empty() {
+            div.wide {
+                table.numbers {
+                    thead { tr { th { "worker" } th { "journal" } th { "rehearsal" } th { "pages that differ" } } }
+                    tbody { @for row in &rows { tr { @for (column, cell) in row.iter().enumerate() { td.place[column > 1] { (cell) } } } } }
+                }
+            }
+        }
+        @if let Some(table) = &table { (calls(table)) }
+    }
+}
+
+fn rehearsals(report: &Report) -> Vec<Vec<String>> {
+    let row = |kind: &Kind| match kind {
+        Kind::Rehearsal {
+            worker,
+            journal,
+            pages,
+            different,
+            places,
+            failure,
+            ..
+        } => Some(vec![
+            worker.to_string(),
+            bytes(*journal),
+            failure
+                .clone()
+                .unwrap_or_else(|| format!("{} of {pages} pages can be rebuilt", pages - different)),
+            places.join(", "),
+        ]),
+        _ => None,
+    };
+    report.timeline.iter().filter_map(|event| row(&event.kind)).collect()
+}
+
+fn calls(it: &JournalTable) -> Markup {
+    let (rows, others) = it.first(PLACES);
+    let share = |of: u64| format!("{:.1}%", of as f64 / it.total.bytes.max(1) as f64 * 100.0);
+    html! {
+        h3 { "By call site" }
+        p {
+            "The journals of " (it.workers) " workers hold " (it.total.count) " calls in " (bytes(it.total.bytes))
+            ", compressed " (bytes(it.kept)) "."
+            @if it.not_kept > 0 { " " (it.not_kept) " of them are not kept: they were too long, or were not needed." }
+        }
+        div.wide {
+            table.numbers {
+                thead { tr { th { "calls" } th { "bytes" } th { "share" } th { "procedure" } th { "place" } } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            td { (row.calls.count) } td { (bytes(row.calls.bytes)) } td { (share(row.calls.bytes)) }
+                            td { (row.procedure) } td.place { (row.place) }
+                        }
+                    }
+                    @if others.count > 0 {
+                        tr { td { (others.count) } td { (bytes(others.bytes)) } td { (share(others.bytes)) } td { "all others" } td {} }
+                    }
+                }
+            }
+        }
+    }
+}

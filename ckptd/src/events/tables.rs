@@ -1,0 +1,96 @@
+//! Records that are tables: what a program has sent, and what its journal is made of. As [`super::kind`], part of the format.
+
+use super::Worker;
+use bincode::{Decode, Encode};
+use std::ops::AddAssign;
+
+/// How often, and how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize))]
+pub struct Amount {
+    /// Messages, or calls.
+    pub count: u64,
+    pub bytes: u64,
+}
+
+impl AddAssign for Amount {
+    fn add_assign(&mut self, other: Self) {
+        self.count = self.count.wrapping_add(other.count);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+}
+
+/// Messages to a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize))]
+pub struct PeerTraffic {
+    pub to: Worker,
+    pub messages: Amount,
+}
+
+/// What went through a communicator.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize))]
+pub struct CommTraffic {
+    /// The same in all members: 0 is `MPI_COMM_WORLD`, [`CommTraffic::SELF`] every worker's `MPI_COMM_SELF`, any other
+    /// `worker that chose it << 40 | number`.
+    pub id: u64,
+    /// As the program has named it; empty if it has not.
+    pub name: String,
+    /// Members of the own group.
+    pub size: u32,
+    /// Members of the other group of an intercommunicator.
+    pub remote: Option<u32>,
+    /// Point to point.
+    pub messages: Amount,
+    /// Collective calls, and what was handed to them to be sent.
+    pub collectives: Amount,
+}
+
+impl CommTraffic {
+    /// `id` of `MPI_COMM_SELF`.
+    pub const SELF: u64 = u64::MAX;
+}
+
+/// What a worker has sent.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize))]
+pub struct Traffic {
+    pub worker: Worker,
+    /// Workers that it has sent to, in their order.
+    pub peers: Vec<PeerTraffic>,
+    /// What it has sent to workers that are not listed, since those that got more are too many.
+    pub other_peers: Amount,
+    pub comms: Vec<CommTraffic>,
+    /// Messages and collectives of communicators that are not listed.
+    pub other_comms: [Amount; 2],
+    /// What this process, not the worker, has sent besides, and a rollback has undone.
+    pub undone: Amount,
+}
+
+/// Calls of one procedure from one place.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize))]
+pub struct JournalRow {
+    pub procedure: String,
+    /// Function and offset, or offset, and the file they are in.
+    pub place: String,
+    /// Calls, and bytes of the journal before it is compressed.
+    pub calls: Amount,
+}
+
+/// What a journal is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize))]
+pub struct JournalCalls {
+    pub worker: Worker,
+    /// All calls, and the length of the journal before it is compressed.
+    pub journal: Amount,
+    /// Bytes of the journal as it is kept, compressed; `None` if it is not.
+    pub kept: Option<u64>,
+    /// The places with the most bytes, those first.
+    pub rows: Vec<JournalRow>,
+    /// How many places are not listed, and what they have.
+    pub other_places: u64,
+    pub others: Amount,
+}

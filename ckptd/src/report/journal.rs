@@ -1,0 +1,68 @@
+//! What the journals of the initialisation phase are made of, over all workers.
+
+use super::Event;
+use crate::events::{Amount, JournalRow, Kind};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The last journal of each worker, added up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JournalTable {
+    /// Workers that have told.
+    pub workers: u32,
+    /// Bytes as they are kept, compressed, of the journals that are.
+    pub kept: u64,
+    /// How many are not.
+    pub not_kept: u32,
+    /// Calls and bytes before compression.
+    pub total: Amount,
+    /// The places with the most bytes first.
+    pub rows: Vec<JournalRow>,
+    /// What workers have not listed.
+    pub others: Amount,
+}
+
+impl JournalTable {
+    /// `None` if no worker has told.
+    pub fn new(events: &[Event]) -> Option<Self> {
+        let mut last = BTreeMap::new();
+        for event in events {
+            if let Kind::JournalCalls(calls) = &event.kind {
+                last.insert(calls.worker, calls);
+            }
+        }
+        let mut it = Self {
+            workers: last.len() as u32,
+            kept: last.values().filter_map(|calls| calls.kept).sum(),
+            not_kept: last.values().filter(|calls| calls.kept.is_none()).count() as u32,
+            total: Amount::default(),
+            rows: Vec::new(),
+            others: Amount::default(),
+        };
+        let mut rows: BTreeMap<(&str, &str), Amount> = BTreeMap::new();
+        for calls in last.values() {
+            it.total += calls.journal;
+            it.others += calls.others;
+            for row in &calls.rows {
+                *rows.entry((&row.procedure, &row.place)).or_default() += row.calls;
+            }
+        }
+        let row = |((procedure, place), calls): ((&str, &str), Amount)| JournalRow {
+            procedure: procedure.to_owned(),
+            place: place.to_owned(),
+            calls,
+        };
+        it.rows = rows.into_iter().map(row).collect();
+        it.rows
+            .sort_by_key(|row| std::cmp::Reverse((row.calls.bytes, row.calls.count)));
+        (it.workers > 0).then_some(it)
+    }
+
+    /// The first so many places, and what all the others have.
+    pub fn first(&self, count: usize) -> (&[JournalRow], Amount) {
+        let (first, rest) = self.rows.split_at(count.min(self.rows.len()));
+        let mut others = self.others;
+        rest.iter().for_each(|row| others += row.calls);
+        (first, others)
+    }
+}

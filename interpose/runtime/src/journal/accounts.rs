@@ -1,0 +1,114 @@
+//! What a journal is made of, by procedure and call site; kept if there are event files.
+
+use super::format::END;
+use super::sources;
+use super::trace::places;
+use crate::generated::Proc;
+use ckptd::events::{Amount, JournalCalls, JournalRow, Worker};
+use std::collections::HashMap;
+
+/// The slot of a procedure, and the return address of its call.
+type Site = (u16, u64);
+
+/// Places that are listed; the others are added up.
+const ROWS: usize = 40;
+
+/// Calls and bytes by site.
+#[derive(Default)]
+pub struct Accounts {
+    sites: HashMap<Site, Amount>,
+    /// The site of the entry that is not complete yet, since the next call may repeat it.
+    open: Option<Site>,
+}
+
+impl Accounts {
+    /// A call is added. `before`: it begins an entry, and so many bytes have become of the one before it.
+    pub fn call(&mut self, site: Site, before: Option<usize>) {
+        if let Some(bytes) = before {
+            self.close(bytes);
+            self.open = Some(site);
+        }
+        self.sites.entry(site).or_default().count += 1;
+    }
+
+    /// So many bytes have become of the last entry.
+    pub fn close(&mut self, bytes: usize) {
+        if let Some(site) = self.open.take() {
+            self.sites.entry(site).or_default().bytes += bytes as u64;
+        }
+    }
+
+    /// The table of a journal of so many calls and bytes. `kept`: its length as it is kept.
+    pub fn table(&self, worker: Worker, journal: Amount, kept: Option<u64>) -> JournalCalls {
+        let mut sites: Vec<(Site, Amount)> = self.sites.iter().map(|(&site, &calls)| (site, calls)).collect();
+        sites.sort_by_key(|&(site, calls)| (std::cmp::Reverse((calls.bytes, calls.count)), site));
+        let (listed, rest) = sites.split_at(sites.len().min(ROWS));
+        let mut others = Amount::default();
+        rest.iter().for_each(|(_, calls)| others += *calls);
+        let addresses: Vec<u64> = listed.iter().map(|((_, address), _)| *address).collect();
+        let places = places::names(&addresses).into_iter();
+        let rows = listed
+            .iter()
+            .zip(places)
+            .map(|(&((slot, _), calls), place)| JournalRow {
+                procedure: name(slot).into(),
+                place: if slot == END { String::new() } else { place },
+                calls,
+            });
+        JournalCalls {
+            worker,
+            journal,
+            kept,
+            rows: rows.collect(),
+            other_places: rest.len() as u64,
+            others,
+        }
+    }
+}
+
+fn name(slot: u16) -> &'static str {
+    match Proc::from_slot(slot.into()) {
+        Some(procedure) => procedure.name(),
+        None if slot == END => "receives that had ended at the last cut",
+        None => sources::name_of(slot.into()).unwrap_or("?"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_calls_take_no_bytes() {
+        let mut accounts = Accounts::default();
+        accounts.call((1, 16), Some(0));
+        accounts.call((2, 32), Some(10));
+        // The same again from another place.
+        accounts.call((2, 48), None);
+        accounts.call((1, 16), Some(5));
+        accounts.close(7);
+        let all = |site| accounts.sites[&site];
+        assert_eq!(all((1, 16)), Amount { count: 2, bytes: 17 });
+        assert_eq!(all((2, 32)), Amount { count: 1, bytes: 5 });
+        assert_eq!(all((2, 48)), Amount { count: 1, bytes: 0 });
+    }
+
+    #[test]
+    fn the_biggest_places_are_listed() {
+        let mut accounts = Accounts::default();
+        for place in 0..50 {
+            accounts.call((1, place), Some(place as usize));
+        }
+        accounts.close(50);
+        // Place p has p + 1 bytes.
+        let table = accounts.table(Worker(3), Amount { count: 50, bytes: 1275 }, Some(9));
+        assert_eq!((table.rows.len(), table.other_places), (40, 10));
+        let first = Amount { count: 1, bytes: 50 };
+        assert_eq!(
+            (table.rows[0].calls, table.others),
+            (first, Amount { count: 10, bytes: 55 })
+        );
+        let listed: u64 = table.rows.iter().map(|row| row.calls.bytes).sum();
+        assert_eq!(listed + table.others.bytes, table.journal.bytes);
+    }
+}

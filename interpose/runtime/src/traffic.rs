@@ -1,0 +1,161 @@
+//! What the program sends: messages by peer and by communicator, collectives by communicator (UNDERSTUDY_LOG_DIR).
+//!
+//! Counted is what the program has asked for, when MPI has accepted it. The counts are part of the state that a cut saves and a
+//! rollback puts back ([`Table`]), so they are those of a program to which nothing has happened, whoever plays its parts,
+//! and the last record of each worker in the event files holds. What was sent besides is told as undone.
+//!
+//! Without event files the table is empty, and a send does one comparison more. With them it adds to two entries that are
+//! found by index.
+
+mod amount;
+mod table;
+
+use crate::cell::Main;
+use crate::handles::{VirtComm, VirtDatatype};
+use crate::objects::comm::{self, Comm};
+use crate::{boot, events, world};
+pub use amount::{block_of, each, is_root, list, members, my_rank, neighbours, one, peers, sends_to, typed_list};
+use ckptd::events::{Amount, Kind, Worker};
+use std::ffi::c_int;
+use std::time::{Duration, Instant};
+pub use table::Table;
+
+/// Where rows of communicators were found last, by the low bits of their numbers.
+const RECENT: usize = 16;
+const NOTHING_RECENT: (u64, u32) = (0, u32::MAX);
+/// A record at most so often, and less often if it is long: once for each so many of its entries.
+const PERIOD: Duration = Duration::from_secs(1);
+const ENTRIES: u32 = 256;
+
+struct State {
+    table: Table,
+    recent: [(u64, u32); RECENT],
+    undone: Amount,
+    /// What has been recorded last, and when there may be another record.
+    told: (Amount, Option<Instant>),
+}
+
+static STATE: Main<State> = Main::new(State {
+    table: Table::NOTHING,
+    recent: [NOTHING_RECENT; RECENT],
+    undone: Amount { count: 0, bytes: 0 },
+    told: (Amount { count: 0, bytes: 0 }, None),
+});
+
+/// Begins to count, among so many workers.
+pub fn init(workers: u32) {
+    if boot::config().log_dir.is_some() {
+        STATE.get().table = Table::new(workers);
+    }
+}
+
+/// Whether anything is counted.
+#[inline]
+pub fn is_on() -> bool {
+    !STATE.get().table.peers.is_empty()
+}
+
+/// The counts, to be saved.
+pub fn table() -> &'static Table {
+    &STATE.get().table
+}
+
+/// Goes on from saved counts, among so many workers.
+pub fn replace(saved: Table, workers: u32) {
+    let state = STATE.get();
+    let (now, then) = (state.table.messages(), saved.messages());
+    state.undone += Amount {
+        count: now.count.saturating_sub(then.count),
+        bytes: now.bytes.saturating_sub(then.bytes),
+    };
+    let is_wanted = boot::config().log_dir.is_some();
+    state.table = match saved.peers.is_empty() {
+        _ if !is_wanted => Table::NOTHING,
+        true => Table::new(workers),
+        false => saved,
+    };
+    forget_recent();
+}
+
+/// Communicators are added, removed, or renamed.
+pub fn forget_recent() {
+    STATE.get().recent = [NOTHING_RECENT; RECENT];
+}
+
+impl State {
+    #[inline]
+    fn row(&mut self, comm: &Comm) -> usize {
+        let (id, row) = self.recent[comm.uid as usize % RECENT];
+        if id == comm.uid && row != u32::MAX {
+            return row as usize;
+        }
+        self.look_up(comm)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_up(&mut self, comm: &Comm) -> usize {
+        let row = self.table.row_of(comm);
+        self.recent[comm.uid as usize % RECENT] = (comm.uid, row as u32);
+        row
+    }
+}
+
+/// A message is on its way to a worker.
+#[inline]
+pub fn sent(comm: &Comm, worker: u32, count: c_int, datatype: VirtDatatype) {
+    if is_on() {
+        add_message(comm, worker, count, datatype);
+    }
+}
+
+#[inline(never)]
+fn add_message(comm: &Comm, worker: u32, count: c_int, datatype: VirtDatatype) {
+    let message = Amount {
+        count: 1,
+        bytes: amount::one(count, datatype),
+    };
+    let state = STATE.get();
+    let row = state.row(comm);
+    if let Some(peer) = state.table.peers.get_mut(worker as usize) {
+        *peer += message;
+    }
+    if let Some(row) = state.table.rows.get_mut(row) {
+        row.messages += message;
+    }
+}
+
+/// A collective is called, with so many bytes to be sent.
+#[inline(never)]
+pub fn collective(comm: VirtComm, bytes: u64) {
+    let Some(comm) = comm::get(comm) else { return };
+    let state = STATE.get();
+    let row = state.row(comm);
+    if let Some(row) = state.table.rows.get_mut(row) {
+        row.collectives += Amount { count: 1, bytes };
+    }
+}
+
+/// Records the counts, if they have changed and it is time.
+pub fn tell_now_and_then() {
+    let state = STATE.get();
+    let is_early = || state.told.1.is_some_and(|next| Instant::now() < next);
+    if is_on() && state.table.all() != state.told.0 && !is_early() {
+        tell();
+    }
+}
+
+/// Records the counts. The last record holds.
+pub fn tell() {
+    if !is_on() {
+        return;
+    }
+    let state = STATE.get();
+    let record = state.table.record(Worker(world::worker()), state.undone);
+    let entries = (record.peers.len() + record.comms.len()) as u32;
+    state.told = (
+        state.table.all(),
+        Some(Instant::now() + PERIOD * (1 + entries / ENTRIES)),
+    );
+    events::emit(Kind::Traffic(record));
+}

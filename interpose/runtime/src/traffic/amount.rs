@@ -1,0 +1,128 @@
+//! How many bytes are handed to MPI to be sent.
+#![allow(unsafe_code)]
+
+use crate::calls::degrees;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtComm, VirtDatatype, real_datatype};
+use crate::objects::comm;
+use crate::world;
+use std::ffi::c_int;
+
+/// `MPI_ROOT`
+const ROOT: c_int = -4;
+
+/// Bytes of an element: noted with the datatype that was translated last.
+#[inline]
+fn size(datatype: VirtDatatype) -> u64 {
+    match handles::notes(HandleKind::Datatype, datatype.0) {
+        Some(notes) if notes[1] != 0 => notes[1] as u64,
+        _ => ask_size(datatype),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn ask_size(datatype: VirtDatatype) -> u64 {
+    let mut size: i64 = 0;
+    let datatype_of_library = real_datatype(datatype);
+    // SAFETY: a datatype handle; an invalid one is reported by the procedure that follows.
+    unsafe { real::PMPI_Type_size_x(datatype_of_library, (&raw mut size).cast()) };
+    if let (Some(notes), Ok(short)) = (handles::notes(HandleKind::Datatype, datatype.0), c_int::try_from(size)) {
+        notes[1] = short.max(0);
+    }
+    size.max(0) as u64
+}
+
+fn positive(count: c_int) -> u64 {
+    count.max(0) as u64
+}
+
+/// So many elements.
+#[inline]
+pub fn one(count: c_int, datatype: VirtDatatype) -> u64 {
+    positive(count) * size(datatype)
+}
+
+/// So many blocks of so many elements.
+pub fn each(blocks: usize, count: c_int, datatype: VirtDatatype) -> u64 {
+    blocks as u64 * one(count, datatype)
+}
+
+/// So many blocks of different sizes.
+///
+/// # Safety
+/// `counts` must have an element for each.
+pub unsafe fn list(blocks: usize, counts: *const c_int, datatype: VirtDatatype) -> u64 {
+    // SAFETY: handed on to the caller.
+    let sum: u64 = unsafe { array(counts, blocks) }.iter().copied().map(positive).sum();
+    sum * size(datatype)
+}
+
+/// The block with this number.
+///
+/// # Safety
+/// `counts` must have so many elements.
+pub unsafe fn block_of(number: usize, counts: *const c_int, datatype: VirtDatatype) -> u64 {
+    // SAFETY: handed on to the caller.
+    let count = unsafe { array(counts, number + 1) }.last();
+    count.map_or(0, |&count| one(count, datatype))
+}
+
+/// So many blocks of different sizes and types.
+///
+/// # Safety
+/// The arrays must have an element for each.
+pub unsafe fn typed_list(blocks: usize, counts: *const c_int, types: *const VirtDatatype) -> u64 {
+    // SAFETY: handed on to the caller.
+    let (counts, types) = unsafe { (array(counts, blocks), array(types, blocks)) };
+    counts
+        .iter()
+        .zip(types)
+        .map(|(&count, &datatype)| one(count, datatype))
+        .sum()
+}
+
+/// An array of the program; a program that hands over none will hear of it from MPI.
+///
+/// # Safety
+/// It must be null or have so many elements.
+unsafe fn array<'a, T>(first: *const T, length: usize) -> &'a [T] {
+    if first.is_null() {
+        return &[];
+    }
+    // SAFETY: handed on to the caller.
+    unsafe { std::slice::from_raw_parts(first, length) }
+}
+
+/// To how many a collective sends a block each: all members, or those of the other group.
+pub fn peers(comm: VirtComm) -> usize {
+    comm::get(comm).map_or(0, |comm| comm.remote.as_ref().unwrap_or(&comm.members).len())
+}
+
+/// How many members the own group has.
+pub fn members(comm: VirtComm) -> usize {
+    comm::get(comm).map_or(0, |comm| comm.members.len())
+}
+
+/// How many neighbours are sent to.
+pub fn neighbours(comm: VirtComm) -> usize {
+    degrees(comm).1.max(0) as usize
+}
+
+/// The rank of this process.
+pub fn my_rank(comm: VirtComm) -> usize {
+    comm::get(comm).and_then(comm::my_rank).unwrap_or(0)
+}
+
+/// Whether the root's data are this process's.
+pub fn is_root(comm: VirtComm, root: c_int) -> bool {
+    comm::get(comm).is_some_and(|comm| match comm.remote {
+        Some(_) => root == ROOT,
+        None => comm.members.get(root as usize) == Some(&world::worker()),
+    })
+}
+
+/// Whether this process sends something to the root; that of the other group does not.
+pub fn sends_to(root: c_int) -> bool {
+    root >= 0
+}
