@@ -128,6 +128,17 @@ pub fn normalise(mut list: Vec<PageRun>) -> Vec<PageRun> {
     out
 }
 
+/// Whether the runs are what all functions here expect: sorted, apart, none empty, and all of them addresses.
+pub fn is_list(runs: &[PageRun]) -> bool {
+    let mut end = 0;
+    runs.iter().all(|run| {
+        let is_next = run.pages > 0 && run.start.0 >= end;
+        let last = run.start.0.checked_add(run.pages);
+        end = last.unwrap_or(u64::MAX);
+        is_next && end <= u64::MAX >> PAGE_SHIFT
+    })
+}
+
 /// Number of pages in a list.
 pub fn total(list: &[PageRun]) -> u64 {
     list.iter().map(|run| run.pages).sum()

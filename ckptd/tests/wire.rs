@@ -1,5 +1,4 @@
 //! The decoder of the wire under hostile bytes: it never panics, never allocates more than its limit, and never takes damaged bytes for a message.
-#![allow(unsafe_code)]
 
 use ckptd::pool::{Lease, Limits, Need, Place, Refusal, Spare, Token};
 use ckptd::wire::{
@@ -7,53 +6,13 @@ use ckptd::wire::{
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use watch::largest;
 use xxhash_rust::xxh3::xxh3_64;
 
-#[path = "../../fuzz/drive.rs"]
+#[path = "../../fuzz/src/wire.rs"]
 mod drive;
-
-/// Notes the largest allocation of each thread.
-struct Watch;
-
-thread_local! {
-    static LARGEST: Cell<usize> = const { Cell::new(0) };
-}
-
-fn note(size: usize) {
-    let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
-}
-
-// SAFETY: the system's allocator does the work.
-unsafe impl GlobalAlloc for Watch {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: as the caller says.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller says.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note(size);
-        // SAFETY: as the caller says.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static WATCH: Watch = Watch;
-
-/// The largest allocation of `act`.
-fn largest(act: impl FnOnce()) -> usize {
-    LARGEST.set(0);
-    act();
-    LARGEST.get()
-}
+#[path = "../../fuzz/src/watch.rs"]
+mod watch;
 
 fn place(name: &str) -> Place {
     Place {

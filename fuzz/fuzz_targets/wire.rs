@@ -1,7 +1,9 @@
-//! cargo +nightly fuzz run wire
+//! The decoder of what ckptd and its clients say to each other.
 #![no_main]
 
-#[path = "../drive.rs"]
-mod drive;
+use understudy_fuzz::{messages, watch};
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| drive::drive(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let got = watch::largest(|| messages(bytes));
+    assert!(got <= ckptd::wire::DECODE_LIMIT, "{got} bytes at once");
+});

@@ -8,6 +8,8 @@
 //! restart, spares register again.
 
 mod connection;
+#[cfg(any(test, fuzzing))]
+pub mod hostile;
 mod metrics;
 mod place;
 mod ring;

@@ -113,6 +113,20 @@ impl From<io::Error> for Damage {
     }
 }
 
+/// A head that makes sense. Lists that only claim to be long take no memory: at most 32 times what is there.
+fn decode_head(bytes: &[u8]) -> Option<Head> {
+    let (head, used) = match bytes.len() {
+        0..0x1_0000 => limited::<0x20_0000>(bytes),
+        0x1_0000..0x100_0000 => limited::<0x2000_0000>(bytes),
+        _ => limited::<{ 32 * (LONGEST_HEAD as usize) }>(bytes),
+    }?;
+    (used == bytes.len() && pages::is_list(&head.runs)).then_some(head)
+}
+
+fn limited<const LIMIT: usize>(bytes: &[u8]) -> Option<(Head, usize)> {
+    bincode::decode_from_slice(bytes, standard().with_limit::<LIMIT>()).ok()
+}
+
 fn checksum(bytes: &[u8], section: u64) -> [u8; 8] {
     xxh3_64_with_seed(bytes, section).to_le_bytes()
 }
@@ -217,13 +231,9 @@ impl<R: Read> Decoder<R> {
         if checksum(bytes, 0) != sum {
             return Err(Damage::Checksum("head".into()));
         }
-        let (head, used) = bincode::decode_from_slice::<Head, _>(&bytes[16..], standard()).map_err(|_| Damage::Head)?;
-        if used != bytes.len() - 16 {
-            return Err(Damage::Head);
-        }
         Ok(Decoder {
             from,
-            head,
+            head: decode_head(&bytes[16..]).ok_or(Damage::Head)?,
             section: 2,
             buffer: Vec::new(),
         })

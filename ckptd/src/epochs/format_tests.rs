@@ -109,6 +109,58 @@ fn another_version_is_named() {
     assert!(matches!(read(b"something quite different"), Err(Damage::Magic)));
 }
 
+/// A file whose first bytes are right, with this head.
+fn with_head(head: &[u8]) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend((head.len() as u32).to_le_bytes());
+    bytes.extend(head);
+    bytes.extend(checksum(&bytes, 0));
+    bytes
+}
+
+/// `make fuzz` has found that such a file ended the program that read it.
+#[test]
+fn lists_that_only_claim_to_be_long_take_no_memory() {
+    let good = bincode::encode_to_vec(head(1), standard()).unwrap();
+    assert!(Decoder::new(with_head(&good).as_slice()).is_ok());
+    for at in 0..good.len() {
+        let mut claims = good.clone();
+        // Eight bytes of length.
+        claims.splice(at..at + 1, [253, 0, 0, 0, 0, 0, 0, 1, 0]);
+        let _ = Decoder::new(with_head(&claims).as_slice());
+    }
+    let long = [&good[..good.len() - 3], &[253, 0, 0, 0, 0, 0, 0, 1, 0]].concat();
+    assert!(matches!(Decoder::new(with_head(&long).as_slice()), Err(Damage::Head)));
+}
+
+#[test]
+fn runs_must_be_a_list_of_pages() {
+    for runs in [
+        &[(16, 0)][..],
+        &[(16, 4), (19, 1)],
+        &[(16, 4), (2, 1)],
+        &[(u64::MAX, 2)],
+        &[(0, 1 << 52)],
+        &[(1, u64::MAX), (3, u64::MAX)],
+    ] {
+        let runs = runs.iter().map(|&(start, pages)| PageRun {
+            start: PageIndex(start),
+            pages,
+        });
+        let other = Head {
+            runs: runs.collect(),
+            ..head(1)
+        };
+        let bytes = with_head(&bincode::encode_to_vec(&other, standard()).unwrap());
+        assert!(
+            matches!(Decoder::new(bytes.as_slice()), Err(Damage::Head)),
+            "{:?}",
+            other.runs
+        );
+    }
+}
+
 #[test]
 fn what_differs_is_named() {
     let ours = head(1).identity;

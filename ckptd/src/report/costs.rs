@@ -33,7 +33,7 @@ impl Costs {
                 && epoch.0 > 1
             {
                 let pause = pauses.entry(epoch).or_default();
-                *pause = (*pause).max(scan_ns + copy_ns);
+                *pause = (*pause).max(scan_ns.saturating_add(copy_ns));
             }
         }
         let checkpoints = pauses.len() as u64;
@@ -43,9 +43,18 @@ impl Costs {
             .collect();
         let recoveries = durations.len() as u64;
         Some(Self {
-            pause_ns: pauses.values().sum::<u64>().checked_div(checkpoints)?,
+            pause_ns: pauses
+                .values()
+                .copied()
+                .fold(0, u64::saturating_add)
+                .checked_div(checkpoints)?,
             checkpoints,
-            recovery_ns: durations.iter().sum::<u64>().checked_div(recoveries).unwrap_or(0),
+            recovery_ns: durations
+                .iter()
+                .copied()
+                .fold(0, u64::saturating_add)
+                .checked_div(recoveries)
+                .unwrap_or(0),
             elapsed_ns: events.last()?.at_ns.saturating_sub(events.first()?.at_ns),
             recoveries,
         })

@@ -125,7 +125,7 @@ impl Standing {
     }
 
     fn take(&mut self, rank: WorldRank, began_ns: u64, record: Record) {
-        let at_ns = began_ns + record.t;
+        let at_ns = began_ns.saturating_add(record.t);
         match record.kind {
             Kind::Start {
                 pid,
@@ -157,7 +157,7 @@ impl Standing {
                 ..
             } => {
                 let sum = self.captures.entry(epoch).or_default();
-                *sum = (sum.0 + bytes, sum.1.max(scan_ns + copy_ns));
+                *sum = (sum.0.saturating_add(bytes), sum.1.max(scan_ns.saturating_add(copy_ns)));
             }
             Kind::Commit { epoch, .. } => self.commit(epoch, at_ns),
             Kind::FailureDetected { failed, .. } => failed.into_iter().for_each(|rank| self.fail(rank)),
@@ -232,7 +232,7 @@ impl Live {
     pub fn poll(&mut self) -> io::Result<Option<&Standing>> {
         let mut fresh = self.look()?;
         // Events of one batch in the order in which they happened.
-        fresh.sort_by_key(|(_, began_ns, record)| began_ns + record.t);
+        fresh.sort_by_key(|(_, began_ns, record)| began_ns.saturating_add(record.t));
         for (rank, began_ns, record) in fresh {
             self.standing.take(rank, began_ns, record);
         }

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 /// Clocks of one host that disagree by more than this are not the same clock after all.
 const SAME_CLOCK_NS: i128 = 1_000_000_000;
 
+/// No job lasts longer (146 years); a file may say so all the same.
+const LATEST_NS: u64 = i64::MAX as u64 / 2;
+
 /// Why there is nothing to report on.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -188,7 +191,7 @@ fn merge(mut files: Vec<Loaded>) -> Vec<Event> {
     for (file, start) in files.into_iter().zip(starts) {
         let (rank, since) = (file.header.rank, (start - origin) as u64);
         events.extend(file.records.into_iter().map(|Record { t, epoch, kind }| Event {
-            at_ns: since.saturating_add(t),
+            at_ns: since.saturating_add(t).min(LATEST_NS),
             rank,
             epoch,
             kind,

@@ -1,4 +1,4 @@
-// The decoder of ckptd's wire under any bytes; used by the fuzz target and by a test.
+//! The decoder of ckptd's wire under any bytes.
 
 use ckptd::wire::{Answer, Ask, Decoder, HEAD, MAX_PAYLOAD, encode};
 

@@ -1,0 +1,125 @@
+//! Clients that send anything, for the fuzz target `daemon` and for a test: connections and service without the loop around them.
+
+use super::connection::{Connection, Goes, Stream};
+use super::service::{Service, Who};
+use crate::pool::Rules;
+use crate::wire::{Answer, Ask, Decoder, VERSION, encode};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Clients at a time: of the own user, two of them, and over TCP without a proof.
+const CLIENTS: usize = 3;
+
+/// A client's end, and the daemon's.
+struct Client {
+    far: UnixStream,
+    near: Connection,
+    answers: Decoder,
+}
+
+/// Lets clients do what the bytes say, two by two: what who does, and with how much of what follows.
+pub fn drive(mut bytes: &[u8]) {
+    let mut service = Service::new(Rules::default(), 1, vec![b"0123456789abcdef".to_vec()]);
+    let mut clients: [Option<Client>; CLIENTS] = [const { None }; CLIENTS];
+    let mut now = Duration::ZERO;
+    while let [what, length, rest @ ..] = bytes {
+        let (payload, rest) = rest.split_at(usize::from(*length).min(rest.len()));
+        bytes = rest;
+        let number = usize::from(*what) % CLIENTS;
+        let client = clients[number].get_or_insert_with(|| Client::new(now, number));
+        let goes = match *what / CLIENTS as u8 % 8 {
+            0 => client.send(now, &mut service, payload),
+            1 => Goes::Over,
+            2 => {
+                now += Duration::from_millis(payload.iter().map(|byte| u64::from(*byte) * 20).sum());
+                service.tick(now, |launcher| launcher % 2 == 0);
+                service.metrics(CLIENTS);
+                Goes::On
+            }
+            _ => client.send(now, &mut service, &framed(payload)),
+        };
+        if goes != Goes::On
+            && let Some(client) = clients[number].take()
+            && let Some(who) = client.near.who()
+        {
+            service.gone(now, who);
+        }
+        assert!(
+            service
+                .next_deadline(now)
+                .is_none_or(|deadline| deadline + Duration::from_secs(1) > now || !bytes.is_empty())
+        );
+    }
+    // What is known of all that can still be said.
+    let mut who = Who::OWN;
+    service.ask(now, &mut who, Ask::Status);
+}
+
+impl Client {
+    fn new(now: Duration, number: usize) -> Self {
+        let (far, near) = UnixStream::pair().expect("a pair of sockets");
+        for socket in [&far, &near] {
+            socket.set_nonblocking(true).expect("it is a socket");
+        }
+        let who = match number {
+            0 | 1 => Who::OWN,
+            _ => Who::Unknown { nonce: [7; 32] },
+        };
+        Self {
+            far,
+            near: Connection::frames(now, Stream::Unix(near), who),
+            answers: Decoder::default(),
+        }
+    }
+
+    /// Sends bytes, and takes the answers, which must be whole.
+    fn send(&mut self, now: Duration, service: &mut Service, bytes: &[u8]) -> Goes {
+        self.far.write_all(bytes).expect("there is room for so few bytes");
+        let goes = self.near.read(now, service, CLIENTS);
+        let mut buffer = [0; 64 << 10];
+        while let Ok(got @ 1..) = self.far.read(&mut buffer) {
+            self.answers.feed(&buffer[..got]);
+            while let Some(answer) = self
+                .answers
+                .take::<Answer>()
+                .expect("the daemon says what clients understand")
+            {
+                assert!(encode(&answer).is_some());
+            }
+        }
+        goes
+    }
+}
+
+/// A frame that is right but for what is in it.
+fn framed(payload: &[u8]) -> Vec<u8> {
+    let check = xxhash_rust::xxh3::xxh3_64(payload) as u32;
+    let mut frame = b"USCK".to_vec();
+    frame.extend(VERSION.to_le_bytes());
+    frame.extend([0; 2]);
+    frame.extend((payload.len() as u32).to_le_bytes());
+    frame.extend(check.to_le_bytes());
+    frame.extend(payload);
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn clients_may_send_anything(steps in vec((any::<u8>(), vec(0u8..12, 0..40)), 0..40)) {
+            let mut bytes = Vec::new();
+            for (what, payload) in steps {
+                bytes.extend([what, payload.len() as u8]);
+                bytes.extend(payload);
+            }
+            super::drive(&bytes);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The reader of event files, the one that follows them while they are written, and the report, under any bytes.
+
+use super::sums;
+use ckptd::events::{EventReader, Follower, ReadError, Record, WorldRank, encode_record, file_name};
+use ckptd::report::{Costs, Job, Live, Report};
+use std::path::Path;
+
+/// What may be allocated at once.
+pub const MOST: usize = 16 * ckptd::events::MAX_PAYLOAD;
+
+/// Takes the bytes behind the first two for event files. The first one says how many ranks there are, and whether checksums are put right; the
+/// second where the follower finds the end of the file first.
+pub fn drive(bytes: &[u8]) {
+    let [how, cut, bytes @ ..] = bytes else { return };
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a memory file system");
+    let ranks = 1 + usize::from(how % 3);
+    for (rank, part) in (0..).zip(bytes.chunks(bytes.len().div_ceil(ranks).max(1))) {
+        let mut file = part.to_vec();
+        if how & 0x80 == 0 {
+            sums::events(&mut file);
+        }
+        let path = directory.path().join(file_name(WorldRank(rank)));
+        same_when_followed(&path, &file, usize::from(*cut) * file.len() / 255);
+    }
+    report(directory.path());
+}
+
+/// What is followed is what is read; what is read can be written and read again.
+fn same_when_followed(path: &Path, file: &[u8], cut: usize) {
+    let (read, damage) = read(file);
+    for record in &read {
+        if let Some(frame) = encode_record(record) {
+            let mut again = file[..ckptd::events::HEADER_LEN].to_vec();
+            again.extend(frame);
+            assert_eq!(self::read(&again).0, std::slice::from_ref(record));
+        }
+    }
+    std::fs::write(path, &file[..cut]).expect("there is room");
+    let mut follower = Follower::open(path).expect("it is there");
+    let mut followed = Vec::new();
+    for length in [cut, file.len()] {
+        std::fs::write(path, &file[..length]).expect("there is room");
+        match follower.poll() {
+            Ok(records) => followed.extend(records),
+            // The reader gives the records before the damage, the follower need not.
+            Err(error) => {
+                assert!(damage.is_some_and(|damage| damage.to_string() == error.to_string()));
+                assert!(read.starts_with(&followed));
+                return;
+            }
+        }
+    }
+    assert_eq!(followed, read);
+}
+
+fn read(file: &[u8]) -> (Vec<Record>, Option<ReadError>) {
+    let (mut records, mut damage) = (Vec::new(), None);
+    match EventReader::from_bytes(file.to_vec()) {
+        Ok(reader) => reader.for_each(|item| match item {
+            Ok(record) => records.push(record),
+            Err(error) => damage = Some(error),
+        }),
+        Err(error) => damage = Some(error),
+    }
+    (records, damage)
+}
+
+/// Whatever the records say, something can be said of it.
+fn report(directory: &Path) {
+    let Ok(job) = Job::load(directory) else { return };
+    let report = Report::new(job);
+    report.to_text();
+    report.to_summary();
+    Costs::new(&report.timeline, &report.recoveries);
+    let mut live = Live::new(directory);
+    if let Ok(Some(standing)) = live.poll() {
+        standing.to_line(u64::MAX);
+        standing.to_line(0);
+    }
+}
