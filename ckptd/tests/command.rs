@@ -36,10 +36,15 @@ fn every_command_has_a_man_page_that_says_how_it_ends() {
     assert!(commands().contains(&"events".to_owned()));
     for name in commands() {
         let page = std::fs::read_to_string(pages.join(format!("understudy-{name}.1"))).unwrap();
-        assert!(page.contains(".TH understudy"), "{name}");
+        assert!(
+            page.contains(".TH understudy") && page.contains(".SH \"EXIT STATUS\"\n"),
+            "{name}: {page}"
+        );
+        let help = String::from_utf8(understudy(&[&name, "--help"]).stdout).unwrap();
+        assert!(help.contains("Exit status:\n  "), "{name}: {help}");
     }
     let page = std::fs::read_to_string(pages.join("understudy.1")).unwrap();
-    assert!(page.contains("Exit status"), "{page}");
+    assert!(page.contains(".SH \"EXIT STATUS\"\n"), "{page}");
 }
 
 #[test]

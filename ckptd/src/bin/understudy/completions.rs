@@ -4,9 +4,15 @@ use crate::outcome::{Outcome, print};
 use clap_complete::Shell;
 use std::process::ExitCode;
 
+const STATUSES: &str = "Exit status:\n  \
+    0  the script was printed\n  \
+    2  wrong usage, or a shell that is not known\n  \
+    3  standard output cannot be written to\n\n\
+    For bash: understudy completions bash > ~/.local/share/bash-completion/completions/understudy";
+
 /// Print a completion script for a shell.
 #[derive(clap::Args)]
-#[command(after_help = "For bash: understudy completions bash > ~/.local/share/bash-completion/completions/understudy")]
+#[command(after_help = STATUSES)]
 pub struct Arguments {
     /// The shell.
     shell: Shell,

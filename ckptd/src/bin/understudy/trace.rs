@@ -7,13 +7,19 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+const STATUSES: &str = "Exit status:\n  \
+    that of the launcher; else\n  \
+    2  wrong usage\n  \
+    3  the launcher cannot be started, or the library is missing\n\n\
+    Example: understudy trace -- mpirun -n 4 ./solver input.txt";
+
 /// Tell where a program calls MPI, and what UNDERSTUDY_INIT_END should be for it.
 ///
 /// Runs the given command, which is one of mpirun and a program, without protection; all ranks are the program's. At the
 /// end one report is printed on standard error: for each place of the program that calls MPI how often it did so, and how
 /// much MPI has written there, in the initialisation phase and after it.
 #[derive(clap::Args)]
-#[command(after_help = "Example: understudy trace -- mpirun -n 4 ./solver input.txt")]
+#[command(after_help = STATUSES)]
 pub struct Arguments {
     /// The library that is preloaded, if it is not beside this program.
     #[arg(long, value_name = "FILE")]
