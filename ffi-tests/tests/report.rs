@@ -83,40 +83,53 @@ fn pages_of_jobs_tell_what_happened() {
     }
 }
 
-/// How a browser lays it out, on a phone and on a desk. The pictures stay if FFI_TESTS_PICTURES names a directory.
+/// Tells the frame around the page how wide it has come out and how wide it may be, its colour, and how much it has loaded.
+const MEASURE: &str = "<script>onload = () => parent.postMessage([document.documentElement.scrollWidth, \
+    document.documentElement.clientWidth, getComputedStyle(document.body).backgroundColor, \
+    performance.getEntriesByType('resource').length].join(' | '), '*')</script></body>";
+const LIGHT: &str = "rgb(255, 255, 255)";
+const DARK: &str = "rgb(13, 17, 23)";
+
+/// The browser with a page; what it prints.
+fn chromium(program: &Path, page: &Path, options: &[&str]) -> String {
+    let output = Command::new(program)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--virtual-time-budget=5000",
+        ])
+        .args(options)
+        .arg(format!("file://{}", page.display()))
+        .stdin(Stdio::null())
+        .output()
+        .expect("chromium runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// How a browser shows it on a phone, on a desk, in the dark and on paper. The pictures stay if FFI_TESTS_PICTURES names a directory.
 fn browse(path: &Path, failures: usize) {
-    let Some(chromium) = place::on_path("chromium") else {
+    let Some(program) = place::on_path("chromium") else {
         return place::skip("there is no chromium (Debian: apt-get install chromium), so nobody looks at the page");
     };
     let pictures = std::env::var_os("FFI_TESTS_PICTURES").map(PathBuf::from);
-    let said = Regex::new("laid out: ([0-9]+) of ([0-9]+)").expect("a pattern");
-    for (name, width) in [("phone", 390), ("desk", 1280)] {
-        // A frame has the width that it is given; a window has a least one. The page says how wide it has come out.
-        let text = std::fs::read_to_string(path).expect("it is there");
-        let measured = "<script>parent.postMessage(document.documentElement.scrollWidth + ' of ' + document.documentElement.clientWidth, '*')</script></body>";
-        let (inner, outer) = (path.with_file_name("inner.html"), path.with_file_name("outer.html"));
-        std::fs::write(&inner, text.replace("</body>", measured)).expect("writable");
+    let text = std::fs::read_to_string(path).expect("it is there");
+    let (inner, outer) = (path.with_file_name("inner.html"), path.with_file_name("outer.html"));
+    std::fs::write(&inner, text.replace("</body>", MEASURE)).expect("writable");
+    let said = Regex::new(r"laid out: ([0-9]+) \| ([0-9]+) \| ([^|]*) \| ([0-9]+)<").expect("a pattern");
+    for (name, width, scheme, colour) in [
+        ("phone", 360, 1, LIGHT),
+        ("desk", 1280, 1, LIGHT),
+        ("dark", 1280, 0, DARK),
+    ] {
+        // A frame has the width that it is given; a window has a least one.
         let frame = format!(
             "<!DOCTYPE html><body style='margin:0'><p id=said></p><iframe src=inner.html style='border:0;width:{width}px;height:3000px'></iframe>\
              <script>onmessage = event => said.textContent = 'laid out: ' + event.data</script>"
         );
         std::fs::write(&outer, frame).expect("writable");
-        let run = |options: &[&str]| {
-            let output = Command::new(&chromium)
-                .args([
-                    "--headless",
-                    "--no-sandbox",
-                    "--disable-gpu",
-                    "--virtual-time-budget=5000",
-                ])
-                .args(options)
-                .arg(format!("file://{}", outer.display()))
-                .stdin(Stdio::null())
-                .output()
-                .expect("chromium runs");
-            String::from_utf8_lossy(&output.stdout).into_owned()
-        };
-        let dom = run(&["--dump-dom"]);
+        let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
+        let dom = chromium(&program, &outer, &[&scheme, "--dump-dom"]);
         let found = said
             .captures(&dom)
             .unwrap_or_else(|| panic!("the browser shows nothing: {dom}"));
@@ -127,12 +140,16 @@ fn browse(path: &Path, failures: usize) {
         // A bar for scrolling downwards takes a little.
         let room: u32 = found[2].parse().expect("a number");
         assert!((width - 20..=width).contains(&room), "{room} instead of {width}");
+        assert_eq!(&found[3], colour, "{name}");
+        assert_eq!(&found[4], "0", "it has loaded something else");
         if let Some(pictures) = &pictures {
             let picture = pictures.join(format!("report-{failures}-{name}.png"));
-            run(&[
-                &format!("--screenshot={}", picture.display()),
-                &format!("--window-size={},3100", width.max(500)),
-            ]);
+            let size = format!("--window-size={},3100", width.max(500));
+            chromium(
+                &program,
+                &outer,
+                &[&scheme, &format!("--screenshot={}", picture.display()), &size],
+            );
             assert!(
                 picture.metadata().is_ok_and(|file| file.len() > 10_000),
                 "{}",
@@ -140,6 +157,17 @@ fn browse(path: &Path, failures: usize) {
             );
         }
     }
+    let paper = pictures.unwrap_or_else(|| path.with_file_name(""));
+    let paper = paper.join(format!("report-{failures}.pdf"));
+    chromium(
+        &program,
+        path,
+        &["--no-pdf-header-footer", &format!("--print-to-pdf={}", paper.display())],
+    );
+    let printed = std::fs::read(&paper).expect("it is printed");
+    let sheets = count(&String::from_utf8_lossy(&printed), "/Type /Page[^s]");
+    // One for what is told first and last each, and one for each recovery at most.
+    assert!((1..=3 + failures).contains(&sheets), "{sheets} sheets");
 }
 
 #[test]

@@ -6,9 +6,12 @@ use maud::{Markup, html};
 pub fn time_axis(from: u64, to: u64, y: u32) -> Markup {
     let ticks = ticks(from, to);
     html! {
-        @for (at, label) in &ticks {
-            line.axis x1=(percent(*at, from, to)) x2=(percent(*at, from, to)) y1="0" y2=(y) {}
-            text.tick x=(percent(*at, from, to)) y=(y + 14) { (label) }
+        @for (index, (at, label)) in ticks.iter().enumerate() {
+            @let x = percent(*at, from, to);
+            // On a phone every other one has no room.
+            @let class = if index % 2 == 0 { "tick" } else { "tick minor" };
+            line.axis x1=(x) x2=(x) y1="0" y2=(y) {}
+            text class=(class) x=(x) y=(y + 14) text-anchor=[(*at < from + (to - from) / 20).then_some("start")] { (label) }
         }
     }
 }

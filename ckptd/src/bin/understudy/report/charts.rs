@@ -41,8 +41,8 @@ pub fn points(report: &Report) -> Vec<Point> {
                 }
                 captured.insert(event.rank);
                 if let Some(last) = points.last_mut() {
-                    last.bytes += bytes;
-                    last.pause = last.pause.max(scan_ns + copy_ns);
+                    last.bytes = last.bytes.saturating_add(bytes);
+                    last.pause = last.pause.max(scan_ns.saturating_add(copy_ns));
                 }
             }
             Kind::Commit { epoch, .. } => {
@@ -93,7 +93,7 @@ fn bars(points: &[Point], to: u64, what: &str, value: fn(&Point) -> u64, show: f
             (time_axis(0, to, HEIGHT as u32))
             text.label x="100%" y="12" text-anchor="end" { "most: " (show(most)) }
             @for it in points {
-                @let height = (value(it) * (HEIGHT - 20)).div_ceil(most).max(1);
+                @let height = (value(it) as f64 / most as f64 * (HEIGHT - 20) as f64).ceil().max(1.0) as u64;
                 rect class=(if it.committed { "cut" } else { "lost" }) x=(percent(it.at, 0, to)) width="0.4%" y=(HEIGHT - height) height=(height) {
                     title { "epoch " (it.epoch) ": " (show(value(it))) }
                 }

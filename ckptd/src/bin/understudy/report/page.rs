@@ -1,6 +1,6 @@
 //! The page as a whole.
 
-use super::segments::{Row, rows};
+use super::segments::{Row, in_short, rows};
 use super::timeline::timeline;
 use super::{advice, charts, journals, matrix, story};
 use ckptd::events::Kind;
@@ -34,7 +34,7 @@ pub fn page(report: &Report, mtbf: Duration) -> String {
                     @for problem in &report.problems { p.problem { "Not complete: " (problem) } }
                 }
                 main {
-                    (section("Timeline", timeline(&rows, 0, end, &what)))
+                    (section("Timeline", timeline(&in_short(&rows), 0, end, &what)))
                     (section("Recoveries", story::recoveries(report, |it| zoom(&rows, it))))
                     (section("Checkpoints", charts::checkpoints(&points, end)))
                     (section("Copies", charts::traffic(report)))

@@ -12,13 +12,22 @@ pub enum Doing {
     Wait,
     Ship,
     Cut,
+    /// A recovery as a whole, where its stages could not be told apart.
+    Recovering,
     Recovery(RecoveryStage),
 }
 
 impl Doing {
     /// All, in the order of the legend; what comes later is drawn over what comes earlier.
     pub fn all() -> Vec<Self> {
-        let plain = [Self::Init, Self::Compute, Self::Wait, Self::Ship, Self::Cut];
+        let plain = [
+            Self::Init,
+            Self::Compute,
+            Self::Wait,
+            Self::Ship,
+            Self::Cut,
+            Self::Recovering,
+        ];
         plain
             .into_iter()
             .chain(RecoveryStage::ALL.map(Self::Recovery))
@@ -33,6 +42,7 @@ impl Doing {
             Self::Wait => "wait",
             Self::Ship => "ship",
             Self::Cut => "cut",
+            Self::Recovering => "recovering",
             Self::Recovery(stage) => stage.name(),
         }
     }
@@ -45,18 +55,19 @@ impl Doing {
             Self::Wait => "a spare waits",
             Self::Ship => "copies are sent beside the program",
             Self::Cut => "the program stands still for a checkpoint",
+            Self::Recovering => "recovery, stage by stage below",
             Self::Recovery(stage) => match stage {
-                RecoveryStage::Detect => "recovery: a failure is noticed",
-                RecoveryStage::Revoke => "recovery: communicators are revoked",
-                RecoveryStage::Drain => "recovery: own messages are ended",
-                RecoveryStage::Shrink => "recovery: the living meet",
-                RecoveryStage::Agree => "recovery: they agree on a plan",
-                RecoveryStage::Replace => "recovery: the new world is made",
-                RecoveryStage::Fetch => "recovery: the copy goes to the understudy",
-                RecoveryStage::Load => "recovery: memory is put back",
-                RecoveryStage::Rebuild => "recovery: communicators are made again",
-                RecoveryStage::Reprotect => "recovery: lost copies are made again",
-                RecoveryStage::Resume => "recovery: the program goes on",
+                RecoveryStage::Detect => "a failure is noticed",
+                RecoveryStage::Revoke => "communicators are revoked",
+                RecoveryStage::Drain => "own messages are ended",
+                RecoveryStage::Shrink => "the living meet",
+                RecoveryStage::Agree => "they agree on a plan",
+                RecoveryStage::Replace => "the new world is made",
+                RecoveryStage::Fetch => "the copy goes to the understudy",
+                RecoveryStage::Load => "memory is put back",
+                RecoveryStage::Rebuild => "communicators are made again",
+                RecoveryStage::Reprotect => "lost copies are made again",
+                RecoveryStage::Resume => "the program goes on",
             },
         }
     }
@@ -101,6 +112,28 @@ pub fn rows(report: &Report) -> Vec<Row> {
         .collect()
 }
 
+/// The same with recoveries in one piece.
+pub fn in_short(rows: &[Row]) -> Vec<Row> {
+    let short = |segment: &Segment| Segment {
+        doing: match segment.doing {
+            Doing::Recovery(_) => Doing::Recovering,
+            other => other,
+        },
+        ..*segment
+    };
+    let row = |row: &Row| {
+        let mut segments: Vec<_> = row.segments.iter().map(short).collect();
+        segments.sort_by_key(|segment| (segment.doing, segment.from));
+        Row {
+            rank: row.rank,
+            parts: row.parts.clone(),
+            segments,
+            died: row.died,
+        }
+    };
+    rows.iter().map(row).collect()
+}
+
 fn row(rank: WorldRank, events: &[&Event], died: Option<u64>) -> Row {
     let last = events.last().map_or(0, |event| event.at_ns);
     let mut row = Row {
@@ -136,7 +169,7 @@ fn row(rank: WorldRank, events: &[&Event], died: Option<u64>) -> Row {
                 turn(Doing::Compute, at);
             }
             Kind::Capture { scan_ns, copy_ns, .. } => {
-                let from = at.saturating_sub(scan_ns + copy_ns);
+                let from = at.saturating_sub(scan_ns.saturating_add(copy_ns));
                 row.segments.push(Segment {
                     doing: Doing::Cut,
                     from,
@@ -153,13 +186,14 @@ fn row(rank: WorldRank, events: &[&Event], died: Option<u64>) -> Row {
             }
             Kind::FailureDetected { .. } => stage_at = at,
             Kind::Stage { stage, ns, .. } => {
-                let doing = Doing::Recovery(stage);
+                // No stage ends after the record that tells of it.
+                let (from, to) = (stage_at, stage_at.saturating_add(ns).min(at.max(stage_at)));
                 row.segments.push(Segment {
-                    doing,
-                    from: stage_at,
-                    to: stage_at + ns,
+                    doing: Doing::Recovery(stage),
+                    from,
+                    to,
                 });
-                stage_at += ns;
+                stage_at = to;
             }
             _ => {}
         }

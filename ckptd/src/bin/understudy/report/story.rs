@@ -21,7 +21,12 @@ pub fn headline(report: &Report) -> Option<(String, String)> {
         } => {
             let name = program.rsplit('/').next().unwrap_or(program).to_owned();
             let more = format!(
-                "{program} with {workers} workers and {spares} spares, job {job} on {host}, understudy {version}"
+                "{program} with {workers} workers and {}, job {job} on {host}, understudy {version}",
+                if *spares == 1 {
+                    "1 spare".to_owned()
+                } else {
+                    format!("{spares} spares")
+                }
             );
             Some((name, more))
         }
@@ -90,6 +95,7 @@ pub fn recoveries(report: &Report, zoom: impl Fn(&Recovery) -> Markup) -> Markup
             p { "There was none." }
         }
         @for it in &report.recoveries {
+            article {
             h3 { @if it.number == 0 { "Restart from disk" } @else { "Recovery " (it.number) } }
             dl {
                 @if it.number != 0 {
@@ -112,6 +118,7 @@ pub fn recoveries(report: &Report, zoom: impl Fn(&Recovery) -> Markup) -> Markup
                 }
             }
             (zoom(it))
+            }
         }
     }
 }

@@ -16,12 +16,15 @@ pub fn timeline(rows: &[Row], from: u64, to: u64, what: &str) -> Markup {
     let shown: Vec<_> = rows
         .iter()
         .map(|row| (row, visible(&row.segments, from, to, gap)))
+        // Who died earlier is not here any more.
+        .filter(|(_, segments)| !segments.is_empty())
         .collect();
     let present: BTreeSet<Doing> = shown
         .iter()
         .flat_map(|(_, segments)| segments.iter().map(|it| it.doing))
         .collect();
-    let height = STEP * rows.len() as u32;
+    let is_there = |row: &Row| row.died.is_some_and(|died| (from..=to).contains(&died));
+    let height = STEP * shown.len() as u32;
     let data: Vec<Vec<String>> = shown
         .iter()
         .flat_map(|(row, segments)| {
@@ -49,12 +52,12 @@ pub fn timeline(rows: &[Row], from: u64, to: u64, what: &str) -> Markup {
                         title { "rank " (row.rank) ", " (it.doing.meaning()) ", " (seconds(it.from)) ", " (time(it.to - it.from)) }
                     }
                 }
-                @if let Some(died) = row.died.filter(|died| (from..=to).contains(died)) {
+                @if let Some(died) = row.died.filter(|_| is_there(row)) {
                     text.died x=(percent(died, from, to)) y=(y + LABEL + 14) { "✕" title { "rank " (row.rank) " died at " (seconds(died)) } }
                 }
             }
         }
-        (legend(&present, rows.iter().any(|row| row.died.is_some())))
+        (legend(&present, shown.iter().any(|(row, _)| is_there(row))))
         (table("The same as a table", &["rank", "what", "from", "for"], &data))
     }
 }
