@@ -13,7 +13,7 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
-.PHONY: help setup env build install deb man examples test sweep soak lint demo bench bench-journal bench-memory lammps clean
+.PHONY: help setup env build install deb deb-tree man examples test sweep soak fuzz lint demo picture bench bench-journal bench-memory lammps clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,12 +50,26 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	'$(RELEASE)/understudy' completions bash > '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/understudy'
 	install -m 644 README.md docs/guide.md docs/promise.md LICENSE-MIT LICENSE-APACHE '$(DESTDIR)$(PREFIX)/share/doc/understudy'
 
-deb: build ## make a Debian package in target/debian (needs cargo-deb)
+# Installed here and nowhere else; a few minutes, once.
+CARGO_DEB := $(CURDIR)/build/tools/bin/cargo-deb
+
+$(CARGO_DEB):
+	$(CARGO) install --quiet --locked --root '$(CURDIR)/build/tools' --target-dir '$(CURDIR)/build/tools/target' cargo-deb@3.8.0
+	rm -rf '$(CURDIR)/build/tools/target'
+
+# What goes into the package, from what has been built.
+deb-tree:
+	rm -rf build/debian
 	$(MAKE) install PREFIX=/usr DESTDIR='$(CURDIR)/build/debian'
-	$(CARGO) deb -p ckptd --no-build
+	strip --strip-debug build/debian/usr/bin/understudy build/debian/usr/lib/understudy/*
+
+deb: build $(CARGO_DEB) ## make a Debian package in build/
+	rm -f build/*.deb
+	$(MAKE) deb-tree
+	'$(CARGO_DEB)' -p ckptd --no-build --output '$(CURDIR)/build'
 
 man: build ## write the man pages of `understudy` into build/man
-	target/release/understudy man build/man
+	'$(RELEASE)/understudy' man build/man
 
 examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -C c-examples OUT='$(CURDIR)/build/examples'
@@ -79,6 +93,12 @@ soak: build ## kill ranks at random for MINUTES=10 (SEED= repeats a run), then 3
 	$(IN_ENV) FFI_TESTS_MINUTES=$(MINUTES) FFI_TESTS_SEED=$(SEED) $(CARGO) test --release -p ffi-tests \
 	    --test soak -- --include-ignored --nocapture --test-threads 1
 
+# Seconds of all fuzz targets together.
+FUZZ_SECONDS ?= 60
+
+fuzz: ## feed the readers of files and messages with anything, for FUZZ_SECONDS=60
+	@packaging/fuzz.sh '$(FUZZ_SECONDS)'
+
 lint: setup ## check formatting and warnings
 	$(CARGO) fmt --all --check
 	$(IN_ENV) $(CARGO) clippy --release --workspace --all-targets -- -D warnings
@@ -87,6 +107,12 @@ lint: setup ## check formatting and warnings
 
 demo: build ## kill a worker of a running program and watch it being replaced
 	@$(IN_ENV) c-examples/demo.sh
+
+# What the README shows. Look at the picture before you commit it: a busy machine draws another one.
+picture: build ## draw docs/recovery.svg from a run in which a worker is killed
+	$(IN_ENV) '$(RELEASE)/understudy' run -n 4 --spares 1 --interval 60ms --log-dir build/picture --progress none \
+	    --fault 'kill rank=2 at=commit.end epoch=6 delay=30ms' -- build/examples/heat2d 400 400 20000
+	$(CARGO) run --quiet --release -p ckptd --example picture -- build/picture docs/recovery.svg
 
 bench: build ## print what the layer costs and how fast a job is back, as ratios
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'

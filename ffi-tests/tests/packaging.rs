@@ -30,16 +30,23 @@ fn run(command: &mut Command) -> String {
     text(&output)
 }
 
-/// Installs what was built, for a prefix, below a directory.
-fn install(prefix: &str, below: &Path) {
+/// `make` with what was built.
+fn make(target: &str) -> Command {
     let mut release = place::product("ckptd");
     release.pop();
     let mut make = Command::new("make");
-    make.current_dir(place::workspace()).args(["-s", "install"]);
-    make.arg(format!("PREFIX={prefix}"))
-        .arg(format!("DESTDIR={}", below.display()));
+    make.current_dir(place::workspace()).args(["-s", target]);
     make.arg(format!("RELEASE={}", release.display()));
-    run(&mut make);
+    make
+}
+
+/// Installs for a prefix, below a directory.
+fn install(prefix: &str, below: &Path) {
+    let mut install = make("install");
+    install
+        .arg(format!("PREFIX={prefix}"))
+        .arg(format!("DESTDIR={}", below.display()));
+    run(&mut install);
 }
 
 /// Installed in a prefix that is a temporary directory.
@@ -56,44 +63,41 @@ fn module_file(prefix: &Path) -> PathBuf {
     files.next().expect("there is a version").expect("readable").path()
 }
 
-#[test]
-fn an_installed_tree_runs_a_job_from_its_place() {
-    let (directory, prefix) = installed();
+fn assert_complete(prefix: &Path) {
     for file in FILES {
-        assert!(prefix.join(file).is_file(), "{file} is missing");
+        // Packages compress man pages.
+        let is_there = prefix.join(file).is_file() || prefix.join(format!("{file}.gz")).is_file();
+        assert!(is_there, "{file} is missing");
     }
+}
+
+/// A job from the files below a prefix, whose worker 1 dies; and the daemon, through its link.
+fn assert_works(prefix: &Path, work: &Path) {
     let _turn = place::turn();
     let mpirun = place::mpirun();
     let path = mpirun.parent().expect("it has a directory").display().to_string();
-    let job = |program: &mut Command| {
-        program.current_dir(directory.path()).env("TMPDIR", directory.path());
-        program.env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap_or_default()));
-        program
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        program
-            .env("OMPI_MCA_mpi_yield_when_idle", "1")
-            .env("OMPI_MCA_btl", "self,sm");
-        run(program)
-    };
-    let heat = place::example("heat2d");
-    let mut under = Command::new(prefix.join("bin/understudy"));
-    under.args([
-        "run",
-        "-n",
-        "2",
-        "--interval",
-        "20calls",
-        "--fault",
-        "kill rank=1 at=commit.end epoch=3",
-        "--",
-    ]);
-    let said = job(under.arg(&heat).args(["60", "60", "200"]));
+    let mut job = Command::new(prefix.join("bin/understudy"));
+    job.args("run -n 2 --interval 20calls --fault".split(' '));
+    job.args(["kill rank=1 at=commit.end epoch=3", "--"]);
+    job.arg(place::example("heat2d")).args(["60", "60", "200"]);
+    job.current_dir(work).env("TMPDIR", work);
+    job.env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap_or_default()));
+    job.env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    job.env("OMPI_MCA_mpi_yield_when_idle", "1")
+        .env("OMPI_MCA_btl", "self,sm");
+    let said = run(&mut job);
     assert!(said.contains("spare rank 2 has taken its part"), "{said}");
     assert!(said.contains("heat2d: done"), "{said}");
-    // The daemon, too, through its link.
-    let second = run(Command::new(prefix.join("bin/ckptd")).arg("--version"));
-    assert!(second.starts_with("ckptd "), "{second}");
+    let daemon = run(Command::new(prefix.join("bin/ckptd")).arg("--version"));
+    assert!(daemon.starts_with("ckptd "), "{daemon}");
+}
+
+#[test]
+fn an_installed_tree_runs_a_job_from_its_place() {
+    let (directory, prefix) = installed();
+    assert_complete(&prefix);
+    assert_works(&prefix, directory.path());
 }
 
 #[test]
@@ -131,72 +135,116 @@ source [lindex $argv 0]
 
 #[test]
 fn the_module_file_sets_paths() {
+    let Some(tclsh) = place::on_path("tclsh") else {
+        return place::skip("there is no tclsh");
+    };
     let (directory, prefix) = installed();
-    let (module, name) = (module_file(&prefix), prefix.display().to_string());
-    let said =
-        if Path::new("/usr/lib/x86_64-linux-gnu/modulecmd.tcl").is_file() || place::on_path("modulecmd").is_some() {
-            let mut command = match place::on_path("modulecmd") {
-                Some(modulecmd) => Command::new(modulecmd),
-                None => {
-                    let mut tcl = Command::new("tclsh");
-                    tcl.arg("/usr/lib/x86_64-linux-gnu/modulecmd.tcl");
-                    tcl
-                }
-            };
-            let path = prefix.join("share/modulefiles");
-            run(command.args(["bash", "load", "understudy"]).env("MODULEPATH", path))
-        } else if let Some(tclsh) = place::on_path("tclsh") {
-            let script = directory.path().join("stand-in.tcl");
-            std::fs::write(&script, STAND_IN).expect("the directory is ours");
-            run(Command::new(tclsh).arg(script).arg(&module))
-        } else {
-            return place::skip("there is neither Environment Modules nor tclsh");
-        };
+    let script = directory.path().join("stand-in.tcl");
+    std::fs::write(&script, STAND_IN).expect("the directory is ours");
+    let said = run(Command::new(tclsh).arg(script).arg(module_file(&prefix)));
+    let name = prefix.display();
     for wanted in [
-        format!("{name}/bin"),
-        format!("{name}/share/man"),
+        format!("PATH={name}/bin"),
+        format!("MANPATH={name}/share/man"),
         format!("UNDERSTUDY_LIBRARY={name}/lib/understudy/libunderstudy.so"),
     ] {
-        assert!(said.contains(&wanted), "{wanted} is not in {said}");
+        assert!(said.lines().any(|line| line == wanted), "{wanted} is not in {said}");
     }
 }
 
-/// Spack's own names, as far as the recipe uses them.
+/// What a shell of a cluster does.
+const MODULES: &str = r#"
+set -eu
+module() { eval "$("$MODULECMD" bash "$@")"; }
+module use "$PREFIX/share/modulefiles"
+module load understudy
+command -v understudy
+printf '%s\n' "$UNDERSTUDY_LIBRARY"
+man -w understudy-run 2>/dev/null || echo "$PREFIX/share/man/man1/understudy-run.1"
+module help understudy 2>&1 | grep -o 'understudy run'
+module unload understudy
+command -v understudy || echo gone
+printf '%s\n' "${UNDERSTUDY_LIBRARY-gone}"
+"#;
+
+#[test]
+fn environment_modules_load_and_unload_it() {
+    let Some(modulecmd) = place::on_path("modulecmd") else {
+        return place::skip("there is no modulecmd (Debian: apt-get install environment-modules)");
+    };
+    let (_directory, prefix) = installed();
+    let mut shell = Command::new("bash");
+    shell.args(["-c", MODULES]).env_clear();
+    shell.env("PATH", "/usr/bin:/bin").env("HOME", &prefix);
+    let said = run(shell.env("MODULECMD", modulecmd).env("PREFIX", &prefix));
+    let place = |file: &str| prefix.join(file).display().to_string();
+    let wanted = [
+        place("bin/understudy"),
+        place("lib/understudy/libunderstudy.so"),
+        place("share/man/man1/understudy-run.1"),
+        "understudy run".to_owned(),
+        "gone".to_owned(),
+        "gone".to_owned(),
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), wanted);
+}
+
+/// Spack's own names, as far as the recipe uses them (Spack 1.0 and later).
 const SPACK: &str = r#"
 import sys, types
 class MakefilePackage: pass
 names = {name: (lambda *a, **k: None) for name in "license version depends_on conflicts requires which make".split()}
-module = types.ModuleType("spack.package"); module.__dict__.update(names, MakefilePackage=MakefilePackage)
-sys.modules["spack"] = types.ModuleType("spack"); sys.modules["spack.package"] = module
+def module(name, **content):
+    sys.modules[name] = types.ModuleType(name); sys.modules[name].__dict__.update(content)
+for name in ["spack", "spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"]: module(name)
+module("spack.package", **names)
+module("spack_repo.builtin.build_systems.makefile", MakefilePackage=MakefilePackage)
 exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"), globals := {})
 print(*[name for name in ("build", "install", "setup_run_environment") if hasattr(globals["Understudy"], name)])
 "#;
+
+const RECIPES: &str = "packaging/spack/spack_repo/understudy";
 
 #[test]
 fn the_recipe_for_spack_can_be_read() {
     let Some(python) = place::on_path("python3") else {
         return place::skip("there is no python3");
     };
-    let recipe = place::workspace().join("packaging/spack/understudy/package.py");
+    let recipe = place::workspace().join(RECIPES).join("packages/understudy/package.py");
     let said = run(Command::new(python).args(["-c", SPACK]).arg(recipe));
     assert_eq!(said.trim(), "build install setup_run_environment");
 }
 
+/// Where `make deb` has installed it, or anywhere else.
+fn cargo_deb() -> Option<PathBuf> {
+    let own = place::workspace().join("build/tools/bin/cargo-deb");
+    if own.is_file() {
+        Some(own)
+    } else {
+        place::on_path("cargo-deb")
+    }
+}
+
 #[test]
-fn a_debian_package_has_the_same_files() {
-    if place::on_path("cargo-deb").is_none() || place::on_path("dpkg-deb").is_none() {
-        return place::skip("there is no cargo-deb");
-    }
-    let directory = tempfile::tempdir().expect("there is room for temporary files");
-    let tree = place::workspace().join("build/debian");
-    install("/usr", &tree);
-    let package = directory.path().join("understudy.deb");
-    let mut deb = Command::new("cargo");
+fn a_debian_package_runs_a_job() {
+    let (Some(cargo_deb), Some(dpkg_deb)) = (cargo_deb(), place::on_path("dpkg-deb")) else {
+        return place::skip("there is no cargo-deb (`make deb` installs it for this directory) or no dpkg-deb");
+    };
+    let directory = daemon::private_directory();
+    let (package, root) = (directory.path().join("understudy.deb"), directory.path().join("root"));
+    run(&mut make("deb-tree"));
+    let mut deb = Command::new(cargo_deb);
     deb.current_dir(place::workspace())
-        .args(["deb", "-p", "ckptd", "--no-build", "--no-strip", "-o"]);
+        .args(["-p", "ckptd", "--no-build", "--fast", "-o"]);
     run(deb.arg(&package));
-    let list = run(Command::new("dpkg-deb").arg("--contents").arg(&package));
-    for file in FILES {
-        assert!(list.contains(&format!("./usr/{file}")), "{file} is not in {list}");
-    }
+    let about = run(Command::new(&dpkg_deb).arg("--info").arg(&package));
+    assert!(
+        about.contains("Package: understudy\n") && about.contains("Depends: libc6 "),
+        "{about}"
+    );
+    run(Command::new(&dpkg_deb).arg("-x").arg(&package).arg(&root));
+    assert_complete(&root.join("usr"));
+    let link = std::fs::read_link(root.join("usr/bin/ckptd")).expect("a link");
+    assert_eq!(link, Path::new("../lib/understudy/ckptd"));
+    assert_works(&root.join("usr"), directory.path());
 }
