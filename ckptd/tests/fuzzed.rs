@@ -1,5 +1,7 @@
 //! Random bytes through what `make fuzz` drives for longer and with more insight: nothing panics, and nothing allocates what bytes only claim.
 
+use ckptd::events::{Epoch, EventWriter, Kind, Role, Worker, WorldRank};
+use ckptd::report::{Costs, Job, Live, Report};
 use fuzz::{epochs, events, watch};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -35,4 +37,41 @@ proptest! {
     fn epochs_on_disk(bytes in bytes()) {
         limited(epochs::MOST, || epochs::drive(&bytes))?;
     }
+}
+
+/// Found by `make fuzz`: sums began anew behind the largest number.
+#[test]
+fn sums_of_absurd_numbers_are_the_largest() {
+    let directory = tempfile::tempdir().unwrap();
+    let epoch = Epoch(2);
+    for rank in 0..2 {
+        let writer = EventWriter::create(directory.path(), WorldRank(rank));
+        let start = Kind::Start {
+            pid: 1,
+            world_rank: WorldRank(rank),
+            role: Role::Worker(Worker(rank)),
+            workers: 2,
+            spares: 0,
+            host: "node".into(),
+            program: "solver".into(),
+            version: "0.1.0".into(),
+            job: "job".into(),
+        };
+        writer.emit(Epoch(0), start);
+        let capture = Kind::Capture {
+            epoch,
+            pages: 1,
+            bytes: u64::MAX - 1,
+            scan_ns: u64::MAX - 1,
+            copy_ns: 2,
+        };
+        writer.emit(epoch, capture);
+        writer.emit(epoch, Kind::Commit { epoch, ns: 1 });
+    }
+    let mut live = Live::new(directory.path());
+    let line = live.poll().unwrap().expect("there are records").to_line(0);
+    assert!(line.contains("epoch 2 (16777216.0 TiB in 18446744073.710 s"), "{line}");
+    let report = Report::new(Job::load(directory.path()).unwrap());
+    let costs = Costs::new(&report.timeline, &report.recoveries).expect("there was a checkpoint");
+    assert_eq!(costs.pause_ns, u64::MAX);
 }

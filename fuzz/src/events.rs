@@ -2,7 +2,7 @@
 
 use super::sums;
 use ckptd::events::{EventReader, Follower, ReadError, Record, WorldRank, encode_record, file_name};
-use ckptd::report::{Costs, Job, Live, Report};
+use ckptd::report::{Costs, Job, JournalTable, Live, Report, Traffic};
 use std::path::Path;
 
 /// What may be allocated at once.
@@ -72,6 +72,8 @@ fn report(directory: &Path) {
     report.to_text();
     report.to_summary();
     Costs::new(&report.timeline, &report.recoveries);
+    Traffic::new(&report.timeline);
+    JournalTable::new(&report.timeline);
     let mut live = Live::new(directory);
     if let Ok(Some(standing)) = live.poll() {
         standing.to_line(u64::MAX);

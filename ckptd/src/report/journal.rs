@@ -33,7 +33,10 @@ impl JournalTable {
         }
         let mut it = Self {
             workers: last.len() as u32,
-            kept: last.values().filter_map(|calls| calls.kept).sum(),
+            kept: last
+                .values()
+                .filter_map(|calls| calls.kept)
+                .fold(0, u64::saturating_add),
             not_kept: last.values().filter(|calls| calls.kept.is_none()).count() as u32,
             total: Amount::default(),
             rows: Vec::new(),

@@ -55,7 +55,10 @@ impl Traffic {
             }
         }
         let mut it = Self {
-            workers: last.keys().map(|worker| worker.0 + 1).fold(workers, u32::max),
+            workers: last
+                .keys()
+                .map(|worker| worker.0.saturating_add(1))
+                .fold(workers, u32::max),
             pairs: Vec::new(),
             other_pairs: Amount::default(),
             communicators: Vec::new(),
@@ -79,8 +82,9 @@ impl Traffic {
         }
         it.communicators = communicators.into_values().collect();
         tell_apart(&mut it.communicators);
-        it.communicators
-            .sort_by_key(|it| std::cmp::Reverse(it.traffic.messages.bytes + it.traffic.collectives.bytes));
+        it.communicators.sort_by_key(|it| {
+            std::cmp::Reverse(it.traffic.messages.bytes.saturating_add(it.traffic.collectives.bytes))
+        });
         (!last.is_empty()).then_some(it)
     }
 
