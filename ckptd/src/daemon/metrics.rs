@@ -16,6 +16,8 @@ pub(super) struct Counters {
     /// Clients that were turned away: another user, a wrong token, no protocol of ours, too slow, too many.
     pub(super) turned_away: u64,
     pub(super) removed: u64,
+    /// Epochs that were copied to disk.
+    pub(super) copied: u64,
 }
 
 /// All figures.
@@ -60,6 +62,11 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
         ),
         ("refusals", "Requests that were refused.", counters.refused),
         ("turned_away", "Clients that were turned away.", counters.turned_away),
+        (
+            "epochs_copied",
+            "Held epochs that were copied to disk.",
+            counters.copied,
+        ),
         (
             "remains_removed",
             "Files of killed jobs that were removed.",

@@ -26,6 +26,8 @@ pub struct Name {
 
 /// What is behind the name of a file that is being written.
 pub const PART: &str = ".part";
+/// What is behind the name of a file that is being copied; a process id and [`PART`] follow.
+pub const COPY: &str = ".copy-";
 /// What the names of all files begin with.
 pub const PREFIX: &str = "understudy-";
 const SUFFIX: &str = ".epoch";
@@ -76,7 +78,8 @@ pub fn of_worker<'a>(listing: impl IntoIterator<Item = &'a str>, worker: u32) ->
 /// Files of `worker` whose writing was never completed.
 pub fn torn<'a>(listing: impl IntoIterator<Item = &'a str>, worker: u32) -> Vec<&'a str> {
     let is_torn = |file: &&str| {
-        let name = file.strip_suffix(PART).and_then(Name::parse);
+        let name = file.strip_suffix(PART);
+        let name = name.and_then(|name| Name::parse(name.split_once(COPY).map_or(name, |(name, _)| name)));
         name.is_some_and(|name| name.worker == worker)
     };
     listing.into_iter().filter(is_torn).collect()
@@ -172,8 +175,9 @@ mod tests {
             file(0, 4, 1) + PART,
             file(0, 4, 2) + PART,
             "x.part".into(),
+            file(0, 5, 1) + COPY + "77" + PART,
         ];
-        assert_eq!(torn(files.iter().map(String::as_str), 1), [files[1].as_str()]);
+        assert_eq!(torn(files.iter().map(String::as_str), 1), [&files[1], &files[4]]);
     }
 
     #[test]

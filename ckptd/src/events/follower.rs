@@ -3,8 +3,9 @@
 use super::Record;
 use super::codec::{HEADER_LEN, Header};
 use super::reader::{EventReader, ReadError, first_record};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Gives the records of a file as they come. It ends for good at damage.
@@ -27,6 +28,13 @@ impl Follower {
             at: 0,
             is_damaged: false,
         })
+    }
+
+    /// Whether there is another file of this name by now: a process that has executed another program begins anew.
+    pub fn is_replaced(&self, path: &Path) -> bool {
+        let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
+        let [own, now] = [self.file.metadata(), std::fs::metadata(path)].map(|metadata| metadata.map(id).ok());
+        now.is_some() && now != own
     }
 
     /// The header, once it has been read.
@@ -103,6 +111,16 @@ mod tests {
             [0, 1, 2, 3]
         );
         assert_eq!(follower.header().map(|header| header.rank), Some(WorldRank(0)));
+    }
+
+    #[test]
+    fn another_file_of_the_same_name_is_noticed() {
+        let dir = tempfile::tempdir().expect("there is room for temporary files");
+        let first = EventWriter::create(dir.path(), WorldRank(0));
+        let follower = Follower::open(first.path()).expect("it is there");
+        assert!(!follower.is_replaced(first.path()));
+        let second = EventWriter::create(dir.path(), WorldRank(0));
+        assert!(follower.is_replaced(second.path()));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod segments;
 
+use crate::epochs::flush;
 use crate::relay::{LEDGERS, has_launcher, job_of_name, lives, survey};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -34,6 +35,10 @@ pub fn of_node() -> Vec<Remains> {
     let mut all = of_jobs();
     all.extend(segments::abandoned());
     all.extend(event_directories());
+    all.extend(flush::orphans().into_iter().map(|path| Remains {
+        path,
+        what: "epochs held for a directory that is gone",
+    }));
     all
 }
 

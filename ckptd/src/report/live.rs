@@ -248,7 +248,11 @@ impl Live {
         for entry in std::fs::read_dir(&self.dir)? {
             let entry = entry?;
             let rank = entry.file_name().to_str().and_then(rank_of_file_name);
-            if let Some(rank) = rank.filter(|rank| !self.files.contains_key(rank)) {
+            let is_new = |rank: &WorldRank| {
+                let known = self.files.get(rank);
+                known.is_none_or(|follower| follower.is_replaced(&entry.path()))
+            };
+            if let Some(rank) = rank.filter(is_new) {
                 self.files.insert(rank, Follower::open(&entry.path())?);
             }
         }

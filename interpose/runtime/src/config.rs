@@ -47,6 +47,8 @@ pub struct Config {
     pub disk: Option<PathBuf>,
     /// How many epochs there are from one that is written to the next.
     pub disk_every: u64,
+    /// Whether epochs are held in memory as well.
+    pub disk_hold: bool,
     /// Whether the job goes on from an epoch on disk.
     pub restart: bool,
     /// Whether new spares join the job in place of those that are used up.
@@ -139,6 +141,10 @@ const VALUES: &[(&str, Parse)] = &[
         })?;
         Ok(())
     }),
+    ("UNDERSTUDY_DISK_HOLD", |config, text| {
+        config.disk_hold = switch(text)?;
+        Ok(())
+    }),
     ("UNDERSTUDY_RESTART", |config, text| {
         config.restart = switch(text)?;
         Ok(())
@@ -192,6 +198,7 @@ impl Config {
             require: false,
             disk: None,
             disk_every: 1,
+            disk_hold: false,
             restart: false,
             replenish: false,
             daemon: None,
@@ -206,6 +213,9 @@ impl Config {
         }
         if config.trace && lookup("UNDERSTUDY_SPARES").is_none_or(|text| text.is_empty()) {
             config.spares = 0;
+        }
+        if config.disk_hold && config.disk.is_none() {
+            return Err("UNDERSTUDY_DISK_HOLD: set UNDERSTUDY_DISK to the directory that epochs are copied to".into());
         }
         if config.restart && config.disk.is_none() {
             return Err("UNDERSTUDY_RESTART: set UNDERSTUDY_DISK to the directory that has the epochs".into());

@@ -9,15 +9,18 @@
 //!
 //! - `ckptd::epochs` has the names of the files, what follows from a list of them, and the content of a file;
 //! - `identity`: what a file must have in common with the process that loads it;
-//! - `writer`: the thread that writes; `load`: from a file to an image; `choose`: the epoch that everybody has.
+//! - `writer`: the thread that writes; `load`: from a file to an image; `choose`: the epoch that everybody has;
+//! - `places`: where files are: on disk, and with UNDERSTUDY_DISK_HOLD also in memory that outlives the job.
 //!
 //! Each worker writes, finds and removes its own files only, and what all have is found out by communication. So the
 //! directory may also lie on a local disk of each node, as long as ranks come back to their nodes.
 #![allow(unsafe_code)]
 
 mod choose;
+mod copy;
 mod identity;
 mod load;
+mod places;
 mod static_file;
 mod writer;
 
@@ -34,20 +37,20 @@ pub use ckptd::epochs::catalogue::Key;
 use ckptd::epochs::{catalogue, format};
 use format::{Head, Identity};
 pub use load::Loaded;
+use places::Places;
 pub use static_file::{StaticFile, Writing};
 use std::collections::BTreeSet;
 use std::ffi::c_int;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 use writer::{Job, Pages, Piece, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The disk level of this process.
 struct Disk {
-    directory: PathBuf,
+    places: Places,
     every: u64,
     identity: Identity,
     environment: u64,
@@ -89,13 +92,6 @@ pub struct Report {
 
 static DISK: Main<Option<Disk>> = Main::new(None);
 
-fn listing(directory: &Path) -> io::Result<Vec<String>> {
-    let entries = fs::read_dir(directory)?;
-    Ok(entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .collect())
-}
-
 fn checksum(key: Key) -> u64 {
     let Key {
         lineage,
@@ -128,10 +124,8 @@ pub fn open(
     crate::world::succeeded(unsafe {
         real::PMPI_Bcast((&raw mut lineage).cast(), 8, handles::byte_type(), 0, control)
     })?;
-    // Whatever stands in the way is told when the first epoch cannot be written.
-    let _ = fs::create_dir_all(directory);
     let disk = DISK.get().insert(Disk {
-        directory: fs::canonicalize(directory).unwrap_or_else(|_| directory.clone()),
+        places: Places::open(directory, config.disk_hold),
         every: config.disk_every,
         identity: identity::own(workers),
         environment: identity::environment(),
@@ -149,10 +143,10 @@ pub fn open(
         chosen: None,
     });
     if let Some(worker) = part {
-        disk.remove_torn(worker);
-        disk.remove_static(worker);
+        disk.places.remove_torn(worker);
+        disk.places.remove_static(worker);
     }
-    let place = disk.directory.display().to_string();
+    let place = disk.places.directory.display().to_string();
     if !config.restart {
         if let Some(key) = choose::newest(disk, control, part)? {
             return Ok(Err(format!(
@@ -160,13 +154,13 @@ pub fn open(
                 key.epoch
             )));
         }
-        user::keep_files_on_disk(&disk.directory, lineage, disk.start);
+        user::keep_files_on_disk(&disk.places.directory, lineage, disk.start);
         return Ok(Ok(false));
     }
     Ok(match choose(control, part, store)? {
         Some(_) => {
             if let Some(disk) = DISK.get() {
-                user::keep_files_on_disk(&disk.directory, disk.lineage, disk.start);
+                user::keep_files_on_disk(&disk.places.directory, disk.lineage, disk.start);
             }
             Ok(true)
         }
@@ -217,20 +211,22 @@ pub fn go_on_from(worker: u32) {
     (disk.written, disk.due, disk.complete) = (Some(key), None, BTreeSet::from([key]));
     disk.own.retain(|other| *other <= key);
     disk.own.insert(key);
-    let names = listing(&disk.directory).unwrap_or_default();
-    let files = catalogue::of_worker(names.iter().map(String::as_str), worker);
-    let newer: Vec<Key> = files.into_iter().filter(|other| *other > key).collect();
-    disk.remove(worker, &newer);
-    disk.remove_torn(worker);
+    let newer: Vec<Key> = disk
+        .places
+        .keys(worker)
+        .into_iter()
+        .filter(|other| *other > key)
+        .collect();
+    disk.places.remove(worker, &newer);
+    disk.places.remove_torn(worker);
 }
 
 /// This process has taken a part.
 pub fn take_over(worker: u32) {
     let Some(disk) = DISK.get() else { return };
-    let names = listing(&disk.directory).unwrap_or_default();
-    let files = catalogue::of_worker(names.iter().map(String::as_str), worker);
-    disk.own = files.into_iter().filter(|key| key.lineage == disk.lineage).collect();
-    disk.remove_torn(worker);
+    let files = disk.places.keys(worker).into_iter();
+    disk.own = files.filter(|key| key.lineage == disk.lineage).collect();
+    disk.places.remove_torn(worker);
 }
 
 /// The job has come to its end: there is nothing to go back for.
@@ -240,18 +236,22 @@ pub fn end(part: Option<u32>) {
     if let Some(writer) = &mut disk.writer {
         writer.stop();
     }
+    disk.places.let_go(disk.lineage, |_| true);
     let Some(worker) = part else { return };
-    let names = listing(&disk.directory).unwrap_or_default();
-    let files = catalogue::of_worker(names.iter().map(String::as_str), worker);
-    let own: Vec<Key> = files.into_iter().filter(|key| key.lineage == disk.lineage).collect();
-    disk.remove(worker, &own);
-    disk.remove_static(worker);
+    let own: Vec<Key> = disk
+        .places
+        .keys(worker)
+        .into_iter()
+        .filter(|key| key.lineage == disk.lineage)
+        .collect();
+    disk.places.remove(worker, &own);
+    disk.places.remove_static(worker);
 }
 
 /// Where a worker's static data are, or are to be.
 pub fn static_path(worker: u32) -> Option<PathBuf> {
     let disk = DISK.get().as_ref()?;
-    Some(static_file::path(&disk.directory, disk.lineage, worker))
+    Some(static_file::path(&disk.places.directory, disk.lineage, worker))
 }
 
 /// Starts to write an image there, beside the program.
@@ -331,7 +331,8 @@ pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: u32
     pieces.sort_unstable_by_key(Piece::first);
     let files = user::written_files();
     let job = Job {
-        directory: disk.directory.clone(),
+        directory: disk.places.directory.clone(),
+        held: disk.places.held.clone(),
         name: name.to_string(),
         head,
         state: state.to_vec(),
@@ -362,7 +363,7 @@ impl Disk {
     fn writer(&mut self) -> io::Result<&mut Writer> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
-            None => Writer::start()?,
+            None => Writer::start(boot::config().daemon.clone())?,
         };
         Ok(self.writer.insert(writer))
     }
@@ -402,11 +403,12 @@ impl Disk {
         match (first, &self.trouble) {
             (Some(first), Some(why)) if first == worker as usize && !self.told => sys::say(format_args!(
                 "epochs cannot be written to {}: {why}; the job goes on, protected in memory, and tries again",
-                self.directory.display()
+                self.places.directory.display()
             )),
-            (None, _) if self.told && worker == 0 => {
-                sys::say(format_args!("epochs are written to {} again", self.directory.display()))
-            }
+            (None, _) if self.told && worker == 0 => sys::say(format_args!(
+                "epochs are written to {} again",
+                self.places.directory.display()
+            )),
             _ => {}
         }
         self.told = first.is_some();
@@ -414,34 +416,14 @@ impl Disk {
 
     /// Removes files of this worker that are not needed any more.
     fn prune(&mut self, worker: u32) {
-        let names = listing(&self.directory).unwrap_or_default();
-        let files = catalogue::of_worker(names.iter().map(String::as_str), worker);
-        let expendable = catalogue::expendable(&files, &self.complete);
-        self.remove(worker, &expendable);
+        let expendable = catalogue::expendable(&self.places.keys(worker), &self.complete);
+        self.places.remove(worker, &expendable);
+        if let Some(&second) = self.complete.iter().rev().nth(1) {
+            self.places.let_go(self.lineage, |key| key < second);
+        }
         self.own.retain(|key| !expendable.contains(key));
         while self.complete.len() > 2 {
             self.complete.pop_first();
-        }
-    }
-
-    /// Removes static data of this worker.
-    fn remove_static(&self, worker: u32) {
-        for name in static_file::of_worker(&listing(&self.directory).unwrap_or_default(), worker) {
-            let _ = fs::remove_file(self.directory.join(name));
-        }
-    }
-
-    /// Removes what this worker has not completed.
-    fn remove_torn(&self, worker: u32) {
-        let names = listing(&self.directory).unwrap_or_default();
-        for torn in catalogue::torn(names.iter().map(String::as_str), worker) {
-            let _ = fs::remove_file(self.directory.join(torn));
-        }
-    }
-
-    fn remove(&self, worker: u32, keys: &[Key]) {
-        for &key in keys {
-            let _ = fs::remove_file(self.directory.join(Name { key, worker }.to_string()));
         }
     }
 }

@@ -1,6 +1,8 @@
 //! `understudy clean`: removes what killed jobs have left on this node. Nothing of a living job, nothing of another user.
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
+use ckptd::epochs::catalogue::{PART, PREFIX};
+use ckptd::epochs::flush;
 use ckptd::remains::{Remains, is_in_use, is_own, of_node, remove};
 use ckptd::report::bytes;
 use std::io;
@@ -14,7 +16,8 @@ const QUIET: Duration = Duration::from_secs(600);
 /// Remove what killed jobs have left behind on this node.
 ///
 /// That is: files of the layer and of Open MPI in /dev/shm whose processes are gone, and directories for event files of
-/// `understudy run`. In the directories that are named, also epochs whose writing was never completed.
+/// `understudy run`. In the directories that are named, also epochs whose writing was never completed, and what
+/// is held of them in memory although it is on disk. Do not name the directory of a job that runs.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  nothing is left\n  \
@@ -36,6 +39,11 @@ impl Arguments {
             let torn = torn_epochs(directory)
                 .map_err(|error| Failure::with_status(IMPOSSIBLE, format_args!("{}: {error}", directory.display())))?;
             all.extend(torn);
+            let directory = directory.canonicalize().unwrap_or_else(|_| directory.clone());
+            all.extend(flush::copied(&directory).into_iter().map(|path| Remains {
+                path,
+                what: "an epoch that is on disk, too",
+            }));
         }
         let (mut freed, mut is_well) = (0, true);
         for Remains { path, what } in &all {
@@ -60,8 +68,9 @@ fn torn_epochs(directory: &Path) -> io::Result<Vec<Remains>> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let is_torn =
-            name.starts_with("understudy-") && [".epoch.part", ".static.part"].iter().any(|end| name.ends_with(end));
+        let is_torn = name.starts_with(PREFIX)
+            && name.ends_with(PART)
+            && [".epoch.", ".static."].iter().any(|kind| name.contains(kind));
         let changed = entry.metadata()?.modified()?;
         // The writer may be on another node.
         let is_quiet = SystemTime::now()

@@ -1,10 +1,10 @@
 //! Which epoch on disk everybody goes back to: the newest of which each worker has a whole file of its own.
 #![allow(unsafe_code)]
 
+use super::Disk;
 use super::catalogue::{self, Key, Name};
 use super::format::Damage;
-use super::load::{Loaded, load};
-use super::{Disk, listing};
+use super::load::Loaded;
 use crate::gather::everybodys;
 use crate::generated::real;
 use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
@@ -26,17 +26,17 @@ pub struct Found {
 
 /// The newest epoch of which anybody has a file.
 pub fn newest(disk: &Disk, comm: RealComm, part: Option<u32>) -> Result<Option<Key>, c_int> {
-    let own = part.map_or_else(Vec::new, |worker| keys(disk, worker));
+    let own = part.map_or_else(Vec::new, |worker| disk.places.keys(worker));
     Ok(everybodys(comm, &own)?.into_iter().flatten().max())
 }
 
 /// Finds the epoch, over all processes of `comm`; `part` is the worker that this one plays or will play. Whatever stands
 /// in an epoch's way is said, by one worker for all.
 pub fn choose(disk: &Disk, comm: RealComm, part: Option<u32>, store: &mut PageStore) -> Result<Option<Found>, c_int> {
-    let own = part.map_or_else(Vec::new, |worker| keys(disk, worker));
+    let own = part.map_or_else(Vec::new, |worker| disk.places.keys(worker));
     let candidates = catalogue::candidates(&everybodys(comm, &own)?);
     for (index, &key) in candidates.iter().enumerate() {
-        let attempt = part.map(|worker| load(&disk.directory, Name { key, worker }, &disk.identity, store));
+        let attempt = part.map(|worker| disk.places.load(Name { key, worker }, &disk.identity, store));
         let objector = lowest(comm, part.filter(|_| matches!(attempt, Some(Err(_)))))?;
         let Some(objector) = objector else {
             let (newest, loaded) = (candidates[0], attempt.and_then(Result::ok));
@@ -53,16 +53,9 @@ pub fn choose(disk: &Disk, comm: RealComm, part: Option<u32>, store: &mut PageSt
     Ok(None)
 }
 
-fn keys(disk: &Disk, worker: u32) -> Vec<Key> {
-    match listing(&disk.directory) {
-        Ok(names) => catalogue::of_worker(names.iter().map(String::as_str), worker),
-        Err(_) => Vec::new(),
-    }
-}
-
 fn refuse(disk: &Disk, name: Name, damage: &Damage, next: Option<&Key>) {
     let next = next.map_or_else(String::new, |key| format!("; epoch {} is tried", key.epoch));
-    let path = disk.directory.join(name.to_string());
+    let path = disk.places.directory.join(name.to_string());
     let (path, epoch) = (path.display(), name.key.epoch);
     sys::say(format_args!(
         "epoch {epoch} on disk cannot be used: {path}: {damage}{next}"

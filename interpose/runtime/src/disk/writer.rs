@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::catalogue::PART;
+use super::copy;
 use super::format::{Encoder, Head};
 use super::static_file::StaticFile;
 use crate::image::absent::Sums;
@@ -13,6 +14,7 @@ use crate::image::runs::PageIndex;
 use crate::image::threads::without_signals;
 use crate::image::{PAGE_SIZE, sums};
 use crate::sys;
+use ckptd::client::Address;
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
@@ -101,6 +103,8 @@ fn checked<'a>(page: PageIndex, sum: u64, content: &'a [u8], what: &str) -> io::
 pub struct Job {
     /// Where.
     pub directory: PathBuf,
+    /// Where it is held, and copied from.
+    pub held: Option<PathBuf>,
     /// Its name.
     pub name: String,
     /// What.
@@ -126,8 +130,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts it.
-    pub fn start() -> io::Result<Writer> {
+    /// Starts it; a daemon may copy what is held.
+    pub fn start(daemon: Option<Address>) -> io::Result<Writer> {
         let (jobs, todo) = channel::<Job>();
         let (done, outcomes) = channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -135,7 +139,7 @@ impl Writer {
         let work = move || {
             sys::leave_descriptors();
             for job in todo {
-                if done.send(write(job, &stopped)).is_err() {
+                if done.send(write(&job, daemon.as_ref(), &stopped)).is_err() {
                     return;
                 }
             }
@@ -186,25 +190,37 @@ fn open_again(file: RawFd) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{file}"))
 }
 
-fn write(job: Job, stop: &AtomicBool) -> Outcome {
-    let part = job.directory.join(job.name.clone() + PART);
-    let done = job
-        .files
-        .iter()
-        .try_for_each(|&file| open_again(file)?.sync_data())
-        .and_then(|()| write_part(&part, &job, stop));
-    let done = done.and_then(|length| {
-        std::fs::rename(&part, job.directory.join(&job.name))?;
-        File::open(&job.directory)?.sync_all()?;
-        Ok(length)
-    });
+fn write(job: &Job, daemon: Option<&Address>, stop: &AtomicBool) -> Outcome {
+    job.files.iter().try_for_each(|&file| open_again(file)?.sync_data())?;
+    if let Some(held) = &job.held {
+        match write_at(held, job, stop, false) {
+            Ok(_) => return copy::to_disk(&held.join(&job.name), &job.directory.join(&job.name), daemon, stop),
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                log::warn!(
+                    "there is no room to hold an epoch in {}: it is written to disk at once",
+                    held.display()
+                );
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let length = write_at(&job.directory, job, stop, true)?;
+    File::open(&job.directory)?.sync_all()?;
+    Ok(length)
+}
+
+/// Writes the file; nothing of it is left if that fails.
+fn write_at(directory: &Path, job: &Job, stop: &AtomicBool, sync: bool) -> Outcome {
+    let part = directory.join(job.name.clone() + PART);
+    let done = write_part(&part, job, stop, sync);
+    let done = done.and_then(|length| std::fs::rename(&part, directory.join(&job.name)).map(|()| length));
     if done.is_err() {
         let _ = std::fs::remove_file(&part);
     }
     done
 }
 
-fn write_part(part: &Path, job: &Job, stop: &AtomicBool) -> Outcome {
+fn write_part(part: &Path, job: &Job, stop: &AtomicBool, sync: bool) -> Outcome {
     let mut encoder = Encoder::new(File::create(part)?, &job.head, &job.state)?;
     job.pages
         .each(|page| match encoder.page(page)? && stop.load(Ordering::Relaxed) {
@@ -212,6 +228,8 @@ fn write_part(part: &Path, job: &Job, stop: &AtomicBool) -> Outcome {
             false => Ok(()),
         })?;
     let file = encoder.finish()?;
-    file.sync_all()?;
+    if sync {
+        file.sync_all()?;
+    }
     Ok(file.metadata()?.len())
 }
