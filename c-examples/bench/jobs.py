@@ -14,7 +14,7 @@ import time
 WORKERS, SPARES = 2, 1
 MPIRUN = ["mpirun", "--with-ft", "ulfm", "--oversubscribe", "--mca", "btl", "self,sm", "--mca", "pml", "ob1",
           "--mca", "mpi_yield_when_idle", "1"]
-LIMIT_S = 120
+LIMIT_S = 300
 
 
 class Failed(Exception):

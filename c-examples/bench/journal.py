@@ -7,8 +7,8 @@ Each program runs with UNDERSTUDY_STATIC=replay; a spare rehearses every worker.
 What is printed are medians over workers and repetitions: the journal
 (compressed) against the pages that it rebuilds, the replay's time against that
 of the phase, the copy at the buddy before and after. What recording costs is
-the time up to the same checkpoint, against a run with UNDERSTUDY_STATIC=image
-in turns with the first. Nothing here passes or fails. Called by `make bench-journal`, which puts MPI on the PATH.
+the time up to the same checkpoint, against runs with UNDERSTUDY_STATIC=image
+in turns with the others, the best of each. Nothing here passes or fails. Called by `make bench-journal`, which puts MPI on the PATH.
 Sections are programs: sem, cg, heat2d, and lmp (LAMMPS) if it is installed.
 """
 
@@ -56,21 +56,20 @@ def until_second_cut(events):
 
 
 def once(bench, command, interval, workers):
-    """Of one run in each mode: rehearsal and what became of the copy, by worker; what recording costs, as a ratio."""
+    """Of one run in each mode: rehearsal and what became of the copy, by worker; the time up to the second cut, by mode."""
     took = {}
     for mode in ("image", "replay"):
         directory = bench.events_dir()
         bench.run(*command, layer=True, ranks=workers + 1, events=directory, INTERVAL=interval, STATIC=mode, LOG_LIMIT="1000%")
         events = bench.events(directory)
         took[mode] = until_second_cut(events)
-    cost = took["replay"] / took["image"] if all(took.values()) else None
     rehearsed, thinned = {}, {}
     for event in events:
         if event["type"] == "rehearsal":
             rehearsed[event["worker"]] = event
         elif event["type"] == "thinned":
             thinned[event["worker"]] = event
-    return rehearsed, thinned, cost
+    return rehearsed, thinned, took
 
 
 def measure(name, bench, arguments):
@@ -82,10 +81,10 @@ def measure(name, bench, arguments):
 
 
 def measure_with(bench, name, command, interval, workers, repetitions):
-    rows, costs, failures = [], [], set()
+    rows, times, failures = [], [], set()
     for _ in range(repetitions):
-        rehearsed, thinned, cost = once(bench, command, interval, workers)
-        costs += [cost] if cost else []
+        rehearsed, thinned, took = once(bench, command, interval, workers)
+        times += [took] if all(took.values()) else []
         for worker, event in rehearsed.items():
             if event["failure"]:
                 failures.add(event["failure"])
@@ -101,9 +100,11 @@ def measure_with(bench, name, command, interval, workers, repetitions):
     left = of(lambda _, thin: thin["left"]) * PAGE
     replay = of(lambda event, _: event["replay_ns"]) * 1e-9
     phase = of(lambda event, _: event["phase_ns"]) * 1e-9
+    best = {mode: min((took[mode] for took in times), default=None) for mode in ("image", "replay")}
+    cost = f"{best['replay'] / best['image']:.3f}" if times else "–"
     ratio = of(lambda event, _: event["replay_ns"] / event["phase_ns"])
     Table.row(name, str(workers), f"{journal / 1024:.0f} KiB", f"{rebuilt / MIB:.1f} MiB", f"{100 * journal / max(rebuilt, 1):.2f} %",
-              duration(phase), duration(replay), f"{ratio:.2f}", f"{median(costs):.3f}" if costs else "–", f"{whole / MIB:.1f} → {left / MIB:.2f} MiB",
+              duration(phase), duration(replay), f"{ratio:.2f}", cost, f"{whole / MIB:.1f} → {left / MIB:.2f} MiB",
               f"{of(lambda event, _: event['different']):.0f} of {of(lambda event, _: event['pages']):.0f}")
 
 

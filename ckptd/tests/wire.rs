@@ -61,6 +61,17 @@ fn asks() -> Vec<Ask> {
             job: job(),
             token: Token(7),
         },
+        Ask::Replenish {
+            job: job(),
+            spares: 1,
+            aim: 3,
+        },
+        Ask::CopyHeld {
+            from: b"/held/a".to_vec(),
+            to: b"/disk/\xff".to_vec(),
+        },
+        Ask::WasCopied { id: 8 },
+        Ask::GiveUpCopy { id: 8 },
         Ask::Status,
     ]
 }
@@ -88,6 +99,9 @@ fn answers() -> Vec<Answer> {
         Answer::Challenge { nonce: [3; 32] },
         Answer::Welcome,
         Answer::Leased(vec![lease; 100]),
+        Answer::Start { count: 2 },
+        Answer::Copying { id: Some(8) },
+        Answer::Copied { outcome: Some(28) },
         Answer::Status(vec![status; 10]),
         Answer::Refused(Refusal::LateRound),
         Answer::Closed("why".into()),
@@ -169,7 +183,9 @@ fn absurd_lengths_are_refused_before_anything_is_kept() {
     );
     assert_eq!(decode_one::<Ask>(b"GET / HTTP/1.1\r\n"), Err(WireError::Magic));
     assert_eq!(decode_one::<Ask>(b"\x00"), Err(WireError::Magic));
-    assert_eq!(decode_one::<Ask>(b"USCK\x02\x00"), Err(WireError::Version(2)));
+    let mut later = framed(&[]);
+    later[4..6].copy_from_slice(&(VERSION + 1).to_le_bytes());
+    assert_eq!(decode_one::<Ask>(&later[..6]), Err(WireError::Version(VERSION + 1)));
     let long = Answer::Closed("x".repeat(MAX_PAYLOAD));
     assert_eq!(encode(&long), None);
 }

@@ -30,6 +30,7 @@ pub struct Daemon {
     directory: TempDir,
     /// Where it gives out figures.
     figures: String,
+    options: &'static [&'static str],
 }
 
 impl Drop for Daemon {
@@ -39,11 +40,12 @@ impl Drop for Daemon {
 }
 
 /// The process, and where it gives out figures.
-fn start(socket: &Path) -> (Child, String) {
+fn start(socket: &Path, options: &[&str]) -> (Child, String) {
     let mut child = Command::new(place::product("ckptd"))
         .args(["serve", "--socket"])
         .arg(socket)
         .args(["--metrics", "127.0.0.1:0"])
+        .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -65,12 +67,21 @@ impl Daemon {
     /// # Panics
     /// If it cannot be started.
     pub fn start() -> Daemon {
+        Self::start_with(&[])
+    }
+
+    /// Starts one with these options.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start_with(options: &'static [&'static str]) -> Daemon {
         let directory = private_directory();
-        let (child, figures) = start(&directory.path().join("socket"));
+        let (child, figures) = start(&directory.path().join("socket"), options);
         Daemon {
             child,
             directory,
             figures,
+            options,
         }
     }
 
@@ -88,7 +99,7 @@ impl Daemon {
     /// Kills it, and starts another one in its place.
     pub fn restart(&mut self) {
         self.kill();
-        (self.child, self.figures) = start(&self.socket());
+        (self.child, self.figures) = start(&self.socket(), self.options);
     }
 
     /// A client.

@@ -1,8 +1,10 @@
 //! New spares join the running job in place of those that are used up.
 
+use ffi_tests::daemon::Daemon;
 use ffi_tests::outcome::native;
-use ffi_tests::programs::{Case, cg, longer_heat2d};
-use ffi_tests::{Job, Outcome};
+use ffi_tests::programs::{Case, cg, heat2d, longer_heat2d};
+use ffi_tests::thin::{self, THIN, WORKERS};
+use ffi_tests::{Job, Kill, Outcome, Trigger};
 use std::time::Duration;
 
 fn job(case: &Case) -> Job {
@@ -80,4 +82,101 @@ fn without_tcp_no_spare_can_join_and_a_line_says_so() {
     outcome.assert_taken_over(&[1]);
     let told = outcome.own_lines().iter().any(|line| line.contains("btl `tcp`"));
     outcome.check(told, "nobody says why no spare has joined");
+}
+
+/// The daemon says how many spares may be started: of two jobs on a node, the second has none when the first has them all.
+#[test]
+fn a_daemon_grants_new_spares() {
+    let case = longer_heat2d();
+    for (others, granted) in [(0, 1), (2, 0)] {
+        let daemon = Daemon::start_with(&["--most-spares", "2"]);
+        let _others: Vec<_> = (0..others)
+            .map(|rank| daemon.strange_spare("another job", rank))
+            .collect();
+        let outcome = job(&case)
+            .env("UNDERSTUDY_CKPTD", &daemon.socket().to_string_lossy())
+            .fault("kill rank=1 at=cut.end epoch=3")
+            .run();
+        outcome.assert_success();
+        outcome.assert_like(&native(case.job()), case.files);
+        outcome.assert_taken_over(&[1]);
+        outcome.assert_nothing_left();
+        outcome.check(joined(&outcome).len() == granted, "another number of new spares");
+        let refused = outcome
+            .own_lines()
+            .iter()
+            .any(|line| line.contains("the daemon grants 0 new spare(s) instead of 1; the job goes on with 0"));
+        outcome.check(refused == (granted == 0), "the reason is told if there is one");
+    }
+}
+
+/// Both spares are used up at once: two newcomers join, the first of them helps the second in, and both take parts later.
+#[test]
+fn two_may_join_at_once() {
+    let case = longer_heat2d();
+    let fault = "kill rank=1 at=cut.end epoch=3; kill rank=3 at=cut.end epoch=3; kill rank=0 at=cut.end epoch=7; \
+                 kill rank=2 at=cut.end epoch=7";
+    let outcome = job(&case)
+        .spares(2)
+        .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+        .fault(fault)
+        .run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    let mut taken_over = outcome.takeovers();
+    taken_over.sort_unstable();
+    assert_eq!(taken_over, [0, 1, 2, 3]);
+    assert_eq!(joined(&outcome), [6, 7, 8, 9]);
+    outcome.assert_nothing_left();
+}
+
+/// With a disk level: newcomers know of it, and everybody goes back to what is there when copies are lost.
+#[test]
+fn newcomers_know_of_the_disk_level() {
+    let case = longer_heat2d();
+    // Rank 4 plays worker 1 and rank 5, a newcomer, worker 2; then worker 1 dies together with the holder of its only copy.
+    let fault = "kill rank=1 at=cut.end epoch=3; kill rank=2 at=cut.end epoch=6; kill rank=4 at=cut.end epoch=9; \
+                 kill rank=5 at=cut.end epoch=9";
+    let outcome = job(&case)
+        .spares(2)
+        .disk()
+        .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+        .fault(fault)
+        .run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    let from_disk = outcome
+        .own_lines()
+        .iter()
+        .any(|line| line.contains("so all have gone back to epoch"));
+    outcome.check(from_disk, "nobody has gone back to the disk");
+    outcome.check(joined(&outcome).len() >= 3, "too few have joined");
+    outcome.assert_nothing_left();
+}
+
+/// Newcomers rebuild static data as the first spares do.
+#[test]
+fn newcomers_replay_the_initialisation_phase() {
+    let case = heat2d();
+    let outcome = thin::job(&case)
+        .env("UNDERSTUDY_REPLENISH", "1")
+        .tcp()
+        .kill(Kill::at(1, THIN))
+        .kill(
+            Kill::at(
+                2,
+                Trigger::Resume {
+                    rank: WORKERS,
+                    recovery: 1,
+                },
+            )
+            .after(Duration::from_millis(300)),
+        )
+        .run();
+    thin::like_undisturbed(&outcome, &case);
+    outcome.assert_taken_over(&[1, 2]);
+    assert_eq!(joined(&outcome), [5, 6]);
+    for rank in [WORKERS, WORKERS + 1] {
+        outcome.check(thin::rebuilt(&outcome, rank) > 30, "nothing was rebuilt");
+    }
 }

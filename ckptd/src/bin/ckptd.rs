@@ -53,6 +53,11 @@ struct Serve {
     #[arg(long, value_name = "127.0.0.1:PORT")]
     metrics: Option<SocketAddr>,
 
+    /// Let jobs have new spares started in place of used ones (UNDERSTUDY_REPLENISH) only as long as all jobs together have fewer
+    /// idle ones than this.
+    #[arg(long, value_name = "COUNT")]
+    most_spares: Option<u32>,
+
     /// End when standard input does, and with it who has started this.
     #[arg(long)]
     until_stdin_ends: bool,
@@ -76,6 +81,7 @@ fn serve(options: Serve) -> ExitCode {
         listen: options.listen,
         token_file: options.token_file,
         metrics: options.metrics,
+        most_spares: options.most_spares,
         until_stdin_ends: options.until_stdin_ends,
     };
     match daemon::serve(&options, &mut std::io::stdout()) {

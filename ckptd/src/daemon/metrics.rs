@@ -16,6 +16,8 @@ pub(super) struct Counters {
     /// Clients that were turned away: another user, a wrong token, no protocol of ours, too slow, too many.
     pub(super) turned_away: u64,
     pub(super) removed: u64,
+    /// Spares that jobs were allowed to start.
+    pub(super) started: u64,
     /// Epochs that were copied to disk.
     pub(super) copied: u64,
 }
@@ -59,6 +61,11 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
             "spares_wanted",
             "Spares that jobs have wanted in addition.",
             counters.wanted,
+        ),
+        (
+            "spares_granted",
+            "Spares that jobs were allowed to start.",
+            counters.started,
         ),
         ("refusals", "Requests that were refused.", counters.refused),
         ("turned_away", "Clients that were turned away.", counters.turned_away),

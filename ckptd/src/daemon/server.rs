@@ -33,6 +33,8 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
     /// Where it gives out figures; only to this node.
     pub metrics: Option<SocketAddr>,
+    /// How many idle spares all jobs together may have, if new ones are started.
+    pub most_spares: Option<u32>,
     /// It ends when standard input does.
     pub until_stdin_ends: bool,
 }
@@ -79,7 +81,7 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
         remote,
         figures,
         end,
-        service: Service::new(Rules::default(), random(), tokens),
+        service: Service::new(rules(options), random(), tokens),
         sweeper: Sweeper::start(),
         connections: Vec::new(),
         start: Instant::now(),
@@ -87,6 +89,14 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
     server.run();
     log::info!("ends");
     Ok(())
+}
+
+fn rules(options: &Options) -> Rules {
+    let usual = Rules::default();
+    Rules {
+        spares: options.most_spares.unwrap_or(usual.spares),
+        ..usual
+    }
 }
 
 /// Readable when this is the end.

@@ -133,6 +133,12 @@ impl Service {
                 });
                 self.answer(answer)
             }
+            Ask::Replenish { job, spares, aim } => {
+                let key = JobKey { realm, name: job };
+                let count = self.pools.may_start(&key, spares, aim);
+                self.counters.started += u64::from(count);
+                Reply::Send(Answer::Start { count })
+            }
             Ask::GiveBack { job, token } => {
                 let key = JobKey { realm, name: job };
                 match self.pools.give_back(&key, token) {

@@ -73,6 +73,8 @@ pub struct Rules {
     pub jobs: usize,
     /// How many parts may be asked for at once.
     pub needs: usize,
+    /// How many idle spares there may be, of all jobs together, if new ones are started.
+    pub spares: u32,
 }
 
 impl Default for Rules {
@@ -83,6 +85,7 @@ impl Default for Rules {
             replenish: Duration::from_secs(30),
             jobs: 256,
             needs: 1024,
+            spares: u32::MAX,
         }
     }
 }

@@ -149,6 +149,15 @@ impl Pools {
         self.known(key)?.give_back(token)
     }
 
+    /// How many spares a job may have started that has `spares` idle ones and wants `aim`: as many as are missing, as far as all jobs
+    /// together may have them. A job that is not known here yet has the same right.
+    pub fn may_start(&self, key: &JobKey, spares: u32, aim: u32) -> u32 {
+        let others = self.jobs.iter().filter(|(other, _)| *other != key);
+        let idle: usize = others.map(|(_, job)| job.spares().count()).sum();
+        let room = self.rules.spares.saturating_sub(idle as u32).saturating_sub(spares);
+        aim.saturating_sub(spares).min(room)
+    }
+
     /// The job has ended.
     pub fn close(&mut self, key: &JobKey) -> bool {
         self.jobs.remove(key).is_some()

@@ -38,6 +38,15 @@ pub enum Ask {
         /// The parts.
         needs: Vec<Need>,
     },
+    /// Some spares are used up, and others could be started. Answer: `Start`.
+    Replenish {
+        /// The launcher's name of the job.
+        job: String,
+        /// How many there are.
+        spares: u32,
+        /// How many there were at first.
+        aim: u32,
+    },
     /// A lease is not used. No answer.
     GiveBack {
         /// The launcher's name of the job.
@@ -78,6 +87,11 @@ pub enum Answer {
     Welcome,
     /// Spares for the parts, as far as there are any.
     Leased(Vec<Lease>),
+    /// So many spares may be started.
+    Start {
+        /// How many.
+        count: u32,
+    },
     /// The request for a copy has this number. `None`: the daemon does not do it.
     Copying {
         /// Of the request.

@@ -232,15 +232,6 @@ impl Config {
                 config.scheme
             ));
         }
-        let alone = [
-            (config.disk.is_some(), "UNDERSTUDY_DISK"),
-            (config.static_data == Static::Replay, "UNDERSTUDY_STATIC=replay"),
-        ];
-        if let Some((_, other)) = alone.iter().find(|(is_set, _)| config.replenish && *is_set) {
-            return Err(format!(
-                "UNDERSTUDY_REPLENISH: not together with {other} yet; leave one of the two out"
-            ));
-        }
         Ok(config)
     }
 

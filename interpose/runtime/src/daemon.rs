@@ -81,7 +81,7 @@ fn register() -> Result<Client, ClientError> {
         workers: workers.filter(|other| Some(*other) == node).count() as u32,
     };
     let limits = Limits {
-        minimum: 0,
+        minimum: if boot::config().replenish { world.spare_count } else { 0 },
         maximum: world.spare_count,
     };
     let job = boot::job();
@@ -141,6 +141,21 @@ pub fn lease(round: u64, dead: &[u32]) -> Result<Vec<Lease>, String> {
     match client.ask(&Ask::Lease { job, round, needs }, left) {
         Ok(Answer::Leased(leases)) => Ok(leases),
         Ok(Answer::Refused(refusal)) => Err(refusal.to_string()),
+        Ok(_) => Err(ClientError::Unexpected.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// How many new spares the daemon lets this job have, which has so many idle ones, and had `aim` at first.
+pub fn may_start(spares: u32, aim: u32) -> Result<u32, String> {
+    let ask = Ask::Replenish {
+        job: boot::job(),
+        spares,
+        aim,
+    };
+    let answer = connect(LIMIT).and_then(|mut client| client.ask(&ask, LIMIT));
+    match answer {
+        Ok(Answer::Start { count }) => Ok(count.min(aim.saturating_sub(spares))),
         Ok(_) => Err(ClientError::Unexpected.to_string()),
         Err(error) => Err(error.to_string()),
     }

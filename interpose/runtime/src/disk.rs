@@ -43,7 +43,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use writer::{Job, Pages, Piece, Writer};
 use xxhash_rust::xxh3::xxh3_64;
@@ -124,24 +124,7 @@ pub fn open(
     crate::world::succeeded(unsafe {
         real::PMPI_Bcast((&raw mut lineage).cast(), 8, handles::byte_type(), 0, control)
     })?;
-    let disk = DISK.get().insert(Disk {
-        places: Places::open(directory, config.disk_hold),
-        every: config.disk_every,
-        identity: identity::own(workers),
-        environment: identity::environment(),
-        lineage,
-        start: lineage,
-        base: 0,
-        writer: None,
-        writing: None,
-        written: None,
-        due: None,
-        own: BTreeSet::new(),
-        complete: BTreeSet::new(),
-        trouble: None,
-        told: false,
-        chosen: None,
-    });
+    let disk = DISK.get().insert(Disk::new(directory, lineage, workers));
     if let Some(worker) = part {
         disk.places.remove_torn(worker);
         disk.places.remove_static(worker);
@@ -168,6 +151,30 @@ pub fn open(
             "UNDERSTUDY_RESTART=1: {place} has no epoch from which all {workers} workers can go on; start the job without UNDERSTUDY_RESTART, from the beginning, in an empty directory"
         )),
     })
+}
+
+/// What a process has to know of the disk level that joins the job later.
+#[derive(Clone, Copy, bincode::Encode, bincode::Decode)]
+pub struct Told {
+    lineage: u64,
+    start: u64,
+    base: u64,
+}
+
+/// Of this process.
+pub fn told() -> Option<Told> {
+    let &Disk {
+        lineage, start, base, ..
+    } = DISK.get().as_ref()?;
+    Some(Told { lineage, start, base })
+}
+
+/// This process has joined the job, which has a disk level.
+pub fn join(told: Told, workers: u32) {
+    let Some(directory) = &boot::config().disk else { return };
+    let disk = DISK.get().insert(Disk::new(directory, told.lineage, workers));
+    (disk.start, disk.base) = (told.start, told.base);
+    user::keep_files_on_disk(&disk.places.directory, told.lineage, told.start);
 }
 
 /// Finds the newest epoch of which all workers have whole files, and loads this process's: a collective over all
@@ -360,6 +367,28 @@ fn kept(run: &SlotRun, store: &PageStore) -> Piece {
 }
 
 impl Disk {
+    fn new(directory: &Path, lineage: u64, workers: u32) -> Disk {
+        let config = boot::config();
+        Disk {
+            places: Places::open(directory, config.disk_hold),
+            every: config.disk_every,
+            identity: identity::own(workers),
+            environment: identity::environment(),
+            lineage,
+            start: lineage,
+            base: 0,
+            writer: None,
+            writing: None,
+            written: None,
+            due: None,
+            own: BTreeSet::new(),
+            complete: BTreeSet::new(),
+            trouble: None,
+            told: false,
+            chosen: None,
+        }
+    }
+
     fn writer(&mut self) -> io::Result<&mut Writer> {
         let writer = match self.writer.take() {
             Some(writer) => writer,

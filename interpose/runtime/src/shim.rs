@@ -12,6 +12,7 @@ struct Shim {
     mark_waits: unsafe extern "C" fn(*const AtomicU8, u8),
     hold_descriptors: unsafe extern "C" fn(),
     release_descriptors: unsafe extern "C" fn(),
+    note_newcomers: unsafe extern "C" fn(),
 }
 
 /// `None` in unit tests, which have no shim.
@@ -37,6 +38,7 @@ fn shim() -> Option<&'static Shim> {
             release_descriptors: transmute::<*mut c_void, unsafe extern "C" fn()>(find(
                 c"understudy_shim_release_descriptors",
             )?),
+            note_newcomers: transmute::<*mut c_void, unsafe extern "C" fn()>(find(c"understudy_shim_note_newcomers")?),
         })
     })
     .as_ref()
@@ -63,6 +65,14 @@ pub fn mark_waits(byte: &'static AtomicU8, bit: u8) {
     if let Some(shim) = shim() {
         // SAFETY: the shim's function; the byte lives as long as the process.
         unsafe { (shim.mark_waits)(byte, bit) };
+    }
+}
+
+/// A process joins the job, or this one does.
+pub fn note_newcomers() {
+    if let Some(shim) = shim() {
+        // SAFETY: the shim's function.
+        unsafe { (shim.note_newcomers)() };
     }
 }
 

@@ -11,6 +11,7 @@
 mod descriptors;
 mod failures;
 mod frees;
+mod newcomers;
 mod quiet;
 mod real;
 mod sockets;

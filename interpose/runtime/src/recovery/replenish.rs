@@ -6,11 +6,12 @@
 //! From then on it is a spare like any other, with the next rank that the job has not had.
 //!
 //! Open MPI 5.0.11 has three traps here. A process that first sends to another after that has died waits for ever for its
-//! address (`PMIx_Get`): so every two exchange a message at once. MPI_Finalize waits for the dead of an inter-communicator:
-//! so that is freed as soon as it has been merged. And shared memory connects only what was started together: the rest
+//! address (`PMIx_Get`): so every two exchange a message at once. MPI_Finalize waits for the dead of an inter-communicator,
+//! and for the last newcomer: so that is freed as soon as it has been merged, and the shim lets it wait for nobody. And shared memory connects only what was started together: the rest
 //! is TCP's.
 //!
-//! If anything fails, the job goes on without, and does not try again.
+//! A daemon, if there is one, may grant fewer than are missing. If anything fails, the job goes on without, and does not try
+//! again.
 #![allow(unsafe_code)]
 
 use super::deaths::{self, Death};
@@ -25,7 +26,7 @@ use crate::pmix::{self, Program};
 use crate::real_types::RealComm;
 use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World, succeeded};
-use crate::{boot, fault, peers, sys, ulfm, user};
+use crate::{boot, daemon, disk, fault, peers, shim, sys, ulfm, user};
 use bincode::config::standard;
 use std::ffi::{CString, OsString, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -58,6 +59,9 @@ struct Welcome {
     recoveries: u32,
     redundancy: Redundancy,
     deaths: Vec<Death>,
+    disk: Option<disk::Told>,
+    /// How many others come after it at once.
+    left: u32,
 }
 
 /// Remembers where the process has started. To be called at the start of the runtime.
@@ -71,26 +75,66 @@ pub fn replenish() {
     if !boot::config().replenish {
         return;
     }
-    loop {
+    let world = world::get();
+    let spares = world.living.len() as u32 - world.worker_count;
+    if *IS_GIVEN_UP.get() || !world::is_protected() || spares >= world.spare_count {
+        return;
+    }
+    have_started(granted(spares));
+}
+
+/// One after the other; those that have just joined take part in it, too.
+fn have_started(count: u32) {
+    for left in (0..count).rev() {
         let world = world::get();
-        let spares = world.living.len() as u32 - world.worker_count;
-        if *IS_GIVEN_UP.get() || !world::is_protected() || spares >= world.spare_count {
-            return;
-        }
         let rank = world.nodes.len() as u32;
         let is_leader = world.living.first() == Some(&world.launcher_rank);
-        match one_more(rank, is_leader) {
+        match one_more(rank, is_leader, left) {
             Ok(()) if is_leader => sys::say(format_args!("spare rank {rank} has joined the job")),
             Ok(()) => {}
             Err(why) => {
                 *IS_GIVEN_UP.get() = true;
                 if is_leader {
+                    let spares = world.living.len() as u32 - world.worker_count;
                     sys::say(format_args!(
                         "no new spare can join the job ({why}); it goes on with {spares} spare(s)"
                     ));
                 }
+                return;
             }
         }
+    }
+}
+
+/// How many may be started, the same everywhere: the daemon says, if there is one, or else as many as are missing.
+fn granted(spares: u32) -> u32 {
+    let world = world::get();
+    let missing = world.spare_count - spares;
+    if !daemon::is_set() {
+        return missing;
+    }
+    // An agreement is the bitwise `and` of what all say.
+    let mut flag = -1 as c_int;
+    if world.living.first() == Some(&world.launcher_rank) {
+        let said = daemon::may_start(spares, world.spare_count);
+        let count = said.unwrap_or_else(|why| {
+            log::info!("the daemon does not say how many spares may be started: {why}");
+            missing
+        });
+        if count < missing {
+            sys::say(format_args!(
+                "the daemon grants {count} new spare(s) instead of {missing}; the job goes on with {}",
+                spares + count
+            ));
+        }
+        flag = count as c_int;
+    }
+    // SAFETY: an agreement, which ends whoever dies.
+    let rc = unsafe { ulfm::MPIX_Comm_agree(world.control, &mut flag) };
+    match rc {
+        // If the first has died meanwhile, nobody has said anything.
+        SUCCESS => flag.max(0) as u32,
+        _ => 0,
     }
 }
 
@@ -98,9 +142,10 @@ fn describe(rc: c_int) -> String {
     errors::text(rc)
 }
 
-/// One new process, from its start to the new `control`. The outcome is the same everywhere.
-fn one_more(rank: u32, is_leader: bool) -> Result<(), String> {
+/// One new process, from its start to the new `control`; `left` more will follow. The outcome is the same everywhere.
+fn one_more(rank: u32, is_leader: bool, left: u32) -> Result<(), String> {
     let world = world::get();
+    shim::note_newcomers();
     let mut port = [0 as c_char; PORT_LENGTH];
     let started = if is_leader { start(rank, &mut port) } else { Ok(()) };
     all_agree(world.control, started.is_ok())
@@ -111,7 +156,7 @@ fn one_more(rank: u32, is_leader: bool) -> Result<(), String> {
         return Err(accepted.map_or_else(describe, |_| "a process failed meanwhile".into()));
     }
     let control = accepted.map_err(describe)?;
-    let place = welcome(control, is_leader);
+    let place = welcome(control, is_leader, left);
     if !all_agree(control, place.is_ok()) {
         return Err(place.map_or_else(|why| why, |_| "its address space differs".into()));
     }
@@ -262,7 +307,7 @@ fn connect_all(comm: RealComm) -> Result<(), c_int> {
 
 /// Tells the newcomer of the job, and hears of its place and of this process's own. The error is its address space, or a
 /// failure.
-fn welcome(control: RealComm, is_leader: bool) -> Result<(Place, Place), String> {
+fn welcome(control: RealComm, is_leader: bool, left: u32) -> Result<(Place, Place), String> {
     let world = world::get();
     let own = Welcome {
         workers: world.worker_count,
@@ -272,6 +317,8 @@ fn welcome(control: RealComm, is_leader: bool) -> Result<(Place, Place), String>
         recoveries: world.recoveries,
         redundancy: world.redundancy.clone(),
         deaths: deaths::earlier(),
+        disk: disk::told(),
+        left,
     };
     let text = bincode::encode_to_vec(&own, standard()).unwrap_or_default();
     share(control, if is_leader { text } else { Vec::new() }).map_err(describe)?;
@@ -311,15 +358,20 @@ pub fn join(joined: &boot::Joined) -> Result<(), Rewound> {
     fault::point("join.begin", 0);
     // SAFETY: alarm(2); SIGALRM ends the process, since nothing of the program has run that could have a handler.
     unsafe { libc::alarm(LIFE) };
-    let Some(world) = come_in(joined) else { sys::exit_now(0) };
+    shim::note_newcomers();
+    let Some((world, left)) = come_in(joined) else {
+        sys::exit_now(0)
+    };
     // SAFETY: as above.
     unsafe { libc::alarm(0) };
     world::enter(world);
     fault::point("join.end", 0);
+    have_started(left);
     wait_for_part()
 }
 
-fn come_in(joined: &boot::Joined) -> Option<World> {
+/// The job as this process sees it, and how many newcomers follow it.
+fn come_in(joined: &boot::Joined) -> Option<(World, u32)> {
     let own = real_comm(VirtComm(predefined_handle("ompi_mpi_comm_self")));
     returns_errors(own);
     let port = CString::new(joined.port.as_str()).ok()?;
@@ -345,7 +397,10 @@ fn come_in(joined: &boot::Joined) -> Option<World> {
         peers::add(place, rank, &own_place);
     }
     deaths::learn(told.deaths);
-    Some(World {
+    if let Some(disk) = told.disk {
+        disk::join(disk, told.workers);
+    }
+    let world = World {
         control,
         workers: NULL,
         private: NULL,
@@ -361,5 +416,6 @@ fn come_in(joined: &boot::Joined) -> Option<World> {
         recoveries: told.recoveries,
         players: told.players,
         living: told.living.into_iter().chain([joined.rank]).collect(),
-    })
+    };
+    Some((world, told.left))
 }
