@@ -493,31 +493,3 @@ fn a_lease_that_nobody_confirms_goes_back_and_its_token_is_worth_nothing() {
     assert_eq!(pools.beat(RULES.lease, &job, ticket), Err(Refusal::Stale));
     assert!(pools.job(&job).is_some_and(|job| job.players().eq([4])));
 }
-
-#[test]
-fn jobs_share_the_room_for_new_spares() {
-    let rules = Rules { spares: 3, ..RULES };
-    let mut pools = Pools::new(rules, 0);
-    let limits = Limits { minimum: 0, maximum: 4 };
-    for (job, rank) in [(0, 4), (0, 5), (1, 4)] {
-        let spare = Spare {
-            rank,
-            pid: 10 + rank,
-            launcher: 0,
-            host: "h".into(),
-            domain: "d".into(),
-            workers: 0,
-        };
-        pools
-            .register(Duration::ZERO, &key(job), spare, limits)
-            .expect("registered");
-    }
-    // What the job itself says of its spares counts: one of them may have taken a part just now.
-    assert_eq!(pools.may_start(&key(0), 1, 4), 1);
-    assert_eq!(pools.may_start(&key(0), 2, 4), 0);
-    assert_eq!(pools.may_start(&key(1), 0, 1), 1);
-    assert_eq!(pools.may_start(&key(1), 0, 4), 1);
-    assert_eq!(pools.may_start(&key(2), 0, 2), 0, "an unknown job finds no room");
-    assert_eq!(pools.may_start(&key(1), 5, 4), 0, "it has more than it wants");
-    assert_eq!(Pools::new(RULES, 0).may_start(&key(0), 1, 3), 2);
-}
