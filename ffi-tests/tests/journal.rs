@@ -70,9 +70,12 @@ fn a_journal_that_is_damaged_before_its_rehearsal_is_not_relied_on() {
 fn two_spares_replay_two_parts_at_once() {
     let mut verdicts = Verdicts::default();
     for case in [programs::heat2d(), programs::cg()] {
-        // None is woken by the other's death before its own.
-        let fault = "kill rank=0 at=cut.begin epoch=20 delay=40ms; kill rank=2 at=cut.begin epoch=20 delay=40ms";
-        let outcome = job(&case).spares(2).fault(fault).run();
+        // The spares rehearse while the workers wait. None is woken by the other's death before its own.
+        let waits: String = (0..WORKERS)
+            .map(|rank| format!("wait rank={rank} at=cut.begin epoch=4 delay=900ms; wait rank={rank} at=cut.begin epoch=5 delay=300ms; "))
+            .collect();
+        let deaths = "kill rank=0 at=cut.begin epoch=20 delay=40ms; kill rank=2 at=cut.begin epoch=20 delay=40ms";
+        let outcome = job(&case).spares(2).fault(&(waits + deaths)).run();
         verdicts.judge(case.name, || {
             like_undisturbed(&outcome, &case);
             outcome.assert_taken_over(&[0, 2]);
