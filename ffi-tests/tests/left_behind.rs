@@ -138,6 +138,8 @@ fn what_is_left_goes_and_what_lives_stays() {
         "3",
         "--interval",
         "0.1s",
+        // It would clean, too.
+        "--no-daemon",
         "--fault",
         "kill rank=1 at=commit.end epoch=6",
     ];
