@@ -14,6 +14,12 @@ fn job(case: &Case) -> Job {
         .limit(Duration::from_secs(60))
 }
 
+#[track_caller]
+fn assert_undisturbed(outcome: &Outcome, case: &Case) {
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+}
+
 fn joined(outcome: &Outcome) -> Vec<u32> {
     let rank = |line: &str| {
         let (_, rest) = line.split_once("spare rank ")?;
@@ -32,8 +38,7 @@ fn with_one_spare_five_failures_are_survived() {
     let outcome = job(&case)
         .fault(&format!("{fault}; kill rank=4 at=cut.end epoch=6"))
         .run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
+    assert_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1, 1, 1, 2, 0]);
     assert_eq!(joined(&outcome), [5, 6, 7, 8, 9]);
     outcome.assert_nothing_left();
@@ -45,8 +50,7 @@ fn newcomers_take_parts_in_a_program_with_libraries() {
     let outcome = job(&case)
         .fault("kill rank=3 at=cut.end epoch=3; kill rank=1 at=cut.end epoch=6")
         .run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
+    assert_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[3, 1]);
     assert_eq!(joined(&outcome), [5, 6]);
     outcome.assert_nothing_left();
@@ -58,8 +62,7 @@ fn a_newcomer_that_dies_on_its_way_is_done_without() {
     let outcome = job(&case)
         .fault("kill rank=1 at=cut.end epoch=3; kill rank=5 at=join.begin")
         .run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
+    assert_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
     let told = outcome
         .own_lines()
@@ -77,8 +80,7 @@ fn without_tcp_no_spare_can_join_and_a_line_says_so() {
         .env("UNDERSTUDY_REPLENISH", "1")
         .fault("kill rank=1 at=cut.end epoch=3")
         .run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
+    assert_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
     let told = outcome.own_lines().iter().any(|line| line.contains("btl `tcp`"));
     outcome.check(told, "nobody says why no spare has joined");
@@ -97,8 +99,7 @@ fn a_daemon_grants_new_spares() {
             .env("UNDERSTUDY_CKPTD", &daemon.socket().to_string_lossy())
             .fault("kill rank=1 at=cut.end epoch=3")
             .run();
-        outcome.assert_success();
-        outcome.assert_like(&native(case.job()), case.files);
+        assert_undisturbed(&outcome, &case);
         outcome.assert_taken_over(&[1]);
         outcome.assert_nothing_left();
         outcome.check(joined(&outcome).len() == granted, "another number of new spares");
@@ -121,8 +122,7 @@ fn two_may_join_at_once() {
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
         .fault(fault)
         .run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
+    assert_undisturbed(&outcome, &case);
     let mut taken_over = outcome.takeovers();
     taken_over.sort_unstable();
     assert_eq!(taken_over, [0, 1, 2, 3]);
@@ -143,8 +143,7 @@ fn newcomers_know_of_the_disk_level() {
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
         .fault(fault)
         .run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
+    assert_undisturbed(&outcome, &case);
     let from_disk = outcome
         .own_lines()
         .iter()

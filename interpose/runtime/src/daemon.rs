@@ -135,29 +135,29 @@ pub fn lease(round: u64, dead: &[u32]) -> Result<Vec<Lease>, String> {
             .collect(),
     };
     let (job, needs) = (boot::job(), dead.iter().map(need).collect());
+    match ask(&Ask::Lease { job, round, needs })? {
+        Answer::Leased(leases) => Ok(leases),
+        _ => Err(ClientError::Unexpected.to_string()),
+    }
+}
+
+/// Connects and asks, within [`LIMIT`] in all.
+fn ask(question: &Ask) -> Result<Answer, String> {
     let began = Instant::now();
     let mut client = connect(LIMIT).map_err(|error| error.to_string())?;
     let left = LIMIT.saturating_sub(began.elapsed());
-    match client.ask(&Ask::Lease { job, round, needs }, left) {
-        Ok(Answer::Leased(leases)) => Ok(leases),
+    match client.ask(question, left) {
         Ok(Answer::Refused(refusal)) => Err(refusal.to_string()),
-        Ok(_) => Err(ClientError::Unexpected.to_string()),
-        Err(error) => Err(error.to_string()),
+        answer => answer.map_err(|error| error.to_string()),
     }
 }
 
 /// How many new spares the daemon lets this job have, which has so many idle ones, and had `aim` at first.
 pub fn may_start(spares: u32, aim: u32) -> Result<u32, String> {
-    let ask = Ask::Replenish {
-        job: boot::job(),
-        spares,
-        aim,
-    };
-    let answer = connect(LIMIT).and_then(|mut client| client.ask(&ask, LIMIT));
-    match answer {
-        Ok(Answer::Start { count }) => Ok(count.min(aim.saturating_sub(spares))),
-        Ok(_) => Err(ClientError::Unexpected.to_string()),
-        Err(error) => Err(error.to_string()),
+    let job = boot::job();
+    match ask(&Ask::Replenish { job, spares, aim })? {
+        Answer::Start { count } => Ok(count.min(aim.saturating_sub(spares))),
+        _ => Err(ClientError::Unexpected.to_string()),
     }
 }
 

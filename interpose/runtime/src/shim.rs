@@ -98,3 +98,13 @@ impl Drop for Descriptors {
         }
     }
 }
+
+/// fork(2) while no other thread has a descriptor that it has not lifted yet: the child has none of these.
+///
+/// # Safety
+/// As fork(2).
+pub unsafe fn fork() -> libc::pid_t {
+    let _held = hold_descriptors();
+    // SAFETY: handed on to the caller. Both processes end what is held.
+    unsafe { libc::fork() }
+}

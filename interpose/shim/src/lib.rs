@@ -18,6 +18,7 @@ mod sockets;
 mod start;
 mod table;
 mod threads;
+mod time;
 mod unfinished;
 mod waits;
 

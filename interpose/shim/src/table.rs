@@ -4,21 +4,13 @@
 //! checkpoint; and a rollback that puts the program's file under that number would make a thread of the library write to it.
 #![allow(unsafe_code)]
 
-use core::ffi::{c_int, c_void};
-use core::ptr::null_mut;
+use crate::time::nap;
+use core::ffi::c_int;
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// timespec(3type)
-#[repr(C)]
-struct Time {
-    seconds: i64,
-    nanoseconds: i64,
-}
-
 unsafe extern "C" {
     fn gettid() -> c_int;
-    fn nanosleep(time: *const Time, rest: *mut c_void) -> c_int;
 }
 
 /// How many threads are about to lift a descriptor.
@@ -29,15 +21,6 @@ static HOLDER: AtomicI32 = AtomicI32::new(0);
 static DEPTH: AtomicI32 = AtomicI32::new(0);
 /// How many naps the holder waits for the others: some call may block (open(2) of a FIFO).
 const PATIENCE: u32 = 10_000;
-
-fn nap() {
-    let time = Time {
-        seconds: 0,
-        nanoseconds: 50_000,
-    };
-    // SAFETY: nanosleep(2) with a valid time; a signal may end it early.
-    unsafe { nanosleep(&time, null_mut()) };
-}
 
 /// From before a descriptor is made until it is lifted.
 pub struct Below(());

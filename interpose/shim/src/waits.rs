@@ -7,29 +7,15 @@
 #![allow(unsafe_code)]
 
 use crate::threads::next;
-use core::ffi::{c_int, c_void};
+use crate::time::{nap, now};
+use core::ffi::c_int;
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
 
-/// timespec(3type)
-#[repr(C)]
-struct Time {
-    seconds: i64,
-    nanoseconds: i64,
-}
-
-unsafe extern "C" {
-    fn clock_gettime(clock: c_int, time: *mut Time) -> c_int;
-    fn nanosleep(time: *const Time, rest: *mut c_void) -> c_int;
-}
-
-const CLOCK_MONOTONIC: c_int = 1;
 /// How long a wait only yields, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
-/// How long it sleeps at a time afterwards, in nanoseconds; the kernel adds its timer slack, prctl(2).
-const NAP: i64 = 50_000;
 
 /// Where a bit is set by a wait, and cleared at the end of the call of MPI that it was in.
 static CALL: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
@@ -46,16 +32,6 @@ static SINCE: AtomicU64 = AtomicU64::new(0);
 pub unsafe extern "C" fn understudy_shim_mark_waits(byte: *mut AtomicU8, bit: u8) {
     BIT.store(bit, Relaxed);
     CALL.store(byte, Relaxed);
-}
-
-fn now() -> u64 {
-    let mut time = Time {
-        seconds: 0,
-        nanoseconds: 0,
-    };
-    // SAFETY: clock_gettime(2) writes a time.
-    unsafe { clock_gettime(CLOCK_MONOTONIC, &mut time) };
-    time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
 }
 
 /// Whether the wait that yields now has lasted so long that it may sleep.
@@ -80,12 +56,7 @@ fn is_long() -> bool {
 pub extern "C" fn sched_yield() -> c_int {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     if is_long() {
-        let nap = Time {
-            seconds: 0,
-            nanoseconds: NAP,
-        };
-        // SAFETY: nanosleep(2) with a valid time; a signal may end it early.
-        unsafe { nanosleep(&nap, null_mut()) };
+        nap();
         return 0;
     }
     // SAFETY: libc's function of this type.

@@ -7,8 +7,8 @@
 //!
 //! Open MPI 5.0.11 has three traps here. A process that first sends to another after that has died waits for ever for its
 //! address (`PMIx_Get`): so every two exchange a message at once. MPI_Finalize waits for the dead of an inter-communicator,
-//! and for the last newcomer: so that is freed as soon as it has been merged, and the shim lets it wait for nobody. And shared memory connects only what was started together: the rest
-//! is TCP's.
+//! and for the last newcomer: so that is freed as soon as it has been merged, and the shim lets it wait for nobody. And
+//! shared memory connects only what was started together: the rest is TCP's.
 //!
 //! A daemon, if there is one, may grant fewer than are missing. If anything fails, the job goes on without, and does not try
 //! again.

@@ -110,11 +110,7 @@ impl Child {
         unsafe {
             check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK))?;
             let (output, input) = (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]));
-            // The child has no descriptor that another thread has not lifted yet.
-            let held = shim::hold_descriptors();
-            let pid = libc::fork();
-            drop(held);
-            let pid = check(pid)?;
+            let pid = check(shim::fork())?;
             if pid == 0 {
                 work(script, task, input.as_raw_fd());
             }

@@ -153,10 +153,7 @@ fn fork() -> io::Result<UnixStream> {
             // The program's descriptors must have the numbers in a replay that they had in the phase.
             fd => OwnedFd::from_raw_fd(peers::lift(fd as i32)),
         };
-        let held = shim::hold_descriptors();
-        let child = libc::fork();
-        drop(held);
-        match child {
+        match shim::fork() {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 if libc::fork() == 0 {
