@@ -47,6 +47,7 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	$(PLACED) packaging/ckptd.service > '$(DESTDIR)$(PREFIX)/lib/systemd/user/ckptd.service'
 	$(PLACED) packaging/modulefile > '$(DESTDIR)$(PREFIX)/share/modulefiles/understudy/$(VERSION)'
 	'$(RELEASE)/understudy' man '$(DESTDIR)$(PREFIX)/share/man/man1'
+	'$(RELEASE)/ckptd' man '$(DESTDIR)$(PREFIX)/share/man/man1'
 	'$(RELEASE)/understudy' completions bash > '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/understudy'
 	install -m 644 README.md docs/guide.md docs/promise.md LICENSE-MIT LICENSE-APACHE '$(DESTDIR)$(PREFIX)/share/doc/understudy'
 
@@ -68,8 +69,9 @@ deb: build $(CARGO_DEB) ## make a Debian package in build/
 	$(MAKE) deb-tree
 	'$(CARGO_DEB)' -p ckptd --no-build --output '$(CURDIR)/build'
 
-man: build ## write the man pages of `understudy` into build/man
+man: build ## write the man pages into build/man
 	'$(RELEASE)/understudy' man build/man
+	'$(RELEASE)/ckptd' man build/man
 
 examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -C c-examples OUT='$(CURDIR)/build/examples'

@@ -17,6 +17,8 @@ pub mod client;
 pub mod daemon;
 pub mod epochs;
 pub mod events;
+#[cfg(feature = "cli")]
+pub mod manual;
 pub mod pages;
 pub mod pool;
 pub mod relay;

@@ -92,7 +92,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_INIT_END",
         default: "auto",
-        meaning: "where that record ends, at the first checkpoint after: `auto` (calls repeat, or the first interval is over), `MPI_Allreduce#120` (that many calls), `pcontrol:1` (MPI_Pcontrol with this level), `function:main_loop` (entered), `time:30s`",
+        meaning: "where that record ends, at the first checkpoint after: `auto` (calls repeat, or the first interval is over), `MPI_Allreduce#120` (that many calls), `pcontrol:1` (MPI_Pcontrol with this level), `function:main_loop` (entered; in C++ `Solver::run`, with its arguments if there are several), `time:30s`",
         form: Form::Value("RULE"),
     },
     Setting {

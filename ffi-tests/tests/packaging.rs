@@ -15,6 +15,7 @@ const FILES: &[&str] = &[
     "lib/understudy/ckptd",
     "lib/systemd/user/ckptd.service",
     "share/man/man1/understudy-run.1",
+    "share/man/man1/ckptd-serve.1",
     "share/bash-completion/completions/understudy",
     "share/doc/understudy/guide.md",
 ];

@@ -115,8 +115,10 @@ fn a_sample_of_the_workers_may_be_rehearsed() {
 /// No interval is over in these runs: the end of the phase is what the cuts are taken for.
 #[test]
 fn the_end_of_the_phase_may_be_named() {
-    let case = programs::longer_heat2d();
-    for rule in ["auto", "MPI_Allreduce#5", "function:relax"] {
+    let heat2d = ["auto", "MPI_Allreduce#5", "function:relax"].map(|rule| (programs::longer_heat2d(), rule));
+    // In C++, in a namespace without a name.
+    let cg = (programs::cg(), "function:run");
+    for (case, rule) in heat2d.into_iter().chain([cg]) {
         let outcome = case
             .job()
             .interval("1h")

@@ -302,7 +302,7 @@ fn short_cg() -> Job {
 }
 
 fn short_sem() -> Job {
-    Job::new(place::example("sem"), &["2", "2", "6", "6", "sem.solution"]).interval("5calls")
+    Job::new(place::example("sem"), &["2", "2", "3", "2", "sem.solution"]).interval("3calls")
 }
 
 #[test]
@@ -345,4 +345,12 @@ fn cg_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
 #[ignore = "long: part of `make sweep`"]
 fn sem_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
     sweep(&Swept::replaying(programs::sem(), short_sem));
+}
+
+#[test]
+#[ignore = "long: part of `make sweep`"]
+fn lammps_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
+    if let Some(case) = programs::lammps() {
+        sweep(&Swept::replaying(case, programs::short_lammps));
+    }
 }

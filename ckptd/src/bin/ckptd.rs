@@ -1,9 +1,10 @@
 //! `ckptd`: the processes that stand beside the ranks of an understudy job.
 
 use ckptd::daemon::{self, StartError};
-use clap::{Parser, Subcommand};
+use ckptd::manual;
+use clap::{CommandFactory, Parser, Subcommand};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Processes beside an understudy job: the daemon of a node, and the output relay of a rank.
@@ -13,6 +14,12 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
+
+const SERVE_STATUSES: &str = "Exit status:\n  \
+    0  ended by a signal\n  \
+    1  it cannot start; a message says why\n  \
+    2  wrong usage\n  \
+    3  another one serves the same socket";
 
 #[derive(Subcommand)]
 enum Command {
@@ -29,9 +36,14 @@ enum Command {
     /// Keep the pools of spares of this node's jobs, until SIGTERM.
     ///
     /// Jobs find it by UNDERSTUDY_CKPTD, the path of its socket or tcp:ADDRESS:PORT, and do without it when it is not there. Prints a line
-    /// for each address when it is ready. What happens is logged on standard error (UNDERSTUDY_LOG, default info). Exit statuses: 0, ended by a signal;
-    /// 1, it cannot start; 3, another one serves the same socket.
+    /// for each address when it is ready. What happens is logged on standard error (UNDERSTUDY_LOG, default info).
+    #[command(after_help = SERVE_STATUSES)]
     Serve(Serve),
+    /// Write the man pages.
+    Man {
+        /// Where to; the directory is made.
+        dir: PathBuf,
+    },
 }
 
 #[derive(clap::Args)]
@@ -70,6 +82,20 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Serve(options) => serve(options),
+        Command::Man { dir } => write_manual(&dir),
+    }
+}
+
+fn write_manual(dir: &Path) -> ExitCode {
+    match manual::write(Arguments::command(), dir) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!(
+                "ckptd: {}: {error}. Choose a directory that can be written to.",
+                dir.display()
+            );
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod end;
 mod format;
 mod function;
 pub mod hold;
+mod names;
 pub mod outputs;
 mod recorder;
 pub mod replay;

@@ -2,8 +2,10 @@
 //! `PERF_TYPE_BREAKPOINT`). Nothing of the program is changed.
 #![allow(unsafe_code)]
 
+use super::names;
 use crate::image::vmas;
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSymbol, SymbolKind};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -45,8 +47,11 @@ pub enum VisitError {
     #[error("the program's file makes no sense: {0}")]
     Format(#[from] object::Error),
     /// There is no such symbol.
-    #[error("the program has no symbol of this name; `nm` lists them, mangled")]
+    #[error("the program has no function of this name; `nm -C` lists them")]
     NoSymbol,
+    /// They differ in their arguments, say.
+    #[error("the program has {0} functions of this name; `nm` lists their symbols, of which one can be named")]
+    Ambiguous(usize),
     /// The kernel does not allow it.
     #[error("the kernel sets no breakpoint: {0}; see /proc/sys/kernel/perf_event_paranoid")]
     Refused(io::Error),
@@ -93,16 +98,32 @@ impl Visit {
 fn address_of(name: &str) -> Result<u64, VisitError> {
     let bytes = std::fs::read("/proc/self/exe")?;
     let file = object::File::parse(&*bytes)?;
-    let symbol = file
-        .symbols()
-        .chain(file.dynamic_symbols())
-        .find(|symbol| symbol.name() == Ok(name) && symbol.is_definition())
-        .ok_or(VisitError::NoSymbol)?;
     let base = match file.kind() {
         object::ObjectKind::Dynamic => first_mapping()?,
         _ => 0,
     };
-    Ok(base + symbol.address())
+    Ok(base + symbol_of(&file, name)?)
+}
+
+/// The address in the file of the function that has this symbol, else of the one that is meant by it.
+fn symbol_of(file: &object::File, name: &str) -> Result<u64, VisitError> {
+    let functions = || {
+        let all = file.symbols().chain(file.dynamic_symbols());
+        all.filter(|symbol| symbol.is_definition())
+    };
+    if let Some(exact) = functions().find(|symbol| symbol.name() == Ok(name)) {
+        return Ok(exact.address());
+    }
+    // A constructor may have several symbols for one address.
+    let meant: BTreeSet<u64> = functions()
+        .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.name().is_ok_and(|it| names::means(name, it)))
+        .map(|symbol| symbol.address())
+        .collect();
+    match meant.len() {
+        0 => Err(VisitError::NoSymbol),
+        1 => Ok(meant.into_iter().sum()),
+        count => Err(VisitError::Ambiguous(count)),
+    }
 }
 
 /// Where the program's file is mapped.

@@ -1,6 +1,7 @@
 //! Names of addresses in the program: function and offset, and the file that they are in.
 
 use crate::image::vmas::{self, Vma};
+use crate::journal::names::readable;
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -50,7 +51,7 @@ fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<Wanted>, names: &mut [St
     let file_name = Path::new(OsStr::from_bytes(path)).file_name().unwrap_or_default();
     for (number, (offset, index)) in wanted.into_iter().enumerate() {
         let shown = match functions.get(number).copied().flatten() {
-            Some((start, _, name)) => format!("{name}+{:#x}", offset - start),
+            Some((start, _, name)) => format!("{}+{:#x}", readable(name), offset - start),
             None => format!("{offset:#x}"),
         };
         names[index] = format!("{shown} ({})", file_name.display());

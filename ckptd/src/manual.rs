@@ -1,0 +1,28 @@
+//! Man pages of a program, from the grammar of its command line.
+
+use clap_mangen::Man;
+use std::io;
+use std::path::Path;
+
+/// Writes the page of a command, and those of its commands, into a directory, which is made.
+///
+/// # Errors
+/// What the file system says.
+pub fn write(mut grammar: clap::Command, directory: &Path) -> io::Result<()> {
+    grammar = grammar.disable_help_subcommand(true);
+    grammar.build();
+    std::fs::create_dir_all(directory)?;
+    write_all(&grammar, directory)
+}
+
+fn write_all(command: &clap::Command, directory: &Path) -> io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_all(below, directory)?;
+    }
+    let man = Man::new(command.clone());
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    // What stands behind the help text begins with the statuses.
+    let page = String::from_utf8_lossy(&page).replace(".SH EXTRA\nExit status:\n", ".SH \"EXIT STATUS\"\n");
+    std::fs::write(directory.join(man.get_filename()), page)
+}
