@@ -1,10 +1,11 @@
-//! What depends on the processor: entering the runtime, leaving it, and calling back into the program.
+//! What depends on the processor, but for the entry ([`crate::entry`]): where the program is, calling back into it, letting it go on.
 
 mod guard;
 mod x86_64;
 
 pub use guard::{escape_from, guarded, interrupted_at};
+pub(crate) use x86_64::{AFTER, DISPATCH, EXECUTE, OFFSET_OF_RBP, OFFSET_OF_RSP, OWNER, RECORD, TOP, WAITED};
 pub use x86_64::{
-    ENTRIES, Frame, answer_all, call_user, end_wait, enter_counted, file_effect, fill_dispatch, is_rewound, leave_user,
-    rewind, run_user, set_owner, set_recording, top_frame, wait_mark,
+    Answer, Frame, Rewound, answer_all, call_user, end_wait, is_rewound, leave_user, rewind, run_user, set_owner,
+    set_recording, top_frame, wait_mark,
 };

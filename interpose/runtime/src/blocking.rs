@@ -20,13 +20,13 @@
 //! and everybody who takes part in that is rolled back too.
 #![allow(unsafe_code)]
 
+use crate::arch::Rewound;
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtDatatype, real_datatype};
 use crate::objects::comm::{self, Comm};
 use crate::real_types::RealRequest;
-use crate::recovery::Rewound;
 use crate::requests::{self, Kind};
 use crate::{shim, world};
 use std::ffi::{c_int, c_void};

@@ -1,109 +1,15 @@
 //! The runtime's start, called by the face in the process's first constructor.
 #![allow(unsafe_code)]
 
-use crate::cell::Main;
 use crate::config::Config;
 use crate::generated::{SLOT_COUNT, SLOT_NAMES};
-use crate::{arch, events, fatal, fault, handles, shim, sys};
-use std::ffi::{CStr, CString, c_char, c_int};
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::told::{config, info, joined, launcher_rank, launcher_size, number, variable};
+use crate::{arch, entry, events, fatal, fault, handles, shim, sys, told};
+use std::ffi::{CStr, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 
 /// The oldest Open MPI whose ULFM the runtime has been tested with.
 const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
-
-static INFO: Main<Option<BootInfo>> = Main::new(None);
-static CONFIG: Main<Option<Config>> = Main::new(None);
-
-/// What the face has told.
-pub fn info() -> &'static BootInfo {
-    INFO.get().as_ref().expect("the face has started the runtime")
-}
-
-/// The settings.
-pub fn config() -> &'static Config {
-    CONFIG.get().as_ref().expect("the face has started the runtime")
-}
-
-/// Where messages to the user go: the original standard error.
-pub fn message_descriptor() -> c_int {
-    match INFO.get() {
-        Some(info) if info.messages >= 0 => info.messages,
-        _ => 2,
-    }
-}
-
-/// Integers on the user side, at the same address in every rank.
-pub fn attribute_cells() -> *mut c_int {
-    info().attribute_cells
-}
-
-/// Address of a symbol as the program sees it; 0 if there is none.
-pub fn user_symbol(name: &str) -> u64 {
-    let Ok(name) = CString::new(name) else { return 0 };
-    // SAFETY: dlsym(3) in the program's namespace.
-    unsafe { (info().user_dlsym)(name.as_ptr()) as u64 }
-}
-
-/// How many processes the job has had, if some have joined it.
-static PROCESSES: AtomicU32 = AtomicU32::new(0);
-
-/// How many processes the job has had so far.
-pub fn process_count() -> u32 {
-    PROCESSES.load(Ordering::Relaxed).max(launcher_size())
-}
-
-/// The job has had so many processes.
-pub fn grow_to(count: u32) {
-    PROCESSES.fetch_max(count, Ordering::Relaxed);
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
-fn number(name: &str) -> Option<u32> {
-    variable(name).and_then(|text| text.parse().ok())
-}
-
-/// Rank that the launcher has given this process.
-pub fn launcher_rank() -> u32 {
-    joined().map_or_else(|| number("PMIX_RANK").unwrap_or(0), |joined| joined.rank)
-}
-
-/// How many ranks the launcher has started.
-pub fn launcher_size() -> u32 {
-    joined().map_or_else(|| number("OMPI_COMM_WORLD_SIZE").unwrap_or(0), |joined| joined.size)
-}
-
-/// What a process is told that joins a running job.
-pub struct Joined {
-    /// The job's name.
-    pub job: String,
-    /// Its rank there.
-    pub rank: u32,
-    /// How many processes the job was started with.
-    pub size: u32,
-    /// Where the others accept it.
-    pub port: String,
-}
-
-/// Set in a process that joins a running job.
-pub fn joined() -> Option<Joined> {
-    let text = variable(understudy_abi::JOIN)?;
-    let mut words = text.split(' ');
-    Some(Joined {
-        job: words.next()?.to_owned(),
-        rank: words.next()?.parse().ok()?,
-        size: words.next()?.parse().ok()?,
-        port: variable(understudy_abi::JOIN_PORT)?,
-    })
-}
-
-/// Name of the job.
-pub fn job() -> String {
-    joined().map_or_else(|| variable("PMIX_NAMESPACE").unwrap_or_default(), |joined| joined.job)
-}
 
 /// Starts the runtime. Returns 0 and the entry points; 1 if the program is to run without us; else an exit status.
 ///
@@ -113,16 +19,16 @@ pub fn job() -> String {
 pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points: *mut EntryPoints) -> c_int {
     // SAFETY: as the caller promises.
     unsafe {
-        *INFO.get() = Some(info.read());
+        told::hear(info.read());
         match start() {
             Ok(()) => {
                 points.write(EntryPoints {
                     version: ABI_VERSION,
                     slot_count: SLOT_COUNT as u32,
                     enter: entries().map(|entry| entry as *const std::ffi::c_void),
-                    file_effect: arch::file_effect as *const std::ffi::c_void,
+                    file_effect: entry::file_effect as *const std::ffi::c_void,
                     fatal_signal: fatal::on_signal as *const std::ffi::c_void,
-                    source: arch::ENTRIES[0] as *const std::ffi::c_void,
+                    source: entry::ENTRIES[0] as *const std::ffi::c_void,
                 });
                 0
             }
@@ -153,9 +59,9 @@ pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
 /// Where thunks enter.
 fn entries() -> [unsafe extern "C" fn(); understudy_abi::ENTRIES] {
     if fault::counts_calls() {
-        [arch::enter_counted; understudy_abi::ENTRIES]
+        [entry::enter_counted; understudy_abi::ENTRIES]
     } else {
-        arch::ENTRIES
+        entry::ENTRIES
     }
 }
 
@@ -202,7 +108,7 @@ fn start() -> Result<(), String> {
     fault::point("boot.begin", 0);
     crate::recovery::remember_start();
     if let Some(joined) = joined() {
-        grow_to(joined.rank + 1);
+        told::grow_to(joined.rank + 1);
     }
     prefer_fault_tolerant_mpi();
     die_with_launcher();
@@ -212,13 +118,13 @@ fn start() -> Result<(), String> {
         return Err("libunderstudy.so and libunderstudy_runtime.so are of different versions".into());
     }
     handles::connect(symbols, sys::symbol);
-    crate::arch::set_owner();
-    let (byte, bit) = crate::arch::wait_mark();
+    arch::set_owner();
+    let (byte, bit) = arch::wait_mark();
     shim::mark_waits(byte, bit);
     let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];
     // SAFETY: the face's function; there is room for as many.
     unsafe { (info().user_sources)(sources.as_mut_ptr()) };
-    crate::arch::fill_dispatch(|slot| match slot.checked_sub(SLOT_COUNT) {
+    entry::fill_dispatch(|slot| match slot.checked_sub(SLOT_COUNT) {
         None => sys::symbol(SLOT_NAMES[slot]),
         Some(source) => sources[source],
     });
@@ -229,7 +135,7 @@ fn start() -> Result<(), String> {
     if config.restart {
         crate::user::note_from_start();
     }
-    *CONFIG.get() = Some(config);
+    told::settle(config);
     fault::point("boot.end", 0);
     Ok(())
 }
@@ -270,7 +176,7 @@ impl std::io::Write for Messages {
 
 /// Open MPI from 5.0.10 on, with ULFM.
 fn check_mpi() -> Result<(), String> {
-    let version = library_version();
+    let version = sys::library_version();
     let Some(rest) = version.strip_prefix("Open MPI v") else {
         return Err(format!(
             "the program's MPI is \"{version}\"; only Open MPI 5.0.10 or later is supported"
@@ -295,22 +201,6 @@ fn check_mpi() -> Result<(), String> {
         return Err("this Open MPI was built without fault tolerance (ULFM); configure it --with-ft=ulfm".into());
     }
     Ok(())
-}
-
-/// What MPI_Get_library_version says.
-pub fn library_version() -> String {
-    let function = sys::symbol(c"MPI_Get_library_version");
-    if function.is_null() {
-        return "unknown".into();
-    }
-    let mut text = [0 as c_char; 512];
-    let mut length = 0;
-    // SAFETY: MPI_Get_library_version may be called before MPI_Init; it writes at most 256 bytes.
-    unsafe {
-        let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = std::mem::transmute(function);
-        function(text.as_mut_ptr(), &mut length);
-        CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()
-    }
 }
 
 /// Settings of Open MPI that recovery depends on, or that cost start-up time for nothing; what the user has set stays.

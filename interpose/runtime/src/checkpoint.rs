@@ -13,6 +13,7 @@ mod received;
 mod saved;
 mod transfer;
 
+use crate::arch::Rewound;
 use crate::arch::{self, Frame};
 use crate::cell::Main;
 use crate::errors::SUCCESS;
@@ -23,8 +24,8 @@ use crate::image::helper::Helper;
 use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
 use crate::own_messages;
-use crate::recovery::Rewound;
-use crate::{boot, disk, events, fault, rehearsal, traffic, user, world};
+use crate::recovery::fail;
+use crate::{disk, events, fault, rehearsal, sys, told, traffic, user, world};
 use ckptd::events::{Epoch as EventEpoch, Kind};
 pub use copy::{Copy, State};
 use pending::{Hands, Pending};
@@ -77,12 +78,12 @@ pub fn keep() -> &'static mut Keep {
             dont_fork: true,
         })
         .unwrap_or_else(|error| fail("no memory for copies", &error));
-        let selected = Tracker::select_where(boot::config().tracking, pretended_lack())
+        let selected = Tracker::select_where(told::config().tracking, pretended_lack())
             .unwrap_or_else(|error| fail("UNDERSTUDY_TRACKING: changed pages cannot be found this way", &error));
         if let Some(why) = selected.fallback {
             log::info!(
                 "pages are compared with their copies, since the kernel's tracking cannot be used: {}",
-                chain(&why)
+                sys::chain(&why)
             );
         }
         fault::damages_copies_by(damage);
@@ -127,23 +128,6 @@ fn pretended_lack() -> Option<TrackError> {
     } else {
         None
     }
-}
-
-/// An error with its causes.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
-}
-
-/// Ends the job: going on would risk a wrong result.
-pub fn fail(what: &str, error: &dyn std::error::Error) -> ! {
-    crate::sys::say(format_args!("{what}: {}; the job ends", chain(error)));
-    world::abort(understudy_abi::exit::UNSAVED)
 }
 
 /// Number of the last committed epoch; 0 before the first.
@@ -317,7 +301,7 @@ fn trim(used: u64) {
     if keep.frugal == FRUGAL_LIMIT {
         keep.frugal = 0;
         if let Err(error) = keep.store.give_back(used) {
-            log::debug!("memory of copies is not given back: {}", chain(&error));
+            log::debug!("memory of copies is not given back: {}", sys::chain(&error));
         }
     }
 }

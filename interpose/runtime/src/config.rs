@@ -3,13 +3,12 @@
 mod values;
 
 use crate::image::track::Choice;
-use crate::journal::end::Rule;
 use crate::redundancy::Scheme;
 use ckptd::client::Address;
 use ckptd::settings::{SETTINGS, Setting};
 use std::path::PathBuf;
 use std::time::Duration;
-pub use values::{Interval, LogLimit, Rehearse, Static};
+pub use values::{Interval, LogLimit, Rehearse, Rule, Static};
 use values::{init_end, interval, log_limit, new_phase, number, rehearse, scheme, switch, tracking};
 
 /// All settings of a run.

@@ -7,17 +7,17 @@
 
 mod pace;
 
+use crate::arch::Rewound;
 use crate::cell::Main;
 use crate::config::Interval;
 use crate::drain::{Ability, Exchange};
 use crate::handles::VirtComm;
 use crate::objects::comm;
 use crate::own_messages::tag;
-use crate::recovery::Rewound;
 use crate::rehearsal::again;
 use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
-use crate::{checkpoint, drain, fault, journal, own_messages, rehearsal, user, world};
+use crate::{checkpoint, drain, fault, journal, own_messages, protection, rehearsal, user, world};
 use pace::Pace;
 use std::time::{Duration, Instant};
 
@@ -154,7 +154,7 @@ fn decide() -> Result<(), Rewound> {
         return Ok(());
     }
     let state = STATE.get();
-    match crate::boot::config().interval {
+    match crate::told::config().interval {
         Interval::Off => state.schedule.next = u64::MAX,
         Interval::Calls(calls) => {
             let candidates = state.schedule.candidates;
@@ -233,7 +233,7 @@ fn tally() -> Result<bool, Rewound> {
 
 /// Whether a cut would be taken here even if nothing but the interval were looked at.
 fn is_regular() -> bool {
-    match crate::boot::config().interval {
+    match crate::told::config().interval {
         Interval::Time(_) | Interval::Auto => {
             let state = STATE.get();
             let interval = state.pace.interval();
@@ -272,9 +272,9 @@ pub fn take() -> Result<(), Rewound> {
             if speaker == world::worker()
                 && let Some(why) = objection
             {
-                world::say_refused(&why);
+                protection::say_refused(&why);
             }
-            world::give_up_protection();
+            protection::give_up_protection();
         }
     }
     Ok(())

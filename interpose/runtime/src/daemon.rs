@@ -6,7 +6,7 @@
 
 use crate::cell::Main;
 use crate::world::{self, Part};
-use crate::{boot, peers, user};
+use crate::{peers, told, user};
 use ckptd::client::{Client, ClientError};
 use ckptd::pool::{Lease, Limits, Need, Place, Spare, Token};
 use ckptd::wire::{Answer, Ask, auth};
@@ -34,11 +34,11 @@ static LINK: Main<Link> = Main::new(Link {
 
 /// Whether there is one to be asked.
 pub fn is_set() -> bool {
-    boot::config().daemon.is_some()
+    told::config().daemon.is_some()
 }
 
 fn connect(limit: Duration) -> Result<Client, ClientError> {
-    let config = boot::config();
+    let config = told::config();
     let Some(address) = &config.daemon else {
         return Err(ClientError::Unexpected);
     };
@@ -81,10 +81,10 @@ fn register() -> Result<Client, ClientError> {
         workers: workers.filter(|other| Some(*other) == node).count() as u32,
     };
     let limits = Limits {
-        minimum: if boot::config().replenish { world.spare_count } else { 0 },
+        minimum: if told::config().replenish { world.spare_count } else { 0 },
         maximum: world.spare_count,
     };
-    let job = boot::job();
+    let job = told::job();
     let mut client = connect(SPARE_LIMIT)?;
     match client.ask(&Ask::Register { job, spare, limits }, SPARE_LIMIT)? {
         Answer::Welcome => Ok(client),
@@ -134,7 +134,7 @@ pub fn lease(round: u64, dead: &[u32]) -> Result<Vec<Lease>, String> {
             .map(|holder| place_of(world.players[holder as usize]))
             .collect(),
     };
-    let (job, needs) = (boot::job(), dead.iter().map(need).collect());
+    let (job, needs) = (told::job(), dead.iter().map(need).collect());
     match ask(&Ask::Lease { job, round, needs })? {
         Answer::Leased(leases) => Ok(leases),
         _ => Err(ClientError::Unexpected.to_string()),
@@ -154,7 +154,7 @@ fn ask(question: &Ask) -> Result<Answer, String> {
 
 /// How many new spares the daemon lets this job have, which has so many idle ones, and had `aim` at first.
 pub fn may_start(spares: u32, aim: u32) -> Result<u32, String> {
-    let job = boot::job();
+    let job = told::job();
     match ask(&Ask::Replenish { job, spares, aim })? {
         Answer::Start { count } => Ok(count.min(aim.saturating_sub(spares))),
         _ => Err(ClientError::Unexpected.to_string()),
@@ -169,7 +169,7 @@ pub fn give_back(tokens: &[Token]) {
     // Whatever goes wrong, they go back by themselves a little later.
     if let Ok(mut client) = connect(SPARE_LIMIT) {
         for &token in tokens {
-            let job = boot::job();
+            let job = told::job();
             let _ = client.tell(&Ask::GiveBack { job, token });
         }
     }

@@ -25,13 +25,14 @@ mod static_file;
 mod writer;
 
 use crate::cell::Main;
+use crate::errors::succeeded;
 use crate::generated::real;
 use crate::handles;
 use crate::image::absent::Sums;
 use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
 use crate::real_types::RealComm;
-use crate::{boot, sys, user};
+use crate::{sys, told, user};
 use catalogue::Name;
 pub use ckptd::epochs::catalogue::Key;
 use ckptd::epochs::{catalogue, format};
@@ -114,16 +115,14 @@ pub fn open(
     workers: u32,
     store: &mut PageStore,
 ) -> Result<Result<bool, String>, c_int> {
-    let config = boot::config();
+    let config = told::config();
     let Some(directory) = &config.disk else {
         return Ok(Ok(false));
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut lineage = now.as_nanos() as u64;
     // SAFETY: a collective over a valid communicator.
-    crate::world::succeeded(unsafe {
-        real::PMPI_Bcast((&raw mut lineage).cast(), 8, handles::byte_type(), 0, control)
-    })?;
+    succeeded(unsafe { real::PMPI_Bcast((&raw mut lineage).cast(), 8, handles::byte_type(), 0, control) })?;
     let disk = DISK.get().insert(Disk::new(directory, lineage, workers));
     if let Some(worker) = part {
         disk.places.remove_torn(worker);
@@ -171,7 +170,7 @@ pub fn told() -> Option<Told> {
 
 /// This process has joined the job, which has a disk level.
 pub fn join(told: Told, workers: u32) {
-    let Some(directory) = &boot::config().disk else { return };
+    let Some(directory) = &told::config().disk else { return };
     let disk = DISK.get().insert(Disk::new(directory, told.lineage, workers));
     (disk.start, disk.base) = (told.start, told.base);
     user::keep_files_on_disk(&disk.places.directory, told.lineage, told.start);
@@ -189,7 +188,7 @@ pub fn choose(control: RealComm, part: Option<u32>, store: &mut PageStore) -> Re
         return Ok(None);
     };
     disk.lineage = found.key.lineage;
-    if boot::config().restart && disk.base == 0 {
+    if told::config().restart && disk.base == 0 {
         disk.base = found.newest.generation + 1;
     }
     disk.chosen = Some((found.key, found.loaded));
@@ -368,7 +367,7 @@ fn kept(run: &SlotRun, store: &PageStore) -> Piece {
 
 impl Disk {
     fn new(directory: &Path, lineage: u64, workers: u32) -> Disk {
-        let config = boot::config();
+        let config = told::config();
         Disk {
             places: Places::open(directory, config.disk_hold),
             every: config.disk_every,
@@ -392,7 +391,7 @@ impl Disk {
     fn writer(&mut self) -> io::Result<&mut Writer> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
-            None => Writer::start(boot::config().daemon.clone())?,
+            None => Writer::start(told::config().daemon.clone())?,
         };
         Ok(self.writer.insert(writer))
     }

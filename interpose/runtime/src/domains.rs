@@ -4,7 +4,7 @@
 use crate::generated::real;
 use crate::handles;
 use crate::real_types::RealComm;
-use crate::{boot, user};
+use crate::{told, user};
 use std::ffi::c_int;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
@@ -103,7 +103,7 @@ fn own_place() -> Place {
     let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let machine = format!("{host} {}", text("/proc/sys/kernel/random/boot_id"));
     let node = format!("{machine} {}", space.display());
-    let domain = match &boot::config().domains {
+    let domain = match &told::config().domains {
         None => Some(xxh3_64(machine.as_bytes())),
         Some(file) => domain_of(file, &host).map(|domain| xxh3_64(domain.as_bytes())),
     };

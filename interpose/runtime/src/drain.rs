@@ -8,16 +8,17 @@
 mod matched;
 mod sharing;
 
+use crate::arch::Rewound;
 use crate::cell::Main;
 use crate::disk::{self, Report};
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm, real_datatype};
 use crate::objects::objects;
-use crate::real_types::{RealComm, RealMessage, RealRequest, Status};
-use crate::recovery::{self, Rewound};
+use crate::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, RealRequest, Status};
+use crate::recovery;
 use crate::rehearsal::again;
-use crate::requests::{self, ANY_SOURCE, ANY_TAG, EMPTY, Envelope, Kind, Outcome};
+use crate::requests::{self, EMPTY, Envelope, Kind, Outcome};
 use crate::{checkpoint, journal, rehearsal, user, world};
 pub use matched::{
     Found, claim_early, enter_matched, exists as matched_exists, forget as forget_matched, take as take_matched,

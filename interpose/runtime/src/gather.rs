@@ -1,11 +1,10 @@
 //! What every process has, at every process.
 #![allow(unsafe_code)]
 
-use crate::errors::ERR_INTERN;
+use crate::errors::{ERR_INTERN, succeeded};
 use crate::generated::real;
 use crate::handles;
 use crate::real_types::RealComm;
-use crate::world::succeeded;
 use bincode::config::standard;
 use std::ffi::c_int;
 

@@ -23,8 +23,9 @@ mod typemap;
 
 use crate::arch::{self, Frame};
 use crate::cell::Main;
+use crate::config::Rule;
 use crate::events;
-use end::{Rule, Watch};
+use end::Watch;
 pub use format::Journal;
 use outputs::Call;
 pub use recorder::Recorder;

@@ -1,14 +1,14 @@
 //! The *runtime*: everything that must not roll back with the program, in a namespace and a zone of its own.
 //!
 //! ```text
-//!   thunk → arch::ENTRIES → calls::* → { handles, objects, requests, cut, recovery } → real MPI
+//!   thunk → entry::ENTRIES → calls::* → { handles, objects, requests, cut, recovery } → real MPI
 //! ```
 //!
-//! - [`boot`], [`config`], [`events`], [`fault`], [`sys`]: start, settings, reports, tests;
-//! - [`arch`]: the way in and out; [`calls`]: one handler per MPI procedure, most are generated;
+//! - [`boot`], [`told`], [`config`], [`events`], [`fault`], [`sys`]: start, settings, reports, tests;
+//! - [`entry`], [`arch`]: the way in and out; [`calls`]: one handler per MPI procedure, most are generated;
 //! - [`handles`], [`objects`], [`requests`]: what the program holds, and how to make it again;
 //! - [`image`]: the user side's memory; [`user`]: the rest of its state (files, signals, thread-locals, output);
-//! - [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
+//! - [`job`], [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
 //! - [`fatal`]: what this process dies of;
 //! - [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;
 //! - [`traffic`]: counts what the program sends;
@@ -26,6 +26,7 @@ pub mod daemon;
 mod disk;
 pub mod domains;
 pub mod drain;
+pub mod entry;
 pub mod errors;
 pub mod events;
 pub mod fatal;
@@ -33,13 +34,16 @@ pub mod fault;
 pub mod gather;
 pub mod handles;
 pub mod image;
+pub mod job;
 pub mod journal;
 pub mod objects;
 pub mod own_messages;
 pub mod peers;
 pub mod placement;
 pub mod pmix;
+pub mod protection;
 pub mod quiet;
+pub mod raise;
 pub mod real_types;
 #[macro_use]
 pub mod recovery;
@@ -49,6 +53,7 @@ pub mod requests;
 pub mod rounds;
 pub mod shim;
 pub mod sys;
+pub mod told;
 pub mod traffic;
 pub mod ulfm;
 pub mod unwinder;

@@ -1,12 +1,13 @@
 //! Messages of the runtime's own: started in memory of the runtime, tested, and ended after a failure.
 #![allow(unsafe_code)]
 
+use crate::arch::Rewound;
 use crate::errors::{self, SUCCESS};
 use crate::generated::real;
 use crate::handles::{self, real_request};
 use crate::real_types::{RealComm, RealRequest};
-use crate::recovery::{self, Rewound};
-use crate::{checkpoint, requests, ulfm};
+use crate::recovery;
+use crate::{requests, ulfm};
 use std::ffi::{c_int, c_void};
 use std::time::{Duration, Instant};
 
@@ -92,7 +93,7 @@ pub fn test(requests: &mut [RealRequest]) -> Result<bool, c_int> {
 /// Looks at the return code of a message: a failure leads to recovery, any other error to the end of the job.
 pub fn check(rc: c_int, what: &str) -> Result<(), Rewound> {
     if recovery::check(rc)? != SUCCESS {
-        checkpoint::fail(what, &std::io::Error::other(errors::text(rc)));
+        recovery::fail(what, &std::io::Error::other(errors::text(rc)));
     }
     Ok(())
 }

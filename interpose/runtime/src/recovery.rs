@@ -14,6 +14,7 @@ mod alone;
 mod attempt;
 mod copies;
 mod deaths;
+mod ending;
 mod group;
 mod load;
 mod meeting;
@@ -25,23 +26,20 @@ mod retired;
 mod spare;
 mod wishes;
 
+use crate::arch::Rewound;
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;
 use crate::world::{self, Part};
 use crate::{arch, cell::Main, checkpoint, events, ulfm};
-pub use attempt::announce_abort;
 use ckptd::events::{ErrorClass, Kind, WorldRank};
+pub use ending::{abort, fail, failed_in_init, undone};
 pub use meeting::end_together;
-pub use replenish::{join, remember_start};
+pub use replenish::{begin_as_newcomer, join, remember_start};
 use report::Report;
 pub use restart::from_disk as restart_from_disk;
 pub use spare::{release as release_spares, wait_for_part};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
-
-/// The program was set back to a cut: the handler must return at once, with any value.
-#[derive(Debug)]
-pub struct Rewound;
 
 /// How long outstanding transfers may take to end after a failure.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
@@ -57,7 +55,7 @@ macro_rules! attempt {
     ($call:expr) => {
         match $crate::recovery::check($call) {
             Ok(rc) => rc,
-            Err($crate::recovery::Rewound) => return 0,
+            Err($crate::arch::Rewound) => return 0,
         }
     };
 }
@@ -88,7 +86,7 @@ fn classify(rc: c_int) -> Result<c_int, Rewound> {
         crate::sys::say(format_args!(
             "a process failed while the program was inside a callback of MPI; this cannot be rolled back, the job ends"
         ));
-        world::abort(understudy_abi::exit::LOST)
+        abort(understudy_abi::exit::LOST)
     };
     recover(class);
     Err(Rewound)
@@ -120,7 +118,7 @@ fn failure_is_known() -> bool {
     unsafe {
         let mut flag = 0;
         real::PMPI_Iprobe(
-            crate::requests::ANY_SOURCE,
+            crate::real_types::ANY_SOURCE,
             spare::TAG_RELEASE,
             control,
             &mut flag,
@@ -165,7 +163,7 @@ fn recover(class: c_int) {
             crate::sys::say(format_args!(
                 "the recovery has failed {futile} times although no further rank has died; the job ends"
             ));
-            world::abort(understudy_abi::exit::LOST);
+            abort(understudy_abi::exit::LOST);
         }
     };
     let failed = report.failed.iter().map(|&rank| WorldRank(rank)).collect();

@@ -27,7 +27,7 @@ mod wanted;
 mod worker;
 
 use crate::config::{Rehearse, Static};
-use crate::{boot, world};
+use crate::{told, world};
 use std::time::Duration;
 
 pub use own_pages::{from_own_memory, put_back};
@@ -41,7 +41,7 @@ const LEAST_LIMIT: usize = 16 << 20;
 
 /// Whether static data are rebuilt by a replay, where that is possible.
 fn replays() -> bool {
-    let config = boot::config();
+    let config = told::config();
     match config.static_data {
         Static::Replay => true,
         Static::Auto => config.scheme.is_whole_copies(),
@@ -51,7 +51,7 @@ fn replays() -> bool {
 
 /// Whether copies do without static data.
 fn is_used() -> bool {
-    replays() || boot::config().static_data == Static::Disk
+    replays() || told::config().static_data == Static::Disk
 }
 
 /// Of so many workers one is rehearsed that stands for the others.
@@ -59,18 +59,18 @@ const SAMPLE: u32 = 4;
 
 /// Whether phases are rehearsed.
 fn is_on() -> bool {
-    boot::config().rehearse != Rehearse::Off || is_used()
+    told::config().rehearse != Rehearse::Off || is_used()
 }
 
 /// Whether this worker's is. Nothing follows for the others, as nothing is proved of them.
 fn is_rehearsed(worker: u32) -> bool {
-    boot::config().rehearse != Rehearse::Sample || worker.is_multiple_of(SAMPLE)
+    told::config().rehearse != Rehearse::Sample || worker.is_multiple_of(SAMPLE)
 }
 
 /// Whether a worker does without copies of its own static data. An epoch on disk is complete in itself: with a disk level that
 /// is only possible if they are on disk, too.
 fn spares_own() -> bool {
-    boot::config().static_data == Static::Disk || (replays() && boot::config().disk.is_none())
+    told::config().static_data == Static::Disk || (replays() && told::config().disk.is_none())
 }
 
 /// This process stands at the end of `MPI_Init`.
@@ -90,8 +90,8 @@ pub fn start() {
         return;
     }
     if is_on() {
-        let records = (replays() || boot::config().rehearse != Rehearse::Off) && is_rehearsed(world::worker());
-        crate::journal::start(&boot::config().init_end, records, None);
+        let records = (replays() || told::config().rehearse != Rehearse::Off) && is_rehearsed(world::worker());
+        crate::journal::start(&told::config().init_end, records, None);
     }
     decision::begin();
 }
@@ -99,7 +99,7 @@ pub fn start() {
 /// At a cut: whether the phase may end here, as far as this worker is concerned; see [`crate::journal::may_end`].
 pub fn may_end(is_regular: bool) -> bool {
     let image = || crate::checkpoint::keep().own.image.page_count() as usize * crate::image::PAGE_SIZE;
-    crate::journal::may_end(is_regular, || boot::config().log_limit.of(image()).max(LEAST_LIMIT))
+    crate::journal::may_end(is_regular, || told::config().log_limit.of(image()).max(LEAST_LIMIT))
 }
 
 /// A cut is being taken for this epoch: a phase may end with it, or begin.

@@ -10,6 +10,7 @@ mod persistent;
 mod record;
 mod rollback;
 
+use crate::arch::Rewound;
 use crate::cell::Main;
 use crate::drain;
 use crate::errors::SUCCESS;
@@ -18,8 +19,8 @@ use crate::handles::{self, Named, VirtComm, VirtDatatype, VirtRequest, named, re
 use crate::journal;
 use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
-use crate::real_types::{RealRequest, Status};
-use crate::recovery::{self, Rewound};
+use crate::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
+use crate::recovery;
 use crate::traffic;
 use ending::test;
 pub use ending::{peek, poll, wait};
@@ -28,15 +29,6 @@ pub use record::{Envelope, Kind, Mode, Outcome, Request, State};
 pub use rollback::{quiesce, repost};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
-
-/// `MPI_PROC_NULL`
-pub const PROC_NULL: c_int = -2;
-/// `MPI_ANY_SOURCE`
-pub const ANY_SOURCE: c_int = -1;
-/// `MPI_ANY_TAG`
-pub const ANY_TAG: c_int = -1;
-/// `MPI_UNDEFINED`
-pub const UNDEFINED: c_int = -32766;
 
 /// The requests that exist, by index.
 #[derive(Default, bincode::Encode, bincode::Decode)]

@@ -1,7 +1,7 @@
 //! The few system calls that have no safe wrapper, and lookups in both namespaces.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::time::Duration;
 
 /// Dies at once, as by `kill -9`.
@@ -32,7 +32,7 @@ pub fn thread_time() -> Duration {
 /// go: none of them has a number, even for a moment, that the program's next file would have. Where this is not
 /// allowed, as in some containers, it goes on in the table of all.
 pub fn leave_descriptors() {
-    let kept = crate::boot::message_descriptor() as libc::c_uint;
+    let kept = crate::told::message_descriptor() as libc::c_uint;
     // SAFETY: unshare(2) and close_range(2); this thread has nothing open of its own.
     unsafe {
         if libc::unshare(libc::CLONE_FILES) == 0 {
@@ -49,6 +49,33 @@ pub fn symbol(name: &CStr) -> *mut c_void {
     std::hint::black_box(address)
 }
 
+/// What MPI_Get_library_version says.
+pub fn library_version() -> String {
+    let function = symbol(c"MPI_Get_library_version");
+    if function.is_null() {
+        return "unknown".into();
+    }
+    let mut text = [0 as c_char; 512];
+    let mut length = 0;
+    // SAFETY: MPI_Get_library_version may be called before MPI_Init; it writes at most 256 bytes.
+    unsafe {
+        let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = std::mem::transmute(function);
+        function(text.as_mut_ptr(), &mut length);
+        CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()
+    }
+}
+
+/// An error with its causes.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
 /// Tells the user something: one line on the job's standard error, past the program's own stream, whose bytes are
 /// counted.
 pub fn say(message: std::fmt::Arguments<'_>) {
@@ -57,7 +84,7 @@ pub fn say(message: std::fmt::Arguments<'_>) {
 
 /// Writes to the job's standard error, past the program's own stream.
 pub fn write_message(bytes: &[u8]) {
-    let fd = crate::boot::message_descriptor();
+    let fd = crate::told::message_descriptor();
     // SAFETY: write(2) of a valid buffer; nothing can be done about a failure.
     unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
 }

@@ -13,7 +13,7 @@ mod table;
 use crate::cell::Main;
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::comm::{self, Comm};
-use crate::{boot, events, world};
+use crate::{events, told, world};
 pub use amount::{block_of, each, is_root, list, members, my_rank, neighbours, one, peers, sends_to, typed_list};
 use ckptd::events::{Amount, Kind, Worker};
 use std::ffi::c_int;
@@ -44,7 +44,7 @@ static STATE: Main<State> = Main::new(State {
 
 /// Begins to count, among so many workers.
 pub fn init(workers: u32) {
-    if boot::config().log_dir.is_some() {
+    if told::config().log_dir.is_some() {
         STATE.get().table = Table::new(workers);
     }
 }
@@ -68,7 +68,7 @@ pub fn replace(saved: Table, workers: u32) {
         count: now.count.saturating_sub(then.count),
         bytes: now.bytes.saturating_sub(then.bytes),
     };
-    let is_wanted = boot::config().log_dir.is_some();
+    let is_wanted = told::config().log_dir.is_some();
     state.table = match saved.peers.is_empty() {
         _ if !is_wanted => Table::NOTHING,
         true => Table::new(workers),

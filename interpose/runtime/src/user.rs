@@ -91,7 +91,7 @@ pub fn capture() -> Result<State, UserError> {
 /// The live part of the main thread's stack, given its stack pointer: what lies above it, with the red zone below.
 pub fn live_stack(rsp: u64) -> AddrRange {
     const RED_ZONE: u64 = 128;
-    AddrRange::new((rsp - RED_ZONE) & !4095, crate::boot::info().stack_end as u64)
+    AddrRange::new((rsp - RED_ZONE) & !4095, crate::told::info().stack_end as u64)
 }
 
 impl State {

@@ -99,7 +99,7 @@ fn tail(out: &mut String, procedure: &Procedure, rc: &str, after: &str) {
     let _ = write!(
         out,
         "        let rc = match {rc} {{\n            Ok(rc) => rc,\n            Err(_) => return 0,\n        }};\n\
-         {after}        crate::errors::finish(Proc::{name}, rc, Some({comm}))\n    }}\n\n"
+         {after}        crate::raise::finish(Proc::{name}, rc, Some({comm}))\n    }}\n\n"
     );
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
              \x20           // SAFETY: as above.\n\
              \x20           let rc = {rc};\n\
              \x20           return match rc {{\n\
-             \x20               Ok(rc) => crate::errors::finish(Proc::{name}, rc, Some({comm})),\n\
+             \x20               Ok(rc) => crate::raise::finish(Proc::{name}, rc, Some({comm})),\n\
              \x20               Err(_) => 0,\n            }};\n        }}\n"
         );
     }

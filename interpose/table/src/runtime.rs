@@ -202,7 +202,7 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
         let _ = write!(
             out,
             "{safety}        let rc = unsafe {{ {call} }};\n\
-             \x20       crate::errors::finish(Proc::{name}, rc, {communicator})\n    }}\n\n"
+             \x20       crate::raise::finish(Proc::{name}, rc, {communicator})\n    }}\n\n"
         );
     } else {
         let _ = write!(out, "{safety}        unsafe {{ {call} }}\n    }}\n\n");
@@ -275,16 +275,16 @@ mod stubs {
     use core::ffi::{c_int, c_void};
 
     pub extern "C" fn unsupported<const SLOT: u16>() -> c_int {
-        crate::errors::unsupported(Proc::ALL[SLOT as usize])
+        crate::raise::unsupported(Proc::ALL[SLOT as usize])
     }
 
     pub extern "C" fn unsupported_handle<const SLOT: u16>() -> *mut c_void {
-        let _ = crate::errors::unsupported(Proc::ALL[SLOT as usize]);
+        let _ = crate::raise::unsupported(Proc::ALL[SLOT as usize]);
         core::ptr::null_mut()
     }
 
     pub extern "C" fn refused<const SLOT: u16>() -> c_int {
-        crate::errors::refused(SLOT as u32)
+        crate::raise::refused(SLOT as u32)
     }
 }
 "#;

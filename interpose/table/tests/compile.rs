@@ -51,7 +51,7 @@ real! {
 }
 ";
 
-const ERRORS: &str = "
+const RAISE: &str = "
 use crate::dispatch::Proc;
 use core::ffi::c_int;
 pub fn finish(_: Proc, rc: c_int, _: Option<crate::handles::VirtComm>) -> c_int { rc }
@@ -115,7 +115,7 @@ pub mod blocking {
 fn compile_runtime(name: &str, calls: &str) -> Result<(), String> {
     let dispatch = runtime_dispatch(&["MPI_Comm_rank", "MPI_Op_create", "MPI_Comm_f2c"]);
     let source = format!(
-        "pub mod handles {{\n{}{REAL_OF}}}\npub mod real_types {{\n{}}}\npub mod errors {{{ERRORS}}}\n{AROUND}\
+        "pub mod handles {{\n{}{REAL_OF}}}\npub mod real_types {{\n{}}}\npub mod raise {{{RAISE}}}\n{AROUND}\
          #[allow(non_snake_case)]\npub mod calls {{{calls}}}\npub mod dispatch {{\n{dispatch}}}\n",
         virt_types(),
         real_types(),

@@ -1,15 +1,16 @@
 //! Attribute keys and attributes (MPI 4.1, 7.7), also by their names in MPI-1 (16.1).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use crate::boot;
-use crate::errors::{ERR_ARG, ERR_COMM, ERR_TYPE, SUCCESS, finish, raise};
+use crate::errors::{ERR_ARG, ERR_COMM, ERR_TYPE, SUCCESS};
 use crate::generated::callbacks::{CommCopyFn, CommDeleteFn, TypeCopyFn, TypeDeleteFn};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::attribute::{ERR_KEYVAL, INVALID, Kind, Object};
 use crate::objects::{comm, objects};
+use crate::raise::{finish, raise};
 use crate::real_types::RealComm;
 use crate::sys;
+use crate::told;
 use std::ffi::{c_int, c_void};
 
 // The keys of predefined attributes (MPI 4.1, 9.1.2) in Open MPI's numbers: MPI_TAG_UB, MPI_HOST, MPI_IO,
@@ -32,7 +33,7 @@ fn predefined(key: c_int) -> Result<Option<u64>, c_int> {
         },
     };
     // SAFETY: one of 16 cells for the runtime's use.
-    let cell = unsafe { boot::attribute_cells().add(key as usize) };
+    let cell = unsafe { told::attribute_cells().add(key as usize) };
     // SAFETY: as above.
     unsafe { cell.write(value) };
     Ok(Some(cell as u64))

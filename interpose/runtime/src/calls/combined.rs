@@ -3,11 +3,12 @@
 
 use super::point_to_point::{envelope, outcome};
 use crate::attempt;
-use crate::errors::{SUCCESS, finish};
+use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, predefined_handle, real_comm, real_datatype};
-use crate::real_types::RealRequest;
-use crate::requests::{self, Envelope, Kind, PROC_NULL, State, count_sent};
+use crate::raise::finish;
+use crate::real_types::{PROC_NULL, RealRequest};
+use crate::requests::{self, Envelope, Kind, State, count_sent};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
 

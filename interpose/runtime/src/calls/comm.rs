@@ -2,12 +2,13 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::attempt;
-use crate::errors::{self, finish, raise};
+use crate::errors;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtRequest, real_comm, real_group, real_info};
 use crate::objects::comm::create::{self, Made};
 use crate::objects::comm::{self, hints};
 use crate::objects::{attribute, group, info, objects};
+use crate::raise::{finish, raise};
 use crate::requests;
 use crate::watchdog;
 use std::ffi::{c_char, c_int};
@@ -17,7 +18,7 @@ use std::ffi::{c_char, c_int};
 macro_rules! construct {
     ($procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
         if let Err(rc) = $crate::calls::comm::may_construct($parent, $newcomm) {
-            return $crate::errors::raise($procedure, rc, Some($parent));
+            return $crate::raise::raise($procedure, rc, Some($parent));
         }
         let mut made = None;
         let on_two_groups = $crate::objects::comm::get($parent).is_some_and(|parent| parent.remote.is_some());

@@ -2,13 +2,14 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::point_to_point::{outcome, put_status};
+use crate::arch::Rewound;
 use crate::checkpoint;
-use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS, finish, raise};
+use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtRequest};
-use crate::real_types::Status;
-use crate::recovery::Rewound;
-use crate::requests::{self, EMPTY, Outcome, UNDEFINED};
+use crate::raise::{finish, raise};
+use crate::real_types::{Status, UNDEFINED};
+use crate::requests::{self, EMPTY, Outcome};
 use std::ffi::c_int;
 
 /// `MPI_Wait`

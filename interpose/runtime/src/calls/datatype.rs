@@ -1,11 +1,12 @@
 //! Datatypes (MPI 4.1, chapter 5). Inquiries are generated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
-use crate::errors::{ERR_ARG, ERR_COUNT, ERR_TYPE, SUCCESS, finish, raise};
+use crate::errors::{ERR_ARG, ERR_COUNT, ERR_TYPE, SUCCESS};
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtDatatype, real_datatype};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{attribute, datatype};
+use crate::raise::{finish, raise};
 use crate::real_types::RealDatatype;
 use std::ffi::{c_char, c_int};
 

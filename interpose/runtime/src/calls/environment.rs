@@ -3,10 +3,12 @@
 
 use super::point_to_point::outcome;
 use crate::cell::Main;
-use crate::errors::{ERR_OTHER, SUCCESS, finish};
+use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
+use crate::raise::finish;
 use crate::world;
+use crate::{job, recovery};
 use ckptd::relay::RankStage;
 use std::ffi::{c_char, c_int};
 
@@ -38,9 +40,9 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     }
     *LEVEL.get() = required.clamp(THREAD_SINGLE, THREAD_SERIALIZED);
     crate::quiet::silence_topology_warning();
-    outcome!(world::init());
+    outcome!(job::init());
     written(*LEVEL.get());
-    outcome!(world::first_checkpoint());
+    outcome!(job::first_checkpoint());
     crate::user::set_stage(RankStage::Running);
     crate::rehearsal::start();
     crate::journal::trace::start();
@@ -70,7 +72,7 @@ pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     if !world::is_initialised() || world::get().finalized {
         return ERR_OTHER;
     }
-    outcome!(world::finalize())
+    outcome!(job::finalize())
 }
 
 /// `MPI_Initialized`
@@ -95,7 +97,7 @@ pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
             world::worker()
         ));
     }
-    world::abort(errorcode)
+    recovery::abort(errorcode)
 }
 
 /// `MPI_Query_thread`

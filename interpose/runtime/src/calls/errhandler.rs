@@ -1,12 +1,13 @@
 //! Error handlers, error classes and codes (MPI 4.1, 9.3 to 9.5).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS, finish, raise};
+use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS};
 use crate::generated::callbacks::CommErrhandlerFn;
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtComm, VirtErrhandler, real_errhandler};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{comm, errhandler, objects};
+use crate::raise::{finish, raise};
 use std::ffi::{CStr, c_char, c_int};
 
 /// `MPI_MAX_ERROR_STRING` of Open MPI.

@@ -1,12 +1,13 @@
 //! Groups (MPI 4.1, 7.3). Inquiries are generated: a real group stands beside every one of the program's.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS, raise};
+use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS};
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtComm, VirtGroup, real_group};
 use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
 use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::raise::raise;
 use std::ffi::c_int;
 
 /// Ends a constructor.

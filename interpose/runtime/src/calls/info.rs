@@ -1,12 +1,13 @@
 //! Info objects (MPI 4.1, chapter 10). Inquiries are generated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use crate::errors::{ERR_ARG, SUCCESS, finish, raise};
+use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtInfo, real_info};
 use crate::objects::comm::hints;
 use crate::objects::info::{self, ERR_INFO};
 use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::raise::{finish, raise};
 use crate::real_types::RealInfo;
 use std::ffi::{CStr, c_char, c_int};
 

@@ -7,15 +7,16 @@
 
 use super::combined::pack;
 use super::point_to_point::outcome;
+use crate::arch::Rewound;
 use crate::arch::call_user;
-use crate::boot::user_symbol;
 use crate::cell::Main;
-use crate::errors::{ERR_BUFFER, SUCCESS, finish};
+use crate::errors::{ERR_BUFFER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtInfo, predefined_handle, real_comm, real_datatype};
+use crate::raise::finish;
 use crate::real_types::RealRequest;
-use crate::recovery::Rewound;
 use crate::requests::Envelope;
+use crate::told::user_symbol;
 use crate::{checkpoint, recovery, requests};
 use std::ffi::{c_int, c_void};
 

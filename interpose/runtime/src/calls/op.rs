@@ -1,12 +1,13 @@
 //! Operators (MPI 4.1, 6.9.5) and local reduction (6.9.7). `MPI_Op_commutative` is generated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use crate::errors::{ERR_ARG, ERR_OP, SUCCESS, finish, raise};
+use crate::errors::{ERR_ARG, ERR_OP, SUCCESS};
 use crate::generated::callbacks::UserFunction;
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtDatatype, VirtOp, real_datatype, real_op};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::op;
+use crate::raise::{finish, raise};
 use std::ffi::{c_int, c_void};
 
 pub unsafe extern "C" fn MPI_Op_create(function: UserFunction<VirtDatatype>, commute: c_int, op: *mut VirtOp) -> c_int {

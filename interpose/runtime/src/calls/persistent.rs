@@ -2,9 +2,10 @@
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
 use super::point_to_point::{envelope, init_persistent, outcome};
-use crate::errors::{ERR_REQUEST, SUCCESS, finish};
+use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
+use crate::raise::finish;
 use crate::requests::{self, Kind, Mode};
 use std::ffi::{c_int, c_void};
 
@@ -28,7 +29,7 @@ persistent_sends! {
     MPI_Rsend_init, Ready;
 }
 
-fn start(handle: VirtRequest) -> Result<c_int, crate::recovery::Rewound> {
+fn start(handle: VirtRequest) -> Result<c_int, crate::arch::Rewound> {
     match requests::index(handle) {
         Some(index) if requests::is_inactive(index) => requests::start(index),
         _ => Ok(ERR_REQUEST),

@@ -9,9 +9,10 @@ use super::memory::buffered_send;
 use crate::attempt;
 use crate::blocking::is_small;
 use crate::drain;
-use crate::errors::{SUCCESS, finish};
+use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
+use crate::raise::finish;
 use crate::real_types::{RealComm, RealDatatype, RealRequest, Status};
 use crate::requests::{self, Envelope, Kind, State};
 use std::ffi::{c_int, c_void};
@@ -224,7 +225,7 @@ pub unsafe extern "C" fn MPI_Recv(
 #[inline(never)]
 unsafe fn received_badly(rc: c_int, got: Status, comm: VirtComm, status: *mut Status) -> c_int {
     let rc = attempt!(rc);
-    if got.source != requests::ANY_SOURCE {
+    if got.source != crate::real_types::ANY_SOURCE {
         requests::count_received(comm, &got);
     }
     // SAFETY: handed on to the caller.

@@ -2,14 +2,15 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::point_to_point::{envelope, outcome, put_status};
+use crate::arch::Rewound;
 use crate::drain::Found;
-use crate::errors::{ERR_REQUEST, SUCCESS, finish};
+use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{self, VirtComm, VirtDatatype, VirtMessage, VirtRequest, real_comm, real_datatype, real_message};
 use crate::objects::comm;
-use crate::real_types::{RealRequest, Status};
-use crate::recovery::Rewound;
-use crate::requests::{EMPTY, Kind, PROC_NULL, State};
+use crate::raise::finish;
+use crate::real_types::{PROC_NULL, RealRequest, Status};
+use crate::requests::{EMPTY, Kind, State};
 use crate::{checkpoint, drain, recovery, requests};
 use std::ffi::{c_int, c_void};
 
@@ -153,7 +154,7 @@ fn imrecv(
             count,
             datatype,
             PROC_NULL,
-            requests::ANY_TAG,
+            crate::real_types::ANY_TAG,
             comm::world_handle(),
         ));
         return Ok(Ok(requests::add_done(comm::world_handle(), kind, status, SUCCESS)));

@@ -3,9 +3,9 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::comm::construct;
-use crate::errors::finish;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtInfo, real_comm, real_info};
+use crate::raise::finish;
 use std::ffi::c_int;
 
 pub unsafe extern "C" fn MPI_Cart_create(

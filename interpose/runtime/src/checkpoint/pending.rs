@@ -1,11 +1,11 @@
 //! A checkpoint under way, from the capture to the meeting in which it is committed.
 
+use super::buddies;
 use super::copy::{Copy, State};
 use super::parity::{self, Description};
 use super::received::Received;
 use super::transfer::Transfer;
-use super::{buddies, fail};
-use crate::errors::SUCCESS;
+use crate::errors::{SUCCESS, succeeded};
 use crate::image::epoch::{Delta, Epoch};
 use crate::image::helper::{Helper, Task, Work};
 use crate::image::parity::Combine;
@@ -13,6 +13,7 @@ use crate::image::store::PageStore;
 use crate::image::wire::SendOptions;
 use crate::image::{parity as layers, sums};
 use crate::own_messages::tag;
+use crate::recovery::fail;
 use crate::rounds::{Numbers, Rounds};
 use crate::{events, fault, world};
 use ckptd::events::{Epoch as EventEpoch, Kind, WorldRank};
@@ -152,10 +153,10 @@ impl Pending {
     pub fn advance(&mut self, mut hands: Hands) -> Result<Option<Numbers>, c_int> {
         if let Some(task) = self.preparing.take_if(|task| hands.helper.is_over(task)) {
             let sums = hands.helper.end(task);
-            world::succeeded(self.prepared(&sums, &mut hands))?;
+            succeeded(self.prepared(&sums, &mut hands))?;
         }
         for transfer in &mut self.transfers {
-            world::succeeded(transfer.poll(hands.store))?;
+            succeeded(transfer.poll(hands.store))?;
         }
         let is_whole = self.transfers.iter().all(Transfer::is_whole);
         if self.received.is_none() && self.preparing.is_none() && is_whole {
@@ -176,7 +177,7 @@ impl Pending {
             let parts = (world::worker(), world.worker_count);
             let (rounds, rc) = Rounds::start(world.private, tag::COMMIT, parts, [epoch, -epoch, 0]);
             self.commit = Some(rounds);
-            world::succeeded(rc)?;
+            succeeded(rc)?;
         }
         let Some(rounds) = &mut self.commit else {
             return Ok(None);

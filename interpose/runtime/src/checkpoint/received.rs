@@ -1,7 +1,6 @@
 //! What has come from the partners for an epoch that is not committed yet.
 
 use super::copy::Copy;
-use super::fail;
 use super::parity::Folding;
 use super::pending::Hands;
 use super::transfer::Payload;
@@ -9,6 +8,7 @@ use crate::image::epoch::Epoch;
 use crate::image::helper::{Helper, Task};
 use crate::image::parity::Combine;
 use crate::image::store::PageStore;
+use crate::recovery::fail;
 use crate::world;
 
 /// What has come.

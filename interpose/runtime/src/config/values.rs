@@ -2,7 +2,6 @@
 
 use crate::generated::Proc;
 use crate::image::track::Choice;
-use crate::journal::end::Rule;
 use crate::redundancy::Scheme;
 use std::time::Duration;
 
@@ -41,6 +40,21 @@ impl Static {
             Static::Image | Static::Auto => None,
         }
     }
+}
+
+/// Where the initialisation phase ends: at the first cut at which it is satisfied in every worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// When calls are made at places that have made calls before, for long enough; at the latest when the first interval is over.
+    Auto,
+    /// This procedure has been called so often.
+    Calls(Proc, u64),
+    /// `MPI_Pcontrol` has been called with this level.
+    Pcontrol(i32),
+    /// This function of the program has been entered.
+    Function(String),
+    /// So much time has passed since `MPI_Init`.
+    Time(Duration),
 }
 
 /// Whose initialisation phase is rehearsed.

@@ -5,7 +5,7 @@
 //! same candidate. After a recovery nothing is agreed on until the first vote, as an understudy knows of nothing.
 
 use crate::config::Interval;
-use crate::{boot, events};
+use crate::{events, told};
 use ckptd::advice;
 use ckptd::events::Kind;
 use std::time::Duration;
@@ -56,9 +56,9 @@ impl Pace {
 
     /// Takes the maximum that all workers have got. Returns the interval in force.
     pub fn agree(&mut self, cost_ns: i64) -> Duration {
-        if boot::config().interval == Interval::Auto && cost_ns > 0 {
+        if told::config().interval == Interval::Auto && cost_ns > 0 {
             let cost = Duration::from_nanos(cost_ns as u64);
-            let interval = advice::interval(cost, boot::config().mtbf);
+            let interval = advice::interval(cost, told::config().mtbf);
             self.agreed = Some(interval);
             self.tell(cost, interval);
         }
@@ -67,7 +67,7 @@ impl Pace {
 
     /// The interval in force.
     pub fn interval(&self) -> Duration {
-        match boot::config().interval {
+        match told::config().interval {
             Interval::Time(interval) => interval,
             Interval::Auto => self.agreed.unwrap_or(FIRST),
             Interval::Calls(_) | Interval::Off => Duration::MAX,

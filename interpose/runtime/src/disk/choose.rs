@@ -5,13 +5,13 @@ use super::Disk;
 use super::catalogue::{self, Key, Name};
 use super::format::Damage;
 use super::load::Loaded;
+use crate::errors::succeeded;
 use crate::gather::everybodys;
 use crate::generated::real;
 use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
 use crate::image::store::PageStore;
 use crate::real_types::RealComm;
 use crate::sys;
-use crate::world::succeeded;
 use std::ffi::c_int;
 
 /// An epoch that all workers have.

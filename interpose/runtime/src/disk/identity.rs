@@ -2,7 +2,7 @@
 
 use super::format::Identity;
 use crate::image::vmas;
-use crate::{boot, user};
+use crate::{sys, user};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 pub fn own(workers: u32) -> Identity {
     Identity {
         build: build(),
-        mpi: boot::library_version(),
+        mpi: sys::library_version(),
         workers,
         program: user::program_name(),
         arguments: arguments(),

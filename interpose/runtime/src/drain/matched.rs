@@ -3,12 +3,12 @@
 //! At a cut they are received and become early messages that nothing else matches; so all that a rollback brings back
 //! is in the list of those.
 use super::{EARLY, Early, receive_matched};
+use crate::arch::Rewound;
 use crate::cell::Main;
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtComm, VirtMessage};
 use crate::objects::lookup::created;
 use crate::real_types::{RealMessage, Status};
-use crate::recovery::Rewound;
 use crate::requests;
 use std::ffi::c_int;
 

@@ -1,8 +1,10 @@
 //! Whether workers share memory with each other by other means than MPI.
 
+use crate::arch::Rewound;
 use crate::generated::real;
 use crate::handles;
-use crate::recovery::{self, Rewound};
+use crate::protection;
+use crate::recovery;
 use crate::user::{self, SharedMapping};
 use crate::world;
 use std::ffi::c_int;
@@ -31,7 +33,7 @@ pub fn first_sharer(own: &[SharedMapping], counts: &[u64]) -> Result<Option<u32>
     if worker == world::worker() as usize
         && let Some(mapping) = own.iter().find(|mapping| mapping.identity == identity)
     {
-        world::say_refused(&user::UserError::SharedMemory(mapping.path.clone()).to_string());
+        protection::say_refused(&user::UserError::SharedMemory(mapping.path.clone()).to_string());
     }
     Ok(Some(worker as u32))
 }

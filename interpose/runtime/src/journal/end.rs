@@ -2,24 +2,10 @@
 
 use super::function::{Visit, VisitError};
 use crate::arch::Frame;
+use crate::config::Rule;
 use crate::generated::Proc;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
-
-/// A rule. The phase ends at the first cut at which it is satisfied in every worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// When calls are made at places that have made calls before, for long enough; at the latest when the first interval is over.
-    Auto,
-    /// This procedure has been called so often.
-    Calls(Proc, u64),
-    /// `MPI_Pcontrol` has been called with this level.
-    Pcontrol(i32),
-    /// This function of the program has been entered.
-    Function(String),
-    /// So much time has passed since `MPI_Init`.
-    Time(Duration),
-}
 
 /// With fewer calls than this nothing can be said of a pattern.
 const FEW_CALLS: u64 = 100;

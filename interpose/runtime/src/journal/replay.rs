@@ -5,7 +5,7 @@ use super::format::{END, Journal, NotAJournal, Reader, Written};
 use super::outputs::Call;
 use super::recorder::EXECUTED;
 use super::sources;
-use crate::arch::{self, Frame};
+use crate::arch::{self, Answer, Frame};
 use crate::cell::Main;
 use crate::generated::Proc;
 
@@ -49,7 +49,8 @@ pub unsafe fn run(journal: &[u8], begin: &Frame, end: (u64, u32)) -> Result<(), 
     let result = first.result;
     *PLAY.get() = Some(Play { reader, calls: 1, end });
     sources::watch(true);
-    arch::answer_all(|slot| EXECUTED.iter().any(|procedure| procedure.slot() as usize == slot));
+    let executed = |slot| EXECUTED.iter().any(|procedure| procedure.slot() as usize == slot);
+    arch::answer_all(executed, answer);
     // SAFETY: handed on to the caller.
     let left = unsafe { arch::run_user(begin, result) };
     let number = left >> KIND_BITS;
@@ -84,7 +85,7 @@ fn name(slot: usize) -> Option<&'static str> {
 }
 
 /// The answer to the call in the top frame.
-pub extern "C" fn answer() -> u64 {
+extern "C" fn answer() -> Answer {
     let Some(play) = PLAY.get() else { leave(DAMAGED, 0) };
     let Some(frame) = arch::top_frame() else {
         leave(OTHER_CALL, play.calls)
@@ -96,7 +97,7 @@ pub extern "C" fn answer() -> u64 {
     match play.reader.next() {
         Ok(Some(record)) if u64::from(record.slot) == frame.slot && Some(record.arguments) == hash => {
             write(&record.written);
-            record.result
+            Answer::of(record.result)
         }
         Ok(Some(record)) if record.slot == END && (frame.slot, hash) == (play.end.0, Some(play.end.1)) => {
             write(&record.written);

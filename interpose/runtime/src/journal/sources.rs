@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::outputs::{Amount, Members, Output, Row, Unit};
-use crate::boot;
 use crate::generated::SLOT_COUNT;
+use crate::told;
 use std::sync::LazyLock;
 use understudy_abi::source::{self, SOURCES, Source};
 
@@ -45,5 +45,5 @@ pub fn name_of(slot: usize) -> Option<&'static str> {
 /// Whether the program's calls of them are recorded, or answered, from now on.
 pub fn watch(on: bool) {
     // SAFETY: the face's function; the runtime knows libc's procedures since its start.
-    unsafe { (boot::info().watch_user_sources)(on) };
+    unsafe { (told::info().watch_user_sources)(on) };
 }

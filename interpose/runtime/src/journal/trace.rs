@@ -11,7 +11,7 @@ use super::typemap::TypeMaps;
 use crate::arch::{self, Frame};
 use crate::cell::Main;
 use crate::generated::Proc;
-use crate::{boot, cut, gather, sys, world};
+use crate::{cut, gather, sys, told, world};
 use report::{Report, Row};
 use tally::Tally;
 
@@ -26,7 +26,7 @@ static STATE: Main<Option<State>> = Main::new(None);
 
 /// `MPI_Init` is about to return to the program.
 pub fn start() {
-    if boot::config().trace {
+    if told::config().trace {
         *STATE.get() = Some(State::default());
         arch::set_recording(true);
     }

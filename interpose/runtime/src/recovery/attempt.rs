@@ -6,7 +6,7 @@ use super::meeting::{Meeting, give_up, introduce, meet};
 use super::plan::Plan;
 use super::report::Report;
 use super::retired::{free_old, retire};
-use super::{DRAIN_LIMIT, copies, spare};
+use super::{DRAIN_LIMIT, abort, copies, spare};
 use crate::arch::Frame;
 use crate::errors::{SUCCESS, returns_errors};
 use crate::objects::comm;
@@ -129,7 +129,7 @@ fn end_own_requests() -> u64 {
             "{left} transfer(s) did not end within {} s after a failure, so memory cannot be rolled back safely; the job ends",
             DRAIN_LIMIT.as_secs()
         ));
-        world::abort(understudy_abi::exit::LOST);
+        abort(understudy_abi::exit::LOST);
     }
     whole
 }
@@ -143,7 +143,7 @@ fn shrink() -> RealComm {
             "the living processes cannot be brought together (MPIX_Comm_shrink: {}); the job ends",
             crate::errors::text(rc)
         ));
-        world::abort(understudy_abi::exit::LOST);
+        abort(understudy_abi::exit::LOST);
     }
     returns_errors(control);
     control

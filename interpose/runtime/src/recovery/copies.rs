@@ -1,16 +1,17 @@
 //! Copies after a failure: those that died with a rank are fetched or made again, and so are damaged ones.
 
+use super::fail;
 use super::group;
 use super::load::{self, Damaged};
 use super::plan::{self, Held, Plan, REFUSALS, Refused, Remake};
 use crate::cell::Main;
 use crate::checkpoint::{self, Transfer};
-use crate::errors::{ERR_OTHER, SUCCESS};
+use crate::errors::{ERR_OTHER, SUCCESS, succeeded};
 use crate::image::prefault::Prefault;
 use crate::image::restore::Ready;
 use crate::image::runs::normalise;
 use crate::rehearsal::{self, Offer, Rebuild};
-use crate::world::{self, succeeded};
+use crate::world;
 use crate::{disk, events};
 use ckptd::events::{Kind, Worker};
 use std::ffi::c_int;
@@ -147,7 +148,7 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
         }
         payload
             .apply(&mut keep.own, &mut keep.store)
-            .unwrap_or_else(|error| checkpoint::fail("the copy of a worker cannot be kept", &error));
+            .unwrap_or_else(|error| fail("the copy of a worker cannot be kept", &error));
         if let Err(why) = rebuild.add(me) {
             let damaged = Damaged(format!("its static data cannot be rebuilt: {why}"));
             return Err(refuse_own(plan, me, &damaged));
@@ -297,7 +298,7 @@ pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
             let copy = &mut keep.partners[remake.layer];
             payload
                 .apply(copy, &mut keep.store)
-                .unwrap_or_else(|error| checkpoint::fail("a partner's copy cannot be kept", &error));
+                .unwrap_or_else(|error| fail("a partner's copy cannot be kept", &error));
             if let Some(offer) = offer {
                 offer.note_in(copy);
             }

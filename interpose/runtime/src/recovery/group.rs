@@ -1,6 +1,7 @@
 //! A worker's copy made again from what its parity group has, and parity made again from what its members have.
 
 use super::copies::{Move, drive, refuse_own};
+use super::fail;
 use super::load::{self, Damaged};
 use super::plan::{Plan, Remake};
 use crate::checkpoint::parity::{self, Description, Folding};
@@ -78,7 +79,7 @@ fn add(payload: Payload, epoch: u64, copy: &mut Copy, ready: Option<&mut Option<
 fn begin(description: &Description) -> Copy {
     let store = &mut checkpoint::keep().store;
     let image = blank(Epoch(description.epoch), &description.pages, store)
-        .unwrap_or_else(|error| checkpoint::fail("no memory for copies", &error));
+        .unwrap_or_else(|error| fail("no memory for copies", &error));
     store.note_sums(image.runs(), &description.sums);
     Copy {
         image,
@@ -100,10 +101,10 @@ pub fn keep_parity(payloads: Vec<Payload>) {
     let epoch = Epoch(payloads.first().map_or(0, Payload::epoch));
     let (mut combine, mut kept) = (Combine::default(), Copy::default());
     let folding = Folding::new(payloads, &Image::new(), epoch, &mut combine, &mut keep.store)
-        .unwrap_or_else(|error| checkpoint::fail("no memory for copies", &error));
+        .unwrap_or_else(|error| fail("no memory for copies", &error));
     let is_something = combine.run();
     folding
         .apply(&is_something, &mut kept, &mut keep.store)
-        .unwrap_or_else(|error| checkpoint::fail("parity cannot be kept", &error));
+        .unwrap_or_else(|error| fail("parity cannot be kept", &error));
     keep.partners[0].replace(kept, &mut keep.store);
 }

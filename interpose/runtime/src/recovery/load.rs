@@ -1,5 +1,6 @@
 //! Loading an epoch: the user side becomes what it was, in place or in another process.
 
+use super::fail;
 use crate::arch::Frame;
 use crate::calls::memory_state;
 use crate::cell::Main;
@@ -44,8 +45,7 @@ pub fn is_init(frame: &Frame) -> bool {
 }
 
 fn decode(state: &[u8]) -> Saved {
-    checkpoint::decode(state)
-        .unwrap_or_else(|why| checkpoint::fail("the saved state cannot be read", &std::io::Error::other(why)))
+    checkpoint::decode(state).unwrap_or_else(|why| fail("the saved state cannot be read", &std::io::Error::other(why)))
 }
 
 /// Makes the user side's mappings those of a part whose pages (sorted) are on their way, and begins to make them present.
@@ -63,10 +63,10 @@ pub fn has_begun() -> bool {
 fn restore_mappings(saved: &Saved) {
     *BEGUN.get() = true;
     if let Err(error) = saved.user.restore_libraries() {
-        checkpoint::fail("the program's libraries cannot be put back", &error);
+        fail("the program's libraries cannot be put back", &error);
     }
     if let Err(error) = remap::restore_layout(&saved.user.layout, user::State::zones()) {
-        checkpoint::fail("the program's mappings cannot be put back", &error);
+        fail("the program's mappings cannot be put back", &error);
     }
 }
 
@@ -93,7 +93,7 @@ fn put_back_static(layout: &Layout) -> Result<(), Damaged> {
 }
 
 fn cannot_restore<T>(error: RestoreError) -> T {
-    checkpoint::fail("the program's memory cannot be put back", &error)
+    fail("the program's memory cannot be put back", &error)
 }
 
 /// Loads this rank's own committed epoch, unless its copy is damaged: says so, and nothing of it is loaded then. `ready`
@@ -128,7 +128,7 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     }
     let is_own = matches!(origin, Origin::Survivor | Origin::SurvivorAnew);
     if let Err(error) = saved.user.restore(is_own) {
-        checkpoint::fail("the program's state cannot be put back", &error);
+        fail("the program's state cannot be put back", &error);
     }
     handles::mark();
     objects::release_local();

@@ -4,12 +4,14 @@
 use super::alone;
 use super::copies;
 use super::deaths;
+use super::ending::{abort, undone};
 use super::plan::{self, Gone, Held, Identity, Lost, NONE, Plan, Wish};
 use super::wishes;
+use crate::errors::succeeded;
 use crate::generated::real;
 use crate::handles;
 use crate::real_types::RealComm;
-use crate::world::{self, Part, succeeded};
+use crate::world::{self, Part};
 use crate::{checkpoint, disk, events, peers, ulfm, user};
 use ckptd::events::Kind;
 use std::ffi::c_int;
@@ -88,7 +90,7 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
         {
             user::inherit_output(output[at]);
         }
-        user::undo_files(plan.epoch);
+        undone(user::undo_files(plan.epoch));
     }
     let mut living: Vec<u32> = identities.iter().map(|living| living.launcher_rank as u32).collect();
     living.sort_unstable();
@@ -149,7 +151,7 @@ pub fn end_together(comm: RealComm, code: c_int) -> ! {
     if rank != 0 {
         std::thread::sleep(LAST_WORD);
     }
-    world::abort(code)
+    abort(code)
 }
 
 /// A worker, with its process and host.

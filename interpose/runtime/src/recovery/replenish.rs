@@ -16,17 +16,18 @@
 
 use super::deaths::{self, Death};
 use super::retired::retire;
-use super::{Rewound, wait_for_part};
+use super::wait_for_part;
+use crate::arch::Rewound;
 use crate::cell::Main;
 use crate::domains::{self, Place};
-use crate::errors::{self, ERR_INTERN, SUCCESS, returns_errors};
+use crate::errors::{self, ERR_INTERN, SUCCESS, returns_errors, succeeded};
 use crate::generated::real;
 use crate::handles::{self, VirtComm, VirtInfo, predefined_handle, real_comm, real_info};
 use crate::pmix::{self, Program};
 use crate::real_types::RealComm;
 use crate::redundancy::Redundancy;
-use crate::world::{self, Part, World, succeeded};
-use crate::{boot, daemon, disk, fault, peers, shim, sys, ulfm, user};
+use crate::world::{self, Part, World};
+use crate::{daemon, disk, fault, peers, shim, sys, told, ulfm, user};
 use bincode::config::standard;
 use std::ffi::{CString, OsString, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -72,7 +73,7 @@ pub fn remember_start() {
 /// Has as many spares started as are missing. All living processes call this at the end of a recovery, with the same
 /// knowledge.
 pub fn replenish() {
-    if !boot::config().replenish {
+    if !told::config().replenish {
         return;
     }
     let world = world::get();
@@ -162,7 +163,7 @@ fn one_more(rank: u32, is_leader: bool, left: u32) -> Result<(), String> {
     }
     let (place, own) = place?;
     peers::add(&place, rank, &own);
-    boot::grow_to(rank + 1);
+    told::grow_to(rank + 1);
     world.nodes.push(place.node);
     world.living.push(rank);
     retire([std::mem::replace(&mut world.control, control)]);
@@ -204,7 +205,7 @@ fn start(rank: u32, port: &mut [c_char; PORT_LENGTH]) -> Result<(), String> {
 
 /// What the process with this rank says when it can be accepted. Nobody waits for one that has died before.
 fn word(rank: u32) -> CString {
-    CString::new(format!("understudy.{}.{rank}", boot::job())).unwrap_or_default()
+    CString::new(format!("understudy.{}.{rank}", told::job())).unwrap_or_default()
 }
 
 /// Whether the transport is there that connects processes which were not started together.
@@ -237,7 +238,7 @@ fn program(rank: u32, port: &[u8]) -> Option<Program> {
     let started = world.worker_count + world.spare_count;
     environment.push(variable(
         JOIN.as_bytes(),
-        format!("{} {rank} {started}", boot::job()).as_bytes(),
+        format!("{} {rank} {started}", told::job()).as_bytes(),
     )?);
     environment.push(variable(JOIN_PORT.as_bytes(), port)?);
     let command = std::fs::read("/proc/self/cmdline").ok()?;
@@ -353,25 +354,28 @@ fn share(comm: RealComm, mut text: Vec<u8>) -> Result<Vec<u8>, c_int> {
     Ok(text)
 }
 
-/// The newcomer's side, after its real MPI_Init: it becomes a spare. One that is not wanted ends.
-pub fn join(joined: &boot::Joined) -> Result<(), Rewound> {
+/// The newcomer's side, after its real MPI_Init: the job as it sees it, and how many newcomers follow it. One that is not wanted
+/// ends.
+pub fn join(joined: &told::Joined) -> (World, u32) {
     fault::point("join.begin", 0);
     // SAFETY: alarm(2); SIGALRM ends the process, since nothing of the program has run that could have a handler.
     unsafe { libc::alarm(LIFE) };
     shim::note_newcomers();
-    let Some((world, left)) = come_in(joined) else {
-        sys::exit_now(0)
-    };
+    let Some(told) = come_in(joined) else { sys::exit_now(0) };
     // SAFETY: as above.
     unsafe { libc::alarm(0) };
-    world::enter(world);
+    told
+}
+
+/// The newcomer is a spare from here on; so many others follow it.
+pub fn begin_as_newcomer(left: u32) -> Result<(), Rewound> {
     fault::point("join.end", 0);
     have_started(left);
     wait_for_part()
 }
 
 /// The job as this process sees it, and how many newcomers follow it.
-fn come_in(joined: &boot::Joined) -> Option<(World, u32)> {
+fn come_in(joined: &told::Joined) -> Option<(World, u32)> {
     let own = real_comm(VirtComm(predefined_handle("ompi_mpi_comm_self")));
     returns_errors(own);
     let port = CString::new(joined.port.as_str()).ok()?;

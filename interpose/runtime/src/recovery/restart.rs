@@ -3,7 +3,9 @@
 
 use super::copies;
 use super::load::{self, Origin};
-use super::{RESUMED_IN_INIT, Rewound};
+use super::{RESUMED_IN_INIT, fail, failed_in_init, undone};
+use crate::arch::Rewound;
+use crate::errors::succeeded;
 use crate::generated::real;
 use crate::objects::comm;
 use crate::{arch, checkpoint, disk, events, requests, sys, ulfm, user, world};
@@ -18,17 +20,17 @@ pub fn from_disk() -> Rewound {
     let began = Instant::now();
     copies::fetch_from_disk();
     let epoch = checkpoint::epoch();
-    user::undo_earlier(epoch);
+    undone(user::undo_earlier(epoch));
     // SAFETY: a collective over the workers.
-    world::succeeded(unsafe { real::PMPI_Barrier(world::private()) }).unwrap_or_else(|rc| world::failed_in_init(rc));
+    succeeded(unsafe { real::PMPI_Barrier(world::private()) }).unwrap_or_else(|rc| failed_in_init(rc));
     let loaded = load::load(Origin::Restart, None).unwrap_or_else(|load::Damaged(what)| {
-        checkpoint::fail("the epoch on disk was damaged in memory", &std::io::Error::other(what))
+        fail("the epoch on disk was damaged in memory", &std::io::Error::other(what))
     });
-    make_copies().unwrap_or_else(|rc| world::failed_in_init(rc));
+    make_copies().unwrap_or_else(|rc| failed_in_init(rc));
     disk::go_on_from(world::worker());
     events::set_epoch(epoch);
     if requests::repost().is_err() {
-        world::failed_in_init(ulfm::ERR_PROC_FAILED);
+        failed_in_init(ulfm::ERR_PROC_FAILED);
     }
     *RESUMED_IN_INIT.get() = load::is_init(&loaded.frame);
     user::set_stage(RankStage::Running);
@@ -56,5 +58,5 @@ fn make_copies() -> Result<(), c_int> {
     copies::make_all(world::worker())?;
     let mut flag = 1;
     // SAFETY: a collective over the workers.
-    world::succeeded(unsafe { ulfm::MPIX_Comm_agree(world::private(), &mut flag) })
+    succeeded(unsafe { ulfm::MPIX_Comm_agree(world::private(), &mut flag) })
 }

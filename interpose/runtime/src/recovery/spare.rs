@@ -1,13 +1,13 @@
 //! Idle spares: asleep inside MPI_Init until they are given a part or released.
 #![allow(unsafe_code)]
 
-use super::{Rewound, recover};
+use super::recover;
+use crate::arch::Rewound;
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles;
-use crate::real_types::{RealComm, RealGroup, RealRequest};
-use crate::requests::{ANY_SOURCE, UNDEFINED};
+use crate::real_types::{ANY_SOURCE, RealComm, RealGroup, RealRequest, UNDEFINED};
 use crate::world::{self, Part};
 use crate::{daemon, disk, events, own_messages, peers, rehearsal, sys, ulfm, user};
 use ckptd::events::{EndHow, Kind};

@@ -14,7 +14,7 @@ use crate::image::epoch::Image;
 use crate::image::runs::{self, PageIndex, PageRun};
 use crate::image::store::PageStore;
 use crate::image::{PAGE_SIZE, remap};
-use crate::{boot, checkpoint, fault, journal, user, world};
+use crate::{checkpoint, fault, journal, told, user, world};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::unix::fs::FileExt;
@@ -28,7 +28,7 @@ static BASE: Main<Option<Base>> = Main::new(None);
 
 /// The program has called `MPI_Pcontrol`.
 pub fn control(level: c_int) {
-    if replays() && world::is_protected() && boot::config().new_phase == Some(level) {
+    if replays() && world::is_protected() && told::config().new_phase == Some(level) {
         *ASKED.get() = true;
     }
 }
@@ -54,7 +54,7 @@ pub fn cut(epoch: u64) {
         *ASKED.get() = false;
         *BASE.get() = None;
         // The others must not wait for one who has nothing to build on.
-        journal::start(&boot::config().init_end, worker::script().is_some(), Some(epoch));
+        journal::start(&told::config().init_end, worker::script().is_some(), Some(epoch));
         fault::point("phase.begin", epoch);
     }
 }

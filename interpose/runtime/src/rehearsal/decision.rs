@@ -6,7 +6,7 @@ use super::script::Script;
 use crate::cell::Main;
 use crate::config::Static;
 use crate::image::PAGE_SIZE;
-use crate::{boot, events, journal, sys, world};
+use crate::{events, journal, sys, told, world};
 use ckptd::events::{Kind, Worker};
 
 /// A decision is to be made.
@@ -25,7 +25,7 @@ pub fn look(has_none: bool) {
 
 /// The initialisation phase begins.
 pub fn begin() {
-    *IS_OPEN.get() = boot::config().static_data == Static::Auto;
+    *IS_OPEN.get() = told::config().static_data == Static::Auto;
     if is_open() && !replays() {
         decide(false, "parity is made of all data");
     }

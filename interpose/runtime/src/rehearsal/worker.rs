@@ -13,7 +13,7 @@ use crate::fault::{self, Harm};
 use crate::image::PAGE_SIZE;
 use crate::journal::{self, Phase};
 use crate::own_messages::{Peer, tag};
-use crate::{boot, checkpoint, disk, events, world};
+use crate::{checkpoint, disk, events, recovery, told, world};
 use bincode::config::standard;
 use ckptd::events::{Kind, Worker};
 use std::ffi::c_int;
@@ -97,7 +97,7 @@ fn own_of(phase: Phase) -> Option<Own> {
     let mut pages = sums_of(&saved.user.layout, &keep.own.image, &keep.store, saved.frame.rsp);
     pages.extend_from_slice(keep.own.image.absent());
     pages.sort_unstable_by_key(|run| run.first);
-    if boot::config().static_data != Static::Disk {
+    if told::config().static_data != Static::Disk {
         let way = Way::Replay(Box::new(replay_of(phase)?));
         let script = Script { worker, way, pages };
         return Some(Own::Asked { script, is_sent: false });
@@ -135,7 +135,7 @@ fn replay_of(mut phase: Phase) -> Option<Replay> {
     let size = size + base.as_ref().map_or(0, Base::size);
     let absent: u64 = keep.own.image.absent().iter().map(|run| run.pages().pages).sum();
     let image = (keep.own.image.page_count() + absent) as usize * PAGE_SIZE;
-    let limit = boot::config().log_limit.of(image);
+    let limit = told::config().log_limit.of(image);
     if size > limit {
         journal::tell_too_long(size, limit);
         phase.recorder.tell(None);
@@ -234,7 +234,7 @@ impl State {
             return;
         }
         let Some(message) = &mut self.proof else {
-            self.proof = Message::probe(world::get().control, crate::requests::ANY_SOURCE, tag::PROOF);
+            self.proof = Message::probe(world::get().control, crate::real_types::ANY_SOURCE, tag::PROOF);
             return;
         };
         if message.test() != Ok(true) {
@@ -317,7 +317,7 @@ impl State {
             let absent = image.absent().to_vec();
             // What has changed is part of the next checkpoint; until then it is lost.
             let kept = own_pages::keep_unchanged(&absent, image, store);
-            kept.unwrap_or_else(|why| checkpoint::fail("no memory for copies", &std::io::Error::other(why)));
+            kept.unwrap_or_else(|why| recovery::fail("no memory for copies", &std::io::Error::other(why)));
         }
     }
 

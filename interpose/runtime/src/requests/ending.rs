@@ -2,11 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::{EMPTY, Kind, Outcome, State, TABLE, count_received, done, get, index, is_active, null_handle, remove};
+use crate::arch::Rewound;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::VirtRequest;
 use crate::real_types::Status;
-use crate::recovery::{self, Rewound};
+use crate::recovery;
 use crate::{checkpoint, journal, ulfm};
 use std::ffi::c_int;
 

@@ -2,13 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::{EMPTY, Kind, Mode, NULL, State, TABLE, count_sent, done, get};
+use crate::arch::Rewound;
 use crate::calls::memory_state::buffered_send;
 use crate::drain;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{real_comm, real_datatype};
 use crate::real_types::RealRequest;
-use crate::recovery::{self, Rewound};
+use crate::recovery;
 use std::ffi::{c_int, c_void};
 
 /// Makes the real persistent request. That of a buffered send is never started: it only checks the arguments.

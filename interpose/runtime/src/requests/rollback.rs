@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::{Kind, State, TABLE, active, get, persistent, post_receive, start, table};
+use crate::arch::Rewound;
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::recovery::Rewound;
 use crate::ulfm;
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@
 
 use super::UserError;
 use crate::arch::call_user;
-use crate::{boot, unwinder};
+use crate::{told, unwinder};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use understudy_abi::LIBRARY_PLACES;
 
@@ -32,7 +32,7 @@ struct LinkMap {
 /// All libraries of the user side in load order.
 pub fn capture() -> Vec<Library> {
     let mut list = Vec::new();
-    let mut at = boot::info().link_map.cast::<LinkMap>();
+    let mut at = told::info().link_map.cast::<LinkMap>();
     // SAFETY: ld.so's list of the program's namespace; the program does not run meanwhile.
     while let Some(map) = unsafe { at.as_ref() } {
         // SAFETY: ld.so keeps the name as long as the record.
@@ -57,7 +57,7 @@ pub fn is_loading() -> bool {
 }
 
 unsafe extern "C" fn look_for_loader(context: *mut c_void, found: *mut c_void) -> c_int {
-    let info = boot::info();
+    let info = told::info();
     // SAFETY: the unwinder passes a valid context, and the argument is that of `is_loading`.
     unsafe {
         let is_in = unwinder::_Unwind_GetIP(context).wrapping_sub(info.loader_base) < info.loader_length;
@@ -104,7 +104,7 @@ fn close_newer(saved: &[Library]) {
     for _ in 0..MOST_OPENINGS {
         let newer = || capture().into_iter().rev().filter(|library| !saved.contains(library));
         // SAFETY: records of loaded libraries. Their memory is about to be put back.
-        newer().for_each(|library| unsafe { (boot::info().user_hide_destructors)(library.handle as *const c_void) });
+        newer().for_each(|library| unsafe { (told::info().user_hide_destructors)(library.handle as *const c_void) });
         if !newer().any(|library| close(&library)) {
             return;
         }
@@ -113,7 +113,7 @@ fn close_newer(saved: &[Library]) {
 
 fn close(library: &Library) -> bool {
     // SAFETY: dlclose(3) on the program's stack, which fails for what was not opened by itself.
-    unsafe { call_user(boot::info().user_dlclose as *const c_void, library.handle, 0, 0, 0, 0) == 0 }
+    unsafe { call_user(told::info().user_dlclose as *const c_void, library.handle, 0, 0, 0, 0) == 0 }
 }
 
 /// Tells ld.so where the next libraries go.
@@ -123,7 +123,7 @@ fn place(libraries: &[&Library]) {
         *place = library.base as usize;
     }
     // SAFETY: the face's list, which only ld.so's calls from this thread use.
-    unsafe { boot::info().library_places.write_volatile(places) };
+    unsafe { told::info().library_places.write_volatile(places) };
 }
 
 fn open(library: &Library) -> Result<(), UserError> {
@@ -135,7 +135,7 @@ fn open(library: &Library) -> Result<(), UserError> {
     // SAFETY: dlopen(3) on the program's stack; the library's constructors are not run.
     unsafe {
         call_user(
-            boot::info().user_dlopen as *const c_void,
+            told::info().user_dlopen as *const c_void,
             path.as_ptr() as u64,
             libc::RTLD_NOW as u64,
             0,

@@ -17,7 +17,7 @@ pub struct Mapping {
 /// The mappings that other processes may have too. Looked for only if the program has made any.
 pub fn mappings() -> Vec<Mapping> {
     // SAFETY: the face's counter lives as long as the process.
-    if unsafe { crate::boot::info().user_shared_maps.read_volatile() } == 0 {
+    if unsafe { crate::told::info().user_shared_maps.read_volatile() } == 0 {
         return Vec::new();
     }
     let all = vmas::read_self().unwrap_or_default();

@@ -6,7 +6,7 @@ use super::UserError;
 /// Refuses if the program has created a thread.
 pub fn check() -> Result<(), UserError> {
     // SAFETY: the face's counter lives as long as the process.
-    let created = unsafe { crate::boot::info().user_threads.read_volatile() };
+    let created = unsafe { crate::told::info().user_threads.read_volatile() };
     if created == 0 {
         Ok(())
     } else {

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::UserError;
-use crate::boot;
+use crate::told;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_abi::RUNTIME_FIRST_KEY;
 use xxhash_rust::xxh3::xxh3_64;
@@ -130,7 +130,7 @@ pub fn modules() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     let callback: unsafe extern "C" fn(*const ModuleInfo, usize, *mut c_void) -> c_int = collect;
     // SAFETY: the callback has the type that dl_iterate_phdr(3) calls.
-    unsafe { (boot::info().user_iterate)(callback as *const c_void, (&raw mut modules).cast()) };
+    unsafe { (told::info().user_iterate)(callback as *const c_void, (&raw mut modules).cast()) };
     modules
 }
 

@@ -26,7 +26,7 @@ mod tests;
 
 use super::UserError;
 use crate::cell::Main;
-use crate::{boot, checkpoint, world};
+use crate::{told, world};
 use note::{Call, Recorder};
 use place::{MEMORY, Place};
 use std::ffi::{CStr, OsStr, c_char, c_int};
@@ -44,7 +44,7 @@ static ON_DISK: Main<Option<Place>> = Main::new(None);
 static EARLY: Main<bool> = Main::new(false);
 
 fn in_memory() -> Place {
-    Place::Memory(boot::job().replace('/', "_"), boot::process_count())
+    Place::Memory(told::job().replace('/', "_"), told::process_count())
 }
 
 fn place() -> Place {
@@ -53,7 +53,7 @@ fn place() -> Place {
 
 fn recorder() -> &'static mut Recorder {
     RECORDER.get().get_or_insert_with(|| {
-        let (place, rank) = (in_memory(), boot::launcher_rank());
+        let (place, rank) = (in_memory(), told::launcher_rank());
         Recorder::new(place.log_of(rank), Path::new(MEMORY), place.job(), rank)
     })
 }
@@ -65,21 +65,22 @@ pub fn note_from_start() {
 }
 
 /// Undoes what the program has done so far. All processes are in MPI_Init.
-pub fn undo_start() {
+pub fn undo_start() -> Result<(), UserError> {
     if std::mem::take(EARLY.get()) {
-        undone(undo_all(in_memory().logs(), 1));
+        undo_all(in_memory().logs(), 1)?;
         RECORDER
             .get()
             .take()
             .map_or(Ok(()), |mut recorder| recorder.end())
             .unwrap_or_default();
     }
+    Ok(())
 }
 
 /// Keeps the log in a directory, so that a job can be started again. If that cannot be, it stays in memory: then there are
 /// no epochs on disk either.
 pub fn keep_on_disk(directory: &Path, lineage: u64, start: u64) {
-    let (lineage, rank) = (format!("{lineage:016x}"), boot::launcher_rank());
+    let (lineage, rank) = (format!("{lineage:016x}"), told::launcher_rank());
     let directory = directory.to_owned();
     let place = Place::Disk {
         directory: directory.clone(),
@@ -106,14 +107,15 @@ pub fn end_on_disk() {
 }
 
 /// The job is started again from `epoch`: undoes what its earlier starts have done since.
-pub fn undo_earlier(epoch: u64) {
+pub fn undo_earlier(epoch: u64) -> Result<(), UserError> {
     let place = place();
-    undone(place.check().map_err(|error| apply::Failed {
+    place.check().map_err(|error| apply::Failed {
         path: "the undo log".into(),
         error,
-    }));
-    undone(undo_all(place.logs(), epoch));
+    })?;
+    undo_all(place.logs(), epoch)?;
     begin(epoch);
+    Ok(())
 }
 
 fn tell(result: io::Result<()>) {
@@ -133,18 +135,18 @@ pub fn forget_before(epoch: u64) {
 }
 
 /// Undoes what all ranks of this node have done since the cut of `epoch`. All living processes are in the recovery.
-pub fn undo(epoch: u64) {
-    undone(undo_all(place().logs(), epoch));
+pub fn undo(epoch: u64) -> Result<(), UserError> {
+    undo_all(place().logs(), epoch)?;
     tell(recorder().resume(epoch));
+    Ok(())
 }
 
-fn undone(result: Result<(), apply::Failed>) {
-    if let Err(failed) = result {
-        let error = UserError::File {
+impl From<apply::Failed> for UserError {
+    fn from(failed: apply::Failed) -> UserError {
+        UserError::File {
             path: failed.path.display().to_string(),
             why: failed.error.to_string(),
-        };
-        checkpoint::fail("the effects on files since the checkpoint cannot be undone", &error);
+        }
     }
 }
 
@@ -208,7 +210,7 @@ pub fn discard_abandoned() {
     in_memory().clean();
 }
 
-/// What [`crate::arch::file_effect`] calls, on the runtime's stack: an effect that is about to happen.
+/// What [`crate::entry::file_effect`] calls, on the runtime's stack: an effect that is about to happen.
 ///
 /// # Safety
 /// The strings must be valid or null.

@@ -2,13 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::{modules, tls};
-use crate::boot;
 use crate::cell::Main;
 use crate::generated::real;
 use crate::handles;
 use crate::image::runs::AddrRange;
 use crate::image::vmas::{self, Owner, Zones};
 use crate::real_types::RealComm;
+use crate::told;
 use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -24,7 +24,7 @@ pub fn zones() -> &'static Zones {
 /// made for itself (its first heap: link maps, the main thread's control block), and the layout to be compared.
 pub fn remember_start() {
     super::files::remember_start();
-    let info = boot::info();
+    let info = told::info();
     let mut zones = Zones::with_runtime_zone();
     let range = |start: usize, length: usize| AddrRange::new(start as u64, ((start + length + 4095) & !4095) as u64);
     zones.exclude(range(STUB_PAGE, 4096), Owner::Runtime);
@@ -43,7 +43,7 @@ pub fn remember_start() {
 /// The mappings that hold the thread's control block or a link map, without what the modules themselves cover.
 fn loader_heap(modules: &[tls::Module]) -> Vec<AddrRange> {
     let mut inside: Vec<u64> = vec![tls::control_block()];
-    let mut map = boot::info().link_map.cast::<[u64; 5]>();
+    let mut map = told::info().link_map.cast::<[u64; 5]>();
     while !map.is_null() {
         inside.push(map as u64);
         // SAFETY: ld.so's list; l_next is the fourth word of a link map.
@@ -89,7 +89,7 @@ fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
     ));
     list.push((
         "the stack (arguments or environment differ in size)".into(),
-        boot::info().argv as u64,
+        told::info().argv as u64,
     ));
     list.push(("the thread control block".into(), tls::control_block()));
     list.push(("the stack protector's value".into(), tls::guards()));

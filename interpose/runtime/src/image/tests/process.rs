@@ -4,6 +4,7 @@
 
 use super::support::*;
 use crate::image::layout::Layout;
+use crate::image::procmap::with_own_maps;
 use crate::image::remap::restore_layout;
 use crate::image::restore::load_all;
 use crate::image::runs::AddrRange;
@@ -12,8 +13,9 @@ use crate::image::vmas::{Owner, Zones};
 
 /// Runs `body` in a forked child and fails if it does not come to its end.
 fn in_child(body: impl FnOnce() + std::panic::UnwindSafe) {
+    // No other test's thread may hold the list of mappings at the fork: in the child it would be held for ever.
     // SAFETY: the child only runs `body` and leaves by `_exit`.
-    let pid = unsafe { libc::fork() };
+    let pid = with_own_maps(|_| unsafe { libc::fork() }).unwrap();
     if pid == 0 {
         let ok = std::panic::catch_unwind(body).is_ok();
         // SAFETY: leaves the child without running the parent's exit handlers.

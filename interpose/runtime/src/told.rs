@@ -1,0 +1,114 @@
+//! What this process is told at its start: by the face ([`info`]), by the settings ([`config`]), and by its launcher, or, if it joins
+//! a running job, by those who have started it ([`joined`]). Everything else may use it; only the start (`boot`) sets it.
+#![allow(unsafe_code)]
+
+use crate::cell::Main;
+use crate::config::Config;
+use std::ffi::{CString, c_int};
+use std::sync::atomic::{AtomicU32, Ordering};
+use understudy_abi::BootInfo;
+
+static INFO: Main<Option<BootInfo>> = Main::new(None);
+static CONFIG: Main<Option<Config>> = Main::new(None);
+
+/// What the face has told.
+pub fn info() -> &'static BootInfo {
+    INFO.get().as_ref().expect("the face has started the runtime")
+}
+
+/// The settings.
+pub fn config() -> &'static Config {
+    CONFIG.get().as_ref().expect("the face has started the runtime")
+}
+
+/// Where messages to the user go: the original standard error.
+pub fn message_descriptor() -> c_int {
+    match INFO.get() {
+        Some(info) if info.messages >= 0 => info.messages,
+        _ => 2,
+    }
+}
+
+/// Integers on the user side, at the same address in every rank.
+pub fn attribute_cells() -> *mut c_int {
+    info().attribute_cells
+}
+
+/// Address of a symbol as the program sees it; 0 if there is none.
+pub fn user_symbol(name: &str) -> u64 {
+    let Ok(name) = CString::new(name) else { return 0 };
+    // SAFETY: dlsym(3) in the program's namespace.
+    unsafe { (info().user_dlsym)(name.as_ptr()) as u64 }
+}
+
+/// How many processes the job has had, if some have joined it.
+static PROCESSES: AtomicU32 = AtomicU32::new(0);
+
+/// How many processes the job has had so far.
+pub fn process_count() -> u32 {
+    PROCESSES.load(Ordering::Relaxed).max(launcher_size())
+}
+
+/// The job has had so many processes.
+pub fn grow_to(count: u32) {
+    PROCESSES.fetch_max(count, Ordering::Relaxed);
+}
+
+/// The face has told this.
+pub fn hear(info: BootInfo) {
+    *INFO.get() = Some(info);
+}
+
+/// The settings have been read.
+pub fn settle(config: Config) {
+    *CONFIG.get() = Some(config);
+}
+
+/// A variable of the launcher's environment.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// One that is a number.
+pub fn number(name: &str) -> Option<u32> {
+    variable(name).and_then(|text| text.parse().ok())
+}
+
+/// Rank that the launcher has given this process.
+pub fn launcher_rank() -> u32 {
+    joined().map_or_else(|| number("PMIX_RANK").unwrap_or(0), |joined| joined.rank)
+}
+
+/// How many ranks the launcher has started.
+pub fn launcher_size() -> u32 {
+    joined().map_or_else(|| number("OMPI_COMM_WORLD_SIZE").unwrap_or(0), |joined| joined.size)
+}
+
+/// What a process is told that joins a running job.
+pub struct Joined {
+    /// The job's name.
+    pub job: String,
+    /// Its rank there.
+    pub rank: u32,
+    /// How many processes the job was started with.
+    pub size: u32,
+    /// Where the others accept it.
+    pub port: String,
+}
+
+/// Set in a process that joins a running job.
+pub fn joined() -> Option<Joined> {
+    let text = variable(understudy_abi::JOIN)?;
+    let mut words = text.split(' ');
+    Some(Joined {
+        job: words.next()?.to_owned(),
+        rank: words.next()?.parse().ok()?,
+        size: words.next()?.parse().ok()?,
+        port: variable(understudy_abi::JOIN_PORT)?,
+    })
+}
+
+/// Name of the job.
+pub fn job() -> String {
+    joined().map_or_else(|| variable("PMIX_NAMESPACE").unwrap_or_default(), |joined| joined.job)
+}
