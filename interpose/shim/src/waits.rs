@@ -1,9 +1,12 @@
-//! Long waits sleep.
+//! Waits sleep now and then.
 //!
 //! With `mpi_yield_when_idle` Open MPI calls sched_yield(2) as long as it waits. On Linux 6.18 a few processes that do
 //! nothing else keep a new one from running for ten seconds and more (measured with two cores, five such processes and
-//! `sched_autogroup_enabled`): a relay is such a new process, and so is a launcher's. A wait that lasts longer than
-//! [`PATIENCE`] within one call of MPI therefore goes on with short sleeps, which costs it a twentieth of its length at most.
+//! `sched_autogroup_enabled`): a relay is such a new process, and so is a launcher's. A wait within one call of MPI is
+//! therefore interrupted by a short sleep every [`PATIENCE`], and one longer than [`LONG`] only looks between two sleeps.
+//!
+//! More sleep would cost too much: a message is only seen after several looks, so that an agreement of five processes on two
+//! cores, which takes 5 ms when they yield, takes 100 to 460 ms when each look is followed by a sleep.
 #![allow(unsafe_code)]
 
 use crate::threads::next;
@@ -14,8 +17,10 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
 
-/// How long a wait only yields, in nanoseconds.
+/// How long a wait only yields between two sleeps, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
+/// After so many nanoseconds it sleeps after each look: it has not much to lose any more.
+const LONG: u64 = 1_000_000_000;
 
 /// Where a bit is set by a wait, and cleared at the end of the call of MPI that it was in.
 static CALL: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
@@ -23,6 +28,8 @@ static CALL: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
 static BIT: AtomicU8 = AtomicU8::new(0);
 /// When the call yielded for the first time, in nanoseconds.
 static SINCE: AtomicU64 = AtomicU64::new(0);
+/// When it sleeps next.
+static NEXT_NAP: AtomicU64 = AtomicU64::new(0);
 
 /// Tells the shim of a byte in which `bit` is cleared at the end of every call of MPI. Before, everything is one call.
 ///
@@ -34,29 +41,42 @@ pub unsafe extern "C" fn understudy_shim_mark_waits(byte: *mut AtomicU8, bit: u8
     CALL.store(byte, Relaxed);
 }
 
-/// Whether the wait that yields now has lasted so long that it may sleep.
-fn is_long() -> bool {
-    let now = now();
+/// Whether this is the first yield of a call of MPI, or the first one after the call's wait was declared to be over.
+fn is_first() -> bool {
     // SAFETY: null, or a byte that lives as long as the process.
-    let is_first = match unsafe { CALL.load(Relaxed).as_ref() } {
+    match unsafe { CALL.load(Relaxed).as_ref() } {
         Some(call) => {
             let bit = BIT.load(Relaxed);
             call.load(Relaxed) & bit == 0 && call.fetch_or(bit, Relaxed) & bit == 0
         }
         None => SINCE.load(Relaxed) == 0,
-    };
-    if is_first {
-        SINCE.store(now, Relaxed);
     }
-    now - SINCE.load(Relaxed) >= PATIENCE
+}
+
+/// Whether the wait that yields now should sleep instead.
+fn is_time_to_sleep() -> bool {
+    let now = now();
+    if is_first() {
+        SINCE.store(now, Relaxed);
+        NEXT_NAP.store(now + PATIENCE, Relaxed);
+    }
+    now >= NEXT_NAP.load(Relaxed)
+}
+
+/// Sleeps, and says when to do so again.
+fn sleep() {
+    nap();
+    let now = now();
+    let is_long = now - SINCE.load(Relaxed) >= LONG;
+    NEXT_NAP.store(if is_long { now } else { now + PATIENCE }, Relaxed);
 }
 
 /// sched_yield(2)
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_yield() -> c_int {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    if is_long() {
-        nap();
+    if is_time_to_sleep() {
+        sleep();
         return 0;
     }
     // SAFETY: libc's function of this type.

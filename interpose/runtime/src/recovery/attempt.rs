@@ -37,6 +37,8 @@ const NULL: RealComm = RealComm(std::ptr::null_mut());
 
 /// One attempt.
 pub fn run(report: &mut Report) -> Result<Outcome, Again> {
+    // What the program has waited for, perhaps for long.
+    crate::arch::end_wait();
     report.stage(RecoveryStage::Detect);
     revoke_all();
     report.stage(RecoveryStage::Revoke);
