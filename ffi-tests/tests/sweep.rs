@@ -239,7 +239,15 @@ fn sweep(swept: &Swept) {
     let faults = chosen(swept, in_full);
     let mut table: BTreeMap<(String, u32), BTreeMap<Fate, u32>> = BTreeMap::new();
     let (mut wrong, mut pages) = (Vec::new(), 0);
-    for fault in &faults {
+    for (number, fault) in faults.iter().enumerate() {
+        if number > 0 && number % 100 == 0 {
+            println!(
+                "{}: {number} of {} runs, {} wrong",
+                case.name,
+                faults.len(),
+                wrong.len()
+            );
+        }
         let outcome = swept.job(&fault.text).run();
         let fate = match fate(&outcome, &undisturbed, case) {
             Fate::Named if !fault.may_end => Fate::Wrong,

@@ -1,7 +1,7 @@
 //! This process as a client of the node's daemon (UNDERSTUDY_CKPTD), which may say which spare takes which part.
 //!
 //! Nothing depends on it: what it answers is only a wish, which the plan checks (`recovery::plan`), and without an answer
-//! the built-in rule chooses. Its answer is waited for no longer than [`LIMIT`]. Idle spares keep a connection, over which
+//! the built-in rule chooses. In a recovery its answer is waited for no longer than [`LIMIT`]. Idle spares keep a connection, over which
 //! they say now and then that they live. No thread, and no descriptor that the user side could meet.
 
 use crate::cell::Main;
@@ -15,6 +15,8 @@ use understudy_abi::RUNTIME_FD_BASE;
 
 /// How long a recovery waits for the daemon.
 const LIMIT: Duration = Duration::from_millis(100);
+/// How long a job waits for it that has recovered, and misses a spare.
+const GRANT_LIMIT: Duration = Duration::from_secs(1);
 /// How long a spare waits for it. While it does, it sleeps.
 const SPARE_LIMIT: Duration = Duration::from_millis(20);
 /// Time between two signs of life. The daemon takes a spare for dead after 10 s.
@@ -135,17 +137,17 @@ pub fn lease(round: u64, dead: &[u32]) -> Result<Vec<Lease>, String> {
             .collect(),
     };
     let (job, needs) = (told::job(), dead.iter().map(need).collect());
-    match ask(&Ask::Lease { job, round, needs })? {
+    match ask(&Ask::Lease { job, round, needs }, LIMIT)? {
         Answer::Leased(leases) => Ok(leases),
         _ => Err(ClientError::Unexpected.to_string()),
     }
 }
 
-/// Connects and asks, within [`LIMIT`] in all.
-fn ask(question: &Ask) -> Result<Answer, String> {
+/// Connects and asks, within so much time in all.
+fn ask(question: &Ask, limit: Duration) -> Result<Answer, String> {
     let began = Instant::now();
-    let mut client = connect(LIMIT).map_err(|error| error.to_string())?;
-    let left = LIMIT.saturating_sub(began.elapsed());
+    let mut client = connect(limit).map_err(|error| error.to_string())?;
+    let left = limit.saturating_sub(began.elapsed());
     match client.ask(question, left) {
         Ok(Answer::Refused(refusal)) => Err(refusal.to_string()),
         answer => answer.map_err(|error| error.to_string()),
@@ -155,7 +157,7 @@ fn ask(question: &Ask) -> Result<Answer, String> {
 /// How many new spares the daemon lets this job have, which has so many idle ones, and had `aim` at first.
 pub fn may_start(spares: u32, aim: u32) -> Result<u32, String> {
     let job = told::job();
-    match ask(&Ask::Replenish { job, spares, aim })? {
+    match ask(&Ask::Replenish { job, spares, aim }, GRANT_LIMIT)? {
         Answer::Start { count } => Ok(count.min(aim.saturating_sub(spares))),
         _ => Err(ClientError::Unexpected.to_string()),
     }
