@@ -27,8 +27,8 @@ use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtDatatype, real_datatype};
 use crate::objects::comm::{self, Comm};
 use crate::real_types::RealRequest;
-use crate::requests::{self, Kind};
-use crate::{shim, world};
+use crate::requests::Kind;
+use crate::{completion, shim, world};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 
@@ -124,7 +124,7 @@ unsafe fn sum(counts: *const c_int, members: i64) -> i64 {
 
 /// Runs a twin.
 pub fn run(comm: VirtComm, start: impl FnOnce(&mut RealRequest) -> c_int) -> Result<c_int, Rewound> {
-    requests::run(comm, Kind::Collective, start).map(|outcome| outcome.rc)
+    completion::run(comm, Kind::Collective, start).map(|outcome| outcome.rc)
 }
 
 /// How many elements the receive buffer of a reduction holds if only the root has one.

@@ -35,8 +35,3 @@ pub use persistent::*;
 pub use point_to_point::*;
 pub use probe::*;
 pub use topology::*;
-
-/// State of the memory procedures, for checkpoints.
-pub mod memory_state {
-    pub use super::memory::{Attached, attached, buffered_send, restore_attached};
-}

@@ -23,9 +23,8 @@ use crate::image::epoch::{Epoch, Image};
 use crate::image::helper::Helper;
 use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
-use crate::own_messages;
 use crate::recovery::fail;
-use crate::{disk, events, fault, rehearsal, sys, told, traffic, user, world};
+use crate::{disk, events, fault, recovery, rehearsal, schedule, sys, told, traffic, user, world};
 use ckptd::events::{Epoch as EventEpoch, Kind};
 pub use copy::{Copy, State};
 use pending::{Hands, Pending};
@@ -170,7 +169,7 @@ pub fn take() -> Result<(), Rewound> {
     let keep = keep();
     // A partner may be faster.
     let mut transfers = Vec::new();
-    own_messages::check(expect(&mut transfers), LOST)?;
+    recovery::check_own(expect(&mut transfers), LOST)?;
     let state = match user::capture() {
         Ok(state) => state,
         Err(error) => fail("the program cannot be saved", &error),
@@ -194,8 +193,8 @@ pub fn take() -> Result<(), Rewound> {
     let pages = delta.page_count();
     events::emit(Kind::Cut {
         epoch: EventEpoch(epoch),
-        at_call: crate::cut::schedule().candidates,
-        candidates: crate::cut::schedule().candidates,
+        at_call: schedule::schedule().candidates,
+        candidates: schedule::schedule().candidates,
     });
     let bytes = pages * crate::image::PAGE_SIZE as u64 + encoded.bytes.len() as u64;
     let scan_ns = (scan - began).as_nanos() as u64;
@@ -222,7 +221,7 @@ pub fn take() -> Result<(), Rewound> {
         .pending
         .insert(Pending::begin(delta, encoded, began, transfers, hands));
     ACTIVE.store(true, Ordering::Relaxed);
-    own_messages::check(pending.ship_copies(&keep.store), LOST)?;
+    recovery::check_own(pending.ship_copies(&keep.store), LOST)?;
     advance()
 }
 
@@ -277,7 +276,7 @@ fn advance() -> Result<(), Rewound> {
     };
     let met = pending
         .advance(hands)
-        .or_else(|rc| own_messages::check(rc, LOST).map(|()| None))?;
+        .or_else(|rc| recovery::check_own(rc, LOST).map(|()| None))?;
     match met {
         Some([most, least, _]) if most == -least => commit(),
         Some([most, least, _]) => fail(

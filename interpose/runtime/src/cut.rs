@@ -3,12 +3,9 @@
 //! A candidate is the entry of a collective over all workers; every worker passes the same candidates in the same order.
 //! With an interval in calls every n-th candidate is a cut. With an interval in time, a vote ([`crate::rounds`]) tells
 //! all workers whether one is due; its result is looked at a fixed number of candidates after it was started, so that
-//! all look at the same one, and nobody waits for it. With `auto` the interval itself follows from the vote ([`pace`]).
-
-mod pace;
+//! all look at the same one, and nobody waits for it. With `auto` the interval itself follows from the vote.
 
 use crate::arch::Rewound;
-use crate::cell::Main;
 use crate::config::Interval;
 use crate::drain::{Ability, Exchange};
 use crate::handles::VirtComm;
@@ -17,55 +14,8 @@ use crate::own_messages::tag;
 use crate::rehearsal::again;
 use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
-use crate::{checkpoint, drain, fault, journal, own_messages, protection, rehearsal, user, world};
-use pace::Pace;
-use std::time::{Duration, Instant};
-
-/// The part of the state that belongs to the program's time line and is saved with a cut.
-#[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
-pub struct Schedule {
-    /// Candidates passed since MPI_Init.
-    pub candidates: u64,
-    /// The candidate at which the next decision falls.
-    next: u64,
-    /// Candidates from one decision to the next.
-    stride: u64,
-    /// A cut was put off and is to be taken at the next candidate.
-    overdue: bool,
-}
-
-struct State {
-    schedule: Schedule,
-    /// The first candidate at which something is to be done: the next decision, or every one while a vote needs help.
-    wake: u64,
-    /// The vote that the next decision looks at: is anybody's interval over, and how long does a candidate take?
-    vote: Option<Rounds>,
-    /// When the last cut was taken.
-    last: Option<Instant>,
-    /// When the last decision was made, to measure the time between candidates.
-    decided: Option<(Instant, u64)>,
-    /// The next candidate is the call at which the program was rewound: it was a cut already.
-    resumed: bool,
-    /// What checkpoints cost here, and what follows from what they cost anywhere.
-    pace: Pace,
-}
-
-const START: Schedule = Schedule {
-    candidates: 0,
-    next: 1,
-    stride: 1,
-    overdue: false,
-};
-
-static STATE: Main<State> = Main::new(State {
-    schedule: START,
-    wake: 0,
-    vote: None,
-    last: None,
-    decided: None,
-    resumed: false,
-    pace: Pace::START,
-});
+use crate::{checkpoint, completion, drain, fault, journal, protection, recovery, rehearsal, schedule, user, world};
+use std::time::Instant;
 
 /// More candidates than this are never passed without a vote: after a burst of quick ones (a program's start) slow ones
 /// may follow, and the next cut should not have to wait for many of those.
@@ -77,36 +27,11 @@ const PHASE_STRIDE: u64 = 2;
 const RECORDS: i64 = 1;
 const IS_DUE: i64 = 2;
 
-/// The schedule, to be saved.
-pub fn schedule() -> Schedule {
-    STATE.get().schedule
-}
-
-/// Goes on from a saved schedule. `at_candidate`: the call that is made next is the cut itself. The vote that was under
-/// way has died with its communicator.
-pub fn restore(schedule: Schedule, at_candidate: bool) {
-    let state = STATE.get();
-    *state = State {
-        schedule,
-        wake: 0,
-        vote: None,
-        last: Some(Instant::now()),
-        decided: None,
-        resumed: at_candidate,
-        pace: state.pace.after_recovery(),
-    };
-}
-
-/// After a failure: ends the vote that is under way. Returns how many messages could not be ended within `limit`.
-pub fn quiesce(limit: Duration) -> usize {
-    STATE.get().vote.take().map_or(0, |mut vote| vote.quiesce(limit))
-}
-
 /// At the end: all workers have passed the same candidates, so the same vote is under way everywhere.
 pub fn finish() -> Result<(), Rewound> {
-    while STATE.get().vote.is_some() {
+    while schedule::state().vote.is_some() {
         if help()?.is_some() {
-            STATE.get().vote = None;
+            schedule::state().vote = None;
         }
     }
     Ok(())
@@ -121,7 +46,7 @@ pub fn collective(comm: VirtComm) -> Result<(), Rewound> {
 
 #[inline]
 fn candidate() -> Result<(), Rewound> {
-    let state = STATE.get();
+    let state = schedule::state();
     if state.resumed {
         state.resumed = false;
         return Ok(());
@@ -137,13 +62,13 @@ fn candidate() -> Result<(), Rewound> {
 /// A candidate at which something is to be done.
 #[cold]
 fn awake() -> Result<(), Rewound> {
-    let state = STATE.get();
+    let state = schedule::state();
     if state.schedule.candidates >= state.schedule.next {
         decide()?;
     } else {
         help()?;
     }
-    let state = STATE.get();
+    let state = schedule::state();
     let needs_help = state.vote.as_ref().is_some_and(Rounds::needs_help);
     state.wake = if needs_help { 0 } else { state.schedule.next };
     Ok(())
@@ -153,7 +78,7 @@ fn decide() -> Result<(), Rewound> {
     if !world::is_protected() {
         return Ok(());
     }
-    let state = STATE.get();
+    let state = schedule::state();
     match crate::told::config().interval {
         Interval::Off => state.schedule.next = u64::MAX,
         Interval::Calls(calls) => {
@@ -168,8 +93,8 @@ fn decide() -> Result<(), Rewound> {
             if !checkpoint::is_active() {
                 rehearsal::poll();
             }
-            let due = tally()? || std::mem::take(&mut STATE.get().schedule.overdue);
-            let state = STATE.get();
+            let due = tally()? || std::mem::take(&mut schedule::state().schedule.overdue);
+            let state = schedule::state();
             state.schedule.next = state.schedule.candidates + state.schedule.stride;
             if due {
                 take()?;
@@ -184,7 +109,7 @@ fn decide() -> Result<(), Rewound> {
 
 /// Starts the vote that the next decision will look at.
 fn vote() -> Result<(), Rewound> {
-    let state = STATE.get();
+    let state = schedule::state();
     let interval = state.pace.interval();
     let now = Instant::now();
     let is_over = state.last.is_some_and(|last| now.duration_since(last) >= interval);
@@ -196,17 +121,17 @@ fn vote() -> Result<(), Rewound> {
     let (world, numbers) = (world::get(), [says, per_candidate, state.pace.cost_ns()]);
     let (vote, rc) = Rounds::start(world.private, tag::VOTE, (world::worker(), world.worker_count), numbers);
     state.vote = Some(vote);
-    own_messages::check(rc, "the workers cannot agree on a cut")
+    recovery::check_own(rc, "the workers cannot agree on a cut")
 }
 
 /// Helps the vote along; what came of it, if it has ended.
 fn help() -> Result<Option<Numbers>, Rewound> {
-    let Some(vote) = &mut STATE.get().vote else {
+    let Some(vote) = &mut schedule::state().vote else {
         return Ok(None);
     };
     match vote.poll() {
         Ok(numbers) => Ok(numbers),
-        Err(rc) => own_messages::check(rc, "the workers cannot agree on a cut").map(|()| None),
+        Err(rc) => recovery::check_own(rc, "the workers cannot agree on a cut").map(|()| None),
     }
 }
 
@@ -214,14 +139,14 @@ fn help() -> Result<Option<Numbers>, Rewound> {
 /// pace, from the costliest one's.
 fn tally() -> Result<bool, Rewound> {
     let [said, per_candidate, cost] = loop {
-        if STATE.get().vote.is_none() {
+        if schedule::state().vote.is_none() {
             return Ok(false);
         }
         if let Some(numbers) = help()? {
             break numbers;
         }
     };
-    let state = STATE.get();
+    let state = schedule::state();
     state.vote = None;
     // A vote every fiftieth of the interval is precise enough, and rare enough.
     let apart = state.pace.agree(cost).as_nanos() as i64 / 50;
@@ -235,7 +160,7 @@ fn tally() -> Result<bool, Rewound> {
 fn is_regular() -> bool {
     match crate::told::config().interval {
         Interval::Time(_) | Interval::Auto => {
-            let state = STATE.get();
+            let state = schedule::state();
             let interval = state.pace.interval();
             state.last.is_none_or(|last| last.elapsed() >= interval)
         }
@@ -248,7 +173,7 @@ pub fn take() -> Result<(), Rewound> {
     fault::point("cut.begin", checkpoint::next_epoch());
     checkpoint::finish()?;
     rehearsal::poll();
-    requests::reap_orphans()?;
+    completion::reap_orphans()?;
     let (ability, objection) = ability()?;
     match drain::exchange(ability, is_regular())? {
         Exchange::InFlight(in_flight) => {
@@ -256,7 +181,7 @@ pub fn take() -> Result<(), Rewound> {
             fault::point("cut.end", checkpoint::next_epoch());
             let began = Instant::now();
             checkpoint::take()?;
-            let state = STATE.get();
+            let state = schedule::state();
             state.pace.measure(began.elapsed());
             state.last = Some(Instant::now());
         }
@@ -264,7 +189,7 @@ pub fn take() -> Result<(), Rewound> {
             log::debug!(
                 "a non-blocking collective is under way somewhere, or a library is being opened: the cut is put off"
             );
-            let state = STATE.get();
+            let state = schedule::state();
             state.schedule.next = state.schedule.candidates + 1;
             state.schedule.overdue = true;
         }
@@ -285,7 +210,7 @@ fn ability() -> Result<(Ability, Option<String>), Rewound> {
     if let Err(why) = user::check() {
         return Ok((Ability::Never, Some(why.to_string())));
     }
-    let collectives = requests::test_all(requests::active(|kind| matches!(kind, Kind::Collective)))?;
+    let collectives = completion::test_all(requests::active(|kind| matches!(kind, Kind::Collective)))?;
     let ability = if collectives.is_empty() && !user::is_loading() {
         Ability::Now
     } else {

@@ -2,127 +2,24 @@
 //!
 //! At a cut every rank knows how many messages it has sent to and received from every other (bookmark exchange, as in
 //! LAM/MPI's and MANA's checkpoints). What was sent but not received is taken now: into the buffers of receives that are
-//! posted, or, where none matches, into *early* messages that are kept with the image and delivered to later receives.
+//! posted, or, where none matches, into early messages ([`crate::early`]).
 #![allow(unsafe_code)]
 
-mod matched;
 mod sharing;
 
 use crate::arch::Rewound;
-use crate::cell::Main;
 use crate::disk::{self, Report};
-use crate::errors::SUCCESS;
+use crate::early::Early;
 use crate::generated::real;
-use crate::handles::{self, VirtComm, real_comm, real_datatype};
+use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::objects;
-use crate::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, RealRequest, Status};
+use crate::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
 use crate::recovery;
 use crate::rehearsal::again;
-use crate::requests::{self, EMPTY, Envelope, Kind, Outcome};
-use crate::{checkpoint, journal, rehearsal, user, world};
-pub use matched::{
-    Found, claim_early, enter_matched, exists as matched_exists, forget as forget_matched, take as take_matched,
-};
-use std::ffi::{c_int, c_void};
+use crate::requests::{self, EMPTY, Kind};
+use crate::{checkpoint, completion, early, journal, rehearsal, user, world};
+use std::ffi::c_int;
 use std::time::{Duration, Instant};
-
-/// A message that was taken before the program asked for it.
-#[derive(Clone, Debug, PartialEq, bincode::Encode, bincode::Decode)]
-pub struct Early {
-    /// Virtual communicator.
-    pub comm: u64,
-    /// Rank of the sender in it.
-    pub source: i32,
-    /// Tag.
-    pub tag: i32,
-    /// The bytes, in the order of the sender's type map.
-    pub data: Vec<u8>,
-    /// The program has matched it already (MPI_Mprobe) and has this virtual message.
-    pub claimed: Option<u32>,
-}
-
-impl Early {
-    fn matches(&self, comm: VirtComm, source: c_int, tag: c_int) -> bool {
-        self.claimed.is_none()
-            && self.comm == comm.0 as u64
-            && (source == ANY_SOURCE || source == self.source)
-            && (tag == ANY_TAG || tag == self.tag)
-    }
-
-    fn status(&self) -> Status {
-        Status {
-            source: self.source,
-            tag: self.tag,
-            error: SUCCESS,
-            cancelled: 0,
-            bytes: self.data.len(),
-        }
-    }
-}
-
-static EARLY: Main<Vec<Early>> = Main::new(Vec::new());
-
-/// The early messages, to be saved with a cut.
-pub fn early() -> &'static mut Vec<Early> {
-    EARLY.get()
-}
-
-/// Whether there are any.
-#[inline]
-pub fn has_early() -> bool {
-    !EARLY.get().is_empty()
-}
-
-/// The status of the first early message that matches.
-pub fn peek_early(comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
-    EARLY
-        .get()
-        .iter()
-        .find(|early| early.matches(comm, source, tag))
-        .map(Early::status)
-}
-
-/// Delivers the first early message that matches this receive.
-pub fn take_early(envelope: &Envelope) -> Option<Outcome> {
-    if !has_early() {
-        return None;
-    }
-    let list = EARLY.get();
-    let at = list
-        .iter()
-        .position(|early| early.matches(envelope.comm(), envelope.peer, envelope.tag))?;
-    Some(deliver(&list.remove(at), envelope))
-}
-
-/// Delivers an early message: as a message to oneself, so that types, truncation and status come out as in a receive.
-/// It is sent first: to a receive that is posted already Open MPI 5.0 does not tell that a message to oneself is too long.
-pub fn deliver(early: &Early, envelope: &Envelope) -> Outcome {
-    let own = world::own_comm();
-    let (mut status, mut request) = (EMPTY, RealRequest(std::ptr::null_mut()));
-    let (to, datatype) = (envelope.buffer as *mut c_void, real_datatype(envelope.datatype()));
-    let (from, length) = (early.data.as_ptr().cast(), early.data.len() as c_int);
-    // SAFETY: a message from this process to itself, on a communicator of our own; the program's buffer.
-    let rc = unsafe {
-        match real::PMPI_Isend(from, length, handles::byte_type(), 0, 0, own, &mut request) {
-            SUCCESS => {
-                let rc = real::PMPI_Recv(to, envelope.count, datatype, 0, 0, own, &mut status);
-                real::PMPI_Wait(&mut request, std::ptr::null_mut());
-                rc
-            }
-            rc => rc,
-        }
-    };
-    // The message was counted when it was drained; `requests` does not count this delivery.
-    Outcome {
-        status: Status {
-            source: early.source,
-            tag: early.tag,
-            ..status
-        },
-        rc,
-        comm: Some(envelope.comm()),
-    }
-}
 
 /// What every worker tells every other at a cut.
 #[repr(C)]
@@ -252,7 +149,7 @@ pub fn drain(in_flight: &[u64]) -> Result<(), Rewound> {
         .zip(in_flight)
         .map(|(received, more)| received + more)
         .collect();
-    matched::receive_all()?;
+    receive_matched()?;
     let mut slow = Some(Instant::now() + SLOW);
     while requests::table().received != goal {
         if slow.is_some_and(|slow| Instant::now() >= slow) {
@@ -260,14 +157,14 @@ pub fn drain(in_flight: &[u64]) -> Result<(), Rewound> {
             tell_slow(&goal);
         }
         let receives = requests::active(|kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_)));
-        requests::test_all(receives)?;
+        completion::test_all(receives)?;
         for comm in program_comms() {
             take_unexpected(comm)?;
         }
     }
     let mut sends = requests::active(|kind| matches!(kind, Kind::Send | Kind::PersistentSend(..)));
     while !sends.is_empty() {
-        sends = requests::test_all(sends)?;
+        sends = completion::test_all(sends)?;
     }
     Ok(())
 }
@@ -301,9 +198,9 @@ fn take_unexpected((comm, real): (VirtComm, RealComm)) -> Result<(), Rewound> {
         if flag == 0 {
             return Ok(());
         }
-        let data = receive_matched(&mut message, &mut status)?;
-        requests::count_received(comm, &status);
-        EARLY.get().push(Early {
+        let data = receive(&mut message, &mut status)?;
+        completion::count_received(comm, &status);
+        early::list().push(Early {
             comm: comm.0 as u64,
             source: status.source,
             tag: status.tag,
@@ -314,8 +211,20 @@ fn take_unexpected((comm, real): (VirtComm, RealComm)) -> Result<(), Rewound> {
     Ok(())
 }
 
+/// Receives the messages that the program has matched.
+fn receive_matched() -> Result<(), Rewound> {
+    for index in 0..early::places() {
+        if let Some(mut matched) = early::matched(index) {
+            let data = receive(&mut matched.real, &mut matched.status)?;
+            completion::count_received(matched.comm, &matched.status);
+            early::is_received(index, matched.comm, &matched.status, data);
+        }
+    }
+    Ok(())
+}
+
 /// Receives a message that has been matched, as bytes.
-fn receive_matched(message: &mut RealMessage, status: &mut Status) -> Result<Vec<u8>, Rewound> {
+fn receive(message: &mut RealMessage, status: &mut Status) -> Result<Vec<u8>, Rewound> {
     let mut data = vec![0u8; status.bytes];
     let count = status.bytes as c_int;
     // SAFETY: a matched message, and a buffer of its size.
@@ -327,26 +236,5 @@ fn receive_matched(message: &mut RealMessage, status: &mut Status) -> Result<Vec
             std::mem::forget(data);
             Err(rewound)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn early_messages_match_by_communicator_source_and_tag() {
-        let comm = VirtComm(64 as *mut c_void);
-        let early = Early {
-            comm: 64,
-            source: 3,
-            tag: 7,
-            data: vec![1, 2],
-            claimed: None,
-        };
-        assert!(early.matches(comm, 3, 7) && early.matches(comm, ANY_SOURCE, 7) && early.matches(comm, 3, ANY_TAG));
-        assert!(!early.matches(comm, 2, 7) && !early.matches(comm, 3, 8));
-        assert!(!early.matches(VirtComm(80 as *mut c_void), ANY_SOURCE, ANY_TAG));
-        assert_eq!(early.status().bytes, 2);
     }
 }

@@ -6,13 +6,16 @@
 //!
 //! - [`boot`], [`told`], [`config`], [`events`], [`fault`], [`sys`]: start, settings, reports, tests;
 //! - [`entry`], [`arch`]: the way in and out; [`calls`]: one handler per MPI procedure, most are generated;
-//! - [`handles`], [`objects`], [`requests`]: what the program holds, and how to make it again;
+//! - [`handles`], [`objects`], [`requests`], [`early`]: what the program holds, and how to make it again; [`posting`],
+//!   [`completion`]: its beginning and its end;
 //! - [`image`]: the user side's memory; [`user`]: the rest of its state (files, signals, thread-locals, output);
 //! - [`job`], [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
 //! - [`fatal`]: what this process dies of;
-//! - [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;
+//! - [`schedule`], [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;
 //! - [`traffic`]: counts what the program sends;
 //! - [`own_messages`], [`rounds`], [`gather`]: how runtimes talk to each other without waiting.
+//!
+//! docs/ARCHITECTURE.md has them from the top down; imports point downwards.
 
 pub mod arch;
 pub mod blocking;
@@ -20,12 +23,14 @@ pub mod boot;
 pub mod calls;
 pub mod cell;
 pub mod checkpoint;
+pub mod completion;
 pub mod config;
 pub mod cut;
 pub mod daemon;
 mod disk;
 pub mod domains;
 pub mod drain;
+pub mod early;
 pub mod entry;
 pub mod errors;
 pub mod events;
@@ -41,6 +46,7 @@ pub mod own_messages;
 pub mod peers;
 pub mod placement;
 pub mod pmix;
+pub mod posting;
 pub mod protection;
 pub mod quiet;
 pub mod raise;
@@ -51,6 +57,7 @@ pub mod redundancy;
 pub mod rehearsal;
 pub mod requests;
 pub mod rounds;
+pub mod schedule;
 pub mod shim;
 pub mod sys;
 pub mod told;

@@ -1,12 +1,10 @@
 //! Messages of the runtime's own: started in memory of the runtime, tested, and ended after a failure.
 #![allow(unsafe_code)]
 
-use crate::arch::Rewound;
-use crate::errors::{self, SUCCESS};
+use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{self, real_request};
 use crate::real_types::{RealComm, RealRequest};
-use crate::recovery;
 use crate::{requests, ulfm};
 use std::ffi::{c_int, c_void};
 use std::time::{Duration, Instant};
@@ -88,14 +86,6 @@ pub fn test(requests: &mut [RealRequest]) -> Result<bool, c_int> {
     // SAFETY: requests of our own; statuses are ignored.
     let rc = unsafe { real::PMPI_Testall(count, requests.as_mut_ptr(), &mut flag, std::ptr::null_mut()) };
     if rc == SUCCESS { Ok(flag != 0) } else { Err(rc) }
-}
-
-/// Looks at the return code of a message: a failure leads to recovery, any other error to the end of the job.
-pub fn check(rc: c_int, what: &str) -> Result<(), Rewound> {
-    if recovery::check(rc)? != SUCCESS {
-        recovery::fail(what, &std::io::Error::other(errors::text(rc)));
-    }
-    Ok(())
 }
 
 /// Cancels receives, or other requests that are not sends, and tests them until they have ended; returns how many have not

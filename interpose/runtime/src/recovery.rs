@@ -21,6 +21,7 @@ mod meeting;
 mod plan;
 mod replenish;
 mod report;
+mod repost;
 mod restart;
 mod retired;
 mod spare;
@@ -30,7 +31,7 @@ use crate::arch::Rewound;
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;
 use crate::world::{self, Part};
-use crate::{arch, cell::Main, checkpoint, events, ulfm};
+use crate::{arch, cell::Main, checkpoint, errors, events, ulfm};
 use ckptd::events::{ErrorClass, Kind, WorldRank};
 pub use ending::{abort, fail, failed_in_init, undone};
 pub use meeting::end_together;
@@ -72,6 +73,14 @@ pub fn resumed_in_init() -> bool {
 #[inline]
 pub fn check(rc: c_int) -> Result<c_int, Rewound> {
     if rc == SUCCESS { Ok(rc) } else { classify(rc) }
+}
+
+/// Looks at the return code of a message of the runtime's own: a failure leads to recovery, any other error to the end of the job.
+pub fn check_own(rc: c_int, what: &str) -> Result<(), Rewound> {
+    if check(rc)? != SUCCESS {
+        fail(what, &std::io::Error::other(errors::text(rc)));
+    }
+    Ok(())
 }
 
 #[cold]

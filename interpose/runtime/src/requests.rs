@@ -5,30 +5,23 @@
 //! fails may leave a transfer under way, and nothing must write into the program's memory once it has been rolled back.
 #![allow(unsafe_code)]
 
-mod ending;
-mod persistent;
+mod buffer;
 mod record;
 mod rollback;
 
-use crate::arch::Rewound;
 use crate::cell::Main;
-use crate::drain;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
-use crate::handles::{self, Named, VirtComm, VirtDatatype, VirtRequest, named, real_comm, real_datatype};
-use crate::journal;
+use crate::handles::{self, Named, VirtComm, VirtDatatype, VirtRequest, named};
 use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
 use crate::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
-use crate::recovery;
 use crate::traffic;
-use ending::test;
-pub use ending::{peek, poll, wait};
-pub use persistent::{persistent, start};
+pub use buffer::{Attached, attach, attached};
 pub use record::{Envelope, Kind, Mode, Outcome, Request, State};
-pub use rollback::{quiesce, repost};
+pub use rollback::quiesce;
 use std::any::Any;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
 /// The requests that exist, by index.
 #[derive(Default, bincode::Encode, bincode::Decode)]
@@ -78,7 +71,6 @@ pub fn replace(saved: Requests) {
     table.reals = vec![NULL; saved.entries.len()];
     table.requests = saved;
     table.kept.clear();
-    drain::forget_matched();
 }
 
 /// The program's MPI_REQUEST_NULL.
@@ -169,7 +161,8 @@ pub fn join(first: VirtRequest, second: VirtRequest) {
     }
 }
 
-fn done(status: Status, rc: c_int) -> State {
+/// Ended, with this outcome.
+pub fn done(status: Status, rc: c_int) -> State {
     State::Done {
         status: (
             status.source,
@@ -182,7 +175,8 @@ fn done(status: Status, rc: c_int) -> State {
     }
 }
 
-fn remove(index: u32) {
+/// Removes a request that has ended.
+pub fn remove(index: u32) {
     let table = TABLE.get();
     let entry = &mut table.requests.entries[index as usize];
     let Some(request) = entry else { return };
@@ -220,6 +214,16 @@ pub fn real_of(index: u32) -> RealRequest {
     TABLE.get().reals.get(index as usize).copied().unwrap_or(NULL)
 }
 
+/// The place of the real request; of one that exists.
+pub fn real_mut(index: u32) -> &'static mut RealRequest {
+    &mut TABLE.get().reals[index as usize]
+}
+
+/// All indices, also of those that are free.
+pub fn indices() -> std::ops::Range<u32> {
+    0..table().entries.len() as u32
+}
+
 /// Counts a message that is on its way, of so many elements.
 #[inline]
 pub fn count_sent(comm: VirtComm, peer: c_int, count: c_int, datatype: VirtDatatype) {
@@ -232,18 +236,6 @@ pub fn count_sent(comm: VirtComm, peer: c_int, count: c_int, datatype: VirtDatat
     }
 }
 
-/// Counts a message that has arrived.
-#[inline]
-pub fn count_received(comm: VirtComm, status: &Status) {
-    journal::received(status.bytes);
-    if status.cancelled == 0
-        && let Some(worker) = comm::worker_of(comm, status.source)
-        && let Some(received) = table().received.get_mut(worker as usize)
-    {
-        *received += 1;
-    }
-}
-
 /// Whether a request is under way.
 pub fn is_active(index: u32) -> bool {
     get(index).is_some_and(|request| request.state == State::Active || request.other.is_some_and(is_active))
@@ -252,43 +244,6 @@ pub fn is_active(index: u32) -> bool {
 /// Whether it is a persistent request that is not started.
 pub fn is_inactive(index: u32) -> bool {
     get(index).is_some_and(|request| request.state == State::Inactive)
-}
-
-/// Runs a blocking operation as its non-blocking twin: `start` makes the real request; it is tested until it ends.
-/// If a process fails meanwhile the request is on record, so that recovery can drive it to its end first.
-pub fn run(comm: VirtComm, kind: Kind, start: impl FnOnce(&mut RealRequest) -> c_int) -> Result<Outcome, Rewound> {
-    let mut request = NULL;
-    let rc = recovery::check(start(&mut request))?;
-    if rc != SUCCESS {
-        return Ok(Outcome {
-            status: EMPTY,
-            rc,
-            comm: Some(comm),
-        });
-    }
-    let mut handle = add(comm, kind, State::Active, request);
-    wait(&mut handle)
-}
-
-/// Posts a receive, from the messages that the last drain took if one matches.
-pub fn post_receive(envelope: Envelope) -> Result<(State, RealRequest, c_int), Rewound> {
-    if let Some(outcome) = drain::take_early(&envelope) {
-        return Ok((done(outcome.status, outcome.rc), NULL, SUCCESS));
-    }
-    let mut request = NULL;
-    // SAFETY: the program's buffer, count and type.
-    let rc = unsafe {
-        real::PMPI_Irecv(
-            envelope.buffer as *mut c_void,
-            envelope.count,
-            real_datatype(envelope.datatype()),
-            envelope.peer,
-            envelope.tag,
-            real_comm(envelope.comm()),
-            &mut request,
-        )
-    };
-    Ok((State::Active, request, recovery::check(rc)?))
 }
 
 /// Frees a request (MPI_Request_free): an active one is kept until it has ended.
@@ -304,23 +259,13 @@ pub fn free(handle: &mut VirtRequest) {
     *handle = null_handle();
 }
 
-fn release_real(index: u32) {
+/// Frees the real request of a persistent one that is not started.
+pub fn release_real(index: u32) {
     let real_request = &mut TABLE.get().reals[index as usize];
     if *real_request != NULL && get(index).is_some_and(|request| request.is_persistent()) {
         // SAFETY: an inactive persistent request.
         unsafe { real::PMPI_Request_free(real_request) };
     }
-}
-
-/// Tests all orphans and removes those that have ended.
-pub fn reap_orphans() -> Result<(), Rewound> {
-    for index in 0..table().entries.len() as u32 {
-        if get(index).is_some_and(|request| request.orphan) && (!is_active(index) || test(index)?) {
-            release_real(index);
-            remove(index);
-        }
-    }
-    Ok(())
 }
 
 /// Indices of the active requests that `wanted` selects.
@@ -331,15 +276,4 @@ pub fn active(wanted: impl Fn(&Kind) -> bool) -> Vec<u32> {
         .filter(|(_, entry)| entry.as_ref().is_some_and(is_wanted))
         .map(|(index, _)| index as u32)
         .collect()
-}
-
-/// Tests these requests once; returns those that are still active.
-pub fn test_all(mut pending: Vec<u32>) -> Result<Vec<u32>, Rewound> {
-    let mut left = Vec::with_capacity(pending.len());
-    for index in pending.drain(..) {
-        if !test(index)? {
-            left.push(index);
-        }
-    }
-    Ok(left)
 }

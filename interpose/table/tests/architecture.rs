@@ -320,6 +320,135 @@ fn only_handlers_are_called_like_procedures() {
     }
 }
 
+/// The runtime's modules by their place, from the top down, as docs/ARCHITECTURE.md lists them; those in parentheses have one place.
+fn layers() -> BTreeMap<String, usize> {
+    let text = read(&root().join("docs/ARCHITECTURE.md"));
+    let (_, section) = text.split_once("### Layers").expect("a section about layers");
+    let table = section.split("```").nth(1).expect("a table of layers");
+    let names = table.lines().skip(1).flat_map(|line| {
+        let names = line.split("  ").next().unwrap_or("");
+        names.split(' ').filter(|name| !name.is_empty())
+    });
+    let (mut places, mut place, mut is_together) = (BTreeMap::new(), 0, false);
+    for name in names {
+        is_together |= name.starts_with('(');
+        let double = places.insert(name.trim_matches(['(', ')']).to_owned(), place);
+        assert_eq!(double, None, "{name} stands there twice");
+        is_together &= !name.ends_with(')');
+        place += usize::from(!is_together);
+    }
+    places
+}
+
+/// The names that follow `crate::` in a source, alone or as a list; and what the macro of recovery stands for.
+fn used(text: &str) -> BTreeSet<String> {
+    let code: Vec<String> = code(text).map(|(_, line)| line).collect();
+    let code = code.join(" ");
+    let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let name = |text: &str| {
+        text.split(|character| !is_of_name(character))
+            .next()
+            .unwrap_or("")
+            .to_owned()
+    };
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        if code[..at].ends_with(is_of_name) {
+            continue;
+        }
+        let Some(list) = rest.strip_prefix('{') else {
+            found.insert(name(rest));
+            continue;
+        };
+        let mut depth = 0;
+        let mut is_next = true;
+        for (at, character) in list.char_indices() {
+            match character {
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                '{' => depth += 1,
+                ',' if depth == 0 => is_next = true,
+                ' ' => {}
+                _ if is_next => {
+                    found.insert(name(&list[at..]));
+                    is_next = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    if code.contains("attempt!(") {
+        found.insert("recovery".into());
+    }
+    found
+}
+
+/// The runtime's modules use each other in one direction.
+#[test]
+fn imports_of_the_runtime_point_downwards() {
+    let layers = layers();
+    let sources = root().join("interpose/runtime/src");
+    let mut files = Vec::new();
+    collect(&sources, &mut files);
+    let generated = understudy_table::runtime_dispatch(&[]);
+    files.push((sources.join("calls/generated.rs"), generated));
+    let mut modules = BTreeSet::new();
+    for (path, text) in &files {
+        let inside = path.strip_prefix(&sources).expect("a source of the runtime");
+        let depth = inside.components().count();
+        let first = inside
+            .components()
+            .next()
+            .expect("a name")
+            .as_os_str()
+            .to_string_lossy();
+        let module = first.trim_end_matches(".rs");
+        if module == "lib" {
+            continue;
+        }
+        let place = layers.get(module);
+        let place = place.unwrap_or_else(|| panic!("{module} is not in the table of layers"));
+        modules.insert(module.to_owned());
+        // What belongs to the whole crate is only named by `crate::`.
+        let (product, _) = text.split_once("#[cfg(test)]\nmod tests {").unwrap_or((text, ""));
+        let to_root = "super::".repeat(depth);
+        let by_super = code(product).find(|(_, line)| line.contains(&to_root));
+        assert!(
+            by_super.is_none() || path.ends_with("calls/generated.rs"),
+            "{inside:?}: {by_super:?}"
+        );
+        for other in used(text) {
+            let is_allowed = match layers.get(&other) {
+                Some(below) => other == module || below > place || (below == place && module != other),
+                // Declarations at the bottom; handlers are reached through their table.
+                None => other == "generated" || other == "attempt",
+            };
+            assert!(
+                is_allowed,
+                "{} uses {other}, which does not stand below it",
+                path.display()
+            );
+        }
+        let has_handlers = code(product).any(|(_, line)| line.contains("HANDLERS"));
+        assert!(
+            !has_handlers || place < &layers["calls"] || module == "calls",
+            "{}",
+            path.display()
+        );
+    }
+    let listed: BTreeSet<String> = layers.into_keys().collect();
+    assert_eq!(modules, listed);
+}
+
+#[test]
+fn what_a_source_uses_is_found() {
+    let text = "use crate::arch::{self, Frame};\nuse crate::{\n    cell::Main, world::{get, Part},\n    user,\n};\n\
+                // crate::boot\nlet a = attempt!(crate::told::job());\nmycrate::calls();\n";
+    let names = ["arch", "cell", "recovery", "told", "user", "world"];
+    assert_eq!(used(text), names.iter().map(|&name| name.to_owned()).collect());
+}
+
 /// Parts of the runtime that know nothing of the rest of it.
 #[test]
 fn the_image_stands_alone() {

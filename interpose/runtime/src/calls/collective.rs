@@ -8,6 +8,7 @@ use crate::cut;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
+use crate::objects::comm::degrees;
 use crate::raise::finish;
 use crate::real_types::{RealDatatype, RealRequest};
 use crate::{requests, traffic};
@@ -96,27 +97,6 @@ pub unsafe extern "C" fn MPI_Alltoallw(
             ))
         };
         finish(Proc::MPI_Alltoallw, rc, Some(comm))
-    }
-}
-
-/// In- and outdegree of a communicator with a topology.
-pub fn degrees(comm: VirtComm) -> (c_int, c_int) {
-    use crate::objects::comm::{Topology, get};
-    match get(comm).map(|comm| &comm.topology) {
-        Some(Topology::Cart { dims, .. }) => (2 * dims.len() as c_int, 2 * dims.len() as c_int),
-        Some(Topology::DistGraph {
-            sources, destinations, ..
-        }) => (sources.len() as c_int, destinations.len() as c_int),
-        Some(Topology::Graph { .. }) => {
-            let (mut rank, mut degree) = (0, 0);
-            // SAFETY: local queries.
-            unsafe {
-                real::PMPI_Comm_rank(real_comm(comm), &mut rank);
-                real::PMPI_Graph_neighbors_count(real_comm(comm), rank, &mut degree);
-            }
-            (degree, degree)
-        }
-        Some(Topology::None) | None => (0, 0),
     }
 }
 

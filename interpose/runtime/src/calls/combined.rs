@@ -1,11 +1,12 @@
 //! Combined sends and receives that do not block (MPI 4.1, section 3.10): two requests, of which the program has one.
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
-use super::point_to_point::{envelope, outcome};
+use super::point_to_point::envelope;
 use crate::attempt;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, predefined_handle, real_comm, real_datatype};
+use crate::posting;
 use crate::raise::finish;
 use crate::real_types::{PROC_NULL, RealRequest};
 use crate::requests::{self, Envelope, Kind, State, count_sent};
@@ -45,7 +46,8 @@ unsafe fn start(
     if let Some(kept) = kept {
         requests::keep(send, kept);
     }
-    let (state, receive, rc) = outcome!(requests::post_receive(received));
+    let (state, receive, rc) = posting::receive(received);
+    let rc = attempt!(rc);
     if rc != SUCCESS {
         let mut send = send;
         requests::free(&mut send);

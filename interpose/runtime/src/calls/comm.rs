@@ -10,6 +10,7 @@ use crate::objects::comm::{self, hints};
 use crate::objects::{attribute, group, info, objects};
 use crate::raise::{finish, raise};
 use crate::requests;
+use crate::traffic;
 use crate::watchdog;
 use std::ffi::{c_char, c_int};
 
@@ -60,10 +61,20 @@ pub(super) unsafe fn constructed(
     if rc != errors::SUCCESS {
         return raise(procedure, rc, Some(parent));
     }
-    let new = made.map_or_else(comm::null_handle, |made| create::register(made, parent));
+    let new = made.map_or_else(comm::null_handle, |made| enter(made, parent));
     // SAFETY: the caller's promise.
     unsafe { *newcomm = new };
     errors::SUCCESS
+}
+
+fn enter(made: Made, parent: VirtComm) -> VirtComm {
+    traffic::forget_recent();
+    create::register(made, parent)
+}
+
+fn remove(index: u32) -> c_int {
+    traffic::forget_recent();
+    create::remove(index)
 }
 
 /// What duplicates do besides: the attributes' copy functions run (7.7.2).
@@ -76,7 +87,7 @@ unsafe fn duplicated(procedure: Proc, rc: c_int, old: VirtComm, newcomm: *mut Vi
     let rc = attribute::copy_comm(old, new);
     if rc != errors::SUCCESS {
         if let Some(index) = comm::index(new) {
-            create::remove(index);
+            remove(index);
         }
         // SAFETY: as above.
         unsafe { *newcomm = comm::null_handle() };
@@ -263,7 +274,7 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
         rc = attribute::delete_comm(handle);
     }
     if rc == errors::SUCCESS {
-        rc = create::remove(index);
+        rc = remove(index);
     }
     if rc != errors::SUCCESS {
         return raise(procedure, rc, Some(handle));
@@ -297,6 +308,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
         return raise(procedure, rc, Some(handle));
     }
     create::forget(index);
+    traffic::forget_recent();
     // SAFETY: the program's handle.
     unsafe { *comm = comm::null_handle() };
     errors::SUCCESS
@@ -326,7 +338,7 @@ pub unsafe extern "C" fn MPI_Comm_set_name(comm: VirtComm, comm_name: *const c_c
         && let Some(entry) = comm::index(comm).and_then(|index| objects().comms.get_mut(index))
     {
         entry.name = Some(hints::name(real));
-        crate::traffic::forget_recent();
+        traffic::forget_recent();
     }
     finish(Proc::MPI_Comm_set_name, rc, Some(comm))
 }

@@ -4,6 +4,7 @@
 use super::point_to_point::{outcome, put_status};
 use crate::arch::Rewound;
 use crate::checkpoint;
+use crate::completion;
 use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtRequest};
@@ -16,7 +17,7 @@ use std::ffi::c_int;
 pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status) -> c_int {
     // SAFETY: the program's arguments.
     unsafe {
-        let ended = outcome!(requests::wait(&mut *request));
+        let ended = outcome!(completion::wait(&mut *request));
         put_status(status, ended.status);
         finish(Proc::MPI_Wait, ended.rc, ended.comm)
     }
@@ -26,7 +27,7 @@ pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status
 pub unsafe extern "C" fn MPI_Test(request: *mut VirtRequest, flag: *mut c_int, status: *mut Status) -> c_int {
     // SAFETY: the program's arguments.
     unsafe {
-        let ended = outcome!(requests::poll(&mut *request));
+        let ended = outcome!(completion::poll(&mut *request));
         flag.write(c_int::from(ended.is_some()));
         let Some(ended) = ended else { return SUCCESS };
         put_status(status, ended.status);
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn MPI_Test(request: *mut VirtRequest, flag: *mut c_int, s
 pub unsafe extern "C" fn MPI_Request_get_status(request: VirtRequest, flag: *mut c_int, status: *mut Status) -> c_int {
     // SAFETY: the program's arguments.
     unsafe {
-        let ended = outcome!(requests::peek(request));
+        let ended = outcome!(completion::peek(request));
         flag.write(c_int::from(ended.is_some()));
         if let Some(ended) = ended {
             put_status(status, ended.status);
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn MPI_Waitall(
     for index in 0..arrays.count {
         // SAFETY: the program's arrays of `count` elements.
         unsafe {
-            let ended = outcome!(requests::wait(arrays.request(index)));
+            let ended = outcome!(completion::wait(arrays.request(index)));
             failed = failed.or(failure(&ended));
             arrays.put(index, &ended);
         }
@@ -139,14 +140,14 @@ pub unsafe extern "C" fn MPI_Testall(
     // SAFETY: the program's arrays of `count` elements.
     unsafe {
         for index in 0..arrays.count {
-            if outcome!(requests::peek(*arrays.request(index))).is_none() {
+            if outcome!(completion::peek(*arrays.request(index))).is_none() {
                 outcome!(checkpoint::poll());
                 flag.write(0);
                 return SUCCESS;
             }
         }
         for index in 0..arrays.count {
-            let ended = outcome!(requests::wait(arrays.request(index)));
+            let ended = outcome!(completion::wait(arrays.request(index)));
             failed = failed.or(failure(&ended));
             arrays.put(index, &ended);
         }
@@ -163,7 +164,7 @@ unsafe fn any(arrays: &Arrays) -> Result<(Option<usize>, bool), Rewound> {
         let handle = unsafe { *arrays.request(index) };
         if is_pending(handle) {
             pending = true;
-            if requests::peek(handle)?.is_some() {
+            if completion::peek(handle)?.is_some() {
                 return Ok((Some(index), true));
             }
         }
@@ -225,7 +226,7 @@ pub unsafe extern "C" fn MPI_Testany(
 unsafe fn complete(procedure: Proc, arrays: &Arrays, found: usize, index: *mut c_int, status: *mut Status) -> c_int {
     // SAFETY: the program's arguments; `found` is an index of the array.
     unsafe {
-        let ended = outcome!(requests::wait(arrays.request(found)));
+        let ended = outcome!(completion::wait(arrays.request(found)));
         index.write(found as c_int);
         put_status(status, ended.status);
         finish(procedure, ended.rc, ended.comm)
@@ -247,8 +248,8 @@ unsafe fn some(
                 continue;
             }
             pending = true;
-            if requests::peek(*handle)?.is_some() {
-                let outcome = requests::wait(handle)?;
+            if completion::peek(*handle)?.is_some() {
+                let outcome = completion::wait(handle)?;
                 failed = failed.or(failure(&outcome));
                 indices.add(ended).write(index as c_int);
                 arrays.put(ended, &outcome);

@@ -4,7 +4,7 @@
 use crate::generated::{HandleKind, real};
 use crate::handles::{VirtMessage, VirtRequest, real_message, virtual_handle};
 use crate::objects::lookup::{from_fortran, to_fortran};
-use crate::{drain, requests};
+use crate::{early, requests};
 use std::ffi::c_int;
 
 /// Fortran handles of created objects start here; below are the real library's predefined ones.
@@ -36,5 +36,5 @@ pub unsafe extern "C" fn MPI_Message_c2f(message: VirtMessage) -> c_int {
 pub unsafe extern "C" fn MPI_Message_f2c(message: c_int) -> VirtMessage {
     // SAFETY: the real library checks the number.
     let real = || unsafe { real::PMPI_Message_f2c(message).0 };
-    VirtMessage(from_fortran(HandleKind::Message, message, drain::matched_exists, real))
+    VirtMessage(from_fortran(HandleKind::Message, message, early::matched_exists, real))
 }

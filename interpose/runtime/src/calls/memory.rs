@@ -9,40 +9,21 @@ use super::combined::pack;
 use super::point_to_point::outcome;
 use crate::arch::Rewound;
 use crate::arch::call_user;
-use crate::cell::Main;
 use crate::errors::{ERR_BUFFER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtInfo, predefined_handle, real_comm, real_datatype};
 use crate::raise::finish;
 use crate::real_types::RealRequest;
-use crate::requests::Envelope;
+use crate::requests::{Attached, Envelope};
 use crate::told::user_symbol;
-use crate::{checkpoint, recovery, requests};
+use crate::{checkpoint, completion, recovery, requests};
 use std::ffi::{c_int, c_void};
 
-/// The program's buffer for buffered sends.
-#[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
-pub struct Attached {
-    address: u64,
-    size: i32,
-}
-
-static ATTACHED: Main<Option<Attached>> = Main::new(None);
-/// What is attached, to be saved with a cut.
-pub fn attached() -> Option<Attached> {
-    *ATTACHED.get()
-}
-
-/// Attaches again what was attached at a cut.
-pub fn restore_attached(saved: Option<Attached>) {
-    *ATTACHED.get() = saved;
-}
-
 /// Sends a copy of what is in a buffer; the copy is the layer's until the send has ended.
-pub fn buffered_send(message: &Envelope) -> Result<c_int, Rewound> {
+pub(super) fn buffered_send(message: &Envelope) -> Result<c_int, Rewound> {
     /// `MPI_BSEND_OVERHEAD`
     const OVERHEAD: u64 = 128;
-    let Some(attached) = *ATTACHED.get() else {
+    let Some(attached) = requests::attached() else {
         return Ok(ERR_BUFFER);
     };
     // SAFETY: the program's buffer.
@@ -52,7 +33,7 @@ pub fn buffered_send(message: &Envelope) -> Result<c_int, Rewound> {
     };
     let needed = length.max(0) as u64 + OVERHEAD;
     if requests::buffered() + needed > attached.size.max(0) as u64 {
-        requests::reap_orphans()?;
+        completion::reap_orphans()?;
         if requests::buffered() + needed > attached.size.max(0) as u64 {
             return Ok(ERR_BUFFER);
         }
@@ -82,26 +63,26 @@ pub fn buffered_send(message: &Envelope) -> Result<c_int, Rewound> {
 
 /// `MPI_Buffer_attach`
 pub unsafe extern "C" fn MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
-    if ATTACHED.get().is_some() || buffer.is_null() || size < 0 {
+    if requests::attached().is_some() || buffer.is_null() || size < 0 {
         return finish(Proc::MPI_Buffer_attach, ERR_BUFFER, None);
     }
-    *ATTACHED.get() = Some(Attached {
+    requests::attach(Some(Attached {
         address: buffer as u64,
         size,
-    });
+    }));
     SUCCESS
 }
 
 /// `MPI_Buffer_detach`: waits for all that was sent from the buffer.
 pub unsafe extern "C" fn MPI_Buffer_detach(buffer: *mut c_void, size: *mut c_int) -> c_int {
-    let Some(attached) = *ATTACHED.get() else {
+    let Some(attached) = requests::attached() else {
         return finish(Proc::MPI_Buffer_detach, ERR_BUFFER, None);
     };
     while requests::buffered() > 0 {
-        outcome!(requests::reap_orphans());
+        outcome!(completion::reap_orphans());
         outcome!(checkpoint::poll());
     }
-    *ATTACHED.get() = None;
+    requests::attach(None);
     // SAFETY: the program's arguments: where the address and the size go.
     unsafe {
         buffer.cast::<u64>().write(attached.address);

@@ -1,12 +1,15 @@
 //! Persistent requests (MPI 4.1, section 3.9).
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
+use super::memory::buffered_send;
 use super::point_to_point::{envelope, init_persistent, outcome};
+use crate::arch::Rewound;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
 use crate::raise::finish;
-use crate::requests::{self, Kind, Mode};
+use crate::requests::{self, EMPTY, Kind, Mode};
+use crate::{completion, posting, recovery};
 use std::ffi::{c_int, c_void};
 
 macro_rules! persistent_sends {
@@ -29,10 +32,21 @@ persistent_sends! {
     MPI_Rsend_init, Ready;
 }
 
-fn start(handle: VirtRequest) -> Result<c_int, crate::arch::Rewound> {
-    match requests::index(handle) {
-        Some(index) if requests::is_inactive(index) => requests::start(index),
-        _ => Ok(ERR_REQUEST),
+fn start(handle: VirtRequest) -> Result<c_int, Rewound> {
+    let Some(index) = requests::index(handle).filter(|&index| requests::is_inactive(index)) else {
+        return Ok(ERR_REQUEST);
+    };
+    match requests::get(index).map(|request| request.kind) {
+        Some(Kind::PersistentSend(Mode::Buffered, envelope)) => {
+            let rc = buffered_send(&envelope)?;
+            if rc == SUCCESS
+                && let Some(request) = requests::get(index)
+            {
+                request.state = requests::done(EMPTY, SUCCESS);
+            }
+            Ok(rc)
+        }
+        _ => recovery::check(posting::start(index)),
     }
 }
 
@@ -62,6 +76,6 @@ pub unsafe extern "C" fn MPI_Request_free(request: *mut VirtRequest) -> c_int {
         return finish(Proc::MPI_Request_free, ERR_REQUEST, None);
     }
     requests::free(handle);
-    outcome!(requests::reap_orphans());
+    outcome!(completion::reap_orphans());
     SUCCESS
 }

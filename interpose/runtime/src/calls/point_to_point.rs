@@ -8,13 +8,13 @@ use super::combined::isendrecv_replace;
 use super::memory::buffered_send;
 use crate::attempt;
 use crate::blocking::is_small;
-use crate::drain;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
 use crate::real_types::{RealComm, RealDatatype, RealRequest, Status};
 use crate::requests::{self, Envelope, Kind, State};
+use crate::{completion, early, posting};
 use std::ffi::{c_int, c_void};
 
 /// Writes a status unless the program ignores it.
@@ -82,7 +82,7 @@ unsafe fn send_on_record(procedure: Proc, nonblocking: RealIsend, message: Messa
     // SAFETY: the program's arguments are handed on.
     let start =
         |request: &mut RealRequest| unsafe { nonblocking(buf, count, real_type, dest, tag, real_comm, request) };
-    let rc = outcome!(requests::run(comm, Kind::Send, start)).rc;
+    let rc = outcome!(completion::run(comm, Kind::Send, start)).rc;
     if rc == SUCCESS {
         requests::count_sent(comm, dest, count, datatype);
     }
@@ -203,12 +203,12 @@ pub unsafe extern "C" fn MPI_Recv(
     status: *mut Status,
 ) -> c_int {
     let real_type = real_datatype(datatype);
-    if is_small(count, datatype) && !drain::has_early() {
+    if is_small(count, datatype) && !early::has_any() {
         let mut got = requests::EMPTY;
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Recv(buf, count, real_type, source, tag, real_comm(comm), &mut got) };
         if rc == SUCCESS {
-            requests::count_received(comm, &got);
+            completion::count_received(comm, &got);
             // SAFETY: the program's argument.
             unsafe { put_status(status, got) };
             return SUCCESS;
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn MPI_Recv(
 unsafe fn received_badly(rc: c_int, got: Status, comm: VirtComm, status: *mut Status) -> c_int {
     let rc = attempt!(rc);
     if got.source != crate::real_types::ANY_SOURCE {
-        requests::count_received(comm, &got);
+        completion::count_received(comm, &got);
     }
     // SAFETY: handed on to the caller.
     unsafe { put_status(status, got) };
@@ -237,12 +237,13 @@ unsafe fn received_badly(rc: c_int, got: Status, comm: VirtComm, status: *mut St
 #[inline(never)]
 unsafe fn receive_on_record(envelope: Envelope, status: *mut Status) -> c_int {
     let comm = envelope.comm();
-    let (state, request, rc) = outcome!(requests::post_receive(envelope));
+    let (state, request, rc) = posting::receive(envelope);
+    let rc = attempt!(rc);
     if rc != SUCCESS {
         return finish(Proc::MPI_Recv, rc, Some(comm));
     }
     let mut handle = requests::add_receive(envelope, state, request);
-    let ended = outcome!(requests::wait(&mut handle));
+    let ended = outcome!(completion::wait(&mut handle));
     // SAFETY: handed on to the caller.
     unsafe { put_status(status, ended.status) };
     finish(Proc::MPI_Recv, ended.rc, Some(comm))
@@ -259,7 +260,8 @@ pub unsafe extern "C" fn MPI_Irecv(
     request: *mut VirtRequest,
 ) -> c_int {
     let envelope = envelope(buf, count, datatype, source, tag, comm);
-    let (state, real_request, rc) = outcome!(requests::post_receive(envelope));
+    let (state, real_request, rc) = posting::receive(envelope);
+    let rc = attempt!(rc);
     if rc == SUCCESS {
         // SAFETY: the program's argument.
         unsafe { request.write(requests::add_receive(envelope, state, real_request)) };
@@ -283,7 +285,8 @@ pub unsafe extern "C" fn MPI_Sendrecv(
     status: *mut Status,
 ) -> c_int {
     let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
-    let (state, request, rc) = outcome!(requests::post_receive(received));
+    let (state, request, rc) = posting::receive(received);
+    let rc = attempt!(rc);
     if rc != SUCCESS {
         return finish(Proc::MPI_Sendrecv, rc, Some(comm));
     }
@@ -301,11 +304,11 @@ pub unsafe extern "C" fn MPI_Sendrecv(
                 request,
             )
         };
-        let sent = outcome!(requests::run(comm, Kind::Send, start));
+        let sent = outcome!(completion::run(comm, Kind::Send, start));
         if sent.rc == SUCCESS {
             requests::count_sent(comm, dest, sendcount, sendtype);
         }
-        let got = outcome!(requests::wait(&mut receive));
+        let got = outcome!(completion::wait(&mut receive));
         put_status(status, got.status);
         finish(
             Proc::MPI_Sendrecv,
@@ -340,7 +343,7 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
         if rc != SUCCESS || requests::index(request).is_none() {
             return rc;
         }
-        let ended = outcome!(requests::wait(&mut request));
+        let ended = outcome!(completion::wait(&mut request));
         put_status(status, ended.status);
         finish(procedure, ended.rc, Some(comm))
     }
@@ -348,7 +351,8 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
 
 /// Makes a persistent request of this kind.
 pub(super) fn init_persistent(procedure: Proc, kind: Kind, comm: VirtComm, handle: *mut VirtRequest) -> c_int {
-    let request = outcome!(requests::persistent(&kind));
+    let (request, rc) = posting::persistent(&kind);
+    attempt!(rc);
     if request.0.is_null() {
         return finish(procedure, crate::errors::ERR_ARG, Some(comm));
     }

@@ -3,7 +3,7 @@
 
 use super::point_to_point::{envelope, outcome, put_status};
 use crate::arch::Rewound;
-use crate::drain::Found;
+use crate::early::Found;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{self, VirtComm, VirtDatatype, VirtMessage, VirtRequest, real_comm, real_datatype, real_message};
@@ -11,11 +11,11 @@ use crate::objects::comm;
 use crate::raise::finish;
 use crate::real_types::{PROC_NULL, RealRequest, Status};
 use crate::requests::{EMPTY, Kind, State};
-use crate::{checkpoint, drain, recovery, requests};
+use crate::{checkpoint, completion, early, recovery, requests};
 use std::ffi::{c_int, c_void};
 
 fn iprobe(source: c_int, tag: c_int, comm: VirtComm) -> Result<(Option<Status>, c_int), Rewound> {
-    if let Some(status) = drain::peek_early(comm, source, tag) {
+    if let Some(status) = early::peek(comm, source, tag) {
         return Ok((Some(status), SUCCESS));
     }
     let (mut flag, mut status) = (0, EMPTY);
@@ -72,7 +72,7 @@ fn no_process() -> VirtMessage {
 type Matched = (Option<(VirtMessage, Status)>, c_int);
 
 fn improbe(source: c_int, tag: c_int, comm: VirtComm) -> Result<Matched, Rewound> {
-    if let Some(early) = drain::claim_early(comm, source, tag) {
+    if let Some(early) = early::claim(comm, source, tag) {
         return Ok((Some(early), SUCCESS));
     }
     let (mut flag, mut status, mut message) = (0, EMPTY, real_message(no_message()));
@@ -85,7 +85,7 @@ fn improbe(source: c_int, tag: c_int, comm: VirtComm) -> Result<Matched, Rewound
     let handle = if source == PROC_NULL {
         no_process()
     } else {
-        drain::enter_matched(comm, message, status)
+        early::enter_matched(comm, message, status)
     };
     Ok((Some((handle, status)), SUCCESS))
 }
@@ -159,7 +159,7 @@ fn imrecv(
         ));
         return Ok(Ok(requests::add_done(comm::world_handle(), kind, status, SUCCESS)));
     }
-    match drain::take_matched(message) {
+    match early::take_matched(message) {
         None => Ok(Err((ERR_REQUEST, None))),
         Some(Found::Early(early)) => {
             let envelope = envelope(
@@ -170,7 +170,7 @@ fn imrecv(
                 early.tag,
                 VirtComm(early.comm as *mut c_void),
             );
-            let ended = drain::deliver(&early, &envelope);
+            let ended = early::deliver(&early, &envelope);
             Ok(Ok(requests::add_done(
                 envelope.comm(),
                 Kind::Receive(envelope),
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn MPI_Mrecv(
             Ok(handle) => handle,
             Err((rc, comm)) => return finish(Proc::MPI_Mrecv, rc, comm),
         };
-        let ended = outcome!(requests::wait(&mut handle));
+        let ended = outcome!(completion::wait(&mut handle));
         message.write(no_message());
         put_status(status, ended.status);
         finish(Proc::MPI_Mrecv, ended.rc, ended.comm)

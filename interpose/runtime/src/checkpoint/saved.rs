@@ -1,11 +1,10 @@
 //! The part of a rank's state that is not in its pages, as bytes.
 
 use crate::arch::Frame;
-use crate::calls::memory_state;
-use crate::cut::{self, Schedule};
-use crate::drain::{self, Early};
+use crate::early::{self, Early};
 use crate::objects::{Objects, objects};
 use crate::requests::{self, Requests};
+use crate::schedule::{Schedule, schedule};
 use crate::{traffic, user};
 use bincode::config::standard;
 
@@ -27,7 +26,7 @@ pub struct Saved {
     /// The cut schedule.
     pub schedule: Schedule,
     /// The buffer for buffered sends.
-    pub attached: Option<memory_state::Attached>,
+    pub attached: Option<requests::Attached>,
     /// What the program has sent.
     pub traffic: traffic::Table,
     /// Thread-locals, signals, files, output.
@@ -43,7 +42,7 @@ struct Borrowed<'a> {
     requests: &'a Requests,
     early: &'a Vec<Early>,
     schedule: Schedule,
-    attached: Option<memory_state::Attached>,
+    attached: Option<requests::Attached>,
     traffic: &'a traffic::Table,
     user: &'a user::State,
 }
@@ -55,9 +54,9 @@ pub fn encode(frame: &Frame, user: &user::State) -> Vec<u8> {
         frame,
         objects: objects(),
         requests: requests::table(),
-        early: drain::early(),
-        schedule: cut::schedule(),
-        attached: memory_state::attached(),
+        early: early::list(),
+        schedule: schedule(),
+        attached: requests::attached(),
         traffic: traffic::table(),
         user,
     };

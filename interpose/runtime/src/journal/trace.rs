@@ -11,7 +11,7 @@ use super::typemap::TypeMaps;
 use crate::arch::{self, Frame};
 use crate::cell::Main;
 use crate::generated::Proc;
-use crate::{cut, gather, sys, told, world};
+use crate::{gather, schedule, sys, told, world};
 use report::{Report, Row};
 use tally::Tally;
 
@@ -44,7 +44,7 @@ pub fn call(frame: &Frame) {
     if frame.slot as u32 == Proc::MPI_Type_free.slot() {
         state.maps.forget();
     }
-    let now = cut::schedule().candidates;
+    let now = schedule::schedule().candidates;
     let may_be_cut = std::mem::replace(&mut state.candidates, now) != now;
     // SAFETY: the frame's stack pointer points to the return address.
     let place = unsafe { *(frame.rsp as *const u64) };

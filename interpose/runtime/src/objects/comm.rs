@@ -16,11 +16,11 @@ use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtComm, VirtGroup, named, real_comm};
 use crate::real_types::RealComm;
-use crate::{traffic, ulfm};
+use crate::ulfm;
 pub use rebuild::rebuild;
 use std::ffi::{CStr, c_int};
 use std::time::{Duration, Instant};
-pub use topology::Topology;
+pub use topology::{Topology, degrees};
 
 /// Index of `MPI_COMM_WORLD`.
 pub const WORLD: u32 = 0;
@@ -219,7 +219,6 @@ static RECENT: Main<(usize, *const Comm)> = Main::new((0, std::ptr::null()));
 /// Whoever adds or removes recipes calls this before the next look-up: they may have moved.
 pub(super) fn forget_recent() {
     *RECENT.get() = (0, std::ptr::null());
-    traffic::forget_recent();
 }
 
 /// The recipe of a communicator.

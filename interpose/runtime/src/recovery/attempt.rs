@@ -5,6 +5,7 @@ use super::load::{self, Loaded, Origin};
 use super::meeting::{Meeting, give_up, introduce, meet};
 use super::plan::Plan;
 use super::report::Report;
+use super::repost::repost;
 use super::retired::{free_old, retire};
 use super::{DRAIN_LIMIT, abort, copies, spare};
 use crate::arch::Frame;
@@ -12,7 +13,7 @@ use crate::errors::{SUCCESS, returns_errors};
 use crate::objects::comm;
 use crate::real_types::RealComm;
 use crate::world::{self, Part};
-use crate::{checkpoint, cut, daemon, disk, events, rehearsal, requests, ulfm, user};
+use crate::{checkpoint, daemon, disk, events, rehearsal, requests, schedule, ulfm, user};
 use ckptd::events::RecoveryStage;
 use std::ffi::c_int;
 
@@ -96,7 +97,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     free_old();
     world.living = living;
     let frame = loaded.map(|loaded| settle(&plan, loaded));
-    if frame.is_some() && requests::repost().is_err() {
+    if frame.is_some() && repost().is_err() {
         return Err(Again);
     }
     report.stage(RecoveryStage::Resume);
@@ -124,7 +125,7 @@ pub fn revoke_all() {
 
 /// Nothing of this process may still be under way when memory is loaded: all say so by entering the shrink.
 fn end_own_requests() -> u64 {
-    let left = requests::quiesce(DRAIN_LIMIT) + cut::quiesce(DRAIN_LIMIT) + rehearsal::quiesce(DRAIN_LIMIT);
+    let left = requests::quiesce(DRAIN_LIMIT) + schedule::quiesce(DRAIN_LIMIT) + rehearsal::quiesce(DRAIN_LIMIT);
     let whole = checkpoint::quiesce(DRAIN_LIMIT).unwrap_or(0);
     if left > 0 {
         crate::sys::say(format_args!(
@@ -210,7 +211,7 @@ fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
     let loaded = load::load(origin, ready).map_err(|damaged| copies::refuse_own(plan, me, &damaged))?;
     report.stage(RecoveryStage::Load);
     retire(comm::drop_reals());
-    comm::rebuild(world::get().workers)?;
+    comm::rebuild(world::get().workers, checkpoint::epoch())?;
     report.stage(RecoveryStage::Rebuild);
     copies::make_again(&plan.remakes, me)?;
     drop(expected);

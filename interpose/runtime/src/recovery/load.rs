@@ -2,7 +2,6 @@
 
 use super::fail;
 use crate::arch::Frame;
-use crate::calls::memory_state;
 use crate::cell::Main;
 use crate::checkpoint::{Saved, State};
 use crate::generated::Proc;
@@ -10,7 +9,7 @@ use crate::image::layout::Layout;
 use crate::image::restore::{Ready, RestoreError};
 use crate::image::runs::PageRun;
 use crate::image::{remap, restore};
-use crate::{checkpoint, cut, drain, events, fault, handles, objects, rehearsal, requests, traffic, user};
+use crate::{checkpoint, early, events, fault, handles, objects, rehearsal, requests, schedule, traffic, user};
 use ckptd::events::{Kind, Worker};
 use std::time::Instant;
 
@@ -136,8 +135,9 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     objects::rebuild_local();
     traffic::replace(saved.traffic, saved.requests.sent.len() as u32);
     requests::replace(saved.requests);
-    *drain::early() = saved.early;
-    cut::restore(saved.schedule, !is_init(&saved.frame));
-    memory_state::restore_attached(saved.attached);
+    early::forget_matched();
+    *early::list() = saved.early;
+    schedule::restore(saved.schedule, !is_init(&saved.frame));
+    requests::attach(saved.attached);
     Ok(Loaded { frame: saved.frame })
 }

@@ -3,12 +3,13 @@
 
 use super::copies;
 use super::load::{self, Origin};
+use super::repost::repost;
 use super::{RESUMED_IN_INIT, fail, failed_in_init, undone};
 use crate::arch::Rewound;
 use crate::errors::succeeded;
 use crate::generated::real;
 use crate::objects::comm;
-use crate::{arch, checkpoint, disk, events, requests, sys, ulfm, user, world};
+use crate::{arch, checkpoint, disk, events, sys, ulfm, user, world};
 use ckptd::events::Kind;
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
@@ -29,7 +30,7 @@ pub fn from_disk() -> Rewound {
     make_copies().unwrap_or_else(|rc| failed_in_init(rc));
     disk::go_on_from(world::worker());
     events::set_epoch(epoch);
-    if requests::repost().is_err() {
+    if repost().is_err() {
         failed_in_init(ulfm::ERR_PROC_FAILED);
     }
     *RESUMED_IN_INIT.get() = load::is_init(&loaded.frame);
@@ -54,7 +55,7 @@ pub fn from_disk() -> Rewound {
 fn make_copies() -> Result<(), c_int> {
     // The program has made none since its MPI_Init has begun.
     drop(comm::drop_reals());
-    comm::rebuild(world::get().workers)?;
+    comm::rebuild(world::get().workers, checkpoint::epoch())?;
     copies::make_all(world::worker())?;
     let mut flag = 1;
     // SAFETY: a collective over the workers.

@@ -1,8 +1,7 @@
-//! The end of all requests after a failure, and their return after a rollback.
+//! The end of all requests after a failure.
 #![allow(unsafe_code)]
 
-use super::{Kind, State, TABLE, active, get, persistent, post_receive, start, table};
-use crate::arch::Rewound;
+use super::{Kind, TABLE, active, get};
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::ulfm;
@@ -54,29 +53,4 @@ pub fn quiesce(limit: Duration) -> usize {
         log::debug!("{sends} sends are given up");
     }
     pending.len() - sends
-}
-
-/// After a rollback: makes the real requests of the restored records again, in their order.
-pub fn repost() -> Result<(), Rewound> {
-    for index in 0..table().entries.len() as u32 {
-        let Some(request) = get(index) else { continue };
-        let (kind, state) = (request.kind, request.state);
-        match kind {
-            Kind::Receive(envelope) if state == State::Active => {
-                let (state, real_request, _) = post_receive(envelope)?;
-                TABLE.get().reals[index as usize] = real_request;
-                if let Some(request) = get(index) {
-                    request.state = state;
-                }
-            }
-            Kind::PersistentSend(..) | Kind::PersistentReceive(_) => {
-                TABLE.get().reals[index as usize] = persistent(&kind)?;
-                if state == State::Active {
-                    start(index)?;
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }

@@ -1,7 +1,6 @@
 //! How many bytes are handed to MPI to be sent.
 #![allow(unsafe_code)]
 
-use crate::calls::degrees;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtDatatype, real_datatype};
 use crate::objects::comm;
@@ -106,7 +105,7 @@ pub fn members(comm: VirtComm) -> usize {
 
 /// How many neighbours are sent to.
 pub fn neighbours(comm: VirtComm) -> usize {
-    degrees(comm).1.max(0) as usize
+    comm::degrees(comm).1.max(0) as usize
 }
 
 /// The rank of this process.

@@ -11,7 +11,7 @@ use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtDatatype, VirtOp};
 use crate::objects::{group, objects};
 use crate::real_types::{RealComm, RealDatatype, RealOp, UNDEFINED};
-use crate::{checkpoint, fault, gather, watchdog};
+use crate::{fault, gather, watchdog};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 
@@ -25,11 +25,11 @@ use std::ffi::{c_int, c_void};
 /// # Errors
 /// The first error of a real procedure. If it is the failure of a process, others may have got further or even to the
 /// end; everything is to be revoked and begun again on another world, by all.
-pub fn rebuild(new_world: RealComm) -> Result<(), c_int> {
-    make_all(new_world).map_err(cause)
+pub fn rebuild(new_world: RealComm, epoch: u64) -> Result<(), c_int> {
+    make_all(new_world, epoch).map_err(cause)
 }
 
-fn make_all(new_world: RealComm) -> Result<(), c_int> {
+fn make_all(new_world: RealComm, epoch: u64) -> Result<(), c_int> {
     let (mut me, mut workers) = (0, 0);
     // SAFETY: a communicator of ours.
     unsafe {
@@ -47,7 +47,7 @@ fn make_all(new_world: RealComm) -> Result<(), c_int> {
     let mut made = Made::default();
     for batch in &plan {
         make_batch(bridge, me as u32, batch, &own, &mut made)?;
-        fault::point("rebuild.half", checkpoint::epoch());
+        fault::point("rebuild.half", epoch);
     }
     // Whoever is past this may use and revoke the new communicators.
     // SAFETY: a communicator of ours.

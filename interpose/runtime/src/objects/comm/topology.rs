@@ -1,8 +1,10 @@
 //! Virtual topologies (MPI 4.1, chapter 8) as parts of recipes.
 #![allow(unsafe_code)]
 
+use super::get;
 use crate::errors;
 use crate::generated::real;
+use crate::handles::{VirtComm, real_comm};
 use crate::real_types::RealComm;
 use std::ffi::c_int;
 
@@ -50,6 +52,26 @@ pub enum Topology {
         /// Whether there are weights.
         weighted: bool,
     },
+}
+
+/// In- and outdegree of a communicator with a topology.
+pub fn degrees(comm: VirtComm) -> (c_int, c_int) {
+    match get(comm).map(|comm| &comm.topology) {
+        Some(Topology::Cart { dims, .. }) => (2 * dims.len() as c_int, 2 * dims.len() as c_int),
+        Some(Topology::DistGraph {
+            sources, destinations, ..
+        }) => (sources.len() as c_int, destinations.len() as c_int),
+        Some(Topology::Graph { .. }) => {
+            let (mut rank, mut degree) = (0, 0);
+            // SAFETY: local queries.
+            unsafe {
+                real::PMPI_Comm_rank(real_comm(comm), &mut rank);
+                real::PMPI_Graph_neighbors_count(real_comm(comm), rank, &mut degree);
+            }
+            (degree, degree)
+        }
+        Some(Topology::None) | None => (0, 0),
+    }
 }
 
 /// How many processes send to the process with this rank in neighbourhood collectives (8.6).

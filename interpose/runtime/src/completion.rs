@@ -1,18 +1,33 @@
-//! The end of requests: tests, and what the program is told then.
+//! The end of requests: tests, waits, and what the program is told then. A failure that is met meanwhile leads to recovery, and every
+//! look helps a checkpoint along that is under way.
 #![allow(unsafe_code)]
 
-use super::{EMPTY, Kind, Outcome, State, TABLE, count_received, done, get, index, is_active, null_handle, remove};
 use crate::arch::Rewound;
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::handles::VirtRequest;
-use crate::real_types::Status;
-use crate::recovery;
-use crate::{checkpoint, journal, ulfm};
+use crate::handles::{VirtComm, VirtRequest};
+use crate::objects::comm;
+use crate::real_types::{RealRequest, Status};
+use crate::requests::{
+    self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, real_mut, release_real, remove,
+};
+use crate::{checkpoint, journal, recovery, ulfm};
 use std::ffi::c_int;
 
+/// Counts a message that has arrived.
+#[inline]
+pub fn count_received(comm: VirtComm, status: &Status) {
+    journal::received(status.bytes);
+    if status.cancelled == 0
+        && let Some(worker) = comm::worker_of(comm, status.source)
+        && let Some(received) = requests::table().received.get_mut(worker as usize)
+    {
+        *received += 1;
+    }
+}
+
 /// Tests an active request once. Afterwards its state is `Done` if it has ended.
-pub(super) fn test(index: u32) -> Result<bool, Rewound> {
+fn test(index: u32) -> Result<bool, Rewound> {
     if let Some(other) = get(index).and_then(|request| request.other)
         && is_active(other)
     {
@@ -39,7 +54,7 @@ fn ask(index: u32) -> Result<Option<(Status, c_int)>, Rewound> {
     let mut status = EMPTY;
     let mut flag = 0;
     // SAFETY: a real request that is active.
-    let rc = unsafe { real::PMPI_Test(&mut TABLE.get().reals[index as usize], &mut flag, &mut status) };
+    let rc = unsafe { real::PMPI_Test(real_mut(index), &mut flag, &mut status) };
     let rc = recovery::check(rc)?;
     if flag == 0 && rc == SUCCESS {
         return Ok(None);
@@ -180,4 +195,42 @@ pub fn peek(handle: VirtRequest) -> Result<Option<Outcome>, Rewound> {
 fn tell_journal(index: u32, status: &Status, stays: bool) {
     let is_receive = || get(index).is_some_and(|request| request.kind.envelope().is_some());
     journal::ended(index, || is_receive().then_some(status.bytes), stays);
+}
+
+/// Runs a blocking operation as its non-blocking twin: `start` makes the real request; it is tested until it ends.
+/// If a process fails meanwhile the request is on record, so that recovery can drive it to its end first.
+pub fn run(comm: VirtComm, kind: Kind, start: impl FnOnce(&mut RealRequest) -> c_int) -> Result<Outcome, Rewound> {
+    let mut request = RealRequest(std::ptr::null_mut());
+    let rc = recovery::check(start(&mut request))?;
+    if rc != SUCCESS {
+        return Ok(Outcome {
+            status: EMPTY,
+            rc,
+            comm: Some(comm),
+        });
+    }
+    let mut handle = add(comm, kind, State::Active, request);
+    wait(&mut handle)
+}
+
+/// Tests all orphans and removes those that have ended.
+pub fn reap_orphans() -> Result<(), Rewound> {
+    for index in requests::indices() {
+        if get(index).is_some_and(|request| request.orphan) && (!is_active(index) || test(index)?) {
+            release_real(index);
+            remove(index);
+        }
+    }
+    Ok(())
+}
+
+/// Tests these requests once; returns those that are still active.
+pub fn test_all(mut pending: Vec<u32>) -> Result<Vec<u32>, Rewound> {
+    let mut left = Vec::with_capacity(pending.len());
+    for index in pending.drain(..) {
+        if !test(index)? {
+            left.push(index);
+        }
+    }
+    Ok(left)
 }

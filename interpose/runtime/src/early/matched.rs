@@ -2,22 +2,23 @@
 //!
 //! At a cut they are received and become early messages that nothing else matches; so all that a rollback brings back
 //! is in the list of those.
-use super::{EARLY, Early, receive_matched};
-use crate::arch::Rewound;
+use super::{EARLY, Early};
 use crate::cell::Main;
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtComm, VirtMessage};
 use crate::objects::lookup::created;
 use crate::real_types::{RealMessage, Status};
-use crate::requests;
 use std::ffi::c_int;
 
 /// A matched message in the real library.
 #[derive(Clone, Copy)]
-struct Matched {
-    comm: VirtComm,
-    real: RealMessage,
-    status: Status,
+pub struct Matched {
+    /// Where it came.
+    pub comm: VirtComm,
+    /// It.
+    pub real: RealMessage,
+    /// What is known of it.
+    pub status: Status,
 }
 
 /// By index of the virtual message.
@@ -52,7 +53,7 @@ pub fn exists(index: u32) -> bool {
 }
 
 /// Enters a message that the real library has matched on `comm`.
-pub fn enter_matched(comm: VirtComm, real: RealMessage, status: Status) -> VirtMessage {
+pub fn enter(comm: VirtComm, real: RealMessage, status: Status) -> VirtMessage {
     let index = unused();
     let table = MATCHED.get();
     if table.len() <= index as usize {
@@ -63,7 +64,7 @@ pub fn enter_matched(comm: VirtComm, real: RealMessage, status: Status) -> VirtM
 }
 
 /// Matches the first early message that fits.
-pub fn claim_early(comm: VirtComm, source: c_int, tag: c_int) -> Option<(VirtMessage, Status)> {
+pub fn claim(comm: VirtComm, source: c_int, tag: c_int) -> Option<(VirtMessage, Status)> {
     let index = unused();
     let early = EARLY.get().iter_mut().find(|early| early.matches(comm, source, tag))?;
     early.claimed = Some(index);
@@ -85,28 +86,24 @@ pub fn forget() {
     MATCHED.get().clear();
 }
 
-/// Receives all matched messages for a cut.
-pub(super) fn receive_all() -> Result<(), Rewound> {
-    for index in 0..MATCHED.get().len() {
-        let Some(Matched {
-            comm,
-            mut real,
-            mut status,
-        }) = MATCHED.get()[index]
-        else {
-            continue;
-        };
-        let data = receive_matched(&mut real, &mut status)?;
-        MATCHED.get()[index] = None;
-        requests::count_received(comm, &status);
-        let (source, tag) = (status.source, status.tag);
-        EARLY.get().push(Early {
-            comm: comm.0 as u64,
-            source,
-            tag,
-            data,
-            claimed: Some(index as u32),
-        });
-    }
-    Ok(())
+/// One past the highest index of a message that the real library has matched.
+pub fn places() -> u32 {
+    MATCHED.get().len() as u32
+}
+
+/// The message with this index, if it is in the real library.
+pub fn matched(index: u32) -> Option<Matched> {
+    MATCHED.get().get(index as usize).copied().flatten()
+}
+
+/// A matched message has been received for a cut, with this status: it is early from now on.
+pub fn is_received(index: u32, comm: VirtComm, status: &Status, data: Vec<u8>) {
+    MATCHED.get()[index as usize] = None;
+    EARLY.get().push(Early {
+        comm: comm.0 as u64,
+        source: status.source,
+        tag: status.tag,
+        data,
+        claimed: Some(index),
+    });
 }

@@ -1,22 +1,42 @@
-//! Persistent requests (MPI 4.1, section 3.9).
+//! Receives and persistent requests begin: by a call of the program, and once more after a rollback. Return codes are the real
+//! library's; nobody has looked yet whether they mean that a process has failed.
 #![allow(unsafe_code)]
 
-use super::{EMPTY, Kind, Mode, NULL, State, TABLE, count_sent, done, get};
-use crate::arch::Rewound;
-use crate::calls::memory_state::buffered_send;
-use crate::drain;
-use crate::errors::SUCCESS;
+use crate::early;
+use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::real;
 use crate::handles::{real_comm, real_datatype};
 use crate::real_types::RealRequest;
-use crate::recovery;
+use crate::requests::{Envelope, Kind, Mode, State, count_sent, done, get, real_mut};
 use std::ffi::{c_int, c_void};
 
-/// Makes the real persistent request. That of a buffered send is never started: it only checks the arguments.
-pub fn persistent(kind: &Kind) -> Result<RealRequest, Rewound> {
-    let mut request = NULL;
+/// Posts a receive, from the messages that the last drain took if one matches. With the return code.
+pub fn receive(envelope: Envelope) -> (State, RealRequest, c_int) {
+    let mut request = RealRequest(std::ptr::null_mut());
+    if let Some(outcome) = early::take(&envelope) {
+        return (done(outcome.status, outcome.rc), request, SUCCESS);
+    }
+    // SAFETY: the program's buffer, count and type.
+    let rc = unsafe {
+        real::PMPI_Irecv(
+            envelope.buffer as *mut c_void,
+            envelope.count,
+            real_datatype(envelope.datatype()),
+            envelope.peer,
+            envelope.tag,
+            real_comm(envelope.comm()),
+            &mut request,
+        )
+    };
+    (State::Active, request, rc)
+}
+
+/// Makes the real persistent request. That of a buffered send is never started: it only checks the arguments. With
+/// the return code.
+pub fn persistent(kind: &Kind) -> (RealRequest, c_int) {
+    let mut request = RealRequest(std::ptr::null_mut());
     let (Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope)) = kind else {
-        return Ok(request);
+        return (request, SUCCESS);
     };
     let buffer = envelope.buffer as *mut c_void;
     let (datatype, comm) = (real_datatype(envelope.datatype()), real_comm(envelope.comm()));
@@ -39,35 +59,27 @@ pub fn persistent(kind: &Kind) -> Result<RealRequest, Rewound> {
             _ => real::PMPI_Recv_init(buffer, count, datatype, peer, tag, comm, &mut request),
         }
     };
-    recovery::check(rc)?;
-    Ok(request)
+    (request, rc)
 }
 
-/// Starts a persistent request (MPI_Start).
-pub fn start(index: u32) -> Result<c_int, Rewound> {
+/// Starts a persistent request (MPI_Start), but for that of a buffered send.
+pub fn start(index: u32) -> c_int {
     let Some(request) = get(index) else {
-        return Ok(crate::errors::ERR_REQUEST);
+        return ERR_REQUEST;
     };
     if let Kind::PersistentReceive(envelope) = request.kind
-        && let Some(outcome) = drain::take_early(&envelope)
+        && let Some(outcome) = early::take(&envelope)
     {
         request.state = done(outcome.status, outcome.rc);
-        return Ok(SUCCESS);
-    }
-    if let Kind::PersistentSend(Mode::Buffered, envelope) = request.kind {
-        let rc = buffered_send(&envelope)?;
-        if rc == SUCCESS {
-            request.state = done(EMPTY, SUCCESS);
-        }
-        return Ok(rc);
+        return SUCCESS;
     }
     // SAFETY: an inactive persistent request.
-    let rc = recovery::check(unsafe { real::PMPI_Start(&mut TABLE.get().reals[index as usize]) })?;
+    let rc = unsafe { real::PMPI_Start(real_mut(index)) };
     if rc == SUCCESS {
         request.state = State::Active;
         if let Kind::PersistentSend(_, envelope) = request.kind {
             count_sent(envelope.comm(), envelope.peer, envelope.count, envelope.datatype());
         }
     }
-    Ok(rc)
+    rc
 }

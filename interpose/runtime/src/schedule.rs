@@ -1,0 +1,87 @@
+//! When the next cut is: what [`crate::cut`] counts and remembers, part of which is saved with a cut.
+
+mod pace;
+
+use crate::cell::Main;
+use crate::rounds::Rounds;
+use pace::Pace;
+use std::time::{Duration, Instant};
+
+/// The part of the state that belongs to the program's time line and is saved with a cut.
+#[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
+pub struct Schedule {
+    /// Candidates passed since MPI_Init.
+    pub candidates: u64,
+    /// The candidate at which the next decision falls.
+    pub next: u64,
+    /// Candidates from one decision to the next.
+    pub stride: u64,
+    /// A cut was put off and is to be taken at the next candidate.
+    pub overdue: bool,
+}
+
+/// What the next cut follows from.
+pub struct State {
+    /// What is saved of it.
+    pub schedule: Schedule,
+    /// The first candidate at which something is to be done: the next decision, or every one while a vote needs help.
+    pub wake: u64,
+    /// The vote that the next decision looks at: is anybody's interval over, and how long does a candidate take?
+    pub vote: Option<Rounds>,
+    /// When the last cut was taken.
+    pub last: Option<Instant>,
+    /// When the last decision was made, to measure the time between candidates.
+    pub decided: Option<(Instant, u64)>,
+    /// The next candidate is the call at which the program was rewound: it was a cut already.
+    pub resumed: bool,
+    /// What checkpoints cost here, and what follows from what they cost anywhere.
+    pub pace: Pace,
+}
+
+const START: Schedule = Schedule {
+    candidates: 0,
+    next: 1,
+    stride: 1,
+    overdue: false,
+};
+
+static STATE: Main<State> = Main::new(State {
+    schedule: START,
+    wake: 0,
+    vote: None,
+    last: None,
+    decided: None,
+    resumed: false,
+    pace: Pace::START,
+});
+
+/// What is counted and remembered.
+#[inline]
+pub fn state() -> &'static mut State {
+    STATE.get()
+}
+
+/// The schedule, to be saved.
+pub fn schedule() -> Schedule {
+    STATE.get().schedule
+}
+
+/// Goes on from a saved schedule. `at_candidate`: the call that is made next is the cut itself. The vote that was under
+/// way has died with its communicator.
+pub fn restore(schedule: Schedule, at_candidate: bool) {
+    let state = STATE.get();
+    *state = State {
+        schedule,
+        wake: 0,
+        vote: None,
+        last: Some(Instant::now()),
+        decided: None,
+        resumed: at_candidate,
+        pace: state.pace.after_recovery(),
+    };
+}
+
+/// After a failure: ends the vote that is under way. Returns how many messages could not be ended within `limit`.
+pub fn quiesce(limit: Duration) -> usize {
+    STATE.get().vote.take().map_or(0, |mut vote| vote.quiesce(limit))
+}
