@@ -102,8 +102,8 @@ fn a_generated_handler_translates_handles() {
     for text in [
         "pub unsafe extern \"C\" fn h_MPI_Type_size(datatype: VirtDatatype, size: *mut c_int) -> c_int {",
         "let rc = unsafe { real::PMPI_Type_size(crate::handles::real_datatype(datatype), size) };",
-        "crate::errors::finish(Proc::MPI_Type_size, rc, None)",
-        "crate::errors::finish(Proc::MPI_Comm_size, rc, Some(comm))",
+        "crate::raise::finish(Proc::MPI_Type_size, rc, None)",
+        "crate::raise::finish(Proc::MPI_Comm_size, rc, Some(comm))",
         "pub unsafe extern \"C\" fn h_MPI_Wtime() -> c_double {",
         "pub fn PMPI_Pcontrol(level: c_int, ...) -> c_int;",
         "pub fn PMPI_Comm_f2c(comm: c_int) -> RealComm;",
