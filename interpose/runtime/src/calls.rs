@@ -1,5 +1,6 @@
 //! The handlers written by hand, one for each procedure that needs more than its handles translated.
 
+mod arguments;
 mod attribute;
 mod collective;
 mod combined;

@@ -410,7 +410,7 @@ impl Disk {
         }
     }
 
-    fn note(&mut self, outcome: writer::Outcome, store: &mut PageStore) {
+    fn note(&mut self, outcome: copy::Outcome, store: &mut PageStore) {
         store.unpin();
         let Some(key) = self.writing.take() else { return };
         match outcome {

@@ -1,7 +1,7 @@
 //! The collectives that need more than the call table's template: those with arrays of datatypes (MPI 4.1, chapter 6).
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
-use super::point_to_point::outcome;
+use super::arguments::outcome;
 use crate::attempt;
 use crate::blocking::{self, IN_PLACE};
 use crate::cut;

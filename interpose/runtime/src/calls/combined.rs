@@ -1,15 +1,16 @@
-//! Combined sends and receives that do not block (MPI 4.1, section 3.10): two requests, of which the program has one.
+//! Combined sends and receives that do not block (MPI 4.1, section 3.10): two requests, of which the program has one. And the blocking one
+//! that is made of them.
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
-use super::point_to_point::envelope;
+use super::arguments::{envelope, outcome, put_status};
 use crate::attempt;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, predefined_handle, real_comm, real_datatype};
-use crate::posting;
 use crate::raise::finish;
-use crate::real_types::{PROC_NULL, RealRequest};
+use crate::real_types::{PROC_NULL, RealRequest, Status};
 use crate::requests::{self, Envelope, Kind, State, count_sent};
+use crate::{completion, posting};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
 
@@ -103,7 +104,7 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace(
 ///
 /// # Safety
 /// The program's arguments.
-pub(super) unsafe fn isendrecv_replace(
+unsafe fn isendrecv_replace(
     procedure: Proc,
     (dest, sendtag): (c_int, c_int),
     received: Envelope,
@@ -148,5 +149,36 @@ pub(super) unsafe fn pack(from: &Envelope, dest: c_int) -> Result<(Vec<u8>, c_in
             SUCCESS => Ok((packed, position)),
             rc => Err(rc),
         }
+    }
+}
+
+/// `MPI_Sendrecv_replace`: through a packed copy of what is sent.
+pub unsafe extern "C" fn MPI_Sendrecv_replace(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: VirtComm,
+    status: *mut Status,
+) -> c_int {
+    let procedure = Proc::MPI_Sendrecv_replace;
+    let mut request = requests::null_handle();
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        let rc = isendrecv_replace(
+            procedure,
+            (dest, sendtag),
+            envelope(buf, count, datatype, source, recvtag, comm),
+            &mut request,
+        );
+        if rc != SUCCESS || requests::index(request).is_none() {
+            return rc;
+        }
+        let ended = outcome!(completion::wait(&mut request));
+        put_status(status, ended.status);
+        finish(procedure, ended.rc, Some(comm))
     }
 }

@@ -1,7 +1,7 @@
 //! Completion (MPI 4.1, section 3.7): wait, test and their plural forms.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::point_to_point::{outcome, put_status};
+use super::arguments::{outcome, put_status};
 use crate::arch::Rewound;
 use crate::checkpoint;
 use crate::completion;

@@ -1,7 +1,7 @@
 //! Start and end (MPI 4.1, chapter 11) and what belongs to neither.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::point_to_point::outcome;
+use super::arguments::outcome;
 use crate::cell::Main;
 use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};

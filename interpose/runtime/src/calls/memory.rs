@@ -5,8 +5,8 @@
 //! one to a process that has failed.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use super::arguments::outcome;
 use super::combined::pack;
-use super::point_to_point::outcome;
 use crate::arch::Rewound;
 use crate::arch::call_user;
 use crate::errors::{ERR_BUFFER, SUCCESS};

@@ -1,8 +1,9 @@
 //! Persistent requests (MPI 4.1, section 3.9).
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
+use super::arguments::{envelope, outcome};
 use super::memory::buffered_send;
-use super::point_to_point::{envelope, init_persistent, outcome};
+use super::point_to_point::init_persistent;
 use crate::arch::Rewound;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;

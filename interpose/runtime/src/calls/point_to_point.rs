@@ -4,7 +4,7 @@
 //! Larger ones run as their non-blocking twins on record (see `requests`).
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
-use super::combined::isendrecv_replace;
+use super::arguments::{envelope, outcome, put_status};
 use super::memory::buffered_send;
 use crate::attempt;
 use crate::blocking::is_small;
@@ -16,32 +16,6 @@ use crate::real_types::{RealComm, RealDatatype, RealRequest, Status};
 use crate::requests::{self, Envelope, Kind, State};
 use crate::{completion, early, posting};
 use std::ffi::{c_int, c_void};
-
-/// Writes a status unless the program ignores it.
-///
-/// # Safety
-/// `to` must be null or valid.
-#[inline]
-pub unsafe fn put_status(to: *mut Status, status: Status) {
-    if !to.is_null() {
-        // SAFETY: handed on to the caller. The error field belongs to the procedures with many statuses.
-        unsafe {
-            let error = (*to).error;
-            to.write(Status { error, ..status });
-        }
-    }
-}
-
-/// The outcome of one of the macros of this module: `return 0` when the program was rewound.
-macro_rules! outcome {
-    ($result:expr) => {
-        match $result {
-            Ok(outcome) => outcome,
-            Err(_) => return 0,
-        }
-    };
-}
-pub(crate) use outcome;
 
 type RealSend = unsafe extern "C" fn(*const c_void, c_int, RealDatatype, c_int, c_int, RealComm) -> c_int;
 type RealIsend =
@@ -174,24 +148,6 @@ pub unsafe extern "C" fn MPI_Ibsend(
     finish(Proc::MPI_Ibsend, rc, Some(comm))
 }
 
-pub(super) fn envelope(
-    buffer: *mut c_void,
-    count: c_int,
-    datatype: VirtDatatype,
-    peer: c_int,
-    tag: c_int,
-    comm: VirtComm,
-) -> Envelope {
-    Envelope {
-        buffer: buffer as u64,
-        count,
-        datatype: datatype.0 as u64,
-        peer,
-        tag,
-        comm: comm.0 as u64,
-    }
-}
-
 /// `MPI_Recv`: as in [`send`], most messages go the short way.
 pub unsafe extern "C" fn MPI_Recv(
     buf: *mut c_void,
@@ -315,37 +271,6 @@ pub unsafe extern "C" fn MPI_Sendrecv(
             if sent.rc == SUCCESS { got.rc } else { sent.rc },
             Some(comm),
         )
-    }
-}
-
-/// `MPI_Sendrecv_replace`: through a packed copy of what is sent.
-pub unsafe extern "C" fn MPI_Sendrecv_replace(
-    buf: *mut c_void,
-    count: c_int,
-    datatype: VirtDatatype,
-    dest: c_int,
-    sendtag: c_int,
-    source: c_int,
-    recvtag: c_int,
-    comm: VirtComm,
-    status: *mut Status,
-) -> c_int {
-    let procedure = Proc::MPI_Sendrecv_replace;
-    let mut request = requests::null_handle();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        let rc = isendrecv_replace(
-            procedure,
-            (dest, sendtag),
-            envelope(buf, count, datatype, source, recvtag, comm),
-            &mut request,
-        );
-        if rc != SUCCESS || requests::index(request).is_none() {
-            return rc;
-        }
-        let ended = outcome!(completion::wait(&mut request));
-        put_status(status, ended.status);
-        finish(procedure, ended.rc, Some(comm))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Probing (MPI 4.1, section 3.8): messages that the last drain took come first.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::point_to_point::{envelope, outcome, put_status};
+use super::arguments::{envelope, outcome, put_status};
 use crate::arch::Rewound;
 use crate::early::Found;
 use crate::errors::{ERR_REQUEST, SUCCESS};

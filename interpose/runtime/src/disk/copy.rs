@@ -1,6 +1,5 @@
 //! From where an epoch is held to the disk: by the daemon, which outlives this process, or else here.
 
-use super::writer::Outcome;
 use ckptd::client::{Address, Client, ClientError};
 use ckptd::epochs::flush;
 use ckptd::wire::{Answer, Ask};
@@ -15,6 +14,9 @@ use understudy_abi::RUNTIME_FD_BASE;
 const LIMIT: Duration = Duration::from_secs(2);
 /// Time between two questions.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// What has become of a file: its length.
+pub type Outcome = io::Result<u64>;
 
 /// Copies a file, and waits for that. In the thread that writes.
 pub fn to_disk(from: &Path, to: &Path, daemon: Option<&Address>, stop: &AtomicBool) -> Outcome {

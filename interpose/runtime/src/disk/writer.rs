@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::catalogue::PART;
-use super::copy;
+use super::copy::{self, Outcome};
 use super::format::{Encoder, Head};
 use super::static_file::StaticFile;
 use crate::image::absent::Sums;
@@ -116,9 +116,6 @@ pub struct Job {
     /// Descriptors of the program's files that must be on the disk first: the epoch knows how long they are.
     pub files: Vec<RawFd>,
 }
-
-/// What has become of a file: its length.
-pub type Outcome = io::Result<u64>;
 
 /// The thread.
 pub struct Writer {

@@ -1,0 +1,51 @@
+//! What handlers do with arguments: messages as they are recorded, statuses, and their own return.
+#![allow(unsafe_code)]
+
+use crate::handles::{VirtComm, VirtDatatype};
+use crate::real_types::Status;
+use crate::requests::Envelope;
+use std::ffi::{c_int, c_void};
+
+/// Writes a status unless the program ignores it.
+///
+/// # Safety
+/// `to` must be null or valid.
+#[inline]
+pub unsafe fn put_status(to: *mut Status, status: Status) {
+    if !to.is_null() {
+        // SAFETY: handed on to the caller. The error field belongs to the procedures with many statuses.
+        unsafe {
+            let error = (*to).error;
+            to.write(Status { error, ..status });
+        }
+    }
+}
+
+/// The outcome of what a handler does: it returns at once when the program was rewound.
+macro_rules! outcome {
+    ($result:expr) => {
+        match $result {
+            Ok(outcome) => outcome,
+            Err(_) => return 0,
+        }
+    };
+}
+pub(crate) use outcome;
+
+pub fn envelope(
+    buffer: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    peer: c_int,
+    tag: c_int,
+    comm: VirtComm,
+) -> Envelope {
+    Envelope {
+        buffer: buffer as u64,
+        count,
+        datatype: datatype.0 as u64,
+        peer,
+        tag,
+        comm: comm.0 as u64,
+    }
+}
