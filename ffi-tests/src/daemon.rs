@@ -11,11 +11,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// No daemon takes so long unless something is wrong.
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// Time between two signs of life. The daemon takes a spare for dead after 10 s.
+const BEAT: Duration = Duration::from_secs(1);
 
 /// A directory that only this user can enter.
 pub fn private_directory() -> TempDir {
@@ -143,11 +147,11 @@ impl Daemon {
         spares.map(|spare| spare.spare.rank).collect()
     }
 
-    /// A spare of another job than any that runs, as long as the client lives.
+    /// A spare of another job than any that runs, as long as what is returned lives.
     ///
     /// # Panics
     /// If the daemon does not take it.
-    pub fn strange_spare(&self, job: &str, rank: u32) -> Client {
+    pub fn strange_spare(&self, job: &str, rank: u32) -> StrangeSpare {
         let spare = Spare {
             rank,
             pid: std::process::id(),
@@ -160,7 +164,25 @@ impl Daemon {
         let mut client = self.client();
         let answer = client.ask(&Ask::Register { job, spare, limits }, LIMIT);
         assert!(matches!(answer, Ok(Answer::Welcome)), "{answer:?}");
-        client
+        StrangeSpare::beating(client)
+    }
+}
+
+/// A spare of no job. It says that it lives until this is dropped, however long a test waits for its turn.
+pub struct StrangeSpare {
+    _end: Sender<()>,
+}
+
+impl StrangeSpare {
+    fn beating(mut client: Client) -> StrangeSpare {
+        let (end, ended) = channel();
+        std::thread::spawn(move || {
+            while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+                // The daemon may have been ended before.
+                let _ = client.tell(&Ask::Beat);
+            }
+        });
+        StrangeSpare { _end: end }
     }
 }
 
