@@ -72,6 +72,26 @@ fn a_newcomer_that_dies_on_its_way_is_done_without() {
     outcome.assert_nothing_left();
 }
 
+/// Its death is no failure of the newcomer: the job does not wait for a connection that cannot come about.
+#[test]
+fn a_worker_that_dies_while_a_newcomer_is_accepted_ends_the_job() {
+    let outcome = job(&longer_heat2d())
+        .fault("kill rank=1 at=cut.end epoch=3; kill rank=2 at=accept.begin")
+        .run();
+    assert_eq!(outcome.takeovers(), [1]);
+    let told = |what: &str| outcome.own_lines().iter().any(|line| line.contains(what));
+    outcome.check(
+        told("no new spare can join the job"),
+        "nobody says that no spare has joined",
+    );
+    outcome.check(told("worker 2 (rank 2"), "nobody says who has died");
+    outcome.check(
+        outcome.status.and_then(|status| status.code()) == Some(75),
+        "another status",
+    );
+    outcome.assert_nothing_left();
+}
+
 #[test]
 fn without_tcp_no_spare_can_join_and_a_line_says_so() {
     let case = longer_heat2d();

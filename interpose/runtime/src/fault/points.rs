@@ -61,6 +61,7 @@ points! {
     "reprotect.end": "lost copies are made again";
     "join.begin": "a new spare has come to the end of the real MPI_Init, and nobody knows";
     "join.half": "the others are about to accept it";
+    "accept.begin": "all that live are about to accept a new spare";
     "join.end": "it belongs to the job";
     "resume.begin": "the recovery is agreed on, receives are not yet posted again";
     "resume.end": "the program goes on";

@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between two looks for it.
 const LOOK: Duration = Duration::from_millis(5);
 /// After so many seconds, a process that nobody has accepted ends.
-const LIFE: u32 = 60;
+const LIFE: u32 = 20;
 
 /// It has failed once.
 static IS_GIVEN_UP: Main<bool> = Main::new(false);
@@ -256,6 +256,7 @@ fn program(rank: u32, port: &[u8]) -> Option<Program> {
 
 /// One communicator of all and the newcomer, which is the last.
 fn accept(port: &[c_char; PORT_LENGTH], is_leader: bool) -> Result<RealComm, c_int> {
+    fault::point("accept.begin", 0);
     let control = world::get().control;
     let mut between = NULL;
     // SAFETY: a collective over `control`; the name counts at its rank 0 only.
