@@ -13,7 +13,7 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
-.PHONY: help setup env build install deb deb-tree man examples test sweep soak fuzz lint demo picture bench bench-journal bench-memory lammps clean
+.PHONY: help setup env build install deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture bench bench-journal bench-memory lammps clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,8 +77,22 @@ examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -C c-examples OUT='$(CURDIR)/build/examples'
 	@$(IN_ENV) $(MAKE) -C ffi-tests/programs OUT='$(CURDIR)/build/programs'
 
-test: build ## run all tests
+test: build ## run the tests: every promise once
 	$(IN_ENV) $(CARGO) test --release --workspace --no-fail-fast
+
+# A job of each kind, by the names of their tests.
+QUICK := point_to_point collectives communicators every_promise the_layer_exports heat2d_survives ordinary_programs \
+         a_worker_may_die_at_any_point_of_a_checkpoint the_death_of_an_idle_spare without_a_spare_left
+
+quick: build ## run the unit tests and a few jobs (two minutes after a build)
+	$(IN_ENV) $(CARGO) test --release --workspace --exclude ffi-tests
+	$(IN_ENV) $(CARGO) test --release -p ffi-tests --test conformance --test promise --test symbols --test sweep --test inert \
+	    --test kill_inside --test limits -- $(QUICK)
+
+# What takes an hour by itself has a target of its own: sweep, soak.
+test-all: build ## run the variants of the tests, too (half an hour)
+	$(IN_ENV) $(CARGO) test --release --workspace --no-fail-fast -- --include-ignored --skip runs_with_random_deaths \
+	    --skip any_second_process_may_die --skip every_worker_may_die
 
 # Kills per worker and program; every one is a run of a second or two.
 SWEEP_TIMES ?= 40

@@ -126,6 +126,7 @@ fn the_daemon_chooses_and_two_jobs_do_not_mix() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn without_a_daemon_the_built_in_rule_chooses() {
     let case = programs::short_heat2d();
     let directory = private_directory();
@@ -193,6 +194,7 @@ fn a_daemon_may_be_killed_in_mid_job() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn spares_come_back_to_a_daemon_that_was_killed_and_started_again() {
     let (chosen, reason, outcome) = killed_after(Daemon::restart, SPARES as usize);
     outcome.check(chosen == choice(WORKERS, true), &format!("{chosen:?}, {reason:?}"));

@@ -79,7 +79,7 @@ fn a_worker_may_die_at_any_point_of_a_checkpoint() {
 }
 
 #[test]
-#[ignore = "long: part of `make sweep`"]
+#[ignore = "long: make sweep"]
 fn every_worker_may_die_at_any_point_of_a_checkpoint() {
     die_at(CHECKPOINT, " epoch=3", "pagemap", everyone);
     die_at(CHECKPOINT, " epoch=2", "compare", everyone);
@@ -127,6 +127,7 @@ fn a_worker_that_dies_before_the_first_interval_leads_back_to_mpi_init() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn two_workers_may_die_one_after_the_other_if_there_are_two_spares() {
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();
@@ -150,6 +151,7 @@ fn two_workers_may_die_one_after_the_other_if_there_are_two_spares() {
 const RECOVERY: &[&str] = &["shrink", "agree", "replace", "fetch", "load", "rebuild", "reprotect"];
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn another_worker_may_die_during_the_recovery() {
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();

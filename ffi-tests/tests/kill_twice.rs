@@ -172,7 +172,7 @@ fn a_second_process_may_die_at_any_stage_of_a_recovery() {
 }
 
 #[test]
-#[ignore = "long: part of `make sweep`"]
+#[ignore = "long: make sweep"]
 fn any_second_process_may_die_at_any_stage_of_a_recovery() {
     for case in [programs::heat2d(), programs::cg(), programs::large_heat2d()] {
         sweep(&case, |_| ROLES.to_vec());
@@ -180,6 +180,7 @@ fn any_second_process_may_die_at_any_stage_of_a_recovery() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn understudies_may_die_one_after_the_other_while_they_take_a_part() {
     let mut verdicts = Verdicts::default();
     for points in [["agree", "load"], ["fetch", "reprotect"], ["rebuild", "replace"]] {

@@ -99,6 +99,7 @@ fn the_disk_is_used_when_a_copy_is_damaged() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_survivor_whose_own_copy_is_damaged_gets_it_from_its_holder() {
     let mut verdicts = Verdicts::default();
     for (case, rank) in [(programs::heat2d(), 3), (programs::cg(), 0)] {
@@ -194,6 +195,7 @@ fn three_at_once_are_a_loss_that_names_all_copies() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn both_copies_are_made_again_after_a_recovery() {
     let mut verdicts = Verdicts::default();
     let case = programs::heat2d();
@@ -220,6 +222,7 @@ fn mappings(scheme: &str, fault: &str) -> (Job, Job) {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn memory_that_comes_and_goes_survives_under_every_scheme() {
     let mut verdicts = Verdicts::default();
     let schemes = ["1", "2", "xor:2", "xor:3", "xor:4"];
@@ -240,6 +243,7 @@ fn memory_that_comes_and_goes_survives_under_every_scheme() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn with_parity_any_worker_may_die_at_any_point_of_a_checkpoint() {
     let mut verdicts = Verdicts::default();
     let points = [
@@ -291,6 +295,7 @@ fn with_parity_one_of_each_group_may_die_at_once_and_another_later() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn with_parity_a_second_process_may_die_during_the_recovery() {
     let mut verdicts = Verdicts::default();
     let case = programs::cg();
@@ -341,6 +346,7 @@ fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn with_parity_a_damaged_own_copy_is_made_again_from_the_group() {
     let case = programs::heat2d();
     // Groups of 0 and 2, 1 and 3: the damage is in the one in which nobody dies.

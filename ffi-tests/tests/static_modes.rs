@@ -57,6 +57,7 @@ fn a_setup_that_cannot_be_replayed_may_be_on_disk() {
 
 /// Epochs that were written when memory had no copies of static data.
 #[test]
+#[ignore = "a variant: make test-all"]
 fn epochs_on_disk_are_complete() {
     let case = programs::longer_heat2d();
     let mut first = on_disk(&case)
@@ -156,6 +157,7 @@ fn auto_takes_the_way_that_works() {
 
 /// The only spare takes a part before anything is rehearsed.
 #[test]
+#[ignore = "a variant: make test-all"]
 fn auto_keeps_whole_copies_when_nobody_is_left_to_rehearse() {
     let case = programs::heat2d();
     let job = thin::job(&case).env("UNDERSTUDY_STATIC", "auto");

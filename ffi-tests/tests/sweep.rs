@@ -319,11 +319,13 @@ fn heat2d_survives_a_death_at_any_call() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn cg_survives_a_death_at_any_call() {
     sweep(&Swept::plain(programs::cg(), short_cg));
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn lammps_survives_a_death_at_any_call() {
     if let Some(case) = programs::lammps() {
         sweep(&Swept::plain(case, programs::short_lammps));
@@ -331,7 +333,7 @@ fn lammps_survives_a_death_at_any_call() {
 }
 
 #[test]
-#[ignore = "long: part of `make sweep`"]
+#[ignore = "long: make sweep"]
 fn heat2d_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
     sweep(&Swept::replaying(programs::heat2d(), || {
         short_heat2d().interval("3calls")
@@ -339,6 +341,7 @@ fn heat2d_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn cg_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
     // Earlier than after four calls: so that the phase ends before the waits.
     let make = || {
@@ -350,13 +353,13 @@ fn cg_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
 }
 
 #[test]
-#[ignore = "long: part of `make sweep`"]
+#[ignore = "long: make sweep"]
 fn sem_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
     sweep(&Swept::replaying(programs::sem(), short_sem));
 }
 
 #[test]
-#[ignore = "long: part of `make sweep`"]
+#[ignore = "long: make sweep"]
 fn lammps_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
     if let Some(case) = programs::lammps() {
         sweep(&Swept::replaying(case, programs::short_lammps));
