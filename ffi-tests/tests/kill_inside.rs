@@ -201,3 +201,34 @@ fn mappings_may_be_resized() {
     }
     verdicts.assert_all_good();
 }
+
+/// Receives that match the same messages are posted again in the order in which the program has posted them.
+#[test]
+fn receives_are_posted_again_in_their_order() {
+    let make = || {
+        Job::new(place::test_program("posting"), &[])
+            .workers(2)
+            .interval("1calls")
+            .limit(Duration::from_secs(20))
+    };
+    let case = Case {
+        name: "posting",
+        tail: 0,
+        files: &[],
+        make,
+        ..programs::heat2d()
+    };
+    let mut verdicts = Verdicts::default();
+    // Half of the cuts fall between the cancellation of a receive and its completion.
+    for (worker, epoch) in [(0, 4), (1, 7), (0, 8)] {
+        let fault = format!("kill rank={worker} at=commit.end epoch={epoch}");
+        let undisturbed = native(case.job());
+        let outcome = case.job().fault(&fault).run();
+        verdicts.judge(&fault, || {
+            outcome.assert_success();
+            outcome.assert_like(&undisturbed, case.files);
+            outcome.assert_taken_over(&[worker]);
+        });
+    }
+    verdicts.assert_all_good();
+}

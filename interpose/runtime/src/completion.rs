@@ -190,6 +190,15 @@ pub fn peek(handle: VirtRequest) -> Result<Option<Outcome>, Rewound> {
     Ok(Some(outcome))
 }
 
+/// Cancels an active request (MPI_Cancel), with the return code. A receive that could be cancelled has ended then, which must be
+/// on record: it is not to be posted again after a rollback.
+pub fn cancel(index: u32) -> Result<c_int, Rewound> {
+    // SAFETY: an active real request.
+    let rc = unsafe { real::PMPI_Cancel(real_mut(index)) };
+    test(index)?;
+    Ok(rc)
+}
+
 /// What the request has written may be looked at from now on.
 #[inline]
 fn tell_journal(index: u32, status: &Status, stays: bool) {

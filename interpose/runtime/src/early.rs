@@ -64,13 +64,15 @@ pub fn has_any() -> bool {
     !EARLY.get().is_empty()
 }
 
+/// The place of the first of these messages that matches.
+pub fn first(list: &[Early], comm: VirtComm, source: c_int, tag: c_int) -> Option<usize> {
+    list.iter().position(|early| early.matches(comm, source, tag))
+}
+
 /// The status of the first early message that matches.
 pub fn peek(comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
-    EARLY
-        .get()
-        .iter()
-        .find(|early| early.matches(comm, source, tag))
-        .map(Early::status)
+    let list = EARLY.get();
+    first(list, comm, source, tag).map(|at| list[at].status())
 }
 
 /// Delivers the first early message that matches this receive.
@@ -79,9 +81,7 @@ pub fn take(envelope: &Envelope) -> Option<Outcome> {
         return None;
     }
     let list = EARLY.get();
-    let at = list
-        .iter()
-        .position(|early| early.matches(envelope.comm(), envelope.peer, envelope.tag))?;
+    let at = first(list, envelope.comm(), envelope.peer, envelope.tag)?;
     Some(deliver(&list.remove(at), envelope))
 }
 

@@ -2,12 +2,15 @@
 //! library's; nobody has looked yet whether they mean that a process has failed.
 #![allow(unsafe_code)]
 
+#[cfg(test)]
+mod tests;
+
 use crate::early;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::real;
 use crate::handles::{real_comm, real_datatype};
 use crate::real_types::RealRequest;
-use crate::requests::{Envelope, Kind, Mode, State, count_sent, done, get, real_mut};
+use crate::requests::{self, Envelope, Kind, Mode, State, count_sent, done, get, real_mut};
 use std::ffi::{c_int, c_void};
 
 /// Posts a receive, from the messages that the last drain took if one matches. With the return code.
@@ -62,8 +65,14 @@ pub fn persistent(kind: &Kind) -> (RealRequest, c_int) {
     (request, rc)
 }
 
-/// Starts a persistent request (MPI_Start), but for that of a buffered send.
+/// Starts a persistent request (MPI_Start), but for that of a buffered send. It stands behind all that is posted already.
 pub fn start(index: u32) -> c_int {
+    requests::table().renew(index);
+    start_again(index)
+}
+
+/// Starts a persistent request in the place that it had before a rollback.
+pub fn start_again(index: u32) -> c_int {
     let Some(request) = get(index) else {
         return ERR_REQUEST;
     };

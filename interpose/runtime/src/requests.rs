@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod buffer;
+mod order;
 mod record;
 mod rollback;
 
@@ -18,21 +19,11 @@ use crate::objects::{comm, datatype};
 use crate::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
 use crate::traffic;
 pub use buffer::{Attached, attach, attached};
+pub use order::Requests;
 pub use record::{Envelope, Kind, Mode, Outcome, Request, State};
 pub use rollback::quiesce;
 use std::any::Any;
 use std::ffi::c_int;
-
-/// The requests that exist, by index.
-#[derive(Default, bincode::Encode, bincode::Decode)]
-pub struct Requests {
-    entries: Vec<Option<Request>>,
-    free: Vec<u32>,
-    /// Messages sent to each worker since MPI_Init.
-    pub sent: Vec<u64>,
-    /// Messages received from each worker since MPI_Init.
-    pub received: Vec<u64>,
-}
 
 struct Table {
     requests: Requests,
@@ -42,12 +33,7 @@ struct Table {
 }
 
 static TABLE: Main<Table> = Main::new(Table {
-    requests: Requests {
-        entries: Vec::new(),
-        free: Vec::new(),
-        sent: Vec::new(),
-        received: Vec::new(),
-    },
+    requests: Requests::NONE,
     reals: Vec::new(),
     kept: Vec::new(),
 });
@@ -68,7 +54,7 @@ pub fn init(workers: u32) {
 /// Replaces all requests by saved ones; they are not posted yet.
 pub fn replace(saved: Requests) {
     let table = TABLE.get();
-    table.reals = vec![NULL; saved.entries.len()];
+    table.reals = vec![NULL; saved.places() as usize];
     table.requests = saved;
     table.kept.clear();
 }
@@ -94,26 +80,11 @@ pub fn add(comm: VirtComm, kind: Kind, state: State, real: RealRequest) -> VirtR
         datatype::retain(envelope.datatype());
     }
     let table = TABLE.get();
-    let request = Some(Request {
-        kind,
-        state,
-        comm: comm.0 as u64,
-        orphan: false,
-        buffered: 0,
-        other: None,
-    });
-    let index = match table.requests.free.pop() {
-        Some(index) => {
-            table.requests.entries[index as usize] = request;
-            table.reals[index as usize] = real;
-            index
-        }
-        None => {
-            table.requests.entries.push(request);
-            table.reals.push(real);
-            table.reals.len() as u32 - 1
-        }
-    };
+    let index = table.requests.insert(comm.0 as u64, kind, state);
+    match table.reals.get_mut(index as usize) {
+        Some(place) => *place = real,
+        None => table.reals.push(real),
+    }
     VirtRequest(handles::virtual_handle(HandleKind::Request, index))
 }
 
@@ -144,7 +115,7 @@ pub fn add_buffered(comm: VirtComm, real: RealRequest, bytes: u64, copy: Box<dyn
 
 /// How many bytes of the buffer for buffered sends are taken.
 pub fn buffered() -> u64 {
-    table().entries.iter().flatten().map(|request| request.buffered).sum()
+    table().iter().map(|(_, request)| request.buffered).sum()
 }
 
 /// Keeps something until a request has ended: what the real library has been given the address of.
@@ -178,18 +149,16 @@ pub fn done(status: Status, rc: c_int) -> State {
 /// Removes a request that has ended.
 pub fn remove(index: u32) {
     let table = TABLE.get();
-    let entry = &mut table.requests.entries[index as usize];
-    let Some(request) = entry else { return };
-    let (datatype, other) = (request.kind.envelope().map(Envelope::datatype), request.other);
-    *entry = None;
-    table.requests.free.push(index);
+    let Some(request) = table.requests.remove(index) else {
+        return;
+    };
     if !table.kept.is_empty() {
         table.kept.retain(|(of, _)| *of != index);
     }
-    if let Some(datatype) = datatype {
-        datatype::release(datatype);
+    if let Some(envelope) = request.kind.envelope() {
+        datatype::release(envelope.datatype());
     }
-    if let Some(other) = other {
+    if let Some(other) = request.other {
         remove(other);
     }
 }
@@ -198,7 +167,7 @@ pub fn remove(index: u32) {
 #[inline]
 pub fn index(handle: VirtRequest) -> Option<u32> {
     match named(handle.0) {
-        Named::Created(index) if table().entries.get(index as usize).is_some_and(Option::is_some) => Some(index),
+        Named::Created(index) if table().get(index).is_some() => Some(index),
         _ => None,
     }
 }
@@ -206,12 +175,7 @@ pub fn index(handle: VirtRequest) -> Option<u32> {
 /// The request with this index.
 #[inline]
 pub fn get(index: u32) -> Option<&'static mut Request> {
-    table().entries.get_mut(index as usize)?.as_mut()
-}
-
-/// The real request.
-pub fn real_of(index: u32) -> RealRequest {
-    TABLE.get().reals.get(index as usize).copied().unwrap_or(NULL)
+    table().get_mut(index)
 }
 
 /// The place of the real request; of one that exists.
@@ -221,7 +185,7 @@ pub fn real_mut(index: u32) -> &'static mut RealRequest {
 
 /// All indices, also of those that are free.
 pub fn indices() -> std::ops::Range<u32> {
-    0..table().entries.len() as u32
+    0..table().places()
 }
 
 /// Counts a message that is on its way, of so many elements.
@@ -271,9 +235,6 @@ pub fn release_real(index: u32) {
 /// Indices of the active requests that `wanted` selects.
 pub fn active(wanted: impl Fn(&Kind) -> bool) -> Vec<u32> {
     let is_wanted = |request: &Request| request.state == State::Active && wanted(&request.kind);
-    let entries = table().entries.iter().enumerate();
-    entries
-        .filter(|(_, entry)| entry.as_ref().is_some_and(is_wanted))
-        .map(|(index, _)| index as u32)
-        .collect()
+    let requests = table().iter().filter(|(_, request)| is_wanted(request));
+    requests.map(|(index, _)| index).collect()
 }

@@ -6,7 +6,7 @@ use crate::arch::Rewound;
 use crate::checkpoint;
 use crate::completion;
 use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS};
-use crate::generated::{Proc, real};
+use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::raise::{finish, raise};
 use crate::real_types::{Status, UNDEFINED};
@@ -305,9 +305,7 @@ pub unsafe extern "C" fn MPI_Cancel(request: *mut VirtRequest) -> c_int {
         return finish(Proc::MPI_Cancel, ERR_REQUEST, None);
     };
     if requests::is_active(index) {
-        let mut request = requests::real_of(index);
-        // SAFETY: an active real request.
-        return finish(Proc::MPI_Cancel, unsafe { real::PMPI_Cancel(&mut request) }, None);
+        return finish(Proc::MPI_Cancel, outcome!(completion::cancel(index)), None);
     }
     SUCCESS
 }

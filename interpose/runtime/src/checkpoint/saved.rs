@@ -9,7 +9,7 @@ use crate::{traffic, user};
 use bincode::config::standard;
 
 /// Magic number and version of the encoding; the version is bumped with any change of a type in [`Saved`].
-const MAGIC: u32 = u32::from_le_bytes(*b"uss\x05");
+const MAGIC: u32 = u32::from_le_bytes(*b"uss\x06");
 
 /// Everything of a rank but its pages.
 #[derive(bincode::Decode)]

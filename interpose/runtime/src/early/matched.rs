@@ -2,7 +2,7 @@
 //!
 //! At a cut they are received and become early messages that nothing else matches; so all that a rollback brings back
 //! is in the list of those.
-use super::{EARLY, Early};
+use super::{EARLY, Early, first};
 use crate::cell::Main;
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtComm, VirtMessage};
@@ -66,7 +66,9 @@ pub fn enter(comm: VirtComm, real: RealMessage, status: Status) -> VirtMessage {
 /// Matches the first early message that fits.
 pub fn claim(comm: VirtComm, source: c_int, tag: c_int) -> Option<(VirtMessage, Status)> {
     let index = unused();
-    let early = EARLY.get().iter_mut().find(|early| early.matches(comm, source, tag))?;
+    let list = EARLY.get();
+    let at = first(list, comm, source, tag)?;
+    let early = &mut list[at];
     early.claimed = Some(index);
     Some((handle(index), early.status()))
 }

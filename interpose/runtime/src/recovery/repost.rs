@@ -5,9 +5,9 @@ use crate::arch::Rewound;
 use crate::posting;
 use crate::requests::{self, Kind, State};
 
-/// Makes the real requests of the restored records again, in their order.
+/// Makes the real requests of the restored records again, receives in the order in which they were posted.
 pub fn repost() -> Result<(), Rewound> {
-    for index in requests::indices() {
+    for index in requests::table().by_age() {
         let Some(request) = requests::get(index) else { continue };
         let (kind, state) = (request.kind, request.state);
         match kind {
@@ -25,7 +25,7 @@ pub fn repost() -> Result<(), Rewound> {
                 *requests::real_mut(index) = real_request;
                 // A receive: at a cut all sends have ended.
                 if state == State::Active {
-                    check(posting::start(index))?;
+                    check(posting::start_again(index))?;
                 }
             }
             _ => {}

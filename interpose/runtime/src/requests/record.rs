@@ -1,6 +1,7 @@
 //! What the table of requests holds.
 
 use super::EMPTY;
+use super::order::Stamp;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::comm;
@@ -92,6 +93,8 @@ pub struct Request {
     pub kind: Kind,
     /// How far it is.
     pub state: State,
+    /// When it was begun; a persistent one, when it was last started.
+    pub begun: Stamp,
     /// The communicator whose error handler is concerned.
     pub comm: u64,
     /// MPI_Request_free was called on it while it was active.

@@ -1,0 +1,109 @@
+//! The table of requests, and the order in which they were begun.
+//!
+//! Receives that match the same message get it in the order in which they were posted (MPI 4.1, section 3.5). Places in the
+//! table are reused, so they say nothing of that order: every request has a stamp, which is saved and goes back with it.
+//! Plain data; the real library has no part in it.
+
+use super::{Kind, Request, State};
+
+/// When a request was begun: compares like the calls that began them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
+pub struct Stamp(u64);
+
+/// The requests that exist, by index.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct Requests {
+    entries: Vec<Option<Request>>,
+    free: Vec<u32>,
+    /// That of the next request to be begun.
+    next: Stamp,
+    /// Messages sent to each worker since MPI_Init.
+    pub sent: Vec<u64>,
+    /// Messages received from each worker since MPI_Init.
+    pub received: Vec<u64>,
+}
+
+impl Requests {
+    /// There are none.
+    pub const NONE: Requests = Requests {
+        entries: Vec::new(),
+        free: Vec::new(),
+        next: Stamp(0),
+        sent: Vec::new(),
+        received: Vec::new(),
+    };
+
+    /// Adds a request, the youngest, and returns its index.
+    pub fn insert(&mut self, comm: u64, kind: Kind, state: State) -> u32 {
+        let request = Some(Request {
+            kind,
+            state,
+            begun: self.stamp(),
+            comm,
+            orphan: false,
+            buffered: 0,
+            other: None,
+        });
+        match self.free.pop() {
+            Some(index) => {
+                self.entries[index as usize] = request;
+                index
+            }
+            None => {
+                self.entries.push(request);
+                self.entries.len() as u32 - 1
+            }
+        }
+    }
+
+    /// A persistent request is started: it is the youngest from now on.
+    pub fn renew(&mut self, index: u32) {
+        let stamp = self.stamp();
+        if let Some(request) = self.get_mut(index) {
+            request.begun = stamp;
+        }
+    }
+
+    fn stamp(&mut self) -> Stamp {
+        let stamp = self.next;
+        self.next = Stamp(stamp.0 + 1);
+        stamp
+    }
+
+    /// Takes a request out; its index is given out again.
+    pub fn remove(&mut self, index: u32) -> Option<Request> {
+        let request = self.entries.get_mut(index as usize)?.take()?;
+        self.free.push(index);
+        Some(request)
+    }
+
+    /// The request with this index.
+    #[inline]
+    pub fn get(&self, index: u32) -> Option<&Request> {
+        self.entries.get(index as usize)?.as_ref()
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut Request> {
+        self.entries.get_mut(index as usize)?.as_mut()
+    }
+
+    /// One past the highest index.
+    pub fn places(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// All requests with their indices.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Request)> {
+        let entries = self.entries.iter().enumerate();
+        entries.filter_map(|(index, entry)| Some((index as u32, entry.as_ref()?)))
+    }
+
+    /// The indices of all requests, the one that was begun first at the front: the order in which they are made again.
+    pub fn by_age(&self) -> Vec<u32> {
+        let mut indices: Vec<(Stamp, u32)> = self.iter().map(|(index, request)| (request.begun, index)).collect();
+        indices.sort_unstable();
+        indices.into_iter().map(|(_, index)| index).collect()
+    }
+}
