@@ -1,7 +1,7 @@
 /* Attributes of communicators and datatypes, with callbacks, and the predefined ones. */
 #include "check.h"
 
-static int comm_key, dup_key, type_key, copies, deletions;
+static int comm_key, dup_key, type_key, copies, deletions, finalized;
 static MPI_Comm kept;
 static MPI_Datatype kept_type;
 
@@ -19,6 +19,7 @@ static int delete(MPI_Comm comm, int key, void *value, void *extra)
 {
     (void)comm;
     deletions++;
+    MPI_Finalized(&finalized);
     say("delete of %ld (%d) %d", (long)value, *(int *)extra, key == comm_key);
     return MPI_SUCCESS;
 }
@@ -84,6 +85,24 @@ static void communicators(void)
     CHECK(key == MPI_KEYVAL_INVALID);
 }
 
+/* A key that is freed while it is attached can be used to delete the attribute. */
+static void freed_key(void)
+{
+    int freed, key, flag, again = -1;
+    void *value;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete, &key, &ten);
+    MPI_Comm_set_attr(kept, key, (void *)5L);
+    freed = key;
+    MPI_Comm_free_keyval(&key);
+    meet();
+    MPI_Comm_get_attr(kept, freed, &value, &flag);
+    CHECK(flag && (long)value == 5);
+    deletions = 0;
+    CHECK(MPI_Comm_delete_attr(kept, freed) == MPI_SUCCESS && deletions == 1);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete, &again, &ten);
+    MPI_Comm_free_keyval(&again);
+}
+
 static void types(void)
 {
     MPI_Datatype copy;
@@ -129,6 +148,7 @@ static void content(void)
         MPI_Comm_set_attr(MPI_COMM_SELF, comm_key, (void *)1L);
     }
     communicators();
+    freed_key();
     types();
     predefined();
 }
@@ -141,7 +161,9 @@ int main(int argc, char **argv)
     MPI_Type_free(&kept_type);
     MPI_Type_free_keyval(&type_key);
     MPI_Finalize();
+    int before = finalized;
+    MPI_Finalized(&finalized);
     if (rank == 0)
-        printf("deleted at the end: %d\n", deletions);
+        printf("deleted at the end: %d, finalized %d then and %d now\n", deletions, before, finalized);
     return 0;
 }

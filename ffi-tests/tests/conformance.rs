@@ -88,3 +88,20 @@ fn an_abort_has_its_status() {
         "the status is 37",
     );
 }
+
+/// A small job's output, with and without the layer.
+fn answers_the_same(name: &str, arguments: &[&str]) {
+    let make = || {
+        Job::new(place::test_program(name), arguments)
+            .workers(2)
+            .limit(Duration::from_secs(20))
+    };
+    let outcome = make().run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&native(make()));
+}
+
+#[test]
+fn any_thread_may_ask_where_mpi_is() {
+    answers_the_same("threads", &[]);
+}

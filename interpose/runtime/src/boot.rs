@@ -176,7 +176,7 @@ impl std::io::Write for Messages {
 
 /// Open MPI from 5.0.10 on, with ULFM.
 fn check_mpi() -> Result<(), String> {
-    let version = sys::library_version();
+    let (version, _) = sys::library_version();
     let Some(rest) = version.strip_prefix("Open MPI v") else {
         return Err(format!(
             "the program's MPI is \"{version}\"; only Open MPI 5.0.10 or later is supported"

@@ -77,7 +77,7 @@ pub fn refused(slot: u32) -> c_int {
 }
 
 /// A call from a thread other than the one that initialised MPI.
-pub extern "C" fn wrong_thread(slot: u32) -> c_int {
+pub fn wrong_thread(slot: u32) -> c_int {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
         let name = SLOT_NAMES

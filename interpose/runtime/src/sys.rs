@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Dies at once, as by `kill -9`.
@@ -49,11 +50,18 @@ pub fn symbol(name: &CStr) -> *mut c_void {
     std::hint::black_box(address)
 }
 
-/// What MPI_Get_library_version says.
-pub fn library_version() -> String {
+/// What MPI_Get_library_version says, and how long it says that is (Open MPI 5.0 counts the final zero, which the standard does not).
+/// The library is asked once, at the start.
+pub fn library_version() -> (&'static str, c_int) {
+    static VERSION: OnceLock<(String, c_int)> = OnceLock::new();
+    let (text, length) = VERSION.get_or_init(ask_library_version);
+    (text, *length)
+}
+
+fn ask_library_version() -> (String, c_int) {
     let function = symbol(c"MPI_Get_library_version");
     if function.is_null() {
-        return "unknown".into();
+        return ("unknown".into(), 7);
     }
     let mut text = [0 as c_char; 512];
     let mut length = 0;
@@ -61,7 +69,7 @@ pub fn library_version() -> String {
     unsafe {
         let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = std::mem::transmute(function);
         function(text.as_mut_ptr(), &mut length);
-        CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()
+        (CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned(), length)
     }
 }
 

@@ -2,22 +2,33 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::outcome;
-use crate::cell::Main;
 use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
 use crate::raise::finish;
-use crate::world;
-use crate::{job, recovery};
+use crate::{job, recovery, sys, world};
 use ckptd::relay::RankStage;
 use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 const THREAD_SINGLE: c_int = 0;
 const THREAD_FUNNELED: c_int = 1;
 const THREAD_SERIALIZED: c_int = 2;
 
-/// The thread level that the program was given.
-static LEVEL: Main<c_int> = Main::new(THREAD_SINGLE);
+/// What any thread may ask for at any time (MPI 4.1, 11.6.1).
+struct Told {
+    /// The thread level that the program was given.
+    level: AtomicI32,
+    initialized: AtomicBool,
+    /// Not before the delete functions of MPI_COMM_SELF's attributes have run (11.2.4).
+    finalized: AtomicBool,
+}
+
+static TOLD: Told = Told {
+    level: AtomicI32::new(THREAD_SINGLE),
+    initialized: AtomicBool::new(false),
+    finalized: AtomicBool::new(false),
+};
 
 /// Initialises, once. `written` runs before the first checkpoint, so that what it writes is part of the image. When the
 /// program is rewound to that checkpoint, it comes here again, and its initialisation phase begins anew.
@@ -38,10 +49,12 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     if rc != SUCCESS {
         return rc;
     }
-    *LEVEL.get() = required.clamp(THREAD_SINGLE, THREAD_SERIALIZED);
+    let level = required.clamp(THREAD_SINGLE, THREAD_SERIALIZED);
+    TOLD.level.store(level, Ordering::Relaxed);
+    TOLD.initialized.store(true, Ordering::Relaxed);
     crate::quiet::silence_topology_warning();
     outcome!(job::init());
-    written(*LEVEL.get());
+    written(level);
     outcome!(job::first_checkpoint());
     crate::user::set_stage(RankStage::Running);
     crate::rehearsal::start();
@@ -72,27 +85,29 @@ pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     if !world::is_initialised() || world::get().finalized {
         return ERR_OTHER;
     }
-    outcome!(job::finalize())
+    let rc = outcome!(job::finalize());
+    TOLD.finalized.store(true, Ordering::Relaxed);
+    rc
 }
 
 /// `MPI_Initialized`
 pub unsafe extern "C" fn MPI_Initialized(flag: *mut c_int) -> c_int {
     // SAFETY: the program's argument.
-    unsafe { flag.write(c_int::from(world::is_initialised())) };
+    unsafe { flag.write(c_int::from(TOLD.initialized.load(Ordering::Relaxed))) };
     SUCCESS
 }
 
 /// `MPI_Finalized`
 pub unsafe extern "C" fn MPI_Finalized(flag: *mut c_int) -> c_int {
     // SAFETY: the program's argument.
-    unsafe { flag.write(c_int::from(world::is_initialised() && world::get().finalized)) };
+    unsafe { flag.write(c_int::from(TOLD.finalized.load(Ordering::Relaxed))) };
     SUCCESS
 }
 
 /// `MPI_Abort`
 pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
     if world::is_initialised() {
-        crate::sys::say(format_args!(
+        sys::say(format_args!(
             "MPI_Abort was called by worker {} with error code {errorcode}; the job ends",
             world::worker()
         ));
@@ -103,15 +118,51 @@ pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
 /// `MPI_Query_thread`
 pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int {
     // SAFETY: the program's argument.
-    unsafe { provided.write(*LEVEL.get()) };
+    unsafe { provided.write(TOLD.level.load(Ordering::Relaxed)) };
     SUCCESS
 }
 
-/// `MPI_Is_thread_main`: only the thread that initialised MPI can enter.
+/// `MPI_Is_thread_main`: other threads come to [`from_another_thread`].
 pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int {
     // SAFETY: the program's argument.
     unsafe { flag.write(1) };
     SUCCESS
+}
+
+/// `MPI_Get_library_version`
+pub unsafe extern "C" fn MPI_Get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int {
+    let (text, length) = sys::library_version();
+    // SAFETY: the program's arguments; it has room for MPI_MAX_LIBRARY_VERSION_STRING characters, which this text fits.
+    unsafe {
+        version.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
+        version.add(text.len()).write(0);
+        resultlen.write(length);
+    }
+    SUCCESS
+}
+
+/// A call from a thread other than the one that initialised MPI, on that thread's stack, with its first two arguments.
+/// What any thread may ask for is answered from atomics and constants (MPI 4.1, 11.6.1); everything else is refused.
+///
+/// # Safety
+/// The arguments must be those of the slot's procedure.
+pub unsafe extern "C" fn from_another_thread(first: *mut c_int, second: *mut c_int, slot: u32) -> c_int {
+    let procedure = Proc::ALL.get(slot as usize);
+    // SAFETY: handed on to the caller.
+    unsafe {
+        match procedure {
+            Some(Proc::MPI_Initialized) => MPI_Initialized(first),
+            Some(Proc::MPI_Finalized) => MPI_Finalized(first),
+            Some(Proc::MPI_Query_thread) => MPI_Query_thread(first),
+            Some(Proc::MPI_Get_version) => real::PMPI_Get_version(first, second),
+            Some(Proc::MPI_Get_library_version) => MPI_Get_library_version(first.cast(), second),
+            Some(Proc::MPI_Is_thread_main) => {
+                first.write(0);
+                SUCCESS
+            }
+            _ => crate::raise::wrong_thread(slot),
+        }
+    }
 }
 
 /// `MPI_Pcontrol` (MPI 4.1, 15.2.4): a level may end an initialisation phase, or begin another.

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 pub fn own(workers: u32) -> Identity {
     Identity {
         build: build(),
-        mpi: sys::library_version(),
+        mpi: sys::library_version().0.to_owned(),
         workers,
         program: user::program_name(),
         arguments: arguments(),

@@ -70,9 +70,9 @@ macro_rules! entries {
                 "mov rbp, qword ptr [rbp + {off_rbp}]",
                 ".cfi_same_value rbp",
                 "ret",
-                // Another thread: refused on its own stack.
+                // Another thread, on its own stack: the slot is the third argument, after two of the program's.
                 "8:",
-                "mov edi, eax",
+                "mov edx, eax",
                 "jmp {foreign}",
                 ".cfi_endproc",
                 owner = sym OWNER,
@@ -80,7 +80,7 @@ macro_rules! entries {
                 handlers = sym DISPATCH,
                 after = sym AFTER,
                 resume = sym resume,
-                foreign = sym crate::raise::wrong_thread,
+                foreign = sym crate::calls::from_another_thread,
                 off_rbp = const OFFSET_OF_RBP,
                 off_rsp = const OFFSET_OF_RSP,
             )

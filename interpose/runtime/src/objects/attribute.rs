@@ -69,18 +69,16 @@ impl Keyvals {
         u32::try_from(key.checked_sub(FIRST)?).ok()
     }
 
-    fn any(&self, key: c_int) -> Option<Keyval> {
-        self.entries.get(Self::index(key)?).copied()
-    }
-
-    /// A key of this kind that the program has not freed.
+    /// A key of this kind. One that the program has freed can be used as long as it is attached: to delete the attributes one by one,
+    /// for instance (7.7.2).
     pub fn get(&self, kind: Kind, key: c_int) -> Option<Keyval> {
-        self.any(key).filter(|keyval| keyval.kind == kind && !keyval.freed)
+        let keyval = self.entries.get(Self::index(key)?).copied();
+        keyval.filter(|keyval| keyval.kind == kind)
     }
 
-    /// Frees a key; whether there was one.
+    /// Frees a key; whether there was one that is not freed yet.
     pub fn free(&mut self, kind: Kind, key: c_int) -> bool {
-        if self.get(kind, key).is_none() {
+        if self.get(kind, key).is_none_or(|keyval| keyval.freed) {
             return false;
         }
         self.change(key, |keyval| keyval.freed = true);
@@ -197,7 +195,7 @@ impl Object {
 
     /// Removes an attribute if it is there, after its delete function has agreed.
     fn remove(self, key: c_int) -> c_int {
-        let (Some(value), Some(keyval)) = (self.value(key), objects().keyvals.any(key)) else {
+        let (Some(value), Some(keyval)) = (self.value(key), objects().keyvals.get(self.kind(), key)) else {
             return SUCCESS;
         };
         let rc = callback::delete(&keyval, self.handle(), key, value);
@@ -218,7 +216,7 @@ impl Object {
     fn copy_to(self, new: Object) -> Result<(), c_int> {
         let all = self.attributes().cloned().unwrap_or_default();
         for (key, value) in all {
-            let Some(keyval) = objects().keyvals.any(key) else {
+            let Some(keyval) = objects().keyvals.get(self.kind(), key) else {
                 continue;
             };
             match callback::copy(&keyval, self.handle(), key, value) {
@@ -299,12 +297,12 @@ mod tests {
         keyvals.add_use(key);
         keyvals.add_use(key);
         assert!(keyvals.free(Kind::Comm, key) && !keyvals.free(Kind::Comm, key));
-        assert!(keyvals.get(Kind::Comm, key).is_none() && keyvals.any(key).is_some());
+        assert!(keyvals.get(Kind::Comm, key).is_some() && keyvals.get(Kind::Datatype, key).is_none());
         assert_eq!(keyvals.create(Kind::Comm, 0, 0, 0), key + 1);
         keyvals.remove_use(key);
-        assert!(keyvals.any(key).is_some());
+        assert!(keyvals.get(Kind::Comm, key).is_some());
         keyvals.remove_use(key);
-        assert!(keyvals.any(key).is_none());
+        assert!(keyvals.get(Kind::Comm, key).is_none());
         assert_eq!(keyvals.create(Kind::Comm, 0, 0, 0), key);
     }
 }
