@@ -1,4 +1,4 @@
-/* Error handlers, classes, codes and texts. */
+/* Error handlers, classes, codes and texts, also of files. */
 #include "check.h"
 
 static MPI_Errhandler kept;
@@ -12,6 +12,15 @@ static void handler(MPI_Comm *comm, int *code, ...)
     called++;
     last_code = class;
     say("handler: class %d, own %d", class, *comm == kept_comm);
+}
+
+static MPI_Errhandler of_files;
+static int file_errors;
+
+static void file_handler(MPI_File *file, int *code, ...)
+{
+    file_errors++;
+    CHECK(*file == MPI_FILE_NULL && *code != MPI_SUCCESS);
 }
 
 static int class_of(int code)
@@ -87,6 +96,30 @@ static void truncated(void)
     meet();
 }
 
+/* Without a file open, errors are those of MPI_FILE_NULL; they return unless the program says otherwise. */
+static void files(void)
+{
+    MPI_File file;
+    MPI_Errhandler now;
+    file_errors = 0;
+    MPI_File_get_errhandler(MPI_FILE_NULL, &now);
+    CHECK(now == (round_ % 2 ? of_files : MPI_ERRORS_RETURN));
+    MPI_Errhandler_free(&now);
+    CHECK(MPI_File_open(MPI_COMM_SELF, "/no/such/directory/file", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) != MPI_SUCCESS);
+    say("open: %d calls", file_errors);
+    CHECK(MPI_File_delete("/no/such/directory/file", MPI_INFO_NULL) != MPI_SUCCESS);
+    say("delete: %d calls", file_errors);
+    file = MPI_FILE_NULL;
+    CHECK(MPI_File_close(&file) != MPI_SUCCESS);
+    say("close: %d calls", file_errors);
+    CHECK(MPI_File_write(MPI_FILE_NULL, &file_errors, 1, MPI_INT, MPI_STATUS_IGNORE) != MPI_SUCCESS);
+    say("write: %d calls", file_errors);
+    say("a communicator's: %d", class_of(MPI_File_set_errhandler(MPI_FILE_NULL, kept)));
+    say("a file's: %d", class_of(MPI_Comm_set_errhandler(kept_comm, of_files)));
+    CHECK(MPI_File_f2c(MPI_File_c2f(MPI_FILE_NULL)) == MPI_FILE_NULL);
+    MPI_File_set_errhandler(MPI_FILE_NULL, round_ % 2 ? MPI_ERRORS_RETURN : of_files);
+}
+
 static void codes(void)
 {
     char text[MPI_MAX_ERROR_STRING];
@@ -113,6 +146,7 @@ static void content(void)
 {
     if (round_ == 0) {
         MPI_Comm_create_errhandler(handler, &kept);
+        MPI_File_create_errhandler(file_handler, &of_files);
         MPI_Comm_dup(MPI_COMM_WORLD, &kept_comm);
         MPI_Comm_set_errhandler(kept_comm, kept);
         MPI_Add_error_class(&added_class);
@@ -120,6 +154,7 @@ static void content(void)
         MPI_Add_error_string(added_code, "a code of the program");
     }
     handlers();
+    files();
     truncated();
     codes();
 }
@@ -129,6 +164,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     run_rounds(argc, argv, content);
     MPI_Errhandler_free(&kept);
+    MPI_Errhandler_free(&of_files);
     MPI_Comm_free(&kept_comm);
     MPI_Finalize();
     return 0;

@@ -89,6 +89,22 @@ fn an_abort_has_its_status() {
     );
 }
 
+/// The program has made the errors of files fatal.
+#[test]
+fn a_file_that_cannot_be_opened_ends_the_job_only_if_the_program_says_so() {
+    let outcome = Job::new(place::test_program("aborting"), &["2", "1", "file"]).run();
+    outcome.check(outcome.status.is_some(), "the job hangs");
+    outcome.check(
+        !outcome.status.is_some_and(|status| status.success()),
+        "the error was not fatal",
+    );
+    let says_so = outcome
+        .own_lines()
+        .iter()
+        .any(|line| line.contains("MPI_File_open failed"));
+    outcome.check(says_so, "nothing says why the job ends");
+}
+
 /// A small job's output, with and without the layer.
 fn answers_the_same(name: &str, arguments: &[&str]) {
     let make = || {

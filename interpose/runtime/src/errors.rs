@@ -34,6 +34,8 @@ pub const ERR_INTERN: c_int = 17;
 pub const ERR_IN_STATUS: c_int = 18;
 /// `MPI_ERR_PENDING`
 pub const ERR_PENDING: c_int = 19;
+/// `MPI_ERR_FILE`
+pub const ERR_FILE: c_int = 30;
 /// `MPI_ERR_UNSUPPORTED_OPERATION`
 pub const ERR_UNSUPPORTED_OPERATION: c_int = 52;
 

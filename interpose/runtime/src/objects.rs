@@ -30,6 +30,8 @@ pub struct Objects {
     pub ops: Slots<op::Op>,
     /// Error handlers.
     pub errhandlers: Slots<errhandler::Errhandler>,
+    /// Error handler of MPI_FILE_NULL; 0: the default.
+    pub file_errhandler: u64,
     /// Error classes and codes of the program.
     pub error_codes: errhandler::ErrorCodes,
     /// Info objects.

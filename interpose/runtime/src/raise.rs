@@ -6,7 +6,8 @@
 use crate::errors::{ERR_OTHER, ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use crate::generated::{Proc, SLOT_NAMES};
 use crate::handles::{VirtComm, real_comm};
-use crate::objects::{comm, errhandler, objects};
+use crate::objects::errhandler::{Action, Object};
+use crate::objects::{comm, objects};
 use crate::{errors, recovery, sys};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,11 +28,17 @@ pub fn finish(procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
 pub fn raise(procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
     let world = comm::world_handle();
     let comm = comm.filter(|&comm| !real_comm(comm).0.is_null()).unwrap_or(world);
-    match errhandler::of_comm(comm) {
-        errhandler::Action::Return => rc,
-        errhandler::Action::Call(function) => errhandler::call(function, comm, rc),
-        errhandler::Action::Fatal | errhandler::Action::Abort => fatal(procedure, rc),
+    raise_on(procedure, rc, Object::Comm(comm))
+}
+
+/// An error goes to the error handler of this object.
+pub fn raise_on(procedure: Proc, rc: c_int, object: Object) -> c_int {
+    match object.action() {
+        Action::Return => {}
+        Action::Call(function) => object.call(function, rc),
+        Action::Fatal | Action::Abort => fatal(procedure, rc),
     }
+    rc
 }
 
 /// The text of an error class or code, the program's own ones included.
@@ -53,6 +60,18 @@ fn fatal(procedure: Proc, rc: c_int) -> ! {
 
 /// A procedure that cannot be protected: it fails, and says so once.
 pub fn unsupported(procedure: Proc) -> c_int {
+    tell_unsupported(procedure);
+    raise(procedure, ERR_UNSUPPORTED_OPERATION, None)
+}
+
+/// The same for files, whose errors are those of MPI_FILE_NULL as long as none is open (MPI 4.1, 14.7): programs that fall back to
+/// other ways of writing go on.
+pub fn unsupported_file(procedure: Proc) -> c_int {
+    tell_unsupported(procedure);
+    raise_on(procedure, ERR_UNSUPPORTED_OPERATION, Object::NoFile)
+}
+
+fn tell_unsupported(procedure: Proc) {
     static SAID: [AtomicBool; crate::generated::PROC_COUNT] =
         [const { AtomicBool::new(false) }; crate::generated::PROC_COUNT];
     if !SAID[procedure as usize].swap(true, Ordering::Relaxed) {
@@ -62,7 +81,6 @@ pub fn unsupported(procedure: Proc) -> c_int {
             procedure.name()
         );
     }
-    raise(procedure, ERR_UNSUPPORTED_OPERATION, None)
 }
 
 /// An internal symbol of the real library that was called under protection.

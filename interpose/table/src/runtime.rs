@@ -278,6 +278,10 @@ mod stubs {
         crate::raise::unsupported(Proc::ALL[SLOT as usize])
     }
 
+    pub extern "C" fn unsupported_file<const SLOT: u16>() -> c_int {
+        crate::raise::unsupported_file(Proc::ALL[SLOT as usize])
+    }
+
     pub extern "C" fn unsupported_handle<const SLOT: u16>() -> *mut c_void {
         let _ = crate::raise::unsupported(Proc::ALL[SLOT as usize]);
         core::ptr::null_mut()
@@ -301,7 +305,12 @@ fn handler(slot: usize, procedure: &Procedure, source: Source) -> String {
         Source::Refused => {
             let result = types::return_type(procedure, Side::Virt);
             assert_eq!(result, "c_int", "`{name}` has no stub that returns {result}");
-            format!("stubs::unsupported::<{slot}>")
+            let stub = if procedure.class == Class::Io {
+                "unsupported_file"
+            } else {
+                "unsupported"
+            };
+            format!("stubs::{stub}::<{slot}>")
         }
     }
 }

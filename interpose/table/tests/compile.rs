@@ -56,6 +56,7 @@ use crate::dispatch::Proc;
 use core::ffi::c_int;
 pub fn finish(_: Proc, rc: c_int, _: Option<crate::handles::VirtComm>) -> c_int { rc }
 pub fn unsupported(_: Proc) -> c_int { 1 }
+pub fn unsupported_file(_: Proc) -> c_int { 1 }
 pub fn refused(_: u32) -> c_int { 1 }
 ";
 

@@ -1,8 +1,9 @@
-//! Fortran handles of requests and messages (MPI 4.1, section 19.3.4); those of other kinds are with their objects.
+//! Fortran handles of requests, messages and files (MPI 4.1, section 19.3.4); those of other kinds are with their objects.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::generated::{HandleKind, real};
-use crate::handles::{VirtMessage, VirtRequest, real_message, virtual_handle};
+use crate::handles::{VirtFile, VirtMessage, VirtRequest, real_message, virtual_handle};
+use crate::objects::errhandler::no_file;
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::{early, requests};
 use std::ffi::c_int;
@@ -37,4 +38,18 @@ pub unsafe extern "C" fn MPI_Message_f2c(message: c_int) -> VirtMessage {
     // SAFETY: the real library checks the number.
     let real = || unsafe { real::PMPI_Message_f2c(message).0 };
     VirtMessage(from_fortran(HandleKind::Message, message, early::matched_exists, real))
+}
+
+/// `MPI_File_c2f`: MPI_FILE_NULL, the only one there is, is 0 in Open MPI; what is no file is -1.
+pub unsafe extern "C" fn MPI_File_c2f(fh: VirtFile) -> c_int {
+    if fh == no_file() { 0 } else { -1 }
+}
+
+/// `MPI_File_f2c`
+pub unsafe extern "C" fn MPI_File_f2c(fh: c_int) -> VirtFile {
+    if fh == 0 {
+        no_file()
+    } else {
+        VirtFile(std::ptr::null_mut())
+    }
 }

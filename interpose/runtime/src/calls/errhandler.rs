@@ -1,13 +1,14 @@
 //! Error handlers, error classes and codes (MPI 4.1, 9.3 to 9.5).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS};
-use crate::generated::callbacks::CommErrhandlerFn;
+use crate::errors::{ERR_ARG, ERR_COMM, ERR_FILE, SUCCESS};
+use crate::generated::callbacks::{CommErrhandlerFn, FileErrhandlerFn};
 use crate::generated::{HandleKind, Proc, real};
-use crate::handles::{VirtComm, VirtErrhandler, real_errhandler};
+use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtInfo, real_errhandler};
+use crate::objects::errhandler::{Kind, Object};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{comm, errhandler, objects};
-use crate::raise::{finish, raise};
+use crate::raise::{finish, raise, raise_on, unsupported_file};
 use std::ffi::{CStr, c_char, c_int};
 
 /// `MPI_MAX_ERROR_STRING` of Open MPI.
@@ -15,40 +16,48 @@ const MAX_TEXT: usize = 256;
 
 /// # Safety
 /// The program's place for the handle, or null.
-unsafe fn create(procedure: Proc, function: CommErrhandlerFn<VirtComm>, errhandler: *mut VirtErrhandler) -> c_int {
+unsafe fn create(procedure: Proc, kind: Kind, function: Option<usize>, errhandler: *mut VirtErrhandler) -> c_int {
     let Some(function) = function.filter(|_| !errhandler.is_null()) else {
         return raise(procedure, ERR_ARG, None);
     };
     // SAFETY: the caller's promise.
-    unsafe { *errhandler = errhandler::create(function as usize as u64) };
+    unsafe { *errhandler = errhandler::create(kind, function as u64) };
     SUCCESS
+}
+
+/// Files are refused, but an error handler for them may be made (14.7).
+pub unsafe extern "C" fn MPI_File_create_errhandler(
+    function: FileErrhandlerFn<VirtFile>,
+    errhandler: *mut VirtErrhandler,
+) -> c_int {
+    let function = function.map(|function| function as usize);
+    // SAFETY: the program's arguments are handed on.
+    unsafe { create(Proc::MPI_File_create_errhandler, Kind::File, function, errhandler) }
 }
 
 pub unsafe extern "C" fn MPI_Comm_create_errhandler(
     function: CommErrhandlerFn<VirtComm>,
     errhandler: *mut VirtErrhandler,
 ) -> c_int {
+    let function = function.map(|function| function as usize);
     // SAFETY: the program's arguments are handed on.
-    unsafe { create(Proc::MPI_Comm_create_errhandler, function, errhandler) }
+    unsafe { create(Proc::MPI_Comm_create_errhandler, Kind::Comm, function, errhandler) }
 }
 
 pub unsafe extern "C" fn MPI_Errhandler_create(
     function: CommErrhandlerFn<VirtComm>,
     errhandler: *mut VirtErrhandler,
 ) -> c_int {
+    let function = function.map(|function| function as usize);
     // SAFETY: the program's arguments are handed on.
-    unsafe { create(Proc::MPI_Errhandler_create, function, errhandler) }
+    unsafe { create(Proc::MPI_Errhandler_create, Kind::Comm, function, errhandler) }
 }
 
 fn set(procedure: Proc, comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
     if comm::index(comm).is_none() {
         return raise(procedure, ERR_COMM, None);
     }
-    if errhandler::action(errhandler).is_none() {
-        return raise(procedure, ERR_ARG, Some(comm));
-    }
-    comm::set_errhandler(comm, errhandler.0 as u64);
-    SUCCESS
+    finish(procedure, Object::Comm(comm).set(errhandler), Some(comm))
 }
 
 pub unsafe extern "C" fn MPI_Comm_set_errhandler(comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
@@ -69,7 +78,7 @@ unsafe fn get(procedure: Proc, comm: VirtComm, errhandler: *mut VirtErrhandler) 
         return raise(procedure, ERR_ARG, Some(comm));
     }
     // SAFETY: the caller's promise.
-    unsafe { *errhandler = errhandler::get(comm) };
+    unsafe { *errhandler = Object::Comm(comm).get() };
     SUCCESS
 }
 
@@ -90,6 +99,52 @@ pub unsafe extern "C" fn MPI_Comm_call_errhandler(comm: VirtComm, errorcode: c_i
     }
     raise(procedure, errorcode, Some(comm));
     SUCCESS
+}
+
+/// The only file there is.
+fn finish_file(procedure: Proc, fh: VirtFile, rc: impl FnOnce() -> c_int) -> c_int {
+    match if fh == errhandler::no_file() { rc() } else { ERR_FILE } {
+        SUCCESS => SUCCESS,
+        rc => raise_on(procedure, rc, Object::NoFile),
+    }
+}
+
+pub unsafe extern "C" fn MPI_File_set_errhandler(fh: VirtFile, errhandler: VirtErrhandler) -> c_int {
+    finish_file(Proc::MPI_File_set_errhandler, fh, || Object::NoFile.set(errhandler))
+}
+
+pub unsafe extern "C" fn MPI_File_get_errhandler(fh: VirtFile, errhandler: *mut VirtErrhandler) -> c_int {
+    finish_file(Proc::MPI_File_get_errhandler, fh, || {
+        if errhandler.is_null() {
+            return ERR_ARG;
+        }
+        // SAFETY: the program's place for the handle.
+        unsafe { *errhandler = Object::NoFile.get() };
+        SUCCESS
+    })
+}
+
+pub unsafe extern "C" fn MPI_File_call_errhandler(fh: VirtFile, errorcode: c_int) -> c_int {
+    let procedure = Proc::MPI_File_call_errhandler;
+    finish_file(procedure, fh, || {
+        raise_on(procedure, errorcode, Object::NoFile);
+        SUCCESS
+    })
+}
+
+/// `MPI_File_open`: the program gets no file.
+pub unsafe extern "C" fn MPI_File_open(
+    _comm: VirtComm,
+    _filename: *const c_char,
+    _amode: c_int,
+    _info: VirtInfo,
+    fh: *mut VirtFile,
+) -> c_int {
+    if !fh.is_null() {
+        // SAFETY: the program's place for the handle.
+        unsafe { *fh = errhandler::no_file() };
+    }
+    unsupported_file(Proc::MPI_File_open)
 }
 
 pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: *mut VirtErrhandler) -> c_int {

@@ -10,7 +10,7 @@ use super::objects;
 use crate::arch::call_user;
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
-use crate::handles::{Named, VirtComm, VirtErrhandler, named, virtual_handle};
+use crate::handles::{Named, VirtComm, VirtErrhandler, VirtFile, named, virtual_handle};
 use std::ffi::{c_int, c_void};
 
 /// `MPI_ERR_LASTCODE`, the greatest predefined code.
@@ -21,12 +21,33 @@ static FATAL: Predefined = Predefined::new("ompi_mpi_errors_are_fatal");
 static ABORT: Predefined = Predefined::new("ompi_mpi_errors_abort");
 static RETURN: Predefined = Predefined::new("ompi_mpi_errors_return");
 
+/// What an error handler of the program may be set for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Kind {
+    /// Communicators.
+    Comm,
+    /// Files.
+    File,
+}
+
+/// What errors are raised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A communicator.
+    Comm(VirtComm),
+    /// `MPI_FILE_NULL`: files are refused, so there is no other.
+    NoFile,
+}
+
 /// An error handler of the program.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Errhandler {
+    /// What it may be set for.
+    pub kind: Kind,
     /// Address of the program's function.
     pub function: u64,
-    /// Number of handles that the program has: `MPI_Comm_get_errhandler` gives one more, which is to be freed as well.
+    /// Number of handles that the program has: `MPI_Comm_get_errhandler` and `MPI_File_get_errhandler` give
+    /// one more, which is to be freed as well.
     pub handles: u32,
 }
 
@@ -48,8 +69,14 @@ pub fn null_handle() -> VirtErrhandler {
     VirtErrhandler(NULL.get())
 }
 
+/// `MPI_FILE_NULL` as the program knows it.
+pub fn no_file() -> VirtFile {
+    static NO_FILE: Predefined = Predefined::new("ompi_mpi_file_null");
+    VirtFile(NO_FILE.get())
+}
+
 /// What an error handler does; nothing for `MPI_ERRHANDLER_NULL` and for what is no error handler.
-pub fn action(errhandler: VirtErrhandler) -> Option<Action> {
+fn action(errhandler: VirtErrhandler) -> Option<Action> {
     if let Some(index) = created(HandleKind::Errhandler, errhandler.0) {
         return Some(Action::Call(objects().errhandlers.get(index)?.function));
     }
@@ -64,50 +91,84 @@ pub fn action(errhandler: VirtErrhandler) -> Option<Action> {
     }
 }
 
-/// What an error on a communicator leads to.
-pub fn of_comm(comm: VirtComm) -> Action {
-    match comm::errhandler(comm) {
-        0 => Action::Fatal,
-        handle => action(VirtErrhandler(handle as *mut c_void)).unwrap_or(Action::Fatal),
+impl Object {
+    fn kind(self) -> Kind {
+        match self {
+            Object::Comm(_) => Kind::Comm,
+            Object::NoFile => Kind::File,
+        }
     }
-}
 
-/// Calls an error handler of the program for an error of a communicator, and gives the code that it leaves.
-pub fn call(function: u64, comm: VirtComm, rc: c_int) -> c_int {
-    let (mut handle, mut code) = (comm, rc);
-    // SAFETY: a handler called by the program runs; its function takes pointers to a communicator and a code. The
-    // further arguments are not to be looked at (9.3.1).
-    unsafe {
-        call_user(
-            function as *const c_void,
-            &raw mut handle as u64,
-            &raw mut code as u64,
-            0,
-            0,
-            0,
-        )
-    };
-    rc
+    /// The error handler that is set; errors of files return unless the program says otherwise (14.7).
+    fn errhandler(self) -> VirtErrhandler {
+        let (handle, default) = match self {
+            Object::Comm(comm) => (comm::errhandler(comm), &FATAL),
+            Object::NoFile => (objects().file_errhandler, &RETURN),
+        };
+        match handle {
+            0 => VirtErrhandler(default.get()),
+            handle => VirtErrhandler(handle as *mut c_void),
+        }
+    }
+
+    /// What an error leads to.
+    pub fn action(self) -> Action {
+        action(self.errhandler()).unwrap_or(Action::Fatal)
+    }
+
+    /// Sets the error handler, if it is one of this kind.
+    pub fn set(self, errhandler: VirtErrhandler) -> c_int {
+        let own = created(HandleKind::Errhandler, errhandler.0).and_then(|index| objects().errhandlers.get(index));
+        if action(errhandler).is_none() || own.is_some_and(|own| own.kind != self.kind()) {
+            return ERR_ARG;
+        }
+        match self {
+            Object::Comm(comm) => comm::set_errhandler(comm, errhandler.0 as u64),
+            Object::NoFile => objects().file_errhandler = errhandler.0 as u64,
+        }
+        SUCCESS
+    }
+
+    /// One more handle of its error handler.
+    pub fn get(self) -> VirtErrhandler {
+        let handle = self.errhandler();
+        let entry = created(HandleKind::Errhandler, handle.0).and_then(|index| objects().errhandlers.get_mut(index));
+        if let Some(entry) = entry {
+            entry.handles += 1;
+        }
+        handle
+    }
+
+    /// Calls an error handler of the program for an error.
+    pub fn call(self, function: u64, mut code: c_int) {
+        let mut handle = match self {
+            Object::Comm(comm) => comm.0,
+            Object::NoFile => no_file().0,
+        };
+        // SAFETY: a handler called by the program runs; its function takes pointers to a handle and a code. The further
+        // arguments are not to be looked at (9.3.1).
+        unsafe {
+            call_user(
+                function as *const c_void,
+                &raw mut handle as u64,
+                &raw mut code as u64,
+                0,
+                0,
+                0,
+            )
+        };
+    }
 }
 
 /// A new error handler that calls the function at this address of the user side.
-pub fn create(function: u64) -> VirtErrhandler {
+pub fn create(kind: Kind, function: u64) -> VirtErrhandler {
     collect();
-    let index = objects().errhandlers.insert(Errhandler { function, handles: 1 });
+    let index = objects().errhandlers.insert(Errhandler {
+        kind,
+        function,
+        handles: 1,
+    });
     VirtErrhandler(virtual_handle(HandleKind::Errhandler, index))
-}
-
-/// One more handle of a communicator's error handler.
-pub fn get(comm: VirtComm) -> VirtErrhandler {
-    let handle = match comm::errhandler(comm) {
-        0 => VirtErrhandler(FATAL.get()),
-        handle => VirtErrhandler(handle as *mut c_void),
-    };
-    let entry = created(HandleKind::Errhandler, handle.0).and_then(|index| objects().errhandlers.get_mut(index));
-    if let Some(entry) = entry {
-        entry.handles += 1;
-    }
-    handle
 }
 
 /// The program gives a handle back. Predefined ones may be, since `MPI_Comm_get_errhandler` returns them.
@@ -125,13 +186,13 @@ pub fn free(errhandler: VirtErrhandler) -> c_int {
     }
 }
 
-/// Removes error handlers that the program has freed and no communicator has any more (9.3.4).
+/// Removes error handlers that the program has freed and nothing has any more (9.3.4).
 fn collect() {
     let all = objects();
     let freed = all.errhandlers.iter().filter(|(_, entry)| entry.handles == 0);
     let used = |index: u32| {
         let handle = virtual_handle(HandleKind::Errhandler, index) as u64;
-        all.comms.iter().any(|(_, comm)| comm.errhandler == handle)
+        all.file_errhandler == handle || all.comms.iter().any(|(_, comm)| comm.errhandler == handle)
     };
     let unused: Vec<u32> = freed.map(|(index, _)| index).filter(|&index| !used(index)).collect();
     for index in unused {
