@@ -96,6 +96,18 @@ static void truncated(void)
     meet();
 }
 
+/* One half of an exchange is wrong: nothing is received, then or later. */
+static void half_an_exchange(void)
+{
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    int value = rank + round_, untouched = -1, got = -1;
+    int rc = MPI_Sendrecv(&value, 1, MPI_INT, size + 5, 9, &untouched, 1, MPI_INT, left, 9, kept_comm, MPI_STATUS_IGNORE);
+    say("exchange with nobody: %d", class_of(rc));
+    meet();
+    MPI_Sendrecv(&value, 1, MPI_INT, right, 9, &got, 1, MPI_INT, left, 9, kept_comm, MPI_STATUS_IGNORE);
+    CHECK(got == left + round_ && untouched == -1);
+}
+
 /* Without a file open, errors are those of MPI_FILE_NULL; they return unless the program says otherwise. */
 static void files(void)
 {
@@ -154,6 +166,7 @@ static void content(void)
         MPI_Add_error_string(added_code, "a code of the program");
     }
     handlers();
+    half_an_exchange();
     files();
     truncated();
     codes();

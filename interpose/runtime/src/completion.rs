@@ -199,6 +199,14 @@ pub fn cancel(index: u32) -> Result<c_int, Rewound> {
     Ok(rc)
 }
 
+/// Ends a receive that nobody will wait for, so that nothing is written late; its message, if it has one already, is lost.
+pub fn abandon(handle: &mut VirtRequest) -> Result<(), Rewound> {
+    if let Some(index) = index(*handle).filter(|&index| is_active(index)) {
+        cancel(index)?;
+    }
+    wait(handle).map(drop)
+}
+
 /// What the request has written may be looked at from now on.
 #[inline]
 fn tell_journal(index: u32, status: &Status, stays: bool) {

@@ -261,16 +261,14 @@ pub unsafe extern "C" fn MPI_Sendrecv(
             )
         };
         let sent = outcome!(completion::run(comm, Kind::Send, start));
-        if sent.rc == SUCCESS {
-            requests::count_sent(comm, dest, sendcount, sendtype);
+        if sent.rc != SUCCESS {
+            outcome!(completion::abandon(&mut receive));
+            return finish(Proc::MPI_Sendrecv, sent.rc, Some(comm));
         }
+        requests::count_sent(comm, dest, sendcount, sendtype);
         let got = outcome!(completion::wait(&mut receive));
         put_status(status, got.status);
-        finish(
-            Proc::MPI_Sendrecv,
-            if sent.rc == SUCCESS { got.rc } else { sent.rc },
-            Some(comm),
-        )
+        finish(Proc::MPI_Sendrecv, got.rc, Some(comm))
     }
 }
 
