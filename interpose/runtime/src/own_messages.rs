@@ -1,11 +1,14 @@
 //! Messages of the runtime's own: started in memory of the runtime, tested, and ended after a failure.
 #![allow(unsafe_code)]
 
+mod lent;
+
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{self, real_request};
 use crate::real_types::{RealComm, RealRequest};
 use crate::{requests, ulfm};
+pub use lent::Lent;
 use std::ffi::{c_int, c_void};
 use std::time::{Duration, Instant};
 

@@ -4,15 +4,15 @@
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles;
-use crate::own_messages::{self, Peer};
+use crate::own_messages::{self, Lent, Peer};
 use crate::real_types::{RealComm, RealRequest, Status};
 use crate::requests::EMPTY;
 use std::ffi::c_int;
 use std::time::Duration;
 
-/// A message on its way, with its memory.
+/// A message on its way, with its memory, which is leaked if the message is dropped before it has ended.
 pub(super) struct Message {
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Lent<Vec<u8>>,
     requests: Vec<RealRequest>,
     pub(super) from: u32,
 }
@@ -24,8 +24,7 @@ impl Message {
         c_int::try_from(bytes.len()).ok()?;
         // SAFETY: the bytes stay beside the request.
         let rc = unsafe { own_messages::send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests) };
-        let from = to.rank;
-        (rc == SUCCESS).then_some(Message { bytes, requests, from })
+        (rc == SUCCESS).then(|| Message::under_way(bytes, requests, to.rank))
     }
 
     /// Posts the receive of a message of this length.
@@ -33,8 +32,12 @@ impl Message {
         let (mut bytes, mut requests) = (vec![0u8; length], Vec::new());
         // SAFETY: as above.
         let rc = unsafe { own_messages::receive(bytes.as_mut_ptr().cast(), length, from, &mut requests) };
-        let from = from.rank;
-        (rc == SUCCESS).then_some(Message { bytes, requests, from })
+        (rc == SUCCESS).then(|| Message::under_way(bytes, requests, from.rank))
+    }
+
+    fn under_way(bytes: Vec<u8>, requests: Vec<RealRequest>, from: u32) -> Message {
+        let bytes = Lent::new(bytes);
+        Message { bytes, requests, from }
     }
 
     /// Posts the receive of a message that has come, if one has.
@@ -53,9 +56,13 @@ impl Message {
         Message::receive(length.max(0) as usize, Peer { comm, rank, tag })
     }
 
-    /// Whether it has ended; an MPI error code if it has failed.
+    /// Whether it has ended; an MPI error code if it has failed, which does not say that the library has done with its memory.
     pub(super) fn test(&mut self) -> Result<bool, c_int> {
-        own_messages::test(&mut self.requests)
+        let has_ended = own_messages::test(&mut self.requests)?;
+        if has_ended {
+            self.bytes.give_back();
+        }
+        Ok(has_ended)
     }
 
     /// After a failure: ends it. Returns how many requests have not ended within `limit`; their memory is given up then.
@@ -65,8 +72,8 @@ impl Message {
         } else {
             own_messages::end(&mut self.requests, limit)
         };
-        if left > 0 {
-            std::mem::forget(self);
+        if left == 0 {
+            self.bytes.give_back();
         }
         left
     }

@@ -120,7 +120,10 @@ fn receive(length: usize, from: Peer) -> Result<Vec<u8>, c_int> {
             break;
         }
     }
-    Ok(messages.pop().map(|(_, message)| message.bytes).unwrap_or_default())
+    Ok(messages
+        .pop()
+        .map(|(_, message)| message.bytes.to_vec())
+        .unwrap_or_default())
 }
 
 /// After a failure: returns how many messages have not ended within `limit`.
