@@ -14,7 +14,7 @@
 enum { SIZES = 3 };
 static int sizes[SIZES] = {3 << 10, 96 << 10, 768 << 10}, largest = 768 << 10;
 static double *from, *to;
-static MPI_Comm pair;
+static MPI_Comm pair, grid;
 static MPI_Op product;
 static MPI_Datatype gappy;
 
@@ -112,6 +112,23 @@ static void reductions(int bytes, MPI_Comm comm)
     TRY("composition at the root", MPI_Reduce(from, to, count / 2, gappy, product, root, comm));
 }
 
+/* On a grid of two rows, where those above and below are one. */
+static void neighbours(int bytes)
+{
+    enum { DEGREE = 4 };
+    int each = bytes / 8 / DEGREE, pairs[DEGREE];
+    MPI_Aint places[DEGREE];
+    MPI_Datatype types[DEGREE];
+    for (int i = 0; i < DEGREE; i++) {
+        pairs[i] = each / 3;
+        places[i] = (MPI_Aint)i * each * 8;
+        types[i] = gappy;
+    }
+    TRY("neighbor_allgather", MPI_Neighbor_allgather(from, each, MPI_DOUBLE, to, each, MPI_DOUBLE, grid));
+    TRY("neighbor_alltoall", MPI_Neighbor_alltoall(from, each, MPI_DOUBLE, to, each, MPI_DOUBLE, grid));
+    TRY("neighbor_alltoallw", MPI_Neighbor_alltoallw(from, pairs, places, types, to, pairs, places, types, grid));
+}
+
 static void content(void)
 {
     for (int s = 0; s < SIZES; s++) {
@@ -119,6 +136,7 @@ static void content(void)
             continue;
         moves(sizes[s], MPI_COMM_WORLD);
         reductions(sizes[s], MPI_COMM_WORLD);
+        neighbours(sizes[s]);
     }
     int few = sizes[0] == 0 ? largest : sizes[round_ % SIZES];
     moves(few, pair);
@@ -136,6 +154,8 @@ int main(int argc, char **argv)
     to = calloc(2, largest);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_split(MPI_COMM_WORLD, rank / 2, -rank, &pair);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Cart_create(MPI_COMM_WORLD, 2, (int[]){2, size / 2}, (int[]){1, 1}, 0, &grid);
     MPI_Op_create(compose, 0, &product);
     MPI_Datatype two;
     MPI_Type_contiguous(2, MPI_DOUBLE, &two);
@@ -146,6 +166,7 @@ int main(int argc, char **argv)
     MPI_Type_free(&gappy);
     MPI_Op_free(&product);
     MPI_Comm_free(&pair);
+    MPI_Comm_free(&grid);
     free(from);
     free(to);
     MPI_Finalize();

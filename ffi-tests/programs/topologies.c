@@ -1,7 +1,7 @@
 /* Virtual topologies and the collectives among neighbours. */
 #include "check.h"
 
-static MPI_Comm cart = MPI_COMM_NULL, graph, ring, weighted;
+static MPI_Comm cart = MPI_COMM_NULL, graph, ring, weighted, twice;
 
 static void neighbours(MPI_Comm comm, const char *name, int in, int out)
 {
@@ -44,6 +44,55 @@ static void neighbours(MPI_Comm comm, const char *name, int in, int out)
     }
 }
 
+enum { MOST = 8, LARGE = 1500, STEP = 2 * LARGE };
+
+/*
+ * What each neighbour has sent where, for blocks that are sent at once and for large ones: `count` numbers, in every
+ * second place for the procedure with datatypes. What no neighbour sends stays as it is, and so do the gaps.
+ */
+static void blocks(MPI_Comm comm, const char *name, int in, int out, int count)
+{
+    static int send[MOST * STEP], receive[MOST * STEP];
+    int here, counts[MOST], at[MOST], backwards[MOST];
+    MPI_Aint bytes[MOST], bytes_backwards[MOST];
+    MPI_Datatype types[MOST], sparse;
+    MPI_Comm_rank(comm, &here);
+    MPI_Type_vector(count, 1, 2, MPI_INT, &sparse);
+    MPI_Type_commit(&sparse);
+    for (int i = 0; i < MOST; i++) {
+        counts[i] = count;
+        at[i] = i * STEP;
+        backwards[i] = (MOST - 1 - i) * STEP;
+        bytes[i] = at[i] * (MPI_Aint)sizeof(int);
+        bytes_backwards[i] = backwards[i] * (MPI_Aint)sizeof(int);
+        types[i] = sparse;
+    }
+    int ones[MOST] = {1, 1, 1, 1, 1, 1, 1, 1};
+    for (int which = 0; which < 5; which++) {
+        int distance = which == 0 || which == 2 ? count : STEP;
+        for (int i = 0; i < MOST * STEP; i++) {
+            send[i] = 1000000 * here + 100000 * (i / distance) + i % distance;
+            receive[i] = -1;
+        }
+        switch (which) {
+        case 0: MPI_Neighbor_allgather(send, count, MPI_INT, receive, count, MPI_INT, comm); break;
+        case 1: MPI_Neighbor_allgatherv(send, count, MPI_INT, receive, counts, backwards, MPI_INT, comm); break;
+        case 2: MPI_Neighbor_alltoall(send, count, MPI_INT, receive, count, MPI_INT, comm); break;
+        case 3: MPI_Neighbor_alltoallv(send, counts, at, MPI_INT, receive, counts, backwards, MPI_INT, comm); break;
+        case 4: MPI_Neighbor_alltoallw(send, ones, bytes, types, receive, ones, bytes_backwards, types, comm); break;
+        }
+        long sum = 0, written = 0;
+        for (int i = 0; i < MOST * STEP; i++) {
+            sum += receive[i] * (long)(i % 977 + 1);
+            written += receive[i] != -1;
+        }
+        say("%s, blocks of %d, %d: %ld written, sum %ld", name, count, which, written, sum);
+        for (int i = 0; i < in; i++)
+            say("  %d of %d", receive[distance == count ? i * count : backwards[i]], out);
+    }
+    MPI_Type_free(&sparse);
+}
+
 static void cartesian(void)
 {
     int dims[2], periods[2], coordinates[2], dimensions, other, from, to, count;
@@ -71,6 +120,10 @@ static void cartesian(void)
     say("row of %d, dimension %d, sum %d", count, dimensions, sum);
     MPI_Comm_free(&row);
     neighbours(cart, "cart", 4, 4);
+    blocks(cart, "cart", 4, 4, 3);
+    blocks(cart, "cart", 4, 4, LARGE);
+    blocks(twice, "twice", 3, 3, 3);
+    blocks(twice, "twice", 3, 3, LARGE);
     int grid[2] = {0, 0};
     MPI_Dims_create(size, 2, grid);
     say("dims %d %d", grid[0], grid[1]);
@@ -124,6 +177,10 @@ static void make(void)
     int targets[2] = {right, (rank + 2) % size}, weights[2] = {rank + 1, rank + 10};
     MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &left, MPI_UNWEIGHTED, 1, &right, MPI_UNWEIGHTED, MPI_INFO_NULL,
                                    0, &ring);
+    /* The right neighbour sends two blocks, and the left one is sent two. */
+    int sources[3] = {right, left, right}, destinations[3] = {left, left, right};
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 3, sources, MPI_UNWEIGHTED, 3, destinations, MPI_UNWEIGHTED,
+                                   MPI_INFO_NULL, 0, &twice);
     MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &rank, &degree, targets, weights, MPI_INFO_NULL, 0, &weighted);
 }
 
@@ -152,6 +209,7 @@ int main(int argc, char **argv)
     MPI_Comm_free(&graph);
     MPI_Comm_free(&ring);
     MPI_Comm_free(&weighted);
+    MPI_Comm_free(&twice);
     MPI_Finalize();
     return 0;
 }

@@ -4,9 +4,9 @@
 //! pieces (more than [`EAGER_BYTES`]) and has been matched between two living processes then goes on: it is written into
 //! the program's buffer, perhaps after that has been rolled back, or into memory that the library has given back. What is
 //! smaller travels in one piece: it is either there or not, and the revocation ends receives that nothing has matched.
-//! So collectives with larger messages run in one of two other ways.
+//! So collectives with larger messages run in one of three other ways.
 //!
-//! *Moving data* (broadcast, gather, scatter, all-to-all, neighbourhoods): as the non-blocking twin, tested until it ends,
+//! *Moving data* (broadcast, gather, scatter, all-to-all): as the non-blocking twin, tested until it ends,
 //! with a record that recovery drives to its end before anything is loaded. Any algorithm moves the same bytes. All
 //! members must choose alike, since a blocking collective does not match a non-blocking one: the choice is made from what
 //! the standard makes equal in all of them (the amount of data of one block, by its type signature), and where there is
@@ -18,7 +18,11 @@
 //! failure both are given up: whatever arrives late is written there. Late *reads* need no such care. What a transfer
 //! takes from memory that has been rolled back reaches a receive of the same collective on the same revoked communicator,
 //! and everybody who takes part in that is rolled back too.
+//!
+//! *Neighbourhoods*: the blocking procedure is called with memory of the runtime to receive in ([`Neighbours`]); see there.
 #![allow(unsafe_code)]
+
+mod neighbours;
 
 use crate::arch::Rewound;
 use crate::cell::Main;
@@ -29,6 +33,7 @@ use crate::objects::comm::{self, Comm};
 use crate::real_types::RealRequest;
 use crate::requests::Kind;
 use crate::{completion, shim, world};
+pub use neighbours::{Neighbours, listed, regular, typed};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 

@@ -19,6 +19,8 @@ enum Way {
     /// A reduction. If the first is true, it writes to other memory: the number of elements in the receive buffer, and
     /// whether its contents matter before.
     Reduction(&'static str, &'static str, &'static str),
+    /// It receives these blocks in other memory.
+    Neighbours(&'static str),
 }
 
 const IN_PLACE: &str = "sendbuf == IN_PLACE";
@@ -38,13 +40,10 @@ fn way(procedure: &Procedure) -> Way {
             "if recvbuf.cast_const() == IN_PLACE { blocks(comm, sendcount, sendtype) } \
              else { blocks(comm, recvcount, recvtype) }",
         ),
-        "MPI_Gatherv"
-        | "MPI_Scatterv"
-        | "MPI_Alltoallv"
-        | "MPI_Neighbor_allgather"
-        | "MPI_Neighbor_allgatherv"
-        | "MPI_Neighbor_alltoall"
-        | "MPI_Neighbor_alltoallv" => Way::Twin("always(comm)"),
+        "MPI_Gatherv" | "MPI_Scatterv" | "MPI_Alltoallv" => Way::Twin("always(comm)"),
+        "MPI_Neighbor_allgather" | "MPI_Neighbor_alltoall" => Way::Neighbours("regular(comm, recvcount, recvtype)"),
+        "MPI_Neighbor_allgatherv" => Way::Neighbours("listed(comm, recvcounts, displs, recvtype)"),
+        "MPI_Neighbor_alltoallv" => Way::Neighbours("listed(comm, recvcounts, rdispls, recvtype)"),
         "MPI_Allreduce" | "MPI_Scan" => Way::Reduction(BLOCK, "i64::from(count)", IN_PLACE),
         // The first member's receive buffer stays as it is.
         "MPI_Exscan" => Way::Reduction(BLOCK, "i64::from(count)", "true"),
@@ -128,6 +127,15 @@ pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
     let name = &procedure.name;
     let otherwise = match way(procedure) {
         Way::Plain => None,
+        Way::Neighbours(blocks) => {
+            let _ = write!(
+                out,
+                "{SAFETY}        let neighbours = unsafe {{ Neighbours::begin({comm}, recvbuf, {blocks}) }};\n\
+                 \x20       let recvbuf = neighbours.place();\n{SAFETY}"
+            );
+            let rc = format!("crate::recovery::check(neighbours.end({call}))");
+            return tail(out, procedure, &rc, "");
+        }
         Way::Twin(condition) => Some((
             condition,
             format!(

@@ -104,6 +104,15 @@ pub mod blocking {
     pub fn at_root(_: VirtComm, _: c_int, _: c_int) -> i64 { 0 }
     pub fn of_blocks(_: VirtComm, _: c_int, _: bool) -> i64 { 0 }
     pub unsafe fn of_lists(_: VirtComm, _: *const c_int, _: bool) -> i64 { 0 }
+    pub struct Block;
+    pub fn regular(_: VirtComm, _: c_int, _: VirtDatatype) -> Vec<Block> { Vec::new() }
+    pub unsafe fn listed(_: VirtComm, _: *const c_int, _: *const c_int, _: VirtDatatype) -> Vec<Block> { Vec::new() }
+    pub struct Neighbours(*mut c_void);
+    impl Neighbours {
+        pub unsafe fn begin(_: VirtComm, to: *mut c_void, _: Vec<Block>) -> Neighbours { Neighbours(to) }
+        pub fn place(&self) -> *mut c_void { self.0 }
+        pub fn end(self, rc: c_int) -> c_int { rc }
+    }
     pub struct Reduction(*mut c_void);
     impl Reduction {
         pub unsafe fn begin(to: *mut c_void, _: i64, _: VirtDatatype, _: bool) -> Reduction { Reduction(to) }

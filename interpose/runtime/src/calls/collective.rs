@@ -3,7 +3,7 @@
 
 use super::arguments::outcome;
 use crate::attempt;
-use crate::blocking::{self, IN_PLACE};
+use crate::blocking::{self, IN_PLACE, Neighbours};
 use crate::cut;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
@@ -120,20 +120,20 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
     unsafe {
         add_up(comm, outdegree, sendcounts, sendtypes);
         let (send, receive) = (real_types(sendtypes, outdegree), real_types(recvtypes, indegree));
-        let (send, receive) = (send.as_ptr(), receive.as_ptr());
-        let real_comm = real_comm(comm);
-        let rc = if blocking::always(comm) {
-            let start = |request: &mut RealRequest| {
-                real::PMPI_Ineighbor_alltoallw(
-                    sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm, request,
-                )
-            };
-            outcome!(blocking::run(comm, start))
-        } else {
-            attempt!(real::PMPI_Neighbor_alltoallw(
-                sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm
-            ))
-        };
+        let blocks = blocking::typed(recvcounts, rdispls, &receive);
+        let neighbours = Neighbours::begin(comm, recvbuf, blocks);
+        let rc = real::PMPI_Neighbor_alltoallw(
+            sendbuf,
+            sendcounts,
+            sdispls,
+            send.as_ptr(),
+            neighbours.place(),
+            recvcounts,
+            rdispls,
+            receive.as_ptr(),
+            real_comm(comm),
+        );
+        let rc = attempt!(neighbours.end(rc));
         finish(Proc::MPI_Neighbor_alltoallw, rc, Some(comm))
     }
 }
