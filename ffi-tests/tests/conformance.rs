@@ -121,3 +121,15 @@ fn answers_the_same(name: &str, arguments: &[&str]) {
 fn any_thread_may_ask_where_mpi_is() {
     answers_the_same("threads", &[]);
 }
+
+#[test]
+#[ignore = "MPI_Comm_free waits for all members, until communicators are no longer made again by all their members together"]
+fn mpi_comm_free_waits_for_nobody() {
+    answers_the_same("local", &["free"]);
+}
+
+#[test]
+#[ignore = "MPI_Comm_idup waits for all members, until communicators are no longer made again by all their members together"]
+fn mpi_comm_idup_waits_for_nobody() {
+    answers_the_same("local", &["idup"]);
+}
