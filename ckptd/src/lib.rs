@@ -4,6 +4,7 @@
 //! * [`epochs`]: names and format of the files of the disk level; [`pages`]: lists of pages;
 //! * [`pool`]: the spares of a node's jobs, as a state machine; [`wire`]: what ckptd and its clients say to each other; [`client`]: a
 //!   client that never waits for long; `daemon` (feature `cli`): `ckptd serve`;
+//! * [`private`]: directories of one user alone, in memory and elsewhere;
 //! * `remains` (feature `cli`): what killed jobs leave on a node;
 //! * [`events`]: the event file each rank writes, and its reader;
 //! * [`relay`]: the output relay that makes standard output exactly-once, and the ledger through
@@ -21,6 +22,7 @@ pub mod events;
 pub mod manual;
 pub mod pages;
 pub mod pool;
+pub mod private;
 pub mod relay;
 #[cfg(feature = "cli")]
 pub mod remains;

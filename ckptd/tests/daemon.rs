@@ -3,6 +3,7 @@
 use ckptd::client::{Address, Client, ClientError};
 use ckptd::epochs::flush;
 use ckptd::pool::{Limits, Need, Place, Refusal, Spare};
+use ckptd::private;
 use ckptd::wire::{Answer, Ask, JobStatus, encode};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -340,16 +341,17 @@ fn what_a_killed_job_has_left_is_removed_and_nothing_else() {
     let mut gone = Command::new("true").spawn().expect("started");
     gone.wait().expect("waited for");
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let name = |pid: u32, rest: &str| PathBuf::from(format!("/dev/shm/understudy-prterun-{host}-{pid}@1-{rest}"));
+    let memory = private::make_in_memory()
+        .expect("there is a /dev/shm")
+        .path()
+        .to_owned();
+    let name = |pid: u32, rest: &str| memory.join(format!("understudy-prterun-{host}-{pid}@1-{rest}"));
     let left = [name(gone.id(), "0.undo"), name(gone.id(), "1.undo")];
     let others = [
         // A launcher elsewhere, which may have started a job just now.
-        PathBuf::from(format!("/dev/shm/understudy-prterun-elsewhere-{}@1-0.undo", gone.id())),
-        PathBuf::from(format!(
-            "/dev/shm/understudy-0000000000000007-{:016x}-0.undo",
-            gone.id()
-        )),
-        PathBuf::from(format!("/dev/shm/not-understudy-{}@1-0", gone.id())),
+        memory.join(format!("understudy-prterun-elsewhere-{}@1-0.undo", gone.id())),
+        memory.join(format!("understudy-0000000000000007-{:016x}-0.undo", gone.id())),
+        memory.join(format!("not-understudy-{}@1-0", gone.id())),
     ];
     for path in left.iter().chain(&others) {
         std::fs::write(path, "something").expect("written");

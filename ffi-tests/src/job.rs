@@ -462,10 +462,8 @@ impl Run {
             found.extend(hosts.shared_memory());
             return found;
         }
-        let files = std::fs::read_dir("/dev/shm")
+        let files = place::shared_memory()
             .into_iter()
-            .flatten()
-            .flatten()
             .filter(|entry| is_since(entry, self.began))
             .map(|entry| entry.path().to_string_lossy().into_owned());
         found.extend(files.filter(|path| path.contains(&relay_mark) || self.shared_memory.contains(path)));

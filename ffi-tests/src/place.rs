@@ -1,5 +1,6 @@
 //! Where things are: the products, MPI, and the lock that lets one job run at a time.
 
+use ckptd::private;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -64,6 +65,13 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path)
         .map(|directory| directory.join(name))
         .find(|file| file.is_file())
+}
+
+/// What is in memory that outlives a process: of everybody, and in this user's own directory there.
+pub fn shared_memory() -> Vec<std::fs::DirEntry> {
+    let directories = [PathBuf::from(private::MEMORY), private::in_memory()];
+    let entries = |directory| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    directories.into_iter().flat_map(entries).collect()
 }
 
 /// Says that a test does nothing, and why, past the test harness, which would keep it to itself.

@@ -1,5 +1,6 @@
 //! What jobs leave in files: `understudy inspect` looks into it, `understudy clean` removes what nobody needs.
 
+use ckptd::private;
 use ffi_tests::command::{Ran, Understudy, understudy};
 use ffi_tests::outcome::native;
 use ffi_tests::{Job, place};
@@ -109,8 +110,8 @@ fn files_of_a_lost_job_are_looked_into() {
 /// A file as a job of a launcher that is gone leaves it.
 fn remains(name: &str, host: &str, age: Duration) -> PathBuf {
     // No process has this number (proc(5), /proc/sys/kernel/pid_max).
-    let path = Path::new("/dev/shm").join(format!("{name}prterun-{host}-4194305@1-0"));
-    std::fs::write(&path, [0; 4096]).expect("/dev/shm is writable");
+    let path = private::in_memory().join(format!("{name}prterun-{host}-4194305@1-0"));
+    std::fs::write(&path, [0; 4096]).expect("the job that runs has made the directory");
     let file = std::fs::File::options().write(true).open(&path);
     file.and_then(|file| file.set_modified(SystemTime::now() - age))
         .expect("it is ours");
@@ -138,8 +139,8 @@ fn what_is_left_goes_and_what_lives_stays() {
     ];
     let ran = Understudy::new(work.path(), &[&start[..], &program].concat())
         .during(move |child| {
-            let runs = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
-            let ledgers = runs
+            let files = place::shared_memory().into_iter();
+            let ledgers = files
                 .filter(|entry| entry.file_name().to_string_lossy().contains("@1-"))
                 .count();
             if found.get().is_none() && ledgers >= 4 && child.id() > 0 {

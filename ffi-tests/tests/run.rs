@@ -250,8 +250,8 @@ fn a_signal_ends_the_job_too() {
 }
 
 fn has_ledgers() -> bool {
-    let names = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
-    names
+    place::shared_memory()
+        .iter()
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("understudy-prterun-"))
         .count()
         >= 4

@@ -4,11 +4,12 @@
 //! lives, so there is one daemon for each socket. Who has the lock may remove a socket that an earlier daemon has left behind.
 
 use super::StartError;
+use crate::private::{Directory, Refused};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -66,33 +67,14 @@ pub(super) fn take(path: &Path) -> Result<Socket, StartError> {
 
 /// Makes the directory if it is missing; refuses one that others could change, or that is somewhere else.
 fn private_directory(path: &Path) -> Result<(), StartError> {
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            return Err(StartError::system(format!("{} cannot be made", path.display()))(error));
-        }
-        _ => {}
+    match Directory::make(path) {
+        Ok(_) => Ok(()),
+        Err(Refused::System(path, error)) => Err(StartError::system(path.display().to_string())(error)),
+        Err(refused) => Err(StartError::Place(format!(
+            "{refused}; {}, or give a --socket in a directory of your own",
+            refused.remedy()
+        ))),
     }
-    let about = fs::symlink_metadata(path).map_err(StartError::system(path.display().to_string()))?;
-    let refuse = |why: String| Err(StartError::Place(format!("{} {why}", path.display())));
-    if about.is_symlink() {
-        return refuse("is a symbolic link, and could lead anywhere; remove it, or give another --socket".into());
-    }
-    if !about.is_dir() {
-        return refuse("is not a directory; give another --socket".into());
-    }
-    if about.uid() != uid() {
-        return refuse(format!(
-            "belongs to user {}; give a --socket in a directory of your own",
-            about.uid()
-        ));
-    }
-    if about.mode() & 0o077 != 0 {
-        return refuse(format!(
-            "can be entered by others (mode {:o}); chmod 700 it, or give another --socket",
-            about.mode() & 0o777
-        ));
-    }
-    Ok(())
 }
 
 fn lock(socket: &Path) -> Result<OwnedFd, StartError> {
@@ -131,7 +113,7 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt, symlink};
     use std::os::unix::net::UnixStream;
 
     fn refusal(path: &Path) -> String {

@@ -51,12 +51,12 @@ impl Sweeper {
 
 fn sweep(removed: &AtomicU64) {
     for it in remains::of_node() {
-        match remains::remove(&it.path) {
+        match it.remove() {
             Ok(()) => {
-                log::info!("{} is removed: {}", it.path.display(), it.what);
+                log::info!("{} is removed: {}", it.path().display(), it.what);
                 removed.fetch_add(1, Ordering::Relaxed);
             }
-            Err(error) => log::warn!("{}: {error}", it.path.display()),
+            Err(error) => log::warn!("{}: {error}", it.path().display()),
         }
     }
 }

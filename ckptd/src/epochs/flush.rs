@@ -1,50 +1,55 @@
 //! From memory to disk: an epoch that is whole in one directory, in another one.
 //!
-//! Epochs that are *held* (`UNDERSTUDY_DISK_HOLD`) lie in memory that outlives their processes, in a directory of the user's
-//! for each directory of a disk level ([`held`]). From there they are copied to that one, by the daemon or by who has written them.
+//! Epochs that are *held* (`UNDERSTUDY_DISK_HOLD`) lie in memory that outlives their processes, in the user's directory there
+//! ([`private`]), one for each directory of a disk level ([`held`]). From there they are copied to that one, by the daemon or by who
+//! has written them.
 
 use super::catalogue::{COPY, Name, PART};
+use crate::private::{self, Directory};
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::geteuid;
-use std::ffi::OsString;
-use std::fs::{DirBuilder, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Memory that outlives a process.
-const MEMORY: &str = "/dev/shm";
+/// Where, in the user's directory in memory, the epochs of all its disk levels are held.
+const HELD: &str = "held";
 /// The file that says for which directory something is held.
 const OF: &str = "directory";
+/// Longest path in it, in bytes (PATH_MAX of limits.h).
+const LONGEST: u64 = 4096;
 /// Bytes between two looks at whether it is to be given up.
 const PIECE: usize = 4 << 20;
 
 /// Where the epochs of all disk levels of this user are held.
 pub fn root() -> PathBuf {
-    Path::new(MEMORY).join(format!("understudy-held-{}", geteuid().as_raw()))
+    private::in_memory().join(HELD)
+}
+
+fn name_of(directory: &Path) -> String {
+    format!("{:016x}", xxh3_64(directory.as_os_str().as_bytes()))
 }
 
 /// Where the epochs of a disk level are held.
 pub fn held(directory: &Path) -> PathBuf {
-    root().join(format!("{:016x}", xxh3_64(directory.as_os_str().as_bytes())))
+    root().join(name_of(directory))
 }
 
-/// Makes that directory, with mode 0700; refuses one that is not the user's own.
+/// Makes that directory.
+///
+/// # Errors
+/// If a directory on the way there is not this user's alone; those of the file system.
 pub fn make_held(directory: &Path) -> io::Result<PathBuf> {
-    let place = held(directory);
-    DirBuilder::new().mode(0o700).recursive(true).create(&place)?;
-    for path in [root(), place.clone()] {
-        let about = std::fs::symlink_metadata(&path)?;
-        if !about.is_dir() || about.uid() != geteuid().as_raw() || about.mode() & 0o077 != 0 {
-            let why = format!("{} is not a directory of this user alone (mode 0700)", path.display());
-            return Err(io::Error::new(ErrorKind::PermissionDenied, why));
-        }
-    }
-    std::fs::write(place.join(OF), directory.as_os_str().as_bytes())?;
-    Ok(place)
+    let root = private::make_in_memory()?.make_below(OsStr::new(HELD))?;
+    let place = root.make_below(OsStr::new(&name_of(directory)))?;
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
+    let mut of = place.open_own(OsStr::new(OF), flags)?;
+    of.write_all(directory.as_os_str().as_bytes())?;
+    Ok(place.path().to_owned())
 }
 
 /// Removes a directory in which nothing is held any more.
@@ -57,26 +62,41 @@ pub fn remove_if_empty(place: &Path) {
     }
 }
 
-/// What is held for disk levels whose directories are gone.
-pub fn orphans() -> Vec<PathBuf> {
-    let places = std::fs::read_dir(root()).into_iter().flatten().flatten();
-    let is_orphan = |place: &PathBuf| {
-        let of = std::fs::read(place.join(OF)).map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
-        of.is_ok_and(|of| !of.exists())
-    };
-    places.map(|entry| entry.path()).filter(is_orphan).collect()
+fn open_root() -> Option<Directory> {
+    Directory::open(&private::in_memory())
+        .ok()??
+        .below(OsStr::new(HELD))
+        .ok()?
 }
 
-/// Epochs that are held for a disk level and are whole on its disk, too.
-pub fn copied(directory: &Path) -> Vec<PathBuf> {
-    let held = std::fs::read_dir(held(directory)).into_iter().flatten().flatten();
-    let is_copied = |path: &PathBuf| {
-        let length = |path: &Path| std::fs::metadata(path).map(|about| about.len()).ok();
-        let name = path.file_name().unwrap_or_default();
-        let is_epoch = name.to_str().and_then(Name::parse).is_some();
-        is_epoch && length(path).is_some() && length(path) == length(&directory.join(name))
+/// What is held for disk levels whose directories are gone: names in the directory of all that is held.
+pub fn orphans() -> Option<(Directory, Vec<OsString>)> {
+    let root = open_root()?;
+    let is_orphan = |name: &OsString| {
+        let of = || {
+            let place = root.below(name).ok()??;
+            let mut of = Vec::new();
+            let file = place.open_own(OsStr::new(OF), libc::O_RDONLY).ok()?;
+            file.take(LONGEST).read_to_end(&mut of).ok()?;
+            Some(PathBuf::from(OsString::from_vec(of)))
+        };
+        of().is_some_and(|of| !of.exists())
     };
-    held.map(|entry| entry.path()).filter(is_copied).collect()
+    let names = root.names().into_iter().filter(is_orphan).collect();
+    Some((root, names))
+}
+
+/// Epochs that are held for a disk level and are whole on its disk, too: names in the directory where they are held.
+pub fn copied(directory: &Path) -> Option<(Directory, Vec<OsString>)> {
+    let place = open_root()?.below(OsStr::new(&name_of(directory))).ok()??;
+    let is_copied = |name: &OsString| {
+        let is_epoch = name.to_str().and_then(Name::parse).is_some();
+        let held = place.open_own(name, libc::O_RDONLY).and_then(|file| file.metadata());
+        let on_disk = std::fs::metadata(directory.join(name));
+        is_epoch && matches!((held, on_disk), (Ok(held), Ok(on_disk)) if held.len() == on_disk.len())
+    };
+    let names = place.names().into_iter().filter(is_copied).collect();
+    Some((place, names))
 }
 
 /// The name under which [`copy`] writes; another process may be copying the same file.
@@ -88,7 +108,10 @@ fn part_of(to: &Path) -> PathBuf {
 
 /// Whether a file that [`copy`] writes is being written.
 pub fn is_being_written(part: &Path) -> bool {
-    File::open(part)
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    options
+        .open(part)
         .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK))
 }
 
@@ -114,8 +137,8 @@ pub fn copy(from: &Path, to: &Path, give_up: &AtomicBool) -> io::Result<u64> {
 }
 
 fn copy_to(from: &Path, part: &Path, give_up: &AtomicBool) -> io::Result<u64> {
-    let (mut source, mut length) = (File::open(from)?, 0);
-    let mut copy = File::create(part)?;
+    let (mut source, mut length) = (private::open_own(from, libc::O_RDONLY)?, 0);
+    let mut copy = private::create_anew(part)?;
     flock(&copy, FlockOperation::NonBlockingLockExclusive)?;
     let mut piece = vec![0; PIECE];
     loop {

@@ -4,10 +4,10 @@
 use super::note::NoteCell;
 use super::position::PositionCell;
 use super::{Stream, sys};
-use std::fs::{File, OpenOptions};
+use crate::private::open_own;
+use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -232,20 +232,7 @@ impl Mapping {
 
     /// The relay's side: takes the file over, empty as it may be, and leaves it blank and allocated.
     pub(super) fn create(path: &Path) -> io::Result<(Self, File)> {
-        let file = options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)?;
-        let meta = file.metadata()?;
-        if !meta.is_file() || meta.uid() != sys::effective_uid() {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "not a regular file of this user",
-            ));
-        }
+        let file = open_own(path, libc::O_RDWR | libc::O_CREAT)?;
         if !sys::try_lock(&file, true)? {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
@@ -284,14 +271,12 @@ impl Mapping {
     }
 
     fn open_if_ready(path: &Path, writable: bool) -> Result<Option<(Self, File)>, LedgerError> {
-        let file = match options().read(true).write(writable).open(path) {
+        let access = if writable { libc::O_RDWR } else { libc::O_RDONLY };
+        let file = match open_own(path, access) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
         let meta = file.metadata()?;
-        if !meta.is_file() || meta.uid() != sys::effective_uid() {
-            return Err(LedgerError::NotALedger);
-        }
         if meta.len() < LEDGER_LEN as u64 {
             return Ok(None);
         }
@@ -305,12 +290,6 @@ impl Mapping {
             _ => Err(LedgerError::NotALedger),
         }
     }
-}
-
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    options
 }
 
 impl Deref for Mapping {

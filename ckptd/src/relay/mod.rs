@@ -65,7 +65,7 @@ pub use observer::LedgerObserver;
 pub use position::Position;
 pub use process::{IN_ERR_FD, IN_OUT_FD, run};
 #[cfg(feature = "cli")]
-pub use survey::{Entry, LEDGERS, Seat, has_launcher, job_of_name, survey};
+pub use survey::{Entry, Seat, has_launcher, job_of_name, survey};
 pub use view::LedgerView;
 
 use std::fmt;

@@ -3,11 +3,11 @@
 use super::job::lives;
 use super::launcher::is_launcher;
 use super::ledger::{LedgerError, Mapping, RankStage};
-use std::path::{Path, PathBuf};
+use crate::private::{Directory, in_memory};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Where ledgers are.
-pub const LEDGERS: &str = "/dev/shm";
 const PREFIX: &str = "understudy-";
 
 /// A rank of some job, as its ledger shows it.
@@ -63,14 +63,15 @@ pub fn job_of_name(name: &str) -> Option<(&str, &str)> {
     job.contains('@').then_some((job, rest))
 }
 
-/// All ranks of this user that have a ledger in a directory.
-pub fn survey(directory: &Path) -> Vec<Seat> {
-    let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let seat = |entry: std::fs::DirEntry| {
-        let name = entry.file_name();
+/// All ranks of this user that have a ledger on this node.
+pub fn survey() -> Vec<Seat> {
+    let Ok(Some(directory)) = Directory::open(&in_memory()) else {
+        return Vec::new();
+    };
+    let seat = |name: OsString| {
         let (job, rank) = job_of_name(name.to_str()?)?;
         let (job, rank) = (job.to_owned(), rank.parse().ok()?);
-        let path = entry.path();
+        let path = directory.path().join(&name);
         let entry = match Mapping::open_ready(&path, false) {
             Ok((ledger, _)) => {
                 let pid = ledger.rank_pid.load(SeqCst);
@@ -89,7 +90,7 @@ pub fn survey(directory: &Path) -> Vec<Seat> {
         };
         Some(Seat { path, job, rank, entry })
     };
-    let mut seats: Vec<_> = names.filter_map(seat).collect();
+    let mut seats: Vec<_> = directory.names().into_iter().filter_map(seat).collect();
     seats.sort_by(|a, b| (&a.job, a.rank).cmp(&(&b.job, b.rank)));
     seats
 }

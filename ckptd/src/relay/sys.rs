@@ -183,8 +183,3 @@ pub(super) fn signal(pid: u32, signal: libc::c_int) -> bool {
     // SAFETY: plain numbers; a process id is never 0 or negative here.
     pid > 1 && unsafe { libc::kill(pid as libc::pid_t, signal) == 0 }
 }
-
-pub(super) fn effective_uid() -> u32 {
-    // SAFETY: cannot fail.
-    unsafe { libc::geteuid() }
-}

@@ -4,15 +4,18 @@
 mod segments;
 
 use crate::epochs::flush;
-use crate::relay::{LEDGERS, has_launcher, job_of_name, lives, survey};
+use crate::private::{Directory, in_memory, open_own};
+use crate::relay::{has_launcher, job_of_name, lives, survey};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 pub use segments::is_in_use;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// See [`is_settled`].
@@ -24,23 +27,50 @@ pub const EVENTS_PREFIX: &str = "understudy-run-";
 /// Something to be removed, and what it is.
 #[derive(Debug)]
 pub struct Remains {
-    /// Where it is.
-    pub path: PathBuf,
+    directory: Arc<Directory>,
+    name: OsString,
     /// For people.
     pub what: &'static str,
 }
 
+impl Remains {
+    /// Things of one kind in the directory in which they were found.
+    pub fn all(directory: Directory, names: Vec<OsString>, what: &'static str) -> Vec<Remains> {
+        let directory = Arc::new(directory);
+        let remains = |name| Remains {
+            directory: Arc::clone(&directory),
+            name,
+            what,
+        };
+        names.into_iter().map(remains).collect()
+    }
+
+    /// Where it was found.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join(&self.name)
+    }
+
+    /// Removes it from the directory in which it was found, whatever leads there now. Somebody else may have done it meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Directory::remove_all`].
+    pub fn remove(&self) -> io::Result<()> {
+        self.directory.remove_all(&self.name)
+    }
+}
+
 /// All of it.
 pub fn of_node() -> Vec<Remains> {
-    let mut all = of_jobs();
-    all.extend(segments::abandoned());
-    all.extend(event_directories());
-    all.extend(flush::orphans().into_iter().map(|path| Remains {
-        path,
-        what: "epochs held for a directory that is gone",
-    }));
-    all
+    let held = flush::orphans().map(|(root, names)| (root, names, "epochs held for a directory that is gone"));
+    let kinds = [of_jobs(), segments::abandoned(), event_directories(), held];
+    let found = kinds.into_iter().flatten();
+    found
+        .flat_map(|(directory, names, what)| Remains::all(directory, names, what))
+        .collect()
 }
+
+/// A directory, names in it, and what they are.
+type Found = (Directory, Vec<OsString>, &'static str);
 
 /// Whether something belongs to this user.
 pub fn is_own(path: &Path) -> bool {
@@ -49,34 +79,27 @@ pub fn is_own(path: &Path) -> bool {
 }
 
 /// Ledgers, undo logs and backups in memory of jobs of which no process is left on this node.
-fn of_jobs() -> Vec<Remains> {
+fn of_jobs() -> Option<Found> {
+    let directory = Directory::open(&in_memory()).ok()??;
     // The files first: a job that starts in between has none of them.
-    let files = std::fs::read_dir(LEDGERS).into_iter().flatten().flatten();
-    let files: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
-    let living: BTreeSet<String> = survey(Path::new(LEDGERS))
+    let mut names = directory.names();
+    let living: BTreeSet<String> = survey()
         .into_iter()
         .filter(|seat| {
             seat.is_taken() || (!is_of_this_node(&seat.job) && !is_settled(&seat.path)) || is_locked(&seat.path)
         })
         .map(|seat| seat.job)
         .collect();
-    let is_left = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    names.retain(|name| {
+        let text = name.to_string_lossy();
         // A backup has a dot in front, and a number behind that of the rank.
-        let job = job_of_name(name.trim_start_matches('.')).map(|(job, _)| until_number(job));
-        is_own(path)
-            && job.is_some_and(|job| {
-                !living.contains(job) && !has_launcher(job) && (is_of_this_node(job) || is_settled(path))
-            })
-    };
-    files
-        .into_iter()
-        .filter(is_left)
-        .map(|path| Remains {
-            path,
-            what: "of a job that is gone",
+        let job = job_of_name(text.trim_start_matches('.')).map(|(job, _)| until_number(job));
+        job.is_some_and(|job| {
+            let path = directory.path().join(name);
+            !living.contains(job) && !has_launcher(job) && (is_of_this_node(job) || is_settled(&path))
         })
-        .collect()
+    });
+    Some((directory, names, "of a job that is gone"))
 }
 
 /// Whether the launcher is on this node, so that its process tells whether the job lives. That of a container may have another name.
@@ -96,10 +119,8 @@ fn is_settled(path: &Path) -> bool {
 
 /// Whether a relay keeps its ledger locked, be it in a container whose processes are not seen from here.
 fn is_locked(ledger: &Path) -> bool {
-    let Ok(file) = std::fs::File::open(ledger) else {
-        return false;
-    };
-    flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+    open_own(ledger, libc::O_RDONLY)
+        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
 }
 
 /// `prterun-vm-12@1` of `prterun-vm-12@1-3`.
@@ -111,38 +132,18 @@ fn until_number(job: &str) -> &str {
 
 /// Directories of `understudy run`, which have its process id in their names, and in which nobody has a file open: the job may
 /// live on when it is killed.
-fn event_directories() -> Vec<Remains> {
-    let names = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
-    let is_left = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+fn event_directories() -> Option<Found> {
+    let directory = Directory::of_anybody(&std::env::temp_dir()).ok()?;
+    let mut names = directory.names();
+    names.retain(|name| {
         let pid = name
-            .strip_prefix(EVENTS_PREFIX)
-            .and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-        let files = || std::fs::read_dir(path).into_iter().flatten().flatten();
-        is_own(path) && pid.is_some_and(|pid| !lives(pid)) && !files().any(|file| segments::is_in_use(&file.path()))
-    };
-    names
-        .map(|entry| entry.path())
-        .filter(is_left)
-        .map(|path| Remains {
-            path,
-            what: "event files of a job that is gone",
-        })
-        .collect()
-}
-
-/// Removes a file or directory. Somebody else may have done it meanwhile.
-pub fn remove(path: &Path) -> io::Result<()> {
-    let is_directory = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
-    let removed = if is_directory {
-        std::fs::remove_dir_all(path)
-    } else {
-        std::fs::remove_file(path)
-    };
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
+            .to_str()
+            .and_then(|name| name.strip_prefix(EVENTS_PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        let path = directory.path().join(name);
+        let files = || std::fs::read_dir(&path).into_iter().flatten().flatten();
+        is_own(&path) && pid.is_some_and(|pid| !lives(pid)) && !files().any(|file| segments::is_in_use(&file.path()))
+    });
+    Some((directory, names, "event files of a job that is gone"))
 }
 
 #[cfg(test)]

@@ -435,7 +435,7 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
     match status {
         0 if points.version == ABI_VERSION && points.slot_count as usize == entry::slot_count() => {
             // SAFETY: the runtime exports this function with this type.
-            let streams = unsafe { Streams::of(runtime, second.program.environment) }
+            let streams = unsafe { Streams::of(runtime) }
                 .ok_or(Failure::Loader("libunderstudy_runtime.so is of another version"))?;
             crate::files::tell_runtime(points.file_effect);
             crate::fatal::listen(points.fatal_signal);

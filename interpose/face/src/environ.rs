@@ -71,7 +71,6 @@ pub unsafe fn is_on(list: *const *const c_char, name: &[u8]) -> bool {
 /// What a process is in its job: what the launcher says of it or, of one that joins a running job, what that has said.
 pub struct Identity<'a> {
     pub job: &'a [u8],
-    pub rank: &'a [u8],
     /// How many processes the job was started with.
     pub size: &'a [u8],
 }
@@ -85,16 +84,13 @@ pub unsafe fn identity<'a>(list: *const *const c_char) -> Identity<'a> {
     let variable = |name: &[u8]| unsafe { value(list, name) };
     if let Some(joined) = variable(JOIN) {
         let mut words = joined.split(|&byte| byte == b' ');
-        let mut next = || words.next().unwrap_or(b"0");
-        return Identity {
-            job: next(),
-            rank: next(),
-            size: next(),
-        };
+        let job = words.next().unwrap_or(b"0");
+        // Its rank comes between the two.
+        let size = words.nth(1).unwrap_or(b"0");
+        return Identity { job, size };
     }
     Identity {
         job: variable(b"PMIX_NAMESPACE=").unwrap_or(b"0"),
-        rank: variable(b"PMIX_RANK=").unwrap_or(b"0"),
         size: variable(b"OMPI_COMM_WORLD_SIZE=").unwrap_or(b""),
     }
 }

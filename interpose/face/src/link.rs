@@ -172,14 +172,6 @@ impl Path {
         self.bytes.as_ptr().cast()
     }
 
-    /// Replaces every slash from byte `from` on by an underscore: one file name out of any text.
-    pub fn replace_slashes(&mut self, from: usize) {
-        self.bytes[from..self.length]
-            .iter_mut()
-            .filter(|byte| **byte == b'/')
-            .for_each(|byte| *byte = b'_');
-    }
-
     /// Reads the symbolic link `link` into it.
     pub fn read_link(&mut self, link: &CStr) -> bool {
         // SAFETY: the buffer is valid for the length given, less one for the NUL.

@@ -5,7 +5,6 @@
 //! It is a grandchild, so that the program's wait(2) never sees it, and ends when the streams are closed.
 #![allow(unsafe_code)]
 
-use crate::environ;
 use crate::link::{Path, own_path};
 use crate::msg::say;
 use crate::sys::{self, nr, sys};
@@ -14,7 +13,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use understudy_abi::RUNTIME_FD_BASE;
 
 static STDOUT_WAS_TERMINAL: AtomicBool = AtomicBool::new(false);
-static mut LEDGER: Path = Path::new();
 
 const F_DUPFD_CLOEXEC: usize = 1030;
 const S_IFMT: u32 = 0o170000;
@@ -47,32 +45,12 @@ pub fn copy_of_stderr() -> c_int {
     unsafe { sys!(nr::FCNTL, 2, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) as c_int }
 }
 
-/// Puts a relay behind descriptors 1 and 2. Returns the path of its ledger; null if there is none.
-fn start(environment: *const *const c_char, directory: &[u8]) -> *const c_char {
+/// Puts a relay, which will make this ledger, behind descriptors 1 and 2.
+fn start(ledger: *const c_char, directory: &[u8]) -> Result<(), c_int> {
     STDOUT_WAS_TERMINAL.store(is_terminal(1), Ordering::Relaxed);
-    // SAFETY: a valid environment.
-    let identity = unsafe { environ::identity(environment) };
-    // SAFETY: the process has one thread, and this runs once.
-    #[allow(static_mut_refs)]
-    let ledger = unsafe { &mut LEDGER };
-    let prefix = b"/dev/shm/";
-    ledger.clear().push(prefix).push(b"understudy-").push(identity.job);
-    ledger.push(b"-").push(identity.rank);
-    ledger.replace_slashes(prefix.len());
-    // A job of the same name, whose launcher had the same process id, may have been killed as a whole.
-    // SAFETY: unlink(2).
-    unsafe { sys!(nr::UNLINK, ledger.as_ptr()) };
     let mut relay = Path::new();
     relay.push(directory).push(b"/ckptd");
-    match spawn(&relay, ledger) {
-        Ok(()) => ledger.as_ptr(),
-        Err(error) => {
-            say(format_args!(
-                "ckptd relay cannot be started (errno {error}); after a failure some output may appear twice"
-            ));
-            core::ptr::null()
-        }
-    }
+    spawn(&relay, ledger)
 }
 
 fn check(result: isize) -> Result<c_int, c_int> {
@@ -83,7 +61,7 @@ fn check(result: isize) -> Result<c_int, c_int> {
     }
 }
 
-fn spawn(relay: &Path, ledger: &Path) -> Result<(), c_int> {
+fn spawn(relay: &Path, ledger: *const c_char) -> Result<(), c_int> {
     if !relay.is_file() {
         return Err(2);
     }
@@ -119,12 +97,12 @@ fn spawn(relay: &Path, ledger: &Path) -> Result<(), c_int> {
 ///
 /// # Safety
 /// In a forked child only.
-unsafe fn detach(relay: &Path, ledger: &Path, pipes: &[[i32; 2]; 2]) -> ! {
+unsafe fn detach(relay: &Path, ledger: *const c_char, pipes: &[[i32; 2]; 2]) -> ! {
     let argv = [
         c"ckptd-relay".as_ptr(),
         c"relay".as_ptr(),
         c"--ledger".as_ptr(),
-        ledger.as_ptr(),
+        ledger,
         core::ptr::null(),
     ];
     let envp = [core::ptr::null::<c_char>()];
@@ -150,9 +128,12 @@ unsafe fn detach(relay: &Path, ledger: &Path, pipes: &[[i32; 2]; 2]) -> ! {
 /// How the streams of a protected program are taken over.
 #[derive(Clone, Copy)]
 pub struct Streams {
+    name: Ledger,
     tell: StreamsStart,
-    environment: *const *const c_char,
 }
+
+/// The runtime's function that says where the ledger is to be made.
+type Ledger = extern "C" fn() -> *const c_char;
 
 /// The runtime's function that is told where the ledger of the streams is.
 type StreamsStart = unsafe extern "C" fn(*const c_char);
@@ -163,26 +144,32 @@ unsafe extern "C" {
 }
 
 impl Streams {
-    /// Looks the runtime's function up.
+    /// Looks the runtime's functions up.
     ///
     /// # Safety
-    /// `runtime` must be its library's handle, `environment` the launcher's, valid as long as the process.
-    pub unsafe fn of(runtime: *mut c_void, environment: *const *const c_char) -> Option<Streams> {
-        // SAFETY: dlsym(3); the runtime exports this function with this type.
+    /// `runtime` must be its library's handle.
+    pub unsafe fn of(runtime: *mut c_void) -> Option<Streams> {
+        // SAFETY: dlsym(3); the runtime exports functions of these names with these types.
         unsafe {
-            let function = dlsym(runtime, c"understudy_runtime_streams".as_ptr());
-            (!function.is_null()).then(|| Streams {
-                tell: core::mem::transmute::<*mut c_void, StreamsStart>(function),
-                environment,
+            let name = dlsym(runtime, c"understudy_runtime_ledger".as_ptr());
+            let tell = dlsym(runtime, c"understudy_runtime_streams".as_ptr());
+            (!name.is_null() && !tell.is_null()).then(|| Streams {
+                name: core::mem::transmute::<*mut c_void, Ledger>(name),
+                tell: core::mem::transmute::<*mut c_void, StreamsStart>(tell),
             })
         }
     }
 
     /// Starts the relay and tells the runtime; on the runtime's stack.
     pub fn start(&self) {
-        let ledger = start(self.environment, Path::directory(own_path()));
-        // SAFETY: the ledger's path is a static string or null.
-        unsafe { (self.tell)(ledger) }
+        let ledger = (self.name)();
+        match start(ledger, Path::directory(own_path())) {
+            // SAFETY: the runtime's own string.
+            Ok(()) => unsafe { (self.tell)(ledger) },
+            Err(error) => say(format_args!(
+                "ckptd relay cannot be started (errno {error}); after a failure some output may appear twice"
+            )),
+        }
     }
 }
 

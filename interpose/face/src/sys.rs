@@ -22,7 +22,6 @@ pub mod nr {
     pub const EXECVE: usize = 59;
     pub const WAIT4: usize = 61;
     pub const FCNTL: usize = 72;
-    pub const UNLINK: usize = 87;
     pub const READLINK: usize = 89;
     pub const SIGALTSTACK: usize = 131;
     pub const PERSONALITY: usize = 135;

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::generated::{SLOT_COUNT, SLOT_NAMES};
 use crate::told::{config, info, joined, launcher_rank, launcher_size, number, variable};
 use crate::{arch, entry, events, fatal, fault, handles, shim, sys, told};
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 
 /// The oldest Open MPI whose ULFM the runtime has been tested with.
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
     // SAFETY: as the caller promises.
     unsafe {
         told::hear(info.read());
-        match start() {
+        match start().map_err(Refusal::from).and_then(|()| check_memory()) {
             Ok(()) => {
                 points.write(EntryPoints {
                     version: ABI_VERSION,
@@ -32,28 +32,34 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
                 });
                 0
             }
-            Err(reason) => refuse(&reason),
+            Err(refusal) => refuse(&refusal),
         }
     }
+}
+
+/// Where the relay of the program's streams is to make its ledger: a string that lives as long as the process.
+#[unsafe(no_mangle)]
+pub extern "C" fn understudy_runtime_ledger() -> *const c_char {
+    let path = crate::user::new_ledger(&told::job(), launcher_rank());
+    let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap_or_default();
+    path.into_raw()
 }
 
 /// Connects to the relay of the program's streams.
 ///
 /// # Safety
-/// `ledger` must be null or a string that lives as long as the process.
+/// `ledger` must be a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
-    if !ledger.is_null() {
-        // SAFETY: as the caller promises.
-        let path = unsafe { CStr::from_ptr(ledger) }.to_string_lossy().into_owned();
-        // What is printed before a spare has a part, or before a job that is restarted is where it was, was printed before.
-        let is_silent = launcher_rank() + config().spares >= launcher_size() || config().restart;
-        crate::user::attach_output(
-            path.into(),
-            is_silent,
-            number("OMPI_COMM_WORLD_LOCAL_SIZE").unwrap_or(0),
-        );
-    }
+    // SAFETY: as the caller promises.
+    let path = unsafe { CStr::from_ptr(ledger) }.to_string_lossy().into_owned();
+    // What is printed before a spare has a part, or before a job that is restarted is where it was, was printed before.
+    let is_silent = launcher_rank() + config().spares >= launcher_size() || config().restart;
+    crate::user::attach_output(
+        path.into(),
+        is_silent,
+        number("OMPI_COMM_WORLD_LOCAL_SIZE").unwrap_or(0),
+    );
 }
 
 /// Where thunks enter.
@@ -65,18 +71,49 @@ fn entries() -> [unsafe extern "C" fn(); understudy_abi::ENTRIES] {
     }
 }
 
-fn refuse(reason: &str) -> c_int {
+/// Why a job is not protected.
+struct Refusal {
+    reason: String,
+    /// Other nodes may not refuse, and their ranks would wait for those of this one for ever.
+    is_local: bool,
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Refusal {
+        Refusal {
+            reason,
+            is_local: false,
+        }
+    }
+}
+
+impl Refusal {
+    /// Why the job must stop, if it must.
+    fn stops(&self) -> Option<&'static str> {
+        let is_on = |name: &str| matches!(variable(name).as_deref(), Some("1" | "on" | "yes"));
+        if is_on("UNDERSTUDY_REQUIRE") {
+            Some("UNDERSTUDY_REQUIRE=1")
+        } else if is_on("UNDERSTUDY_RESTART") {
+            Some("UNDERSTUDY_RESTART=1")
+        } else if self.is_local && number("OMPI_COMM_WORLD_LOCAL_SIZE") != number("OMPI_COMM_WORLD_SIZE") {
+            Some("its other nodes may not refuse")
+        } else {
+            None
+        }
+    }
+}
+
+fn refuse(refusal: &Refusal) -> c_int {
     if info().quiet != 0 {
         return 1;
     }
-    let is_on = |name: &&str| matches!(variable(name).as_deref(), Some("1" | "on" | "yes"));
-    let strict = ["UNDERSTUDY_REQUIRE", "UNDERSTUDY_RESTART"].into_iter().find(is_on);
+    let strict = refusal.stops();
     if variable("OMPI_COMM_WORLD_LOCAL_RANK").as_deref() == Some("0") {
         let outcome = strict.map_or_else(
             || "the program runs unprotected".into(),
-            |name| format!("the job stops ({name}=1)"),
+            |why| format!("the job stops ({why})"),
         );
-        crate::sys::say(format_args!("{reason}; {outcome}"));
+        crate::sys::say(format_args!("{}; {outcome}", refusal.reason));
     } else if strict.is_some() {
         // A rank that ends with an error ends the job: the one that speaks is given time.
         std::thread::sleep(std::time::Duration::from_secs(1));
@@ -171,6 +208,20 @@ impl std::io::Write for Messages {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+/// Makes the user's directory in memory. Where the file system does not give it, the job goes on without ledgers and logs, and says so.
+fn check_memory() -> Result<(), Refusal> {
+    match ckptd::private::make_in_memory() {
+        Err(refused) if refused.is_planted() => Err(Refusal {
+            reason: format!(
+                "{refused}, so what the job keeps there would be in others' hands; {}",
+                refused.remedy()
+            ),
+            is_local: true,
+        }),
+        _ => Ok(()),
     }
 }
 

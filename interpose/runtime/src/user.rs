@@ -17,7 +17,7 @@ use crate::image::vmas::Zones;
 pub use files::written as written_files;
 pub use modules::is_loading;
 pub use output::{
-    attach as attach_output, dead_note, dead_output, inherit as inherit_output, leave, note_cell,
+    attach as attach_output, dead_note, dead_output, inherit as inherit_output, leave, new_ledger, note_cell,
     position as output_position, set_idle, set_stage,
 };
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};

@@ -3,7 +3,8 @@
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
 use ckptd::epochs::catalogue::{PART, PREFIX};
 use ckptd::epochs::flush;
-use ckptd::remains::{Remains, is_in_use, is_own, of_node, remove};
+use ckptd::private::Directory;
+use ckptd::remains::{Remains, is_in_use, is_own, of_node};
 use ckptd::report::bytes;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -40,15 +41,15 @@ impl Arguments {
                 .map_err(|error| Failure::with_status(IMPOSSIBLE, format_args!("{}: {error}", directory.display())))?;
             all.extend(torn);
             let directory = directory.canonicalize().unwrap_or_else(|_| directory.clone());
-            all.extend(flush::copied(&directory).into_iter().map(|path| Remains {
-                path,
-                what: "an epoch that is on disk, too",
-            }));
+            if let Some((place, names)) = flush::copied(&directory) {
+                all.extend(Remains::all(place, names, "an epoch that is on disk, too"));
+            }
         }
         let (mut freed, mut is_well) = (0, true);
-        for Remains { path, what } in &all {
-            let size = size(path);
-            if let Err(error) = if self.dry_run { Ok(()) } else { remove(path) } {
+        for remains in &all {
+            let (path, what) = (remains.path(), remains.what);
+            let size = size(&path);
+            if let Err(error) = if self.dry_run { Ok(()) } else { remains.remove() } {
                 tell(format_args!("{}: {error}", path.display()));
                 is_well = false;
                 continue;
@@ -64,26 +65,24 @@ impl Arguments {
 
 /// Epochs, and files of static data, that were being written when their worker died.
 fn torn_epochs(directory: &Path) -> io::Result<Vec<Remains>> {
+    let directory = Directory::of_anybody(directory)?;
     let mut torn = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let is_torn = name.starts_with(PREFIX)
-            && name.ends_with(PART)
-            && [".epoch.", ".static."].iter().any(|kind| name.contains(kind));
-        let changed = entry.metadata()?.modified()?;
+    for name in directory.names() {
+        let text = name.to_string_lossy();
+        let is_torn = text.starts_with(PREFIX)
+            && text.ends_with(PART)
+            && [".epoch.", ".static."].iter().any(|kind| text.contains(kind));
+        let path = directory.path().join(&name);
+        let changed = path.symlink_metadata()?.modified()?;
         // The writer may be on another node.
         let is_quiet = SystemTime::now()
             .duration_since(changed)
             .is_ok_and(|since| since >= QUIET);
-        if is_torn && is_quiet && is_own(&entry.path()) && !is_in_use(&entry.path()) {
-            torn.push(Remains {
-                path: entry.path(),
-                what: "an epoch that was never completed",
-            });
+        if is_torn && is_quiet && is_own(&path) && !is_in_use(&path) {
+            torn.push(name);
         }
     }
-    Ok(torn)
+    Ok(Remains::all(directory, torn, "an epoch that was never completed"))
 }
 
 fn size(path: &Path) -> u64 {

@@ -1,6 +1,7 @@
 //! Standard output and error: exactly once, through the relay (`ckptd::relay`).
 
 use crate::cell::Main;
+use ckptd::private::in_memory;
 use ckptd::relay::{LedgerObserver, LedgerView, NOTE_WORDS, NoteCell, Position, RankStage, Stream};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,14 @@ fn private_copy(fd: RawFd) -> Option<RawFd> {
         let copy = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, understudy_abi::RUNTIME_FD_BASE);
         (copy >= 0).then_some(copy)
     }
+}
+
+/// The path of this rank's ledger, which its relay is about to make. A job of the same name, whose launcher had the same process id, may have
+/// been killed as a whole: what is left of it goes.
+pub fn new_ledger(job: &str, launcher_rank: u32) -> PathBuf {
+    let path = in_memory().join(format!("understudy-{}-{launcher_rank}", job.replace('/', "_")));
+    let _ = std::fs::remove_file(&path);
+    path
 }
 
 /// Connects to this rank's relay. `is_silent`: what the program prints until its state is loaded, nobody is to see.

@@ -27,13 +27,14 @@ mod tests;
 use super::UserError;
 use crate::cell::Main;
 use crate::{told, world};
+use ckptd::private::{MEMORY, in_memory, open_own};
 use note::{Call, Recorder};
-use place::{MEMORY, Place};
+use place::Place;
 use std::ffi::{CStr, OsStr, c_char, c_int};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use understudy_abi::effect;
 
@@ -43,18 +44,18 @@ static ON_DISK: Main<Option<Place>> = Main::new(None);
 /// Effects are noted before MPI_Init: the job is started again, and what the program has done then is on disk.
 static EARLY: Main<bool> = Main::new(false);
 
-fn in_memory() -> Place {
+fn of_memory() -> Place {
     Place::Memory(told::job().replace('/', "_"), told::process_count())
 }
 
 fn place() -> Place {
-    ON_DISK.get().clone().unwrap_or_else(in_memory)
+    ON_DISK.get().clone().unwrap_or_else(of_memory)
 }
 
 fn recorder() -> &'static mut Recorder {
     RECORDER.get().get_or_insert_with(|| {
-        let (place, rank) = (in_memory(), told::launcher_rank());
-        Recorder::new(place.log_of(rank), Path::new(MEMORY), place.job(), rank)
+        let (place, rank) = (of_memory(), told::launcher_rank());
+        Recorder::new(place.log_of(rank), &in_memory(), place.job(), rank)
     })
 }
 
@@ -67,7 +68,7 @@ pub fn note_from_start() {
 /// Undoes what the program has done so far. All processes are in MPI_Init.
 pub fn undo_start() -> Result<(), UserError> {
     if std::mem::take(EARLY.get()) {
-        undo_all(in_memory().logs(), 1)?;
+        undo_all(of_memory().logs(), 1)?;
         RECORDER
             .get()
             .take()
@@ -89,8 +90,8 @@ pub fn keep_on_disk(directory: &Path, lineage: u64, start: u64) {
     };
     let refuge = place.refuge_of(rank);
     let on_disk = Recorder::new(place.log_of(rank), &directory, place.job(), rank).lasting(refuge.clone());
-    let in_memory = || Recorder::new(refuge, Path::new(MEMORY), place.job(), rank);
-    *RECORDER.get() = Some(on_disk.unwrap_or_else(|_| in_memory()));
+    let otherwise = |_| Recorder::new(refuge, &in_memory(), place.job(), rank);
+    *RECORDER.get() = Some(on_disk.unwrap_or_else(otherwise));
     *ON_DISK.get() = Some(place);
 }
 
@@ -174,13 +175,7 @@ fn undo_all(logs: Vec<PathBuf>, epoch: u64) -> Result<(), apply::Failed> {
 /// Waits until no other process is here. The file is removed by whoever leaves, so it may have to be made again.
 fn alone(path: &Path) -> io::Result<File> {
     loop {
-        let mut options = OpenOptions::new();
-        options
-            .write(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(path)?;
+        let file = open_own(path, libc::O_WRONLY | libc::O_CREAT)?;
         file.lock()?;
         let inode = file.metadata()?.ino();
         if fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode) {
@@ -198,7 +193,7 @@ pub fn release() {
 
 /// Removes the log of a process that has died, with its backups.
 pub fn discard(launcher_rank: u32) {
-    let path = in_memory().log_of(launcher_rank);
+    let path = of_memory().log_of(launcher_rank);
     let _ = fs::remove_file(path.with_extension(place::RENEWED));
     if let Ok(Some(log)) = log::Log::open(&path) {
         let _ = log.remove();
@@ -207,7 +202,7 @@ pub fn discard(launcher_rank: u32) {
 
 /// Removes the logs of processes that have died.
 pub fn discard_abandoned() {
-    in_memory().clean();
+    of_memory().clean();
 }
 
 /// What [`crate::entry::file_effect`] calls, on the runtime's stack: an effect that is about to happen.

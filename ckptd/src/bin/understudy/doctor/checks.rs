@@ -2,13 +2,12 @@
 
 use super::{Check, kernel};
 use crate::{layer, mpi, node};
+use ckptd::private::{Directory, MEMORY as SHARED_MEMORY, in_memory};
 use ckptd::report::bytes;
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the layer needs a page for each rank, and room for the logs of files.
-const SHARED_MEMORY: &str = "/dev/shm";
 /// The runtime's descriptors begin at 600.
 const DESCRIPTORS: u64 = 1024;
 /// Where the layer has a page (`understudy_abi`).
@@ -172,9 +171,13 @@ fn layer_files(library: Option<&Path>) -> Check {
     }
 }
 
+/// The layer needs a page there for each rank, and room for the logs of files.
 fn shared_memory() -> Check {
     let free = rustix::fs::statvfs(SHARED_MEMORY).map(|it| it.f_bavail * it.f_frsize);
     let is_writable = tempfile::tempfile_in(SHARED_MEMORY).map(drop);
+    if let Err(refused) = Directory::open(&in_memory()) {
+        return Check::failure(SHARED_MEMORY, refused.to_string(), refused.remedy());
+    }
     match (is_writable, free) {
         (Err(error), _) => Check::failure(
             SHARED_MEMORY,

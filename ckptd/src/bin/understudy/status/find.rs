@@ -2,7 +2,7 @@
 
 use crate::node::now_ns;
 use ckptd::events::{Role, WorldRank};
-use ckptd::relay::{LEDGERS, RankStage, Seat, survey};
+use ckptd::relay::{RankStage, Seat, survey};
 use ckptd::report::{Live, Standing};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub struct JobStatus {
 /// The jobs that run, and how many have left ledgers although nothing of them lives.
 pub fn jobs() -> (Vec<JobStatus>, usize) {
     let mut jobs: BTreeMap<String, Vec<Seat>> = BTreeMap::new();
-    for seat in survey(Path::new(LEDGERS)) {
+    for seat in survey() {
         jobs.entry(seat.job.clone()).or_default().push(seat);
     }
     let all = jobs.len();

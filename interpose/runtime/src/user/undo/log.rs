@@ -7,10 +7,11 @@
 //! A record is written by one write(2), before its backup is made and before the effect that it is about happens. A torn
 //! record at the end means that the rank died in that write, so the effect has not happened. The owner holds a lock (flock(2)) as long as it lives.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use ckptd::private::open_own;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -171,11 +172,7 @@ pub struct Log {
 impl Log {
     /// Makes the log of this process. One that is left from a process that is no more is replaced.
     pub fn create(path: &Path) -> io::Result<Log> {
-        let create = || {
-            let mut options = OpenOptions::new();
-            options.read(true).append(true).create_new(true).mode(0o600);
-            options.custom_flags(libc::O_NOFOLLOW).open(path)
-        };
+        let create = || open_own(path, libc::O_RDWR | libc::O_APPEND | libc::O_CREAT | libc::O_EXCL);
         let mut file = match create() {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if let Some(left) = Log::open(path)?
@@ -198,21 +195,20 @@ impl Log {
 
     /// Opens the log of any rank; `None` if there is none. What another user has put there is no log.
     pub fn open(path: &Path) -> io::Result<Option<Log>> {
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).custom_flags(libc::O_NOFOLLOW);
-        let file = match options.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        let file = match open_own(path, libc::O_RDWR | libc::O_APPEND) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+                return Ok(None);
+            }
             other => other?,
         };
-        let metadata = file.metadata()?;
-        let own = File::open("/proc/self/stat")?.metadata()?.uid();
-        let mut bytes = vec![0; metadata.len() as usize];
-        file.read_exact_at(&mut bytes, 0)?;
         // Its owner may have died before it had written the whole header.
-        let is_log = bytes.starts_with(&header()) || header().starts_with(&bytes);
-        if metadata.uid() != own || !is_log {
+        let mut start = Vec::new();
+        (&file).take(HEADER).read_to_end(&mut start)?;
+        if !header().starts_with(&start) {
             return Ok(None);
         }
+        let mut bytes = vec![0; file.metadata()?.len() as usize];
+        file.read_exact_at(&mut bytes, 0)?;
         let mut log = Log {
             file,
             path: path.to_owned(),

@@ -3,7 +3,8 @@
 
 use super::keep::{self, Keeper};
 use super::log::{Effect, Id, Log, Record};
-use super::place::{MEMORY, MOVED};
+use super::place::MOVED;
+use ckptd::private::in_memory;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::fs::{self, Metadata};
@@ -206,7 +207,7 @@ impl Recorder {
         let _ = fs::rename(&self.place, self.place.with_extension(MOVED));
         self.log = Some(log);
         self.place = refuge;
-        self.keeper.memory = MEMORY.into();
+        self.keeper.memory = in_memory();
         Ok(())
     }
 

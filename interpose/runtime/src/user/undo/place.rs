@@ -1,17 +1,15 @@
 //! Where the logs of a job are.
 //!
-//! They are in memory that outlives a process. With a disk level they are beside the epochs, since the job may be started
+//! They are in the user's directory in memory that outlives a process (`ckptd::private`). With a disk level they are beside the epochs, since the job may be started
 //! again when the memory is gone, or on another node; if the disk takes no more, in memory again, and a mark stays.
 
 use super::log::Log;
+use ckptd::private::{in_memory, open_own};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Memory that outlives a process.
-pub const MEMORY: &str = "/dev/shm";
 /// What a log has become that had to go on in memory.
 pub const MOVED: &str = "undo-moved";
 const LOG: &str = "undo";
@@ -40,14 +38,14 @@ impl Place {
     /// The log of a process of this start of the job.
     pub fn log_of(&self, launcher_rank: u32) -> PathBuf {
         match self {
-            Place::Memory(job, _) => Path::new(MEMORY).join(format!("understudy-{job}-{launcher_rank}.{LOG}")),
+            Place::Memory(job, _) => in_memory().join(format!("understudy-{job}-{launcher_rank}.{LOG}")),
             Place::Disk { directory, .. } => directory.join(self.name_on_disk(launcher_rank)),
         }
     }
 
     /// Where the log goes if the disk takes no more.
     pub fn refuge_of(&self, launcher_rank: u32) -> PathBuf {
-        Path::new(MEMORY).join(self.name_on_disk(launcher_rank))
+        in_memory().join(self.name_on_disk(launcher_rank))
     }
 
     fn name_on_disk(&self, launcher_rank: u32) -> String {
@@ -70,7 +68,7 @@ impl Place {
             Place::Memory(_, ranks) => (0..*ranks).map(|rank| self.log_of(rank)).collect(),
             Place::Disk { directory, .. } => {
                 let mut all = self.found(directory, LOG);
-                all.extend(self.found(Path::new(MEMORY), LOG));
+                all.extend(self.found(&in_memory(), LOG));
                 all
             }
         }
@@ -92,7 +90,7 @@ impl Place {
             return Ok(());
         };
         for mark in self.found(directory, MOVED) {
-            let log = Path::new(MEMORY)
+            let log = in_memory()
                 .join(mark.file_name().unwrap_or_default())
                 .with_extension(LOG);
             if !log.exists() {
@@ -108,7 +106,7 @@ impl Place {
 
     /// Whether a log on disk has gone on in memory.
     pub fn has_moved(&self, log: &Path) -> bool {
-        let refuge = log.file_name().map(|name| Path::new(MEMORY).join(name));
+        let refuge = log.file_name().map(|name| in_memory().join(name));
         refuge.is_some_and(|refuge| refuge != log && refuge.exists())
     }
 
@@ -122,7 +120,7 @@ impl Place {
                 }
                 Place::Disk { directory, .. } => {
                     all.extend(self.found(directory, extension));
-                    all.extend(self.found(Path::new(MEMORY), extension));
+                    all.extend(self.found(&in_memory(), extension));
                 }
             }
         }
@@ -151,7 +149,5 @@ impl Place {
 
 /// Whether there is such a file of ours that no living process holds.
 fn is_abandoned(path: &Path) -> bool {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).custom_flags(libc::O_NOFOLLOW);
-    options.open(path).is_ok_and(|file| file.try_lock().is_ok())
+    open_own(path, libc::O_WRONLY).is_ok_and(|file| file.try_lock().is_ok())
 }
