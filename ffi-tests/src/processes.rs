@@ -2,6 +2,7 @@
 
 use rustix::process::{Pid, Signal};
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 /// The variable by which the processes of a job are recognised; understudy hides its own from the program.
@@ -17,7 +18,8 @@ pub struct Process {
     pub command: String,
 }
 
-fn all() -> impl Iterator<Item = u32> {
+/// All of them.
+pub fn all() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
@@ -45,6 +47,17 @@ pub fn parent(pid: u32) -> Option<u32> {
     } else {
         fields[1].parse().ok()
     }
+}
+
+/// Whether a process was started by another one, or by one that was.
+pub fn descends(mut pid: u32, from: u32) -> bool {
+    while let Some(parent) = self::parent(pid).filter(|&parent| parent > 1) {
+        if parent == from {
+            return true;
+        }
+        pid = parent;
+    }
+    false
 }
 
 /// The state letter of a process: `S`, `R`, …
@@ -133,6 +146,25 @@ pub fn mapped_shared_memory(pid: u32) -> Vec<String> {
         .lines()
         .filter_map(|line| line.find("/dev/shm/").map(|at| line[at..].to_owned()));
     paths.filter(|path| !path.ends_with(" (deleted)")).collect()
+}
+
+/// The bytes that the kernel gave a process to make secrets of (getauxval(3): AT_RANDOM), as they are now.
+pub fn random_bytes(pid: u32) -> Option<[u8; 16]> {
+    const AT_RANDOM: u64 = 25;
+    let auxiliary = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let number = |bytes: &[u8]| bytes.try_into().map(u64::from_ne_bytes).ok();
+    let entries = auxiliary.chunks_exact(16);
+    let mut entries = entries.filter_map(|entry| Some((number(&entry[..8])?, number(&entry[8..])?)));
+    let (_, address) = entries.find(|(kind, _)| *kind == AT_RANDOM)?;
+    let mut bytes = [0; 16];
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+    memory.read_exact_at(&mut bytes, address).ok()?;
+    Some(bytes)
+}
+
+/// Command line and environment of a process.
+pub fn words(pid: u32) -> [Vec<String>; 2] {
+    ["cmdline", "environ"].map(|file| strings(pid, file))
 }
 
 /// Sends SIGKILL; whether the process was there.

@@ -1,7 +1,8 @@
 //! Writing a rank's event file. Trouble with the file never becomes trouble for the program.
 
 use super::{ClockPair, Epoch, Header, Kind, Record, WorldRank, encode_record, file_name, monotonic_ns};
-use std::fs::{File, OpenOptions, create_dir_all};
+use crate::private::create_anew;
+use std::fs::{File, create_dir_all};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -117,14 +118,9 @@ impl EventWriter {
 }
 
 fn open(dir: &Path, path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
     create_dir_all(dir)?;
-    // A new file rather than a truncated one: whoever still appends to the old one does not disturb this one.
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    OpenOptions::new().append(true).create(true).mode(0o644).open(path)
+    // A new file rather than a truncated one: whoever still writes to the old one does not disturb this one.
+    create_anew(path)
 }
 
 fn remedy(error: &io::Error) -> &'static str {
@@ -145,6 +141,7 @@ fn remedy(error: &io::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
     use std::sync::atomic::AtomicU32;
 
     #[test]

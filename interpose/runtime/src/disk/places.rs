@@ -8,6 +8,7 @@ use crate::image::store::PageStore;
 use ckptd::epochs::flush;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Where a worker's files are.
@@ -28,7 +29,7 @@ fn listing(directory: &Path) -> Vec<String> {
 impl Places {
     /// Makes what is missing. Whatever stands in the way on disk is told when the first epoch cannot be written.
     pub fn open(directory: &Path, hold: bool) -> Places {
-        let _ = fs::create_dir_all(directory);
+        let _ = fs::DirBuilder::new().mode(0o700).recursive(true).create(directory);
         let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
         let held = hold.then(|| flush::make_held(&directory)).and_then(|made| {
             made.inspect_err(|error| {

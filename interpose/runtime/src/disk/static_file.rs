@@ -16,6 +16,7 @@ use crate::image::threads::without_signals;
 use crate::sys;
 use bincode::config::standard;
 use ckptd::epochs::catalogue::{PART, PREFIX};
+use ckptd::private::create_anew;
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Write};
@@ -113,7 +114,7 @@ fn write_part(part: &Path, pages: &[PageRun], pieces: &[Piece]) -> io::Result<()
     bytes.extend(head);
     bytes.extend(xxh3_64(&bytes).to_le_bytes());
     bytes.resize(bytes.len().next_multiple_of(PAGE_SIZE), 0);
-    let mut file = File::create(part)?;
+    let mut file = create_anew(part)?;
     file.write_all(&bytes)?;
     for piece in pieces {
         let mut done = 0;

@@ -15,6 +15,7 @@ use crate::image::threads::without_signals;
 use crate::image::{PAGE_SIZE, sums};
 use crate::sys;
 use ckptd::client::Address;
+use ckptd::private::create_anew;
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
@@ -175,10 +176,10 @@ impl Writer {
         Some(self.outcomes.recv().unwrap_or_else(gone))
     }
 
-    /// Gives up the file that is being written, and waits for that.
-    pub fn stop(&mut self) {
+    /// Gives up the file that is being written, and waits for that: the outcome, as it may have been whole already.
+    pub fn stop(&mut self) -> Option<Outcome> {
         self.stop.store(true, Ordering::Relaxed);
-        self.wait();
+        self.wait()
     }
 }
 
@@ -218,7 +219,7 @@ fn write_at(directory: &Path, job: &Job, stop: &AtomicBool, sync: bool) -> Outco
 }
 
 fn write_part(part: &Path, job: &Job, stop: &AtomicBool, sync: bool) -> Outcome {
-    let mut encoder = Encoder::new(File::create(part)?, &job.head, &job.state)?;
+    let mut encoder = Encoder::new(create_anew(part)?, &job.head, &job.state)?;
     job.pages
         .each(|page| match encoder.page(page)? && stop.load(Ordering::Relaxed) {
             true => Err(io::ErrorKind::Interrupted.into()),

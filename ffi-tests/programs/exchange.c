@@ -1,0 +1,24 @@
+/* Lets two names change places again and again, for so many seconds (rename(2): RENAME_EXCHANGE). No MPI program: an attack. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+int main(int argc, char **argv) {
+    if (argc != 4) {
+        fprintf(stderr, "exchange ONE OTHER SECONDS\n");
+        return 2;
+    }
+    time_t end = time(NULL) + atoi(argv[3]);
+    long count = 0;
+    while (time(NULL) < end) {
+        if (renameat2(AT_FDCWD, argv[1], AT_FDCWD, argv[2], RENAME_EXCHANGE) != 0) {
+            perror("renameat2");
+            return 1;
+        }
+        count++;
+    }
+    printf("exchanged %s\n", count > 0 ? "often" : "never");
+    return 0;
+}

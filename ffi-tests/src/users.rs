@@ -1,0 +1,50 @@
+//! Attacks by another user of the same node, in namespaces: what happens there has no names outside, and ends with the test.
+
+use crate::place;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+/// What makes the users.
+const SETTING: &str = include_str!("users.sh");
+/// How long a script may take, in seconds; then all of its processes are killed.
+const LIMIT: &str = "100";
+
+/// Runs a shell script as `users.sh` tells, with `$layer` in front of `understudy`, `$examples` and `$programs`. `None` where there cannot be
+/// two users; why is printed.
+///
+/// # Panics
+/// If there is no room for temporary files.
+pub fn run(script: &str) -> Option<Output> {
+    let _turn = place::turn();
+    let possible = perform("echo possible");
+    if possible.stdout != b"possible\n" {
+        let reason = String::from_utf8_lossy(&possible.stderr);
+        place::skip(&format!(
+            "two users need root, setpriv, and namespaces of mounts and processes: {}",
+            reason.trim()
+        ));
+        return None;
+    }
+    Some(perform(script))
+}
+
+fn perform(script: &str) -> Output {
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), open).expect("it is ours");
+    let [setting, own] = ["users.sh", "script.sh"].map(|name| directory.path().join(name));
+    std::fs::write(&setting, SETTING).expect("writable");
+    std::fs::write(&own, script).expect("writable");
+    let mut command = Command::new("timeout");
+    command
+        .args(["-s", "KILL", LIMIT, "unshare", "--mount", "--pid", "--fork"])
+        .args(["--kill-child", "--mount-proc", "sh"])
+        .arg(setting)
+        .arg(directory.path())
+        .arg(place::workspace())
+        .arg(own)
+        .env("layer", place::product("understudy"))
+        .env("examples", place::workspace().join("build/examples"))
+        .env("programs", place::workspace().join("build/programs"));
+    command.output().expect("timeout(1) is there")
+}

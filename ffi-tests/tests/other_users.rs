@@ -1,0 +1,181 @@
+//! What another user of the node can do to a job: plant names, read files, and have files removed by others.
+
+use ffi_tests::command::Understudy;
+use ffi_tests::{place, processes, users};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Output;
+use std::rc::Rc;
+
+fn text(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    format!("{out}{err}")
+}
+
+/// # Panics
+/// If the script has not printed exactly these lines.
+#[track_caller]
+fn assert_lines(output: &Output, lines: &[&str]) {
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed.lines().collect::<Vec<_>>(), lines, "{}", text(output));
+}
+
+/// A FIFO in the place of a lock stops who opens it, and a huge file who reads it; names of jobs can be guessed.
+#[test]
+fn names_that_others_plant_do_not_disturb_a_job() {
+    let script = r#"
+        host=$(uname -n)
+        names() { for pid in $(seq 2 500); do for rank in 0 1 2 3; do
+            echo "/dev/shm/understudy-prterun-$host-$pid@1-$rank$1"; done; done; }
+        for kind in '' .undo-lock .undo-new; do names $kind | xargs $mallory mkfifo -m 666; done
+        names .undo | xargs $mallory truncate -s 200G
+        names .undo | xargs $mallory chmod 666
+        mkdir native protected; chown $alice_id native protected
+        (cd native; $alice mpirun --oversubscribe -n 3 "$programs/files" 20 > output; echo native $?)
+        (cd protected; $alice timeout -s KILL 60 "$layer" run -n 3 --no-daemon --interval 5calls \
+            --fault 'kill rank=1 at=commit.end epoch=3' -- "$programs/files" 20 > output 2> ../errors; echo protected $?)
+        diff -r native protected && echo equal
+        grep -c 'worker 1 died' errors
+        grep -e 'will not get back' -e 'appear twice' errors
+        $mallory touch /dev/shm/understudy-$alice_id/x || echo kept out
+        find /dev/shm/understudy-$alice_id -type f
+        sh -c '[ $$ -lt 500 ] || echo names of other jobs were planted'
+    "#;
+    let Some(output) = users::run(script) else { return };
+    assert_lines(&output, &["native 0", "protected 0", "equal", "1", "kept out"]);
+}
+
+/// Where the directory itself is somebody else's, nothing is kept there.
+#[test]
+fn a_planted_directory_is_refused() {
+    let script = r#"
+        place=/dev/shm/understudy-$alice_id
+        mkdir mine; chown $alice_id mine
+        attempt() {
+            $alice timeout -s KILL 60 "$layer" run -n 2 --no-daemon $1 -- "$examples/heat2d" 40 40 20 > out 2> errors
+            echo $? $(grep -o -e 'symbolic link' -e 'belongs to user [0-9]*' -e 'not a directory' -e 'the job stops' \
+                -e 'have the administrator' -e 'runs unprotected' errors)
+            rm -rf $place
+        }
+        $mallory mkdir -m 777 $place;   attempt
+        $mallory ln -s "$PWD/mine" $place; attempt
+        $mallory mkfifo -m 666 $place;  attempt
+        $mallory mkdir -m 777 $place;   attempt --allow-unprotected
+        $mallory mkdir -m 777 $place;   $alice "$layer" clean; $alice "$layer" doctor --mpirun mpirun | grep -o "$place belongs"
+        ls mine
+    "#;
+    let Some(output) = users::run(script) else { return };
+    let lines = [
+        "78 belongs to user 61002 have the administrator the job stops",
+        "78 symbolic link have the administrator the job stops",
+        "78 not a directory have the administrator the job stops",
+        "0 belongs to user 61002 have the administrator runs unprotected",
+        "0 B in 0 files freed",
+        "/dev/shm/understudy-61001 belongs",
+    ];
+    assert_lines(&output, &lines);
+}
+
+/// Memory images, undo logs and event files are for their user alone, whatever the umask and the directory allow.
+#[test]
+fn nobody_else_reads_what_a_job_writes() {
+    let script = r#"
+        chmod 755 .; mkdir -m 755 open; chown $alice_id open; touch out errors; chown $alice_id out errors
+        for disk in open made; do
+            $alice timeout -s KILL 60 "$layer" run -n 3 --no-daemon --interval 20calls --disk $disk --log-dir events \
+                --fault 'kill rank=0 at=commit.end epoch=8; kill rank=1 at=commit.end epoch=8' \
+                -- "$examples/heat2d" 100 100 100000 > out 2> errors
+            echo $disk $? $(find $disk -name '*.epoch' | grep -q . && echo has epochs)
+        done
+        find events -name '*.events' | grep -q . && echo has events
+        find open made events -type f -perm /077
+        $mallory cat open/* made/* events/* /dev/shm/understudy-$alice_id/* 2> denied
+        stat -c %a made
+    "#;
+    let Some(output) = users::run(script) else { return };
+    assert_lines(
+        &output,
+        &["open 75 has epochs", "made 75 has epochs", "has events", "700"],
+    );
+}
+
+/// Root cleans a node on which another user lets a directory and a link to root's change places.
+#[test]
+fn cleaning_follows_no_links_of_others() {
+    let script = r#"
+        mkdir -p -m 700 victim/held/x; echo precious > victim/held/x/file
+        $mallory mkdir -p /dev/shm/planted/held/x
+        $mallory sh -c 'printf /nowhere > /dev/shm/planted/held/x/directory; cp -r /dev/shm/planted /dev/shm/understudy-0'
+        rm -r /dev/shm/planted
+        $mallory ln -s "$PWD/victim" /dev/shm/link
+        $mallory "$programs/exchange" /dev/shm/understudy-0 /dev/shm/link 2 > exchanged &
+        while kill -0 $! 2> /dev/null; do "$layer" clean > cleaned 2>&1 || { echo failed; cat cleaned; }; done
+        cat exchanged victim/held/x/file
+    "#;
+    let Some(output) = users::run(script) else { return };
+    assert_lines(&output, &["exchanged often", "precious"]);
+}
+
+const SECRET: &str = "UNDERSTUDY_SECRET";
+
+/// What could be seen of a job while it ran.
+#[derive(Default)]
+struct Seen {
+    /// By process of the program: what stack canary and pointer guard are.
+    guards: BTreeMap<u32, [u8; 16]>,
+    secrets: BTreeSet<String>,
+    command_lines: BTreeSet<String>,
+}
+
+/// Runs a job, whose launcher may be given a secret.
+fn watched(secret: Option<&str>) -> Seen {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let program = place::example("heat2d").to_string_lossy().into_owned();
+    let line = ["run", "-n", "2", "--no-daemon", "--", &program, "200", "200", "2000"];
+    let run = match secret {
+        Some(secret) => Understudy::new(work.path(), &line).env(SECRET, secret),
+        None => Understudy::new(work.path(), &line).without(SECRET),
+    };
+    let seen = Rc::new(RefCell::new(Seen::default()));
+    let found = Rc::clone(&seen);
+    let ran = run
+        .during(move |child| {
+            let Seen {
+                guards,
+                secrets,
+                command_lines,
+            } = &mut *found.borrow_mut();
+            for pid in processes::all().filter(|&pid| processes::descends(pid, child.id())) {
+                let [line, environment] = processes::words(pid);
+                let of = |entry: &String| Some(entry.strip_prefix(SECRET)?.strip_prefix('=')?.to_owned());
+                secrets.extend(environment.iter().filter_map(of));
+                if line.first() == Some(&program)
+                    && let Some(bytes) = processes::random_bytes(pid)
+                {
+                    // The first execution still has the kernel's; what is seen last counts.
+                    guards.insert(pid, bytes);
+                }
+                command_lines.insert(line.join(" "));
+            }
+        })
+        .run();
+    ran.assert(0, &[]);
+    seen.take()
+}
+
+/// Stack canary and pointer guard of all ranks are equal, and nobody can work them out from what everybody may read.
+#[test]
+fn guards_come_from_a_secret_that_is_on_no_command_line() {
+    let runs = [Some("told"), Some("told"), None].map(watched);
+    let guards = |run: &Seen| run.guards.values().copied().collect::<BTreeSet<_>>();
+    for run in &runs {
+        assert_eq!((run.guards.len(), guards(run).len()), (3, 1), "{:?}", run.guards);
+        let secret = run.secrets.first().expect("the launcher has it in its environment");
+        assert_eq!(run.secrets.len(), 1);
+        let told = run.command_lines.iter().find(|line| line.contains(secret.as_str()));
+        assert_eq!(told, None, "everybody may read it");
+    }
+    assert_eq!(guards(&runs[0]), guards(&runs[1]), "they come from something else, too");
+    assert_ne!(guards(&runs[0]), guards(&runs[2]));
+    assert_eq!(runs[2].secrets.first().map(String::len), Some(32));
+}
