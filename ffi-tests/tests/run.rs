@@ -234,7 +234,7 @@ fn a_signal_ends_the_job_too() {
                 // A line of the progress: the program runs.
                 let ranks = processes::with_command("heat2d")
                     .into_iter()
-                    .filter(|&pid| descends(pid, child.id()))
+                    .filter(|&pid| processes::descends(pid, child.id()))
                     .count();
                 if ranks > 4 && !is_sent && has_ledgers() {
                     is_sent = processes::terminate(child.id());
@@ -255,16 +255,6 @@ fn has_ledgers() -> bool {
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("understudy-prterun-"))
         .count()
         >= 4
-}
-
-fn descends(mut pid: u32, from: u32) -> bool {
-    while let Some(parent) = processes::parent(pid).filter(|&parent| parent > 1) {
-        if parent == from {
-            return true;
-        }
-        pid = parent;
-    }
-    false
 }
 
 fn script(work: &Path, name: &str, text: &str) -> PathBuf {
@@ -303,6 +293,31 @@ fn a_shell_script_must_give_way_to_the_program() {
     let ran = run("./execs.sh");
     ran.assert(0, &["worker 1 died", "worker 0 died"]);
     assert_undisturbed(&ran, work.path());
+}
+
+/// The loader preloads nothing into such a program.
+#[test]
+fn a_program_with_other_rights_is_refused() {
+    let work = work();
+    let copy = work.path().join("copy");
+    std::fs::copy(heat(), &copy).unwrap();
+    let run = |mode: u32| {
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(mode)).unwrap();
+        Understudy::new(
+            work.path(),
+            &["run", "--dry-run", "--no-daemon", "-n", "3", "--", "./copy"],
+        )
+        .run()
+    };
+    run(0o755).assert(0, &[]);
+    if std::os::unix::fs::chown(&copy, Some(65534), Some(65534)).is_err() {
+        place::skip("only root can have a program of another user");
+        return;
+    }
+    for mode in [0o4755, 0o2755] {
+        run(mode).assert(126, &["set-user-id", "cp gives one"]);
+    }
+    run(0o755).assert(0, &[]);
 }
 
 #[test]

@@ -5,9 +5,11 @@ use crate::outcome::Failure;
 use object::Endianness;
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
+use rustix::process::{getegid, geteuid};
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The program cannot be executed.
@@ -31,6 +33,12 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
             "not executable. If it is a program: chmod +x {shown}"
         )));
     }
+    if gains_rights(&path, &metadata) {
+        return Err(no(
+            &"it runs with other rights than yours (set-user-id, set-group-id or file capabilities), so nothing is preloaded into \
+              it (ld.so(8)) and no death of it can be recovered from. Run a copy without them: cp gives one.",
+        ));
+    }
     let head = head(&path).map_err(|error| no(&error))?;
     if let Some(line) = head.strip_prefix(b"#!") {
         return check_script(&shown, &interpreter(line), &String::from_utf8_lossy(&head));
@@ -44,6 +52,15 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
             &"it is neither a 64-bit program nor a script with `#!`. Was it built for this machine?",
         )),
     }
+}
+
+/// Whether the program would get rights that this user has not (execve(2), capabilities(7)).
+fn gains_rights(path: &Path, metadata: &Metadata) -> bool {
+    let (user, group, mode) = (geteuid(), getegid(), metadata.mode());
+    let sets_user = mode & 0o4000 != 0 && metadata.uid() != user.as_raw();
+    let sets_group = mode & 0o2010 == 0o2010 && metadata.gid() != group.as_raw();
+    let has_capabilities = || rustix::fs::getxattr(path, "security.capability", &mut [0; 64]).is_ok();
+    sets_user || sets_group || (!user.is_root() && has_capabilities())
 }
 
 /// By the search path and then in the working directory, as the launcher does.
