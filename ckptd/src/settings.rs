@@ -26,6 +26,9 @@ pub struct Setting {
     pub form: Form,
 }
 
+/// The one whose value nobody else may see.
+pub const SECRET: &str = "UNDERSTUDY_SECRET";
+
 /// What all names begin with.
 pub const PREFIX: &str = "UNDERSTUDY_";
 
@@ -177,6 +180,12 @@ pub const SETTINGS: &[Setting] = &[
         variable: "UNDERSTUDY_LATE",
         default: "see the guide",
         meaning: "whether programs that do not need libmpi from the start are prepared for loading it later: 1, all; 0, none; unset, those that the launcher itself has started",
+        form: Form::Variable,
+    },
+    Setting {
+        variable: SECRET,
+        default: "made by `understudy run`",
+        meaning: "what stack canary and pointer guard of all ranks are derived from, instead of the job's name, which other users can guess; give it as `mpirun -x UNDERSTUDY_SECRET`, since everybody may read command lines. Not used with a disk level",
         form: Form::Variable,
     },
     Setting {

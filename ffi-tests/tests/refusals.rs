@@ -3,6 +3,7 @@
 use ffi_tests::outcome::native;
 use ffi_tests::{Job, Kill, Outcome, Trigger, place};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 /// What the program sees when it runs unprotected.
@@ -104,6 +105,27 @@ fn a_setting_that_makes_no_sense_is_refused() {
         View::AllRanks,
         &["UNDERSTUDY_TRACKING", "`magic`", "compare"],
     );
+}
+
+/// The layer's own descriptors are above the program's.
+#[test]
+fn a_limit_on_open_files_is_named_with_its_remedy() {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let run = format!(
+        "ulimit -n 600; exec {} run -n 1 --no-daemon -- {}",
+        place::product("understudy").display(),
+        place::example("heat2d").display()
+    );
+    let _turn = place::turn();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &run]).current_dir(work.path());
+    shell.envs(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"].map(|name| (name, "1")));
+    let output = shell.output().expect("there is a shell");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(78), "{errors}");
+    for word in ["at most 600 files", "RLIMIT_NOFILE", "ulimit -n", "the job stops"] {
+        assert!(errors.contains(word), "no `{word}`: {errors}");
+    }
 }
 
 #[test]

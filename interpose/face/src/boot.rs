@@ -29,11 +29,15 @@ use crate::zone::{self, PatchError, Patched};
 use crate::{ldheap, threads};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
-use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
+use understudy_abi::{
+    ABI_VERSION, BootInfo, EntryPoints, RUNTIME_FD_BASE, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START,
+};
 
 /// Why a job cannot be protected.
 pub const NO_FAULT_TOLERANCE: &str =
     "the job was not started with fault tolerance; start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later)";
+/// The least RLIMIT_NOFILE: the program's descriptors, and those of the layer and the MPI library above them.
+const LEAST_OPEN_FILES: u64 = RUNTIME_FD_BASE as u64 + 64;
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
 /// Where the launcher's environment is kept: the first place of the zone.
 const ENVIRONMENT_PLACE: usize = ZONE_START + (1 << 20);
@@ -101,6 +105,9 @@ unsafe fn workers(list: *const *const c_char) -> Option<usize> {
 const FORTRAN: &str =
     "the program uses Open MPI's Fortran bindings, which reach into its C library and cannot be protected yet";
 
+/// What all ranks know and other users do not ([`equalise`]).
+const SECRET: &[u8] = b"UNDERSTUDY_SECRET=";
+
 /// A fault that the runtime, which reads the others, comes too late for.
 const PRETEND_REFUSED: &[u8] = b"pretend no-personality";
 
@@ -118,6 +125,10 @@ fn first(program: &Program) -> ! {
             .is_some_and(|program| program.needs_fortran_bindings())
         {
             program.refuse(None, format_args!("{FORTRAN}"));
+        }
+        let limit = sys::open_files();
+        if limit < LEAST_OPEN_FILES {
+            program.refuse(None, format_args!("at most {limit} files may be open here (RLIMIT_NOFILE), and the layer's own have numbers from {RUNTIME_FD_BASE} on; raise the limit to {LEAST_OPEN_FILES} or more (`ulimit -n`; LimitNOFILE= of the service that starts the job)"));
         }
         let before = sys!(nr::PERSONALITY, 0xffff_ffffusize);
         let pretend_refused = environ::value(list, b"UNDERSTUDY_FAULT=").is_some_and(|faults| {
@@ -172,8 +183,12 @@ unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_ch
         let is_late = !link::objects().any(|object| object.l_addr != link::own_base() && object.needs(OUR_SONAME));
         let program = Program::new(argv, saved.list, auxv.execfn, is_late);
         let has_disk = environ::value(saved.list, b"UNDERSTUDY_DISK=").is_some_and(|directory| !directory.is_empty());
-        let job = environ::identity(saved.list).job;
-        equalise(auxv.random, if has_disk { program.path.as_bytes() } else { job });
+        let secret = environ::value(saved.list, SECRET).filter(|secret| !secret.is_empty());
+        let key = match has_disk {
+            true => program.path.as_bytes(),
+            false => secret.unwrap_or(environ::identity(saved.list).job),
+        };
+        equalise(auxv.random, key);
         if let Err(error) = sys::map_anonymous(RUNTIME_STACK, RUNTIME_STACK_SIZE, 0) {
             program.refuse(
                 Some(saved.personality),
@@ -218,14 +233,15 @@ pub unsafe extern "C" fn on_stack(argument: *mut c_void, function: unsafe extern
     )
 }
 
-/// Gives every rank of the job the same stack canary, pointer guard, random bytes and heap, derived from the job's name, or,
-/// where there is a disk level, from the program's: then they are the same in every start of the job.
+/// Gives every rank of the job the same stack canary, pointer guard, random bytes and heap, derived from its secret or, if it has none, from
+/// its name, which others can guess. Where there is a disk level, they must be the same in every start of the job, and are derived from the
+/// program's name.
 ///
 /// # Safety
 /// Must run before any function whose frame holds a canary has been entered and will return.
-unsafe fn equalise(random: *mut [u8; 16], job: &[u8]) {
+unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) {
     let mix = |seed: u64| {
-        job.iter().fold(seed, |hash, &byte| {
+        key.iter().fold(seed, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3).rotate_left(23)
         })
     };

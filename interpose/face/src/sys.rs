@@ -30,6 +30,7 @@ pub mod nr {
     pub const PIPE2: usize = 293;
     pub const MEMFD_CREATE: usize = 319;
     pub const CLOSE_RANGE: usize = 436;
+    pub const PRLIMIT64: usize = 302;
     pub const SETSID: usize = 112;
 }
 
@@ -123,4 +124,13 @@ pub fn exit(status: c_int) -> ! {
 pub unsafe fn bytes<'a>(string: *const c_char) -> &'a [u8] {
     // SAFETY: handed on to the caller.
     unsafe { CStr::from_ptr(string) }.to_bytes()
+}
+
+/// How many files this process may have open (RLIMIT_NOFILE).
+pub fn open_files() -> u64 {
+    const RLIMIT_NOFILE: usize = 7;
+    let mut limit = [u64::MAX; 2];
+    // SAFETY: prlimit(2) fills the structure, which begins with the soft limit.
+    unsafe { sys!(nr::PRLIMIT64, 0, RLIMIT_NOFILE, 0, limit.as_mut_ptr()) };
+    limit[0]
 }

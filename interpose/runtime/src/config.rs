@@ -5,7 +5,7 @@ mod values;
 use crate::image::track::Choice;
 use crate::redundancy::Scheme;
 use ckptd::client::Address;
-use ckptd::settings::{SETTINGS, Setting};
+use ckptd::settings::{SECRET, SETTINGS, Setting};
 use std::path::PathBuf;
 use std::time::Duration;
 pub use values::{Interval, LogLimit, Rehearse, Rule, Static};
@@ -166,6 +166,8 @@ const VALUES: &[(&str, Parse)] = &[
     }),
     ("UNDERSTUDY_DISABLE", |_, text| switch(text).map(drop)),
     ("UNDERSTUDY_LATE", |_, text| switch(text).map(drop)),
+    // The face's matter.
+    (SECRET, |_, _| Ok(())),
     ("UNDERSTUDY_LOG", |_, _| Ok(())),
     ("UNDERSTUDY_LOG_DIR", |config, text| {
         config.log_dir = Some(PathBuf::from(text));
@@ -248,6 +250,7 @@ impl Config {
         let value = |setting: &Setting| lookup(setting.variable).unwrap_or_else(|| setting.default.to_owned());
         SETTINGS
             .iter()
+            .filter(|setting| setting.variable != SECRET)
             .map(|setting| (setting.variable.to_owned(), value(setting)))
             .collect()
     }

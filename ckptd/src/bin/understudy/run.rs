@@ -13,6 +13,7 @@ mod verdict;
 use crate::layer;
 use crate::outcome::{Failure, Outcome, print, tell};
 use attend::Events;
+use ckptd::settings::SECRET;
 use clap::ValueEnum;
 use daemon::{Daemon, Wish};
 use settings::Settings;
@@ -143,6 +144,11 @@ impl Arguments {
             assignment.push(value);
             line.extend(["-x".into(), assignment]);
         }
+        let secret = settings.secret().filter(|_| !self.dry_run);
+        if secret.is_some() {
+            // Without its value, which the launcher takes from its own environment.
+            line.extend(["-x".into(), SECRET.into()]);
+        }
         line.push(name.clone());
         line.extend_from_slice(arguments);
         if self.dry_run {
@@ -150,7 +156,7 @@ impl Arguments {
             return Ok(ExitCode::SUCCESS);
         }
         line[0] = mpi.into();
-        attend::run(&line, events, self.workers, self.progress)
+        attend::run(&line, secret, events, self.workers, self.progress)
     }
 
     fn daemon(&self, settings: &Settings, library: &Path, events: &Events) -> Daemon {

@@ -8,6 +8,7 @@ use super::{EVENTS_PREFIX, Progress, cannot};
 use crate::outcome::{Failure, Outcome, tell};
 use ckptd::events::rank_of_file_name;
 use ckptd::report::{Live, Protection};
+use ckptd::settings::SECRET;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -86,11 +87,11 @@ fn remove_event_files(directory: &Path) -> io::Result<()> {
 }
 
 /// Runs the launcher and tells how the job gets on.
-pub fn run(line: &[OsString], events: Events, workers: u32, progress: Progress) -> Outcome {
+pub fn run(line: &[OsString], secret: Option<OsString>, events: Events, workers: u32, progress: Progress) -> Outcome {
     let mut teller = Teller::new(progress);
     let signals = Signals::catch()?;
     let mut command = Command::new(&line[0]);
-    command.args(&line[1..]);
+    command.args(&line[1..]).envs(secret.map(|secret| (SECRET, secret)));
     let terminal = teller.terminal();
     if terminal.is_some() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());

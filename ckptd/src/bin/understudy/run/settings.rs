@@ -2,8 +2,9 @@
 
 use super::cannot;
 use crate::outcome::Failure;
-use ckptd::settings::{Form, PREFIX, SETTINGS};
+use ckptd::settings::{Form, PREFIX, SECRET, SETTINGS};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use rustix::rand::GetRandomFlags;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
@@ -90,13 +91,29 @@ impl Settings {
         }
     }
 
-    /// All variables of the ranks.
+    /// What all ranks know and other users do not: what the user has given, or 128 random bits. `None` with a disk level, where every
+    /// start of the job must have the same.
+    pub fn secret(&self) -> Option<OsString> {
+        if self.get("UNDERSTUDY_DISK").is_some() {
+            return None;
+        }
+        let mut bits = [0; 16];
+        let random = || {
+            rustix::rand::getrandom(&mut bits, GetRandomFlags::empty()).ok()?;
+            Some(format!("{:032x}", u128::from_ne_bytes(bits)).into())
+        };
+        self.get(SECRET).cloned().or_else(random)
+    }
+
+    /// All variables of the ranks but the [`secret`](Self::secret).
     pub fn variables(&self, library: &Path, events: &Path, require: bool) -> BTreeMap<String, OsString> {
         let mut all = self.0.clone();
         all.entry("UNDERSTUDY_SPARES".into()).or_insert_with(|| "1".into());
         if require {
             all.entry("UNDERSTUDY_REQUIRE".into()).or_insert_with(|| "1".into());
         }
+        // Everybody may read the launcher's command line.
+        all.remove(SECRET);
         all.insert("UNDERSTUDY_LOG_DIR".into(), events.into());
         let mut preload = OsString::from(library);
         if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
