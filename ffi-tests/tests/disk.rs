@@ -290,6 +290,19 @@ fn a_restart_without_protection_does_not_start_anew() {
     assert_refused(&single, &["with a single worker", "UNDERSTUDY_RESTART=1"]);
 }
 
+/// Nobody goes back any more when all workers have met in MPI_Finalize, but the next job in this directory would stop.
+#[test]
+fn a_worker_that_dies_when_all_have_met_leaves_no_epochs() {
+    let case = heat2d();
+    for rank in [1, 3] {
+        let outcome = job(&case).fault(&format!("kill rank={rank} at=finalize.agreed")).run();
+        outcome.assert_success();
+        outcome.assert_like(&native(case.job()), case.files);
+        let left: Vec<_> = fs::read_dir(outcome.disk()).into_iter().flatten().flatten().collect();
+        outcome.check(left.is_empty(), &format!("left on disk: {left:?}"));
+    }
+}
+
 #[test]
 fn a_worker_that_dies_with_its_copy_comes_back_from_disk() {
     let case = heat2d();

@@ -31,6 +31,8 @@ pub const COPY: &str = ".copy-";
 /// What the names of all files begin with.
 pub const PREFIX: &str = "understudy-";
 const SUFFIX: &str = ".epoch";
+/// What the names of files of static data end with.
+pub const STATIC: &str = ".static";
 
 impl fmt::Display for Name {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,6 +85,13 @@ pub fn torn<'a>(listing: impl IntoIterator<Item = &'a str>, worker: u32) -> Vec<
         name.is_some_and(|name| name.worker == worker)
     };
     listing.into_iter().filter(is_torn).collect()
+}
+
+/// Epochs and static data of all workers of a job, those whose writing was never completed, too. (Its undo logs are other processes' matter.)
+pub fn of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64) -> Vec<&'a str> {
+    let prefix = format!("{PREFIX}{lineage:016x}-");
+    let is_of_job = |name: &&str| name.starts_with(&prefix) && [SUFFIX, STATIC].iter().any(|kind| name.contains(kind));
+    listing.into_iter().filter(is_of_job).collect()
 }
 
 /// What can be tried, given what each worker has: the newest first. Epochs that not everybody has are among them, so that
@@ -178,6 +187,20 @@ mod tests {
             file(0, 5, 1) + COPY + "77" + PART,
         ];
         assert_eq!(torn(files.iter().map(String::as_str), 1), [&files[1], &files[4]]);
+    }
+
+    #[test]
+    fn all_files_of_a_job_are_found_but_its_logs() {
+        let files = [
+            file(0, 3, 1),
+            file(0, 4, 2) + PART,
+            file(0, 5, 1) + COPY + "77" + PART,
+            "understudy-0000000000000007-w00002.static".into(),
+            "understudy-0000000000000007-0000000000000007-0.undo".into(),
+            "understudy-0000000000000008-w00002.static".into(),
+            "results".into(),
+        ];
+        assert_eq!(of_job(files.iter().map(String::as_str), 7), files[..4]);
     }
 
     #[test]

@@ -235,23 +235,26 @@ pub fn take_over(worker: u32) {
     disk.places.remove_torn(worker);
 }
 
-/// The job has come to its end: there is nothing to go back for.
-pub fn end(part: Option<u32>) {
+/// This worker is at its end: it writes nothing any more, so that after the workers' last agreement no file appears.
+pub fn stop_writing(store: &mut PageStore) {
+    let Some(disk) = DISK.get() else { return };
+    if let Some(outcome) = disk.writer.as_mut().and_then(Writer::stop) {
+        disk.note(outcome, store);
+    }
+}
+
+/// The job has come to its end: there is nothing to go back for. `has_met`: this is a worker, and all others are at the end, too; it removes
+/// the files of all of them, since some may be killed before they do. (Spares are also released by a worker that leaves the others.)
+pub fn end(has_met: bool) {
     let Some(mut disk) = DISK.get().take() else { return };
     user::end_files_on_disk();
     if let Some(writer) = &mut disk.writer {
         writer.stop();
     }
     disk.places.let_go(disk.lineage, |_| true);
-    let Some(worker) = part else { return };
-    let own: Vec<Key> = disk
-        .places
-        .keys(worker)
-        .into_iter()
-        .filter(|key| key.lineage == disk.lineage)
-        .collect();
-    disk.places.remove(worker, &own);
-    disk.places.remove_static(worker);
+    if has_met {
+        disk.places.remove_job(disk.lineage);
+    }
 }
 
 /// Where a worker's static data are, or are to be.
@@ -420,7 +423,8 @@ impl Disk {
             }
             Err(error) => {
                 self.own.remove(&key);
-                self.trouble = Some(explain(&error));
+                // One that was given up is no trouble.
+                self.trouble = (error.kind() != ErrorKind::Interrupted).then(|| explain(&error));
             }
         }
     }

@@ -278,11 +278,13 @@ pub fn finalize() -> Result<c_int, Rewound> {
     if is_protected() {
         checkpoint::finish()?;
         cut::finish()?;
+        disk::stop_writing(&mut checkpoint::keep().store);
         // An agreement, not a barrier: if somebody dies meanwhile, either all go on to the end or all recover.
         let mut flag = 1;
         // SAFETY: a collective over the workers.
         recovery::check(unsafe { ulfm::MPIX_Comm_agree(get().private, &mut flag) })?;
     }
+    fault::point("finalize.agreed", checkpoint::epoch());
     journal::trace::report();
     let world = get();
     world.finalized = true;
@@ -290,7 +292,7 @@ pub fn finalize() -> Result<c_int, Rewound> {
     if worker() == 0 {
         recovery::release_spares();
     }
-    disk::end(Some(worker()));
+    disk::end(true);
     fault::point("finalize.end", checkpoint::epoch());
     fault::report();
     traffic::tell();

@@ -87,6 +87,14 @@ impl Places {
         }
     }
 
+    /// Removes all workers' epochs and static data of a job, those that were not completed, too.
+    pub fn remove_job(&self, lineage: u64) {
+        let names = listing(&self.directory);
+        for name in catalogue::of_job(names.iter().map(String::as_str), lineage) {
+            let _ = fs::remove_file(self.directory.join(name));
+        }
+    }
+
     /// Removes static data of a worker.
     pub fn remove_static(&self, worker: u32) {
         for name in static_file::of_worker(&listing(&self.directory), worker) {

@@ -15,7 +15,7 @@ use crate::image::store::PageStore;
 use crate::image::threads::without_signals;
 use crate::sys;
 use bincode::config::standard;
-use ckptd::epochs::catalogue::{PART, PREFIX};
+use ckptd::epochs::catalogue::{PART, PREFIX, STATIC};
 use ckptd::private::create_anew;
 use std::ffi::c_void;
 use std::fs::File;
@@ -29,14 +29,13 @@ use xxhash_rust::xxh3::xxh3_64;
 const MAGIC: &[u8; 8] = b"USTDYSTA";
 /// Bumped with any change of this format.
 const VERSION: u32 = 1;
-const SUFFIX: &str = ".static";
 /// Magic, version and length of the head.
 const PREAMBLE: usize = 16;
 /// A longer head is taken for damage.
 const LONGEST_HEAD: u32 = 256 << 20;
 
 fn ending(worker: u32) -> String {
-    format!("-w{worker:05}{SUFFIX}")
+    format!("-w{worker:05}{STATIC}")
 }
 
 /// Where a worker's file is.

@@ -66,6 +66,7 @@ points! {
     "resume.begin": "the recovery is agreed on, receives are not yet posted again";
     "resume.end": "the program goes on";
     "finalize.begin": "MPI_Finalize was called";
+    "finalize.agreed": "the workers have met; the spares wait, and epochs are still on disk";
     "finalize.end": "the workers have met, the spares are released; nothing is recovered from any more";
 }
 

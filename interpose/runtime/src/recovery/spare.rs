@@ -173,7 +173,7 @@ fn wait_once(control: RealComm, until: Option<Instant>) -> c_int {
 
 /// The job has ended without needing this spare.
 fn leave() -> ! {
-    disk::end(None);
+    disk::end(false);
     daemon::leave();
     events::emit(Kind::End { how: EndHow::Released });
     user::release_output();
