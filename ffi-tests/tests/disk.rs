@@ -290,6 +290,19 @@ fn a_restart_without_protection_does_not_start_anew() {
     assert_refused(&single, &["with a single worker", "UNDERSTUDY_RESTART=1"]);
 }
 
+/// The first epoch, which one worker has died before writing, and no other.
+#[test]
+fn what_a_dead_worker_had_not_written_its_understudy_writes() {
+    let case = heat2d();
+    let only_first = |job: Job| job.interval("off");
+    let job = only_first(job(&case)).fault("kill rank=1 at=commit.end epoch=1");
+    let mut first = job.killed_as_a_whole(on_disk(1), Scope::Ranks).run();
+    let hit = first.killed.iter().filter(|killed| killed.hit).count();
+    first.check(hit == WORKERS as usize, "the epoch was never complete on disk");
+    let second = only_first(restarted(&case)).run_after(&mut first);
+    assert_as_undisturbed(&case, &first.stdout, second);
+}
+
 /// Nobody goes back any more when all workers have met in MPI_Finalize, but the next job in this directory would stop.
 #[test]
 fn a_worker_that_dies_when_all_have_met_leaves_no_epochs() {

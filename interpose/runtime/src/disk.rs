@@ -227,12 +227,20 @@ pub fn go_on_from(worker: u32) {
     disk.places.remove_torn(worker);
 }
 
-/// This process has taken a part.
-pub fn take_over(worker: u32) {
+/// The epoch of the cut under way is to be written, with this key.
+pub fn due() -> Option<Key> {
+    DISK.get().as_ref()?.due
+}
+
+/// This process has taken a part at an epoch that was to be written with this key, if it was. If its predecessor has died before that, it
+/// is written now: else nobody could go on from this epoch, which may be the first.
+pub fn take_over(worker: u32, key: Option<Key>, store: &mut PageStore, image: &Image, state: &[u8]) {
     let Some(disk) = DISK.get() else { return };
     let files = disk.places.keys(worker).into_iter();
     disk.own = files.filter(|key| key.lineage == disk.lineage).collect();
     disk.places.remove_torn(worker);
+    disk.due = key.filter(|key| !disk.own.contains(key) && image.absent().is_empty());
+    committed(store, image, state, worker);
 }
 
 /// This worker is at its end: it writes nothing any more, so that after the workers' last agreement no file appears.

@@ -5,7 +5,7 @@ use crate::early::{self, Early};
 use crate::objects::{Objects, objects};
 use crate::requests::{self, Requests};
 use crate::schedule::{Schedule, schedule};
-use crate::{traffic, user};
+use crate::{disk, traffic, user};
 use bincode::config::standard;
 
 /// Magic number and version of the encoding; the version is bumped with any change of a type in [`Saved`].
@@ -29,6 +29,8 @@ pub struct Saved {
     pub attached: Option<requests::Attached>,
     /// What the program has sent.
     pub traffic: traffic::Table,
+    /// The name under which the epoch is to be written to disk, if it is.
+    pub disk: Option<disk::Key>,
     /// Thread-locals, signals, files, output.
     pub user: user::State,
 }
@@ -44,6 +46,7 @@ struct Borrowed<'a> {
     schedule: Schedule,
     attached: Option<requests::Attached>,
     traffic: &'a traffic::Table,
+    disk: Option<disk::Key>,
     user: &'a user::State,
 }
 
@@ -58,6 +61,7 @@ pub fn encode(frame: &Frame, user: &user::State) -> Vec<u8> {
         schedule: schedule(),
         attached: requests::attached(),
         traffic: traffic::table(),
+        disk: disk::due(),
         user,
     };
     bincode::encode_to_vec(state, standard()).expect("encoding into memory does not fail")

@@ -225,7 +225,9 @@ fn settle(plan: &Plan, loaded: Loaded) -> Frame {
     for takeover in plan.takeovers.iter().filter(|it| it.player == world.launcher_rank) {
         log::debug!("rank {} plays worker {}", takeover.player, takeover.worker);
         user::remove_ledger(world.players[takeover.worker as usize]);
-        disk::take_over(takeover.worker);
+        let keep = checkpoint::keep();
+        let (own, on_disk) = (&keep.own, loaded.on_disk);
+        disk::take_over(takeover.worker, on_disk, &mut keep.store, &own.image, &own.state.bytes);
         daemon::playing(takeover.worker);
     }
     world.players.clone_from(&plan.players);

@@ -9,7 +9,7 @@ use crate::image::layout::Layout;
 use crate::image::restore::{Ready, RestoreError};
 use crate::image::runs::PageRun;
 use crate::image::{remap, restore};
-use crate::{checkpoint, early, events, fault, handles, objects, rehearsal, requests, schedule, traffic, user};
+use crate::{checkpoint, disk, early, events, fault, handles, objects, rehearsal, requests, schedule, traffic, user};
 use ckptd::events::{Kind, Worker};
 use std::time::Instant;
 
@@ -17,6 +17,8 @@ use std::time::Instant;
 pub struct Loaded {
     /// Where it goes on.
     pub frame: Frame,
+    /// The name of its epoch on disk, if that was to be written.
+    pub on_disk: Option<disk::Key>,
 }
 
 /// What is wrong with a copy.
@@ -139,5 +141,8 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     *early::list() = saved.early;
     schedule::restore(saved.schedule, !is_init(&saved.frame));
     requests::attach(saved.attached);
-    Ok(Loaded { frame: saved.frame })
+    Ok(Loaded {
+        frame: saved.frame,
+        on_disk: saved.disk,
+    })
 }
