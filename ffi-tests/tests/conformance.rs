@@ -77,6 +77,7 @@ programs! {
     environment: "environment";
     timers_limits_and_the_signal_stack: "process";
     directories_and_devices: "descriptors";
+    locks_that_know_their_owner: "locks";
 }
 
 /// The launcher reports the status of MPI_Abort. (Open MPI's own answer with `--with-ft ulfm` is to go on without the rank.)

@@ -1,6 +1,7 @@
 //! The user side's state besides its pages: thread-locals, signal handlers, files, the floating-point environment, output.
 
 mod files;
+mod locks;
 mod modules;
 mod output;
 mod process;
@@ -12,7 +13,7 @@ mod undo;
 mod zones;
 
 use crate::image::layout::Layout;
-use crate::image::runs::AddrRange;
+use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
 pub use files::written as written_files;
 pub use modules::is_loading;
@@ -39,6 +40,7 @@ pub struct State {
     process: process::Saved,
     files: files::Saved,
     output: output::Saved,
+    thread: locks::ThreadNumber,
 }
 
 /// A rollback or a load failed; the message names cause and object.
@@ -85,6 +87,7 @@ pub fn capture() -> Result<State, UserError> {
         process: process::capture(),
         files: files::capture(),
         output: output::capture(),
+        thread: locks::ThreadNumber::own(),
     })
 }
 
@@ -108,6 +111,12 @@ impl State {
         output::restore(&self.output, own);
         process::restore(&self.process);
         Ok(())
+    }
+
+    /// Makes this process's thread the owner of the locks that the program holds, after all else. `pages` (sorted) are those
+    /// that have been loaded.
+    pub fn take_locks(&self, pages: &[PageRun]) {
+        locks::pass_on(self.thread, &self.layout, pages, &self.thread_locals.ranges());
     }
 
     /// For a replay that begins here, after the pages have been put back: what does not reach beyond this process.

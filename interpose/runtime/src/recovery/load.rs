@@ -131,6 +131,7 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     if let Err(error) = saved.user.restore(is_own) {
         fail("the program's state cannot be put back", &error);
     }
+    saved.user.take_locks(&keep.own.image.pages());
     handles::mark();
     objects::release_local();
     objects::replace(saved.objects);

@@ -1,11 +1,12 @@
 //! Thread-local storage of the main thread's user side.
 //!
 //! The static TLS block and the thread's control block hold data of both sides: the modules of the program, the modules
-//! of the runtime's namespace, and the C library's own record of the thread. Only the first, and the slots of the
-//! program's pthread keys, belong to the image; the pages themselves are left out of it.
+//! of the runtime's namespace, and the C library's own record of the thread. Only the first, the slots of the program's
+//! pthread keys and its list of held robust mutexes belong to the image; the pages themselves are left out of it.
 #![allow(unsafe_code)]
 
 use super::UserError;
+use crate::image::runs::AddrRange;
 use crate::told;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_abi::RUNTIME_FIRST_KEY;
@@ -174,6 +175,26 @@ pub fn guards() -> u64 {
     xxh3_64(&guards.map(u64::to_le_bytes).concat())
 }
 
+/// The list of the robust mutexes that the main thread holds (get_robust_list(2)): its head, in the control block, and
+/// glibc's pointer before that, which makes it a list in both directions.
+fn robust_list() -> Option<(u64, usize)> {
+    const POINTER: usize = size_of::<u64>();
+    let (mut head, mut length) = (0u64, 0usize);
+    // SAFETY: get_robust_list(2) of this thread writes both.
+    unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
+    // A program may have given the kernel another one, which is in its memory then.
+    let is_glibcs = (control_block()..control_block() + 4096).contains(&head);
+    is_glibcs.then_some((head - POINTER as u64, length + POINTER))
+}
+
+impl Saved {
+    /// The addresses of what is saved.
+    pub fn ranges(&self) -> Vec<AddrRange> {
+        let range = |piece: &Piece| AddrRange::new(piece.address, piece.address + piece.bytes.len() as u64);
+        self.pieces.iter().map(range).collect()
+    }
+}
+
 fn places() -> Vec<(String, u64, usize)> {
     let modules = modules()
         .into_iter()
@@ -184,6 +205,7 @@ fn places() -> Vec<(String, u64, usize)> {
                 .into_iter()
                 .map(|(at, length)| ("pthread keys".to_owned(), at, length)),
         )
+        .chain(robust_list().map(|(at, length)| ("robust mutexes".to_owned(), at, length)))
         .collect()
 }
 

@@ -1,0 +1,318 @@
+//! Locks of the program that know their owner: glibc notes a thread number (gettid(2)), which another process does not have.
+//!
+//! Recursive, error-checking, robust and priority-inheriting mutexes, and read-write locks that are held for writing,
+//! compare the note with the caller. In a process that takes a part, the notes of the locks that the main thread holds
+//! are those of the dead process: unlocking would fail, or unlock as a reader. So once an image is loaded, its
+//! memory is searched for them, and this process's number is put in. The pages count as changed then, as by the
+//! program itself; until the next checkpoint holds them, a rollback leads back to the old number, which is
+//! part of the saved state, and to another search.
+//!
+//! A number alone means nothing: it could be the program's data. All of the lock's words must be as a thread leaves them
+//! that is the only one, which the program's main thread is ([`super::threads`]). The layouts are glibc's from 2.25 on,
+//! x86-64 (`struct_mutex.h`, `struct_rwlock.h`; pthread_mutex_lock.c and pthread_rwlock_common.c).
+#![allow(unsafe_code)]
+
+use crate::image::layout::Layout;
+use crate::image::runs::{self, AddrRange, PageRun};
+
+/// Number of a thread (gettid(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct ThreadNumber(u32);
+
+impl ThreadNumber {
+    /// That of the calling thread.
+    pub fn own() -> Self {
+        // SAFETY: gettid(2).
+        Self(unsafe { libc::gettid() } as u32)
+    }
+}
+
+/// Words that are compared at once before a hit is looked for.
+const CHUNK: usize = 512;
+
+/// The halves of a word: the lower address first.
+fn halves(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+fn join(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// Whether these are the words of a mutex that only `owner` uses and holds, and which compares its owner.
+fn is_held_mutex(words: &[u64], owner: u32) -> bool {
+    const TYPE: u32 = 3;
+    const RECURSIVE: u32 = 1;
+    const ERRORCHECK: u32 = 2;
+    const ROBUST: u32 = 16;
+    const INHERIT: u32 = 32;
+    const SHARED: u32 = 128;
+    // Asking for PTHREAD_MUTEX_NORMAL leaves this mark.
+    const NO_ELISION: u32 = 512;
+    let &[first, second, third, previous, next, ..] = words else {
+        return false;
+    };
+    let (lock, count) = halves(first);
+    let (kind, spins) = halves(third);
+    let has = |bits| kind & bits != 0;
+    if second != join(owner, 1) || kind & !(TYPE | ROBUST | INHERIT | SHARED | NO_ELISION) != 0 || spins != 0 {
+        return false;
+    }
+    let compares = has(ROBUST | INHERIT) || matches!(kind & TYPE, RECURSIVE | ERRORCHECK);
+    let is_locked = if has(ROBUST | INHERIT) {
+        lock & libc::FUTEX_TID_MASK == owner
+    } else {
+        lock == 1 || lock == 2
+    };
+    let is_counted = if kind & TYPE == RECURSIVE {
+        count > 0
+    } else {
+        count <= 1
+    };
+    // Robust mutexes are in a list that begins in the thread's control block; the lowest bit marks those that inherit.
+    let is_link = |word: u64| word != 0 && word & 6 == 0 && word < 1 << 47;
+    let is_listed = if has(ROBUST) {
+        is_link(previous) && is_link(next)
+    } else {
+        previous == 0 && next == 0
+    };
+    compares && is_locked && is_counted && is_listed
+}
+
+/// Whether these are the words of a read-write lock that only `owner` uses and holds for writing.
+fn is_written_lock(words: &[u64], owner: u32) -> bool {
+    // Phase of the writers, and taken by one; no reader.
+    const HELD: u64 = 3;
+    /// Where a thread could sleep: 1, and 2 if another process may have slept there.
+    fn is_futex(word: u32) -> bool {
+        word & !2 == 1
+    }
+    let &[users, futexes, padding, held_by, elision, more_padding, flags, ..] = words else {
+        return false;
+    };
+    let (phase, writers) = halves(futexes);
+    let (who, shared) = halves(held_by);
+    let (preference, _) = halves(flags);
+    users == HELD
+        && is_futex(phase)
+        && is_futex(writers)
+        && who == owner
+        && shared <= 1
+        && padding | elision | more_padding == 0
+        && preference <= 2
+}
+
+/// Gives the locks among `words` (aligned memory) that `old` holds to `new`; the indices of the words with their owners.
+fn replace_owner(words: &mut [u64], old: ThreadNumber, new: ThreadNumber) -> Vec<usize> {
+    /// Words of a mutex, and of a lock, before the one with the owner.
+    const BEFORE: (usize, usize) = (1, 3);
+    let mut found = Vec::new();
+    for start in (0..words.len()).step_by(CHUNK) {
+        let chunk = start..(start + CHUNK).min(words.len());
+        // The upper half is 0 or 1 in what is looked for. All words of the chunk, so that the processor takes several at a time.
+        let hits = |word: u64| word & !(1 << 32) == u64::from(old.0);
+        if !words[chunk.clone()].iter().fold(false, |any, &word| any | hits(word)) {
+            continue;
+        }
+        for at in chunk.filter(|&at| hits(words[at])) {
+            let from = |before: usize| at.checked_sub(before).map_or(&[][..], |first| &words[first..]);
+            let is_mutex = is_held_mutex(from(BEFORE.0), old.0);
+            if is_mutex || is_written_lock(from(BEFORE.1), old.0) {
+                found.push(at);
+            }
+        }
+    }
+    for &at in &found {
+        let replaced = |word: u64| join(new.0, halves(word).1);
+        words[at] = replaced(words[at]);
+        // Robust and inheriting mutexes have the number in the lock, too, under two bits of the kernel's.
+        let (lock, count) = halves(words[at - 1]);
+        if lock & libc::FUTEX_TID_MASK == old.0 {
+            words[at - 1] = join(lock & !libc::FUTEX_TID_MASK | new.0, count);
+        }
+    }
+    found
+}
+
+/// Where the program may hold locks: what it can write of the loaded pages, and of its thread-local storage.
+fn places(layout: &Layout, pages: &[PageRun], thread_locals: &[AddrRange]) -> Vec<AddrRange> {
+    let writable = layout.areas().iter().filter(|area| area.prot.read && area.prot.write);
+    let loaded = writable.flat_map(|area| runs::within(pages, area.pages()));
+    let loaded = loaded.map(PageRun::range);
+    let aligned = thread_locals
+        .iter()
+        .map(|piece| AddrRange::new(piece.start.next_multiple_of(8), piece.end & !7))
+        .filter(|piece| piece.start < piece.end);
+    loaded.chain(aligned).collect()
+}
+
+/// Gives the locks to this thread that `old` held when the state was saved that has just been loaded.
+pub fn pass_on(old: ThreadNumber, layout: &Layout, pages: &[PageRun], thread_locals: &[AddrRange]) {
+    let new = ThreadNumber::own();
+    if new == old {
+        return;
+    }
+    for place in places(layout, pages, thread_locals) {
+        // SAFETY: readable and writable memory of the user side, which stands still; aligned to words.
+        let words = unsafe { std::slice::from_raw_parts_mut(place.start as *mut u64, place.len() as usize / 8) };
+        for at in replace_owner(words, old, new) {
+            let address = place.start + 8 * at as u64;
+            log::debug!("the lock whose owner is at {address:#x} has passed from {old:?} to {new:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::MaybeUninit;
+
+    const ELSEWHERE: ThreadNumber = ThreadNumber(4_000_001);
+    const WORDS: usize = 3 * CHUNK;
+
+    /// Memory with something in the middle.
+    struct Memory(Box<[u64; WORDS]>);
+
+    impl Memory {
+        fn new() -> Self {
+            Self(Box::new([0; WORDS]))
+        }
+
+        /// Where the lock lies: over the border of two chunks.
+        fn lock<T>(&mut self) -> *mut T {
+            (&raw mut self.0[CHUNK - 1]).cast()
+        }
+
+        fn pass(&mut self) -> usize {
+            replace_owner(&mut self.0[..], ThreadNumber::own(), ELSEWHERE).len()
+        }
+    }
+
+    /// A held mutex of this type, robustness and protocol.
+    fn mutex(memory: &mut Memory, kind: i32, robust: i32, protocol: i32) -> *mut libc::pthread_mutex_t {
+        let lock = memory.lock();
+        let mut attributes = MaybeUninit::uninit();
+        let attributes = attributes.as_mut_ptr();
+        // SAFETY: a mutex and attributes in memory of our own.
+        unsafe {
+            libc::pthread_mutexattr_init(attributes);
+            libc::pthread_mutexattr_settype(attributes, kind);
+            libc::pthread_mutexattr_setrobust(attributes, robust);
+            libc::pthread_mutexattr_setprotocol(attributes, protocol);
+            libc::pthread_mutex_init(lock, attributes);
+            assert_eq!(libc::pthread_mutex_lock(lock), 0);
+        }
+        lock
+    }
+
+    /// Types, robustness and protocols of mutexes that compare their owner.
+    fn comparing() -> impl Iterator<Item = (i32, i32, i32)> {
+        use libc::{PTHREAD_MUTEX_ERRORCHECK, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE};
+        let types = [PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ERRORCHECK];
+        let robustness = [libc::PTHREAD_MUTEX_STALLED, libc::PTHREAD_MUTEX_ROBUST];
+        let protocols = [libc::PTHREAD_PRIO_NONE, libc::PTHREAD_PRIO_INHERIT];
+        let all = types.into_iter().flat_map(move |kind| {
+            robustness
+                .into_iter()
+                .flat_map(move |robust| protocols.into_iter().map(move |protocol| (kind, robust, protocol)))
+        });
+        all.filter(|&(kind, robust, protocol)| kind != PTHREAD_MUTEX_NORMAL || robust + protocol > 0)
+    }
+
+    #[test]
+    fn held_mutexes_pass_to_another_thread_and_back() {
+        for (kind, robust, protocol) in comparing() {
+            let mut memory = Memory::new();
+            let lock = mutex(&mut memory, kind, robust, protocol);
+            let before = memory.0.clone();
+            assert_eq!(memory.pass(), 1, "{kind} {robust} {protocol}");
+            // SAFETY: the mutex made above.
+            assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, libc::EPERM);
+            assert_eq!(
+                replace_owner(&mut memory.0[..], ELSEWHERE, ThreadNumber::own()).len(),
+                1
+            );
+            assert!(memory.0 == before, "{kind} {robust} {protocol}");
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
+            assert_eq!(memory.pass(), 0, "an unlocked one: {kind} {robust} {protocol}");
+        }
+    }
+
+    #[test]
+    fn a_lock_held_for_writing_passes_and_one_held_for_reading_does_not() {
+        let mut memory = Memory::new();
+        let lock: *mut libc::pthread_rwlock_t = memory.lock();
+        // SAFETY: a lock in memory of our own, all zeros as its initialiser.
+        unsafe {
+            for _ in 0..2 {
+                assert_eq!(libc::pthread_rwlock_rdlock(lock), 0);
+                assert_eq!(memory.pass(), 0);
+                assert_eq!(libc::pthread_rwlock_unlock(lock), 0);
+                assert_eq!(libc::pthread_rwlock_wrlock(lock), 0);
+                assert_eq!(memory.pass(), 1);
+                assert_eq!(
+                    replace_owner(&mut memory.0[..], ELSEWHERE, ThreadNumber::own()).len(),
+                    1
+                );
+                assert_eq!(libc::pthread_rwlock_wrlock(lock), libc::EDEADLK);
+                assert_eq!(libc::pthread_rwlock_unlock(lock), 0);
+                assert_eq!(memory.pass(), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_mutex_that_does_not_compare_stays_as_it_is() {
+        let (stalled, plain) = (libc::PTHREAD_MUTEX_STALLED, libc::PTHREAD_PRIO_NONE);
+        let mut memory = Memory::new();
+        mutex(&mut memory, libc::PTHREAD_MUTEX_NORMAL, stalled, plain);
+        assert_eq!(memory.pass(), 0);
+    }
+
+    /// The number as the program's data: everywhere, and in what differs from a held lock by one bit.
+    #[test]
+    fn data_stay_as_they_are() {
+        let own = ThreadNumber::own().0;
+        for word in [join(own, 0), join(own, 1), join(1, own), join(own, own)] {
+            let mut memory = Memory(Box::new([word; WORDS]));
+            assert_eq!(memory.pass(), 0);
+        }
+        let (robust, stalled) = (libc::PTHREAD_MUTEX_ROBUST, libc::PTHREAD_MUTEX_STALLED);
+        for robustness in [robust, stalled] {
+            let mut memory = Memory::new();
+            let kind = libc::PTHREAD_MUTEX_ERRORCHECK;
+            let lock = mutex(&mut memory, kind, robustness, libc::PTHREAD_PRIO_NONE);
+            let held = memory.0.clone();
+            // SAFETY: the mutex made above, which leaves the list of the robust ones.
+            assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
+            // Lock word and type have more than one value; the rest of them is fixed.
+            let fixed: [u64; 3] = [!0 << 33, !0, !0 << 10];
+            let links = if robustness == stalled { !0 } else { 0 };
+
+            for (word, bits) in fixed.into_iter().chain([links; 2]).enumerate() {
+                for bit in (0..64).filter(|bit| bits >> bit & 1 != 0) {
+                    let mut data = Memory(held.clone());
+                    data.0[CHUNK - 1 + word] ^= 1 << bit;
+                    let before = data.0.clone();
+                    assert_eq!(data.pass(), 0, "word {word}, bit {bit}");
+                    assert!(data.0 == before);
+                }
+            }
+        }
+    }
+
+    /// Nothing outside of the memory is looked at.
+    #[test]
+    fn a_lock_at_the_border_is_none() {
+        let mut memory = Memory::new();
+        let lock = mutex(&mut memory, libc::PTHREAD_MUTEX_RECURSIVE, 0, 0);
+        for (range, expected) in [(CHUNK - 1..CHUNK + 4, 1), (CHUNK..WORDS, 0), (0..CHUNK + 3, 0)] {
+            let mut words = memory.0[range].to_vec();
+            let found = replace_owner(&mut words, ThreadNumber::own(), ELSEWHERE);
+            assert_eq!(found.len(), expected);
+        }
+        // SAFETY: the mutex made above.
+        assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
+    }
+}
