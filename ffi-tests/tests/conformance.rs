@@ -80,6 +80,15 @@ programs! {
     locks_that_know_their_owner: "locks";
 }
 
+#[test]
+fn tile_registers() {
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    if !processor.contains(" amx_tile ") {
+        return place::skip("this processor has no tile registers (AMX)");
+    }
+    conforms("tiles");
+}
+
 /// The launcher reports the status of MPI_Abort. (Open MPI's own answer with `--with-ft ulfm` is to go on without the rank.)
 #[test]
 fn an_abort_has_its_status() {

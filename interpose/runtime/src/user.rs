@@ -75,6 +75,11 @@ pub enum UserError {
     /// Thread-local storage lies elsewhere.
     #[error("the thread-local storage of {0} lies at another address than in the rank that was saved")]
     ThreadLocals(String),
+    /// A part of the processor that is used by permission (ARCH_REQ_XCOMP_PERM).
+    #[error(
+        "the program uses the processor's tile registers (AMX), which this process is not given ({0}); have spares on nodes with the same processor and kernel"
+    )]
+    Processor(std::io::Error),
 }
 
 /// Collects the state at a cut.
@@ -109,8 +114,7 @@ impl State {
         signals::restore(&self.signals);
         files::restore(&self.files)?;
         output::restore(&self.output, own);
-        process::restore(&self.process);
-        Ok(())
+        process::restore(&self.process)
     }
 
     /// Makes this process's thread the owner of the locks that the program holds, after all else. `pages` (sorted) are those

@@ -1,6 +1,8 @@
-//! What the kernel keeps for the program beside its memory: interval timers, resource limits, the alternate signal stack.
+//! What the kernel keeps for the program beside its memory: interval timers, resource limits, the alternate signal stack,
+//! permission to use parts of the processor.
 #![allow(unsafe_code)]
 
+use super::UserError;
 use std::io;
 
 /// setitimer(2): the real, the virtual and the profiling timer.
@@ -19,6 +21,35 @@ pub struct Saved {
     limits: Vec<u64>,
     /// `stack_t` as three words: address, flags, size.
     signal_stack: [u64; 3],
+    /// What of [`ON_REQUEST`] the program may use.
+    features: u64,
+}
+
+/// Bits of the processor's features that a process may use when it has asked for them: AMX's tile data, the only one so
+/// far (the kernel's Documentation/arch/x86/xstate.rst).
+const ON_REQUEST: u64 = 1 << TILE_DATA;
+const TILE_DATA: u32 = 18;
+
+/// What of [`ON_REQUEST`] this process may use.
+fn features() -> u64 {
+    const ARCH_GET_XCOMP_PERM: i32 = 0x1022;
+    let mut permitted = 0u64;
+    // SAFETY: arch_prctl(2) writes one word; a kernel that does not know this leaves it alone.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_GET_XCOMP_PERM, &raw mut permitted) };
+    permitted & ON_REQUEST
+}
+
+/// Asks for what the process may not use yet; there is no way to give anything back.
+fn ask_for(wanted: u64) -> Result<(), UserError> {
+    const ARCH_REQ_XCOMP_PERM: i32 = 0x1023;
+    if wanted & !features() == 0 {
+        return Ok(());
+    }
+    // SAFETY: arch_prctl(2) that only grants a permission.
+    match unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) } {
+        0 => Ok(()),
+        _ => Err(UserError::Processor(io::Error::last_os_error())),
+    }
 }
 
 fn timer(which: i64) -> Timer {
@@ -53,11 +84,14 @@ pub fn capture() -> Saved {
             .map(|which| limit(which).map_or(0, |value| value.rlim_cur))
             .collect(),
         signal_stack: signal_stack(),
+        features: features(),
     }
 }
 
 /// Sets them where they differ.
-pub fn restore(saved: &Saved) {
+pub fn restore(saved: &Saved) -> Result<(), UserError> {
+    // The signal stack of the dead process had room for these registers; this one's may have none.
+    ask_for(saved.features)?;
     for (which, value) in TIMERS.into_iter().zip(&saved.timers) {
         if *value != timer(which) {
             // SAFETY: setitimer(2) with a value that was read before.
@@ -87,5 +121,29 @@ pub fn restore(saved: &Saved) {
                 std::ptr::null::<u8>(),
             )
         };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tile_registers_are_asked_for_or_the_lack_is_named() {
+        const ARCH_GET_XCOMP_SUPP: i32 = 0x1021;
+        let mut supported = 0u64;
+        // SAFETY: arch_prctl(2) writes one word.
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_GET_XCOMP_SUPP, &raw mut supported) };
+        assert!(ask_for(0).is_ok());
+        assert_eq!(features(), 0, "nobody has asked yet");
+        let answer = ask_for(ON_REQUEST);
+        if supported & ON_REQUEST != 0 {
+            assert!(answer.is_ok(), "{answer:?}");
+            assert_eq!(features(), ON_REQUEST);
+        } else {
+            let text = answer.expect_err("this processor has none").to_string();
+            assert!(text.contains("AMX") && text.contains("same processor"), "{text}");
+        }
     }
 }
