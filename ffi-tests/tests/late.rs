@@ -1,7 +1,9 @@
 //! Programs that load the MPI library in mid-run, and wrappers of programs, are protected or told that they are not.
 
 use ffi_tests::outcome::native;
+use ffi_tests::plain::assert_indifferent;
 use ffi_tests::{Job, Kill, Trigger, place};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -80,4 +82,45 @@ fn an_interpreter_started_by_a_script_says_that_it_is_unprotected() {
     prepared.assert_success();
     prepared.check(prepared.own_lines().is_empty(), "it complains");
     prepared.assert_same_lines(&native(job().workers(2)));
+}
+
+/// What the launcher gives the first of three ranks.
+const RANK: [(&str, &str); 7] = [
+    ("UNDERSTUDY_SPARES", "1"),
+    ("OMPI_COMM_WORLD_SIZE", "3"),
+    ("OMPI_COMM_WORLD_RANK", "0"),
+    ("OMPI_COMM_WORLD_LOCAL_RANK", "0"),
+    ("PMIX_RANK", "0"),
+    ("PMIX_NAMESPACE", "late@1"),
+    ("OMPI_MCA_mpi_ft_enable", "1"),
+];
+
+/// A rank is executed a second time, and the kernel puts interpreter and name in front of a script's arguments each time.
+#[test]
+fn a_script_gets_its_arguments_once() {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let script = |name: &str, text: &str| {
+        let path = work.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_string_lossy().into_owned()
+    };
+    const TELL: &str = "printf '<%s>' \"$0\" \"$@\"; cat /proc/$$/comm\n";
+    let shell = script("a shell", &format!("#!/bin/sh\n{TELL}"));
+    let with_option = script("option", &format!("#!/bin/sh -eu\n{TELL}"));
+    let nested = script("nested", &format!("#!{with_option} one two\nnever read\n"));
+    let python = script("python", "#!/usr/bin/env python3\nimport sys\nprint(sys.argv)\n");
+    let link = work.path().join("link").to_string_lossy().into_owned();
+    std::os::unix::fs::symlink(&shell, &link).unwrap();
+    for path in [&shell, &with_option, &nested, &python, &link] {
+        assert_indifferent(path, &[], &RANK);
+        assert_indifferent(path, &["a", "b c", path, ""], &RANK);
+        let (directory, name) = path.rsplit_once('/').unwrap();
+        for exec in ["exec", ""] {
+            let relative = format!("cd {directory}; {exec} './{name}' './{name}' a");
+            assert_indifferent("/bin/sh", &["-c", &relative], &RANK);
+        }
+    }
+    // This is no script, though its first argument is its name.
+    assert_indifferent("/bin/echo", &["/bin/echo", "a"], &RANK);
 }

@@ -1,6 +1,7 @@
 //! Stepping aside: running the program as if this library had not been preloaded.
 #![allow(unsafe_code)]
 
+use crate::auxv::Auxv;
 use crate::environ;
 use crate::link::{self, Path};
 use crate::msg::say;
@@ -11,11 +12,11 @@ use understudy_abi::exit;
 
 /// The program's arguments and environment, as the launcher gave them.
 pub struct Program {
-    /// The null-terminated argv.
-    pub argv: *const *const c_char,
+    /// The null-terminated argv; that of a script without what the kernel has put in front, which it will put there again.
+    argv: *const *const c_char,
     /// The whole environment.
     pub environment: *const *const c_char,
-    /// The file that was executed.
+    /// The file that was executed: the program or the script.
     pub path: Path,
     /// It does not need libmpi from the start, but may load it later ([`crate::late`]).
     pub is_late: bool,
@@ -24,22 +25,34 @@ pub struct Program {
 impl Program {
     /// Finds the file from the auxiliary vector's AT_EXECFN, which keeps the name of a symbolic link; /proc/self/exe if
     /// that is relative.
-    pub fn new(
+    ///
+    /// A script (`#!`, or binfmt_misc) is found as it was named, since its interpreter is told that name. Where its name is not among
+    /// the arguments, the interpreter is executed as it is.
+    ///
+    /// # Safety
+    /// `argv` must be the kernel's array, and `auxv` the vector of the same stack.
+    pub unsafe fn new(
         argv: *const *const c_char,
         environment: *const *const c_char,
-        execfn: *const c_char,
+        auxv: &Auxv,
         is_late: bool,
     ) -> Program {
         let mut path = Path::new();
-        if !execfn.is_null() {
+        let mut arguments = None;
+        if !auxv.execfn.is_null() {
             // SAFETY: the kernel's string on the stack.
-            path.push(unsafe { sys::bytes(execfn) });
+            let name = unsafe { sys::bytes(auxv.execfn) };
+            path.push(name);
+            if sys::file_id(path.as_c_str()) != sys::file_id(c"/proc/self/exe") {
+                // SAFETY: handed on to the caller.
+                arguments = unsafe { of_script(argv, name, auxv.keeps_argv0) };
+            }
         }
-        if path.as_bytes().first() != Some(&b'/') {
+        if arguments.is_none() && path.as_bytes().first() != Some(&b'/') {
             path.read_link(c"/proc/self/exe");
         }
         Program {
-            argv,
+            argv: arguments.unwrap_or(argv),
             environment,
             path,
             is_late,
@@ -87,6 +100,20 @@ impl Program {
         }
         self.run_without_us(personality)
     }
+}
+
+/// The arguments that the script `name` was executed with, among those of its interpreter: `[interpreter, argument of its
+/// line, …, name, argument, …]` (execve(2), "Interpreter scripts"), several of each if the interpreter is a script as well. The script's own
+/// argv\[0\] is lost, and `name` in its place, unless binfmt_misc keeps it behind that (flag `P`).
+///
+/// # Safety
+/// `argv` must be a null-terminated array of strings.
+unsafe fn of_script(argv: *const *const c_char, name: &[u8], keeps_argv0: bool) -> Option<*const *const c_char> {
+    // SAFETY: handed on to the caller.
+    let at = unsafe { environ::strings(argv) }
+        .skip(1)
+        .position(|argument| argument == name)?;
+    Some(argv.wrapping_add(1 + at + usize::from(keeps_argv0)))
 }
 
 /// Says that the program runs unprotected, and why; ends it if UNDERSTUDY_REQUIRE=1, or if it was to go on from disk.

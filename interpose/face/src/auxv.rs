@@ -11,6 +11,8 @@ pub struct Auxv {
     pub loader: usize,
     /// AT_RANDOM: the kernel's random bytes.
     pub random: *mut [u8; 16],
+    /// AT_FLAGS: a script's argv\[0\] was kept (binfmt_misc's flag `P`).
+    pub keeps_argv0: bool,
 }
 
 impl Auxv {
@@ -23,6 +25,7 @@ impl Auxv {
             execfn: core::ptr::null(),
             loader: 0,
             random: core::ptr::null_mut(),
+            keeps_argv0: false,
         };
         // SAFETY: handed on to the caller.
         unsafe {
@@ -35,6 +38,7 @@ impl Auxv {
                 let [kind, value] = entry.read();
                 match kind {
                     7 => auxv.loader = value,
+                    8 => auxv.keeps_argv0 = value & 1 != 0,
                     25 => auxv.random = value as *mut [u8; 16],
                     31 => auxv.execfn = value as *const c_char,
                     _ => {}

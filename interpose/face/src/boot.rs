@@ -73,7 +73,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
         let base = link::own_base();
         let uses_other_mpi = link::objects().any(|object| object.is_mpi() && object.l_addr != base);
         let uses_our_mpi = link::objects().any(|object| object.l_addr != base && object.needs(OUR_SONAME));
-        let program = Program::new(argv, list, auxv.execfn, !uses_our_mpi);
+        let program = Program::new(argv, list, &auxv, !uses_our_mpi);
         if !uses_other_mpi && !uses_our_mpi {
             if late::is_expected(list) {
                 first(&program)
@@ -160,6 +160,7 @@ fn first(program: &Program) -> ! {
 /// Everything execution 2 carries onto the runtime's stack.
 struct Second<'a> {
     argc: c_int,
+    argv: *const *const c_char,
     program: Program,
     personality: usize,
     auxv: &'a Auxv,
@@ -181,7 +182,7 @@ unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_ch
     unsafe {
         environ::unpad(envp);
         let is_late = !link::objects().any(|object| object.l_addr != link::own_base() && object.needs(OUR_SONAME));
-        let program = Program::new(argv, saved.list, auxv.execfn, is_late);
+        let program = Program::new(argv, saved.list, auxv, is_late);
         let has_disk = environ::value(saved.list, b"UNDERSTUDY_DISK=").is_some_and(|directory| !directory.is_empty());
         let secret = environ::value(saved.list, SECRET).filter(|secret| !secret.is_empty());
         let key = match has_disk {
@@ -199,6 +200,7 @@ unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_ch
         let stack_end = (auxv.execfn as usize + 4096) & !4095;
         let mut second = Second {
             argc,
+            argv,
             program,
             personality: saved.personality,
             auxv,
@@ -406,7 +408,7 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         quiet: u32::from(second.program.is_quiet()),
         environment: second.program.environment,
         argc: second.argc,
-        argv: second.program.argv,
+        argv: second.argv,
         program: second.program.path.as_ptr(),
         directory: directory.as_ptr(),
         loader_base: loader.base,

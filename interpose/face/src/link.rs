@@ -167,6 +167,11 @@ impl Path {
         &self.bytes[..self.length]
     }
 
+    /// The path with its NUL.
+    pub fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
+    }
+
     /// For system calls.
     pub fn as_ptr(&self) -> *const c_char {
         self.bytes.as_ptr().cast()

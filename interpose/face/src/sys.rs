@@ -8,6 +8,7 @@ use core::ffi::{CStr, c_char, c_int};
 pub mod nr {
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
+    pub const STAT: usize = 4;
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
@@ -107,6 +108,16 @@ pub unsafe fn protect(address: usize, length: usize, prot: usize) -> Result<(), 
         0 => Ok(()),
         error => Err(-error as c_int),
     }
+}
+
+/// Device and inode of a file; `None` if it cannot be found.
+pub fn file_id(path: &CStr) -> Option<[u64; 2]> {
+    /// `struct stat`: 144 bytes, the first two words of which are these.
+    const WORDS: usize = 18;
+    let mut about = [0u64; WORDS];
+    // SAFETY: stat(2) writes a structure of this size.
+    let result = unsafe { sys!(nr::STAT, path.as_ptr(), about.as_mut_ptr()) };
+    (result == 0).then_some([about[0], about[1]])
 }
 
 /// Ends the process at once.
