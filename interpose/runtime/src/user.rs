@@ -8,6 +8,7 @@ mod process;
 mod sharing;
 mod signals;
 mod threads;
+mod timers;
 mod tls;
 mod undo;
 mod zones;
@@ -22,7 +23,6 @@ pub use output::{
     position as output_position, set_idle, set_stage,
 };
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
-pub use threads::check;
 pub use undo::{
     begin as begin_section, end_on_disk as end_files_on_disk, file_effect, forget_before,
     keep_on_disk as keep_files_on_disk, note_from_start, undo as undo_files, undo_earlier, undo_start,
@@ -38,6 +38,7 @@ pub struct State {
     thread_locals: tls::Saved,
     signals: signals::Saved,
     process: process::Saved,
+    timers: timers::Saved,
     files: files::Saved,
     output: output::Saved,
     thread: locks::ThreadNumber,
@@ -80,6 +81,20 @@ pub enum UserError {
         "the program uses the processor's tile registers (AMX), which this process is not given ({0}); have spares on nodes with the same processor and kernel"
     )]
     Processor(std::io::Error),
+    /// One that was made by timer_create(2).
+    #[error("{0}")]
+    Timer(String),
+    /// A timer of SIGEV_THREAD.
+    #[error(
+        "the program has a timer that starts threads (SIGEV_THREAD), which an understudy could not bring back; let it send a signal or run it with UNDERSTUDY_DISABLE=1"
+    )]
+    TimerThread,
+}
+
+/// Refuses if the program has what no understudy could bring back.
+pub fn check() -> Result<(), UserError> {
+    threads::check()?;
+    timers::check()
 }
 
 /// Collects the state at a cut.
@@ -90,6 +105,7 @@ pub fn capture() -> Result<State, UserError> {
         thread_locals: tls::capture(),
         signals: signals::capture(),
         process: process::capture(),
+        timers: timers::capture(),
         files: files::capture(),
         output: output::capture(),
         thread: locks::ThreadNumber::own(),
@@ -114,7 +130,8 @@ impl State {
         signals::restore(&self.signals);
         files::restore(&self.files)?;
         output::restore(&self.output, own);
-        process::restore(&self.process)
+        process::restore(&self.process)?;
+        timers::restore(&self.timers)
     }
 
     /// Makes this process's thread the owner of the locks that the program holds, after all else. `pages` (sorted) are those
