@@ -80,6 +80,19 @@ programs! {
     locks_that_know_their_owner: "locks";
 }
 
+/// The understudy goes back to the epoch that it has loaded, in which the locks are the dead process's.
+#[test]
+fn locks_pass_again_when_another_dies_before_the_next_checkpoint() {
+    let undisturbed = native(job("locks"));
+    let deaths = "kill rank=1 at=cut.end epoch=6; kill rank=3 at=resume.end";
+    let outcome = job("locks").spares(2).fault(deaths).run();
+    outcome.assert_success();
+    outcome.assert_like(&undisturbed, &[]);
+    let mut parts = outcome.takeovers();
+    parts.sort_unstable();
+    outcome.check(parts == [1, 3], &format!("parts taken over: {parts:?}"));
+}
+
 #[test]
 fn tile_registers() {
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
