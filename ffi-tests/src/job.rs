@@ -36,6 +36,8 @@ const HOSTS_FLAGS: &[&str] = &[
     "coll",
     "^han,hcoll,portals4,cuda,ucc",
 ];
+/// A file of this name in the working directory is the launcher's standard input.
+pub const STANDARD_INPUT: &str = "standard-input";
 /// Where in its directory a job has its epochs.
 pub const DISK: &str = "disk";
 /// How often the job is looked at.
@@ -301,7 +303,9 @@ impl Job {
         let mut command = self.command(root.path(), &mark, hosts.as_ref());
         let stream = |name| File::create(root.path().join(name)).expect("the directory is writable");
         command
-            .stdin(Stdio::null())
+            .stdin(
+                File::open(root.path().join("work").join(STANDARD_INPUT)).map_or_else(|_| Stdio::null(), Stdio::from),
+            )
             .stdout(stream("stdout"))
             .stderr(stream("stderr"));
         let line = format!("{command:?}");

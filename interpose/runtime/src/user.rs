@@ -1,6 +1,7 @@
 //! The user side's state besides its pages: thread-locals, signal handlers, files, the floating-point environment, output.
 
 mod files;
+mod input;
 mod locks;
 mod modules;
 mod output;
@@ -39,6 +40,7 @@ pub struct State {
     signals: signals::Saved,
     process: process::Saved,
     timers: timers::Saved,
+    input: input::Saved,
     files: files::Saved,
     output: output::Saved,
     thread: locks::ThreadNumber,
@@ -81,6 +83,11 @@ pub enum UserError {
         "the program uses the processor's tile registers (AMX), which this process is not given ({0}); have spares on nodes with the same processor and kernel"
     )]
     Processor(std::io::Error),
+    /// Standard input is a pipe.
+    #[error(
+        "the program has read standard input since the checkpoint, which is a pipe, so that it cannot read the same again; let it read a file (mpirun … sh -c 'exec PROGRAM < FILE')"
+    )]
+    Input,
     /// One that was made by timer_create(2).
     #[error("{0}")]
     Timer(String),
@@ -106,6 +113,7 @@ pub fn capture() -> Result<State, UserError> {
         signals: signals::capture(),
         process: process::capture(),
         timers: timers::capture(),
+        input: input::capture(),
         files: files::capture(),
         output: output::capture(),
         thread: locks::ThreadNumber::own(),
@@ -126,6 +134,7 @@ impl State {
 
     /// Puts everything back but the pages, after they have been put back. `own`: this process is the one that was saved.
     pub fn restore(&self, own: bool) -> Result<(), UserError> {
+        input::restore(&self.input, own)?;
         tls::restore(&self.thread_locals)?;
         signals::restore(&self.signals);
         files::restore(&self.files)?;

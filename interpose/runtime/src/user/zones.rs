@@ -24,6 +24,7 @@ pub fn zones() -> &'static Zones {
 /// made for itself (its first heap: link maps, the main thread's control block), and the layout to be compared.
 pub fn remember_start() {
     super::files::remember_start();
+    super::input::remember_start();
     let info = told::info();
     let mut zones = Zones::with_runtime_zone();
     let range = |start: usize, length: usize| AddrRange::new(start as u64, ((start + length + 4095) & !4095) as u64);

@@ -1,0 +1,80 @@
+//! Standard input from a pipe, as the launcher gives it to a rank: what the program has read of it cannot be read again.
+//!
+//! What it had read at the checkpoint is in its memory. What it reads later would be missing after a rollback, so that is
+//! noticed (inotify(7) tells of reads of a pipe, too), and ends the job. Files are no matter: their position is saved.
+#![allow(unsafe_code)]
+
+use super::UserError;
+use crate::cell::Main;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::FromRawFd;
+
+/// What is known of the input.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Saved {
+    /// Grows between two looks if the program has read in between.
+    reads: u64,
+}
+
+#[derive(Debug, Default)]
+struct Input {
+    /// Tells of reads.
+    watch: Option<File>,
+    reads: u64,
+}
+
+static INPUT: Main<Input> = Main::new(Input { watch: None, reads: 0 });
+
+/// Begins to watch, before the program runs.
+pub fn remember_start() {
+    INPUT.get().watch = is_pipe().then(watch).flatten();
+}
+
+fn is_pipe() -> bool {
+    // SAFETY: a plain structure, which fstat(2) fills.
+    unsafe {
+        let mut about: libc::stat = std::mem::zeroed();
+        libc::fstat(libc::STDIN_FILENO, &mut about) == 0 && about.st_mode & libc::S_IFMT == libc::S_IFIFO
+    }
+}
+
+/// `None` if this user has too many watches: then nothing is noticed.
+fn watch() -> Option<File> {
+    // SAFETY: inotify_init1(2) makes a descriptor, which is the runtime side's, and inotify_add_watch(2) adds to it.
+    unsafe {
+        let fd = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);
+        let watch = (fd >= 0).then(|| File::from_raw_fd(fd))?;
+        (libc::inotify_add_watch(fd, c"/proc/self/fd/0".as_ptr(), libc::IN_ACCESS) >= 0).then_some(watch)
+    }
+}
+
+/// Looks whether something has been read since the last look.
+pub fn capture() -> Saved {
+    let input = INPUT.get();
+    let mut events = [0; 4096];
+    if let Some(watch) = &mut input.watch
+        && watch.read(&mut events).is_ok_and(|length| length > 0)
+    {
+        input.reads += 1;
+    }
+    Saved { reads: input.reads }
+}
+
+/// Refuses if the program has read since the cut. `own`: this process is the one that was saved.
+pub fn restore(saved: &Saved, own: bool) -> Result<(), UserError> {
+    if own {
+        return match capture() == *saved {
+            true => Ok(()),
+            false => Err(UserError::Input),
+        };
+    }
+    if saved.reads > 0 {
+        log::warn!(
+            "the program has read standard input; what it had not read at the checkpoint is not there any more (a file can \
+             be read again: sh -c 'exec PROGRAM < FILE')"
+        );
+    }
+    INPUT.get().reads = saved.reads;
+    Ok(())
+}
