@@ -50,10 +50,10 @@ fn install(prefix: &str, below: &Path) {
     run(&mut install);
 }
 
-/// Installed in a prefix that is a temporary directory.
-fn installed() -> (TempDir, PathBuf) {
+/// Installed in a prefix of this name in a temporary directory.
+fn installed(name: &str) -> (TempDir, PathBuf) {
     let directory = daemon::private_directory();
-    let prefix = directory.path().join("opt");
+    let prefix = directory.path().join(name);
     install(&prefix.to_string_lossy(), Path::new(""));
     (directory, prefix)
 }
@@ -96,9 +96,35 @@ fn assert_works(prefix: &Path, work: &Path) {
 
 #[test]
 fn an_installed_tree_runs_a_job_from_its_place() {
-    let (directory, prefix) = installed();
+    let (directory, prefix) = installed("opt");
     assert_complete(&prefix);
     assert_works(&prefix, directory.path());
+}
+
+/// ld.so would look for two libraries, neither of which is there, and go on without.
+#[test]
+fn a_path_with_a_blank_and_a_colon_does_not_keep_the_layer_out() {
+    let (directory, prefix) = installed("a b:c");
+    assert_works(&prefix, directory.path());
+    let mut doctor = Command::new(prefix.join("bin/understudy"));
+    let said = text(&doctor.arg("doctor").output().expect("it is installed"));
+    assert!(
+        said.contains("a blank or a colon") && said.contains("--library"),
+        "{said}"
+    );
+    let mut several = Command::new(prefix.join("bin/understudy"));
+    several.args("run -n 2 --host localhost,elsewhere --".split(' '));
+    several.arg(place::example("heat2d"));
+    let refused = several
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .output();
+    let refused = refused.expect("it is installed");
+    let said = text(&refused);
+    assert!(
+        !refused.status.success() && said.contains("ld.so cannot preload"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -119,7 +145,7 @@ fn the_unit_is_one_that_systemd_takes() {
     let Some(analyze) = place::on_path("systemd-analyze") else {
         return place::skip("there is no systemd-analyze");
     };
-    let (directory, prefix) = installed();
+    let (directory, prefix) = installed("opt");
     let unit = prefix.join("lib/systemd/user/ckptd.service");
     let mut verify = Command::new(analyze);
     verify.args(["--user", "verify"]).arg(unit);
@@ -139,7 +165,7 @@ fn the_module_file_sets_paths() {
     let Some(tclsh) = place::on_path("tclsh") else {
         return place::skip("there is no tclsh");
     };
-    let (directory, prefix) = installed();
+    let (directory, prefix) = installed("opt");
     let script = directory.path().join("stand-in.tcl");
     std::fs::write(&script, STAND_IN).expect("the directory is ours");
     let said = run(Command::new(tclsh).arg(script).arg(module_file(&prefix)));
@@ -173,7 +199,7 @@ fn environment_modules_load_and_unload_it() {
     let Some(modulecmd) = place::on_path("modulecmd") else {
         return place::skip("there is no modulecmd (Debian: apt-get install environment-modules)");
     };
-    let (_directory, prefix) = installed();
+    let (_directory, prefix) = installed("opt");
     let mut shell = Command::new("bash");
     shell.args(["-c", MODULES]).env_clear();
     shell.env("PATH", "/usr/bin:/bin").env("HOME", &prefix);

@@ -1,6 +1,12 @@
 //! The layer's files, which belong together in one directory.
 
+use rustix::process::geteuid;
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// What is preloaded.
 pub const LIBRARY: &str = "libunderstudy.so";
@@ -31,6 +37,58 @@ pub fn library(named: Option<&Path>) -> Result<PathBuf, String> {
     Ok(path)
 }
 
+/// Whether ld.so would preload it: LD_PRELOAD is split at blanks and colons, and nothing can be quoted there (ld.so(8)).
+pub fn can_be_preloaded(library: &Path) -> bool {
+    !library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte))
+}
+
+/// What to do about a library that cannot be preloaded.
+pub const UNPRELOADABLE: &str = "Install understudy in a directory without blanks and colons in its path, or make a symbolic link to it, on every host, and \
+     name the library through that with --library.";
+
+/// The library by a path that ld.so preloads: its own, or through a symbolic link on this host. The link is the same for every job, since
+/// one that goes on from disk finds its libraries by their paths.
+pub fn preloadable(library: &Path) -> Result<PathBuf, String> {
+    if can_be_preloaded(library) {
+        return Ok(library.to_owned());
+    }
+    let cannot = |why: io::Error| {
+        format!(
+            "{}: ld.so cannot preload this path ({why}). {UNPRELOADABLE}",
+            library.display()
+        )
+    };
+    let (Some(directory), Some(name)) = (library.parent(), library.file_name()) else {
+        return Err(cannot(ErrorKind::InvalidFilename.into()));
+    };
+    let link = link_to(directory).map_err(cannot)?.join(name);
+    match can_be_preloaded(&link) {
+        true => Ok(link),
+        false => Err(cannot(ErrorKind::InvalidFilename.into())),
+    }
+}
+
+/// A symbolic link in a directory of this user that nobody else can enter.
+fn link_to(directory: &Path) -> io::Result<PathBuf> {
+    let private = PathBuf::from(format!("/tmp/understudy-{}", geteuid().as_raw()));
+    match DirBuilder::new().mode(0o700).create(&private) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let about = fs::symlink_metadata(&private)?;
+    if !about.is_dir() || about.uid() != geteuid().as_raw() || about.mode() & 0o077 != 0 {
+        let why = format!("{} is not a directory of this user alone", private.display());
+        return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+    }
+    let link = private.join(format!("layer-{:016x}", xxh3_64(directory.as_os_str().as_bytes())));
+    if !fs::read_link(&link).is_ok_and(|target| target == directory) {
+        let new = link.with_extension(std::process::id().to_string());
+        symlink(directory, &new)?;
+        fs::rename(&new, &link)?;
+    }
+    Ok(link)
+}
+
 /// A program that belongs to the library.
 pub fn companion(library: &Path, name: &str) -> PathBuf {
     library.with_file_name(name)
@@ -54,4 +112,30 @@ fn beside_this_program() -> Result<PathBuf, String> {
                 program.display()
             )
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_cannot_be_preloaded_has_another_name() {
+        let plain = Path::new("/usr/lib/understudy/libunderstudy.so");
+        assert_eq!(preloadable(plain).as_deref(), Ok(plain));
+        let root = tempfile::tempdir().expect("there is room for temporary files");
+        for name in ["a b", "a:b"] {
+            let directory = root.path().join(name);
+            fs::create_dir(&directory).unwrap();
+            fs::write(directory.join(LIBRARY), name).unwrap();
+            for _ in 0..2 {
+                let path = preloadable(&directory.join(LIBRARY)).expect("it can be had by another");
+                assert!(can_be_preloaded(&path), "{}", path.display());
+                assert_eq!(fs::read(&path).unwrap(), name.as_bytes());
+            }
+            fs::remove_file(link_to(&directory).unwrap()).unwrap();
+        }
+        let why = preloadable(&root.path().join("my library.so")).expect_err("the name stays");
+        assert!(why.contains("--library"), "{why}");
+        fs::remove_file(link_to(root.path()).unwrap()).unwrap();
+    }
 }

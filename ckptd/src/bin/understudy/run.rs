@@ -112,6 +112,7 @@ impl Arguments {
         let (name, arguments) = self.program.split_first().ok_or_else(|| cannot("no program"))?;
         program::check(name)?;
         let library = layer::library(self.library.as_deref()).map_err(cannot)?;
+        let preloaded = self.preloaded(&library)?;
         let mut line = launcher::words(&self.mpirun)?;
         let mpi = launcher::find(&line[0])?;
         launcher::check(&mpi)?;
@@ -131,7 +132,7 @@ impl Arguments {
         line.extend(["-n".into(), ranks.to_string().into()]);
         let events = attend::event_directory(&settings, self.spans_hosts(), self.dry_run)?;
         let daemon = self.daemon(&settings, &library, &events);
-        let mut variables = settings.variables(&library, events.path(), !self.allow_unprotected);
+        let mut variables = settings.variables(&preloaded, events.path(), !self.allow_unprotected);
         variables.extend(
             daemon
                 .variables
@@ -157,6 +158,18 @@ impl Arguments {
         }
         line[0] = mpi.into();
         attend::run(&line, secret, events, self.workers, self.progress)
+    }
+
+    /// The library by the path that is preloaded, on all hosts.
+    fn preloaded(&self, library: &Path) -> Result<PathBuf, Failure> {
+        if self.spans_hosts() && !layer::can_be_preloaded(library) {
+            let path = library.display();
+            return Err(cannot(format!(
+                "{path}: ld.so cannot preload this path. {}",
+                layer::UNPRELOADABLE
+            )));
+        }
+        layer::preloadable(library).map_err(cannot)
     }
 
     fn daemon(&self, settings: &Settings, library: &Path, events: &Events) -> Daemon {

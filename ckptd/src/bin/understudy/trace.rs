@@ -33,6 +33,7 @@ impl Arguments {
     pub fn run(self) -> Outcome {
         let cannot = |why: String| Failure::with_status(IMPOSSIBLE, why);
         let library = layer::library(self.library.as_deref()).map_err(cannot)?;
+        let library = layer::preloadable(&library).map_err(cannot)?;
         let line =
             traced(&self.command, &library).ok_or_else(|| cannot("name mpirun first, then the program".into()))?;
         // Its status is this command's.

@@ -166,6 +166,17 @@ fn tried(
 
 fn layer_files(library: Option<&Path>) -> Check {
     match layer::library(library) {
+        Ok(path) if !layer::can_be_preloaded(&path) => Check::warning(
+            "understudy",
+            format!(
+                "{}: ld.so cannot preload a path with a blank or a colon",
+                path.display()
+            ),
+            format!(
+                "on this host `understudy run` does, through a symbolic link. For mpirun by hand or several hosts: {}",
+                layer::UNPRELOADABLE
+            ),
+        ),
         Ok(path) => Check::ok("understudy", path.display().to_string()),
         Err(why) => Check::failure("understudy", why, "install all files of understudy in one directory"),
     }
