@@ -18,6 +18,7 @@ use crate::image::layout::Layout;
 use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
 pub use files::written as written_files;
+pub use input::leave as leave_input;
 pub use modules::is_loading;
 pub use output::{
     attach as attach_output, dead_note, dead_output, inherit as inherit_output, leave, new_ledger, note_cell,

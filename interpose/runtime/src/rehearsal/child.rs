@@ -202,6 +202,7 @@ fn work(script: &Script, task: &Task<'_>, output: c_int) -> ! {
         libc::close_range(RUNTIME_FD_BASE as u32 + 2, u32::MAX, 0);
         (File::from_raw_fd(output), memory)
     };
+    user::leave_input();
     let finding = match &script.way {
         Way::Replay(replay) => play(script, replay, task, memory),
         Way::File(path) => read(script, path, task, memory),

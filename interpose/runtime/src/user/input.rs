@@ -49,6 +49,20 @@ fn watch() -> Option<File> {
     }
 }
 
+/// For a process that only replays a worker's calls, and may be its child: what it read would be missing in the worker. It
+/// finds the end of input, as every spare does.
+pub fn leave() {
+    if !is_pipe() {
+        return;
+    }
+    // SAFETY: open(2), dup2(2) and close(2) of descriptors of this process, which has one thread.
+    unsafe {
+        let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY);
+        libc::dup2(nothing, libc::STDIN_FILENO);
+        libc::close(nothing);
+    }
+}
+
 /// Looks whether something has been read since the last look.
 pub fn capture() -> Saved {
     let input = INPUT.get();
@@ -77,4 +91,35 @@ pub fn restore(saved: &Saved, own: bool) -> Result<(), UserError> {
     }
     INPUT.get().reads = saved.reads;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn reads_of_a_pipe_are_noticed_and_a_replay_makes_none() {
+        let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+        // SAFETY: dup2(2); no other test uses standard input.
+        unsafe { libc::dup2(reader.as_raw_fd(), libc::STDIN_FILENO) };
+        remember_start();
+        writer.write_all(b"abc").expect("there is room");
+        let before = capture();
+        assert!(restore(&before, true).is_ok(), "nothing was read");
+        let mut byte = [0];
+        reader.read_exact(&mut byte).expect("there is a byte");
+        assert!(restore(&before, true).is_err());
+        let after = capture();
+        assert!(restore(&after, true).is_ok(), "it was read before");
+        leave();
+        assert!(!is_pipe());
+        assert_eq!(std::io::stdin().read(&mut byte).expect("readable"), 0);
+        assert_eq!(capture(), after);
+        // An understudy counts on from there.
+        INPUT.get().watch = None;
+        assert!(restore(&before, false).is_ok());
+        assert_eq!(capture(), before);
+    }
 }
