@@ -246,3 +246,13 @@ fn ranks_that_share_memory_are_not_protected() {
     own.assert_like(&native(sharing("own")), &files);
     own.assert_taken_over(&[1]);
 }
+
+/// The thread behind such a timer is libc's own, and nobody counts it.
+#[test]
+fn a_program_with_a_timer_that_starts_threads_is_not_protected() {
+    let job = || Job::new(place::test_program("alarm"), &["10", "5"]).interval("5calls");
+    let unprotected = job().run();
+    assert_told(&unprotected, &["SIGEV_THREAD", "unprotected"]);
+    unprotected.assert_success();
+    unprotected.assert_same_lines(&native(job()));
+}
