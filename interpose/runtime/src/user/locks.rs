@@ -123,8 +123,7 @@ fn replace_owner(words: &mut [u64], old: ThreadNumber, new: ThreadNumber) -> Vec
         }
     }
     for &at in &found {
-        let replaced = |word: u64| join(new.0, halves(word).1);
-        words[at] = replaced(words[at]);
+        words[at] = join(new.0, halves(words[at]).1);
         // Robust and inheriting mutexes have the number in the lock, too, under two bits of the kernel's.
         let (lock, count) = halves(words[at - 1]);
         if lock & libc::FUTEX_TID_MASK == old.0 {
