@@ -27,6 +27,10 @@ impl ThreadNumber {
     }
 }
 
+/// Bits of a mutex's type: the kernel learns of the owner's death, or lends it a priority. The lock has the number then.
+const ROBUST: u32 = 16;
+const INHERIT: u32 = 32;
+
 /// Words that are compared at once before a hit is looked for.
 const CHUNK: usize = 512;
 
@@ -44,8 +48,6 @@ fn is_held_mutex(words: &[u64], owner: u32) -> bool {
     const TYPE: u32 = 3;
     const RECURSIVE: u32 = 1;
     const ERRORCHECK: u32 = 2;
-    const ROBUST: u32 = 16;
-    const INHERIT: u32 = 32;
     const SHARED: u32 = 128;
     // Asking for PTHREAD_MUTEX_NORMAL leaves this mark.
     const NO_ELISION: u32 = 512;
@@ -124,9 +126,9 @@ fn replace_owner(words: &mut [u64], old: ThreadNumber, new: ThreadNumber) -> Vec
     }
     for &at in &found {
         words[at] = join(new.0, halves(words[at]).1);
-        // Robust and inheriting mutexes have the number in the lock, too, under two bits of the kernel's.
+        // The lock has two bits of the kernel's above the number. (What follows the owner of a read-write lock is 0.)
         let (lock, count) = halves(words[at - 1]);
-        if lock & libc::FUTEX_TID_MASK == old.0 {
+        if halves(words[at + 1]).0 & (ROBUST | INHERIT) != 0 {
             words[at - 1] = join(lock & !libc::FUTEX_TID_MASK | new.0, count);
         }
     }
@@ -299,6 +301,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Numbers of threads may be as small as the values of a lock.
+    #[test]
+    fn a_small_number_is_not_taken_for_a_lock() {
+        let recursive = |owner| [join(2, 1), join(owner, 1), join(1, 0), 0, 0];
+        let mut words = recursive(2);
+        assert_eq!(replace_owner(&mut words, ThreadNumber(2), ThreadNumber(9)), [1]);
+        assert_eq!(words, recursive(9));
     }
 
     /// Nothing outside of the memory is looked at.
