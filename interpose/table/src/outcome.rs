@@ -32,18 +32,28 @@ fn is_buffer(parameter: &Parameter) -> bool {
     matches!(parameter.kind, ParamKind::BufOut | ParamKind::BufInOut)
 }
 
-/// Who has the output of a collective with a root.
+/// Who has an output: of a collective with a root, only some have its buffer.
 fn members(procedure: &Procedure, parameter: &Parameter) -> String {
     let root = procedure.parameters.iter().position(|other| other.name == "root");
-    match root {
+    match root.filter(|_| is_buffer(parameter)) {
         Some(root) if parameter.kind == ParamKind::BufInOut => format!("Members::AllBut({root})"),
         Some(root) if !procedure.name.contains("catter") => format!("Members::Only({root})"),
         _ => "Members::All".into(),
     }
 }
 
+/// The unit of a buffer that is filled piece by piece (`MPI_Pack`): its length says how much there may be in all.
+fn packed(procedure: &Procedure, parameter: &Parameter) -> Option<String> {
+    let index = |name: &str| procedure.parameters.iter().position(|other| other.name == name);
+    let (count, position, datatype) = (index("incount")?, index("position")?, index("datatype")?);
+    is_buffer(parameter).then(|| format!("Unit::Packed({count}, {datatype}, {position})"))
+}
+
 /// The unit and the amounts of a length; nothing if it is not known here.
 fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<String>)> {
+    if let Some(unit) = packed(procedure, parameter) {
+        return Some((unit, Vec::new()));
+    }
     let index = |name: &str| procedure.parameters.iter().position(|other| other.name == name);
     let is_neighbour = procedure.name.contains("eighbor");
     let mut unit = match parameter.kind {
@@ -96,11 +106,12 @@ fn output(procedure: &Procedure, argument: usize, parameter: &Parameter) -> Stri
     )
 }
 
+fn is_output(parameter: &Parameter) -> bool {
+    parameter.direction != Direction::In && !matches!(parameter.kind, ParamKind::Argc | ParamKind::Argv)
+}
+
 /// The row of a procedure.
 fn row(procedure: &Procedure) -> String {
-    let is_output = |parameter: &Parameter| {
-        parameter.direction != Direction::In && !matches!(parameter.kind, ParamKind::Argc | ParamKind::Argv)
-    };
     let parameters = &procedure.parameters;
     let outputs: Vec<String> = parameters
         .iter()
@@ -138,4 +149,83 @@ pub(crate) fn source(table: &Table) -> String {
     }
     out.push_str("];\n");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Support;
+    use crate::table;
+
+    /// Outputs of procedures that are not refused, as they are generated.
+    fn outputs() -> Vec<(&'static str, &'static Parameter, String)> {
+        let procedures = table().procedures.iter();
+        let procedures = procedures.filter(|procedure| procedure.support != Support::Unsupported);
+        let all = procedures.flat_map(|procedure| {
+            let parameters = procedure.parameters.iter().enumerate();
+            let outputs = parameters.filter(|(_, parameter)| is_output(parameter));
+            outputs.map(|(at, parameter)| (procedure.name.as_str(), parameter, output(procedure, at, parameter)))
+        });
+        all.collect()
+    }
+
+    fn procedures_with(unit: &str) -> Vec<&'static str> {
+        let found = outputs().into_iter().filter(|(_, _, output)| output.contains(unit));
+        found.map(|(procedure, ..)| procedure).collect()
+    }
+
+    /// A call of one of these ends the recording.
+    #[test]
+    fn outputs_of_unknown_length_are_those_with_a_datatype_for_each_block() {
+        let unknown = [
+            "MPI_Alltoallw",
+            "MPI_Neighbor_alltoallw",
+            "MPI_Ialltoallw",
+            "MPI_Ineighbor_alltoallw",
+        ];
+        assert_eq!(procedures_with("Unit::Unknown"), unknown);
+    }
+
+    /// A buffer that the program hands over for later use is no output, however long.
+    #[test]
+    fn no_output_is_a_whole_buffer_of_bytes() {
+        assert_eq!(procedures_with("Unit::Bytes(1)"), [""; 0]);
+        assert_eq!(procedures_with("Unit::Packed"), ["MPI_Pack_external", "MPI_Pack"]);
+        let memory = outputs()
+            .into_iter()
+            .filter(|(procedure, ..)| procedure.starts_with("MPI_Buffer_"));
+        let memory: Vec<_> = memory
+            .map(|(procedure, parameter, _)| (procedure, parameter.name.as_str()))
+            .collect();
+        assert_eq!(memory, [("MPI_Buffer_detach", "buffer"), ("MPI_Buffer_detach", "size")]);
+    }
+
+    #[test]
+    fn what_comes_with_a_request_is_read_when_it_ends() {
+        for (name, parameter, output) in outputs() {
+            let procedure = table().procedures.iter().find(|procedure| procedure.name == name);
+            let makes_request =
+                procedure.is_some_and(|procedure| procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent));
+            let is_later = output.contains("later: true");
+            assert_eq!(
+                is_later,
+                makes_request && is_buffer(parameter),
+                "{name}, {}",
+                parameter.name
+            );
+        }
+    }
+
+    /// Every process has the handle of its request, also where only the root has data.
+    #[test]
+    fn only_buffers_are_the_roots_alone() {
+        for (name, parameter, output) in outputs() {
+            let is_everyones = output.contains("Members::All,");
+            assert!(
+                is_everyones || is_buffer(parameter),
+                "{name}, {}: {output}",
+                parameter.name
+            );
+        }
+    }
 }

@@ -6,7 +6,7 @@ use super::typemap::{TypeMaps, spread};
 use crate::arch::Frame;
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::comm::{self, Comm, topology};
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
 /// What an output is counted in.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +15,10 @@ pub enum Unit {
     Bytes(u16),
     /// The datatype in this argument.
     Datatype(u8),
-    /// Characters up to the first NUL.
+    /// Characters up to the first NUL, at most one more than the amount.
     Text,
+    /// What so many elements (argument) of a datatype (argument) take, up to the position (argument) in the buffer.
+    Packed(u8, u8, u8),
     /// Not known: such a call cannot be recorded.
     Unknown,
 }
@@ -241,11 +243,14 @@ impl<'a> Call<'a> {
                 let map = maps.of(VirtDatatype(self.argument(index) as *mut c_void));
                 spread(&map, address, count(), bytes, piece);
             }
-            // SAFETY: the procedure has written a C string there.
-            Unit::Text => piece(
-                address,
-                unsafe { CStr::from_ptr(address as *const _) }.count_bytes() + 1,
-            ),
+            // SAFETY: there is room for a C string as long as that; one is there, if the procedure has written.
+            Unit::Text => piece(address, unsafe { libc::strnlen(address as *const _, count()) } + 1),
+            Unit::Packed(elements, datatype, position) => {
+                let size = maps.of(VirtDatatype(self.argument(datatype) as *mut c_void)).size;
+                let end = self.amount(Amount::IntAt(position));
+                let length = end.min(size * self.amount(Amount::Int(elements)));
+                piece(address + end - length, length);
+            }
             Unit::Unknown => return Err(NotKnown),
         }
         Ok(())
