@@ -205,3 +205,71 @@ fn handlers_may_ask_clocks_in_the_phase() {
     like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
 }
+
+/// A program that does something particular while it sets up: see `programs/phase.c`.
+fn phase(what: &'static str, make: fn() -> Job) -> ffi_tests::programs::Case {
+    prints(what, make)
+}
+
+/// Calls and bytes of the longest journal, and the longest that is kept.
+fn longest_journal(outcome: &Outcome) -> (ckptd::events::Amount, Option<u64>) {
+    let events = (0..WORKERS).flat_map(|rank| outcome.events(rank));
+    let tables = events.filter_map(|record| match record.kind {
+        Kind::JournalCalls(table) => Some((table.journal, table.kept)),
+        _ => None,
+    });
+    let longest = tables.max_by_key(|(journal, _)| journal.bytes).unwrap_or_default();
+    println!("the longest journal: {longest:?}");
+    longest
+}
+
+/// Its worker dies when copies are thin, and the journal takes no more than a little.
+fn journal_is_short(case: &ffi_tests::programs::Case, most: u64) {
+    let outcome = job(case).kill(Kill::at(1, THIN)).run();
+    like_undisturbed(&outcome, case);
+    outcome.assert_taken_over(&[1]);
+    outcome.check(rebuilt(&outcome, WORKERS) > 100, "too few pages were rebuilt");
+    let (journal, kept) = longest_journal(&outcome);
+    outcome.check(kept.is_some() && journal.bytes < most, &format!("{journal:?}"));
+}
+
+#[test]
+fn an_attached_buffer_is_no_output() {
+    let case = phase("attach", || {
+        Job::new(place::test_program("phase"), &["20000", "attach"])
+    });
+    journal_is_short(&case, 20_000);
+}
+
+#[test]
+fn what_is_packed_is_recorded_once() {
+    let case = phase("pack", || Job::new(place::test_program("phase"), &["20000", "pack"]));
+    journal_is_short(&case, 100_000);
+}
+
+#[test]
+fn tests_in_vain_take_no_room() {
+    let case = phase("tests", || Job::new(place::test_program("phase"), &["20000", "tests"]));
+    journal_is_short(&case, 20_000);
+}
+
+/// No cut comes while the program asks, and none is needed for the recording to end.
+#[test]
+fn a_journal_ends_when_it_is_too_long() {
+    const LIMIT: u64 = 100_000;
+    let case = phase("clock", || Job::new(place::test_program("phase"), &["2000", "clock"]));
+    let outcome = job(&case)
+        .env("UNDERSTUDY_LOG_LIMIT", &LIMIT.to_string())
+        .env("UNDERSTUDY_LOG", "warn")
+        .run();
+    like_undisturbed(&outcome, &case);
+    let (journal, kept) = longest_journal(&outcome);
+    let is_in_time = (LIMIT..LIMIT + 10_000).contains(&journal.bytes);
+    outcome.check(kept.is_none() && is_in_time, &format!("{journal:?}"));
+    let lines = outcome.own_lines();
+    let told = lines
+        .iter()
+        .filter(|line| line.contains("UNDERSTUDY_LOG_LIMIT"))
+        .count();
+    outcome.check(told == 1, &format!("{told} lines say so"));
+}

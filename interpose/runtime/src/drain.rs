@@ -17,7 +17,7 @@ use crate::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
 use crate::recovery;
 use crate::rehearsal::again;
 use crate::requests::{self, EMPTY, Kind};
-use crate::{checkpoint, completion, early, journal, rehearsal, user, world};
+use crate::{checkpoint, completion, early, journal, user, world};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound>
     let mappings = user::shared_mappings();
     let epoch = checkpoint::next_epoch();
     let disk = disk::report(&mut checkpoint::keep().store, epoch);
-    let phase = u64::from(rehearsal::may_end(is_regular)) * MAY_END + u64::from(again::may_begin()) * MAY_BEGIN;
+    let phase = u64::from(journal::may_end(is_regular)) * MAY_END + u64::from(again::may_begin()) * MAY_BEGIN;
     let own: Vec<Bookmark> = table
         .sent
         .iter()

@@ -46,6 +46,10 @@ pub struct Phase {
     watch: Watch,
     /// Outcomes are recorded.
     pub records: bool,
+    /// How long the journal may be, when this was asked last.
+    room: usize,
+    /// How long it may be now, in bytes.
+    limit: fn() -> usize,
     /// All workers agree that the next cut is its end.
     is_agreed: bool,
     /// The epoch at its end.
@@ -58,8 +62,8 @@ static PHASE: Main<Option<Phase>> = Main::new(None);
 static ENDED: Main<Option<Phase>> = Main::new(None);
 
 /// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program: from here outcomes are recorded, until
-/// the rule says that it is enough.
-pub fn start(rule: &Rule, records: bool, base: Option<u64>) {
+/// the rule says that it is enough, or the journal is longer than `limit` says.
+pub fn start(rule: &Rule, records: bool, base: Option<u64>, limit: fn() -> usize) {
     let Some(frame) = arch::top_frame() else { return };
     *PHASE.get() = Some(Phase {
         recorder: Recorder::new(events::are_kept()),
@@ -70,6 +74,8 @@ pub fn start(rule: &Rule, records: bool, base: Option<u64>) {
         took: Duration::ZERO,
         watch: Watch::new(rule),
         records,
+        room: 0,
+        limit,
         is_agreed: false,
         epoch: 0,
     });
@@ -130,6 +136,25 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
         );
         stop();
     }
+    end_if_too_long();
+}
+
+/// The end of a recording that has got too long; its memory is freed.
+fn end_if_too_long() {
+    let Some(phase) = PHASE.get() else { return };
+    let size = phase.recorder.journal().size();
+    if size <= phase.room {
+        return;
+    }
+    phase.room = (phase.limit)();
+    if size <= phase.room {
+        return;
+    }
+    tell_too_long(size, phase.room);
+    if let Some(mut phase) = stop() {
+        phase.recorder.close();
+        phase.recorder.tell(None);
+    }
 }
 
 /// A receive of the present call got this many bytes.
@@ -159,18 +184,9 @@ pub fn asks_for_cut() -> bool {
 }
 
 /// At a cut: whether the phase may end here, as far as this worker is concerned. `is_regular`: the cut would have been taken
-/// anyway. A journal that has got longer than `limit` is given up.
-pub fn may_end(is_regular: bool, limit: impl FnOnce() -> usize) -> bool {
+/// anyway.
+pub fn may_end(is_regular: bool) -> bool {
     let Some(phase) = PHASE.get() else { return true };
-    let (size, limit) = (phase.recorder.journal().size(), limit());
-    if size > limit {
-        tell_too_long(size, limit);
-        if let Some(mut phase) = stop().filter(|phase| phase.records) {
-            phase.recorder.close();
-            phase.recorder.tell(None);
-        }
-        return true;
-    }
     phase.watch.is_over() || (is_regular && phase.watch.is_over_by_default())
 }
 

@@ -26,7 +26,7 @@ mod spare;
 mod wanted;
 mod worker;
 
-use crate::config::{Rehearse, Static};
+use crate::config::{LogLimit, Rehearse, Static};
 use crate::{told, world};
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ pub use script::Script;
 pub use spare::{is_busy as spare_is_busy, poll as poll_spare};
 pub use worker::{damage_journals, keep as keep_script, poll, script as own_script};
 
-/// Before the program has set up anything, its image says little about how long a journal may get.
-const LEAST_LIMIT: usize = 16 << 20;
+/// While the program sets itself up, a part of its memory may be nothing yet.
+const LEAST_ROOM: usize = 16 << 20;
 
 /// Whether static data are rebuilt by a replay, where that is possible.
 fn replays() -> bool {
@@ -91,15 +91,25 @@ pub fn start() {
     }
     if is_on() {
         let records = (replays() || told::config().rehearse != Rehearse::Off) && is_rehearsed(world::worker());
-        crate::journal::start(&told::config().init_end, records, None);
+        crate::journal::start(&told::config().init_end, records, None, room);
     }
     decision::begin();
 }
 
-/// At a cut: whether the phase may end here, as far as this worker is concerned; see [`crate::journal::may_end`].
-pub fn may_end(is_regular: bool) -> bool {
-    let image = || crate::checkpoint::keep().own.image.page_count() as usize * crate::image::PAGE_SIZE;
-    crate::journal::may_end(is_regular, || told::config().log_limit.of(image()).max(LEAST_LIMIT))
+/// How long a journal may get while it is recorded, in bytes.
+fn room() -> usize {
+    match told::config().log_limit {
+        LogLimit::Bytes(bytes) => bytes,
+        part => part.of(anonymous_memory()).max(LEAST_ROOM),
+    }
+}
+
+/// Bytes of anonymous memory that this process has (proc(5), statm: resident less shared); 0 if nobody says.
+fn anonymous_memory() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut pages = pages.split(' ').skip(1).map_while(|text| text.parse::<usize>().ok());
+    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+    resident.saturating_sub(shared) * crate::image::PAGE_SIZE
 }
 
 /// A cut is being taken for this epoch: a phase may end with it, or begin.

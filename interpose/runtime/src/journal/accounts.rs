@@ -1,14 +1,11 @@
 //! What a journal is made of, by procedure and call site; kept if there are event files.
 
-use super::format::END;
+use super::format::{END, Site};
 use super::sources;
 use super::trace::places;
 use crate::generated::Proc;
 use ckptd::events::{Amount, JournalCalls, JournalRow, Worker};
 use std::collections::HashMap;
-
-/// The slot of a procedure, and the return address of its call.
-type Site = (u16, u64);
 
 /// Places that are listed; the others are added up.
 const ROWS: usize = 40;
@@ -17,25 +14,17 @@ const ROWS: usize = 40;
 #[derive(Default)]
 pub struct Accounts {
     sites: HashMap<Site, Amount>,
-    /// The site of the entry that is not complete yet, since the next call may repeat it.
-    open: Option<Site>,
 }
 
 impl Accounts {
-    /// A call is added. `before`: it begins an entry, and so many bytes have become of the one before it.
-    pub fn call(&mut self, site: Site, before: Option<usize>) {
-        if let Some(bytes) = before {
-            self.close(bytes);
-            self.open = Some(site);
-        }
+    /// A call is added.
+    pub fn call(&mut self, site: Site) {
         self.sites.entry(site).or_default().count += 1;
     }
 
-    /// So many bytes have become of the last entry.
-    pub fn close(&mut self, bytes: usize) {
-        if let Some(site) = self.open.take() {
-            self.sites.entry(site).or_default().bytes += bytes as u64;
-        }
+    /// So many bytes have become of one.
+    pub fn became(&mut self, site: Site, bytes: usize) {
+        self.sites.entry(site).or_default().bytes += bytes as u64;
     }
 
     /// The table of a journal of so many calls and bytes. `kept`: its length as it is kept.
@@ -79,27 +68,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeated_calls_take_no_bytes() {
-        let mut accounts = Accounts::default();
-        accounts.call((1, 16), Some(0));
-        accounts.call((2, 32), Some(10));
-        // The same again from another place.
-        accounts.call((2, 48), None);
-        accounts.call((1, 16), Some(5));
-        accounts.close(7);
-        let all = |site| accounts.sites[&site];
-        assert_eq!(all((1, 16)), Amount { count: 2, bytes: 17 });
-        assert_eq!(all((2, 32)), Amount { count: 1, bytes: 5 });
-        assert_eq!(all((2, 48)), Amount { count: 1, bytes: 0 });
-    }
-
-    #[test]
     fn the_biggest_places_are_listed() {
         let mut accounts = Accounts::default();
         for place in 0..50 {
-            accounts.call((1, place), Some(place as usize));
+            accounts.call((1, place));
+            accounts.became((1, place), place as usize + 1);
         }
-        accounts.close(50);
         // Place p has p + 1 bytes.
         let table = accounts.table(Worker(3), Amount { count: 50, bytes: 1275 }, Some(9));
         assert_eq!((table.rows.len(), table.other_places), (40, 10));

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! magic "USTDYJNL", version u32, length of the entries u64, XXH3 of all that follows u64,
-//! entries, compressed (LZ4 block format): { repeats, Record } …, bincode 2 standard configuration
+//! entries, compressed (LZ4 block format): { times, number of records, Record … } …, bincode 2 standard configuration
 //! ```
-//! Any change of a type in [`Record`] or [`Outcome`] bumps the version; another one is refused.
+//! An entry is a few calls that were made one after the other, so many times: programs that poll test at several places in
+//! turn. Any change of a type in [`Record`] or [`Outcome`] bumps the version; another one is refused.
 
 use bincode::config::standard;
+use std::collections::VecDeque;
 
 const MAGIC: [u8; 8] = *b"USTDYJNL";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = 28;
 
 /// Bytes that a call has written at an address of the user side.
@@ -37,12 +39,29 @@ pub struct Record {
     pub written: Vec<Written>,
 }
 
-/// A journal that has come to its end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+impl Record {
+    /// Bytes that it has written.
+    fn length(&self) -> usize {
+        self.written.iter().map(|piece| piece.bytes.len()).sum()
+    }
+}
+
+/// Calls that are repeated in turn are found if they are at most so many.
+const MOST_IN_TURN: usize = 8;
+
+/// Slot of a procedure, and the return address of its call.
+pub type Site = (u16, u64);
+
+/// A journal that is being written.
+#[derive(Default)]
 pub struct Journal {
     entries: Vec<u8>,
-    /// The entry that was written last, which the next one may repeat: where it begins.
-    last: Option<(Record, u64)>,
+    /// The last calls, with their places, which those that follow may repeat.
+    recent: VecDeque<(Record, u64)>,
+    /// All recent calls have been made so many times in turn, and then the first of them so many once more.
+    turns: Option<(u64, usize)>,
+    /// Bytes that recent calls have written.
+    held: usize,
     /// How many calls it holds.
     pub calls: u64,
 }
@@ -62,41 +81,81 @@ pub enum NotAJournal {
 }
 
 impl Journal {
-    /// Adds a call. One that is equal to the call before it is only counted; otherwise it begins an entry, and the length of
-    /// the entry before it, which is complete now, is returned.
-    pub fn add(&mut self, record: Record) -> Option<usize> {
+    /// Adds a call that was made from `place`. `became`: so many bytes have become of a call, this one or one before it;
+    /// nothing becomes of calls that only repeat others.
+    pub fn add(&mut self, record: Record, place: u64, mut became: impl FnMut(Site, usize)) {
         self.calls += 1;
-        match &mut self.last {
-            Some((last, repeats)) if *last == record => {
-                *repeats += 1;
-                None
+        if let Some((times, at)) = &mut self.turns {
+            if self.recent[*at].0 == record {
+                *at += 1;
+                if *at == self.recent.len() {
+                    (*times, *at) = (*times + 1, 0);
+                }
+                return;
             }
-            _ => {
-                let length = self.flush();
-                self.last = Some((record, 1));
-                Some(length)
-            }
+            self.end_turns(&mut became);
+        }
+        self.held += record.length();
+        self.recent.push_back((record, place));
+        let period = (1..=self.recent.len() / 2).find(|&period| self.repeats(period));
+        if let Some(period) = period {
+            self.write_until(2 * period, &mut became);
+            let again: usize = self.recent.drain(period..).map(|(record, _)| record.length()).sum();
+            self.held -= again;
+            self.turns = Some((2, 0));
+        } else {
+            self.write_until(2 * MOST_IN_TURN - 1, &mut became);
         }
     }
 
-    /// Completes the last entry, and returns its length.
-    pub fn flush(&mut self) -> usize {
-        let before = self.entries.len();
-        if let Some((record, repeats)) = self.last.take() {
-            let written = bincode::encode_into_std_write((repeats, record), &mut self.entries, standard());
-            written.expect("memory takes everything");
-        }
-        self.entries.len() - before
+    /// Whether the last so many calls are those before them once more.
+    fn repeats(&self, period: usize) -> bool {
+        let calls = self.recent.iter().rev().map(|(record, _)| record);
+        calls.clone().take(period).eq(calls.skip(period).take(period))
     }
 
-    /// How many bytes it takes before it is compressed, without the last call.
+    /// Writes the oldest of the recent calls, so that this many stay.
+    fn write_until(&mut self, left: usize, became: &mut impl FnMut(Site, usize)) {
+        while self.recent.len() > left {
+            self.write(1, 1, became);
+        }
+    }
+
+    /// Writes the oldest so many of the recent calls as an entry.
+    fn write(&mut self, times: u64, count: usize, became: &mut impl FnMut(Site, usize)) {
+        let mut before = self.entries.len();
+        encode(&(times, count as u64), &mut self.entries);
+        for (record, place) in self.recent.drain(..count) {
+            self.held -= record.length();
+            encode(&record, &mut self.entries);
+            became((record.slot, place), self.entries.len() - before);
+            before = self.entries.len();
+        }
+    }
+
+    /// Another call than the next one in turn has come, or none will.
+    fn end_turns(&mut self, became: &mut impl FnMut(Site, usize)) {
+        let Some((times, at)) = self.turns.take() else { return };
+        let begun: Vec<_> = self.recent.iter().take(at).cloned().collect();
+        self.write(times, self.recent.len(), became);
+        self.held = begun.iter().map(|(record, _)| record.length()).sum();
+        self.recent.extend(begun);
+    }
+
+    /// Completes the entries.
+    pub fn flush(&mut self, mut became: impl FnMut(Site, usize)) {
+        self.end_turns(&mut became);
+        self.write_until(0, &mut became);
+    }
+
+    /// How many bytes it takes before it is compressed.
     pub fn size(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.held
     }
 
     /// The journal as bytes.
     pub fn encode(&mut self) -> Vec<u8> {
-        self.flush();
+        self.flush(|_, _| {});
         let body = lz4_flex::block::compress(&self.entries);
         let mut out = Vec::with_capacity(HEADER + body.len());
         out.extend(MAGIC);
@@ -126,9 +185,15 @@ impl Journal {
         Ok(Reader {
             entries,
             at: 0,
-            current: None,
+            turns: Vec::new(),
+            left: 0,
         })
     }
+}
+
+fn encode(what: &impl bincode::Encode, to: &mut Vec<u8>) {
+    let written = bincode::encode_into_std_write(what, to, standard());
+    written.expect("memory takes everything");
 }
 
 /// Gives the calls of a journal one after the other.
@@ -136,24 +201,32 @@ impl Journal {
 pub struct Reader {
     entries: Vec<u8>,
     at: usize,
-    current: Option<(Record, u64)>,
+    /// The calls of the entry, …
+    turns: Vec<Record>,
+    /// … and how many are still to come, repeated ones included.
+    left: u64,
 }
 
 impl Reader {
     /// The next call; `None` at the end.
     pub fn next(&mut self) -> Result<Option<&Record>, NotAJournal> {
-        match &mut self.current {
-            Some((_, repeats)) if *repeats > 1 => *repeats -= 1,
-            _ if self.at == self.entries.len() => return Ok(None),
-            current => {
-                let ((repeats, record), length): ((u64, Record), usize) =
-                    bincode::decode_from_slice(&self.entries[self.at..], standard())
-                        .map_err(|_| NotAJournal::Damaged)?;
-                self.at += length;
-                *current = Some((record, repeats));
+        if self.left == 0 {
+            if self.at == self.entries.len() {
+                return Ok(None);
+            }
+            let ((times, turns), length): ((u64, Vec<Record>), usize) =
+                bincode::decode_from_slice(&self.entries[self.at..], standard()).map_err(|_| NotAJournal::Damaged)?;
+            self.at += length;
+            self.left = times.checked_mul(turns.len() as u64).ok_or(NotAJournal::Damaged)?;
+            self.turns = turns;
+            if self.left == 0 {
+                return Err(NotAJournal::Damaged);
             }
         }
-        Ok(self.current.as_ref().map(|(record, _)| record))
+        let count = self.turns.len();
+        let at = (count - (self.left % count as u64) as usize) % count;
+        self.left -= 1;
+        Ok(self.turns.get(at))
     }
 }
 
@@ -172,28 +245,67 @@ mod tests {
         }
     }
 
+    fn journal_of(records: &[Record]) -> (usize, Vec<u8>) {
+        let mut journal = Journal::default();
+        let mut became = 0;
+        for record in records {
+            journal.add(record.clone(), 7, |_, bytes| became += bytes);
+        }
+        journal.flush(|_, bytes| became += bytes);
+        assert_eq!((became, journal.calls), (journal.size(), records.len() as u64));
+        (became, journal.encode())
+    }
+
     fn sample() -> (Vec<Record>, Vec<u8>) {
         let mut records = vec![record(1, 1)];
         records.extend(std::iter::repeat_n(record(2, 0), 1000));
         records.extend([record(3, 7), record(2, 0)]);
-        let mut journal = Journal::default();
-        let lengths: Vec<_> = records.iter().map(|record| journal.add(record.clone())).collect();
-        assert_eq!(lengths.iter().flatten().count(), 4);
-        let last = journal.flush();
-        assert_eq!(lengths.iter().flatten().sum::<usize>() + last, journal.size());
-        assert_eq!(journal.calls, records.len() as u64);
-        (records, journal.encode())
+        let (size, bytes) = journal_of(&records);
+        assert!(size < 500, "{size}");
+        (records, bytes)
+    }
+
+    fn assert_comes_back(records: &[Record], bytes: &[u8]) {
+        let mut reader = Journal::decode(bytes).unwrap();
+        for record in records {
+            assert_eq!(reader.next().unwrap(), Some(record));
+        }
+        assert_eq!(reader.next().unwrap(), None);
     }
 
     #[test]
     fn calls_come_back_in_order_and_repeats_are_short() {
         let (records, bytes) = sample();
         assert!(bytes.len() < 500, "{}", bytes.len());
-        let mut reader = Journal::decode(&bytes).unwrap();
-        for record in &records {
-            assert_eq!(reader.next().unwrap(), Some(record));
+        assert_comes_back(&records, &bytes);
+    }
+
+    #[test]
+    fn calls_in_turn_are_short() {
+        for period in 1..=MOST_IN_TURN as u16 {
+            for rest in 0..period {
+                let turn = |at: u16| record(at % period, 3);
+                let records: Vec<Record> = (0..1000 * period + rest).map(turn).chain([record(99, 1)]).collect();
+                let (size, bytes) = journal_of(&records);
+                assert!(size < 2200, "{size} bytes for {period} in turn and {rest} more");
+                assert_comes_back(&records, &bytes);
+            }
         }
-        assert_eq!(reader.next().unwrap(), None);
+    }
+
+    #[test]
+    fn any_order_comes_back() {
+        let mut state = 1u64;
+        for most in [2, 3, 5, 9] {
+            let records: Vec<Record> = std::iter::repeat_with(|| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                record(((state >> 33) % most) as u16, 0)
+            })
+            .take(5000)
+            .collect();
+            let (_, bytes) = journal_of(&records);
+            assert_comes_back(&records, &bytes);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::accounts::Accounts;
-use super::format::{END, Journal, Record, Written};
+use super::format::{END, Journal, Record, Site, Written};
 use super::outputs::{Call, NotKnown, Piece, Unit};
 use super::typemap::TypeMaps;
 use crate::arch::Frame;
@@ -87,11 +87,12 @@ impl Recorder {
     }
 
     fn add(&mut self, record: Record, place: u64) {
-        let slot = record.slot;
-        let before = self.journal.add(record);
-        if let Some(accounts) = &mut self.accounts {
-            accounts.call((slot, place), before);
+        let accounts = &mut self.accounts;
+        if let Some(accounts) = accounts {
+            accounts.call((record.slot, place));
         }
+        self.journal
+            .add(record, place, |site, bytes| became(accounts, site, bytes));
     }
 
     /// Tells what the journal is made of: its length as it is kept, if it is.
@@ -163,15 +164,19 @@ impl Recorder {
 
     /// Nothing more is recorded.
     pub fn close(&mut self) {
-        let last = self.journal.flush();
-        if let Some(accounts) = &mut self.accounts {
-            accounts.close(last);
-        }
+        let accounts = &mut self.accounts;
+        self.journal.flush(|site, bytes| became(accounts, site, bytes));
     }
 
     /// The journal so far.
     pub fn journal(&mut self) -> &mut Journal {
         &mut self.journal
+    }
+}
+
+fn became(accounts: &mut Option<Accounts>, site: Site, bytes: usize) {
+    if let Some(accounts) = accounts {
+        accounts.became(site, bytes);
     }
 }
 

@@ -5,9 +5,9 @@
 #![allow(unsafe_code)]
 
 use super::own_memory;
-use super::replays;
 use super::script::{Base, Way};
 use super::worker;
+use super::{replays, room};
 use crate::cell::Main;
 use crate::image::absent::Sums;
 use crate::image::epoch::Image;
@@ -54,7 +54,7 @@ pub fn cut(epoch: u64) {
         *ASKED.get() = false;
         *BASE.get() = None;
         // The others must not wait for one who has nothing to build on.
-        journal::start(&told::config().init_end, worker::script().is_some(), Some(epoch));
+        journal::start(&told::config().init_end, worker::script().is_some(), Some(epoch), room);
         fault::point("phase.begin", epoch);
     }
 }
