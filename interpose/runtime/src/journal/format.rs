@@ -182,6 +182,9 @@ impl Journal {
         }
         let length = usize::try_from(word(12)).map_err(|_| NotAJournal::Damaged)?;
         let entries = lz4_flex::block::decompress(body, length).map_err(|_| NotAJournal::Damaged)?;
+        if entries.len() != length {
+            return Err(NotAJournal::Damaged);
+        }
         Ok(Reader {
             entries,
             at: 0,
