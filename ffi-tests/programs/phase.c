@@ -2,20 +2,24 @@
  * phase: what programs do while they set up, and what journals of that phase
  * must bear.
  *
- *   mpirun -n 4 phase COLLECTIVES attach|pack|tests|clock|files|large
+ *   mpirun -n 4 phase COLLECTIVES attach|pack|tests|clock|files|large|calls
  *
  * attach: a buffer of 20 MB for MPI_Bsend; pack: many small items packed into
  * a buffer of 4 MB; tests: two places that test in turn, in vain; clock: a
  * clock is asked again and again; files: files are looked for, looked at and
- * read; large: a file of some length is read. Nothing is looked at later.
+ * read; large: a file of some length is read; calls: files are made and
+ * changed by system calls that libc does not make. Nothing is looked at later.
  */
+#define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { CELLS = 100000, ATTACHED = 20000000, PACKED = 4000000, ITEMS = 500, POLLS = 200000 };
@@ -120,6 +124,18 @@ static double large(void)
     return sum;
 }
 
+static double calls(int rank)
+{
+    char name[32];
+    snprintf(name, sizeof name, "made.%d", rank);
+    struct open_how how = { .flags = O_WRONLY | O_CREAT | O_TRUNC, .mode = 0600 };
+    int made = syscall(SYS_openat2, AT_FDCWD, name, &how, sizeof how);
+    if (made < 0 || write(made, "set up\n", 7) != 7)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    close(made);
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     int rank, size;
@@ -134,6 +150,7 @@ int main(int argc, char **argv)
                   : !strcmp(what, "tests") ? tests(rank)
                   : !strcmp(what, "clock") ? clock_()
                   : !strcmp(what, "large") ? large()
+                  : !strcmp(what, "calls") ? calls(rank)
                                            : files();
     for (int cell = 0; cell < CELLS; cell++)
         table_[cell] = (1 + seed) / (1 + cell + rank);

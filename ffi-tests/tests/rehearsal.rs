@@ -2,7 +2,7 @@
 
 use ckptd::events::Kind;
 use ffi_tests::outcome::native;
-use ffi_tests::programs::{self, Case, setup};
+use ffi_tests::programs::{self, Case, prints, setup};
 use ffi_tests::{Job, Outcome, place};
 
 const WORKERS: u32 = 4;
@@ -155,6 +155,19 @@ fn a_rehearsal_changes_nothing_outside_and_finds_what_differs() {
         assert_eq!(one.failure, None, "worker {}", one.worker);
         // The structure takes four pages, three of them random; numbers of files may be on some others.
         assert!((4..12).contains(&one.different), "{} pages differ", one.different);
+    }
+}
+
+/// openat2(2) can truncate a file like open(2), and libc never calls it.
+#[test]
+fn a_rehearsal_makes_no_call_that_it_cannot_judge() {
+    let case = Case {
+        files: &["made.0", "made.1", "made.2", "made.3"],
+        ..prints("calls", || Job::new(place::test_program("phase"), &["20000", "calls"]))
+    };
+    for one in rehearse(&case, "20calls") {
+        let why = one.failure.unwrap_or_default();
+        assert!(why.contains("system call 437"), "worker {}: {why}", one.worker);
     }
 }
 

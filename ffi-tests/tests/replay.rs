@@ -1,8 +1,12 @@
 //! Copies without static data: what a program sets up once is rebuilt by replaying its initialisation phase.
 
-use ffi_tests::programs::{self, Case, setup};
+use ckptd::events::{EventReader, Kind, WorldRank, file_name};
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, Case, prints, setup};
 use ffi_tests::thin::{LOST, THIN, WORKERS, everyone_dies, job, like_undisturbed, rebuilt, thinned};
-use ffi_tests::{Job, Kill, Trigger, Verdicts, place};
+use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, place};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[test]
@@ -120,39 +124,117 @@ fn what_cannot_be_replayed_stays_in_the_copies() {
     outcome.check(thinned(&outcome, 1) == (0, 0), "the copy was thinned");
 }
 
-/// A program that reads its input when it sets up, and whose input is gone later.
-fn reader() -> Case {
-    let make = || Job::new(place::test_program("setup"), &["20000", "input"]).input("input", "0.5 0.25 0.125 0.0625\n");
-    setup(make)
+/// Runs a job in whose directory files change, and whose worker 1 is killed, when all copies are thin.
+fn changed_when_thin(job: Job, change: fn(&Path) -> std::io::Result<()>) -> Outcome {
+    let mut is_done = false;
+    job.watch(move |ranks| {
+        let work = PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
+        let events = work.join("../events");
+        if !is_done && THIN.has_come(&events, &events) {
+            is_done = change(&work).is_ok() && ffi_tests::processes::kill(ranks[&1].pid);
+        }
+        is_done
+    })
+    .run()
+}
+
+/// What the set-up has found out about files is answered from the record, wherever a replay asks again.
+#[test]
+fn files_that_were_looked_at_may_come_change_and_go() {
+    let case = prints("files", || {
+        let job = Job::new(place::test_program("phase"), &["20000", "files"]);
+        job.input("status", "0.25 is the status\n").input("gone", "some bytes")
+    });
+    let outcome = changed_when_thin(job(&case), |work| {
+        ["STOP", "restart", "parameters"]
+            .iter()
+            .try_for_each(|name| fs::write(work.join(name), "1"))?;
+        fs::write(work.join("status"), "7.5 is the status now\n")?;
+        fs::remove_file(work.join("gone"))
+    });
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), &[]);
+    outcome.assert_taken_over(&[1]);
+    outcome.check(rebuilt(&outcome, WORKERS) > 100, "too few pages were rebuilt");
 }
 
 #[test]
-fn input_that_has_changed_is_noticed() {
-    let case = reader();
-    let undisturbed = job(&case).kill(Kill::at(1, THIN)).run();
-    like_undisturbed(&undisturbed, &case);
+fn input_may_change_that_was_read() {
+    let case = setup(|| {
+        let numbers = "0.5 0.25 0.125 0.0625\n";
+        Job::new(place::test_program("setup"), &["20000", "input"]).input("input", numbers)
+    });
+    let outcome = changed_when_thin(job(&case), |work| fs::write(work.join("input"), "0.5 0.25 0.125 0.5\n"));
+    like_undisturbed(&outcome, &case);
+    outcome.assert_taken_over(&[1]);
+    outcome.check(rebuilt(&outcome, WORKERS) > 100, "too few pages were rebuilt");
+}
+
+/// A program whose input is longer than what may be recorded.
+fn reader_of_much() -> Case {
+    prints("large", || {
+        let numbers: String = (0..20000).map(|number| format!("{number:.6} ")).collect();
+        Job::new(place::test_program("phase"), &["60000", "large"])
+            .input("large", &numbers)
+            .env("UNDERSTUDY_LOG_LIMIT", "20000")
+    })
+}
+
+/// The epoch that worker 1 has committed last.
+fn committed(events: &Path) -> u64 {
+    let records = EventReader::open(&events.join(file_name(WorldRank(1))));
+    let epochs = records.into_iter().flatten().flatten();
+    let epochs = epochs.filter_map(|record| match record.kind {
+        Kind::Commit { epoch, .. } => Some(epoch.0),
+        _ => None,
+    });
+    epochs.max().unwrap_or(0)
+}
+
+#[test]
+fn long_input_that_changes_brings_the_data_back_into_the_copies() {
+    let case = reader_of_much();
+    let (mut is_changed, mut noticed) = (false, None);
+    let job = job(&case).env("UNDERSTUDY_LOG", "warn").watch(move |ranks| {
+        let work = PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
+        let root = work.join("..");
+        let events = root.join("events");
+        if !is_changed && THIN.has_come(&events, &events) {
+            is_changed = fs::write(work.join("large"), "1 2 3").is_ok();
+        }
+        let told = fs::read_to_string(root.join("stderr")).unwrap_or_default();
+        if is_changed && noticed.is_none() && told.matches("has changed").count() >= WORKERS as usize {
+            noticed = Some(committed(&events));
+        }
+        // All workers have committed the checkpoint with which they keep everything again.
+        noticed.is_some_and(|before| committed(&events) > before + 2) && ffi_tests::processes::kill(ranks[&1].pid)
+    });
+    let outcome = job.run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), &[]);
+    outcome.assert_taken_over(&[1]);
+    outcome.check(rebuilt(&outcome, WORKERS) == 0, "pages were rebuilt that the copy has");
+}
+
+#[test]
+fn long_input_that_has_just_changed_is_noticed() {
+    let case = reader_of_much();
     let change = |job: Job| {
-        let mut is_done = false;
-        job.watch(move |ranks| {
-            let work = std::path::PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
-            let events = work.join("../events");
-            if !is_done && THIN.has_come(&events, &events) {
-                is_done = std::fs::write(work.join("input"), "0.5 0.25 0.125 0.5\n").is_ok()
-                    && ffi_tests::processes::kill(ranks[&1].pid);
-            }
-            is_done
+        changed_when_thin(job.interval("1h").env("UNDERSTUDY_INIT_END", "auto"), |work| {
+            fs::write(work.join("large"), "1 2 3")
         })
     };
-    let lost = change(job(&case)).run();
+    let lost = change(job(&case));
     let named = lost
         .own_lines()
         .iter()
-        .any(|line| line.contains("static data cannot be rebuilt"));
+        .any(|line| line.contains("static data cannot be rebuilt") && line.contains("has changed"));
     lost.check(named, "no line says what is wrong");
     lost.check(
         lost.status.and_then(|status| status.code()) == Some(LOST),
         "another status than that of a loss",
     );
-    let from_disk = change(job(&case).disk()).run();
-    like_undisturbed(&from_disk, &case);
+    let from_disk = changed_when_thin(job(&case).disk(), |work| fs::write(work.join("large"), "1 2 3"));
+    from_disk.assert_success();
+    from_disk.assert_like(&native(case.job()), &[]);
 }

@@ -116,6 +116,7 @@ fn anonymous_memory() -> usize {
 pub fn cut(epoch: u64) {
     crate::journal::cut(epoch);
     again::cut(epoch);
+    worker::cut(epoch);
 }
 
 /// After a failure: messages end, and so does a child. Returns how many messages have not ended within `limit`.

@@ -80,6 +80,8 @@ pub struct ScanTracker {
 #[derive(Debug)]
 pub struct CompareTracker {
     presence: Presence,
+    /// Pages (sorted) that count as changed in the next capture.
+    wanted: Vec<PageRun>,
 }
 
 impl Tracker {
@@ -129,6 +131,14 @@ impl Tracker {
         if let Self::PagemapScan(scan) = self {
             scan.carry = runs::union(&scan.carry, pages);
             scan.presence.forget();
+        }
+    }
+
+    /// Makes pages (sorted) part of the next capture, though they have not changed.
+    pub fn capture_again(&mut self, pages: &[PageRun]) {
+        match self {
+            Self::PagemapScan(_) => self.mark_changed(pages),
+            Self::Compare(compare) => compare.wanted = pages.to_vec(),
         }
     }
 
@@ -187,7 +197,10 @@ impl Tracker {
     pub(super) fn arm(&mut self, layout: &Layout, done: &[AddrRange]) -> Result<(), ObserveError> {
         match self {
             Self::PagemapScan(scan) => scan.arm(layout, done),
-            Self::Compare(_) => Ok(()),
+            Self::Compare(compare) => {
+                compare.wanted.clear();
+                Ok(())
+            }
         }
     }
 }
@@ -300,7 +313,8 @@ impl ScanTracker {
 impl CompareTracker {
     fn open() -> Result<Self, TrackError> {
         let presence = Presence::open().map_err(TrackError::OpenPagemap)?;
-        Ok(Self { presence })
+        let wanted = Vec::new();
+        Ok(Self { presence, wanted })
     }
 
     fn observe(&mut self, layout: &Layout, image: &Image, store: &PageStore) -> Result<Observation, ObserveError> {
@@ -309,6 +323,7 @@ impl CompareTracker {
         seen.written.clear();
         seen.uncertain.clone_from(&seen.content);
         compare(&mut seen, layout, image, store)?;
+        seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &self.wanted));
         Ok(seen)
     }
 }

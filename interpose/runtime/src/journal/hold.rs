@@ -1,17 +1,25 @@
 //! Holds back what a replay would do to the outside world: syscall user dispatch (kernel documentation,
 //! `admin-guide/syscall-user-dispatch`; Linux 5.11).
 //!
-//! Every system call that is made outside of the zone raises SIGSYS, those inside of the program's libc included. Its
-//! handler lets harmless ones pass, gives a file that is opened for writing an empty one in memory, says that other
-//! changes have been made although they have not, and ends the replay at what cannot be pretended. The files opened here
-//! are replaced when the program's state is loaded.
+//! Every system call that is made outside of the zone raises SIGSYS, those inside of the program's libc included. What its
+//! handler does with each is in a table ([`dispositions`]): harmless ones pass, questions about files are answered from the
+//! record of the first rehearsal ([`inquire`]), files are given from there or are new ones in memory ([`files`]), other changes
+//! are said to have been made although they have not, and what cannot be pretended ends the replay. The files opened here are
+//! replaced when the program's state is loaded.
 #![allow(unsafe_code)]
 
+pub mod dispositions;
+mod emulate;
+mod files;
+mod inquire;
+
+use super::inputs::{Asked, Inputs};
 use super::replay;
 use crate::cell::Main;
+use dispositions::Disposition;
 use std::arch::naked_asm;
-use std::collections::HashMap;
-use std::ffi::{CStr, c_int, c_long, c_void};
+use std::collections::{HashMap, HashSet};
+use std::ffi::{c_int, c_long, c_void};
 use std::io;
 use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_START};
 
@@ -21,19 +29,31 @@ const DISPATCH_ON: libc::c_ulong = 1;
 /// `SYSCALL_DISPATCH_FILTER_BLOCK`: dispatch whatever comes from outside of the given range.
 static SELECTOR: u8 = 1;
 const PAGE: usize = 4096;
+/// Bytes of a set of signals, as the kernel has it.
+const SIGNAL_SET: i64 = 8;
 
-/// Descriptors of files in memory, and those by the paths they were opened under.
+/// What a replay is told instead of what is.
 #[derive(Default)]
-struct Files {
+pub struct Hold {
+    /// What is read of files.
+    asked: Asked,
+    /// Files that the program has made or changed: descriptors, by how they were opened.
     by_path: HashMap<Vec<u8>, c_int>,
-    own: Vec<c_int>,
+    /// All files in memory.
+    own: HashSet<files::Place>,
+    /// What stat(2) said of those whose contents these have.
+    stats: HashMap<files::Place, Vec<u8>>,
+    /// The program's handler for the signal that is used here.
+    on_sigsys: [u8; emulate::SIGACTION],
+    /// The program's alternate stack, once it has asked for it.
+    stack: Option<[u64; emulate::STACK]>,
 }
 
-static FILES: Main<Option<Files>> = Main::new(None);
+static HOLD: Main<Option<Hold>> = Main::new(None);
 
 /// What becomes of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub enum Fate {
     /// It is made.
     Pass,
     /// It is answered.
@@ -42,9 +62,22 @@ enum Fate {
     GiveUp,
 }
 
-/// From here on, system calls of the user side are looked at.
-pub fn begin() -> io::Result<()> {
-    FILES.get().get_or_insert_default();
+/// From here on, system calls of the user side are looked at. What they read of files is `inputs`. Files in memory of a phase
+/// before stay.
+pub fn begin(inputs: Inputs) -> io::Result<()> {
+    let hold = HOLD.get().get_or_insert_with(|| {
+        let mut hold = Hold::default();
+        let before = hold.on_sigsys.as_mut_ptr() as i64;
+        // SAFETY: rt_sigaction(2) fills the structure.
+        unsafe {
+            make(
+                libc::SYS_rt_sigaction,
+                &[libc::SIGSYS.into(), 0, before, SIGNAL_SET, 0, 0],
+            )
+        };
+        hold
+    });
+    hold.asked = Asked::new(inputs);
     // SAFETY: a handler of the kernel's type; it may be entered while it runs, and by system calls of the stub page even
     // inside of this library's allocator, and then does not allocate.
     unsafe {
@@ -67,10 +100,23 @@ pub fn begin() -> io::Result<()> {
     }
 }
 
-/// Takes [`begin`] back.
-pub fn end() -> io::Result<()> {
+/// Takes [`begin`] back. What was read of files.
+pub fn end() -> io::Result<Inputs> {
     // SAFETY: prctl(2).
-    unsafe { dispatch(DISPATCH_OFF, 0, 0, std::ptr::null()) }
+    unsafe { dispatch(DISPATCH_OFF, 0, 0, std::ptr::null())? };
+    let hold = HOLD.get().get_or_insert_default();
+    Ok(std::mem::take(&mut hold.asked).into_inputs())
+}
+
+/// A file that was open before the phase, as it was opened, and its position: the program gets what it was then.
+pub fn inherit(descriptor: c_int, flags: c_int, offset: i64) -> Result<(), String> {
+    files::inherit(HOLD.get().get_or_insert_default(), descriptor, flags, offset)
+}
+
+/// What is said of a file that a replay has found changed, by its number.
+pub fn tell_changed(input: u64) -> String {
+    let hold = HOLD.get().get_or_insert_default();
+    files::changed(&hold.asked.path(input as u32))
 }
 
 unsafe fn dispatch(mode: libc::c_ulong, from: u64, length: u64, selector: *const u8) -> io::Result<()> {
@@ -116,7 +162,7 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
         libc::REG_R8,
         libc::REG_R9,
     ];
-    let mut arguments = order.map(|register| registers[register as usize]);
+    let arguments = order.map(|register| registers[register as usize]);
     let from = registers[libc::REG_RIP as usize] as usize;
     if (STUB_PAGE..STUB_PAGE + PAGE).contains(&from) {
         // SAFETY: the call that the program, or this library's libc, has made.
@@ -127,13 +173,6 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
         registers[libc::REG_RIP as usize] = return_from_signal as *const () as i64;
         return;
     }
-    let mut mask = [0u64; 1];
-    if number == libc::SYS_rt_sigprocmask && arguments[1] != 0 {
-        // A trapped call while SIGSYS is blocked would end the process.
-        // SAFETY: a set of the program, 8 bytes as the kernel reads it.
-        mask[0] = unsafe { *(arguments[1] as *const u64) } & !(1 << (libc::SIGSYS - 1));
-        arguments[1] = mask.as_ptr() as i64;
-    }
     registers[libc::REG_RAX as usize] = match fate(number, &arguments) {
         // SAFETY: the call that the program has made.
         Fate::Pass => unsafe { make(number, &arguments) },
@@ -142,151 +181,13 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     };
 }
 
-const ENOENT: i64 = -(libc::ENOENT as i64);
-
-fn fate(number: c_long, a: &[i64; 6]) -> Fate {
-    match number {
-        libc::SYS_open => opened(libc::AT_FDCWD as i64, a[0], a[1]),
-        libc::SYS_creat => opened(libc::AT_FDCWD as i64, a[0], i64::from(libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC)),
-        libc::SYS_openat => opened(a[0], a[1], a[2]),
-        libc::SYS_write | libc::SYS_pwrite64 => on_own(a[0], a[2]),
-        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => on_own(a[0], total(a[1], a[2])),
-        libc::SYS_ftruncate | libc::SYS_fallocate | libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_fchmod
-        | libc::SYS_fchown | libc::SYS_flock => on_own(a[0], 0),
-        libc::SYS_close => {
-            forget(a[0] as c_int);
-            Fate::Pass
-        }
-        libc::SYS_unlink | libc::SYS_unlinkat | libc::SYS_rename | libc::SYS_renameat | libc::SYS_renameat2
-        | libc::SYS_mkdir | libc::SYS_mkdirat | libc::SYS_rmdir | libc::SYS_link | libc::SYS_linkat
-        | libc::SYS_symlink | libc::SYS_symlinkat | libc::SYS_chmod | libc::SYS_fchmodat | libc::SYS_chown
-        | libc::SYS_lchown | libc::SYS_fchownat | libc::SYS_truncate | libc::SYS_utimensat | libc::SYS_utime
-        | libc::SYS_utimes | libc::SYS_mknod | libc::SYS_mknodat | libc::SYS_setxattr | libc::SYS_lsetxattr
-        | libc::SYS_fsetxattr | libc::SYS_removexattr | libc::SYS_sync | libc::SYS_syncfs
-        // Sleeping would only take time.
-        | libc::SYS_nanosleep | libc::SYS_clock_nanosleep | libc::SYS_pause
-        // Handlers of the program that are run later would find another stack and another state.
-        | libc::SYS_sigaltstack | libc::SYS_setitimer | libc::SYS_alarm | libc::SYS_timer_settime => Fate::Answer(0),
-        libc::SYS_rt_sigaction if a[0] == i64::from(libc::SIGSYS) => Fate::Answer(0),
-        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork | libc::SYS_execve
-        | libc::SYS_execveat | libc::SYS_exit | libc::SYS_exit_group | libc::SYS_kill | libc::SYS_tkill
-        | libc::SYS_tgkill | libc::SYS_socket | libc::SYS_connect | libc::SYS_bind | libc::SYS_sendto
-        | libc::SYS_sendmsg | libc::SYS_sendmmsg | libc::SYS_sendfile | libc::SYS_splice | libc::SYS_copy_file_range
-        | libc::SYS_ptrace | libc::SYS_process_vm_writev | libc::SYS_shmget | libc::SYS_shmat | libc::SYS_msgsnd
-        | libc::SYS_semop | libc::SYS_io_uring_setup | libc::SYS_io_submit | libc::SYS_mount => Fate::GiveUp,
-        _ => Fate::Pass,
+fn fate(number: c_long, arguments: &[i64; 6]) -> Fate {
+    let Some(hold) = HOLD.get() else { return Fate::GiveUp };
+    match dispositions::of(number) {
+        Disposition::Pass => Fate::Pass,
+        Disposition::Inquire => inquire::fate(hold, number, arguments),
+        Disposition::Pretend => Fate::Answer(0),
+        Disposition::Emulate => emulate::fate(hold, number, arguments),
+        Disposition::GiveUp => Fate::GiveUp,
     }
-}
-
-/// Bytes of a list of buffers.
-fn total(list: i64, count: i64) -> i64 {
-    // SAFETY: the program's list, as long as it says.
-    let list = unsafe { std::slice::from_raw_parts(list as *const libc::iovec, count.clamp(0, 1024) as usize) };
-    list.iter().map(|buffer| buffer.iov_len as i64).sum()
-}
-
-fn on_own(descriptor: i64, pretended: i64) -> Fate {
-    let is_own = FILES
-        .get()
-        .as_ref()
-        .is_some_and(|files| files.own.contains(&(descriptor as c_int)));
-    if is_own { Fate::Pass } else { Fate::Answer(pretended) }
-}
-
-fn forget(descriptor: c_int) {
-    if let Some(files) = FILES.get() {
-        files.own.retain(|&own| own != descriptor);
-    }
-}
-
-fn opened(directory: i64, path: i64, flags: i64) -> Fate {
-    let Some(files) = FILES.get() else { return Fate::GiveUp };
-    // SAFETY: the program's path.
-    let path = unsafe { CStr::from_ptr(path as *const _) }.to_bytes();
-    let flags = flags as c_int;
-    let name = [
-        &directory.to_le_bytes()[..if path.starts_with(b"/") { 0 } else { 8 }],
-        path,
-    ]
-    .concat();
-    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
-    let is_device = path.starts_with(b"/dev/") || path.starts_with(b"/proc/");
-    match files.by_path.get(&name) {
-        Some(&kept) => again(files, kept, flags),
-        None if !writes || is_device => Fate::Pass,
-        None if flags & libc::O_CREAT == 0 && flags & libc::O_TRUNC == 0 => update(files, name, directory, path, flags),
-        None => fresh(files, name, flags),
-    }
-}
-
-/// A duplicate whose number the program does not use.
-unsafe fn out_of_the_way(descriptor: i64) -> i64 {
-    let base = i64::from(understudy_abi::RUNTIME_FD_BASE);
-    let arguments = [descriptor, i64::from(libc::F_DUPFD_CLOEXEC), base, 0, 0, 0];
-    // SAFETY: fcntl(2) on a descriptor.
-    unsafe { make(libc::SYS_fcntl, &arguments) }
-}
-
-/// An empty file in memory in place of one that is made or truncated.
-fn fresh(files: &mut Files, name: Vec<u8>, flags: c_int) -> Fate {
-    // SAFETY: plain system calls. The descriptor is the lowest free one, as the program's would be; a duplicate that is
-    // out of its way keeps the contents.
-    unsafe {
-        let close = if flags & libc::O_CLOEXEC == 0 {
-            0
-        } else {
-            i64::from(libc::MFD_CLOEXEC)
-        };
-        let descriptor = make(
-            libc::SYS_memfd_create,
-            &[c"held back".as_ptr() as i64, close, 0, 0, 0, 0],
-        );
-        if descriptor >= 0 {
-            let kept = out_of_the_way(descriptor);
-            files.own.push(descriptor as c_int);
-            files.by_path.insert(name, kept as c_int);
-        }
-        Fate::Answer(descriptor)
-    }
-}
-
-/// A file that exists and is written to: a copy in memory.
-fn update(files: &mut Files, name: Vec<u8>, directory: i64, path: &[u8], flags: c_int) -> Fate {
-    let Ok(text) = std::ffi::CString::new(path) else {
-        return Fate::Answer(ENOENT);
-    };
-    // SAFETY: plain system calls.
-    unsafe {
-        let read = i64::from(libc::O_RDONLY | libc::O_CLOEXEC);
-        let source = make(libc::SYS_openat, &[directory, text.as_ptr() as i64, read, 0, 0, 0]);
-        if source < 0 {
-            return Fate::Answer(source);
-        }
-        let aside = out_of_the_way(source);
-        make(libc::SYS_close, &[source, 0, 0, 0, 0, 0]);
-        let fate = fresh(files, name, flags);
-        if let Fate::Answer(descriptor @ 0..) = fate {
-            while make(libc::SYS_sendfile, &[descriptor, aside, 0, 1 << 30, 0, 0]) > 0 {}
-            make(libc::SYS_lseek, &[descriptor, 0, i64::from(libc::SEEK_SET), 0, 0, 0]);
-        }
-        make(libc::SYS_close, &[aside, 0, 0, 0, 0, 0]);
-        fate
-    }
-}
-
-/// A file that is in memory already.
-fn again(files: &mut Files, kept: c_int, flags: c_int) -> Fate {
-    let path = format!("/proc/self/fd/{kept}\0");
-    let flags = i64::from(flags & !(libc::O_CREAT | libc::O_EXCL));
-    // SAFETY: a plain system call.
-    let descriptor = unsafe {
-        make(
-            libc::SYS_openat,
-            &[i64::from(libc::AT_FDCWD), path.as_ptr() as i64, flags, 0, 0, 0],
-        )
-    };
-    if descriptor >= 0 {
-        files.own.push(descriptor as c_int);
-    }
-    Fate::Answer(descriptor)
 }

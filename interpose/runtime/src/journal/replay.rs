@@ -21,6 +21,9 @@ pub enum Diverged {
     /// The program did what cannot be held back or made again.
     #[error("the program made system call {0}, which cannot be repeated")]
     Effect(u64),
+    /// A file that is too long to be recorded is not what it was; its number among them.
+    #[error("a file has changed that the program reads")]
+    Input(u64),
 }
 
 struct Play {
@@ -35,7 +38,8 @@ const REACHED: u64 = 0;
 const DAMAGED: u64 = 1;
 const OTHER_CALL: u64 = 2;
 const EFFECT: u64 = 3;
-const KIND_BITS: u32 = 2;
+const INPUT: u64 = 4;
+const KIND_BITS: u32 = 3;
 
 /// Runs the program from `begin`, whose call's outcome is the journal's first, up to the call with this slot and hash of
 /// arguments that follows its last.
@@ -58,6 +62,7 @@ pub unsafe fn run(journal: &[u8], begin: &Frame, end: (u64, u32)) -> Result<(), 
         REACHED => Ok(()),
         DAMAGED => Err(Diverged::Journal),
         OTHER_CALL => Err(Diverged::Call(number)),
+        INPUT => Err(Diverged::Input(number)),
         _ => Err(Diverged::Effect(number)),
     }
 }
@@ -65,6 +70,11 @@ pub unsafe fn run(journal: &[u8], begin: &Frame, end: (u64, u32)) -> Result<(), 
 /// Ends the replay: the program has made a system call that cannot be repeated.
 pub fn leave_for(system_call: u64) -> ! {
     leave(EFFECT, system_call)
+}
+
+/// Ends the replay: this file is not what it was when it was read.
+pub fn leave_for_input(number: u32) -> ! {
+    leave(INPUT, number.into())
 }
 
 fn leave(kind: u64, number: u64) -> ! {

@@ -11,7 +11,8 @@ use crate::image::layout::Layout;
 use crate::image::runs::{PageIndex, PageRun};
 use crate::image::vmas::{self, Vma};
 use crate::image::{PAGE_SIZE, sums};
-use crate::journal::{self, hold};
+use crate::journal::replay::Diverged;
+use crate::journal::{self, Inputs, hold};
 use crate::{shim, user};
 use bincode::config::standard;
 use std::collections::BTreeMap;
@@ -47,6 +48,8 @@ pub struct Finding {
     pub places: Vec<String>,
     /// How long the replay took.
     pub took: Duration,
+    /// What it has read of files.
+    pub inputs: Inputs,
 }
 
 impl Finding {
@@ -59,10 +62,17 @@ impl Finding {
         self.different.extend(other.different);
         self.different.sort_unstable();
         self.different.dedup();
-        let Finding { places, took, .. } = other;
+        let Finding {
+            places, took, inputs, ..
+        } = other;
         let fewer = places.len() < self.places.len();
         let places = if fewer { self.places } else { places };
-        Finding { places, took, ..self }
+        Finding {
+            places,
+            took,
+            inputs,
+            ..self
+        }
     }
 
     fn failed(why: String) -> Finding {
@@ -248,7 +258,7 @@ fn read(script: &Script, path: &Path, task: &Task<'_>, memory: c_int) -> Finding
         places: places(&different),
         different,
         took: began.elapsed(),
-        failure: None,
+        ..Finding::default()
     }
 }
 
@@ -263,10 +273,10 @@ fn given(file: c_int, from: *const c_void, length: usize, at: u64) -> io::Result
 
 fn play(script: &Script, replay: &Replay, task: &Task<'_>, memory: c_int) -> Finding {
     let began = Instant::now();
-    inputs::restore();
-    if let Err(why) = run(replay) {
-        return Finding::failed(why);
-    }
+    let inputs = match run(replay) {
+        Ok(inputs) => inputs,
+        Err(why) => return Finding::failed(why),
+    };
     let took = began.elapsed();
     let different = match task {
         Task::Compare => script.pages.iter().flat_map(compare).collect(),
@@ -280,11 +290,13 @@ fn play(script: &Script, replay: &Replay, task: &Task<'_>, memory: c_int) -> Fin
         different,
         took,
         failure: None,
+        inputs,
     }
 }
 
-/// Replays a phase, and the phases before it. This process stands where the worker stood at the end of `MPI_Init`.
-fn run(replay: &Replay) -> Result<(), String> {
+/// Replays a phase, and the phases before it. This process stands where the worker stood at the end of `MPI_Init`. What the
+/// phase has read of files.
+fn run(replay: &Replay) -> Result<Inputs, String> {
     if let Some(base) = &replay.base {
         run(&base.before)?;
         again::lay_over(base)?;
@@ -297,11 +309,18 @@ fn run(replay: &Replay) -> Result<(), String> {
     {
         return Err("the program has mapped memory that others share".into());
     }
-    hold::begin().map_err(|error| format!("system calls cannot be held back: {error}"))?;
+    hold::begin(replay.inputs.clone()).map_err(|error| format!("system calls cannot be held back: {error}"))?;
+    if replay.base.is_none() {
+        inputs::restore()?;
+    }
     // SAFETY: it stands where the worker stood when the phase began.
     let played = unsafe { journal::replay::run(&replay.journal, &replay.begin, replay.end) };
+    let played = played.map_err(|why| match why {
+        Diverged::Input(number) => hold::tell_changed(number),
+        _ => why.to_string(),
+    });
     let ended = hold::end().map_err(|error| error.to_string());
-    ended.and(played.map_err(|why| why.to_string()))
+    played.and(ended)
 }
 
 /// Numbers of the pages of a run that have other sums here, or are not there.

@@ -48,8 +48,8 @@ pub fn accept(script: &Script, different: Option<&[u64]>) -> bool {
     }
     let pages = script.page_count();
     let rebuilt = different.map(|different| pages - different.len() as u64);
-    let is_worth_it =
-        rebuilt.is_some_and(|rebuilt| 2 * rebuilt >= pages && rebuilt * PAGE_SIZE as u64 > script.journal());
+    let is_worth_it = rebuilt
+        .is_some_and(|rebuilt| 2 * rebuilt >= pages && rebuilt * PAGE_SIZE as u64 > script.journal() + script.inputs());
     let why = match rebuilt {
         Some(rebuilt) => format!(
             "{} of {pages} pages differ in a rehearsal; the journal has {} bytes",

@@ -2,10 +2,11 @@
 #![allow(unsafe_code)]
 
 use crate::cell::Main;
-use std::ffi::{CString, c_int};
+use crate::journal::hold;
+use std::ffi::c_int;
 use understudy_abi::RUNTIME_FD_BASE;
 
-/// A regular file, under a descriptor of the program.
+/// A regular file or a directory, under a descriptor of the program.
 struct Input {
     descriptor: c_int,
     flags: c_int,
@@ -25,7 +26,10 @@ fn look(descriptor: c_int) -> Option<Input> {
     unsafe {
         let flags = libc::fcntl(descriptor, libc::F_GETFL);
         let mut stat: libc::stat = std::mem::zeroed();
-        if flags < 0 || libc::fstat(descriptor, &mut stat) != 0 || stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        if flags < 0 || flags & libc::O_PATH != 0 || libc::fstat(descriptor, &mut stat) != 0 {
+            return None;
+        }
+        if !matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR) {
             return None;
         }
         let offset = libc::lseek(descriptor, 0, libc::SEEK_CUR);
@@ -37,24 +41,9 @@ fn look(descriptor: c_int) -> Option<Input> {
     }
 }
 
-/// In a child: the files are at their old positions, and nobody else's position changes with them.
-pub fn restore() {
-    for input in INPUTS.get().iter() {
-        let Ok(path) = CString::new(format!("/proc/self/fd/{}", input.descriptor)) else {
-            continue;
-        };
-        // SAFETY: plain system calls on descriptors of this child.
-        unsafe {
-            let own = libc::open(
-                path.as_ptr(),
-                input.flags & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL),
-            );
-            if own >= 0 {
-                let is_closed = libc::fcntl(input.descriptor, libc::F_GETFD) & libc::FD_CLOEXEC != 0;
-                libc::dup3(own, input.descriptor, if is_closed { libc::O_CLOEXEC } else { 0 });
-                libc::close(own);
-            }
-            libc::lseek(input.descriptor, input.offset, libc::SEEK_SET);
-        }
-    }
+/// In a child that holds system calls back: the files have their old contents and positions, and nobody else's position
+/// changes with them.
+pub fn restore() -> Result<(), String> {
+    let mut inputs = INPUTS.get().iter();
+    inputs.try_for_each(|input| hold::inherit(input.descriptor, input.flags, input.offset))
 }

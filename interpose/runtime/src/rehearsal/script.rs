@@ -7,9 +7,9 @@ use crate::image::epoch::Image;
 use crate::image::layout::Layout;
 use crate::image::runs::{PageIndex, PageRun};
 use crate::image::store::PageStore;
-use crate::journal::Journal;
+use crate::journal::{Inputs, Journal};
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How a worker's static data are had.
@@ -43,6 +43,8 @@ pub struct Replay {
     pub end: (u64, u32),
     /// How long the phase took.
     pub took: Duration,
+    /// What it read of files, once a rehearsal has recorded that.
+    pub inputs: Inputs,
     /// What the worker was when the phase began, if that was not the end of `MPI_Init`.
     pub base: Option<Base>,
 }
@@ -72,6 +74,11 @@ impl Replay {
     fn size(&self) -> usize {
         let base = self.base.as_ref();
         self.journal.len() + base.map_or(0, |base| base.size() + base.before.size())
+    }
+
+    /// This phase, and those before it.
+    fn all(&self) -> impl Iterator<Item = &Replay> {
+        std::iter::successors(Some(self), |replay| Some(&*replay.base.as_ref()?.before))
     }
 }
 
@@ -108,6 +115,29 @@ impl Script {
         match &self.way {
             Way::Replay(replay) => replay.size() as u64,
             Way::File(_) => 0,
+        }
+    }
+
+    /// Bytes of what is recorded of files.
+    pub fn inputs(&self) -> u64 {
+        match &self.way {
+            Way::Replay(replay) => replay.all().map(|replay| replay.inputs.size()).sum(),
+            Way::File(_) => 0,
+        }
+    }
+
+    /// What the phase reads of files.
+    pub fn set_inputs(&mut self, inputs: Inputs) {
+        if let Way::Replay(replay) = &mut self.way {
+            replay.inputs = inputs;
+        }
+    }
+
+    /// A file that a replay would read and that is not what it was.
+    pub fn changed_input(&self) -> Option<&Path> {
+        match &self.way {
+            Way::Replay(replay) => replay.all().find_map(|replay| replay.inputs.changed()),
+            Way::File(_) => None,
         }
     }
 

@@ -7,14 +7,15 @@ use super::{is_on, is_used};
 use crate::cell::Main;
 use crate::events;
 use crate::fault;
+use crate::journal::Inputs;
 use crate::own_messages::{Peer, tag};
 use crate::real_types::{ANY_SOURCE, RealComm};
 use bincode::config::standard;
 use ckptd::events::{Kind, Worker};
 use std::time::Duration;
 
-/// What a spare tells a worker: the numbers of pages that are not rebuilt, or that none are.
-pub(super) type Proof = Option<Vec<u64>>;
+/// What a spare tells a worker: the numbers of pages that are not rebuilt, and what was read of files; or that none are.
+pub(super) type Proof = Option<(Vec<u64>, Inputs)>;
 
 /// How often a phase is rehearsed of which not all comes out equal: what depends on something that is not the same twice
 /// may come out equal by chance.
@@ -45,16 +46,22 @@ impl Work {
         Some((self, child))
     }
 
-    /// Takes in what a rehearsal has found; whether there should be another one.
+    /// Takes in what a rehearsal has found; whether there should be another one. The replays that are relied on are those
+    /// that read from the record, so one of them is rehearsed, too.
     fn learn(&mut self, finding: Finding) -> bool {
         self.times += 1;
+        let is_recording = self.times == 1 && finding.failure.is_none();
+        if is_recording {
+            self.script.set_inputs(finding.inputs.clone());
+        }
+        let is_new = is_recording && !finding.inputs.is_empty();
         let found = match self.found.take() {
             Some(before) => before.and(finding),
             None => finding,
         };
         let is_doubtful = found.failure.is_none() && !found.different.is_empty();
         self.found = Some(found);
-        is_doubtful && self.times < DOUBTFUL_TIMES
+        is_new || is_doubtful && self.times < DOUBTFUL_TIMES
     }
 }
 
@@ -114,7 +121,7 @@ impl State {
 
     fn tell(&mut self, control: RealComm, worker: u32, finding: Finding) {
         self.told.retain_mut(|message| message.test() == Ok(false));
-        let proof: Proof = finding.failure.is_none().then_some(finding.different);
+        let proof: Proof = finding.failure.is_none().then_some((finding.different, finding.inputs));
         let bytes = bincode::encode_to_vec(&proof, standard()).unwrap_or_default();
         let to = Peer {
             comm: control,

@@ -10,8 +10,8 @@ use crate::cell::Main;
 use crate::config::Static;
 use crate::disk::Writing;
 use crate::fault::{self, Harm};
-use crate::image::PAGE_SIZE;
-use crate::journal::{self, Phase};
+use crate::image::{PAGE_SIZE, absent};
+use crate::journal::{self, Inputs, Phase};
 use crate::own_messages::{Peer, tag};
 use crate::{checkpoint, disk, events, recovery, told, world};
 use bincode::config::standard;
@@ -37,9 +37,20 @@ enum Own {
         /// This worker's own copy does without.
         is_thin: bool,
     },
+    /// What it reads has changed. It counts until this epoch is committed, which has all pages again.
+    Withdrawn { script: Script, until: u64 },
 }
 
 impl Own {
+    /// All copies do without what this one makes.
+    fn in_use(script: Script) -> Own {
+        Own::Proved {
+            script,
+            is_told: true,
+            is_thin: true,
+        }
+    }
+
     fn proved(script: Script) -> Own {
         Own::Proved {
             script,
@@ -77,6 +88,7 @@ pub fn poll() {
         state.set_own(phase);
         fault::point("phase.end", checkpoint::epoch());
     }
+    state.end_withdrawn(checkpoint::epoch());
     state.look_after_file();
     decision::look(matches!(state.own, Own::None));
     state.sent.retain_mut(|message| message.test() == Ok(false));
@@ -87,6 +99,24 @@ pub fn poll() {
         state.thin_copies();
         state.thin_own();
     }
+}
+
+/// A cut is being taken for this epoch. If a file has changed that a replay would read, it gets all pages again.
+pub(super) fn cut(epoch: u64) {
+    let Some(path) = script().and_then(Script::changed_input) else {
+        return;
+    };
+    log::warn!("{} has changed: copies of static data are kept again", path.display());
+    let state = state();
+    let script = match std::mem::take(&mut state.own) {
+        Own::Proved { script, .. } | Own::Withdrawn { script, .. } => Some(script),
+        Own::None | Own::Writing { .. } | Own::Asked { .. } => state.before.take(),
+    };
+    let Some(script) = script else { return };
+    checkpoint::keep()
+        .tracker
+        .capture_again(&absent::pages_of(&script.pages));
+    state.own = Own::Withdrawn { script, until: epoch };
 }
 
 /// What is to be done about a phase that has ended, if it is worth it.
@@ -148,11 +178,13 @@ fn replay_of(mut phase: Phase) -> Option<Replay> {
         "{calls} calls recorded in {took:?}: {size} bytes, {} compressed",
         bytes.len()
     );
+    let bytes_kept = bytes.len() + base.as_ref().map_or(0, Base::size);
     Some(Replay {
         journal: bytes,
         begin: phase.begin,
         end: phase.end?,
         took,
+        inputs: Inputs::with_room(limit.saturating_sub(bytes_kept) as u64),
         base,
     })
 }
@@ -175,11 +207,15 @@ impl State {
     fn go_back(&mut self, why: &str) {
         if let Some(script) = self.before.take() {
             log::warn!("what has been set up anew stays in the copies: {why}");
-            self.own = Own::Proved {
-                script,
-                is_told: true,
-                is_thin: true,
-            };
+            self.own = Own::in_use(script);
+        }
+    }
+
+    /// A replay is not needed any more once an epoch is committed that has all pages.
+    fn end_withdrawn(&mut self, committed: u64) {
+        if matches!(self.own, Own::Withdrawn { until, .. } if until <= committed) {
+            self.own = Own::None;
+            seed::end();
         }
     }
 
@@ -245,9 +281,13 @@ impl State {
             Ok((proof, _)) => proof,
             Err(_) => None,
         };
-        let Own::Asked { script, .. } = std::mem::take(&mut self.own) else {
+        let Own::Asked { mut script, .. } = std::mem::take(&mut self.own) else {
             return;
         };
+        let proof = proof.map(|(different, inputs)| {
+            script.set_inputs(inputs);
+            different
+        });
         let Some(before) = &self.before else {
             if decision::accept(&script, proof.as_deref())
                 && let Some(different) = proof
@@ -373,7 +413,7 @@ fn thin(layer: usize, partner: u32, bytes: &[u8]) {
 /// For tests: damages every journal that this process has.
 pub fn damage_journals<'a>(scripts: impl Iterator<Item = &'a mut Script>, harm: Harm) {
     scripts.for_each(|script| script.damage(harm));
-    if let Own::Asked { script, .. } | Own::Proved { script, .. } = &mut state().own {
+    if let Own::Asked { script, .. } | Own::Proved { script, .. } | Own::Withdrawn { script, .. } = &mut state().own {
         script.damage(harm);
     }
 }
@@ -388,7 +428,7 @@ fn give_back() {
 /// How this worker's own static data are made again.
 pub fn script() -> Option<&'static Script> {
     match &state().own {
-        Own::Proved { script, .. } => Some(script),
+        Own::Proved { script, .. } | Own::Withdrawn { script, .. } => Some(script),
         Own::None | Own::Writing { .. } | Own::Asked { .. } => state().before.as_ref(),
     }
 }
@@ -406,8 +446,14 @@ pub fn keep(script: Script) {
 /// After a failure: messages end. What was on its way is sent again. Returns how many have not ended within `limit`.
 pub(super) fn quiesce(limit: Duration) -> usize {
     let Some(state) = STATE.get() else { return 0 };
+    if let Own::Withdrawn { .. } = state.own
+        && let Own::Withdrawn { script, .. } = std::mem::take(&mut state.own)
+    {
+        // The epoch that had all pages is gone; the next one will.
+        state.own = Own::in_use(script);
+    }
     match &mut state.own {
-        Own::None | Own::Writing { .. } => {}
+        Own::None | Own::Writing { .. } | Own::Withdrawn { .. } => {}
         Own::Asked { is_sent, .. } => *is_sent = false,
         Own::Proved { is_told, is_thin, .. } => (*is_told, *is_thin) = (false, false),
     }
