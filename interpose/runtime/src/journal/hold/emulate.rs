@@ -37,7 +37,7 @@ const OWN_REQUESTS: [u64; 7] = [
     libc::FIONREAD,
     libc::FIOCLEX,
     libc::FIONCLEX,
-    libc::FS_IOC_GETFLAGS as u64,
+    libc::FS_IOC_GETFLAGS,
 ];
 
 /// Options of prctl(2) that read, or change only this process.
