@@ -1,10 +1,10 @@
 //! The runtime's start, called by the face in the process's first constructor.
 #![allow(unsafe_code)]
 
-use crate::config::Config;
-use crate::generated::{SLOT_COUNT, SLOT_NAMES};
+use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::told::{config, info, joined, launcher_rank, launcher_size, number, variable};
 use crate::{arch, entry, events, fatal, fault, handles, shim, sys, told};
+use ckptd::settings::{Config, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 
@@ -127,20 +127,15 @@ fn start() -> Result<(), String> {
     }
     start_log();
     check_mpi()?;
+    tell_of_unknown_settings();
     let config = Config::read(variable)?;
     let size = launcher_size();
-    if size <= config.spares {
-        return Err(format!(
-            "UNDERSTUDY_SPARES: {size} ranks are too few for {} spares and at least one worker; start more ranks (mpirun -n) or ask for fewer spares",
-            config.spares
-        ));
-    }
-    if config.spares == 0 && !config.trace {
-        return Err("UNDERSTUDY_SPARES: with 0 spares nobody can take a dead rank's part; start at least one rank more than the program needs and set it to 1".into());
-    }
-    if let Some(fault) = &config.fault {
+    config.check_spares(size)?;
+    config.check_procedures(|name| Proc::from_name(name).is_some())?;
+    if !config.faults.is_empty() {
         let workers = size - config.spares;
-        fault::set(fault, launcher_rank(), workers).map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
+        fault::set(config.faults.clone(), launcher_rank(), workers)
+            .map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
     }
     fault::point("boot.begin", 0);
     crate::recovery::remember_start();
@@ -175,6 +170,16 @@ fn start() -> Result<(), String> {
     told::settle(config);
     fault::point("boot.end", 0);
     Ok(())
+}
+
+/// One process of the job names variables that look like settings and are none.
+fn tell_of_unknown_settings() {
+    if launcher_rank() == 0 && info().quiet == 0 {
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        for stray in unknown(names) {
+            crate::sys::say(format_args!("{stray}"));
+        }
+    }
 }
 
 fn start_log() {

@@ -6,7 +6,6 @@
 //! all look at the same one, and nobody waits for it. With `auto` the interval itself follows from the vote.
 
 use crate::arch::Rewound;
-use crate::config::Interval;
 use crate::drain::{Ability, Exchange};
 use crate::handles::VirtComm;
 use crate::objects::comm;
@@ -15,6 +14,7 @@ use crate::rehearsal::again;
 use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
 use crate::{checkpoint, completion, drain, fault, journal, protection, recovery, rehearsal, schedule, user, world};
+use ckptd::settings::Interval;
 use std::time::Instant;
 
 /// More candidates than this are never passed without a vote: after a burst of quick ones (a program's start) slow ones

@@ -5,6 +5,7 @@ use crate::generated::real;
 use crate::handles;
 use crate::real_types::RealComm;
 use crate::{told, user};
+use ckptd::settings::domains::of_host;
 use std::ffi::c_int;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
@@ -121,31 +122,13 @@ fn own_place() -> Place {
 
 /// The domain of a host by the file of domains; a host that is not listed is a domain of its own.
 fn domain_of(file: &Path, host: &str) -> Option<String> {
-    let found = std::fs::read_to_string(file)
-        .map_err(|error| error.to_string())
-        .and_then(|text| listed(&text, host));
-    match found {
+    match of_host(file, host) {
         Ok(domain) => Some(domain.map_or_else(|| format!("host {host}"), |domain| format!("domain {domain}"))),
         Err(why) => {
             log::warn!("UNDERSTUDY_DOMAIN: {}: {why}", file.display());
             None
         }
     }
-}
-
-/// The domain in the line of this host: `host domain`; `#` begins a comment.
-fn listed(text: &str, host: &str) -> Result<Option<String>, String> {
-    let mut found = None;
-    for (index, line) in text.lines().enumerate() {
-        let words: Vec<&str> = line.split('#').next().unwrap_or("").split_whitespace().collect();
-        match words[..] {
-            [] => {}
-            [name, domain] if name == host => found = Some(domain.to_owned()),
-            [_, _] => {}
-            _ => return Err(format!("line {} is not `host domain`", index + 1)),
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]
@@ -169,13 +152,5 @@ mod tests {
         assert_eq!(places.most_per_node(), 3);
         assert!(places.are_several_nodes());
         assert_eq!(places.without_domain(), None);
-    }
-
-    #[test]
-    fn a_file_of_domains_has_a_pair_in_each_line() {
-        let text = "# racks\nn1 left\n\nn2   right # the new one\n";
-        assert_eq!(listed(text, "n2"), Ok(Some("right".into())));
-        assert_eq!(listed(text, "n3"), Ok(None));
-        assert_eq!(listed("n1 left\nn2\n", "n1"), Err("line 2 is not `host domain`".into()));
     }
 }

@@ -2,13 +2,11 @@
 //! damaged, and kernels that lack something. A fault point that is off costs one load and a predictable branch, a call nothing.
 #![allow(unsafe_code)]
 
-mod parse;
-mod points;
-
 use crate::cell::Main;
 use ckptd::events::{Kind, RecoveryStage};
-use parse::{Action, Fault, Where, Who};
-pub use parse::{Harm, Lack, Victim};
+use ckptd::settings::fault::{Action, Fault, Where, Who};
+pub use ckptd::settings::fault::{Harm, Lack, Victim};
+use ckptd::settings::points;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -39,12 +37,11 @@ pub static CALLS: AtomicU64 = AtomicU64::new(0);
 /// The call at which [`call_is_due`] is to be called.
 pub static DUE: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Reads the faults of a process with this rank of the launcher's, in a job of `workers` workers.
+/// Keeps those of the job's faults that a process with this rank of the launcher's meets, in a job of `workers` workers.
 ///
 /// # Errors
-/// What is wrong with `text`.
-pub fn set(text: &str, rank: u32, workers: u32) -> Result<(), String> {
-    let mut faults = parse::parse(text)?;
+/// Why a timer cannot be had.
+pub fn set(mut faults: Vec<Fault>, rank: u32, workers: u32) -> Result<(), String> {
     let is_mine = |who: Who| match who {
         Who::Rank(number) => number == rank,
         Who::Spare(number) => number.checked_add(workers) == Some(rank),

@@ -2,19 +2,19 @@
 #![allow(unsafe_code)]
 
 use crate::arch::Rewound;
-use crate::config::Config;
 use crate::domains::{self, Places};
 use crate::errors::returns_errors;
 use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::real_types::RealComm;
-use crate::redundancy::{Redundancy, Scheme};
+use crate::redundancy::Redundancy;
 use crate::world::{self, NULL, Part, World, duplicate, get, is_protected, size_and_rank, split, worker};
 use crate::{
     arch, checkpoint, cut, disk, events, fault, journal, objects, peers, protection, recovery, requests, sys, told,
     traffic, ulfm, user,
 };
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
+use ckptd::settings::{Config, Scheme};
 use std::ffi::c_int;
 use understudy_abi::exit;
 
@@ -44,7 +44,7 @@ pub fn init() -> Result<(), Rewound> {
     let places = domains::meet(world);
     peers::meet(places.all(), rank as usize);
     let wish = config.buddy_offset.unwrap_or_else(|| places.most_per_node());
-    let too_few = too_few_workers(worker_count, config.scheme);
+    let too_few = config.check_workers(worker_count).err();
     let scheme = match too_few {
         Some(_) => Scheme::Copies(1.min(worker_count - 1)),
         None => config.scheme,
@@ -134,18 +134,6 @@ fn no_domain(places: &Places) -> Option<String> {
         "UNDERSTUDY_DOMAIN: rank {rank} cannot use {}; it must be readable on every node, with lines `host domain`",
         file.display()
     ))
-}
-
-/// Why so few workers cannot be protected in this way.
-fn too_few_workers(workers: u32, scheme: Scheme) -> Option<String> {
-    let fewest = scheme.fewest_workers();
-    match workers {
-        1 => Some("with a single worker there is no buddy to keep its copy".into()),
-        _ if workers >= fewest => None,
-        _ => Some(format!(
-            "UNDERSTUDY_COPIES={scheme} needs at least {fewest} workers, and there are {workers}; set it to 1, or start more"
-        )),
-    }
 }
 
 /// Workers that would be lost with their domain, as `N of W`; with several nodes the user is told.

@@ -24,8 +24,8 @@ mod typemap;
 
 use crate::arch::{self, Frame};
 use crate::cell::Main;
-use crate::config::Rule;
 use crate::events;
+use ckptd::settings::Rule;
 use end::Watch;
 pub use format::Journal;
 pub use inputs::Inputs;

@@ -4,7 +4,7 @@
 //!   thunk → entry::ENTRIES → calls::* → { handles, objects, requests, cut, recovery } → real MPI
 //! ```
 //!
-//! - [`boot`], [`told`], [`config`], [`events`], [`fault`], [`sys`]: start, settings, reports, tests;
+//! - [`boot`], [`told`], [`events`], [`fault`], [`sys`]: start, settings, reports, tests;
 //! - [`entry`], [`arch`]: the way in and out; [`calls`]: one handler per MPI procedure, most are generated;
 //! - [`handles`], [`objects`], [`requests`], [`early`]: what the program holds, and how to make it again; [`posting`],
 //!   [`completion`]: its beginning and its end;
@@ -24,7 +24,6 @@ pub mod calls;
 pub mod cell;
 pub mod checkpoint;
 pub mod completion;
-pub mod config;
 pub mod cut;
 pub mod daemon;
 mod disk;

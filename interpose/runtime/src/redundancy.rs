@@ -7,40 +7,8 @@
 pub mod groups;
 
 use crate::placement::Holders;
+use ckptd::settings::Scheme;
 use groups::Groups;
-
-/// How workers are protected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    /// So many whole copies of each.
-    Copies(u32),
-    /// Parity over groups of about so many.
-    Parity(u32),
-}
-
-impl std::fmt::Display for Scheme {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Scheme::Copies(copies) => write!(out, "{copies}"),
-            Scheme::Parity(size) => write!(out, "xor:{size}"),
-        }
-    }
-}
-
-impl Scheme {
-    /// Whether there are whole copies.
-    pub fn is_whole_copies(self) -> bool {
-        matches!(self, Scheme::Copies(_))
-    }
-
-    /// The fewest workers that it can protect.
-    pub fn fewest_workers(self) -> u32 {
-        match self {
-            Scheme::Copies(copies) => copies + 1,
-            Scheme::Parity(size) => size,
-        }
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Layers {

@@ -26,8 +26,8 @@ mod spare;
 mod wanted;
 mod worker;
 
-use crate::config::{LogLimit, Rehearse, Static};
 use crate::{told, world};
+use ckptd::settings::{LogLimit, Rehearse, Static};
 use std::time::Duration;
 
 pub use own_pages::{from_own_memory, put_back};

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::cell::Main;
-use crate::config::Config;
+use ckptd::settings::Config;
 use std::ffi::{CString, c_int};
 use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_abi::BootInfo;

@@ -84,6 +84,11 @@ impl Proc {
         Proc::ALL.get(slot as usize).copied()
     }
 
+    /// The procedure of a name.
+    pub fn from_name(name: &str) -> Option<Proc> {
+        Proc::ALL.into_iter().find(|procedure| procedure.name() == name)
+    }
+
     /// Its slot.
     pub const fn slot(self) -> u32 {
         self as u32

@@ -13,19 +13,8 @@ use super::runs::{self, AddrRange, PageRun};
 use super::settled;
 use super::store::PageStore;
 use super::sums::of_page;
+use ckptd::settings::Choice;
 use std::io;
-
-/// Which way of tracking is wanted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// The kernel's help if it can be had.
-    #[default]
-    Auto,
-    /// Write protection by userfaultfd, dirty pages by `PAGEMAP_SCAN`.
-    PagemapScan,
-    /// Comparing every page with its copy.
-    Compare,
-}
 
 /// Tracking cannot be set up.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,8 @@
 //! Plans from what the living say.
 
 use super::{Fetch, Gone, Held, Identity, Lost, NONE, Plan, Refused, Remake, Takeover, Wish};
-use crate::redundancy::{Redundancy, Scheme};
+use crate::redundancy::Redundancy;
+use ckptd::settings::Scheme;
 
 /// All workers in one domain.
 fn copies(workers: u32, offset: u32, copies: u32) -> Redundancy {

@@ -4,10 +4,10 @@
 use super::replays;
 use super::script::Script;
 use crate::cell::Main;
-use crate::config::Static;
 use crate::image::PAGE_SIZE;
 use crate::{events, journal, sys, told, world};
 use ckptd::events::{Kind, Worker};
+use ckptd::settings::Static;
 
 /// A decision is to be made.
 static IS_OPEN: Main<bool> = Main::new(false);

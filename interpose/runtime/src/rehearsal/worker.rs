@@ -7,7 +7,6 @@ use super::spare::Proof;
 use super::{again, decision};
 use super::{is_on, is_used, own_pages, seed, spares_own};
 use crate::cell::Main;
-use crate::config::Static;
 use crate::disk::Writing;
 use crate::fault::{self, Harm};
 use crate::image::{PAGE_SIZE, absent};
@@ -16,6 +15,7 @@ use crate::own_messages::{Peer, tag};
 use crate::{checkpoint, disk, events, recovery, told, world};
 use bincode::config::standard;
 use ckptd::events::{Kind, Worker};
+use ckptd::settings::Static;
 use std::ffi::c_int;
 use std::time::Duration;
 

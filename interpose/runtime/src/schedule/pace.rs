@@ -4,10 +4,10 @@
 //! between their decisions follows from it; so the cost that counts is the maximum, which comes with the vote: everybody gets it at the
 //! same candidate. After a recovery nothing is agreed on until the first vote, as an understudy knows of nothing.
 
-use crate::config::Interval;
 use crate::{events, told};
 use ckptd::advice;
 use ckptd::events::Kind;
+use ckptd::settings::Interval;
 use std::time::Duration;
 
 /// Until anything has been measured.

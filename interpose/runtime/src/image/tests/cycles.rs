@@ -4,7 +4,7 @@
 
 use super::support::*;
 use crate::image::runs::{AddrRange, PageRun};
-use crate::image::track::Choice;
+use ckptd::settings::Choice;
 
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
 

@@ -8,8 +8,9 @@ use crate::image::procmap::with_own_maps;
 use crate::image::remap::restore_layout;
 use crate::image::restore::load_all;
 use crate::image::runs::AddrRange;
-use crate::image::track::{Choice, Tracker};
+use crate::image::track::Tracker;
 use crate::image::vmas::{Owner, Zones};
+use ckptd::settings::Choice;
 
 /// Runs `body` in a forked child and fails if it does not come to its end.
 fn in_child(body: impl FnOnce() + std::panic::UnwindSafe) {

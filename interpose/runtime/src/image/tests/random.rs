@@ -3,7 +3,7 @@
 use super::support::*;
 use super::wire::{assert_same_image, send_delta};
 use crate::image::epoch::Image;
-use crate::image::track::Choice;
+use ckptd::settings::Choice;
 
 const PAGES: u64 = 600;
 

@@ -8,7 +8,7 @@ use crate::image::capture::capture;
 use crate::image::epoch::Epoch;
 use crate::image::restore::load_all;
 use crate::image::runs::AddrRange;
-use crate::image::track::Choice;
+use ckptd::settings::Choice;
 use std::time::{Duration, Instant};
 
 fn timed(body: impl FnOnce()) -> Duration {

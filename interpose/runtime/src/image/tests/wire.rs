@@ -6,8 +6,8 @@ use super::support::*;
 use crate::image::PAGE_SIZE;
 use crate::image::epoch::{Delta, Image};
 use crate::image::store::PageStore;
-use crate::image::track::Choice;
 use crate::image::wire::{Header, Incoming, Outgoing, SendOptions};
+use ckptd::settings::Choice;
 
 pub fn options() -> SendOptions {
     SendOptions {

@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_guide_lists_every_point() {
-        let guide = include_str!("../../../../docs/guide.md");
+        let guide = include_str!("../../../docs/guide.md");
         let rows: Vec<&str> = guide
             .lines()
             .skip_while(|line| *line != "### Fault points")

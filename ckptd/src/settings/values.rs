@@ -1,9 +1,55 @@
 //! The values of settings, and how they are written.
 
-use crate::generated::Proc;
-use crate::image::track::Choice;
-use crate::redundancy::Scheme;
+use std::fmt;
 use std::time::Duration;
+
+/// A checkpoint that is due less often than this protects no job.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(30 * 86400);
+
+/// How workers are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// So many whole copies of each.
+    Copies(u32),
+    /// Parity over groups of about so many.
+    Parity(u32),
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scheme::Copies(copies) => write!(out, "{copies}"),
+            Scheme::Parity(size) => write!(out, "xor:{size}"),
+        }
+    }
+}
+
+impl Scheme {
+    /// Whether there are whole copies.
+    pub fn is_whole_copies(self) -> bool {
+        matches!(self, Scheme::Copies(_))
+    }
+
+    /// The fewest workers that it can protect.
+    pub fn fewest_workers(self) -> u32 {
+        match self {
+            Scheme::Copies(copies) => copies + 1,
+            Scheme::Parity(size) => size,
+        }
+    }
+}
+
+/// Which way of finding changed pages is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The kernel's help if it can be had.
+    #[default]
+    Auto,
+    /// Write protection by userfaultfd, dirty pages by `PAGEMAP_SCAN`.
+    PagemapScan,
+    /// Comparing every page with its copy.
+    Compare,
+}
 
 /// When a cut is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +94,7 @@ pub enum Rule {
     /// When calls are made at places that have made calls before, for long enough; at the latest when the first interval is over.
     Auto,
     /// This procedure has been called so often.
-    Calls(Proc, u64),
+    Calls(String, u64),
     /// `MPI_Pcontrol` has been called with this level.
     Pcontrol(i32),
     /// This function of the program has been entered.
@@ -142,10 +188,8 @@ pub(super) fn init_end(text: &str) -> Result<Rule, String> {
         return Ok(Rule::Auto);
     }
     if let Some((name, times)) = text.split_once('#') {
-        let procedure = Proc::ALL.into_iter().find(|procedure| procedure.name() == name);
-        let procedure = procedure.ok_or_else(|| format!("`{name}` is no MPI procedure"))?;
         let times = times.parse().ok().filter(|&times| times > 0).ok_or_else(wrong)?;
-        return Ok(Rule::Calls(procedure, times));
+        return Ok(Rule::Calls(name.to_owned(), times));
     }
     match text.split_once(':') {
         Some(("pcontrol", level)) => level.parse().map(Rule::Pcontrol).map_err(|_| wrong()),
@@ -187,7 +231,12 @@ pub(super) fn interval(text: &str) -> Result<Interval, String> {
             .map(Interval::Calls)
             .ok_or_else(wrong);
     }
-    ckptd::advice::duration(text).map(Interval::Time).ok_or_else(wrong)
+    match crate::advice::duration(text) {
+        Some(time) if time > LONGEST_INTERVAL => Err(format!(
+            "`{text}` is longer than any job: at most 30d; `off` takes no checkpoints after the first"
+        )),
+        time => time.map(Interval::Time).ok_or_else(wrong),
+    }
 }
 
 pub(super) fn tracking(text: &str) -> Result<Choice, String> {

@@ -1,15 +1,17 @@
-//! The settings and their values. What they mean is told by [`ckptd::settings`].
+//! All settings of a job as values, read and checked.
+//!
+//! The layer reads them in every rank, `understudy run` and `understudy doctor` before a job starts: one piece of code, so that what a
+//! job would stop for is known before it has waited in a queue.
 
-mod values;
-
-use crate::image::track::Choice;
-use crate::redundancy::Scheme;
-use ckptd::client::Address;
-use ckptd::settings::{SECRET, SETTINGS, Setting};
+use super::fault::{self, Fault};
+use super::values::{
+    Choice, Interval, LogLimit, Rehearse, Rule, Scheme, Static, init_end, interval, log_limit, new_phase, number,
+    rehearse, scheme, switch, tracking,
+};
+use super::{SECRET, SETTINGS, Setting, domains};
+use crate::client::Address;
 use std::path::PathBuf;
 use std::time::Duration;
-pub use values::{Interval, LogLimit, Rehearse, Rule, Static};
-use values::{init_end, interval, log_limit, new_phase, number, rehearse, scheme, switch, tracking};
 
 /// All settings of a run.
 #[derive(Clone, Debug)]
@@ -59,7 +61,7 @@ pub struct Config {
     /// Where event files go.
     pub log_dir: Option<PathBuf>,
     /// Deaths to be died on purpose.
-    pub fault: Option<String>,
+    pub faults: Vec<Fault>,
 }
 
 /// Takes one value.
@@ -91,7 +93,7 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_MTBF", |config, text| {
-        config.mtbf = ckptd::advice::duration(text).ok_or_else(|| format!("`{text}` is not a time (`6h`, `30d`)"))?;
+        config.mtbf = crate::advice::duration(text).ok_or_else(|| format!("`{text}` is not a time (`6h`, `30d`)"))?;
         Ok(())
     }),
     ("UNDERSTUDY_TRACKING", |config, text| {
@@ -174,7 +176,7 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_FAULT", |config, text| {
-        config.fault = Some(text.to_owned());
+        config.faults = fault::parse(text)?;
         Ok(())
     }),
 ];
@@ -205,7 +207,7 @@ impl Config {
             daemon: None,
             daemon_token: None,
             log_dir: None,
-            fault: None,
+            faults: Vec::new(),
         };
         for (name, parse) in VALUES {
             if let Some(text) = lookup(name).filter(|text| !text.is_empty()) {
@@ -236,6 +238,68 @@ impl Config {
         Ok(config)
     }
 
+    /// Whether a job of `ranks` processes, spares among them, has any that can take a part.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub fn check_spares(&self, ranks: u32) -> Result<(), String> {
+        if ranks <= self.spares {
+            return Err(format!(
+                "UNDERSTUDY_SPARES: {ranks} ranks are too few for {} spares and at least one worker; start more ranks (mpirun -n) or ask for fewer spares",
+                self.spares
+            ));
+        }
+        if self.spares == 0 && !self.trace {
+            return Err("UNDERSTUDY_SPARES: with 0 spares nobody can take a dead rank's part; start at least one rank more than the program needs and set it to 1".into());
+        }
+        Ok(())
+    }
+
+    /// Whether so many workers can keep copies of each other.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub fn check_workers(&self, workers: u32) -> Result<(), String> {
+        let fewest = self.scheme.fewest_workers();
+        match workers {
+            1 => Err("with a single worker there is no buddy to keep its copy".into()),
+            _ if workers >= fewest => Ok(()),
+            _ => Err(format!(
+                "UNDERSTUDY_COPIES={} needs at least {fewest} workers, and there are {workers}; set it to 1, or start more",
+                self.scheme
+            )),
+        }
+    }
+
+    /// Whether what names an MPI procedure names one that `is_procedure` knows.
+    ///
+    /// # Errors
+    /// Which name is unknown.
+    pub fn check_procedures(&self, is_procedure: impl Fn(&str) -> bool) -> Result<(), String> {
+        match &self.init_end {
+            Rule::Calls(name, _) if !is_procedure(name) => {
+                Err(format!("UNDERSTUDY_INIT_END: `{name}` is no MPI procedure"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the files that settings name can be used on this host.
+    ///
+    /// # Errors
+    /// Which cannot, and why.
+    pub fn check_files(&self) -> Result<(), String> {
+        if let Some(file) = &self.domains {
+            domains::of_host(file, "").map_err(|why| format!("UNDERSTUDY_DOMAIN: {}: {why}", file.display()))?;
+        }
+        match &self.daemon_token {
+            Some(file) => crate::wire::auth::read_tokens(file)
+                .map(drop)
+                .map_err(|why| format!("UNDERSTUDY_CKPTD_TOKEN: {why}")),
+            None => Ok(()),
+        }
+    }
+
     /// The setting that lets a job stop that cannot be protected from its start.
     pub fn strict(&self) -> Option<&'static str> {
         match self {
@@ -259,7 +323,6 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generated::Proc;
 
     fn read(name: &str, value: &str) -> Result<Config, String> {
         Config::read(|asked| (asked == name).then(|| value.to_owned()))
@@ -277,7 +340,7 @@ mod tests {
         let mtbf = |text| read("UNDERSTUDY_MTBF", text).map(|config| config.mtbf);
         assert_eq!(mtbf("6h"), Ok(Duration::from_secs(6 * 3600)));
         assert!(mtbf("often").is_err_and(|why| why.starts_with("UNDERSTUDY_MTBF")));
-        for wrong in ["10", "s", "0calls", "-1s", "0s", "1.5calls", "soon"] {
+        for wrong in ["10", "s", "0calls", "-1s", "0s", "1.5calls", "soon", "31d", "100y"] {
             assert!(interval(wrong).unwrap_err().contains("UNDERSTUDY_INTERVAL"), "{wrong}");
         }
     }
@@ -311,20 +374,69 @@ mod tests {
     fn the_end_of_the_phase_has_a_rule() {
         let rule = |text| read("UNDERSTUDY_INIT_END", text).map(|config| config.init_end);
         assert_eq!(rule("auto"), Ok(Rule::Auto));
-        assert_eq!(rule("MPI_Allreduce#120"), Ok(Rule::Calls(Proc::MPI_Allreduce, 120)));
+        assert_eq!(rule("MPI_Allreduce#120"), Ok(Rule::Calls("MPI_Allreduce".into(), 120)));
         assert_eq!(rule("pcontrol:1"), Ok(Rule::Pcontrol(1)));
         assert_eq!(rule("function:main_loop"), Ok(Rule::Function("main_loop".into())));
         assert_eq!(rule("time:30s"), Ok(Rule::Time(Duration::from_secs(30))));
-        for wrong in [
-            "never",
-            "MPI_Allreduce#0",
-            "MPI_Nothing#3",
-            "pcontrol:x",
-            "function:",
-            "time:3calls",
-        ] {
+        for wrong in ["never", "MPI_Allreduce#0", "pcontrol:x", "function:", "time:3calls"] {
             assert!(rule(wrong).unwrap_err().contains("UNDERSTUDY_INIT_END"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_rule_names_a_procedure_that_exists() {
+        let checked = |text| read("UNDERSTUDY_INIT_END", text)?.check_procedures(|name| name == "MPI_Allreduce");
+        assert_eq!(checked("MPI_Allreduce#3"), Ok(()));
+        assert!(
+            checked("MPI_Nothing#3")
+                .unwrap_err()
+                .contains("`MPI_Nothing` is no MPI procedure")
+        );
+    }
+
+    #[test]
+    fn a_job_has_spares_and_workers_that_keep_each_others_copies() {
+        let config = |name, value| read(name, value).expect("a value");
+        assert!(config("UNDERSTUDY_SPARES", "2").check_spares(3).is_ok());
+        assert!(
+            config("UNDERSTUDY_SPARES", "2")
+                .check_spares(2)
+                .unwrap_err()
+                .contains("2 ranks are too few")
+        );
+        assert!(
+            config("UNDERSTUDY_SPARES", "0")
+                .check_spares(3)
+                .unwrap_err()
+                .contains("with 0 spares")
+        );
+        for (copies, fewest) in [("1", 2), ("2", 3), ("xor:4", 4)] {
+            let config = config("UNDERSTUDY_COPIES", copies);
+            assert!(
+                config.check_workers(fewest).is_ok() && config.check_workers(fewest - 1).is_err(),
+                "{copies}"
+            );
+        }
+    }
+
+    #[test]
+    fn files_that_settings_name_are_looked_at() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let checked = |name: &str| read(name, &file.path().to_string_lossy()).and_then(|config| config.check_files());
+        std::fs::write(file.path(), "n1 left\nn2\n").expect("written");
+        assert!(
+            checked("UNDERSTUDY_DOMAIN")
+                .unwrap_err()
+                .contains("line 2 is not `host domain`")
+        );
+        std::fs::write(file.path(), "n1 left\n").expect("written");
+        assert_eq!(checked("UNDERSTUDY_DOMAIN"), Ok(()));
+        let missing = read("UNDERSTUDY_DOMAIN", "/nowhere/domains").and_then(|config| config.check_files());
+        assert!(
+            missing
+                .unwrap_err()
+                .starts_with("UNDERSTUDY_DOMAIN: /nowhere/domains: ")
+        );
     }
 
     #[test]

@@ -1,5 +1,16 @@
 //! The settings of the layer, as people meet them: environment variables of a job, options of `understudy run`, rows of the
-//! README's table.
+//! README's table. [`Config`] has them read and checked.
+
+mod config;
+pub mod domains;
+pub mod fault;
+pub mod points;
+mod unknown;
+mod values;
+
+pub use config::Config;
+pub use unknown::{Unknown, unknown};
+pub use values::{Choice, Interval, LogLimit, Rehearse, Rule, Scheme, Static};
 
 /// How `understudy run` takes a setting. Its option is the variable's name without the prefix, in lower case: `UNDERSTUDY_DISK_EVERY`
 /// is `--disk-every`.

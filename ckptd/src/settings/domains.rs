@@ -1,0 +1,39 @@
+//! The file of `UNDERSTUDY_DOMAIN`: lines `host domain`, `#` begins a comment.
+
+use std::path::Path;
+
+/// The domain of a host by the file; `None` if it is not listed.
+///
+/// # Errors
+/// Why the file cannot be read, or which line is wrong.
+pub fn of_host(file: &Path, host: &str) -> Result<Option<String>, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    listed(&text, host)
+}
+
+fn listed(text: &str, host: &str) -> Result<Option<String>, String> {
+    let mut found = None;
+    for (index, line) in text.lines().enumerate() {
+        let words: Vec<&str> = line.split('#').next().unwrap_or("").split_whitespace().collect();
+        match words[..] {
+            [] => {}
+            [name, domain] if name == host => found = Some(domain.to_owned()),
+            [_, _] => {}
+            _ => return Err(format!("line {} is not `host domain`", index + 1)),
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_domains_has_a_pair_in_each_line() {
+        let text = "# racks\nn1 left\n\nn2   right # the new one\n";
+        assert_eq!(listed(text, "n2"), Ok(Some("right".into())));
+        assert_eq!(listed(text, "n3"), Ok(None));
+        assert_eq!(listed("n1 left\nn2\n", "n1"), Err("line 2 is not `host domain`".into()));
+    }
+}
