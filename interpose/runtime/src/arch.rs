@@ -6,6 +6,6 @@ mod x86_64;
 pub use guard::{escape_from, guarded, interrupted_at};
 pub(crate) use x86_64::{AFTER, DISPATCH, EXECUTE, OFFSET_OF_RBP, OFFSET_OF_RSP, OWNER, RECORD, TOP, WAITED};
 pub use x86_64::{
-    Answer, Frame, Rewound, answer_all, call_user, end_wait, is_rewound, leave_user, rewind, run_user, set_owner,
-    set_recording, top_frame, wait_mark,
+    Answer, Frame, Rewound, addresses_of_last_call, answer_all, call_user, end_wait, is_rewound, leave_user, rewind,
+    run_user, set_owner, set_recording, top_frame, wait_mark,
 };

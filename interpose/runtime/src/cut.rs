@@ -13,7 +13,9 @@ use crate::own_messages::tag;
 use crate::rehearsal::again;
 use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
-use crate::{checkpoint, completion, drain, fault, journal, protection, recovery, rehearsal, schedule, user, world};
+use crate::{
+    checkpoint, completion, drain, fault, journal, overdue, protection, recovery, rehearsal, schedule, user, world,
+};
 use ckptd::settings::Interval;
 use std::time::Instant;
 
@@ -29,6 +31,7 @@ const IS_DUE: i64 = 2;
 
 /// At the end: all workers have passed the same candidates, so the same vote is under way everywhere.
 pub fn finish() -> Result<(), Rewound> {
+    overdue::end();
     while schedule::state().vote.is_some() {
         if help()?.is_some() {
             schedule::state().vote = None;
@@ -179,11 +182,12 @@ pub fn take() -> Result<(), Rewound> {
         Exchange::InFlight(in_flight) => {
             drain::drain(&in_flight)?;
             fault::point("cut.end", checkpoint::next_epoch());
-            let began = Instant::now();
+            let (began, epoch) = (Instant::now(), checkpoint::next_epoch());
             checkpoint::take()?;
             let state = schedule::state();
             state.pace.measure(began.elapsed());
             state.last = Some(Instant::now());
+            overdue::begin(epoch, world::worker(), world::get().launcher_rank);
         }
         Exchange::PutOff => {
             log::debug!(
@@ -192,6 +196,7 @@ pub fn take() -> Result<(), Rewound> {
             let state = schedule::state();
             state.schedule.next = state.schedule.candidates + 1;
             state.schedule.overdue = true;
+            overdue::put_off();
         }
         Exchange::Unprotected(speaker) => {
             if speaker == world::worker()
@@ -199,6 +204,7 @@ pub fn take() -> Result<(), Rewound> {
             {
                 protection::say_refused(&why);
             }
+            overdue::end();
             protection::give_up_protection();
         }
     }

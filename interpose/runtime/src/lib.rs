@@ -13,6 +13,7 @@
 //! - [`fatal`]: what this process dies of;
 //! - [`schedule`], [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;
 //! - [`traffic`]: counts what the program sends;
+//! - [`overdue`]: tells of phases without checkpoints;
 //! - [`own_messages`], [`rounds`], [`gather`]: how runtimes talk to each other without waiting.
 //!
 //! docs/ARCHITECTURE.md has them from the top down; imports point downwards.
@@ -41,6 +42,7 @@ pub mod image;
 pub mod job;
 pub mod journal;
 pub mod objects;
+pub mod overdue;
 pub mod own_messages;
 pub mod peers;
 pub mod placement;

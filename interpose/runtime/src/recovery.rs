@@ -31,7 +31,7 @@ use crate::arch::Rewound;
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;
 use crate::world::{self, Part};
-use crate::{arch, cell::Main, checkpoint, errors, events, ulfm};
+use crate::{arch, cell::Main, checkpoint, errors, events, overdue, ulfm};
 use ckptd::events::{ErrorClass, Kind, WorldRank};
 pub use ending::{abort, fail, failed_in_init, undone};
 pub use meeting::end_together;
@@ -196,6 +196,7 @@ fn resume(outcome: attempt::Outcome, began: Instant, report: &Report) {
     let epoch = checkpoint::epoch();
     *RESUMED_IN_INIT.get() = load::is_init(&frame);
     arch::rewind(&frame);
+    overdue::begin(epoch, world::worker(), world::get().launcher_rank);
     let total = began.elapsed();
     events::emit(Kind::Resume {
         recovery: report.recovery,

@@ -132,6 +132,13 @@ pub fn top_frame() -> Option<*mut Frame> {
     (TOP.load(Ordering::Relaxed) == base).then_some((base - FRAME_SIZE) as *mut Frame)
 }
 
+/// Where the slot and the stack pointer of the program's last call stand, for another thread: they stay there when the call has
+/// returned.
+pub fn addresses_of_last_call() -> [u64; 2] {
+    let frame = BASE.load(Ordering::Relaxed) - FRAME_SIZE;
+    [frame as u64, (frame + OFFSET_OF_RSP) as u64]
+}
+
 /// Replaces the frame of the outermost entry: when its handler returns, the call in `frame` is made instead.
 pub fn rewind(frame: &Frame) {
     let top = top_frame().unwrap_or_else(|| libc_abort());

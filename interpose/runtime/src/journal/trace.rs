@@ -2,7 +2,7 @@
 //! with how much data, in the initialisation phase and after it, and where that phase should end.
 #![allow(unsafe_code)]
 
-pub(super) mod places;
+pub mod places;
 mod report;
 mod tally;
 

@@ -1,0 +1,187 @@
+//! Tells the user when no checkpoint has been possible for long.
+//!
+//! A cut needs a collective over all workers, and a program may have phases without any: a failure then costs the whole phase. After
+//! [`INTERVALS`] intervals without a cut, one process of the node says where it is. A thread looks at the clock now and then, so that
+//! calls of MPI cost nothing; it never calls MPI. Where the program is, the frame of its last call tells, which stays on the
+//! runtime's stack ([`arch`]). It is read through `/proc/self/mem`, since the program goes on meanwhile.
+
+use crate::generated::Proc;
+use crate::journal::trace::places;
+use crate::{arch, peers, schedule, sys, told};
+use ckptd::settings::Interval;
+use std::fs::File;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Intervals without a cut before the user is told.
+const INTERVALS: u32 = 10;
+/// How often the clock is looked at, at most and at least.
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+
+/// The time since a cut.
+#[derive(Clone)]
+struct Phase {
+    began: Instant,
+    /// The epoch that the cut began.
+    epoch: u64,
+    interval: Duration,
+    /// The process, for the user.
+    who: String,
+    /// Cuts that were put off since.
+    put_off: u32,
+}
+
+static PHASE: Mutex<Option<Phase>> = Mutex::new(None);
+
+fn phase() -> MutexGuard<'static, Option<Phase>> {
+    PHASE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This process, with this rank of the launcher's, goes on from a cut as this worker.
+pub fn begin(epoch: u64, worker: u32, rank: u32) {
+    static START: Once = Once::new();
+    if !matches!(told::config().interval, Interval::Time(_) | Interval::Auto) {
+        return;
+    }
+    *phase() = Some(Phase {
+        began: Instant::now(),
+        epoch,
+        interval: schedule::state().pace.interval(),
+        who: format!("worker {worker} (rank {rank} on {})", peers::host(rank)),
+        put_off: 0,
+    });
+    START.call_once(|| {
+        let thread = std::thread::Builder::new().name("understudy-overdue".into());
+        if let Err(error) = thread.spawn(watch) {
+            log::info!("nobody will tell of phases without checkpoints: {error}");
+        }
+    });
+}
+
+/// A cut was agreed on and could not be taken.
+pub fn put_off() {
+    if let Some(phase) = &mut *phase() {
+        phase.put_off += 1;
+    }
+}
+
+/// There will be no more cuts.
+pub fn end() {
+    *phase() = None;
+}
+
+/// The thread.
+fn watch() {
+    let mut said: Vec<Place> = Vec::new();
+    // The begin of the phase that was told of, by this process if it has the word.
+    let mut told: Option<(Instant, Option<UnixDatagram>)> = None;
+    loop {
+        let now = phase().clone();
+        let pause = now.as_ref().map_or(LOOK_EVERY.1, |phase| phase.interval / 2);
+        std::thread::sleep(pause.clamp(LOOK_EVERY.0, LOOK_EVERY.1));
+        let Some(phase) = now else { continue };
+        if told.as_ref().is_some_and(|(began, _)| *began == phase.began) {
+            continue;
+        }
+        told = None;
+        if phase.lasts(INTERVALS) {
+            let place = Place::now();
+            // Who is in a collective waits for others, which are to speak first.
+            if place.is_collective() && !phase.lasts(INTERVALS + 2) {
+                continue;
+            }
+            let word = take_word(phase.epoch);
+            if word.is_some() && !said.contains(&place) {
+                say(&phase, place);
+                said.push(place);
+            }
+            told = Some((phase.began, word));
+        }
+    }
+}
+
+impl Phase {
+    fn lasts(&self, intervals: u32) -> bool {
+        self.began.elapsed() >= self.interval.saturating_mul(intervals)
+    }
+}
+
+/// The word of a phase: a name that only one process of the node can have (unix(7), abstract sockets).
+fn take_word(epoch: u64) -> Option<UnixDatagram> {
+    let name = format!("understudy-overdue-{}-{epoch}", told::job());
+    let address = SocketAddr::from_abstract_name(name).ok()?;
+    UnixDatagram::bind_addr(&address).ok()
+}
+
+fn say(phase: &Phase, place: Place) {
+    let Phase { epoch, who, .. } = phase;
+    let why = match phase.put_off {
+        0 => format!("one needs a collective over all workers, and {who} has come to none; {place}"),
+        times => format!(
+            "it was put off {times} times because of a non-blocking collective that was under way, or of a library that was being opened; {who}: {place}"
+        ),
+    };
+    sys::say(format_args!(
+        "no checkpoint for {:.1} s, more than {INTERVALS} intervals: {why}. A failure now costs all work since epoch {epoch}; \
+         MPI_Barrier(MPI_COMM_WORLD) now and then in this phase would allow checkpoints",
+        phase.began.elapsed().as_secs_f64()
+    ));
+}
+
+/// Where the program has called MPI last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    procedure: Option<Proc>,
+    /// The return address; 0 if it cannot be read.
+    address: u64,
+}
+
+impl Place {
+    fn now() -> Place {
+        let memory = File::open("/proc/self/mem").ok();
+        let word = |address: u64| {
+            let mut bytes = [0; 8];
+            let read = memory.as_ref()?.read_exact_at(&mut bytes, address);
+            read.ok().map(|()| u64::from_ne_bytes(bytes))
+        };
+        let [slot, stack] = arch::addresses_of_last_call().map(word);
+        Place {
+            procedure: slot.and_then(|slot| Proc::from_slot(u32::try_from(slot).ok()?)),
+            address: stack.and_then(word).unwrap_or(0),
+        }
+    }
+
+    fn is_collective(self) -> bool {
+        const NAMES: [&str; 10] = [
+            "MPI_Allgather",
+            "MPI_Allreduce",
+            "MPI_Alltoall",
+            "MPI_Barrier",
+            "MPI_Bcast",
+            "MPI_Exscan",
+            "MPI_Gather",
+            "MPI_Reduce",
+            "MPI_Scan",
+            "MPI_Scatter",
+        ];
+        let name = self.procedure.map_or("", Proc::name);
+        NAMES.iter().any(|known| name.starts_with(known))
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(procedure) = self.procedure else {
+            return out.write_str("where it is cannot be told");
+        };
+        write!(out, "its last MPI call is {}", procedure.name())?;
+        match places::names(&[self.address]).first() {
+            // An address outside of all files has no name.
+            Some(name) if name.ends_with(')') => write!(out, " at {name}"),
+            _ => Ok(()),
+        }
+    }
+}
