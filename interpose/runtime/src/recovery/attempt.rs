@@ -97,6 +97,8 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     free_old();
     world.living = living;
     let frame = loaded.map(|loaded| settle(&plan, loaded));
+    // Idle spares, too: one of them may tell of the next death.
+    world.players.clone_from(&plan.players);
     if frame.is_some() && repost().is_err() {
         return Err(Again);
     }
@@ -230,7 +232,6 @@ fn settle(plan: &Plan, loaded: Loaded) -> Frame {
         disk::take_over(takeover.worker, on_disk, &mut keep.store, &own.image, &own.state.bytes);
         daemon::playing(takeover.worker);
     }
-    world.players.clone_from(&plan.players);
     if let Some(worker) = part_in(plan) {
         world.part = Part::Worker(worker);
     }
