@@ -176,6 +176,8 @@ pub enum Kind {
         spares: u32,
         host: String,
         program: String,
+        /// Its command line.
+        command: Vec<String>,
         version: String,
         job: String,
     },
@@ -274,6 +276,15 @@ pub enum Kind {
         failed: Vec<WorldRank>,
         by: ErrorClass,
     },
+    /// A process has died, as those who go on know; every one of them tells of it.
+    Death {
+        recovery: u32,
+        rank: WorldRank,
+        /// The part that it played.
+        worker: Option<Worker>,
+        /// A signal, with the place if the process has noted it; `unknown` if nobody saw it.
+        cause: String,
+    },
     /// Spares were chosen for the parts of dead workers, and ckptd was asked; told by who has asked.
     SparesChosen {
         recovery: u32,
@@ -304,6 +315,8 @@ pub enum Kind {
     JournalCalls(JournalCalls),
     /// Protection or recovery was refused.
     Refused { reason: String },
+    /// Nobody can go on: the job ends with this status.
+    Lost { reason: String, status: i32 },
     /// The rank's last word.
     End { how: EndHow },
 }

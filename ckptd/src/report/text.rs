@@ -187,6 +187,16 @@ fn what(kind: &Kind) -> String {
             ))
         ),
         Kind::Refused { reason } => format!("refused: {reason}"),
+        Kind::Death {
+            recovery,
+            worker,
+            cause,
+            rank,
+        } => {
+            let part = worker.map_or_else(|| "a spare".to_owned(), |worker| format!("worker {worker}"));
+            format!("recovery {recovery}: rank {rank} ({part}) died: {cause}")
+        }
+        Kind::Lost { reason, status } => format!("status {status}: {reason}"),
         Kind::End { how } => format!("end: {how}"),
     }
 }

@@ -177,6 +177,7 @@ fn emit_start() {
         spares: world.spare_count,
         host: user::host_name(),
         program: user::program_name(),
+        command: user::command_line(),
         version: env!("CARGO_PKG_VERSION").into(),
         job: told::job(),
     });

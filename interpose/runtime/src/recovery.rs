@@ -32,7 +32,7 @@ use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;
 use crate::world::{self, Part};
 use crate::{arch, cell::Main, checkpoint, errors, events, overdue, ulfm};
-use ckptd::events::{ErrorClass, Kind, WorldRank};
+use ckptd::events::{ErrorClass, Kind};
 pub use ending::{abort, fail, failed_in_init, undone};
 pub use meeting::end_together;
 pub use replenish::{begin_as_newcomer, join, remember_start};
@@ -159,7 +159,7 @@ fn recover(class: c_int) {
     world.recoveries += 1;
     let recovery = world.recoveries;
     log::debug!("recovery {recovery} begins, error class {class}");
-    let mut report = Report::new(recovery);
+    let mut report = Report::new(recovery, moment, error_class(class));
     let (mut futile, mut living) = (0, 0);
     let outcome = loop {
         match attempt::run(&mut report) {
@@ -175,15 +175,6 @@ fn recover(class: c_int) {
             abort(understudy_abi::exit::LOST);
         }
     };
-    let failed = report.failed.iter().map(|&rank| WorldRank(rank)).collect();
-    events::emit_at(
-        moment,
-        Kind::FailureDetected {
-            recovery,
-            failed,
-            by: error_class(class),
-        },
-    );
     report.emit();
     if let Part::Worker(_) = world::get().part {
         resume(outcome, began, &report);

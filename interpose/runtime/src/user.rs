@@ -191,6 +191,13 @@ pub fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "?".into(), |name| name.trim_end().to_owned())
 }
 
+/// The words of the program's command line (proc(5), `/proc/pid/cmdline`).
+pub fn command_line() -> Vec<String> {
+    let text = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let words = text.strip_suffix(&[0]).unwrap_or(&text).split(|&byte| byte == 0);
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
 /// Path of the program.
 pub fn program_name() -> String {
     std::fs::read_link("/proc/self/exe").map_or_else(|_| "?".into(), |path| path.to_string_lossy().into_owned())

@@ -68,7 +68,17 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     let Ok((Meeting { living, verdict }, communicators)) = met else {
         return Err(Again);
     };
-    let plan = verdict.unwrap_or_else(|lost| give_up(control, &living, &lost));
+    let dead: Vec<u32> = world
+        .living
+        .iter()
+        .copied()
+        .filter(|rank| !living.contains(rank))
+        .collect();
+    let plan = verdict.unwrap_or_else(|lost| {
+        report.note_deaths(&dead, &world.players);
+        report.emit();
+        give_up(control, &living, &lost)
+    });
     report.stage(RecoveryStage::Replace);
 
     let loaded = match &communicators {
@@ -87,12 +97,6 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
         return Err(Again);
     }
     let Ok(loaded) = loaded else { return Err(Again) };
-    let dead: Vec<u32> = world
-        .living
-        .iter()
-        .copied()
-        .filter(|rank| !living.contains(rank))
-        .collect();
     report.settle(&dead, &plan, &world.players);
     free_old();
     world.living = living;

@@ -163,6 +163,24 @@ pub fn cause_of(worker: u32) -> String {
     last.map_or_else(String::new, |death| death.cause.phrase())
 }
 
+/// Of what a process has died, for the event file. `worker` is the part that it played; of a spare, only its own node knows.
+pub fn label(worker: Option<u32>, rank: u32) -> String {
+    let history = HISTORY.get();
+    let mut known = history.now.iter().chain(history.earlier.iter().rev());
+    let cause = match worker {
+        Some(worker) => known
+            .find(|death| death.worker == worker)
+            .map(|death| death.cause.clone()),
+        None => peers::wait_status(rank).map(Cause::of_wait_status),
+    };
+    match cause {
+        Some(Cause::Signal(libc::SIGKILL)) => "SIGKILL".into(),
+        Some(Cause::Unknown) | None => "unknown".into(),
+        Some(Cause::Left(status)) => format!("exit with status {status}"),
+        Some(cause) => cause.phrase().trim_start_matches(" of ").to_owned(),
+    }
+}
+
 impl History {
     fn judge(&self, epoch: u64) -> Option<Verdict> {
         self.now.iter().find_map(|death| {
@@ -225,10 +243,7 @@ impl Death {
             (Some(note), ..) => Cause::Fault(note),
             (None, left @ 1.., _) => Cause::Left((left - 1) as u32),
             (None, 0, 0) => Cause::Unknown,
-            (None, 0, status) => match (status - 1) as c_int & 0x7f {
-                0 => Cause::Left(((status - 1) >> 8) as u32 & 0xff),
-                signal => Cause::Signal(signal),
-            },
+            (None, 0, status) => Cause::of_wait_status((status - 1) as c_int),
         };
         let epoch = 0;
         Death { worker, epoch, cause }
@@ -241,6 +256,14 @@ impl Death {
 }
 
 impl Cause {
+    /// As wait(2) tells it.
+    fn of_wait_status(status: c_int) -> Cause {
+        match status & 0x7f {
+            0 => Cause::Left((status >> 8) as u32 & 0xff),
+            signal => Cause::Signal(signal),
+        }
+    }
+
     /// Whether the same has happened at the same place.
     fn is_same(&self, other: &Cause) -> bool {
         match (self, other) {
@@ -333,6 +356,7 @@ fn name(signal: c_int) -> String {
         libc::SIGFPE => "SIGFPE",
         libc::SIGILL => "SIGILL",
         libc::SIGABRT => "SIGABRT",
+        libc::SIGTERM => "SIGTERM",
         other => return format!("signal {other}"),
     };
     name.into()

@@ -122,18 +122,14 @@ fn from_disk(
 
 /// The job is lost, as all living processes know and have agreed on: the first of them says why.
 pub fn give_up(control: RealComm, living: &[u32], lost: &Lost) -> ! {
-    if living.first() == Some(&world::get().launcher_rank) {
-        let reason = match lost {
-            Lost::Program(blamed) => format!("the job ends: {}", blamed.why),
-            _ => format!("the job cannot be recovered: {}", describe(lost)),
-        };
-        crate::sys::say(format_args!("{reason}"));
-        events::emit(Kind::Refused { reason });
-    }
-    let status = match lost {
-        Lost::Program(blamed) => blamed.status,
-        _ => exit::LOST,
+    let (reason, status) = match lost {
+        Lost::Program(blamed) => (format!("the job ends: {}", blamed.why), blamed.status),
+        _ => (format!("the job cannot be recovered: {}", describe(lost)), exit::LOST),
     };
+    if living.first() == Some(&world::get().launcher_rank) {
+        crate::sys::say(format_args!("{reason}"));
+    }
+    events::emit(Kind::Lost { reason, status });
     end_together(control, status)
 }
 

@@ -4,15 +4,19 @@ use super::deaths;
 use super::meeting;
 use super::plan::{Lost, Plan};
 use crate::{checkpoint, events, fault, world};
-use ckptd::events::{Kind, RecoveryStage, Spare, Worker};
+use ckptd::events::{ErrorClass, Kind, RecoveryStage, Spare, Worker, WorldRank};
 use std::time::Instant;
 
 /// What happened, for the user and the event file.
 pub struct Report {
     /// Number of the recovery.
     pub recovery: u32,
+    /// When, and through which error, this process learned of the failure.
+    noticed: (u64, ErrorClass),
     /// Launcher ranks that died.
-    pub failed: Vec<u32>,
+    failed: Vec<u32>,
+    /// The same, with what they were and of what they died.
+    deaths: Vec<Kind>,
     /// Workers whose parts were taken, each with the launcher ranks of who played it and who does now.
     takeovers: Vec<(u32, u32, u32)>,
     /// Of what their processes died.
@@ -26,11 +30,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty report.
-    pub fn new(recovery: u32) -> Report {
+    /// An empty report of a failure that was noticed at this moment (of `events::clock`).
+    pub fn new(recovery: u32, moment: u64, by: ErrorClass) -> Report {
         Report {
             recovery,
+            noticed: (moment, by),
             failed: Vec::new(),
+            deaths: Vec::new(),
             takeovers: Vec::new(),
             causes: Vec::new(),
             remark: None,
@@ -53,7 +59,7 @@ impl Report {
 
     /// An attempt has succeeded: who has died, and who plays which part from now on. `players` are those until now.
     pub fn settle(&mut self, dead: &[u32], plan: &Plan, players: &[u32]) {
-        self.failed.extend(dead);
+        self.note_deaths(dead, players);
         let causes = plan.takeovers.iter().map(|it| deaths::cause_of(it.worker));
         self.causes.extend(causes);
         self.remark = deaths::settle(plan.epoch).or(self.remark.take());
@@ -72,8 +78,30 @@ impl Report {
         }
     }
 
-    /// Writes the stages to the event file.
+    /// These ranks have died. `players` are those until now.
+    pub fn note_deaths(&mut self, dead: &[u32], players: &[u32]) {
+        self.failed.extend(dead);
+        self.deaths.extend(dead.iter().map(|&rank| {
+            let worker = players.iter().position(|&player| player == rank);
+            let worker = worker.map(|worker| worker as u32);
+            Kind::Death {
+                recovery: self.recovery,
+                rank: WorldRank(rank),
+                worker: worker.map(Worker),
+                cause: deaths::label(worker, rank),
+            }
+        }));
+    }
+
+    /// Writes what has happened to the event file.
     pub fn emit(&self) {
+        let (moment, by) = self.noticed;
+        let failed = self.failed.iter().map(|&rank| WorldRank(rank)).collect();
+        let recovery = self.recovery;
+        events::emit_at(moment, Kind::FailureDetected { recovery, failed, by });
+        self.deaths
+            .iter()
+            .for_each(|death| events::emit_at(moment, death.clone()));
         for &(stage, ns) in &self.stages {
             events::emit(Kind::Stage {
                 recovery: self.recovery,
@@ -141,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_summary_names_who_died_and_nobody_else() {
-        let mut report = Report::new(1);
+        let mut report = Report::new(1, 0, ErrorClass::ProcFailed);
         assert_eq!(report.summary(), "communication failed, but no rank has died");
         report.settle(&[6], &plan(&[]), &[0, 1, 2, 3]);
         assert_eq!(report.summary(), "spare rank 6 died");
