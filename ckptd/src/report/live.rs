@@ -1,6 +1,6 @@
 //! A job as it stands, from event files that are still being written.
 
-use super::units::{bytes, time};
+use super::units::{bytes, count, time};
 use crate::events::{EndHow, Epoch, Follower, Kind, Record, Role, Worker, WorldRank, rank_of_file_name};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +54,8 @@ pub struct Standing {
     pub started_ns: u64,
     pub protection: Protection,
     pub checkpoint: Option<LastCheckpoint>,
+    /// Why nobody could go on.
+    pub lost: Option<String>,
     /// Recoveries that are over.
     pub recoveries: u32,
     pub processes: BTreeMap<WorldRank, Process>,
@@ -73,6 +75,7 @@ impl Standing {
             started_ns: u64::MAX,
             protection: Protection::Starting,
             checkpoint: None,
+            lost: None,
             recoveries: 0,
             processes: BTreeMap::new(),
             captures: BTreeMap::new(),
@@ -116,12 +119,51 @@ impl Standing {
             let (size, pause) = (bytes(last.bytes), time(last.pause_ns));
             parts.push(format!("epoch {} ({size} in {pause}, {ago} s ago)", last.epoch));
         }
-        parts.push(match (self.failures(), self.recoveries) {
-            (0, _) => "no failures".to_owned(),
-            (1, 1) => "1 failure, recovered from".to_owned(),
-            (failures, recoveries) => format!("{failures} failure(s), {recoveries} recover(ies)"),
-        });
+        parts.push(self.failures_in_words());
         parts.join(" | ")
+    }
+
+    /// The job in one line when it has ended with a status.
+    pub fn to_last_line(&self, status: u8) -> String {
+        let end = match status {
+            0 => "ended well".to_owned(),
+            status => format!("ended with status {status}"),
+        };
+        let mut parts = vec![match (&self.protection, self.lost.is_some()) {
+            (Protection::Starting, _) => format!("{end}, before the first checkpoint"),
+            (Protection::Refused(_), _) => format!("{end}, UNPROTECTED"),
+            (Protection::Protected, true) => end,
+            (Protection::Protected, false) => format!(
+                "{end}, {}",
+                match self.unused_spares() {
+                    0 => "no spare left".to_owned(),
+                    spares => format!("{} left", count(spares, "spare", "spares")),
+                }
+            ),
+        }];
+        if let Some(last) = self.checkpoint {
+            let (size, pause) = (bytes(last.bytes), time(last.pause_ns));
+            parts.push(format!("last checkpoint: epoch {} ({size} in {pause})", last.epoch));
+        }
+        parts.push(self.failures_in_words());
+        parts.join(" | ")
+    }
+
+    /// Spares that never had a part, or have none yet.
+    fn unused_spares(&self) -> usize {
+        let is_unused = |process: &&Process| matches!(process.role, Role::Spare(_)) && !process.has_failed;
+        self.processes.values().filter(is_unused).count()
+    }
+
+    fn failures_in_words(&self) -> String {
+        let recoveries = count(self.recoveries as usize, "recovery", "recoveries");
+        match (self.failures(), self.recoveries, &self.lost) {
+            (0, ..) => "no failures".to_owned(),
+            (1, 1, None) => "1 failure, recovered from".to_owned(),
+            (failures, _, None) => format!("{}, {recoveries}", count(failures, "failure", "failures")),
+            (1, _, Some(_)) => "1 failure, not recovered from".to_owned(),
+            (failures, _, Some(_)) => format!("{failures} failures, {recoveries}, the last failure not recovered from"),
+        }
     }
 
     fn take(&mut self, rank: WorldRank, began_ns: u64, record: Record) {
@@ -161,6 +203,8 @@ impl Standing {
             }
             Kind::Commit { epoch, .. } => self.commit(epoch, at_ns),
             Kind::FailureDetected { failed, .. } => failed.into_iter().for_each(|rank| self.fail(rank)),
+            Kind::Death { rank, .. } => self.fail(rank),
+            Kind::Lost { reason, .. } => self.lost = Some(reason),
             Kind::Takeover { as_worker, .. } => {
                 let before: Vec<_> = self.player(as_worker).into_iter().map(|(rank, _)| rank).collect();
                 before

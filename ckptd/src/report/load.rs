@@ -1,6 +1,6 @@
 //! Finding, reading and aligning the event files of a directory.
 
-use crate::events::{EventReader, Header, Kind, ReadError, Record, WorldRank, rank_of_file_name};
+use crate::events::{EventReader, Header, Kind, ReadError, Record, WorldRank, file_name, rank_of_file_name};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// Clocks of one host that disagree by more than this are not the same clock after all.
 const SAME_CLOCK_NS: i128 = 1_000_000_000;
+
+/// Missing files that are named one by one.
+const MISSING_LISTED: usize = 8;
 
 /// No job lasts longer (146 years); a file may say so all the same.
 const LATEST_NS: u64 = i64::MAX as u64 / 2;
@@ -58,6 +61,10 @@ pub struct Job {
     pub problems: Vec<String>,
     /// In order of time.
     pub events: Vec<Event>,
+    /// The origin of their times, in nanoseconds since 1970.
+    pub began_ns: u64,
+    /// What `understudy run` has written down.
+    pub run: Option<super::RunRecord>,
 }
 
 struct Loaded {
@@ -80,6 +87,8 @@ impl Job {
             notes: Vec::new(),
             problems: Vec::new(),
             events: Vec::new(),
+            began_ns: 0,
+            run: None,
         };
         let loaded: Vec<_> = files.iter().filter_map(|(rank, path)| job.read(*rank, path)).collect();
         if loaded.is_empty() && !job.problems.is_empty() {
@@ -89,6 +98,13 @@ impl Job {
             });
         }
         job.check_one_job(&loaded);
+        job.check_all_ranks(&loaded);
+        job.began_ns = loaded
+            .iter()
+            .map(|file| file.header.clocks.realtime_ns)
+            .min()
+            .unwrap_or(0);
+        job.run = super::RunRecord::of_job(dir, job.began_ns);
         job.events = merge(loaded);
         Ok(job)
     }
@@ -153,6 +169,36 @@ impl Job {
             let names = jobs.into_iter().collect::<Vec<_>>().join(", ");
             self.problems.push(format!(
                 "the files are of different jobs ({names}); give every job an event directory of its own"
+            ));
+        }
+    }
+}
+
+impl Job {
+    /// Names the files of processes that the job was started with and that are not there.
+    fn check_all_ranks(&mut self, loaded: &[Loaded]) {
+        let records = loaded.iter().flat_map(|file| &file.records);
+        let sizes = records.filter_map(|record| match &record.kind {
+            Kind::Start { workers, spares, .. } => Some(workers.saturating_add(*spares)),
+            _ => None,
+        });
+        let Some(size) = sizes.min() else { return };
+        let is_there = |rank: u32| self.ranks.iter().any(|file| file.rank == WorldRank(rank));
+        // Damaged files are told of already.
+        let is_told = |name: &str| {
+            self.problems
+                .iter()
+                .any(|problem| problem.starts_with(&format!("{name}:")))
+        };
+        let missing = (0..size)
+            .filter(|rank| !is_there(*rank))
+            .map(|rank| file_name(WorldRank(rank)));
+        let missing: Vec<String> = missing.filter(|name| !is_told(name)).take(MISSING_LISTED + 1).collect();
+        let more = if missing.len() > MISSING_LISTED { ", …" } else { "" };
+        if !missing.is_empty() {
+            self.problems.push(format!(
+                "{}{more}: missing, of the files of {size} processes; was the directory not the same for all nodes?",
+                missing[..missing.len().min(MISSING_LISTED)].join(", ")
             ));
         }
     }

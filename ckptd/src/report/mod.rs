@@ -5,7 +5,9 @@ mod costs;
 mod journal;
 mod live;
 mod load;
+mod outcome;
 mod recovery;
+mod run_record;
 mod text;
 mod traffic;
 mod units;
@@ -15,9 +17,11 @@ pub use costs::Costs;
 pub use journal::JournalTable;
 pub use live::{LastCheckpoint, Live, Process, Protection, Standing};
 pub use load::{Event, Job, LoadError, RankFile};
+pub use outcome::{Ended, Outcome};
 pub use recovery::{FailedRank, Recovery, StageTime, TakeoverBy};
+pub use run_record::RunRecord;
 pub use traffic::{Communicator, Pair, Traffic};
-pub use units::{bytes, time};
+pub use units::{bytes, count, time};
 
 use crate::events::{Role, Worker, WorldRank};
 use serde::Serialize;
@@ -26,6 +30,11 @@ use std::collections::BTreeMap;
 /// Everything `understudy events` has to say about a job.
 #[derive(Debug, Serialize)]
 pub struct Report {
+    /// When the first process began its file, in nanoseconds since 1970.
+    pub began_ns: u64,
+    /// What `understudy run` has written down, if it has started the job.
+    pub run: Option<RunRecord>,
+    pub outcome: Outcome,
     pub ranks: Vec<RankFile>,
     /// Harmless: what a killed rank leaves behind.
     pub notes: Vec<String>,
@@ -43,9 +52,15 @@ impl Report {
             notes,
             problems,
             events,
+            began_ns,
+            run,
         } = job;
+        let recoveries = recovery::recoveries(&events);
         Self {
-            recoveries: recovery::recoveries(&events),
+            began_ns,
+            run,
+            outcome: Outcome::new(&events, &recoveries),
+            recoveries,
             checkpoints: Checkpoints::new(&events),
             ranks,
             notes,

@@ -11,6 +11,8 @@ pub struct FailedRank {
     pub rank: WorldRank,
     /// Its part when it failed, if its file tells.
     pub role: Option<Role>,
+    /// Of what it died, as the others found out.
+    pub cause: Option<String>,
     /// Its last record.
     pub last_sign_ns: Option<u64>,
     /// When it killed itself on purpose, if it did.
@@ -63,6 +65,7 @@ pub(super) fn recoveries(events: &[Event]) -> Vec<Recovery> {
 fn number(kind: &Kind) -> Option<u32> {
     match *kind {
         Kind::FailureDetected { recovery, .. }
+        | Kind::Death { recovery, .. }
         | Kind::Stage { recovery, .. }
         | Kind::Takeover { recovery, .. }
         | Kind::Resume { recovery, .. } => Some(recovery),
@@ -97,6 +100,7 @@ fn recovery(wanted: u32, events: &[Event]) -> Recovery {
                     it.error_class = Some(by.to_string());
                 }
             }
+            Kind::Death { rank, .. } => drop(failed.insert(*rank)),
             Kind::Stage { stage, ns, .. } => add_stage(&mut stages, *stage, event.rank, *ns),
             Kind::Takeover { from, as_worker, .. } => {
                 it.takeovers.push(TakeoverBy {
@@ -142,9 +146,23 @@ fn failed_rank(rank: WorldRank, events: &[Event]) -> FailedRank {
     let mut parts = Parts::default();
     let own = events.iter().filter(|event| event.rank == rank);
     own.clone().for_each(|event| parts.follow(event));
+    let deaths = events.iter().filter_map(|event| match &event.kind {
+        Kind::Death {
+            rank: dead,
+            worker,
+            cause,
+            ..
+        } if *dead == rank => Some((*worker, cause)),
+        _ => None,
+    });
+    let (worker, causes): (Vec<_>, Vec<_>) = deaths.unzip();
+    let played = worker.first().copied().flatten().map(Role::Worker);
+    // Only those of its node may have seen of what it died.
+    let seen = causes.iter().find(|cause| cause.as_str() != "unknown");
     FailedRank {
         rank,
-        role: parts.role(rank),
+        role: parts.role(rank).or(played),
+        cause: seen.map(|cause| (*cause).clone()),
         last_sign_ns: own.clone().map(|event| event.at_ns).max(),
         killed_ns: own
             .filter(|event| matches!(event.kind, Kind::Kill { .. }))

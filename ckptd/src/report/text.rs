@@ -1,7 +1,7 @@
 //! The report for people.
 
-use super::units::{bytes, time};
-use super::{Checkpoints, Event, FailedRank, Parts, Recovery, Report, Summary};
+use super::units::{bytes, count, time};
+use super::{Checkpoints, Ended, Event, FailedRank, Outcome, Parts, Recovery, Report, Summary};
 use crate::events::{Kind, SpareChoice, Traffic, WorldRank};
 use std::fmt::Write;
 
@@ -16,6 +16,7 @@ pub(super) fn report(report: &Report, with_timeline: bool) -> String {
         timeline(&mut out, &report.timeline);
         line!(out, "");
     }
+    outcome(&mut out, &report.outcome);
     line!(out, "Recoveries: {}", report.recoveries.len());
     report
         .recoveries
@@ -27,6 +28,27 @@ pub(super) fn report(report: &Report, with_timeline: bool) -> String {
         line!(out, "{text}");
     }
     out
+}
+
+fn outcome(out: &mut String, it: &Outcome) {
+    let end = match &it.ended {
+        Ended::Finished => "all workers came to the end of MPI_Finalize".to_owned(),
+        Ended::Exited { status } => format!("a worker ended with status {status}, without MPI_Finalize"),
+        Ended::Aborted { status } => format!("the job was ended with status {status}"),
+        Ended::Lost { status, reason } => format!("status {status}: {reason}"),
+        Ended::Unfinished => {
+            "not all workers have told of an end: the job still runs, or was killed as a whole".to_owned()
+        }
+    };
+    line!(out, "Outcome: {end}");
+    let (failures, spares) = (
+        count(it.failures, "process failed", "processes failed"),
+        count(it.spares_left, "spare", "spares"),
+    );
+    line!(out, "  {failures}, {spares} left");
+    if let Some(why) = &it.unprotected {
+        line!(out, "  unprotected: {why}");
+    }
 }
 
 fn timeline(out: &mut String, events: &[Event]) {
@@ -56,7 +78,9 @@ fn what(kind: &Kind) -> String {
             version,
             ..
         } => format!(
-            "start: {program}, process {pid} on {host}, {workers} workers + {spares} spares, understudy {version}"
+            "start: {program}, process {pid} on {host}, {} + {}, understudy {version}",
+            count(*workers as usize, "worker", "workers"),
+            count(*spares as usize, "spare", "spares")
         ),
         Kind::Config { settings } => {
             let pairs: Vec<_> = settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -277,9 +301,9 @@ fn one_recovery(out: &mut String, it: &Recovery) {
         let (name, longest) = (stage.stage, time(stage.max_ns));
         line!(
             out,
-            "    {name:<16} {longest:>12}   rank {} of {}",
+            "    {name:<16} {longest:>12}   rank {}, of {}",
             stage.slowest,
-            stage.ranks
+            count(stage.ranks, "rank", "ranks")
         );
     }
 }
@@ -296,7 +320,11 @@ fn failed_rank(out: &mut String, failed: &FailedRank, detected_ns: Option<u64>) 
         }
         (None, None) => "left no event file".to_owned(),
     };
-    line!(out, "  failed       rank {} ({role}), {sign}", failed.rank);
+    let cause = failed
+        .cause
+        .as_ref()
+        .map_or_else(String::new, |cause| format!(", died of {cause}"));
+    line!(out, "  failed       rank {} ({role}){cause}, {sign}", failed.rank);
 }
 
 fn checkpoints(out: &mut String, it: &Checkpoints) {

@@ -10,6 +10,11 @@ pub fn time(ns: u64) -> String {
     }
 }
 
+/// So many of something: `1 spare`, `2 spares`.
+pub fn count(number: usize, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
 /// A size as people read it.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];

@@ -1,5 +1,7 @@
 //! The layer's files, which belong together in one directory.
 
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSymbol};
 use rustix::process::geteuid;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -87,6 +89,13 @@ fn link_to(directory: &Path) -> io::Result<PathBuf> {
         fs::rename(&new, &link)?;
     }
     Ok(link)
+}
+
+/// Whether the library stands in for a procedure of this name.
+pub fn exports(library: &Path, name: &str) -> bool {
+    let bytes = std::fs::read(library).unwrap_or_default();
+    let file = ElfFile64::<Endianness>::parse(&*bytes);
+    file.is_ok_and(|file| file.dynamic_symbols().any(|symbol| symbol.name() == Ok(name)))
 }
 
 /// A program that belongs to the library.

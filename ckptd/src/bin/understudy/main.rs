@@ -19,6 +19,7 @@ mod trace;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use outcome::Outcome;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Run MPI programs that survive the death of ranks, and look into such jobs.
@@ -65,10 +66,24 @@ commands! {
 
 fn main() -> ExitCode {
     start_log();
-    match Arguments::parse().command.run() {
+    match Arguments::parse_from(words()).command.run() {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }
+}
+
+/// The command line, with `-n` for mpirun's `-np`.
+fn words() -> Vec<OsString> {
+    let mut is_programs = false;
+    let own = |word: OsString| {
+        is_programs |= word == "--";
+        if word == "-np" && !is_programs {
+            "-n".into()
+        } else {
+            word
+        }
+    };
+    std::env::args_os().map(own).collect()
 }
 
 /// The command line as clap describes it, for completions and man pages.

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 /// Something was found that is not as it should be: a damaged file, a job that cannot be protected here.
 pub const FOUND: u8 = 1;
-/// Nothing can be said: no such directory, nothing in it. (2 is for wrong usage.)
+/// Wrong usage: words, values or settings that make no sense.
+pub const USAGE: u8 = 2;
+/// Nothing can be said: no such directory, nothing in it.
 pub const IMPOSSIBLE: u8 = 3;
 
 /// The statuses of all commands, for the help text; a command with others says so in its own.

@@ -11,7 +11,7 @@ mod slots;
 mod verdict;
 
 use crate::layer;
-use crate::outcome::{Failure, Outcome, print, tell};
+use crate::outcome::{Failure, Outcome, USAGE, print, tell};
 use attend::Events;
 use ckptd::settings::SECRET;
 use clap::ValueEnum;
@@ -33,6 +33,7 @@ pub const NOT_STARTED: u8 = 125;
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     that of the program, as far as it came to its end; else\n  \
+    2    wrong usage, or a setting that makes no sense; nothing was started\n  \
     65   the program died at the same place three times\n  \
     70   an error inside understudy\n  \
     74   the program's state could not be saved or put back\n  \
@@ -104,15 +105,13 @@ enum Progress {
 impl Arguments {
     pub fn run(self) -> Outcome {
         let settings = self.settings.with_environment();
-        let spares = settings.spares()?;
-        let ranks = self
-            .workers
-            .checked_add(spares)
-            .ok_or_else(|| cannot(format!("{} workers and {spares} spares are too many", self.workers)))?;
-        let (name, arguments) = self.program.split_first().ok_or_else(|| cannot("no program"))?;
-        program::check(name)?;
         let library = layer::library(self.library.as_deref()).map_err(cannot)?;
         let preloaded = self.preloaded(&library)?;
+        let config = settings.check(self.workers, &library, self.allow_unprotected)?;
+        let ranks = self.workers + config.spares;
+        let (name, arguments) = self.program.split_first().ok_or_else(|| usage("no program"))?;
+        self.check_words(arguments)?;
+        program::check(name)?;
         let mut line = launcher::words(&self.mpirun)?;
         let mpi = launcher::find(&line[0])?;
         launcher::check(&mpi)?;
@@ -157,7 +156,29 @@ impl Arguments {
             return Ok(ExitCode::SUCCESS);
         }
         line[0] = mpi.into();
-        attend::run(&line, secret, events, self.workers, self.progress)
+        let job = attend::Job {
+            line,
+            secret,
+            events,
+            workers: self.workers,
+            disk: config.disk,
+        };
+        attend::run(&job, self.progress)
+    }
+
+    /// What mpirun would take for something else, or would not find.
+    fn check_words(&self, arguments: &[OsString]) -> Result<(), Failure> {
+        if arguments.iter().any(|word| word == ":") {
+            return Err(usage(
+                "`:` begins another program for mpirun, and a protected job has one. Start one program that does the work of both.",
+            ));
+        }
+        match &self.hostfile {
+            Some(file) => std::fs::File::open(file)
+                .map(drop)
+                .map_err(|error| usage(format_args!("--hostfile: {}: {error}", file.display()))),
+            None => Ok(()),
+        }
     }
 
     /// The library by the path that is preloaded, on all hosts.
@@ -195,6 +216,11 @@ impl Arguments {
     fn spans_hosts(&self) -> bool {
         !self.host.is_empty() || self.hostfile.is_some() || slots::batch_system().is_some()
     }
+}
+
+/// What is wrong with the command or a setting.
+fn usage(message: impl std::fmt::Display) -> Failure {
+    Failure::with_status(USAGE, message)
 }
 
 /// Why the job was not started.

@@ -3,19 +3,19 @@
 use super::progress::{Teller, Terminal};
 use super::settings::Settings;
 use super::signals::Signals;
-use super::verdict::verdict;
+use super::verdict::{Verdict, verdict};
 use super::{EVENTS_PREFIX, Progress, cannot};
+use crate::node::now_ns;
 use crate::outcome::{Failure, Outcome, tell};
 use ckptd::events::rank_of_file_name;
-use ckptd::report::{Live, Protection};
+use ckptd::report::{Live, Protection, RunRecord};
 use ckptd::settings::SECRET;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -86,12 +86,26 @@ fn remove_event_files(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// A job that can be started.
+pub struct Job {
+    /// The launcher's command line.
+    pub line: Vec<OsString>,
+    /// The value of UNDERSTUDY_SECRET.
+    pub secret: Option<OsString>,
+    pub events: Events,
+    pub workers: u32,
+    /// Where epochs go.
+    pub disk: Option<PathBuf>,
+}
+
 /// Runs the launcher and tells how the job gets on.
-pub fn run(line: &[OsString], secret: Option<OsString>, events: Events, workers: u32, progress: Progress) -> Outcome {
+pub fn run(job: &Job, progress: Progress) -> Outcome {
+    let line = &job.line;
+    let mut record = Record::begin(&job.events);
     let mut teller = Teller::new(progress);
     let signals = Signals::catch()?;
     let mut command = Command::new(&line[0]);
-    command.args(&line[1..]).envs(secret.map(|secret| (SECRET, secret)));
+    command.args(&line[1..]).envs(job.secret.iter().map(|secret| (SECRET, secret)));
     let terminal = teller.terminal();
     if terminal.is_some() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -103,12 +117,15 @@ pub fn run(line: &[OsString], secret: Option<OsString>, events: Events, workers:
     let pumps = terminal
         .map(|terminal| pumps(&mut child, &terminal))
         .unwrap_or_default();
-    let mut live = Live::new(events.path());
+    let mut live = Live::new(job.events.path());
     let status = attend(child, &mut live, &mut teller)?;
     for pump in pumps {
         let _ = pump.join();
     }
-    conclude(status, &mut live, &mut teller, &signalled, workers)
+    let signal = signalled.load(SeqCst);
+    let status = conclude(status, &mut live, &mut teller, signal, job);
+    record.end(status, signal);
+    Ok(ExitCode::from(status))
 }
 
 /// Threads that pass the job's output to the terminal.
@@ -157,34 +174,33 @@ fn attend(mut child: Child, live: &mut Live, teller: &mut Teller) -> Result<Exit
     }
 }
 
-fn conclude(
-    status: ExitStatus,
-    live: &mut Live,
-    teller: &mut Teller,
-    signalled: &Arc<AtomicI32>,
-    workers: u32,
-) -> Outcome {
+/// Says what came of the job. Returns the exit status.
+fn conclude(status: ExitStatus, live: &mut Live, teller: &mut Teller, signal: i32, job: &Job) -> u8 {
     let standing = live.poll().ok().flatten();
-    teller.end(standing);
     let launcher = match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
         (None, signal) => 128 + signal.unwrap_or(0) as u8,
     };
+    let has_files = has_event_files(job.events.path());
+    let mut verdict = verdict(standing, launcher, has_files);
+    // A job that was ended by a signal has no result; one that has come to its end meanwhile has.
+    let was_ended = signal != 0 && (verdict.status != 0 || standing.is_none());
+    if was_ended {
+        verdict = Verdict {
+            status: 128 + signal as u8,
+            remark: Some(last_will(signal, job.disk.as_deref())),
+        };
+    }
+    teller.end(standing, verdict.status);
     if let Some(standing) = standing
-        && standing.workers != workers
+        && standing.workers != job.workers
     {
         tell(format_args!(
-            "the program had {} ranks instead of {workers}",
-            standing.workers
+            "the program had {} ranks instead of {}",
+            standing.workers, job.workers
         ));
     }
-    let verdict = verdict(standing, launcher);
-    let signal = signalled.load(SeqCst);
-    if signal != 0 && (verdict.status != 0 || standing.is_none()) {
-        // The user has ended the job; it need not say how far it was.
-        return Ok(ExitCode::from(128 + signal as u8));
-    }
-    if let Some(remark) = verdict.remark {
+    if let Some(remark) = &verdict.remark {
         tell(remark);
     }
     if let Some(Protection::Refused(why)) = standing.map(|standing| &standing.protection) {
@@ -193,5 +209,68 @@ fn conclude(
     for problem in live.problems() {
         log::warn!("{problem}");
     }
-    Ok(ExitCode::from(verdict.status))
+    verdict.status
+}
+
+/// What ended the job, and how it can go on.
+fn last_will(signal: i32, disk: Option<&Path>) -> String {
+    let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
+    let next = match disk {
+        Some(disk) => format!(
+            "the same command with --restart goes on from the last epoch in {}",
+            disk.display()
+        ),
+        None => "no epoch is on disk (--disk DIR keeps some there), so it can only start from the beginning".to_owned(),
+    };
+    format!("{name} has ended the job; {next}")
+}
+
+fn has_event_files(directory: &Path) -> bool {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str().and_then(rank_of_file_name))
+        .next()
+        .is_some()
+}
+
+/// The account of the run that is kept with event files that the user wants.
+struct Record(Option<(PathBuf, RunRecord)>);
+
+impl Record {
+    fn begin(events: &Events) -> Self {
+        let Events::Named(directory) = events else {
+            return Self(None);
+        };
+        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let run = RunRecord {
+            command: words.collect(),
+            host,
+            started_ns: now_ns(),
+            ended_ns: None,
+            status: None,
+            signal: None,
+        };
+        let record = Self(Some((directory.clone(), run)));
+        record.write();
+        record
+    }
+
+    fn end(&mut self, status: u8, signal: i32) {
+        if let Some((_, run)) = &mut self.0 {
+            run.ended_ns = Some(now_ns());
+            run.status = Some(status);
+            run.signal = (signal != 0).then_some(signal);
+        }
+        self.write();
+    }
+
+    fn write(&self) {
+        // The job does not depend on it.
+        if let Some((directory, run)) = &self.0
+            && let Err(error) = run.write(directory)
+        {
+            log::info!("{}: {error}", directory.display());
+        }
+    }
 }

@@ -108,13 +108,13 @@ impl Teller {
         }
     }
 
-    /// The last word.
-    pub fn end(&mut self, standing: Option<&Standing>) {
+    /// The last word, with the job's status.
+    pub fn end(&mut self, standing: Option<&Standing>, status: u8) {
         if let Self::Line(terminal) = self {
             terminal.set(String::new());
         }
         if let (Self::Line(_) | Self::Plain(_), Some(standing)) = (&self, standing) {
-            crate::outcome::tell(format_args!("ended: {}", standing.to_line(now_ns())));
+            crate::outcome::tell(standing.to_last_line(status));
         }
     }
 }

@@ -1,16 +1,21 @@
 //! The settings as options, out of the one table that the runtime reads them by.
 
-use super::cannot;
+use super::usage;
+use crate::layer;
 use crate::outcome::Failure;
-use ckptd::settings::{Form, PREFIX, SECRET, SETTINGS};
+use ckptd::settings::{Config, Form, PREFIX, SECRET, SETTINGS, unknown};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use rustix::rand::GetRandomFlags;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 
 /// Values by variable: what was given as an option, later also what the environment has.
-pub struct Settings(BTreeMap<String, OsString>);
+pub struct Settings {
+    all: BTreeMap<String, OsString>,
+    /// Variables that stand for options.
+    options: BTreeSet<String>,
+}
 
 impl clap::Args for Settings {
     fn augment_args(mut command: Command) -> Command {
@@ -49,11 +54,15 @@ impl clap::FromArgMatches for Settings {
         let given = SETTINGS
             .iter()
             .filter_map(|setting| Some((setting.variable.to_owned(), value(setting.variable, setting.form)?)));
-        Ok(Self(given.collect()))
+        let all: BTreeMap<_, _> = given.collect();
+        let options = all.keys().cloned().collect();
+        Ok(Self { all, options })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        self.0.extend(Self::from_arg_matches(matches)?.0);
+        let Self { all, options } = Self::from_arg_matches(matches)?;
+        self.all.extend(all);
+        self.options.extend(options);
         Ok(())
     }
 }
@@ -61,34 +70,64 @@ impl clap::FromArgMatches for Settings {
 impl Settings {
     /// Adds the variables of the environment that no option stands for.
     pub fn with_environment(&self) -> Self {
-        let mut all = self.0.clone();
+        let mut all = self.all.clone();
         for (name, value) in std::env::vars_os() {
             if let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) {
                 all.entry(name.to_owned()).or_insert(value);
             }
         }
-        Self(all)
+        Self {
+            all,
+            options: self.options.clone(),
+        }
     }
 
     pub fn get(&self, variable: &str) -> Option<&OsString> {
-        self.0.get(variable).filter(|value| !value.is_empty())
+        self.all.get(variable).filter(|value| !value.is_empty())
     }
 
-    /// How many spares there are.
-    pub fn spares(&self) -> Result<u32, Failure> {
-        let Some(text) = self.get("UNDERSTUDY_SPARES") else {
-            return Ok(1);
-        };
-        match text.to_str().and_then(|text| text.parse().ok()) {
-            Some(0) => Err(cannot(
-                "--spares: with 0 spares nobody can take a dead rank's part. Ask for one or more, or start the program by mpirun.",
-            )),
-            Some(spares) => Ok(spares),
-            None => Err(cannot(format!(
-                "--spares: `{}` is not a number of ranks",
-                text.display()
-            ))),
+    /// All values as the ranks will read them, and whether a job of so many workers can be protected by them. What the ranks
+    /// would refuse is refused here, before the job has waited for anything.
+    pub fn check(&self, workers: u32, library: &Path, may_be_unprotected: bool) -> Result<Config, Failure> {
+        let misspelt = unknown(self.all.keys().cloned())
+            .into_iter()
+            .find(|it| it.nearest.is_some());
+        if let Some(it) = misspelt {
+            return Err(usage(format_args!("{it} Correct it, or unset it.")));
         }
+        let checked = || {
+            let mut config = Config::read(|name| Some(self.get(name)?.to_string_lossy().into_owned()))?;
+            if self.get("UNDERSTUDY_SPARES").is_none() {
+                config.spares = 1;
+            }
+            let ranks = workers.checked_add(config.spares);
+            config.check_spares(
+                ranks.ok_or_else(|| format!("{workers} workers and {} spares are too many", config.spares))?,
+            )?;
+            if !may_be_unprotected && !config.trace {
+                config.check_workers(workers)?;
+            }
+            config.check_files()?;
+            config.check_procedures(|name| layer::exports(library, name))?;
+            Ok(config)
+        };
+        checked().map_err(|why: String| usage(self.as_given(why)))
+    }
+
+    /// A message with options in place of the variables that the user has not set.
+    fn as_given(&self, mut message: String) -> String {
+        // The longest names first: some begin like others.
+        let mut options: Vec<_> = SETTINGS
+            .iter()
+            .filter(|it| self.options.contains(it.variable))
+            .collect();
+        options.sort_by_key(|it| std::cmp::Reverse(it.variable.len()));
+        for setting in options {
+            let option = format!("--{}", setting.option());
+            message = message.replace(&format!("{}=", setting.variable), &format!("{option} "));
+            message = message.replace(setting.variable, &option);
+        }
+        message
     }
 
     /// What all ranks know and other users do not: what the user has given, or 128 random bits. `None` with a disk level, where every
@@ -107,7 +146,7 @@ impl Settings {
 
     /// All variables of the ranks but the [`secret`](Self::secret).
     pub fn variables(&self, library: &Path, events: &Path, require: bool) -> BTreeMap<String, OsString> {
-        let mut all = self.0.clone();
+        let mut all = self.all.clone();
         all.entry("UNDERSTUDY_SPARES".into()).or_insert_with(|| "1".into());
         if require {
             all.entry("UNDERSTUDY_REQUIRE".into()).or_insert_with(|| "1".into());

@@ -14,8 +14,9 @@ pub struct Verdict {
     pub remark: Option<String>,
 }
 
-/// From what the ranks have written down, and from the launcher's status.
-pub fn verdict(standing: Option<&Standing>, launcher: u8) -> Verdict {
+/// From what the ranks have written down, and from the launcher's status. `has_files`: they have begun event files, though nothing
+/// may be in them.
+pub fn verdict(standing: Option<&Standing>, launcher: u8, has_files: bool) -> Verdict {
     let told = |status, remark: String| Verdict {
         status,
         remark: Some(remark),
@@ -23,6 +24,12 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8) -> Verdict {
     let silent = |status| Verdict { status, remark: None };
     let Some(standing) = standing else {
         return match launcher {
+            status if has_files => told(
+                status,
+                "the ranks could not write their event files, so there is no account of the job; whether it was protected, its \
+                 messages tell. Make room there, or name another directory with --log-dir"
+                    .into(),
+            ),
             0 => told(
                 0,
                 "no rank has told of itself, so the program was not protected: it has not called MPI_Init, is linked with another \
@@ -47,10 +54,10 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8) -> Verdict {
     if let Some(code) = aborted {
         return silent(if launcher == 0 { as_status(code) } else { launcher });
     }
-    let missing: Vec<_> = ends
+    let missing: Vec<String> = ends
         .iter()
         .filter(|(_, end)| end.is_none())
-        .map(|(worker, _)| *worker)
+        .map(|(worker, _)| worker.to_string())
         .collect();
     if launcher != 0 || missing.is_empty() {
         let left = ends.iter().find_map(|(_, end)| match end {
@@ -69,7 +76,9 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8) -> Verdict {
     told(
         LOST,
         format!(
-            "worker(s) {missing:?} came to no end, and {why}, although mpirun ended with status 0; the job's results are not complete"
+            "{} {} came to no end, and {why}, although mpirun ended with status 0; the job's results are not complete",
+            if missing.len() == 1 { "worker" } else { "workers" },
+            missing.join(", ")
         ),
     )
 }
@@ -78,5 +87,17 @@ fn as_status(code: i32) -> u8 {
     match (code & 0xff) as u8 {
         0 => 1,
         status => status,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_files_that_stayed_empty_are_no_sign_of_a_job_without_protection() {
+        let remark = |has_files| verdict(None, 0, has_files).remark.unwrap_or_default();
+        assert!(remark(false).contains("was not protected"));
+        assert!(remark(true).contains("could not write their event files") && !remark(true).contains("not protected"));
     }
 }

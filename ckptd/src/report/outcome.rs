@@ -1,0 +1,100 @@
+//! How a job ended, and what it had left.
+
+use super::{Event, Recovery};
+use crate::events::{EndHow, Kind, Role, WorldRank};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The end of a job, as far as its processes could tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "how")]
+pub enum Ended {
+    /// All workers came to the end of `MPI_Finalize`.
+    Finished,
+    /// A worker ended by `exit` without `MPI_Finalize`.
+    Exited { status: i32 },
+    /// `MPI_Abort`, or an error that ends the job.
+    Aborted { status: i32 },
+    /// A failure could not be recovered from.
+    Lost { status: i32, reason: String },
+    /// Not all workers have told of an end: the job still runs, or was killed as a whole.
+    Unfinished,
+}
+
+/// What became of a job.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    pub ended: Ended,
+    /// Processes that failed, and recoveries that brought the job back.
+    pub failures: usize,
+    pub recoveries: usize,
+    /// Spares that had no part at the end.
+    pub spares_left: usize,
+    /// Why the job was not, or no longer, protected.
+    pub unprotected: Option<String>,
+}
+
+impl Outcome {
+    pub(super) fn new(events: &[Event], recoveries: &[Recovery]) -> Self {
+        let failed: BTreeSet<WorldRank> = recoveries
+            .iter()
+            .flat_map(|it| it.failed.iter().map(|failed| failed.rank))
+            .collect();
+        let mut roles: BTreeMap<WorldRank, Role> = BTreeMap::new();
+        let (mut lost, mut unprotected, mut workers, mut ends) = (None, None, 0, Vec::new());
+        for event in events {
+            match &event.kind {
+                Kind::Start { role, workers: all, .. } => {
+                    roles.insert(event.rank, *role);
+                    workers = *all as usize;
+                }
+                Kind::Takeover { as_worker, .. } => {
+                    roles.insert(event.rank, Role::Worker(*as_worker));
+                }
+                Kind::Lost { reason, status } => lost = Some((reason.clone(), *status)),
+                Kind::Refused { reason } => unprotected = Some(reason.clone()),
+                Kind::End { how } => ends.push(*how),
+                _ => {}
+            }
+        }
+        let first = |wanted: fn(&EndHow) -> Option<i32>| ends.iter().find_map(wanted);
+        let ended = if let Some((reason, status)) = lost {
+            Ended::Lost { status, reason }
+        } else if let Some(status) = first(|how| matches!(how, EndHow::Aborted(_)).then(|| code(*how))) {
+            Ended::Aborted { status }
+        } else if let Some(status) = first(|how| matches!(how, EndHow::Exited(_)).then(|| code(*how))) {
+            Ended::Exited { status }
+        } else if workers > 0 && ends.iter().filter(|how| **how == EndHow::Finalized).count() >= workers {
+            Ended::Finished
+        } else {
+            Ended::Unfinished
+        };
+        let is_left = |(rank, role): &(&WorldRank, &Role)| matches!(role, Role::Spare(_)) && !failed.contains(rank);
+        Self {
+            ended,
+            failures: failed.len(),
+            recoveries: recoveries
+                .iter()
+                .filter(|it| it.number != 0 && it.resumed_ns.is_some())
+                .count(),
+            spares_left: roles.iter().filter(is_left).count(),
+            unprotected,
+        }
+    }
+
+    /// The status that the job's processes have ended it with, if they have told.
+    pub fn status(&self) -> Option<i32> {
+        match &self.ended {
+            Ended::Finished => Some(0),
+            Ended::Exited { status } | Ended::Aborted { status } | Ended::Lost { status, .. } => Some(*status),
+            Ended::Unfinished => None,
+        }
+    }
+}
+
+fn code(how: EndHow) -> i32 {
+    match how {
+        EndHow::Exited(code) | EndHow::Aborted(code) => code,
+        EndHow::Finalized | EndHow::Released => 0,
+    }
+}
