@@ -88,6 +88,32 @@ fn a_program_that_is_not_protected_is_no_success() {
 }
 
 #[test]
+fn a_program_that_fails_is_not_called_fine() {
+    let endings = place::test_program("endings").to_string_lossy().into_owned();
+    let ran = doctor(&["-n", "3", "--seconds", "20", "--", &endings, "exit", "1"]);
+    ran.assert(1, &[]);
+    assert!(text(&ran).contains("failed with exit status 5"), "{}", text(&ran));
+}
+
+#[test]
+fn settings_are_looked_at() {
+    let of = |name: &str, value: &str| {
+        let arguments: &[&str] = &["doctor"];
+        Understudy::new(&std::env::temp_dir(), arguments).env(name, value).run()
+    };
+    let ran = of("UNDERSTUDY_SPARE", "2");
+    ran.assert(0, &[]);
+    assert!(text(&ran).contains("did you mean UNDERSTUDY_SPARES?"), "{}", text(&ran));
+    let ran = of("UNDERSTUDY_COPIES", "3");
+    ran.assert(1, &[]);
+    assert!(
+        text(&ran).contains("UNDERSTUDY_COPIES: `3` is none of"),
+        "{}",
+        text(&ran)
+    );
+}
+
+#[test]
 fn what_is_missing_is_found_and_named() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let script = |name: &str, words: &str| {

@@ -3,6 +3,7 @@
 mod checks;
 mod hosts;
 mod kernel;
+mod libraries;
 mod probe;
 
 use crate::outcome::{Outcome, print, print_json, verdict};
@@ -109,6 +110,10 @@ impl Arguments {
         }
         let mut checks = checks::launcher(&self.mpirun);
         checks.extend(checks::node(self.library.as_deref()));
+        checks.extend(checks::settings());
+        if let Some(program) = self.program.first() {
+            checks.extend(libraries::check(program));
+        }
         let is_well = |checks: &[Check]| checks.iter().all(|check| check.grade != Grade::Failure);
         let mut nodes = Vec::new();
         if !self.host.is_empty() && is_well(&checks) {

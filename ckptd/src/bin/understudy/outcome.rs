@@ -38,6 +38,11 @@ impl Failure {
         }
     }
 
+    /// What the user would be told.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Tells the user, on standard error.
     pub fn report(self) -> ExitCode {
         tell(&self.message);

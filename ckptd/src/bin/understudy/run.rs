@@ -3,7 +3,7 @@
 mod attend;
 mod daemon;
 mod launcher;
-mod program;
+pub mod program;
 mod progress;
 mod settings;
 mod signals;

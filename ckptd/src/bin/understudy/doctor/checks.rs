@@ -3,7 +3,8 @@
 use super::{Check, kernel};
 use crate::{layer, mpi, node};
 use ckptd::private::{Directory, MEMORY as SHARED_MEMORY, in_memory};
-use ckptd::report::bytes;
+use ckptd::report::{bytes, count};
+use ckptd::settings::{Config, unknown};
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,21 @@ pub fn launcher(command: &str) -> Vec<Check> {
                 format!("unset {variable}; the layer sets what it needs"),
             ));
         }
+    }
+    checks
+}
+
+/// Settings of the layer in the environment.
+pub fn settings() -> Vec<Check> {
+    const NAME: &str = "settings";
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let strays = unknown(names).into_iter();
+    let mut checks: Vec<Check> = strays
+        .map(|stray| Check::warning(NAME, stray.to_string(), "correct it, or unset it"))
+        .collect();
+    let checked = Config::read(|name| std::env::var(name).ok()).and_then(|config| config.check_files());
+    if let Err(why) = checked {
+        checks.push(Check::failure(NAME, why, "correct it, or unset it"));
     }
     checks
 }
@@ -267,7 +283,10 @@ fn lowest_address() -> Check {
 
 fn processors() -> Check {
     if cfg!(target_arch = "x86_64") {
-        Check::ok("processor", format!("x86-64, {} core(s)", node::cores()))
+        Check::ok(
+            "processor",
+            format!("x86-64, {}", count(node::cores() as usize, "core", "cores")),
+        )
     } else {
         Check::failure("processor", std::env::consts::ARCH, "only x86-64 is supported")
     }

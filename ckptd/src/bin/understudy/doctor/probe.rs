@@ -10,9 +10,11 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+/// What is tried.
+const NAME: &str = "the program";
 /// How often memory is looked at.
 const PERIOD: Duration = Duration::from_millis(100);
 /// How long a job may take to end after it was told to.
@@ -92,7 +94,6 @@ impl Memory {
 
 /// Runs the program for a while.
 pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
-    const NAME: &str = "the program";
     let events = tempfile::Builder::new()
         .prefix(&format!("{}{}-", crate::run::EVENTS_PREFIX, std::process::id()))
         .tempdir()?;
@@ -112,16 +113,14 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     if was_long {
         end(&mut child)?;
     }
-    let protected = live.poll()?.is_some_and(|standing| standing.checkpoint.is_some());
-    if !protected || largest == 0 {
-        let how = ended.map_or("it had no checkpoint in that time".to_owned(), |status| {
-            format!("it has ended with {status}")
-        });
-        let remedy = "see what it has printed; `understudy run` shows the same. A longer --seconds may help";
-        return Ok((
-            Check::failure(NAME, format!("could not be protected: {how}"), remedy),
-            None,
-        ));
+    let standing = live.poll()?.cloned();
+    let is_protected = standing.as_ref().is_some_and(|standing| standing.checkpoint.is_some());
+    if let Some(check) = trial(is_protected, standing.is_some(), ended, arguments.seconds) {
+        return Ok((check, None));
+    }
+    if largest == 0 {
+        let finding = "runs protected, to its end, which came too soon for an estimate of its memory";
+        return Ok((Check::ok(NAME, finding), None));
     }
     let memory = Memory::new(largest, spare, &captures(events.path()), arguments.workers);
     let needed = memory.estimates["1"] * u64::from(arguments.workers);
@@ -143,6 +142,36 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
         Check::ok(NAME, format!("runs protected, {time}"))
     };
     Ok((check, Some(memory)))
+}
+
+/// What a trial says that was not protected, or not to a good end.
+fn trial(is_protected: bool, has_begun: bool, ended: Option<ExitStatus>, seconds: u64) -> Option<Check> {
+    let how = |status: ExitStatus| match status.code() {
+        Some(code) => format!("exit status {code}"),
+        None => status.to_string(),
+    };
+    match (is_protected, ended) {
+        (true, None) => None,
+        (true, Some(status)) if status.success() => None,
+        (true, Some(status)) => Some(Check::failure(
+            NAME,
+            format!("ran protected, and failed with {}", how(status)),
+            "what it has printed tells why; it is the program's own affair if it fails without the layer as well",
+        )),
+        (false, Some(status)) => Some(Check::failure(
+            NAME,
+            format!("could not be protected: it has ended with {}", how(status)),
+            "see what it has printed; `understudy run` shows the same",
+        )),
+        (false, None) => {
+            let where_it_is = if has_begun { "in MPI_Init" } else { "before MPI_Init" };
+            Some(Check::warning(
+                NAME,
+                format!("was still {where_it_is} after {seconds} s, so nothing can be said of it"),
+                "a longer --seconds",
+            ))
+        }
+    }
 }
 
 fn start(arguments: &Arguments, events: &Path) -> Result<Child, Failure> {
@@ -210,4 +239,22 @@ fn captures(events: &Path) -> Vec<(Epoch, u64)> {
         _ => None,
     };
     events.iter().filter_map(capture).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Grade;
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_trial_that_was_too_short_is_no_failure_and_a_program_that_fails_is_one() {
+        let exit = |code: i32| Some(ExitStatus::from_raw(code << 8));
+        assert!(trial(true, true, None, 5).is_none() && trial(true, true, exit(0), 5).is_none());
+        let grade = |check: Option<Check>| check.map(|check| (check.grade, check.finding));
+        let (failed, why) = grade(trial(true, true, exit(3), 5)).expect("a finding");
+        assert!(failed == Grade::Failure && why.contains("exit status 3"), "{why}");
+        let (short, why) = grade(trial(false, false, None, 5)).expect("a finding");
+        assert!(short == Grade::Warning && why.contains("nothing can be said"), "{why}");
+    }
 }

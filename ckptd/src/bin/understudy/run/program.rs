@@ -64,7 +64,7 @@ fn gains_rights(path: &Path, metadata: &Metadata) -> bool {
 }
 
 /// By the search path and then in the working directory, as the launcher does.
-fn find(name: &OsStr) -> Result<PathBuf, Failure> {
+pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     let path = Path::new(name);
     if name.as_encoded_bytes().contains(&b'/') {
         if path.exists() {
@@ -81,7 +81,8 @@ fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     ))
 }
 
-fn head(path: &Path) -> io::Result<Vec<u8>> {
+/// The first bytes of a file.
+pub fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     std::fs::File::open(path)?.take(HEAD).read_to_end(&mut head)?;
     Ok(head)
