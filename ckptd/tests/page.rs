@@ -19,6 +19,7 @@ fn job(dir: &Path, program: &str) {
         spares: 0,
         host: "node & co".into(),
         program: program.into(),
+        command: vec!["solver".into(), "input.txt".into()],
         version: "0.1.0".into(),
         job: "job".into(),
     };

@@ -64,6 +64,20 @@ fn assert_sound(text: &str, failures: usize) {
     );
     assert_eq!(count(text, "<h3>Recovery [0-9]"), failures);
     assert_eq!(text.contains("spare 0, then worker"), failures > 0);
+    for fact in [
+        "<dt>Command</dt>",
+        "<dt>Started</dt>",
+        "<dt>Exit status</dt><dd>0 </dd>",
+        "<dt>Hosts</dt>",
+        "all copies lay on it",
+    ] {
+        assert!(text.contains(fact), "no {fact}");
+    }
+    assert_eq!(count(text, "<td>SIGKILL</td>"), failures);
+    assert_eq!(
+        count(text, "<title>heat2d: finished, [0-9]+ failures?, 2[0-9-]+ [0-9:]+ UTC"),
+        1
+    );
     assert!(text.contains("Size, of all workers together") && text.contains("(Daly)"));
 }
 
@@ -194,11 +208,18 @@ fn a_lost_job_tells_what_was_lost() {
     )
     .run();
     ran.assert(75, &["cannot be recovered"]);
+    let ran = Understudy::new(work.path(), &["events", "events", "--summary"]).run();
+    ran.assert(0, &[]);
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(
+        text.contains("Outcome: status 75: ") && text.contains("2 processes failed"),
+        "{text}"
+    );
     let ran = Understudy::new(work.path(), &["report", "events"]).run();
     ran.assert(0, &[]);
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
-    assert!(text.contains("Refused: the job cannot be recovered: worker "), "{text}");
-    assert!(text.contains("It was ended with code 75."));
+    assert!(text.contains("the job cannot be recovered: worker "), "{text}");
+    assert!(text.contains("The job was lost (status 75)."));
 }
 
 #[test]

@@ -3,16 +3,20 @@
 mod advice;
 mod chart;
 mod charts;
+mod clock;
+mod facts;
 mod journals;
 mod matrix;
 mod page;
 mod segments;
 mod story;
+mod survival;
 mod timeline;
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
 use ckptd::report::{Job, Report};
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Make a page for a browser from a job's event files: timeline, checkpoints, recoveries, costs.
@@ -27,7 +31,7 @@ use std::time::Duration;
 pub struct Arguments {
     /// The directory with the rank-N.events files.
     dir: PathBuf,
-    /// The page; standard output if none is named.
+    /// The page. Without a name it goes to standard output, or to DIR/report.html if that is a terminal.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Mean time between failures that the advice on the interval is for.
@@ -39,16 +43,51 @@ impl Arguments {
     pub fn run(self) -> Outcome {
         let report = Report::new(Job::load(&self.dir)?);
         let page = page::page(&report, self.mtbf);
-        match &self.output {
+        match self.file(std::io::stdout().is_terminal()) {
             None => print(page)?,
-            Some(path) => std::fs::write(path, page).map_err(|error| {
-                Failure::with_status(
-                    IMPOSSIBLE,
-                    format_args!("{}: {error}. Choose a file that can be written to.", path.display()),
-                )
-            })?,
+            Some(path) => {
+                write(&path, &page)?;
+                if self.output.is_none() {
+                    tell(format_args!("the page is {}", path.display()));
+                }
+            }
         }
         report.problems.iter().for_each(tell);
         Ok(verdict(report.problems.is_empty()))
+    }
+
+    /// Where the page goes, if not to standard output: a terminal shows no pages.
+    fn file(&self, is_terminal: bool) -> Option<PathBuf> {
+        let beside = || is_terminal.then(|| self.dir.join("report.html"));
+        self.output.clone().or_else(beside)
+    }
+}
+
+fn write(path: &Path, page: &str) -> Result<(), Failure> {
+    std::fs::write(path, page).map_err(|error| {
+        Failure::with_status(
+            IMPOSSIBLE,
+            format_args!(
+                "{}: {error}. Name a file that can be written to with -o.",
+                path.display()
+            ),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_not_flooded_with_a_page() {
+        let arguments = |output: Option<&str>| Arguments {
+            dir: "events".into(),
+            output: output.map(PathBuf::from),
+            mtbf: Duration::from_secs(1),
+        };
+        assert_eq!(arguments(None).file(true), Some("events/report.html".into()));
+        assert_eq!(arguments(None).file(false), None);
+        assert_eq!(arguments(Some("page")).file(true), Some("page".into()));
     }
 }

@@ -1,18 +1,25 @@
 //! The page as a whole.
 
+use super::facts::{self, Facts};
 use super::segments::{Row, in_short, rows};
+use super::survival::survival;
 use super::timeline::timeline;
-use super::{advice, charts, journals, matrix, story};
-use ckptd::events::Kind;
-use ckptd::report::{Recovery, Report, time};
+use super::{advice, charts, clock, journals, matrix, story};
+use ckptd::report::{Recovery, Report, count, time};
+use ckptd::settings::SETTINGS;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::time::Duration;
 
 /// The page for a job.
 pub fn page(report: &Report, mtbf: Duration) -> String {
-    let (name, more) =
-        story::headline(report).unwrap_or_else(|| ("a job".into(), "No process has told of the job.".into()));
-    let (rows, points) = (rows(report), charts::points(report));
+    let (facts, rows, points) = (Facts::new(report), rows(report), charts::points(report));
+    let name = facts.name();
+    let failed = count(report.outcome.failures, "failure", "failures");
+    let title = format!(
+        "{name}: {}, {failed}, {} (understudy)",
+        facts::ended(report),
+        clock::date_and_time(report.began_ns)
+    );
     let end = report.timeline.last().map_or(1, |event| event.at_ns).max(1);
     let what = format!("what each rank of {name} did, over {}", time(end));
     let page = html! {
@@ -22,18 +29,20 @@ pub fn page(report: &Report, mtbf: Duration) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { "understudy: " (name) }
+                title { (title) }
                 style { (PreEscaped(include_str!("style.css"))) (PreEscaped(include_str!("matrix.css"))) }
             }
             body {
                 header {
                     h1 { (name) }
-                    p { (more) }
                     p.outcome { (story::outcome(report, &points)) }
-                    @for reason in story::refusals(report) { p.problem { "Refused: " (reason) } }
+                    @for reason in story::refusals(report) { p.problem { (reason) } }
                     @for problem in &report.problems { p.problem { "Not complete: " (problem) } }
+                    (facts::facts(report, &facts))
+                    (facts::failures(report, &facts))
                 }
                 main {
+                    (section("What would not have been survived", survival(report, &facts, &points)))
                     (section("Timeline", timeline(&in_short(&rows), 0, end, &what)))
                     (section("Recoveries", story::recoveries(report, |it| zoom(&rows, it))))
                     (section("Checkpoints", charts::checkpoints(&points, end)))
@@ -41,7 +50,7 @@ pub fn page(report: &Report, mtbf: Duration) -> String {
                     (section("Communication", matrix::matrix(report)))
                     (section("Journal", journals::journals(report)))
                     (section("Interval", advice::plot(report, &points, mtbf)))
-                    (section("Settings", settings(report)))
+                    (section("Settings", settings(&facts)))
                 }
                 footer {
                     @for note in &report.notes { p { "Note: " (note) } }
@@ -74,16 +83,24 @@ fn zoom(rows: &[Row], it: &Recovery) -> Markup {
     timeline(rows, begin.saturating_sub(margin), end + margin, &what)
 }
 
-/// Those of the first process.
-fn settings(report: &Report) -> Markup {
-    let settings = report.timeline.iter().find_map(|event| match &event.kind {
-        Kind::Config { settings } => Some(settings.clone()),
-        _ => None,
-    });
-    let rows: Vec<_> = settings
-        .unwrap_or_default()
-        .into_iter()
-        .map(|(name, value)| vec![name, value])
-        .collect();
-    super::chart::table("All settings in force", &["setting", "value"], &rows)
+/// Those that are not as they come, and all.
+fn settings(facts: &Facts) -> Markup {
+    let default = |name: &str| SETTINGS.iter().find(|it| it.variable == name).map(|it| it.default);
+    let rows = |all: bool| -> Vec<Vec<String>> {
+        let given = facts
+            .settings
+            .iter()
+            .filter(|(name, value)| all || default(name) != Some(value.as_str()));
+        given.map(|(name, value)| vec![name.clone(), value.clone()]).collect()
+    };
+    html! {
+        div.wide {
+            table.settings {
+                caption { "Those that differ from their defaults" }
+                thead { tr { th { "setting" } th { "value" } } }
+                tbody { @for row in rows(false) { tr { @for cell in row { td { (cell) } } } } }
+            }
+        }
+        (super::chart::table("All settings in force", &["setting", "value"], &rows(true)))
+    }
 }

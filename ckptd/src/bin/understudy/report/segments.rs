@@ -4,6 +4,28 @@ use ckptd::events::{Kind, RecoveryStage, Role, WorldRank};
 use ckptd::report::{Event, Report};
 use std::collections::BTreeMap;
 
+/// The stages of a recovery, in four parts that can be told apart in a drawing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Stop,
+    Agree,
+    Restore,
+    Rebuild,
+}
+
+impl Part {
+    const ALL: [Self; 4] = [Self::Stop, Self::Agree, Self::Restore, Self::Rebuild];
+
+    fn of(stage: RecoveryStage) -> Self {
+        match stage {
+            RecoveryStage::Detect | RecoveryStage::Revoke | RecoveryStage::Drain => Self::Stop,
+            RecoveryStage::Shrink | RecoveryStage::Agree | RecoveryStage::Replace => Self::Agree,
+            RecoveryStage::Fetch | RecoveryStage::Load => Self::Restore,
+            RecoveryStage::Rebuild | RecoveryStage::Reprotect | RecoveryStage::Resume => Self::Rebuild,
+        }
+    }
+}
+
 /// What a process is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Doing {
@@ -12,9 +34,9 @@ pub enum Doing {
     Wait,
     Ship,
     Cut,
-    /// A recovery as a whole, where its stages could not be told apart.
+    /// A recovery as a whole, where its parts could not be told apart.
     Recovering,
-    Recovery(RecoveryStage),
+    Recovery(Part),
 }
 
 impl Doing {
@@ -28,10 +50,7 @@ impl Doing {
             Self::Cut,
             Self::Recovering,
         ];
-        plain
-            .into_iter()
-            .chain(RecoveryStage::ALL.map(Self::Recovery))
-            .collect()
+        plain.into_iter().chain(Part::ALL.map(Self::Recovery)).collect()
     }
 
     /// Its name, and its class in the style sheet.
@@ -43,7 +62,22 @@ impl Doing {
             Self::Ship => "ship",
             Self::Cut => "cut",
             Self::Recovering => "recovering",
-            Self::Recovery(stage) => stage.name(),
+            Self::Recovery(Part::Stop) => "stop",
+            Self::Recovery(Part::Agree) => "agree",
+            Self::Recovery(Part::Restore) => "restore",
+            Self::Recovery(Part::Rebuild) => "rebuild",
+        }
+    }
+
+    /// What stands on it in a drawing, so that colours need not be told apart.
+    pub fn mark(self) -> Option<&'static str> {
+        match self {
+            Self::Recovering => Some("R"),
+            Self::Recovery(Part::Stop) => Some("1"),
+            Self::Recovery(Part::Agree) => Some("2"),
+            Self::Recovery(Part::Restore) => Some("3"),
+            Self::Recovery(Part::Rebuild) => Some("4"),
+            _ => None,
         }
     }
 
@@ -55,20 +89,11 @@ impl Doing {
             Self::Wait => "a spare waits",
             Self::Ship => "copies are sent beside the program",
             Self::Cut => "the program stands still for a checkpoint",
-            Self::Recovering => "recovery, stage by stage below",
-            Self::Recovery(stage) => match stage {
-                RecoveryStage::Detect => "a failure is noticed",
-                RecoveryStage::Revoke => "communicators are revoked",
-                RecoveryStage::Drain => "own messages are ended",
-                RecoveryStage::Shrink => "the living meet",
-                RecoveryStage::Agree => "they agree on a plan",
-                RecoveryStage::Replace => "the new world is made",
-                RecoveryStage::Fetch => "the copy goes to the understudy",
-                RecoveryStage::Load => "memory is put back",
-                RecoveryStage::Rebuild => "communicators are made again",
-                RecoveryStage::Reprotect => "lost copies are made again",
-                RecoveryStage::Resume => "the program goes on",
-            },
+            Self::Recovering => "recovery, enlarged below",
+            Self::Recovery(Part::Stop) => "all stop: detect, revoke, drain",
+            Self::Recovery(Part::Agree) => "the living agree: shrink, agree, replace",
+            Self::Recovery(Part::Restore) => "memory comes back: fetch, load",
+            Self::Recovery(Part::Rebuild) => "communicators and copies: rebuild, reprotect, resume",
         }
     }
 }
@@ -189,7 +214,7 @@ fn row(rank: WorldRank, events: &[&Event], died: Option<u64>) -> Row {
                 // No stage ends after the record that tells of it.
                 let (from, to) = (stage_at, stage_at.saturating_add(ns).min(at.max(stage_at)));
                 row.segments.push(Segment {
-                    doing: Doing::Recovery(stage),
+                    doing: Doing::Recovery(Part::of(stage)),
                     from,
                     to,
                 });

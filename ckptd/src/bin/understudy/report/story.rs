@@ -2,90 +2,46 @@
 
 use super::charts::Point;
 use super::timeline::seconds;
-use ckptd::events::{EndHow, Kind, Worker};
-use ckptd::report::{Event, Recovery, Report, time};
+use ckptd::events::{Kind, Worker};
+use ckptd::report::{Ended, Event, Recovery, Report, count, time};
 use maud::{Markup, html};
-use std::collections::BTreeSet;
 
-/// What the first process says of the job.
-pub fn headline(report: &Report) -> Option<(String, String)> {
-    report.timeline.iter().find_map(|event| match &event.kind {
-        Kind::Start {
-            program,
-            workers,
-            spares,
-            host,
-            version,
-            job,
-            ..
-        } => {
-            let name = program.rsplit('/').next().unwrap_or(program).to_owned();
-            let more = format!(
-                "{program} with {workers} workers and {}, job {job} on {host}, understudy {version}",
-                if *spares == 1 {
-                    "1 spare".to_owned()
-                } else {
-                    format!("{spares} spares")
-                }
-            );
-            Some((name, more))
-        }
-        _ => None,
-    })
-}
-
-/// How it ended.
+/// How it ended, in a sentence or two.
 pub fn outcome(report: &Report, points: &[Point]) -> String {
-    let failures: BTreeSet<_> = report
-        .recoveries
-        .iter()
-        .flat_map(|it| it.failed.iter().map(|failed| failed.rank))
-        .collect();
-    let done = report.recoveries.iter().filter(|it| it.resumed_ns.is_some()).count();
-    let committed = points.iter().filter(|point| point.committed).count();
-    let failed = match failures.len() {
+    let it = &report.outcome;
+    let end = match &it.ended {
+        Ended::Finished => "The job came to its end.".to_owned(),
+        Ended::Exited { status } => format!("A worker ended with status {status}, without MPI_Finalize."),
+        Ended::Aborted { status } => format!("The job was ended with status {status}."),
+        Ended::Lost { status, .. } => format!("The job was lost (status {status})."),
+        Ended::Unfinished => "The job has not come to its end: it still runs, or was killed as a whole.".to_owned(),
+    };
+    let failed = match it.failures {
         0 => "No process failed.".to_owned(),
         1 => "One process failed.".to_owned(),
         count => format!("{count} processes failed."),
     };
-    let recovered = match (failures.is_empty(), done) {
-        (true, _) => String::new(),
-        (false, 1) => " The job recovered once.".to_owned(),
-        (false, done) => format!(" The job recovered {done} times."),
+    let recovered = match (it.failures, it.recoveries) {
+        (0, _) => String::new(),
+        (_, 0) => " The job did not recover.".to_owned(),
+        (_, 1) => " The job recovered once.".to_owned(),
+        (_, done) => format!(" The job recovered {done} times."),
     };
+    let committed = points.iter().filter(|point| point.committed).count();
     format!(
-        "{failed}{recovered} {} {committed} checkpoints were committed.",
-        end(report)
+        "{end} {failed}{recovered} {} committed.",
+        count(committed, "checkpoint was", "checkpoints were")
     )
 }
 
-fn end(report: &Report) -> String {
-    let ends = report.timeline.iter().filter_map(|event| match event.kind {
-        Kind::End { how } => Some(how),
-        _ => None,
-    });
-    let ends: Vec<_> = ends.collect();
-    if let Some(EndHow::Aborted(code)) = ends.iter().find(|how| matches!(how, EndHow::Aborted(_))) {
-        return format!("It was ended with code {code}.");
-    }
-    let finalized = ends.iter().filter(|how| **how == EndHow::Finalized).count();
-    match finalized {
-        0 => "It has not come to its end (MPI_Finalize).".to_owned(),
-        count => format!("{count} workers came to their end (MPI_Finalize)."),
-    }
-}
-
-/// Why protection or recovery was refused.
+/// Why the job was lost, or not protected.
 pub fn refusals(report: &Report) -> Vec<String> {
-    let reasons: BTreeSet<String> = report
-        .timeline
-        .iter()
-        .filter_map(|event| match &event.kind {
-            Kind::Refused { reason } => Some(reason.clone()),
-            _ => None,
-        })
-        .collect();
-    reasons.into_iter().collect()
+    let lost = match &report.outcome.ended {
+        Ended::Lost { reason, .. } => Some(reason.clone()),
+        _ => None,
+    };
+    let unprotected = report.outcome.unprotected.as_ref().map(|why| format!("Refused: {why}"));
+    lost.into_iter().chain(unprotected).collect()
 }
 
 /// Each recovery in words, with `zoom` below.
@@ -118,6 +74,24 @@ pub fn recoveries(report: &Report, zoom: impl Fn(&Recovery) -> Markup) -> Markup
                 }
             }
             (zoom(it))
+            (stages(it))
+            }
+        }
+    }
+}
+
+/// How long each stage took, in the rank where it took longest.
+fn stages(it: &Recovery) -> Markup {
+    html! {
+        @if !it.stages.is_empty() {
+            div.wide {
+                table.numbers {
+                    thead { tr { th { "stage" } @for stage in &it.stages { th { (stage.stage) } } } }
+                    tbody {
+                        tr { td { "longest" } @for stage in &it.stages { td { (time(stage.max_ns)) } } }
+                        tr { td { "in" } @for stage in &it.stages { td { "rank " (stage.slowest) } } }
+                    }
+                }
             }
         }
     }
@@ -128,10 +102,19 @@ fn failed(it: &Recovery) -> String {
         let role = failed
             .role
             .map_or_else(|| "part unknown".to_owned(), |role| role.to_string());
-        let how = failed
+        let cause = failed
+            .cause
+            .as_ref()
+            .map_or_else(String::new, |cause| format!(" of {cause}"));
+        let at = failed
             .killed_ns
-            .map_or_else(String::new, |at| format!(", killed at {}", seconds(at)));
-        format!("rank {} ({role}){how}", failed.rank)
+            .map_or_else(String::new, |at| format!(" at {}", seconds(at)));
+        let died = if cause.is_empty() && at.is_empty() {
+            ""
+        } else {
+            ", died"
+        };
+        format!("rank {} ({role}){died}{cause}{at}", failed.rank)
     };
     let all: Vec<_> = it.failed.iter().map(one).collect();
     if all.is_empty() {

@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 const LABEL: u32 = 16;
 const BAND: u32 = 18;
 const STEP: u32 = LABEL + BAND + 6;
+/// A mark has room on this part of the width.
+const ROOM: u64 = 40;
 
 /// The drawing between two times, with its legend and its numbers.
 pub fn timeline(rows: &[Row], from: u64, to: u64, what: &str) -> Markup {
@@ -51,6 +53,9 @@ pub fn timeline(rows: &[Row], from: u64, to: u64, what: &str) -> Markup {
                         y=(y + LABEL) height=(BAND) {
                         title { "rank " (row.rank) ", " (it.doing.meaning()) ", " (seconds(it.from)) ", " (time(it.to - it.from)) }
                     }
+                    @if let Some(mark) = it.doing.mark().filter(|_| (it.to - it.from) * ROOM > to - from) {
+                        text.mark x=(percent(it.from.midpoint(it.to), from, to)) y=(y + LABEL + 13) { (mark) }
+                    }
                 }
                 @if let Some(died) = row.died.filter(|_| is_there(row)) {
                     text.died x=(percent(died, from, to)) y=(y + LABEL + 14) { "✕" title { "rank " (row.rank) " died at " (seconds(died)) } }
@@ -71,7 +76,7 @@ fn legend(present: &BTreeSet<Doing>, has_deaths: bool) -> Markup {
     html! {
         ul.legend {
             @for doing in Doing::all().into_iter().filter(|doing| present.contains(doing)) {
-                li { span class={"swatch " (doing.name())} {} (doing.meaning()) }
+                li { span class={"swatch " (doing.name())} { (doing.mark().unwrap_or("")) } (doing.meaning()) }
             }
             @if has_deaths {
                 li { span.died { "✕" } " the process died" }

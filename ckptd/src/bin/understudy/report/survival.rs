@@ -1,0 +1,107 @@
+//! In words: what the job, as it was set up and as it ended, would not have survived.
+
+use super::charts::Point;
+use super::facts::Facts;
+use ckptd::report::{Report, count, time};
+use maud::{Markup, html};
+
+/// The list, or why there is none.
+pub fn survival(report: &Report, facts: &Facts, points: &[Point]) -> Markup {
+    if let Some(why) = &report.outcome.unprotected {
+        return html! { p.problem { "Nothing: the job was not protected (" (why) ")." } };
+    }
+    html! {
+        p { "With these settings and hosts, the following would have ended the job:" }
+        ul { @for line in lines(report, facts) { li { (line) } } }
+        @if let Some(gap) = longest_gap(points, facts.end_ns) {
+            p { "A failure at the worst moment would have cost " (time(gap)) " of computing, the longest time without a checkpoint." }
+        }
+    }
+}
+
+fn lines(report: &Report, facts: &Facts) -> Vec<String> {
+    let setting = |name: &str| facts.settings.get(name).map_or("", String::as_str);
+    let disk = setting("UNDERSTUDY_DISK");
+    let has_disk = !matches!(disk, "" | "none");
+    let restart = match has_disk {
+        true => format!("; it could have been started again from {disk}"),
+        false => "; there is no disk level (UNDERSTUDY_DISK), so it would have had to begin anew".to_owned(),
+    };
+    let mut lines = Vec::new();
+    let left = report.outcome.spares_left;
+    lines.push(match left {
+        0 => "one more failure of a worker: no spare was left at the end".to_owned(),
+        left => format!(
+            "the failure of more than {} at the end",
+            count(left, "further worker", "further workers")
+        ),
+    });
+    lines.push(together(setting("UNDERSTUDY_COPIES")));
+    lines.push(nodes(facts, setting("copies in their own domain")) + &restart);
+    lines
+}
+
+/// Which workers must not fail at the same time.
+fn together(copies: &str) -> String {
+    match copies.strip_prefix("xor:") {
+        Some(size) => format!("two workers of one parity group of {size} at the same time"),
+        None if copies == "2" => "a worker and both that held its copies, at the same time".to_owned(),
+        None => "a worker and the one that held its copy, at the same time".to_owned(),
+    }
+}
+
+/// What the loss of a node would have meant. `at_home`: copies in the domain of their own worker, as `N of W`.
+fn nodes(facts: &Facts, at_home: &str) -> String {
+    let hosts = facts.host_names();
+    match hosts.first() {
+        Some(host) if hosts.len() == 1 => format!("the loss of the node {host}: all copies lay on it"),
+        _ if at_home.starts_with("0 ") || at_home.is_empty() => {
+            "the loss of the launcher's node, or of another one with its daemon: Open MPI ends the job then".to_owned()
+        }
+        _ => format!("the loss of a node: {at_home} copies lay in the domain of their own worker"),
+    }
+}
+
+/// The longest time between two checkpoints that count, or after the last.
+fn longest_gap(points: &[Point], end: u64) -> Option<u64> {
+    let mut times: Vec<u64> = points.iter().filter(|it| it.committed).map(|it| it.at).collect();
+    times.push(end);
+    times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ckptd::events::WorldRank;
+
+    fn facts(hosts: &[&str]) -> Facts {
+        let hosts = hosts.iter().enumerate();
+        Facts {
+            hosts: hosts
+                .map(|(rank, host)| (WorldRank(rank as u32), (*host).to_owned()))
+                .collect(),
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn copies_on_one_node_are_lost_with_it() {
+        assert!(nodes(&facts(&["a", "a"]), "2 of 2").contains("node a: all copies lay on it"));
+        assert!(nodes(&facts(&["a", "b"]), "1 of 3").contains("1 of 3 copies"));
+        assert!(nodes(&facts(&["a", "b"]), "0 of 3").contains("launcher"));
+    }
+
+    #[test]
+    fn the_longest_time_without_a_checkpoint_counts() {
+        let point = |at, committed| Point {
+            at,
+            committed,
+            ..Point::default()
+        };
+        assert_eq!(
+            longest_gap(&[point(5, true), point(9, false), point(12, true)], 15),
+            Some(7)
+        );
+        assert_eq!(longest_gap(&[], 15), None);
+    }
+}
