@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Intervals without a cut before the user is told.
 const INTERVALS: u32 = 10;
+/// So much time at least: with short intervals every hiccup of a machine would be told of.
+const LEAST: Duration = Duration::from_secs(2);
 /// How often the clock is looked at, at most and at least.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
@@ -87,10 +89,10 @@ fn watch() {
             continue;
         }
         told = None;
-        if phase.lasts(INTERVALS) {
+        if phase.lasts(1) {
             let place = Place::now();
             // Who is in a collective waits for others, which are to speak first.
-            if place.is_collective() && !phase.lasts(INTERVALS + 2) {
+            if place.is_collective() && !phase.lasts(2) {
                 continue;
             }
             let word = take_word(phase.epoch);
@@ -104,8 +106,9 @@ fn watch() {
 }
 
 impl Phase {
-    fn lasts(&self, intervals: u32) -> bool {
-        self.began.elapsed() >= self.interval.saturating_mul(intervals)
+    /// Whether it lasts so many times as long as it may.
+    fn lasts(&self, times: u32) -> bool {
+        self.began.elapsed() >= self.interval.saturating_mul(INTERVALS).max(LEAST).saturating_mul(times)
     }
 }
 

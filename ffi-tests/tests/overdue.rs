@@ -1,0 +1,45 @@
+//! A phase in which no checkpoint is possible is told of, once, with the process that stands in the way.
+
+use ffi_tests::{Job, Outcome, place};
+use std::time::Duration;
+
+fn lull(how: &str, interval: &str) -> Outcome {
+    let job = Job::new(place::test_program("lull"), &[how, "5"]).workers(3);
+    let outcome = job.interval(interval).limit(Duration::from_secs(40)).run();
+    outcome.assert_success();
+    outcome.check(outcome.stdout == b"lull: done, 3\n", "another output");
+    outcome.assert_nothing_left();
+    outcome
+}
+
+fn told(outcome: &Outcome) -> Vec<&str> {
+    let lines = outcome.own_lines().into_iter();
+    lines.filter(|line| line.contains("no checkpoint for")).collect()
+}
+
+#[test]
+fn a_phase_of_messages_is_told_of_with_the_call() {
+    let outcome = lull("talk", "0.1s");
+    let lines = told(&outcome);
+    outcome.check(
+        lines.len() == 1 && lines[0].contains("its last MPI call is MPI_Sendrecv at exchange+"),
+        "not one line with the call",
+    );
+    outcome.check(lines[0].contains("MPI_Barrier"), "no remedy");
+}
+
+#[test]
+fn the_worker_that_the_others_wait_for_is_named() {
+    let outcome = lull("compute", "0.1s");
+    let lines = told(&outcome);
+    outcome.check(
+        lines.len() == 1 && lines[0].contains("worker 1 (rank 1 on "),
+        "not one line with worker 1",
+    );
+}
+
+#[test]
+fn a_phase_that_is_shorter_than_the_intervals_is_not() {
+    let outcome = lull("talk", "1s");
+    outcome.check(told(&outcome).is_empty(), "it was told of");
+}
