@@ -13,7 +13,7 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
-.PHONY: help setup env build install deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture bench bench-journal bench-memory lammps clean
+.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture bench bench-journal bench-memory lammps clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,24 +32,39 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+STRIP   ?= strip
 PLACED  := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
 
 install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	@test -x '$(RELEASE)/ckptd' || { echo "$(RELEASE) has nothing to install; run make build first" >&2; exit 1; }
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/lib/understudy' '$(DESTDIR)$(PREFIX)/lib/systemd/user' \
 	    '$(DESTDIR)$(PREFIX)/share/man/man1' '$(DESTDIR)$(PREFIX)/share/modulefiles/understudy' \
-	    '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' '$(DESTDIR)$(PREFIX)/share/doc/understudy'
+	    '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' \
+	    '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs'
 	install -m 755 '$(RELEASE)/understudy' '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 '$(RELEASE)/ckptd' '$(DESTDIR)$(PREFIX)/lib/understudy'
 	install -m 644 '$(RELEASE)/libunderstudy.so' '$(RELEASE)/libunderstudy_shim.so' '$(RELEASE)/libunderstudy_runtime.so' \
 	    '$(DESTDIR)$(PREFIX)/lib/understudy'
+	for file in $(addprefix lib/understudy/,ckptd libunderstudy.so libunderstudy_shim.so libunderstudy_runtime.so) bin/understudy; do \
+	    $(STRIP) --strip-debug "$(DESTDIR)$(PREFIX)/$$file"; done
 	ln -sf ../lib/understudy/ckptd '$(DESTDIR)$(PREFIX)/bin/ckptd'
 	$(PLACED) packaging/ckptd.service > '$(DESTDIR)$(PREFIX)/lib/systemd/user/ckptd.service'
 	$(PLACED) packaging/modulefile > '$(DESTDIR)$(PREFIX)/share/modulefiles/understudy/$(VERSION)'
 	'$(RELEASE)/understudy' man '$(DESTDIR)$(PREFIX)/share/man/man1'
 	'$(RELEASE)/ckptd' man '$(DESTDIR)$(PREFIX)/share/man/man1'
 	'$(RELEASE)/understudy' completions bash > '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/understudy'
-	install -m 644 README.md docs/guide.md docs/promise.md LICENSE-MIT LICENSE-APACHE '$(DESTDIR)$(PREFIX)/share/doc/understudy'
+	'$(RELEASE)/understudy' completions zsh > '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_understudy'
+	'$(RELEASE)/understudy' completions fish > '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/understudy.fish'
+	install -m 644 README.md LICENSE-MIT LICENSE-APACHE '$(DESTDIR)$(PREFIX)/share/doc/understudy'
+	install -m 644 docs/*.md docs/*.svg '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs'
+
+# Directories of others (share/man/man1, say) stay, if they are empty or not.
+uninstall: ## remove what `make install` has installed: PREFIX=/usr/local DESTDIR=
+	cd '$(DESTDIR)$(PREFIX)' && rm -f bin/understudy bin/ckptd lib/systemd/user/ckptd.service \
+	    share/man/man1/understudy.1 share/man/man1/understudy-*.1 share/man/man1/ckptd.1 share/man/man1/ckptd-*.1 \
+	    share/bash-completion/completions/understudy share/zsh/site-functions/_understudy \
+	    share/fish/vendor_completions.d/understudy.fish
+	cd '$(DESTDIR)$(PREFIX)' && rm -rf lib/understudy share/modulefiles/understudy share/doc/understudy
 
 # Installed here and nowhere else; a few minutes, once.
 CARGO_DEB := $(CURDIR)/build/tools/bin/cargo-deb
@@ -62,7 +77,6 @@ $(CARGO_DEB):
 deb-tree:
 	rm -rf build/debian
 	$(MAKE) install PREFIX=/usr DESTDIR='$(CURDIR)/build/debian'
-	strip --strip-debug build/debian/usr/bin/understudy build/debian/usr/lib/understudy/*
 
 deb: build $(CARGO_DEB) ## make a Debian package in build/
 	rm -f build/*.deb

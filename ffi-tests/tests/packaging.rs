@@ -17,7 +17,9 @@ const FILES: &[&str] = &[
     "share/man/man1/understudy-run.1",
     "share/man/man1/ckptd-serve.1",
     "share/bash-completion/completions/understudy",
-    "share/doc/understudy/guide.md",
+    "share/zsh/site-functions/_understudy",
+    "share/fish/vendor_completions.d/understudy.fish",
+    "share/doc/understudy/README.md",
 ];
 
 fn text(output: &Output) -> String {
@@ -92,6 +94,47 @@ fn assert_works(prefix: &Path, work: &Path) {
     assert!(said.contains("heat2d: done"), "{said}");
     let daemon = run(Command::new(prefix.join("bin/ckptd")).arg("--version"));
     assert!(daemon.starts_with("ckptd "), "{daemon}");
+}
+
+/// Files below a directory, and how many bytes they have.
+fn tree(directory: &Path) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).expect("readable").flatten() {
+        let kind = entry.file_type().expect("readable");
+        match kind.is_dir() {
+            true => found.extend(tree(&entry.path())),
+            false => found.push((entry.path(), entry.metadata().map_or(0, |about| about.len()))),
+        }
+    }
+    found
+}
+
+/// Most that an installation takes, in bytes.
+const MOST: u64 = 30 << 20;
+
+/// Links of the installed documentation lead to installed files.
+fn assert_links(documentation: &Path) {
+    let link = regex::Regex::new(r"\]\(([^)#:]+)[)#]").expect("a pattern");
+    for (file, _) in tree(documentation)
+        .iter()
+        .filter(|(file, _)| file.extension().is_some_and(|it| it == "md"))
+    {
+        let text = std::fs::read_to_string(file).expect("readable");
+        for found in link.captures_iter(&text) {
+            let place = file.with_file_name("").join(&found[1]);
+            assert!(place.exists(), "{}: {} leads nowhere", file.display(), &found[1]);
+        }
+    }
+}
+
+#[test]
+fn what_is_installed_is_small_and_can_be_removed() {
+    let (_directory, prefix) = installed();
+    let size: u64 = tree(&prefix).iter().map(|(_, size)| size).sum();
+    assert!(size < MOST, "{size} bytes");
+    assert_links(&prefix.join("share/doc/understudy"));
+    run(make("uninstall").arg(format!("PREFIX={}", prefix.display())));
+    assert_eq!(tree(&prefix), []);
 }
 
 #[test]
