@@ -29,6 +29,23 @@ fn wrong_usage_has_status_2() {
 }
 
 #[test]
+fn workers_are_counted_as_for_mpirun() {
+    let refused = |words: &[&str]| String::from_utf8(understudy(words).stderr).unwrap();
+    let program = ["--", "/nowhere/solver", "-np", "3"];
+    for words in [["run", "-np", "x"], ["run", "-n", "x"]] {
+        let said = refused(&[&words[..], &program].concat());
+        assert!(said.contains("invalid value 'x' for '--workers"), "{said}");
+    }
+}
+
+#[test]
+fn advice_by_a_given_cost_needs_no_events() {
+    let output = understudy(&["advise", "--cost", "1s", "--mtbf", "1d"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8(output.stdout).unwrap().contains("as given"));
+}
+
+#[test]
 fn every_command_has_a_man_page_that_says_how_it_ends() {
     let dir = tempfile::tempdir().unwrap();
     let pages = dir.path().join("man");

@@ -18,6 +18,7 @@ fn every_kind() -> Vec<Kind> {
             spares: 2,
             host: "node-a".into(),
             program: "heat".into(),
+            command: vec!["solver".into(), "input.txt".into()],
             version: "0.1.0".into(),
             job: "job".into(),
         },
@@ -50,6 +51,16 @@ fn every_kind() -> Vec<Kind> {
         },
         Kind::Commit { epoch, ns: 7 },
         Kind::Kill { signal: 9 },
+        Kind::Death {
+            recovery,
+            rank: WorldRank(3),
+            worker: Some(Worker(2)),
+            cause: "SIGKILL".into(),
+        },
+        Kind::Lost {
+            reason: "no spare is left".into(),
+            status: 75,
+        },
         Kind::Takeover {
             recovery,
             from: Spare(1),

@@ -54,6 +54,7 @@ fn sums_of_absurd_numbers_are_the_largest() {
             spares: 0,
             host: "node".into(),
             program: "solver".into(),
+            command: vec!["solver".into(), "input.txt".into()],
             version: "0.1.0".into(),
             job: "job".into(),
         };

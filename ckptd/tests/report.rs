@@ -30,6 +30,7 @@ fn start(rank: u32, role: Role, job: &str) -> Kind {
         spares: 1,
         host: "node-a".into(),
         program: "heat".into(),
+        command: vec!["solver".into(), "input.txt".into()],
         version: "0.1.0".into(),
         job: job.into(),
     }
@@ -87,6 +88,14 @@ fn job(dir: &Path) {
             by: ErrorClass::ProcFailed,
         },
     );
+    let death = |cause: &str| Kind::Death {
+        recovery,
+        rank: WorldRank(1),
+        worker: Some(Worker(1)),
+        cause: cause.into(),
+    };
+    emit(0, 60, death("unknown"));
+    emit(2, 60, death("SIGKILL"));
     emit(
         2,
         61,
@@ -159,13 +168,13 @@ fn text_tells_the_story() {
     assert_eq!((code, err.as_str()), (0, ""));
     for part in [
         "rank 2   worker 1   epoch 4     recovery 1: spare 0 takes over as worker 1",
-        "failed       rank 1 (worker 1), killed at 0.05",
+        "failed       rank 1 (worker 1), died of SIGKILL, killed at 0.05",
         "first by rank 0: MPIX_ERR_PROC_FAILED",
         "taken over   worker 1 by rank 2 (spare 0)",
         "resumed      at epoch 4",
         "detect to resume        6.00 ms",
         "kill to resume         16.00 ms",
-        "shrink                3.00 ms   rank 2 of 2",
+        "shrink                3.00 ms   rank 2, of 2 ranks",
         "Checkpoints: 1 cut, 1 committed, last committed epoch 4",
         "captured       mean    6.0 KiB   max    8.0 KiB (rank 1)   total   12.0 KiB in 2",
     ] {
@@ -188,7 +197,13 @@ fn json_has_the_numbers() {
     assert_eq!(recovery["stages"][0]["slowest"], 2);
     assert_eq!(report["checkpoints"]["capture_bytes"]["total"], 12288);
     assert_eq!(report["timeline"][0]["event"]["type"], "start");
-    assert_eq!(report["timeline"].as_array().unwrap().len(), 21);
+    assert_eq!(recovery["failed"][0]["cause"], "SIGKILL");
+    assert_eq!(report["outcome"]["ended"]["how"], "finished");
+    assert_eq!(
+        (&report["outcome"]["failures"], &report["outcome"]["spares_left"]),
+        (&1.into(), &0.into())
+    );
+    assert_eq!(report["timeline"].as_array().unwrap().len(), 23);
 }
 
 #[test]
@@ -202,6 +217,55 @@ fn a_torn_file_is_a_note() {
     assert!(out.contains("last sign of life 47.00 ms before the detection"), "{out}");
     std::fs::write(dir.path().join("rank-3.events"), b"").unwrap();
     assert_eq!(events(dir.path(), &[]).0, 0);
+}
+
+/// The death that ends a job has no recovery to tell of it.
+#[test]
+fn a_lost_job_has_an_outcome_and_all_its_failures() {
+    let dir = tempfile::tempdir().unwrap();
+    let writers = [0, 1, 2].map(|rank| EventWriter::create(dir.path(), WorldRank(rank)));
+    for rank in 0..2 {
+        writers[rank as usize].emit(Epoch(0), start(rank, Role::Worker(Worker(rank)), "job"));
+    }
+    writers[2].emit(Epoch(0), start(2, Role::Spare(Spare(0)), "job"));
+    let (recovery, rank, status) = (1, WorldRank(1), 75);
+    let (worker, cause, reason) = (Some(Worker(1)), "SIGKILL".into(), "no spare is left".into());
+    writers[0].emit(
+        Epoch(2),
+        Kind::Death {
+            recovery,
+            rank,
+            worker,
+            cause,
+        },
+    );
+    writers[0].emit(Epoch(2), Kind::Lost { reason, status });
+    writers[0].emit(
+        Epoch(2),
+        Kind::End {
+            how: EndHow::Aborted(75),
+        },
+    );
+    let (code, out, _) = events(dir.path(), &["--summary"]);
+    assert!(
+        code == 0 && out.contains("Outcome: status 75: no spare is left"),
+        "{out}"
+    );
+    assert!(out.contains("1 process failed, 1 spare left"), "{out}");
+    assert!(out.contains("Recoveries: 0, and 1 that did not complete"), "{out}");
+    assert!(out.contains("rank 1 (worker 1), died of SIGKILL"), "{out}");
+}
+
+#[test]
+fn missing_files_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    job(dir.path());
+    std::fs::remove_file(dir.path().join("rank-2.events")).unwrap();
+    let (code, out, _) = events(dir.path(), &["--summary"]);
+    assert!(
+        code == 1 && out.contains("PROBLEM: rank-2.events: missing, of the files of 3 processes"),
+        "{out}"
+    );
 }
 
 #[test]

@@ -36,6 +36,7 @@ fn start(rank: u32, role: Role, workers: u32) -> Kind {
         spares: 1,
         host: "node".into(),
         program: "solver".into(),
+        command: vec!["solver".into(), "input.txt".into()],
         version: "0.1.0".into(),
         job: "job".into(),
     }

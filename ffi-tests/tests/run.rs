@@ -64,11 +64,23 @@ fn a_job_that_loses_ranks_ends_well() {
             "worker 1 died",
             "worker 0 died",
             "no spare left",
-            "2 failure(s), 2 recover(ies)",
+            "ended well, no spare left",
+            "2 failures, 2 recoveries",
         ],
     );
     assert_undisturbed(&ran, work.path());
     assert!(!ran.stderr.contains('\x1b'), "this is no terminal: {:?}", ran.stderr);
+}
+
+/// The second death is told of by a spare that was idle during the first.
+#[test]
+fn the_death_of_an_understudy_is_told_once() {
+    let work = work();
+    let fault = "kill rank=1 at=commit.end epoch=2; kill rank=3 at=commit.end epoch=3";
+    let ran = run_heat(work.path(), &["--fault", fault]);
+    ran.assert(0, &["worker 1 died, spare rank 4 has taken its part; back at"]);
+    assert!(!ran.stderr.contains("spare rank 3 died"), "{}", ran.stderr);
+    assert_undisturbed(&ran, work.path());
 }
 
 #[test]
@@ -87,7 +99,7 @@ fn a_daemon_stands_beside_the_job_and_ends_with_it() {
             work.path(),
             &[&["--fault", KILL, "--log-dir", "events"], options].concat(),
         );
-        ran.assert(0, &["2 failure(s)", "worker 1 died"]);
+        ran.assert(0, &["2 failures", "worker 1 died"]);
         assert_undisturbed(&ran, work.path());
         let chosen = spares_chosen(&work.path().join("events"));
         let chosen: Vec<bool> = chosen.iter().map(|choice| choice.by_daemon).collect();
@@ -112,7 +124,7 @@ fn a_job_does_without_a_daemon() {
     script(&copy, "ckptd", &only_relays);
     let library = copy.join("libunderstudy.so").to_string_lossy().into_owned();
     let ran = run_heat(work.path(), &["--library", &library, "--fault", KILL]);
-    ran.assert(0, &["no daemon (it has ended at once)", "2 failure(s)"]);
+    ran.assert(0, &["no daemon (it has ended at once)", "2 failures"]);
 }
 
 #[test]
@@ -180,28 +192,21 @@ fn the_status_is_that_of_the_program() {
         .run()
     };
     ends("kill", &["--once"]).assert(0, &["1 failure, recovered from"]);
-    ends("kill", &[]).assert(75, &["no spare is left"]);
+    ends("kill", &[]).assert(75, &["no spare is left", "ended with status 75", "not recovered from"]);
     ends("divide", &["--spares", "4"]).assert(65, &["SIGFPE"]);
     ends("exit", &[]).assert(5, &["with status 5"]);
     ends("MPI_Abort", &[]).assert(6, &["MPI_Abort"]);
     // (A death would be Open MPI's own matter then, which may hang.)
     let work = work();
-    let unprotected = [
-        "run",
-        "-n",
-        "3",
-        "--tracking",
-        "magic",
-        "--allow-unprotected",
-        "--",
-        &heat(),
-        "30",
-        "30",
-        "10",
-    ];
-    let ran = Understudy::new(work.path(), &unprotected).run();
-    ran.assert(0, &["runs unprotected"]);
-    ends("kill", &["--tracking", "magic"]).assert(78, &["UNDERSTUDY_REQUIRE=1"]);
+    let heat = heat();
+    let alone = ["run", "-n", "1", "--allow-unprotected", "--", &heat, "30", "30", "10"];
+    let ran = Understudy::new(work.path(), &alone).run();
+    ran.assert(
+        0,
+        &["with a single worker", "runs unprotected", "ended well, UNPROTECTED"],
+    );
+    let lacking = ["--tracking", "pagemap", "--fault", "pretend no-pagemap-scan"];
+    ends("kill", &lacking).assert(78, &["UNDERSTUDY_REQUIRE=1"]);
 }
 
 #[test]
@@ -242,7 +247,7 @@ fn a_signal_ends_the_job_too() {
             }
         })
         .run();
-    ran.assert(143, &[]);
+    ran.assert(143, &["SIGTERM has ended the job; no epoch is on disk"]);
     assert_eq!(ran.left, Vec::<String>::new());
     let is_here = |pid: &u32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|path| path == work.path());
     let stayed: Vec<u32> = processes::with_command("heat2d").into_iter().filter(is_here).collect();
@@ -360,7 +365,41 @@ fn what_cannot_be_run_is_told_in_one_line() {
             &program,
             "libunderstudy_shim.so is not beside",
         ),
-        (125, &["--spares", "0"], &program, "nobody can take a dead rank's part"),
+        (2, &["--spares", "0"], &program, "nobody can take a dead rank's part"),
+        (
+            2,
+            &["--interval", "100y"],
+            &program,
+            "--interval: `100y` is longer than any job",
+        ),
+        (2, &["--copies", "3"], &program, "--copies: `3` is none of"),
+        (2, &["--copies", "2"], &program, "--copies 2 needs at least 3 workers"),
+        (2, &["--restart"], &program, "--restart: set UNDERSTUDY_DISK"),
+        (
+            2,
+            &["--init-end", "MPI_Nothing#3"],
+            &program,
+            "`MPI_Nothing` is no MPI procedure",
+        ),
+        (2, &["--domain", "nofile"], &program, "--domain: nofile: No such file"),
+        (
+            2,
+            &["--fault", "kill rank=1 at=lunch"],
+            &program,
+            "--fault: `at=lunch` is none of",
+        ),
+        (
+            2,
+            &["--hostfile", "nofile"],
+            &program,
+            "--hostfile: nofile: No such file",
+        ),
+        (
+            2,
+            &[],
+            &["--", &heat, ":", "-n", "2", &heat],
+            "`:` begins another program",
+        ),
         (125, &["--log-dir", "/proc/events"], &program, "can be written to"),
     ];
     for (status, options, program, words) in cases {
@@ -373,4 +412,8 @@ fn what_cannot_be_run_is_told_in_one_line() {
         .env("PATH", "/nowhere")
         .run();
     ran.assert(125, &["no mpirun on the PATH"]);
+    let ran = Understudy::new(work.path(), &["run", "-n", "2", "--", &heat])
+        .env("UNDERSTUDY_SPARE", "2")
+        .run();
+    ran.assert(2, &["UNDERSTUDY_SPARE is no setting; did you mean UNDERSTUDY_SPARES?"]);
 }

@@ -17,7 +17,12 @@ pub(super) fn report(report: &Report, with_timeline: bool) -> String {
         line!(out, "");
     }
     outcome(&mut out, &report.outcome);
-    line!(out, "Recoveries: {}", report.recoveries.len());
+    let unfinished = report.recoveries.iter().filter(|it| it.resumed_ns.is_none()).count();
+    let more = match unfinished {
+        0 => String::new(),
+        more => format!(", and {more} that did not complete"),
+    };
+    line!(out, "Recoveries: {}{more}", report.recoveries.len() - unfinished);
     report
         .recoveries
         .iter()

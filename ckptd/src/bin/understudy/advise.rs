@@ -128,6 +128,7 @@ impl Advice {
     fn text(&self) -> String {
         let from = match self.measured {
             0 => "as given".to_owned(),
+            1 => "measured in 1 checkpoint, its slowest worker".to_owned(),
             count => format!("measured in {count} checkpoints, the slowest worker of each"),
         };
         format!(

@@ -4,6 +4,7 @@ mod find;
 mod screen;
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};
+use ckptd::report::count;
 use find::JobStatus;
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -60,7 +61,8 @@ fn text(jobs: &[JobStatus], abandoned: usize) -> String {
     if abandoned > 0 {
         let _ = writeln!(
             out,
-            "{abandoned} job(s) were killed as a whole and left files behind: `understudy clean` removes them."
+            "{} killed as a whole and left files behind: `understudy clean` removes them.",
+            count(abandoned, "job was", "jobs were")
         );
     }
     out

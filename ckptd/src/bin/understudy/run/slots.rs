@@ -3,6 +3,7 @@
 use super::{Arguments, cannot};
 use crate::node;
 use crate::outcome::Failure;
+use ckptd::report::count;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -17,13 +18,13 @@ pub fn must_oversubscribe(arguments: &Arguments, line: &[OsString], ranks: u32) 
         return Ok(true);
     }
     if !arguments.host.is_empty() {
-        let slots: u32 = arguments.host.iter().map(|hosts| count(hosts)).sum();
+        let slots: u32 = arguments.host.iter().map(|hosts| slots(hosts)).sum();
         if slots < ranks {
             return Err(cannot(format!(
-                "{} workers and {} spare(s) need {ranks} slots, and --host {} has {slots}. Give a host more (`name:N`), name \
+                "{} workers and {} need {ranks} slots, and --host {} has {slots}. Give a host more (`name:N`), name \
                  another one, or add --oversubscribe.",
                 arguments.workers,
-                ranks - arguments.workers,
+                count((ranks - arguments.workers) as usize, "spare", "spares"),
                 arguments.host.join(",")
             )));
         }
@@ -33,12 +34,12 @@ pub fn must_oversubscribe(arguments: &Arguments, line: &[OsString], ranks: u32) 
 }
 
 /// Slots of a list of hosts, as the launcher counts them: one for each time that a host is named without a number.
-fn count(hosts: &str) -> u32 {
-    let slots = |host: &str| match host.rsplit_once(':') {
+fn slots(hosts: &str) -> u32 {
+    let of_host = |host: &str| match host.rsplit_once(':') {
         Some((_, slots)) => slots.parse().unwrap_or(1),
         None => 1,
     };
-    hosts.split(',').filter(|host| !host.is_empty()).map(slots).sum()
+    hosts.split(',').filter(|host| !host.is_empty()).map(of_host).sum()
 }
 
 /// The hosts that ranks may run on, or none if that is this one alone. A batch system may give others, whose names are not
@@ -87,9 +88,9 @@ mod tests {
 
     #[test]
     fn hosts_are_counted_as_the_launcher_does() {
-        assert_eq!(count("a"), 1);
-        assert_eq!(count("a,a,b"), 3);
-        assert_eq!(count("a:2,b:3"), 5);
+        assert_eq!(slots("a"), 1);
+        assert_eq!(slots("a,a,b"), 3);
+        assert_eq!(slots("a:2,b:3"), 5);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The view of `--watch`.
 
 use super::find::{self, JobStatus};
+use ckptd::report::count;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
@@ -46,7 +47,13 @@ fn draw(frame: &mut Frame, jobs: &[JobStatus]) {
     let bold = Style::default().add_modifier(Modifier::BOLD);
     let [top, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
     frame.render_widget(
-        Line::styled(format!("{} protected job(s) on this node; q ends", jobs.len()), bold),
+        Line::styled(
+            format!(
+                "{} on this node; q ends",
+                count(jobs.len(), "protected job", "protected jobs")
+            ),
+            bold,
+        ),
         top,
     );
     let heights = jobs.iter().map(|job| Constraint::Length(job.ranks.len() as u16 + 3));
@@ -98,7 +105,7 @@ mod tests {
         terminal.draw(|frame| draw(frame, &jobs)).expect("drawn");
         let screen = terminal.backend().to_string();
         for words in [
-            "1 protected job(s)",
+            "1 protected job on",
             "prterun-vm-7@1",
             "worker 0",
             "101",
