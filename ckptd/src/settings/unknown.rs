@@ -17,7 +17,7 @@ const OTHERS: [&str; 9] = [
 ];
 
 /// Names that are more alike than this are taken for the same one, misspelt (Jaro's measure, 1: equal).
-const ALIKE: f64 = 0.8;
+const ALIKE: f64 = 0.74;
 
 /// A variable that nobody reads.
 #[derive(Debug, Clone, PartialEq, Eq)]

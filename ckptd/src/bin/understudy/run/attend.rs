@@ -181,8 +181,9 @@ fn conclude(status: ExitStatus, live: &mut Live, teller: &mut Teller, signal: i3
         (Some(code), _) => code as u8,
         (None, signal) => 128 + signal.unwrap_or(0) as u8,
     };
-    let has_files = has_event_files(job.events.path());
-    let mut verdict = verdict(standing, launcher, has_files);
+    // What is not written tells nothing.
+    let is_silent = has_event_files(job.events.path()) || !has_room(job.events.path());
+    let mut verdict = verdict(standing, launcher, is_silent);
     // A job that was ended by a signal has no result; one that has come to its end meanwhile has.
     let was_ended = signal != 0 && (verdict.status != 0 || standing.is_none());
     if was_ended {
@@ -223,6 +224,12 @@ fn last_will(signal: i32, disk: Option<&Path>) -> String {
         None => "no epoch is on disk (--disk DIR keeps some there), so it can only start from the beginning".to_owned(),
     };
     format!("{name} has ended the job; {next}")
+}
+
+/// Whether a file there can have a few bytes.
+fn has_room(directory: &Path) -> bool {
+    let file = tempfile::tempfile_in(directory);
+    file.and_then(|mut file| file.write_all(&[0; 4096])).is_ok()
 }
 
 fn has_event_files(directory: &Path) -> bool {

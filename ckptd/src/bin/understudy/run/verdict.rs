@@ -14,9 +14,9 @@ pub struct Verdict {
     pub remark: Option<String>,
 }
 
-/// From what the ranks have written down, and from the launcher's status. `has_files`: they have begun event files, though nothing
-/// may be in them.
-pub fn verdict(standing: Option<&Standing>, launcher: u8, has_files: bool) -> Verdict {
+/// From what the ranks have written down, and from the launcher's status. `is_silent`: they could
+/// not write.
+pub fn verdict(standing: Option<&Standing>, launcher: u8, is_silent: bool) -> Verdict {
     let told = |status, remark: String| Verdict {
         status,
         remark: Some(remark),
@@ -24,7 +24,7 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8, has_files: bool) -> Ve
     let silent = |status| Verdict { status, remark: None };
     let Some(standing) = standing else {
         return match launcher {
-            status if has_files => told(
+            status if is_silent => told(
                 status,
                 "the ranks could not write their event files, so there is no account of the job; whether it was protected, its \
                  messages tell. Make room there, or name another directory with --log-dir"
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn event_files_that_stayed_empty_are_no_sign_of_a_job_without_protection() {
-        let remark = |has_files| verdict(None, 0, has_files).remark.unwrap_or_default();
+        let remark = |is_silent| verdict(None, 0, is_silent).remark.unwrap_or_default();
         assert!(remark(false).contains("was not protected"));
         assert!(remark(true).contains("could not write their event files") && !remark(true).contains("not protected"));
     }
