@@ -33,7 +33,7 @@ fn start(rank: u32, role: Role, workers: u32) -> Kind {
         world_rank: WorldRank(rank),
         role,
         workers,
-        spares: 1,
+        spares: 0,
         host: "node".into(),
         program: "solver".into(),
         command: vec!["solver".into(), "input.txt".into()],

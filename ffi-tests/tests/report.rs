@@ -67,7 +67,7 @@ fn assert_sound(text: &str, failures: usize) {
     for fact in [
         "<dt>Command</dt>",
         "<dt>Started</dt>",
-        "<dt>Exit status</dt><dd>0 </dd>",
+        "<dt>Exit status</dt><dd>0</dd>",
         "<dt>Hosts</dt>",
         "all copies lay on it",
     ] {

@@ -7,10 +7,11 @@ use super::verdict::{Verdict, verdict};
 use super::{EVENTS_PREFIX, Progress, cannot};
 use crate::node::now_ns;
 use crate::outcome::{Failure, Outcome, tell};
-use ckptd::events::rank_of_file_name;
+use ckptd::events::{HEADER_LEN, rank_of_file_name};
 use ckptd::report::{Live, Protection, RunRecord};
 use ckptd::settings::SECRET;
 use std::ffi::OsString;
+use std::fs::DirEntry;
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -182,7 +183,7 @@ fn conclude(status: ExitStatus, live: &mut Live, teller: &mut Teller, signal: i3
         (None, signal) => 128 + signal.unwrap_or(0) as u8,
     };
     // What is not written tells nothing.
-    let is_silent = has_event_files(job.events.path()) || !has_room(job.events.path());
+    let is_silent = has_torn_headers(job.events.path()) || !has_room(job.events.path());
     let mut verdict = verdict(standing, launcher, is_silent);
     // A job that was ended by a signal has no result; one that has come to its end meanwhile has.
     let was_ended = signal != 0 && (verdict.status != 0 || standing.is_none());
@@ -232,12 +233,15 @@ fn has_room(directory: &Path) -> bool {
     file.and_then(|mut file| file.write_all(&[0; 4096])).is_ok()
 }
 
-fn has_event_files(directory: &Path) -> bool {
+/// Whether an event file there has not even its header.
+fn has_torn_headers(directory: &Path) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_events = |entry: &DirEntry| entry.file_name().to_str().and_then(rank_of_file_name).is_some();
+    let length = |entry: DirEntry| entry.metadata().map_or(0, |about| about.len());
     entries
-        .filter_map(|entry| entry.file_name().to_str().and_then(rank_of_file_name))
-        .next()
-        .is_some()
+        .filter(is_events)
+        .map(length)
+        .any(|length| length < HEADER_LEN as u64)
 }
 
 /// The account of the run that is kept with event files that the user wants.
