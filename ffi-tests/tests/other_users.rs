@@ -131,7 +131,7 @@ struct Seen {
 fn watched(secret: Option<&str>) -> Seen {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let program = place::example("heat2d").to_string_lossy().into_owned();
-    let line = ["run", "-n", "2", "--no-daemon", "--", &program, "200", "200", "2000"];
+    let line = ["run", "-n", "2", "--no-daemon", "--", &program, "200", "200", "20000"];
     let run = match secret {
         Some(secret) => Understudy::new(work.path(), &line).env(SECRET, secret),
         None => Understudy::new(work.path(), &line).without(SECRET),
@@ -149,10 +149,11 @@ fn watched(secret: Option<&str>) -> Seen {
                 let [line, environment] = processes::words(pid);
                 let of = |entry: &String| Some(entry.strip_prefix(SECRET)?.strip_prefix('=')?.to_owned());
                 secrets.extend(environment.iter().filter_map(of));
+                // Before it has a ledger it still has the kernel's.
                 if line.first() == Some(&program)
+                    && !processes::mapped_shared_memory(pid).is_empty()
                     && let Some(bytes) = processes::random_bytes(pid)
                 {
-                    // The first execution still has the kernel's; what is seen last counts.
                     guards.insert(pid, bytes);
                 }
                 command_lines.insert(line.join(" "));
