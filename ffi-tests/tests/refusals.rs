@@ -1,6 +1,7 @@
 //! What cannot be protected is told in one clear line; then it runs unprotected, or stops if that was asked for.
 
 use ffi_tests::outcome::native;
+use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Kill, Outcome, Trigger, place};
 use std::path::Path;
 use std::process::Command;
@@ -89,6 +90,18 @@ fn no_spares_at_all_are_refused() {
         View::AllRanks,
         &["UNDERSTUDY_SPARES", "at least one rank more"],
     );
+}
+
+/// The job runs, and one of its processes says it.
+#[test]
+fn a_variable_that_is_no_setting_is_named_once() {
+    let outcome = heat2d().job().env("UNDERSTUDY_SPARE", "2").run();
+    outcome.assert_success();
+    let lines = outcome.own_lines();
+    let named = lines
+        .iter()
+        .filter(|line| line.contains("UNDERSTUDY_SPARE is no setting; did you mean UNDERSTUDY_SPARES?"));
+    outcome.check(named.count() == 1, "not named once");
 }
 
 #[test]
