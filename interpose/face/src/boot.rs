@@ -315,6 +315,7 @@ fn load(second: &Second<'_>) -> Result<(), Failure> {
     // SAFETY: ld.so's code; the process has one thread, and it is not in mmap.
     unsafe { zone::patch(Patched::Mmap, loader.code, loader.code_length) }
         .map_err(|error| Failure::Patch("ld.so", "mmap", error))?;
+    threads::remember_main();
     ldheap::install(&loader).map_err(Failure::Text)?;
     threads::make_libc_multithreaded().map_err(|_| Failure::Text("no thread can be created"))?;
 

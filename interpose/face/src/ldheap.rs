@@ -4,10 +4,13 @@
 //! second namespace would be rolled back together with the program's heap, and would shift the program's own chunks.
 //! ld.so keeps the four functions that it uses as pointers in its data; they are found by value and replaced. A request
 //! belongs to the side whose stack it is made on.
+//!
+//! What other threads of the program need (their DTVs and TLS blocks) stays with the program's malloc, as libc expects:
+//! it frees the TLS blocks of a thread that has ended by its own free() when it uses the thread's stack again.
 #![allow(unsafe_code)]
 
 use crate::link::Extent;
-use crate::{passive, sys};
+use crate::{passive, sys, threads};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP, ZONE_SHIFT, ZONE_TAG};
@@ -115,6 +118,14 @@ fn side() -> usize {
 extern "C" fn ld_malloc(size: usize) -> *mut c_void {
     let side = side();
     if side == 0 {
+        if threads::is_for_another() {
+            // SAFETY: the pointer is ld.so's former malloc().
+            return unsafe {
+                let malloc: extern "C" fn(usize) -> *mut c_void =
+                    core::mem::transmute(BEFORE[0].load(Ordering::Relaxed));
+                malloc(size)
+            };
+        }
         passive::allocates();
     }
     with_heap(side, |heap| heap.allocate(size))

@@ -2,10 +2,32 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// How many threads the user side has created.
 static CREATED: AtomicU32 = AtomicU32::new(0);
+/// The main thread's control block.
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+/// The main thread is in pthread_create(3).
+static MAIN_CREATES: AtomicBool = AtomicBool::new(false);
+
+/// The calling thread's control block, which points to itself at fs:0x10.
+fn control_block() -> usize {
+    let own: usize;
+    // SAFETY: a word of glibc's thread control block on x86-64.
+    unsafe { core::arch::asm!("mov {}, fs:[0x10]", out(reg) own, options(nostack, readonly, preserves_flags)) };
+    own
+}
+
+/// The calling thread is the main one.
+pub fn remember_main() {
+    MAIN.store(control_block(), Ordering::Relaxed);
+}
+
+/// Whether what ld.so allocates now, on the user side, is for another thread than the main one.
+pub fn is_for_another() -> bool {
+    MAIN_CREATES.load(Ordering::Relaxed) || control_block() != MAIN.load(Ordering::Relaxed)
+}
 
 /// Where the runtime may read the number of threads that the user side has created.
 pub fn created() -> *const u32 {
@@ -50,8 +72,16 @@ pub unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     CREATED.fetch_add(1, Ordering::Relaxed);
+    let is_main = control_block() == MAIN.load(Ordering::Relaxed);
+    if is_main {
+        MAIN_CREATES.store(true, Ordering::Relaxed);
+    }
     // SAFETY: handed on to the caller.
-    unsafe { real_create()(thread, attributes, start, argument) }
+    let result = unsafe { real_create()(thread, attributes, start, argument) };
+    if is_main {
+        MAIN_CREATES.store(false, Ordering::Relaxed);
+    }
+    result
 }
 
 extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
