@@ -23,7 +23,7 @@ pub const JOIN: &str = "UNDERSTUDY_JOIN";
 pub const JOIN_PORT: &str = "UNDERSTUDY_JOIN_PORT";
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 9;
+pub const ABI_VERSION: u32 = 10;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -75,7 +75,33 @@ pub mod exit {
 pub mod source;
 
 /// Room for addresses of libraries, with the 0 that ends the list.
-pub const LIBRARY_PLACES: usize = 64;
+pub const LIBRARY_PLACES: usize = 256;
+
+/// Bytes before every block of ld.so's heaps: the binary logarithm of its size, and whether it is a link map.
+pub const LD_HEAP_HEADER: usize = 16;
+/// Number of size classes: powers of two.
+pub const LD_HEAP_CLASSES: usize = 28;
+/// Each heap is divided into so many regions, one for each class.
+pub const LD_HEAP_REGIONS: usize = 32;
+
+/// The user side's part of ld.so's heap, and where its next blocks are to lie.
+#[repr(C)]
+pub struct LoaderHeap {
+    /// The heap's own books, which belong to its content.
+    pub state: *mut u8,
+    /// Their length.
+    pub state_length: usize,
+    /// Bytes in use at the beginning of each region, of the user side's heap and of the runtime side's.
+    pub used: [*const [usize; LD_HEAP_CLASSES]; 2],
+    /// How often anything was allocated or released for the user side.
+    pub changes: *const usize,
+    /// Takes this very block out of the free ones; false if it is in use.
+    pub reserve: unsafe extern "C" fn(usize) -> bool,
+    /// Reserved blocks for the next link maps, in order; 0 ends the list.
+    pub link_maps: *mut [usize; LIBRARY_PLACES],
+    /// A reserved block for the next request for anything else; 0: none.
+    pub next_block: *mut usize,
+}
 
 /// What the face tells the shim and the runtime.
 #[repr(C)]
@@ -135,6 +161,10 @@ pub struct BootInfo {
     pub user_hide_destructors: unsafe extern "C" fn(*const c_void),
     /// Addresses for the next libraries that ld.so maps for the user side, in order; 0 ends the list.
     pub library_places: *mut [usize; LIBRARY_PLACES],
+    /// ld.so's writable data: first address and length.
+    pub loader_data: (usize, usize),
+    /// What ld.so has allocated for the user side.
+    pub loader_heap: LoaderHeap,
     /// Base-namespace `dl_iterate_phdr`.
     pub user_iterate: unsafe extern "C" fn(callback: *const c_void, data: *mut c_void) -> c_int,
     /// Sixteen integers on the user side, at the same address in every rank, for predefined attributes.
@@ -165,7 +195,7 @@ pub struct EntryPoints {
 /// Signal, `siginfo_t`, `ucontext_t`. Whether the default action of the signal is to follow.
 pub type FatalHook = unsafe extern "C" fn(c_int, *const c_void, *mut c_void) -> bool;
 
-/// Effects on files that the face tells the runtime of, before they happen.
+/// Effects on files and on the loaded libraries that the face tells the runtime of, before they happen.
 pub mod effect {
     use core::ffi::{c_char, c_int};
 
@@ -185,6 +215,10 @@ pub mod effect {
     pub const TRUNCATE: u32 = 5;
     /// The same for an open file; the directory's descriptor is the file's.
     pub const FTRUNCATE: u32 = 6;
+    /// dlopen(3) of the name; the value is its flags.
+    pub const OPEN_LIBRARY: u32 = 7;
+    /// dlclose(3); the value is the handle.
+    pub const CLOSE_LIBRARY: u32 = 8;
 
     /// Of anything but a directory.
     pub const FILES: i64 = 1;

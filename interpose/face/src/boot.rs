@@ -431,6 +431,8 @@ fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, fac
         watch_user_sources: sources::watch,
         user_hide_destructors: passive::hide_destructors,
         library_places: &raw mut zone::LIBRARY_PLACES,
+        loader_data: (loader.data, loader.data_length),
+        loader_heap: ldheap::told(),
         user_iterate: services::iterate,
         attribute_cells: (&raw mut services::ATTRIBUTE_CELLS).cast(),
     };

@@ -86,6 +86,15 @@ unsafe fn tell(kind: u32, directory: c_int, path: *const c_char, value: i64) {
     unsafe { tell_two(kind, directory, path, AT_FDCWD, core::ptr::null(), value) }
 }
 
+/// dlopen(3) and dlclose(3) of the program: which of them, the name of the library if it is told, flags or handle.
+///
+/// # Safety
+/// The string must be valid or null.
+pub unsafe fn tell_library(kind: u32, path: *const c_char, value: i64) {
+    // SAFETY: handed on to the caller.
+    unsafe { tell(kind, AT_FDCWD, path, value) }
+}
+
 /// open(2) with these flags, if it may change anything.
 ///
 /// # Safety

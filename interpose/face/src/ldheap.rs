@@ -13,25 +13,36 @@ use crate::link::Extent;
 use crate::{passive, sys, threads};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP, ZONE_SHIFT, ZONE_TAG};
+use understudy_abi::{
+    LD_HEAP_CLASSES as CLASSES, LD_HEAP_HEADER as HEADER, LD_HEAP_REGIONS, LD_HEAP_SIZE, LIBRARY_PLACES, LoaderHeap,
+    RUNTIME_LD_HEAP, USER_LD_HEAP, ZONE_SHIFT, ZONE_TAG,
+};
 
-/// Every block has its size class before it; 16 bytes keep the block aligned as malloc's are.
-const HEADER: usize = 16;
-/// Size classes are powers of two, up to this one.
-const CLASSES: usize = 28;
 /// Every class has a region of its own: where a link map comes to lie (which is what dlopen returns) then depends on
 /// nothing but the link maps before it, so that an understudy gets the same.
-const REGION: usize = LD_HEAP_SIZE / 32;
+const REGION: usize = LD_HEAP_SIZE / LD_HEAP_REGIONS;
+/// In the second word of a block's header: it is a link map.
+const LINK_MAP: usize = 1;
+/// ld.so asks for a link map by `calloc(size, 1)` with at least this size (`_dl_new_object` of glibc), and for nothing else.
+const LEAST_LINK_MAP: usize = 512;
 
-const _: () = assert!(CLASSES <= 32 && (1 << (CLASSES - 3)) == REGION);
+const _: () = assert!(CLASSES <= LD_HEAP_REGIONS && (1 << (CLASSES - 3)) == REGION);
 
 /// A bump pointer and a list of free blocks for each class, by address: ld.so allocates little and frees less. What is opened
 /// again after it was closed comes to lie where it was, in whatever order it was closed.
+#[repr(C)]
 struct Heap {
     start: usize,
     used: [usize; CLASSES],
     free: [usize; CLASSES],
+    /// How often anything was allocated or released.
+    changes: usize,
 }
+
+/// Reserved blocks for the next link maps of the user side, in order; 0 ends the list.
+static mut LINK_MAPS: [usize; LIBRARY_PLACES] = [0; LIBRARY_PLACES];
+/// A reserved block for the next request of the user side that is not for a link map; 0: none.
+static NEXT_BLOCK: AtomicUsize = AtomicUsize::new(0);
 
 static LOCK: AtomicBool = AtomicBool::new(false);
 static mut HEAPS: [Heap; 2] = [
@@ -39,11 +50,13 @@ static mut HEAPS: [Heap; 2] = [
         start: USER_LD_HEAP,
         used: [0; CLASSES],
         free: [0; CLASSES],
+        changes: 0,
     },
     Heap {
         start: RUNTIME_LD_HEAP,
         used: [0; CLASSES],
         free: [0; CLASSES],
+        changes: 0,
     },
 ];
 
@@ -71,6 +84,7 @@ impl Heap {
         if class >= CLASSES {
             return core::ptr::null_mut();
         }
+        self.changes += 1;
         let mut block = self.free[class];
         // SAFETY: free blocks are linked through their first word; new ones lie in the heap's mapping.
         unsafe {
@@ -83,12 +97,41 @@ impl Heap {
                 block = self.start + class * REGION + self.used[class] + HEADER;
                 self.used[class] += 1 << class;
             }
-            ((block - HEADER) as *mut usize).write(class);
+            ((block - HEADER) as *mut [usize; 2]).write([class, 0]);
         }
         block as *mut c_void
     }
 
+    /// Allocates this very block, if it is free.
+    fn reserve(&mut self, block: usize) -> bool {
+        let class = (block - self.start) / REGION;
+        let first = self.start + class * REGION + HEADER;
+        if class >= CLASSES || block < first || !(block - first).is_multiple_of(1 << class) {
+            return false;
+        }
+        // SAFETY: blocks between what is in use and this one are new, free blocks are linked through their first word.
+        unsafe {
+            while first + self.used[class] <= block {
+                let new = first + self.used[class];
+                ((new - HEADER) as *mut [usize; 2]).write([class, 0]);
+                self.used[class] += 1 << class;
+                self.release(new);
+            }
+            let mut link = &raw mut self.free[class];
+            while *link != 0 && *link != block {
+                link = *link as *mut usize;
+            }
+            if *link == block {
+                self.changes += 1;
+                link.write((block as *const usize).read());
+                return true;
+            }
+        }
+        false
+    }
+
     fn release(&mut self, block: usize) {
+        self.changes += 1;
         // SAFETY: the block came from `allocate`, so its class stands before it.
         unsafe {
             let class = ((block - HEADER) as *const usize).read();
@@ -127,15 +170,46 @@ extern "C" fn ld_malloc(size: usize) -> *mut c_void {
             };
         }
         passive::allocates();
+        let wanted = NEXT_BLOCK.swap(0, Ordering::Relaxed);
+        if wanted != 0 && size <= room(wanted) {
+            return wanted as *mut c_void;
+        }
     }
     with_heap(side, |heap| heap.allocate(size))
+}
+
+/// How many bytes a block of ours has.
+fn room(block: usize) -> usize {
+    // SAFETY: the class of a block of ours stands before it.
+    (1 << unsafe { ((block - HEADER) as *const usize).read() }) - HEADER
+}
+
+/// A link map for the user side: where the list says, or anywhere.
+fn link_map(size: usize) -> *mut c_void {
+    // SAFETY: the list is the runtime's, which sets it before it opens libraries, in the only thread that does; the header of
+    // a block of ours stands before it.
+    unsafe {
+        let list = &raw mut LINK_MAPS;
+        let wanted = (*list)[0];
+        let block = if wanted == 0 || size > room(wanted) {
+            ld_malloc(size)
+        } else {
+            core::ptr::copy(list.cast::<usize>().add(1), list.cast::<usize>(), LIBRARY_PLACES - 1);
+            wanted as *mut c_void
+        };
+        if owner(block) == Some(0) {
+            block.byte_sub(HEADER).cast::<usize>().add(1).write(LINK_MAP);
+        }
+        block
+    }
 }
 
 extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
     let Some(total) = count.checked_mul(size) else {
         return core::ptr::null_mut();
     };
-    let block = ld_malloc(total);
+    let is_link_map = size == 1 && count >= LEAST_LINK_MAP && side() == 0;
+    let block = if is_link_map { link_map(total) } else { ld_malloc(total) };
     if !block.is_null() {
         // SAFETY: a block of at least that size.
         unsafe { core::ptr::write_bytes(block.cast::<u8>(), 0, total) };
@@ -171,7 +245,7 @@ unsafe extern "C" fn ld_realloc(block: *mut c_void, size: usize) -> *mut c_void 
     };
     // SAFETY: the class of a block of ours stands before it; the old block is valid for its size.
     unsafe {
-        let room = (1 << ((block as usize - HEADER) as *const usize).read()) - HEADER;
+        let room = room(block as usize);
         if size <= room {
             return block;
         }
@@ -181,6 +255,27 @@ unsafe extern "C" fn ld_realloc(block: *mut c_void, size: usize) -> *mut c_void 
             ld_free(block);
         }
         bigger
+    }
+}
+
+unsafe extern "C" fn reserve(block: usize) -> bool {
+    owner(block as *mut c_void) == Some(0) && with_heap(0, |heap| heap.reserve(block))
+}
+
+/// What the runtime saves, puts back and prescribes of the user side's heap.
+pub fn told() -> LoaderHeap {
+    let heaps = &raw const HEAPS;
+    // SAFETY: only addresses are taken, of statics.
+    unsafe {
+        LoaderHeap {
+            state: (&raw mut HEAPS[0]).cast(),
+            state_length: size_of::<Heap>(),
+            used: [&raw const (*heaps)[0].used, &raw const (*heaps)[1].used],
+            changes: &raw const (*heaps)[0].changes,
+            reserve,
+            link_maps: &raw mut LINK_MAPS,
+            next_block: NEXT_BLOCK.as_ptr(),
+        }
     }
 }
 

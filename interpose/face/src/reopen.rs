@@ -1,16 +1,16 @@
 //! A program that opens the MPI library itself, by its path or as `libmpi.so`, gets this library: the loader would bring
 //! in a second one beside it, half of whose symbols would be this library's.
+//!
+//! The runtime is told of all that the program opens and closes: an understudy does the same.
 #![allow(unsafe_code)]
 
+use crate::files;
 use crate::link::{OUR_SONAME, Path};
 use crate::sys;
 use core::arch::naked_asm;
-use core::ffi::{c_char, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-
-unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-}
+use understudy_abi::effect;
 
 /// libc's function of this name, with another path if need be. It is jumped to, since it goes by its caller's address.
 ///
@@ -37,21 +37,41 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: i32) -> *mut c_void 
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 static mut ASKED: Path = Path::new();
 
-extern "C" fn real() -> *mut c_void {
-    const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
-    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    let known = REAL.load(Ordering::Relaxed);
-    if !known.is_null() {
-        return known;
+/// dlclose(3) of the program.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    // SAFETY: no string; the rest is handed on to the caller.
+    unsafe {
+        files::tell_library(effect::CLOSE_LIBRARY, core::ptr::null(), handle as i64);
+        real_close()(handle)
     }
-    // SAFETY: dlsym(3); not a tail call, since RTLD_NEXT goes by the caller. libc has this function.
-    let found = core::hint::black_box(unsafe { dlsym(RTLD_NEXT, c"dlopen".as_ptr()) });
-    REAL.store(found, Ordering::Relaxed);
-    found
 }
 
-/// The name under which ld.so finds this library, if that is what `path` is about.
-extern "C" fn replaced(path: *const c_char) -> *const c_char {
+/// libc's dlopen(3).
+pub extern "C" fn real() -> *mut c_void {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    files::next(&REAL, c"dlopen")
+}
+
+/// libc's dlclose(3).
+pub fn real_close() -> unsafe extern "C" fn(*mut c_void) -> c_int {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    // SAFETY: libc's function has this type.
+    unsafe { core::mem::transmute(files::next(&REAL, c"dlclose")) }
+}
+
+/// Tells the runtime of it. Returns the name under which ld.so finds this library, if that is what `path` is about.
+extern "C" fn replaced(path: *const c_char, flags: c_int) -> *const c_char {
+    let path = name_of(path);
+    // SAFETY: the program's string, or ours.
+    unsafe { files::tell_library(effect::OPEN_LIBRARY, path, i64::from(flags)) };
+    path
+}
+
+fn name_of(path: *const c_char) -> *const c_char {
     const SONAME: &core::ffi::CStr = c"libmpi.so.40";
     if path.is_null() {
         return path;

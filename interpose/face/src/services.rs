@@ -8,8 +8,6 @@ mod libc {
     use core::ffi::{c_char, c_int, c_void};
 
     unsafe extern "C" {
-        pub fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
-        pub fn dlclose(handle: *mut c_void) -> c_int;
         pub fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
         pub fn dl_iterate_phdr(callback: *const c_void, data: *mut c_void) -> c_int;
     }
@@ -20,8 +18,12 @@ mod libc {
 /// # Safety
 /// As the procedure of libc.
 pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
-    // SAFETY: dlopen(3) from this library searches the program's namespace.
-    let handle = unsafe { libc::dlopen(path, flags) };
+    // SAFETY: dlopen(3), called from this library, searches the program's namespace.
+    let handle = unsafe {
+        let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void =
+            core::mem::transmute(crate::reopen::real());
+        open(path, flags)
+    };
     core::hint::black_box(handle)
 }
 
@@ -31,7 +33,7 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
 /// As the procedure of libc.
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     // SAFETY: dlclose(3) of a handle of the program's namespace.
-    let result = unsafe { libc::dlclose(handle) };
+    let result = unsafe { crate::reopen::real_close()(handle) };
     core::hint::black_box(result)
 }
 

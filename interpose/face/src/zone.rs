@@ -72,14 +72,17 @@ unsafe extern "C" fn zone_mmap() {
         "6: pop r10",
         "pop rdi",
         "ret",
-        // The user side: ld.so's first map of a library (MAP_DENYWRITE marks it) goes where the list says.
+        // The user side: ld.so's first map of a library goes where the list says. MAP_DENYWRITE marks it, or no access
+        // rights: if the library is to be aligned, room for that is reserved first.
         "9: cmp qword ptr [rip + {places}], 0",
         "je 8f",
-        "test r10d, {deny_write}",
-        "jz 8f",
         "test r10d, {fixed}",
         "jnz 8f",
-        "push rdi",
+        "test edx, edx",
+        "jz 6f",
+        "test r10d, {deny_write}",
+        "jz 8f",
+        "6: push rdi",
         "push rsi",
         "push r10",
         "mov rdi, qword ptr [rip + {places}]",

@@ -25,6 +25,7 @@ fn launcher_world() -> RealComm {
 /// Sets the world up after the real MPI_Init. A worker returns; a spare sleeps here until it is given a part, and then
 /// the program's frame has been replaced.
 pub fn init() -> Result<(), Rewound> {
+    user::begin();
     if let Some(joined) = told::joined() {
         let (world, left) = recovery::join(&joined);
         enter(world);

@@ -1,9 +1,10 @@
 //! The user side's state besides its pages: thread-locals, signal handlers, files, the floating-point environment, output.
 
+mod effects;
 mod files;
 mod input;
+mod loader;
 mod locks;
-mod modules;
 mod output;
 mod process;
 mod sharing;
@@ -17,17 +18,18 @@ mod zones;
 use crate::image::layout::Layout;
 use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
+pub use effects::file_effect;
 pub use files::written as written_files;
 pub use input::leave as leave_input;
-pub use modules::is_loading;
+pub use loader::is_loading;
 pub use output::{
     attach as attach_output, dead_note, dead_output, inherit as inherit_output, leave, new_ledger, note_cell,
     position as output_position, set_idle, set_stage,
 };
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use undo::{
-    begin as begin_section, end_on_disk as end_files_on_disk, file_effect, forget_before,
-    keep_on_disk as keep_files_on_disk, note_from_start, undo as undo_files, undo_earlier, undo_start,
+    begin as begin_section, end_on_disk as end_files_on_disk, forget_before, keep_on_disk as keep_files_on_disk,
+    note_from_start, undo as undo_files, undo_earlier, undo_start,
 };
 pub use zones::{compare_layout, layout, remember_start, zones};
 
@@ -36,7 +38,7 @@ pub use zones::{compare_layout, layout, remember_start, zones};
 pub struct State {
     /// The mappings.
     pub layout: Layout,
-    libraries: Vec<modules::Library>,
+    libraries: loader::Saved,
     thread_locals: tls::Saved,
     signals: signals::Saved,
     process: process::Saved,
@@ -76,6 +78,11 @@ pub enum UserError {
         "{0}, which the program opened with dlopen, cannot be opened again as it was at the checkpoint; link the program with it or run it with UNDERSTUDY_DISABLE=1"
     )]
     Library(String),
+    /// A library that was opened late, as soon as it is seen that this could not be done again.
+    #[error(
+        "the program has opened {0} with dlopen, and an understudy could not do the same ({1}); keep the file where it is, link the program with it, or run it with UNDERSTUDY_DISABLE=1"
+    )]
+    LateLibrary(String, &'static str),
     /// Thread-local storage lies elsewhere.
     #[error("the thread-local storage of {0} lies at another address than in the rank that was saved")]
     ThreadLocals(String),
@@ -99,17 +106,25 @@ pub enum UserError {
     TimerThread,
 }
 
-/// Refuses if the program has what no understudy could bring back.
+
+/// The program is in MPI_Init: what it has opened so far is to be the same in all ranks, what it opens from here on is noted.
+pub fn begin() {
+    zones::remember_libraries();
+    loader::begin();
+}
+
+/// Refuses if the program could not be brought back.
 pub fn check() -> Result<(), UserError> {
     threads::check()?;
-    timers::check()
+    timers::check()?;
+    loader::check()
 }
 
 /// Collects the state at a cut.
 pub fn capture() -> Result<State, UserError> {
     Ok(State {
         layout: Layout::read_self(zones())?,
-        libraries: modules::capture(),
+        libraries: loader::capture(),
         thread_locals: tls::capture(),
         signals: signals::capture(),
         process: process::capture(),
@@ -130,7 +145,7 @@ pub fn live_stack(rsp: u64) -> AddrRange {
 impl State {
     /// Brings ld.so in line, before mappings and pages are put back.
     pub fn restore_libraries(&self) -> Result<(), UserError> {
-        modules::restore(&self.libraries)
+        loader::restore(&self.libraries)
     }
 
     /// Puts everything back but the pages, after they have been put back. `own`: this process is the one that was saved.

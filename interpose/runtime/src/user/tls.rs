@@ -30,28 +30,28 @@ pub struct Saved {
 
 /// `struct dl_phdr_info` of dl_iterate_phdr(3).
 #[repr(C)]
-struct ModuleInfo {
-    base: usize,
-    name: *const c_char,
-    headers: *const Header,
-    header_count: u16,
-    adds: u64,
-    subs: u64,
-    tls_module: usize,
-    tls_data: *mut c_void,
+pub(super) struct ModuleInfo {
+    pub base: usize,
+    pub name: *const c_char,
+    pub headers: *const Header,
+    pub header_count: u16,
+    pub adds: u64,
+    pub subs: u64,
+    pub tls_module: usize,
+    pub tls_data: *mut c_void,
 }
 
 /// `Elf64_Phdr`
 #[repr(C)]
-struct Header {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    virtual_address: u64,
-    physical_address: u64,
-    file_size: u64,
-    memory_size: u64,
-    align: u64,
+pub(super) struct Header {
+    pub kind: u32,
+    pub flags: u32,
+    pub offset: u64,
+    pub virtual_address: u64,
+    pub physical_address: u64,
+    pub file_size: u64,
+    pub memory_size: u64,
+    pub align: u64,
 }
 
 /// A module of the user side.

@@ -205,11 +205,11 @@ pub fn discard_abandoned() {
     of_memory().clean();
 }
 
-/// What [`crate::entry::file_effect`] calls, on the runtime's stack: an effect that is about to happen.
+/// An effect on files that is about to happen.
 ///
 /// # Safety
 /// The strings must be valid or null.
-pub unsafe extern "C" fn file_effect(
+pub unsafe fn file_effect(
     kind: u32,
     directory: c_int,
     path: *const c_char,

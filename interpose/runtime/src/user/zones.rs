@@ -1,7 +1,7 @@
 //! Which addresses are the user side's, and whether they are the same in every rank.
 #![allow(unsafe_code)]
 
-use super::{modules, tls};
+use super::{loader, tls};
 use crate::cell::Main;
 use crate::generated::real;
 use crate::handles;
@@ -34,9 +34,11 @@ pub fn remember_start() {
     zones.exclude(range(info.loader_base, info.loader_length), Owner::Loader);
     zones.exclude(range(info.face_base, info.face_length), Owner::Runtime);
     let modules = tls::modules();
-    for own in loader_heap(&modules) {
+    let first_heap = loader_heap(&modules);
+    for &own in &first_heap {
         zones.exclude(own, Owner::Loader);
     }
+    loader::find(&first_heap);
     *ZONES.get() = Some(zones);
     *LAYOUT.get() = describe(&modules);
 }
@@ -66,7 +68,7 @@ fn loader_heap(modules: &[tls::Module]) -> Vec<AddrRange> {
 }
 
 /// `range` without `hole`.
-fn without(range: AddrRange, hole: AddrRange) -> Vec<AddrRange> {
+pub(super) fn without(range: AddrRange, hole: AddrRange) -> Vec<AddrRange> {
     let below = AddrRange::new(range.start, hole.start.clamp(range.start, range.end));
     let above = AddrRange::new(hole.end.clamp(range.start, range.end), range.end);
     [below, above].into_iter().filter(|part| !part.is_empty()).collect()
@@ -86,7 +88,7 @@ fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
     let mut list: Vec<(String, u64)> = modules.iter().map(|module| (name(module), place(module))).collect();
     list.push((
         "the dynamic loader's memory (LD_LIBRARY_PATH or the libraries' directories differ)".into(),
-        xxh3_64(format!("{:x?}", modules::capture()).as_bytes()),
+        xxh3_64(format!("{:x?}", loader::libraries()).as_bytes()),
     ));
     list.push((
         "the stack (arguments or environment differ in size)".into(),
@@ -112,6 +114,16 @@ fn processor_features() -> u64 {
     text.lines()
         .find(|line| line.starts_with("flags"))
         .map_or(0, |flags| xxh3_64(flags.as_bytes()))
+}
+
+/// Adds the libraries that the program has opened before MPI_Init to the layout to be compared.
+pub fn remember_libraries() {
+    for library in loader::opened() {
+        let place = xxh3_64(format!("{library:x?}").as_bytes());
+        LAYOUT
+            .get()
+            .push((format!("{} (opened before MPI_Init)", library.path), place));
+    }
 }
 
 /// What must be equal in all ranks, by name.

@@ -1,0 +1,317 @@
+//! Libraries that the program has opened since MPI_Init (dlopen(3)), and what ld.so knows of them.
+//!
+//! ld.so's state is outside of the image, since both sides share it: records of libraries, numbers and blocks of
+//! thread-local data. After a rollback or a takeover it must be what it was at the cut:
+//!
+//! ```text
+//!   a survivor     puts its own copy of ld.so's memory back       (memory)
+//!   an understudy  opens and closes what the dead rank had        (operations, replay)
+//! ```
+//!
+//! The libraries' own mappings and pages belong to the image. A program of which this could not be done is refused at the
+//! first cut after it has opened such a library.
+#![allow(unsafe_code)]
+
+mod list;
+mod memory;
+mod operations;
+mod replay;
+mod vector;
+
+use super::UserError;
+use crate::cell::Main;
+use crate::image::runs::AddrRange;
+use crate::image::vmas;
+use crate::{told, unwinder, world};
+use list::Library;
+use memory::Snapshot;
+use operations::{Call, Operation};
+use std::collections::VecDeque;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::os::unix::fs::MetadataExt;
+use understudy_abi::{LD_HEAP_HEADER, LD_HEAP_SIZE, LIBRARY_PLACES, USER_LD_HEAP, effect};
+
+pub use list::libraries;
+
+/// The libraries that the program has opened so far.
+pub fn opened() -> Vec<Library> {
+    libraries().split_off(*AT_START.get())
+}
+
+/// A block of thread-local data.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+struct Block {
+    /// The library.
+    path: String,
+    module: u64,
+    address: u64,
+    /// What ld.so has allocated for it; 0: it is in static thread-local storage.
+    allocated: u64,
+}
+
+/// Which process's state it was, and which of its states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+struct Key {
+    process: u64,
+    version: u64,
+}
+
+/// ld.so's state at a cut.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct Saved {
+    key: Key,
+    libraries: Vec<Library>,
+    operations: Vec<Operation>,
+    blocks: Vec<Block>,
+}
+
+/// What tells that ld.so's state has changed: calls of the program, and allocations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Mark {
+    calls: u64,
+    changes: usize,
+}
+
+#[derive(Default)]
+struct Kept {
+    own: u64,
+    versions: u64,
+    /// The state that ld.so had at this mark.
+    last: Option<(Key, Mark)>,
+    /// Copies of the states of the last cuts.
+    snapshots: VecDeque<(Key, Snapshot)>,
+    /// Up to this mark everything can be opened again.
+    checked: Mark,
+}
+
+/// So many states are kept. An epoch on disk may be older; it is loaded in processes that have been started anew.
+const MOST_STATES: usize = 16;
+/// A program that opens and closes more than this would make every checkpoint long.
+const MOST_OPERATIONS: usize = 5000;
+
+/// How many libraries there were at the start.
+static AT_START: Main<usize> = Main::new(0);
+/// How many link-map namespaces there were in MPI_Init.
+static NAMESPACES: Main<usize> = Main::new(0);
+static KEPT: Main<Option<Kept>> = Main::new(None);
+
+fn kept() -> &'static mut Kept {
+    KEPT.get().get_or_insert_with(Kept::default)
+}
+
+fn mark() -> Mark {
+    Mark {
+        calls: operations::calls(),
+        // SAFETY: the face's counter lives as long as the process.
+        changes: unsafe { told::info().loader_heap.changes.read_volatile() },
+    }
+}
+
+/// Finds ld.so's state, before the program runs.
+pub fn find(first_heap: &[AddrRange]) {
+    *AT_START.get() = list::modules().len();
+    memory::find(first_heap);
+}
+
+/// The program is in MPI_Init. What it opens from here on is noted.
+pub fn begin() {
+    let mut random = [0; 8];
+    // SAFETY: getrandom(2) fills the buffer; a name for this process is all that is wanted.
+    unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
+    *kept() = Kept {
+        own: u64::from_ne_bytes(random),
+        checked: mark(),
+        ..Kept::default()
+    };
+    *NAMESPACES.get() = list::namespaces();
+    list::find_static_blocks(*AT_START.get());
+    operations::begin();
+}
+
+/// The program is about to open or close a library ([`effect`]).
+///
+/// # Safety
+/// The string must be valid or null.
+pub unsafe fn note(kind: u32, path: *const c_char, value: i64) {
+    if !world::is_protected() {
+        return;
+    }
+    match kind {
+        effect::CLOSE_LIBRARY => operations::note(Call::Close { handle: value as u64 }),
+        // Without a name it is the program itself.
+        _ if path.is_null() => {}
+        _ => {
+            // SAFETY: the program's string.
+            let path = unsafe { CStr::from_ptr(path) }.to_string_lossy().into_owned();
+            let is_relative = path.contains('/') && !path.starts_with('/');
+            let here = || std::env::current_dir().ok()?.into_os_string().into_string().ok();
+            let directory = if is_relative { here() } else { None };
+            let flags = value as i32;
+            operations::note(Call::Open { path, flags, directory });
+        }
+    }
+}
+
+/// Refuses if an understudy could not open what the program has opened.
+pub fn check() -> Result<(), UserError> {
+    let mark = mark();
+    if kept().checked == mark {
+        return Ok(());
+    }
+    let operations = operations::operations();
+    let made = || operations.iter().flat_map(|operation| &operation.made);
+    let refuse = |path: &str, why| Err(UserError::LateLibrary(path.to_owned(), why));
+    if let Some(first) = made().next()
+        && !memory::is_known()
+    {
+        return refuse(&first.path, "this C library's loader is not known");
+    }
+    if list::namespaces() != *NAMESPACES.get() {
+        return refuse("a library", "it has done so in a namespace of its own, by dlmopen");
+    }
+    if operations.len() > MOST_OPERATIONS
+        || operations
+            .iter()
+            .any(|operation| operation.made.len() >= LIBRARY_PLACES)
+    {
+        return refuse("too many libraries", "their list would be in every checkpoint");
+    }
+    let mapped = vmas::read_self()?;
+    let now = libraries();
+    for library in made().filter(|library| now.contains(library)) {
+        let mapping = mapped
+            .iter()
+            .find(|vma| vma.range.contains(library.base) && vma.inode != 0);
+        let inode = mapping.map(|vma| vma.inode);
+        let file = mapping.and_then(|vma| std::fs::metadata(std::str::from_utf8(&vma.path).ok()?).ok());
+        if inode.is_none() || file.map(|file| file.ino()) != inode {
+            return refuse(&library.path, "its file has been removed or replaced since");
+        }
+        if !is_record(library.handle) {
+            return refuse(&library.path, "this C library's loader is not known");
+        }
+    }
+    kept().checked = mark;
+    Ok(())
+}
+
+/// Whether the face knows this block as ld.so's record of a library, so that an understudy's can be put there.
+fn is_record(handle: u64) -> bool {
+    let heap = USER_LD_HEAP as u64..(USER_LD_HEAP + LD_HEAP_SIZE) as u64;
+    // SAFETY: the header of a block of that heap.
+    heap.contains(&handle) && unsafe { ((handle as usize - LD_HEAP_HEADER) as *const [usize; 2]).read()[1] == 1 }
+}
+
+/// The user side's blocks of thread-local data.
+fn blocks(libraries: &[Library]) -> Vec<Block> {
+    let entries = vector::entries();
+    let path = |module: u64| {
+        libraries
+            .iter()
+            .find(|library| library.tls_module == module)
+            .map(|library| library.path.clone())
+    };
+    let made = list::modules().into_iter().filter(|module| module.tls_block != 0);
+    made.map(|module| Block {
+        path: path(module.tls_module).unwrap_or_default(),
+        module: module.tls_module,
+        address: module.tls_block,
+        allocated: entries
+            .get(module.tls_module as usize)
+            .map_or(0, |entry| entry.allocated),
+    })
+    .collect()
+}
+
+/// Copies ld.so's state, unless it is as it was at the last cut.
+pub fn capture() -> Saved {
+    let operations = operations::operations();
+    if !kept().last.is_some_and(|(_, last)| last == mark()) {
+        list::find_static_blocks(*AT_START.get());
+    }
+    let kept = kept();
+    let mark = mark();
+    let key = match kept.last {
+        Some((key, last)) if last == mark => key,
+        _ => {
+            kept.versions += 1;
+            let key = Key {
+                process: kept.own,
+                version: kept.versions,
+            };
+            kept.keep(key, mark);
+            key
+        }
+    };
+    let libraries = libraries();
+    Saved {
+        key,
+        blocks: if memory::is_known() {
+            blocks(&libraries)
+        } else {
+            Vec::new()
+        },
+        libraries,
+        operations,
+    }
+}
+
+impl Kept {
+    /// ld.so's state has this key.
+    fn keep(&mut self, key: Key, mark: Mark) {
+        self.last = Some((key, mark));
+        if memory::is_known() {
+            self.snapshots.retain(|(other, _)| *other != key);
+            self.snapshots.truncate(MOST_STATES - 1);
+            self.snapshots.push_front((key, Snapshot::take()));
+        }
+    }
+}
+
+/// Makes ld.so's state that of the cut; to be called before mappings and pages are put back.
+pub fn restore(saved: &Saved) -> Result<(), UserError> {
+    let kept = kept();
+    if kept.last == Some((saved.key, mark())) {
+        return Ok(());
+    }
+    if let Some((_, snapshot)) = kept.snapshots.iter().find(|(key, _)| *key == saved.key) {
+        if !snapshot.put_back() {
+            return Err(UserError::Library("what the program has opened since".into()));
+        }
+    } else {
+        let own = operations::operations();
+        let Some(rest) = saved.operations.strip_prefix(&own[..]) else {
+            return Err(UserError::Library("what the program has opened since".into()));
+        };
+        replay::run(saved, rest)?;
+        let now = mark();
+        kept.keep(saved.key, now);
+    }
+    operations::replace(&saved.operations, &saved.libraries);
+    kept.last = Some((saved.key, mark()));
+    kept.checked = mark();
+    Ok(())
+}
+
+/// Whether the program is inside of ld.so: the constructor of a library that is being opened has called MPI. It cannot be
+/// saved there, for ld.so would not be where the program is.
+pub fn is_loading() -> bool {
+    let mut found = false;
+    // SAFETY: the unwinder calls with this argument, on this stack.
+    unsafe { unwinder::_Unwind_Backtrace(look_for_loader, (&raw mut found).cast()) };
+    found
+}
+
+unsafe extern "C" fn look_for_loader(context: *mut c_void, found: *mut c_void) -> c_int {
+    let info = told::info();
+    // SAFETY: the unwinder passes a valid context, and the argument is that of `is_loading`.
+    unsafe {
+        let is_in = unwinder::_Unwind_GetIP(context).wrapping_sub(info.loader_base) < info.loader_length;
+        found.cast::<bool>().write(is_in);
+        if is_in {
+            unwinder::END_OF_STACK
+        } else {
+            unwinder::NO_REASON
+        }
+    }
+}
