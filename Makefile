@@ -13,7 +13,7 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
-.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture bench bench-journal bench-memory lammps clean
+.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture bench bench-journal bench-memory lammps python clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,7 +113,7 @@ SWEEP_TIMES ?= 40
 
 sweep: build ## kill every worker of every program at many moments (an hour)
 	$(IN_ENV) FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1 $(CARGO) test --release -p ffi-tests \
-	    --test kill_anywhere --test kill_inside --test kill_twice --test sweep -- --include-ignored --nocapture --test-threads 1
+	    --test kill_anywhere --test kill_inside --test kill_twice --test plugins --test sweep -- --include-ignored --nocapture --test-threads 1
 
 # Minutes of random deaths, and the seed of an earlier run to repeat it.
 MINUTES ?= 10
@@ -158,6 +158,9 @@ bench-journal: build ## print how long journals are, how fast they are replayed,
 
 lammps: ## install LAMMPS, which some tests run, from the distribution
 	@packaging/lammps.sh
+
+python: ## install mpi4py and numpy, which some tests import, into .env
+	@packaging/python.sh
 
 clean: ## remove what was built (keeps .env)
 	$(CARGO) clean

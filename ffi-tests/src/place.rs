@@ -114,6 +114,19 @@ pub fn test_program(name: &str) -> PathBuf {
     program
 }
 
+/// The file of libmpi that test programs are linked with.
+///
+/// # Panics
+/// If there is no ldd, or it finds none.
+pub fn libmpi() -> PathBuf {
+    let output = Command::new("ldd").arg(test_program("chatter")).output();
+    let text = String::from_utf8(output.expect("there is an ldd").stdout).expect("paths are text");
+    let path = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("libmpi.so.40 => ")?.split(' ').next());
+    PathBuf::from(path.expect("chatter is linked with libmpi.so.40"))
+}
+
 /// Waits until no other test of this machine's user is at work; jobs would disturb each other's timing.
 ///
 /// # Panics

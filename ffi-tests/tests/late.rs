@@ -4,18 +4,7 @@ use ffi_tests::outcome::native;
 use ffi_tests::plain::assert_indifferent;
 use ffi_tests::{Job, Kill, Trigger, place};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// The file of libmpi that programs here are linked with.
-fn libmpi() -> PathBuf {
-    let output = Command::new("ldd").arg(place::test_program("chatter")).output();
-    let text = String::from_utf8(output.expect("there is an ldd").stdout).expect("paths are text");
-    let path = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("libmpi.so.40 => ")?.split(' ').next());
-    PathBuf::from(path.expect("chatter is linked with libmpi.so.40"))
-}
+use std::path::Path;
 
 fn python(library: &Path) -> Job {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/late.py");
@@ -25,7 +14,7 @@ fn python(library: &Path) -> Job {
 
 #[test]
 fn an_interpreter_that_opens_libmpi_is_protected() {
-    let library = libmpi();
+    let library = place::libmpi();
     let undisturbed = native(python(&library));
     undisturbed.assert_success();
     let layered = python(&library).run();
@@ -60,7 +49,7 @@ fn a_wrapper_gives_its_program_what_it_needs() {
 #[test]
 fn an_interpreter_started_by_a_script_says_that_it_is_unprotected() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/late.py");
-    let command = format!("python3 {script} {} 5 0; exit $?", libmpi().display());
+    let command = format!("python3 {script} {} 5 0; exit $?", place::libmpi().display());
     let job = || Job::new("/bin/sh", &["-c", &command]).workers(2).spares(1);
     let unprotected = job().run();
     unprotected.assert_success();

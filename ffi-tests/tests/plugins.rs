@@ -1,0 +1,205 @@
+//! Programs that open libraries while they run: plug-ins with thread-local data, and Python's extension modules.
+
+use ffi_tests::job::Scope;
+use ffi_tests::outcome::{Outcome, native};
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, place};
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const WORKERS: u32 = 3;
+const ROUNDS: usize = 40;
+/// Kills of each program in `make sweep`.
+const MANY: usize = 20;
+
+/// Builds the libraries that the program `plugins` opens.
+fn build_libraries() -> TempDir {
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/plugins");
+    let compile = |source: &str, library: &str, more: &[&str]| {
+        let mut command = Command::new(if source.ends_with("cpp") { "g++" } else { "gcc" });
+        command.args(["-shared", "-fPIC", "-O1", "-o"]);
+        command.arg(directory.path().join(library)).arg(sources.join(source));
+        command.arg("-L").arg(directory.path()).args(more);
+        assert!(
+            command.status().is_ok_and(|status| status.success()),
+            "{source} cannot be compiled"
+        );
+    };
+    compile("helper.c", "libhelper.so", &[]);
+    let needs = ["-lhelper", "-Wl,-rpath,$ORIGIN"];
+    compile("counter.c", "first.so", &needs);
+    compile("counter.c", "second.so", &needs);
+    // As older linkers align segments.
+    compile(
+        "counter.c",
+        "third.so",
+        &[&needs[..], &["-Wl,-z,max-page-size=0x200000"]].concat(),
+    );
+    compile("thrower.cpp", "fourth.so", &[]);
+    directory
+}
+
+/// Where they are, once and for all.
+fn libraries() -> &'static Path {
+    static LIBRARIES: OnceLock<TempDir> = OnceLock::new();
+    LIBRARIES.get_or_init(build_libraries).path()
+}
+
+fn plugins(directory: &Path, rounds: usize, more: &[&str]) -> Job {
+    let (directory, rounds) = (directory.to_string_lossy(), rounds.to_string());
+    let arguments = [&[&*directory, &rounds, "4"], more].concat();
+    Job::new(place::test_program("plugins"), &arguments)
+        .workers(WORKERS)
+        .interval("3calls")
+}
+
+fn opens_plugins() -> Job {
+    plugins(libraries(), ROUNDS, &[])
+}
+
+/// A Python program that imports modules while it runs; `None`, with the reason printed, if these are not installed.
+fn imports(modules: &str) -> Option<Job> {
+    let python = place::workspace().join(".env/python/bin/python3");
+    if !python.is_file() {
+        place::skip("mpi4py and numpy are not installed; `make python` installs them");
+        return None;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/imports.py");
+    let library = place::libmpi();
+    let directory = library.parent().unwrap_or(&library).to_string_lossy().into_owned();
+    let job = Job::new(python, &[script, modules, &ROUNDS.to_string(), "0.005"]);
+    let job = job
+        .workers(WORKERS)
+        .interval("5calls")
+        .env("LD_LIBRARY_PATH", &directory);
+    Some(job.env("OPENBLAS_NUM_THREADS", "1").env("PYTHONDONTWRITEBYTECODE", "1"))
+}
+
+/// Kills a worker so many times, at random moments, in a run each.
+fn kill_often(name: &str, make: impl Fn() -> Option<Job>, times: usize) {
+    let Some(job) = make() else { return };
+    let undisturbed = native(job);
+    undisturbed.assert_success();
+    let mut random = Random::announced(name);
+    let mut verdicts = Verdicts::default();
+    for time in 0..times {
+        let worker = random.below(u64::from(WORKERS)) as u32;
+        // The last tenth is left out: a kill must hit.
+        let part = ROUNDS * 9 / 10 / times;
+        let line = 1 + time * part + random.below(part.max(1) as u64) as usize;
+        let delay = Duration::from_micros(random.below(8000));
+        let what = format!("{name}: worker {worker} killed {delay:?} after line {line}");
+        let kill = Kill::at(worker, Trigger::Lines(line)).after(delay);
+        let Some(outcome) = make().map(|job| job.kill(kill).run()) else {
+            return;
+        };
+        verdicts.judge(&what, || {
+            outcome.assert_success();
+            outcome.assert_same_lines(&undisturbed);
+            outcome.assert_nothing_left();
+            if !outcome.had_finalized(worker) {
+                outcome.assert_taken_over(&[worker]);
+            }
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn libraries_opened_in_mid_run_come_back_where_they_were() {
+    kill_often("plugins", || Some(opens_plugins()), 6);
+}
+
+#[test]
+fn an_understudy_goes_back_behind_a_library_that_it_has_opened_itself() {
+    let undisturbed = native(opens_plugins());
+    // The second death leads back to the epoch that the first of the dead had saved.
+    let fault = "kill rank=1 at=commit.end epoch=4 delay=2ms; kill rank=0 at=resume delay=9ms";
+    let outcome = opens_plugins().spares(2).fault(fault).run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&undisturbed);
+    outcome.check(outcome.takeovers().len() == 2, "not both were replaced");
+}
+
+#[test]
+fn survivors_go_back_before_a_library_was_closed() {
+    let undisturbed = native(opens_plugins());
+    // Right after this epoch the library that was opened in round 12 is closed and opened again.
+    let outcome = opens_plugins()
+        .fault("kill rank=1 at=commit.end epoch=10 delay=14ms")
+        .run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&undisturbed);
+    outcome.assert_taken_over(&[1]);
+}
+
+#[test]
+fn a_job_started_again_opens_what_it_had_opened() {
+    let undisturbed = native(opens_plugins());
+    let job = || opens_plugins().disk();
+    let at = Trigger::OnDisk {
+        workers: WORKERS,
+        epoch: 5,
+    };
+    let mut ended = job().killed_as_a_whole(at, Scope::Everything).run();
+    let outcome = job().env("UNDERSTUDY_RESTART", "1").run_after(&mut ended);
+    outcome.assert_success();
+    let last = |outcome: &Outcome| {
+        let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+        let mut lines: Vec<String> = text.lines().rev().take(8).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    outcome.check(last(&outcome) == last(&undisturbed), "it ends otherwise");
+}
+
+#[test]
+fn threads_use_the_thread_local_data_of_a_library_opened_late() {
+    let job = || plugins(libraries(), 3, &["threads"]);
+    let undisturbed = native(job());
+    // Protected until the end; and unprotected from the first cut on, because there are threads.
+    for interval in ["100s", "1calls"] {
+        let outcome = job().interval(interval).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+    }
+}
+
+#[test]
+fn a_library_whose_file_is_removed_is_refused_at_once() {
+    let job = |directory: &TempDir| plugins(directory.path(), 20, &["remove"]);
+    let (first, second) = (build_libraries(), build_libraries());
+    let undisturbed = job(&first).native().run();
+    let outcome = job(&second).run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&undisturbed);
+    let lines = outcome.own_lines();
+    outcome.check(
+        lines.len() == 1
+            && lines[0].contains("first.so")
+            && lines[0].contains("removed")
+            && lines[0].contains("unprotected"),
+        "no word that it is unprotected",
+    );
+}
+
+#[test]
+fn an_interpreter_imports_modules_while_it_runs() {
+    kill_often("standard", || imports("standard"), 3);
+}
+
+#[test]
+fn numpy_is_imported_while_the_program_runs() {
+    kill_often("numpy", || imports("numpy"), 3);
+}
+
+#[test]
+#[ignore = "many kills: make sweep"]
+fn libraries_opened_in_mid_run_come_back_at_any_moment() {
+    kill_often("plugins", || Some(opens_plugins()), MANY);
+    kill_often("standard", || imports("standard"), MANY);
+    kill_often("numpy", || imports("numpy"), MANY);
+}
