@@ -106,7 +106,6 @@ pub enum UserError {
     TimerThread,
 }
 
-
 /// The program is in MPI_Init: what it has opened so far is to be the same in all ranks, what it opens from here on is noted.
 pub fn begin() {
     zones::remember_libraries();

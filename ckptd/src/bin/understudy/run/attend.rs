@@ -106,7 +106,9 @@ pub fn run(job: &Job, progress: Progress) -> Outcome {
     let mut teller = Teller::new(progress);
     let signals = Signals::catch()?;
     let mut command = Command::new(&line[0]);
-    command.args(&line[1..]).envs(job.secret.iter().map(|secret| (SECRET, secret)));
+    command
+        .args(&line[1..])
+        .envs(job.secret.iter().map(|secret| (SECRET, secret)));
     let terminal = teller.terminal();
     if terminal.is_some() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
