@@ -103,7 +103,7 @@ pub struct LoaderHeap {
     pub next_block: *mut usize,
 }
 
-/// What the face tells the shim and the runtime.
+/// What the face tells the shim and the runtime. What it points to lives as long as the process.
 #[repr(C)]
 pub struct BootInfo {
     /// [`ABI_VERSION`] of the face.

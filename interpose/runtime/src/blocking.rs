@@ -49,10 +49,8 @@ const KEPT: usize = 64 << 20;
 /// Whether a message is small: told by a note on the datatype translated last, the lowest number of elements that is not.
 #[inline]
 pub fn is_small(count: c_int, datatype: VirtDatatype) -> bool {
-    match handles::notes(HandleKind::Datatype, datatype.0) {
-        Some(&mut [bound, _]) if bound != 0 => count < bound,
-        _ => count < bound(datatype),
-    }
+    let known = handles::notes(HandleKind::Datatype, datatype.0).map_or(0, |notes| notes[0]);
+    count < if known != 0 { known } else { bound(datatype) }
 }
 
 #[cold]
@@ -61,8 +59,8 @@ fn bound(datatype: VirtDatatype) -> c_int {
     let bound = EAGER_BYTES
         .checked_div(bytes(datatype))
         .map_or(c_int::MAX, |few| few + 1);
-    if let Some([note, _]) = handles::notes(HandleKind::Datatype, datatype.0) {
-        *note = bound;
+    if let Some(mut notes) = handles::notes(HandleKind::Datatype, datatype.0) {
+        notes[0] = bound;
     }
     bound
 }
@@ -90,7 +88,7 @@ fn is_large(comm: VirtComm, datatype: VirtDatatype, elements: impl FnOnce(i64) -
     let Some(recipe) = comm::get(comm) else { return false };
     // On an intercommunicator the arguments of some members are not looked at, so they cannot be counted on.
     let is_large = recipe.remote.is_some() || !are_small(elements(recipe.members.len() as i64), datatype);
-    is_large && matters(recipe)
+    is_large && matters(&recipe)
 }
 
 /// Whether a collective of one block of data is large: the twin is to run, or a reduction to write to other memory.
@@ -116,7 +114,7 @@ pub unsafe fn lists(comm: VirtComm, counts: *const c_int, datatype: VirtDatatype
 
 /// The same where members do not know each other's amounts.
 pub fn always(comm: VirtComm) -> bool {
-    comm::get(comm).is_some_and(matters)
+    comm::get(comm).is_some_and(|recipe| matters(&recipe))
 }
 
 /// # Safety
@@ -136,7 +134,7 @@ pub fn run(comm: VirtComm, start: impl FnOnce(&mut RealRequest) -> c_int) -> Res
 pub fn at_root(comm: VirtComm, count: c_int, root: c_int) -> i64 {
     let is_root = comm::get(comm).is_some_and(|recipe| match recipe.remote {
         Some(_) => root == ROOT,
-        None => comm::my_rank(recipe) == usize::try_from(root).ok(),
+        None => comm::my_rank(&recipe) == usize::try_from(root).ok(),
     });
     if is_root { i64::from(count) } else { 0 }
 }
@@ -158,7 +156,7 @@ pub unsafe fn of_lists(comm: VirtComm, counts: *const c_int, in_place: bool) -> 
         if in_place {
             sum(counts, recipe.members.len() as i64)
         } else {
-            i64::from(*counts.add(comm::my_rank(recipe).unwrap_or(0)))
+            i64::from(*counts.add(comm::my_rank(&recipe).unwrap_or(0)))
         }
     }
 }
@@ -234,7 +232,7 @@ impl Aside {
         }
         let reach = (count as isize - 1) * extent;
         let (before, length) = (true_bound + reach.min(0), (true_extent + reach.abs()) as usize);
-        let mut memory = std::mem::take(MEMORY.get());
+        let mut memory = MEMORY.take();
         let words = length.div_ceil(size_of::<u64>());
         if memory.capacity() < words {
             memory = Vec::with_capacity(words);
@@ -259,7 +257,7 @@ impl Aside {
             ManuallyDrop::take(&mut self.memory)
         };
         if memory.capacity() * size_of::<u64>() <= KEPT {
-            *MEMORY.get() = memory;
+            MEMORY.set(memory);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::told::{config, info, joined, launcher_rank, launcher_size, number, variable};
-use crate::{arch, entry, events, fatal, fault, handles, shim, sys, told};
+use crate::{arch, cell, entry, events, fatal, fault, handles, shim, sys, told};
 use ckptd::settings::{Config, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
@@ -19,6 +19,7 @@ const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
 pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points: *mut EntryPoints) -> c_int {
     // SAFETY: as the caller promises.
     unsafe {
+        cell::set_owner();
         told::hear(info.read());
         match start().map_err(Refusal::from).and_then(|()| check_memory()) {
             Ok(()) => {
@@ -150,7 +151,6 @@ fn start() -> Result<(), String> {
         return Err("libunderstudy.so and libunderstudy_runtime.so are of different versions".into());
     }
     handles::connect(symbols, sys::symbol);
-    arch::set_owner();
     let (byte, bit) = arch::wait_mark();
     shim::mark_waits(byte, bit);
     let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];

@@ -29,6 +29,7 @@ use ckptd::events::{Epoch as EventEpoch, Kind};
 pub use copy::{Copy, State};
 use pending::{Hands, Pending};
 pub use saved::{Saved, decode};
+use std::cell::RefMut;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -69,8 +70,9 @@ static KEEP: Main<Option<Keep>> = Main::new(None);
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// What this process keeps; made at the first use.
-pub fn keep() -> &'static mut Keep {
-    KEEP.get().get_or_insert_with(|| {
+#[track_caller]
+pub fn keep() -> RefMut<'static, Keep> {
+    let make = || {
         let store = PageStore::new(StoreConfig {
             base: None,
             capacity_pages: STORE_PAGES,
@@ -96,12 +98,13 @@ pub fn keep() -> &'static mut Keep {
             frugal: 0,
             pending: None,
         }
-    })
+    };
+    RefMut::map(KEEP.borrow_mut(), |keep| keep.get_or_insert_with(make))
 }
 
 /// For tests: damages what this process keeps.
 fn damage(victim: Victim) {
-    let Some(keep) = KEEP.get().as_mut() else { return };
+    let Some(keep) = &mut *KEEP.borrow_mut() else { return };
     match victim {
         Victim::Own => keep.own.damage_pages(true, &keep.store),
         Victim::Held => {
@@ -131,7 +134,7 @@ fn pretended_lack() -> Option<TrackError> {
 
 /// Number of the last committed epoch; 0 before the first.
 pub fn epoch() -> u64 {
-    KEEP.get().as_ref().map_or(0, |keep| keep.own.image.epoch().0)
+    KEEP.borrow().as_ref().map_or(0, |keep| keep.own.image.epoch().0)
 }
 
 /// Number of the epoch that is or will be under way.
@@ -141,14 +144,18 @@ pub fn next_epoch() -> u64 {
 
 /// For each layer, the worker that keeps this worker's copy, and the worker whose copy this one keeps.
 fn buddies() -> impl Iterator<Item = (u32, u32)> {
-    let (redundancy, worker) = (&world::get().redundancy, world::worker());
-    redundancy.holders_of(worker).zip(redundancy.partners_of(worker))
+    let (world, worker) = (world::get(), world::worker());
+    let buddies = world
+        .redundancy
+        .holders_of(worker)
+        .zip(world.redundancy.partners_of(worker));
+    buddies.collect::<Vec<_>>().into_iter()
 }
 
 /// Makes an epoch that was read from the disk the last committed one of this rank.
 pub fn replace_own(image: Image, state: Vec<u8>) {
     let state = State::new(state);
-    let keep = keep();
+    let keep = &mut *keep();
     keep.own.replace(
         Copy {
             image,
@@ -166,7 +173,6 @@ pub fn take() -> Result<(), Rewound> {
     let Some(frame) = arch::top_frame() else { return Ok(()) };
     rehearsal::cut(epoch);
     fault::point("capture.begin", epoch);
-    let keep = keep();
     // A partner may be faster.
     let mut transfers = Vec::new();
     recovery::check_own(expect(&mut transfers), LOST)?;
@@ -179,14 +185,11 @@ pub fn take() -> Result<(), Rewound> {
     user::begin_section(epoch);
     let live = user::live_stack(frame.rsp);
     let scan = Instant::now();
-    let delta = capture(
-        &mut keep.tracker,
-        &state.layout,
-        &[live],
-        Epoch(epoch),
-        &mut keep.store,
-        &keep.own.image,
-    )
+    let delta = {
+        let keep = &mut *keep();
+        let (tracker, store, own) = (&mut keep.tracker, &mut keep.store, &keep.own.image);
+        capture(tracker, &state.layout, &[live], Epoch(epoch), store, own)
+    }
     .unwrap_or_else(|error| fail("the program's memory cannot be saved", &error));
     let copy_ns = events::nanoseconds(scan);
     let encoded = State::new(saved::encode(&frame, &state));
@@ -211,17 +214,21 @@ pub fn take() -> Result<(), Rewound> {
         began.elapsed()
     );
     fault::point("capture.end", epoch);
-    let hands = Hands {
-        store: &mut keep.store,
-        own: &keep.own,
-        partners: &keep.partners,
-        helper: &keep.helper,
+    let rc = {
+        let keep = &mut *keep();
+        let hands = Hands {
+            store: &mut keep.store,
+            own: &keep.own,
+            partners: &keep.partners,
+            helper: &keep.helper,
+        };
+        let pending = keep
+            .pending
+            .insert(Pending::begin(delta, encoded, began, transfers, hands));
+        ACTIVE.store(true, Ordering::Relaxed);
+        pending.ship_copies(&keep.store)
     };
-    let pending = keep
-        .pending
-        .insert(Pending::begin(delta, encoded, began, transfers, hands));
-    ACTIVE.store(true, Ordering::Relaxed);
-    recovery::check_own(pending.ship_copies(&keep.store), LOST)?;
+    recovery::check_own(rc, LOST)?;
     advance()
 }
 
@@ -264,20 +271,19 @@ fn expect(transfers: &mut Vec<Transfer>) -> c_int {
 
 #[cold]
 fn advance() -> Result<(), Rewound> {
-    let keep = keep();
-    let Some(pending) = &mut keep.pending else {
-        return Ok(());
+    let met = {
+        let keep = &mut *keep();
+        let Some(pending) = &mut keep.pending else {
+            return Ok(());
+        };
+        pending.advance(Hands {
+            store: &mut keep.store,
+            own: &keep.own,
+            partners: &keep.partners,
+            helper: &keep.helper,
+        })
     };
-    let hands = Hands {
-        store: &mut keep.store,
-        own: &keep.own,
-        partners: &keep.partners,
-        helper: &keep.helper,
-    };
-    let met = pending
-        .advance(hands)
-        .or_else(|rc| recovery::check_own(rc, LOST).map(|()| None))?;
-    match met {
+    match met.or_else(|rc| recovery::check_own(rc, LOST).map(|()| None))? {
         Some([most, least, _]) if most == -least => commit(),
         Some([most, least, _]) => fail(
             "the workers do not commit the same epoch",
@@ -290,8 +296,7 @@ fn advance() -> Result<(), Rewound> {
 
 /// Gives memory back that it took to make parity of much, when several epochs have `used` far less. Touching memory anew costs
 /// more than anything else that is done with it, so not after every such epoch.
-fn trim(used: u64) {
-    let keep = keep();
+fn trim(keep: &mut Keep, used: u64) {
     if !world::get().redundancy.is_parity() || keep.store.idle() < 2 * used + FEW_IDLE {
         keep.frugal = 0;
         return;
@@ -307,10 +312,20 @@ fn trim(used: u64) {
 
 /// Makes the pending epoch the committed one, on both sides.
 fn commit() {
-    let keep = keep();
-    let Some(pending) = keep.pending.take_if(|pending| pending.is_whole()) else {
+    let Some((epoch, began)) = commit_pending(&mut keep()) else {
         return;
     };
+    events::emit(Kind::Commit {
+        epoch: EventEpoch(epoch),
+        ns: events::nanoseconds(began),
+    });
+    traffic::tell_now_and_then();
+    fault::point("commit.end", epoch);
+}
+
+/// Returns its number, and when it began; `None` if there is none, or not all of it is here.
+fn commit_pending(keep: &mut Keep) -> Option<(u64, Instant)> {
+    let pending = keep.pending.take_if(|pending| pending.is_whole())?;
     ACTIVE.store(false, Ordering::Relaxed);
     let (epoch, began) = (pending.epoch, pending.began);
     let remains = pending.end(&mut keep.store, &keep.helper);
@@ -326,33 +341,29 @@ fn commit() {
     if let Some(received) = remains.received {
         received.apply(&mut keep.partners, &mut keep.store, &keep.helper);
     }
-    trim(used);
+    trim(keep, used);
     events::set_epoch(epoch);
     // If this rank dies now, the others may not have committed it.
     let before = epoch.saturating_sub(1);
     user::forget_before(disk::oldest().map_or(before, |oldest| oldest.min(before)));
     disk::committed(&mut keep.store, &keep.own.image, &keep.own.state.bytes, world::worker());
-    events::emit(Kind::Commit {
-        epoch: EventEpoch(epoch),
-        ns: events::nanoseconds(began),
-    });
-    traffic::tell_now_and_then();
-    fault::point("commit.end", epoch);
+    Some((epoch, began))
 }
 
 /// After a failure: ends all transfers. Returns the pending epoch if all of its copies here are whole.
 pub fn quiesce(limit: Duration) -> Option<u64> {
     ACTIVE.store(false, Ordering::Relaxed);
-    let keep = KEEP.get().as_mut()?;
-    let pending = keep.pending.as_mut()?;
+    // If it is in use, it is this process that ends the job, and nothing of it will be read.
+    let mut keep = KEEP.try_borrow_mut()?;
+    let pending = keep.as_mut()?.pending.as_mut()?;
     pending.quiesce(limit).then_some(pending.epoch)
 }
 
 /// After a failure, once the workers know the last epoch that anyone has committed: commits or gives up what is pending.
 pub fn resolve(agreed: u64) {
-    let Some(keep) = KEEP.get().as_mut() else { return };
-    let Some(pending) = &keep.pending else { return };
-    if pending.epoch == agreed && pending.is_whole() {
+    let is_agreed = |pending: &Pending| pending.epoch == agreed && pending.is_whole();
+    let keeps = |keep: &Keep| keep.pending.as_ref().is_some_and(is_agreed);
+    if KEEP.borrow().as_ref().is_some_and(keeps) {
         return commit();
     }
     give_up_pending();
@@ -360,7 +371,7 @@ pub fn resolve(agreed: u64) {
 
 /// Gives up what is pending.
 pub fn give_up_pending() {
-    let Some(keep) = KEEP.get().as_mut() else { return };
+    let Some(keep) = &mut *KEEP.borrow_mut() else { return };
     let Some(pending) = keep.pending.take() else { return };
     let remains = pending.end(&mut keep.store, &keep.helper);
     keep.tracker.abandon(remains.delta, &mut keep.store);

@@ -9,7 +9,8 @@ use crate::handles::{VirtComm, VirtRequest};
 use crate::objects::comm;
 use crate::real_types::{RealRequest, Status};
 use crate::requests::{
-    self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, real_mut, release_real, remove,
+    self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, release_real, remove, set_state,
+    with_real,
 };
 use crate::{checkpoint, journal, recovery, ulfm};
 use std::ffi::c_int;
@@ -20,7 +21,7 @@ pub fn count_received(comm: VirtComm, status: &Status) {
     journal::received(status.bytes);
     if status.cancelled == 0
         && let Some(worker) = comm::worker_of(comm, status.source)
-        && let Some(received) = requests::table().received.get_mut(worker as usize)
+        && let Some(received) = requests::table_mut().received.get_mut(worker as usize)
     {
         *received += 1;
     }
@@ -28,7 +29,8 @@ pub fn count_received(comm: VirtComm, status: &Status) {
 
 /// Tests an active request once. Afterwards its state is `Done` if it has ended.
 fn test(index: u32) -> Result<bool, Rewound> {
-    if let Some(other) = get(index).and_then(|request| request.other)
+    let other = get(index).and_then(|request| request.other);
+    if let Some(other) = other
         && is_active(other)
     {
         test(other)?;
@@ -40,10 +42,8 @@ fn test(index: u32) -> Result<bool, Rewound> {
 }
 
 fn test_real(index: u32) -> Result<(), Rewound> {
-    if let Some((status, rc)) = ask(index)?
-        && let Some(request) = get(index)
-    {
-        request.state = done(status, rc);
+    if let Some((status, rc)) = ask(index)? {
+        set_state(index, done(status, rc));
     }
     Ok(())
 }
@@ -54,12 +54,15 @@ fn ask(index: u32) -> Result<Option<(Status, c_int)>, Rewound> {
     let mut status = EMPTY;
     let mut flag = 0;
     // SAFETY: a real request that is active.
-    let rc = unsafe { real::PMPI_Test(real_mut(index), &mut flag, &mut status) };
+    let rc = with_real(index, |request| unsafe {
+        real::PMPI_Test(request, &mut flag, &mut status)
+    });
     let rc = recovery::check(rc)?;
     if flag == 0 && rc == SUCCESS {
         return Ok(None);
     }
-    if let Some(Kind::Receive(envelope) | Kind::PersistentReceive(envelope)) = get(index).map(|request| &request.kind)
+    let kind = get(index).map(|request| request.kind);
+    if let Some(Kind::Receive(envelope) | Kind::PersistentReceive(envelope)) = kind
         && rc != ulfm::ERR_PROC_FAILED
     {
         count_received(envelope.comm(), &status);
@@ -102,16 +105,13 @@ fn outcome(index: u32) -> Outcome {
 /// Takes the outcome of a request that is `Done` (or inactive): a persistent one becomes inactive, another one is gone.
 fn take(index: u32, handle: &mut VirtRequest) -> Outcome {
     let outcome = outcome(index);
-    match get(index) {
-        Some(request) if request.is_persistent() => {
-            request.state = State::Inactive;
-            tell_journal(index, &outcome.status, true);
-        }
-        _ => {
-            tell_journal(index, &outcome.status, false);
-            remove(index);
-            *handle = null_handle();
-        }
+    let stays = get(index).is_some_and(|request| request.is_persistent());
+    tell_journal(index, &outcome.status, stays);
+    if stays {
+        set_state(index, State::Inactive);
+    } else {
+        remove(index);
+        *handle = null_handle();
     }
     outcome
 }
@@ -194,7 +194,7 @@ pub fn peek(handle: VirtRequest) -> Result<Option<Outcome>, Rewound> {
 /// on record: it is not to be posted again after a rollback.
 pub fn cancel(index: u32) -> Result<c_int, Rewound> {
     // SAFETY: an active real request.
-    let rc = unsafe { real::PMPI_Cancel(real_mut(index)) };
+    let rc = with_real(index, |request| unsafe { real::PMPI_Cancel(request) });
     test(index)?;
     Ok(rc)
 }

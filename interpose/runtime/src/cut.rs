@@ -13,6 +13,7 @@ use crate::own_messages::tag;
 use crate::rehearsal::again;
 use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
+use crate::schedule::Schedule;
 use crate::{
     checkpoint, completion, drain, fault, journal, overdue, protection, recovery, rehearsal, schedule, user, world,
 };
@@ -49,7 +50,7 @@ pub fn collective(comm: VirtComm) -> Result<(), Rewound> {
 
 #[inline]
 fn candidate() -> Result<(), Rewound> {
-    let state = schedule::state();
+    let mut state = schedule::state();
     if state.resumed {
         state.resumed = false;
         return Ok(());
@@ -58,6 +59,7 @@ fn candidate() -> Result<(), Rewound> {
     if state.schedule.candidates < state.wake {
         Ok(())
     } else {
+        drop(state);
         awake()
     }
 }
@@ -65,13 +67,13 @@ fn candidate() -> Result<(), Rewound> {
 /// A candidate at which something is to be done.
 #[cold]
 fn awake() -> Result<(), Rewound> {
-    let state = schedule::state();
-    if state.schedule.candidates >= state.schedule.next {
+    let Schedule { candidates, next, .. } = schedule::schedule();
+    if candidates >= next {
         decide()?;
     } else {
         help()?;
     }
-    let state = schedule::state();
+    let mut state = schedule::state();
     let needs_help = state.vote.as_ref().is_some_and(Rounds::needs_help);
     state.wake = if needs_help { 0 } else { state.schedule.next };
     Ok(())
@@ -81,13 +83,14 @@ fn decide() -> Result<(), Rewound> {
     if !world::is_protected() {
         return Ok(());
     }
-    let state = schedule::state();
     match crate::told::config().interval {
-        Interval::Off => state.schedule.next = u64::MAX,
+        Interval::Off => schedule::state().schedule.next = u64::MAX,
         Interval::Calls(calls) => {
+            let mut state = schedule::state();
             let candidates = state.schedule.candidates;
             state.schedule.next = (candidates / calls + 1) * calls;
             let overdue = std::mem::take(&mut state.schedule.overdue);
+            drop(state);
             if overdue || candidates.is_multiple_of(calls) {
                 return take();
             }
@@ -97,8 +100,10 @@ fn decide() -> Result<(), Rewound> {
                 rehearsal::poll();
             }
             let due = tally()? || std::mem::take(&mut schedule::state().schedule.overdue);
-            let state = schedule::state();
-            state.schedule.next = state.schedule.candidates + state.schedule.stride;
+            {
+                let schedule = &mut schedule::state().schedule;
+                schedule.next = schedule.candidates + schedule.stride;
+            }
             if due {
                 take()?;
             }
@@ -112,7 +117,8 @@ fn decide() -> Result<(), Rewound> {
 
 /// Starts the vote that the next decision will look at.
 fn vote() -> Result<(), Rewound> {
-    let state = schedule::state();
+    let mut guard = schedule::state();
+    let state = &mut *guard;
     let interval = state.pace.interval();
     let now = Instant::now();
     let is_over = state.last.is_some_and(|last| now.duration_since(last) >= interval);
@@ -122,17 +128,16 @@ fn vote() -> Result<(), Rewound> {
     let since = |(then, at): (Instant, u64)| now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32;
     let per_candidate = before.map_or(interval, since).as_nanos() as i64;
     let (world, numbers) = (world::get(), [says, per_candidate, state.pace.cost_ns()]);
+    drop(guard);
     let (vote, rc) = Rounds::start(world.private, tag::VOTE, (world::worker(), world.worker_count), numbers);
-    state.vote = Some(vote);
+    schedule::state().vote = Some(vote);
     recovery::check_own(rc, "the workers cannot agree on a cut")
 }
 
 /// Helps the vote along; what came of it, if it has ended.
 fn help() -> Result<Option<Numbers>, Rewound> {
-    let Some(vote) = &mut schedule::state().vote else {
-        return Ok(None);
-    };
-    match vote.poll() {
+    let polled = schedule::state().vote.as_mut().map(Rounds::poll);
+    match polled.unwrap_or(Ok(None)) {
         Ok(numbers) => Ok(numbers),
         Err(rc) => recovery::check_own(rc, "the workers cannot agree on a cut").map(|()| None),
     }
@@ -149,7 +154,7 @@ fn tally() -> Result<bool, Rewound> {
             break numbers;
         }
     };
-    let state = schedule::state();
+    let state = &mut *schedule::state();
     state.vote = None;
     // A vote every fiftieth of the interval is precise enough, and rare enough.
     let apart = state.pace.agree(cost).as_nanos() as i64 / 50;
@@ -184,18 +189,20 @@ pub fn take() -> Result<(), Rewound> {
             fault::point("cut.end", checkpoint::next_epoch());
             let (began, epoch) = (Instant::now(), checkpoint::next_epoch());
             checkpoint::take()?;
-            let state = schedule::state();
-            state.pace.measure(began.elapsed());
-            state.last = Some(Instant::now());
+            {
+                let mut state = schedule::state();
+                state.pace.measure(began.elapsed());
+                state.last = Some(Instant::now());
+            }
             overdue::begin(epoch, world::worker(), world::get().launcher_rank);
         }
         Exchange::PutOff => {
             log::debug!(
                 "a non-blocking collective is under way somewhere, or a library is being opened: the cut is put off"
             );
-            let state = schedule::state();
-            state.schedule.next = state.schedule.candidates + 1;
-            state.schedule.overdue = true;
+            let schedule = &mut schedule::state().schedule;
+            schedule.next = schedule.candidates + 1;
+            schedule.overdue = true;
             overdue::put_off();
         }
         Exchange::Unprotected(speaker) => {

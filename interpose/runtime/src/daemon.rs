@@ -53,7 +53,7 @@ fn connect(limit: Duration) -> Result<Client, ClientError> {
 
 /// An idle spare looks whether it is time to say something; costs one look at the clock otherwise.
 pub fn poll_spare() {
-    let link = LINK.get();
+    let link = &mut *LINK.borrow_mut();
     if !is_set() || link.due.is_some_and(|due| Instant::now() < due) {
         return;
     }
@@ -97,7 +97,8 @@ fn register() -> Result<Client, ClientError> {
 
 /// Says something for the last time, and closes the connection.
 fn farewell(ask: &Ask) {
-    if let Some(mut client) = LINK.get().client.take() {
+    let client = LINK.borrow_mut().client.take();
+    if let Some(mut client) = client {
         let _ = client.tell(ask);
     }
 }
@@ -117,7 +118,7 @@ fn place_of(rank: u32) -> Place {
     Place {
         host: match world::get().launcher_rank == rank {
             true => user::host_name(),
-            false => peers::host(rank).to_owned(),
+            false => peers::host(rank),
         },
         domain: format!("{:016x}", peers::domain(rank)),
     }

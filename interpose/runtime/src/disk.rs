@@ -104,7 +104,7 @@ fn checksum(key: Key) -> u64 {
 
 /// Whether there is a disk level.
 pub fn is_on() -> bool {
-    DISK.get().is_some()
+    DISK.borrow().is_some()
 }
 
 /// Opens the directory, if there is to be one: a collective over all processes. Whether the job goes on from an epoch
@@ -123,7 +123,8 @@ pub fn open(
     let mut lineage = now.as_nanos() as u64;
     // SAFETY: a collective over a valid communicator.
     succeeded(unsafe { real::PMPI_Bcast((&raw mut lineage).cast(), 8, handles::byte_type(), 0, control) })?;
-    let disk = DISK.get().insert(Disk::new(directory, lineage, workers));
+    let mut level = DISK.borrow_mut();
+    let disk = level.insert(Disk::new(directory, lineage, workers));
     if let Some(worker) = part {
         disk.places.remove_torn(worker);
         disk.places.remove_static(worker);
@@ -139,9 +140,10 @@ pub fn open(
         user::keep_files_on_disk(&disk.places.directory, lineage, disk.start);
         return Ok(Ok(false));
     }
+    drop(level);
     Ok(match choose(control, part, store)? {
         Some(_) => {
-            if let Some(disk) = DISK.get() {
+            if let Some(disk) = &*DISK.borrow() {
                 user::keep_files_on_disk(&disk.places.directory, disk.lineage, disk.start);
             }
             Ok(true)
@@ -162,16 +164,19 @@ pub struct Told {
 
 /// Of this process.
 pub fn told() -> Option<Told> {
-    let &Disk {
-        lineage, start, base, ..
-    } = DISK.get().as_ref()?;
-    Some(Told { lineage, start, base })
+    let told = |disk: &Disk| Told {
+        lineage: disk.lineage,
+        start: disk.start,
+        base: disk.base,
+    };
+    DISK.borrow().as_ref().map(told)
 }
 
 /// This process has joined the job, which has a disk level.
 pub fn join(told: Told, workers: u32) {
     let Some(directory) = &told::config().disk else { return };
-    let disk = DISK.get().insert(Disk::new(directory, told.lineage, workers));
+    let mut level = DISK.borrow_mut();
+    let disk = level.insert(Disk::new(directory, told.lineage, workers));
     (disk.start, disk.base) = (told.start, told.base);
     user::keep_files_on_disk(&disk.places.directory, told.lineage, told.start);
 }
@@ -179,7 +184,9 @@ pub fn join(told: Told, workers: u32) {
 /// Finds the newest epoch of which all workers have whole files, and loads this process's: a collective over all
 /// processes. `part`: the worker that it plays or will play.
 pub fn choose(control: RealComm, part: Option<u32>, store: &mut PageStore) -> Result<Option<Key>, c_int> {
-    let Some(disk) = DISK.get() else { return Ok(None) };
+    let Some(disk) = &mut *DISK.borrow_mut() else {
+        return Ok(None);
+    };
     disk.finish(store);
     if let Some((_, Some(mut loaded))) = disk.chosen.take() {
         loaded.image.clear(store);
@@ -197,7 +204,8 @@ pub fn choose(control: RealComm, part: Option<u32>, store: &mut PageStore) -> Re
 
 /// What was loaded.
 pub fn take_chosen() -> Option<Loaded> {
-    let disk = DISK.get().as_mut()?;
+    let mut level = DISK.borrow_mut();
+    let disk = level.as_mut()?;
     let loaded = disk.chosen.as_mut()?.1.take();
     if let Some(loaded) = &loaded
         && loaded.head.environment != disk.environment
@@ -212,7 +220,7 @@ pub fn take_chosen() -> Option<Loaded> {
 
 /// All have gone back to the chosen epoch: there is nothing newer any more.
 pub fn go_on_from(worker: u32) {
-    let Some(disk) = DISK.get() else { return };
+    let Some(disk) = &mut *DISK.borrow_mut() else { return };
     let Some((key, _)) = disk.chosen.take() else { return };
     (disk.written, disk.due, disk.complete) = (Some(key), None, BTreeSet::from([key]));
     disk.own.retain(|other| *other <= key);
@@ -229,23 +237,25 @@ pub fn go_on_from(worker: u32) {
 
 /// The epoch of the cut under way is to be written, with this key.
 pub fn due() -> Option<Key> {
-    DISK.get().as_ref()?.due
+    DISK.borrow().as_ref()?.due
 }
 
 /// This process has taken a part at an epoch that was to be written with this key, if it was. If its predecessor has died before that, it
 /// is written now: else nobody could go on from this epoch, which may be the first.
 pub fn take_over(worker: u32, key: Option<Key>, store: &mut PageStore, image: &Image, state: &[u8]) {
-    let Some(disk) = DISK.get() else { return };
+    let mut level = DISK.borrow_mut();
+    let Some(disk) = &mut *level else { return };
     let files = disk.places.keys(worker).into_iter();
     disk.own = files.filter(|key| key.lineage == disk.lineage).collect();
     disk.places.remove_torn(worker);
     disk.due = key.filter(|key| !disk.own.contains(key) && image.absent().is_empty());
+    drop(level);
     committed(store, image, state, worker);
 }
 
 /// This worker is at its end: it writes nothing any more, so that after the workers' last agreement no file appears.
 pub fn stop_writing(store: &mut PageStore) {
-    let Some(disk) = DISK.get() else { return };
+    let Some(disk) = &mut *DISK.borrow_mut() else { return };
     if let Some(outcome) = disk.writer.as_mut().and_then(Writer::stop) {
         disk.note(outcome, store);
     }
@@ -254,7 +264,7 @@ pub fn stop_writing(store: &mut PageStore) {
 /// The job has come to its end: there is nothing to go back for. `has_met`: this is a worker, and all others are at the end, too; it removes
 /// the files of all of them, since some may be killed before they do. (Spares are also released by a worker that leaves the others.)
 pub fn end(has_met: bool) {
-    let Some(mut disk) = DISK.get().take() else { return };
+    let Some(mut disk) = DISK.take() else { return };
     user::end_files_on_disk();
     if let Some(writer) = &mut disk.writer {
         writer.stop();
@@ -267,8 +277,9 @@ pub fn end(has_met: bool) {
 
 /// Where a worker's static data are, or are to be.
 pub fn static_path(worker: u32) -> Option<PathBuf> {
-    let disk = DISK.get().as_ref()?;
-    Some(static_file::path(&disk.places.directory, disk.lineage, worker))
+    let level = DISK.borrow();
+    let disk = level.as_ref()?;
+    Some(disk.static_path(worker))
 }
 
 /// Starts to write an image there, beside the program.
@@ -279,13 +290,14 @@ pub fn write_static(worker: u32, image: &Image, store: &PageStore) -> io::Result
 
 /// The oldest epoch on disk that this process may have to go back to.
 pub fn oldest() -> Option<u64> {
-    let disk = DISK.get().as_ref()?;
+    let level = DISK.borrow();
+    let disk = level.as_ref()?;
     disk.own.iter().chain(&disk.due).map(|key| key.epoch).min()
 }
 
 /// What this worker tells the others at a cut.
 pub fn report(store: &mut PageStore, epoch: u64) -> Report {
-    let Some(disk) = DISK.get() else {
+    let Some(disk) = &mut *DISK.borrow_mut() else {
         return Report::default();
     };
     disk.settle(store);
@@ -305,7 +317,7 @@ pub fn report(store: &mut PageStore, epoch: u64) -> Report {
 
 /// What all workers have told, by worker. If all can write, this cut's epoch will be written.
 pub fn agreed(reports: &[Report], worker: u32, epoch: u64, recoveries: u32) {
-    let Some(disk) = DISK.get() else { return };
+    let Some(disk) = &mut *DISK.borrow_mut() else { return };
     let generation = disk.base + u64::from(recoveries);
     let lineage = disk.lineage;
     let key = Key {
@@ -329,7 +341,7 @@ pub fn agreed(reports: &[Report], worker: u32, epoch: u64, recoveries: u32) {
 
 /// The epoch is committed: writes it if that is due.
 pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: u32) {
-    let Some(disk) = DISK.get() else { return };
+    let Some(disk) = &mut *DISK.borrow_mut() else { return };
     let Some(key) = disk.due.take().filter(|key| key.epoch == image.epoch().0) else {
         return;
     };
@@ -354,7 +366,7 @@ pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: u32
         head,
         state: state.to_vec(),
         // SAFETY: committed pages never change; they are pinned until `settle` or `finish` has the outcome.
-        pages: unsafe { Pages::new(pieces, static_path(worker)) },
+        pages: unsafe { Pages::new(pieces, Some(disk.static_path(worker))) },
         files: files.iter().map(AsRawFd::as_raw_fd).collect(),
     };
     match disk.writer() {
@@ -397,6 +409,10 @@ impl Disk {
             told: false,
             chosen: None,
         }
+    }
+
+    fn static_path(&self, worker: u32) -> PathBuf {
+        static_file::path(&self.places.directory, self.lineage, worker)
     }
 
     fn writer(&mut self) -> io::Result<&mut Writer> {

@@ -64,12 +64,11 @@ const MAY_BEGIN: u64 = 2;
 
 /// Exchanges the bookmarks over all workers.
 pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound> {
-    let table = requests::table();
     let mappings = user::shared_mappings();
     let epoch = checkpoint::next_epoch();
     let disk = disk::report(&mut checkpoint::keep().store, epoch);
     let phase = u64::from(journal::may_end(is_regular)) * MAY_END + u64::from(again::may_begin()) * MAY_BEGIN;
-    let own: Vec<Bookmark> = table
+    let own: Vec<Bookmark> = requests::table()
         .sent
         .iter()
         .map(|&sent| Bookmark {
@@ -116,7 +115,7 @@ pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound>
             Exchange::InFlight(
                 theirs
                     .iter()
-                    .zip(&table.received)
+                    .zip(&requests::table().received)
                     .map(|(bookmark, &received)| bookmark.sent - received)
                     .collect(),
             )
@@ -200,7 +199,7 @@ fn take_unexpected((comm, real): (VirtComm, RealComm)) -> Result<(), Rewound> {
         }
         let data = receive(&mut message, &mut status)?;
         completion::count_received(comm, &status);
-        early::list().push(Early {
+        early::add(Early {
             comm: comm.0 as u64,
             source: status.source,
             tag: status.tag,

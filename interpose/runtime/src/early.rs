@@ -15,6 +15,7 @@ pub use matched::{
     Found, Matched, claim, enter as enter_matched, exists as matched_exists, forget as forget_matched, is_received,
     matched, places, take as take_matched,
 };
+use std::cell::Ref;
 use std::ffi::{c_int, c_void};
 
 /// A message that was taken before the program asked for it.
@@ -54,14 +55,24 @@ impl Early {
 static EARLY: Main<Vec<Early>> = Main::new(Vec::new());
 
 /// The early messages, to be saved with a cut.
-pub fn list() -> &'static mut Vec<Early> {
-    EARLY.get()
+pub fn list() -> Ref<'static, Vec<Early>> {
+    EARLY.borrow()
+}
+
+/// Adds one.
+pub fn add(early: Early) {
+    EARLY.borrow_mut().push(early);
+}
+
+/// Replaces them by saved ones.
+pub fn replace(saved: Vec<Early>) {
+    EARLY.set(saved);
 }
 
 /// Whether there are any.
 #[inline]
 pub fn has_any() -> bool {
-    !EARLY.get().is_empty()
+    !EARLY.borrow().is_empty()
 }
 
 /// The place of the first of these messages that matches.
@@ -71,8 +82,8 @@ pub fn first(list: &[Early], comm: VirtComm, source: c_int, tag: c_int) -> Optio
 
 /// The status of the first early message that matches.
 pub fn peek(comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
-    let list = EARLY.get();
-    first(list, comm, source, tag).map(|at| list[at].status())
+    let list = EARLY.borrow();
+    first(&list, comm, source, tag).map(|at| list[at].status())
 }
 
 /// Delivers the first early message that matches this receive.
@@ -80,9 +91,11 @@ pub fn take(envelope: &Envelope) -> Option<Outcome> {
     if !has_any() {
         return None;
     }
-    let list = EARLY.get();
-    let at = first(list, envelope.comm(), envelope.peer, envelope.tag)?;
-    Some(deliver(&list.remove(at), envelope))
+    let mut list = EARLY.borrow_mut();
+    let at = first(&list, envelope.comm(), envelope.peer, envelope.tag)?;
+    let early = list.remove(at);
+    drop(list);
+    Some(deliver(&early, envelope))
 }
 
 /// Delivers an early message: as a message to oneself, so that types, truncation and status come out as in a receive.

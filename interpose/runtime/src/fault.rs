@@ -2,34 +2,35 @@
 //! damaged, and kernels that lack something. A fault point that is off costs one load and a predictable branch, a call nothing.
 #![allow(unsafe_code)]
 
-use crate::cell::Main;
 use ckptd::events::{Kind, RecoveryStage};
 use ckptd::settings::fault::{Action, Fault, Where, Who};
 pub use ckptd::settings::fault::{Harm, Lack, Victim};
 use ckptd::settings::points;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 struct State {
     /// What this process is to meet.
     faults: Vec<Fault>,
     /// How often each fault point was passed, if that is asked for.
-    passed: Option<Vec<u64>>,
+    passed: Option<Vec<AtomicU64>>,
 }
 
-static STATE: Main<State> = Main::new(State {
-    faults: Vec::new(),
-    passed: None,
-});
+static STATE: OnceLock<State> = OnceLock::new();
 /// Whether fault points are looked at.
-static ACTIVE: Main<bool> = Main::new(false);
+static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// Who damages a copy that this process keeps.
-static DAMAGES: Main<Option<fn(Victim)>> = Main::new(None);
+static DAMAGES: OnceLock<fn(Victim)> = OnceLock::new();
+
+fn faults() -> &'static [Fault] {
+    STATE.get().map_or(&[], |state| &state.faults)
+}
 
 /// From now on copies can be damaged, by this function.
 pub fn damages_copies_by(damage: fn(Victim)) {
-    *DAMAGES.get() = Some(damage);
+    let _ = DAMAGES.set(damage);
 }
 
 /// MPI calls of this process, counted if a fault needs it ([`counts_calls`]).
@@ -47,10 +48,8 @@ pub fn set(mut faults: Vec<Fault>, rank: u32, workers: u32) -> Result<(), String
         Who::Spare(number) => number.checked_add(workers) == Some(rank),
     };
     faults.retain(|fault| !matches!(fault, Fault::Strike { who, .. } if !is_mine(*who)));
-    let state = STATE.get();
-    if faults.contains(&Fault::Count) {
-        state.passed = Some(vec![0; points::POINTS.len()]);
-    }
+    let counts = || points::POINTS.iter().map(|_| AtomicU64::new(0)).collect();
+    let passed = faults.contains(&Fault::Count).then(counts);
     for fault in &faults {
         if let Fault::Strike {
             at: Where::Time(time), ..
@@ -59,8 +58,8 @@ pub fn set(mut faults: Vec<Fault>, rank: u32, workers: u32) -> Result<(), String
             kill_after(*time)?;
         }
     }
-    state.faults = faults;
-    *ACTIVE.get() = !state.faults.is_empty();
+    ACTIVE.store(!faults.is_empty(), Ordering::Relaxed);
+    let _ = STATE.set(State { faults, passed });
     set_due(0);
     Ok(())
 }
@@ -89,20 +88,20 @@ fn kill_after(time: Duration) -> Result<(), String> {
 
 /// Whether the kernel is to be taken for one that lacks this.
 pub fn pretends(lack: Lack) -> bool {
-    STATE.get().faults.contains(&Fault::Pretend(lack))
+    faults().contains(&Fault::Pretend(lack))
 }
 
 /// A fault point; one load and a predictable branch when nothing is set.
 #[inline]
 pub fn point(name: &str, epoch: u64) {
-    if *ACTIVE.get() {
+    if ACTIVE.load(Ordering::Relaxed) {
         reached(name, epoch);
     }
 }
 
 /// The end of a stage of a recovery, and with it the begin of the next.
 pub fn stage_ended(stage: RecoveryStage, epoch: u64) {
-    if !*ACTIVE.get() {
+    if !ACTIVE.load(Ordering::Relaxed) {
         return;
     }
     reached(&format!("{}.end", stage.name()), epoch);
@@ -117,11 +116,10 @@ fn reached(name: &str, epoch: u64) {
     let Some(here) = points::find(name) else {
         unreachable!("{name} is not in the table of fault points");
     };
-    let state = STATE.get();
-    if let Some(passed) = &mut state.passed {
-        passed[here] += 1;
+    if let Some(passed) = STATE.get().and_then(|state| state.passed.as_ref()) {
+        passed[here].fetch_add(1, Ordering::Relaxed);
     }
-    for fault in &state.faults {
+    for fault in faults() {
         if let Fault::Strike {
             at: Where::Point { point, epoch: due },
             delay,
@@ -139,7 +137,7 @@ fn reached(name: &str, epoch: u64) {
 
 fn strike(delay: Duration, action: Action) {
     std::thread::sleep(delay);
-    match (action, *DAMAGES.get()) {
+    match (action, DAMAGES.get()) {
         (Action::Kill, _) => {
             crate::events::emit(Kind::Kill { signal: libc::SIGKILL });
             crate::sys::kill_self();
@@ -152,14 +150,13 @@ fn strike(delay: Duration, action: Action) {
 
 /// Whether MPI calls are to be counted: thunks then enter by way of the counting entry.
 pub fn counts_calls() -> bool {
-    let state = STATE.get();
-    state.passed.is_some() || DUE.load(Ordering::Relaxed) != u64::MAX
+    STATE.get().is_some_and(|state| state.passed.is_some()) || DUE.load(Ordering::Relaxed) != u64::MAX
 }
 
 /// The call of which a fault speaks. Called on the program's stack, before the call is entered.
 pub extern "C" fn call_is_due() {
     let now = CALLS.load(Ordering::Relaxed);
-    for fault in &STATE.get().faults {
+    for fault in faults() {
         if let Fault::Strike {
             at: Where::Call(call),
             delay,
@@ -176,7 +173,7 @@ pub extern "C" fn call_is_due() {
 
 /// The next call after `now` at which something is due.
 fn set_due(now: u64) {
-    let calls = STATE.get().faults.iter().filter_map(|fault| match fault {
+    let calls = faults().iter().filter_map(|fault| match fault {
         Fault::Strike {
             at: Where::Call(call), ..
         } if *call > now => Some(*call),
@@ -187,11 +184,13 @@ fn set_due(now: u64) {
 
 /// Writes the counts to the event file, if they are asked for. Called at the rank's end.
 pub fn report() {
-    let Some(passed) = &STATE.get().passed else { return };
+    let Some(passed) = STATE.get().and_then(|state| state.passed.as_ref()) else {
+        return;
+    };
     let points = points::POINTS
         .iter()
         .zip(passed)
-        .map(|(point, times)| (point.name.to_owned(), *times));
+        .map(|(point, times)| (point.name.to_owned(), times.load(Ordering::Relaxed)));
     crate::events::emit(Kind::Passed {
         calls: CALLS.load(Ordering::Relaxed),
         points: points.collect(),

@@ -12,8 +12,10 @@
 
 use crate::cell::Main;
 use crate::generated::{DATA_COUNT, HandleKind, PREDEFINED};
+use std::cell::RefMut;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
 
 include!(concat!(env!("OUT_DIR"), "/virt_types.rs"));
 use crate::real_types::*;
@@ -39,6 +41,9 @@ struct Reals {
     reverse: Option<HashMap<usize, usize>>,
 }
 
+// SAFETY: handles are addresses that only the real library follows.
+unsafe impl Send for Reals {}
+
 static REALS: Main<Reals> = Main::new(Reals {
     created: [const { Vec::new() }; KINDS],
     predefined: [std::ptr::null_mut(); DATA_COUNT],
@@ -54,6 +59,9 @@ struct Recent {
     notes: [c_int; 2],
 }
 
+// SAFETY: as of `Reals`.
+unsafe impl Send for Recent {}
+
 const NOTHING_RECENT: Recent = Recent {
     handle: std::ptr::null_mut(),
     real: std::ptr::null_mut(),
@@ -66,9 +74,9 @@ static RECENT: Main<[Recent; KINDS]> = Main::new([NOTHING_RECENT; KINDS]);
 /// Numbers that somebody has found out about the object of the handle that was translated last; forgotten with it.
 /// 0 at first; `None` for any other handle. Of a datatype: [`crate::blocking::is_small`]'s, and its size for [`crate::traffic`].
 #[inline]
-pub fn notes(kind: HandleKind, handle: *mut c_void) -> Option<&'static mut [c_int; 2]> {
-    let recent = &mut RECENT.get()[kind as usize];
-    (recent.handle == handle).then_some(&mut recent.notes)
+pub fn notes(kind: HandleKind, handle: *mut c_void) -> Option<RefMut<'static, [c_int; 2]>> {
+    let recent = RefMut::map(RECENT.borrow_mut(), |recent| &mut recent[kind as usize]);
+    (recent.handle == handle).then(|| RefMut::map(recent, |recent| &mut recent.notes))
 }
 
 /// The handle of the created object number `index` of a kind.
@@ -109,17 +117,15 @@ pub fn named(handle: *mut c_void) -> Named {
 
 #[inline]
 fn real(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
-    let recent = &RECENT.get()[kind as usize];
-    if recent.handle == handle {
-        recent.real
-    } else {
-        look_up(kind, handle)
-    }
+    let Recent {
+        handle: known, real, ..
+    } = RECENT.borrow()[kind as usize];
+    if known == handle { real } else { look_up(kind, handle) }
 }
 
 #[inline(never)]
 fn look_up(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
-    let reals = REALS.get();
+    let reals = REALS.borrow();
     let real = match named(handle) {
         Named::Created(index) => reals.created[kind as usize]
             .get(index as usize)
@@ -130,7 +136,7 @@ fn look_up(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
     };
     if !real.is_null() {
         let notes = [0; 2];
-        RECENT.get()[kind as usize] = Recent { handle, real, notes };
+        RECENT.borrow_mut()[kind as usize] = Recent { handle, real, notes };
     }
     real
 }
@@ -161,8 +167,8 @@ translations! {
 
 /// Sets the real handle of a created object.
 pub fn set_real(kind: HandleKind, index: u32, handle: *mut c_void) {
-    RECENT.get()[kind as usize] = NOTHING_RECENT;
-    let list = &mut REALS.get().created[kind as usize];
+    RECENT.borrow_mut()[kind as usize] = NOTHING_RECENT;
+    let list = &mut REALS.borrow_mut().created[kind as usize];
     if list.len() <= index as usize {
         list.resize((index as usize + 1).next_power_of_two(), std::ptr::null_mut());
     }
@@ -171,8 +177,8 @@ pub fn set_real(kind: HandleKind, index: u32, handle: *mut c_void) {
 
 /// Sets the real handle behind a predefined one (the world communicator's changes with a recovery).
 pub fn set_predefined(symbol: usize, handle: *mut c_void) {
-    *RECENT.get() = [NOTHING_RECENT; KINDS];
-    let reals = REALS.get();
+    RECENT.set([NOTHING_RECENT; KINDS]);
+    let reals = &mut *REALS.borrow_mut();
     let old = reals.predefined[symbol];
     reals.predefined[symbol] = handle;
     if let Some(reverse) = &mut reals.reverse {
@@ -184,7 +190,7 @@ pub fn set_predefined(symbol: usize, handle: *mut c_void) {
 /// The program's handle of a predefined object, given the real one.
 pub fn predefined_of(real: *mut c_void) -> Option<*mut c_void> {
     REALS
-        .get()
+        .borrow()
         .reverse
         .as_ref()?
         .get(&(real as usize))
@@ -193,10 +199,8 @@ pub fn predefined_of(real: *mut c_void) -> Option<*mut c_void> {
 
 /// The real MPI_BYTE, looked up once: every message of the runtime's own is of this type.
 pub fn byte_type() -> RealDatatype {
-    static BYTE: Main<Option<RealDatatype>> = Main::new(None);
-    *BYTE
-        .get()
-        .get_or_insert_with(|| real_datatype(VirtDatatype(predefined_handle("ompi_mpi_byte"))))
+    static BYTE: OnceLock<RealDatatype> = OnceLock::new();
+    *BYTE.get_or_init(|| real_datatype(VirtDatatype(predefined_handle("ompi_mpi_byte"))))
 }
 
 /// Index of the data symbol of this name.
@@ -208,14 +212,16 @@ pub fn symbol_index(name: &str) -> Option<usize> {
 
 /// The program's handle of the predefined object whose data symbol is `name`.
 pub fn predefined_handle(name: &str) -> *mut c_void {
-    symbol_index(name).map_or(std::ptr::null_mut(), |index| REALS.get().symbols[index] as *mut c_void)
+    symbol_index(name).map_or(std::ptr::null_mut(), |index| {
+        REALS.borrow().symbols[index] as *mut c_void
+    })
 }
 
 /// Connects the predefined handles: `symbols` are the data symbols' addresses on the user side in table order, `real`
 /// looks up a symbol of the real library.
 pub fn connect(symbols: &[usize], real: impl Fn(&std::ffi::CStr) -> *mut c_void) {
-    *RECENT.get() = [NOTHING_RECENT; KINDS];
-    let reals = REALS.get();
+    RECENT.set([NOTHING_RECENT; KINDS]);
+    let reals = &mut *REALS.borrow_mut();
     reals.symbols.copy_from_slice(symbols);
     let mut reverse = HashMap::new();
     for &(_, index) in PREDEFINED.iter() {
@@ -224,12 +230,15 @@ pub fn connect(symbols: &[usize], real: impl Fn(&std::ffi::CStr) -> *mut c_void)
         reverse.insert(reals.predefined[index] as usize, symbols[index]);
     }
     reals.reverse = Some(reverse);
-    mark();
+    write_tags(reals);
 }
 
 /// Writes the indices into the user side's data symbols.
 pub fn mark() {
-    let reals = REALS.get();
+    write_tags(&REALS.borrow());
+}
+
+fn write_tags(reals: &Reals) {
     for &(_, index) in PREDEFINED.iter().filter(|(_, index)| reals.symbols[*index] != 0) {
         // SAFETY: the symbol's storage on the user side, at least a pointer in size, which only this library writes.
         unsafe { (reals.symbols[index] as *mut u64).write_unaligned(TAG | index as u64) };

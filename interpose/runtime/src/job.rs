@@ -10,8 +10,8 @@ use crate::real_types::RealComm;
 use crate::redundancy::Redundancy;
 use crate::world::{self, NULL, Part, World, duplicate, get, is_protected, size_and_rank, split, worker};
 use crate::{
-    arch, checkpoint, cut, disk, events, fault, journal, objects, peers, protection, recovery, requests, sys, told,
-    traffic, ulfm, user,
+    arch, cell, checkpoint, cut, disk, events, fault, journal, objects, peers, protection, recovery, requests, sys,
+    told, traffic, ulfm, user,
 };
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use ckptd::settings::{Config, Scheme};
@@ -115,7 +115,8 @@ fn open_disk() -> bool {
         Part::Worker(worker) => Some(worker),
         Part::Spare => None,
     };
-    match disk::open(world.control, part, world.worker_count, &mut checkpoint::keep().store) {
+    let opened = disk::open(world.control, part, world.worker_count, &mut checkpoint::keep().store);
+    match opened {
         Ok(Ok(is_restart)) => is_restart,
         Ok(Err(why)) => {
             if world.launcher_rank == 0 {
@@ -191,8 +192,9 @@ fn emit_config(copies_at_home: &str) {
 }
 
 fn init_worker(worker: u32) -> Result<(), Rewound> {
+    let private = duplicate(get().workers).unwrap_or_else(|rc| recovery::failed_in_init(rc));
+    world::update(|world| world.private = private);
     let world = get();
-    world.private = duplicate(world.workers).unwrap_or_else(|rc| recovery::failed_in_init(rc));
     objects::comm::init(world.workers, world.worker_count, worker).unwrap_or_else(|rc| recovery::failed_in_init(rc));
     requests::init(world.worker_count);
     traffic::init(world.worker_count);
@@ -213,15 +215,14 @@ pub fn first_checkpoint() -> Result<(), Rewound> {
 /// The program ends by exit(3). If it has not called MPI_Finalize, the others will find it dead; that it is not, and that
 /// nobody needs to take its part, can only be told to the spares.
 unsafe extern "C" fn leaving(status: c_int) {
-    if !world::is_initialised() {
+    if !world::is_playing() {
         return;
     }
-    let world = get();
-    if world.finalized || !matches!(world.part, Part::Worker(_)) {
-        return;
-    }
-    world.finalized = true;
     user::leave(status);
+    if !cell::is_owner() {
+        return;
+    }
+    world::update(|world| world.finalized = true);
     if status != 0 {
         sys::say(format_args!(
             "worker {} ends with status {status}, without MPI_Finalize",
@@ -239,8 +240,7 @@ unsafe extern "C" fn leaving(status: c_int) {
 
 /// The program ends by _exit(2), maybe in a signal handler and in the middle of anything.
 unsafe extern "C" fn leaving_at_once(status: c_int) {
-    let is_missed = |world: &World| !world.finalized && matches!(world.part, Part::Worker(_));
-    if world::is_initialised() && is_missed(get()) {
+    if world::is_playing() {
         user::leave(status);
     }
 }
@@ -276,8 +276,7 @@ pub fn finalize() -> Result<c_int, Rewound> {
     }
     fault::point("finalize.agreed", checkpoint::epoch());
     journal::trace::report();
-    let world = get();
-    world.finalized = true;
+    world::update(|world| world.finalized = true);
     objects::attribute::delete_comm(objects::comm::self_handle());
     if worker() == 0 {
         recovery::release_spares();
@@ -288,7 +287,7 @@ pub fn finalize() -> Result<c_int, Rewound> {
     traffic::tell();
     events::emit(Kind::End { how: EndHow::Finalized });
     user::release_output();
-    user::remove_closed_ledgers(0..world.nodes.len() as u32);
+    user::remove_closed_ledgers(0..get().nodes.len() as u32);
     // SAFETY: the last call of the real library.
     Ok(unsafe { real::PMPI_Finalize() })
 }

@@ -67,7 +67,7 @@ static ENDED: Main<Option<Phase>> = Main::new(None);
 /// the rule says that it is enough, or the journal is longer than `limit` says.
 pub fn start(rule: &Rule, records: bool, base: Option<u64>, limit: fn() -> usize) {
     let Some(frame) = arch::top_frame() else { return };
-    *PHASE.get() = Some(Phase {
+    PHASE.set(Some(Phase {
         recorder: Recorder::new(events::are_kept()),
         // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
         begin: unsafe { *frame },
@@ -80,7 +80,7 @@ pub fn start(rule: &Rule, records: bool, base: Option<u64>, limit: fn() -> usize
         limit,
         is_agreed: false,
         epoch: 0,
-    });
+    }));
     if records {
         sources::watch(true);
     }
@@ -88,26 +88,27 @@ pub fn start(rule: &Rule, records: bool, base: Option<u64>, limit: fn() -> usize
 }
 
 fn stop() -> Option<Phase> {
-    if PHASE.get().is_some() {
+    let phase = PHASE.take();
+    if phase.is_some() {
         sources::watch(false);
         arch::set_recording(false);
     }
-    PHASE.get().take()
+    phase
 }
 
 /// The epoch with which the phase began that is being recorded, if it began with one.
 pub fn base() -> Option<u64> {
-    PHASE.get().as_ref().filter(|phase| phase.records)?.base
+    PHASE.borrow().as_ref().filter(|phase| phase.records)?.base
 }
 
 /// Whether a phase is under way, or has ended and has not been taken.
 pub fn is_under_way() -> bool {
-    PHASE.get().is_some() || ENDED.get().is_some()
+    PHASE.borrow().is_some() || ENDED.borrow().is_some()
 }
 
 /// Nothing more is recorded, and what was recorded is forgotten: the program is about to be rolled back.
 pub fn give_up() {
-    if stop().is_some() || ENDED.get().take().is_some() {
+    if stop().is_some() || ENDED.take().is_some() {
         log::info!("the initialisation phase is not recorded to its end");
     }
 }
@@ -123,7 +124,9 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     }
     // SAFETY: handed on to the caller.
     let frame = unsafe { &*frame };
-    let Some(phase) = PHASE.get() else {
+    let mut guard = PHASE.borrow_mut();
+    let Some(phase) = &mut *guard else {
+        drop(guard);
         return trace::call(frame);
     };
     // SAFETY: the frame's stack pointer points to the return address.
@@ -136,23 +139,31 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
             "a call that cannot be recorded (slot {}) ends the recording",
             frame.slot
         );
+        drop(guard);
         stop();
+        return;
     }
+    drop(guard);
     end_if_too_long();
 }
 
 /// The end of a recording that has got too long; its memory is freed.
 fn end_if_too_long() {
-    let Some(phase) = PHASE.get() else { return };
-    let size = phase.recorder.journal().size();
-    if size <= phase.room {
+    let (size, room) = match &mut *PHASE.borrow_mut() {
+        None => return,
+        Some(phase) => {
+            let size = phase.recorder.journal().size();
+            if size <= phase.room {
+                return;
+            }
+            phase.room = (phase.limit)();
+            (size, phase.room)
+        }
+    };
+    if size <= room {
         return;
     }
-    phase.room = (phase.limit)();
-    if size <= phase.room {
-        return;
-    }
-    tell_too_long(size, phase.room);
+    tell_too_long(size, room);
     if let Some(mut phase) = stop() {
         phase.recorder.close();
         phase.recorder.tell(None);
@@ -162,7 +173,7 @@ fn end_if_too_long() {
 /// A receive of the present call got this many bytes.
 #[inline]
 pub fn received(bytes: usize) {
-    if let Some(phase) = PHASE.get() {
+    if let Some(phase) = &mut *PHASE.borrow_mut() {
         phase.recorder.received(bytes);
     }
 }
@@ -170,25 +181,29 @@ pub fn received(bytes: usize) {
 /// A request has ended, or is seen to have; see [`Recorder::ended`].
 #[inline]
 pub fn ended(index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
-    if let Some(phase) = PHASE.get() {
+    if let Some(phase) = &mut *PHASE.borrow_mut() {
         phase.recorder.ended(index, bytes(), stays);
     }
 }
 
 /// Whether a phase is being recorded.
 pub fn is_recording() -> bool {
-    PHASE.get().is_some()
+    PHASE.borrow().is_some()
 }
 
 /// Whether a cut should be taken soon, to be the end of the phase; true once.
 pub fn asks_for_cut() -> bool {
-    PHASE.get().as_mut().is_some_and(|phase| phase.watch.asks_for_cut())
+    PHASE
+        .borrow_mut()
+        .as_mut()
+        .is_some_and(|phase| phase.watch.asks_for_cut())
 }
 
 /// At a cut: whether the phase may end here, as far as this worker is concerned. `is_regular`: the cut would have been taken
 /// anyway.
 pub fn may_end(is_regular: bool) -> bool {
-    let Some(phase) = PHASE.get() else { return true };
+    let mut guard = PHASE.borrow_mut();
+    let Some(phase) = &mut *guard else { return true };
     phase.watch.is_over() || (is_regular && phase.watch.is_over_by_default())
 }
 
@@ -208,14 +223,14 @@ pub fn tell_too_long(size: usize, limit: usize) {
 
 /// Whether the phase may end here in all workers.
 pub fn agree(is_over: bool) {
-    if let Some(phase) = PHASE.get() {
+    if let Some(phase) = &mut *PHASE.borrow_mut() {
         phase.is_agreed = is_over;
     }
 }
 
 /// A cut is being taken for this epoch; it may be the end of the phase.
 pub fn cut(epoch: u64) {
-    if !PHASE.get().as_ref().is_some_and(|phase| phase.is_agreed) {
+    if !PHASE.borrow().as_ref().is_some_and(|phase| phase.is_agreed) {
         return;
     }
     if let Some(mut phase) = stop() {
@@ -228,13 +243,13 @@ pub fn cut(epoch: u64) {
         });
         phase.took = phase.watch.elapsed();
         phase.epoch = epoch;
-        *ENDED.get() = Some(phase);
+        ENDED.set(Some(phase));
     }
 }
 
 /// The phase that ended with this epoch, once that is committed.
 pub fn take_ended(committed: u64) -> Option<Phase> {
-    let ended = ENDED.get();
+    let mut ended = ENDED.borrow_mut();
     let is_over = ended.as_ref().is_some_and(|phase| phase.epoch <= committed);
     let phase = if is_over { ended.take() } else { None };
     phase.filter(|phase| phase.epoch == committed)

@@ -16,9 +16,10 @@ mod slots;
 
 use crate::cell::Main;
 pub use slots::Slots;
+use std::cell::{Ref, RefMut};
 
 /// All created objects.
-#[derive(Default, bincode::Encode, bincode::Decode)]
+#[derive(bincode::Encode, bincode::Decode)]
 pub struct Objects {
     /// Communicators; 0 is the world, 1 is self.
     pub comms: Slots<comm::Comm>,
@@ -40,17 +41,34 @@ pub struct Objects {
     pub keyvals: attribute::Keyvals,
 }
 
-static OBJECTS: Main<Option<Objects>> = Main::new(None);
+static OBJECTS: Main<Objects> = Main::new(Objects {
+    comms: Slots::NONE,
+    groups: Slots::NONE,
+    datatypes: Slots::NONE,
+    ops: Slots::NONE,
+    errhandlers: Slots::NONE,
+    file_errhandler: 0,
+    error_codes: errhandler::ErrorCodes::NONE,
+    infos: Slots::NONE,
+    keyvals: attribute::Keyvals::NONE,
+});
 
 /// The objects of this process. A borrow must not be held while the program is called back.
-pub fn objects() -> &'static mut Objects {
-    OBJECTS.get().get_or_insert_with(Objects::default)
+#[inline]
+#[track_caller]
+pub fn objects() -> Ref<'static, Objects> {
+    OBJECTS.borrow()
+}
+
+/// The same, to be changed.
+#[track_caller]
+pub fn objects_mut() -> RefMut<'static, Objects> {
+    OBJECTS.borrow_mut()
 }
 
 /// Replaces all objects by saved ones; the real handles are stale until they are rebuilt.
 pub fn replace(saved: Objects) {
-    *OBJECTS.get() = Some(saved);
-    comm::forget_recent();
+    OBJECTS.set(saved);
 }
 
 /// Releases the real objects that are local to this process, before [`replace`].

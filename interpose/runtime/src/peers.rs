@@ -5,9 +5,9 @@
 //! hit another process; those of other nodes are told in a meeting of all (see `recovery::announce_abort`).
 #![allow(unsafe_code)]
 
-use crate::cell::Main;
 use crate::domains::Place;
 use std::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 #[derive(Default)]
@@ -26,7 +26,8 @@ struct Peers {
     domains: Vec<u64>,
 }
 
-static PEERS: Main<Peers> = Main::new(Peers {
+/// The watchdog, too, ends them.
+static PEERS: Mutex<Peers> = Mutex::new(Peers {
     local: Vec::new(),
     ranks: Vec::new(),
     watched: Vec::new(),
@@ -35,9 +36,13 @@ static PEERS: Main<Peers> = Main::new(Peers {
     domains: Vec::new(),
 });
 
+fn peers() -> MutexGuard<'static, Peers> {
+    PEERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Learns who is on this node.
 pub fn meet(places: &[Place], own: usize) {
-    let (own, peers) = (places[own], PEERS.get());
+    let (own, peers) = (places[own], &mut *peers());
     let here = |place: &Place| place.node == own.node && place.pid != own.pid;
     for (rank, place) in places.iter().enumerate().filter(|(_, place)| here(place)) {
         // SAFETY: pidfd_open(2).
@@ -55,7 +60,7 @@ pub fn meet(places: &[Place], own: usize) {
 
 /// A process has joined the job, or this one has and `place` is another's.
 pub fn add(place: &Place, rank: u32, own: &Place) {
-    let peers = PEERS.get();
+    let peers = &mut *peers();
     peers
         .hosts
         .resize(peers.hosts.len().max(rank as usize + 1), "an unknown host".into());
@@ -77,14 +82,14 @@ pub fn add(place: &Place, rank: u32, own: &Place) {
 }
 
 /// The host of a rank of the launcher's world.
-pub fn host(launcher_rank: u32) -> &'static str {
-    let host = PEERS.get().hosts.get(launcher_rank as usize);
-    host.map_or("an unknown host", String::as_str)
+pub fn host(launcher_rank: u32) -> String {
+    let host = peers().hosts.get(launcher_rank as usize).cloned();
+    host.unwrap_or_else(|| "an unknown host".into())
 }
 
 /// The domain of a rank of the launcher's world.
 pub fn domain(launcher_rank: u32) -> u64 {
-    PEERS.get().domains.get(launcher_rank as usize).copied().unwrap_or(0)
+    peers().domains.get(launcher_rank as usize).copied().unwrap_or(0)
 }
 
 /// Moves a descriptor out of the user side's range.
@@ -102,12 +107,12 @@ pub fn lift(descriptor: c_int) -> c_int {
 
 /// Whether there are processes on other nodes.
 pub fn has_others() -> bool {
-    PEERS.get().others
+    peers().others
 }
 
 /// Descriptors of the other processes of this node.
-pub fn local() -> &'static [c_int] {
-    &PEERS.get().local
+pub fn local() -> Vec<c_int> {
+    peers().local.clone()
 }
 
 /// Whether the process behind a descriptor has ended (it is readable then, pidfd_open(2)).
@@ -136,7 +141,7 @@ pub fn wait_status(launcher_rank: u32) -> Option<c_int> {
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
     const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
     const _: () = assert!(size_of::<Info>() == 0x40);
-    let peers = PEERS.get();
+    let peers = peers();
     let at = peers.ranks.iter().position(|&rank| rank == launcher_rank)?;
     let mut info = Info {
         mask: PIDFD_INFO_EXIT,
@@ -154,8 +159,7 @@ pub fn sleep_until_death(limit: Duration) -> bool {
         events: libc::POLLIN,
         revents: 0,
     };
-    let watched = &mut PEERS.get().watched;
-    let mut polls: Vec<libc::pollfd> = watched.iter().map(watch).collect();
+    let mut polls: Vec<libc::pollfd> = peers().watched.iter().map(watch).collect();
     let limit = libc::timespec {
         tv_sec: limit.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(limit.subsec_nanos()),
@@ -170,7 +174,7 @@ pub fn sleep_until_death(limit: Duration) -> bool {
         )
     } > 0;
     if ended {
-        *watched = polls
+        peers().watched = polls
             .iter()
             .filter(|poll| poll.revents == 0)
             .map(|poll| poll.fd)
@@ -181,7 +185,7 @@ pub fn sleep_until_death(limit: Duration) -> bool {
 
 /// Ends the other processes of this node.
 pub fn end_local() {
-    for &descriptor in &PEERS.get().local {
+    for descriptor in local() {
         let none: *const libc::siginfo_t = std::ptr::null();
         // SAFETY: pidfd_send_signal(2); a process that has ended already is no error.
         unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, libc::SIGKILL, none, 0) };

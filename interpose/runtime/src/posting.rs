@@ -10,7 +10,7 @@ use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::real;
 use crate::handles::{real_comm, real_datatype};
 use crate::real_types::RealRequest;
-use crate::requests::{self, Envelope, Kind, Mode, State, count_sent, done, get, real_mut};
+use crate::requests::{self, Envelope, Kind, Mode, State, count_sent, done, get, set_state, with_real};
 use std::ffi::{c_int, c_void};
 
 /// Posts a receive, from the messages that the last drain took if one matches. With the return code.
@@ -67,26 +67,26 @@ pub fn persistent(kind: &Kind) -> (RealRequest, c_int) {
 
 /// Starts a persistent request (MPI_Start), but for that of a buffered send. It stands behind all that is posted already.
 pub fn start(index: u32) -> c_int {
-    requests::table().renew(index);
+    requests::table_mut().renew(index);
     start_again(index)
 }
 
 /// Starts a persistent request in the place that it had before a rollback.
 pub fn start_again(index: u32) -> c_int {
-    let Some(request) = get(index) else {
+    let Some(kind) = get(index).map(|request| request.kind) else {
         return ERR_REQUEST;
     };
-    if let Kind::PersistentReceive(envelope) = request.kind
+    if let Kind::PersistentReceive(envelope) = kind
         && let Some(outcome) = early::take(&envelope)
     {
-        request.state = done(outcome.status, outcome.rc);
+        set_state(index, done(outcome.status, outcome.rc));
         return SUCCESS;
     }
     // SAFETY: an inactive persistent request.
-    let rc = unsafe { real::PMPI_Start(real_mut(index)) };
+    let rc = with_real(index, |request| unsafe { real::PMPI_Start(request) });
     if rc == SUCCESS {
-        request.state = State::Active;
-        if let Kind::PersistentSend(_, envelope) = request.kind {
+        set_state(index, State::Active);
+        if let Kind::PersistentSend(_, envelope) = kind {
             count_sent(envelope.comm(), envelope.peer, envelope.count, envelope.datatype());
         }
     }

@@ -1,6 +1,6 @@
 //! Whether the job is protected: what is said when it is not, and what follows.
 
-use crate::world::get;
+use crate::world::{self, get};
 use crate::{events, recovery, sys, told};
 use ckptd::events::Kind;
 use understudy_abi::exit;
@@ -36,5 +36,5 @@ pub fn give_up_protection() {
     if told::config().require {
         recovery::end_together(get().private, exit::REFUSED);
     }
-    get().protected = false;
+    world::update(|world| world.protected = false);
 }

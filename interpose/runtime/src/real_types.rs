@@ -1,4 +1,5 @@
 //! Handles, the status, and some constants of the real library.
+#![allow(unsafe_code)]
 
 use std::ffi::c_int;
 

@@ -66,7 +66,7 @@ static RESUMED_IN_INIT: Main<bool> = Main::new(false);
 
 /// Whether MPI_Init is entered because the program was set back to its end; true once.
 pub fn resumed_in_init() -> bool {
-    std::mem::take(RESUMED_IN_INIT.get())
+    RESUMED_IN_INIT.take()
 }
 
 /// Looks at the return code of a real procedure; recovers if it means that a process has failed.
@@ -155,9 +155,8 @@ fn error_class(class: c_int) -> ErrorClass {
 /// Runs attempts until one succeeds. A worker's frame is rewound then; a spare may have become a worker.
 fn recover(class: c_int) {
     let (began, moment) = (Instant::now(), events::clock());
-    let world = world::get();
-    world.recoveries += 1;
-    let recovery = world.recoveries;
+    world::update(|world| world.recoveries += 1);
+    let recovery = world::get().recoveries;
     log::debug!("recovery {recovery} begins, error class {class}");
     let mut report = Report::new(recovery, moment, error_class(class));
     let (mut futile, mut living) = (0, 0);
@@ -185,7 +184,7 @@ fn recover(class: c_int) {
 fn resume(outcome: attempt::Outcome, began: Instant, report: &Report) {
     let Some(frame) = outcome.frame else { return };
     let epoch = checkpoint::epoch();
-    *RESUMED_IN_INIT.get() = load::is_init(&frame);
+    RESUMED_IN_INIT.set(load::is_init(&frame));
     arch::rewind(&frame);
     overdue::begin(epoch, world::worker(), world::get().launcher_rank);
     let total = began.elapsed();

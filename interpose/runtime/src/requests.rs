@@ -23,13 +23,14 @@ pub use order::Requests;
 pub use record::{Envelope, Kind, Mode, Outcome, Request, State};
 pub use rollback::quiesce;
 use std::any::Any;
+use std::cell::{Ref, RefMut};
 use std::ffi::c_int;
 
 struct Table {
     requests: Requests,
     reals: Vec<RealRequest>,
     /// What the real library looks at until the request with this index has ended.
-    kept: Vec<(u32, Box<dyn Any>)>,
+    kept: Vec<(u32, Box<dyn Any + Send>)>,
 }
 
 static TABLE: Main<Table> = Main::new(Table {
@@ -41,19 +42,29 @@ static TABLE: Main<Table> = Main::new(Table {
 const NULL: RealRequest = RealRequest(std::ptr::null_mut());
 
 /// The requests of this process.
-pub fn table() -> &'static mut Requests {
-    &mut TABLE.get().requests
+#[inline]
+#[track_caller]
+pub fn table() -> Ref<'static, Requests> {
+    Ref::map(TABLE.borrow(), |table| &table.requests)
+}
+
+/// The same, to be changed.
+#[inline]
+#[track_caller]
+pub fn table_mut() -> RefMut<'static, Requests> {
+    RefMut::map(TABLE.borrow_mut(), |table| &mut table.requests)
 }
 
 /// Starts counting for this many workers.
 pub fn init(workers: u32) {
-    table().sent = vec![0; workers as usize];
-    table().received = vec![0; workers as usize];
+    let mut table = table_mut();
+    table.sent = vec![0; workers as usize];
+    table.received = vec![0; workers as usize];
 }
 
 /// Replaces all requests by saved ones; they are not posted yet.
 pub fn replace(saved: Requests) {
-    let table = TABLE.get();
+    let mut table = TABLE.borrow_mut();
     table.reals = vec![NULL; saved.places() as usize];
     table.requests = saved;
     table.kept.clear();
@@ -79,7 +90,7 @@ pub fn add(comm: VirtComm, kind: Kind, state: State, real: RealRequest) -> VirtR
     if let Some(envelope) = kind.envelope() {
         datatype::retain(envelope.datatype());
     }
-    let table = TABLE.get();
+    let table = &mut *TABLE.borrow_mut();
     let index = table.requests.insert(comm.0 as u64, kind, state);
     match table.reals.get_mut(index as usize) {
         Some(place) => *place = real,
@@ -104,10 +115,10 @@ pub fn add_done(comm: VirtComm, kind: Kind, status: Status, rc: c_int) -> VirtRe
 }
 
 /// Adds a buffered send, which nobody asks for: it takes so many bytes of the buffer until it has ended.
-pub fn add_buffered(comm: VirtComm, real: RealRequest, bytes: u64, copy: Box<dyn Any>) {
+pub fn add_buffered(comm: VirtComm, real: RealRequest, bytes: u64, copy: Box<dyn Any + Send>) {
     let mut handle = add(comm, Kind::Send, State::Active, real);
     keep(handle, copy);
-    if let Some(request) = index(handle).and_then(get) {
+    if let Some(mut request) = index(handle).and_then(get_mut) {
         request.buffered = bytes;
     }
     free(&mut handle);
@@ -119,16 +130,17 @@ pub fn buffered() -> u64 {
 }
 
 /// Keeps something until a request has ended: what the real library has been given the address of.
-pub fn keep(handle: VirtRequest, what: Box<dyn Any>) {
+pub fn keep(handle: VirtRequest, what: Box<dyn Any + Send>) {
     if let Some(index) = index(handle) {
-        TABLE.get().kept.push((index, what));
+        TABLE.borrow_mut().kept.push((index, what));
     }
 }
 
 /// Makes `second`, whose handle the program does not get, end with `first`.
 pub fn join(first: VirtRequest, second: VirtRequest) {
-    if let Some(request) = index(first).and_then(get) {
-        request.other = index(second);
+    let second = index(second);
+    if let Some(mut request) = index(first).and_then(get_mut) {
+        request.other = second;
     }
 }
 
@@ -148,13 +160,14 @@ pub fn done(status: Status, rc: c_int) -> State {
 
 /// Removes a request that has ended.
 pub fn remove(index: u32) {
-    let table = TABLE.get();
+    let mut table = TABLE.borrow_mut();
     let Some(request) = table.requests.remove(index) else {
         return;
     };
     if !table.kept.is_empty() {
         table.kept.retain(|(of, _)| *of != index);
     }
+    drop(table);
     if let Some(envelope) = request.kind.envelope() {
         datatype::release(envelope.datatype());
     }
@@ -174,13 +187,44 @@ pub fn index(handle: VirtRequest) -> Option<u32> {
 
 /// The request with this index.
 #[inline]
-pub fn get(index: u32) -> Option<&'static mut Request> {
-    table().get_mut(index)
+pub fn get(index: u32) -> Option<Ref<'static, Request>> {
+    Ref::filter_map(table(), |table| table.get(index)).ok()
 }
 
-/// The place of the real request; of one that exists.
-pub fn real_mut(index: u32) -> &'static mut RealRequest {
-    &mut TABLE.get().reals[index as usize]
+/// The same, to be changed.
+#[inline]
+pub fn get_mut(index: u32) -> Option<RefMut<'static, Request>> {
+    RefMut::filter_map(table_mut(), |table| table.get_mut(index)).ok()
+}
+
+/// Notes how far a request is.
+pub fn set_state(index: u32, state: State) {
+    if let Some(mut request) = get_mut(index) {
+        request.state = state;
+    }
+}
+
+/// The real request.
+pub fn real_of(index: u32) -> RealRequest {
+    TABLE.borrow().reals.get(index as usize).copied().unwrap_or(NULL)
+}
+
+/// Sets the real request of one that exists.
+pub fn set_real(index: u32, real: RealRequest) {
+    TABLE.borrow_mut().reals[index as usize] = real;
+}
+
+/// Calls the real library for a real request, which it may change. The table is not borrowed meanwhile: an operator of the
+/// program may run, which calls MPI.
+#[inline]
+pub fn with_real<T>(index: u32, call: impl FnOnce(&mut RealRequest) -> T) -> T {
+    let mut request = real_of(index);
+    let before = request;
+    let outcome = call(&mut request);
+    if request != before {
+        set_real(index, request);
+    }
+    outcome
 }
 
 /// All indices, also of those that are free.
@@ -192,11 +236,11 @@ pub fn indices() -> std::ops::Range<u32> {
 #[inline]
 pub fn count_sent(comm: VirtComm, peer: c_int, count: c_int, datatype: VirtDatatype) {
     if let Some(comm) = comm::get(comm)
-        && let Some(worker) = comm::peer(comm, peer)
-        && let Some(sent) = table().sent.get_mut(worker as usize)
+        && let Some(worker) = comm::peer(&comm, peer)
+        && let Some(sent) = table_mut().sent.get_mut(worker as usize)
     {
         *sent += 1;
-        traffic::sent(comm, worker, count, datatype);
+        traffic::sent(&comm, worker, count, datatype);
     }
 }
 
@@ -213,9 +257,10 @@ pub fn is_inactive(index: u32) -> bool {
 /// Frees a request (MPI_Request_free): an active one is kept until it has ended.
 pub fn free(handle: &mut VirtRequest) {
     let Some(index) = index(*handle) else { return };
-    let Some(request) = get(index) else { return };
     if is_active(index) {
-        request.orphan = true;
+        if let Some(mut request) = get_mut(index) {
+            request.orphan = true;
+        }
     } else {
         release_real(index);
         remove(index);
@@ -225,16 +270,16 @@ pub fn free(handle: &mut VirtRequest) {
 
 /// Frees the real request of a persistent one that is not started.
 pub fn release_real(index: u32) {
-    let real_request = &mut TABLE.get().reals[index as usize];
-    if *real_request != NULL && get(index).is_some_and(|request| request.is_persistent()) {
+    if real_of(index) != NULL && get(index).is_some_and(|request| request.is_persistent()) {
         // SAFETY: an inactive persistent request.
-        unsafe { real::PMPI_Request_free(real_request) };
+        with_real(index, |request| unsafe { real::PMPI_Request_free(request) });
     }
 }
 
 /// Indices of the active requests that `wanted` selects.
 pub fn active(wanted: impl Fn(&Kind) -> bool) -> Vec<u32> {
     let is_wanted = |request: &Request| request.state == State::Active && wanted(&request.kind);
-    let requests = table().iter().filter(|(_, request)| is_wanted(request));
+    let table = table();
+    let requests = table.iter().filter(|(_, request)| is_wanted(request));
     requests.map(|(index, _)| index).collect()
 }

@@ -5,6 +5,7 @@ mod pace;
 use crate::cell::Main;
 use crate::rounds::Rounds;
 use pace::Pace;
+use std::cell::RefMut;
 use std::time::{Duration, Instant};
 
 /// The part of the state that belongs to the program's time line and is saved with a cut.
@@ -57,31 +58,33 @@ static STATE: Main<State> = Main::new(State {
 
 /// What is counted and remembered.
 #[inline]
-pub fn state() -> &'static mut State {
-    STATE.get()
+#[track_caller]
+pub fn state() -> RefMut<'static, State> {
+    STATE.borrow_mut()
 }
 
 /// The schedule, to be saved.
 pub fn schedule() -> Schedule {
-    STATE.get().schedule
+    STATE.borrow().schedule
 }
 
 /// Goes on from a saved schedule. `at_candidate`: the call that is made next is the cut itself. The vote that was under
 /// way has died with its communicator.
 pub fn restore(schedule: Schedule, at_candidate: bool) {
-    let state = STATE.get();
-    *state = State {
+    let pace = STATE.borrow().pace.after_recovery();
+    STATE.set(State {
         schedule,
         wake: 0,
         vote: None,
         last: Some(Instant::now()),
         decided: None,
         resumed: at_candidate,
-        pace: state.pace.after_recovery(),
-    };
+        pace,
+    });
 }
 
 /// After a failure: ends the vote that is under way. Returns how many messages could not be ended within `limit`.
 pub fn quiesce(limit: Duration) -> usize {
-    STATE.get().vote.take().map_or(0, |mut vote| vote.quiesce(limit))
+    let vote = STATE.borrow_mut().vote.take();
+    vote.map_or(0, |mut vote| vote.quiesce(limit))
 }

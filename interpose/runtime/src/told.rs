@@ -2,29 +2,36 @@
 //! a running job, by those who have started it ([`joined`]). Everything else may use it; only the start (`boot`) sets it.
 #![allow(unsafe_code)]
 
-use crate::cell::Main;
 use ckptd::settings::Config;
 use std::ffi::{CString, c_int};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_abi::BootInfo;
 
-static INFO: Main<Option<BootInfo>> = Main::new(None);
-static CONFIG: Main<Option<Config>> = Main::new(None);
+struct Info(BootInfo);
+
+// SAFETY: never changed; what it points to lives as long as the process, and whoever follows a pointer answers for that.
+unsafe impl Send for Info {}
+// SAFETY: as above.
+unsafe impl Sync for Info {}
+
+static INFO: OnceLock<Info> = OnceLock::new();
+static CONFIG: OnceLock<Config> = OnceLock::new();
 
 /// What the face has told.
 pub fn info() -> &'static BootInfo {
-    INFO.get().as_ref().expect("the face has started the runtime")
+    &INFO.get().expect("the face has started the runtime").0
 }
 
 /// The settings.
 pub fn config() -> &'static Config {
-    CONFIG.get().as_ref().expect("the face has started the runtime")
+    CONFIG.get().expect("the face has started the runtime")
 }
 
 /// Where messages to the user go: the original standard error.
 pub fn message_descriptor() -> c_int {
     match INFO.get() {
-        Some(info) if info.messages >= 0 => info.messages,
+        Some(Info(info)) if info.messages >= 0 => info.messages,
         _ => 2,
     }
 }
@@ -54,14 +61,14 @@ pub fn grow_to(count: u32) {
     PROCESSES.fetch_max(count, Ordering::Relaxed);
 }
 
-/// The face has told this.
+/// The face has told this. The first call holds.
 pub fn hear(info: BootInfo) {
-    *INFO.get() = Some(info);
+    let _ = INFO.set(Info(info));
 }
 
-/// The settings have been read.
+/// The settings have been read. The first call holds.
 pub fn settle(config: Config) {
-    *CONFIG.get() = Some(config);
+    let _ = CONFIG.set(config);
 }
 
 /// A variable of the launcher's environment.

@@ -16,6 +16,7 @@ use crate::objects::comm::{self, Comm};
 use crate::{events, told, world};
 pub use amount::{block_of, each, is_root, list, members, my_rank, neighbours, one, peers, sends_to, typed_list};
 use ckptd::events::{Amount, Kind, Worker};
+use std::cell::Ref;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 pub use table::Table;
@@ -45,24 +46,24 @@ static STATE: Main<State> = Main::new(State {
 /// Begins to count, among so many workers.
 pub fn init(workers: u32) {
     if told::config().log_dir.is_some() {
-        STATE.get().table = Table::new(workers);
+        STATE.borrow_mut().table = Table::new(workers);
     }
 }
 
 /// Whether anything is counted.
 #[inline]
 pub fn is_on() -> bool {
-    !STATE.get().table.peers.is_empty()
+    !STATE.borrow().table.peers.is_empty()
 }
 
 /// The counts, to be saved.
-pub fn table() -> &'static Table {
-    &STATE.get().table
+pub fn table() -> Ref<'static, Table> {
+    Ref::map(STATE.borrow(), |state| &state.table)
 }
 
 /// Goes on from saved counts, among so many workers.
 pub fn replace(saved: Table, workers: u32) {
-    let state = STATE.get();
+    let mut state = STATE.borrow_mut();
     let (now, then) = (state.table.messages(), saved.messages());
     state.undone += Amount {
         count: now.count.saturating_sub(then.count),
@@ -74,12 +75,12 @@ pub fn replace(saved: Table, workers: u32) {
         true => Table::new(workers),
         false => saved,
     };
-    forget_recent();
+    state.recent = [NOTHING_RECENT; RECENT];
 }
 
 /// Communicators are added, removed, or renamed.
 pub fn forget_recent() {
-    STATE.get().recent = [NOTHING_RECENT; RECENT];
+    STATE.borrow_mut().recent = [NOTHING_RECENT; RECENT];
 }
 
 impl State {
@@ -115,7 +116,7 @@ fn add_message(comm: &Comm, worker: u32, count: c_int, datatype: VirtDatatype) {
         count: 1,
         bytes: amount::one(count, datatype),
     };
-    let state = STATE.get();
+    let state = &mut *STATE.borrow_mut();
     let row = state.row(comm);
     if let Some(peer) = state.table.peers.get_mut(worker as usize) {
         *peer += message;
@@ -129,8 +130,8 @@ fn add_message(comm: &Comm, worker: u32, count: c_int, datatype: VirtDatatype) {
 #[inline(never)]
 pub fn collective(comm: VirtComm, bytes: u64) {
     let Some(comm) = comm::get(comm) else { return };
-    let state = STATE.get();
-    let row = state.row(comm);
+    let state = &mut *STATE.borrow_mut();
+    let row = state.row(&comm);
     if let Some(row) = state.table.rows.get_mut(row) {
         row.collectives += Amount { count: 1, bytes };
     }
@@ -138,9 +139,11 @@ pub fn collective(comm: VirtComm, bytes: u64) {
 
 /// Records the counts, if they have changed and it is time.
 pub fn tell_now_and_then() {
-    let state = STATE.get();
-    let is_early = || state.told.1.is_some_and(|next| Instant::now() < next);
-    if is_on() && state.table.all() != state.told.0 && !is_early() {
+    let is_due = |state: &State| {
+        let is_early = || state.told.1.is_some_and(|next| Instant::now() < next);
+        state.table.all() != state.told.0 && !is_early()
+    };
+    if is_on() && is_due(&STATE.borrow()) {
         tell();
     }
 }
@@ -150,12 +153,13 @@ pub fn tell() {
     if !is_on() {
         return;
     }
-    let state = STATE.get();
+    let mut state = STATE.borrow_mut();
     let record = state.table.record(Worker(world::worker()), state.undone);
     let entries = (record.peers.len() + record.comms.len()) as u32;
     state.told = (
         state.table.all(),
         Some(Instant::now() + PERIOD * (1 + entries / ENTRIES)),
     );
+    drop(state);
     events::emit(Kind::Traffic(record));
 }

@@ -27,7 +27,7 @@ pub fn guard(call: impl FnOnce() -> c_int) -> c_int {
     static START: Once = Once::new();
     static COUNT: AtomicU64 = AtomicU64::new(1);
     START.call_once(|| {
-        *WATCHED.lock().unwrap_or_else(PoisonError::into_inner) = peers::local().to_vec();
+        *WATCHED.lock().unwrap_or_else(PoisonError::into_inner) = peers::local();
         if let Err(error) = std::thread::Builder::new()
             .name("understudy-watchdog".into())
             .spawn(watch)

@@ -7,6 +7,8 @@ use crate::generated::real;
 use crate::real_types::{RealComm, UNDEFINED};
 use crate::redundancy::Redundancy;
 use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,7 @@ pub enum Part {
 }
 
 /// The runtime's view of the job.
+#[derive(Clone)]
 pub struct World {
     /// All living processes, workers and spares.
     pub control: RealComm,
@@ -54,45 +57,73 @@ pub struct World {
 /// `MPI_COMM_NULL`'s place where there is no communicator.
 pub const NULL: RealComm = RealComm(std::ptr::null_mut());
 
-static WORLD: Main<Option<World>> = Main::new(None);
+static WORLD: Main<Option<Arc<World>>> = Main::new(None);
+
+/// What other threads and signal handlers may ask, and the fast path does.
+static FACTS: AtomicU8 = AtomicU8::new(0);
+const IS_INITIALISED: u8 = 1;
+const IS_PROTECTED: u8 = 2;
+const IS_PLAYING: u8 = 4;
+
+fn set(world: World) {
+    let protected = world.protected && !world.finalized;
+    let playing = matches!(world.part, Part::Worker(_)) && !world.finalized;
+    let fact = |fact: u8, holds: bool| if holds { fact } else { 0 };
+    let facts = IS_INITIALISED | fact(IS_PROTECTED, protected) | fact(IS_PLAYING, playing);
+    WORLD.set(Some(Arc::new(world)));
+    FACTS.store(facts, Ordering::Relaxed);
+}
 
 /// From here on this process knows its job.
 pub fn enter(world: World) {
-    *WORLD.get() = Some(world);
+    set(world);
 }
 
-/// The job, after MPI_Init.
-pub fn get() -> &'static mut World {
-    WORLD.get().as_mut().expect("MPI is initialised")
+/// The job as it is now, after MPI_Init. It does not follow later changes.
+pub fn get() -> Arc<World> {
+    with(Arc::clone)
 }
 
-/// Whether MPI_Init has been called.
+fn with<T>(look: impl FnOnce(&Arc<World>) -> T) -> T {
+    look(WORLD.borrow().as_ref().expect("MPI is initialised"))
+}
+
+/// Changes the view of the job.
+pub fn update(change: impl FnOnce(&mut World)) {
+    let mut world = World::clone(&get());
+    change(&mut world);
+    set(world);
+}
+
+/// Whether MPI_Init has been called. Safe in any thread and in a signal handler.
 pub fn is_initialised() -> bool {
-    WORLD.get().is_some()
+    FACTS.load(Ordering::Relaxed) & IS_INITIALISED != 0
 }
 
-/// Whether failures are recovered from now.
+/// Whether failures are recovered from now. Safe in any thread and in a signal handler.
 #[inline]
 pub fn is_protected() -> bool {
-    WORLD
-        .get()
-        .as_ref()
-        .is_some_and(|world| world.protected && !world.finalized)
+    FACTS.load(Ordering::Relaxed) & IS_PROTECTED != 0
+}
+
+/// Whether this process plays a worker that has not finalised MPI. Safe in any thread and in a signal handler.
+pub fn is_playing() -> bool {
+    FACTS.load(Ordering::Relaxed) & IS_PLAYING != 0
 }
 
 /// The communicator for cuts, shipping and commits.
 pub fn private() -> RealComm {
-    get().private
+    with(|world| world.private)
 }
 
 /// The communicator of this process alone.
 pub fn own_comm() -> RealComm {
-    get().own
+    with(|world| world.own)
 }
 
 /// The worker that this process plays.
 pub fn worker() -> u32 {
-    match get().part {
+    match with(|world| world.part) {
         Part::Worker(worker) => worker,
         Part::Spare => u32::MAX,
     }
@@ -111,7 +142,7 @@ pub fn size_and_rank(comm: RealComm) -> (u32, u32) {
 
 /// How many processes there are in `control`.
 pub fn living_count() -> u32 {
-    size_and_rank(get().control).0
+    size_and_rank(with(|world| world.control)).0
 }
 
 /// A duplicate that returns errors; with the barrier without which a revocation crashes a rank that is still inside.

@@ -10,7 +10,9 @@ fn handle_type(out: &mut String, prefix: &str, whose: &str, handle: Handle) {
         "/// `MPI_{name}` {whose}.\n\
          #[repr(transparent)]\n\
          #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]\n\
-         pub struct {prefix}{name}(pub *mut core::ffi::c_void);\n\n"
+         pub struct {prefix}{name}(pub *mut core::ffi::c_void);\n\n\
+         // SAFETY: an address that only the real library follows.\nunsafe impl Send for {prefix}{name} {{}}\n\
+         // SAFETY: as above.\nunsafe impl Sync for {prefix}{name} {{}}\n\n"
     );
 }
 

@@ -57,8 +57,6 @@ pub(crate) static TOP: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
 static BASE: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
 /// The stack pointer inside of [`run_user`].
 static LEFT: AtomicUsize = AtomicUsize::new(0);
-/// The thread (its control block, fs:0x10) that may enter.
-pub(crate) static OWNER: AtomicUsize = AtomicUsize::new(0);
 /// What is to be done when a handler has returned: bits of [`EXECUTE`], [`RECORD`] and [`WAITED`].
 pub(crate) static AFTER: AtomicU8 = AtomicU8::new(0);
 /// The frame was overwritten by recovery and is to be executed.
@@ -116,14 +114,6 @@ pub unsafe extern "C" fn call_user(function: *const c_void, a: u64, b: u64, c: u
         ".cfi_endproc",
         top = sym TOP,
     )
-}
-
-/// Lets the calling thread, and no other, enter.
-pub fn set_owner() {
-    let owner: usize;
-    // SAFETY: glibc's thread control block points to itself at fs:0x10.
-    unsafe { std::arch::asm!("mov {}, fs:[0x10]", out(reg) owner, options(nostack, readonly, preserves_flags)) };
-    OWNER.store(owner, Ordering::Relaxed);
 }
 
 /// The frame of the outermost entry, or `None` inside a callback.

@@ -157,7 +157,7 @@ impl Neighbours {
         blocks.retain(|block| block.count > 0 && block.size() > 0);
         let buffer = buffer.cast::<u8>();
         let is_large = blocks.iter().any(|block| block.size() > i64::from(EAGER_BYTES));
-        if !is_large || !comm::get(comm).is_some_and(matters) {
+        if !is_large || !comm::get(comm).as_deref().is_some_and(matters) {
             return Neighbours { buffer, aside: None };
         }
         let spans = blocks.iter().map(Block::span);

@@ -6,7 +6,7 @@ use crate::generated::callbacks::{CommCopyFn, CommDeleteFn, TypeCopyFn, TypeDele
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::attribute::{ERR_KEYVAL, INVALID, Kind, Object};
-use crate::objects::{comm, objects};
+use crate::objects::{comm, objects, objects_mut};
 use crate::raise::{finish, raise};
 use crate::real_types::RealComm;
 use crate::sys;
@@ -143,7 +143,7 @@ unsafe fn create_keyval(
     };
     // SAFETY: the caller's promise.
     unsafe {
-        *keyval = objects()
+        *keyval = objects_mut()
             .keyvals
             .create(kind, copy as u64, delete as u64, extra_state as u64)
     };
@@ -154,7 +154,7 @@ unsafe fn create_keyval(
 /// `keyval` is the program's, or null.
 unsafe fn free_keyval(procedure: Proc, kind: Kind, keyval: *mut c_int) -> c_int {
     // SAFETY: the caller's promise.
-    if keyval.is_null() || !objects().keyvals.free(kind, unsafe { *keyval }) {
+    if keyval.is_null() || !objects_mut().keyvals.free(kind, unsafe { *keyval }) {
         return raise(procedure, ERR_KEYVAL, None);
     }
     // SAFETY: the caller's promise.

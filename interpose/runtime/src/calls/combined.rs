@@ -22,7 +22,7 @@ unsafe fn start(
     procedure: Proc,
     (sendbuf, sendcount, sendtype, dest, sendtag): (*const c_void, c_int, VirtDatatype, c_int, c_int),
     received: Envelope,
-    kept: Option<Box<dyn Any>>,
+    kept: Option<Box<dyn Any + Send>>,
     request: *mut VirtRequest,
 ) -> c_int {
     let comm = received.comm();

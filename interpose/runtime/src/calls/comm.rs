@@ -7,7 +7,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtRequest, real_comm, real_group, real_info};
 use crate::objects::comm::create::{self, Made};
 use crate::objects::comm::{self, hints};
-use crate::objects::{attribute, group, info, objects};
+use crate::objects::{attribute, group, info};
 use crate::raise::{finish, raise};
 use crate::requests;
 use crate::traffic;
@@ -335,7 +335,7 @@ pub unsafe extern "C" fn MPI_Comm_set_name(comm: VirtComm, comm_name: *const c_c
     // SAFETY: the real library checks its arguments. Local.
     let rc = unsafe { real::PMPI_Comm_set_name(real, comm_name) };
     if rc == errors::SUCCESS
-        && let Some(entry) = comm::index(comm).and_then(|index| objects().comms.get_mut(index))
+        && let Some(mut entry) = comm::get_mut(comm)
     {
         entry.name = Some(hints::name(real));
         traffic::forget_recent();
@@ -349,7 +349,7 @@ pub unsafe extern "C" fn MPI_Comm_set_info(comm: VirtComm, info: VirtInfo) -> c_
     let rc = unsafe { real::PMPI_Comm_set_info(real, real_info(info)) };
     let rc = attempt!(rc);
     if rc == errors::SUCCESS
-        && let Some(entry) = comm::index(comm).and_then(|index| objects().comms.get_mut(index))
+        && let Some(mut entry) = comm::get_mut(comm)
     {
         entry.info = hints::of_comm(real);
     }

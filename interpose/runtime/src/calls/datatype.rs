@@ -257,7 +257,7 @@ pub unsafe extern "C" fn MPI_Type_get_contents(
     datatypes: *mut VirtDatatype,
 ) -> c_int {
     let procedure = Proc::MPI_Type_get_contents;
-    let Some(recipe) = datatype::recipe(datatype).cloned() else {
+    let Some(recipe) = datatype::recipe(datatype).map(|recipe| recipe.clone()) else {
         return raise(procedure, ERR_TYPE, None);
     };
     let room = usize::try_from(max_datatypes).is_ok_and(|max| max >= recipe.contained.len())

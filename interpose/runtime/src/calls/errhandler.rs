@@ -7,7 +7,7 @@ use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtInfo, real_errhandler};
 use crate::objects::errhandler::{Kind, Object};
 use crate::objects::lookup::{from_fortran, to_fortran};
-use crate::objects::{comm, errhandler, objects};
+use crate::objects::{comm, errhandler, objects, objects_mut};
 use crate::raise::{finish, raise, raise_on, unsupported_file};
 use std::ffi::{CStr, c_char, c_int};
 
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn MPI_Add_error_class(errorclass: *mut c_int) -> c_int {
         return raise(Proc::MPI_Add_error_class, ERR_ARG, None);
     }
     // SAFETY: the program's argument.
-    unsafe { *errorclass = objects().error_codes.add_class() };
+    unsafe { *errorclass = objects_mut().error_codes.add_class() };
     SUCCESS
 }
 
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn MPI_Add_error_code(errorclass: c_int, errorcode: *mut c
     let added = if errorcode.is_null() {
         None
     } else {
-        objects().error_codes.add_code(errorclass)
+        objects_mut().error_codes.add_code(errorclass)
     };
     let Some(code) = added else {
         return raise(Proc::MPI_Add_error_code, ERR_ARG, None);
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c
     }
     // SAFETY: a C string of the program.
     let text = unsafe { CStr::from_ptr(string) }.to_bytes();
-    if text.len() < MAX_TEXT && objects().error_codes.set_text(errorcode, text) {
+    if text.len() < MAX_TEXT && objects_mut().error_codes.set_text(errorcode, text) {
         return SUCCESS;
     }
     raise(procedure, ERR_ARG, None)
@@ -227,7 +227,8 @@ pub unsafe extern "C" fn MPI_Error_class(errorcode: c_int, errorclass: *mut c_in
 
 /// An added code without a text has an empty one (9.5).
 pub unsafe extern "C" fn MPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int {
-    if let Some(text) = objects().error_codes.text(errorcode) {
+    let text = objects().error_codes.text(errorcode).map(<[u8]>::to_vec);
+    if let Some(text) = text {
         if string.is_null() || resultlen.is_null() {
             return raise(Proc::MPI_Error_string, ERR_ARG, None);
         }

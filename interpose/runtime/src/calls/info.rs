@@ -55,7 +55,7 @@ pub unsafe extern "C" fn MPI_Info_set(info: VirtInfo, key: *const c_char, value:
     // SAFETY: the real library checks its arguments.
     let rc = unsafe { real::PMPI_Info_set(real_info(info), key, value) };
     if rc == SUCCESS
-        && let Some(entry) = info::get_mut(info)
+        && let Some(mut entry) = info::get_mut(info)
     {
         // SAFETY: C strings of the program, which the real library has accepted.
         unsafe { entry.set(CStr::from_ptr(key).to_bytes(), CStr::from_ptr(value).to_bytes()) };
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn MPI_Info_delete(info: VirtInfo, key: *const c_char) -> 
     // SAFETY: the real library checks its arguments.
     let rc = unsafe { real::PMPI_Info_delete(real_info(info), key) };
     if rc == SUCCESS
-        && let Some(entry) = info::get_mut(info)
+        && let Some(mut entry) = info::get_mut(info)
     {
         // SAFETY: a C string of the program, which the real library has accepted.
         unsafe { entry.delete(CStr::from_ptr(key).to_bytes()) };

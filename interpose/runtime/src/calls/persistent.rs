@@ -37,13 +37,12 @@ fn start(handle: VirtRequest) -> Result<c_int, Rewound> {
     let Some(index) = requests::index(handle).filter(|&index| requests::is_inactive(index)) else {
         return Ok(ERR_REQUEST);
     };
-    match requests::get(index).map(|request| request.kind) {
+    let kind = requests::get(index).map(|request| request.kind);
+    match kind {
         Some(Kind::PersistentSend(Mode::Buffered, envelope)) => {
             let rc = buffered_send(&envelope)?;
-            if rc == SUCCESS
-                && let Some(request) = requests::get(index)
-            {
-                request.state = requests::done(EMPTY, SUCCESS);
+            if rc == SUCCESS {
+                requests::set_state(index, requests::done(EMPTY, SUCCESS));
             }
             Ok(rc)
         }

@@ -55,12 +55,12 @@ pub fn encode(frame: &Frame, user: &user::State) -> Vec<u8> {
     let state = Borrowed {
         magic: MAGIC,
         frame,
-        objects: objects(),
-        requests: requests::table(),
-        early: early::list(),
+        objects: &objects(),
+        requests: &requests::table(),
+        early: &early::list(),
         schedule: schedule(),
         attached: requests::attached(),
-        traffic: traffic::table(),
+        traffic: &traffic::table(),
         disk: disk::due(),
         user,
     };

@@ -33,11 +33,11 @@ pub enum Found {
 }
 
 fn claimed(index: u32) -> Option<usize> {
-    EARLY.get().iter().position(|early| early.claimed == Some(index))
+    EARLY.borrow().iter().position(|early| early.claimed == Some(index))
 }
 
 fn unused() -> u32 {
-    let real = |index: u32| MATCHED.get().get(index as usize).is_some_and(Option::is_some);
+    let real = |index: u32| MATCHED.borrow().get(index as usize).is_some_and(Option::is_some);
     (0..)
         .find(|&index| !real(index) && claimed(index).is_none())
         .unwrap_or(0)
@@ -49,13 +49,13 @@ fn handle(index: u32) -> VirtMessage {
 
 /// Whether there is a message with this index.
 pub fn exists(index: u32) -> bool {
-    MATCHED.get().get(index as usize).is_some_and(Option::is_some) || claimed(index).is_some()
+    MATCHED.borrow().get(index as usize).is_some_and(Option::is_some) || claimed(index).is_some()
 }
 
 /// Enters a message that the real library has matched on `comm`.
 pub fn enter(comm: VirtComm, real: RealMessage, status: Status) -> VirtMessage {
     let index = unused();
-    let table = MATCHED.get();
+    let mut table = MATCHED.borrow_mut();
     if table.len() <= index as usize {
         table.resize(index as usize + 1, None);
     }
@@ -66,8 +66,8 @@ pub fn enter(comm: VirtComm, real: RealMessage, status: Status) -> VirtMessage {
 /// Matches the first early message that fits.
 pub fn claim(comm: VirtComm, source: c_int, tag: c_int) -> Option<(VirtMessage, Status)> {
     let index = unused();
-    let list = EARLY.get();
-    let at = first(list, comm, source, tag)?;
+    let mut list = EARLY.borrow_mut();
+    let at = first(&list, comm, source, tag)?;
     let early = &mut list[at];
     early.claimed = Some(index);
     Some((handle(index), early.status()))
@@ -77,31 +77,31 @@ pub fn claim(comm: VirtComm, source: c_int, tag: c_int) -> Option<(VirtMessage, 
 pub fn take(message: VirtMessage) -> Option<Found> {
     let index = created(HandleKind::Message, message.0)?;
     if let Some(at) = claimed(index) {
-        return Some(Found::Early(EARLY.get().remove(at)));
+        return Some(Found::Early(EARLY.borrow_mut().remove(at)));
     }
-    let matched = MATCHED.get().get_mut(index as usize)?.take()?;
+    let matched = MATCHED.borrow_mut().get_mut(index as usize)?.take()?;
     Some(Found::Real(matched.real, matched.comm, matched.status))
 }
 
 /// The communicators are gone after a failure, and with them what was matched on them.
 pub fn forget() {
-    MATCHED.get().clear();
+    MATCHED.borrow_mut().clear();
 }
 
 /// One past the highest index of a message that the real library has matched.
 pub fn places() -> u32 {
-    MATCHED.get().len() as u32
+    MATCHED.borrow().len() as u32
 }
 
 /// The message with this index, if it is in the real library.
 pub fn matched(index: u32) -> Option<Matched> {
-    MATCHED.get().get(index as usize).copied().flatten()
+    MATCHED.borrow().get(index as usize).copied().flatten()
 }
 
 /// A matched message has been received for a cut, with this status: it is early from now on.
 pub fn is_received(index: u32, comm: VirtComm, status: &Status, data: Vec<u8>) {
-    MATCHED.get()[index as usize] = None;
-    EARLY.get().push(Early {
+    MATCHED.borrow_mut()[index as usize] = None;
+    EARLY.borrow_mut().push(Early {
         comm: comm.0 as u64,
         source: status.source,
         tag: status.tag,

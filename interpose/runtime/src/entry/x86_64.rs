@@ -1,7 +1,8 @@
 //! x86-64: from a thunk to a handler and back. [`crate::arch`] has the picture.
 #![allow(unsafe_code)]
 
-use crate::arch::{AFTER, DISPATCH, EXECUTE, OFFSET_OF_RBP, OFFSET_OF_RSP, OWNER, RECORD, TOP, WAITED};
+use crate::arch::{AFTER, DISPATCH, EXECUTE, OFFSET_OF_RBP, OFFSET_OF_RSP, RECORD, TOP, WAITED};
+use crate::cell::OWNER;
 use crate::generated::{HANDLERS, SLOT_COUNT, STACK_WORDS};
 use std::arch::naked_asm;
 use std::ffi::c_void;

@@ -39,6 +39,9 @@ pub struct Chunk {
     pub len: usize,
 }
 
+// SAFETY: an address; whoever follows it answers for that.
+unsafe impl Send for Chunk {}
+
 /// A piece of memory to receive into.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkMut {
@@ -47,6 +50,9 @@ pub struct ChunkMut {
     /// Length in bytes.
     pub len: usize,
 }
+
+// SAFETY: as of `Chunk`.
+unsafe impl Send for ChunkMut {}
 
 /// How to send.
 #[derive(Clone, Copy, Debug)]

@@ -60,12 +60,14 @@ pub enum Fate {
     Answer(i64),
     /// The replay ends.
     GiveUp,
+    /// The replay ends, since the file with this number is not what it was.
+    Changed(u32),
 }
 
 /// From here on, system calls of the user side are looked at. What they read of files is `inputs`. Files in memory of a phase
 /// before stay.
 pub fn begin(inputs: Inputs) -> io::Result<()> {
-    let hold = HOLD.get().get_or_insert_with(|| {
+    let make_hold = || {
         let mut hold = Hold::default();
         let before = hold.on_sigsys.as_mut_ptr() as i64;
         // SAFETY: rt_sigaction(2) fills the structure.
@@ -76,8 +78,8 @@ pub fn begin(inputs: Inputs) -> io::Result<()> {
             )
         };
         hold
-    });
-    hold.asked = Asked::new(inputs);
+    };
+    HOLD.borrow_mut().get_or_insert_with(make_hold).asked = Asked::new(inputs);
     // SAFETY: a handler of the kernel's type; it may be entered while it runs, and by system calls of the stub page even
     // inside of this library's allocator, and then does not allocate.
     unsafe {
@@ -104,19 +106,18 @@ pub fn begin(inputs: Inputs) -> io::Result<()> {
 pub fn end() -> io::Result<Inputs> {
     // SAFETY: prctl(2).
     unsafe { dispatch(DISPATCH_OFF, 0, 0, std::ptr::null())? };
-    let hold = HOLD.get().get_or_insert_default();
-    Ok(std::mem::take(&mut hold.asked).into_inputs())
+    let asked = std::mem::take(&mut HOLD.borrow_mut().get_or_insert_default().asked);
+    Ok(asked.into_inputs())
 }
 
 /// A file that was open before the phase, as it was opened, and its position: the program gets what it was then.
 pub fn inherit(descriptor: c_int, flags: c_int, offset: i64) -> Result<(), String> {
-    files::inherit(HOLD.get().get_or_insert_default(), descriptor, flags, offset)
+    files::inherit(HOLD.borrow_mut().get_or_insert_default(), descriptor, flags, offset)
 }
 
 /// What is said of a file that a replay has found changed, by its number.
 pub fn tell_changed(input: u64) -> String {
-    let hold = HOLD.get().get_or_insert_default();
-    files::changed(&hold.asked.path(input as u32))
+    files::changed(&HOLD.borrow_mut().get_or_insert_default().asked.path(input as u32))
 }
 
 unsafe fn dispatch(mode: libc::c_ulong, from: u64, length: u64, selector: *const u8) -> io::Result<()> {
@@ -178,16 +179,23 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
         Fate::Pass => unsafe { make(number, &arguments) },
         Fate::Answer(value) => value,
         Fate::GiveUp => replay::leave_for(number as u64),
+        Fate::Changed(input) => replay::leave_for_input(input),
     };
 }
 
+/// A handler of the program that runs within one of its system calls here, and makes another one, ends the replay: so nothing
+/// is borrowed meanwhile.
 fn fate(number: c_long, arguments: &[i64; 6]) -> Fate {
-    let Some(hold) = HOLD.get() else { return Fate::GiveUp };
-    match dispositions::of(number) {
+    let Some(mut hold) = HOLD.take() else {
+        return Fate::GiveUp;
+    };
+    let fate = match dispositions::of(number) {
         Disposition::Pass => Fate::Pass,
-        Disposition::Inquire => inquire::fate(hold, number, arguments),
+        Disposition::Inquire => inquire::fate(&mut hold, number, arguments),
         Disposition::Pretend => Fate::Answer(0),
-        Disposition::Emulate => emulate::fate(hold, number, arguments),
+        Disposition::Emulate => emulate::fate(&mut hold, number, arguments),
         Disposition::GiveUp => Fate::GiveUp,
-    }
+    };
+    HOLD.set(Some(hold));
+    fate
 }

@@ -6,6 +6,7 @@ use super::typemap::{TypeMaps, spread};
 use crate::arch::Frame;
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::comm::{self, Comm, topology};
+use std::cell::Ref;
 use std::ffi::{c_int, c_void};
 
 /// What an output is counted in.
@@ -160,7 +161,7 @@ impl<'a> Call<'a> {
         unsafe { std::slice::from_raw_parts(address, count) }
     }
 
-    fn comm(&self) -> Option<&'static Comm> {
+    fn comm(&self) -> Option<Ref<'static, Comm>> {
         comm::get(VirtComm(self.argument(self.row.comm?) as *mut c_void))
     }
 
@@ -171,7 +172,7 @@ impl<'a> Call<'a> {
 
     fn neighbours(&self) -> usize {
         self.comm().map_or(0, |comm| {
-            topology::sources(&comm.topology, comm::my_rank(comm).unwrap_or(0))
+            topology::sources(&comm.topology, comm::my_rank(&comm).unwrap_or(0))
         })
     }
 
@@ -185,7 +186,7 @@ impl<'a> Call<'a> {
             Amount::Members => self.members(),
             Amount::Neighbours => self.neighbours(),
             Amount::Own(counts) => {
-                let rank = self.comm().and_then(comm::my_rank).unwrap_or(0);
+                let rank = self.comm().and_then(|comm| comm::my_rank(&comm)).unwrap_or(0);
                 self.ints(counts, rank + 1).last().map_or(0, |&value| positive(value))
             }
             Amount::Span(counts, displacements, is_neighbour) => {
@@ -208,7 +209,7 @@ impl<'a> Call<'a> {
             (ROOT, _) => Some(true),
             (PROC_NULL, _) | (_, None) => None,
             (_, Some(comm)) if comm.remote.is_some() => Some(false),
-            (root, Some(comm)) => Some(comm::my_rank(comm) == usize::try_from(root).ok()),
+            (root, Some(comm)) => Some(comm::my_rank(&comm) == usize::try_from(root).ok()),
         };
         match members {
             Members::All => true,

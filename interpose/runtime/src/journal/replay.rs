@@ -51,7 +51,7 @@ pub unsafe fn run(journal: &[u8], begin: &Frame, end: (u64, u32)) -> Result<(), 
     let first = reader.next().map_err(|_| Diverged::Journal)?.ok_or(Diverged::Journal)?;
     write(&first.written);
     let result = first.result;
-    *PLAY.get() = Some(Play { reader, calls: 1, end });
+    PLAY.set(Some(Play { reader, calls: 1, end }));
     sources::watch(true);
     let executed = |slot| EXECUTED.iter().any(|procedure| procedure.slot() as usize == slot);
     arch::answer_all(executed, answer);
@@ -96,29 +96,40 @@ fn name(slot: usize) -> Option<&'static str> {
 
 /// The answer to the call in the top frame.
 extern "C" fn answer() -> Answer {
-    let Some(play) = PLAY.get() else { leave(DAMAGED, 0) };
-    let Some(frame) = arch::top_frame() else {
-        leave(OTHER_CALL, play.calls)
+    // Nothing is dropped by `leave`, so the borrow ends before.
+    let answer = match &mut *PLAY.borrow_mut() {
+        Some(play) => play.answer(),
+        None => Err((DAMAGED, 0)),
     };
-    // SAFETY: the frame of the call that is being answered.
-    let frame = unsafe { &*frame };
-    let hash = Call::of(frame).map(|call| call.hash());
-    play.calls += 1;
-    match play.reader.next() {
-        Ok(Some(record)) if u64::from(record.slot) == frame.slot && Some(record.arguments) == hash => {
-            write(&record.written);
-            Answer::of(record.result)
+    answer.unwrap_or_else(|(kind, number)| leave(kind, number))
+}
+
+impl Play {
+    /// The answer to the call in the top frame, or with what the replay ends.
+    fn answer(&mut self) -> Result<Answer, (u64, u64)> {
+        let Some(frame) = arch::top_frame() else {
+            return Err((OTHER_CALL, self.calls));
+        };
+        // SAFETY: the frame of the call that is being answered.
+        let frame = unsafe { &*frame };
+        let hash = Call::of(frame).map(|call| call.hash());
+        self.calls += 1;
+        match self.reader.next() {
+            Ok(Some(record)) if u64::from(record.slot) == frame.slot && Some(record.arguments) == hash => {
+                write(&record.written);
+                Ok(Answer::of(record.result))
+            }
+            Ok(Some(record)) if record.slot == END && (frame.slot, hash) == (self.end.0, Some(self.end.1)) => {
+                write(&record.written);
+                Err((REACHED, 0))
+            }
+            Ok(record) => {
+                let recorded = record.map(|record| name(record.slot.into()));
+                let made = name(frame.slot as usize);
+                log::debug!("call {}: {made:?} was made, {recorded:?} was recorded", self.calls);
+                Err((OTHER_CALL, self.calls))
+            }
+            Err(NotAJournal::Foreign | NotAJournal::Version(_) | NotAJournal::Damaged) => Err((DAMAGED, 0)),
         }
-        Ok(Some(record)) if record.slot == END && (frame.slot, hash) == (play.end.0, Some(play.end.1)) => {
-            write(&record.written);
-            leave(REACHED, 0)
-        }
-        Ok(record) => {
-            let recorded = record.map(|record| name(record.slot.into()));
-            let made = name(frame.slot as usize);
-            log::debug!("call {}: {made:?} was made, {recorded:?} was recorded", play.calls);
-            leave(OTHER_CALL, play.calls)
-        }
-        Err(NotAJournal::Foreign | NotAJournal::Version(_) | NotAJournal::Damaged) => leave(DAMAGED, 0),
     }
 }

@@ -27,14 +27,14 @@ static STATE: Main<Option<State>> = Main::new(None);
 /// `MPI_Init` is about to return to the program.
 pub fn start() {
     if told::config().trace {
-        *STATE.get() = Some(State::default());
+        STATE.set(Some(State::default()));
         arch::set_recording(true);
     }
 }
 
 /// A call of MPI has been made.
 pub fn call(frame: &Frame) {
-    let Some(state) = STATE.get() else { return };
+    let Some(state) = &mut *STATE.borrow_mut() else { return };
     let Some(call) = Call::of(frame) else { return };
     let mut bytes = 0;
     for output in call.outputs() {
@@ -53,7 +53,7 @@ pub fn call(frame: &Frame) {
 
 /// `MPI_Finalize`: the workers' findings become one report, which worker 0 prints.
 pub fn report() {
-    let Some(state) = STATE.get().take() else { return };
+    let Some(state) = STATE.take() else { return };
     arch::set_recording(false);
     let own = own_report(&state.tally);
     match gather::everybodys(world::get().private, &own) {

@@ -6,7 +6,7 @@ use crate::handles::{VirtDatatype, real_datatype};
 use crate::objects::datatype::{self, Recipe, combiner};
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A datatype with more pieces than this is taken as one, with its gaps.
 const MOST_PIECES: usize = 1 << 16;
@@ -25,17 +25,17 @@ pub struct TypeMap {
 /// The type maps that have been asked for.
 #[derive(Default)]
 pub struct TypeMaps {
-    known: HashMap<usize, Rc<TypeMap>>,
+    known: HashMap<usize, Arc<TypeMap>>,
 }
 
 impl TypeMaps {
     /// The map of a datatype.
-    pub fn of(&mut self, datatype: VirtDatatype) -> Rc<TypeMap> {
+    pub fn of(&mut self, datatype: VirtDatatype) -> Arc<TypeMap> {
         if let Some(known) = self.known.get(&(datatype.0 as usize)) {
-            return Rc::clone(known);
+            return Arc::clone(known);
         }
-        let map = Rc::new(self.make(datatype));
-        self.known.insert(datatype.0 as usize, Rc::clone(&map));
+        let map = Arc::new(self.make(datatype));
+        self.known.insert(datatype.0 as usize, Arc::clone(&map));
         map
     }
 
@@ -48,7 +48,7 @@ impl TypeMaps {
         let (whole, extent, size) = measure(datatype);
         let dense = vec![whole];
         let pieces = match datatype::recipe(datatype) {
-            Some(recipe) if whole.1 != size => self.pieces(recipe).unwrap_or(dense),
+            Some(recipe) if whole.1 != size => self.pieces(&recipe).unwrap_or(dense),
             _ => dense,
         };
         TypeMap { pieces, extent, size }

@@ -7,9 +7,10 @@
 
 mod callback;
 
-use super::{Slots, comm, datatype, objects};
+use super::{Slots, comm, datatype, objects, objects_mut};
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype};
+use std::cell::RefMut;
 use std::ffi::c_int;
 
 /// `MPI_ERR_KEYVAL`
@@ -52,6 +53,9 @@ pub struct Keyvals {
 }
 
 impl Keyvals {
+    /// Without keys.
+    pub const NONE: Keyvals = Keyvals { entries: Slots::NONE };
+
     /// A new key.
     pub fn create(&mut self, kind: Kind, copy: u64, delete: u64, extra_state: u64) -> c_int {
         FIRST
@@ -138,14 +142,14 @@ impl Object {
         }
     }
 
-    fn attributes(self) -> Option<&'static mut Vec<(i32, u64)>> {
+    fn attributes(self) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
         match self {
             Object::Comm(comm) => comm::attributes(comm),
             Object::Datatype(datatype) => datatype::attributes(datatype),
         }
     }
 
-    fn attributes_to_set(self) -> Option<&'static mut Vec<(i32, u64)>> {
+    fn attributes_to_set(self) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
         match self {
             Object::Comm(comm) => comm::attributes(comm),
             Object::Datatype(datatype) => datatype::attributes_to_set(datatype),
@@ -187,10 +191,12 @@ impl Object {
     }
 
     fn attach(self, key: c_int, value: u64) {
-        if let Some(attributes) = self.attributes_to_set() {
-            attributes.push((key, value));
-            objects().keyvals.add_use(key);
-        }
+        let Some(mut attributes) = self.attributes_to_set() else {
+            return;
+        };
+        attributes.push((key, value));
+        drop(attributes);
+        objects_mut().keyvals.add_use(key);
     }
 
     /// Removes an attribute if it is there, after its delete function has agreed.
@@ -202,19 +208,20 @@ impl Object {
         if rc != SUCCESS {
             return rc;
         }
-        let Some(attributes) = self.attributes() else {
+        let Some(mut attributes) = self.attributes() else {
             return SUCCESS;
         };
         if let Some(position) = attributes.iter().position(|(known, _)| *known == key) {
             attributes.remove(position);
-            objects().keyvals.remove_use(key);
+            drop(attributes);
+            objects_mut().keyvals.remove_use(key);
         }
         SUCCESS
     }
 
     /// The attributes' copy functions run; if one fails, the new object loses what it has been given.
     fn copy_to(self, new: Object) -> Result<(), c_int> {
-        let all = self.attributes().cloned().unwrap_or_default();
+        let all = self.attributes().map_or_else(Vec::new, |all| all.clone());
         for (key, value) in all {
             let Some(keyval) = objects().keyvals.get(self.kind(), key) else {
                 continue;

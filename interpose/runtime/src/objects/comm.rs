@@ -10,7 +10,7 @@ mod plan;
 mod rebuild;
 pub mod topology;
 
-use super::objects;
+use super::{objects, objects_mut};
 use crate::cell::Main;
 use crate::errors;
 use crate::generated::{HandleKind, real};
@@ -18,6 +18,7 @@ use crate::handles::{self, Named, VirtComm, VirtGroup, named, real_comm};
 use crate::real_types::RealComm;
 use crate::ulfm;
 pub use rebuild::rebuild;
+use std::cell::{Ref, RefMut};
 use std::ffi::{CStr, c_int};
 use std::time::{Duration, Instant};
 pub use topology::{Topology, degrees};
@@ -104,18 +105,17 @@ pub fn init(world: RealComm, workers: u32, my_worker_rank: u32) -> Result<(), c_
         attributes: Vec::new(),
         info: Vec::new(),
     };
-    let comms = &mut objects().comms;
-    if comms.get(WORLD).is_none() {
+    if objects().comms.get(WORLD).is_none() {
+        let comms = &mut objects_mut().comms;
         comms.insert(recipe(WORLD_UID, (0..workers).collect()));
         comms.insert(recipe(SELF_UID, vec![my_worker_rank]));
-        forget_recent();
     }
     name_predefined();
     make_bridge(world)
 }
 
 fn connect_world(world: RealComm, workers: u32, my_worker_rank: u32) {
-    let state = STATE.get();
+    let mut state = STATE.borrow_mut();
     let symbol = |name| handles::symbol_index(name).unwrap_or(usize::MAX);
     state.world_symbol = symbol("ompi_mpi_comm_world");
     state.self_symbol = symbol("ompi_mpi_comm_self");
@@ -134,7 +134,7 @@ fn connect_world(world: RealComm, workers: u32, my_worker_rank: u32) {
 /// Puts a new duplicate behind `MPI_COMM_SELF`: what the program has sent itself and not received is lost with the old one,
 /// which a failure revokes.
 fn renew_self() -> Result<(), c_int> {
-    let state = STATE.get();
+    let state = STATE.borrow();
     let mut new = null_real();
     // SAFETY: a communicator of this process alone.
     check(unsafe { real::PMPI_Comm_dup(state.real_self, &mut new) })?;
@@ -158,13 +158,13 @@ fn make_bridge(world: RealComm) -> Result<(), c_int> {
     let mut bridge = null_real();
     // SAFETY: a communicator of all workers, who all call this.
     check(unsafe { real::PMPI_Comm_dup(world, &mut bridge) })?;
-    STATE.get().pending.push(bridge);
+    STATE.borrow_mut().pending.push(bridge);
     errors::returns_errors(bridge);
     // Nobody may revoke it while somebody is still inside the dup.
     // SAFETY: as above.
     check(unsafe { real::PMPI_Barrier(bridge) })?;
     settled(bridge);
-    STATE.get().bridge = Some(bridge);
+    STATE.borrow_mut().bridge = Some(bridge);
     Ok(())
 }
 
@@ -178,12 +178,12 @@ fn null_real() -> RealComm {
 
 /// `MPI_COMM_WORLD` as the program knows it.
 pub fn world_handle() -> VirtComm {
-    STATE.get().world
+    STATE.borrow().world
 }
 
 /// `MPI_COMM_SELF` as the program knows it.
 pub fn self_handle() -> VirtComm {
-    STATE.get().self_
+    STATE.borrow().self_
 }
 
 /// `MPI_COMM_NULL` as the program knows it.
@@ -207,41 +207,32 @@ pub fn index(comm: VirtComm) -> Option<u32> {
         Named::Created(index) if index > SELF && comm.0 == handles::virtual_handle(HandleKind::Comm, index) => {
             objects().comms.get(index).is_some().then_some(index)
         }
-        Named::Predefined(symbol) if symbol == STATE.get().world_symbol => Some(WORLD),
-        Named::Predefined(symbol) if symbol == STATE.get().self_symbol => Some(SELF),
+        Named::Predefined(symbol) => predefined_index(symbol),
         _ => None,
     }
 }
 
-/// The communicator that was asked for last, and where its recipe stands in the table.
-static RECENT: Main<(usize, *const Comm)> = Main::new((0, std::ptr::null()));
-
-/// Whoever adds or removes recipes calls this before the next look-up: they may have moved.
-pub(super) fn forget_recent() {
-    *RECENT.get() = (0, std::ptr::null());
+#[inline]
+fn predefined_index(symbol: usize) -> Option<u32> {
+    let state = STATE.borrow();
+    match symbol {
+        _ if symbol == state.world_symbol => Some(WORLD),
+        _ if symbol == state.self_symbol => Some(SELF),
+        _ => None,
+    }
 }
 
 /// The recipe of a communicator.
 #[inline]
-pub fn get(comm: VirtComm) -> Option<&'static Comm> {
-    let &mut (handle, recipe) = RECENT.get();
-    if handle == comm.0 as usize {
-        // SAFETY: null, or a recipe that has not moved since: `forget_recent`.
-        unsafe { recipe.as_ref() }
-    } else {
-        look_up(comm)
-    }
+pub fn get(comm: VirtComm) -> Option<Ref<'static, Comm>> {
+    let index = index(comm)?;
+    Ref::filter_map(objects(), |all| all.comms.get(index)).ok()
 }
 
-#[inline(never)]
-fn look_up(comm: VirtComm) -> Option<&'static Comm> {
-    let recipe = objects().comms.get(index(comm)?)?;
-    *RECENT.get() = (comm.0 as usize, recipe);
-    Some(recipe)
-}
-
-fn get_mut(comm: VirtComm) -> Option<&'static mut Comm> {
-    objects().comms.get_mut(index(comm)?)
+/// The same, to be changed.
+pub fn get_mut(comm: VirtComm) -> Option<RefMut<'static, Comm>> {
+    let index = index(comm)?;
+    RefMut::filter_map(objects_mut(), |all| all.comms.get_mut(index)).ok()
 }
 
 /// The worker ranks of the local group in the order of their ranks.
@@ -261,14 +252,14 @@ pub fn errhandler(comm: VirtComm) -> u64 {
 
 /// Sets the error handler.
 pub fn set_errhandler(comm: VirtComm, errhandler: u64) {
-    if let Some(comm) = get_mut(comm) {
+    if let Some(mut comm) = get_mut(comm) {
         comm.errhandler = errhandler;
     }
 }
 
 /// The attributes.
-pub fn attributes(comm: VirtComm) -> Option<&'static mut Vec<(i32, u64)>> {
-    get_mut(comm).map(|comm| &mut comm.attributes)
+pub fn attributes(comm: VirtComm) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
+    get_mut(comm).map(|comm| RefMut::map(comm, |comm| &mut comm.attributes))
 }
 
 /// Whether it is an intracommunicator that every worker is a member of.
@@ -280,7 +271,7 @@ pub fn spans_all(comm: VirtComm) -> bool {
 /// The worker behind a rank that point-to-point communication on `comm` may name: of the remote group if there is one.
 #[inline]
 pub fn worker_of(comm: VirtComm, rank: c_int) -> Option<u32> {
-    peer(get(comm)?, rank)
+    peer(&*get(comm)?, rank)
 }
 
 /// The same, given the recipe.
@@ -296,14 +287,14 @@ pub fn peer(comm: &Comm, rank: c_int) -> Option<u32> {
 
 /// Rank of this process in its own group.
 pub fn my_rank(comm: &Comm) -> Option<usize> {
-    let me = STATE.get().me;
+    let me = STATE.borrow().me;
     comm.members.iter().position(|&member| member == me)
 }
 
 /// The real communicators that the program's objects stand on and that every member has finished making.
 pub fn all_real() -> Vec<RealComm> {
-    let state = STATE.get();
-    let known = objects().comms.iter();
+    let (state, all) = (STATE.borrow(), objects());
+    let known = all.comms.iter();
     known
         .map(|(index, _)| real_comm(handle(index)))
         .chain(state.bridge)
@@ -331,7 +322,9 @@ pub fn cause(rc: c_int) -> c_int {
 
 /// Whether this process knows of a failure since the communicators were made. Local.
 pub fn some_worker_failed() -> bool {
-    let Some(bridge) = STATE.get().bridge else { return false };
+    let Some(bridge) = STATE.borrow().bridge else {
+        return false;
+    };
     let (mut revoked, mut size) = (0, 0);
     let mut failed = handles::real_group(VirtGroup(handles::predefined_handle("ompi_mpi_group_null")));
     // SAFETY: a communicator of ours, on which nothing is received from any source; the group is ours.
@@ -361,7 +354,8 @@ pub fn revoke_all() {
         revoke(comm);
     }
     let mut wait = LEAVE;
-    for comm in std::mem::take(&mut STATE.get().pending) {
+    let pending = std::mem::take(&mut STATE.borrow_mut().pending);
+    for comm in pending {
         progress_for(wait);
         revoke(comm);
         wait = LEAVE_NEXT;
@@ -375,7 +369,7 @@ fn revoke(comm: RealComm) {
 
 /// Lets the real library do its work for a while.
 fn progress_for(time: Duration) {
-    let comm = STATE.get().real_self;
+    let comm = STATE.borrow().real_self;
     let start = Instant::now();
     while start.elapsed() < time {
         let mut flag = 0;
@@ -388,7 +382,7 @@ fn progress_for(time: Duration) {
 
 /// `comm` is no longer pending: its constructor has returned in all members.
 fn settled(comm: RealComm) {
-    STATE.get().pending.retain(|&pending| pending != comm);
+    STATE.borrow_mut().pending.retain(|&pending| pending != comm);
 }
 
 /// Forgets the real communicators after a failure, all of them revoked, and returns them.
@@ -399,15 +393,15 @@ pub fn drop_reals() -> Vec<RealComm> {
         .map(|(index, _)| index)
         .filter(|&index| index > SELF)
         .collect();
-    let state = STATE.get();
-    let mut dropped: Vec<RealComm> = state.pending.drain(..).chain(state.bridge.take()).collect();
     let own = real_comm(self_handle());
+    let state = &mut *STATE.borrow_mut();
+    let mut dropped: Vec<RealComm> = state.pending.drain(..).chain(state.bridge.take()).collect();
     if own != state.real_self {
         dropped.push(own);
         handles::set_predefined(state.self_symbol, state.real_self.0);
     }
     for index in created {
-        dropped.push(real_comm(handle(index)));
+        dropped.push(real_comm(VirtComm(handles::virtual_handle(HandleKind::Comm, index))));
         handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());
     }
     dropped.sort_unstable_by_key(|comm| comm.0);

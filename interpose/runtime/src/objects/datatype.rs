@@ -9,12 +9,13 @@ mod build;
 pub mod combiner;
 
 use super::lookup::{Predefined, created};
-use super::objects;
+use super::{objects, objects_mut};
 use crate::cell::Main;
 use crate::errors::{ERR_INTERN, ERR_TYPE, SUCCESS};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtDatatype, named, real_datatype};
 use crate::real_types::RealDatatype;
+use std::cell::{Ref, RefMut};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -88,7 +89,8 @@ pub fn handle(index: u32) -> VirtDatatype {
 /// The index of a created datatype that the program has not freed.
 pub fn index(datatype: VirtDatatype) -> Option<u32> {
     let index = created(HandleKind::Datatype, datatype.0)?;
-    let entry = objects().datatypes.get(index)?;
+    let all = objects();
+    let entry = all.datatypes.get(index)?;
     (!entry.freed && !entry.recipe.is_named()).then_some(index)
 }
 
@@ -118,7 +120,7 @@ fn attachment_or_new(datatype: VirtDatatype) -> Option<u32> {
             ..Recipe::default()
         };
         let name = name_of(real_datatype(datatype));
-        Some(objects().datatypes.insert(Datatype {
+        Some(objects_mut().datatypes.insert(Datatype {
             recipe,
             committed: true,
             name,
@@ -128,15 +130,17 @@ fn attachment_or_new(datatype: VirtDatatype) -> Option<u32> {
 }
 
 /// The attributes of a datatype that has been given some.
-pub fn attributes(datatype: VirtDatatype) -> Option<&'static mut Vec<(i32, u64)>> {
-    let index = index(datatype).or_else(|| attachment(datatype))?;
-    Some(&mut objects().datatypes.get_mut(index)?.attributes)
+pub fn attributes(datatype: VirtDatatype) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
+    attributes_of(index(datatype).or_else(|| attachment(datatype))?)
 }
 
 /// The attributes of any datatype.
-pub fn attributes_to_set(datatype: VirtDatatype) -> Option<&'static mut Vec<(i32, u64)>> {
-    let index = index(datatype).or_else(|| attachment_or_new(datatype))?;
-    Some(&mut objects().datatypes.get_mut(index)?.attributes)
+pub fn attributes_to_set(datatype: VirtDatatype) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
+    attributes_of(index(datatype).or_else(|| attachment_or_new(datatype))?)
+}
+
+fn attributes_of(index: u32) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
+    RefMut::filter_map(objects_mut(), |all| Some(&mut all.datatypes.get_mut(index)?.attributes)).ok()
 }
 
 /// The program's handle of a real datatype; `MPI_DATATYPE_NULL` if there is none.
@@ -145,7 +149,7 @@ pub fn virtual_of(real: RealDatatype) -> VirtDatatype {
         return VirtDatatype(handle);
     }
     let found = REVERSE
-        .get()
+        .borrow()
         .as_ref()
         .and_then(|reverse| reverse.get(&(real.0 as usize)).copied());
     found.map_or_else(null_handle, handle)
@@ -153,7 +157,10 @@ pub fn virtual_of(real: RealDatatype) -> VirtDatatype {
 
 fn set_real(index: u32, real: RealDatatype) {
     handles::set_real(HandleKind::Datatype, index, real.0);
-    REVERSE.get().get_or_insert_default().insert(real.0 as usize, index);
+    REVERSE
+        .borrow_mut()
+        .get_or_insert_default()
+        .insert(real.0 as usize, index);
 }
 
 /// The name of a real datatype.
@@ -251,7 +258,7 @@ fn enter(entry: Datatype, real: RealDatatype) -> VirtDatatype {
     for base in bases {
         hold(base);
     }
-    let index = objects().datatypes.insert(entry);
+    let index = objects_mut().datatypes.insert(entry);
     set_real(index, real);
     handle(index)
 }
@@ -268,7 +275,7 @@ pub fn equivalent(datatype: VirtDatatype) -> Result<VirtDatatype, c_int> {
     let Some(index) = created(HandleKind::Datatype, datatype.0) else {
         return Ok(datatype);
     };
-    let entry = objects().datatypes.get(index).ok_or(ERR_INTERN)?;
+    let entry = objects().datatypes.get(index).cloned().ok_or(ERR_INTERN)?;
     if entry.recipe.is_parameterised() {
         return Ok(datatype);
     }
@@ -276,14 +283,14 @@ pub fn equivalent(datatype: VirtDatatype) -> Result<VirtDatatype, c_int> {
         attributes: Vec::new(),
         holders: 0,
         freed: false,
-        ..entry.clone()
+        ..entry
     };
     let real = build::make(&copy)?;
     Ok(enter(copy, real))
 }
 
 fn hold(index: u32) {
-    if let Some(entry) = objects().datatypes.get_mut(index) {
+    if let Some(entry) = objects_mut().datatypes.get_mut(index) {
         entry.holders += 1;
     }
 }
@@ -300,16 +307,17 @@ pub fn release(datatype: VirtDatatype) {
     let Some(index) = created(HandleKind::Datatype, datatype.0) else {
         return;
     };
-    if let Some(entry) = objects().datatypes.get_mut(index) {
-        entry.holders = entry.holders.saturating_sub(1);
-        collect(index);
+    match objects_mut().datatypes.get_mut(index) {
+        Some(entry) => entry.holders = entry.holders.saturating_sub(1),
+        None => return,
     }
+    collect(index);
 }
 
 /// The program has freed it; its attributes are gone already.
 pub fn free(datatype: VirtDatatype) -> c_int {
     let Some(index) = index(datatype) else { return ERR_TYPE };
-    match objects().datatypes.get_mut(index) {
+    match objects_mut().datatypes.get_mut(index) {
         Some(entry) if !entry.recipe.is_parameterised() => entry.freed = true,
         _ => return ERR_TYPE,
     }
@@ -319,23 +327,24 @@ pub fn free(datatype: VirtDatatype) -> c_int {
 
 /// Whether the program may free it.
 pub fn may_free(datatype: VirtDatatype) -> bool {
-    index(datatype)
-        .and_then(|index| objects().datatypes.get(index))
-        .is_some_and(|entry| !entry.recipe.is_parameterised())
+    let is_own = |entry: &Datatype| !entry.recipe.is_parameterised();
+    index(datatype).is_some_and(|index| objects().datatypes.get(index).is_some_and(is_own))
 }
 
 /// Removes a freed datatype that nothing refers to, and those that only it referred to.
 fn collect(index: u32) {
     let mut suspects = vec![index];
     while let Some(index) = suspects.pop() {
-        let table = &mut objects().datatypes;
-        if table.get(index).is_none_or(|entry| !entry.freed || entry.holders > 0) {
+        let is_used = |entry: &Datatype| !entry.freed || entry.holders > 0;
+        if objects().datatypes.get(index).is_none_or(is_used) {
             continue;
         }
-        let Some(entry) = table.remove(index) else { continue };
+        let Some(entry) = objects_mut().datatypes.remove(index) else {
+            continue;
+        };
         drop_real(index);
         for base in entry.recipe.bases() {
-            if let Some(base) = objects().datatypes.get_mut(base) {
+            if let Some(base) = objects_mut().datatypes.get_mut(base) {
                 base.holders = base.holders.saturating_sub(1);
             }
             suspects.push(base);
@@ -346,7 +355,7 @@ fn collect(index: u32) {
 fn drop_real(index: u32) {
     let mut datatype = real_datatype(handle(index));
     handles::set_real(HandleKind::Datatype, index, std::ptr::null_mut());
-    if let Some(reverse) = REVERSE.get() {
+    if let Some(reverse) = &mut *REVERSE.borrow_mut() {
         reverse.remove(&(datatype.0 as usize));
     }
     if !datatype.0.is_null() {
@@ -357,7 +366,9 @@ fn drop_real(index: u32) {
 
 /// Records that the datatype is committed.
 pub fn set_committed(datatype: VirtDatatype) {
-    if let Some(entry) = index(datatype).and_then(|index| objects().datatypes.get_mut(index)) {
+    if let Some(index) = index(datatype)
+        && let Some(entry) = objects_mut().datatypes.get_mut(index)
+    {
         entry.committed = true;
     }
 }
@@ -367,14 +378,16 @@ pub fn set_name(datatype: VirtDatatype) {
     let Some(index) = index(datatype).or_else(|| attachment_or_new(datatype)) else {
         return;
     };
-    if let Some(entry) = objects().datatypes.get_mut(index) {
-        entry.name = name_of(real_datatype(datatype));
+    let name = name_of(real_datatype(datatype));
+    if let Some(entry) = objects_mut().datatypes.get_mut(index) {
+        entry.name = name;
     }
 }
 
 /// The recipe of a created datatype.
-pub fn recipe(datatype: VirtDatatype) -> Option<&'static Recipe> {
-    Some(&objects().datatypes.get(index(datatype)?)?.recipe)
+pub fn recipe(datatype: VirtDatatype) -> Option<Ref<'static, Recipe>> {
+    let index = index(datatype)?;
+    Ref::filter_map(objects(), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
 }
 
 /// Names a real datatype.
@@ -399,19 +412,20 @@ pub fn release_all() {
             drop_real(index);
         }
     }
-    *REVERSE.get() = None;
+    REVERSE.set(None);
 }
 
 /// Makes the real datatypes from their recipes.
 pub fn rebuild() {
-    *REVERSE.get() = None;
+    REVERSE.set(None);
     let bases: Vec<(u32, Vec<u32>)> = objects()
         .datatypes
         .iter()
         .map(|(index, entry)| (index, entry.recipe.bases().collect()))
         .collect();
     for index in build::order(&bases) {
-        let Some(entry) = objects().datatypes.get(index) else {
+        let all = objects();
+        let Some(entry) = all.datatypes.get(index) else {
             continue;
         };
         if entry.recipe.is_named() {

@@ -6,7 +6,7 @@
 
 use super::comm;
 use super::lookup::{Predefined, created};
-use super::objects;
+use super::{objects, objects_mut};
 use crate::arch::call_user;
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
@@ -118,13 +118,14 @@ impl Object {
 
     /// Sets the error handler, if it is one of this kind.
     pub fn set(self, errhandler: VirtErrhandler) -> c_int {
-        let own = created(HandleKind::Errhandler, errhandler.0).and_then(|index| objects().errhandlers.get(index));
-        if action(errhandler).is_none() || own.is_some_and(|own| own.kind != self.kind()) {
+        let own = created(HandleKind::Errhandler, errhandler.0);
+        let kind = own.and_then(|index| objects().errhandlers.get(index).map(|own| own.kind));
+        if action(errhandler).is_none() || kind.is_some_and(|kind| kind != self.kind()) {
             return ERR_ARG;
         }
         match self {
             Object::Comm(comm) => comm::set_errhandler(comm, errhandler.0 as u64),
-            Object::NoFile => objects().file_errhandler = errhandler.0 as u64,
+            Object::NoFile => objects_mut().file_errhandler = errhandler.0 as u64,
         }
         SUCCESS
     }
@@ -132,8 +133,9 @@ impl Object {
     /// One more handle of its error handler.
     pub fn get(self) -> VirtErrhandler {
         let handle = self.errhandler();
-        let entry = created(HandleKind::Errhandler, handle.0).and_then(|index| objects().errhandlers.get_mut(index));
-        if let Some(entry) = entry {
+        if let Some(index) = created(HandleKind::Errhandler, handle.0)
+            && let Some(entry) = objects_mut().errhandlers.get_mut(index)
+        {
             entry.handles += 1;
         }
         handle
@@ -163,7 +165,7 @@ impl Object {
 /// A new error handler that calls the function at this address of the user side.
 pub fn create(kind: Kind, function: u64) -> VirtErrhandler {
     collect();
-    let index = objects().errhandlers.insert(Errhandler {
+    let index = objects_mut().errhandlers.insert(Errhandler {
         kind,
         function,
         handles: 1,
@@ -174,21 +176,21 @@ pub fn create(kind: Kind, function: u64) -> VirtErrhandler {
 /// The program gives a handle back. Predefined ones may be, since `MPI_Comm_get_errhandler` returns them.
 pub fn free(errhandler: VirtErrhandler) -> c_int {
     match created(HandleKind::Errhandler, errhandler.0) {
-        Some(index) => match objects().errhandlers.get_mut(index) {
-            Some(entry) if entry.handles > 0 => {
-                entry.handles -= 1;
-                collect();
-                SUCCESS
+        Some(index) => {
+            match objects_mut().errhandlers.get_mut(index) {
+                Some(entry) if entry.handles > 0 => entry.handles -= 1,
+                _ => return ERR_ARG,
             }
-            _ => ERR_ARG,
-        },
+            collect();
+            SUCCESS
+        }
         None => action(errhandler).map_or(ERR_ARG, |_| SUCCESS),
     }
 }
 
 /// Removes error handlers that the program has freed and nothing has any more (9.3.4).
 fn collect() {
-    let all = objects();
+    let mut all = objects_mut();
     let freed = all.errhandlers.iter().filter(|(_, entry)| entry.handles == 0);
     let used = |index: u32| {
         let handle = virtual_handle(HandleKind::Errhandler, index) as u64;
@@ -221,6 +223,9 @@ struct ErrorCode {
 }
 
 impl ErrorCodes {
+    /// Without codes.
+    pub const NONE: ErrorCodes = ErrorCodes { added: Vec::new() };
+
     fn position(code: c_int) -> Option<usize> {
         usize::try_from(code.checked_sub(LAST_PREDEFINED + 1)?).ok()
     }

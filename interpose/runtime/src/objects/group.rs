@@ -3,7 +3,7 @@
 
 use super::comm;
 use super::lookup::{Predefined, created};
-use super::objects;
+use super::{objects, objects_mut};
 use crate::errors::{ERR_ARG, ERR_RANK, SUCCESS, text};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtGroup, real_comm, real_group};
@@ -53,7 +53,7 @@ pub fn create(members: Vec<u32>) -> Result<VirtGroup, c_int> {
         return Ok(empty_handle());
     }
     let real = with_world(|world| make(world, &members))?;
-    let index = objects().groups.insert(Group { members });
+    let index = objects_mut().groups.insert(Group { members });
     handles::set_real(HandleKind::Group, index, real.0);
     Ok(VirtGroup(handles::virtual_handle(HandleKind::Group, index)))
 }
@@ -61,7 +61,7 @@ pub fn create(members: Vec<u32>) -> Result<VirtGroup, c_int> {
 /// Frees a group.
 pub fn free(group: VirtGroup) -> c_int {
     let Some(index) = index(group) else { return ERR_GROUP };
-    objects().groups.remove(index);
+    objects_mut().groups.remove(index);
     drop_real(index)
 }
 

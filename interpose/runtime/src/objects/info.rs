@@ -3,11 +3,12 @@
 
 use super::comm::hints;
 use super::lookup::{Predefined, created};
-use super::objects;
+use super::{objects, objects_mut};
 use crate::errors::{SUCCESS, text};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtInfo, real_info};
 use crate::real_types::RealInfo;
+use std::cell::RefMut;
 use std::ffi::{CString, c_int};
 
 /// `MPI_ERR_INFO`
@@ -48,15 +49,15 @@ pub fn index(info: VirtInfo) -> Option<u32> {
 }
 
 /// The entry of a created info object.
-pub fn get_mut(info: VirtInfo) -> Option<&'static mut Info> {
-    objects().infos.get_mut(created(HandleKind::Info, info.0)?)
+pub fn get_mut(info: VirtInfo) -> Option<RefMut<'static, Info>> {
+    let index = created(HandleKind::Info, info.0)?;
+    RefMut::filter_map(objects_mut(), |all| all.infos.get_mut(index)).ok()
 }
 
 /// Enters a real info object, which becomes ours.
 pub fn adopt(real: RealInfo) -> VirtInfo {
-    let index = objects().infos.insert(Info {
-        pairs: hints::pairs(real),
-    });
+    let pairs = hints::pairs(real);
+    let index = objects_mut().infos.insert(Info { pairs });
     handles::set_real(HandleKind::Info, index, real.0);
     VirtInfo(handles::virtual_handle(HandleKind::Info, index))
 }
@@ -64,7 +65,7 @@ pub fn adopt(real: RealInfo) -> VirtInfo {
 /// Frees an info object.
 pub fn free(info: VirtInfo) -> c_int {
     let Some(index) = index(info) else { return ERR_INFO };
-    objects().infos.remove(index);
+    objects_mut().infos.remove(index);
     drop_real(index)
 }
 

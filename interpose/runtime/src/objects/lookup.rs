@@ -1,9 +1,9 @@
 //! From the program's handles to the entries of the tables, and Fortran's numbers for them (MPI 4.1, 19.3.4).
 
-use crate::cell::Main;
 use crate::generated::HandleKind;
 use crate::handles::{Named, named, predefined_handle, predefined_of, virtual_handle};
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Fortran's number of the first created object; those of predefined ones are the real library's.
 const FORTRAN_BASE: c_int = 1_000_000;
@@ -52,7 +52,7 @@ pub(crate) fn from_fortran(
 /// A predefined handle by the name of its data symbol, looked up once.
 pub(crate) struct Predefined {
     name: &'static str,
-    address: Main<usize>,
+    address: AtomicUsize,
 }
 
 impl Predefined {
@@ -60,18 +60,24 @@ impl Predefined {
     pub(crate) const fn new(name: &'static str) -> Predefined {
         Predefined {
             name,
-            address: Main::new(0),
+            address: AtomicUsize::new(0),
         }
     }
 
     /// The program's handle.
     #[inline]
     pub(crate) fn get(&self) -> *mut c_void {
-        let address = self.address.get();
-        if *address == 0 {
-            *address = predefined_handle(self.name) as usize;
+        match self.address.load(Ordering::Relaxed) {
+            0 => self.look_up(),
+            address => address as *mut c_void,
         }
-        *address as *mut c_void
+    }
+
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
+        let address = predefined_handle(self.name);
+        self.address.store(address as usize, Ordering::Relaxed);
+        address
     }
 }
 

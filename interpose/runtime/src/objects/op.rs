@@ -8,7 +8,7 @@
 
 use super::datatype;
 use super::lookup::{Predefined, created};
-use super::objects;
+use super::{objects, objects_mut};
 use crate::arch::call_user;
 use crate::cell::Main;
 use crate::errors::{ERR_OP, SUCCESS, text};
@@ -100,7 +100,7 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     len: *mut c_int,
     datatype: *mut RealDatatype,
 ) {
-    let function = BINDINGS.get().functions[NUMBER];
+    let function = BINDINGS.borrow().functions[NUMBER];
     // SAFETY: the real library's argument.
     let mut handle: VirtDatatype = datatype::virtual_of(unsafe { *datatype });
     // SAFETY: the program's function of this type; the real library runs because the program has called it.
@@ -135,7 +135,7 @@ pub fn index(op: VirtOp) -> Option<u32> {
 
 /// Makes a real operator and tells which trampoline it has.
 fn make(op: &Op) -> Result<(RealOp, usize), c_int> {
-    let Some(number) = BINDINGS.get().take(op.function) else {
+    let Some(number) = BINDINGS.borrow_mut().take(op.function) else {
         log::error!("the program has more than {TRAMPOLINES} operators at a time, which is not supported; free some");
         return Err(ERR_NO_MEM);
     };
@@ -146,20 +146,20 @@ fn make(op: &Op) -> Result<(RealOp, usize), c_int> {
     if rc == SUCCESS {
         return Ok((new, number));
     }
-    BINDINGS.get().give_up(number);
+    BINDINGS.borrow_mut().give_up(number);
     Err(rc)
 }
 
 fn connect(index: u32, (real, number): (RealOp, usize)) {
     handles::set_real(HandleKind::Op, index, real.0);
-    BINDINGS.get().assign(index, number);
+    BINDINGS.borrow_mut().assign(index, number);
 }
 
 /// A new operator that calls the function at this address of the user side.
 pub fn create(function: u64, commutes: bool) -> Result<VirtOp, c_int> {
     let op = Op { function, commutes };
     let made = make(&op)?;
-    let index = objects().ops.insert(op);
+    let index = objects_mut().ops.insert(op);
     connect(index, made);
     Ok(VirtOp(handles::virtual_handle(HandleKind::Op, index)))
 }
@@ -167,14 +167,14 @@ pub fn create(function: u64, commutes: bool) -> Result<VirtOp, c_int> {
 /// Frees an operator.
 pub fn free(op: VirtOp) -> c_int {
     let Some(index) = index(op) else { return ERR_OP };
-    objects().ops.remove(index);
+    objects_mut().ops.remove(index);
     drop_real(index)
 }
 
 fn drop_real(index: u32) -> c_int {
     let mut op = real_op(VirtOp(handles::virtual_handle(HandleKind::Op, index)));
     handles::set_real(HandleKind::Op, index, std::ptr::null_mut());
-    BINDINGS.get().unassign(index);
+    BINDINGS.borrow_mut().unassign(index);
     if op.0.is_null() {
         return SUCCESS;
     }

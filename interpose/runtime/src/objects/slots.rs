@@ -11,14 +11,17 @@ pub struct Slots<T> {
 
 impl<T> Default for Slots<T> {
     fn default() -> Self {
-        Slots {
-            entries: Vec::new(),
-            free: BTreeSet::new(),
-        }
+        Slots::NONE
     }
 }
 
 impl<T> Slots<T> {
+    /// Without objects.
+    pub const NONE: Slots<T> = Slots {
+        entries: Vec::new(),
+        free: BTreeSet::new(),
+    };
+
     /// Adds an object and returns its index.
     pub fn insert(&mut self, object: T) -> u32 {
         match self.free.pop_first() {

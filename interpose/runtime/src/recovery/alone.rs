@@ -16,7 +16,7 @@ pub fn note(living: &[Identity], plan: &Plan) {
     let living: Vec<u32> = living.iter().map(|living| living.launcher_rank as u32).collect();
     let dead = plan.takeovers.iter().map(|takeover| takeover.worker);
     let dead: Vec<(u32, u32)> = dead.map(|worker| (worker, world.players[worker as usize])).collect();
-    *ALONE.get() = without_neighbour(&dead, &living, &world.nodes);
+    ALONE.set(without_neighbour(&dead, &living, &world.nodes));
 }
 
 /// The dead workers (each with its launcher rank) on whose node no living launcher rank is.
@@ -29,7 +29,7 @@ fn without_neighbour(dead: &[(u32, u32)], living: &[u32], nodes: &[u64]) -> Vec<
 
 /// Tells the user.
 pub fn tell() {
-    let alone = ALONE.get();
+    let alone = ALONE.borrow();
     if !alone.is_empty() {
         sys::say(format_args!(
             "nobody is left on the node of worker(s) {alone:?}: what they printed after the checkpoint appears again, and files that they created, removed, renamed or wrote and closed after it stay as they are"

@@ -56,8 +56,8 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
         };
         Ok((meeting, communicators))
     });
-    let world = world::get();
-    retire([std::mem::replace(&mut world.control, control)]);
+    retire([world::get().control]);
+    world::update(|world| world.control = control);
     if !agree(control, met.is_ok()) {
         if let Ok((_, Some(made))) = &met {
             revoke(&[made.workers, made.private]);
@@ -68,6 +68,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     let Ok((Meeting { living, verdict }, communicators)) = met else {
         return Err(Again);
     };
+    let world = world::get();
     let dead: Vec<u32> = world
         .living
         .iter()
@@ -83,8 +84,9 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
 
     let loaded = match &communicators {
         Some(made) => {
+            let world = world::get();
             retire([world.workers, world.private]);
-            (world.workers, world.private) = (made.workers, made.private);
+            world::update(|world| (world.workers, world.private) = (made.workers, made.private));
             let loaded = take_part(&plan, report);
             if loaded.is_err() {
                 revoke_all();
@@ -99,10 +101,10 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     let Ok(loaded) = loaded else { return Err(Again) };
     report.settle(&dead, &plan, &world.players);
     free_old();
-    world.living = living;
+    world::update(|world| world.living = living);
     let frame = loaded.map(|loaded| settle(&plan, loaded));
     // Idle spares, too: one of them may tell of the next death.
-    world.players.clone_from(&plan.players);
+    world::update(|world| world.players.clone_from(&plan.players));
     if frame.is_some() && repost().is_err() {
         return Err(Again);
     }
@@ -231,14 +233,18 @@ fn settle(plan: &Plan, loaded: Loaded) -> Frame {
     for takeover in plan.takeovers.iter().filter(|it| it.player == world.launcher_rank) {
         log::debug!("rank {} plays worker {}", takeover.player, takeover.worker);
         user::remove_ledger(world.players[takeover.worker as usize]);
-        let keep = checkpoint::keep();
-        let (own, on_disk) = (&keep.own, loaded.on_disk);
-        disk::take_over(takeover.worker, on_disk, &mut keep.store, &own.image, &own.state.bytes);
+        {
+            let keep = &mut *checkpoint::keep();
+            let (own, on_disk) = (&keep.own, loaded.on_disk);
+            disk::take_over(takeover.worker, on_disk, &mut keep.store, &own.image, &own.state.bytes);
+        }
         daemon::playing(takeover.worker);
     }
-    if let Some(worker) = part_in(plan) {
-        world.part = Part::Worker(worker);
-    }
+    world::update(|world| {
+        if let Some(worker) = plan.part_of(world.launcher_rank) {
+            world.part = Part::Worker(worker);
+        }
+    });
     if plan.lost.is_some() {
         disk::go_on_from(world::worker());
     }

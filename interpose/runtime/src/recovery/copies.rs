@@ -5,7 +5,7 @@ use super::group;
 use super::load::{self, Damaged};
 use super::plan::{self, Held, Plan, REFUSALS, Refused, Remake};
 use crate::cell::Main;
-use crate::checkpoint::{self, Transfer};
+use crate::checkpoint::{self, Payload, Transfer};
 use crate::errors::{ERR_OTHER, SUCCESS, succeeded};
 use crate::image::prefault::Prefault;
 use crate::image::restore::Ready;
@@ -22,17 +22,17 @@ static REFUSED: Main<[Refused; REFUSALS]> = Main::new([Refused::NOTHING; REFUSAL
 
 /// What this spare has got in an attempt that came to nothing.
 pub fn held() -> Held {
-    *HELD.get()
+    *HELD.borrow()
 }
 
 /// Damaged copies that this process has met in this recovery.
 pub fn refused() -> [Refused; REFUSALS] {
-    *REFUSED.get()
+    *REFUSED.borrow()
 }
 
 /// The recovery has succeeded: damaged copies have been made again.
 pub fn forget_refusals() {
-    *REFUSED.get() = [Refused::NOTHING; REFUSALS];
+    REFUSED.set([Refused::NOTHING; REFUSALS]);
 }
 
 /// The copy that this worker was to load is damaged, and so is the one that it was fetched from: nobody may use them any
@@ -44,21 +44,25 @@ pub fn refuse_own(plan: &Plan, me: u32, damaged: &Damaged) -> c_int {
     let worker = u64::from(me);
     for at in [u64::from(own), u64::from(from)] {
         let copy = Refused { worker, at };
-        let all = REFUSED.get();
+        let mut all = REFUSED.borrow_mut();
         if !all.contains(&copy)
             && let Some(free) = all.iter_mut().find(|other| **other == Refused::NOTHING)
         {
             *free = copy;
         }
     }
-    *HELD.get() = Held::NOTHING;
+    HELD.set(Held::NOTHING);
     ERR_OTHER
 }
 
 /// This process has a new copy of its own.
 fn take_back_own_refusal(me: u32) {
     let (worker, at) = (u64::from(me), u64::from(world::get().launcher_rank));
-    for copy in REFUSED.get().iter_mut().filter(|copy| **copy == Refused { worker, at }) {
+    for copy in REFUSED
+        .borrow_mut()
+        .iter_mut()
+        .filter(|copy| **copy == Refused { worker, at })
+    {
         *copy = Refused::NOTHING;
     }
 }
@@ -116,11 +120,11 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
     if world::get().redundancy.is_parity() {
         return fetch_from_group(plan, me);
     }
-    let keep = checkpoint::keep();
     let source = plan.source(me);
     let mut moves: Vec<Move> = source.map(Move::receive).into_iter().collect();
     for fetch in plan.fetches.iter().filter(|fetch| fetch.from == me) {
         if let Some(layer) = world::get().redundancy.layer(fetch.worker, me) {
+            let keep = checkpoint::keep();
             let transfer = Transfer::of(&keep.partners[layer], &keep.store);
             moves.push(Move::send(transfer, fetch.worker));
         }
@@ -129,7 +133,7 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
     // A replay that does not come to its end may have to be followed by another, which needs a process as it was.
     let may_prepare = plan.takeover(me).is_some() && !matches!(rebuild, Missing::Replayed(_));
     if source.is_some() {
-        *HELD.get() = Held::NOTHING;
+        HELD.set(Held::NOTHING);
     }
     let mut ready = None;
     drive(&mut moves, |transfer| {
@@ -143,12 +147,10 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
     if let Some(payload) = received {
         if payload.epoch() != plan.epoch {
             let damaged = Damaged(format!("it is of epoch {}", payload.epoch()));
-            payload.give_up(&mut keep.store);
+            payload.give_up(&mut checkpoint::keep().store);
             return Err(refuse_own(plan, me, &damaged));
         }
-        payload
-            .apply(&mut keep.own, &mut keep.store)
-            .unwrap_or_else(|error| fail("the copy of a worker cannot be kept", &error));
+        keep_own(payload);
         if let Err(why) = rebuild.add(me) {
             let damaged = Damaged(format!("its static data cannot be rebuilt: {why}"));
             return Err(refuse_own(plan, me, &damaged));
@@ -158,14 +160,21 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
     Ok(ready)
 }
 
+fn keep_own(payload: Payload) {
+    let keep = &mut *checkpoint::keep();
+    payload
+        .apply(&mut keep.own, &mut keep.store)
+        .unwrap_or_else(|error| fail("the copy of a worker cannot be kept", &error));
+}
+
 /// This process has got a copy of its own.
 fn has_own(plan: &Plan, me: u32) {
     take_back_own_refusal(me);
-    *HELD.get() = Held {
+    HELD.set(Held {
         own: u64::from(me),
         layers: 0,
         epoch: plan.epoch,
-    };
+    });
 }
 
 /// The same with parity: all others of the group have a part in each copy.
@@ -176,9 +185,9 @@ fn fetch_from_group(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
     if plan.source(me).is_none() {
         return Ok(None);
     }
-    *HELD.get() = Held::NOTHING;
+    HELD.set(Held::NOTHING);
     let (copy, ready) = group::gather(plan, me, plan.takeover(me).is_some())?;
-    let keep = checkpoint::keep();
+    let keep = &mut *checkpoint::keep();
     keep.own.replace(copy, &mut keep.store);
     has_own(plan, me);
     Ok(ready)
@@ -198,15 +207,16 @@ enum Missing {
 impl Missing {
     /// The holders say what is missing in the copies that they are about to send. Where a replay is needed it begins.
     fn learn(plan: &Plan, me: u32) -> Result<Missing, c_int> {
-        let keep = checkpoint::keep();
+        let (keep, world) = (checkpoint::keep(), world::get());
         let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
         let thin = sent.filter_map(|fetch| {
-            let layer = world::get().redundancy.layer(fetch.worker, me)?;
+            let layer = world.redundancy.layer(fetch.worker, me)?;
             let copy = &keep.partners[layer];
             Some((fetch.worker, &copy.image, copy.script.as_ref()))
         });
         let from: Vec<u32> = plan.source(me).into_iter().collect();
         let offers = rehearsal::offer(thin.collect(), &from).inspect_err(|_| super::attempt::revoke_all())?;
+        drop(keep);
         Ok(match offers.into_iter().next().flatten() {
             None => Missing::Nothing,
             Some(offer) if plan.takeover(me).is_none() => Missing::Present(offer),
@@ -219,7 +229,7 @@ impl Missing {
 
     /// Adds it to the copy.
     fn add(self, me: u32) -> Result<(), String> {
-        let keep = checkpoint::keep();
+        let keep = &mut *checkpoint::keep();
         let before = keep.own.image.page_count();
         let (script, took) = match self {
             Missing::Nothing => return Ok(()),
@@ -246,14 +256,14 @@ impl Missing {
 pub fn expect_partners(plan: &Plan, me: u32) -> Option<Prefault> {
     plan.takeover(me)?;
     let awaited = plan.remakes.iter().filter(|remake| remake.at == me).count() as u64;
-    let keep = checkpoint::keep();
+    let keep = &mut *checkpoint::keep();
     let pages = awaited * keep.own.image.page_count();
     (pages > 0).then(|| Prefault::start(keep.store.upcoming(pages)))
 }
 
 /// What was read from the disk is this rank's own epoch.
 pub fn fetch_from_disk() {
-    *HELD.get() = Held::NOTHING;
+    HELD.set(Held::NOTHING);
     if let Some(loaded) = disk::take_chosen() {
         checkpoint::replace_own(loaded.image, loaded.state);
         take_back_own_refusal(world::worker());
@@ -268,20 +278,26 @@ pub fn make_all(me: u32) -> Result<(), c_int> {
 
 /// Copies that are to be made again: their workers send them.
 pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
-    let (keep, redundancy) = (checkpoint::keep(), &world::get().redundancy);
+    let (keep, world) = (checkpoint::keep(), world::get());
+    let redundancy = &world.redundancy;
     let mut expected: Vec<&Remake> = remakes.iter().filter(|remake| remake.at == me).collect();
     expected.sort_unstable_by_key(|remake| remake.layer);
     let own = remakes.iter().filter(|remake| remake.worker == me);
+    let script = rehearsal::own_script();
     let thin = own
         .clone()
-        .map(|remake| (remake.at, &keep.own.image, rehearsal::own_script()));
+        .map(|remake| (remake.at, &keep.own.image, script.as_deref()));
     let from: Vec<u32> = expected.iter().map(|remake| remake.worker).collect();
     let offers = rehearsal::offer(thin.collect(), &from)?;
+    drop((keep, script));
     let mut moves: Vec<Move> = expected.iter().map(|remake| Move::receive(remake.worker)).collect();
     for remake in own {
         moves.push(match redundancy.is_parity() {
             true => group::send_contribution(remake, redundancy.layers(me)),
-            false => Move::send(Transfer::of(&keep.own, &keep.store), remake.at),
+            false => {
+                let keep = checkpoint::keep();
+                Move::send(Transfer::of(&keep.own, &keep.store), remake.at)
+            }
         });
     }
     drive(&mut moves, |_| ())?;
@@ -289,12 +305,13 @@ pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
         let payloads: Vec<_> = moves.iter_mut().filter_map(|it| it.transfer.take_received()).collect();
         if !payloads.is_empty() {
             group::keep_parity(payloads);
-            HELD.get().layers = (1 << redundancy.layers(me)) - 1;
+            HELD.borrow_mut().layers = (1 << redundancy.layers(me)) - 1;
         }
         return Ok(());
     }
     for ((it, remake), offer) in moves.iter_mut().zip(expected).zip(offers) {
         if let Some(payload) = it.transfer.take_received() {
+            let keep = &mut *checkpoint::keep();
             let copy = &mut keep.partners[remake.layer];
             payload
                 .apply(copy, &mut keep.store)
@@ -302,7 +319,7 @@ pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
             if let Some(offer) = offer {
                 offer.note_in(copy);
             }
-            HELD.get().layers |= 1 << remake.layer;
+            HELD.borrow_mut().layers |= 1 << remake.layer;
         }
     }
     Ok(())

@@ -80,18 +80,17 @@ pub struct Verdict {
 
 /// What a process that joins the job has to know of those before.
 pub fn earlier() -> Vec<Death> {
-    HISTORY.get().earlier.clone()
+    HISTORY.borrow().earlier.clone()
 }
 
 /// What this process, which joins the job, has not seen.
 pub fn learn(earlier: Vec<Death>) {
-    HISTORY.get().earlier = earlier;
+    HISTORY.borrow_mut().earlier = earlier;
 }
 
 /// Everybody hears of what those on a dead process's node know: for each dead worker, up to where its output was seen.
 pub fn meet(control: RealComm, dead: &[u32]) -> Result<Vec<[Position; 2]>, c_int> {
-    let history = HISTORY.get();
-    history.now.clear();
+    HISTORY.borrow_mut().now.clear();
     if dead.is_empty() {
         return Ok(Vec::new());
     }
@@ -106,7 +105,7 @@ pub fn meet(control: RealComm, dead: &[u32]) -> Result<Vec<[Position; 2]>, c_int
         .map(|(&rank, marks)| known(rank, marks))
         .collect();
     let all = maximum(control, &own)?;
-    history.now = dead
+    HISTORY.borrow_mut().now = dead
         .iter()
         .zip(&all)
         .map(|(&worker, words)| Death::read(worker, words))
@@ -147,17 +146,17 @@ fn maximum(control: RealComm, own: &[[u64; WORDS]]) -> Result<Vec<[u64; WORDS]>,
 
 /// Whether the job must end since the program is to blame, if everybody went back to this epoch. The same in all processes.
 pub fn judge(epoch: u64) -> Option<Verdict> {
-    HISTORY.get().judge(epoch)
+    HISTORY.borrow().judge(epoch)
 }
 
 /// The recovery has succeeded. What the user should be told.
 pub fn settle(epoch: u64) -> Option<String> {
-    HISTORY.get().settle(epoch)
+    HISTORY.borrow_mut().settle(epoch)
 }
 
 /// Of what a worker's process has died, as ` of SIGSEGV at …`; empty if that is not known or SIGKILL.
 pub fn cause_of(worker: u32) -> String {
-    let history = HISTORY.get();
+    let history = HISTORY.borrow();
     let mut deaths = history.now.iter().chain(history.earlier.iter().rev());
     let last = deaths.find(|death| death.worker == worker);
     last.map_or_else(String::new, |death| death.cause.phrase())
@@ -165,7 +164,7 @@ pub fn cause_of(worker: u32) -> String {
 
 /// Of what a process has died, for the event file. `worker` is the part that it played; of a spare, only its own node knows.
 pub fn label(worker: Option<u32>, rank: u32) -> String {
-    let history = HISTORY.get();
+    let history = HISTORY.borrow();
     let mut known = history.now.iter().chain(history.earlier.iter().rev());
     let cause = match worker {
         Some(worker) => known

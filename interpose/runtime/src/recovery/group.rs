@@ -14,7 +14,8 @@ use std::ffi::c_int;
 
 /// What this worker gives for a lost one of its group.
 pub fn send_piece(lost: u32, me: u32) -> Option<Move> {
-    let (redundancy, keep) = (&world::get().redundancy, checkpoint::keep());
+    let (world, keep) = (world::get(), checkpoint::keep());
+    let redundancy = &world.redundancy;
     let layer = redundancy.layer(lost, me)?;
     let layers: Vec<Option<usize>> = redundancy
         .holders_of(me)
@@ -51,7 +52,6 @@ pub fn gather(plan: &Plan, me: u32, is_new: bool) -> Result<(Copy, Option<Ready>
 
 /// Adds what one of them has given. The first has the description.
 fn add(payload: Payload, epoch: u64, copy: &mut Copy, ready: Option<&mut Option<Ready>>) -> Result<(), Damaged> {
-    let store = &mut checkpoint::keep().store;
     let of = payload.epoch();
     let (runs, state) = payload.into_parts();
     let mut outcome = Ok(());
@@ -68,6 +68,7 @@ fn add(payload: Payload, epoch: u64, copy: &mut Copy, ready: Option<&mut Option<
             }
         }
     }
+    let store = &mut checkpoint::keep().store;
     if outcome.is_ok() {
         accumulate(copy.image.runs(), &runs, store);
     }
@@ -97,7 +98,7 @@ pub fn send_contribution(remake: &Remake, layers: usize) -> Move {
 
 /// Parity from what all others of the group have sent, by layer.
 pub fn keep_parity(payloads: Vec<Payload>) {
-    let keep = checkpoint::keep();
+    let keep = &mut *checkpoint::keep();
     let epoch = Epoch(payloads.first().map_or(0, Payload::epoch));
     let (mut combine, mut kept) = (Combine::default(), Copy::default());
     let folding = Folding::new(payloads, &Image::new(), epoch, &mut combine, &mut keep.store)

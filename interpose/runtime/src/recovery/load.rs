@@ -6,7 +6,7 @@ use crate::cell::Main;
 use crate::checkpoint::{Saved, State};
 use crate::generated::Proc;
 use crate::image::layout::Layout;
-use crate::image::restore::{Ready, RestoreError};
+use crate::image::restore::{Ready, RestoreError, RestoreStats};
 use crate::image::runs::PageRun;
 use crate::image::{remap, restore};
 use crate::{checkpoint, disk, early, events, fault, handles, objects, rehearsal, requests, schedule, traffic, user};
@@ -58,11 +58,11 @@ pub fn prepare(pages: Vec<PageRun>, state: &State) -> Ready {
 
 /// Whether anything has been loaded into this process.
 pub fn has_begun() -> bool {
-    *BEGUN.get()
+    *BEGUN.borrow()
 }
 
 fn restore_mappings(saved: &Saved) {
-    *BEGUN.get() = true;
+    BEGUN.set(true);
     if let Err(error) = saved.user.restore_libraries() {
         fail("the program's libraries cannot be put back", &error);
     }
@@ -73,7 +73,7 @@ fn restore_mappings(saved: &Saved) {
 
 /// A survivor keeps no copy of static data. What it has changed for the first time since the epoch is made again.
 fn put_back_static(layout: &Layout) -> Result<(), Damaged> {
-    let keep = checkpoint::keep();
+    let keep = &mut *checkpoint::keep();
     let (image, store) = (&mut keep.own.image, &mut keep.store);
     let missing = restore::missing(&mut keep.tracker, layout, image, store).unwrap_or_else(cannot_restore);
     if missing.is_empty() {
@@ -83,7 +83,7 @@ fn put_back_static(layout: &Layout) -> Result<(), Damaged> {
     let began = Instant::now();
     let before = image.page_count();
     let script = rehearsal::own_script().ok_or_else(|| Damaged("nothing tells how to make its static data".into()))?;
-    rehearsal::put_back(&missing, script, image, store)
+    rehearsal::put_back(&missing, &script, image, store)
         .map_err(|why| Damaged(format!("its static data cannot be rebuilt: {why}")))?;
     events::emit(Kind::Rebuilt {
         worker: Worker(script.worker),
@@ -97,27 +97,31 @@ fn cannot_restore<T>(error: RestoreError) -> T {
     fail("the program's memory cannot be put back", &error)
 }
 
+fn load_pages(origin: Origin, layout: &Layout, ready: Option<Ready>) -> Result<RestoreStats, RestoreError> {
+    let keep = &mut *checkpoint::keep();
+    match origin {
+        // What has changed is known since the last epoch only.
+        Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, &keep.own.image, &keep.store),
+        _ => restore::load_all(&mut keep.tracker, layout, &keep.own.image, &keep.store, ready),
+    }
+}
+
 /// Loads this rank's own committed epoch, unless its copy is damaged: says so, and nothing of it is loaded then. `ready`
 /// is what was [`prepare`]d for it.
 ///
 /// A failure here leaves a user side that is neither old nor new, so it ends the job.
 pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
-    let keep = checkpoint::keep();
-    if !keep.own.state.is_whole() {
+    let state = checkpoint::keep().own.state.clone();
+    if !state.is_whole() {
         return Err(Damaged("the saved state has a wrong checksum".into()));
     }
-    let saved = decode(&keep.own.state.bytes);
+    let saved = decode(&state.bytes);
     let layout = &saved.user.layout;
     restore_mappings(&saved);
     if origin == Origin::Survivor {
         put_back_static(layout)?;
     }
-    // What has changed is known since the last epoch only.
-    let pages = match origin {
-        Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, &keep.own.image, &keep.store),
-        _ => restore::load_all(&mut keep.tracker, layout, &keep.own.image, &keep.store, ready),
-    };
-    match pages {
+    match load_pages(origin, layout, ready) {
         Ok(stats) => log::debug!("{} pages copied, {} dropped", stats.copied, stats.dropped),
         Err(damaged @ (RestoreError::Damaged { .. } | RestoreError::Absent { .. })) => {
             return Err(Damaged(damaged.to_string()));
@@ -131,7 +135,8 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     if let Err(error) = saved.user.restore(is_own) {
         fail("the program's state cannot be put back", &error);
     }
-    saved.user.take_locks(&keep.own.image.pages());
+    let pages = checkpoint::keep().own.image.pages();
+    saved.user.take_locks(&pages);
     handles::mark();
     objects::release_local();
     objects::replace(saved.objects);
@@ -139,7 +144,7 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     traffic::replace(saved.traffic, saved.requests.sent.len() as u32);
     requests::replace(saved.requests);
     early::forget_matched();
-    *early::list() = saved.early;
+    early::replace(saved.early);
     schedule::restore(saved.schedule, !is_init(&saved.frame));
     requests::attach(saved.attached);
     Ok(Loaded {

@@ -67,7 +67,7 @@ struct Welcome {
 
 /// Remembers where the process has started. To be called at the start of the runtime.
 pub fn remember_start() {
-    *DIRECTORY.get() = std::env::current_dir().unwrap_or_default().into_os_string();
+    DIRECTORY.set(std::env::current_dir().unwrap_or_default().into_os_string());
 }
 
 /// Has as many spares started as are missing. All living processes call this at the end of a recovery, with the same
@@ -78,7 +78,7 @@ pub fn replenish() {
     }
     let world = world::get();
     let spares = world.living.len() as u32 - world.worker_count;
-    if *IS_GIVEN_UP.get() || !world::is_protected() || spares >= world.spare_count {
+    if *IS_GIVEN_UP.borrow() || !world::is_protected() || spares >= world.spare_count {
         return;
     }
     have_started(granted(spares));
@@ -94,7 +94,7 @@ fn have_started(count: u32) {
             Ok(()) if is_leader => sys::say(format_args!("spare rank {rank} has joined the job")),
             Ok(()) => {}
             Err(why) => {
-                *IS_GIVEN_UP.get() = true;
+                IS_GIVEN_UP.set(true);
                 if is_leader {
                     let spares = world.living.len() as u32 - world.worker_count;
                     sys::say(format_args!(
@@ -164,9 +164,12 @@ fn one_more(rank: u32, is_leader: bool, left: u32) -> Result<(), String> {
     let (place, own) = place?;
     peers::add(&place, rank, &own);
     told::grow_to(rank + 1);
-    world.nodes.push(place.node);
-    world.living.push(rank);
-    retire([std::mem::replace(&mut world.control, control)]);
+    retire([world.control]);
+    world::update(|world| {
+        world.nodes.push(place.node);
+        world.living.push(rank);
+        world.control = control;
+    });
     Ok(())
 }
 
@@ -250,7 +253,7 @@ fn program(rank: u32, port: &[u8]) -> Option<Program> {
             .filter_map(|argument| CString::new(argument).ok())
             .collect(),
         environment,
-        directory: CString::new(DIRECTORY.get().clone().into_vec()).ok()?,
+        directory: CString::new(DIRECTORY.borrow().clone().into_vec()).ok()?,
     })
 }
 

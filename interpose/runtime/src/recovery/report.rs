@@ -169,6 +169,8 @@ mod tests {
 
     #[test]
     fn the_summary_names_who_died_and_nobody_else() {
+        // It asks for causes of death. No other test of this library uses state of the main thread.
+        crate::cell::set_owner();
         let mut report = Report::new(1, 0, ErrorClass::ProcFailed);
         assert_eq!(report.summary(), "communication failed, but no rank has died");
         report.settle(&[6], &plan(&[]), &[0, 1, 2, 3]);

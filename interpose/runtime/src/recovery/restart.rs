@@ -33,7 +33,7 @@ pub fn from_disk() -> Rewound {
     if repost().is_err() {
         failed_in_init(ulfm::ERR_PROC_FAILED);
     }
-    *RESUMED_IN_INIT.get() = load::is_init(&loaded.frame);
+    RESUMED_IN_INIT.set(load::is_init(&loaded.frame));
     user::set_stage(RankStage::Running);
     arch::rewind(&loaded.frame);
     events::emit(Kind::Resume {

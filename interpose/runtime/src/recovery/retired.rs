@@ -21,14 +21,14 @@ static RETIRED: Main<Vec<(u32, RealComm)>> = Main::new(Vec::new());
 pub fn retire(comms: impl IntoIterator<Item = RealComm>) {
     let now = world::get().recoveries;
     let comms = comms.into_iter().filter(|comm| !comm.0.is_null());
-    RETIRED.get().extend(comms.map(|comm| (now, comm)));
+    RETIRED.borrow_mut().extend(comms.map(|comm| (now, comm)));
 }
 
 /// A recovery has succeeded: frees those that are old enough.
 pub fn free_old() {
     let now = world::get().recoveries;
     let mut old: Vec<RealComm> = Vec::new();
-    RETIRED.get().retain(|&(then, comm)| {
+    RETIRED.borrow_mut().retain(|&(then, comm)| {
         let is_old = then + DELAY <= now;
         if is_old {
             old.push(comm);

@@ -43,17 +43,16 @@ fn rest_after(look: Duration) -> Duration {
 
 /// Sleeps until the next look.
 fn nap() {
-    let alert = ALERT_UNTIL.get();
-    let is_alert = alert.is_some_and(|until| Instant::now() < until);
+    let is_alert = ALERT_UNTIL.borrow().is_some_and(|until| Instant::now() < until);
     let used = sys::thread_time();
-    let look = used.saturating_sub(std::mem::replace(USED.get(), used));
+    let look = used.saturating_sub(USED.replace(used));
     let limit = match (is_alert, rehearsal::spare_is_busy()) {
         (true, _) => SHORT_NAP,
         (false, true) => BUSY_NAP,
         (false, false) => rest_after(look),
     };
     if peers::sleep_until_death(limit) {
-        *alert = Some(Instant::now() + ALERT);
+        ALERT_UNTIL.set(Some(Instant::now() + ALERT));
     }
     // Otherwise each look, as a part of a long wait, would sleep once more.
     crate::arch::end_wait();
@@ -63,7 +62,7 @@ static RELEASE: Main<RealRequest> = Main::new(RealRequest(std::ptr::null_mut()))
 
 /// The receive of the release has died with its communicator.
 pub fn forget() {
-    *RELEASE.get() = RealRequest(std::ptr::null_mut());
+    RELEASE.set(RealRequest(std::ptr::null_mut()));
 }
 
 /// Sleeps until this spare has a part (then the program's frame is that of the dead rank) or the job ends.
@@ -96,7 +95,7 @@ fn wait() -> c_int {
         if rc != ulfm::ERR_PROC_FAILED_PENDING && rc != ulfm::ERR_PROC_FAILED {
             return rc;
         }
-        own_messages::drive(&mut [*RELEASE.get()], NAP.0);
+        own_messages::drive(&mut [*RELEASE.borrow()], NAP.0);
         // SAFETY: a local procedure on a valid communicator.
         unsafe { ulfm::MPIX_Comm_failure_ack(control) };
         if orphaned.is_none() && workers_are_dead(control) {
@@ -138,7 +137,7 @@ fn workers_are_dead(control: RealComm) -> bool {
 
 /// `until`: when to give up; `MPI_ERR_PROC_FAILED` then.
 fn wait_once(control: RealComm, until: Option<Instant>) -> c_int {
-    let request = RELEASE.get();
+    let mut request = RealRequest(std::ptr::null_mut());
     // SAFETY: an empty message; the request is tested until it ends.
     unsafe {
         let rc = real::PMPI_Irecv(
@@ -148,20 +147,23 @@ fn wait_once(control: RealComm, until: Option<Instant>) -> c_int {
             ANY_SOURCE,
             TAG_RELEASE,
             control,
-            request,
+            &mut request,
         );
+        RELEASE.set(request);
         if rc != SUCCESS {
             return rc;
         }
         loop {
             let mut flag = 0;
-            let rc = real::PMPI_Test(request, &mut flag, std::ptr::null_mut());
+            let rc = real::PMPI_Test(&mut request, &mut flag, std::ptr::null_mut());
+            RELEASE.set(request);
             if rc != SUCCESS || flag != 0 {
                 return rc;
             }
             if is_over(until) {
-                real::PMPI_Cancel(request);
-                real::PMPI_Request_free(request);
+                real::PMPI_Cancel(&mut request);
+                real::PMPI_Request_free(&mut request);
+                RELEASE.set(request);
                 return ulfm::ERR_PROC_FAILED;
             }
             rehearsal::poll_spare(control);

@@ -21,7 +21,7 @@ static ROUNDS: Main<u64> = Main::new(0);
 /// What a process says of itself: 0 if it has no daemon, else 1 + the rounds that it knows of.
 pub fn word() -> u64 {
     match daemon::is_set() {
-        true => 1 + *ROUNDS.get(),
+        true => 1 + *ROUNDS.borrow(),
         false => 0,
     }
 }
@@ -40,7 +40,7 @@ pub fn ask(control: RealComm, living: &[Identity], dead: &[u32]) -> Result<(Vec<
         return Ok((Vec::new(), None));
     };
     let round = living.iter().map(|identity| identity.daemon).max().unwrap_or(0);
-    *ROUNDS.get() = round;
+    ROUNDS.set(round);
     let asked = daemon::is_leader(leader).then(|| Asked(daemon::lease(round, dead)));
     let leased = |worker: &u32| {
         let leases = asked.as_ref().and_then(|asked| asked.0.as_ref().ok())?;

@@ -29,30 +29,30 @@ static BASE: Main<Option<Base>> = Main::new(None);
 /// The program has called `MPI_Pcontrol`.
 pub fn control(level: c_int) {
     if replays() && world::is_protected() && told::config().new_phase == Some(level) {
-        *ASKED.get() = true;
+        ASKED.set(true);
     }
 }
 
 /// Whether a cut should be taken for it.
 pub fn asks_for_cut() -> bool {
-    *ASKED.get()
+    *ASKED.borrow()
 }
 
 /// At a cut: whether a new phase may begin here, as far as this worker is concerned.
 pub fn may_begin() -> bool {
-    *ASKED.get() && !journal::is_under_way() && !worker::is_waiting()
+    *ASKED.borrow() && !journal::is_under_way() && !worker::is_waiting()
 }
 
 /// Whether it may in all workers.
 pub fn agree(may_begin: bool) {
-    *AGREED.get() = may_begin;
+    AGREED.set(may_begin);
 }
 
 /// A cut is being taken for this epoch.
 pub fn cut(epoch: u64) {
-    if std::mem::take(AGREED.get()) {
-        *ASKED.get() = false;
-        *BASE.get() = None;
+    if AGREED.take() {
+        ASKED.set(false);
+        BASE.set(None);
         // The others must not wait for one who has nothing to build on.
         journal::start(&told::config().init_end, worker::script().is_some(), Some(epoch), room);
         fault::point("phase.begin", epoch);
@@ -61,19 +61,19 @@ pub fn cut(epoch: u64) {
 
 /// An epoch is committed; it may be the one with which a phase has begun.
 pub fn keep_base(epoch: u64) {
-    if journal::base() != Some(epoch) || BASE.get().is_some() {
+    if journal::base() != Some(epoch) || BASE.borrow().is_some() {
         return;
     }
     let Some(script) = worker::script() else { return };
     let Way::Replay(before) = &script.way else { return };
     let keep = checkpoint::keep();
     let (pages, content) = changed(&keep.own.image, &keep.store, &script.pages);
-    *BASE.get() = Some(Base {
+    BASE.set(Some(Base {
         before: before.clone(),
         state: keep.own.state.bytes.clone(),
         pages,
         content: lz4_flex::block::compress_prepend_size(&content),
-    });
+    }));
 }
 
 /// Pages of an image that are not as the phase before has left them, and their contents.
@@ -96,14 +96,14 @@ fn changed(image: &Image, store: &PageStore, known: &[Sums]) -> (Vec<PageRun>, V
 
 /// That of the phase that has ended.
 pub fn take_base() -> Option<Base> {
-    BASE.get().take()
+    BASE.take()
 }
 
 /// The program is about to be rolled back.
 pub fn forget() {
-    *ASKED.get() = false;
-    *AGREED.get() = false;
-    *BASE.get() = None;
+    ASKED.set(false);
+    AGREED.set(false);
+    BASE.set(None);
 }
 
 /// Makes this process, which is a child at the end of the phase before, what the worker was when the new one began. Descriptors

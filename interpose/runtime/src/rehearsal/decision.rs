@@ -13,7 +13,7 @@ use ckptd::settings::Static;
 static IS_OPEN: Main<bool> = Main::new(false);
 
 fn is_open() -> bool {
-    *IS_OPEN.get()
+    *IS_OPEN.borrow()
 }
 
 /// Looks whether there can be no rehearsal any more; `has_none`: there is no script.
@@ -25,7 +25,7 @@ pub fn look(has_none: bool) {
 
 /// The initialisation phase begins.
 pub fn begin() {
-    *IS_OPEN.get() = told::config().static_data == Static::Auto;
+    IS_OPEN.set(told::config().static_data == Static::Auto);
     if is_open() && !replays() {
         decide(false, "parity is made of all data");
     }
@@ -63,7 +63,7 @@ pub fn accept(script: &Script, different: Option<&[u64]>) -> bool {
 }
 
 fn decide(replay: bool, why: &str) {
-    *IS_OPEN.get() = false;
+    IS_OPEN.set(false);
     let way = if replay { "replay" } else { "image" };
     events::emit(Kind::StaticData {
         worker: Worker(world::worker()),

@@ -18,7 +18,7 @@ static INPUTS: Main<Vec<Input>> = Main::new(Vec::new());
 /// This process stands at the end of `MPI_Init`.
 pub fn note() {
     let _held = crate::shim::hold_descriptors();
-    *INPUTS.get() = (0..RUNTIME_FD_BASE).filter_map(look).collect();
+    INPUTS.set((0..RUNTIME_FD_BASE).filter_map(look).collect());
 }
 
 fn look(descriptor: c_int) -> Option<Input> {
@@ -44,6 +44,7 @@ fn look(descriptor: c_int) -> Option<Input> {
 /// In a child that holds system calls back: the files have their old contents and positions, and nobody else's position
 /// changes with them.
 pub fn restore() -> Result<(), String> {
-    let mut inputs = INPUTS.get().iter();
+    let inputs = INPUTS.borrow();
+    let mut inputs = inputs.iter();
     inputs.try_for_each(|input| hold::inherit(input.descriptor, input.flags, input.offset))
 }

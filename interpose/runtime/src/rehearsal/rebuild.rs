@@ -74,11 +74,10 @@ pub fn offer(copies: Vec<(u32, &Image, Option<&Script>)>, from: &[u32]) -> Resul
         rank,
         tag: tag::OFFER,
     };
-    let messages = MESSAGES.get();
     for (to, image, script) in copies {
         let bytes = encode(image, script);
         let length = (bytes.len() as u64).to_ne_bytes().to_vec();
-        messages.extend(
+        MESSAGES.borrow_mut().extend(
             [length, bytes]
                 .into_iter()
                 .filter_map(|bytes| Some((false, Message::send(bytes, peer(to))?))),
@@ -92,6 +91,7 @@ pub fn offer(copies: Vec<(u32, &Image, Option<&Script>)>, from: &[u32]) -> Resul
         let offer = bincode::decode_from_slice(&bytes, standard()).ok();
         received.push(offer.map(|(offer, _)| offer));
     }
+    let mut messages = MESSAGES.borrow_mut();
     while let Some((_, message)) = messages.last_mut() {
         if message.test()? {
             messages.pop();
@@ -110,7 +110,7 @@ fn encode(image: &Image, script: Option<&Script>) -> Vec<u8> {
 }
 
 fn receive(length: usize, from: Peer) -> Result<Vec<u8>, c_int> {
-    let messages = MESSAGES.get();
+    let mut messages = MESSAGES.borrow_mut();
     messages.extend(Message::receive(length, from).map(|message| (true, message)));
     loop {
         let Some((true, message)) = messages.last_mut() else {
@@ -128,8 +128,9 @@ fn receive(length: usize, from: Peer) -> Result<Vec<u8>, c_int> {
 
 /// After a failure: returns how many messages have not ended within `limit`.
 pub(super) fn quiesce(limit: Duration) -> usize {
-    let messages = MESSAGES.get().drain(..);
+    let messages = MESSAGES.take();
     messages
+        .into_iter()
         .map(|(is_receive, message)| message.quiesce(is_receive, limit))
         .sum()
 }

@@ -32,34 +32,32 @@ static SEED: Main<Option<UnixStream>> = Main::new(None);
 /// This process stands at the end of `MPI_Init`.
 pub fn plant() {
     match fork() {
-        Ok(seed) => *SEED.get() = Some(seed),
+        Ok(seed) => SEED.set(Some(seed)),
         Err(error) => log::warn!("no process for replays, so copies of static data are kept: {error}"),
     }
 }
 
 /// Whether there is one.
 pub fn lives() -> bool {
-    let Some(seed) = SEED.get() else { return false };
-    let lives = !is_readable(&[seed.as_raw_fd()], 0);
-    if !lives {
-        *SEED.get() = None;
-    }
-    lives
+    let mut seed = SEED.borrow_mut();
+    let lives = |seed: &mut UnixStream| !is_readable(&[seed.as_raw_fd()], 0);
+    *seed = seed.take_if(lives);
+    seed.is_some()
 }
 
 /// It is not needed any more.
 pub fn end() {
-    *SEED.get() = None;
+    SEED.set(None);
 }
 
 /// Replays a phase; these pages as they come out, one after the other.
 pub fn replay(script: &Script, pages: &[PageRun]) -> Result<Vec<u8>, String> {
-    let Some(mut seed) = SEED.get().take() else {
+    let Some(mut seed) = SEED.take() else {
         return Err("the process for replays has ended".into());
     };
     let limit = child::limit(script) + MARGIN;
     let answer = ask(&mut seed, script, pages, limit).map_err(|error| format!("the process for replays: {error}"))?;
-    *SEED.get() = Some(seed);
+    SEED.set(Some(seed));
     answer
 }
 

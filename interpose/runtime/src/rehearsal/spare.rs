@@ -72,7 +72,8 @@ pub fn poll(control: RealComm) {
     if !is_on() {
         return;
     }
-    let state = STATE.get().get_or_insert_default();
+    let mut state = STATE.borrow_mut();
+    let state = state.get_or_insert_default();
     state.receive(control);
     if state.child.as_mut().is_some_and(|(_, child)| !child.is_done()) {
         return;
@@ -94,8 +95,8 @@ pub fn poll(control: RealComm) {
 
 /// Whether there is something to go on with soon.
 pub fn is_busy() -> bool {
-    let state = STATE.get().as_ref();
-    state.is_some_and(|state| state.incoming.is_some() || state.child.is_some() || !state.waiting.is_empty())
+    let is_busy = |state: &State| state.incoming.is_some() || state.child.is_some() || !state.waiting.is_empty();
+    STATE.borrow().as_ref().is_some_and(is_busy)
 }
 
 impl State {
@@ -156,7 +157,10 @@ fn tell_user(script: &Script, finding: &Finding) {
 
 /// After a failure: everything under way ends. Returns how many messages have not ended within `limit`.
 pub(super) fn quiesce(limit: Duration) -> usize {
-    let Some(state) = STATE.get().take() else { return 0 };
+    // If it is in use, it is this process that ends the job.
+    let Some(state) = STATE.try_borrow_mut().and_then(|mut state| state.take()) else {
+        return 0;
+    };
     let incoming = state.incoming.map_or(0, |message| message.quiesce(true, limit));
     let told = state.told.into_iter().map(|message| message.quiesce(false, limit));
     incoming + told.sum::<usize>()

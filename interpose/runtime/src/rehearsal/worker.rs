@@ -9,6 +9,7 @@ use super::{is_on, is_used, own_pages, seed, spares_own};
 use crate::cell::Main;
 use crate::disk::Writing;
 use crate::fault::{self, Harm};
+use crate::image::store::PageStore;
 use crate::image::{PAGE_SIZE, absent};
 use crate::journal::{self, Inputs, Phase};
 use crate::own_messages::{Peer, tag};
@@ -16,7 +17,9 @@ use crate::{checkpoint, disk, events, recovery, told, world};
 use bincode::config::standard;
 use ckptd::events::{Kind, Worker};
 use ckptd::settings::Static;
+use std::cell::{Ref, RefMut};
 use std::ffi::c_int;
+use std::path::Path;
 use std::time::Duration;
 
 /// How far this worker's script is.
@@ -73,8 +76,8 @@ struct State {
 
 static STATE: Main<Option<State>> = Main::new(None);
 
-fn state() -> &'static mut State {
-    STATE.get().get_or_insert_default()
+fn state() -> RefMut<'static, State> {
+    RefMut::map(STATE.borrow_mut(), Option::get_or_insert_default)
 }
 
 /// Goes on as far as possible. Called between checkpoints.
@@ -82,12 +85,12 @@ pub fn poll() {
     if !is_on() {
         return;
     }
-    let state = state();
     again::keep_base(checkpoint::epoch());
     if let Some(phase) = journal::take_ended(checkpoint::epoch()) {
-        state.set_own(phase);
+        state().set_own(phase);
         fault::point("phase.end", checkpoint::epoch());
     }
+    let mut state = state();
     state.end_withdrawn(checkpoint::epoch());
     state.look_after_file();
     decision::look(matches!(state.own, Own::None));
@@ -96,18 +99,21 @@ pub fn poll() {
     if is_used() {
         state.take_proof();
         state.tell_holders();
-        state.thin_copies();
-        state.thin_own();
+        let come = state.scripts_that_have_come();
+        drop(state);
+        for (layer, partner, bytes) in come {
+            thin(layer, partner, &bytes);
+        }
+        self::state().thin_own();
     }
 }
 
 /// A cut is being taken for this epoch. If a file has changed that a replay would read, it gets all pages again.
 pub(super) fn cut(epoch: u64) {
-    let Some(path) = script().and_then(Script::changed_input) else {
-        return;
-    };
+    let changed = script().and_then(|script| script.changed_input().map(Path::to_owned));
+    let Some(path) = changed else { return };
     log::warn!("{} has changed: copies of static data are kept again", path.display());
-    let state = state();
+    let mut state = state();
     let script = match std::mem::take(&mut state.own) {
         Own::Proved { script, .. } | Own::Withdrawn { script, .. } => Some(script),
         Own::None | Own::Writing { .. } | Own::Asked { .. } => state.before.take(),
@@ -121,11 +127,14 @@ pub(super) fn cut(epoch: u64) {
 
 /// What is to be done about a phase that has ended, if it is worth it.
 fn own_of(phase: Phase) -> Option<Own> {
-    let keep = checkpoint::keep();
-    let saved = checkpoint::decode(&keep.own.state.bytes).ok()?;
     let worker = world::worker();
-    let mut pages = sums_of(&saved.user.layout, &keep.own.image, &keep.store, saved.frame.rsp);
-    pages.extend_from_slice(keep.own.image.absent());
+    let mut pages = {
+        let keep = checkpoint::keep();
+        let saved = checkpoint::decode(&keep.own.state.bytes).ok()?;
+        let mut pages = sums_of(&saved.user.layout, &keep.own.image, &keep.store, saved.frame.rsp);
+        pages.extend_from_slice(keep.own.image.absent());
+        pages
+    };
     pages.sort_unstable_by_key(|run| run.first);
     if told::config().static_data != Static::Disk {
         let way = Way::Replay(Box::new(replay_of(phase)?));
@@ -134,6 +143,7 @@ fn own_of(phase: Phase) -> Option<Own> {
     }
     let way = Way::File(disk::static_path(worker)?);
     let script = Script { worker, way, pages };
+    let keep = checkpoint::keep();
     match disk::write_static(worker, &keep.own.image, &keep.store) {
         Ok(writing) => Some(Own::Writing { script, writing }),
         Err(error) => {
@@ -337,14 +347,14 @@ impl State {
         let Own::Proved { script, is_thin, .. } = &mut self.own else {
             return;
         };
-        let keep = checkpoint::keep();
+        let keep = &mut *checkpoint::keep();
         let lives = matches!(script.way, Way::File(_)) || seed::lives();
         let (image, store) = (&mut keep.own.image, &mut keep.store);
         if lives && spares_own() && !std::mem::replace(is_thin, true) {
             let before = image.page_count();
             image.leave_out(&script.pages, store);
             let left = image.page_count();
-            give_back();
+            give_back(store);
             let pages = before - left;
             if pages == 0 {
                 return;
@@ -361,7 +371,8 @@ impl State {
         }
     }
 
-    fn thin_copies(&mut self) {
+    /// What partners need not have kept: layer, partner, and its script.
+    fn scripts_that_have_come(&mut self) -> Vec<(usize, u32, Vec<u8>)> {
         let world = world::get();
         let partners: Vec<u32> = world.redundancy.partners_of(world::worker()).collect();
         for (layer, &partner) in partners.iter().enumerate() {
@@ -371,20 +382,14 @@ impl State {
             let message = Message::probe(world.private, partner as c_int, tag::STATIC);
             self.scripts.extend(message.map(|message| (layer, message)));
         }
-        self.scripts.retain_mut(|(layer, message)| {
-            let has_come = message.test() == Ok(true);
-            if has_come {
-                thin(*layer, partners[*layer], &message.bytes);
-            }
-            !has_come
-        });
+        let come = self.scripts.extract_if(.., |(_, message)| message.test() == Ok(true));
+        come.map(|(layer, message)| (layer, partners[layer], message.bytes.to_vec()))
+            .collect()
     }
 }
 
 /// The copy of a partner need not hold what can be rebuilt.
 fn thin(layer: usize, partner: u32, bytes: &[u8]) {
-    let keep = checkpoint::keep();
-    let copy = &mut keep.partners[layer];
     let Ok((script, _)) = bincode::decode_from_slice::<Script, _>(bytes, standard()) else {
         return;
     };
@@ -392,6 +397,9 @@ fn thin(layer: usize, partner: u32, bytes: &[u8]) {
         return;
     }
     fault::point("thin.begin", checkpoint::epoch());
+    let mut guard = checkpoint::keep();
+    let keep = &mut *guard;
+    let copy = &mut keep.partners[layer];
     let before = copy.image.page_count();
     copy.image.leave_out(&script.pages, &mut keep.store);
     let (pages, journal) = (before - copy.image.page_count(), script.journal());
@@ -399,7 +407,8 @@ fn thin(layer: usize, partner: u32, bytes: &[u8]) {
     if pages == 0 {
         return;
     }
-    give_back();
+    give_back(&mut keep.store);
+    drop(guard);
     log::info!("the copy of worker {partner} is without {pages} of {before} pages, which can be rebuilt");
     events::emit(Kind::Thinned {
         worker: Worker(partner),
@@ -419,18 +428,22 @@ pub fn damage_journals<'a>(scripts: impl Iterator<Item = &'a mut Script>, harm: 
 }
 
 /// Memory of copies that are not kept any more.
-fn give_back() {
-    if let Err(error) = checkpoint::keep().store.give_back(0) {
+fn give_back(store: &mut PageStore) {
+    if let Err(error) = store.give_back(0) {
         log::info!("the memory of static data is not given back: {error}");
     }
 }
 
 /// How this worker's own static data are made again.
-pub fn script() -> Option<&'static Script> {
-    match &state().own {
-        Own::Proved { script, .. } | Own::Withdrawn { script, .. } => Some(script),
-        Own::None | Own::Writing { .. } | Own::Asked { .. } => state().before.as_ref(),
-    }
+pub fn script() -> Option<Ref<'static, Script>> {
+    Ref::filter_map(STATE.borrow(), |state| {
+        let State { own, before, .. } = state.as_ref()?;
+        match own {
+            Own::Proved { script, .. } | Own::Withdrawn { script, .. } => Some(script),
+            Own::None | Own::Writing { .. } | Own::Asked { .. } => before.as_ref(),
+        }
+    })
+    .ok()
 }
 
 /// Whether a phase has ended of which nothing is proved yet.
@@ -445,7 +458,11 @@ pub fn keep(script: Script) {
 
 /// After a failure: messages end. What was on its way is sent again. Returns how many have not ended within `limit`.
 pub(super) fn quiesce(limit: Duration) -> usize {
-    let Some(state) = STATE.get() else { return 0 };
+    // If it is in use, it is this process that ends the job.
+    let Some(mut state) = STATE.try_borrow_mut() else {
+        return 0;
+    };
+    let Some(state) = &mut *state else { return 0 };
     if let Own::Withdrawn { .. } = state.own
         && let Own::Withdrawn { script, .. } = std::mem::take(&mut state.own)
     {

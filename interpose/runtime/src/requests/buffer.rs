@@ -15,10 +15,10 @@ static ATTACHED: Main<Option<Attached>> = Main::new(None);
 
 /// What is attached, to be saved with a cut.
 pub fn attached() -> Option<Attached> {
-    *ATTACHED.get()
+    *ATTACHED.borrow()
 }
 
 /// Attaches a buffer, or what was attached at a cut, or nothing.
 pub fn attach(buffer: Option<Attached>) {
-    *ATTACHED.get() = buffer;
+    ATTACHED.set(buffer);
 }

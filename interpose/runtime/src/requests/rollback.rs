@@ -1,7 +1,7 @@
 //! The end of all requests after a failure.
 #![allow(unsafe_code)]
 
-use super::{Kind, TABLE, active, get};
+use super::{Kind, active, get, with_real};
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::ulfm;
@@ -31,16 +31,16 @@ pub fn quiesce(limit: Duration) -> usize {
         );
         if is_receive {
             // SAFETY: an active real request; cancelling a receive that has matched has no effect.
-            unsafe { real::PMPI_Cancel(&mut TABLE.get().reals[index as usize]) };
+            with_real(index, |request| unsafe { real::PMPI_Cancel(request) });
         }
     }
     let must_end = |pending: &[u32]| pending.iter().any(|&index| !is_send(index));
     loop {
         pending.retain(|&index| {
             let mut flag = 0;
-            let request = &mut TABLE.get().reals[index as usize];
             // SAFETY: an active real request; an error ends it as well, except that an any-source receive stays posted.
-            let rc = unsafe { real::PMPI_Test(request, &mut flag, std::ptr::null_mut()) };
+            let test = |request: &mut _| unsafe { real::PMPI_Test(request, &mut flag, std::ptr::null_mut()) };
+            let rc = with_real(index, test);
             let ended = flag != 0 || (rc != SUCCESS && rc != ulfm::ERR_PROC_FAILED_PENDING);
             !ended
         });

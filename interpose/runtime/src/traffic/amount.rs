@@ -13,9 +13,9 @@ const ROOT: c_int = -4;
 /// Bytes of an element: noted with the datatype that was translated last.
 #[inline]
 fn size(datatype: VirtDatatype) -> u64 {
-    match handles::notes(HandleKind::Datatype, datatype.0) {
-        Some(notes) if notes[1] != 0 => notes[1] as u64,
-        _ => ask_size(datatype),
+    match handles::notes(HandleKind::Datatype, datatype.0).map_or(0, |notes| notes[1]) {
+        0 => ask_size(datatype),
+        known => known as u64,
     }
 }
 
@@ -26,7 +26,7 @@ fn ask_size(datatype: VirtDatatype) -> u64 {
     let datatype_of_library = real_datatype(datatype);
     // SAFETY: a datatype handle; an invalid one is reported by the procedure that follows.
     unsafe { real::PMPI_Type_size_x(datatype_of_library, (&raw mut size).cast()) };
-    if let (Some(notes), Ok(short)) = (handles::notes(HandleKind::Datatype, datatype.0), c_int::try_from(size)) {
+    if let (Some(mut notes), Ok(short)) = (handles::notes(HandleKind::Datatype, datatype.0), c_int::try_from(size)) {
         notes[1] = short.max(0);
     }
     size.max(0) as u64
@@ -110,7 +110,7 @@ pub fn neighbours(comm: VirtComm) -> usize {
 
 /// The rank of this process.
 pub fn my_rank(comm: VirtComm) -> usize {
-    comm::get(comm).and_then(comm::my_rank).unwrap_or(0)
+    comm::get(comm).and_then(|comm| comm::my_rank(&comm)).unwrap_or(0)
 }
 
 /// Whether the root's data are this process's.

@@ -41,7 +41,7 @@ static INHERITED: Main<Vec<i32>> = Main::new(Vec::new());
 /// Notes what is open before the program runs.
 pub fn remember_start() {
     let _held = shim::hold_descriptors();
-    *INHERITED.get() = descriptors();
+    INHERITED.set(descriptors());
 }
 
 /// The open descriptors of the user side, by one system call: poll(2) says which ones are not open.
@@ -119,7 +119,7 @@ pub fn capture() -> Saved {
         if let Some(file) = open_file(fd, &regular) {
             saved.files.insert(fd, file);
             regular.push(fd);
-        } else if fd > libc::STDERR_FILENO && !INHERITED.get().contains(&fd) {
+        } else if fd > libc::STDERR_FILENO && !INHERITED.borrow().contains(&fd) {
             saved.others.insert(fd, path_of(fd).as_os_str().as_bytes().to_vec());
         }
     }

@@ -28,7 +28,7 @@ static INPUT: Main<Input> = Main::new(Input { watch: None, reads: 0 });
 
 /// Begins to watch, before the program runs.
 pub fn remember_start() {
-    INPUT.get().watch = is_pipe().then(watch).flatten();
+    INPUT.borrow_mut().begin();
 }
 
 fn is_pipe() -> bool {
@@ -65,32 +65,45 @@ pub fn leave() {
 
 /// Looks whether something has been read since the last look.
 pub fn capture() -> Saved {
-    let input = INPUT.get();
-    let mut events = [0; 4096];
-    if let Some(watch) = &mut input.watch
-        && watch.read(&mut events).is_ok_and(|length| length > 0)
-    {
-        input.reads += 1;
-    }
-    Saved { reads: input.reads }
+    INPUT.borrow_mut().capture()
 }
 
 /// Refuses if the program has read since the cut. `own`: this process is the one that was saved.
 pub fn restore(saved: &Saved, own: bool) -> Result<(), UserError> {
-    if own {
-        return match capture() == *saved {
-            true => Ok(()),
-            false => Err(UserError::Input),
-        };
+    INPUT.borrow_mut().restore(saved, own)
+}
+
+impl Input {
+    fn begin(&mut self) {
+        self.watch = is_pipe().then(watch).flatten();
     }
-    if saved.reads > 0 {
-        log::warn!(
-            "the program has read standard input; what it had not read at the checkpoint is not there any more (a file can \
-             be read again: sh -c 'exec PROGRAM < FILE')"
-        );
+
+    fn capture(&mut self) -> Saved {
+        let mut events = [0; 4096];
+        if let Some(watch) = &mut self.watch
+            && watch.read(&mut events).is_ok_and(|length| length > 0)
+        {
+            self.reads += 1;
+        }
+        Saved { reads: self.reads }
     }
-    INPUT.get().reads = saved.reads;
-    Ok(())
+
+    fn restore(&mut self, saved: &Saved, own: bool) -> Result<(), UserError> {
+        if own {
+            return match self.capture() == *saved {
+                true => Ok(()),
+                false => Err(UserError::Input),
+            };
+        }
+        if saved.reads > 0 {
+            log::warn!(
+                "the program has read standard input; what it had not read at the checkpoint is not there any more (a file \
+                 can be read again: sh -c 'exec PROGRAM < FILE')"
+            );
+        }
+        self.reads = saved.reads;
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -104,22 +117,23 @@ mod tests {
         let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
         // SAFETY: dup2(2); no other test uses standard input.
         unsafe { libc::dup2(reader.as_raw_fd(), libc::STDIN_FILENO) };
-        remember_start();
+        let mut input = Input::default();
+        input.begin();
         writer.write_all(b"abc").expect("there is room");
-        let before = capture();
-        assert!(restore(&before, true).is_ok(), "nothing was read");
+        let before = input.capture();
+        assert!(input.restore(&before, true).is_ok(), "nothing was read");
         let mut byte = [0];
         reader.read_exact(&mut byte).expect("there is a byte");
-        assert!(restore(&before, true).is_err());
-        let after = capture();
-        assert!(restore(&after, true).is_ok(), "it was read before");
+        assert!(input.restore(&before, true).is_err());
+        let after = input.capture();
+        assert!(input.restore(&after, true).is_ok(), "it was read before");
         leave();
         assert!(!is_pipe());
         assert_eq!(std::io::stdin().read(&mut byte).expect("readable"), 0);
-        assert_eq!(capture(), after);
+        assert_eq!(input.capture(), after);
         // An understudy counts on from there.
-        INPUT.get().watch = None;
-        assert!(restore(&before, false).is_ok());
-        assert_eq!(capture(), before);
+        input.watch = None;
+        assert!(input.restore(&before, false).is_ok());
+        assert_eq!(input.capture(), before);
     }
 }

@@ -26,6 +26,7 @@ use crate::{told, unwinder, world};
 use list::Library;
 use memory::Snapshot;
 use operations::{Call, Operation};
+use std::cell::RefMut;
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::fs::MetadataExt;
@@ -35,7 +36,7 @@ pub use list::libraries;
 
 /// The libraries that the program has opened so far.
 pub fn opened() -> Vec<Library> {
-    libraries().split_off(*AT_START.get())
+    libraries().split_off(*AT_START.borrow())
 }
 
 /// A block of thread-local data.
@@ -95,8 +96,8 @@ static AT_START: Main<usize> = Main::new(0);
 static NAMESPACES: Main<usize> = Main::new(0);
 static KEPT: Main<Option<Kept>> = Main::new(None);
 
-fn kept() -> &'static mut Kept {
-    KEPT.get().get_or_insert_with(Kept::default)
+fn kept() -> RefMut<'static, Kept> {
+    RefMut::map(KEPT.borrow_mut(), Option::get_or_insert_default)
 }
 
 fn mark() -> Mark {
@@ -109,7 +110,7 @@ fn mark() -> Mark {
 
 /// Finds ld.so's state, before the program runs.
 pub fn find(first_heap: &[AddrRange]) {
-    *AT_START.get() = list::modules().len();
+    AT_START.set(list::modules().len());
     memory::find(first_heap);
 }
 
@@ -123,8 +124,8 @@ pub fn begin() {
         checked: mark(),
         ..Kept::default()
     };
-    *NAMESPACES.get() = list::namespaces();
-    list::find_static_blocks(*AT_START.get());
+    NAMESPACES.set(list::namespaces());
+    list::find_static_blocks(*AT_START.borrow());
     operations::begin();
 }
 
@@ -166,7 +167,7 @@ pub fn check() -> Result<(), UserError> {
     {
         return refuse(&first.path, "this C library's loader is not known");
     }
-    if list::namespaces() != *NAMESPACES.get() {
+    if list::namespaces() != *NAMESPACES.borrow() {
         return refuse("a library", "it has done so in a namespace of its own, by dlmopen");
     }
     if operations.len() > MOST_OPERATIONS
@@ -227,9 +228,9 @@ fn blocks(libraries: &[Library]) -> Vec<Block> {
 pub fn capture() -> Saved {
     let operations = operations::operations();
     if !kept().last.is_some_and(|(_, last)| last == mark()) {
-        list::find_static_blocks(*AT_START.get());
+        list::find_static_blocks(*AT_START.borrow());
     }
-    let kept = kept();
+    let mut kept = kept();
     let mark = mark();
     let key = match kept.last {
         Some((key, last)) if last == mark => key,
@@ -270,24 +271,29 @@ impl Kept {
 
 /// Makes ld.so's state that of the cut; to be called before mappings and pages are put back.
 pub fn restore(saved: &Saved) -> Result<(), UserError> {
-    let kept = kept();
-    if kept.last == Some((saved.key, mark())) {
+    if kept().last == Some((saved.key, mark())) {
         return Ok(());
     }
-    if let Some((_, snapshot)) = kept.snapshots.iter().find(|(key, _)| *key == saved.key) {
-        if !snapshot.put_back() {
-            return Err(UserError::Library("what the program has opened since".into()));
+    let is_back = {
+        let kept = kept();
+        let snapshot = kept.snapshots.iter().find(|(key, _)| *key == saved.key);
+        snapshot.map(|(_, snapshot)| snapshot.put_back())
+    };
+    let refused = || UserError::Library("what the program has opened since".into());
+    match is_back {
+        Some(true) => {}
+        Some(false) => return Err(refused()),
+        None => {
+            let own = operations::operations();
+            let rest = saved.operations.strip_prefix(&own[..]).ok_or_else(refused)?;
+            // Constructors of the libraries run.
+            replay::run(saved, rest)?;
+            let now = mark();
+            kept().keep(saved.key, now);
         }
-    } else {
-        let own = operations::operations();
-        let Some(rest) = saved.operations.strip_prefix(&own[..]) else {
-            return Err(UserError::Library("what the program has opened since".into()));
-        };
-        replay::run(saved, rest)?;
-        let now = mark();
-        kept.keep(saved.key, now);
     }
     operations::replace(&saved.operations, &saved.libraries);
+    let mut kept = kept();
     kept.last = Some((saved.key, mark()));
     kept.checked = mark();
     Ok(())

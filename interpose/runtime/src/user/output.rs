@@ -5,6 +5,7 @@ use ckptd::private::in_memory;
 use ckptd::relay::{LedgerObserver, LedgerView, NOTE_WORDS, NoteCell, Position, RankStage, Stream};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Places in the two streams, if they go through a relay.
@@ -18,7 +19,8 @@ struct Output {
     pipes: [Option<RawFd>; 2],
 }
 
-static OUTPUT: Main<Option<Output>> = Main::new(None);
+/// Looked at in signal handlers and by other threads, too.
+static OUTPUT: OnceLock<Output> = OnceLock::new();
 /// What a dead rank's relay has forwarded, for the understudy that goes on for it.
 static INHERITED: Main<[Position; 2]> = Main::new([Position::START; 2]);
 
@@ -29,7 +31,7 @@ const RELAY_PATIENCE: Duration = Duration::from_secs(120);
 static LEDGER: Main<Option<PathBuf>> = Main::new(None);
 
 fn own_ledger() -> Option<PathBuf> {
-    LEDGER.get().clone()
+    LEDGER.borrow().clone()
 }
 
 #[allow(unsafe_code)]
@@ -55,7 +57,7 @@ pub fn new_ledger(job: &str, launcher_rank: u32) -> PathBuf {
 
 /// Connects to this rank's relay. `is_silent`: what the program prints until its state is loaded, nobody is to see.
 pub fn attach(path: PathBuf, is_silent: bool, local_ranks: u32) {
-    *LEDGER.get() = Some(path.clone());
+    LEDGER.set(Some(path.clone()));
     let pipes = [private_copy(1), private_copy(2)];
     match LedgerView::attach(&path, pipes, RELAY_PATIENCE) {
         Ok(view) => {
@@ -68,7 +70,7 @@ pub fn attach(path: PathBuf, is_silent: bool, local_ranks: u32) {
                     log::warn!("the output relay does not answer ({error})");
                 }
             }
-            *OUTPUT.get() = Some(Output { view, pipes });
+            let _ = OUTPUT.set(Output { view, pipes });
         }
         Err(error) => {
             log::warn!("the output relay is not available ({error}); after a failure some output may appear twice")
@@ -99,7 +101,7 @@ pub fn leave(status: i32) {
 
 /// Where this process notes what it dies of. Safe in a signal handler.
 pub fn note_cell() -> Option<&'static NoteCell> {
-    OUTPUT.get().as_ref().map(|output| output.view.note())
+    OUTPUT.get().map(|output| output.view.note())
 }
 
 /// What a process that has died, with this rank of the launcher's world, has left in its ledger, if it ran on this node:
@@ -133,7 +135,7 @@ pub fn restore(saved: &Saved, own: bool) {
         let done = if own {
             output.view.rebase(stream, place)
         } else {
-            output.view.takeover(stream, place, INHERITED.get()[stream.index()])
+            output.view.takeover(stream, place, INHERITED.borrow()[stream.index()])
         };
         if let Err(error) = done {
             log::warn!("the output relay does not answer ({error}); some output may appear twice");
@@ -171,12 +173,12 @@ pub fn dead_output(dead: &[u32]) -> Vec<[Position; 2]> {
 
 /// The job has been started again: the output of before ends at the place of the cut.
 pub fn continue_from(saved: &Saved) {
-    *INHERITED.get() = saved.places.map(Option::unwrap_or_default);
+    INHERITED.set(saved.places.map(Option::unwrap_or_default));
 }
 
 /// Where standard output goes on after [`continue_from`], for the user.
 pub fn position() -> String {
-    let Position { line, column } = INHERITED.get()[0];
+    let Position { line, column } = INHERITED.borrow()[0];
     let within = match column {
         0 => String::new(),
         _ => format!(" and {column} byte(s)"),
@@ -186,7 +188,7 @@ pub fn position() -> String {
 
 /// Takes over what a dead rank's relay has forwarded.
 pub fn inherit(marks: [Position; 2]) {
-    *INHERITED.get() = marks;
+    INHERITED.set(marks);
 }
 
 /// Removes the ledgers of processes that have ended, among these ranks of the launcher's world.

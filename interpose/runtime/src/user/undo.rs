@@ -30,6 +30,7 @@ use crate::{told, world};
 use ckptd::private::{MEMORY, in_memory, open_own};
 use note::{Call, Recorder};
 use place::Place;
+use std::cell::RefMut;
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::fs::{self, File};
 use std::io;
@@ -49,28 +50,28 @@ fn of_memory() -> Place {
 }
 
 fn place() -> Place {
-    ON_DISK.get().clone().unwrap_or_else(of_memory)
+    ON_DISK.borrow().clone().unwrap_or_else(of_memory)
 }
 
-fn recorder() -> &'static mut Recorder {
-    RECORDER.get().get_or_insert_with(|| {
+fn recorder() -> RefMut<'static, Recorder> {
+    let make = || {
         let (place, rank) = (of_memory(), told::launcher_rank());
         Recorder::new(place.log_of(rank), &in_memory(), place.job(), rank)
-    })
+    };
+    RefMut::map(RECORDER.borrow_mut(), |recorder| recorder.get_or_insert_with(make))
 }
 
 /// A job that is started again: notes what the program does before it is replaced by what it was.
 pub fn note_from_start() {
-    *EARLY.get() = true;
+    EARLY.set(true);
     recorder().begin(1);
 }
 
 /// Undoes what the program has done so far. All processes are in MPI_Init.
 pub fn undo_start() -> Result<(), UserError> {
-    if std::mem::take(EARLY.get()) {
+    if EARLY.take() {
         undo_all(of_memory().logs(), 1)?;
         RECORDER
-            .get()
             .take()
             .map_or(Ok(()), |mut recorder| recorder.end())
             .unwrap_or_default();
@@ -91,15 +92,14 @@ pub fn keep_on_disk(directory: &Path, lineage: u64, start: u64) {
     let refuge = place.refuge_of(rank);
     let on_disk = Recorder::new(place.log_of(rank), &directory, place.job(), rank).lasting(refuge.clone());
     let otherwise = |_| Recorder::new(refuge, &in_memory(), place.job(), rank);
-    *RECORDER.get() = Some(on_disk.unwrap_or_else(otherwise));
-    *ON_DISK.get() = Some(place);
+    RECORDER.set(Some(on_disk.unwrap_or_else(otherwise)));
+    ON_DISK.set(Some(place));
 }
 
 /// The job has come to its end: nobody will go back to an epoch on disk.
 pub fn end_on_disk() {
-    if let Some(place) = ON_DISK.get().take() {
+    if let Some(place) = ON_DISK.take() {
         RECORDER
-            .get()
             .take()
             .map_or(Ok(()), |mut recorder| recorder.end())
             .unwrap_or_default();
@@ -186,7 +186,7 @@ fn alone(path: &Path) -> io::Result<File> {
 
 /// The rank ends in good order, or the job does: nothing will be undone any more.
 pub fn release() {
-    if let (Some(mut recorder), None) = (RECORDER.get().take(), ON_DISK.get()) {
+    if let (Some(mut recorder), None) = (RECORDER.take(), &*ON_DISK.borrow()) {
         tell(recorder.end());
     }
 }
@@ -217,9 +217,11 @@ pub unsafe fn file_effect(
     other: *const c_char,
     value: i64,
 ) {
-    let Some(recorder) = RECORDER.get() else { return };
+    let Some(recorder) = &mut *RECORDER.borrow_mut() else {
+        return;
+    };
     // A child that the program has forked is not protected, though it has all of this.
-    if !recorder.is_on() || !(world::is_protected() || *EARLY.get()) || recorder.process() != std::process::id() {
+    if !recorder.is_on() || !(world::is_protected() || *EARLY.borrow()) || recorder.process() != std::process::id() {
         return;
     }
     // SAFETY: handed on to the caller.

@@ -9,15 +9,16 @@ use crate::image::runs::AddrRange;
 use crate::image::vmas::{self, Owner, Zones};
 use crate::real_types::RealComm;
 use crate::told;
+use std::sync::OnceLock;
 use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
 use xxhash_rust::xxh3::xxh3_64;
 
-static ZONES: Main<Option<Zones>> = Main::new(None);
+static ZONES: OnceLock<Zones> = OnceLock::new();
 static LAYOUT: Main<Vec<(String, u64)>> = Main::new(Vec::new());
 
 /// What is not the user side's.
 pub fn zones() -> &'static Zones {
-    ZONES.get().get_or_insert_with(Zones::with_runtime_zone)
+    ZONES.get_or_init(Zones::with_runtime_zone)
 }
 
 /// Notes, in the process's first constructor, what must be known from before the program runs: the mappings that ld.so
@@ -39,8 +40,8 @@ pub fn remember_start() {
         zones.exclude(own, Owner::Loader);
     }
     loader::find(&first_heap);
-    *ZONES.get() = Some(zones);
-    *LAYOUT.get() = describe(&modules);
+    assert!(ZONES.set(zones).is_ok(), "the zones were looked at too early");
+    LAYOUT.set(describe(&modules));
 }
 
 /// The mappings that hold the thread's control block or a link map, without what the modules themselves cover.
@@ -121,14 +122,14 @@ pub fn remember_libraries() {
     for library in loader::opened() {
         let place = xxh3_64(format!("{library:x?}").as_bytes());
         LAYOUT
-            .get()
+            .borrow_mut()
             .push((format!("{} (opened before MPI_Init)", library.path), place));
     }
 }
 
 /// What must be equal in all ranks, by name.
 pub fn layout() -> Vec<(String, u64)> {
-    LAYOUT.get().clone()
+    LAYOUT.borrow().clone()
 }
 
 /// Compares the layout over all ranks. Names the first difference between this rank and rank 0, in every rank alike.

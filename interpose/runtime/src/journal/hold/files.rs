@@ -4,7 +4,6 @@
 use super::inquire::key;
 use super::{Fate, Hold, make};
 use crate::journal::inputs::{Identity, Outcome, STAT};
-use crate::journal::replay;
 use std::ffi::{CStr, CString, c_int};
 use std::fs::File;
 use std::io::Write;
@@ -88,7 +87,7 @@ fn recorded(hold: &mut Hold, outcome: Outcome, directory: i64, path: &CStr, flag
             let descriptor = unsafe { open(directory, path, flags & !libc::O_ACCMODE) };
             let now = (descriptor >= 0).then(|| borrow(descriptor).metadata().ok()).flatten();
             if !now.is_some_and(|now| hold.asked.is_same(number, &Identity::of(&now))) {
-                replay::leave_for_input(number);
+                return Fate::Changed(number);
             }
             taken(hold, descriptor, flags, name)
         }

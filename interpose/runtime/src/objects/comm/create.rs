@@ -13,7 +13,7 @@ use super::{Comm, STATE, Topology, cause, check, hints, is_failure, null_real, s
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
-use crate::objects::objects;
+use crate::objects::{objects, objects_mut};
 use crate::real_types::{RealComm, RealGroup};
 use std::ffi::{c_int, c_void};
 
@@ -30,7 +30,7 @@ pub fn make(constructor: impl FnOnce(&mut RealComm) -> c_int, made: &mut Option<
     if rc != errors::SUCCESS || new.0.is_null() || new == null_real() {
         return rc;
     }
-    STATE.get().pending.push(new);
+    STATE.borrow_mut().pending.push(new);
     errors::returns_errors(new);
     match describe(new) {
         Ok(recipe) => {
@@ -50,11 +50,10 @@ pub fn make(constructor: impl FnOnce(&mut RealComm) -> c_int, made: &mut Option<
 /// Enters a communicator in the table; it inherits the error handler of `parent`.
 pub fn register(made: Made, parent: VirtComm) -> VirtComm {
     let errhandler = super::errhandler(parent);
-    let index = objects().comms.insert(Comm {
+    let index = objects_mut().comms.insert(Comm {
         errhandler,
         ..made.recipe
     });
-    super::forget_recent();
     handles::set_real(HandleKind::Comm, index, made.real.0);
     settled(made.real);
     super::handle(index)
@@ -73,8 +72,7 @@ pub fn remove(index: u32) -> c_int {
 
 /// Removes the entry of a communicator that is freed already.
 pub fn forget(index: u32) {
-    objects().comms.remove(index);
-    super::forget_recent();
+    objects_mut().comms.remove(index);
     handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());
 }
 
@@ -86,7 +84,7 @@ fn discard(mut comm: RealComm) {
 
 /// The `uid` that this process gives to the next communicator whose leader it is.
 fn candidate() -> u64 {
-    next_uid(STATE.get().me, objects().comms.iter().map(|(_, comm)| comm.uid))
+    next_uid(STATE.borrow().me, objects().comms.iter().map(|(_, comm)| comm.uid))
 }
 
 /// `uid`, members and remote group.
@@ -102,7 +100,7 @@ fn describe(new: RealComm) -> Result<Comm, c_int> {
     } else {
         describe_inter(new)?
     };
-    let collective_over_all = remote.is_none() && members.len() == STATE.get().workers as usize;
+    let collective_over_all = remote.is_none() && members.len() == STATE.borrow().workers as usize;
     let name = Some(hints::name(new)).filter(|name| !name.is_empty());
     let (topology, info) = (Topology::read(new)?, hints::of_comm(new));
     let (errhandler, attributes) = (0, Vec::new());
@@ -123,7 +121,7 @@ fn describe(new: RealComm) -> Result<Comm, c_int> {
 fn exchange(comm: RealComm, uid: u64) -> Result<Vec<[u64; 2]>, c_int> {
     let mut size = 0;
     let mut inter = 0;
-    let own = [u64::from(STATE.get().me), uid];
+    let own = [u64::from(STATE.borrow().me), uid];
     // SAFETY: a communicator of ours; the buffer has room for what each process sends.
     unsafe {
         check(real::PMPI_Comm_test_inter(comm, &mut inter))?;

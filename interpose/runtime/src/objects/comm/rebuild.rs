@@ -9,7 +9,7 @@ use super::{
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtDatatype, VirtOp};
-use crate::objects::{group, objects};
+use crate::objects::{Objects, group, objects};
 use crate::real_types::{RealComm, RealDatatype, RealOp, UNDEFINED};
 use crate::{fault, gather, watchdog};
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ fn make_all(new_world: RealComm, epoch: u64) -> Result<(), c_int> {
     connect_world(new_world, workers as u32, me as u32);
     renew_self()?;
     make_bridge(new_world)?;
-    let bridge = STATE.get().bridge.ok_or(errors::ERR_INTERN)?;
+    let bridge = STATE.borrow().bridge.ok_or(errors::ERR_INTERN)?;
     let plan = batches(gather::everybodys(bridge, &chosen_by(me as u32))?.concat());
     let own = own_indices();
     agree_on(bridge, uids_of(me as u32, &plan) == sorted(own.keys().copied()))?;
@@ -74,20 +74,20 @@ fn finish(made: Made) {
         }
     }
     name_predefined();
-    STATE.get().pending.clear();
+    STATE.borrow_mut().pending.clear();
     for mut part in made.parts {
         // SAFETY: a communicator of ours that no constructor uses any more, after the barrier.
         unsafe { real::PMPI_Comm_free(&mut part) };
     }
 }
 
-fn created() -> impl Iterator<Item = (u32, &'static super::Comm)> {
-    objects().comms.iter().filter(|&(index, _)| index > SELF)
+fn created(all: &Objects) -> impl Iterator<Item = (u32, &super::Comm)> {
+    all.comms.iter().filter(|&(index, _)| index > SELF)
 }
 
 /// The communicators whose `uid` this worker has chosen.
 fn chosen_by(me: u32) -> Vec<Planned> {
-    created()
+    created(&objects())
         .filter(|(_, comm)| chooser(comm.uid) == me)
         .map(|(_, comm)| Planned {
             uid: comm.uid,
@@ -98,7 +98,7 @@ fn chosen_by(me: u32) -> Vec<Planned> {
 }
 
 fn own_indices() -> HashMap<u64, u32> {
-    created().map(|(index, comm)| (comm.uid, index)).collect()
+    created(&objects()).map(|(index, comm)| (comm.uid, index)).collect()
 }
 
 fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
@@ -124,7 +124,7 @@ fn agree_on(world: RealComm, fits: bool) -> Result<(), c_int> {
 
 /// Notes a new communicator as one that others may not have finished.
 fn began(comm: RealComm) {
-    STATE.get().pending.push(comm);
+    STATE.borrow_mut().pending.push(comm);
     errors::returns_errors(comm);
 }
 
@@ -159,7 +159,8 @@ fn make_batch(
         comm = inter;
     }
     let index = *own.get(&planned.uid).ok_or(errors::ERR_INTERN)?;
-    let recipe = objects().comms.get(index).ok_or(errors::ERR_INTERN)?;
+    let all = objects();
+    let recipe = all.comms.get(index).ok_or(errors::ERR_INTERN)?;
     if recipe.topology != Topology::None {
         let mut with_topology = null_real();
         check(recipe.topology.apply(comm, &mut with_topology))?;

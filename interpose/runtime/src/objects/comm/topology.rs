@@ -56,7 +56,8 @@ pub enum Topology {
 
 /// In- and outdegree of a communicator with a topology.
 pub fn degrees(comm: VirtComm) -> (c_int, c_int) {
-    match get(comm).map(|comm| &comm.topology) {
+    let recipe = get(comm);
+    match recipe.as_ref().map(|recipe| &recipe.topology) {
         Some(Topology::Cart { dims, .. }) => (2 * dims.len() as c_int, 2 * dims.len() as c_int),
         Some(Topology::DistGraph {
             sources, destinations, ..

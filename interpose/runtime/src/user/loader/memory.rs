@@ -57,12 +57,12 @@ pub fn find(first_heap: &[AddrRange]) {
             .flat_map(|range| super::super::zones::without(range, hole))
             .collect();
     }
-    *PLACES.get() = places;
+    PLACES.set(places);
 }
 
 /// Whether ld.so's state is known.
 pub fn is_known() -> bool {
-    !PLACES.get().is_empty()
+    !PLACES.borrow().is_empty()
 }
 
 /// What is not to be put back: locks, the lists of threads' stacks, and the main thread's own memory.
@@ -169,7 +169,7 @@ fn shared_blocks() -> Vec<AddrRange> {
     let data = AddrRange::new(start as u64, (start + length) as u64);
     let is_data = |range: &&AddrRange| data.intersect(**range).is_some();
     let words = |range: &AddrRange| (range.start..range.end).step_by(WORD as usize);
-    for word in PLACES.get().iter().filter(is_data).flat_map(words) {
+    for word in PLACES.borrow().iter().filter(is_data).flat_map(words) {
         // SAFETY: words of ld.so's data, and of its heap below.
         let mut address = unsafe { (word as *const u64).read() };
         for _ in 0..LONGEST_CHAIN {
@@ -195,7 +195,7 @@ impl Snapshot {
     pub fn take() -> Snapshot {
         let heap = &told::info().loader_heap;
         Snapshot {
-            data: PLACES.get().iter().copied().map(copy).collect(),
+            data: PLACES.borrow().iter().copied().map(copy).collect(),
             heap: in_use(0).map(copy).collect(),
             // SAFETY: the face's books of that length.
             books: unsafe { std::slice::from_raw_parts(heap.state, heap.state_length) }.to_vec(),

@@ -5,6 +5,7 @@
 
 use super::list::{self, Library};
 use crate::cell::Main;
+use std::cell::RefMut;
 use std::path::Path;
 
 /// What the program has called.
@@ -47,20 +48,21 @@ static LOG: Main<Option<Log>> = Main::new(None);
 
 /// The log begins.
 pub fn begin() {
-    *LOG.get() = Some(Log {
+    LOG.set(Some(Log {
         known: list::libraries(),
         process: std::process::id(),
         ..Log::default()
-    });
+    }));
 }
 
-fn log() -> Option<&'static mut Log> {
-    LOG.get().as_mut().filter(|log| log.process == std::process::id())
+fn log() -> Option<RefMut<'static, Log>> {
+    let log = RefMut::filter_map(LOG.borrow_mut(), Option::as_mut).ok()?;
+    (log.process == std::process::id()).then_some(log)
 }
 
 /// The program is about to call this.
 pub fn note(call: Call) {
-    if let Some(log) = log() {
+    if let Some(mut log) = log() {
         log.settle();
         log.calls += 1;
         log.operations.push(Operation {
@@ -78,7 +80,7 @@ pub fn calls() -> u64 {
 
 /// The operations up to now.
 pub fn operations() -> Vec<Operation> {
-    log().map_or_else(Vec::new, |log| {
+    log().map_or_else(Vec::new, |mut log| {
         log.settle();
         log.operations.clone()
     })
@@ -86,7 +88,7 @@ pub fn operations() -> Vec<Operation> {
 
 /// The state is that after these operations, with these libraries: not all of them need be mapped yet.
 pub fn replace(operations: &[Operation], libraries: &[Library]) {
-    if let Some(log) = log() {
+    if let Some(mut log) = log() {
         log.operations = operations.to_vec();
         log.known = libraries.to_vec();
     }
