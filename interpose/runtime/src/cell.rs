@@ -73,14 +73,19 @@ impl<T> Main<T> {
         }
     }
 
-    /// Borrows the value to change it; `None` if it is borrowed already.
-    ///
-    /// # Panics
-    /// In another thread than the main one.
+    /// Borrows the value to look at it; `None` if it is borrowed to be changed, or in another thread.
     #[inline]
-    #[track_caller]
+    pub fn try_borrow(&self) -> Option<Ref<'_, T>> {
+        if is_owner() { self.0.try_borrow().ok() } else { None }
+    }
+
+    /// Borrows the value to change it; `None` if it is borrowed already, or in another thread.
+    ///
+    /// For what only tells of the job (events, counts of traffic), which must not end it, and for the end itself, which may come
+    /// in the middle of anything.
+    #[inline]
     pub fn try_borrow_mut(&self) -> Option<RefMut<'_, T>> {
-        self.owned().try_borrow_mut().ok()
+        if is_owner() { self.0.try_borrow_mut().ok() } else { None }
     }
 
     /// Replaces the value, and returns the one before.
@@ -217,8 +222,13 @@ mod tests {
         assert_eq!(*STATE.borrow() + *STATE.borrow(), 4);
         assert!(STATE.try_borrow_mut().is_some());
         let seen = STATE.borrow();
-        assert!(STATE.try_borrow_mut().is_none());
+        assert!(STATE.try_borrow_mut().is_none() && STATE.try_borrow().is_some());
         drop(seen);
+        let changed = STATE.borrow_mut();
+        assert!(STATE.try_borrow().is_none());
+        drop(changed);
+        let other = || STATE.try_borrow().is_none() && STATE.try_borrow_mut().is_none();
+        assert!(std::thread::spawn(other).join().is_ok_and(|refused| refused));
         assert_eq!((STATE.replace(5), STATE.take(), *STATE.borrow()), (2, 5, 0));
     }
 }

@@ -1,12 +1,15 @@
 //! The rank's event file and its clock.
+//!
+//! An event that cannot be recorded at the moment, since another one is being recorded, is left out: no job ends for an event.
 
 use crate::cell::Main;
 use ckptd::events::{Epoch, EventWriter, Kind, WorldRank};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 static WRITER: Main<Option<EventWriter>> = Main::new(None);
-static EPOCH: Main<u64> = Main::new(0);
+static EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// Opens the event file of the process with this rank in the launcher's world.
 pub fn open(directory: &Path, rank: u32) {
@@ -15,25 +18,30 @@ pub fn open(directory: &Path, rank: u32) {
 
 /// Whether there is an event file.
 pub fn are_kept() -> bool {
-    WRITER.borrow().as_ref().is_some_and(EventWriter::is_on)
+    let writer = WRITER.try_borrow();
+    writer.is_some_and(|writer| writer.as_ref().is_some_and(EventWriter::is_on))
 }
 
 /// The epoch that later events belong to.
 pub fn set_epoch(epoch: u64) {
-    EPOCH.set(epoch);
+    EPOCH.store(epoch, Ordering::Relaxed);
 }
 
 /// Records an event of this moment.
 pub fn emit(kind: Kind) {
-    if let Some(writer) = &mut *WRITER.borrow_mut() {
-        writer.emit(Epoch(*EPOCH.borrow()), kind);
-    }
+    record(|writer, epoch| writer.emit(epoch, kind));
 }
 
 /// Records an event of an earlier moment, given by `clock`.
 pub fn emit_at(moment: u64, kind: Kind) {
-    if let Some(writer) = &mut *WRITER.borrow_mut() {
-        writer.emit_at(moment, Epoch(*EPOCH.borrow()), kind);
+    record(|writer, epoch| writer.emit_at(moment, epoch, kind));
+}
+
+fn record(event: impl FnOnce(&mut EventWriter, Epoch)) {
+    if let Some(mut writer) = WRITER.try_borrow_mut()
+        && let Some(writer) = &mut *writer
+    {
+        event(writer, Epoch(EPOCH.load(Ordering::Relaxed)));
     }
 }
 

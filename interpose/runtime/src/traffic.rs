@@ -5,7 +5,7 @@
 //! and the last record of each worker in the event files holds. What was sent besides is told as undone.
 //!
 //! Without event files the table is empty, and a send does one comparison more. With them it adds to two entries that are
-//! found by index.
+//! found by index. What cannot be counted at the moment, since the table is in use, is not counted: no job ends for a count.
 
 mod amount;
 mod table;
@@ -53,7 +53,7 @@ pub fn init(workers: u32) {
 /// Whether anything is counted.
 #[inline]
 pub fn is_on() -> bool {
-    !STATE.borrow().table.peers.is_empty()
+    STATE.try_borrow().is_some_and(|state| !state.table.peers.is_empty())
 }
 
 /// The counts, to be saved.
@@ -80,7 +80,9 @@ pub fn replace(saved: Table, workers: u32) {
 
 /// Communicators are added, removed, or renamed.
 pub fn forget_recent() {
-    STATE.borrow_mut().recent = [NOTHING_RECENT; RECENT];
+    if let Some(mut state) = STATE.try_borrow_mut() {
+        state.recent = [NOTHING_RECENT; RECENT];
+    }
 }
 
 impl State {
@@ -116,7 +118,9 @@ fn add_message(comm: &Comm, worker: u32, count: c_int, datatype: VirtDatatype) {
         count: 1,
         bytes: amount::one(count, datatype),
     };
-    let state = &mut *STATE.borrow_mut();
+    let Some(mut state) = STATE.try_borrow_mut() else {
+        return;
+    };
     let row = state.row(comm);
     if let Some(peer) = state.table.peers.get_mut(worker as usize) {
         *peer += message;
@@ -130,7 +134,9 @@ fn add_message(comm: &Comm, worker: u32, count: c_int, datatype: VirtDatatype) {
 #[inline(never)]
 pub fn collective(comm: VirtComm, bytes: u64) {
     let Some(comm) = comm::get(comm) else { return };
-    let state = &mut *STATE.borrow_mut();
+    let Some(mut state) = STATE.try_borrow_mut() else {
+        return;
+    };
     let row = state.row(&comm);
     if let Some(row) = state.table.rows.get_mut(row) {
         row.collectives += Amount { count: 1, bytes };
@@ -143,7 +149,7 @@ pub fn tell_now_and_then() {
         let is_early = || state.told.1.is_some_and(|next| Instant::now() < next);
         state.table.all() != state.told.0 && !is_early()
     };
-    if is_on() && is_due(&STATE.borrow()) {
+    if is_on() && STATE.try_borrow().is_some_and(|state| is_due(&state)) {
         tell();
     }
 }
@@ -153,7 +159,9 @@ pub fn tell() {
     if !is_on() {
         return;
     }
-    let mut state = STATE.borrow_mut();
+    let Some(mut state) = STATE.try_borrow_mut() else {
+        return;
+    };
     let record = state.table.record(Worker(world::worker()), state.undone);
     let entries = (record.peers.len() + record.comms.len()) as u32;
     state.told = (
