@@ -3,7 +3,7 @@
 
 use super::load::{self, Loaded, Origin};
 use super::meeting::{Meeting, give_up, introduce, meet};
-use super::plan::Plan;
+use super::plan::{Identity, Plan};
 use super::report::Report;
 use super::repost::repost;
 use super::retired::{free_old, retire};
@@ -177,7 +177,12 @@ pub fn announce_abort(code: c_int) {
     revoke_all();
     end_own_requests();
     let control = shrink();
-    let _ = introduce(control, 0, 1 + u64::from(code as u32));
+    // It asks nobody else: the end may come while copies are in use, for want of memory, say.
+    let own = Identity {
+        abort: 1 + u64::from(code as u32),
+        ..Identity::default()
+    };
+    let _ = introduce(control, own);
 }
 
 /// The worker that this process plays by the plan.

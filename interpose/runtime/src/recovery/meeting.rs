@@ -30,22 +30,7 @@ pub struct Meeting {
 }
 
 /// Everybody says who it is.
-pub fn introduce(control: RealComm, whole: u64, abort: u64) -> Result<Vec<Identity>, c_int> {
-    let world = world::get();
-    let (part, held) = match world.part {
-        Part::Worker(worker) => (u64::from(worker), Held::NOTHING),
-        Part::Spare => (NONE, copies::held()),
-    };
-    let own = Identity {
-        launcher_rank: u64::from(world.launcher_rank),
-        part,
-        committed: checkpoint::epoch(),
-        whole,
-        abort,
-        daemon: wishes::word(),
-        held,
-        refused: copies::refused(),
-    };
+pub fn introduce(control: RealComm, own: Identity) -> Result<Vec<Identity>, c_int> {
     let mut size = 0;
     let bytes = handles::byte_type();
     let length = size_of::<Identity>() as c_int;
@@ -59,10 +44,29 @@ pub fn introduce(control: RealComm, whole: u64, abort: u64) -> Result<Vec<Identi
     }
 }
 
+/// What this process says of itself; `whole` is as in [`Identity`].
+fn own_identity(whole: u64) -> Identity {
+    let world = world::get();
+    let (part, held) = match world.part {
+        Part::Worker(worker) => (u64::from(worker), Held::NOTHING),
+        Part::Spare => (NONE, copies::held()),
+    };
+    Identity {
+        launcher_rank: u64::from(world.launcher_rank),
+        part,
+        committed: checkpoint::epoch(),
+        whole,
+        abort: 0,
+        daemon: wishes::word(),
+        held,
+        refused: copies::refused(),
+    }
+}
+
 /// Everybody comes to know the plan. If somebody wants the job to end, it does.
 pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
     let world = world::get();
-    let identities = introduce(control, whole, 0)?;
+    let identities = introduce(control, own_identity(whole))?;
     if let Some(aborted) = identities.iter().find(|living| living.abort != 0) {
         user::release_output();
         crate::sys::exit_now((aborted.abort - 1) as i32);
