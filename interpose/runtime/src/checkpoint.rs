@@ -102,9 +102,15 @@ pub fn keep() -> RefMut<'static, Keep> {
     RefMut::map(KEEP.borrow_mut(), |keep| keep.get_or_insert_with(make))
 }
 
-/// For tests: damages what this process keeps.
+/// For tests: damages what this process keeps. In the middle of a transfer that cannot be.
 fn damage(victim: Victim) {
-    let Some(keep) = &mut *KEEP.borrow_mut() else { return };
+    let Some(mut keep) = KEEP.try_borrow_mut() else {
+        sys::say(format_args!(
+            "UNDERSTUDY_FAULT: copies are in use at this point and cannot be damaged; choose another one, as commit.end"
+        ));
+        sys::exit_now(understudy_abi::exit::REFUSED)
+    };
+    let Some(keep) = &mut *keep else { return };
     match victim {
         Victim::Own => keep.own.damage_pages(true, &keep.store),
         Victim::Held => {

@@ -73,13 +73,17 @@ fn restore_mappings(saved: &Saved) {
 
 /// A survivor keeps no copy of static data. What it has changed for the first time since the epoch is made again.
 fn put_back_static(layout: &Layout) -> Result<(), Damaged> {
-    let keep = &mut *checkpoint::keep();
-    let (image, store) = (&mut keep.own.image, &mut keep.store);
-    let missing = restore::missing(&mut keep.tracker, layout, image, store).unwrap_or_else(cannot_restore);
+    let missing = {
+        let keep = &mut *checkpoint::keep();
+        restore::missing(&mut keep.tracker, layout, &keep.own.image, &keep.store)
+    }
+    .unwrap_or_else(cannot_restore);
     if missing.is_empty() {
         return Ok(());
     }
-    fault::point("load.half", image.epoch().0);
+    fault::point("load.half", checkpoint::epoch());
+    let keep = &mut *checkpoint::keep();
+    let (image, store) = (&mut keep.own.image, &mut keep.store);
     let began = Instant::now();
     let before = image.page_count();
     let script = rehearsal::own_script().ok_or_else(|| Damaged("nothing tells how to make its static data".into()))?;
