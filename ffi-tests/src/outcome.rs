@@ -233,12 +233,21 @@ impl Outcome {
     pub fn assert_success(&self) {
         self.check(self.status.is_some(), "the job hangs");
         self.check(self.status.is_some_and(|status| status.success()), "the job failed");
+        self.assert_sound();
+    }
+
+    /// No rank has ended for an error of the layer itself: its death could be recovered from, and not be noticed otherwise.
+    #[track_caller]
+    fn assert_sound(&self) {
+        let is_error = |line: &str| line.contains("internal error: ") || line.contains("panicked at interpose/");
+        self.check(!self.stderr.lines().any(is_error), "a rank has met an error of its own");
     }
 
     /// No process and no file of the job is left.
     #[track_caller]
     pub fn assert_nothing_left(&self) {
         self.check(self.left_behind.is_empty(), "the job left something behind");
+        self.assert_sound();
     }
 
     /// Every kill has hit, and the parts of the dead were taken over in that order.
