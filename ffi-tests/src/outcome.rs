@@ -239,8 +239,11 @@ impl Outcome {
     /// No rank has ended for an error of the layer itself: its death could be recovered from, and not be noticed otherwise.
     #[track_caller]
     fn assert_sound(&self) {
-        let is_error = |line: &str| line.contains("internal error: ") || line.contains("panicked at interpose/");
-        self.check(!self.stderr.lines().any(is_error), "a rank has met an error of its own");
+        let is_error = |line: &&str| line.contains("internal error");
+        self.check(
+            !self.own_lines().iter().any(is_error),
+            "a rank has met an error of its own",
+        );
     }
 
     /// No process and no file of the job is left.

@@ -127,6 +127,7 @@ fn start() -> Result<(), String> {
         return Err("libunderstudy.so and libunderstudy_runtime.so are of different versions".into());
     }
     start_log();
+    sys::tell_panics();
     check_mpi()?;
     tell_of_unknown_settings();
     let config = Config::read(variable)?;

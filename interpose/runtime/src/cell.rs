@@ -134,7 +134,7 @@ impl<T: Default> Main<T> {
 #[inline(never)]
 #[track_caller]
 fn refuse<T>(why: &str) -> ! {
-    panic!("internal error: {} {why}", type_name::<T>())
+    panic!("{} {why}", type_name::<T>())
 }
 
 #[cfg(test)]

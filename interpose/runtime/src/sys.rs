@@ -90,9 +90,46 @@ pub fn say(message: std::fmt::Arguments<'_>) {
     write_message(format!("understudy: {message}\n").as_bytes());
 }
 
+/// From now on a panic, which ends the process, is told by [`say`]: what Rust writes by itself goes to the program's stream, and
+/// whoever takes the part would leave out as many of the program's bytes.
+pub fn tell_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let what = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let (file, line) = panic.location().map_or(("?", 0), |place| (place.file(), place.line()));
+        say(format_args!("internal error: {} ({file}:{line})", what.unwrap_or("?")));
+    }));
+}
+
 /// Writes to the job's standard error, past the program's own stream.
 pub fn write_message(bytes: &[u8]) {
     let fd = crate::told::message_descriptor();
     // SAFETY: write(2) of a valid buffer; nothing can be done about a failure.
     unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    #[test]
+    fn a_panic_is_one_line_of_ours() {
+        let program = std::env::current_exe().expect("the test has a file");
+        let test = ["--exact", "sys::tests::panic_with_a_hook", "--ignored", "--nocapture"];
+        let output = Command::new(program).args(test).output().expect("it can be started");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<&str> = said.lines().filter(|line| line.contains("a reason")).collect();
+        let is_ours =
+            |line: &str| line.starts_with("understudy: internal error: a reason (") && line.contains("src/sys.rs:");
+        assert!(lines.len() == 1 && is_ours(lines[0]), "{said}");
+        assert!(!output.status.success());
+    }
+
+    #[test]
+    #[ignore = "ends its process; started by another test"]
+    fn panic_with_a_hook() {
+        super::tell_panics();
+        panic!("{}", "a reason");
+    }
 }
