@@ -1,8 +1,11 @@
 //! More than one death, deaths of spares, and what cannot be recovered: a clear end instead of a hang or a wrong result.
 
+use ffi_tests::hosts::Hosts;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, place};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// An end that could not be averted: soon, not with status 0, with one line that says why.
@@ -227,4 +230,41 @@ fn six_failures_in_one_run_are_survived() {
     outcome.assert_like(&native(case.job()), case.files);
     outcome.assert_taken_over(&[0, 1, 2, 3, 0, 1]);
     outcome.assert_nothing_left();
+}
+
+/// Memory of a process that counts for RLIMIT_DATA, in KiB.
+fn data_of(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;
+    line.trim_end_matches("kB").trim().parse().ok()
+}
+
+/// Rank 1 may have as many KiB of data.
+fn with_memory(limit: &str) -> Job {
+    const LIMITED: &str = r#"limit=$1; shift; [ "$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -d "$limit"; exec "$@""#;
+    let program = place::example("heat2d");
+    let program = program.to_str().expect("a path in UTF-8");
+    let arguments = ["-c", LIMITED, "sh", limit, program, "3000", "3000", "60", "heat.field"];
+    let job = Job::new("/bin/sh", &arguments).interval("20calls").hosts(&[2, 3]);
+    job.env("UNDERSTUDY_COPIES", "xor:2").limit(Duration::from_secs(30))
+}
+
+/// Whoever ends the job is in the middle of a transfer then, and meets the processes of the other host for it.
+#[test]
+fn a_worker_without_memory_for_copies_ends_the_job_on_all_hosts() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let most = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&most);
+    let enough = with_memory("unlimited").watch(move |ranks| {
+        let data = ranks.get(&1).and_then(|rank| data_of(rank.pid));
+        seen.set(seen.get().max(data.unwrap_or(0)));
+        false
+    });
+    enough.run().assert_success();
+    // Room for copies grows by 64 MiB at a time: half of the last one is not there.
+    let outcome = with_memory(&(most.get() - (32 << 10)).to_string()).run();
+    assert_ended(&outcome, &["more bytes of the page store"]);
+    outcome.check(outcome.takeovers().is_empty(), "somebody was replaced");
 }
