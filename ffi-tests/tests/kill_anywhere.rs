@@ -46,7 +46,10 @@ fn kill_everyone(case: &Case, times: usize) {
     }
     verdicts.judge("all runs", || {
         let kills = WORKERS as usize * times;
-        assert!(late * 10 <= kills, "{late} of {kills} kills came after the run's end");
+        assert!(
+            late <= (kills / 10).max(1),
+            "{late} of {kills} kills came after the run's end"
+        );
         assert!(left_behind.is_empty(), "left behind: {left_behind:?}")
     });
     verdicts.assert_all_good();
@@ -57,7 +60,7 @@ fn times() -> usize {
     std::env::var("FFI_TESTS_TIMES")
         .ok()
         .and_then(|times| times.parse().ok())
-        .unwrap_or(5)
+        .unwrap_or(3)
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn a_setting_that_makes_no_sense_is_refused() {
 fn a_limit_on_open_files_is_named_with_its_remedy() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let run = format!(
-        "ulimit -n 600; exec {} run -n 1 --no-daemon -- {}",
+        "ulimit -n 600; exec {} run -n 2 --no-daemon -- {}",
         place::product("understudy").display(),
         place::example("heat2d").display()
     );
