@@ -183,19 +183,21 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     };
 }
 
-/// A handler of the program that runs within one of its system calls here, and makes another one, ends the replay: so nothing
-/// is borrowed meanwhile.
+/// What a replay is told is taken out meanwhile. So another call that needs it can only come from a handler of the program that
+/// runs within this one, and ends the replay; memory for this library's own work does not need it.
 fn fate(number: c_long, arguments: &[i64; 6]) -> Fate {
+    let answer = match dispositions::of(number) {
+        Disposition::Pass => return Fate::Pass,
+        Disposition::Pretend => return Fate::Answer(0),
+        Disposition::GiveUp => return Fate::GiveUp,
+        Disposition::Emulate if emulate::is_memory(number, arguments) => return Fate::Pass,
+        Disposition::Inquire => inquire::fate,
+        Disposition::Emulate => emulate::fate,
+    };
     let Some(mut hold) = HOLD.take() else {
         return Fate::GiveUp;
     };
-    let fate = match dispositions::of(number) {
-        Disposition::Pass => Fate::Pass,
-        Disposition::Inquire => inquire::fate(&mut hold, number, arguments),
-        Disposition::Pretend => Fate::Answer(0),
-        Disposition::Emulate => emulate::fate(&mut hold, number, arguments),
-        Disposition::GiveUp => Fate::GiveUp,
-    };
+    let fate = answer(&mut hold, number, arguments);
     HOLD.set(Some(hold));
     fate
 }

@@ -144,10 +144,15 @@ fn read(descriptor: i64) -> Fate {
     }
 }
 
+/// Whether it is mmap(2) of memory that no file is behind. This library asks for such memory, too, even in the midst of its
+/// allocator, while it answers another call.
+pub fn is_memory(number: c_long, a: &[i64; 6]) -> bool {
+    number == libc::SYS_mmap && a[3] as c_int & libc::MAP_ANONYMOUS != 0
+}
+
 /// A shared mapping of somebody else's file that can be written to would change the file.
 fn mapped(hold: &Hold, a: &[i64; 6]) -> Fate {
-    let flags = a[3] as c_int;
-    let is_shared = flags & libc::MAP_SHARED != 0 && flags & libc::MAP_ANONYMOUS == 0;
+    let is_shared = a[3] as c_int & libc::MAP_SHARED != 0;
     // SAFETY: fcntl(2).
     let mode =
         || unsafe { make(libc::SYS_fcntl, &[a[4], libc::F_GETFL.into(), 0, 0, 0, 0]) } as c_int & libc::O_ACCMODE;
