@@ -265,7 +265,7 @@ pub fn stop_writing(store: &mut PageStore) {
 /// the files of all of them, since some may be killed before they do. (Spares are also released by a worker that leaves the others.)
 pub fn end(has_met: bool) {
     let Some(mut disk) = DISK.take() else { return };
-    user::end_files_on_disk();
+    user::end_files_on_disk(has_met);
     if let Some(writer) = &mut disk.writer {
         writer.stop();
     }

@@ -96,14 +96,14 @@ pub fn keep_on_disk(directory: &Path, lineage: u64, start: u64) {
     ON_DISK.set(Some(place));
 }
 
-/// The job has come to its end: nobody will go back to an epoch on disk.
-pub fn end_on_disk() {
+/// The job has come to its end: nobody will go back to an epoch on disk. `has_met`: all workers have come to theirs.
+pub fn end_on_disk(has_met: bool) {
     if let Some(place) = ON_DISK.take() {
         RECORDER
             .take()
             .map_or(Ok(()), |mut recorder| recorder.end())
             .unwrap_or_default();
-        place.clean();
+        place.clean(has_met);
     }
 }
 
@@ -202,7 +202,7 @@ pub fn discard(launcher_rank: u32) {
 
 /// Removes the logs of processes that have died.
 pub fn discard_abandoned() {
-    of_memory().clean();
+    of_memory().clean(false);
 }
 
 /// An effect on files that is about to happen.

@@ -127,16 +127,20 @@ impl Place {
         all
     }
 
-    /// Removes the logs of processes that are no more.
-    pub fn clean(&self) {
+    /// Removes the logs of processes that are no more; all logs if `nobody_goes_back`, since a killed process holds its own until the
+    /// kernel has torn it down.
+    pub fn clean(&self, nobody_goes_back: bool) {
         let logs = self
             .logs()
             .into_iter()
             .filter_map(|path| Log::open(&path).ok().flatten());
-        for log in logs.filter(Log::is_abandoned) {
+        for log in logs.filter(|log| nobody_goes_back || log.is_abandoned()) {
             let _ = log.remove();
         }
-        for path in self.halves().into_iter().filter(|path| is_abandoned(path)) {
+        for path in self.halves() {
+            if !nobody_goes_back && !is_abandoned(&path) {
+                continue;
+            }
             let _ = fs::remove_file(path);
         }
         if let Place::Disk { directory, .. } = self {

@@ -183,9 +183,11 @@ fn what_the_dead_have_begun_is_removed() {
     }
     let held = fs::File::create(place.log_of(1).with_extension(RENEWED)).unwrap();
     held.lock().unwrap();
-    place.clean();
+    place.clean(false);
     let left: Vec<PathBuf> = tree(&directory).into_keys().collect();
     assert_eq!(left, [place.log_of(1).with_extension(RENEWED)]);
+    place.clean(true);
+    assert!(tree(&directory).is_empty());
 }
 
 /// A backup that had to leave a directory that went away, and whose section is forgotten before that is undone.
