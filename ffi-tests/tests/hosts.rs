@@ -262,7 +262,7 @@ fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
         .unwrap_or(TIMES);
     let mut random = Random::announced("large messages");
     let mut verdicts = Verdicts::default();
-    for (mebibytes, rounds) in [(1, 60), (4, 30), (16, 12)] {
+    for (mebibytes, rounds) in [(1, 60), (16, 12)] {
         let arguments = [(mebibytes << 20).to_string(), rounds.to_string()];
         let job = || {
             let arguments = arguments.each_ref().map(String::as_str);
@@ -291,6 +291,7 @@ fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
 
 /// One command, one daemon for all hosts: it is on the first, the others reach it over TCP and know the job's token.
 #[test]
+#[ignore = "a variant: make test-all"]
 fn one_command_runs_a_job_on_all_hosts() {
     if !Hosts::are_possible() {
         return;

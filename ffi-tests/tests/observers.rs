@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn an_idle_spare_uses_less_than_a_hundredth_of_a_core() {
     let idle = || {
         Job::new(place::test_program("waiting"), &["7"])

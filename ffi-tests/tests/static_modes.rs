@@ -140,7 +140,7 @@ fn auto_takes_the_way_that_works() {
         (&heat2d, auto(&heat2d).kill(Kill::at(1, THIN)), "replay"),
         (&impossible, late(auto(&impossible)), "image"),
         (&heat2d, later(auto(&heat2d).env("UNDERSTUDY_COPIES", "xor:4")), "image"),
-        (&heat2d, late(auto(&heat2d).env("UNDERSTUDY_LOG_LIMIT", "10")), "image"),
+        (&heat2d, later(auto(&heat2d).env("UNDERSTUDY_LOG_LIMIT", "10")), "image"),
     ];
     for (case, job, way) in runs {
         let outcome = job.run();
