@@ -155,6 +155,8 @@ fn error_class(class: c_int) -> ErrorClass {
 /// Runs attempts until one succeeds. A worker's frame is rewound then; a spare may have become a worker.
 fn recover(class: c_int) {
     let (began, moment) = (Instant::now(), events::clock());
+    // The program is not asked for checkpoints while it stands still.
+    overdue::end();
     world::update(|world| world.recoveries += 1);
     let recovery = world::get().recoveries;
     log::debug!("recovery {recovery} begins, error class {class}");
@@ -179,6 +181,9 @@ fn recover(class: c_int) {
         resume(outcome, began, &report);
     }
     replenish::replenish();
+    if let Part::Worker(worker) = world::get().part {
+        overdue::begin(checkpoint::epoch(), worker, world::get().launcher_rank);
+    }
 }
 
 fn resume(outcome: attempt::Outcome, began: Instant, report: &Report) {
@@ -186,7 +191,6 @@ fn resume(outcome: attempt::Outcome, began: Instant, report: &Report) {
     let epoch = checkpoint::epoch();
     RESUMED_IN_INIT.set(load::is_init(&frame));
     arch::rewind(&frame);
-    overdue::begin(epoch, world::worker(), world::get().launcher_rank);
     let total = began.elapsed();
     events::emit(Kind::Resume {
         recovery: report.recovery,
