@@ -8,7 +8,7 @@
 use crate::{peers, sys};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a constructor may go on after a death.
@@ -24,10 +24,16 @@ static WATCHED: Mutex<Vec<c_int>> = Mutex::new(Vec::new());
 
 /// Makes a call that may hang after a failure.
 pub fn guard(call: impl FnOnce() -> c_int) -> c_int {
+    guard_since(ended(), call)
+}
+
+/// The same, when so many processes of this node had ended ([`ended`]) before what leads to the call.
+pub fn guard_since<T>(dead_before: u64, call: impl FnOnce() -> T) -> T {
     static START: Once = Once::new();
     static COUNT: AtomicU64 = AtomicU64::new(1);
+    // Others may have joined since the last call.
+    *watched() = peers::local();
     START.call_once(|| {
-        *WATCHED.lock().unwrap_or_else(PoisonError::into_inner) = peers::local();
         if let Err(error) = std::thread::Builder::new()
             .name("understudy-watchdog".into())
             .spawn(watch)
@@ -35,19 +41,24 @@ pub fn guard(call: impl FnOnce() -> c_int) -> c_int {
             log::warn!("no watchdog: {error}");
         }
     });
-    DEAD_BEFORE.store(dead(), Ordering::Relaxed);
+    DEAD_BEFORE.store(dead_before, Ordering::Relaxed);
     CALL.store(COUNT.fetch_add(1, Ordering::Relaxed), Ordering::Release);
-    let rc = call();
+    let result = call();
     CALL.store(0, Ordering::Release);
-    rc
+    result
 }
 
-fn dead() -> u64 {
-    let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-    watched
-        .iter()
-        .filter(|descriptor| peers::has_ended(**descriptor))
-        .count() as u64
+/// How many processes of this node have ended.
+pub fn ended() -> u64 {
+    count_ended(&peers::local())
+}
+
+fn count_ended(processes: &[c_int]) -> u64 {
+    processes.iter().filter(|process| peers::has_ended(**process)).count() as u64
+}
+
+fn watched() -> MutexGuard<'static, Vec<c_int>> {
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn watch() {
@@ -55,7 +66,7 @@ fn watch() {
     loop {
         std::thread::sleep(LOOK_EVERY);
         let call = CALL.load(Ordering::Acquire);
-        if call == 0 || dead() <= DEAD_BEFORE.load(Ordering::Relaxed) {
+        if call == 0 || count_ended(&watched()) <= DEAD_BEFORE.load(Ordering::Relaxed) {
             stuck = None;
             continue;
         }

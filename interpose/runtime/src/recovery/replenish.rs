@@ -27,7 +27,7 @@ use crate::pmix::{self, Program};
 use crate::real_types::RealComm;
 use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World};
-use crate::{daemon, disk, fault, peers, shim, sys, told, ulfm, user};
+use crate::{daemon, disk, fault, peers, shim, sys, told, ulfm, user, watchdog};
 use bincode::config::standard;
 use std::ffi::{CString, OsString, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -147,12 +147,14 @@ fn describe(rc: c_int) -> String {
 fn one_more(rank: u32, is_leader: bool, left: u32) -> Result<(), String> {
     let world = world::get();
     shim::note_newcomers();
+    let dead_before = watchdog::ended();
     let mut port = [0 as c_char; PORT_LENGTH];
     let started = if is_leader { start(rank, &mut port) } else { Ok(()) };
     all_agree(world.control, started.is_ok())
         .then_some(())
         .ok_or_else(|| started.err().unwrap_or_else(|| "it could not be started".into()))?;
-    let accepted = accept(&port, is_leader);
+    // It makes one communicator of two groups.
+    let accepted = watchdog::guard_since(dead_before, || accept(&port, is_leader));
     if !all_agree(world.control, accepted.is_ok()) {
         return Err(accepted.map_or_else(describe, |_| "a process failed meanwhile".into()));
     }
