@@ -104,7 +104,7 @@ quick: build ## run the unit tests and a few jobs (two minutes after a build)
 	    --test kill_inside --test limits -- $(QUICK)
 
 # What takes an hour by itself has a target of its own: sweep, soak.
-test-all: build ## run the variants of the tests, too (half an hour)
+test-all: build ## run the variants of the tests, too
 	$(IN_ENV) $(CARGO) test --release --workspace --no-fail-fast -- --include-ignored --skip runs_with_random_deaths \
 	    --skip any_second_process_may_die --skip every_worker_may_die
 
