@@ -1,12 +1,13 @@
 //! The layer's files, which belong together in one directory.
 
+use ckptd::private::Directory;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 use rustix::process::geteuid;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -73,15 +74,7 @@ pub fn preloadable(library: &Path) -> Result<PathBuf, String> {
 /// A symbolic link in a directory of this user that nobody else can enter.
 fn link_to(directory: &Path) -> io::Result<PathBuf> {
     let private = PathBuf::from(format!("/tmp/understudy-{}", geteuid().as_raw()));
-    match DirBuilder::new().mode(0o700).create(&private) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let about = fs::symlink_metadata(&private)?;
-    if !about.is_dir() || about.uid() != geteuid().as_raw() || about.mode() & 0o077 != 0 {
-        let why = format!("{} is not a directory of this user alone", private.display());
-        return Err(io::Error::new(ErrorKind::PermissionDenied, why));
-    }
+    Directory::make(&private)?;
     let link = private.join(format!("layer-{:016x}", xxh3_64(directory.as_os_str().as_bytes())));
     if !fs::read_link(&link).is_ok_and(|target| target == directory) {
         let new = link.with_extension(std::process::id().to_string());
