@@ -76,10 +76,11 @@ fn a_planted_directory_is_refused() {
     assert_lines(&output, &lines);
 }
 
-/// Memory images, undo logs and event files are for their user alone, whatever the umask and the directory allow.
+/// Epochs, undo logs, event files and the record of the run are for their user alone, whatever the umask and the directory allow.
 #[test]
 fn nobody_else_reads_what_a_job_writes() {
     let script = r#"
+        umask 000
         chmod 755 .; mkdir -m 755 open; chown $alice_id open; touch out errors; chown $alice_id out errors
         for disk in open made; do
             $alice timeout -s KILL 60 "$layer" run -n 3 --no-daemon --interval 20calls --disk $disk --log-dir events \
@@ -87,7 +88,7 @@ fn nobody_else_reads_what_a_job_writes() {
                 -- "$examples/heat2d" 100 100 100000 > out 2> errors
             echo $disk $? $(find $disk -name '*.epoch' | grep -q . && echo has epochs)
         done
-        find events -name '*.events' | grep -q . && echo has events
+        find events -name '*.events' | grep -q . && test -s events/run.json && echo has events
         find open made events -type f -perm /077
         $mallory cat open/* made/* events/* /dev/shm/understudy-$alice_id/* 2> denied
         stat -c %a made

@@ -1,7 +1,8 @@
 //! What `understudy run` writes beside the event files: the command as it was given, and how the job ended.
 
+use crate::private::create_anew;
 use serde::{Deserialize, Serialize};
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Name of the file.
@@ -24,12 +25,12 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Writes the record, in place of an earlier one.
+    /// Writes the record, in place of an earlier one. A command line may hold what only its user is to read: mode 0600.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
-        std::fs::write(dir.join(FILE), serde_json::to_vec_pretty(self)?)
+        create_anew(&dir.join(FILE))?.write_all(&serde_json::to_vec_pretty(self)?)
     }
 
     /// The record of the job whose event files lie there and begin at `began_ns`; a job that was started by other means has none.
@@ -43,18 +44,35 @@ impl RunRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
-    #[test]
-    fn a_record_belongs_to_one_job() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let record = RunRecord {
+    fn record() -> RunRecord {
+        RunRecord {
             command: vec!["understudy".into(), "run".into()],
             host: "node".into(),
             started_ns: 100,
             ended_ns: Some(200),
             status: Some(0),
             signal: None,
-        };
+        }
+    }
+
+    /// The umask of most users lets others read; so did the file of an earlier version.
+    #[test]
+    fn a_record_is_for_its_user_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join(FILE);
+        std::fs::write(&file, "everybody's").expect("written");
+        for _ in 0..2 {
+            record().write(dir.path()).expect("written");
+            assert_eq!(std::fs::metadata(&file).expect("there").mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_record_belongs_to_one_job() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let record = record();
         record.write(dir.path()).expect("written");
         assert!(RunRecord::of_job(dir.path(), 150).is_some_and(|it| it.command == record.command));
         assert!(
