@@ -13,6 +13,9 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
+# Tests are compiled by a profile of their own; with all packages, so that cargo builds each of them once for all targets.
+TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
+
 .PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture bench bench-journal bench-memory lammps python clean
 
 help: ## list the targets
@@ -92,36 +95,34 @@ examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -C ffi-tests/programs OUT='$(CURDIR)/build/programs'
 
 test: build ## run the tests: every promise once
-	$(IN_ENV) $(CARGO) test --release --workspace --no-fail-fast
+	$(TEST) --no-fail-fast
 
 # A job of each kind, by the names of their tests.
 QUICK := point_to_point collectives communicators every_promise the_layer_exports heat2d_survives ordinary_programs \
          a_worker_may_die_at_any_point_of_a_checkpoint the_death_of_an_idle_spare without_a_spare_left
 
 quick: build ## run the unit tests and a few jobs (two minutes after a build)
-	$(IN_ENV) $(CARGO) test --release --workspace --exclude ffi-tests
-	$(IN_ENV) $(CARGO) test --release -p ffi-tests --test conformance --test promise --test symbols --test sweep --test inert \
-	    --test kill_inside --test limits -- $(QUICK)
+	$(TEST) --exclude ffi-tests
+	$(TEST) --test conformance --test promise --test symbols --test sweep --test inert --test kill_inside --test limits -- $(QUICK)
 
 # What takes an hour by itself has a target of its own: sweep, soak.
 test-all: build ## run the variants of the tests, too
-	$(IN_ENV) $(CARGO) test --release --workspace --no-fail-fast -- --include-ignored --skip runs_with_random_deaths \
-	    --skip any_second_process_may_die --skip every_worker_may_die
+	$(TEST) --no-fail-fast -- --include-ignored --skip runs_with_random_deaths --skip any_second_process_may_die --skip every_worker_may_die
 
 # Kills per worker and program; every one is a run of a second or two.
 SWEEP_TIMES ?= 40
 
 sweep: build ## kill every worker of every program at many moments (an hour)
-	$(IN_ENV) FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1 $(CARGO) test --release -p ffi-tests \
-	    --test kill_anywhere --test kill_inside --test kill_twice --test plugins --test sweep -- --include-ignored --nocapture --test-threads 1
+	export FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1; \
+	    $(TEST) --test kill_anywhere --test kill_inside --test kill_twice --test plugins --test sweep -- --include-ignored --nocapture --test-threads 1
 
 # Minutes of random deaths, and the seed of an earlier run to repeat it.
 MINUTES ?= 10
 SEED    ?=
 
 soak: build ## kill ranks at random for MINUTES=10 (SEED= repeats a run), then 34 in one run; nothing may grow
-	$(IN_ENV) FFI_TESTS_MINUTES=$(MINUTES) FFI_TESTS_SEED=$(SEED) $(CARGO) test --release -p ffi-tests \
-	    --test soak -- --include-ignored --nocapture --test-threads 1
+	export FFI_TESTS_MINUTES=$(MINUTES) FFI_TESTS_SEED=$(SEED); \
+	    $(TEST) --test soak -- --include-ignored --nocapture --test-threads 1
 
 # Seconds of all fuzz targets together.
 FUZZ_SECONDS ?= 60
@@ -129,9 +130,13 @@ FUZZ_SECONDS ?= 60
 fuzz: ## feed the readers of files and messages with anything, for FUZZ_SECONDS=60
 	@packaging/fuzz.sh '$(FUZZ_SECONDS)'
 
+# Without std there is no unwinding, which the tests' profile wants; that one's build scripts and macros are `make test`'s, too.
+NO_STD := face shim
+
 lint: setup ## check formatting and warnings
 	$(CARGO) fmt --all --check
-	$(IN_ENV) $(CARGO) clippy --release --workspace --all-targets -- -D warnings
+	$(IN_ENV) $(CARGO) clippy --release $(NO_STD:%=-p understudy-%) -- -D warnings
+	$(IN_ENV) $(CARGO) clippy --profile checks --workspace $(NO_STD:%=--exclude understudy-%) --all-targets -- -D warnings
 	@$(IN_ENV) $(MAKE) -C c-examples check
 	@$(IN_ENV) $(MAKE) -C ffi-tests/programs check
 

@@ -240,7 +240,7 @@ proptest! {
             let length = payload.len();
             payload[at % length] = value;
         }
-        payload.truncate(payload.len() - cut % 3 * cut % payload.len());
+        payload.truncate(payload.len() - (cut % 3).wrapping_mul(cut) % payload.len());
         let mut bytes = vec![3];
         bytes.extend(framed(&payload));
         limited(&bytes)?;

@@ -65,13 +65,14 @@ pub fn state(pid: u32) -> Option<String> {
     stat(pid).map(|fields| fields[0].clone())
 }
 
+/// Clock ticks per second in `/proc`, whatever the kernel's own are (time(7): USER_HZ).
+const TICKS: u64 = 100;
+
 /// Time that a process has spent on a processor.
 pub fn processor_time(pid: u32) -> Option<Duration> {
     let fields = stat(pid)?;
     let ticks: u64 = fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?;
-    Some(Duration::from_secs_f64(
-        ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
-    ))
+    Some(Duration::from_millis(ticks * 1000 / TICKS))
 }
 
 /// Living processes whose environment carries `mark`.
