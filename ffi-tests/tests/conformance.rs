@@ -7,7 +7,7 @@ use std::time::Duration;
 const WORKERS: u32 = 4;
 /// Rounds of every program, and the pause after each in milliseconds.
 const ROUNDS: usize = 40;
-const ARGUMENTS: [&str; 2] = ["40", "15"];
+const ARGUMENTS: [&str; 2] = ["40", "8"];
 /// Kills of each program; `make sweep` asks for more.
 const TIMES: usize = 1;
 
@@ -35,7 +35,7 @@ fn conforms(name: &str) {
     let first_lines = text.lines().take_while(|line| !line.starts_with("round 1:")).count();
     for time in 0..times.unwrap_or(TIMES) {
         let worker = random.below(u64::from(WORKERS)) as u32;
-        let after = first_lines + random.below(ROUNDS as u64 * 7 / 10) as usize;
+        let after = first_lines + random.below(ROUNDS as u64 / 2) as usize;
         let delay = Duration::from_micros(random.below(30_000));
         let outcome = job(name)
             .kill(Kill::at(worker, Trigger::Lines(after)).after(delay))

@@ -61,7 +61,7 @@ fn newcomers_take_parts_in_a_program_with_libraries() {
 fn a_newcomer_that_dies_on_its_way_is_done_without() {
     let case = longer_heat2d();
     let outcome = job(&case)
-        .fault("kill rank=1 at=cut.end epoch=3; kill rank=5 at=join.begin")
+        .fault("kill rank=1 at=cut.end epoch=3; kill rank=5 at=join.begin; pretend no-patience")
         .run();
     assert_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);

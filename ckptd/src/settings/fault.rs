@@ -3,7 +3,7 @@
 //! ```text
 //! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]  |  "pretend" what  |  "count"
 //! action  = "kill" | "wait" | "corrupt"           copy  = "held" | "own" | "state" | "journal" | "half-journal" (with "corrupt" only)
-//! what = "no-pagemap-scan" | "no-userfaultfd" | "no-personality"
+//! what = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-patience"
 //! who     = "rank=" R | "spare=" S                where = POINT | "call:" N | "time:" T
 //! ```
 
@@ -30,7 +30,7 @@ pub enum Where {
     Time(Duration),
 }
 
-/// What this kernel is taken not to have.
+/// What this kernel, or this job, is taken not to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// PAGEMAP_SCAN (before Linux 6.7).
@@ -39,6 +39,8 @@ pub enum Lack {
     Userfaultfd,
     /// personality(2): the face's affair.
     Personality,
+    /// Time for a spare that was started to join.
+    Patience,
 }
 
 /// A copy of which a bit changes.
@@ -90,10 +92,11 @@ pub enum Fault {
     Count,
 }
 
-const LACKS: [(&str, Lack); 3] = [
+const LACKS: [(&str, Lack); 4] = [
     ("no-pagemap-scan", Lack::PagemapScan),
     ("no-userfaultfd", Lack::Userfaultfd),
     ("no-personality", Lack::Personality),
+    ("no-patience", Lack::Patience),
 ];
 
 /// The faults in `text`.
@@ -114,9 +117,8 @@ fn one(text: &str) -> Result<Fault, String> {
             let what = words.next().unwrap_or_default();
             let known = LACKS.iter().find(|(name, _)| *name == what && words.next().is_none());
             known.map(|(_, lack)| Fault::Pretend(*lack)).ok_or_else(|| {
-                format!(
-                    "`{text}` is none of `pretend no-pagemap-scan`, `pretend no-userfaultfd`, `pretend no-personality`"
-                )
+                let all = LACKS.map(|(name, _)| format!("`pretend {name}`")).join(", ");
+                format!("`{text}` is none of {all}")
             })
         }
         Some("count") if words.next().is_none() => Ok(Fault::Count),

@@ -86,7 +86,7 @@ fn kill_after(time: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the kernel is to be taken for one that lacks this.
+/// Whether this is to be taken for missing.
 pub fn pretends(lack: Lack) -> bool {
     faults().contains(&Fault::Pretend(lack))
 }

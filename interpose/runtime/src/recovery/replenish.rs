@@ -21,6 +21,7 @@ use crate::arch::Rewound;
 use crate::cell::Main;
 use crate::domains::{self, Place};
 use crate::errors::{self, ERR_INTERN, SUCCESS, returns_errors, succeeded};
+use crate::fault::Lack;
 use crate::generated::real;
 use crate::handles::{self, VirtComm, VirtInfo, predefined_handle, real_comm, real_info};
 use crate::pmix::{self, Program};
@@ -40,6 +41,8 @@ const PORT_LENGTH: usize = 1024;
 const TAG: c_int = 11;
 /// How long a new process may take.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The same for tests in which none comes.
+const NO_PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two looks for it.
 const LOOK: Duration = Duration::from_millis(5);
 /// After so many seconds, a process that nobody has accepted ends.
@@ -197,10 +200,15 @@ fn start(rank: u32, port: &mut [c_char; PORT_LENGTH]) -> Result<(), String> {
         .collect();
     pmix::spawn(&program(rank, &name).ok_or("a variable of the environment has a zero")?)?;
     let (word, began) = (word(rank), Instant::now());
+    let patience = if fault::pretends(Lack::Patience) {
+        NO_PATIENCE
+    } else {
+        PATIENCE
+    };
     while !pmix::is_published(&word) {
-        if began.elapsed() >= PATIENCE {
+        if began.elapsed() >= patience {
             return Err(format!(
-                "the new process has not come to the end of MPI_Init within {PATIENCE:?}"
+                "the new process has not come to the end of MPI_Init within {patience:?}"
             ));
         }
         std::thread::sleep(LOOK);
