@@ -19,6 +19,8 @@ pub mod daemon;
 pub mod epochs;
 pub mod events;
 #[cfg(feature = "cli")]
+pub mod launch;
+#[cfg(feature = "cli")]
 pub mod manual;
 pub mod pages;
 pub mod pool;

@@ -1,0 +1,157 @@
+//! One process manager for either kind of MPI library.
+
+use super::program::{Kind, Mpi};
+use super::{Error, Generation, Name, Peers, Rank, pmi1, pmix};
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+/// What a rank has done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    pub generation: Name,
+    pub rank: Rank,
+    pub what: What,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum What {
+    /// It has begun MPI_Init.
+    Connected,
+    /// It is at the end of MPI_Finalize.
+    Finalized,
+    /// It has called MPI_Abort: the whole job shall end.
+    Abort { status: i32, message: String },
+}
+
+/// What a manager needs.
+pub struct Settings {
+    pub mpi: Mpi,
+    /// A directory of this user alone (0700), for session directories.
+    pub directory: PathBuf,
+    /// Another one, in memory: for the segments that ranks of a node share.
+    pub memory: PathBuf,
+    /// What this node is called in placements.
+    pub host: String,
+    /// The managers of other nodes.
+    pub peers: Arc<dyn Peers>,
+}
+
+/// What the process of a rank needs to be that rank.
+#[derive(Debug)]
+pub struct Identity {
+    /// Must be in its environment as they are.
+    pub variables: Vec<(OsString, OsString)>,
+    /// Are put there if the user has set nothing of that name.
+    pub defaults: Vec<(OsString, OsString)>,
+    /// Must be open in it, with the same number (`PMI_FD`).
+    pub descriptor: Option<OwnedFd>,
+}
+
+/// The process manager of a node's ranks.
+pub struct Manager {
+    server: Server,
+    mpi: Mpi,
+    memory: PathBuf,
+}
+
+enum Server {
+    Pmix(Box<pmix::Server>),
+    Pmi1(pmi1::Server),
+}
+
+impl Manager {
+    /// Starts the server that fits the MPI library. What happens to the ranks comes out of the channel.
+    ///
+    /// # Errors
+    /// Those of [`pmix::Server::start`] and [`pmi1::Server::start`].
+    pub fn start(settings: &Settings) -> Result<(Manager, Receiver<Event>), Error> {
+        let (server, events) = match settings.mpi.kind {
+            Kind::OpenMpi => {
+                let (server, events) = pmix::Server::start(&pmix::Settings {
+                    libmpi: settings.mpi.library.clone(),
+                    directory: settings.directory.clone(),
+                    host: settings.host.clone(),
+                    peers: settings.peers.clone(),
+                })?;
+                (Server::Pmix(Box::new(server)), events)
+            }
+            Kind::Mpich => {
+                let (server, events) = pmi1::Server::start(settings.peers.clone())?;
+                (Server::Pmi1(server), events)
+            }
+        };
+        let manager = Manager {
+            server,
+            mpi: settings.mpi.clone(),
+            memory: settings.memory.clone(),
+        };
+        Ok((manager, events))
+    }
+
+    /// Makes a generation known; its ranks may start from now on.
+    ///
+    /// # Errors
+    /// Those of [`pmix::Server::begin`] and [`pmi1::Server::begin`].
+    pub fn begin(&self, generation: &Generation) -> Result<(), Error> {
+        match &self.server {
+            Server::Pmix(server) => server.begin(generation)?,
+            Server::Pmi1(server) => server.begin(generation)?,
+        }
+        let segments = self.segments(&generation.name);
+        let made = DirBuilder::new().mode(0o700).create(&segments);
+        made.map_err(Error::system(segments.display().to_string()))
+    }
+
+    /// Where Open MPI's ranks of a node share memory.
+    fn segments(&self, generation: &Name) -> PathBuf {
+        self.memory.join(generation.as_str())
+    }
+
+    /// What the process of a rank of this node needs.
+    ///
+    /// # Errors
+    /// Those of [`pmix::Server::environment`] and [`pmi1::Server::identity`].
+    pub fn identity(&self, generation: &Name, rank: Rank) -> Result<Identity, Error> {
+        match &self.server {
+            Server::Pmix(server) => Ok(Identity {
+                variables: server.environment(generation, rank)?,
+                defaults: self.defaults(generation),
+                descriptor: None,
+            }),
+            Server::Pmi1(server) => server.identity(generation, rank),
+        }
+    }
+
+    fn defaults(&self, generation: &Name) -> Vec<(OsString, OsString)> {
+        // What is known of a job comes over the socket, not by files of libpmix's in shared memory.
+        let mut defaults = vec![("PMIX_MCA_gds".into(), "hash".into())];
+        // Open MPI leaves its segments when a rank is killed; here they are removed with the generation. 4.x calls the first "vader".
+        for name in ["btl_sm", "btl_vader", "osc_sm", "osc_rdma"] {
+            let name = format!("OMPI_MCA_{name}_backing_directory");
+            defaults.push((name.into(), self.segments(generation).into()));
+        }
+        if let Some(prefix) = self.mpi.prefix() {
+            defaults.push(("OPAL_PREFIX".into(), prefix.into()));
+            defaults.push(("PMIX_PREFIX".into(), prefix.into()));
+        }
+        defaults
+    }
+
+    /// Forgets a generation and removes what its ranks have left in files.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub fn end(&self, generation: &Name) -> Result<(), Error> {
+        match &self.server {
+            Server::Pmix(server) => server.end(generation)?,
+            Server::Pmi1(server) => server.end(generation)?,
+        }
+        let _ = std::fs::remove_dir_all(self.segments(generation));
+        Ok(())
+    }
+}

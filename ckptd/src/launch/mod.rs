@@ -1,0 +1,32 @@
+//! The process manager of the ranks' MPI library: an unmodified MPI program starts without mpirun.
+//!
+//! An MPI library learns from a process manager who its process is, and exchanges addresses through it. Open MPI asks a PMIx server
+//! ([`pmix`]), MPICH and what derives from it a PMI-1 server ([`pmi1`]). Which one a program needs is read from its libraries ([`program`]).
+//!
+//! ```text
+//!   Generation { name: job.7, placement: which rank is on which host }
+//!        │ begin                                    end │
+//!        ▼                                              ▼
+//!   Manager ── identity(rank): variables, descriptor ──► process of the rank ── MPI_Init
+//!        └──── Event: connected, finalised, abort ◄─────────────┘
+//! ```
+//!
+//! A [`Generation`] is one MPI_COMM_WORLD of exactly W ranks. The server outlives it: when a rank has died, the generation is ended and all
+//! ranks initialise MPI again in the next one, in new processes or in the same ones. To the library each generation is a job of its own (a PMIx
+//! namespace, a PMI-1 key space), so nothing of an ended one can reach a later one.
+//!
+//! [`local`] starts the processes of a generation on this node.
+
+mod error;
+mod generation;
+pub mod local;
+mod manager;
+mod peers;
+pub mod pmi1;
+pub mod pmix;
+pub mod program;
+
+pub use error::Error;
+pub use generation::{Generation, Name, Placement, Rank};
+pub use manager::{Event, Identity, Manager, Settings, What};
+pub use peers::{Alone, Answer, Fence, Modex, Peers};

@@ -1,0 +1,118 @@
+//! What the servers of several nodes ask of each other.
+//!
+//! A server knows the processes of its node only. What it needs of others, it hands to its [`Peers`], with an [`Answer`] to fill in: whoever
+//! drives the daemon sends it there, and answers when all have come.
+
+use super::{Name, Rank};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes or nothing; `None`: it can no longer come.
+type Reply = Option<Vec<u8>>;
+type Answering = Box<dyn FnOnce(Reply) + Send>;
+
+/// An answer that somebody waits for. Dropped without one, it says that there will be none.
+pub struct Answer(Arc<Mutex<Option<Answering>>>);
+
+impl Answer {
+    /// An answer, and what takes it back if nobody shall wait for it any more.
+    pub(crate) fn new(answering: Answering) -> (Answer, Recall) {
+        let slot = Arc::new(Mutex::new(Some(answering)));
+        (Answer(slot.clone()), Recall(slot))
+    }
+
+    /// Answers. Does nothing if the generation has ended meanwhile.
+    pub fn give(self, bytes: Vec<u8>) {
+        resolve(&self.0, Some(bytes));
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        resolve(&self.0, None);
+    }
+}
+
+/// The server's end of an [`Answer`].
+pub(crate) struct Recall(Arc<Mutex<Option<Answering>>>);
+
+impl Recall {
+    /// Answers that it will not come.
+    pub(crate) fn fail(self) {
+        resolve(&self.0, None);
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
+fn resolve(slot: &Mutex<Option<Answering>>, reply: Reply) {
+    let answering = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(answering) = answering {
+        answering(reply);
+    }
+}
+
+/// All ranks of this node have come to a fence (PMIx_Fence, PMI's barrier).
+pub struct Fence {
+    pub generation: Name,
+    /// Who takes part, in order, of all nodes.
+    pub members: Vec<Rank>,
+    /// How many fences of these members there were before in this generation: with them it tells which fence of another node is the same.
+    pub number: u64,
+    /// What this node's ranks bring, for all others.
+    pub bytes: Vec<u8>,
+    /// To be given the bytes of all nodes, this one's too, one after the other in any order.
+    pub answer: Answer,
+}
+
+/// A rank of this node wants what another node's rank has put (PMIx_Get).
+pub struct Modex {
+    pub generation: Name,
+    pub rank: Rank,
+    /// To be given what that node's server says ([`super::pmix::Server::modex`]).
+    pub answer: Answer,
+}
+
+/// Other nodes' servers. Is called by threads of the libraries and must not wait.
+pub trait Peers: Send + Sync {
+    fn fence(&self, fence: Fence);
+    fn modex(&self, modex: Modex);
+}
+
+/// There is no other node.
+pub struct Alone;
+
+impl Peers for Alone {
+    fn fence(&self, fence: Fence) {
+        fence.answer.give(fence.bytes);
+    }
+
+    /// What a rank of this node has put, its server knows without asking.
+    fn modex(&self, _: Modex) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn an_answer_is_given_once() {
+        let (replies, got) = mpsc::channel();
+        let answer = || {
+            let replies = replies.clone();
+            Answer::new(Box::new(move |reply| replies.send(reply).unwrap()))
+        };
+        let (given, _recall) = answer();
+        given.give(vec![1]);
+        let (dropped, _recall) = answer();
+        drop(dropped);
+        let (late, recall) = answer();
+        assert!(recall.is_open());
+        recall.fail();
+        late.give(vec![2]);
+        drop(replies);
+        assert_eq!(got.into_iter().collect::<Vec<_>>(), [Some(vec![1]), None, None]);
+    }
+}

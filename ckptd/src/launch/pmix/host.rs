@@ -1,0 +1,420 @@
+//! What libpmix asks of its host, on its own progress thread.
+//!
+//! libpmix passes its functions nothing that could lead to a server, so the one of this process is found in a static. A function that can answer
+//! at once does so by its return value or by calling back before it returns, as libpmix allows on its own thread; a fence is answered
+//! from whatever thread the [`Peers`] are on, which libpmix allows, too. A panic aborts the process (extern "C").
+#![allow(unsafe_code)]
+
+use super::abi::{EVERY_RANK, Info, LookupDone, ModexDone, Module, OpDone, Proc, Published, Status};
+use super::store::{Owner, Store};
+use super::values::{Owned, bytes_at, fixed, text_in};
+use crate::launch::peers::Recall;
+use crate::launch::{Answer, Event, Fence, Generation, Modex, Name, Peers, Rank, What};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// The server of this process, while libpmix may be called.
+static HOST: RwLock<Option<Arc<Host>>> = RwLock::new(None);
+
+/// What is known of the ranks' generations.
+pub struct Host {
+    events: Sender<Event>,
+    peers: Arc<dyn Peers>,
+    worlds: Mutex<BTreeMap<Name, World>>,
+    store: Mutex<Store>,
+}
+
+/// A generation that has begun.
+struct World {
+    size: u32,
+    /// How many fences of these members there have been.
+    fences: HashMap<Vec<Rank>, u64>,
+    /// What other nodes have been asked for.
+    asked: Vec<Recall>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Host {
+    pub fn new(events: Sender<Event>, peers: Arc<dyn Peers>) -> Arc<Host> {
+        Arc::new(Host {
+            events,
+            peers,
+            worlds: Mutex::default(),
+            store: Mutex::default(),
+        })
+    }
+
+    /// From now on libpmix finds this host.
+    pub fn open(self: &Arc<Host>) {
+        *HOST.write().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
+    }
+
+    /// From now on libpmix finds none, and is not called back.
+    pub fn close() {
+        *HOST.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn current() -> Option<Arc<Host>> {
+        HOST.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// False if there is one of that name.
+    pub fn begin(&self, generation: &Generation) -> bool {
+        let mut worlds = lock(&self.worlds);
+        if worlds.contains_key(&generation.name) {
+            return false;
+        }
+        let world = World {
+            size: generation.placement.size(),
+            fences: HashMap::new(),
+            asked: Vec::new(),
+        };
+        worlds.insert(generation.name.clone(), world);
+        true
+    }
+
+    /// Forgets a generation; who still waits for other nodes hears that nothing will come.
+    pub fn end(&self, generation: &Name) {
+        lock(&self.store).end(generation);
+        let world = lock(&self.worlds).remove(generation);
+        world.into_iter().flat_map(|world| world.asked).for_each(Recall::fail);
+    }
+
+    fn tell(&self, (generation, rank): Owner, what: What) {
+        // Nobody listens any more when the server's owner has gone.
+        let _ = self.events.send(Event { generation, rank, what });
+    }
+
+    /// Who it is, if it belongs to a generation that has not ended.
+    fn known(&self, proc: &Proc) -> Option<Owner> {
+        let worlds = lock(&self.worlds);
+        let (name, world) = worlds
+            .iter()
+            .find(|(name, _)| text_in(&proc.namespace) == Some(name.as_str()))?;
+        (proc.rank < world.size).then(|| (name.clone(), Rank(proc.rank)))
+    }
+
+    /// The generation and the ranks that are meant, if they are all of one generation.
+    fn members(&self, procs: &[Proc]) -> Option<(Name, Vec<Rank>)> {
+        let worlds = lock(&self.worlds);
+        let namespace = text_in(&procs.first()?.namespace)?;
+        let (name, world) = worlds.iter().find(|(name, _)| name.as_str() == namespace)?;
+        let mut ranks = Vec::new();
+        for proc in procs {
+            match (text_in(&proc.namespace) == Some(namespace), proc.rank) {
+                (true, EVERY_RANK) => ranks.extend((0..world.size).map(Rank)),
+                (true, rank) if rank < world.size => ranks.push(Rank(rank)),
+                _ => return None,
+            }
+        }
+        ranks.sort_unstable();
+        ranks.dedup();
+        Some((name.clone(), ranks))
+    }
+
+    /// Notes that something is asked for, unless the generation has ended.
+    fn ask<T>(&self, generation: &Name, recall: Recall, then: impl FnOnce(&mut World) -> T) -> Option<T> {
+        let mut worlds = lock(&self.worlds);
+        let world = worlds.get_mut(generation)?;
+        world.asked.retain(Recall::is_open);
+        world.asked.push(recall);
+        Some(then(world))
+    }
+}
+
+/// What libpmix is given.
+pub fn module() -> Module {
+    Module {
+        connected: None,
+        finalized: Some(finalized),
+        abort: Some(abort),
+        fence: Some(fence),
+        direct_modex: Some(direct_modex),
+        publish: Some(publish),
+        lookup: Some(lookup),
+        unpublish: Some(unpublish),
+        spawn: None,
+        connect: None,
+        disconnect: None,
+        register_events: None,
+        deregister_events: None,
+        listener: None,
+        notify_event: None,
+        query: None,
+        tool_connected: None,
+        log: None,
+        allocate: None,
+        job_control: None,
+        monitor: None,
+        get_credential: None,
+        validate_credential: None,
+        forward_output: None,
+        push_input: None,
+        group: None,
+        fabric: None,
+        connected2: Some(connected),
+        later: [None; 64],
+    }
+}
+
+/// Tells of a process, if it is known.
+///
+/// # Safety
+/// `proc` points to a process.
+unsafe fn event(proc: *const Proc, what: What) -> Status {
+    // SAFETY: as the caller says.
+    let proc = unsafe { &*proc };
+    let Some(host) = Host::current() else {
+        return Status::ERROR;
+    };
+    match host.known(proc) {
+        Some(owner) => host.tell(owner, what),
+        None => return Status::NOT_FOUND,
+    }
+    Status::OPERATION_SUCCEEDED
+}
+
+unsafe extern "C" fn connected(
+    proc: *const Proc,
+    _: *mut c_void,
+    _: *mut Info,
+    _: usize,
+    _: Option<OpDone>,
+    _: *mut c_void,
+) -> Status {
+    // SAFETY: libpmix says which process it is.
+    unsafe { event(proc, What::Connected) }
+}
+
+unsafe extern "C" fn finalized(proc: *const Proc, _: *mut c_void, _: Option<OpDone>, _: *mut c_void) -> Status {
+    // SAFETY: as above.
+    unsafe { event(proc, What::Finalized) }
+}
+
+unsafe extern "C" fn abort(
+    proc: *const Proc,
+    _: *mut c_void,
+    status: c_int,
+    message: *const c_char,
+    _: *mut Proc,
+    _: usize,
+    _: Option<OpDone>,
+    _: *mut c_void,
+) -> Status {
+    let message = match message.is_null() {
+        true => String::new(),
+        // SAFETY: what is not null is a string.
+        false => unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned(),
+    };
+    // SAFETY: libpmix says which process it is.
+    unsafe { event(proc, What::Abort { status, message }) }
+}
+
+/// A function of libpmix that waits for bytes, with what it wants back.
+struct Waiting {
+    done: ModexDone,
+    context: *mut c_void,
+}
+
+// SAFETY: libpmix takes the call from any thread; the context is only handed back.
+unsafe impl Send for Waiting {}
+
+impl Waiting {
+    /// Calls it, unless libpmix has been shut down.
+    fn answer(self, reply: Option<Vec<u8>>) {
+        let host = HOST.read().unwrap_or_else(PoisonError::into_inner);
+        if host.is_none() {
+            return;
+        }
+        let status = match reply {
+            Some(_) => Status::SUCCESS,
+            None => Status::LOST_CONNECTION,
+        };
+        let bytes = Box::new(reply.unwrap_or_default());
+        let (start, size) = (bytes.as_ptr().cast(), bytes.len());
+        let owner = Box::into_raw(bytes).cast();
+        // SAFETY: the bytes stay until `release` is called with their owner; the lock keeps libpmix up meanwhile.
+        unsafe { (self.done)(status, start, size, self.context, Some(release), owner) };
+    }
+}
+
+unsafe extern "C" fn release(owner: *mut c_void) {
+    // SAFETY: it is what `Waiting::answer` has made, and comes back once.
+    drop(unsafe { Box::from_raw(owner.cast::<Vec<u8>>()) });
+}
+
+unsafe extern "C" fn fence(
+    procs: *const Proc,
+    count: usize,
+    _: *const Info,
+    _: usize,
+    bytes: *mut c_char,
+    size: usize,
+    done: Option<ModexDone>,
+    context: *mut c_void,
+) -> Status {
+    // SAFETY: libpmix gives so many processes, and so many bytes, which are the host's from now on.
+    let (procs, bytes) = unsafe {
+        let copy = bytes_at(bytes, size);
+        libc::free(bytes.cast());
+        (std::slice::from_raw_parts(procs, count), copy)
+    };
+    let (Some(host), Some(done)) = (Host::current(), done) else {
+        return Status::ERROR;
+    };
+    let Some((generation, members)) = host.members(procs) else {
+        return Status::NOT_SUPPORTED;
+    };
+    let waiting = Waiting { done, context };
+    let (answer, recall) = Answer::new(Box::new(move |reply| waiting.answer(reply)));
+    let number = host.ask(&generation, recall, |world| {
+        let before = world.fences.entry(members.clone()).or_default();
+        std::mem::replace(before, *before + 1)
+    });
+    // Without a number it has ended this moment, and the answer's end says so.
+    if let Some(number) = number {
+        host.peers.fence(Fence {
+            generation,
+            members,
+            number,
+            bytes,
+            answer,
+        });
+    }
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn direct_modex(
+    proc: *const Proc,
+    _: *const Info,
+    _: usize,
+    done: Option<ModexDone>,
+    context: *mut c_void,
+) -> Status {
+    // SAFETY: libpmix says whose data it wants.
+    let proc = unsafe { &*proc };
+    let (Some(host), Some(done)) = (Host::current(), done) else {
+        return Status::ERROR;
+    };
+    let Some((generation, rank)) = host.known(proc) else {
+        return Status::NOT_FOUND;
+    };
+    let waiting = Waiting { done, context };
+    let (answer, recall) = Answer::new(Box::new(move |reply| waiting.answer(reply)));
+    if host.ask(&generation, recall, |_| ()).is_some() {
+        host.peers.modex(Modex {
+            generation,
+            rank,
+            answer,
+        });
+    }
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn publish(
+    proc: *const Proc,
+    infos: *const Info,
+    count: usize,
+    _: Option<OpDone>,
+    _: *mut c_void,
+) -> Status {
+    // SAFETY: libpmix gives a process and so many infos.
+    let (proc, infos) = unsafe { (&*proc, std::slice::from_raw_parts(infos, count)) };
+    let Some(host) = Host::current() else {
+        return Status::ERROR;
+    };
+    let Some(owner) = host.known(proc) else {
+        return Status::NOT_FOUND;
+    };
+    let mut values = Vec::new();
+    for info in infos {
+        let Some(key) = text_in(&info.key) else {
+            return Status::BAD_PARAM;
+        };
+        // Directives (range, persistence, user) have keys of the standard.
+        if key.starts_with("pmix.") {
+            continue;
+        }
+        // SAFETY: libpmix has made the value.
+        let Some(value) = (unsafe { Owned::copy(&info.value) }) else {
+            return Status::NOT_SUPPORTED;
+        };
+        values.push((key.to_owned(), value));
+    }
+    match lock(&host.store).publish(&owner, values) {
+        Status::SUCCESS => Status::OPERATION_SUCCEEDED,
+        refused => refused,
+    }
+}
+
+/// A list of texts that ends with a null pointer.
+///
+/// # Safety
+/// It is null or such a list.
+unsafe fn texts(mut list: *mut *mut c_char) -> Vec<String> {
+    let mut texts = Vec::new();
+    // SAFETY: as the caller says; it is not read past its end.
+    unsafe {
+        while !list.is_null() && !(*list).is_null() {
+            texts.push(CStr::from_ptr(*list).to_string_lossy().into_owned());
+            list = list.add(1);
+        }
+    }
+    texts
+}
+
+unsafe extern "C" fn lookup(
+    _: *const Proc,
+    keys: *mut *mut c_char,
+    _: *const Info,
+    _: usize,
+    done: Option<LookupDone>,
+    context: *mut c_void,
+) -> Status {
+    // SAFETY: libpmix gives a list of keys.
+    let keys = unsafe { texts(keys) };
+    let (Some(host), Some(done)) = (Host::current(), done) else {
+        return Status::ERROR;
+    };
+    let store = lock(&host.store);
+    let published = store.lookup(&keys).map(|(key, (name, rank), value)| Published {
+        by: Proc {
+            namespace: fixed(name.as_str()),
+            rank: rank.0,
+        },
+        key: fixed(key),
+        value: value.lend(),
+    });
+    let mut published: Vec<Published> = published.collect();
+    if published.is_empty() {
+        return Status::NOT_FOUND;
+    }
+    // SAFETY: it is packed before the call returns, so what is lent by the store is there.
+    unsafe { done(Status::SUCCESS, published.as_mut_ptr(), published.len(), context) };
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn unpublish(
+    proc: *const Proc,
+    keys: *mut *mut c_char,
+    _: *const Info,
+    _: usize,
+    _: Option<OpDone>,
+    _: *mut c_void,
+) -> Status {
+    // SAFETY: libpmix gives a process and a list of keys.
+    let (proc, keys) = unsafe { (&*proc, texts(keys)) };
+    let Some(host) = Host::current() else {
+        return Status::ERROR;
+    };
+    let Some(owner) = host.known(proc) else {
+        return Status::NOT_FOUND;
+    };
+    lock(&host.store).unpublish(&owner, &keys);
+    Status::OPERATION_SUCCEEDED
+}

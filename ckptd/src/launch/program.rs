@@ -1,0 +1,148 @@
+//! Which MPI library a program is linked with, and where libraries are.
+//!
+//! Asked of the dynamic loader itself (ld.so(8), `--list`): run paths, LD_LIBRARY_PATH and the system's cache count as they will when the
+//! program is started from this environment.
+
+use super::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The loader of the x86-64 ABI.
+const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+
+/// A kind of MPI library, as far as its process manager goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Open MPI 4 and 5: PMIx.
+    OpenMpi,
+    /// MPICH and what has its ABI: PMI-1.
+    Mpich,
+}
+
+impl Kind {
+    /// By the start of its soname.
+    const NAMES: [(&'static str, Kind); 4] = [
+        ("libmpi.so.40", Kind::OpenMpi),
+        ("libmpi.so.12", Kind::Mpich),
+        ("libmpich.so.12", Kind::Mpich),
+        ("libmpi_cray.so.12", Kind::Mpich),
+    ];
+
+    fn of(library: &str) -> Option<Kind> {
+        let found = Kind::NAMES.iter().find(|(name, _)| library == *name);
+        found.map(|&(_, kind)| kind)
+    }
+}
+
+/// The MPI library of a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mpi {
+    pub kind: Kind,
+    /// Its file.
+    pub library: PathBuf,
+}
+
+impl Mpi {
+    /// What a program will load.
+    ///
+    /// # Errors
+    /// [`Error::Unlisted`], for a script, say; [`Error::NotMpi`].
+    pub fn of(program: &Path) -> Result<Mpi, Error> {
+        let libraries = of_library(program)?;
+        let mut found = libraries
+            .into_iter()
+            .filter_map(|library| Some((Kind::of(&library.name)?, library.path?)));
+        let (kind, library) = found.next().ok_or_else(|| Error::NotMpi(program.to_owned()))?;
+        Ok(Mpi { kind, library })
+    }
+
+    /// The directory that it is installed in, if its data are found there: that of a wheel, say, which may lie anywhere.
+    ///
+    /// Open MPI and libpmix look for their files where they were built to be installed, unless told otherwise (OPAL_PREFIX, PMIX_PREFIX).
+    pub fn prefix(&self) -> Option<&Path> {
+        let prefix = self.library.parent()?.parent()?;
+        prefix.join("share/openmpi").is_dir().then_some(prefix)
+    }
+}
+
+/// A library that something needs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Library {
+    pub name: String,
+    /// `None`: it is not found.
+    pub path: Option<PathBuf>,
+}
+
+/// All libraries that a program or a library needs, directly or not.
+pub(super) fn of_library(path: &Path) -> Result<Vec<Library>, Error> {
+    let unlisted = |why: String| Error::Unlisted {
+        path: path.to_owned(),
+        why,
+    };
+    let path = path.canonicalize().map_err(|error| unlisted(error.to_string()))?;
+    let mut loader = Command::new(LOADER);
+    // Whatever is preloaded here need not be in the ranks.
+    let loader = loader
+        .arg("--list")
+        .arg(&path)
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null());
+    let output = loader.output().map_err(|error| unlisted(error.to_string()))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(unlisted(why));
+    }
+    Ok(read(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Of lines like `libc.so.6 => /lib/libc.so.6 (0x00007f…)`.
+fn read(listing: &str) -> Vec<Library> {
+    let lines = listing.lines().filter_map(|line| {
+        let (name, rest) = line.trim().split_once(" => ")?;
+        let path = rest.rsplit_once(" (0x").map(|(path, _)| PathBuf::from(path));
+        Some(Library {
+            name: name.to_owned(),
+            path,
+        })
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listings_are_read() {
+        let listing =
+            "\tlinux-vdso.so.1 (0x7ff)\n\tlibmpi.so.40 => /a dir/libmpi.so.40 (0x00007f)\n\tlibx.so => not found\n";
+        let found = read(listing);
+        let library = |name: &str, path: Option<&str>| Library {
+            name: name.to_owned(),
+            path: path.map(PathBuf::from),
+        };
+        assert_eq!(
+            found,
+            [
+                library("libmpi.so.40", Some("/a dir/libmpi.so.40")),
+                library("libx.so", None)
+            ]
+        );
+    }
+
+    #[test]
+    fn programs_without_mpi_and_scripts_are_refused() {
+        let own = std::env::current_exe().unwrap();
+        assert!(
+            of_library(&own)
+                .unwrap()
+                .iter()
+                .any(|library| library.name == "libc.so.6")
+        );
+        assert!(matches!(Mpi::of(&own), Err(Error::NotMpi(_))));
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("script");
+        std::fs::write(&script, "#!/bin/sh\n").unwrap();
+        assert!(matches!(Mpi::of(&script), Err(Error::Unlisted { .. })));
+    }
+}
