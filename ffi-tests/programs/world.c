@@ -1,7 +1,11 @@
-/* Uses every part of MPI that needs the process manager or a peer, once, and prints what comes of it.
+/*
+ * Uses what needs the process manager, or a peer, once, and prints what comes of it.
  *
- *   world [MILLISECONDS [RANK]]   then stays for a while: in all ranks before MPI_Finalize, or in one before MPI_Init
- *   world abort                   rank 1 ends all by MPI_Abort with status 7
+ *     world                   that, and the end
+ *     world stay              sleeps for a minute before MPI_Finalize
+ *     world late RANK         that rank sleeps for a minute before MPI_Init
+ *     world abort             rank 1 calls MPI_Abort with 7
+ *     world again DIRECTORY   waits for a file of its rank's name there, and begins anew with the variables that are in it
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -9,57 +13,100 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BLOCK = 1 << 20 };
+enum { BLOCK = 1 << 20, MINUTE = 60, LONGEST = 1 << 16 };
 
-/* Of a ring of blocks: each rank sends its own to the next. */
+/* Each rank sends a block to the next; a checksum (FNV-1a) of the one that comes. */
 static unsigned long around(int rank, int size)
 {
     unsigned char *own = malloc(BLOCK), *other = malloc(BLOCK);
-    unsigned long sum = 0;
+    unsigned long sum = 0xcbf29ce484222325;
     for (int i = 0; i < BLOCK; i++)
         own[i] = (unsigned char)(i * 31 + rank);
     MPI_Sendrecv(own, BLOCK, MPI_BYTE, (rank + 1) % size, 5, other, BLOCK, MPI_BYTE, (rank + size - 1) % size, 5,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     for (int i = 0; i < BLOCK; i++)
-        sum = sum * 1000003 + other[i];
+        sum = (sum ^ other[i]) * 0x100000001b3;
     free(own);
     free(other);
     return sum;
 }
 
+/* Of the ranks of one parity, in reverse order: the sum of new ranks times old ones. */
+static int halves(int rank)
+{
+    MPI_Comm half;
+    int place, sum;
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+    MPI_Comm_rank(half, &place);
+    MPI_Comm_free(&half);
+    place *= rank + 1;
+    MPI_Allreduce(&place, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    return sum;
+}
+
+/* Whether all find what rank 0 has published. */
+static int published(int rank)
+{
+    char name[] = "world-name", port[MPI_MAX_PORT_NAME] = "";
+    int found;
+    if (rank == 0)
+        MPI_Publish_name(name, MPI_INFO_NULL, "port#1:2");
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Lookup_name(name, MPI_INFO_NULL, port);
+    int own = strcmp(port, "port#1:2") == 0;
+    MPI_Allreduce(&own, &found, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (rank == 0)
+        MPI_Unpublish_name(name, MPI_INFO_NULL, "port#1:2");
+    return found;
+}
+
+/* Executes this program with other variables, from a file of NAME=VALUE with zeros between. */
+static void again(char **argv, int rank)
+{
+    static char path[4096], variables[LONGEST], *list[LONGEST / 4];
+    snprintf(path, sizeof path, "%s/%d", argv[2], rank);
+    while (access(path, R_OK) != 0)
+        usleep(1000);
+    FILE *file = fopen(path, "r");
+    size_t length = fread(variables, 1, LONGEST - 1, file);
+    int count = 0;
+    for (char *at = variables; at < variables + length; at += strlen(at) + 1)
+        list[count++] = at;
+    /* Nothing of the old world is told farewell. */
+    for (int descriptor = 3; descriptor < 1000; descriptor++)
+        close(descriptor);
+    execve("/proc/self/exe", (char *[]){argv[0], NULL}, list);
+}
+
 int main(int argc, char **argv)
 {
-    const char *before = getenv("PMIX_RANK") ? getenv("PMIX_RANK") : getenv("PMI_RANK");
-    int late = argc > 2 ? atoi(argv[2]) : -1;
-    useconds_t stay = argc > 1 ? (useconds_t)atoi(argv[1]) * 1000 : 0;
-    if (before && late == atoi(before))
-        usleep(stay);
+    const char *mode = argc > 1 ? argv[1] : "", *of_open_mpi = getenv("PMIX_RANK");
+    const char *launched = of_open_mpi ? of_open_mpi : getenv("PMI_RANK");
+    if (argc > 2 && strcmp(mode, "late") == 0 && launched && strcmp(launched, argv[2]) == 0)
+        sleep(MINUTE);
 
-    int rank, size, color_rank, sum, *universe, has_universe;
+    int rank, size, sum, *universe, has_universe;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    if (argc > 1 && strcmp(argv[1], "abort") == 0) {
+    if (strcmp(mode, "abort") == 0) {
         if (rank == 1)
             MPI_Abort(MPI_COMM_WORLD, 7);
-        MPI_Barrier(MPI_COMM_WORLD);
+        sleep(MINUTE);
     }
     unsigned long block = around(rank, size), blocks;
     MPI_Allreduce(&block, &blocks, 1, MPI_UNSIGNED_LONG, MPI_BXOR, MPI_COMM_WORLD);
-    MPI_Comm half;
-    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
-    MPI_Comm_rank(half, &color_rank);
-    int weighted = color_rank * (rank + 1), weights;
-    MPI_Allreduce(&weighted, &weights, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    MPI_Comm_free(&half);
+    int places = halves(rank), names = published(rank);
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_UNIVERSE_SIZE, &universe, &has_universe);
     MPI_Barrier(MPI_COMM_WORLD);
-    printf("rank %d of %d: sum %d, blocks %016lx, weights %d, universe %d\n", rank, size, sum, blocks, weights,
-           has_universe ? *universe : -1);
+    printf("rank %d of %d: sum %d, blocks %016lx, places %d, names %d, universe %d\n", rank, size, sum, blocks, places,
+           names, has_universe ? *universe : -1);
     fflush(stdout);
-    if (late < 0)
-        usleep(stay);
+    if (strcmp(mode, "stay") == 0)
+        sleep(MINUTE);
+    if (strcmp(mode, "again") == 0)
+        again(argv, rank);
     MPI_Finalize();
     return 0;
 }

@@ -48,9 +48,6 @@ pub enum Error {
     /// It is on another node, or there are fewer ranks.
     #[error("rank {rank} of generation {generation} is not on this node")]
     NotHere { generation: String, rank: u32 },
-    /// A process manager speaks to one of the ranks already.
-    #[error("rank {rank} of generation {generation} has been given its identity")]
-    Given { generation: String, rank: u32 },
     /// A system call.
     #[error("{what}: {source}")]
     System { what: String, source: io::Error },
@@ -72,11 +69,9 @@ impl Error {
                 "see what libpmix has printed; PMIX_MCA_… variables or ~/.pmix/mca-params.conf may stand in the way"
             }
             Error::BadName { .. } => "use letters, digits, '-', '_' and '.'",
-            Error::BadPlacement
-            | Error::Exists(_)
-            | Error::Unknown(_)
-            | Error::NotHere { .. }
-            | Error::Given { .. } => "none for a user: the caller is wrong",
+            Error::BadPlacement | Error::Exists(_) | Error::Unknown(_) | Error::NotHere { .. } => {
+                "none for a user: the caller is wrong"
+            }
             Error::System { .. } => "free what the system lacks",
         }
     }

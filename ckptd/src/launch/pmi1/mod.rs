@@ -1,18 +1,20 @@
-//! stub
-use super::{Error, Event, Generation, Identity, Name, Peers, Rank};
-use std::sync::{Arc, mpsc::Receiver};
-pub struct Server;
-impl Server {
-    pub fn start(_: Arc<dyn Peers>) -> Result<(Server, Receiver<Event>), Error> {
-        Err(Error::Again)
-    }
-    pub fn begin(&self, _: &Generation) -> Result<(), Error> {
-        Err(Error::Again)
-    }
-    pub fn identity(&self, _: &Name, _: Rank) -> Result<Identity, Error> {
-        Err(Error::Again)
-    }
-    pub fn end(&self, _: &Name) -> Result<(), Error> {
-        Err(Error::Again)
-    }
-}
+//! A PMI-1 server: lines over a socket, for MPICH and what derives from it.
+//!
+//! | a rank sends | it is answered |
+//! |---|---|
+//! | `init`, `get_maxes`, `get_appnum`, `get_my_kvsname`, `get_universe_size` | who and where it is |
+//! | `put`, `get` | what ranks want to know of each other; certain behind a barrier |
+//! | `barrier_in` | when all ranks wait there |
+//! | `publish_name`, `lookup_name`, `unpublish_name` | within the generation |
+//! | `spawn` | that it is not supported |
+//! | `abort` | nothing; whoever drives the server ends the job |
+//! | `finalize` | farewell |
+//!
+//! [`space`] is all of it as a state machine; here are the sockets, and one thread that serves them all (poll(2)). A rank inherits its end of a pair of
+//! sockets (`PMI_FD`), so nobody else can speak for it. A client that floods the server is disconnected.
+
+mod line;
+mod server;
+mod space;
+
+pub use server::Server;

@@ -203,6 +203,8 @@ impl Server {
         // SAFETY: it is that list.
         let mut variables = unsafe { taken(list) };
         checked("PMIx_server_setup_fork", status)?;
+        // Open MPI 4 takes itself for a singleton without it. It is never called.
+        variables.push(("OMPI_MCA_orte_local_daemon_uri".into(), "0.0;tcp://127.0.0.1:1".into()));
         // What programs read that want to know their rank before MPI_Init.
         for (name, number) in [
             ("OMPI_COMM_WORLD_SIZE", known.placement.size() as usize),
