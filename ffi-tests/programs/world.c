@@ -2,6 +2,7 @@
  * Uses what needs the process manager, or a peer, once, and prints what comes of it.
  *
  *     world                   that, and the end
+ *     world apart             without names, which are those of a node
  *     world stay              sleeps for a minute before MPI_Finalize
  *     world late RANK         that rank sleeps for a minute before MPI_Init
  *     world abort             rank 1 calls MPI_Abort with 7
@@ -97,7 +98,7 @@ int main(int argc, char **argv)
     }
     unsigned long block = around(rank, size), blocks;
     MPI_Allreduce(&block, &blocks, 1, MPI_UNSIGNED_LONG, MPI_BXOR, MPI_COMM_WORLD);
-    int places = halves(rank), names = published(rank);
+    int places = halves(rank), names = strcmp(mode, "apart") == 0 ? -1 : published(rank);
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_UNIVERSE_SIZE, &universe, &has_universe);
     MPI_Barrier(MPI_COMM_WORLD);
     printf("rank %d of %d: sum %d, blocks %016lx, places %d, names %d, universe %d\n", rank, size, sum, blocks, places,

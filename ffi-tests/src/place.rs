@@ -114,6 +114,32 @@ pub fn test_program(name: &str) -> PathBuf {
     program
 }
 
+/// The same with MPICH's compiler; `None` if `make setup` could not install it, which is said.
+///
+/// # Panics
+/// If it cannot be compiled.
+pub fn mpich_program(name: &str) -> Option<tempfile::TempPath> {
+    let compiler = workspace().join(".env/mpich/bin/mpicc");
+    if !compiler.is_file() {
+        skip("there is no MPICH in .env/mpich (make setup)");
+        return None;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.c"));
+    let program = tempfile::NamedTempFile::new()
+        .expect("there is room for temporary files")
+        .into_temp_path();
+    let command = Command::new(compiler)
+        .args(["-O1", "-o"])
+        .args([&*program, &source])
+        .status();
+    assert!(
+        command.expect("it is a program").success(),
+        "mpicc fails on {}",
+        source.display()
+    );
+    Some(program)
+}
+
 /// The file of libmpi that test programs are linked with.
 ///
 /// # Panics

@@ -2,13 +2,14 @@
 
 use super::program::{Kind, Mpi};
 use super::{Error, Generation, Name, Peers, Rank, pmi1, pmix};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a rank has done.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,6 +58,8 @@ pub struct Manager {
     server: Server,
     mpi: Mpi,
     memory: PathBuf,
+    /// Those that have begun.
+    generations: Mutex<BTreeSet<Name>>,
 }
 
 enum Server {
@@ -89,6 +92,7 @@ impl Manager {
             server,
             mpi: settings.mpi.clone(),
             memory: settings.memory.clone(),
+            generations: Mutex::default(),
         };
         Ok((manager, events))
     }
@@ -102,12 +106,20 @@ impl Manager {
             Server::Pmix(server) => server.begin(generation)?,
             Server::Pmi1(server) => server.begin(generation)?,
         }
+        self.generations().insert(generation.name.clone());
         let segments = self.segments(&generation.name);
         let made = DirBuilder::new().mode(0o700).create(&segments);
         made.map_err(Error::system(segments.display().to_string()))
+            .inspect_err(|_| {
+                let _ = self.end(&generation.name);
+            })
     }
 
-    /// Where Open MPI's ranks of a node share memory.
+    fn generations(&self) -> MutexGuard<'_, BTreeSet<Name>> {
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the ranks of a node share memory: what a killed one leaves there goes with its generation.
     fn segments(&self, generation: &Name) -> PathBuf {
         self.memory.join(generation.as_str())
     }
@@ -117,20 +129,24 @@ impl Manager {
     /// # Errors
     /// Those of [`pmix::Server::environment`] and [`pmi1::Server::identity`].
     pub fn identity(&self, generation: &Name, rank: Rank) -> Result<Identity, Error> {
-        match &self.server {
-            Server::Pmix(server) => Ok(Identity {
+        let mut identity = match &self.server {
+            Server::Pmix(server) => Identity {
                 variables: server.environment(generation, rank)?,
-                defaults: self.defaults(generation),
+                defaults: self.open_mpis_defaults(generation),
                 descriptor: None,
-            }),
-            Server::Pmi1(server) => server.identity(generation, rank),
-        }
+            },
+            Server::Pmi1(server) => server.identity(generation, rank)?,
+        };
+        // UCX serves either.
+        let segments = self.segments(generation).into();
+        identity.defaults.push(("UCX_POSIX_DIR".into(), segments));
+        Ok(identity)
     }
 
-    fn defaults(&self, generation: &Name) -> Vec<(OsString, OsString)> {
+    fn open_mpis_defaults(&self, generation: &Name) -> Vec<(OsString, OsString)> {
         // What is known of a job comes over the socket, not by files of libpmix's in shared memory.
         let mut defaults = vec![("PMIX_MCA_gds".into(), "hash".into())];
-        // Open MPI leaves its segments when a rank is killed; here they are removed with the generation. 4.x calls the first "vader".
+        // Without a say in it, segments would be left behind when a rank is killed. 4.x calls the first component "vader".
         for name in ["btl_sm", "btl_vader", "osc_sm", "osc_rdma"] {
             let name = format!("OMPI_MCA_{name}_backing_directory");
             defaults.push((name.into(), self.segments(generation).into()));
@@ -142,6 +158,15 @@ impl Manager {
         defaults
     }
 
+    /// What a rank of this node has put for ranks of other nodes: answers a [`super::Modex`] of another node. `then` is called by any thread, with
+    /// `None` if there is nothing. With PMI-1 nobody asks.
+    pub fn modex(&self, generation: &Name, rank: Rank, then: impl FnOnce(Option<Vec<u8>>) + Send + 'static) {
+        match &self.server {
+            Server::Pmix(server) => server.modex(generation, rank, then),
+            Server::Pmi1(_) => then(None),
+        }
+    }
+
     /// Forgets a generation and removes what its ranks have left in files.
     ///
     /// # Errors
@@ -151,7 +176,17 @@ impl Manager {
             Server::Pmix(server) => server.end(generation)?,
             Server::Pmi1(server) => server.end(generation)?,
         }
+        self.generations().remove(generation);
         let _ = std::fs::remove_dir_all(self.segments(generation));
         Ok(())
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let names = std::mem::take(&mut *self.generations());
+        for name in names {
+            let _ = self.end(&name);
+        }
     }
 }

@@ -153,6 +153,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        let names: Vec<Name> = self.shared.lock().worlds.keys().cloned().collect();
+        for name in names {
+            let _ = self.end(&name);
+        }
         self.shared.lock().is_over = true;
         self.shared.wake();
         if let Some(thread) = self.thread.take() {

@@ -232,7 +232,9 @@ impl Space {
     }
 
     fn unpublish(&mut self, line: Line) -> bool {
-        let removed = line.get("service").and_then(|service| self.published.remove_entry(service));
+        let removed = line
+            .get("service")
+            .and_then(|service| self.published.remove_entry(service));
         self.bytes -= removed.as_ref().map_or(0, |(service, port)| service.len() + port.len());
         removed.is_some()
     }

@@ -1,0 +1,219 @@
+//! MPI programs without mpirun: ckptd is the process manager of Open MPI's and MPICH's ranks, generation after generation in one server.
+
+#[path = "launch/bench.rs"]
+mod bench;
+#[path = "launch/nodes.rs"]
+mod nodes;
+
+use bench::{Bench, LIMIT};
+use ckptd::launch::program::Kind;
+use ckptd::launch::{Rank, What};
+use ffi_tests::{Random, place};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+const SIGKILL: i32 = 9;
+
+/// What one test counts in this process, another must not change.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One server for all of it, as in a daemon.
+fn all_scenarios(bench: &mut Bench) {
+    bench.undisturbed();
+    a_rank_is_killed_in_its_work(bench);
+    a_rank_is_killed_before_mpi_init(bench);
+    a_rank_is_killed_in_mpi_init(bench);
+    ranks_are_killed_at_random_moments(bench);
+    an_abort_is_reported(bench);
+    if bench.kind() == Kind::OpenMpi {
+        the_survivors_begin_anew(bench);
+    }
+    nothing_grows(bench);
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn open_mpis_ranks_start_die_and_start_again() {
+    let _alone = alone();
+    let program = place::test_program("world");
+    let _turn = place::turn();
+    all_scenarios(&mut Bench::start(&program, 4));
+}
+
+/// It spins while it waits, so there are as many ranks as cores at most.
+#[test]
+fn mpichs_ranks_start_die_and_start_again() {
+    let _alone = alone();
+    let Some(program) = place::mpich_program("world") else {
+        return;
+    };
+    let _turn = place::turn();
+    let before = place::shared_memory().len();
+    all_scenarios(&mut Bench::start(&program, 2));
+    assert_eq!(place::shared_memory().len(), before);
+}
+
+#[test]
+fn open_mpis_ranks_of_two_nodes_meet_and_a_lost_node_is_noticed() {
+    let _alone = alone();
+    let program = place::test_program("world");
+    let _turn = place::turn();
+    nodes::two(&program, &[0, 1, 0, 1]);
+}
+
+#[test]
+fn mpichs_ranks_of_two_nodes_meet_and_a_lost_node_is_noticed() {
+    let _alone = alone();
+    let Some(program) = place::mpich_program("world") else {
+        return;
+    };
+    let _turn = place::turn();
+    nodes::two(&program, &[0, 1]);
+}
+
+#[test]
+#[ignore = "a part of other tests, which start it in a process for each node"]
+fn as_one_of_two_nodes() {
+    nodes::one();
+}
+
+fn a_rank_is_killed_in_its_work(bench: &mut Bench) {
+    let mut run = bench.run(&["stay"]);
+    run.wait_for_lines(bench.size() as usize);
+    run.world.kill(Rank(1));
+    assert!(!run.world.wait(LIMIT));
+    let ended = bench.end(run);
+    assert_eq!(ended[&Rank(1)].signal(), Some(SIGKILL));
+    bench.undisturbed();
+}
+
+fn is_connected(what: &What) -> bool {
+    *what == What::Connected
+}
+
+/// The others wait for it in MPI_Init.
+fn a_rank_is_killed_before_mpi_init(bench: &mut Bench) {
+    let mut run = bench.run(&["late", "1"]);
+    for _ in 1..bench.size() {
+        assert_ne!(bench.wait_for(&run.generation, is_connected), 1);
+    }
+    run.world.kill(Rank(1));
+    assert!(!run.world.wait(LIMIT));
+    assert_eq!(run.printed(), "");
+    bench.end(run);
+    bench.undisturbed();
+}
+
+/// While it waits there for one that is late.
+fn a_rank_is_killed_in_mpi_init(bench: &mut Bench) {
+    let mut run = bench.run(&["late", "1"]);
+    for _ in 1..bench.size() {
+        bench.wait_for(&run.generation, is_connected);
+    }
+    run.world.kill(Rank(0));
+    assert!(!run.world.wait(LIMIT));
+    let ended = bench.end(run);
+    assert_eq!(ended[&Rank(0)].signal(), Some(SIGKILL));
+    bench.undisturbed();
+}
+
+fn ranks_are_killed_at_random_moments(bench: &mut Bench) {
+    let mut random = Random::announced("ranks_are_killed_at_random_moments");
+    for _ in 0..15 {
+        let mut run = bench.run(&["stay"]);
+        std::thread::sleep(Duration::from_millis(random.below(150)));
+        run.world.kill(Rank(random.below(u64::from(bench.size())) as u32));
+        assert!(!run.world.wait(LIMIT));
+        bench.end(run);
+    }
+    bench.undisturbed();
+}
+
+fn an_abort_is_reported(bench: &mut Bench) {
+    let run = bench.run(&["abort"]);
+    let is_abort = |what: &What| matches!(what, What::Abort { status: 7, .. });
+    assert_eq!(bench.wait_for(&run.generation, is_abort), 1);
+    bench.end(run);
+    bench.undisturbed();
+}
+
+/// After a death the other processes close their connections without a farewell, and initialise MPI again with a new one.
+fn the_survivors_begin_anew(bench: &mut Bench) {
+    let variables = tempfile::tempdir().unwrap();
+    let mut old = bench.run(&["again", variables.path().to_str().unwrap()]);
+    old.wait_for_lines(bench.size() as usize);
+    old.world.kill(Rank(1));
+    let new = bench.begin();
+    // The old one ends while its processes still have connections.
+    bench.manager.end(&old.generation.name).unwrap();
+    let output = bench.output(&old.generation);
+    let mut command = bench.command(&output, &[]);
+    let mut newcomer = bench.command(&output, &[]);
+    ckptd::launch::local::adopt(&mut newcomer, bench.manager.identity(&new.name, Rank(1)).unwrap());
+    let mut newcomer = newcomer.spawn().unwrap();
+    for rank in (0..bench.size()).filter(|&rank| rank != 1) {
+        ckptd::launch::local::adopt(&mut command, bench.manager.identity(&new.name, Rank(rank)).unwrap());
+        let own = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let home = std::env::var_os("HOME").unwrap();
+        let own = own.chain([(OsStr::new("HOME"), home.as_os_str())]);
+        let own = own.map(|(name, value)| [name.as_bytes(), value.as_bytes()].join(&b'='));
+        let path = variables.path().join(rank.to_string());
+        std::fs::write(path.with_extension("new"), own.collect::<Vec<_>>().join(&0)).unwrap();
+        std::fs::rename(path.with_extension("new"), path).unwrap();
+    }
+    old.wait_for_lines(2 * bench.size() as usize);
+    assert!(newcomer.wait().unwrap().success());
+    let mut left = bench.size() as usize;
+    while left > 0 {
+        std::thread::sleep(Duration::from_millis(5));
+        left = bench.size() as usize - old.world.poll().len();
+    }
+    let printed = old.printed();
+    let mut lines: Vec<&str> = printed.lines().collect();
+    lines.sort_unstable();
+    // Each line twice: from either generation.
+    assert!(lines.chunks(2).all(|pair| pair[0] == pair[1]), "{printed}");
+    let ended = old.world.poll();
+    assert!(
+        ended
+            .iter()
+            .all(|(&rank, status)| status.success() == (rank != Rank(1))),
+        "{ended:?}"
+    );
+    std::fs::remove_file(output).unwrap();
+    bench.manager.end(&new.name).unwrap();
+    bench.undisturbed();
+}
+
+/// Open descriptors, and resident memory in KiB (proc_pid_status(5)), of this process.
+fn used() -> (usize, u64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kibibytes = line.split_whitespace().next().unwrap().parse().unwrap();
+    (std::fs::read_dir("/proc/self/fd").unwrap().count(), kibibytes)
+}
+
+fn nothing_grows(bench: &mut Bench) {
+    for _ in 0..10 {
+        bench.undisturbed();
+    }
+    let before = used();
+    for _ in 0..50 {
+        bench.undisturbed();
+    }
+    let after = used();
+    println!("descriptors and KiB before 50 generations {before:?}, after {after:?}");
+    assert_eq!(after.0, before.0);
+    assert!(
+        after.1 <= before.1 + 512,
+        "{} KiB more after 50 generations",
+        after.1 - before.1
+    );
+}

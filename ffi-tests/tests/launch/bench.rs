@@ -1,0 +1,250 @@
+//! A process manager, and generations of the program `world` under it.
+
+use ckptd::launch::local::World;
+use ckptd::launch::program::{Kind, Mpi};
+use ckptd::launch::{Alone, Event, Generation, Manager, Name, Peers, Placement, Rank, Settings, What};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// Nothing here takes so long; the ranks that still run then are killed.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// The host that all ranks are on, to the manager.
+const HOST: &str = "node";
+
+pub struct Bench {
+    pub manager: Arc<Manager>,
+    events: Receiver<Event>,
+    program: PathBuf,
+    mpi: Mpi,
+    pub directory: tempfile::TempDir,
+    pub memory: tempfile::TempDir,
+    job: String,
+    here: usize,
+    pub of_rank: Vec<usize>,
+    number: u32,
+    /// What is given to all ranks.
+    pub variables: Vec<(&'static str, String)>,
+}
+
+/// A generation that runs.
+pub struct Run {
+    pub generation: Generation,
+    pub world: World,
+    output: PathBuf,
+}
+
+impl Bench {
+    /// For `size` ranks on one host.
+    pub fn start(program: &Path, size: usize) -> Bench {
+        let job = format!("test-{}", std::process::id());
+        Bench::of_several(program, job, 0, vec![0; size], Arc::new(Alone))
+    }
+
+    /// For ranks on hosts, of which this is one.
+    pub fn of_several(program: &Path, job: String, here: usize, of_rank: Vec<usize>, peers: Arc<dyn Peers>) -> Bench {
+        let mpi = Mpi::of(program).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let memory = tempfile::tempdir_in(ckptd::private::MEMORY).unwrap();
+        let settings = Settings {
+            mpi: mpi.clone(),
+            directory: directory.path().to_owned(),
+            memory: memory.path().to_owned(),
+            host: format!("{HOST}{here}"),
+            peers,
+        };
+        let (manager, events) = Manager::start(&settings).unwrap_or_else(|error| panic!("{error}: {}", error.remedy()));
+        let variables = match mpi.kind {
+            // Shared memory and TCP, and ranks that give up the processor while they wait.
+            Kind::OpenMpi => vec![
+                ("OMPI_MCA_btl", "self,sm,tcp".to_owned()),
+                ("OMPI_MCA_btl_tcp_if_include", "lo".to_owned()),
+                ("OMPI_MCA_mtl", "^ofi".to_owned()),
+                ("OMPI_MCA_pml", "ob1".to_owned()),
+                ("OMPI_MCA_mpi_yield_when_idle", "1".to_owned()),
+            ],
+            Kind::Mpich => Vec::new(),
+        };
+        Bench {
+            manager: Arc::new(manager),
+            events,
+            program: program.to_owned(),
+            mpi,
+            directory,
+            memory,
+            job,
+            here,
+            of_rank,
+            number: 0,
+            variables,
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.mpi.kind
+    }
+
+    pub fn size(&self) -> u32 {
+        self.of_rank.len() as u32
+    }
+
+    /// Whether the ranks are on several hosts.
+    fn is_apart(&self) -> bool {
+        self.of_rank.iter().any(|host| *host != self.of_rank[0])
+    }
+
+    /// The next generation, begun.
+    pub fn begin(&mut self) -> Generation {
+        let hosts = (0..=self.of_rank.iter().max().copied().unwrap_or(0)).map(|host| format!("{HOST}{host}"));
+        let generation = Generation {
+            name: Name::new(&self.job, self.number).unwrap(),
+            placement: Placement::new(hosts.collect(), self.of_rank.clone()).unwrap(),
+            here: self.here,
+        };
+        self.number += 1;
+        self.manager.begin(&generation).unwrap();
+        generation
+    }
+
+    /// The command of a rank, with its output in a file.
+    pub fn command(&self, output: &Path, arguments: &[&str]) -> Command {
+        let stream = || File::options().create(true).append(true).open(output).unwrap();
+        let mut command = Command::new(&self.program);
+        command.args(arguments).stdout(stream()).stderr(stream());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    pub fn output(&self, generation: &Generation) -> PathBuf {
+        self.directory.path().join(format!("output-{}", generation.name))
+    }
+
+    /// Begins the next generation and starts its processes.
+    pub fn run(&mut self, arguments: &[&str]) -> Run {
+        let generation = self.begin();
+        let output = self.output(&generation);
+        let world = World::start(&self.manager, &generation, |_| self.command(&output, arguments)).unwrap();
+        Run {
+            generation,
+            world,
+            output,
+        }
+    }
+
+    /// What has been told so far, of a generation.
+    pub fn events(&self, generation: &Generation) -> Vec<(u32, What)> {
+        let events = self
+            .events
+            .try_iter()
+            .filter(|event| event.generation == generation.name);
+        events.map(|event| (event.rank.0, event.what)).collect()
+    }
+
+    /// Waits for an event of a generation; whose it is.
+    pub fn wait_for(&self, generation: &Generation, is_wanted: impl Fn(&What) -> bool) -> u32 {
+        let until = Instant::now() + LIMIT;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let event = self.events.recv_timeout(left).expect("it happens before long");
+            if event.generation == generation.name && is_wanted(&event.what) {
+                return event.rank.0;
+            }
+        }
+    }
+
+    /// Ends a generation, its processes first; how they have ended.
+    pub fn end(&self, mut run: Run) -> BTreeMap<Rank, ExitStatus> {
+        run.world.end();
+        let ended = run.world.poll().clone();
+        drop(run.world);
+        self.manager.end(&run.generation.name).unwrap();
+        let _ = std::fs::remove_file(&run.output);
+        ended
+    }
+
+    /// A generation in which nothing happens, and the ranks' events.
+    pub fn undisturbed(&mut self) {
+        let arguments: &[&str] = if self.is_apart() { &["apart"] } else { &[] };
+        let mut run = self.run(arguments);
+        let is_good = run.world.wait(LIMIT);
+        run.assert_right(self, is_good);
+        let events = self.events(&run.generation);
+        let here: Vec<u32> = run.generation.ranks_here().map(|rank| rank.0).collect();
+        for what in [What::Connected, What::Finalized] {
+            let mut told: Vec<u32> = events
+                .iter()
+                .filter(|event| event.1 == what)
+                .map(|event| event.0)
+                .collect();
+            told.sort_unstable();
+            assert_eq!(told, here, "{what:?}");
+        }
+        self.end(run);
+    }
+
+    /// Nothing of ended generations is left in files.
+    pub fn assert_nothing_left(&self) {
+        let names = |directory: &Path| -> Vec<_> {
+            let entries = std::fs::read_dir(directory).unwrap();
+            entries
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect()
+        };
+        // libpmix's server tells tools where it is, if there are any.
+        let left = names(self.directory.path())
+            .into_iter()
+            .filter(|name| name.starts_with(&self.job));
+        assert_eq!(left.collect::<Vec<_>>(), Vec::<String>::new());
+        assert_eq!(names(self.memory.path()), Vec::<String>::new());
+    }
+}
+
+impl Run {
+    pub fn printed(&self) -> String {
+        std::fs::read_to_string(&self.output).unwrap()
+    }
+
+    /// Waits until all ranks of this node have printed their line.
+    pub fn wait_for_lines(&self, count: usize) {
+        let until = Instant::now() + LIMIT;
+        while self.printed().lines().filter(|line| line.starts_with("rank ")).count() < count {
+            assert!(Instant::now() < until, "{}", self.printed());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// All ranks of this node have printed the right line, and nothing else has been printed.
+    pub fn assert_right(&self, bench: &Bench, is_good: bool) {
+        let printed = self.printed();
+        let mut lines: Vec<&str> = printed.lines().collect();
+        lines.sort_unstable();
+        let expected: Vec<String> = self
+            .generation
+            .ranks_here()
+            .map(|rank| expected(rank.0, bench.size(), if bench.is_apart() { -1 } else { 1 }))
+            .collect();
+        assert!(is_good, "{printed}");
+        assert_eq!(lines, expected);
+    }
+}
+
+/// What a rank of `world` prints, computed here.
+fn expected(rank: u32, size: u32, names: i32) -> String {
+    let sum: u32 = (0..size).sum();
+    let block = |of: u32| {
+        let bytes = (0..1u32 << 20).map(|i| (i * 31 + of) as u8);
+        bytes.fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
+            (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        })
+    };
+    let blocks = (0..size).map(block).fold(0, |all, one| all ^ one);
+    // In its half a rank's new place is the number of greater ranks of the same parity.
+    let place = |of: u32| (of + 1..size).filter(|other| other % 2 == of % 2).count() as u32;
+    let places: u32 = (0..size).map(|of| place(of) * (of + 1)).sum();
+    format!("rank {rank} of {size}: sum {sum}, blocks {blocks:016x}, places {places}, names {names}, universe {size}")
+}
