@@ -6,12 +6,14 @@ mod bench;
 mod nodes;
 
 use bench::{Bench, LIMIT};
-use ckptd::launch::program::Kind;
+use ckptd::launch::program::{Kind, Mpi};
 use ckptd::launch::{Rank, What};
 use ffi_tests::{Random, place};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -92,6 +94,47 @@ fn a_rank_is_killed_in_its_work(bench: &mut Bench) {
     let ended = bench.end(run);
     assert_eq!(ended[&Rank(1)].signal(), Some(SIGKILL));
     bench.undisturbed();
+}
+
+/// Another version of Open MPI and of libpmix: that of the distribution, with programs compiled for this one (the ABI is the same).
+#[test]
+fn open_mpis_ranks_of_another_version_start_and_die() {
+    let _alone = alone();
+    let program = place::test_program("world");
+    let own = Mpi::of(&program).unwrap().library.canonicalize().unwrap();
+    let others = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64/openmpi/lib", "/usr/lib64"]
+        .map(|place| Path::new(place).join("libmpi.so.40"));
+    let other = others
+        .iter()
+        .find(|other| other.canonicalize().is_ok_and(|other| other != own));
+    let Some(other) = other else {
+        return place::skip("the distribution's Open MPI is not installed, or is the one of the other tests");
+    };
+    let _turn = place::turn();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "as_one_with_another_version", "--ignored", "--nocapture"]);
+    command
+        .env(ANOTHER, &program)
+        .env("LD_LIBRARY_PATH", other.parent().unwrap());
+    assert!(command.status().unwrap().success());
+}
+
+const ANOTHER: &str = "LAUNCH_TEST_ANOTHER";
+
+#[test]
+#[ignore = "a part of another test, which starts it with another version of Open MPI"]
+fn as_one_with_another_version() {
+    let Some(program) = std::env::var_os(ANOTHER) else {
+        return;
+    };
+    let mut bench = Bench::start(Path::new(&program), 3);
+    // Before 5.0 shared memory was "vader".
+    bench.variables.push(("OMPI_MCA_btl", "self,vader,tcp".to_owned()));
+    bench.undisturbed();
+    a_rank_is_killed_in_its_work(&mut bench);
+    a_rank_is_killed_before_mpi_init(&mut bench);
+    an_abort_is_reported(&mut bench);
+    bench.assert_nothing_left();
 }
 
 fn is_connected(what: &What) -> bool {

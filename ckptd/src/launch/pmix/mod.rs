@@ -219,7 +219,10 @@ impl Server {
         Ok(variables)
     }
 
-    /// Forgets a generation and what its ranks have left in its session directory. Connections of its processes are closed.
+    /// Forgets a generation and what its ranks have left in its session directory.
+    ///
+    /// Its processes should have closed their connections, by their end or by a reset: one that is open still is closed, but what libpmix keeps of
+    /// a fence in which that process waits stays until the server's end.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -228,16 +231,34 @@ impl Server {
         let known = self.generations().remove(generation).ok_or_else(unknown)?;
         // First: libpmix holds what still waits for an answer.
         self.host.end(generation);
+        self.notice_closed();
         for rank in known.ranks_here() {
-            let proc = proc(generation, rank);
-            // SAFETY: without a callback the call waits until it is done.
-            unsafe { (self.functions.deregister_client)(&proc, None, ptr::null_mut()) };
+            self.deregister_client(&proc(generation, rank));
         }
         let name = proc(generation, Rank(0)).namespace;
         // SAFETY: the name ends with a zero.
         unsafe { (self.functions.deregister_namespace)(name.as_ptr(), None, ptr::null_mut()) };
         let _ = std::fs::remove_dir_all(self.session(generation));
         Ok(())
+    }
+
+    /// Lets libpmix see which connections have been closed, and forget whom they belonged to in its fences, before it forgets the processes.
+    ///
+    /// Its thread takes what callers want and what sockets have in turn. So when it has done something for a caller twice, it has looked at the
+    /// sockets meanwhile.
+    fn notice_closed(&self) {
+        let nobody = Proc {
+            namespace: fixed::<NAMESPACE_SIZE>("ckptd-nobody"),
+            rank: 0,
+        };
+        for _ in 0..3 {
+            self.deregister_client(&nobody);
+        }
+    }
+
+    fn deregister_client(&self, proc: &Proc) {
+        // SAFETY: without a callback the call waits until it is done.
+        unsafe { (self.functions.deregister_client)(proc, None, ptr::null_mut()) };
     }
 
     /// What a rank of this node has put for ranks of other nodes, as soon as it has: what answers a [`super::Modex`] of another node.

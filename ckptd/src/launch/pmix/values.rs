@@ -10,6 +10,7 @@ pub struct Infos {
     infos: Vec<Info>,
     // What `infos` points to. None of it moves when these lists do.
     strings: Vec<CString>,
+    #[expect(clippy::vec_box, reason = "values point to the arrays, which must not move")]
     arrays: Vec<Box<Array>>,
     nested: Vec<Infos>,
 }
