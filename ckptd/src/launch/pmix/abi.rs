@@ -164,6 +164,8 @@ pub type Lookup =
 pub type Unpublish =
     unsafe extern "C" fn(*const Proc, *mut *mut c_char, *const Info, usize, Option<OpDone>, *mut c_void) -> Status;
 
+pub type Connect = unsafe extern "C" fn(*const Proc, usize, *const Info, usize, Option<OpDone>, *mut c_void) -> Status;
+
 /// A function that this server does not have; libpmix answers then that it is not supported.
 pub type Absent = Option<unsafe extern "C" fn()>;
 
@@ -182,8 +184,8 @@ pub struct Module {
     pub lookup: Option<Lookup>,
     pub unpublish: Option<Unpublish>,
     pub spawn: Absent,
-    pub connect: Absent,
-    pub disconnect: Absent,
+    pub connect: Option<Connect>,
+    pub disconnect: Option<Connect>,
     pub register_events: Absent,
     pub deregister_events: Absent,
     pub listener: Absent,

@@ -139,8 +139,8 @@ pub fn module() -> Module {
         lookup: Some(lookup),
         unpublish: Some(unpublish),
         spawn: None,
-        connect: None,
-        disconnect: None,
+        connect: Some(refuse),
+        disconnect: Some(refuse),
         register_events: None,
         deregister_events: None,
         listener: None,
@@ -160,6 +160,18 @@ pub fn module() -> Module {
         connected2: Some(connected),
         later: [None; 64],
     }
+}
+
+/// Processes of several nodes are not connected; those of one libpmix connects itself. It must be there: when a process dies that has asked for it, libpmix calls it unseen.
+unsafe extern "C" fn refuse(
+    _: *const Proc,
+    _: usize,
+    _: *const Info,
+    _: usize,
+    _: Option<OpDone>,
+    _: *mut c_void,
+) -> Status {
+    Status::NOT_SUPPORTED
 }
 
 /// Tells of a process, if it is known.
