@@ -59,6 +59,7 @@ impl Type {
     pub const STRING: Type = Type(3);
     pub const UINT16: Type = Type(13);
     pub const UINT32: Type = Type(14);
+    pub const STATUS: Type = Type(20);
     pub const INFO: Type = Type(24);
     pub const BYTE_OBJECT: Type = Type(27);
     pub const DATA_ARRAY: Type = Type(39);
@@ -88,6 +89,7 @@ pub union Data {
     pub flag: bool,
     pub uint16: u16,
     pub uint32: u32,
+    pub status: Status,
     pub string: *mut c_char,
     pub bytes: Bytes,
     pub array: *mut Array,

@@ -5,11 +5,11 @@
 //! from whatever thread the [`Peers`] are on, which libpmix allows, too. A panic aborts the process (extern "C").
 #![allow(unsafe_code)]
 
-use super::abi::{EVERY_RANK, Info, LookupDone, ModexDone, Module, OpDone, Proc, Published, Status};
+use super::abi::{EVERY_RANK, Info, LookupDone, ModexDone, Module, OpDone, Proc, Published, Status, Type};
 use super::store::{Owner, Store};
 use super::values::{Owned, bytes_at, fixed, text_in};
 use crate::launch::peers::Recall;
-use crate::launch::{Answer, Event, Fence, Generation, Modex, Name, Peers, Rank, What};
+use crate::launch::{Alone, Answer, Event, Fence, Generation, Modex, Name, Peers, Rank, What};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::mpsc::Sender;
@@ -29,6 +29,8 @@ pub struct Host {
 /// A generation that has begun.
 struct World {
     size: u32,
+    /// All ranks are on this node.
+    is_here: bool,
     /// How many fences of these members there have been.
     fences: HashMap<Vec<Rank>, u64>,
     /// What other nodes have been asked for.
@@ -71,6 +73,7 @@ impl Host {
         }
         let world = World {
             size: generation.placement.size(),
+            is_here: generation.ranks_here().count() == generation.placement.size() as usize,
             fences: HashMap::new(),
             asked: Vec::new(),
         };
@@ -115,6 +118,17 @@ impl Host {
         ranks.sort_unstable();
         ranks.dedup();
         Some((name.clone(), ranks))
+    }
+
+    /// Completes a fence of this node's ranks; hands one with ranks of other nodes to those.
+    fn exchange(&self, fence: Fence) {
+        let is_here = lock(&self.worlds)
+            .get(&fence.generation)
+            .is_some_and(|world| world.is_here);
+        match is_here {
+            true => Alone.fence(fence),
+            false => self.peers.fence(fence),
+        }
     }
 
     /// Notes that something is asked for, unless the generation has ended.
@@ -191,6 +205,7 @@ unsafe fn event(proc: *const Proc, what: What) -> Status {
     Status::OPERATION_SUCCEEDED
 }
 
+/// Says yes to all, also to a process of a generation that ends this moment: if it were refused, libpmix would release its connection twice.
 unsafe extern "C" fn connected(
     proc: *const Proc,
     _: *mut c_void,
@@ -200,7 +215,8 @@ unsafe extern "C" fn connected(
     _: *mut c_void,
 ) -> Status {
     // SAFETY: libpmix says which process it is.
-    unsafe { event(proc, What::Connected) }
+    unsafe { event(proc, What::Connected) };
+    Status::OPERATION_SUCCEEDED
 }
 
 unsafe extern "C" fn finalized(proc: *const Proc, _: *mut c_void, _: Option<OpDone>, _: *mut c_void) -> Status {
@@ -260,21 +276,36 @@ unsafe extern "C" fn release(owner: *mut c_void) {
     drop(unsafe { Box::from_raw(owner.cast::<Vec<u8>>()) });
 }
 
+/// Whether all ranks of this node that take part have come to a fence: libpmix calls, too, when those have come that are left.
+///
+/// # Safety
+/// libpmix has made the infos.
+unsafe fn is_complete(infos: &[Info]) -> bool {
+    let status = infos.iter().find(|info| text_in(&info.key) == Some("pmix.loc.col.st"));
+    // SAFETY: the type tells which field is there.
+    status.is_none_or(|info| info.value.of != Type::STATUS || unsafe { info.value.data.status } == Status::SUCCESS)
+}
+
 unsafe extern "C" fn fence(
     procs: *const Proc,
     count: usize,
-    _: *const Info,
-    _: usize,
+    infos: *const Info,
+    info_count: usize,
     bytes: *mut c_char,
     size: usize,
     done: Option<ModexDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives so many processes, and so many bytes, which are the host's from now on.
-    let (procs, bytes) = unsafe {
+    // SAFETY: libpmix gives so many processes and infos, and so many bytes, which are the host's from now on.
+    let (procs, bytes, is_complete) = unsafe {
         let copy = bytes_at(bytes, size);
         libc::free(bytes.cast());
-        (std::slice::from_raw_parts(procs, count), copy)
+        let infos = if infos.is_null() {
+            &[][..]
+        } else {
+            std::slice::from_raw_parts(infos, info_count)
+        };
+        (std::slice::from_raw_parts(procs, count), copy, is_complete(infos))
     };
     let (Some(host), Some(done)) = (Host::current(), done) else {
         return Status::ERROR;
@@ -283,6 +314,10 @@ unsafe extern "C" fn fence(
         return Status::NOT_SUPPORTED;
     };
     let waiting = Waiting { done, context };
+    if !is_complete {
+        waiting.answer(None);
+        return Status::SUCCESS;
+    }
     let (answer, recall) = Answer::new(Box::new(move |reply| waiting.answer(reply)));
     let number = host.ask(&generation, recall, |world| {
         let before = world.fences.entry(members.clone()).or_default();
@@ -290,13 +325,14 @@ unsafe extern "C" fn fence(
     });
     // Without a number it has ended this moment, and the answer's end says so.
     if let Some(number) = number {
-        host.peers.fence(Fence {
+        let fence = Fence {
             generation,
             members,
             number,
             bytes,
             answer,
-        });
+        };
+        host.exchange(fence);
     }
     Status::SUCCESS
 }

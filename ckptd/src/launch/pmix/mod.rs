@@ -8,7 +8,7 @@
 //! |---|---|
 //! | begins | a namespace is registered, and the ranks of this node as its clients |
 //! | a rank starts | it finds the server by its environment; all of it is in [`Server::environment`] |
-//! | MPI_Init | four fences with Open MPI 5; on one node libpmix completes them itself, else [`super::Peers`] do |
+//! | MPI_Init | four fences with Open MPI 5; between nodes by [`super::Peers`] |
 //! | MPI_Finalize | a fence, then the client says farewell |
 //! | a rank dies, or is reset | its connection closes; libpmix takes it out of the fences that it owes |
 //! | ends | clients and namespace are deregistered, and its session directory is removed |
@@ -24,7 +24,7 @@ mod values;
 
 use super::generation::listed;
 use super::{Error, Event, Generation, Name, Peers, Rank};
-use abi::{DmodexDone, Module, NAMESPACE_SIZE, Proc, Status};
+use abi::{DmodexDone, EVERY_RANK, Module, NAMESPACE_SIZE, Proc, Status};
 use host::Host;
 use library::Functions;
 use rustix::process::{getegid, geteuid};
@@ -222,7 +222,8 @@ impl Server {
     /// Forgets a generation and what its ranks have left in its session directory.
     ///
     /// Its processes should have closed their connections, by their end or by a reset: one that is open still is closed, but what libpmix keeps of
-    /// a fence in which that process waits stays until the server's end.
+    /// a fence in which that process waits stays until the server's end. And it should end before processes of the next one start: of one that
+    /// dies while it is being accepted, libpmix keeps a number that the next to connect is given, and would close that one's connection.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -340,6 +341,24 @@ unsafe fn taken(list: *mut *mut c_char) -> Vec<(OsString, OsString)> {
     variables
 }
 
+/// Tells the ranks how many they are, and libpmix that they are one more.
+///
+/// It completes fences of a namespace whose processes are all on this node by itself, and twice if one dies at that moment or two die while they wait there;
+/// the second time it uses what it has freed (`lost_connection` in OpenPMIx 4.2 to 6.1). Fences that its host completes are completed once. So it must believe that there
+/// is a process elsewhere. It takes that from a plain entry of the job's size, and what it tells from the last one, which may be one of the "process"
+/// that stands for all. Of the one that does not exist it must know something; nobody asks for it.
+fn job_size(infos: &mut Infos, size: u32) {
+    infos.uint32("pmix.job.size", size + 1);
+    let mut of_all = Infos::new();
+    of_all.rank("pmix.rank", EVERY_RANK);
+    of_all.uint32("pmix.job.size", size);
+    infos.list("pmix.pdata", of_all);
+    let mut of_nobody = Infos::new();
+    of_nobody.rank("pmix.rank", size);
+    of_nobody.uint32("pmix.appnum", 0);
+    infos.list("pmix.pdata", of_nobody);
+}
+
 /// What the ranks may ask about their generation (PMIx Standard, "Job-level information").
 fn describe(generation: &Generation, session: &Path) -> Infos {
     let placement = &generation.placement;
@@ -350,7 +369,7 @@ fn describe(generation: &Generation, session: &Path) -> Infos {
     infos.string("pmix.jobid", generation.name.as_str().as_bytes());
     infos.string("pmix.nmap", placement.node_map().as_bytes());
     infos.string("pmix.pmap", placement.process_map().as_bytes());
-    infos.uint32("pmix.job.size", size);
+    job_size(&mut infos, size);
     infos.uint32("pmix.univ.size", size);
     infos.uint32("pmix.max.size", size);
     infos.uint32("pmix.job.napps", 1);
