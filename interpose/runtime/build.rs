@@ -1,4 +1,4 @@
-//! Generates the dispatch table and the declarations of the real MPI.
+//! Generates the dispatch table and its handlers.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,6 @@ fn main() {
     let write = |file: &str, text: String| std::fs::write(out.join(file), text).expect("OUT_DIR is writable");
     write("dispatch.rs", understudy_table::runtime_dispatch(&names));
     write("outputs.rs", understudy_table::runtime_outputs());
-    write("real_types.rs", understudy_table::real_types());
     write("virt_types.rs", understudy_table::virt_types());
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libunderstudy_runtime.so");
 }

@@ -1,6 +1,6 @@
 //! What the face, the shim and the runtime agree on: the map of addresses and the structures that cross between them.
 //!
-//! The three libraries live in two link-map namespaces with a libc each, so nothing but plain data and function
+//! The three libraries live in three link-map namespaces with a libc each (the shim in two of them), so nothing but plain data and function
 //! pointers may cross. Everything here is `no_std`, has a fixed layout and is built into all three of them.
 //!
 //! ```text
@@ -8,7 +8,8 @@
 //!   0x0000_0040_0000… the program, its heap (user side)
 //!   0x1f00_0000_0000  ld.so's heap on behalf of the user side
 //!   0x1f80_0000_0000  ld.so's heap on behalf of the runtime side
-//!   0x2000_0000_0000  the zone: every mapping of the runtime side
+//!   0x2000_0000_0000  the zone, first half: every mapping of the runtime
+//!   0x2400_0000_0000  second half: every mapping of the MPI library and its libc
 //!   0x2800_0000_0000  end of the zone
 //!   0x7fff_…          the user side's libraries, maps and stack, where the kernel puts them
 //! ```
@@ -23,12 +24,14 @@ pub const JOIN: &str = "UNDERSTUDY_JOIN";
 pub const JOIN_PORT: &str = "UNDERSTUDY_JOIN_PORT";
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 10;
+pub const ABI_VERSION: u32 = 11;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
 /// First address past the zone.
 pub const ZONE_END: usize = 5 << ZONE_SHIFT;
+/// The zone's second half holds every mapping of the MPI library's side, the first half those of the runtime.
+pub const MPI_ZONE_START: usize = ZONE_START + (ZONE_END - ZONE_START) / 2;
 /// `address >> ZONE_SHIFT == ZONE_TAG` exactly in the zone; assembly tests the stack pointer that way.
 pub const ZONE_SHIFT: u32 = 43;
 /// See [`ZONE_SHIFT`].
@@ -51,10 +54,25 @@ pub const RUNTIME_STACK_SIZE: usize = 16 << 20;
 
 /// First descriptor number of the runtime side; the user side has all below to itself.
 pub const RUNTIME_FD_BASE: c_int = 600;
+/// First descriptor number of the MPI library; the runtime has those below to itself.
+pub const MPI_FD_BASE: c_int = 768;
 
-/// The pthread keys below this one belong to the user side, those from it on to the runtime side: the two libcs number
-/// them independently but share the slots of the thread's control block.
+/// The pthread keys below this one belong to the user side, those from it on to the runtime: the libcs number them
+/// independently but share the slots of the thread's control block.
 pub const RUNTIME_FIRST_KEY: u32 = 512;
+/// The pthread keys from this one on belong to the MPI library's side.
+pub const MPI_FIRST_KEY: u32 = 768;
+
+/// How the shim is to behave in its namespace.
+#[repr(C)]
+pub struct ShimStart {
+    /// Null-terminated array of `NAME=value` that lives as long as the process.
+    pub environment: *const *const c_char,
+    /// New descriptors are moved to this number or above.
+    pub first_descriptor: c_int,
+    /// pthread keys below this one are not used.
+    pub first_key: u32,
+}
 
 /// Exit statuses of a job that the layer ends (after sysexits.h).
 pub mod exit {
@@ -138,6 +156,10 @@ pub struct BootInfo {
     pub data_symbols: *const usize,
     /// How many there are.
     pub data_symbol_count: usize,
+    /// Handle of the MPI library (dlmopen(3)), in its own namespace.
+    pub mpi: *mut c_void,
+    /// Handle of the shim of that namespace.
+    pub mpi_shim: *mut c_void,
     /// A copy of the original standard error, which does not pass through the relay: for our own messages.
     pub messages: c_int,
     /// Registers a function to be called when the program ends by exit(3), on the runtime's stack, and one for when it ends

@@ -11,47 +11,32 @@
 
 use crate::aside::Program;
 use crate::auxv::Auxv;
-use crate::entry;
 use crate::environ::{self, BOOT_VARIABLE};
 use crate::heap;
 use crate::late;
-use crate::leave;
-use crate::link::{self, Extent, OUR_SONAME, Path};
+use crate::link::{self, OUR_SONAME};
+use crate::load::{self, Failure, Second};
 use crate::msg::Text;
-use crate::passive;
 use crate::profiler;
-use crate::relay::{self, Streams};
-use crate::services;
-use crate::sharing;
-use crate::sources;
+use crate::relay;
 use crate::sys::{self, nr, sys};
-use crate::zone::{self, PatchError, Patched};
-use crate::{ldheap, threads};
+use crate::zone::PatchError;
 use core::arch::naked_asm;
-use core::ffi::{CStr, c_char, c_int, c_long, c_void};
-use understudy_abi::{
-    ABI_VERSION, BootInfo, EntryPoints, RUNTIME_FD_BASE, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START,
-};
+use core::ffi::{c_char, c_int, c_void};
+use understudy_abi::{MPI_FD_BASE, RUNTIME_FD_BASE, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
 
 /// Why a job cannot be protected.
 pub const NO_FAULT_TOLERANCE: &str =
     "the job was not started with fault tolerance; start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later)";
 /// The least RLIMIT_NOFILE: the program's descriptors, and those of the layer and the MPI library above them.
-const LEAST_OPEN_FILES: u64 = RUNTIME_FD_BASE as u64 + 64;
+const LEAST_OPEN_FILES: u64 = MPI_FD_BASE as u64 + 64;
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
 /// Where the launcher's environment is kept: the first place of the zone.
 const ENVIRONMENT_PLACE: usize = ZONE_START + (1 << 20);
 
 unsafe extern "C" {
-    fn dlmopen(namespace: c_long, path: *const c_char, flags: c_int) -> *mut c_void;
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn dlerror() -> *const c_char;
-    fn dlinfo(handle: *mut c_void, request: c_int, info: *mut c_void) -> c_int;
 }
-
-const RTLD_NOW: c_int = 2;
-const LM_ID_NEWLM: c_long = -1;
-const RTLD_DI_LMID: c_int = 1;
 
 /// The process's start, as ld.so hands it to the first constructor.
 ///
@@ -157,16 +142,6 @@ fn first(program: &Program) -> ! {
     }
 }
 
-/// Everything execution 2 carries onto the runtime's stack.
-struct Second<'a> {
-    argc: c_int,
-    argv: *const *const c_char,
-    program: Program,
-    personality: usize,
-    auxv: &'a Auxv,
-    stack_end: usize,
-}
-
 /// Execution 2, on the program's stack: everything that must be equal, then on to a stack in the zone.
 ///
 /// # Safety
@@ -262,7 +237,7 @@ unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) {
 unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
     // SAFETY: `second` passes its own local.
     let second = unsafe { &mut *argument.cast::<Second<'_>>() };
-    match load(second) {
+    match load::load(second) {
         Ok(()) => {}
         Err(Failure::Text(what)) => second.refuse(format_args!("{what}")),
         Err(Failure::Patch(library, call, PatchError::Found(count))) => second.refuse(format_args!(
@@ -289,191 +264,8 @@ fn unsafe_text(text: *const c_char) -> &'static [u8] {
     unsafe { sys::bytes(text) }
 }
 
-/// Why execution 2 could not be completed.
-enum Failure {
-    Text(&'static str),
-    Patch(&'static str, &'static str, PatchError),
-    /// dlerror(3) has the reason.
-    Loader(&'static str),
-    /// The runtime has said why already; run without us.
-    Runtime,
-    /// The runtime has said why already; end with this status.
-    Stop(c_int),
-}
-
 impl Second<'_> {
     fn refuse(&self, reason: core::fmt::Arguments<'_>) -> ! {
         self.program.refuse(Some(self.personality), reason)
-    }
-}
-
-/// Loads the runtime side; on the zone's stack, so all that ld.so does from here on lies in the zone.
-fn load(second: &Second<'_>) -> Result<(), Failure> {
-    // SAFETY: mapped objects: ld.so, where the kernel says it is, and this library.
-    let (loader, face) = unsafe { (link::extent(second.auxv.loader), link::extent(link::own_base())) };
-    zone::make_stubs().map_err(|_| Failure::Text("the stub page's address (0x20000) is taken"))?;
-    // SAFETY: ld.so's code; the process has one thread, and it is not in mmap.
-    unsafe { zone::patch(Patched::Mmap, loader.code, loader.code_length) }
-        .map_err(|error| Failure::Patch("ld.so", "mmap", error))?;
-    threads::remember_main();
-    ldheap::install(&loader).map_err(Failure::Text)?;
-    threads::make_libc_multithreaded().map_err(|_| Failure::Text("no thread can be created"))?;
-
-    let directory = Path::directory(link::own_path());
-    let shim = open_sibling(directory, b"/libunderstudy_shim.so", LM_ID_NEWLM)?;
-    let mut namespace: c_long = 0;
-    // SAFETY: RTLD_DI_LMID writes a c_long.
-    unsafe { dlinfo(shim, RTLD_DI_LMID, (&raw mut namespace).cast()) };
-    start_shim(shim, second)?;
-
-    let mut mpi = Path::new();
-    // SAFETY: the saved environment.
-    let library_path = unsafe { environ::value(second.program.environment, b"LD_LIBRARY_PATH=") }.unwrap_or(b"");
-    if !link::find_library(OUR_SONAME, library_path, &mut mpi) {
-        return Err(Failure::Text(
-            "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH",
-        ));
-    }
-    let mpi = open(namespace, &mpi).map_err(|_| Failure::Loader("the MPI library cannot be loaded"))?;
-    // SAFETY: the shim exports its function with this type; the handle is that of libmpi.
-    unsafe {
-        let function = shim_function(shim, c"understudy_shim_find_real")?;
-        let function: unsafe extern "C" fn(*mut c_void) = core::mem::transmute(function);
-        function(mpi);
-    }
-    let runtime = open_sibling(directory, b"/libunderstudy_runtime.so", namespace)?;
-    start_runtime(runtime, second, &loader, &face)
-}
-
-fn open(namespace: c_long, path: &Path) -> Result<*mut c_void, Failure> {
-    // SAFETY: dlmopen(3).
-    let handle = unsafe { dlmopen(namespace, path.as_ptr(), RTLD_NOW) };
-    if handle.is_null() {
-        Err(Failure::Loader("a library cannot be loaded"))
-    } else {
-        Ok(handle)
-    }
-}
-
-fn open_sibling(directory: &[u8], name: &[u8], namespace: c_long) -> Result<*mut c_void, Failure> {
-    let mut path = Path::new();
-    path.push(directory).push(name);
-    open(namespace, &path).map_err(|_| Failure::Loader("a library that belongs to libunderstudy.so cannot be loaded"))
-}
-
-fn shim_function(shim: *mut c_void, name: &CStr) -> Result<*mut c_void, Failure> {
-    // SAFETY: dlsym(3) with the shim's handle.
-    let function = unsafe { dlsym(shim, name.as_ptr()) };
-    if function.is_null() {
-        return Err(Failure::Loader("libunderstudy_shim.so is of another version"));
-    }
-    Ok(function)
-}
-
-/// The shim's start: environment, threads and keys of the second libc. 0, or an errno.
-type ShimStart = unsafe extern "C" fn(*const *const c_char) -> c_int;
-
-fn start_shim(shim: *mut c_void, second: &Second<'_>) -> Result<(), Failure> {
-    // SAFETY: the patched code is that of the second libc, in which nothing has run yet but its initialisation; it must
-    // not map anything before. The shim exports its function with this type.
-    unsafe {
-        let malloc = dlsym(shim, c"malloc".as_ptr());
-        let libc = link::extent(link::base_of(malloc as usize));
-        for (call, name) in [
-            (Patched::Mmap, "mmap"),
-            (Patched::Mremap, "mremap"),
-            (Patched::Shmat, "shmat"),
-        ] {
-            zone::patch(call, libc.code, libc.code_length).map_err(|error| Failure::Patch("libc", name, error))?;
-        }
-        let function: ShimStart = core::mem::transmute(shim_function(shim, c"understudy_shim_start")?);
-        if function(second.program.environment) != 0 {
-            return Err(Failure::Text("the second libc could not be prepared"));
-        }
-    }
-    Ok(())
-}
-
-/// The runtime's start; 0: entry points are filled in; 1: run without us; otherwise an exit status. It has said why.
-type RuntimeStart = unsafe extern "C" fn(*const BootInfo, *mut EntryPoints) -> c_int;
-
-fn start_runtime(runtime: *mut c_void, second: &Second<'_>, loader: &Extent, face: &Extent) -> Result<(), Failure> {
-    let symbols = entry::data_symbol_addresses();
-    let mut directory = Path::new();
-    directory.push(Path::directory(link::own_path()));
-    // SAFETY: a valid environment.
-    let required = unsafe { environ::is_on(second.program.environment, b"UNDERSTUDY_REQUIRE=") };
-    let info = BootInfo {
-        version: ABI_VERSION,
-        require: u32::from(required),
-        quiet: u32::from(second.program.is_quiet()),
-        environment: second.program.environment,
-        argc: second.argc,
-        argv: second.argv,
-        program: second.program.path.as_ptr(),
-        directory: directory.as_ptr(),
-        loader_base: loader.base,
-        loader_length: loader.length,
-        face_base: face.base,
-        face_length: face.length,
-        stack_end: second.stack_end,
-        link_map: link::first().cast(),
-        data_symbols: symbols.as_ptr().cast(),
-        data_symbol_count: symbols.len(),
-        messages: relay::copy_of_stderr(),
-        call_at_exit: leave::call_at_exit,
-        user_threads: threads::created(),
-        user_shared_maps: sharing::made(),
-        user_dlopen: passive::open,
-        user_dlsym: services::dlsym,
-        user_dlclose: services::dlclose,
-        user_sources: sources::addresses,
-        watch_user_sources: sources::watch,
-        user_hide_destructors: passive::hide_destructors,
-        library_places: &raw mut zone::LIBRARY_PLACES,
-        loader_data: (loader.data, loader.data_length),
-        loader_heap: ldheap::told(),
-        user_iterate: services::iterate,
-        attribute_cells: (&raw mut services::ATTRIBUTE_CELLS).cast(),
-    };
-    let mut points = EntryPoints {
-        version: 0,
-        slot_count: 0,
-        enter: [core::ptr::null(); understudy_abi::ENTRIES],
-        file_effect: core::ptr::null(),
-        fatal_signal: core::ptr::null(),
-        source: core::ptr::null(),
-    };
-    // SAFETY: the runtime exports this function with this type; it copies what it keeps of `info`.
-    let status = unsafe {
-        let function = dlsym(runtime, c"understudy_runtime_start".as_ptr());
-        if function.is_null() {
-            return Err(Failure::Loader("libunderstudy_runtime.so is of another version"));
-        }
-        let function: RuntimeStart = core::mem::transmute(function);
-        function(&info, &mut points)
-    };
-    match status {
-        0 if points.version == ABI_VERSION && points.slot_count as usize == entry::slot_count() => {
-            // SAFETY: the runtime exports this function with this type.
-            let streams = unsafe { Streams::of(runtime) }
-                .ok_or(Failure::Loader("libunderstudy_runtime.so is of another version"))?;
-            crate::files::tell_runtime(points.file_effect);
-            crate::fatal::listen(points.fatal_signal);
-            sources::connect(points.source, entry::slot_count());
-            if second.program.is_late {
-                late::await_first_call(&points.enter, streams);
-            } else {
-                entry::connect(&points.enter);
-                // A program that is not protected keeps its own streams, so this comes last.
-                streams.start();
-            }
-            Ok(())
-        }
-        0 => Err(Failure::Text(
-            "libunderstudy.so and libunderstudy_runtime.so are of different versions",
-        )),
-        1 => Err(Failure::Runtime),
-        status => Err(Failure::Stop(status)),
     }
 }

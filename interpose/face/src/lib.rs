@@ -28,6 +28,7 @@ mod ldheap;
 mod leave;
 mod libpath;
 mod link;
+mod load;
 mod msg;
 mod passive;
 mod profiler;

@@ -17,10 +17,23 @@
 use crate::sys;
 use core::arch::naked_asm;
 use core::sync::atomic::AtomicUsize;
-use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_SHIFT, ZONE_START, ZONE_TAG};
+use understudy_abi::{MPI_ZONE_START, STUB_PAGE, ZONE_END, ZONE_SHIFT, ZONE_START, ZONE_TAG};
 
-/// The next address that the zone gives out. Nothing is reserved: MAP_FIXED_NOREPLACE finds places that are taken.
-static NEXT: AtomicUsize = AtomicUsize::new(ZONE_START + (2 << 30));
+/// The halves of the zone: that of the runtime, and that of the MPI library.
+#[derive(Clone, Copy)]
+pub enum Half {
+    /// The runtime's; the first.
+    Runtime,
+    /// The MPI library's, which a reset gives back as a whole.
+    Mpi,
+}
+
+/// `address >> HALF_SHIFT` tells the halves apart.
+const HALF_SHIFT: u32 = ZONE_SHIFT - 1;
+/// Where each half begins to give out addresses.
+const FIRST: [usize; 2] = [ZONE_START + (2 << 30), MPI_ZONE_START];
+/// The next address that each half gives out. Nothing is reserved: MAP_FIXED_NOREPLACE finds places that are taken.
+static NEXT: [AtomicUsize; 2] = [AtomicUsize::new(FIRST[0]), AtomicUsize::new(FIRST[1])];
 
 /// Addresses for the next libraries that ld.so maps for the user side; 0 ends the list. An understudy opens the
 /// libraries that the dead rank had opened, at the same addresses.
@@ -30,11 +43,11 @@ pub static mut LIBRARY_PLACES: [usize; understudy_abi::LIBRARY_PLACES] = [0; und
 const LARGE: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 
-const _: () = assert!(ZONE_TAG == 4 && LARGE == 2 * HUGE_PAGE);
+const _: () = assert!(ZONE_TAG == 4 && LARGE == 2 * HUGE_PAGE && MPI_ZONE_START == (2 * ZONE_TAG + 1) << HALF_SHIFT);
 
 /// Replaces `mov $9,%eax; syscall` (mmap): arguments in rdi, rsi, rdx, r10, r8, r9 as of the system call.
 #[unsafe(naked)]
-unsafe extern "C" fn zone_mmap() {
+unsafe extern "C" fn zone_mmap<const HALF: usize>() {
     naked_asm!(
         "mov rax, rsp",
         "shr rax, {shift}",
@@ -52,22 +65,22 @@ unsafe extern "C" fn zone_mmap() {
         "lea rax, [rsi + {large} - 1]",
         "and rax, -{huge}",
         "3: mov rdi, rax",
-        "lock xadd qword ptr [rip + {next}], rdi",
+        "lock xadd qword ptr [rip + {next} + {half}], rdi",
         "cmp rsi, {large}",
         "jb 4f",
         "add rdi, {huge} - 1",
         "and rdi, -{huge}",
         "4: lea rcx, [rdi + rsi]",
-        "shr rcx, {shift}",
-        "cmp ecx, {tag}",
+        "shr rcx, {half_shift}",
+        "cmp ecx, {half_tag}",
         "jne 5f",
         "mov eax, 9",
         "syscall",
         "cmp rax, -17", // EEXIST: the next place
         "je 2b",
         "jmp 6f",
-        "5: movabs rcx, {restart}", // the zone's end: start over, NOREPLACE skips what is still in use
-        "mov qword ptr [rip + {next}], rcx",
+        "5: movabs rcx, {restart}", // the half's end: start over, NOREPLACE skips what is still in use
+        "mov qword ptr [rip + {next} + {half}], rcx",
         "jmp 2b",
         "6: pop r10",
         "pop rdi",
@@ -113,13 +126,16 @@ unsafe extern "C" fn zone_mmap() {
         large = const LARGE,
         huge = const HUGE_PAGE,
         next = sym NEXT,
-        restart = const ZONE_START + (2 << 30),
+        half = const 8 * HALF,
+        half_shift = const HALF_SHIFT,
+        half_tag = const 2 * ZONE_TAG + HALF,
+        restart = const FIRST[HALF],
     )
 }
 
 /// Replaces `mov $25,%eax; syscall` (mremap): a mapping of the runtime that may move is moved within the zone.
 #[unsafe(naked)]
-unsafe extern "C" fn zone_mremap() {
+unsafe extern "C" fn zone_mremap<const HALF: usize>() {
     naked_asm!(
         "mov rax, rsp",
         "shr rax, {shift}",
@@ -136,7 +152,7 @@ unsafe extern "C" fn zone_mremap() {
         "or r10d, 2",
         "lea r8, [rdx + {large} - 1]",
         "and r8, -{huge}",
-        "lock xadd qword ptr [rip + {next}], r8",
+        "lock xadd qword ptr [rip + {next} + {half}], r8",
         "add r8, {huge} - 1",
         "and r8, -{huge}",
         "mov eax, 25",
@@ -152,12 +168,13 @@ unsafe extern "C" fn zone_mremap() {
         large = const LARGE,
         huge = const HUGE_PAGE,
         next = sym NEXT,
+        half = const 8 * HALF,
     )
 }
 
 /// Replaces `mov $30,%eax; syscall` (shmat): a segment of unknown size gets an address of its own, 16 GiB apart.
 #[unsafe(naked)]
-unsafe extern "C" fn zone_shmat() {
+unsafe extern "C" fn zone_shmat<const HALF: usize>() {
     naked_asm!(
         "mov rax, rsp",
         "shr rax, {shift}",
@@ -167,7 +184,7 @@ unsafe extern "C" fn zone_shmat() {
         "jnz 9f",
         "push rsi",
         "movabs rsi, {apart}",
-        "lock xadd qword ptr [rip + {next}], rsi",
+        "lock xadd qword ptr [rip + {next} + {half}], rsi",
         "add rsi, {huge} - 1",
         "and rsi, -{huge}",
         "mov eax, 30",
@@ -182,6 +199,7 @@ unsafe extern "C" fn zone_shmat() {
         apart = const 16usize << 30,
         huge = const HUGE_PAGE,
         next = sym NEXT,
+        half = const 8 * HALF,
     )
 }
 
@@ -197,36 +215,78 @@ pub enum Patched {
 }
 
 impl Patched {
-    const ALL: [Patched; 3] = [Patched::Mmap, Patched::Mremap, Patched::Shmat];
+    /// All of them, with their names.
+    pub const ALL: [(Patched, &'static str); 3] = [
+        (Patched::Mmap, "mmap"),
+        (Patched::Mremap, "mremap"),
+        (Patched::Shmat, "shmat"),
+    ];
 
     fn number(self) -> u8 {
         [9, 25, 30][self as usize]
     }
 
-    fn target(self) -> usize {
-        [
-            zone_mmap as *const () as usize,
-            zone_mremap as *const () as usize,
-            zone_shmat as *const () as usize,
-        ][self as usize]
-    }
-
-    fn stub(self) -> usize {
-        STUB_PAGE + 16 * self as usize
+    fn target(self, half: Half) -> usize {
+        let targets = [
+            [zone_mmap::<0> as *const (), zone_mmap::<1> as *const ()],
+            [zone_mremap::<0> as *const (), zone_mremap::<1> as *const ()],
+            [zone_shmat::<0> as *const (), zone_shmat::<1> as *const ()],
+        ];
+        targets[self as usize][half as usize] as usize
     }
 }
 
-/// Makes the stub page: one `jmp *address` for each call.
+/// Whose instruction is patched.
+#[derive(Clone, Copy)]
+pub enum Library {
+    /// ld.so, which maps for everybody.
+    Loader,
+    /// The libc of a namespace of the runtime side.
+    Libc(Half),
+}
+
+impl Library {
+    fn index(self) -> usize {
+        match self {
+            Library::Loader => 0,
+            Library::Libc(half) => 1 + half as usize,
+        }
+    }
+
+    /// Where the patched instruction jumps to.
+    fn stub(self, call: Patched) -> usize {
+        STUB_PAGE + 16 * (3 * self.index() + call as usize)
+    }
+}
+
+fn write_stub(library: Library, call: Patched, half: Half) {
+    let mut code = [0xcc_u8; 16];
+    code[..6].copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]); // jmp *0(%rip)
+    code[6..14].copy_from_slice(&(call.target(half) as u64).to_le_bytes());
+    // SAFETY: within the page that `make_stubs` has mapped, while it is writable.
+    unsafe { (library.stub(call) as *mut [u8; 16]).write(code) };
+}
+
+/// Makes the stub page: one `jmp *address` for each library and call.
 pub fn make_stubs() -> Result<(), i32> {
     sys::map_anonymous(STUB_PAGE, 4096, 0)?;
-    for call in Patched::ALL {
-        let mut code = [0xcc_u8; 16];
-        code[..6].copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]); // jmp *0(%rip)
-        code[6..14].copy_from_slice(&(call.target() as u64).to_le_bytes());
-        // SAFETY: within the page that was just mapped.
-        unsafe { (call.stub() as *mut [u8; 16]).write(code) };
+    for (call, _) in Patched::ALL {
+        write_stub(Library::Loader, call, Half::Runtime);
+        write_stub(Library::Libc(Half::Runtime), call, Half::Runtime);
+        write_stub(Library::Libc(Half::Mpi), call, Half::Mpi);
     }
     // SAFETY: the page is ours.
+    unsafe { sys::protect(STUB_PAGE, 4096, 5) }
+}
+
+/// From now on what ld.so maps for the runtime side lies in this half.
+///
+/// Later than the start, only the MPI library opens libraries there.
+pub fn load_into(half: Half) -> Result<(), i32> {
+    // SAFETY: the page is ours, and no other thread is in ld.so's mmap.
+    unsafe { sys::protect(STUB_PAGE, 4096, 3)? };
+    write_stub(Library::Loader, Patched::Mmap, half);
+    // SAFETY: as above.
     unsafe { sys::protect(STUB_PAGE, 4096, 5) }
 }
 
@@ -238,11 +298,11 @@ pub enum PatchError {
     Protect(i32),
 }
 
-/// Patches the one instruction pair of `call` in the code at `code`; it must occur exactly once.
+/// Patches the one instruction pair of `call` in `library`'s code at `code`; it must occur exactly once.
 ///
 /// # Safety
 /// The range must be the mapped code of a library, and no other thread may run in it.
-pub unsafe fn patch(call: Patched, code: usize, length: usize) -> Result<(), PatchError> {
+pub unsafe fn patch(library: Library, call: Patched, code: usize, length: usize) -> Result<(), PatchError> {
     let pattern = [0xb8, call.number(), 0, 0, 0, 0x0f, 0x05];
     // SAFETY: mapped code, as the caller promises.
     let text = unsafe { core::slice::from_raw_parts(code as *const u8, length) };
@@ -257,7 +317,7 @@ pub unsafe fn patch(call: Patched, code: usize, length: usize) -> Result<(), Pat
         ));
     };
     let mut code_bytes = [0xb8, 0, 0, 0, 0, 0xff, 0xd0];
-    code_bytes[1..5].copy_from_slice(&(call.stub() as u32).to_le_bytes());
+    code_bytes[1..5].copy_from_slice(&(library.stub(call) as u32).to_le_bytes());
     let first_page = (code + at) & !4095;
     let pages = (code + at + pattern.len() - first_page).next_multiple_of(4096);
     // SAFETY: the pages hold code of the library; nobody else runs in it, as the caller promises.

@@ -30,12 +30,12 @@ use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtDatatype, real_datatype};
 use crate::objects::comm::{self, Comm};
-use crate::real_types::RealRequest;
 use crate::requests::Kind;
 use crate::{completion, shim, world};
 pub use neighbours::{Neighbours, listed, regular, typed};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
+use understudy_mpi::real_types::RealRequest;
 
 /// Messages up to this many bytes are sent eagerly by every transport.
 const EAGER_BYTES: c_int = 2048;

@@ -7,6 +7,7 @@ use crate::{arch, cell, entry, events, fatal, fault, handles, shim, sys, told};
 use ckptd::settings::{Config, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
+use understudy_mpi::library;
 
 /// The oldest Open MPI whose ULFM the runtime has been tested with.
 const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
@@ -128,6 +129,8 @@ fn start() -> Result<(), String> {
     }
     start_log();
     sys::tell_panics();
+    // SAFETY: the face has opened the library, and keeps it open.
+    unsafe { library::connect(info().mpi, info().mpi_shim) };
     check_mpi()?;
     tell_of_unknown_settings();
     let config = Config::read(variable)?;
@@ -151,14 +154,14 @@ fn start() -> Result<(), String> {
     if symbols.len() != crate::generated::DATA_COUNT {
         return Err("libunderstudy.so and libunderstudy_runtime.so are of different versions".into());
     }
-    handles::connect(symbols, sys::symbol);
+    handles::connect(symbols, library::symbol);
     let (byte, bit) = arch::wait_mark();
     shim::mark_waits(byte, bit);
     let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];
     // SAFETY: the face's function; there is room for as many.
     unsafe { (info().user_sources)(sources.as_mut_ptr()) };
     entry::fill_dispatch(|slot| match slot.checked_sub(SLOT_COUNT) {
-        None => sys::symbol(SLOT_NAMES[slot]),
+        None => library::symbol(SLOT_NAMES[slot]),
         Some(source) => sources[source],
     });
     if let Some(directory) = &config.log_dir {
@@ -233,7 +236,7 @@ fn check_memory() -> Result<(), Refusal> {
 
 /// Open MPI from 5.0.10 on, with ULFM.
 fn check_mpi() -> Result<(), String> {
-    let (version, _) = sys::library_version();
+    let (version, _) = library::version();
     let Some(rest) = version.strip_prefix("Open MPI v") else {
         return Err(format!(
             "the program's MPI is \"{version}\"; only Open MPI 5.0.10 or later is supported"
@@ -254,7 +257,7 @@ fn check_mpi() -> Result<(), String> {
         ));
     }
     let ulfm = [c"MPIX_Comm_revoke", c"MPIX_Comm_shrink", c"MPIX_Comm_agree"];
-    if ulfm.iter().any(|name| sys::symbol(name).is_null()) {
+    if ulfm.iter().any(|name| library::symbol(name).is_null()) {
         return Err("this Open MPI was built without fault tolerance (ULFM); configure it --with-ft=ulfm".into());
     }
     Ok(())
@@ -290,8 +293,8 @@ fn prefer_fault_tolerant_mpi() {
     }
     // PMIx's shared-memory store wants a fixed address; the hash store does not.
     set_default("PMIX_MCA_gds", "hash");
-    // SAFETY: the process has one thread.
-    unsafe { std::env::remove_var("PMIX_GDS_MODULE") };
+    // SAFETY: the MPI library has no thread yet.
+    unsafe { library::set_variable(c"PMIX_GDS_MODULE", None) };
 }
 
 /// A launcher's daemon that is lost takes its ranks with it: nobody else could end them. (Fault tolerance lets a rank whose
@@ -306,8 +309,10 @@ fn die_with_launcher() {
 }
 
 fn set_default(name: &str, value: &str) {
-    if std::env::var_os(name).is_none() {
-        // SAFETY: the process has one thread.
-        unsafe { std::env::set_var(name, value) };
+    if std::env::var_os(name).is_none()
+        && let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value))
+    {
+        // SAFETY: the MPI library has no thread yet.
+        unsafe { library::set_variable(&name, Some(&value)) };
     }
 }

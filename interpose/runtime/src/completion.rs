@@ -7,13 +7,14 @@ use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::objects::comm;
-use crate::real_types::{RealRequest, Status};
 use crate::requests::{
     self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, release_real, remove, set_state,
     with_real,
 };
-use crate::{checkpoint, journal, recovery, ulfm};
+use crate::{checkpoint, journal, recovery};
 use std::ffi::c_int;
+use understudy_mpi::real_types::{RealRequest, Status};
+use understudy_mpi::ulfm;
 
 /// Counts a message that has arrived.
 #[inline]

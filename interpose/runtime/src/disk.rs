@@ -31,7 +31,6 @@ use crate::handles;
 use crate::image::absent::Sums;
 use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
-use crate::real_types::RealComm;
 use crate::{sys, told, user};
 use catalogue::Name;
 pub use ckptd::epochs::catalogue::Key;
@@ -46,6 +45,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use understudy_mpi::real_types::RealComm;
 use writer::{Job, Pages, Piece, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 

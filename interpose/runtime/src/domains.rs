@@ -3,11 +3,11 @@
 
 use crate::generated::real;
 use crate::handles;
-use crate::real_types::RealComm;
 use crate::{told, user};
 use ckptd::settings::domains::of_host;
 use std::ffi::c_int;
 use std::path::Path;
+use understudy_mpi::real_types::RealComm;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Domain of a process that could not read the file of domains.

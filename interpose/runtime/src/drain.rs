@@ -13,13 +13,13 @@ use crate::early::Early;
 use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::objects;
-use crate::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
 use crate::recovery;
 use crate::rehearsal::again;
 use crate::requests::{self, EMPTY, Kind};
 use crate::{checkpoint, completion, early, journal, user, world};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
+use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
 
 /// What every worker tells every other at a cut.
 #[repr(C)]

@@ -8,7 +8,6 @@ use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{self, VirtComm, real_datatype};
-use crate::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
 use crate::requests::{EMPTY, Envelope, Outcome};
 use crate::world;
 pub use matched::{
@@ -17,6 +16,7 @@ pub use matched::{
 };
 use std::cell::Ref;
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
 
 /// A message that was taken before the program asked for it.
 #[derive(Clone, Debug, PartialEq, bincode::Encode, bincode::Decode)]

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use crate::generated::real;
-use crate::real_types::RealComm;
 use std::ffi::{c_char, c_int};
+use understudy_mpi::real_types::RealComm;
 
 /// `MPI_SUCCESS`
 pub const SUCCESS: c_int = 0;

@@ -4,9 +4,9 @@
 use crate::errors::{ERR_INTERN, succeeded};
 use crate::generated::real;
 use crate::handles;
-use crate::real_types::RealComm;
 use bincode::config::standard;
 use std::ffi::c_int;
+use understudy_mpi::real_types::RealComm;
 
 /// The values of all processes of `comm`, in the order of their ranks. A collective, `MPI_Allgather` and `MPI_Allgatherv`
 /// (MPI 4.1, chapter 6.7).

@@ -18,7 +18,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
 include!(concat!(env!("OUT_DIR"), "/virt_types.rs"));
-use crate::real_types::*;
+use understudy_mpi::real_types::*;
 
 const BASE: usize = 0x1e00_0000_0000;
 const KIND_SHIFT: u32 = 32;

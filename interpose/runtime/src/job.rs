@@ -6,17 +6,18 @@ use crate::domains::{self, Places};
 use crate::errors::returns_errors;
 use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
-use crate::real_types::RealComm;
 use crate::redundancy::Redundancy;
 use crate::world::{self, NULL, Part, World, duplicate, get, is_protected, size_and_rank, split, worker};
 use crate::{
     arch, cell, checkpoint, cut, disk, events, fault, journal, objects, peers, protection, recovery, requests, sys,
-    told, traffic, ulfm, user,
+    told, traffic, user,
 };
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use ckptd::settings::{Config, Scheme};
 use std::ffi::c_int;
 use understudy_abi::exit;
+use understudy_mpi::real_types::RealComm;
+use understudy_mpi::ulfm;
 
 fn launcher_world() -> RealComm {
     real_comm(VirtComm(handles::predefined_handle("ompi_mpi_comm_world")))

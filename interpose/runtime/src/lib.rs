@@ -51,7 +51,6 @@ pub mod posting;
 pub mod protection;
 pub mod quiet;
 pub mod raise;
-pub mod real_types;
 #[macro_use]
 pub mod recovery;
 pub mod redundancy;
@@ -63,7 +62,6 @@ pub mod shim;
 pub mod sys;
 pub mod told;
 pub mod traffic;
-pub mod ulfm;
 pub mod unwinder;
 pub mod user;
 pub mod watchdog;
@@ -74,6 +72,3 @@ pub mod world;
 pub mod generated {
     include!(concat!(env!("OUT_DIR"), "/dispatch.rs"));
 }
-
-// The bindings also link this library to libmpi, so that its procedures are found in the file that the face has loaded.
-use mpi_sys as _;

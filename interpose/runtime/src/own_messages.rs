@@ -6,11 +6,12 @@ mod lent;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{self, real_request};
-use crate::real_types::{RealComm, RealRequest};
-use crate::{requests, ulfm};
+use crate::requests;
 pub use lent::Lent;
 use std::ffi::{c_int, c_void};
 use std::time::{Duration, Instant};
+use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_mpi::ulfm;
 
 const NULL: RealRequest = RealRequest(std::ptr::null_mut());
 

@@ -5,9 +5,9 @@
 //! the job.
 #![allow(unsafe_code)]
 
-use crate::sys;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute;
+use understudy_mpi::library;
 
 /// `pmix_value_t`, with the members that are used.
 #[repr(C)]
@@ -112,7 +112,7 @@ pub struct Program {
 
 /// Starts one process of `program`. The error says what the launcher has against it.
 pub fn spawn(program: &Program) -> Result<(), String> {
-    let (function, text) = (sys::symbol(c"PMIx_Spawn"), sys::symbol(c"PMIx_Error_string"));
+    let (function, text) = (library::symbol(c"PMIx_Spawn"), library::symbol(c"PMIx_Error_string"));
     if function.is_null() || text.is_null() {
         return Err("this Open MPI has no PMIx_Spawn".into());
     }
@@ -147,7 +147,7 @@ pub fn spawn(program: &Program) -> Result<(), String> {
 
 /// Makes a word known to all processes of the launcher.
 pub fn publish(word: &CStr) -> bool {
-    let function = sys::symbol(c"PMIx_Publish");
+    let function = library::symbol(c"PMIx_Publish");
     // SAFETY: PMIx's function of this type, or null.
     unsafe {
         let publish = transmute::<*mut c_void, Option<unsafe extern "C" fn(*const Info, usize) -> c_int>>(function);
@@ -158,7 +158,7 @@ pub fn publish(word: &CStr) -> bool {
 /// Whether a word has been made known.
 pub fn is_published(word: &CStr) -> bool {
     type Lookup = unsafe extern "C" fn(*mut Found, usize, *const Info, usize) -> c_int;
-    let function = sys::symbol(c"PMIx_Lookup");
+    let function = library::symbol(c"PMIx_Lookup");
     let mut found = Found {
         publisher: ([0; 256], 0),
         key: key(word),

@@ -9,9 +9,9 @@ use crate::early;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::real;
 use crate::handles::{real_comm, real_datatype};
-use crate::real_types::RealRequest;
 use crate::requests::{self, Envelope, Kind, Mode, State, count_sent, done, get, set_state, with_real};
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::RealRequest;
 
 /// Posts a receive, from the messages that the last drain took if one matches. With the return code.
 pub fn receive(envelope: Envelope) -> (State, RealRequest, c_int) {

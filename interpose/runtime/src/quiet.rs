@@ -14,7 +14,7 @@ static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Puts the filter in front of the help function.
 pub fn silence_topology_warning() {
-    let variable = crate::sys::symbol(c"opal_show_help").cast::<*mut c_void>();
+    let variable = understudy_mpi::library::symbol(c"opal_show_help").cast::<*mut c_void>();
     if variable.is_null() {
         return;
     }

@@ -31,7 +31,7 @@ use crate::arch::Rewound;
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;
 use crate::world::{self, Part};
-use crate::{arch, cell::Main, checkpoint, errors, events, overdue, ulfm};
+use crate::{arch, cell::Main, checkpoint, errors, events, overdue};
 use ckptd::events::{ErrorClass, Kind};
 pub use ending::{abort, fail, failed_in_init, undone};
 pub use meeting::end_together;
@@ -41,6 +41,7 @@ pub use restart::from_disk as restart_from_disk;
 pub use spare::{release as release_spares, wait_for_part};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
+use understudy_mpi::ulfm;
 
 /// How long outstanding transfers may take to end after a failure.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
@@ -121,13 +122,13 @@ fn means_failure(class: c_int) -> bool {
 fn failure_is_known() -> bool {
     let control = world::get().control;
     let mut revoked = 0;
-    let mut group = crate::real_types::RealGroup(std::ptr::null_mut());
+    let mut group = understudy_mpi::real_types::RealGroup(std::ptr::null_mut());
     let mut dead = 0;
     // SAFETY: local queries of a valid communicator; the probe makes progress.
     unsafe {
         let mut flag = 0;
         real::PMPI_Iprobe(
-            crate::real_types::ANY_SOURCE,
+            understudy_mpi::real_types::ANY_SOURCE,
             spare::TAG_RELEASE,
             control,
             &mut flag,

@@ -16,7 +16,6 @@ use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtComm, VirtDatatype, VirtRequest, named};
 use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
-use crate::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
 use crate::traffic;
 pub use buffer::{Attached, attach, attached};
 pub use order::Requests;
@@ -25,6 +24,7 @@ pub use rollback::quiesce;
 use std::any::Any;
 use std::cell::{Ref, RefMut};
 use std::ffi::c_int;
+use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
 
 struct Table {
     requests: Requests,

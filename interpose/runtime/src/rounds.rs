@@ -10,9 +10,9 @@
 
 use crate::errors::SUCCESS;
 use crate::own_messages::{self, Peer};
-use crate::real_types::{RealComm, RealRequest};
 use std::ffi::c_int;
 use std::time::Duration;
+use understudy_mpi::real_types::{RealComm, RealRequest};
 
 /// What is compared, number by number.
 pub type Numbers = [i64; 3];

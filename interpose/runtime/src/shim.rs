@@ -1,78 +1,114 @@
-//! What the shim does for the runtime: functions of the first library of this namespace.
+//! What the shims do for the runtime: functions of the first library of its namespace and of the MPI library's.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_void};
 use std::mem::transmute;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU8;
+use understudy_mpi::library;
 
-struct Shim {
+/// What the shim of the runtime's own namespace does.
+struct Own {
+    hold_descriptors: unsafe extern "C" fn(),
+    release_descriptors: unsafe extern "C" fn(),
+}
+
+/// What the shim of the MPI library's namespace does.
+struct Mpi {
+    own: Own,
     hold_frees: unsafe extern "C" fn(),
     release_frees: unsafe extern "C" fn(bool),
     mark_waits: unsafe extern "C" fn(*const AtomicU8, u8),
-    hold_descriptors: unsafe extern "C" fn(),
-    release_descriptors: unsafe extern "C" fn(),
     note_newcomers: unsafe extern "C" fn(),
 }
 
-/// `None` in unit tests, which have no shim.
-fn shim() -> Option<&'static Shim> {
-    static SHIM: OnceLock<Option<Shim>> = OnceLock::new();
-    // SAFETY: dlsym(3) in this namespace; the shim exports functions of these types.
-    SHIM.get_or_init(|| unsafe {
-        let find = |name: &CStr| {
-            let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
-            (!found.is_null()).then_some(found)
-        };
-        Some(Shim {
-            hold_frees: transmute::<*mut c_void, unsafe extern "C" fn()>(find(c"understudy_shim_hold_frees")?),
-            release_frees: transmute::<*mut c_void, unsafe extern "C" fn(bool)>(find(
-                c"understudy_shim_release_frees",
-            )?),
-            mark_waits: transmute::<*mut c_void, unsafe extern "C" fn(*const AtomicU8, u8)>(find(
-                c"understudy_shim_mark_waits",
-            )?),
+fn own_of(find: impl Fn(&CStr) -> Option<*mut c_void>) -> Option<Own> {
+    // SAFETY: the shim exports functions of these types.
+    unsafe {
+        Some(Own {
             hold_descriptors: transmute::<*mut c_void, unsafe extern "C" fn()>(find(
                 c"understudy_shim_hold_descriptors",
             )?),
             release_descriptors: transmute::<*mut c_void, unsafe extern "C" fn()>(find(
                 c"understudy_shim_release_descriptors",
             )?),
-            note_newcomers: transmute::<*mut c_void, unsafe extern "C" fn()>(find(c"understudy_shim_note_newcomers")?),
         })
+    }
+}
+
+fn present(function: *mut c_void) -> Option<*mut c_void> {
+    (!function.is_null()).then_some(function)
+}
+
+/// `None` in unit tests, which have no shim.
+fn own() -> Option<&'static Own> {
+    static OWN: OnceLock<Option<Own>> = OnceLock::new();
+    OWN.get_or_init(|| {
+        // SAFETY: dlsym(3) in this namespace.
+        own_of(|name| present(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }))
     })
     .as_ref()
 }
 
+/// `None` in unit tests, which have no shim.
+fn mpi() -> Option<&'static Mpi> {
+    static MPI: OnceLock<Option<Mpi>> = OnceLock::new();
+    MPI.get_or_init(|| {
+        let find = |name: &CStr| present(library::shim_function(name));
+        // SAFETY: the shim exports functions of these types.
+        unsafe {
+            Some(Mpi {
+                own: own_of(find)?,
+                hold_frees: transmute::<*mut c_void, unsafe extern "C" fn()>(find(c"understudy_shim_hold_frees")?),
+                release_frees: transmute::<*mut c_void, unsafe extern "C" fn(bool)>(find(
+                    c"understudy_shim_release_frees",
+                )?),
+                mark_waits: transmute::<*mut c_void, unsafe extern "C" fn(*const AtomicU8, u8)>(find(
+                    c"understudy_shim_mark_waits",
+                )?),
+                note_newcomers: transmute::<*mut c_void, unsafe extern "C" fn()>(find(
+                    c"understudy_shim_note_newcomers",
+                )?),
+            })
+        }
+    })
+    .as_ref()
+}
+
+/// Both shims, the runtime's first.
+fn both() -> impl DoubleEndedIterator<Item = &'static Own> {
+    own().into_iter().chain(mpi().map(|mpi| &mpi.own))
+}
+
 /// Holds back what the library frees from now on.
 pub fn hold_frees() {
-    if let Some(shim) = shim() {
+    if let Some(mpi) = mpi() {
         // SAFETY: the shim's function.
-        unsafe { (shim.hold_frees)() };
+        unsafe { (mpi.hold_frees)() };
     }
 }
 
 /// Ends [`hold_frees`]; `free`: what was held back is freed, otherwise it is kept for ever.
 pub fn release_frees(free: bool) {
-    if let Some(shim) = shim() {
+    if let Some(mpi) = mpi() {
         // SAFETY: the shim's function.
-        unsafe { (shim.release_frees)(free) };
+        unsafe { (mpi.release_frees)(free) };
     }
 }
 
 /// Lets waits set `bit` of `byte`, by which they tell one call of MPI from the next.
 pub fn mark_waits(byte: &'static AtomicU8, bit: u8) {
-    if let Some(shim) = shim() {
+    if let Some(mpi) = mpi() {
         // SAFETY: the shim's function; the byte lives as long as the process.
-        unsafe { (shim.mark_waits)(byte, bit) };
+        unsafe { (mpi.mark_waits)(byte, bit) };
     }
 }
 
 /// A process joins the job, or this one does.
 pub fn note_newcomers() {
-    if let Some(shim) = shim() {
+    if let Some(mpi) = mpi() {
         // SAFETY: the shim's function.
-        unsafe { (shim.note_newcomers)() };
+        unsafe { (mpi.note_newcomers)() };
     }
 }
 
@@ -83,7 +119,7 @@ pub struct Descriptors(());
 
 /// Waits until the others have lifted theirs.
 pub fn hold_descriptors() -> Descriptors {
-    if let Some(shim) = shim() {
+    for shim in both() {
         // SAFETY: the shim's function.
         unsafe { (shim.hold_descriptors)() };
     }
@@ -92,7 +128,7 @@ pub fn hold_descriptors() -> Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        if let Some(shim) = shim() {
+        for shim in both().rev() {
             // SAFETY: the shim's function, once for each call of the other.
             unsafe { (shim.release_descriptors)() };
         }

@@ -1,8 +1,7 @@
 //! The few system calls that have no safe wrapper, and lookups in both namespaces.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::OnceLock;
+use std::ffi::{CStr, c_void};
 use std::time::Duration;
 
 /// Dies at once, as by `kill -9`.
@@ -48,29 +47,6 @@ pub fn symbol(name: &CStr) -> *mut c_void {
     // SAFETY: dlsym(3), called from this library and not as a tail call, so that it searches this namespace.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     std::hint::black_box(address)
-}
-
-/// What MPI_Get_library_version says, and how long it says that is (Open MPI 5.0 counts the final zero, which the standard does not).
-/// The library is asked once, at the start.
-pub fn library_version() -> (&'static str, c_int) {
-    static VERSION: OnceLock<(String, c_int)> = OnceLock::new();
-    let (text, length) = VERSION.get_or_init(ask_library_version);
-    (text, *length)
-}
-
-fn ask_library_version() -> (String, c_int) {
-    let function = symbol(c"MPI_Get_library_version");
-    if function.is_null() {
-        return ("unknown".into(), 7);
-    }
-    let mut text = [0 as c_char; 512];
-    let mut length = 0;
-    // SAFETY: MPI_Get_library_version may be called before MPI_Init; it writes at most 256 bytes.
-    unsafe {
-        let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = std::mem::transmute(function);
-        function(text.as_mut_ptr(), &mut length);
-        (CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned(), length)
-    }
 }
 
 /// An error with its causes.

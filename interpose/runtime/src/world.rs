@@ -4,11 +4,11 @@
 use crate::cell::Main;
 use crate::errors::{returns_errors, succeeded};
 use crate::generated::real;
-use crate::real_types::{RealComm, UNDEFINED};
 use crate::redundancy::Redundancy;
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use understudy_mpi::real_types::{RealComm, UNDEFINED};
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@
 use crate::table::go_below;
 use crate::threads::next;
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicI32, AtomicUsize};
 use understudy_abi::RUNTIME_FD_BASE;
 
 unsafe extern "C" {
@@ -27,19 +28,24 @@ const F_DUPFD: c_int = 0;
 const F_GETFD: c_int = 1;
 const F_DUPFD_CLOEXEC: c_int = 1030;
 
+/// First number of this namespace.
+static FIRST: AtomicI32 = AtomicI32::new(RUNTIME_FD_BASE);
+
+/// New descriptors of this namespace are moved to `first` or above.
+pub fn lift_to(first: c_int) {
+    FIRST.store(first, Relaxed);
+}
+
 /// Moves a descriptor up; where there is no room it stays where it is.
 pub fn lift(fd: c_int) -> c_int {
-    if !(0..RUNTIME_FD_BASE).contains(&fd) {
+    let first = FIRST.load(Relaxed);
+    if !(0..first).contains(&fd) {
         return fd;
     }
     // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.
     unsafe {
         let close_on_exec = fcntl(fd, F_GETFD) & 1 != 0;
-        let high = fcntl(
-            fd,
-            if close_on_exec { F_DUPFD_CLOEXEC } else { F_DUPFD },
-            RUNTIME_FD_BASE,
-        );
+        let high = fcntl(fd, if close_on_exec { F_DUPFD_CLOEXEC } else { F_DUPFD }, first);
         if high < 0 {
             return fd;
         }

@@ -1,9 +1,9 @@
-//! What the face calls once the second libc is there.
+//! What the face calls once the namespace's libc is there.
 #![allow(unsafe_code)]
 
-use crate::threads;
+use crate::{descriptors, threads};
 use core::ffi::{CStr, c_char, c_int, c_void};
-use understudy_abi::RUNTIME_FIRST_KEY;
+use understudy_abi::ShimStart;
 
 unsafe extern "C" {
     static mut environ: *const *const c_char;
@@ -19,21 +19,23 @@ const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
     (c"UCX_MEM_EVENTS", c"n"),
 ];
 
-/// Prepares the second libc, whose mmap is patched already. Returns 0, or an errno.
+/// Prepares this namespace's libc, whose mmap is patched already. Returns 0, or an errno.
 ///
 /// # Safety
-/// `environment` must be a null-terminated array that lives as long as the process.
+/// `start` must be valid; its environment must live as long as the process.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn understudy_shim_start(environment: *const *const c_char) -> c_int {
-    // SAFETY: the process has one thread; `environ` is the second libc's variable.
+pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int {
+    // SAFETY: the process has one thread; `environ` is this libc's variable.
     unsafe {
-        environ = environment;
+        let start = &*start;
+        environ = start.environment;
+        descriptors::lift_to(start.first_descriptor);
         for (name, value) in NO_MEMORY_HOOKS {
             setenv(name.as_ptr(), value.as_ptr(), 1);
         }
-        // The keys below belong to the user side: they are taken here and never used.
+        // The keys below belong to others: they are taken here and never used.
         let mut key = 0;
-        while key + 1 < RUNTIME_FIRST_KEY {
+        while key + 1 < start.first_key {
             let error = pthread_key_create(&mut key, core::ptr::null());
             if error != 0 {
                 return error;

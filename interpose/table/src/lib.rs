@@ -116,9 +116,14 @@ pub fn virt_types() -> String {
     prelude::virt_types()
 }
 
-/// Rust source of the handle types `RealComm`, … and of `Status` (for `crate::real_types`).
+/// Rust source of the handle types `RealComm`, … and of `Status` (for `understudy_mpi`).
 pub fn real_types() -> String {
     prelude::real_types()
+}
+
+/// Rust source of the callback types, and of the real procedures behind a table of addresses (for `understudy_mpi`).
+pub fn real_procedures() -> String {
+    real::source(table())
 }
 
 /// A Markdown listing of the procedures with their class and support.

@@ -1,32 +1,67 @@
-//! How generated and hand-written handlers reach the real library's procedures: `real::PMPI_NAME(…)`.
+//! How handlers reach the real library's procedures: `real::PMPI_NAME(…)`, through a table of addresses.
 
-use crate::model::{Flag, Table};
-use crate::runtime::{ALLOW, imports};
+use crate::model::{Handle, Table};
+use crate::runtime::{self, ALLOW};
 use crate::types::{self, Side};
 use std::fmt::Write;
 
-/// `NAME(a: T, …) -> R` of the real procedure.
-fn prototype(procedure: &crate::Procedure, dots: &str) -> String {
-    let parameters = types::parameter_list(procedure, Side::Real);
-    let dots = if procedure.has(Flag::Varargs) { dots } else { "" };
-    format!(
-        "{}({parameters}{dots}) -> {}",
-        procedure.real_name(),
-        types::return_type(procedure, Side::Real)
-    )
+/// The callback types, the table of addresses, and a function for each of its rows.
+pub(crate) fn source(table: &Table) -> String {
+    let mut out = String::from("// Generated from the call table; not to be edited.\n");
+    runtime::callbacks(&mut out);
+    addresses(&mut out, table);
+    functions(&mut out, table);
+    out
 }
 
-fn open(out: &mut String) {
-    let _ = writeln!(out, "\n/// The real library's procedures.\n{ALLOW}pub mod real {{");
-    imports(out);
-}
-
-/// External symbols, which the dynamic linker finds in the real library.
-pub(crate) fn declarations(out: &mut String, table: &Table) {
-    open(out);
-    out.push_str("    unsafe extern \"C\" {\n");
+fn addresses(out: &mut String, table: &Table) {
+    let count = table.procedures.len();
+    let _ = writeln!(
+        out,
+        "\n/// Addresses of the real procedures, by slot.\n\
+         pub(crate) static PROCEDURES: [crate::library::Procedure; {count}] = ["
+    );
     for procedure in &table.procedures {
-        let _ = writeln!(out, "        pub fn {};", prototype(procedure, ", ..."));
+        let _ = writeln!(
+            out,
+            "    crate::library::Procedure::new(c\"{}\"),",
+            procedure.real_name()
+        );
     }
-    out.push_str("    }\n}\n");
+    out.push_str("];\n");
+}
+
+fn functions(out: &mut String, table: &Table) {
+    let names: Vec<String> = Handle::ALL
+        .iter()
+        .map(|handle| format!("Real{}", handle.name()))
+        .collect();
+    let _ = write!(
+        out,
+        "\n/// The real library's procedures.\n{ALLOW}pub mod real {{\n\
+         \x20   use super::callbacks::*;\n\
+         \x20   use crate::real_types::{{{}, Status}};\n\
+         \x20   use core::ffi::{{c_char, c_double, c_int, c_void}};\n",
+        names.join(", ")
+    );
+    for (slot, procedure) in table.procedures.iter().enumerate() {
+        let arguments: Vec<String> = procedure.parameters.iter().map(types::identifier).collect();
+        let _ = write!(
+            out,
+            "    #[inline(always)]\n\
+             \x20   pub unsafe extern \"C\" fn {}({}) -> {} {{\n\
+             \x20       // SAFETY: the library's procedure of this type; the rest is handed on to the caller.\n\
+             \x20       unsafe {{\n\
+             \x20           let real: {} = core::mem::transmute(super::PROCEDURES[{slot}].address());\n\
+             \x20           real({})\n\
+             \x20       }}\n\
+             \x20   }}\n",
+            procedure.real_name(),
+            types::parameter_list(procedure, Side::Real),
+            types::return_type(procedure, Side::Real),
+            types::fn_pointer(procedure, Side::Real),
+            arguments.join(", "),
+        );
+    }
+    out.push_str("}\n");
 }

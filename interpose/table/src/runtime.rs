@@ -3,7 +3,6 @@
 use crate::collective;
 use crate::face;
 use crate::model::{Class, Handle, Parameter, Policy, Procedure, Support, Table};
-use crate::real;
 use crate::types::{self, CALLBACKS, Side};
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -67,8 +66,7 @@ pub(crate) fn source(table: &Table, implemented: &[&str]) -> String {
     procedures(&mut out, table);
     face::names(&mut out, table);
     predefined(&mut out, table);
-    callbacks(&mut out);
-    real::declarations(&mut out, table);
+    out.push_str("\npub use understudy_mpi::{callbacks, real};\n");
     generic_handlers(&mut out, &sources);
     checks(&mut out, &sources);
     out.push_str(STUBS);
@@ -153,7 +151,7 @@ pub(crate) fn imports(out: &mut String) {
         out,
         "    use core::ffi::{{c_char, c_double, c_int, c_void}};\n\
          \x20   use crate::handles::{{{}}};\n\
-         \x20   use crate::real_types::{{{}, Status}};\n\
+         \x20   use understudy_mpi::real_types::{{{}, Status}};\n\
          \x20   use super::callbacks::*;\n",
         names("Virt"),
         names("Real")
@@ -163,7 +161,7 @@ pub(crate) fn imports(out: &mut String) {
 pub(crate) const ALLOW: &str =
     "#[allow(dead_code, unused_imports, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]\n";
 
-fn callbacks(out: &mut String) {
+pub(crate) fn callbacks(out: &mut String) {
     out.push_str(
         "\n/// Callback types; `H` is the handle that the callback gets.\n#[allow(dead_code)]\npub mod callbacks {\n",
     );

@@ -47,6 +47,13 @@ const RULES: &[Rule] = &[
         others: false,
     },
     Rule {
+        directory: "interpose/mpi",
+        name: "understudy-mpi",
+        uses: &[],
+        builds_with: &["understudy-table"],
+        others: true,
+    },
+    Rule {
         directory: "ckptd",
         name: "ckptd",
         uses: &[],
@@ -56,7 +63,7 @@ const RULES: &[Rule] = &[
     Rule {
         directory: "interpose/runtime",
         name: "understudy-runtime",
-        uses: &["understudy-abi", "ckptd"],
+        uses: &["understudy-abi", "understudy-mpi", "ckptd"],
         builds_with: &["understudy-table"],
         others: true,
     },

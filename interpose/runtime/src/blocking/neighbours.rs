@@ -9,10 +9,10 @@ use crate::errors::{SUCCESS, succeeded};
 use crate::generated::real;
 use crate::handles::{VirtComm, VirtDatatype, real_datatype};
 use crate::objects::comm::{self, degrees};
-use crate::real_types::RealDatatype;
 use crate::{shim, world};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
+use understudy_mpi::real_types::RealDatatype;
 
 /// What is received from one neighbour.
 #[derive(Clone, Copy)]

@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::handles::{VirtComm, VirtDatatype};
-use crate::real_types::Status;
 use crate::requests::Envelope;
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::Status;
 
 /// Writes a status unless the program ignores it.
 ///

@@ -8,10 +8,10 @@ use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::attribute::{ERR_KEYVAL, INVALID, Kind, Object};
 use crate::objects::{comm, objects, objects_mut};
 use crate::raise::{finish, raise};
-use crate::real_types::RealComm;
-use crate::sys;
 use crate::told;
 use std::ffi::{c_int, c_void};
+use understudy_mpi::library;
+use understudy_mpi::real_types::RealComm;
 
 // The keys of predefined attributes (MPI 4.1, 9.1.2) in Open MPI's numbers: MPI_TAG_UB, MPI_HOST, MPI_IO,
 // MPI_WTIME_IS_GLOBAL, MPI_APPNUM and these.
@@ -41,7 +41,7 @@ fn predefined(key: c_int) -> Result<Option<u64>, c_int> {
 
 /// The communicator of all processes, spares included: only it has the predefined attributes for certain.
 fn whole_world() -> RealComm {
-    RealComm(sys::symbol(c"ompi_mpi_comm_world"))
+    RealComm(library::symbol(c"ompi_mpi_comm_world"))
 }
 
 fn real_value(key: c_int) -> Result<Option<c_int>, c_int> {

@@ -10,9 +10,9 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::objects::comm::degrees;
 use crate::raise::finish;
-use crate::real_types::{RealDatatype, RealRequest};
 use crate::{requests, traffic};
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{RealDatatype, RealRequest};
 
 /// Real datatypes of an array of `count`; empty for a null pointer (MPI_IN_PLACE ignores the array).
 unsafe fn real_types(types: *const VirtDatatype, count: c_int) -> Vec<RealDatatype> {

@@ -8,11 +8,11 @@ use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, predefined_handle, real_comm, real_datatype};
 use crate::raise::finish;
-use crate::real_types::{PROC_NULL, RealRequest, Status};
 use crate::requests::{self, Envelope, Kind, State, count_sent};
 use crate::{completion, posting};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 
 /// Starts both halves; `kept` stays until the send has ended.
 ///

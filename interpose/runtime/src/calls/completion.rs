@@ -9,9 +9,9 @@ use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::raise::{finish, raise};
-use crate::real_types::{Status, UNDEFINED};
 use crate::requests::{self, EMPTY, Outcome};
 use std::ffi::c_int;
+use understudy_mpi::real_types::{Status, UNDEFINED};
 
 /// `MPI_Wait`
 pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status) -> c_int {

@@ -7,8 +7,8 @@ use crate::handles::{VirtDatatype, real_datatype};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{attribute, datatype};
 use crate::raise::{finish, raise};
-use crate::real_types::RealDatatype;
 use std::ffi::{c_char, c_int};
+use understudy_mpi::real_types::RealDatatype;
 
 /// Calls a real constructor and enters what it has made.
 ///

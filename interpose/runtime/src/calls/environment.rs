@@ -10,6 +10,7 @@ use crate::{job, recovery, sys, world};
 use ckptd::relay::RankStage;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use understudy_mpi::library;
 
 const THREAD_SINGLE: c_int = 0;
 const THREAD_FUNNELED: c_int = 1;
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int {
 
 /// `MPI_Get_library_version`
 pub unsafe extern "C" fn MPI_Get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int {
-    let (text, length) = sys::library_version();
+    let (text, length) = library::version();
     // SAFETY: the program's arguments; it has room for MPI_MAX_LIBRARY_VERSION_STRING characters, which this text fits.
     unsafe {
         version.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());

@@ -8,8 +8,8 @@ use crate::objects::comm::hints;
 use crate::objects::info::{self, ERR_INFO};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::raise::{finish, raise};
-use crate::real_types::RealInfo;
 use std::ffi::{CStr, c_char, c_int};
+use understudy_mpi::real_types::RealInfo;
 
 /// Calls a real constructor and enters what it has made.
 ///

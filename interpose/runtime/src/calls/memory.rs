@@ -13,11 +13,11 @@ use crate::errors::{ERR_BUFFER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtInfo, predefined_handle, real_comm, real_datatype};
 use crate::raise::finish;
-use crate::real_types::RealRequest;
 use crate::requests::{Attached, Envelope};
 use crate::told::user_symbol;
 use crate::{checkpoint, completion, recovery, requests};
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::RealRequest;
 
 /// Sends a copy of what is in a buffer; the copy is the layer's until the send has ended.
 pub(super) fn buffered_send(message: &Envelope) -> Result<c_int, Rewound> {

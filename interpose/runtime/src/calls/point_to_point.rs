@@ -12,10 +12,10 @@ use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
-use crate::real_types::{RealComm, RealDatatype, RealRequest, Status};
 use crate::requests::{self, Envelope, Kind, State};
 use crate::{completion, early, posting};
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest, Status};
 
 type RealSend = unsafe extern "C" fn(*const c_void, c_int, RealDatatype, c_int, c_int, RealComm) -> c_int;
 type RealIsend =
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn MPI_Recv(
 #[inline(never)]
 unsafe fn received_badly(rc: c_int, got: Status, comm: VirtComm, status: *mut Status) -> c_int {
     let rc = attempt!(rc);
-    if got.source != crate::real_types::ANY_SOURCE {
+    if got.source != understudy_mpi::real_types::ANY_SOURCE {
         completion::count_received(comm, &got);
     }
     // SAFETY: handed on to the caller.

@@ -9,10 +9,10 @@ use crate::generated::{Proc, real};
 use crate::handles::{self, VirtComm, VirtDatatype, VirtMessage, VirtRequest, real_comm, real_datatype, real_message};
 use crate::objects::comm;
 use crate::raise::finish;
-use crate::real_types::{PROC_NULL, RealRequest, Status};
 use crate::requests::{EMPTY, Kind, State};
 use crate::{checkpoint, completion, early, recovery, requests};
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 
 fn iprobe(source: c_int, tag: c_int, comm: VirtComm) -> Result<(Option<Status>, c_int), Rewound> {
     if let Some(status) = early::peek(comm, source, tag) {
@@ -154,7 +154,7 @@ fn imrecv(
             count,
             datatype,
             PROC_NULL,
-            crate::real_types::ANY_TAG,
+            understudy_mpi::real_types::ANY_TAG,
             comm::world_handle(),
         ));
         return Ok(Ok(requests::add_done(comm::world_handle(), kind, status, SUCCESS)));

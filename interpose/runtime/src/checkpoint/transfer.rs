@@ -11,9 +11,9 @@ use crate::image::epoch::{Epoch, Image, SlotRun};
 use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use crate::own_messages::{self, Peer, tag};
-use crate::real_types::{RealComm, RealRequest};
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
+use understudy_mpi::real_types::{RealComm, RealRequest};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Room for a head.

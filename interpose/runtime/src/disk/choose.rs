@@ -10,9 +10,9 @@ use crate::gather::everybodys;
 use crate::generated::real;
 use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
 use crate::image::store::PageStore;
-use crate::real_types::RealComm;
 use crate::sys;
 use std::ffi::c_int;
+use understudy_mpi::real_types::RealComm;
 
 /// An epoch that all workers have.
 pub struct Found {

@@ -2,17 +2,18 @@
 
 use super::format::Identity;
 use crate::image::vmas;
-use crate::{sys, user};
+use crate::user;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use understudy_mpi::library;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Of this process.
 pub fn own(workers: u32) -> Identity {
     Identity {
         build: build(),
-        mpi: sys::library_version().0.to_owned(),
+        mpi: library::version().0.to_owned(),
         workers,
         program: user::program_name(),
         arguments: arguments(),

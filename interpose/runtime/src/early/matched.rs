@@ -7,8 +7,8 @@ use crate::cell::Main;
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtComm, VirtMessage};
 use crate::objects::lookup::created;
-use crate::real_types::{RealMessage, Status};
 use std::ffi::c_int;
+use understudy_mpi::real_types::{RealMessage, Status};
 
 /// A matched message in the real library.
 #[derive(Clone, Copy)]

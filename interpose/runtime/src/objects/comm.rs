@@ -15,13 +15,13 @@ use crate::cell::Main;
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtComm, VirtGroup, named, real_comm};
-use crate::real_types::RealComm;
-use crate::ulfm;
 pub use rebuild::rebuild;
 use std::cell::{Ref, RefMut};
 use std::ffi::{CStr, c_int};
 use std::time::{Duration, Instant};
 pub use topology::{Topology, degrees};
+use understudy_mpi::real_types::RealComm;
+use understudy_mpi::ulfm;
 
 /// Index of `MPI_COMM_WORLD`.
 pub const WORLD: u32 = 0;
@@ -373,7 +373,7 @@ fn progress_for(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
         let mut flag = 0;
-        let mut status = crate::real_types::Status::default();
+        let mut status = understudy_mpi::real_types::Status::default();
         // SAFETY: a probe on the predefined communicator; it receives nothing.
         unsafe { real::PMPI_Iprobe(0, 0, comm, &mut flag, &mut status) };
         std::thread::sleep(Duration::from_micros(200));

@@ -14,10 +14,10 @@ use crate::cell::Main;
 use crate::errors::{ERR_INTERN, ERR_TYPE, SUCCESS};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtDatatype, named, real_datatype};
-use crate::real_types::RealDatatype;
 use std::cell::{Ref, RefMut};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use understudy_mpi::real_types::RealDatatype;
 
 /// `MPI_MAX_OBJECT_NAME` of Open MPI.
 const MAX_NAME: usize = 64;

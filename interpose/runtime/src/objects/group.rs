@@ -7,9 +7,9 @@ use super::{objects, objects_mut};
 use crate::errors::{ERR_ARG, ERR_RANK, SUCCESS, text};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtGroup, real_comm, real_group};
-use crate::real_types::RealGroup;
 use std::collections::HashSet;
 use std::ffi::c_int;
+use understudy_mpi::real_types::RealGroup;
 
 /// `MPI_ERR_GROUP`
 pub const ERR_GROUP: c_int = 9;

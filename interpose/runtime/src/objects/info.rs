@@ -7,9 +7,9 @@ use super::{objects, objects_mut};
 use crate::errors::{SUCCESS, text};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtInfo, real_info};
-use crate::real_types::RealInfo;
 use std::cell::RefMut;
 use std::ffi::{CString, c_int};
+use understudy_mpi::real_types::RealInfo;
 
 /// `MPI_ERR_INFO`
 pub const ERR_INFO: c_int = 34;

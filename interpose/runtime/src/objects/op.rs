@@ -14,9 +14,9 @@ use crate::cell::Main;
 use crate::errors::{ERR_OP, SUCCESS, text};
 use crate::generated::{HandleKind, callbacks, real};
 use crate::handles::{self, VirtDatatype, VirtOp, real_op};
-use crate::real_types::{RealDatatype, RealOp};
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{RealDatatype, RealOp};
 
 /// `MPI_ERR_NO_MEM`
 const ERR_NO_MEM: c_int = 39;

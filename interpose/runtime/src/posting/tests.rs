@@ -2,9 +2,9 @@
 
 use crate::early::{self, Early};
 use crate::handles::VirtComm;
-use crate::real_types::{ANY_SOURCE, ANY_TAG};
 use crate::requests::{self, Envelope, Kind, Requests, State};
 use std::ffi::c_void;
+use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG};
 
 const HISTORIES: u64 = 3000;
 const STEPS: u32 = 150;

@@ -11,11 +11,12 @@ use super::{DRAIN_LIMIT, abort, copies, spare};
 use crate::arch::Frame;
 use crate::errors::{SUCCESS, returns_errors};
 use crate::objects::comm;
-use crate::real_types::RealComm;
 use crate::world::{self, Part};
-use crate::{checkpoint, daemon, disk, events, rehearsal, requests, schedule, ulfm, user};
+use crate::{checkpoint, daemon, disk, events, rehearsal, requests, schedule, user};
 use ckptd::events::RecoveryStage;
 use std::ffi::c_int;
+use understudy_mpi::real_types::RealComm;
+use understudy_mpi::ulfm;
 
 /// A further failure: everything from the start.
 pub struct Again;

@@ -16,11 +16,11 @@ use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
-use crate::real_types::RealComm;
 use crate::{peers, user, world};
 use ckptd::relay::{Frame, NOTE_WORDS, Note, Position};
 use std::ffi::c_int;
 use std::fmt::Write;
+use understudy_mpi::real_types::RealComm;
 
 /// How often the same may happen.
 const LIMIT: usize = 3;

@@ -10,13 +10,14 @@ use super::wishes;
 use crate::errors::succeeded;
 use crate::generated::real;
 use crate::handles;
-use crate::real_types::RealComm;
 use crate::world::{self, Part};
-use crate::{checkpoint, disk, events, peers, ulfm, user};
+use crate::{checkpoint, disk, events, peers, user};
 use ckptd::events::Kind;
 use std::ffi::c_int;
 use std::time::Duration;
 use understudy_abi::exit;
+use understudy_mpi::real_types::RealComm;
+use understudy_mpi::ulfm;
 
 /// How long the others leave it to the first process to end the job.
 const LAST_WORD: Duration = Duration::from_secs(1);

@@ -25,15 +25,16 @@ use crate::fault::Lack;
 use crate::generated::real;
 use crate::handles::{self, VirtComm, VirtInfo, predefined_handle, real_comm, real_info};
 use crate::pmix::{self, Program};
-use crate::real_types::RealComm;
 use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World};
-use crate::{daemon, disk, fault, peers, shim, sys, told, ulfm, user, watchdog};
+use crate::{daemon, disk, fault, peers, shim, sys, told, user, watchdog};
 use bincode::config::standard;
 use std::ffi::{CString, OsString, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::{Duration, Instant};
 use understudy_abi::{JOIN, JOIN_PORT};
+use understudy_mpi::real_types::RealComm;
+use understudy_mpi::ulfm;
 
 const NULL: RealComm = RealComm(std::ptr::null_mut());
 /// `MPI_MAX_PORT_NAME`
@@ -230,7 +231,7 @@ fn has_tcp() -> bool {
     }
 }
 
-fn no_info() -> crate::real_types::RealInfo {
+fn no_info() -> understudy_mpi::real_types::RealInfo {
     real_info(VirtInfo(predefined_handle("ompi_mpi_info_null")))
 }
 

@@ -9,11 +9,12 @@ use crate::arch::Rewound;
 use crate::errors::succeeded;
 use crate::generated::real;
 use crate::objects::comm;
-use crate::{arch, checkpoint, disk, events, sys, ulfm, user, world};
+use crate::{arch, checkpoint, disk, events, sys, user, world};
 use ckptd::events::Kind;
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
 use std::time::Instant;
+use understudy_mpi::ulfm;
 
 /// At the end of MPI_Init, when the epoch is chosen and in memory. A failure here ends the job; nothing on disk has
 /// changed then, so it can be started again.

@@ -8,8 +8,8 @@
 
 use crate::cell::Main;
 use crate::generated::real;
-use crate::real_types::RealComm;
 use crate::world;
+use understudy_mpi::real_types::RealComm;
 
 /// How many recoveries later they are freed.
 const DELAY: u32 = 2;

@@ -7,13 +7,14 @@ use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles;
-use crate::real_types::{ANY_SOURCE, RealComm, RealGroup, RealRequest, UNDEFINED};
 use crate::world::{self, Part};
-use crate::{daemon, disk, events, own_messages, peers, rehearsal, sys, ulfm, user};
+use crate::{daemon, disk, events, own_messages, peers, rehearsal, sys, user};
 use ckptd::events::{EndHow, Kind};
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
+use understudy_mpi::real_types::{ANY_SOURCE, RealComm, RealGroup, RealRequest, UNDEFINED};
+use understudy_mpi::ulfm;
 
 /// Tag of the message that releases a spare.
 pub const TAG_RELEASE: c_int = 9;

@@ -9,11 +9,11 @@ use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
-use crate::real_types::RealComm;
 use crate::{daemon, events, world};
 use ckptd::events::{Kind, SpareChoice, Worker, WorldRank};
 use ckptd::pool::Lease;
 use std::ffi::c_int;
+use understudy_mpi::real_types::RealComm;
 
 /// Rounds of leases that this process knows of.
 static ROUNDS: Main<u64> = Main::new(0);

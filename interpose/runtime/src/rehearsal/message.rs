@@ -5,10 +5,10 @@ use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles;
 use crate::own_messages::{self, Lent, Peer};
-use crate::real_types::{RealComm, RealRequest, Status};
 use crate::requests::EMPTY;
 use std::ffi::c_int;
 use std::time::Duration;
+use understudy_mpi::real_types::{RealComm, RealRequest, Status};
 
 /// A message on its way, with its memory, which is leaked if the message is dropped before it has ended.
 pub(super) struct Message {

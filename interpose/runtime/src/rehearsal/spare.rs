@@ -9,10 +9,10 @@ use crate::events;
 use crate::fault;
 use crate::journal::Inputs;
 use crate::own_messages::{Peer, tag};
-use crate::real_types::{ANY_SOURCE, RealComm};
 use bincode::config::standard;
 use ckptd::events::{Kind, Worker};
 use std::time::Duration;
+use understudy_mpi::real_types::{ANY_SOURCE, RealComm};
 
 /// What a spare tells a worker: the numbers of pages that are not rebuilt, and what was read of files; or that none are.
 pub(super) type Proof = Option<(Vec<u64>, Inputs)>;

@@ -280,7 +280,7 @@ impl State {
             return;
         }
         let Some(message) = &mut self.proof else {
-            self.proof = Message::probe(world::get().control, crate::real_types::ANY_SOURCE, tag::PROOF);
+            self.proof = Message::probe(world::get().control, understudy_mpi::real_types::ANY_SOURCE, tag::PROOF);
             return;
         };
         if message.test() != Ok(true) {

@@ -5,8 +5,8 @@ use super::order::Stamp;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::comm;
-use crate::real_types::Status;
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::Status;
 
 /// Buffer, count, datatype, peer and tag of a message, on one communicator.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]

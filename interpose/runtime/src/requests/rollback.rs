@@ -4,8 +4,8 @@
 use super::{Kind, active, get, with_real};
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::ulfm;
 use std::time::{Duration, Instant};
+use understudy_mpi::ulfm;
 
 fn is_send(index: u32) -> bool {
     matches!(

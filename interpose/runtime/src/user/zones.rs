@@ -7,10 +7,10 @@ use crate::generated::real;
 use crate::handles;
 use crate::image::runs::AddrRange;
 use crate::image::vmas::{self, Owner, Zones};
-use crate::real_types::RealComm;
 use crate::told;
 use std::sync::OnceLock;
 use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
+use understudy_mpi::real_types::RealComm;
 use xxhash_rust::xxh3::xxh3_64;
 
 static ZONES: OnceLock<Zones> = OnceLock::new();

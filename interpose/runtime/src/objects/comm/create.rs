@@ -14,8 +14,8 @@ use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::{objects, objects_mut};
-use crate::real_types::{RealComm, RealGroup};
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{RealComm, RealGroup};
 
 /// A new communicator that is not yet in the table.
 pub struct Made {

@@ -4,8 +4,8 @@
 use crate::errors;
 use crate::generated::real;
 use crate::handles::{self, VirtInfo, real_info};
-use crate::real_types::{RealComm, RealInfo};
 use std::ffi::{CStr, CString, c_char, c_int};
+use understudy_mpi::real_types::{RealComm, RealInfo};
 
 /// `MPI_MAX_INFO_KEY` of Open MPI, with room to spare.
 const MAX_KEY: usize = 256;

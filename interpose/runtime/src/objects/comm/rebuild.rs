@@ -10,10 +10,10 @@ use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtDatatype, VirtOp};
 use crate::objects::{Objects, group, objects};
-use crate::real_types::{RealComm, RealDatatype, RealOp, UNDEFINED};
 use crate::{fault, gather, watchdog};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{RealComm, RealDatatype, RealOp, UNDEFINED};
 
 /// Makes the real communicators and groups of all workers from their recipes. Collective over `new_world`, in which each
 /// worker has the rank that it has in the recipes.

@@ -5,8 +5,8 @@ use super::get;
 use crate::errors;
 use crate::generated::real;
 use crate::handles::{VirtComm, real_comm};
-use crate::real_types::RealComm;
 use std::ffi::c_int;
+use understudy_mpi::real_types::RealComm;
 
 /// `MPI_CART`
 const CART: c_int = 1;

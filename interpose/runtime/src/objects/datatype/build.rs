@@ -5,9 +5,9 @@ use super::{Datatype, Recipe, check, null_real, rename};
 use crate::errors::ERR_INTERN;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
-use crate::real_types::RealDatatype;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::RealDatatype;
 
 // `MPI_COMBINER_…`
 pub(super) const NAMED: i32 = 0;

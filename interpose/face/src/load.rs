@@ -1,0 +1,255 @@
+//! Loading the runtime side: a namespace with the runtime, and one with the MPI library.
+//!
+//! Each begins with the shim and a libc of its own. What is mapped for the first lies in the zone's first half, what is
+//! mapped for the second in its second half.
+#![allow(unsafe_code)]
+
+use crate::aside::Program;
+use crate::auxv::Auxv;
+use crate::link::{self, Extent, OUR_SONAME, Path};
+use crate::relay::{self, Streams};
+use crate::zone::{self, Half, Library, PatchError, Patched};
+use crate::{entry, environ, late, ldheap, leave, passive, services, sharing, sources, threads};
+use core::ffi::{CStr, c_char, c_int, c_long, c_void};
+use understudy_abi::{
+    ABI_VERSION, BootInfo, EntryPoints, MPI_FD_BASE, MPI_FIRST_KEY, RUNTIME_FD_BASE, RUNTIME_FIRST_KEY, ShimStart,
+};
+
+unsafe extern "C" {
+    fn dlmopen(namespace: c_long, path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn dlinfo(handle: *mut c_void, request: c_int, info: *mut c_void) -> c_int;
+}
+
+const RTLD_NOW: c_int = 2;
+const LM_ID_NEWLM: c_long = -1;
+const RTLD_DI_LMID: c_int = 1;
+
+/// What execution 2 knows of the process.
+pub struct Second<'a> {
+    pub argc: c_int,
+    pub argv: *const *const c_char,
+    pub program: Program,
+    pub personality: usize,
+    pub auxv: &'a Auxv,
+    pub stack_end: usize,
+}
+
+/// Why execution 2 could not be completed.
+pub enum Failure {
+    Text(&'static str),
+    Patch(&'static str, &'static str, PatchError),
+    /// dlerror(3) has the reason.
+    Loader(&'static str),
+    /// The runtime has said why already; run without us.
+    Runtime,
+    /// The runtime has said why already; end with this status.
+    Stop(c_int),
+}
+
+/// Loads them; on the zone's stack, so all that ld.so does from here on lies in the zone.
+pub fn load(second: &Second<'_>) -> Result<(), Failure> {
+    // SAFETY: mapped objects: ld.so, where the kernel says it is, and this library.
+    let (loader, face) = unsafe { (link::extent(second.auxv.loader), link::extent(link::own_base())) };
+    zone::make_stubs().map_err(|_| Failure::Text("the stub page's address (0x20000) is taken"))?;
+    patch(Library::Loader, Patched::Mmap, &loader, "ld.so", "mmap")?;
+    threads::remember_main();
+    ldheap::install(&loader).map_err(Failure::Text)?;
+    threads::make_libc_multithreaded().map_err(|_| Failure::Text("no thread can be created"))?;
+
+    let directory = Path::directory(link::own_path());
+    let (_, namespace) = open_namespace(directory, Half::Runtime, second)?;
+    let runtime = open_sibling(directory, b"/libunderstudy_runtime.so", namespace)?;
+    zone::load_into(Half::Mpi).map_err(|_| Failure::Text("the stub page cannot be changed"))?;
+    let (shim, namespace) = open_namespace(directory, Half::Mpi, second)?;
+    let mut mpi = Path::new();
+    // SAFETY: the saved environment.
+    let library_path = unsafe { environ::value(second.program.environment, b"LD_LIBRARY_PATH=") }.unwrap_or(b"");
+    if !link::find_library(OUR_SONAME, library_path, &mut mpi) {
+        return Err(Failure::Text(
+            "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH",
+        ));
+    }
+    let mpi = open(namespace, &mpi).map_err(|_| Failure::Loader("the MPI library cannot be loaded"))?;
+    // SAFETY: the shim exports its function with this type; the handle is that of libmpi.
+    unsafe {
+        let function = shim_function(shim, c"understudy_shim_find_real")?;
+        let function: unsafe extern "C" fn(*mut c_void) = core::mem::transmute(function);
+        function(mpi);
+    }
+    start_runtime(runtime, &Mpi { library: mpi, shim }, second, &loader, &face)
+}
+
+/// Handles of dlmopen(3) in the MPI library's namespace.
+struct Mpi {
+    library: *mut c_void,
+    shim: *mut c_void,
+}
+
+fn patch(
+    library: Library,
+    call: Patched,
+    at: &Extent,
+    name: &'static str,
+    call_name: &'static str,
+) -> Result<(), Failure> {
+    // SAFETY: mapped code; the process has one thread, and it is not in that call.
+    unsafe { zone::patch(library, call, at.code, at.code_length) }
+        .map_err(|error| Failure::Patch(name, call_name, error))
+}
+
+/// Opens a new namespace with the shim, and a libc that it prepares, in it. The handle is the shim's.
+fn open_namespace(directory: &[u8], half: Half, second: &Second<'_>) -> Result<(*mut c_void, c_long), Failure> {
+    let shim = open_sibling(directory, b"/libunderstudy_shim.so", LM_ID_NEWLM)?;
+    let mut namespace: c_long = 0;
+    // SAFETY: RTLD_DI_LMID writes a c_long.
+    unsafe { dlinfo(shim, RTLD_DI_LMID, (&raw mut namespace).cast()) };
+    start_shim(shim, half, second)?;
+    Ok((shim, namespace))
+}
+
+fn open(namespace: c_long, path: &Path) -> Result<*mut c_void, Failure> {
+    // SAFETY: dlmopen(3).
+    let handle = unsafe { dlmopen(namespace, path.as_ptr(), RTLD_NOW) };
+    if handle.is_null() {
+        Err(Failure::Loader("a library cannot be loaded"))
+    } else {
+        Ok(handle)
+    }
+}
+
+fn open_sibling(directory: &[u8], name: &[u8], namespace: c_long) -> Result<*mut c_void, Failure> {
+    let mut path = Path::new();
+    path.push(directory).push(name);
+    open(namespace, &path).map_err(|_| Failure::Loader("a library that belongs to libunderstudy.so cannot be loaded"))
+}
+
+fn shim_function(shim: *mut c_void, name: &CStr) -> Result<*mut c_void, Failure> {
+    // SAFETY: dlsym(3) with the shim's handle.
+    let function = unsafe { dlsym(shim, name.as_ptr()) };
+    if function.is_null() {
+        return Err(Failure::Loader("libunderstudy_shim.so is of another version"));
+    }
+    Ok(function)
+}
+
+/// 0, or an errno.
+type StartShim = unsafe extern "C" fn(*const ShimStart) -> c_int;
+
+fn start_shim(shim: *mut c_void, half: Half, second: &Second<'_>) -> Result<(), Failure> {
+    let (first_descriptor, first_key) = match half {
+        Half::Runtime => (RUNTIME_FD_BASE, RUNTIME_FIRST_KEY),
+        Half::Mpi => (MPI_FD_BASE, MPI_FIRST_KEY),
+    };
+    let start = ShimStart {
+        environment: second.program.environment,
+        first_descriptor,
+        first_key,
+    };
+    // SAFETY: the patched code is that of the namespace's libc, in which nothing has run yet but its initialisation; it must
+    // not map anything before. The shim exports its function with this type.
+    unsafe {
+        let malloc = dlsym(shim, c"malloc".as_ptr());
+        let libc = link::extent(link::base_of(malloc as usize));
+        for (call, name) in Patched::ALL {
+            patch(Library::Libc(half), call, &libc, "libc", name)?;
+        }
+        let function: StartShim = core::mem::transmute(shim_function(shim, c"understudy_shim_start")?);
+        if function(&start) != 0 {
+            return Err(Failure::Text("a libc of the layer's own could not be prepared"));
+        }
+    }
+    Ok(())
+}
+
+/// The runtime's start; 0: entry points are filled in; 1: run without us; otherwise an exit status. It has said why.
+type RuntimeStart = unsafe extern "C" fn(*const BootInfo, *mut EntryPoints) -> c_int;
+
+fn start_runtime(
+    runtime: *mut c_void,
+    mpi: &Mpi,
+    second: &Second<'_>,
+    loader: &Extent,
+    face: &Extent,
+) -> Result<(), Failure> {
+    let symbols = entry::data_symbol_addresses();
+    let mut directory = Path::new();
+    directory.push(Path::directory(link::own_path()));
+    // SAFETY: a valid environment.
+    let required = unsafe { environ::is_on(second.program.environment, b"UNDERSTUDY_REQUIRE=") };
+    let info = BootInfo {
+        version: ABI_VERSION,
+        require: u32::from(required),
+        quiet: u32::from(second.program.is_quiet()),
+        environment: second.program.environment,
+        argc: second.argc,
+        argv: second.argv,
+        program: second.program.path.as_ptr(),
+        directory: directory.as_ptr(),
+        loader_base: loader.base,
+        loader_length: loader.length,
+        face_base: face.base,
+        face_length: face.length,
+        stack_end: second.stack_end,
+        link_map: link::first().cast(),
+        data_symbols: symbols.as_ptr().cast(),
+        data_symbol_count: symbols.len(),
+        mpi: mpi.library,
+        mpi_shim: mpi.shim,
+        messages: relay::copy_of_stderr(),
+        call_at_exit: leave::call_at_exit,
+        user_threads: threads::created(),
+        user_shared_maps: sharing::made(),
+        user_dlopen: passive::open,
+        user_dlsym: services::dlsym,
+        user_dlclose: services::dlclose,
+        user_sources: sources::addresses,
+        watch_user_sources: sources::watch,
+        user_hide_destructors: passive::hide_destructors,
+        library_places: &raw mut zone::LIBRARY_PLACES,
+        loader_data: (loader.data, loader.data_length),
+        loader_heap: ldheap::told(),
+        user_iterate: services::iterate,
+        attribute_cells: (&raw mut services::ATTRIBUTE_CELLS).cast(),
+    };
+    let mut points = EntryPoints {
+        version: 0,
+        slot_count: 0,
+        enter: [core::ptr::null(); understudy_abi::ENTRIES],
+        file_effect: core::ptr::null(),
+        fatal_signal: core::ptr::null(),
+        source: core::ptr::null(),
+    };
+    // SAFETY: the runtime exports this function with this type; it copies what it keeps of `info`.
+    let status = unsafe {
+        let function = dlsym(runtime, c"understudy_runtime_start".as_ptr());
+        if function.is_null() {
+            return Err(Failure::Loader("libunderstudy_runtime.so is of another version"));
+        }
+        let function: RuntimeStart = core::mem::transmute(function);
+        function(&info, &mut points)
+    };
+    match status {
+        0 if points.version == ABI_VERSION && points.slot_count as usize == entry::slot_count() => {
+            // SAFETY: the runtime exports this function with this type.
+            let streams = unsafe { Streams::of(runtime) }
+                .ok_or(Failure::Loader("libunderstudy_runtime.so is of another version"))?;
+            crate::files::tell_runtime(points.file_effect);
+            crate::fatal::listen(points.fatal_signal);
+            sources::connect(points.source, entry::slot_count());
+            if second.program.is_late {
+                late::await_first_call(&points.enter, streams);
+            } else {
+                entry::connect(&points.enter);
+                // A program that is not protected keeps its own streams, so this comes last.
+                streams.start();
+            }
+            Ok(())
+        }
+        0 => Err(Failure::Text(
+            "libunderstudy.so and libunderstudy_runtime.so are of different versions",
+        )),
+        1 => Err(Failure::Runtime),
+        status => Err(Failure::Stop(status)),
+    }
+}

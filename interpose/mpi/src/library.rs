@@ -1,0 +1,121 @@
+//! The opened library: its procedures and variables, by name.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+/// Handle of dlmopen(3); null in unit tests, which have no library.
+static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// The same of the shim in its namespace.
+static SHIM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Addresses of procedures with their names: what is called through.
+pub(crate) struct Procedure {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Procedure {
+    pub(crate) const fn new(name: &'static CStr) -> Procedure {
+        Procedure {
+            name,
+            address: AtomicPtr::new(missing as *mut c_void),
+        }
+    }
+
+    /// Where it is; a procedure that the library does not have ends the process.
+    #[inline(always)]
+    pub(crate) fn address(&self) -> *mut c_void {
+        self.address.load(Relaxed)
+    }
+
+    fn find(&self) {
+        let found = symbol(self.name);
+        if !found.is_null() {
+            self.address.store(found, Relaxed);
+        }
+    }
+}
+
+/// Stands in for procedures that the library does not have.
+extern "C" fn missing() -> ! {
+    panic!("the MPI library does not have a procedure that the layer has called");
+}
+
+/// Connects to the opened library.
+///
+/// # Safety
+/// `library` must be a handle of dlmopen(3) for an MPI library whose calling conventions and types are those of the call
+/// table, `shim` one for the shim in its namespace; both must stay open.
+pub unsafe fn connect(library: *mut c_void, shim: *mut c_void) {
+    LIBRARY.store(library, Relaxed);
+    SHIM.store(shim, Relaxed);
+    crate::generated::PROCEDURES.iter().for_each(Procedure::find);
+    crate::ulfm::PROCEDURES.iter().for_each(|procedure| procedure.find());
+}
+
+/// A symbol of the library or of what it needs; null if there is none.
+pub fn symbol(name: &CStr) -> *mut c_void {
+    find(&LIBRARY, name)
+}
+
+/// A function of the shim in the library's namespace; null if there is none.
+pub fn shim_function(name: &CStr) -> *mut c_void {
+    find(&SHIM, name)
+}
+
+fn find(handle: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    let handle = handle.load(Relaxed);
+    if handle.is_null() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: dlsym(3) with an open handle.
+    unsafe { libc::dlsym(handle, name.as_ptr()) }
+}
+
+/// What MPI_Get_library_version says, and how long it says that is (Open MPI 5.0 counts the final zero, which the standard does not).
+/// The library is asked once, at the start.
+pub fn version() -> (&'static str, c_int) {
+    static VERSION: OnceLock<(String, c_int)> = OnceLock::new();
+    let (text, length) = VERSION.get_or_init(ask_version);
+    (text, *length)
+}
+
+fn ask_version() -> (String, c_int) {
+    let function = symbol(c"MPI_Get_library_version");
+    if function.is_null() {
+        return ("unknown".into(), 7);
+    }
+    let mut text = [0 as c_char; 512];
+    let mut length = 0;
+    // SAFETY: MPI_Get_library_version may be called before MPI_Init; it writes at most 256 bytes.
+    unsafe {
+        let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = std::mem::transmute(function);
+        function(text.as_mut_ptr(), &mut length);
+        (CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned(), length)
+    }
+}
+
+/// Sets a variable of the library's environment, which is not the runtime's; `None`: removes it.
+///
+/// # Safety
+/// No other thread of the library's side may be using the environment (setenv(3)).
+pub unsafe fn set_variable(name: &CStr, value: Option<&CStr>) {
+    type Set = unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int;
+    type Unset = unsafe extern "C" fn(*const c_char) -> c_int;
+    // SAFETY: setenv(3) and unsetenv(3) of the library's libc have these types, or there is no library.
+    unsafe {
+        let set: Option<Set> = std::mem::transmute(symbol(c"setenv"));
+        let unset: Option<Unset> = std::mem::transmute(symbol(c"unsetenv"));
+        match (value, set, unset) {
+            (Some(value), Some(set), _) => {
+                set(name.as_ptr(), value.as_ptr(), 1);
+            }
+            (None, _, Some(unset)) => {
+                unset(name.as_ptr());
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What the layer knows of Open MPI's ABI is what its mpi.h says.
+
+use std::mem::{offset_of, size_of};
+use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, PROC_NULL, RealComm, RealRequest, Status, UNDEFINED};
+
+#[test]
+fn the_status_has_the_headers_layout() {
+    type Theirs = mpi_sys::MPI_Status;
+    assert_eq!(size_of::<Status>(), size_of::<Theirs>());
+    assert_eq!(offset_of!(Status, source), offset_of!(Theirs, MPI_SOURCE));
+    assert_eq!(offset_of!(Status, tag), offset_of!(Theirs, MPI_TAG));
+    assert_eq!(offset_of!(Status, error), offset_of!(Theirs, MPI_ERROR));
+    assert_eq!(offset_of!(Status, cancelled), offset_of!(Theirs, _cancelled));
+    assert_eq!(offset_of!(Status, bytes), offset_of!(Theirs, _ucount));
+}
+
+#[test]
+fn handles_and_constants_are_the_headers() {
+    assert_eq!(size_of::<RealComm>(), size_of::<mpi_sys::MPI_Comm>());
+    assert_eq!(size_of::<RealRequest>(), size_of::<mpi_sys::MPI_Request>());
+    let pairs = [
+        (PROC_NULL, mpi_sys::MPI_PROC_NULL as i64),
+        (ANY_SOURCE, mpi_sys::MPI_ANY_SOURCE as i64),
+        (ANY_TAG, mpi_sys::MPI_ANY_TAG as i64),
+        (UNDEFINED, mpi_sys::MPI_UNDEFINED as i64),
+    ];
+    for (ours, theirs) in pairs {
+        assert_eq!(i64::from(ours), theirs);
+    }
+}
