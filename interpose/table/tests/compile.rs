@@ -3,10 +3,11 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use understudy_table::{face_thunks, real_types, runtime_dispatch, virt_types};
+use understudy_table::{face_thunks, real_procedures, real_types, runtime_dispatch, virt_types};
 
-/// Runs the compiler up to (not including) code, warnings being errors; gives its complaints.
-fn compile(name: &str, source: &str) -> Result<(), String> {
+/// Runs the compiler up to (not including) code, warnings being errors; gives its complaints. `others` are crates
+/// that were compiled before.
+fn compile(name: &str, source: &str, others: &[&str]) -> Result<(), String> {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let file = directory.join(format!("{name}.rs"));
     std::fs::write(&file, source).expect("the directory for tests is writable");
@@ -21,6 +22,10 @@ fn compile(name: &str, source: &str) -> Result<(), String> {
             "--out-dir",
         ])
         .args([&directory, &file])
+        .args(others.iter().flat_map(|other| {
+            let metadata = directory.join(format!("lib{other}.rmeta"));
+            ["--extern".to_owned(), format!("{other}={}", metadata.display())]
+        }))
         .output()
         .expect("rustc runs");
     if output.status.success() {
@@ -34,14 +39,14 @@ fn compile(name: &str, source: &str) -> Result<(), String> {
 fn the_face_compiles_without_std() {
     let entry = "pub mod entry { pub static ENTRY: [usize; 3] = [0; 3]; }";
     let source = format!("#![no_std]\n{entry}\npub mod generated {{\n{}\n}}\n", face_thunks());
-    compile("face", &source).unwrap();
+    compile("face", &source, &[]).unwrap();
 }
 
 const REAL_OF: &str = "
 macro_rules! real { ($($name:ident $virt:ident $real:ident;)*) => { $(
     pub fn $name(handle: $virt) -> $real { $real(handle.0) }
 )* }; }
-use crate::real_types::*;
+use crate::understudy_mpi::real_types::*;
 real! {
     real_comm VirtComm RealComm;
     real_group VirtGroup RealGroup;
@@ -73,7 +78,8 @@ const AROUND: &str = "
 pub mod cut { pub fn collective(_: crate::handles::VirtComm) -> Result<(), ()> { Ok(()) } }
 pub mod recovery { pub fn check(rc: core::ffi::c_int) -> Result<core::ffi::c_int, ()> { Ok(rc) } }
 pub mod requests {
-    use crate::{handles::{VirtComm, VirtRequest}, real_types::RealRequest};
+    use crate::handles::{VirtComm, VirtRequest};
+    use crate::understudy_mpi::real_types::RealRequest;
     pub fn add_collective(_: VirtComm, request: RealRequest) -> VirtRequest { VirtRequest(request.0) }
 }
 pub mod traffic {
@@ -93,7 +99,8 @@ pub mod traffic {
     pub fn sends_to(_: c_int) -> bool { true }
 }
 pub mod blocking {
-    use crate::{handles::*, real_types::RealRequest};
+    use crate::handles::*;
+    use crate::understudy_mpi::real_types::RealRequest;
     use core::ffi::{c_int, c_void};
     pub const IN_PLACE: *const c_void = core::ptr::null();
     pub fn block(_: VirtComm, _: c_int, _: VirtDatatype) -> bool { false }
@@ -122,15 +129,37 @@ pub mod blocking {
 }
 ";
 
+/// Stands in for `interpose/mpi`.
+const LIBRARY: &str = "
+use core::ffi::{CStr, c_void};
+pub struct Procedure;
+impl Procedure {
+    pub const fn new(_: &CStr) -> Procedure { Procedure }
+    pub fn address(&self) -> *mut c_void { core::ptr::null_mut() }
+}
+pub fn all() -> usize { crate::real_source::PROCEDURES.len() }
+";
+
+fn compile_mpi(name: &str) {
+    let source = format!(
+        "#[allow(dead_code)]\npub mod library {{{LIBRARY}}}\npub mod real_types {{\n{}}}\n\
+         mod real_source {{\n{}}}\npub use real_source::{{callbacks, real}};\n",
+        real_types(),
+        real_procedures(),
+    );
+    compile(name, &source, &[]).unwrap();
+}
+
 fn compile_runtime(name: &str, calls: &str) -> Result<(), String> {
+    let mpi = format!("{name}_understudy_mpi");
+    compile_mpi(&mpi);
     let dispatch = runtime_dispatch(&["MPI_Comm_rank", "MPI_Op_create", "MPI_Comm_f2c"]);
     let source = format!(
-        "pub mod handles {{\n{}{REAL_OF}}}\npub mod real_types {{\n{}}}\npub mod raise {{{RAISE}}}\n{AROUND}\
+        "extern crate {mpi} as understudy_mpi;\npub mod handles {{\n{}{REAL_OF}}}\npub mod raise {{{RAISE}}}\n{AROUND}\
          #[allow(non_snake_case)]\npub mod calls {{{calls}}}\npub mod dispatch {{\n{dispatch}}}\n",
         virt_types(),
-        real_types(),
     );
-    compile(name, &source)
+    compile(name, &source, &[&mpi])
 }
 
 #[test]
