@@ -6,6 +6,7 @@
 
 pub mod library;
 pub mod real_types;
+pub mod side;
 pub mod ulfm;
 
 /// Generated from the call table.

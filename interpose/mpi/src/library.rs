@@ -119,3 +119,57 @@ pub unsafe fn set_variable(name: &CStr, value: Option<&CStr>) {
         }
     }
 }
+
+/// A library of the MPI side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Path; empty for the vDSO.
+    pub name: String,
+    /// Difference between addresses in the file and in memory.
+    pub base: usize,
+    /// The number of its thread-local data; 0: it has none.
+    pub thread_local_number: usize,
+    /// Bytes of thread-local data.
+    pub thread_local: usize,
+}
+
+type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
+
+/// Walks the MPI side's libraries in load order (dl_iterate_phdr(3), which walks the caller's namespace).
+///
+/// # Safety
+/// As dl_iterate_phdr(3).
+pub unsafe fn iterate(callback: Callback, data: *mut c_void) {
+    // SAFETY: the shim exports a function of this type, or there is no library.
+    unsafe {
+        let iterate: Option<unsafe extern "C" fn(Callback, *mut c_void) -> c_int> =
+            std::mem::transmute(shim_function(c"understudy_shim_iterate"));
+        if let Some(iterate) = iterate {
+            iterate(callback, data);
+        }
+    }
+}
+
+unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, modules: *mut c_void) -> c_int {
+    // SAFETY: dl_iterate_phdr(3) passes a valid structure and the argument of `modules`.
+    unsafe {
+        let (info, modules) = (&*info, &mut *modules.cast::<Vec<Module>>());
+        let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
+        let thread_local = headers.iter().find(|header| header.p_type == libc::PT_TLS);
+        modules.push(Module {
+            name: CStr::from_ptr(info.dlpi_name).to_string_lossy().into_owned(),
+            base: info.dlpi_addr as usize,
+            thread_local_number: info.dlpi_tls_modid,
+            thread_local: thread_local.map_or(0, |header| header.p_memsz as usize),
+        });
+    }
+    0
+}
+
+/// The MPI side's libraries in load order.
+pub fn modules() -> Vec<Module> {
+    let mut modules: Vec<Module> = Vec::new();
+    // SAFETY: the callback's argument is the one that it expects.
+    unsafe { iterate(collect, (&raw mut modules).cast()) };
+    modules
+}

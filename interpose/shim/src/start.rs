@@ -8,6 +8,7 @@ use understudy_abi::ShimStart;
 unsafe extern "C" {
     static mut environ: *const *const c_char;
     fn pthread_key_create(key: *mut u32, destructor: *const c_void) -> c_int;
+    fn dl_iterate_phdr(callback: *const c_void, data: *mut c_void) -> c_int;
     fn setenv(name: *const c_char, value: *const c_char, overwrite: c_int) -> c_int;
 }
 
@@ -43,4 +44,15 @@ pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int
         }
         threads::make_libc_multithreaded()
     }
+}
+
+/// dl_iterate_phdr(3) of this namespace.
+///
+/// # Safety
+/// As dl_iterate_phdr(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn understudy_shim_iterate(callback: *const c_void, data: *mut c_void) -> c_int {
+    // SAFETY: handed on to the caller. Not a tail call: ld.so tells the namespace by the address that it returns to.
+    let result = unsafe { dl_iterate_phdr(callback, data) };
+    core::hint::black_box(result)
 }

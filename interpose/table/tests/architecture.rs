@@ -49,7 +49,7 @@ const RULES: &[Rule] = &[
     Rule {
         directory: "interpose/mpi",
         name: "understudy-mpi",
-        uses: &[],
+        uses: &["understudy-abi"],
         builds_with: &["understudy-table"],
         others: true,
     },

@@ -5,6 +5,7 @@ use crate::arch::call_user;
 use crate::told;
 use crate::user::tls::{Header, ModuleInfo};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use understudy_mpi::library;
 
 /// A loaded library.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -88,14 +89,15 @@ pub fn modules() -> Vec<Module> {
     modules
 }
 
-/// The modules of the runtime side.
+/// The modules of the runtime side, the runtime's before the MPI library's.
 pub fn runtime_modules() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
-    // SAFETY: libc's structure of that name is the head of ours; the procedure walks the caller's namespace.
+    // SAFETY: libc's structure of that name is the head of ours; the procedures walk the runtime's namespace and the MPI library's.
     unsafe {
         let callback: unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int =
             std::mem::transmute(collect as Callback);
         libc::dl_iterate_phdr(Some(callback), (&raw mut modules).cast());
+        library::iterate(callback, (&raw mut modules).cast());
     }
     modules
 }

@@ -1,0 +1,38 @@
+//! Signal handlers of the MPI side.
+#![allow(unsafe_code)]
+
+use super::is_mpi;
+use std::ffi::c_int;
+
+/// The kernel's `struct sigaction`: handler, flags, restorer, mask (rt_sigaction(2)).
+pub type Action = [usize; 4];
+
+const SIGNALS: c_int = 64;
+
+/// Asks for and, if `new` is given, sets what a signal does, past libc, which keeps two signals to itself.
+pub fn action(signal: c_int, new: Option<&Action>) -> Action {
+    let mut old: Action = [0; 4];
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: rt_sigaction(2) reads and writes structures of this size; the mask has eight bytes.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, new, &raw mut old, 8usize) };
+    old
+}
+
+/// What each signal does, from signal 1 on.
+pub struct Saved(Vec<Action>);
+
+impl Saved {
+    pub fn take() -> Saved {
+        Saved((1..=SIGNALS).map(|signal| action(signal, None)).collect())
+    }
+
+    /// Takes away handlers that the library has put there since; the program's stay.
+    pub fn put_back(&self) {
+        for (signal, before) in (1..).zip(&self.0) {
+            let now = action(signal, None);
+            if is_mpi(now[0]) && now != *before {
+                action(signal, Some(before));
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What the MPI side keeps in the calling thread: thread-local data, values of its keys, the state of cancellation.
+#![allow(unsafe_code)]
+
+use super::Error;
+use super::threads::Layout;
+use crate::library;
+use std::ops::Range;
+use understudy_abi::MPI_FIRST_KEY;
+
+const KEYS_PER_BLOCK: usize = 32;
+/// PTHREAD_KEYS_MAX, in blocks.
+const BLOCKS: usize = 32;
+
+/// A piece of memory with what it held.
+struct Piece {
+    address: usize,
+    bytes: Vec<u8>,
+}
+
+pub struct Saved(Vec<Piece>);
+
+impl Saved {
+    pub fn take() -> Result<Saved, Error> {
+        let layout = Layout::get()?;
+        let own = control_block();
+        let first = MPI_FIRST_KEY as usize / KEYS_PER_BLOCK;
+        let keys = own + layout.specific + first * size_of::<usize>();
+        let cancellation = own + layout.cancellation;
+        let places = blocks()
+            .chain([keys..keys + (BLOCKS - first) * size_of::<usize>()])
+            .chain([cancellation..cancellation + size_of::<u32>()]);
+        // SAFETY: memory of this thread.
+        let copy = |place: Range<usize>| Piece {
+            address: place.start,
+            bytes: unsafe { std::slice::from_raw_parts(place.start as *const u8, place.len()) }.to_vec(),
+        };
+        Ok(Saved(places.map(copy).collect()))
+    }
+
+    /// # Safety
+    /// Nothing of the library may be under way in this thread.
+    pub unsafe fn put_back(&self) {
+        for piece in &self.0 {
+            // SAFETY: memory of this thread, of that length.
+            unsafe { (piece.address as *mut u8).copy_from_nonoverlapping(piece.bytes.as_ptr(), piece.bytes.len()) };
+        }
+    }
+}
+
+/// Address of this thread's control block, which is its `struct pthread`.
+fn control_block() -> usize {
+    let address: usize;
+    // SAFETY: glibc's control block points to itself at fs:0x10 (x86-64).
+    unsafe { std::arch::asm!("mov {}, fs:[0x10]", out(reg) address, options(nostack, readonly, preserves_flags)) };
+    address
+}
+
+/// The thread-local blocks of the MPI side's libraries in this thread, which are made if need be.
+fn blocks() -> impl Iterator<Item = Range<usize>> {
+    unsafe extern "C" {
+        // ELF Handling For Thread-Local Storage, 3.4.2: module and offset.
+        fn __tls_get_addr(place: *const [usize; 2]) -> *mut u8;
+    }
+    let with_data = library::modules().into_iter().filter(|module| module.thread_local != 0);
+    with_data.map(|module| {
+        // SAFETY: a loaded module that has thread-local data.
+        let start = unsafe { __tls_get_addr(&[module.thread_local_number, 0]) } as usize;
+        start..start + module.thread_local
+    })
+}

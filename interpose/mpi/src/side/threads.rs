@@ -1,0 +1,223 @@
+//! Threads of the MPI side, which are ended where they are.
+//!
+//! ld.so lists the stacks of all namespaces' threads; those in the library's half of the zone are the library's. Offsets
+//! in `struct pthread` are those that libc tells debuggers (glibc's nptl_db/structs.def).
+#![allow(unsafe_code)]
+
+use super::signals::{self, Action};
+use super::{Error, is_mpi};
+use std::arch::naked_asm;
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// SIGSETXID of glibc: no thread can block it by libc's functions, and nobody else uses it.
+const END: c_int = 33;
+/// How long a thread may take to end.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Where the parts of `struct pthread` and of ld.so's lists are.
+#[derive(Clone, Copy)]
+pub struct Layout {
+    /// Pointers to the blocks of keys.
+    pub specific: usize,
+    /// The cancellation word.
+    pub cancellation: usize,
+    /// The links of the list of stacks.
+    links: usize,
+    /// The kernel's number of the thread.
+    number: usize,
+    /// Addresses of the lists of stacks: those that libc has made, and those of the callers.
+    lists: [usize; 2],
+    /// Address of the lock of these lists.
+    lock: usize,
+}
+
+/// A symbol in the runtime's namespace: that libc tells what holds for all of them.
+fn symbol(name: &CStr) -> Result<usize, Error> {
+    // SAFETY: dlsym(3).
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null())
+        .then_some(found as usize)
+        .ok_or(Error::UnknownThreads)
+}
+
+/// The offset that a descriptor tells: size in bits, count, offset.
+fn offset(name: &CStr) -> Result<usize, Error> {
+    // SAFETY: a descriptor of three 32-bit words.
+    Ok(unsafe { (symbol(name)? as *const u32).add(2).read() } as usize)
+}
+
+impl Layout {
+    /// As this libc tells it.
+    pub fn get() -> Result<Layout, Error> {
+        let global = symbol(c"_rtld_global")?;
+        let used = global + offset(c"_thread_db_rtld_global__dl_stack_used")?;
+        let user = global + offset(c"_thread_db_rtld_global__dl_stack_user")?;
+        // `struct rtld_global` (glibc's sysdeps/generic/ldsodefs.h): lists used, user, cache; size of the cache, stack in
+        // flight, lock.
+        const LIST: usize = 16;
+        if user != used + LIST {
+            return Err(Error::UnknownThreads);
+        }
+        Ok(Layout {
+            specific: offset(c"_thread_db_pthread_specific")?,
+            cancellation: offset(c"_thread_db_pthread_cancelhandling")?,
+            links: offset(c"_thread_db_pthread_list")?,
+            number: offset(c"_thread_db_pthread_tid")?,
+            lists: [used, user],
+            lock: used + 3 * LIST + 2 * size_of::<usize>(),
+        })
+    }
+
+    /// `struct pthread` of each thread of the MPI side.
+    ///
+    /// # Safety
+    /// The lists must not change meanwhile.
+    unsafe fn threads(&self) -> Vec<usize> {
+        let mut found = Vec::new();
+        for list in self.lists {
+            // SAFETY: a circular list of links: next, previous.
+            unsafe {
+                let mut at = (list as *const usize).read();
+                while at != list {
+                    let thread = at - self.links;
+                    if is_mpi(thread) {
+                        found.push(thread);
+                    }
+                    at = (at as *const usize).read();
+                }
+            }
+        }
+        found
+    }
+
+    fn lock(&self) -> Lock<'_> {
+        // SAFETY: ld.so's lock, a futex (futex(2)): 0 free, 1 held, 2 held and waited for.
+        let word = unsafe { &*(self.lock as *const AtomicU32) };
+        let begin = Instant::now();
+        while word
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            if begin.elapsed() > DEADLINE {
+                // A thread of the MPI side has ended while it held the lock; the list is as it was.
+                break;
+            }
+            std::thread::yield_now();
+        }
+        Lock(word)
+    }
+}
+
+/// The lock of the lists of stacks, held.
+struct Lock<'a>(&'a AtomicU32);
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        if self.0.swap(0, Ordering::Release) == 2 {
+            // SAFETY: futex(2) on a word of ld.so's.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    self.0.as_ptr(),
+                    libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                    1,
+                )
+            };
+        }
+    }
+}
+
+/// exit(2) of the calling thread alone.
+#[unsafe(naked)]
+unsafe extern "C" fn end_thread() {
+    naked_asm!("xor edi, edi", "mov eax, 60", "syscall", "ud2")
+}
+
+/// rt_sigaction(2): the kernel wants a restorer on x86-64.
+const SA_RESTORER: usize = 0x0400_0000;
+
+/// Ends all threads of the MPI side, and takes them out of what ld.so knows of them.
+///
+/// # Safety
+/// Nothing that they hold may be needed again. Their stacks stay mapped.
+pub unsafe fn end_all() -> Result<(), Error> {
+    let layout = Layout::get()?;
+    let end: Action = [
+        end_thread as *const () as usize,
+        SA_RESTORER,
+        end_thread as *const () as usize,
+        0,
+    ];
+    let before = signals::action(END, Some(&end));
+    // SAFETY: as the caller promises.
+    let ended = unsafe { layout.end_all() };
+    signals::action(END, Some(&before));
+    ended
+}
+
+impl Layout {
+    /// # Safety
+    /// As [`end_all`].
+    unsafe fn end_all(&self) -> Result<(), Error> {
+        let begin = Instant::now();
+        loop {
+            // A thread may be making another one: the list is read until nobody is left.
+            // SAFETY: the lock is held.
+            let threads = {
+                let _lock = self.lock();
+                unsafe { self.threads() }
+            };
+            let mut alive = threads
+                .into_iter()
+                .map(|thread| self.number(thread))
+                .filter(|&number| is_alive(number));
+            let Some(first) = alive.next() else { break };
+            for number in alive.chain([first]) {
+                // SAFETY: tgkill(2).
+                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, END) };
+            }
+            if begin.elapsed() > DEADLINE {
+                return Err(Error::Deaf(first));
+            }
+            while is_alive(first) && begin.elapsed() <= DEADLINE {
+                std::thread::yield_now();
+            }
+        }
+        // SAFETY: all have ended.
+        unsafe { self.forget() }
+    }
+
+    fn number(&self, thread: usize) -> i32 {
+        // SAFETY: a word of the thread's structure, which the kernel sets to 0 when the thread has ended.
+        unsafe { &*((thread + self.number) as *const AtomicI32) }.load(Ordering::Relaxed)
+    }
+
+    /// Takes the threads out of the lists, and frees their thread-local data.
+    ///
+    /// # Safety
+    /// All threads of the MPI side must have ended.
+    unsafe fn forget(&self) -> Result<(), Error> {
+        type Deallocate = unsafe extern "C" fn(*mut c_void, bool);
+        // SAFETY: ld.so's function of this type, which libc calls for threads whose stacks it does not keep.
+        let deallocate: Deallocate =
+            unsafe { std::mem::transmute::<usize, Deallocate>(symbol(c"_dl_deallocate_tls")?) };
+        let _lock = self.lock();
+        // SAFETY: the lock is held; the links are those of a circular list.
+        unsafe {
+            for thread in self.threads() {
+                let [next, previous] = ((thread + self.links) as *const [usize; 2]).read();
+                (previous as *mut usize).write(next);
+                (next as *mut usize).add(1).write(previous);
+                deallocate(thread as *mut c_void, false);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_alive(number: i32) -> bool {
+    // SAFETY: tgkill(2) with signal 0.
+    number > 0 && unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, 0) == 0 }
+}
