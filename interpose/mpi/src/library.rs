@@ -10,24 +10,22 @@ static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// The same of the shim in its namespace.
 static SHIM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Addresses of procedures with their names: what is called through.
+/// A procedure of the library, by its name.
+#[repr(C)]
 pub(crate) struct Procedure {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
 impl Procedure {
+    /// Where the address stands.
+    pub(crate) const ADDRESS: usize = std::mem::offset_of!(Procedure, address);
+
     pub(crate) const fn new(name: &'static CStr) -> Procedure {
         Procedure {
             name,
             address: AtomicPtr::new(missing as *mut c_void),
         }
-    }
-
-    /// Where it is; a procedure that the library does not have ends the process.
-    #[inline(always)]
-    pub(crate) fn address(&self) -> *mut c_void {
-        self.address.load(Relaxed)
     }
 
     fn find(&self) {
@@ -49,6 +47,7 @@ extern "C" fn missing() -> ! {
 /// `library` must be a handle of dlmopen(3) for an MPI library whose calling conventions and types are those of the call
 /// table, `shim` one for the shim in its namespace; both must stay open.
 pub unsafe fn connect(library: *mut c_void, shim: *mut c_void) {
+    crate::call::stand_alone();
     LIBRARY.store(library, Relaxed);
     SHIM.store(shim, Relaxed);
     crate::generated::PROCEDURES.iter().for_each(Procedure::find);

@@ -19,7 +19,7 @@
 mod descriptors;
 mod memory;
 mod modules;
-mod signals;
+pub(crate) mod signals;
 mod thread;
 mod threads;
 

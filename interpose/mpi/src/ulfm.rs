@@ -31,13 +31,9 @@ macro_rules! procedures {
         ///
         /// # Safety
         /// As the specification says.
+        #[unsafe(naked)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
-            // SAFETY: the library's procedure of this type; the rest is handed on to the caller.
-            unsafe {
-                let real: unsafe extern "C" fn($($kind),*) -> c_int =
-                    std::mem::transmute(PROCEDURES[$index].address());
-                real($($argument),*)
-            }
+            crate::call::through!(PROCEDURES, $index, call_0)
         }
     )*};
 }

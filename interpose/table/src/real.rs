@@ -45,22 +45,17 @@ fn functions(out: &mut String, table: &Table) {
         names.join(", ")
     );
     for (slot, procedure) in table.procedures.iter().enumerate() {
-        let arguments: Vec<String> = procedure.parameters.iter().map(types::identifier).collect();
+        // Six words go in registers (System V ABI, 3.2.3).
+        let words = procedure.parameters.len().saturating_sub(6);
         let _ = write!(
             out,
-            "    #[inline(always)]\n\
+            "    #[unsafe(naked)]\n\
              \x20   pub unsafe extern \"C\" fn {}({}) -> {} {{\n\
-             \x20       // SAFETY: the library's procedure of this type; the rest is handed on to the caller.\n\
-             \x20       unsafe {{\n\
-             \x20           let real: {} = core::mem::transmute(super::PROCEDURES[{slot}].address());\n\
-             \x20           real({})\n\
-             \x20       }}\n\
+             \x20       crate::call::through!(super::PROCEDURES, {slot}, call_{words})\n\
              \x20   }}\n",
             procedure.real_name(),
             types::parameter_list(procedure, Side::Real),
             types::return_type(procedure, Side::Real),
-            types::fn_pointer(procedure, Side::Real),
-            arguments.join(", "),
         );
     }
     out.push_str("}\n");

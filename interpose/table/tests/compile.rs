@@ -129,13 +129,18 @@ pub mod blocking {
 }
 ";
 
-/// Stands in for `interpose/mpi`.
+/// Stand in for modules of `interpose/mpi`.
+const CALL: &str = "
+macro_rules! through {
+    ($table:path, $slot:expr, $($call:ident)?) => { core::arch::naked_asm!(\"ud2\") };
+}
+pub(crate) use through;
+";
 const LIBRARY: &str = "
-use core::ffi::{CStr, c_void};
+use core::ffi::CStr;
 pub struct Procedure;
 impl Procedure {
     pub const fn new(_: &CStr) -> Procedure { Procedure }
-    pub fn address(&self) -> *mut c_void { core::ptr::null_mut() }
 }
 pub fn all() -> usize { crate::real_source::PROCEDURES.len() }
 ";
@@ -143,7 +148,7 @@ pub fn all() -> usize { crate::real_source::PROCEDURES.len() }
 fn compile_mpi(name: &str) {
     let source = format!(
         "#[allow(dead_code)]\npub mod library {{{LIBRARY}}}\npub mod real_types {{\n{}}}\n\
-         mod real_source {{\n{}}}\npub use real_source::{{callbacks, real}};\n",
+         pub mod call {{{CALL}}}\nmod real_source {{\n{}}}\npub use real_source::{{callbacks, real}};\n",
         real_types(),
         real_procedures(),
     );

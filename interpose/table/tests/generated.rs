@@ -106,11 +106,27 @@ fn a_generated_handler_translates_handles() {
         "crate::raise::finish(Proc::MPI_Type_size, rc, None)",
         "crate::raise::finish(Proc::MPI_Comm_size, rc, Some(comm))",
         "pub unsafe extern \"C\" fn h_MPI_Wtime() -> c_double {",
-        "pub fn PMPI_Pcontrol(level: c_int, ...) -> c_int;",
-        "pub fn PMPI_Comm_f2c(comm: c_int) -> RealComm;",
     ] {
         assert!(source.contains(text), "{text}");
     }
+}
+
+#[test]
+fn a_real_procedure_is_called_through_the_table() {
+    let source = understudy_table::real_procedures();
+    for text in [
+        "pub unsafe extern \"C\" fn PMPI_Pcontrol(level: c_int) -> c_int {",
+        "pub unsafe extern \"C\" fn PMPI_Comm_f2c(comm: c_int) -> RealComm {",
+        "crate::library::Procedure::new(c\"PMPI_Comm_f2c\"),",
+    ] {
+        assert!(source.contains(text), "{text}");
+    }
+    // Twelve arguments: six of them are on the stack.
+    let sendrecv = source
+        .split("fn PMPI_Sendrecv(")
+        .nth(1)
+        .expect("the procedure is there");
+    assert!(sendrecv.lines().nth(1).is_some_and(|body| body.contains("call_6)")));
 }
 
 #[test]

@@ -131,11 +131,12 @@ impl Kept {
             at = at.max(hole.end);
         }
         let differs = |other: &Mapping| other.protection != *protection;
-        // SAFETY: mprotect(2) of a mapping of the library.
-        if overlapping().any(differs)
-            && unsafe { libc::mprotect(range.start as *mut c_void, range.len(), *protection) } != 0
-        {
-            return Err(Error::Map(range.start, io::Error::last_os_error()));
+        if overlapping().any(differs) {
+            // SAFETY: mprotect(2) of a mapping of the library.
+            let failed = unsafe { libc::mprotect(range.start as *mut c_void, range.len(), *protection) } != 0;
+            if failed {
+                return Err(Error::Map(range.start, io::Error::last_os_error()));
+            }
         }
         Ok(())
     }

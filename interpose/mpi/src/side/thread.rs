@@ -27,11 +27,11 @@ impl Saved {
         let keys = own + layout.specific + first * size_of::<usize>();
         let cancellation = own + layout.cancellation;
         let places = blocks()
-            .chain([keys..keys + (BLOCKS - first) * size_of::<usize>()])
-            .chain([cancellation..cancellation + size_of::<u32>()]);
-        // SAFETY: memory of this thread.
+            .chain(std::iter::once(keys..keys + (BLOCKS - first) * size_of::<usize>()))
+            .chain(std::iter::once(cancellation..cancellation + size_of::<u32>()));
         let copy = |place: Range<usize>| Piece {
             address: place.start,
+            // SAFETY: memory of this thread.
             bytes: unsafe { std::slice::from_raw_parts(place.start as *const u8, place.len()) }.to_vec(),
         };
         Ok(Saved(places.map(copy).collect()))

@@ -164,9 +164,9 @@ impl Layout {
         let begin = Instant::now();
         loop {
             // A thread may be making another one: the list is read until nobody is left.
-            // SAFETY: the lock is held.
             let threads = {
                 let _lock = self.lock();
+                // SAFETY: the lock is held.
                 unsafe { self.threads() }
             };
             let mut alive = threads

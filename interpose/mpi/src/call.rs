@@ -1,0 +1,245 @@
+//! How the real library is called: so that a call can be abandoned from a signal handler.
+//!
+//! When a process of the job has died, calls that wait for it never return. The process manager then makes another
+//! *generation* of the job known in a page that it shares with this process ([`Page`]), and sends [`INTERRUPT`] to the main
+//! thread as long as that is inside the library. The handler drops the library's frames: the call returns [`ABANDONED`] to
+//! the runtime, like an error of the library. From then on every call returns so at once, until the library's side has been
+//! put back (`side`) and [`enter`] is called with the new generation.
+//!
+//! ```text
+//!   caller ─► procedure (naked, generated) ─► call_N ── copies N stack words ──► the library
+//!                                              │ frame: callee-saved registers, the outer call's frame
+//!                                              └◄─ the handler leads here: rsp = FRAME, eax = ABANDONED
+//! ```
+//!
+//! Only the main thread calls the library. A callback of the program, called by the library, is not part of a call
+//! ([`Callback`]): it is not abandoned, but the library is when the callback has returned.
+#![allow(unsafe_code)]
+
+use crate::library::Procedure;
+use crate::side::signals::{self, Action};
+use std::arch::naked_asm;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// What an abandoned call returns: the error class of a revoked communicator (ULFM's `MPIX_ERR_REVOKED`).
+pub const ABANDONED: c_int = 77;
+
+/// SIGCANCEL of glibc: a program cannot block it by libc's functions. It is sent to the main thread only.
+pub const INTERRUPT: c_int = 32;
+
+/// What this process and its process manager share.
+#[repr(C)]
+pub struct Page {
+    /// The generation of the job that is to be; written by the manager.
+    pub generation: AtomicU32,
+    /// Whether this process is inside the library; written by this process.
+    pub is_inside: AtomicU32,
+}
+
+/// Of a process without a process manager.
+static ALONE: Page = Page {
+    generation: AtomicU32::new(0),
+    is_inside: AtomicU32::new(0),
+};
+
+static PAGE: AtomicUsize = AtomicUsize::new(0);
+/// The generation that this process is in.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// The innermost call's frame; 0: the library is not being called.
+static FRAME: AtomicUsize = AtomicUsize::new(0);
+
+/// Without a process manager nothing is ever abandoned.
+pub(crate) fn stand_alone() {
+    if PAGE.load(Ordering::Relaxed) == 0 {
+        PAGE.store(&raw const ALONE as usize, Ordering::Relaxed);
+    }
+}
+
+/// From now on calls are abandoned as the page says.
+pub fn listen(page: &'static Page) {
+    PAGE.store(std::ptr::from_ref(page) as usize, Ordering::Relaxed);
+    const SA_SIGINFO: usize = 4;
+    const SA_RESTORER: usize = 0x0400_0000;
+    const SA_ONSTACK: usize = 0x0800_0000;
+    const SA_RESTART: usize = 0x1000_0000;
+    let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_RESTART;
+    let handler: Action = [
+        interrupted as *const () as usize,
+        flags,
+        restorer as *const () as usize,
+        0,
+    ];
+    signals::action(INTERRUPT, Some(&handler));
+}
+
+fn page() -> &'static Page {
+    // SAFETY: a page that lives as long as the process, or `ALONE`.
+    unsafe { (PAGE.load(Ordering::Relaxed) as *const Page).as_ref() }.unwrap_or(&ALONE)
+}
+
+/// The generation that is to be.
+pub fn wanted() -> u32 {
+    page().generation.load(Ordering::Acquire)
+}
+
+/// Whether another generation is to be than that which this process is in.
+#[inline]
+pub fn is_over() -> bool {
+    wanted() != GENERATION.load(Ordering::Relaxed)
+}
+
+/// This process is in that generation: calls go to the library if it is the one that is to be.
+pub fn enter(generation: u32) {
+    GENERATION.store(generation, Ordering::Release);
+}
+
+/// As long as it lives, a callback of the library is running, which cannot be abandoned.
+pub struct Callback {
+    frame: usize,
+}
+
+impl Callback {
+    /// The library has called.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Callback {
+        Callback {
+            frame: FRAME.swap(0, Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Callback {
+    fn drop(&mut self) {
+        FRAME.store(self.frame, Ordering::Relaxed);
+        page().is_inside.store(u32::from(self.frame != 0), Ordering::Relaxed);
+    }
+}
+
+/// Registers of the frame that a signal has interrupted, in `ucontext_t`'s array (glibc's `<sys/ucontext.h>`).
+const REG_RSP: usize = libc::REG_RSP as usize;
+const REG_RIP: usize = libc::REG_RIP as usize;
+
+unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
+    let frame = FRAME.load(Ordering::Relaxed);
+    if frame == 0 || !is_over() {
+        return;
+    }
+    // SAFETY: the kernel's record of the main thread, which is in a call of the library with this frame.
+    let registers = unsafe { &mut (*context).uc_mcontext.gregs };
+    registers[REG_RSP] = frame as i64;
+    registers[REG_RIP] = abandon as *const () as i64;
+}
+
+#[unsafe(naked)]
+unsafe extern "C" fn restorer() {
+    naked_asm!("mov eax, 15", "syscall", "ud2")
+}
+
+/// Where the handler leads: the innermost call returns.
+#[unsafe(naked)]
+unsafe extern "C" fn abandon() {
+    naked_asm!("mov eax, {abandoned}", "jmp {leave}", abandoned = const ABANDONED, leave = sym leave)
+}
+
+/// Ends a call: takes the frame off, and returns to the caller with `rax`.
+#[unsafe(naked)]
+unsafe extern "C" fn leave() {
+    naked_asm!(
+        "pop rdx",
+        "mov qword ptr [rip + {frame}], rdx",
+        "xor ecx, ecx",
+        "test rdx, rdx",
+        "setnz cl",
+        "mov rdx, qword ptr [rip + {page}]",
+        "mov dword ptr [rdx + {inside}], ecx",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "ret",
+        frame = sym FRAME,
+        page = sym PAGE,
+        inside = const std::mem::offset_of!(Page, is_inside),
+    )
+}
+
+/// `call_N`: calls the procedure whose address stands at r11, with N words of arguments on the stack.
+macro_rules! calls {
+    ($($name:ident: $words:literal $(, $copy:literal)*;)*) => {$(
+        #[doc = concat!("Calls a procedure with ", $words, " words of arguments on the stack.")]
+        #[unsafe(naked)]
+        pub(crate) unsafe extern "C" fn $name() {
+            naked_asm!(
+                "mov rax, qword ptr [rip + {page}]",
+                "mov r10d, dword ptr [rip + {generation}]",
+                "cmp dword ptr [rax], r10d",
+                "jne 9f",
+                "push rbp",
+                "push rbx",
+                "push r12",
+                "push r13",
+                "push r14",
+                "push r15",
+                "push qword ptr [rip + {frame}]",
+                "mov qword ptr [rip + {frame}], rsp",
+                "mov dword ptr [rax + {inside}], 1",
+                // The frame has 64 bytes with the return address: aligned. An odd word needs another one.
+                "sub rsp, {pad}",
+                $($copy,)*
+                "call qword ptr [r11]",
+                "add rsp, {pop}",
+                "jmp {leave}",
+                "9: mov eax, {abandoned}",
+                "ret",
+                page = sym PAGE,
+                generation = sym GENERATION,
+                frame = sym FRAME,
+                inside = const std::mem::offset_of!(Page, is_inside),
+                pad = const 8 * ($words & 1),
+                pop = const 8 * ($words + ($words & 1)),
+                leave = sym leave,
+                abandoned = const ABANDONED,
+            )
+        }
+    )*};
+}
+
+// The words lie above frame and return address, the last one first to be pushed; what has been pushed adds to the distance,
+// so all have the same.
+calls! {
+    call_0: 0;
+    call_1: 1, "push qword ptr [rsp + 64 + 8]";
+    call_2: 2, "push qword ptr [rsp + 64 + 8]", "push qword ptr [rsp + 64 + 8]";
+    call_3: 3, "push qword ptr [rsp + 64 + 24]", "push qword ptr [rsp + 64 + 24]", "push qword ptr [rsp + 64 + 24]";
+    call_4: 4, "push qword ptr [rsp + 64 + 24]", "push qword ptr [rsp + 64 + 24]", "push qword ptr [rsp + 64 + 24]",
+        "push qword ptr [rsp + 64 + 24]";
+    call_5: 5, "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]",
+        "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]";
+    call_6: 6, "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]",
+        "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]";
+    call_7: 7, "push qword ptr [rsp + 64 + 56]", "push qword ptr [rsp + 64 + 56]", "push qword ptr [rsp + 64 + 56]",
+        "push qword ptr [rsp + 64 + 56]", "push qword ptr [rsp + 64 + 56]", "push qword ptr [rsp + 64 + 56]",
+        "push qword ptr [rsp + 64 + 56]";
+}
+
+/// Where the address stands in a row of a table of procedures.
+pub(crate) const ADDRESS: usize = Procedure::ADDRESS;
+/// Length of a row.
+pub(crate) const ROW: usize = size_of::<Procedure>();
+
+/// Body of a procedure that is called through row `$slot` of `$table`, with `$call` (`call_N`).
+macro_rules! through {
+    ($table:path, $slot:expr, $call:ident) => {
+        core::arch::naked_asm!(
+            "lea r11, [rip + {table} + {at}]",
+            "jmp {call}",
+            table = sym $table,
+            at = const $crate::call::ROW * $slot + $crate::call::ADDRESS,
+            call = sym $crate::call::$call,
+        )
+    };
+}
+pub(crate) use through;
