@@ -20,6 +20,7 @@ pub mod epochs;
 pub mod events;
 #[cfg(feature = "cli")]
 pub mod launch;
+pub mod line;
 #[cfg(feature = "cli")]
 pub mod manual;
 pub mod pages;

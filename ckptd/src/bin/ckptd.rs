@@ -1,8 +1,10 @@
 //! `ckptd`: the processes that stand beside the ranks of an understudy job.
 
 use ckptd::daemon::{self, StartError};
+use ckptd::launch;
 use ckptd::manual;
 use clap::{CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,6 +41,10 @@ enum Command {
     /// for each address when it is ready. What happens is logged on standard error (UNDERSTUDY_LOG, default info).
     #[command(after_help = SERVE_STATUSES)]
     Serve(Serve),
+    /// Start a program on this node and be the process manager of its MPI library, without mpirun.
+    ///
+    /// When a process dies, all others initialise MPI anew, together with a spare or a new process in its place.
+    Launch(Launch),
     /// Write the man pages.
     Man {
         /// Where to; the directory is made.
@@ -75,6 +81,25 @@ struct Serve {
     until_stdin_ends: bool,
 }
 
+#[derive(clap::Args)]
+struct Launch {
+    /// Workers: the processes that the program sees.
+    #[arg(short, value_name = "WORKERS")]
+    n: std::num::NonZeroU32,
+
+    /// Processes that wait for a part; without one a new process is started when it is needed.
+    #[arg(long, default_value_t = 1)]
+    spares: u32,
+
+    /// The layer's library [default: libunderstudy.so beside ckptd].
+    #[arg(long, value_name = "FILE")]
+    preload: Option<PathBuf>,
+
+    /// The program with its arguments.
+    #[arg(required = true, trailing_var_arg = true)]
+    program: Vec<OsString>,
+}
+
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Relay { ledger } => {
@@ -82,8 +107,31 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Serve(options) => serve(options),
+        Command::Launch(options) => launch(options).unwrap_or_else(|error| {
+            eprintln!("ckptd: {error}. {}", error.remedy());
+            ExitCode::FAILURE
+        }),
         Command::Man { dir } => write_manual(&dir),
     }
+}
+
+fn launch(options: Launch) -> Result<ExitCode, launch::Error> {
+    env_logger::Builder::from_env(env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "warn")).init();
+    let own = std::env::current_exe().unwrap_or_default();
+    let preload = options
+        .preload
+        .unwrap_or_else(|| own.with_file_name("libunderstudy.so"));
+    let name = format!("understudy-{}", std::process::id());
+    let plan = launch::job::Plan {
+        name,
+        workers: options.n.get(),
+        spares: options.spares,
+        program: options.program,
+        preload: preload.into(),
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    };
+    let status = launch::job::run(plan)?;
+    Ok(ExitCode::from(status.clamp(0, 255) as u8))
 }
 
 fn write_manual(dir: &Path) -> ExitCode {

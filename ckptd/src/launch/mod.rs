@@ -15,15 +15,17 @@
 //! ranks initialise MPI again in the next one, in new processes or in the same ones. To the library each generation is a job of its own (a PMIx
 //! namespace, a PMI-1 key space), so nothing of an ended one can reach a later one.
 //!
-//! [`local`] starts the processes of a generation on this node.
+//! [`local`] starts the processes of a generation on this node; [`job`] a whole protected job, and its next generation when a process has died.
 
 mod error;
 mod generation;
+pub mod job;
 pub mod local;
 mod manager;
 mod peers;
 pub mod pmi1;
 pub mod pmix;
+mod process;
 pub mod program;
 
 pub use error::Error;

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]  |  "pretend" what  |  "count"
-//! action  = "kill" | "wait" | "corrupt"           copy  = "held" | "own" | "state" | "journal" | "half-journal" (with "corrupt" only)
-//! what = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-patience"
+//! action  = "kill" | "wait" | "renew" | "corrupt"
+//! copy    = "held" | "own" | "state" | "journal" | "half-journal" (with "corrupt" only)
+//! what    = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-patience"
 //! who     = "rank=" R | "spare=" S                where = POINT | "call:" N | "time:" T
 //! ```
 
@@ -72,6 +73,8 @@ pub enum Action {
     Kill,
     /// Nothing but the delay.
     Wait,
+    /// All processes initialise MPI anew, although nobody has died.
+    Renew,
     /// What it keeps is damaged.
     Corrupt(Victim),
 }
@@ -112,6 +115,7 @@ fn one(text: &str) -> Result<Fault, String> {
     match words.next() {
         Some("kill") => strike(text, words, Action::Kill),
         Some("wait") => strike(text, words, Action::Wait),
+        Some("renew") => strike(text, words, Action::Renew),
         Some("corrupt") => strike(text, words, Action::Corrupt(Victim::Held)),
         Some("pretend") => {
             let what = words.next().unwrap_or_default();
@@ -123,7 +127,7 @@ fn one(text: &str) -> Result<Fault, String> {
         }
         Some("count") if words.next().is_none() => Ok(Fault::Count),
         _ => Err(format!(
-            "`{text}` starts with none of `kill`, `wait`, `corrupt`, `pretend`, `count`"
+            "`{text}` starts with none of `kill`, `wait`, `renew`, `corrupt`, `pretend`, `count`"
         )),
     }
 }

@@ -4,13 +4,14 @@ use super::{PREFIX, SETTINGS};
 use std::fmt;
 
 /// What is ours and no setting: what the layer tells itself, and what the module file and the tests set.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 10] = [
     "UNDERSTUDY_ASIDE",
     "UNDERSTUDY_BOOT",
     "UNDERSTUDY_JOIN",
     "UNDERSTUDY_JOIN_PORT",
     "UNDERSTUDY_LIBRARY",
     "UNDERSTUDY_LIB_DIR",
+    "UNDERSTUDY_LINE",
     "UNDERSTUDY_PAD",
     "UNDERSTUDY_TEST_SEED",
     "UNDERSTUDY_WAS",
