@@ -1,41 +1,18 @@
 //! A job: what is run, and the run.
 
+mod command;
+
 use crate::hosts::Hosts;
 use crate::kill::{Kill, Trigger};
 use crate::outcome::{Killed, Outcome};
 use crate::{place, processes};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-const TRANSPORTS: &str = "self,sm";
-/// Flags of every mpirun.
-const MPIRUN_FLAGS: &[&str] = &[
-    "--oversubscribe",
-    "--mca",
-    "btl",
-    TRANSPORTS,
-    "--mca",
-    "mpi_yield_when_idle",
-    "1",
-];
-/// Flags of one whose ranks are on several hosts. (Open MPI's own choice of collectives there is not fault tolerant.)
-const HOSTS_FLAGS: &[&str] = &[
-    "--oversubscribe",
-    "--mca",
-    "btl",
-    "self,sm,tcp",
-    "--mca",
-    "mpi_yield_when_idle",
-    "1",
-    "--mca",
-    "coll",
-    "^han,hcoll,portals4,cuda,ucc",
-];
 /// A file of this name in the working directory is the launcher's standard input.
 pub const STANDARD_INPUT: &str = "standard-input";
 /// Where in its directory a job has its epochs.
@@ -71,6 +48,7 @@ pub struct Job {
     disk: bool,
     limit: Duration,
     mpirun: Option<PathBuf>,
+    renews: bool,
     slots: Vec<u32>,
     by: String,
     tcp: bool,
@@ -94,6 +72,7 @@ impl Job {
             disk: false,
             limit: Duration::from_secs(60),
             mpirun: None,
+            renews: place::renews(),
             slots: Vec::new(),
             by: "slot".to_owned(),
             tcp: false,
@@ -170,6 +149,12 @@ impl Job {
         self
     }
 
+    /// Under `ckptd launch` instead of mpirun.
+    pub fn launched_by_ckptd(mut self) -> Job {
+        self.renews = true;
+        self
+    }
+
     /// With another mpirun than that of the PATH, without flags but for the number of ranks.
     pub fn mpirun(mut self, path: &Path) -> Job {
         self.mpirun = Some(path.to_owned());
@@ -212,61 +197,6 @@ impl Job {
             "{:?} {:?} {} {:?} {:?}",
             self.program, self.arguments, self.workers, self.inputs, self.slots
         )
-    }
-
-    fn command(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
-        let mpirun = self.mpirun.clone().unwrap_or_else(place::mpirun);
-        let mut command = match hosts {
-            Some(hosts) => hosts.launcher(mpirun, &root.join("work"), &self.by),
-            None => Command::new(mpirun),
-        };
-        if self.fault_tolerance {
-            command.args(["--with-ft", "ulfm"]);
-        }
-        match (&self.mpirun, hosts) {
-            (None, None) => {
-                let with_tcp = |flag: &&'static str| {
-                    if self.tcp && *flag == TRANSPORTS {
-                        "self,sm,tcp"
-                    } else {
-                        flag
-                    }
-                };
-                command.args(MPIRUN_FLAGS.iter().map(with_tcp))
-            }
-            (None, Some(_)) => command.args(HOSTS_FLAGS),
-            (Some(_), _) => command.arg("--oversubscribe"),
-        };
-        command.args(["-n", &(self.workers + self.spares).to_string()]);
-        let mut set = |name: &str, value: &OsString| {
-            let mut assignment = OsString::from(format!("{name}="));
-            assignment.push(value);
-            command.arg("-x").arg(assignment);
-        };
-        set(processes::MARK, &mark.into());
-        if self.layer {
-            set("LD_PRELOAD", &place::layer().into());
-            set("UNDERSTUDY_LOG_DIR", &root.join("events").into());
-        }
-        if self.layer && !self.variables.iter().any(|(name, _)| name == "UNDERSTUDY_SPARES") {
-            set("UNDERSTUDY_SPARES", &self.spares.to_string().into());
-        }
-        if self.disk {
-            set("UNDERSTUDY_DISK", &root.join(DISK).into());
-        }
-        for (name, value) in &self.variables {
-            set(name, &value.into());
-        }
-        command.arg(&self.program).args(&self.arguments);
-        command
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        command.env(processes::MARK, mark).current_dir(root.join("work"));
-        if hosts.is_none() {
-            // An mpirun that ends removes the session directory that all of this user share, even while another starts.
-            command.env("TMPDIR", root);
-        }
-        command
     }
 
     /// Runs the job in a directory of its own, and waits until nothing of it is left.

@@ -148,6 +148,18 @@ impl Outcome {
         found.into_iter().map(|(_, worker)| worker).collect()
     }
 
+    /// How many recoveries have brought the program on.
+    pub fn recoveries(&self) -> usize {
+        let records = self.event_ranks().into_iter().flat_map(|rank| self.events(rank));
+        let found: std::collections::BTreeSet<u32> = records
+            .filter_map(|record| match record.kind {
+                Kind::Resume { recovery, .. } => Some(recovery),
+                _ => None,
+            })
+            .collect();
+        found.len()
+    }
+
     /// Whether a rank had ended in good order: what killed it came too late to matter.
     pub fn had_finalized(&self, rank: u32) -> bool {
         let is_end = |kind: &Kind| matches!(kind, Kind::End { how: EndHow::Finalized });

@@ -49,6 +49,16 @@ pub fn layer() -> PathBuf {
     product("libunderstudy.so")
 }
 
+/// ckptd.
+pub fn ckptd() -> PathBuf {
+    product("ckptd")
+}
+
+/// Whether jobs are started by `ckptd launch`, and renew their MPI after a failure (`FFI_TESTS_LAUNCHER=ckptd`).
+pub fn renews() -> bool {
+    std::env::var_os("FFI_TESTS_LAUNCHER").is_some_and(|launcher| launcher == "ckptd")
+}
+
 /// One of the example programs.
 ///
 /// # Panics

@@ -1,0 +1,125 @@
+//! How a job is started: mpirun's command line, or that of ckptd's own launcher.
+
+use super::{DISK, Job};
+use crate::hosts::Hosts;
+use crate::{place, processes};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+const TRANSPORTS: &str = "self,sm";
+/// Flags of every mpirun.
+const MPIRUN_FLAGS: &[&str] = &[
+    "--oversubscribe",
+    "--mca",
+    "btl",
+    TRANSPORTS,
+    "--mca",
+    "mpi_yield_when_idle",
+    "1",
+];
+/// Flags of one whose ranks are on several hosts. (Open MPI's own choice of collectives there is not fault tolerant.)
+const HOSTS_FLAGS: &[&str] = &[
+    "--oversubscribe",
+    "--mca",
+    "btl",
+    "self,sm,tcp",
+    "--mca",
+    "mpi_yield_when_idle",
+    "1",
+    "--mca",
+    "coll",
+    "^han,hcoll,portals4,cuda,ucc",
+];
+impl Job {
+    /// The launcher with all that this job asks for.
+    pub(super) fn command(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
+        if self.layer && self.renews && hosts.is_none() && self.mpirun.is_none() {
+            return self.launched(root, mark);
+        }
+        let mpirun = self.mpirun.clone().unwrap_or_else(place::mpirun);
+        let mut command = match hosts {
+            Some(hosts) => hosts.launcher(mpirun, &root.join("work"), &self.by),
+            None => Command::new(mpirun),
+        };
+        if self.fault_tolerance {
+            command.args(["--with-ft", "ulfm"]);
+        }
+        match (&self.mpirun, hosts) {
+            (None, None) => {
+                let with_tcp = |flag: &&'static str| {
+                    if self.tcp && *flag == TRANSPORTS {
+                        "self,sm,tcp"
+                    } else {
+                        flag
+                    }
+                };
+                command.args(MPIRUN_FLAGS.iter().map(with_tcp))
+            }
+            (None, Some(_)) => command.args(HOSTS_FLAGS),
+            (Some(_), _) => command.arg("--oversubscribe"),
+        };
+        command.args(["-n", &(self.workers + self.spares).to_string()]);
+        let mut set = |name: &str, value: &OsString| {
+            let mut assignment = OsString::from(format!("{name}="));
+            assignment.push(value);
+            command.arg("-x").arg(assignment);
+        };
+        set(processes::MARK, &mark.into());
+        if self.layer {
+            set("LD_PRELOAD", &place::layer().into());
+            set("UNDERSTUDY_LOG_DIR", &root.join("events").into());
+        }
+        if self.layer && !self.variables.iter().any(|(name, _)| name == "UNDERSTUDY_SPARES") {
+            set("UNDERSTUDY_SPARES", &self.spares.to_string().into());
+        }
+        if self.disk {
+            set("UNDERSTUDY_DISK", &root.join(DISK).into());
+        }
+        for (name, value) in &self.variables {
+            set(name, &value.into());
+        }
+        command.arg(&self.program).args(&self.arguments);
+        command
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command.env(processes::MARK, mark).current_dir(root.join("work"));
+        if hosts.is_none() {
+            // An mpirun that ends removes the session directory that all of this user share, even while another starts.
+            command.env("TMPDIR", root);
+        }
+        command
+    }
+
+    /// The same under `ckptd launch`.
+    fn launched(&self, root: &Path, mark: &str) -> Command {
+        let mut command = Command::new(place::ckptd());
+        command.args([
+            "launch",
+            "-n",
+            &self.workers.to_string(),
+            "--spares",
+            &self.spares.to_string(),
+        ]);
+        command
+            .arg("--preload")
+            .arg(place::layer())
+            .arg("--")
+            .arg(&self.program)
+            .args(&self.arguments);
+        let transports = if self.tcp { "self,sm,tcp" } else { TRANSPORTS };
+        command
+            .env("OMPI_MCA_btl", transports)
+            .env("OMPI_MCA_mpi_yield_when_idle", "1");
+        command.env("UNDERSTUDY_LOG_DIR", root.join("events"));
+        if self.disk {
+            command.env("UNDERSTUDY_DISK", root.join(DISK));
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+            .env(processes::MARK, mark)
+            .current_dir(root.join("work"))
+            .env("TMPDIR", root);
+        command
+    }
+}
