@@ -101,7 +101,7 @@ fn first(program: &Program) -> ! {
     let list = program.environment;
     // SAFETY: a valid environment; personality(2) and execve(2).
     unsafe {
-        if !late::has_fault_tolerance(list) {
+        if environ::value(list, b"UNDERSTUDY_LINE=").is_none() && !late::has_fault_tolerance(list) {
             program.refuse(None, format_args!("{NO_FAULT_TOLERANCE}"));
         }
         // A library may bring the bindings along unused; the program itself has been linked by a Fortran compiler.

@@ -3,7 +3,8 @@
 
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::told::{config, info, joined, launcher_rank, launcher_size, number, variable};
-use crate::{arch, cell, entry, events, fatal, fault, handles, shim, sys, told};
+use crate::{arch, cell, entry, events, fatal, fault, handles, renewal, shim, sys, told};
+use ckptd::line::LINE;
 use ckptd::settings::{Config, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
@@ -132,10 +133,14 @@ fn start() -> Result<(), String> {
     // SAFETY: the face has opened the library, and keeps it open.
     unsafe { library::connect(info().mpi, info().mpi_shim) };
     check_mpi()?;
+    renewal::listen()?;
     tell_of_unknown_settings();
     let config = Config::read(variable)?;
     let size = launcher_size();
-    config.check_spares(size)?;
+    // Where there is a process manager, it starts a process when one is needed.
+    if !renewal::is_on() {
+        config.check_spares(size)?;
+    }
     config.check_procedures(|name| Proc::from_name(name).is_some())?;
     if !config.faults.is_empty() {
         let workers = size - config.spares;
@@ -255,6 +260,9 @@ fn check_mpi() -> Result<(), String> {
         return Err(format!(
             "Open MPI {number} is too old; use 5.0.10 or later (LD_LIBRARY_PATH decides which one is loaded)"
         ));
+    }
+    if told::variable(LINE).is_some() {
+        return Ok(());
     }
     let ulfm = [c"MPIX_Comm_revoke", c"MPIX_Comm_shrink", c"MPIX_Comm_agree"];
     if ulfm.iter().any(|name| library::symbol(name).is_null()) {

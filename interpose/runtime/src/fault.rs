@@ -23,6 +23,13 @@ static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// Who damages a copy that this process keeps.
 static DAMAGES: OnceLock<fn(Victim)> = OnceLock::new();
+/// Has MPI initialised anew.
+static RENEW: OnceLock<fn()> = OnceLock::new();
+
+/// What initialises MPI anew, where that can be done.
+pub fn renew_by(renew: fn()) {
+    let _ = RENEW.set(renew);
+}
 
 fn faults() -> &'static [Fault] {
     STATE.get().map_or(&[], |state| &state.faults)
@@ -141,6 +148,11 @@ fn strike(delay: Duration, action: Action) {
         (Action::Kill, _) => {
             crate::events::emit(Kind::Kill { signal: libc::SIGKILL });
             crate::sys::kill_self();
+        }
+        (Action::Renew, _) => {
+            if let Some(renew) = RENEW.get() {
+                renew();
+            }
         }
         (Action::Corrupt(victim), Some(damage)) => damage(victim),
         // Nothing is kept yet.

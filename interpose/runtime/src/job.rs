@@ -3,14 +3,14 @@
 
 use crate::arch::Rewound;
 use crate::domains::{self, Places};
-use crate::errors::returns_errors;
+use crate::errors::{SUCCESS, returns_errors};
 use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::redundancy::Redundancy;
 use crate::world::{self, NULL, Part, World, duplicate, get, is_protected, size_and_rank, split, worker};
 use crate::{
-    arch, cell, checkpoint, cut, disk, events, fault, journal, objects, peers, protection, recovery, requests, sys,
-    told, traffic, user,
+    arch, cell, checkpoint, cut, disk, events, fault, journal, objects, peers, protection, recovery, renewal, requests,
+    sys, told, traffic, user,
 };
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use ckptd::settings::{Config, Scheme};
@@ -27,6 +27,10 @@ fn launcher_world() -> RealComm {
 /// the program's frame has been replaced.
 pub fn init() -> Result<(), Rewound> {
     user::begin();
+    if renewal::is_on() && told::launcher_rank() >= told::launcher_size() {
+        enter(recovery::come_in());
+        return recovery::take_part_at_once();
+    }
     if let Some(joined) = told::joined() {
         let (world, left) = recovery::join(&joined);
         enter(world);
@@ -209,6 +213,7 @@ pub fn first_checkpoint() -> Result<(), Rewound> {
     }
     cut::take()?;
     checkpoint::finish()?;
+    renewal::is_running();
     fault::point("init.end", checkpoint::epoch());
     Ok(())
 }
@@ -272,14 +277,17 @@ pub fn finalize() -> Result<c_int, Rewound> {
         disk::stop_writing(&mut checkpoint::keep().store);
         // An agreement, not a barrier: if somebody dies meanwhile, either all go on to the end or all recover.
         let mut flag = 1;
-        // SAFETY: a collective over the workers.
-        recovery::check(unsafe { ulfm::MPIX_Comm_agree(get().private, &mut flag) })?;
+        recovery::check(match renewal::is_on() {
+            true => renewal::meet_at_the_end(),
+            // SAFETY: a collective over the workers.
+            false => unsafe { ulfm::MPIX_Comm_agree(get().private, &mut flag) },
+        })?;
     }
     fault::point("finalize.agreed", checkpoint::epoch());
     journal::trace::report();
     world::update(|world| world.finalized = true);
     objects::attribute::delete_comm(objects::comm::self_handle());
-    if worker() == 0 {
+    if worker() == 0 && !renewal::is_on() {
         recovery::release_spares();
     }
     disk::end(true);
@@ -289,6 +297,10 @@ pub fn finalize() -> Result<c_int, Rewound> {
     events::emit(Kind::End { how: EndHow::Finalized });
     user::release_output();
     user::remove_closed_ledgers(0..get().nodes.len() as u32);
+    if renewal::is_on() {
+        renewal::finalise();
+        return Ok(SUCCESS);
+    }
     // SAFETY: the last call of the real library.
     Ok(unsafe { real::PMPI_Finalize() })
 }

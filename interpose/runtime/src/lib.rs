@@ -55,6 +55,7 @@ pub mod raise;
 pub mod recovery;
 pub mod redundancy;
 pub mod rehearsal;
+pub mod renewal;
 pub mod requests;
 pub mod rounds;
 pub mod schedule;

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::domains::Place;
+use crate::sys;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -48,7 +49,7 @@ pub fn meet(places: &[Place], own: usize) {
         // SAFETY: pidfd_open(2).
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, place.pid as libc::pid_t, 0) } as c_int;
         if descriptor >= 0 {
-            peers.local.push(lift(descriptor));
+            peers.local.push(sys::lift(descriptor));
             peers.ranks.push(rank as u32);
         }
     }
@@ -74,7 +75,7 @@ pub fn add(place: &Place, rank: u32, own: &Place) {
     // SAFETY: pidfd_open(2).
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, place.pid as libc::pid_t, 0) } as c_int;
     if descriptor >= 0 {
-        let descriptor = lift(descriptor);
+        let descriptor = sys::lift(descriptor);
         peers.local.push(descriptor);
         peers.ranks.push(rank);
         peers.watched.push(descriptor);
@@ -90,19 +91,6 @@ pub fn host(launcher_rank: u32) -> String {
 /// The domain of a rank of the launcher's world.
 pub fn domain(launcher_rank: u32) -> u64 {
     peers().domains.get(launcher_rank as usize).copied().unwrap_or(0)
-}
-
-/// Moves a descriptor out of the user side's range.
-pub fn lift(descriptor: c_int) -> c_int {
-    // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.
-    unsafe {
-        let high = libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, understudy_abi::RUNTIME_FD_BASE);
-        if high < 0 {
-            return descriptor;
-        }
-        libc::close(descriptor);
-        high
-    }
 }
 
 /// Whether there are processes on other nodes.

@@ -11,6 +11,7 @@ use crate::objects::{comm, objects};
 use crate::{errors, recovery, sys};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
+use understudy_mpi::call;
 
 /// What the standard calls *raising*: `rc` is the outcome of `procedure`; an error goes to the error handler of `comm`,
 /// or of the world where there is none. Returns what the procedure returns.
@@ -33,6 +34,10 @@ pub fn raise(procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
 
 /// An error goes to the error handler of this object.
 pub fn raise_on(procedure: Proc, rc: c_int, object: Object) -> c_int {
+    // Whatever was called, it may have been abandoned since another process has died.
+    if rc == call::ABANDONED && call::is_over() && recovery::check(rc).is_err() {
+        return SUCCESS;
+    }
     match object.action() {
         Action::Return => {}
         Action::Call(function) => object.call(function, rc),

@@ -18,6 +18,7 @@ mod ending;
 mod group;
 mod load;
 mod meeting;
+mod newcomers;
 mod plan;
 mod replenish;
 mod report;
@@ -31,10 +32,11 @@ use crate::arch::Rewound;
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;
 use crate::world::{self, Part};
-use crate::{arch, cell::Main, checkpoint, errors, events, overdue};
+use crate::{arch, cell::Main, checkpoint, errors, events, overdue, renewal};
 use ckptd::events::{ErrorClass, Kind};
 pub use ending::{abort, fail, failed_in_init, undone};
 pub use meeting::end_together;
+pub use newcomers::come_in;
 pub use replenish::{begin_as_newcomer, join, remember_start};
 use report::Report;
 pub use restart::from_disk as restart_from_disk;
@@ -187,8 +189,18 @@ fn recover(class: c_int) {
     }
 }
 
+/// A newcomer takes part in the recovery that it was started for.
+pub fn take_part_at_once() -> Result<(), Rewound> {
+    recover(ulfm::ERR_REVOKED);
+    match world::get().part {
+        Part::Worker(_) => Err(Rewound),
+        Part::Spare => wait_for_part(),
+    }
+}
+
 fn resume(outcome: attempt::Outcome, began: Instant, report: &Report) {
     let Some(frame) = outcome.frame else { return };
+    renewal::is_running();
     let epoch = checkpoint::epoch();
     RESUMED_IN_INIT.set(load::is_init(&frame));
     arch::rewind(&frame);

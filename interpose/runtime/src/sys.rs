@@ -1,7 +1,7 @@
 //! The few system calls that have no safe wrapper, and lookups in both namespaces.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::time::Duration;
 
 /// Dies at once, as by `kill -9`.
@@ -39,6 +39,19 @@ pub fn leave_descriptors() {
             libc::close_range(0, kept.saturating_sub(1), 0);
             libc::close_range(kept + 1, libc::c_uint::MAX, 0);
         }
+    }
+}
+
+/// Moves a descriptor out of the user side's range.
+pub fn lift(descriptor: c_int) -> c_int {
+    // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.
+    unsafe {
+        let high = libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, understudy_abi::RUNTIME_FD_BASE);
+        if high < 0 {
+            return descriptor;
+        }
+        libc::close(descriptor);
+        high
     }
 }
 

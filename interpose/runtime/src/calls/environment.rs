@@ -6,7 +6,7 @@ use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
 use crate::raise::finish;
-use crate::{job, recovery, sys, world};
+use crate::{job, recovery, renewal, sys, world};
 use ckptd::relay::RankStage;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -41,12 +41,18 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
         crate::rehearsal::start();
         return SUCCESS;
     }
-    crate::user::set_stage(RankStage::Initialising);
+    if !renewal::is_on() {
+        // Relays look after a rank that waits for others in vain.
+        crate::user::set_stage(RankStage::Initialising);
+    }
     crate::fault::point("init.begin", 0);
     let mut provided = 0;
     let asked = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);
-    // SAFETY: the real library gets no arguments of the program's.
-    let rc = unsafe { real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), asked, &mut provided) };
+    let rc = match renewal::is_on() {
+        true => renewal::initialise(asked, &mut provided),
+        // SAFETY: the real library gets no arguments of the program's.
+        false => unsafe { real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), asked, &mut provided) },
+    };
     if rc != SUCCESS {
         return rc;
     }

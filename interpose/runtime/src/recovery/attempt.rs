@@ -7,12 +7,12 @@ use super::plan::{Identity, Plan};
 use super::report::Report;
 use super::repost::repost;
 use super::retired::{free_old, retire};
-use super::{DRAIN_LIMIT, abort, copies, spare};
+use super::{DRAIN_LIMIT, abort, copies, newcomers, spare};
 use crate::arch::Frame;
 use crate::errors::{SUCCESS, returns_errors};
 use crate::objects::comm;
 use crate::world::{self, Part};
-use crate::{checkpoint, daemon, disk, events, rehearsal, requests, schedule, user};
+use crate::{checkpoint, daemon, disk, events, objects, rehearsal, renewal, requests, schedule, user};
 use ckptd::events::RecoveryStage;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
@@ -42,12 +42,10 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     // What the program has waited for, perhaps for long.
     crate::arch::end_wait();
     report.stage(RecoveryStage::Detect);
-    revoke_all();
-    report.stage(RecoveryStage::Revoke);
-    let whole = end_own_requests();
-    report.stage(RecoveryStage::Drain);
-    let control = shrink();
-    report.stage(RecoveryStage::Shrink);
+    let (control, whole) = match renewal::is_on() {
+        true => renew(report).inspect_err(|_| renewal::give_up()).map_err(|_| Again)?,
+        false => repair(report),
+    };
 
     let met = meet(control, whole).and_then(|meeting| {
         report.stage(RecoveryStage::Agree);
@@ -117,7 +115,40 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     })
 }
 
+/// The living processes in one communicator, which is made of a damaged one; and what [`end_own_requests`] gives.
+fn repair(report: &mut Report) -> (RealComm, u64) {
+    revoke_all();
+    report.stage(RecoveryStage::Revoke);
+    let whole = end_own_requests();
+    report.stage(RecoveryStage::Drain);
+    let control = shrink();
+    report.stage(RecoveryStage::Shrink);
+    (control, whole)
+}
+
+/// The same by a new generation of the job, in which the library is initialised again.
+fn renew(report: &mut Report) -> Result<(RealComm, u64), c_int> {
+    if let Some(control) = newcomers::take_first() {
+        return Ok((control, 0));
+    }
+    let begin = renewal::leave_generation();
+    report.stage(RecoveryStage::Revoke);
+    // Calls do nothing before the generation begins: what is under way has ended with the library that it was given to.
+    let whole = end_own_requests();
+    objects::release_local();
+    comm::drop_reals();
+    spare::forget();
+    report.stage(RecoveryStage::Drain);
+    renewal::begin(begin)?;
+    let control = newcomers::gather_all()?;
+    report.stage(RecoveryStage::Shrink);
+    Ok((control, whole))
+}
+
 fn revoke(comms: &[RealComm]) {
+    if renewal::is_on() {
+        return;
+    }
     for &comm in comms.iter().filter(|comm| **comm != NULL) {
         // SAFETY: a communicator that exists; revoking twice has no effect.
         unsafe { ulfm::MPIX_Comm_revoke(comm) };
@@ -126,6 +157,9 @@ fn revoke(comms: &[RealComm]) {
 
 /// Wakes everyone, wherever they wait.
 pub fn revoke_all() {
+    if renewal::is_on() {
+        return;
+    }
     // Also in a spare: it may have come as far as making the communicators of the part that it was to take.
     comm::revoke_all();
     let world = world::get();
@@ -161,9 +195,17 @@ fn shrink() -> RealComm {
     control
 }
 
-/// Whether all living processes say so; the answer is the same everywhere.
+/// Whether all living processes say so. With ULFM the answer is the same everywhere; where a generation of the job fails,
+/// some may take it for a success, and meet the others in the next one.
 fn agree(control: RealComm, ok: bool) -> bool {
     let mut flag = c_int::from(ok);
+    if renewal::is_on() {
+        let all = newcomers::all_say(control, ok);
+        if !all {
+            renewal::give_up();
+        }
+        return all;
+    }
     if !ok {
         revoke(&[control]);
     }

@@ -2,7 +2,7 @@
 
 use super::attempt::announce_abort;
 use crate::user::UserError;
-use crate::{errors, events, peers, sys, traffic, user, world};
+use crate::{errors, events, peers, renewal, sys, traffic, user, world};
 use ckptd::events::{EndHow, Kind};
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
@@ -15,6 +15,9 @@ pub fn abort(code: c_int) -> ! {
         how: EndHow::Aborted(code),
     });
     user::release_output();
+    if renewal::is_on() {
+        renewal::abort(code);
+    }
     if peers::has_others() && world::is_initialised() {
         announce_abort(code);
     }
@@ -44,6 +47,9 @@ pub fn undone(result: Result<(), UserError>) {
 
 /// A process was lost before there was anything to go back to.
 pub fn failed_in_init(rc: c_int) -> ! {
+    if renewal::is_on() {
+        renewal::await_restart();
+    }
     sys::say(format_args!(
         "a process failed during MPI_Init ({}); start the job again",
         errors::text(rc)

@@ -11,7 +11,7 @@ use crate::errors::succeeded;
 use crate::generated::real;
 use crate::handles;
 use crate::world::{self, Part};
-use crate::{checkpoint, disk, events, peers, user};
+use crate::{checkpoint, disk, events, peers, renewal, user};
 use ckptd::events::Kind;
 use std::ffi::c_int;
 use std::time::Duration;
@@ -145,7 +145,9 @@ pub fn end_together(comm: RealComm, code: c_int) -> ! {
     let mut rank = 0;
     // SAFETY: an agreement, which ends even if others die, and a local query.
     unsafe {
-        ulfm::MPIX_Comm_agree(comm, &mut flag);
+        if !renewal::is_on() {
+            ulfm::MPIX_Comm_agree(comm, &mut flag);
+        }
         real::PMPI_Comm_rank(comm, &mut rank);
     }
     // If two processes ended each other, the launcher would hear of no status.

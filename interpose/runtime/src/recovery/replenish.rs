@@ -27,7 +27,7 @@ use crate::handles::{self, VirtComm, VirtInfo, predefined_handle, real_comm, rea
 use crate::pmix::{self, Program};
 use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World};
-use crate::{daemon, disk, fault, peers, shim, sys, told, user, watchdog};
+use crate::{daemon, disk, fault, peers, renewal, shim, sys, told, user, watchdog};
 use bincode::config::standard;
 use std::ffi::{CString, OsString, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -56,15 +56,15 @@ static DIRECTORY: Main<OsString> = Main::new(OsString::new());
 
 /// What a newcomer has to know of the job.
 #[derive(bincode::Encode, bincode::Decode)]
-struct Welcome {
-    workers: u32,
-    players: Vec<u32>,
-    living: Vec<u32>,
-    nodes: Vec<u64>,
-    recoveries: u32,
-    redundancy: Redundancy,
-    deaths: Vec<Death>,
-    disk: Option<disk::Told>,
+pub struct Welcome {
+    pub workers: u32,
+    pub players: Vec<u32>,
+    pub living: Vec<u32>,
+    pub nodes: Vec<u64>,
+    pub recoveries: u32,
+    pub redundancy: Redundancy,
+    pub deaths: Vec<Death>,
+    pub disk: Option<disk::Told>,
     /// How many others come after it at once.
     left: u32,
 }
@@ -77,7 +77,7 @@ pub fn remember_start() {
 /// Has as many spares started as are missing. All living processes call this at the end of a recovery, with the same
 /// knowledge.
 pub fn replenish() {
-    if !told::config().replenish {
+    if !told::config().replenish || renewal::is_on() {
         return;
     }
     let world = world::get();
@@ -325,19 +325,8 @@ fn connect_all(comm: RealComm) -> Result<(), c_int> {
 /// failure.
 fn welcome(control: RealComm, is_leader: bool, left: u32) -> Result<(Place, Place), String> {
     let world = world::get();
-    let own = Welcome {
-        workers: world.worker_count,
-        players: world.players.clone(),
-        living: world.living.clone(),
-        nodes: world.nodes.clone(),
-        recoveries: world.recoveries,
-        redundancy: world.redundancy.clone(),
-        deaths: deaths::earlier(),
-        disk: disk::told(),
-        left,
-    };
-    let text = bincode::encode_to_vec(&own, standard()).unwrap_or_default();
-    share(control, if is_leader { text } else { Vec::new() }).map_err(describe)?;
+    let text = bincode::encode_to_vec(welcome_of(left), standard()).unwrap_or_default();
+    share(control, 0, if is_leader { text } else { Vec::new() }).map_err(describe)?;
     let places = domains::meet(control);
     match user::compare_layout(control) {
         Some(difference) => Err(difference),
@@ -350,19 +339,41 @@ fn welcome(control: RealComm, is_leader: bool, left: u32) -> Result<(Place, Plac
     }
 }
 
-/// The first process's bytes, for everybody.
-fn share(comm: RealComm, mut text: Vec<u8>) -> Result<Vec<u8>, c_int> {
+/// What a newcomer has to know.
+pub fn welcome_of(left: u32) -> Welcome {
+    let world = world::get();
+    Welcome {
+        workers: world.worker_count,
+        players: world.players.clone(),
+        living: world.living.clone(),
+        nodes: world.nodes.clone(),
+        recoveries: world.recoveries,
+        redundancy: world.redundancy.clone(),
+        deaths: deaths::earlier(),
+        disk: disk::told(),
+        left,
+    }
+}
+
+/// The bytes of process `root`, for everybody.
+pub fn share(comm: RealComm, root: u32, mut text: Vec<u8>) -> Result<Vec<u8>, c_int> {
     let mut length = text.len() as u64;
     let bytes = handles::byte_type();
     // SAFETY: broadcasts of a length, and of that many bytes.
     unsafe {
-        succeeded(real::PMPI_Bcast((&raw mut length).cast(), 8, bytes, 0, comm))?;
+        succeeded(real::PMPI_Bcast(
+            (&raw mut length).cast(),
+            8,
+            bytes,
+            root as c_int,
+            comm,
+        ))?;
         text.resize(length as usize, 0);
         succeeded(real::PMPI_Bcast(
             text.as_mut_ptr().cast(),
             length as c_int,
             bytes,
-            0,
+            root as c_int,
             comm,
         ))?;
     }
@@ -402,7 +413,7 @@ fn come_in(joined: &told::Joined) -> Option<(World, u32)> {
     // SAFETY: a collective of this process alone, with the others on the other side.
     unsafe { succeeded(real::PMPI_Comm_connect(port.as_ptr(), no_info(), 0, own, &mut between)).ok()? };
     let control = merge(between, true).ok()?;
-    let text = share(control, Vec::new()).ok()?;
+    let text = share(control, 0, Vec::new()).ok()?;
     let places = domains::meet(control);
     let is_equal = user::compare_layout(control).is_none();
     let told = bincode::decode_from_slice::<Welcome, _>(&text, standard());

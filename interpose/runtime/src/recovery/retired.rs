@@ -8,6 +8,7 @@
 
 use crate::cell::Main;
 use crate::generated::real;
+use crate::renewal;
 use crate::world;
 use understudy_mpi::real_types::RealComm;
 
@@ -19,6 +20,10 @@ static RETIRED: Main<Vec<(u32, RealComm)>> = Main::new(Vec::new());
 
 /// These communicators, all revoked, have no use any more.
 pub fn retire(comms: impl IntoIterator<Item = RealComm>) {
+    if renewal::is_on() {
+        // They go with the library that has made them.
+        return;
+    }
     let now = world::get().recoveries;
     let comms = comms.into_iter().filter(|comm| !comm.0.is_null());
     RETIRED.borrow_mut().extend(comms.map(|comm| (now, comm)));

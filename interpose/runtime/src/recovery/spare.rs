@@ -8,7 +8,7 @@ use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles;
 use crate::world::{self, Part};
-use crate::{daemon, disk, events, own_messages, peers, rehearsal, sys, user};
+use crate::{daemon, disk, events, own_messages, peers, rehearsal, renewal, sys, user};
 use ckptd::events::{EndHow, Kind};
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
@@ -167,6 +167,9 @@ fn wait_once(control: RealComm, until: Option<Instant>) -> c_int {
                 RELEASE.set(request);
                 return ulfm::ERR_PROC_FAILED;
             }
+            if renewal::has_ended() {
+                return SUCCESS;
+            }
             rehearsal::poll_spare(control);
             daemon::poll_spare();
             nap();
@@ -180,8 +183,10 @@ fn leave() -> ! {
     daemon::leave();
     events::emit(Kind::End { how: EndHow::Released });
     user::release_output();
-    // SAFETY: the last call of the real library.
-    unsafe { real::PMPI_Finalize() };
+    if !renewal::is_on() {
+        // SAFETY: the last call of the real library.
+        unsafe { real::PMPI_Finalize() };
+    }
     sys::exit_now(0)
 }
 

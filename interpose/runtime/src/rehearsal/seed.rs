@@ -10,7 +10,7 @@ use super::script::Script;
 use crate::cell::Main;
 use crate::image::PAGE_SIZE;
 use crate::image::runs::{self, PageRun};
-use crate::{peers, shim};
+use crate::{shim, sys};
 use bincode::config::standard;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -149,7 +149,7 @@ fn fork() -> io::Result<UnixStream> {
         let own = match libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) {
             -1 => return Err(io::Error::last_os_error()),
             // The program's descriptors must have the numbers in a replay that they had in the phase.
-            fd => OwnedFd::from_raw_fd(peers::lift(fd as i32)),
+            fd => OwnedFd::from_raw_fd(sys::lift(fd as i32)),
         };
         match shim::fork() {
             -1 => Err(io::Error::last_os_error()),

@@ -1,0 +1,175 @@
+//! Processes that are in a generation of the job for the first time.
+//!
+//! The process manager starts one where nobody is left to take a part. All meet after the library's initialisation: the
+//! others tell what the job is, and the newcomer is a spare from there on.
+#![allow(unsafe_code)]
+
+use super::deaths;
+use super::replenish::{Welcome, share, welcome_of};
+use crate::cell::Main;
+use crate::domains::{self, Place, Places};
+use crate::errors::{self, ERR_INTERN, returns_errors, succeeded};
+use crate::generated::real;
+use crate::handles::{self, VirtDatatype, VirtOp, predefined_handle, real_datatype, real_op};
+use crate::world::{self, Part, World};
+use crate::{disk, peers, told, user};
+use bincode::config::standard;
+use std::ffi::c_int;
+use understudy_mpi::library;
+use understudy_mpi::real_types::RealComm;
+
+const NULL: RealComm = RealComm(std::ptr::null_mut());
+
+/// The communicator of a newcomer's first generation, until its first recovery takes it.
+static FIRST: Main<Option<RealComm>> = Main::new(None);
+
+/// See [`FIRST`].
+pub fn take_first() -> Option<RealComm> {
+    FIRST.take()
+}
+
+/// Who is in a generation.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Member {
+    /// The process's number, by which the job knows it.
+    number: u32,
+    is_new: u32,
+}
+
+/// Everybody's word, by rank.
+fn everybody(control: RealComm, own: Member) -> Result<Vec<Member>, c_int> {
+    let (size, _) = world::size_and_rank(control);
+    let (bytes, length) = (handles::byte_type(), size_of::<Member>() as c_int);
+    let mut all = vec![Member::default(); size as usize];
+    // SAFETY: one word from everybody.
+    unsafe {
+        let (from, to) = ((&raw const own).cast(), all.as_mut_ptr().cast());
+        succeeded(real::PMPI_Allgather(from, length, bytes, to, length, bytes, control))?;
+    }
+    Ok(all)
+}
+
+/// Whether all say so, as far as this process hears.
+pub fn all_say(control: RealComm, ok: bool) -> bool {
+    let (own, mut all) = (c_int::from(ok), 0);
+    let int = real_datatype(VirtDatatype(predefined_handle("ompi_mpi_int")));
+    let min = real_op(VirtOp(predefined_handle("ompi_mpi_op_min")));
+    // SAFETY: one integer from everybody.
+    let rc = unsafe {
+        let (from, to) = ((&raw const own).cast(), (&raw mut all).cast());
+        real::PMPI_Allreduce(from, to, 1, int, min, control)
+    };
+    rc == errors::SUCCESS && all != 0
+}
+
+/// The world of the library, and this process's own, ready for use.
+fn new_worlds() -> Result<[RealComm; 2], c_int> {
+    // What the program sees under these names may be duplicates.
+    let [all, own] = [c"ompi_mpi_comm_world", c"ompi_mpi_comm_self"].map(|name| RealComm(library::symbol(name)));
+    returns_errors(all);
+    returns_errors(own);
+    Ok([world::duplicate(all)?, world::duplicate(own)?])
+}
+
+/// One communicator of all processes of the generation that has begun. Newcomers are told of the job.
+pub fn gather_all() -> Result<RealComm, c_int> {
+    let [control, own] = new_worlds()?;
+    world::update(|world| (world.own, world.workers, world.private) = (own, NULL, NULL));
+    let number = world::get().launcher_rank;
+    let members = everybody(control, Member { number, is_new: 0 })?;
+    if members.iter().any(|member| member.is_new != 0) {
+        greet(control, &members)?;
+    }
+    Ok(control)
+}
+
+/// Tells newcomers of the job, and hears of their places.
+fn greet(control: RealComm, members: &[Member]) -> Result<(), c_int> {
+    let Some(leader) = members.iter().position(|member| member.is_new == 0) else {
+        return Err(ERR_INTERN);
+    };
+    let text = bincode::encode_to_vec(welcome_of(0), standard()).unwrap_or_default();
+    share(control, leader as u32, text)?;
+    let places = domains::meet(control);
+    compare(control);
+    let (_, me) = world::size_and_rank(control);
+    let own = places.all()[me as usize];
+    for (member, place) in members
+        .iter()
+        .zip(places.all())
+        .filter(|(member, _)| member.is_new != 0)
+    {
+        peers::add(place, member.number, &own);
+        told::grow_to(member.number + 1);
+        world::update(|world| note_node(&mut world.nodes, member.number, place));
+    }
+    Ok(())
+}
+
+fn note_node(nodes: &mut Vec<u64>, number: u32, place: &Place) {
+    nodes.resize(nodes.len().max(number as usize + 1), 0);
+    nodes[number as usize] = place.node;
+}
+
+/// A part cannot be taken by a process whose address space differs.
+fn compare(control: RealComm) {
+    if let Some(difference) = user::compare_layout(control) {
+        super::fail("a new process cannot take a part", &std::io::Error::other(difference));
+    }
+}
+
+/// The newcomer's side: the job as it sees it. Nothing is known here that another failure could destroy: the process would
+/// be started again.
+pub fn come_in() -> World {
+    match hear() {
+        Ok(world) => world,
+        Err(rc) => {
+            log::info!("the first generation of this process has failed: {}", errors::text(rc));
+            crate::sys::kill_self();
+        }
+    }
+}
+
+fn hear() -> Result<World, c_int> {
+    let [control, own] = new_worlds()?;
+    let number = told::launcher_rank();
+    let members = everybody(control, Member { number, is_new: 1 })?;
+    let leader = members.iter().position(|member| member.is_new == 0).ok_or(ERR_INTERN)?;
+    let text = share(control, leader as u32, Vec::new())?;
+    let places: Places = domains::meet(control);
+    compare(control);
+    let (_, me) = world::size_and_rank(control);
+    let own_place = places.all()[me as usize];
+    let (told, _) = bincode::decode_from_slice::<Welcome, _>(&text, standard()).map_err(|_| ERR_INTERN)?;
+    let mut nodes = told.nodes;
+    for (member, place) in members.iter().zip(places.all()) {
+        if member.number != number {
+            peers::add(place, member.number, &own_place);
+        }
+        told::grow_to(member.number + 1);
+        note_node(&mut nodes, member.number, place);
+    }
+    deaths::learn(told.deaths);
+    if let Some(disk) = told.disk {
+        disk::join(disk, told.workers);
+    }
+    FIRST.set(Some(control));
+    Ok(World {
+        control,
+        workers: NULL,
+        private: NULL,
+        own,
+        part: Part::Spare,
+        launcher_rank: number,
+        worker_count: told.workers,
+        spare_count: told::launcher_size() - told.workers,
+        redundancy: told.redundancy,
+        nodes,
+        protected: true,
+        finalized: false,
+        recoveries: told.recoveries,
+        players: told.players,
+        living: told.living,
+    })
+}

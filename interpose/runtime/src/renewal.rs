@@ -1,0 +1,274 @@
+//! Generations: the MPI library is thrown away after a failure, and initialised again in a new world.
+//!
+//! A process that has a process manager (`ckptd::line`) gets its identity in MPI from there, once for each generation of the
+//! job. Between two generations the library's side of this process is put back to where it was before `MPI_Init`
+//! ([`understudy_mpi::side`]), so nothing of a failed world is left: no late message, no lock, no thread. All processes
+//! of the job have done so before any of them begins the next generation.
+#![allow(unsafe_code)]
+
+use crate::cell::Main;
+use crate::errors::SUCCESS;
+use crate::generated::real;
+use crate::{fault, sys, told};
+use ckptd::line::{LINE, Line, ToManager, ToProcess};
+use std::ffi::{CString, c_int};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use understudy_mpi::side::Snapshot;
+use understudy_mpi::{call, library};
+
+/// How long to wait for a word of the manager before the page is looked at again.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The line to the process manager.
+static MANAGER: OnceLock<Line> = OnceLock::new();
+
+/// What becomes of the library's side.
+struct Renewal {
+    before_init: Option<Snapshot>,
+    /// The thread level that MPI_Init asks for.
+    level: c_int,
+    has_ended: bool,
+}
+
+static STATE: Main<Renewal> = Main::new(Renewal {
+    before_init: None,
+    level: 0,
+    has_ended: false,
+});
+
+/// A generation that this process is a rank of.
+pub struct Begin {
+    generation: u32,
+    variables: Vec<(String, String)>,
+}
+
+/// Whether this process has a process manager.
+pub fn is_on() -> bool {
+    MANAGER.get().is_some()
+}
+
+/// Takes the line up, if there is one. To be called at the start.
+///
+/// # Errors
+/// Why the line cannot be used, for the user.
+pub fn listen() -> Result<(), String> {
+    let Some(text) = told::variable(LINE) else {
+        return Ok(());
+    };
+    let numbers: Vec<c_int> = text.split(',').filter_map(|number| number.parse().ok()).collect();
+    let [line, page] = numbers[..] else {
+        return Err(format!("{LINE} is `{text}`, not two numbers of descriptors"));
+    };
+    let [line, page] = [line, page].map(sys::lift);
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a shared mapping of a page of the manager's file; it stays mapped.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, libc::MAP_SHARED, page, 0) };
+    if mapped == libc::MAP_FAILED {
+        return Err(format!("{LINE}: {}", std::io::Error::last_os_error()));
+    }
+    // SAFETY: the descriptors are this process's, for its process manager; the page is never unmapped.
+    unsafe {
+        libc::close(page);
+        let _ = MANAGER.set(Line::from(OwnedFd::from_raw_fd(line)));
+        call::listen(&*mapped.cast::<call::Page>());
+    }
+    call::enter(u32::MAX);
+    fault::renew_by(give_up);
+    Ok(())
+}
+
+fn manager() -> &'static Line {
+    MANAGER.get().expect("this process has a process manager")
+}
+
+fn tell(message: &ToManager) {
+    if manager().send(message).is_err() {
+        sys::say(format_args!(
+            "the process manager of this job has gone; process {} ends",
+            std::process::id()
+        ));
+        sys::exit_now(understudy_abi::exit::LOST);
+    }
+}
+
+/// Initialises the library for the first time, in whatever generation the job is.
+pub fn initialise(level: c_int, provided: &mut c_int) -> c_int {
+    match Snapshot::take() {
+        Ok(snapshot) => {
+            log::debug!("{} bytes of the MPI library are kept", snapshot.size());
+            let mut state = STATE.borrow_mut();
+            (state.before_init, state.level) = (Some(snapshot), level);
+        }
+        Err(error) => {
+            sys::say(format_args!("{}; the job ends", sys::chain(&error)));
+            abort(understudy_abi::exit::INTERNAL);
+        }
+    }
+    loop {
+        let begin = await_generation();
+        if let Some(level) = enter(begin) {
+            *provided = level;
+            return SUCCESS;
+        }
+        reset();
+    }
+}
+
+/// Puts the library's side back. A process in which that cannot be done dies, and is replaced.
+fn reset() {
+    let state = STATE.borrow();
+    let Some(snapshot) = &state.before_init else { return };
+    // SAFETY: this is the main thread, and the call that it was in has been abandoned or has returned; handles and
+    // requests of the generation are not used again.
+    match unsafe { snapshot.put_back() } {
+        Ok(times) => log::debug!("the MPI library is put back: {times:?}"),
+        Err(error) => {
+            sys::say(format_args!(
+                "{}; process {} ends, to be replaced",
+                sys::chain(&error),
+                std::process::id()
+            ));
+            sys::kill_self();
+        }
+    }
+}
+
+/// The library's side is put back, and all other processes have done so too, when this returns.
+pub fn leave_generation() -> Begin {
+    reset();
+    await_generation()
+}
+
+/// Waits until this process is a rank of the generation that is to be.
+fn await_generation() -> Begin {
+    let mut told = None;
+    loop {
+        let wanted = call::wanted();
+        if told != Some(wanted) {
+            tell(&ToManager::Ready { generation: wanted });
+            told = Some(wanted);
+        }
+        match hear(LOOK) {
+            Some(ToProcess::Begin {
+                generation, variables, ..
+            }) if generation == call::wanted() => return Begin { generation, variables },
+            Some(ToProcess::End) => leave(),
+            _ => {}
+        }
+    }
+}
+
+/// All workers are at their end, and this process is not needed: it has no part.
+fn leave() -> ! {
+    sys::exit_now(0)
+}
+
+fn hear(limit: Duration) -> Option<ToProcess> {
+    match manager().receive(limit) {
+        Ok(message) => message,
+        Err(_) => {
+            sys::say(format_args!(
+                "the process manager of this job has gone; process {} ends",
+                std::process::id()
+            ));
+            sys::exit_now(understudy_abi::exit::LOST)
+        }
+    }
+}
+
+/// Initialises the library in a generation; the thread level, or nothing if another failure has come before the end.
+fn enter(begin: Begin) -> Option<c_int> {
+    for (name, value) in &begin.variables {
+        if let (Ok(name), Ok(value)) = (CString::new(name.as_str()), CString::new(value.as_str())) {
+            // SAFETY: the library has no threads before it is initialised.
+            unsafe { library::set_variable(&name, Some(&value)) };
+        }
+    }
+    let began = Instant::now();
+    call::enter(begin.generation);
+    let (level, mut provided) = (STATE.borrow().level, 0);
+    // SAFETY: the real library gets no arguments of the program's.
+    let rc = unsafe { real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), level, &mut provided) };
+    log::debug!("MPI_Init of generation {} took {:?}", begin.generation, began.elapsed());
+    if rc == SUCCESS {
+        return Some(provided);
+    }
+    give_up();
+    None
+}
+
+/// Initialises the library in the next generation; an error if another failure has come before the end.
+pub fn begin(begin: Begin) -> Result<(), c_int> {
+    enter(begin).map(|_| ()).ok_or(call::ABANDONED)
+}
+
+/// This generation has failed: returns when another one is to be.
+pub fn give_up() {
+    if call::is_over() {
+        return;
+    }
+    tell(&ToManager::Failed {
+        generation: call::wanted(),
+    });
+    while !call::is_over() {
+        if let Some(ToProcess::End) = hear(LOOK) {
+            leave();
+        }
+    }
+}
+
+/// This process goes on with the program, and can go back to an epoch.
+pub fn is_running() {
+    if is_on() {
+        tell(&ToManager::Running {
+            generation: call::wanted(),
+        });
+    }
+}
+
+/// Before that, the manager starts the whole job again, and ends this process.
+pub fn await_restart() -> ! {
+    tell(&ToManager::Failed {
+        generation: call::wanted(),
+    });
+    loop {
+        hear(LOOK);
+    }
+}
+
+/// Whether all workers are at their end; asked by spares.
+pub fn has_ended() -> bool {
+    if is_on() && !STATE.borrow().has_ended && hear(Duration::ZERO) == Some(ToProcess::End) {
+        STATE.borrow_mut().has_ended = true;
+    }
+    STATE.borrow().has_ended
+}
+
+/// Waits until all workers are at their end. An error code if a process fails before.
+pub fn meet_at_the_end() -> c_int {
+    tell(&ToManager::AtEnd {
+        generation: call::wanted(),
+    });
+    loop {
+        if call::is_over() {
+            return call::ABANDONED;
+        }
+        if let Some(ToProcess::End) = hear(LOOK) {
+            return SUCCESS;
+        }
+    }
+}
+
+/// The library is not needed any more.
+pub fn finalise() {
+    call::enter(call::wanted());
+    reset();
+}
+
+/// The whole job is to end with this status.
+pub fn abort(status: c_int) -> ! {
+    tell(&ToManager::Abort { status });
+    sys::exit_now(if status & 0xff == 0 { 1 } else { status })
+}
