@@ -139,14 +139,32 @@ unsafe extern "C" fn restorer() {
 /// Where the handler leads: the innermost call returns.
 #[unsafe(naked)]
 unsafe extern "C" fn abandon() {
-    naked_asm!("mov eax, {abandoned}", "jmp {leave}", abandoned = const ABANDONED, leave = sym leave)
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_def_cfa rsp, 64",
+        ".cfi_offset rbp, -16",
+        "mov eax, {abandoned}",
+        "jmp {leave}",
+        ".cfi_endproc",
+        abandoned = const ABANDONED,
+        leave = sym leave,
+    )
 }
 
 /// Ends a call: takes the frame off, and returns to the caller with `rax`.
 #[unsafe(naked)]
 unsafe extern "C" fn leave() {
     naked_asm!(
+        ".cfi_startproc",
+        ".cfi_def_cfa rsp, 64",
+        ".cfi_offset rbp, -16",
+        ".cfi_offset rbx, -24",
+        ".cfi_offset r12, -32",
+        ".cfi_offset r13, -40",
+        ".cfi_offset r14, -48",
+        ".cfi_offset r15, -56",
         "pop rdx",
+        ".cfi_adjust_cfa_offset -8",
         "mov qword ptr [rip + {frame}], rdx",
         "xor ecx, ecx",
         "test rdx, rdx",
@@ -154,12 +172,20 @@ unsafe extern "C" fn leave() {
         "mov rdx, qword ptr [rip + {page}]",
         "mov dword ptr [rdx + {inside}], ecx",
         "pop r15",
+        ".cfi_adjust_cfa_offset -8",
         "pop r14",
+        ".cfi_adjust_cfa_offset -8",
         "pop r13",
+        ".cfi_adjust_cfa_offset -8",
         "pop r12",
+        ".cfi_adjust_cfa_offset -8",
         "pop rbx",
+        ".cfi_adjust_cfa_offset -8",
         "pop rbp",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbp",
         "ret",
+        ".cfi_endproc",
         frame = sym FRAME,
         page = sym PAGE,
         inside = const std::mem::offset_of!(Page, is_inside),
@@ -173,16 +199,28 @@ macro_rules! calls {
         #[unsafe(naked)]
         pub(crate) unsafe extern "C" fn $name() {
             naked_asm!(
+                ".cfi_startproc",
                 "mov rax, qword ptr [rip + {page}]",
                 "mov r10d, dword ptr [rip + {generation}]",
                 "cmp dword ptr [rax], r10d",
                 "jne 9f",
+                ".cfi_remember_state",
                 "push rbp",
+                ".cfi_adjust_cfa_offset 8",
+                ".cfi_offset rbp, -16",
+                // The frame pointer is the callee's to keep, so the rest of the frame need not be described step by step.
+                "mov rbp, rsp",
+                ".cfi_def_cfa_register rbp",
                 "push rbx",
+                ".cfi_offset rbx, -24",
                 "push r12",
+                ".cfi_offset r12, -32",
                 "push r13",
+                ".cfi_offset r13, -40",
                 "push r14",
+                ".cfi_offset r14, -48",
                 "push r15",
+                ".cfi_offset r15, -56",
                 "push qword ptr [rip + {frame}]",
                 "mov qword ptr [rip + {frame}], rsp",
                 "mov dword ptr [rax + {inside}], 1",
@@ -192,8 +230,10 @@ macro_rules! calls {
                 "call qword ptr [r11]",
                 "add rsp, {pop}",
                 "jmp {leave}",
+                ".cfi_restore_state",
                 "9: mov eax, {abandoned}",
                 "ret",
+                ".cfi_endproc",
                 page = sym PAGE,
                 generation = sym GENERATION,
                 frame = sym FRAME,
@@ -234,8 +274,10 @@ pub(crate) const ROW: usize = size_of::<Procedure>();
 macro_rules! through {
     ($table:path, $slot:expr, $call:ident) => {
         core::arch::naked_asm!(
+            ".cfi_startproc",
             "lea r11, [rip + {table} + {at}]",
             "jmp {call}",
+            ".cfi_endproc",
             table = sym $table,
             at = const $crate::call::ROW * $slot + $crate::call::ADDRESS,
             call = sym $crate::call::$call,
