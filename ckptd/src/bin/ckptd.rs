@@ -95,6 +95,10 @@ struct Launch {
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
 
+    /// The MPI library of a program that opens it late, such as an interpreter (libmpi.so.40).
+    #[arg(long, value_name = "FILE")]
+    mpi: Option<PathBuf>,
+
     /// The program with its arguments.
     #[arg(required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
@@ -128,6 +132,7 @@ fn launch(options: Launch) -> Result<ExitCode, launch::Error> {
         spares: options.spares,
         program: options.program,
         preload: preload.into(),
+        mpi: options.mpi,
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
     };
     let status = launch::job::run(plan)?;

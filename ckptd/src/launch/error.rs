@@ -48,6 +48,9 @@ pub enum Error {
     /// It is on another node, or there are fewer ranks.
     #[error("rank {rank} of generation {generation} is not on this node")]
     NotHere { generation: String, rank: u32 },
+    /// Its ABI is another one.
+    #[error("{0} is of MPICH's family, whose programs cannot be protected yet")]
+    Mpich(PathBuf),
     /// A system call.
     #[error("{what}: {source}")]
     System { what: String, source: io::Error },
@@ -72,6 +75,7 @@ impl Error {
             Error::BadPlacement | Error::Exists(_) | Error::Unknown(_) | Error::NotHere { .. } => {
                 "none for a user: the caller is wrong"
             }
+            Error::Mpich(_) => "build the program with Open MPI 5",
             Error::System { .. } => "free what the system lacks",
         }
     }

@@ -12,14 +12,15 @@
 //! by itself before the end, or asks for an abort), or if nobody is left who has been in the job before.
 use super::local::adopt;
 use super::process::Process;
-use super::program::Mpi;
+use super::program::{Kind, Mpi};
 use super::{Alone, Error, Event, Generation, Identity, Manager, Name, Rank, Settings, What};
 use crate::line::{ToManager, ToProcess};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -31,8 +32,10 @@ use std::time::{Duration, Instant};
 const LOST: i32 = 75;
 /// How often the job is looked at: while all is well, and during a renewal.
 const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(1)];
-/// How long all may take to be ready for a generation. A process that computes is ready at its next call of MPI.
-const SILENCE: Duration = Duration::from_secs(600);
+/// How long a process may take to leave its MPI library. One that computes may take as long as it likes for its next call.
+const DEAFNESS: Duration = Duration::from_secs(30);
+/// How many new processes may die before they have been in a generation.
+const STILLBORN: u32 = 10;
 /// A generation that fails this many times in a row without a death ends the job.
 const FUTILE: u32 = 10;
 /// How long the others may take to end by themselves.
@@ -48,6 +51,8 @@ pub struct Plan {
     pub program: Vec<OsString>,
     /// The layer's library.
     pub preload: OsString,
+    /// The MPI library, if the program does not tell it.
+    pub mpi: Option<PathBuf>,
     pub host: String,
 }
 
@@ -56,8 +61,13 @@ pub struct Plan {
 /// # Errors
 /// What the program or its MPI library lack to be started so.
 pub fn run(plan: Plan) -> Result<i32, Error> {
-    let path = Path::new(&plan.program[0]);
-    let mpi = Mpi::of(path)?;
+    let mpi = match &plan.mpi {
+        Some(library) => Mpi::named(library)?,
+        None => Mpi::of(&file_of(&plan.program[0]))?,
+    };
+    if mpi.kind == Kind::Mpich {
+        return Err(Error::Mpich(mpi.library));
+    }
     let memory = crate::private::make_in_memory().map_err(|refused| Error::System {
         what: "the directory of this user in memory".into(),
         source: std::io::Error::other(refused.to_string()),
@@ -79,6 +89,16 @@ pub fn run(plan: Plan) -> Result<i32, Error> {
     let status = Job::start(plan, manager, events).and_then(|mut job| job.run());
     let _ = std::fs::remove_dir_all(&directory);
     status
+}
+
+/// The file of a program that is named as for execvp(3).
+fn file_of(program: &OsStr) -> PathBuf {
+    let places = std::env::var_os("PATH").filter(|_| !program.as_bytes().contains(&b'/'));
+    let mut files = places
+        .iter()
+        .flat_map(std::env::split_paths)
+        .map(|place| place.join(program));
+    files.find(|file| file.is_file()).unwrap_or_else(|| program.into())
 }
 
 /// The signals that end a job, all processes of it included.
@@ -104,6 +124,7 @@ struct Job {
     is_begun: bool,
     since: Instant,
     futile: u32,
+    stillborn: u32,
     restarts: u32,
     /// A signal to this process; 0: none.
     signal: Arc<AtomicUsize>,
@@ -130,6 +151,7 @@ impl Job {
             is_begun: false,
             since: Instant::now(),
             futile: 0,
+            stillborn: 0,
             restarts: 0,
             signal: Arc::default(),
             is_ending: false,
@@ -251,9 +273,19 @@ impl Job {
             } else if let Some(code) = status.code() {
                 // The program, or the layer, has ended it.
                 self.end_with(code);
+            } else if !process.has_played {
+                self.stillborn += 1;
             }
         }
         if !self.is_ending {
+            if self.stillborn > STILLBORN {
+                eprintln!(
+                    "understudy: {} new processes have died before they could take a part; the job ends",
+                    self.stillborn
+                );
+                self.end_with(LOST);
+                return Ok(());
+            }
             if self.is_protected && !self.processes.iter().any(|process| process.has_played) {
                 eprintln!("understudy: all processes of the job have died; start it again");
                 self.end_with(LOST);
@@ -324,19 +356,20 @@ impl Job {
 
     /// Takes those out of their MPI library that are not ready.
     fn interrupt(&mut self) {
-        for process in &self.processes {
-            let is_ready = process.ready == Some(self.generation);
-            if !is_ready {
+        let is_late = self.since.elapsed() > DEAFNESS;
+        for process in &mut self.processes {
+            if process.ready == Some(self.generation) || !process.is_inside() {
+                continue;
+            }
+            if is_late {
+                eprintln!(
+                    "understudy: process {} does not leave the MPI library; it is killed",
+                    process.child.id()
+                );
+                let _ = process.child.kill();
+            } else {
                 process.interrupt();
             }
-        }
-        if self.since.elapsed() > SILENCE {
-            eprintln!(
-                "understudy: not all processes are ready for generation {} within {} s; the job ends",
-                self.generation,
-                SILENCE.as_secs()
-            );
-            self.end_with(LOST);
         }
     }
 
@@ -369,7 +402,7 @@ impl Job {
         }
         log::info!("generation {generation} begins after {:?}", self.since.elapsed());
         self.begun = Some(name);
-        self.is_begun = true;
+        (self.is_begun, self.stillborn) = (true, 0);
         Ok(())
     }
 

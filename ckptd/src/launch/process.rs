@@ -116,13 +116,16 @@ impl Process {
         self.shared.page().generation.store(generation, Ordering::Release);
     }
 
-    /// Takes it out of its MPI library, if it is there.
+    /// Whether it is in its MPI library.
+    pub fn is_inside(&self) -> bool {
+        self.shared.page().is_inside.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes it out of there.
     pub fn interrupt(&self) {
-        if self.shared.page().is_inside.load(Ordering::Acquire) != 0 {
-            let pid = self.child.id();
-            // SAFETY: tgkill(2) of the main thread of a child that has not been waited for.
-            unsafe { libc::syscall(libc::SYS_tgkill, pid, pid, INTERRUPT) };
-        }
+        let pid = self.child.id();
+        // SAFETY: tgkill(2) of the main thread of a child that has not been waited for.
+        unsafe { libc::syscall(libc::SYS_tgkill, pid, pid, INTERRUPT) };
     }
 }
 

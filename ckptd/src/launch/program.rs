@@ -56,6 +56,19 @@ impl Mpi {
         Ok(Mpi { kind, library })
     }
 
+    /// A library that was named, for a program that opens it late: an interpreter, say.
+    ///
+    /// # Errors
+    /// [`Error::NotMpi`].
+    pub fn named(library: &Path) -> Result<Mpi, Error> {
+        let kind = library.file_name().and_then(|name| Kind::of(name.to_str()?));
+        let kind = kind.ok_or_else(|| Error::NotMpi(library.to_owned()))?;
+        Ok(Mpi {
+            kind,
+            library: library.to_owned(),
+        })
+    }
+
     /// The directory that it is installed in, if its data are found there: that of a wheel, say, which may lie anywhere.
     ///
     /// Open MPI and libpmix look for their files where they were built to be installed, unless told otherwise (OPAL_PREFIX, PMIX_PREFIX).

@@ -3,6 +3,7 @@
 //! Real communicators always return errors. An error that is not the failure of a process goes to the error handler that
 //! the program has set (MPI 4.1, chapter 9.3); the default one ends the job with a message, as in the real library.
 
+use crate::arch::Rewound;
 use crate::errors::{ERR_OTHER, ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use crate::generated::{Proc, SLOT_NAMES};
 use crate::handles::{VirtComm, real_comm};
@@ -35,8 +36,11 @@ pub fn raise(procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
 /// An error goes to the error handler of this object.
 pub fn raise_on(procedure: Proc, rc: c_int, object: Object) -> c_int {
     // Whatever was called, it may have been abandoned since another process has died.
-    if rc == call::ABANDONED && call::is_over() && recovery::check(rc).is_err() {
-        return SUCCESS;
+    if rc == call::ABANDONED && call::is_over() {
+        return match recovery::check(rc) {
+            Err(Rewound) => SUCCESS,
+            Ok(_) => recovery::end_unprotected(),
+        };
     }
     match object.action() {
         Action::Return => {}

@@ -34,7 +34,7 @@ use crate::generated::real;
 use crate::world::{self, Part};
 use crate::{arch, cell::Main, checkpoint, errors, events, overdue, renewal};
 use ckptd::events::{ErrorClass, Kind};
-pub use ending::{abort, fail, failed_in_init, undone};
+pub use ending::{abort, end_unprotected, fail, failed_in_init, undone};
 pub use meeting::end_together;
 pub use newcomers::come_in;
 pub use replenish::{begin_as_newcomer, join, remember_start};

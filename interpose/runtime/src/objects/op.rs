@@ -16,6 +16,7 @@ use crate::generated::{HandleKind, callbacks, real};
 use crate::handles::{self, VirtDatatype, VirtOp, real_op};
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
+use understudy_mpi::call;
 use understudy_mpi::real_types::{RealDatatype, RealOp};
 
 /// `MPI_ERR_NO_MEM`
@@ -100,6 +101,7 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     len: *mut c_int,
     datatype: *mut RealDatatype,
 ) {
+    let _callback = call::Callback::new();
     let function = BINDINGS.borrow().functions[NUMBER];
     // SAFETY: the real library's argument.
     let mut handle: VirtDatatype = datatype::virtual_of(unsafe { *datatype });

@@ -45,6 +45,14 @@ pub fn undone(result: Result<(), UserError>) {
     }
 }
 
+/// A process was lost, and nothing can be gone back to.
+pub fn end_unprotected() -> ! {
+    sys::say(format_args!(
+        "a process of the job has died, and the job is not protected; the job ends"
+    ));
+    abort(understudy_abi::exit::LOST)
+}
+
 /// A process was lost before there was anything to go back to.
 pub fn failed_in_init(rc: c_int) -> ! {
     if renewal::is_on() {
