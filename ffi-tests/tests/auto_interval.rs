@@ -22,6 +22,7 @@ fn changes(outcome: &Outcome, rank: u32) -> Vec<(Epoch, u64, u64)> {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn workers_agree_on_an_interval_that_fits_the_cost() {
     let job = || heat().interval("auto").env("UNDERSTUDY_MTBF", "3s");
     let kill = "kill rank=1 at=commit.end epoch=2";

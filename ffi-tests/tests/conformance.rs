@@ -82,6 +82,7 @@ programs! {
 
 /// The understudy goes back to the epoch that it has loaded, in which the locks are the dead process's.
 #[test]
+#[ignore = "a variant: make test-all"]
 fn locks_pass_again_when_another_dies_before_the_next_checkpoint() {
     let undisturbed = native(job("locks"));
     let deaths = "kill rank=1 at=cut.end epoch=6; kill rank=3 at=resume.end";
@@ -104,6 +105,7 @@ fn tile_registers() {
 
 /// The launcher reports the status of MPI_Abort. (Open MPI's own answer with `--with-ft ulfm` is to go on without the rank.)
 #[test]
+#[ignore = "a variant: make test-all"]
 fn an_abort_has_its_status() {
     let outcome = job("aborting").run();
     outcome.check(

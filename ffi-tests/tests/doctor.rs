@@ -40,6 +40,7 @@ fn where_the_tests_run_jobs_can_be_protected() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_short_run_tells_the_memory_that_a_job_needs() {
     // Two fields of 1500 × 1500 doubles, shared by three workers.
     let field = 2 * 1500 * 1500 * 8 / 3;
@@ -70,6 +71,7 @@ fn a_short_run_tells_the_memory_that_a_job_needs() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_host_is_asked_itself() {
     let ran = doctor(&["--host", "localhost:2"]);
     ran.assert(0, &[]);
@@ -81,6 +83,7 @@ fn a_host_is_asked_itself() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_program_that_is_not_protected_is_no_success() {
     let ran = doctor(&["--seconds", "2", "--", "true"]);
     ran.assert(1, &[]);
@@ -88,6 +91,7 @@ fn a_program_that_is_not_protected_is_no_success() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_program_that_fails_is_not_called_fine() {
     let endings = place::test_program("endings").to_string_lossy().into_owned();
     let ran = doctor(&["-n", "3", "--seconds", "20", "--", &endings, "exit", "1"]);

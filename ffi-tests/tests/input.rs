@@ -50,6 +50,7 @@ fn a_file_is_read_on_by_survivors_and_understudies() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn input_that_was_read_before_the_checkpoint_is_not_missed() {
     let undisturbed = native(from_pipe(2));
     let survived = from_pipe(2).kill(kill(2)).run();

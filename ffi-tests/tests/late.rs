@@ -30,6 +30,7 @@ fn an_interpreter_that_opens_libmpi_is_protected() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_wrapper_gives_its_program_what_it_needs() {
     let chatter = place::test_program("chatter");
     let wrapped = |prefix: &str| {
@@ -47,6 +48,7 @@ fn a_wrapper_gives_its_program_what_it_needs() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn an_interpreter_started_by_a_script_says_that_it_is_unprotected() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/late.py");
     let command = format!("python3 {script} {} 5 0; exit $?", place::libmpi().display());

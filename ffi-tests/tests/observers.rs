@@ -118,6 +118,7 @@ fn after_a_recovery_the_event_files_tell_the_whole_story() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_debugger_sees_the_program_through_a_thunk() {
     if place::on_path("gdb").is_none() {
         place::skip("there is no gdb on the PATH");

@@ -77,6 +77,7 @@ fn a_damaged_copy_is_never_loaded() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_damaged_copy_is_made_again() {
     let case = programs::heat2d();
     // Worker 1 is played by rank 4 when it dies again, and worker 3, which has the second copy, dies with it.
@@ -88,6 +89,7 @@ fn a_damaged_copy_is_made_again() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn the_disk_is_used_when_a_copy_is_damaged() {
     let case = programs::heat2d();
     let fault = "corrupt rank=2 at=commit.end epoch=9; kill rank=1 at=cut.end epoch=10";

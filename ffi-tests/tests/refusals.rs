@@ -71,6 +71,7 @@ fn a_job_without_fault_tolerance_is_refused() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn more_spares_than_ranks_are_refused() {
     let change = |job: Job| job.env("UNDERSTUDY_SPARES", "9");
     assert_refused(
@@ -82,6 +83,7 @@ fn more_spares_than_ranks_are_refused() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn no_spares_at_all_are_refused() {
     let change = |job: Job| job.env("UNDERSTUDY_SPARES", "0");
     assert_refused(
@@ -142,6 +144,7 @@ fn a_limit_on_open_files_is_named_with_its_remedy() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_single_worker_is_refused() {
     assert_refused(|job| job, (1, 1), View::WorkersOnly, &["single worker", "buddy"]);
 }

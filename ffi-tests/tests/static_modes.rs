@@ -47,6 +47,7 @@ fn static_data_on_disk_are_recovered_from() {
 
 /// What a replay cannot do is no matter for a file.
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_setup_that_cannot_be_replayed_may_be_on_disk() {
     let case = setup(|| Job::new(place::test_program("setup"), &["20000", "process"]));
     let outcome = without_epochs(on_disk(&case)).kill(Kill::at(1, THIN)).run();
