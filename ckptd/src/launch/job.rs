@@ -56,6 +56,13 @@ pub struct Plan {
     pub host: String,
 }
 
+impl Plan {
+    /// The layer's name of the job, which tells who has launched it.
+    fn job(&self) -> String {
+        format!("ckptd-{}-{}@1", self.host, std::process::id())
+    }
+}
+
 /// Runs a job to its end; its exit status.
 ///
 /// # Errors
@@ -72,7 +79,8 @@ pub fn run(plan: Plan) -> Result<i32, Error> {
         what: "the directory of this user in memory".into(),
         source: std::io::Error::other(refused.to_string()),
     })?;
-    let directory = memory.path().join(&plan.name);
+    // By its name, `understudy clean` knows whose it is.
+    let directory = memory.path().join(format!("understudy-{}-launch", plan.job()));
     let place = |name: &str| -> Result<PathBuf, Error> {
         let path = directory.join(name);
         let made = DirBuilder::new().mode(0o700).recursive(true).create(&path);
@@ -176,10 +184,8 @@ impl Job {
             // A fault strikes once.
             command.env_remove("UNDERSTUDY_FAULT");
         }
-        // The layer's name of the job tells who has launched it.
-        let name = format!("{}-{}@1", self.plan.host, std::process::id());
         let variables = [
-            ("PMIX_NAMESPACE", name),
+            ("PMIX_NAMESPACE", self.plan.job()),
             ("PMIX_RANK", self.next.to_string()),
             ("OMPI_COMM_WORLD_SIZE", size.to_string()),
             ("OMPI_COMM_WORLD_RANK", self.next.to_string()),

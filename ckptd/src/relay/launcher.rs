@@ -16,9 +16,18 @@ pub(super) fn children(pid: u32) -> Vec<u32> {
     }
 }
 
-pub(super) fn is_launcher(pid: u32) -> bool {
+fn name(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    LAUNCHERS.contains(&name.trim_end())
+    name.trim_end().to_owned()
+}
+
+pub(super) fn is_launcher(pid: u32) -> bool {
+    LAUNCHERS.contains(&name(pid).as_str())
+}
+
+/// The same, ckptd's own launcher included, which looks after its processes by itself.
+pub(super) fn has_started_ranks(pid: u32) -> bool {
+    is_launcher(pid) || name(pid) == "ckptd"
 }
 
 fn children_of(pid: u32) -> Vec<u32> {

@@ -1,7 +1,7 @@
 //! All ledgers of a node, for who wants to know what runs there, or what was left behind.
 
 use super::job::lives;
-use super::launcher::is_launcher;
+use super::launcher::has_started_ranks;
 use super::ledger::{LedgerError, Mapping, RankStage};
 use crate::private::{Directory, in_memory};
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ impl Seat {
     pub fn is_taken(&self) -> bool {
         let is_relay = |pid: u32| lives(pid) && name_of(pid) == "ckptd-relay";
         let by_entry = |entry: Entry| {
-            entry.lives || is_relay(entry.relay) || (lives(entry.launcher) && is_launcher(entry.launcher))
+            entry.lives || is_relay(entry.relay) || (lives(entry.launcher) && has_started_ranks(entry.launcher))
         };
         // A ledger that is being made has a launcher, whose process id is in the job's name.
         self.entry.is_some_and(by_entry) || has_launcher(&self.job)
@@ -54,7 +54,7 @@ pub fn has_launcher(job: &str) -> bool {
     let pid = job
         .rsplit_once('@')
         .and_then(|(launcher, _)| launcher.rsplit_once('-')?.1.parse().ok());
-    pid.is_some_and(|pid| lives(pid) && is_launcher(pid))
+    pid.is_some_and(|pid| lives(pid) && has_started_ranks(pid))
 }
 
 /// The job and what follows it, for a name that a job has given to a file of one of its ranks.
