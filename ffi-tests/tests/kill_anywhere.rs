@@ -60,7 +60,7 @@ fn times() -> usize {
     std::env::var("FFI_TESTS_TIMES")
         .ok()
         .and_then(|times| times.parse().ok())
-        .unwrap_or(2)
+        .unwrap_or(1)
 }
 
 #[test]
