@@ -4,6 +4,7 @@
 //! * [`epochs`]: names and format of the files of the disk level; [`pages`]: lists of pages;
 //! * [`pool`]: the spares of a node's jobs, as a state machine; [`wire`]: what ckptd and its clients say to each other; [`client`]: a
 //!   client that never waits for long; `daemon` (feature `cli`): `ckptd serve`;
+//! * `path` (feature `cli`): programs by their names;
 //! * [`private`]: directories of one user alone, in memory and elsewhere;
 //! * `remains` (feature `cli`): what killed jobs leave on a node;
 //! * [`events`]: the event file each rank writes, and its reader;
@@ -24,6 +25,8 @@ pub mod line;
 #[cfg(feature = "cli")]
 pub mod manual;
 pub mod pages;
+#[cfg(feature = "cli")]
+pub mod path;
 pub mod pool;
 pub mod private;
 pub mod relay;

@@ -1,36 +1,92 @@
-//! What a process of the program and its process manager say to each other: the *line*.
+//! What the processes of a job and their process manager say to each other: *lines*.
 //!
-//! A pair of sockets that keep the bounds of messages (unix(7), SOCK_SEQPACKET), and a page of memory that both map. The
-//! process finds the descriptors of both by the variable [`LINE`].
+//! A line is a connection to the socket [`SOCKET`] in the job's directory, which is this user's alone; messages keep their bounds (unix(7),
+//! SOCK_SEQPACKET). Processes of the program and guardians have one each, and say first what they are ([`Hello`]). A process gets a page of memory
+//! that it shares with the manager.
 //!
 //! ```text
-//!   process                                   manager
+//!   process                                   manager                              guardian
+//!     │                                         │ ◄─────────────── Guardian { rank } ──── │
+//!     │                                         │ ── Start(number) ─────────────────────► │ starts a process
+//!     │  Process(number), in MPI_Init ────────► │                                         │
+//!     │ ◄── Page, its descriptor ────────────── │                                         │
 //!     │  Ready(g)  ── MPI is as before MPI_Init ──► │   all that are to be in generation g are ready:
-//!     │ ◄── Begin { g, rank, size, variables } ──── │
-//!     │  MPI_Init …                                 │
-//!     │  Running(g) ────────────────────────────── ► │
-//!     │ ◄── page: generation g + 1, signal ──────── │   a process has died
-//!     │  Ready(g + 1)                               │
-//!     │  AtEnd ── in MPI_Finalize ────────────────► │   all workers are there:
-//!     │ ◄── End ──────────────────────────────────── │
+//!     │ ◄── Begin { g, rank, size, variables } ─ │                                         │
+//!     │  MPI_Init …                             │                                         │
+//!     │  Running(g) ──────────────────────────► │                                         │
+//!     │                                         │ ◄── Ended(other number) ─────────────── │ sees a death
+//!     │ ◄── page: generation g + 1, signal ──── │                                         │
+//!     │  Ready(g + 1)                           │                                         │
+//!     │  AtEnd ── in MPI_Finalize ────────────► │   all workers are there:                │
+//!     │ ◄── End ─────────────────────────────── │                                         │
+//!     │                                         │ ── Leave(status) ─────────────────────► │ ends
 //! ```
 
+use crate::private::Directory;
 use bincode::config::standard;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg,
+    socket_with,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// In the environment: the numbers of the two descriptors, with a comma in between.
+/// In the environment of a process: its number, a comma, and the job's directory.
 pub const LINE: &str = "UNDERSTUDY_LINE";
+/// The name of the manager's socket in that directory.
+pub const SOCKET: &str = "line";
 
 /// Longest message in bytes: the environment of a rank is the greatest part.
 const LONGEST: usize = 128 << 10;
+/// Most descriptors that come with a message.
+const DESCRIPTORS: usize = 8;
+/// How many may wait to be accepted: more than a node has processes.
+const BACKLOG: i32 = 4096;
 
-/// What the manager says.
+/// The signal that takes a process out of its MPI library: the first that glibc keeps for itself.
+pub const INTERRUPT: i32 = 32;
+
+/// What a process and its manager share.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Page {
+    /// The generation that has begun or is to.
+    pub generation: AtomicU32,
+    /// Not 0 while the process is in its MPI library.
+    pub is_inside: AtomicU32,
+}
+
+/// Its length in bytes.
+pub const PAGE: usize = 4096;
+
+/// What a process or a guardian is.
+#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
+pub enum Hello {
+    /// One of the processes that a launcher has started.
+    Guardian {
+        rank: u32,
+        workers: u32,
+        spares: u32,
+    },
+    /// A process of the program.
+    Process {
+        number: u32,
+        /// The file of its MPI library.
+        library: String,
+    },
+}
+
+/// What the manager says to a process.
 #[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
 pub enum ToProcess {
+    /// Its page, as a descriptor that comes with this.
+    Page,
     /// This process is a rank of a generation.
     Begin {
         generation: u32,
@@ -58,23 +114,89 @@ pub enum ToManager {
     Abort { status: i32 },
 }
 
+/// What the manager says to a guardian.
+#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
+pub enum ToGuardian {
+    /// Start a process of the program; `anew`: not for the first time.
+    Start { number: u32, anew: bool },
+    /// Kill it.
+    Kill { number: u32 },
+    /// End with this status.
+    Leave { status: i32 },
+}
+
+/// What a guardian says.
+#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
+pub enum FromGuardian {
+    /// A process has ended by `exit`, with this status.
+    Exited { number: u32, status: i32 },
+    /// A signal has ended a process; `is_asked`: one that the launcher has sent.
+    Killed {
+        number: u32,
+        signal: i32,
+        is_asked: bool,
+    },
+    /// The output of a process has ended after so many bytes.
+    Closed { number: u32, written: u64 },
+}
+
 /// One end of a line.
 #[derive(Debug)]
 pub struct Line(OwnedFd);
 
-/// Two ends, both closed on exec.
-///
-/// # Errors
-/// Those of socketpair(2).
-pub fn pair() -> io::Result<(Line, Line)> {
-    let kind = SocketType::SEQPACKET;
-    let (one, other) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-    Ok((Line(one), Line(other)))
+/// Where a manager is called.
+#[derive(Debug)]
+pub struct Listener(OwnedFd);
+
+impl Listener {
+    /// Makes the socket in the job's directory, in place of one that a manager has left.
+    ///
+    /// # Errors
+    /// Those of bind(2) and listen(2).
+    pub fn new(directory: &Directory) -> io::Result<Listener> {
+        directory.remove_all(SOCKET.as_ref())?;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        bind(&socket, &address(directory)?)?;
+        listen(&socket, BACKLOG)?;
+        Ok(Listener(socket))
+    }
+
+    /// The next call, if there is one; it has to be readable.
+    ///
+    /// # Errors
+    /// Those of accept(2).
+    pub fn accept(&self) -> io::Result<Line> {
+        Ok(Line(accept_with(&self.0, SocketFlags::CLOEXEC)?))
+    }
+}
+
+impl From<OwnedFd> for Listener {
+    fn from(descriptor: OwnedFd) -> Listener {
+        Listener(descriptor)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// By the directory's descriptor, since the path of a socket is short (unix(7): 108 bytes).
+fn address(directory: &Directory) -> io::Result<SocketAddrUnix> {
+    let path = format!("/proc/self/fd/{}/{SOCKET}", directory.as_fd().as_raw_fd());
+    Ok(SocketAddrUnix::new(path)?)
 }
 
 impl From<OwnedFd> for Line {
     fn from(descriptor: OwnedFd) -> Line {
         Line(descriptor)
+    }
+}
+
+impl From<Line> for OwnedFd {
+    fn from(line: Line) -> OwnedFd {
+        line.0
     }
 }
 
@@ -85,14 +207,38 @@ impl AsFd for Line {
 }
 
 impl Line {
+    /// Calls the manager of the job that has this directory.
+    ///
+    /// # Errors
+    /// Those of connect(2); `NotFound` without the directory; that it is not this user's alone.
+    pub fn call(directory: &Path) -> io::Result<Line> {
+        let directory = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        connect(&socket, &address(&directory)?)?;
+        Ok(Line(socket))
+    }
+
     /// Sends a message.
     ///
     /// # Errors
-    /// Those of send(2); the other side has gone.
+    /// Those of sendmsg(2); the other side has gone.
     pub fn send(&self, message: &impl bincode::Encode) -> io::Result<()> {
+        self.send_with(message, &[])
+    }
+
+    /// Sends a message, and descriptors with it, [`DESCRIPTORS`] at most.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_with(&self, message: &impl bincode::Encode, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = bincode::encode_to_vec(message, standard()).map_err(io::Error::other)?;
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         loop {
-            match send(&self.0, &bytes, SendFlags::NOSIGNAL) {
+            let mut control = SendAncillaryBuffer::new(&mut room);
+            if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            match sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
                 Ok(_) => return Ok(()),
@@ -100,11 +246,19 @@ impl Line {
         }
     }
 
-    /// The next message within `limit`, or nothing; a signal may end the wait early.
+    /// The next message within `limit`, or nothing; a signal may end the wait early. Descriptors with it are closed.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] if the other side has gone, or what it has sent cannot be understood.
     pub fn receive<T: bincode::Decode<()>>(&self, limit: Duration) -> io::Result<Option<T>> {
+        Ok(self.receive_with(limit)?.map(|(message, _)| message))
+    }
+
+    /// As [`receive`](Self::receive), with the descriptors that have come.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive_with<T: bincode::Decode<()>>(&self, limit: Duration) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         let mut polls = [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)];
         let limit = rustix::event::Timespec {
             tv_sec: limit.as_secs() as i64,
@@ -116,17 +270,24 @@ impl Line {
             Err(error) => return Err(error.into()),
         }
         let mut bytes = vec![0; LONGEST];
-        match recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT) {
-            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            Err(error) => Err(error.into()),
-            Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok((length, _)) => {
-                let decoded = bincode::decode_from_slice(&bytes[..length], standard());
-                decoded
-                    .map(|(message, _)| Some(message))
-                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut room);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let length = match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(error) => return Err(error.into()),
+            Ok(message) if message.bytes == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(message) => message.bytes,
+        };
+        let mut descriptors = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(of) = message {
+                descriptors.extend(of);
             }
         }
+        let (message, _) = bincode::decode_from_slice(&bytes[..length], standard())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok(Some((message, descriptors)))
     }
 }
 
@@ -135,8 +296,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_arrive_one_by_one_and_an_end_is_an_error() {
-        let (one, other) = pair().expect("a pair");
+    fn messages_arrive_one_by_one_with_descriptors_and_an_end_is_an_error() {
+        let place = tempfile::tempdir().expect("a directory");
+        let place = place.path().join("job");
+        let directory = Directory::make(&place).expect("a directory of its own");
+        let listener = Listener::new(&directory).expect("a socket");
+        let one = Line::call(&place).expect("connected");
+        let other = listener.accept().expect("a call");
         let begin = ToProcess::Begin {
             generation: 7,
             rank: 1,
@@ -144,13 +310,19 @@ mod tests {
             variables: vec![("PMIX_RANK".into(), "1".into())],
         };
         one.send(&begin).expect("sent");
-        one.send(&ToProcess::End).expect("sent");
+        one.send_with(&ToProcess::Page, &[listener.as_fd()]).expect("sent");
         let soon = Duration::from_millis(1);
         assert_eq!(other.receive(soon).expect("whole"), Some(begin));
-        assert_eq!(other.receive(soon).expect("whole"), Some(ToProcess::End));
+        let (message, descriptors) = other.receive_with(soon).expect("whole").expect("there");
+        assert_eq!((message, descriptors.len()), (ToProcess::Page, 1));
         assert_eq!(other.receive::<ToProcess>(soon).expect("nothing"), None);
         drop(one);
         let gone = other.receive::<ToProcess>(soon).expect_err("the end");
         assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
+        // Another manager takes the name over.
+        drop((listener, descriptors));
+        assert!(Line::call(&place).is_err());
+        let _listener = Listener::new(&directory).expect("a socket");
+        Line::call(&place).expect("connected");
     }
 }

@@ -1,11 +1,15 @@
 //! `ckptd`: the processes that stand beside the ranks of an understudy job.
+#![allow(unsafe_code)]
 
 use ckptd::daemon::{self, StartError};
-use ckptd::launch;
-use ckptd::manual;
+use ckptd::launch::guardian::{self, Program};
+use ckptd::launch::starter::Plan;
+use ckptd::line::Listener;
+use ckptd::{launch, manual};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -45,6 +49,25 @@ enum Command {
     ///
     /// When a process dies, all others initialise MPI anew, together with a spare or a new process in its place.
     Launch(Launch),
+    /// Stand between a launcher and a process of a program, and start that process anew when it is needed.
+    ///
+    /// Started by understudy's preloaded library in place of each process that a launcher has started.
+    #[command(hide = true)]
+    Guardian {
+        /// The program's file.
+        file: PathBuf,
+        /// Its name and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Manage the processes of a job. Started by the first guardian on a node.
+    #[command(hide = true)]
+    Manage {
+        /// The descriptor of the socket that it is called at.
+        socket: i32,
+        /// The job's directory.
+        directory: PathBuf,
+    },
     /// Write the man pages.
     Man {
         /// Where to; the directory is made.
@@ -95,10 +118,6 @@ struct Launch {
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
 
-    /// The MPI library of a program that opens it late, such as an interpreter (libmpi.so.40).
-    #[arg(long, value_name = "FILE")]
-    mpi: Option<PathBuf>,
-
     /// The program with its arguments.
     #[arg(required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
@@ -111,32 +130,39 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Serve(options) => serve(options),
-        Command::Launch(options) => launch(options).unwrap_or_else(|error| {
-            eprintln!("ckptd: {error}. {}", error.remedy());
-            ExitCode::FAILURE
-        }),
+        Command::Launch(options) => exit_with(launch(options)),
+        Command::Guardian { file, arguments } => exit_with(guardian::run(Program { file, arguments })),
+        Command::Manage { socket, directory } => exit_with(manage(socket, &directory)),
         Command::Man { dir } => write_manual(&dir),
     }
 }
 
-fn launch(options: Launch) -> Result<ExitCode, launch::Error> {
-    env_logger::Builder::from_env(env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "warn")).init();
+fn exit_with(status: Result<i32, launch::Error>) -> ExitCode {
+    match status {
+        Ok(status) => ExitCode::from(status.clamp(0, 255) as u8),
+        Err(error) => {
+            eprintln!("understudy: {error}. {}", error.remedy());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn launch(options: Launch) -> Result<i32, launch::Error> {
     let own = std::env::current_exe().unwrap_or_default();
-    let preload = options
-        .preload
-        .unwrap_or_else(|| own.with_file_name("libunderstudy.so"));
-    let name = format!("understudy-{}", std::process::id());
-    let plan = launch::job::Plan {
-        name,
+    let preload = options.preload.unwrap_or_else(|| own.with_file_name("libunderstudy.so"));
+    launch::starter::run(&Plan {
         workers: options.n.get(),
         spares: options.spares,
         program: options.program,
         preload: preload.into(),
-        mpi: options.mpi,
-        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-    };
-    let status = launch::job::run(plan)?;
-    Ok(ExitCode::from(status.clamp(0, 255) as u8))
+    })
+}
+
+fn manage(socket: i32, directory: &Path) -> Result<i32, launch::Error> {
+    env_logger::Builder::from_env(env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "warn")).init();
+    // SAFETY: who has started this process has left the socket open for it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    launch::job::manage(Listener::from(socket), directory).map(|()| 0)
 }
 
 fn write_manual(dir: &Path) -> ExitCode {

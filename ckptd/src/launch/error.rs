@@ -48,9 +48,21 @@ pub enum Error {
     /// It is on another node, or there are fewer ranks.
     #[error("rank {rank} of generation {generation} is not on this node")]
     NotHere { generation: String, rank: u32 },
-    /// Its ABI is another one.
-    #[error("{0} is of MPICH's family, whose programs cannot be protected yet")]
-    Mpich(PathBuf),
+    /// It cannot be executed.
+    #[error("{0} is no program that can be run, nor is one of that name in PATH")]
+    NoProgram(PathBuf),
+    /// Nothing says which rank this process is.
+    #[error("this process has not been started by a launcher of MPI programs")]
+    NotLaunched,
+    /// Guardians of other nodes cannot be reached.
+    #[error("the job has ranks on several nodes")]
+    Nodes,
+    /// Nobody is left to run the program.
+    #[error("of {size} process(es), {spares} would be spares (UNDERSTUDY_SPARES), and none a worker")]
+    OnlySpares { size: u32, spares: u32 },
+    /// It has died.
+    #[error("the process manager of this job has gone; the job ends")]
+    NoManager,
     /// A system call.
     #[error("{what}: {source}")]
     System { what: String, source: io::Error },
@@ -75,7 +87,11 @@ impl Error {
             Error::BadPlacement | Error::Exists(_) | Error::Unknown(_) | Error::NotHere { .. } => {
                 "none for a user: the caller is wrong"
             }
-            Error::Mpich(_) => "build the program with Open MPI 5",
+            Error::NoProgram(_) => "name an executable file",
+            Error::NotLaunched => "start it with mpirun, or with understudy run",
+            Error::Nodes => "start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later), or on one node",
+            Error::OnlySpares { .. } => "start more processes, or set UNDERSTUDY_SPARES=0",
+            Error::NoManager => "start the job again",
             Error::System { .. } => "free what the system lacks",
         }
     }

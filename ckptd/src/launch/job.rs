@@ -1,399 +1,289 @@
-//! A protected job on this node: its processes, and its generations.
+//! The manager of a job on this node: gives the protocol its lines, its clock and the MPI library's servers.
 //!
-//! ```text
-//!   start:  W + S processes, each with a line (`crate::line`); all say Ready(0)
-//!   begin:  a generation of all living processes is made known to their MPI; each gets its rank
-//!   death:  generation + 1 is written into every page; who is inside MPI is interrupted; all say Ready again
-//!           (a new process is started if there would be less than W)
-//!   end:    W workers say AtEnd; all are told End; from then on only exit statuses count
-//! ```
-//!
-//! Whatever dies, and whenever, the next generation is the answer. The job ends early if the program does (a process exits
-//! by itself before the end, or asks for an abort), or if nobody is left who has been in the job before.
-use super::local::adopt;
-use super::process::Process;
-use super::program::{Kind, Mpi};
-use super::{Alone, Error, Event, Generation, Identity, Manager, Name, Rank, Settings, What};
-use crate::line::{ToManager, ToProcess};
+//! What is decided is in `understudy_protocol`; here messages become events, and actions become messages.
+
+use super::process::{Process};
+use super::program::Mpi;
+use super::{Alone, Error, Event, Generation, Manager, Name, Rank, Settings, What};
+use crate::line::{FromGuardian, Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
+use crate::private::Directory;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
-use std::os::unix::ffi::OsStrExt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::Receiver;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use understudy_protocol as protocol;
+use understudy_protocol::{Action, Ending, Guardian, LOST, Number, Said};
 
-/// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
-const LOST: i32 = 75;
-/// How often the job is looked at: while all is well, and during a renewal.
-const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(1)];
-/// How long a process may take to leave its MPI library. One that computes may take as long as it likes for its next call.
-const DEAFNESS: Duration = Duration::from_secs(30);
-/// How many new processes may die before they have been in a generation.
-const STILLBORN: u32 = 10;
-/// A generation that fails this many times in a row without a death ends the job.
-const FUTILE: u32 = 10;
-/// How long the others may take to end by themselves.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How often processes are interrupted that are still in their MPI library.
+const INTERRUPT_PERIOD: Duration = Duration::from_millis(1);
+/// How long the guardians may take to come.
+const GATHERING: Duration = Duration::from_secs(120);
 
-/// What a job is made of.
-pub struct Plan {
-    /// Unique among the jobs of this user.
-    pub name: String,
-    pub workers: u32,
-    pub spares: u32,
-    /// The program, with its arguments.
-    pub program: Vec<OsString>,
-    /// The layer's library.
-    pub preload: OsString,
-    /// The MPI library, if the program does not tell it.
-    pub mpi: Option<PathBuf>,
-    pub host: String,
-}
-
-impl Plan {
-    /// The layer's name of the job, which tells who has launched it.
-    fn job(&self) -> String {
-        format!("ckptd-{}-{}@1", self.host, std::process::id())
-    }
-}
-
-/// Runs a job to its end; its exit status.
+/// Manages the job that has this directory, until its guardians have gone.
 ///
 /// # Errors
-/// What the program or its MPI library lack to be started so.
-pub fn run(plan: Plan) -> Result<i32, Error> {
-    let mpi = match &plan.mpi {
-        Some(library) => Mpi::named(library)?,
-        None => Mpi::of(&file_of(&plan.program[0]))?,
+/// If nobody can call, for want of a directory.
+pub fn manage(listener: Listener, directory: &Path) -> Result<(), Error> {
+    let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let name = name.trim_start_matches("understudy-").trim_end_matches("-launch").to_owned();
+    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+    let wake = wake.map_err(|errno| Error::system("eventfd")(errno.into()))?;
+    let mut job = Job {
+        name,
+        directory: directory.to_owned(),
+        listener,
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        protocol: None,
+        servers: None,
+        wake: Arc::new(wake),
+        aborts: channel(),
+        callers: Vec::new(),
+        guardians: BTreeMap::new(),
+        processes: BTreeMap::new(),
+        begun: None,
+        began: Instant::now(),
     };
-    if mpi.kind == Kind::Mpich {
-        return Err(Error::Mpich(mpi.library));
+    job.run();
+    drop(job.servers.take());
+    let above = directory.parent().and_then(|above| Directory::open(above).ok().flatten());
+    if let (Some(above), Some(name)) = (above, directory.file_name()) {
+        let _ = std::fs::remove_dir_all(directory).or_else(|_| above.remove_all(name));
     }
-    let memory = crate::private::make_in_memory().map_err(|refused| Error::System {
-        what: "the directory of this user in memory".into(),
-        source: std::io::Error::other(refused.to_string()),
-    })?;
-    // By its name, `understudy clean` knows whose it is.
-    let directory = memory.path().join(format!("understudy-{}-launch", plan.job()));
-    let place = |name: &str| -> Result<PathBuf, Error> {
-        let path = directory.join(name);
-        let made = DirBuilder::new().mode(0o700).recursive(true).create(&path);
-        made.map_err(Error::system(path.display().to_string()))?;
-        Ok(path)
-    };
-    let (manager, events) = Manager::start(&Settings {
-        mpi,
-        directory: place("sessions")?,
-        memory: place("segments")?,
-        host: plan.host.clone(),
-        peers: Arc::new(Alone),
-    })?;
-    let status = Job::start(plan, manager, events).and_then(|mut job| job.run());
-    let _ = std::fs::remove_dir_all(&directory);
-    status
+    Ok(())
 }
-
-/// The file of a program that is named as for execvp(3).
-fn file_of(program: &OsStr) -> PathBuf {
-    let places = std::env::var_os("PATH").filter(|_| !program.as_bytes().contains(&b'/'));
-    let mut files = places
-        .iter()
-        .flat_map(std::env::split_paths)
-        .map(|place| place.join(program));
-    files.find(|file| file.is_file()).unwrap_or_else(|| program.into())
-}
-
-/// The signals that end a job, all processes of it included.
-const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// The job while it runs.
 struct Job {
-    plan: Plan,
-    manager: Manager,
-    events: Receiver<Event>,
-    /// They forward what the processes write.
-    pumps: Vec<JoinHandle<()>>,
-    processes: Vec<Process>,
-    /// The number of the next process.
-    next: u32,
-    /// There is an epoch to go back to.
-    is_protected: bool,
-    /// Bytes that the processes have written to standard output.
-    written: Arc<AtomicU64>,
-    generation: u32,
+    /// Unique among the jobs of this user.
+    name: String,
+    directory: PathBuf,
+    listener: Listener,
+    host: String,
+    /// There is none before the first guardian has said how many there are.
+    protocol: Option<protocol::Job>,
+    /// Those of the MPI library; not before a process has said which one.
+    servers: Option<Manager>,
+    wake: Arc<OwnedFd>,
+    /// Statuses that ranks have given to `MPI_Abort`.
+    aborts: (Sender<i32>, Receiver<i32>),
+    /// Who has not said yet what it is.
+    callers: Vec<Line>,
+    guardians: BTreeMap<Guardian, Line>,
+    processes: BTreeMap<Number, Process>,
     /// The generation that has begun last.
     begun: Option<Name>,
-    is_begun: bool,
-    since: Instant,
-    futile: u32,
-    stillborn: u32,
-    restarts: u32,
-    /// A signal to this process; 0: none.
-    signal: Arc<AtomicUsize>,
-    is_ending: bool,
-    status: i32,
+    began: Instant,
 }
 
 impl Job {
-    /// Starts all processes.
-    ///
-    /// # Errors
-    /// Those of starting a process.
-    fn start(plan: Plan, manager: Manager, events: Receiver<Event>) -> Result<Job, Error> {
-        let mut job = Job {
-            manager,
-            events,
-            pumps: Vec::new(),
-            processes: Vec::new(),
-            next: 0,
-            is_protected: false,
-            written: Arc::default(),
-            generation: 0,
-            begun: None,
-            is_begun: false,
-            since: Instant::now(),
-            futile: 0,
-            stillborn: 0,
-            restarts: 0,
-            signal: Arc::default(),
-            is_ending: false,
-            status: 0,
-            plan,
-        };
-        for signal in ENDING {
-            signal_hook::flag::register_usize(signal, Arc::clone(&job.signal), signal as usize)
-                .map_err(Error::system("a signal handler"))?;
-        }
-        job.start_all()?;
-        Ok(job)
-    }
-
-    fn start_process(&mut self) -> Result<(), Error> {
-        let size = self.plan.workers + self.plan.spares;
-        let mut command = Command::new(&self.plan.program[0]);
-        command.args(&self.plan.program[1..]);
-        command.env("LD_PRELOAD", &self.plan.preload);
-        command.env("UNDERSTUDY_SPARES", self.plan.spares.to_string());
-        if self.restarts > 0 {
-            // A fault strikes once.
-            command.env_remove("UNDERSTUDY_FAULT");
-        }
-        let variables = [
-            ("PMIX_NAMESPACE", self.plan.job()),
-            ("PMIX_RANK", self.next.to_string()),
-            ("OMPI_COMM_WORLD_SIZE", size.to_string()),
-            ("OMPI_COMM_WORLD_RANK", self.next.to_string()),
-            ("OMPI_COMM_WORLD_LOCAL_SIZE", size.to_string()),
-            ("OMPI_COMM_WORLD_LOCAL_RANK", self.next.to_string()),
-        ];
-        adopt(
-            &mut command,
-            Identity {
-                variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
-                defaults: Vec::new(),
-                descriptor: None,
-            },
-        );
-        let started = Process::start(command, self.next, self.generation);
-        let mut process = started.map_err(Error::system("a process of the program"))?;
-        self.pumps.extend(process.pumps(&self.written));
-        self.next += 1;
-        self.processes.push(process);
-        Ok(())
-    }
-
-    /// Attends to the job until all its processes have ended; its exit status.
-    ///
-    /// # Errors
-    /// Those of beginning a generation.
-    fn run(&mut self) -> Result<i32, Error> {
-        while !self.processes.is_empty() {
+    /// Attends to the job until its guardians have gone.
+    fn run(&mut self) {
+        loop {
             self.wait();
-            self.bury()?;
-            self.listen()?;
-            while let Ok(event) = self.events.try_recv() {
-                if let What::Abort { status, message } = event.what {
-                    log::info!("rank {} of {} aborts: {message}", event.rank, event.generation);
-                    self.end_with(status);
-                }
+            let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+            self.take_calls();
+            self.hear_callers();
+            self.hear_guardians();
+            self.hear_processes();
+            while let Ok(status) = self.aborts.1.try_recv() {
+                self.happen(protocol::Event::Abort(status));
             }
-            let signal = self.signal.load(Ordering::Relaxed);
-            if signal != 0 {
-                self.end_with(128 + signal as i32);
-            }
-            if self.is_ending {
-                continue;
-            }
-            if self.is_begun {
-                self.look_for_the_end();
-            } else {
-                self.interrupt();
-                self.begin_if_ready()?;
+            self.happen(protocol::Event::Tick);
+            self.interrupt();
+            let is_deserted = self.guardians.is_empty() && self.callers.is_empty();
+            if is_deserted && (self.protocol.is_some() || self.began.elapsed() > GATHERING) {
+                return;
             }
         }
-        for pump in self.pumps.drain(..) {
-            let _ = pump.join();
-        }
-        Ok(self.status)
     }
 
     /// Waits until something may have happened.
     fn wait(&self) {
-        let limit = LOOKS[usize::from(!self.is_begun && !self.is_ending)];
-        let limit = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: limit.as_nanos() as i64,
+        let mut limit = self.protocol.is_none().then_some(GATHERING);
+        if let Some(protocol) = &self.protocol {
+            if !protocol.late().0.is_empty() {
+                limit = Some(INTERRUPT_PERIOD);
+            } else if let Some(deadline) = protocol.deadline() {
+                limit = Some(deadline.saturating_sub(self.began.elapsed()));
+            }
+        }
+        let limit = limit.map(|limit| Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        });
+        let lines = self.callers.iter().chain(self.guardians.values());
+        let lines = lines.chain(self.processes.values().filter_map(Process::line));
+        let all = lines.map(Line::as_fd).chain([self.listener.as_fd(), self.wake.as_fd()]);
+        let mut polls: Vec<_> = all.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)).collect();
+        let _ = poll(&mut polls, limit.as_ref());
+    }
+
+    fn take_calls(&mut self) {
+        let mut polls = [PollFd::new(&self.listener, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if let Ok(1..) = poll(&mut polls, Some(&now)) {
+            self.callers.extend(self.listener.accept());
+        }
+    }
+
+    fn hear_callers(&mut self) {
+        for line in std::mem::take(&mut self.callers) {
+            match line.receive::<Hello>(Duration::ZERO) {
+                Ok(None) => self.callers.push(line),
+                Ok(Some(Hello::Guardian { rank, workers, spares })) => {
+                    self.protocol.get_or_insert_with(|| protocol::Job::new(workers, spares));
+                    self.guardians.insert(Guardian(rank), line);
+                    self.happen(protocol::Event::Came(Guardian(rank)));
+                }
+                Ok(Some(Hello::Process { number, library })) => self.meet(Number(number), line, &library),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// A process of the program uses MPI.
+    fn meet(&mut self, number: Number, line: Line, library: &str) {
+        let Some(protocol) = &self.protocol else { return };
+        let process = Process::new(line, protocol.generation().0);
+        match process.and_then(|process| process.introduce().map(|()| process)) {
+            Ok(process) => drop(self.processes.insert(number, process)),
+            Err(error) => return self.give_up(&format!("a process cannot be connected: {error}")),
+        }
+        if self.servers.is_none() {
+            match self.start_servers(Path::new(library)) {
+                Ok(servers) => self.servers = Some(servers),
+                Err(error) => self.give_up(&format!("{error}. {}", error.remedy())),
+            }
+        }
+    }
+
+    fn start_servers(&self, library: &Path) -> Result<Manager, Error> {
+        let mpi = Mpi::named(library)?;
+        let place = |name: &str| -> Result<PathBuf, Error> {
+            let path = self.directory.join(name);
+            let made = DirBuilder::new().mode(0o700).recursive(true).create(&path);
+            made.map_err(Error::system(path.display().to_string()))?;
+            Ok(path)
         };
-        let poll = |process| rustix::event::PollFd::new(process, rustix::event::PollFlags::IN);
-        let mut polls: Vec<_> = self.processes.iter().map(|process| poll(&process.line)).collect();
-        let _ = rustix::event::poll(&mut polls, Some(&limit));
+        let (servers, events) = Manager::start(&Settings {
+            mpi,
+            directory: place("sessions")?,
+            memory: place("segments")?,
+            host: self.host.clone(),
+            peers: Arc::new(Alone),
+        })?;
+        let (aborts, wake) = (self.aborts.0.clone(), Arc::clone(&self.wake));
+        std::thread::spawn(move || note_aborts(events, &aborts, &wake));
+        Ok(servers)
     }
 
-    /// Looks who has ended.
-    fn bury(&mut self) -> Result<(), Error> {
-        let mut ended: Vec<(Process, ExitStatus)> = Vec::new();
-        let mut index = 0;
-        while index < self.processes.len() {
-            match self.processes[index].child.try_wait() {
-                Ok(Some(status)) => ended.push((self.processes.remove(index), status)),
-                _ => index += 1,
+    fn hear_guardians(&mut self) {
+        let mut heard = Vec::new();
+        for (&guardian, line) in &self.guardians {
+            loop {
+                match line.receive::<FromGuardian>(Duration::ZERO) {
+                    Ok(Some(message)) => heard.push(event_of(&message)),
+                    Ok(None) => break,
+                    Err(_) => {
+                        heard.push(protocol::Event::Gone(guardian));
+                        break;
+                    }
+                }
             }
         }
-        if ended.is_empty() {
-            return Ok(());
-        }
-        for (process, status) in &ended {
-            log::info!(
-                "process {} (pid {}) has ended: {status}",
-                process.number,
-                process.child.id()
-            );
-            if self.is_ending {
-                self.note(*status);
-            } else if let Some(code) = status.code() {
-                // The program, or the layer, has ended it.
-                self.end_with(code);
-            } else if !process.has_played {
-                self.stillborn += 1;
+        for event in heard {
+            match event {
+                protocol::Event::Gone(guardian) => drop(self.guardians.remove(&guardian)),
+                protocol::Event::Ended(number, ending) => {
+                    log::info!("process {number} has ended: {ending:?}");
+                    self.processes.remove(&number);
+                }
+                _ => {}
             }
-        }
-        if !self.is_ending {
-            if self.stillborn > STILLBORN {
-                eprintln!(
-                    "understudy: {} new processes have died before they could take a part; the job ends",
-                    self.stillborn
-                );
-                self.end_with(LOST);
-                return Ok(());
-            }
-            if self.is_protected && !self.processes.iter().any(|process| process.has_played) {
-                eprintln!("understudy: all processes of the job have died; start it again");
-                self.end_with(LOST);
-                return Ok(());
-            }
-            self.renew()?;
-        }
-        Ok(())
-    }
-
-    fn note(&mut self, status: ExitStatus) {
-        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-        if self.status == 0 {
-            self.status = code;
+            self.happen(event);
         }
     }
 
-    /// The next generation is to be.
-    fn renew(&mut self) -> Result<(), Error> {
-        if !self.is_protected {
-            return self.restart();
+    fn hear_processes(&mut self) {
+        let mut heard = Vec::new();
+        for (&number, process) in &mut self.processes {
+            heard.extend(process.hear().into_iter().map(|message| (number, message)));
         }
-        while (self.processes.len() as u32) < self.plan.workers {
-            self.start_process()?;
-        }
-        self.generation += 1;
-        self.is_begun = false;
-        self.since = Instant::now();
-        for process in &mut self.processes {
-            process.is_at_end = false;
-            process.tell_generation(self.generation);
-        }
-        log::info!("generation {} with {} processes", self.generation, self.processes.len());
-        Ok(())
-    }
-
-    /// There is nothing to go back to: all processes start from the beginning. What they have printed would come twice.
-    fn restart(&mut self) -> Result<(), Error> {
-        for process in &mut self.processes {
-            let _ = process.child.kill();
-        }
-        for mut process in self.processes.drain(..) {
-            let _ = process.child.wait();
-        }
-        let written = self.written.load(Ordering::Relaxed);
-        self.restarts += 1;
-        if written > 0 || self.restarts > FUTILE {
-            let why = match written {
-                0 => format!("{FUTILE} starts have failed"),
-                _ => "the program has printed something already, which would come twice".into(),
+        for (number, message) in heard {
+            let generation = protocol::Generation;
+            let said = match message {
+                ToManager::Ready { generation: of } => Said::Ready(generation(of)),
+                ToManager::Running { generation: of } => Said::Running(generation(of)),
+                ToManager::Failed { generation: of } => Said::Failed(generation(of)),
+                ToManager::AtEnd { generation: of } => Said::AtEnd(generation(of)),
+                ToManager::Abort { status } => Said::Abort(status),
             };
-            eprintln!("understudy: a process died before the first checkpoint, and {why}; start the job again");
-            (self.is_ending, self.status) = (true, LOST);
-            return Ok(());
+            self.happen(protocol::Event::Said(number, said));
         }
-        log::info!("start {} from the beginning", self.restarts + 1);
-        (self.next, self.is_begun, self.since) = (0, false, Instant::now());
-        self.generation += 1;
-        self.start_all()
     }
 
-    fn start_all(&mut self) -> Result<(), Error> {
-        for _ in 0..self.plan.workers + self.plan.spares {
-            self.start_process()?;
+    fn happen(&mut self, event: protocol::Event) {
+        let Some(protocol) = &mut self.protocol else { return };
+        for action in protocol.handle(self.began.elapsed(), event) {
+            self.act(action);
         }
-        Ok(())
     }
 
-    /// Takes those out of their MPI library that are not ready.
-    fn interrupt(&mut self) {
-        let is_late = self.since.elapsed() > DEAFNESS;
-        for process in &mut self.processes {
-            if process.ready == Some(self.generation) || !process.is_inside() {
-                continue;
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Start { number: Number(number), at, anew } => {
+                self.processes.remove(&Number(number));
+                self.tell_guardian(at, &ToGuardian::Start { number, anew });
             }
-            if is_late {
-                eprintln!(
-                    "understudy: process {} does not leave the MPI library; it is killed",
-                    process.child.id()
-                );
-                let _ = process.child.kill();
-            } else {
-                process.interrupt();
+            Action::Kill { number, at } => {
+                // It need not be the process that the guardian has started, but one that a script has.
+                if let Some(process) = self.processes.get(&number) {
+                    process.kill();
+                }
+                self.tell_guardian(at, &ToGuardian::Kill { number: number.0 });
             }
+            Action::Leave { at, status } => self.tell_guardian(at, &ToGuardian::Leave { status }),
+            Action::Announce(generation) => {
+                log::info!("generation {generation} is to be");
+                self.processes.values().for_each(|process| process.tell_generation(generation.0));
+            }
+            Action::Begin { generation, ranks } => {
+                if let Err(error) = self.begin(generation.0, &ranks) {
+                    self.give_up(&format!("{error}. {}", error.remedy()));
+                }
+            }
+            Action::End => self.processes.values().for_each(|process| process.tell(&ToProcess::End, None)),
+            Action::Say(text) => eprintln!("understudy: {text}"),
         }
     }
 
-    fn begin_if_ready(&mut self) -> Result<(), Error> {
-        let generation = self.generation;
-        if self.is_ending || self.processes.iter().any(|process| process.ready != Some(generation)) {
-            return Ok(());
+    fn tell_guardian(&self, at: Guardian, message: &ToGuardian) {
+        if let Some(line) = self.guardians.get(&at) {
+            // One that has gone is found soon.
+            let _ = line.send(message);
         }
-        let size = self.processes.len() as u32;
+    }
+
+    /// Makes a generation known to the servers, and to its processes.
+    fn begin(&mut self, generation: u32, ranks: &[Number]) -> Result<(), Error> {
+        let Some(servers) = &self.servers else { return Ok(()) };
         // All have left it, and none is in the next one yet: the servers want it so.
         if let Some(before) = self.begun.take() {
-            self.manager.end(&before)?;
+            servers.end(&before)?;
         }
-        let of_all = Generation::here(&self.plan.name, generation, &self.plan.host, size)?;
-        self.manager.begin(&of_all)?;
-        let name = of_all.name;
-        for (rank, process) in (0..).zip(&mut self.processes) {
-            let identity = self.manager.identity(&name, Rank(rank))?;
+        let size = ranks.len() as u32;
+        let of_all = Generation::here(&format!("understudy-{}", std::process::id()), generation, &self.host, size)?;
+        servers.begin(&of_all)?;
+        self.processes.retain(|number, _| ranks.contains(number));
+        for (rank, number) in (0..).zip(ranks) {
+            let identity = servers.identity(&of_all.name, Rank(rank))?;
             let text = |text: OsString| text.to_string_lossy().into_owned();
             let all = identity.defaults.into_iter().chain(identity.variables);
             let begin = ToProcess::Begin {
@@ -402,75 +292,57 @@ impl Job {
                 size,
                 variables: all.map(|(name, value)| (text(name), text(value))).collect(),
             };
-            // A process that has died meanwhile is found soon.
-            let _ = process.line.send(&begin);
-            process.has_played = true;
+            if let Some(process) = self.processes.get(number) {
+                process.tell(&begin, identity.descriptor);
+            }
         }
-        log::info!("generation {generation} begins after {:?}", self.since.elapsed());
-        self.begun = Some(name);
-        (self.is_begun, self.stillborn) = (true, 0);
+        log::info!("generation {generation} begins with {size} processes");
+        self.begun = Some(of_all.name);
         Ok(())
     }
 
-    fn listen(&mut self) -> Result<(), Error> {
-        let (mut has_failed, mut is_running) = (false, false);
-        let mut wanted = None;
-        for process in &mut self.processes {
-            while let Ok(Some(message)) = process.line.receive::<ToManager>(Duration::ZERO) {
-                match message {
-                    ToManager::Ready { generation } => process.ready = Some(generation),
-                    ToManager::Running { generation } => {
-                        self.is_protected = true;
-                        is_running |= generation == self.generation;
-                    }
-                    ToManager::AtEnd { generation } => process.is_at_end = generation == self.generation,
-                    ToManager::Failed { generation } => has_failed |= generation == self.generation && self.is_begun,
-                    ToManager::Abort { status } => wanted = Some(status),
+    /// Takes processes out of their MPI library that are to leave it.
+    fn interrupt(&mut self) {
+        let Some(protocol) = &self.protocol else { return };
+        let (late, is_deaf) = protocol.late();
+        for number in late {
+            let Some(process) = self.processes.get(&number) else { continue };
+            match process.is_inside() {
+                true if is_deaf => {
+                    eprintln!("understudy: process {} does not leave the MPI library; it is killed", process.pid());
+                    process.kill();
                 }
-            }
-        }
-        if is_running {
-            self.futile = 0;
-        }
-        if let Some(status) = wanted {
-            self.end_with(status);
-        } else if has_failed && !self.is_ending {
-            self.futile += 1;
-            log::info!("generation {} has failed without a death", self.generation);
-            if self.futile == FUTILE {
-                eprintln!("understudy: {FUTILE} generations have failed although nobody has died; the job ends");
-                self.end_with(LOST);
-            } else {
-                self.renew()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn look_for_the_end(&mut self) {
-        let count = self.processes.iter().filter(|process| process.is_at_end).count();
-        if count as u32 >= self.plan.workers {
-            self.is_ending = true;
-            for process in &self.processes {
-                let _ = process.line.send(&ToProcess::End);
+                true => process.interrupt(),
+                false => {}
             }
         }
     }
 
-    /// Ends the job: what still runs is killed.
-    fn end_with(&mut self, status: i32) {
-        if self.is_ending {
-            return;
+    /// The job cannot go on.
+    fn give_up(&mut self, why: &str) {
+        eprintln!("understudy: {why}");
+        self.happen(protocol::Event::Abort(LOST));
+    }
+}
+
+fn event_of(message: &FromGuardian) -> protocol::Event {
+    match *message {
+        FromGuardian::Exited { number, status } => protocol::Event::Ended(Number(number), Ending::Exit(status)),
+        FromGuardian::Killed { number, signal, is_asked } => {
+            let ending = if is_asked { Ending::Asked(signal) } else { Ending::Signal(signal) };
+            protocol::Event::Ended(Number(number), ending)
         }
-        (self.is_ending, self.status) = (true, status);
-        let until = Instant::now() + LAST_WORDS;
-        while Instant::now() < until && !self.processes.is_empty() {
-            self.processes
-                .retain_mut(|process| matches!(process.child.try_wait(), Ok(None)));
-            std::thread::sleep(LOOKS[0]);
-        }
-        for process in &mut self.processes {
-            let _ = process.child.kill();
+        FromGuardian::Closed { number, written } => protocol::Event::Closed(Number(number), written),
+    }
+}
+
+/// Passes on what the servers' threads see of `MPI_Abort`.
+fn note_aborts(events: Receiver<Event>, aborts: &Sender<i32>, wake: &OwnedFd) {
+    for event in events {
+        if let What::Abort { status, message } = event.what {
+            log::info!("rank {} of {} aborts: {message}", event.rank, event.generation);
+            let _ = aborts.send(status);
+            let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
         }
     }
 }

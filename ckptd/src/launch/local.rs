@@ -22,7 +22,7 @@ const OF_LAUNCHERS: [&str; 7] = [
 ];
 
 /// Whether a rank must not inherit a variable.
-fn is_of_a_launcher(name: &OsStr) -> bool {
+pub(super) fn is_of_a_launcher(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let is_setting = name.starts_with(b"PMIX_MCA_") || name.starts_with(b"PRTE_MCA_");
     !is_setting && OF_LAUNCHERS.iter().any(|start| name.starts_with(start.as_bytes()))

@@ -15,18 +15,22 @@
 //! ranks initialise MPI again in the next one, in new processes or in the same ones. To the library each generation is a job of its own (a PMIx
 //! namespace, a PMI-1 key space), so nothing of an ended one can reach a later one.
 //!
-//! [`local`] starts the processes of a generation on this node; [`job`] a whole protected job, and its next generation when a process has died.
+//! [`local`] starts the processes of a generation on this node. A protected job has a [`guardian`] for each process, whatever has started those
+//! ([`starter`], or a launcher of an MPI library's), and one manager ([`job`]).
 
 mod error;
 mod generation;
+pub mod guardian;
 pub mod job;
 pub mod local;
 mod manager;
 mod peers;
+mod place;
 pub mod pmi1;
 pub mod pmix;
 mod process;
 pub mod program;
+pub mod starter;
 
 pub use error::Error;
 pub use generation::{Generation, Name, Placement, Rank};

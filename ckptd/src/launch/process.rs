@@ -1,30 +1,16 @@
-//! A process of a protected job, with its line and its page.
+//! A process of the program, as its manager sees it: a line and a page.
 #![allow(unsafe_code)]
 
-use crate::line::{self, LINE, Line};
+use crate::line::{INTERRUPT, Line, PAGE, Page, ToManager, ToProcess};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use rustix::process::{Signal, set_parent_process_death_signal};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::thread::JoinHandle;
-
-/// The signal that takes a process out of its MPI library; understudy-mpi has the same.
-const INTERRUPT: i32 = 32;
-
-/// What the process and its manager share; understudy-mpi has the same structure.
-#[repr(C)]
-struct Page {
-    generation: AtomicU32,
-    is_inside: AtomicU32,
-}
-
-const PAGE: usize = 4096;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// A mapped page.
 struct Shared {
@@ -32,7 +18,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(file: &OwnedFd) -> std::io::Result<Shared> {
+    fn new(file: &OwnedFd) -> io::Result<Shared> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping of a file of that length.
         let page = unsafe { mmap(std::ptr::null_mut(), PAGE, access, MapFlags::SHARED, file, 0) }?;
@@ -52,63 +38,74 @@ impl Drop for Shared {
     }
 }
 
-/// A process of the job.
+/// A process that uses MPI.
 pub struct Process {
-    /// Unique in the job; rises with each process that is started.
-    pub number: u32,
-    pub child: Child,
-    pub line: Line,
+    /// `None`: it has closed it.
+    line: Option<Line>,
+    pid: Pid,
+    pidfd: OwnedFd,
+    file: OwnedFd,
     shared: Shared,
-    /// The last generation that it was ready for.
-    pub ready: Option<u32>,
-    /// It has been in a generation that has begun.
-    pub has_played: bool,
-    pub is_at_end: bool,
 }
 
 impl Process {
-    /// Starts it, for a generation that has not begun. It does not outlive this one.
+    /// The process at the other end of a line, with a page for it.
     ///
     /// # Errors
-    /// Those of the system calls.
-    pub fn start(mut command: Command, number: u32, generation: u32) -> io::Result<Process> {
-        let (own, theirs) = line::pair()?;
+    /// Those of the system calls; it may have ended.
+    pub fn new(line: Line, generation: u32) -> io::Result<Process> {
+        let pid = socket_peercred(&line)?.pid;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         let file = memfd_create("understudy-page", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, PAGE as u64)?;
         let shared = Shared::new(&file)?;
         shared.page().generation.store(generation, Ordering::Release);
-        // The first process reads this one's input; all write where the relays of their output expect a pipe.
-        command.stdin(if number == 0 { Stdio::inherit() } else { Stdio::null() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.env(LINE, format!("{},{}", theirs.as_fd().as_raw_fd(), file.as_raw_fd()));
-        // SAFETY: between fork and exec only system calls are made.
-        unsafe {
-            command.pre_exec(move || {
-                for descriptor in [theirs.as_fd(), file.as_fd()] {
-                    fcntl_setfd(descriptor, FdFlags::empty())?;
-                }
-                set_parent_process_death_signal(Some(Signal::KILL))?;
-                Ok(())
-            });
-        }
         Ok(Process {
-            number,
-            child: command.spawn()?,
-            line: own,
+            line: Some(line),
+            pid,
+            pidfd,
+            file,
             shared,
-            ready: None,
-            has_played: false,
-            is_at_end: false,
         })
     }
 
-    /// Begins to forward what it writes, and counts the bytes of its standard output.
-    pub fn pumps(&mut self, written: &Arc<AtomicU64>) -> impl Iterator<Item = JoinHandle<()>> + use<> {
-        let out = self.child.stdout.take();
-        let out = out.map(|stream| pump(stream, io::stdout(), Arc::clone(written)));
-        let errors = self.child.stderr.take();
-        let errors = errors.map(|stream| pump(stream, io::stderr(), Arc::default()));
-        out.into_iter().chain(errors)
+    /// Gives it its page.
+    ///
+    /// # Errors
+    /// Those of the line.
+    pub fn introduce(&self) -> io::Result<()> {
+        let page = [self.file.as_fd()];
+        self.line.as_ref().map_or(Ok(()), |line| line.send_with(&ToProcess::Page, &page))
+    }
+
+    /// Its line, as long as that is open.
+    pub fn line(&self) -> Option<&Line> {
+        self.line.as_ref()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get() as u32
+    }
+
+    /// What it has said since.
+    pub fn hear(&mut self) -> Vec<ToManager> {
+        let mut heard = Vec::new();
+        while let Some(line) = &self.line {
+            match line.receive(Duration::ZERO) {
+                Ok(Some(message)) => heard.push(message),
+                Ok(None) => break,
+                Err(_) => self.line = None,
+            }
+        }
+        heard
+    }
+
+    /// Tells it something; one that has died meanwhile is found soon.
+    pub fn tell(&self, message: &ToProcess, descriptor: Option<OwnedFd>) {
+        let descriptors: Vec<_> = descriptor.iter().map(OwnedFd::as_fd).collect();
+        if let Some(line) = &self.line {
+            let _ = line.send_with(message, &descriptors);
+        }
     }
 
     /// Another generation is to be.
@@ -121,26 +118,19 @@ impl Process {
         self.shared.page().is_inside.load(Ordering::Acquire) != 0
     }
 
-    /// Takes it out of there.
+    /// Takes its main thread out of there.
     pub fn interrupt(&self) {
-        let pid = self.child.id();
-        // SAFETY: tgkill(2) of the main thread of a child that has not been waited for.
-        unsafe { libc::syscall(libc::SYS_tgkill, pid, pid, INTERRUPT) };
-    }
-}
-
-/// Forwards a stream until its end, when all that write to it, relays among them, have closed it; counts the bytes.
-fn pump(
-    mut from: impl Read + Send + 'static,
-    mut to: impl Write + Send + 'static,
-    written: Arc<AtomicU64>,
-) -> JoinHandle<()> {
-    std::thread::spawn(move || {
-        let mut bytes = [0; 1 << 16];
-        while let Ok(length @ 1..) = from.read(&mut bytes) {
-            written.fetch_add(length as u64, Ordering::Relaxed);
-            // Whoever has closed the other end does not want it.
-            let _ = to.write_all(&bytes[..length]).and_then(|()| to.flush());
+        let pid = self.pid.as_raw_nonzero().get();
+        let mut polls = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        // The number of one that has ended may be another's.
+        if let Ok(0) = poll(&mut polls, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            // SAFETY: tgkill(2) has no memory effects.
+            unsafe { libc::syscall(libc::SYS_tgkill, pid, pid, INTERRUPT) };
         }
-    })
+    }
+
+    pub fn kill(&self) {
+        // It may have ended.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
 }

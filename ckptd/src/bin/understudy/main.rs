@@ -11,7 +11,6 @@ mod man;
 mod mpi;
 mod node;
 mod outcome;
-mod path;
 mod report;
 mod run;
 mod status;

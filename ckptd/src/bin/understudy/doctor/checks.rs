@@ -83,7 +83,7 @@ fn open_mpi(command: &str) -> Check {
     let path = if name.contains('/') {
         Some(PathBuf::from(name))
     } else {
-        crate::path::find(name.as_ref())
+        ckptd::path::find(name.as_ref())
     };
     let Some(path) = path else {
         return Check::failure(NAME, format!("there is no {name} on the PATH"), REMEDY);

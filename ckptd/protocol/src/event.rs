@@ -1,0 +1,107 @@
+//! What the state machine hears, and what it wants done.
+
+use std::fmt;
+
+/// One world of the job's MPI library; the first is 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Generation(pub u32);
+
+impl Generation {
+    /// The one after it.
+    #[must_use]
+    pub fn next(self) -> Generation {
+        Generation(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A process of the program: unique in the job, rises with each that is started.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Number(pub u32);
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A guardian, by its rank in what the launcher has started.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Guardian(pub u32);
+
+/// How a process has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It has ended itself, with this status.
+    Exit(i32),
+    /// A signal has ended it.
+    Signal(i32),
+    /// A signal has ended it that the launcher has sent to it.
+    Asked(i32),
+}
+
+impl Ending {
+    /// As a shell tells it.
+    pub fn status(self) -> i32 {
+        match self {
+            Ending::Exit(status) => status,
+            Ending::Signal(signal) | Ending::Asked(signal) => 128 + signal,
+        }
+    }
+}
+
+/// What a process says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Said {
+    /// Its MPI is as before `MPI_Init`, for this generation.
+    Ready(Generation),
+    /// It goes on with the program in this generation, and all can go back to an epoch.
+    Running(Generation),
+    /// This generation has failed here, although nobody has died.
+    Failed(Generation),
+    /// This worker is in `MPI_Finalize`, and needs the others no more.
+    AtEnd(Generation),
+    /// The whole job is to end with this status.
+    Abort(i32),
+}
+
+/// What happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A guardian has come.
+    Came(Guardian),
+    /// A guardian has died, and its processes with it.
+    Gone(Guardian),
+    Said(Number, Said),
+    Ended(Number, Ending),
+    /// The output of a process that has ended has come to its end: so many bytes, to standard output.
+    Closed(Number, u64),
+    /// A rank has called `MPI_Abort`.
+    Abort(i32),
+    /// Time has passed.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Start a process of the program. `anew`: not for the first time.
+    Start { number: Number, at: Guardian, anew: bool },
+    /// Every living process is to leave its MPI library for this generation.
+    Announce(Generation),
+    /// The generation before ends; this one begins with these ranks.
+    Begin { generation: Generation, ranks: Vec<Number> },
+    /// The guardian may have gone.
+    Kill { number: Number, at: Guardian },
+    /// Tell all processes that the job is at its end.
+    End,
+    /// The guardian ends with this status.
+    Leave { at: Guardian, status: i32 },
+    /// Tell the user.
+    Say(String),
+}

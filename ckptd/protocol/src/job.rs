@@ -1,0 +1,432 @@
+//! The job: its guardians, processes and generations.
+
+use crate::member::Member;
+use crate::{Action, Ending, Event, Generation, Guardian, Number, Said};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
+pub const LOST: i32 = 75;
+/// How many new processes may die before they have been in a generation.
+const STILLBORN: u32 = 10;
+/// A generation that fails this many times in a row without a death ends the job.
+const FUTILE: u32 = 10;
+/// How often a job may begin from the beginning.
+const RESTARTS: u32 = 5;
+/// How long the others may take to end by themselves.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long a process may take to leave its MPI library.
+const DEAFNESS: Duration = Duration::from_secs(30);
+/// The number of SIGKILL on every system (signal(7)).
+const SIGKILL: i32 = 9;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Guardians come.
+    Gathering,
+    /// Processes leave the last generation.
+    Meeting { since: Duration },
+    /// A generation has begun.
+    Running,
+    /// All processes are killed, to start from the beginning.
+    Restarting,
+    /// The end has come; those that still run at the deadline are killed.
+    Ending { deadline: Option<Duration> },
+    /// Guardians have been told to leave.
+    Over,
+}
+
+/// A job.
+#[derive(Debug)]
+pub struct Job {
+    workers: u32,
+    spares: u32,
+    guardians: BTreeSet<Guardian>,
+    members: BTreeMap<Number, Member>,
+    /// The number of the next process.
+    next: u32,
+    generation: Generation,
+    phase: Phase,
+    /// There is an epoch to go back to.
+    is_protected: bool,
+    futile: u32,
+    stillborn: u32,
+    restarts: u32,
+    status: i32,
+    /// Whose process has ended the job so.
+    culprit: Option<Guardian>,
+    now: Duration,
+    actions: Vec<Action>,
+}
+
+impl Job {
+    /// A job whose guardians, one for each worker and spare, are still to come.
+    pub fn new(workers: u32, spares: u32) -> Job {
+        Job {
+            workers,
+            spares,
+            guardians: BTreeSet::new(),
+            members: BTreeMap::new(),
+            next: 0,
+            generation: Generation::default(),
+            phase: Phase::Gathering,
+            is_protected: false,
+            futile: 0,
+            stillborn: 0,
+            restarts: 0,
+            status: 0,
+            culprit: None,
+            now: Duration::ZERO,
+            actions: Vec::new(),
+        }
+    }
+
+    /// What an event leads to; `now` never goes back.
+    pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Action> {
+        self.now = now;
+        match event {
+            Event::Came(guardian) => self.came(guardian),
+            Event::Gone(guardian) => self.gone(guardian),
+            Event::Said(number, said) => self.hear(number, said),
+            Event::Ended(number, ending) => self.ended(number, ending),
+            Event::Closed(number, written) => self.closed(number, written > 0),
+            Event::Abort(status) => self.end_with(status, None),
+            Event::Tick => {}
+        }
+        self.go_on();
+        std::mem::take(&mut self.actions)
+    }
+
+    /// The generation that has begun, or is to.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Nothing is left to be done.
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// Who is to be taken out of the MPI library, if in it; and whether that has lasted too long.
+    pub fn late(&self) -> (Vec<Number>, bool) {
+        let Phase::Meeting { since } = self.phase else {
+            return (Vec::new(), false);
+        };
+        let is_late = |member: &Member| member.lives() && member.is_heard() && member.ready != Some(self.generation);
+        let late = self.members.iter().filter(|(_, member)| is_late(member));
+        (late.map(|(&number, _)| number).collect(), self.now.saturating_sub(since) > DEAFNESS)
+    }
+
+    /// When [`Event::Tick`] is wanted.
+    pub fn deadline(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Ending { deadline } => deadline,
+            _ => None,
+        }
+    }
+
+    fn living(&self) -> impl Iterator<Item = (Number, &Member)> {
+        let all = self.members.iter().map(|(&number, member)| (number, member));
+        all.filter(|(_, member)| member.lives())
+    }
+
+    fn is_meeting(&self) -> bool {
+        matches!(self.phase, Phase::Meeting { .. })
+    }
+
+    fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Ending { .. } | Phase::Over)
+    }
+
+    fn say(&mut self, text: String) {
+        self.actions.push(Action::Say(text));
+    }
+
+    fn came(&mut self, guardian: Guardian) {
+        self.guardians.insert(guardian);
+        if self.phase == Phase::Gathering && self.guardians.len() as u32 == self.workers + self.spares {
+            self.start_all();
+        }
+    }
+
+    fn gone(&mut self, guardian: Guardian) {
+        self.guardians.remove(&guardian);
+        if self.phase == Phase::Gathering {
+            self.end_with(LOST, None);
+        }
+        let its = |member: &Member| member.at == guardian && !member.is_over();
+        let its: Vec<Number> = self.members.iter().filter(|(_, member)| its(member)).map(|(&it, _)| it).collect();
+        for number in its {
+            if self.members[&number].lives() {
+                self.actions.push(Action::Kill { number, at: guardian });
+                self.ended(number, Ending::Signal(SIGKILL));
+            }
+            // What it may have printed is not known.
+            self.closed(number, true);
+        }
+    }
+
+    /// Starts every process, each at the guardian of its number; if one has gone, at another.
+    fn start_all(&mut self) {
+        self.members.clear();
+        self.next = 0;
+        self.phase = Phase::Meeting { since: self.now };
+        for number in 0..self.workers + self.spares {
+            self.start_next(Guardian(number));
+        }
+    }
+
+    fn start_next(&mut self, home: Guardian) {
+        let number = Number(self.next);
+        self.next += 1;
+        self.start(number, home);
+    }
+
+    /// Starts a process at this guardian or, if that has gone or has one, at the least busy one.
+    fn start(&mut self, number: Number, home: Guardian) {
+        let load = |guardian: Guardian| self.living().filter(|(_, member)| member.at == guardian).count();
+        let by_load = |&&guardian: &&Guardian| (load(guardian), guardian != home, guardian);
+        let Some(&at) = self.guardians.iter().min_by_key(by_load) else {
+            return;
+        };
+        self.members.insert(number, Member::new(at));
+        let anew = self.generation > Generation::default() || self.restarts > 0;
+        self.actions.push(Action::Start { number, at, anew });
+    }
+
+    fn hear(&mut self, number: Number, said: Said) {
+        let (generation, is_begun) = (self.generation, self.phase == Phase::Running);
+        let Some(member) = self.members.get_mut(&number) else { return };
+        match said {
+            Said::Ready(of) => member.ready = Some(of),
+            Said::Running(of) => {
+                self.is_protected = true;
+                if of == generation {
+                    self.futile = 0;
+                }
+            }
+            Said::AtEnd(of) => member.is_at_end = of == generation,
+            Said::Failed(of) if of == generation && is_begun => self.failed(),
+            Said::Failed(_) => {}
+            Said::Abort(status) => {
+                let at = member.at;
+                self.end_with(status, Some(at));
+            }
+        }
+    }
+
+    /// The generation has failed without a death.
+    fn failed(&mut self) {
+        self.futile += 1;
+        if self.futile < FUTILE {
+            return self.renew();
+        }
+        self.say(format!(
+            "{FUTILE} generations have failed although nobody has died; the job ends"
+        ));
+        self.end_with(LOST, None);
+    }
+
+    fn ended(&mut self, number: Number, ending: Ending) {
+        let Some(member) = self.members.get_mut(&number).filter(|member| member.lives()) else {
+            return;
+        };
+        member.ending = Some(ending);
+        let (at, is_heard, has_played) = (member.at, member.is_heard(), member.has_played);
+        if matches!(self.phase, Phase::Restarting | Phase::Over) {
+            return;
+        }
+        if self.is_ending() {
+            return self.note(ending.status(), Some(at));
+        }
+        match ending {
+            // A new process has to come as far as the first one did.
+            Ending::Exit(_) if !is_heard && self.is_protected => self.died(at, has_played),
+            // It does not use MPI.
+            Ending::Exit(0) if !is_heard => {}
+            // The program, the layer or the launcher has ended it.
+            Ending::Exit(_) | Ending::Asked(_) => self.end_with(ending.status(), Some(at)),
+            // Nobody has killed it but itself.
+            Ending::Signal(signal) if !is_heard && signal != SIGKILL => self.end_with(ending.status(), Some(at)),
+            // Nobody has heard of it, and it starts again alone (`revive`).
+            Ending::Signal(_) if !is_heard && !self.is_protected && self.is_meeting() => {}
+            Ending::Signal(_) => self.died(at, has_played),
+        }
+    }
+
+    fn died(&mut self, at: Guardian, has_played: bool) {
+        if !self.is_protected {
+            return self.restart();
+        }
+        self.stillborn += u32::from(!has_played);
+        if self.stillborn > STILLBORN {
+            let count = self.stillborn;
+            self.say(format!(
+                "{count} new processes have died before they could take a part; the job ends"
+            ));
+            return self.end_with(LOST, Some(at));
+        }
+        if !self.living().any(|(_, member)| member.has_played) {
+            self.say("all processes of the job have died; start it again".into());
+            return self.end_with(LOST, Some(at));
+        }
+        self.renew();
+    }
+
+    /// The next generation is to be.
+    fn renew(&mut self) {
+        // Their output may still be on its way; nothing waits for that.
+        let dead: Vec<(Number, Guardian)> = self
+            .members
+            .iter()
+            .filter(|(_, member)| !member.lives())
+            .map(|(&number, member)| (number, member.at))
+            .collect();
+        let mut homes = dead.iter().rev().map(|&(_, at)| at);
+        while (self.living().count() as u32) < self.workers && !self.guardians.is_empty() {
+            let home = homes.next().unwrap_or(Guardian(0));
+            self.start_next(home);
+        }
+        self.generation = self.generation.next();
+        self.phase = Phase::Meeting { since: self.now };
+        for member in self.members.values_mut() {
+            member.is_at_end = false;
+        }
+        self.actions.push(Action::Announce(self.generation));
+    }
+
+    /// There is nothing to go back to: all start from the beginning.
+    fn restart(&mut self) {
+        self.phase = Phase::Restarting;
+        self.kill_all();
+    }
+
+    fn closed(&mut self, number: Number, has_printed: bool) {
+        if let Some(member) = self.members.get_mut(&number) {
+            member.has_printed = Some(has_printed);
+        }
+    }
+
+    /// What has become possible.
+    fn go_on(&mut self) {
+        match self.phase {
+            Phase::Restarting => self.restart_if_all_are_over(),
+            Phase::Meeting { .. } => {
+                self.revive();
+                self.begin_if_ready();
+            }
+            Phase::Running => self.end_if_all_are_there(),
+            Phase::Ending { deadline } => self.end_all(deadline),
+            Phase::Gathering | Phase::Over => {}
+        }
+    }
+
+    fn restart_if_all_are_over(&mut self) {
+        if !self.members.values().all(Member::is_over) {
+            return;
+        }
+        let has_printed = self.members.values().any(|member| member.has_printed == Some(true));
+        if has_printed || self.restarts == RESTARTS {
+            let why = match has_printed {
+                true => "the program has printed something already, which would come twice".into(),
+                false => format!("so it has been with {} starts", RESTARTS + 1),
+            };
+            self.say(format!(
+                "a process died before the first checkpoint, and {why}; start the job again"
+            ));
+            return self.end_with(LOST, None);
+        }
+        self.restarts += 1;
+        self.generation = self.generation.next();
+        self.start_all();
+    }
+
+    /// Starts those again that were killed before anybody had heard of them.
+    fn revive(&mut self) {
+        let is_concerned = |member: &Member| !member.is_heard() && member.is_over() && member.is_killed();
+        let concerned: Vec<(Number, Guardian, bool)> = self
+            .members
+            .iter()
+            .filter(|(_, member)| !self.is_protected && is_concerned(member))
+            .map(|(&number, member)| (number, member.at, member.has_printed == Some(true)))
+            .collect();
+        for (number, at, has_printed) in concerned {
+            if has_printed || self.restarts == RESTARTS {
+                return self.restart();
+            }
+            self.restarts += 1;
+            self.start(number, at);
+        }
+    }
+
+    fn begin_if_ready(&mut self) {
+        if !self.is_meeting() {
+            return;
+        }
+        if self.members.values().all(|member| member.is_over() && !member.is_heard()) {
+            // None of them has used MPI.
+            return self.end_with(0, None);
+        }
+        let generation = self.generation;
+        // The first generation has everybody: who is who is not decided before.
+        let least = self.workers + if self.is_protected { 0 } else { self.spares };
+        let has_all = self.living().count() as u32 >= least;
+        if !has_all || !self.living().all(|(_, member)| member.ready == Some(generation)) {
+            return;
+        }
+        let ranks: Vec<Number> = self.living().map(|(number, _)| number).collect();
+        for member in self.members.values_mut() {
+            member.has_played |= member.lives();
+        }
+        // What the dead have left has been seen to.
+        self.members.retain(|_, member| !member.is_over());
+        self.stillborn = 0;
+        self.phase = Phase::Running;
+        self.actions.push(Action::Begin { generation, ranks });
+    }
+
+    fn end_if_all_are_there(&mut self) {
+        let count = self.living().filter(|(_, member)| member.is_at_end).count();
+        if count as u32 >= self.workers {
+            self.phase = Phase::Ending { deadline: None };
+            self.actions.push(Action::End);
+        }
+    }
+
+    /// Ends the job: what still runs after a while is killed.
+    fn end_with(&mut self, status: i32, culprit: Option<Guardian>) {
+        if self.is_ending() {
+            return;
+        }
+        self.note(status, culprit);
+        let deadline = Some(self.now + LAST_WORDS);
+        self.phase = Phase::Ending { deadline };
+    }
+
+    fn note(&mut self, status: i32, culprit: Option<Guardian>) {
+        if self.status == 0 && status != 0 {
+            (self.status, self.culprit) = (status, culprit);
+        }
+    }
+
+    fn end_all(&mut self, deadline: Option<Duration>) {
+        if self.members.values().all(Member::is_over) {
+            let first = self.guardians.first().copied();
+            let culprit = self.culprit.filter(|culprit| self.guardians.contains(culprit)).or(first);
+            for &at in &self.guardians {
+                let status = if Some(at) == culprit { self.status } else { 0 };
+                self.actions.push(Action::Leave { at, status });
+            }
+            self.phase = Phase::Over;
+        } else if deadline.is_some_and(|deadline| self.now >= deadline) {
+            self.phase = Phase::Ending { deadline: None };
+            self.kill_all();
+        }
+    }
+
+    fn kill_all(&mut self) {
+        let living = self.living().map(|(number, member)| Action::Kill { number, at: member.at });
+        let kills: Vec<Action> = living.collect();
+        self.actions.extend(kills);
+    }
+}

@@ -1,0 +1,22 @@
+//! What a job's process manager decides: a state machine with events in and actions out.
+//!
+//! ```text
+//!   start:  W + S guardians; each starts a process of the program; all say Ready(0)
+//!   begin:  a generation of all living processes is made known to their MPI; each gets its rank
+//!   death:  generation + 1 is announced; who is inside MPI is interrupted; all say Ready again
+//!           (a new process is started if there would be less than W)
+//!   end:    W workers say AtEnd; all are told End; from then on only exit statuses count
+//! ```
+//!
+//! Whatever dies, and whenever, the next generation is the answer. The job ends early if the program does (a process exits
+//! by itself before the end, or asks for an abort), or if nobody is left who has been in the job before.
+//!
+//! There are no sockets here, no clock, no MPI: time is passed in, and `tests/simulator.rs` plays all the rest.
+#![forbid(unsafe_code)]
+
+mod event;
+mod job;
+mod member;
+
+pub use event::{Action, Ending, Event, Generation, Guardian, Number, Said};
+pub use job::{Job, LOST};

@@ -1,0 +1,48 @@
+//! A process of the program, as the manager knows it.
+
+use crate::{Ending, Generation, Guardian};
+
+#[derive(Debug)]
+pub struct Member {
+    pub at: Guardian,
+    /// The last generation that it was ready for.
+    pub ready: Option<Generation>,
+    /// It has been in a generation that has begun.
+    pub has_played: bool,
+    pub is_at_end: bool,
+    pub ending: Option<Ending>,
+    /// Whether anything came by its standard output, once that has ended.
+    pub has_printed: Option<bool>,
+}
+
+impl Member {
+    pub fn new(at: Guardian) -> Member {
+        Member {
+            at,
+            ready: None,
+            has_played: false,
+            is_at_end: false,
+            ending: None,
+            has_printed: None,
+        }
+    }
+
+    pub fn lives(&self) -> bool {
+        self.ending.is_none()
+    }
+
+    /// It has used MPI.
+    pub fn is_heard(&self) -> bool {
+        self.ready.is_some()
+    }
+
+    /// A signal has ended it.
+    pub fn is_killed(&self) -> bool {
+        matches!(self.ending, Some(Ending::Signal(_)))
+    }
+
+    /// Nothing of it will come any more.
+    pub fn is_over(&self) -> bool {
+        self.ending.is_some() && self.has_printed.is_some()
+    }
+}

@@ -1,0 +1,120 @@
+//! Where the guardians of a job meet its process manager.
+//!
+//! Whatever has started them has told each its rank, their number, and a name that they have in common. The job's
+//! directory in memory is called after that name. Who finds no manager there starts one, and a lock sees to it that only one does.
+
+#![allow(unsafe_code)]
+
+use super::Error;
+use crate::line::{Line, Listener};
+use crate::private::{self, Directory};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::setsid;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The file that is locked while a manager is looked for.
+const LOCK: &str = "lock";
+
+/// How a launcher tells a process what it is: variables.
+struct Launcher {
+    job: &'static str,
+    rank: &'static str,
+    size: &'static str,
+    /// Ranks of this node.
+    local_size: &'static str,
+}
+
+const LAUNCHERS: [Launcher; 1] = [Launcher {
+    job: "PMIX_NAMESPACE",
+    rank: "OMPI_COMM_WORLD_RANK",
+    size: "OMPI_COMM_WORLD_SIZE",
+    local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
+}];
+
+/// What this process is in what a launcher has started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seat {
+    /// Unique among the jobs of this user.
+    pub job: String,
+    pub rank: u32,
+    pub size: u32,
+}
+
+impl Seat {
+    /// As the environment says.
+    ///
+    /// # Errors
+    /// [`Error::NotLaunched`]; [`Error::Nodes`] if the job has several.
+    pub fn from_environment() -> Result<Seat, Error> {
+        let text = |name| std::env::var(name).ok();
+        let number = |name| text(name)?.parse::<u32>().ok();
+        let found = LAUNCHERS.iter().find_map(|launcher| {
+            let seat = Seat {
+                job: text(launcher.job)?,
+                rank: number(launcher.rank)?,
+                size: number(launcher.size)?,
+            };
+            Some((seat, number(launcher.local_size)))
+        });
+        match found {
+            Some((seat, Some(local))) if local != seat.size => Err(Error::Nodes),
+            Some((seat, _)) => Ok(seat),
+            None => Err(Error::NotLaunched),
+        }
+    }
+
+    /// The job's directory, which `understudy clean` knows by its name.
+    pub fn directory(&self) -> PathBuf {
+        private::in_memory().join(format!("understudy-{}-launch", self.job))
+    }
+
+    /// A line to the job's manager, which is started if there is none.
+    ///
+    /// # Errors
+    /// What stands in the way of the directory, or of a process in it.
+    pub fn call(&self) -> Result<Line, Error> {
+        let refused = |refused: private::Refused| Error::System {
+            what: "the directory of this user in memory".into(),
+            source: refused.into(),
+        };
+        private::make_in_memory().map_err(refused)?;
+        let path = self.directory();
+        let directory = Directory::make(&path).map_err(refused)?;
+        let lock = directory.open_own(LOCK.as_ref(), libc::O_RDWR | libc::O_CREAT);
+        let lock = lock.map_err(Error::system("the lock of the job's directory"))?;
+        flock(&lock, FlockOperation::LockExclusive).map_err(|errno| Error::system("flock")(errno.into()))?;
+        if let Ok(line) = Line::call(&path) {
+            return Ok(line);
+        }
+        let listener = Listener::new(&directory).map_err(Error::system("the process manager's socket"))?;
+        start_manager(&listener, &path)?;
+        Line::call(&path).map_err(Error::system("the process manager"))
+    }
+}
+
+/// Starts a manager that listens there, in a session of its own.
+fn start_manager(listener: &Listener, directory: &Path) -> Result<(), Error> {
+    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
+    let descriptor = listener.as_fd().try_clone_to_owned();
+    let descriptor = descriptor.map_err(Error::system("the process manager's socket"))?;
+    let mut command = Command::new(own);
+    command.arg("manage").arg(descriptor.as_raw_fd().to_string()).arg(directory);
+    command.env_remove("LD_PRELOAD").stdin(Stdio::null()).stdout(Stdio::null());
+    // Its servers would take these for their own launcher's.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| super::local::is_of_a_launcher(name)) {
+        command.env_remove(name);
+    }
+    let prepare = move || {
+        fcntl_setfd(&descriptor, FdFlags::empty())?;
+        setsid()?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made.
+    let command = unsafe { command.pre_exec(prepare) };
+    command.spawn().map_err(Error::system("the process manager"))?;
+    Ok(())
+}
