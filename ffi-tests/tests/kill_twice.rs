@@ -2,6 +2,7 @@
 //!
 //! Four workers and two spares; worker 1 dies at a cut. Its copy is kept by worker 2, and it kept that of worker 0.
 
+use ckptd::events::RecoveryStage;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
 use ffi_tests::{Outcome, Verdicts};
@@ -44,20 +45,12 @@ impl Role {
 }
 
 /// Where the second process dies: the end of a stage, or a point inside of one.
-const POINTS: [&str; 12] = [
-    "detect",
-    "revoke",
-    "drain",
-    "shrink",
-    "agree",
-    "replace",
-    "fetch",
-    "load",
-    "rebuild.half",
-    "rebuild",
-    "reprotect",
-    "resume",
-];
+fn points() -> impl Iterator<Item = &'static str> {
+    RecoveryStage::ALL.into_iter().flat_map(|stage| {
+        let inside = (stage == RecoveryStage::Rebuild).then_some("rebuild.half");
+        inside.into_iter().chain([stage.name()])
+    })
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
@@ -69,7 +62,7 @@ enum Fate {
 }
 
 fn position(point: &str) -> usize {
-    POINTS.iter().position(|known| *known == point).expect("a known point")
+    points().position(|known| known == point).expect("a known point")
 }
 
 /// Until a copy has been made elsewhere, a rank and its holder are lost together.
@@ -155,7 +148,7 @@ impl Display for Deaths {
 
 fn sweep(case: &Case, roles: impl Fn(usize) -> Vec<Role>) {
     let mut verdicts = Verdicts::default();
-    for (index, point) in POINTS.iter().enumerate() {
+    for (index, point) in points().enumerate() {
         for role in roles(index) {
             let deaths = Deaths(vec![(role.rank(), point)]);
             die(case, &deaths, 2, fate(role, point), &mut verdicts);

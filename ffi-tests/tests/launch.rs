@@ -27,6 +27,15 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Does it with the program of MPICH, if that is there.
+fn with_mpich(test: impl FnOnce(&Path)) {
+    let _alone = alone();
+    if let Some(program) = place::mpich_program("world") {
+        let _turn = place::turn();
+        test(&program);
+    }
+}
+
 /// One server for all of it, as in a daemon.
 fn all_scenarios(bench: &mut Bench) {
     bench.undisturbed();
@@ -54,21 +63,18 @@ fn open_mpis_ranks_start_die_and_start_again() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn mpichs_ranks_start_die_and_start_again() {
-    let _alone = alone();
-    let Some(program) = place::mpich_program("world") else {
-        return;
-    };
-    let _turn = place::turn();
     // Of other jobs of this machine there may be more or fewer meanwhile.
     let of_mpich = || {
         let names = place::shared_memory().into_iter().map(|entry| entry.file_name());
         let is_its = |name: &OsString| name.as_bytes().starts_with(b"mpich_") || name.as_bytes().starts_with(b"ucx_");
         names.filter(is_its).collect::<BTreeSet<_>>()
     };
-    let before = of_mpich();
-    all_scenarios(&mut Bench::start(&program, 2));
-    let after = of_mpich();
-    assert_eq!(after.difference(&before).collect::<Vec<_>>(), Vec::<&OsString>::new());
+    with_mpich(|program| {
+        let before = of_mpich();
+        all_scenarios(&mut Bench::start(program, 2));
+        let after = of_mpich();
+        assert_eq!(after.difference(&before).collect::<Vec<_>>(), Vec::<&OsString>::new());
+    });
 }
 
 #[test]
@@ -83,12 +89,7 @@ fn open_mpis_ranks_of_two_nodes_meet_and_a_lost_node_is_noticed() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn mpichs_ranks_of_two_nodes_meet_and_a_lost_node_is_noticed() {
-    let _alone = alone();
-    let Some(program) = place::mpich_program("world") else {
-        return;
-    };
-    let _turn = place::turn();
-    nodes::two(&program, &[0, 1]);
+    with_mpich(|program| nodes::two(program, &[0, 1]));
 }
 
 #[test]

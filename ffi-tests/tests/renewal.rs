@@ -1,5 +1,6 @@
 //! Jobs under ckptd's own launcher: after a death MPI is initialised anew, whatever the library can do by itself.
 
+use ckptd::events::RecoveryStage;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Kill, Trigger};
@@ -54,18 +55,7 @@ fn a_worker_may_die_before_and_in_mpi_init() {
 
 #[test]
 fn a_second_process_may_die_at_any_stage_of_a_renewal() {
-    for stage in [
-        "detect",
-        "revoke",
-        "drain",
-        "shrink",
-        "agree",
-        "replace",
-        "fetch",
-        "load",
-        "rebuild",
-        "reprotect",
-    ] {
+    for stage in RecoveryStage::ALL {
         // Worker 3 keeps no copy of worker 1's, nor the other way round.
         let fault = format!("kill rank=1 at=commit.end epoch=3; kill rank=3 at={stage}.end");
         assert_undisturbed(job().fault(&fault));

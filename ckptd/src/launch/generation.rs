@@ -1,6 +1,7 @@
 //! One MPI_COMM_WORLD: its name, its ranks, and where they are.
 
 use super::Error;
+use std::borrow::Borrow;
 use std::fmt;
 
 /// Rank in the MPI_COMM_WORLD of a generation.
@@ -32,6 +33,12 @@ impl Name {
     }
 
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }
@@ -167,6 +174,17 @@ impl Generation {
             name: Name::new(job, number)?,
             placement: Placement::on_one(host, size)?,
             here: 0,
+        })
+    }
+
+    /// The place of a rank among those of this node.
+    ///
+    /// # Errors
+    /// [`Error::NotHere`].
+    pub fn local_rank(&self, rank: Rank) -> Result<usize, Error> {
+        self.ranks_here().position(|of| of == rank).ok_or_else(|| Error::NotHere {
+            generation: self.name.to_string(),
+            rank: rank.0,
         })
     }
 

@@ -4,7 +4,6 @@
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::told::{config, info, joined, launcher_rank, launcher_size, number, variable};
 use crate::{arch, cell, entry, events, fatal, fault, handles, renewal, shim, sys, told};
-use ckptd::line::LINE;
 use ckptd::settings::{Config, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
@@ -132,8 +131,8 @@ fn start() -> Result<(), String> {
     sys::tell_panics();
     // SAFETY: the face has opened the library, and keeps it open.
     unsafe { library::connect(info().mpi, info().mpi_shim) };
-    check_mpi()?;
     renewal::listen()?;
+    check_mpi()?;
     tell_of_unknown_settings();
     let config = Config::read(variable)?;
     let size = launcher_size();
@@ -261,7 +260,7 @@ fn check_mpi() -> Result<(), String> {
             "Open MPI {number} is too old; use 5.0.10 or later (LD_LIBRARY_PATH decides which one is loaded)"
         ));
     }
-    if told::variable(LINE).is_some() {
+    if renewal::is_on() {
         return Ok(());
     }
     let ulfm = [c"MPIX_Comm_revoke", c"MPIX_Comm_shrink", c"MPIX_Comm_agree"];

@@ -3,7 +3,7 @@
 
 use crate::errors::{ERR_INTERN, succeeded};
 use crate::generated::real;
-use crate::handles;
+use crate::handles::{self, VirtDatatype, VirtOp, predefined_handle, real_datatype, real_op};
 use bincode::config::standard;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
@@ -57,4 +57,40 @@ where
         })
         .collect::<Result<_, _>>()
         .map_err(|_| ERR_INTERN)
+}
+
+/// Which number of all is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Extreme {
+    Least,
+    Greatest,
+}
+
+/// The extreme of each place in what the processes of `comm` have, as many numbers each. A collective, `MPI_Allreduce` (MPI 4.1,
+/// chapter 6.9).
+///
+/// # Errors
+/// The class of the error of the real procedure; `MPI_ERR_INTERN` if they are more than 2³¹.
+pub fn extremes(comm: RealComm, extreme: Extreme, own: &[u64]) -> Result<Vec<u64>, c_int> {
+    let uint64 = real_datatype(VirtDatatype(predefined_handle("ompi_mpi_uint64_t")));
+    let op = real_op(VirtOp(predefined_handle(match extreme {
+        Extreme::Least => "ompi_mpi_op_min",
+        Extreme::Greatest => "ompi_mpi_op_max",
+    })));
+    let count = c_int::try_from(own.len()).map_err(|_| ERR_INTERN)?;
+    let mut all = vec![0; own.len()];
+    // SAFETY: a valid communicator; as many numbers on either side.
+    succeeded(unsafe {
+        let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+        real::PMPI_Allreduce(from, to, count, uint64, op, comm)
+    })?;
+    Ok(all)
+}
+
+/// Whether all processes of `comm` say so. A collective like [`extremes`].
+///
+/// # Errors
+/// Those of [`extremes`].
+pub fn all_say(comm: RealComm, own: bool) -> Result<bool, c_int> {
+    Ok(extremes(comm, Extreme::Least, &[own.into()])? == [1])
 }

@@ -10,8 +10,9 @@ use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::{fault, sys, told};
-use ckptd::line::{LINE, Line, ToManager, ToProcess};
+use ckptd::line::{self, LINE, Line, ToManager, ToProcess};
 use std::ffi::{CString, c_int};
+use std::mem::offset_of;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -20,6 +21,14 @@ use understudy_mpi::{call, library};
 
 /// How long to wait for a word of the manager before the page is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
+
+// understudy-mpi and ckptd do not know each other.
+const _: () = {
+    assert!(call::INTERRUPT == line::INTERRUPT);
+    assert!(size_of::<call::Page>() == size_of::<line::Page>());
+    assert!(offset_of!(call::Page, generation) == offset_of!(line::Page, generation));
+    assert!(offset_of!(call::Page, is_inside) == offset_of!(line::Page, is_inside));
+};
 
 /// The line to the process manager.
 static MANAGER: OnceLock<Line> = OnceLock::new();
@@ -84,13 +93,18 @@ fn manager() -> &'static Line {
 }
 
 fn tell(message: &ToManager) {
-    if manager().send(message).is_err() {
+    or_end(manager().send(message));
+}
+
+/// Without its process manager a process cannot go on.
+fn or_end<T>(talk: std::io::Result<T>) -> T {
+    talk.unwrap_or_else(|_| {
         sys::say(format_args!(
             "the process manager of this job has gone; process {} ends",
             std::process::id()
         ));
-        sys::exit_now(understudy_abi::exit::LOST);
-    }
+        sys::exit_now(understudy_abi::exit::LOST)
+    })
 }
 
 /// Initialises the library for the first time, in whatever generation the job is.
@@ -154,28 +168,15 @@ fn await_generation() -> Begin {
             Some(ToProcess::Begin {
                 generation, variables, ..
             }) if generation == call::wanted() => return Begin { generation, variables },
-            Some(ToProcess::End) => leave(),
+            // All workers are at their end, and this process is not needed: it has no part.
+            Some(ToProcess::End) => sys::exit_now(0),
             _ => {}
         }
     }
 }
 
-/// All workers are at their end, and this process is not needed: it has no part.
-fn leave() -> ! {
-    sys::exit_now(0)
-}
-
 fn hear(limit: Duration) -> Option<ToProcess> {
-    match manager().receive(limit) {
-        Ok(message) => message,
-        Err(_) => {
-            sys::say(format_args!(
-                "the process manager of this job has gone; process {} ends",
-                std::process::id()
-            ));
-            sys::exit_now(understudy_abi::exit::LOST)
-        }
-    }
+    or_end(manager().receive(limit))
 }
 
 /// Initialises the library in a generation; the thread level, or nothing if another failure has come before the end.
@@ -214,7 +215,7 @@ pub fn give_up() {
     });
     while !call::is_over() {
         if let Some(ToProcess::End) = hear(LOOK) {
-            leave();
+            sys::exit_now(0);
         }
     }
 }

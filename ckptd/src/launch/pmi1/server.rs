@@ -105,19 +105,14 @@ impl Server {
         let mut state = self.shared.lock();
         let unknown = || Error::Unknown(generation.to_string());
         let world = state.worlds.get_mut(generation).ok_or_else(unknown)?;
-        let here: Vec<Rank> = world.generation.ranks_here().collect();
-        let not_here = || Error::NotHere {
-            generation: generation.to_string(),
-            rank: rank.0,
-        };
-        let local = here.iter().position(|&of| of == rank).ok_or_else(not_here)?;
+        let local = world.generation.local_rank(rank)?;
         let (near, far) = UnixStream::pair().map_err(Error::system("a pair of sockets"))?;
         near.set_nonblocking(true).map_err(Error::system("a socket"))?;
         let variables = [
             ("PMI_FD", far.as_raw_fd().to_string()),
             ("PMI_RANK", rank.to_string()),
             ("PMI_SIZE", world.generation.placement.size().to_string()),
-            ("MPI_LOCALNRANKS", here.len().to_string()),
+            ("MPI_LOCALNRANKS", world.generation.ranks_here().count().to_string()),
             ("MPI_LOCALRANKID", local.to_string()),
         ];
         world.space.forget(rank);

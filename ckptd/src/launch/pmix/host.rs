@@ -96,9 +96,7 @@ impl Host {
     /// Who it is, if it belongs to a generation that has not ended.
     fn known(&self, proc: &Proc) -> Option<Owner> {
         let worlds = lock(&self.worlds);
-        let (name, world) = worlds
-            .iter()
-            .find(|(name, _)| text_in(&proc.namespace) == Some(name.as_str()))?;
+        let (name, world) = worlds.get_key_value(text_in(&proc.namespace)?)?;
         (proc.rank < world.size).then(|| (name.clone(), Rank(proc.rank)))
     }
 
@@ -106,7 +104,7 @@ impl Host {
     fn members(&self, procs: &[Proc]) -> Option<(Name, Vec<Rank>)> {
         let worlds = lock(&self.worlds);
         let namespace = text_in(&procs.first()?.namespace)?;
-        let (name, world) = worlds.iter().find(|(name, _)| name.as_str() == namespace)?;
+        let (name, world) = worlds.get_key_value(namespace)?;
         let mut ranks = Vec::new();
         for proc in procs {
             match (text_in(&proc.namespace) == Some(namespace), proc.rank) {

@@ -190,12 +190,7 @@ impl Server {
     pub fn environment(&self, generation: &Name, rank: Rank) -> Result<Vec<(OsString, OsString)>, Error> {
         let unknown = || Error::Unknown(generation.to_string());
         let known = self.generations().get(generation).cloned().ok_or_else(unknown)?;
-        let here: Vec<Rank> = known.ranks_here().collect();
-        let not_here = || Error::NotHere {
-            generation: generation.to_string(),
-            rank: rank.0,
-        };
-        let local = here.iter().position(|&of| of == rank).ok_or_else(not_here)?;
+        let local = known.local_rank(rank)?;
         let proc = proc(generation, rank);
         let mut list: *mut *mut c_char = ptr::null_mut();
         // SAFETY: the list that is not there yet is made by the call.
@@ -209,7 +204,7 @@ impl Server {
         for (name, number) in [
             ("OMPI_COMM_WORLD_SIZE", known.placement.size() as usize),
             ("OMPI_COMM_WORLD_RANK", rank.0 as usize),
-            ("OMPI_COMM_WORLD_LOCAL_SIZE", here.len()),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", known.ranks_here().count()),
             ("OMPI_COMM_WORLD_LOCAL_RANK", local),
             ("OMPI_COMM_WORLD_NODE_RANK", local),
             ("OMPI_UNIVERSE_SIZE", known.placement.size() as usize),

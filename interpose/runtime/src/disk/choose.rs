@@ -1,14 +1,10 @@
 //! Which epoch on disk everybody goes back to: the newest of which each worker has a whole file of its own.
-#![allow(unsafe_code)]
 
 use super::Disk;
 use super::catalogue::{self, Key, Name};
 use super::format::Damage;
 use super::load::Loaded;
-use crate::errors::succeeded;
-use crate::gather::everybodys;
-use crate::generated::real;
-use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
+use crate::gather::{Extreme, everybodys, extremes};
 use crate::image::store::PageStore;
 use crate::sys;
 use std::ffi::c_int;
@@ -64,13 +60,7 @@ fn refuse(disk: &Disk, name: Name, damage: &Damage, next: Option<&Key>) {
 
 /// The lowest number that anybody names.
 fn lowest(comm: RealComm, own: Option<u32>) -> Result<Option<u32>, c_int> {
-    let uint64 = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_uint64_t")));
-    let min = real_op(VirtOp(handles::predefined_handle("ompi_mpi_op_min")));
-    let (own, mut all) = (own.map_or(u64::MAX, u64::from), 0u64);
-    // SAFETY: a collective over a valid communicator.
-    unsafe {
-        let (from, to) = ((&raw const own).cast(), (&raw mut all).cast());
-        succeeded(real::PMPI_Allreduce(from, to, 1, uint64, min, comm))?;
-    }
-    Ok(u32::try_from(all).ok())
+    let own = own.map_or(u64::MAX, u64::from);
+    let all = extremes(comm, Extreme::Least, &[own])?;
+    Ok(u32::try_from(all[0]).ok())
 }

@@ -12,7 +12,7 @@ use crate::arch::Frame;
 use crate::errors::{SUCCESS, returns_errors};
 use crate::objects::comm;
 use crate::world::{self, Part};
-use crate::{checkpoint, daemon, disk, events, objects, rehearsal, renewal, requests, schedule, user};
+use crate::{checkpoint, daemon, disk, events, gather, objects, rehearsal, renewal, requests, schedule, user};
 use ckptd::events::RecoveryStage;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
@@ -200,7 +200,7 @@ fn shrink() -> RealComm {
 fn agree(control: RealComm, ok: bool) -> bool {
     let mut flag = c_int::from(ok);
     if renewal::is_on() {
-        let all = newcomers::all_say(control, ok);
+        let all = gather::all_say(control, ok).unwrap_or(false);
         if !all {
             renewal::give_up();
         }

@@ -10,12 +10,9 @@
 //! If the handler could not run (the stack is exhausted), the signal alone has to do. SIGKILL never counts, nor what another
 //! process has sent, nor a bus error that the hardware reports: nothing tells those from the loss of a machine. After the
 //! third of one worker, a line names the kernel's out-of-memory killer.
-#![allow(unsafe_code)]
 
 use crate::cell::Main;
-use crate::errors::SUCCESS;
-use crate::generated::real;
-use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
+use crate::gather::{Extreme, extremes};
 use crate::{peers, user, world};
 use ckptd::relay::{Frame, NOTE_WORDS, Note, Position};
 use std::ffi::c_int;
@@ -104,10 +101,12 @@ pub fn meet(control: RealComm, dead: &[u32]) -> Result<Vec<[Position; 2]>, c_int
         .zip(marks)
         .map(|(&rank, marks)| known(rank, marks))
         .collect();
-    let all = maximum(control, &own)?;
+    // Who does not know a word has 0, and all others have the same.
+    let all = extremes(control, Extreme::Greatest, own.as_flattened())?;
+    let (all, _) = all.as_chunks::<WORDS>();
     HISTORY.borrow_mut().now = dead
         .iter()
-        .zip(&all)
+        .zip(all)
         .map(|(&worker, words)| Death::read(worker, words))
         .collect();
     let mark = |words: &[u64]| Position {
@@ -129,19 +128,6 @@ fn known(rank: u32, marks: [Position; 2]) -> [u64; WORDS] {
     }
     words[WORDS - 1] = peers::wait_status(rank).map_or(0, |status| 1 + u64::from(status as u32));
     words
-}
-
-/// The greatest of each word that anybody has: who does not know it has 0, and all others have the same.
-fn maximum(control: RealComm, own: &[[u64; WORDS]]) -> Result<Vec<[u64; WORDS]>, c_int> {
-    let mut all = vec![[0; WORDS]; own.len()];
-    let uint64 = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_uint64_t")));
-    let max = real_op(VirtOp(handles::predefined_handle("ompi_mpi_op_max")));
-    // SAFETY: as many words from everybody.
-    let rc = unsafe {
-        let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
-        real::PMPI_Allreduce(from, to, (WORDS * own.len()) as c_int, uint64, max, control)
-    };
-    if rc == SUCCESS { Ok(all) } else { Err(rc) }
 }
 
 /// Whether the job must end since the program is to blame, if everybody went back to this epoch. The same in all processes.

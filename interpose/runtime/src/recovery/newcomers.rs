@@ -2,15 +2,13 @@
 //!
 //! The process manager starts one where nobody is left to take a part. All meet after the library's initialisation: the
 //! others tell what the job is, and the newcomer is a spare from there on.
-#![allow(unsafe_code)]
 
 use super::deaths;
 use super::replenish::{Welcome, share, welcome_of};
 use crate::cell::Main;
 use crate::domains::{self, Place, Places};
-use crate::errors::{self, ERR_INTERN, returns_errors, succeeded};
-use crate::generated::real;
-use crate::handles::{self, VirtDatatype, VirtOp, predefined_handle, real_datatype, real_op};
+use crate::errors::{self, ERR_INTERN, returns_errors};
+use crate::gather::everybodys;
 use crate::world::{self, Part, World};
 use crate::{disk, peers, told, user};
 use bincode::config::standard;
@@ -29,38 +27,11 @@ pub fn take_first() -> Option<RealComm> {
 }
 
 /// Who is in a generation.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
+#[derive(Clone, Copy, bincode::Encode, bincode::Decode)]
 struct Member {
     /// The process's number, by which the job knows it.
     number: u32,
-    is_new: u32,
-}
-
-/// Everybody's word, by rank.
-fn everybody(control: RealComm, own: Member) -> Result<Vec<Member>, c_int> {
-    let (size, _) = world::size_and_rank(control);
-    let (bytes, length) = (handles::byte_type(), size_of::<Member>() as c_int);
-    let mut all = vec![Member::default(); size as usize];
-    // SAFETY: one word from everybody.
-    unsafe {
-        let (from, to) = ((&raw const own).cast(), all.as_mut_ptr().cast());
-        succeeded(real::PMPI_Allgather(from, length, bytes, to, length, bytes, control))?;
-    }
-    Ok(all)
-}
-
-/// Whether all say so, as far as this process hears.
-pub fn all_say(control: RealComm, ok: bool) -> bool {
-    let (own, mut all) = (c_int::from(ok), 0);
-    let int = real_datatype(VirtDatatype(predefined_handle("ompi_mpi_int")));
-    let min = real_op(VirtOp(predefined_handle("ompi_mpi_op_min")));
-    // SAFETY: one integer from everybody.
-    let rc = unsafe {
-        let (from, to) = ((&raw const own).cast(), (&raw mut all).cast());
-        real::PMPI_Allreduce(from, to, 1, int, min, control)
-    };
-    rc == errors::SUCCESS && all != 0
+    is_new: bool,
 }
 
 /// The world of the library, and this process's own, ready for use.
@@ -77,8 +48,8 @@ pub fn gather_all() -> Result<RealComm, c_int> {
     let [control, own] = new_worlds()?;
     world::update(|world| (world.own, world.workers, world.private) = (own, NULL, NULL));
     let number = world::get().launcher_rank;
-    let members = everybody(control, Member { number, is_new: 0 })?;
-    if members.iter().any(|member| member.is_new != 0) {
+    let members = everybodys(control, &Member { number, is_new: false })?;
+    if members.iter().any(|member| member.is_new) {
         greet(control, &members)?;
     }
     Ok(control)
@@ -86,7 +57,7 @@ pub fn gather_all() -> Result<RealComm, c_int> {
 
 /// Tells newcomers of the job, and hears of their places.
 fn greet(control: RealComm, members: &[Member]) -> Result<(), c_int> {
-    let Some(leader) = members.iter().position(|member| member.is_new == 0) else {
+    let Some(leader) = members.iter().position(|member| !member.is_new) else {
         return Err(ERR_INTERN);
     };
     let text = bincode::encode_to_vec(welcome_of(0), standard()).unwrap_or_default();
@@ -98,7 +69,7 @@ fn greet(control: RealComm, members: &[Member]) -> Result<(), c_int> {
     for (member, place) in members
         .iter()
         .zip(places.all())
-        .filter(|(member, _)| member.is_new != 0)
+        .filter(|(member, _)| member.is_new)
     {
         peers::add(place, member.number, &own);
         told::grow_to(member.number + 1);
@@ -134,8 +105,8 @@ pub fn come_in() -> World {
 fn hear() -> Result<World, c_int> {
     let [control, own] = new_worlds()?;
     let number = told::launcher_rank();
-    let members = everybody(control, Member { number, is_new: 1 })?;
-    let leader = members.iter().position(|member| member.is_new == 0).ok_or(ERR_INTERN)?;
+    let members = everybodys(control, &Member { number, is_new: true })?;
+    let leader = members.iter().position(|member| !member.is_new).ok_or(ERR_INTERN)?;
     let text = share(control, leader as u32, Vec::new())?;
     let places: Places = domains::meet(control);
     compare(control);

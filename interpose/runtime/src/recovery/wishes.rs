@@ -2,13 +2,10 @@
 //!
 //! Settings may differ between processes, and a daemon may be there for some and not for others; what everybody does follows from what
 //! all have said of themselves in this meeting.
-#![allow(unsafe_code)]
 
 use super::plan::{Identity, NONE, Plan, Wish};
 use crate::cell::Main;
-use crate::errors::SUCCESS;
-use crate::generated::real;
-use crate::handles::{self, VirtDatatype, VirtOp, real_datatype, real_op};
+use crate::gather::{Extreme, extremes};
 use crate::{daemon, events, world};
 use ckptd::events::{Kind, SpareChoice, Worker, WorldRank};
 use ckptd::pool::Lease;
@@ -50,25 +47,13 @@ pub fn ask(control: RealComm, living: &[Identity], dead: &[u32]) -> Result<(Vec<
         .iter()
         .map(|worker| leased(worker).map_or(0, |lease| 1 + u64::from(lease.rank)))
         .collect();
-    let all = maximum(control, &own)?;
+    // One process says something, all others zeros.
+    let all = extremes(control, Extreme::Greatest, &own)?;
     let wish = |(&worker, word): (&u32, u64)| {
         let spare = word.checked_sub(1)?;
         Some(Wish { worker, spare })
     };
     Ok((dead.iter().zip(all).filter_map(wish).collect(), asked))
-}
-
-/// One process says something, all others zeros.
-fn maximum(control: RealComm, own: &[u64]) -> Result<Vec<u64>, c_int> {
-    let mut all = vec![0; own.len()];
-    let uint64 = real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_uint64_t")));
-    let max = real_op(VirtOp(handles::predefined_handle("ompi_mpi_op_max")));
-    // SAFETY: as many words from everybody.
-    let rc = unsafe {
-        let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
-        real::PMPI_Allreduce(from, to, own.len() as c_int, uint64, max, control)
-    };
-    if rc == SUCCESS { Ok(all) } else { Err(rc) }
 }
 
 /// Who has chosen, for the event file; what is not used goes back to the daemon.

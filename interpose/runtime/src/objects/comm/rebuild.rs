@@ -8,12 +8,11 @@ use super::{
 };
 use crate::errors;
 use crate::generated::{HandleKind, real};
-use crate::handles::{self, VirtDatatype, VirtOp};
 use crate::objects::{Objects, group, objects};
-use crate::{fault, gather, watchdog};
+use crate::{fault, gather, handles, watchdog};
 use std::collections::HashMap;
-use std::ffi::{c_int, c_void};
-use understudy_mpi::real_types::{RealComm, RealDatatype, RealOp, UNDEFINED};
+use std::ffi::c_int;
+use understudy_mpi::real_types::{RealComm, UNDEFINED};
 
 /// Makes the real communicators and groups of all workers from their recipes. Collective over `new_world`, in which each
 /// worker has the rank that it has in the recipes.
@@ -109,17 +108,13 @@ fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
 
 /// Fails in all workers if the tables of any do not fit to the plan; it would wait for ever otherwise.
 fn agree_on(world: RealComm, fits: bool) -> Result<(), c_int> {
-    let int: RealDatatype = handles::real_datatype(VirtDatatype(handles::predefined_handle("ompi_mpi_int")));
-    let min: RealOp = handles::real_op(VirtOp(handles::predefined_handle("ompi_mpi_op_min")));
     if !fits {
         log::error!("the communicators of this rank are not those that the other ranks have with it");
     }
-    let own = c_int::from(fits);
-    let mut all: c_int = 0;
-    let (send, receive) = ((&raw const own).cast::<c_void>(), (&raw mut all).cast::<c_void>());
-    // SAFETY: a communicator of ours and one int on each side.
-    check(unsafe { real::PMPI_Allreduce(send, receive, 1, int, min, world) })?;
-    if all == 1 { Ok(()) } else { Err(errors::ERR_INTERN) }
+    match gather::all_say(world, fits)? {
+        true => Ok(()),
+        false => Err(errors::ERR_INTERN),
+    }
 }
 
 /// Notes a new communicator as one that others may not have finished.
