@@ -9,9 +9,8 @@ use crate::line::{FromGuardian, Hello, Line, Listener, ToGuardian, ToManager, To
 use crate::private::Directory;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::DirBuilder;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -31,12 +30,9 @@ const GATHERING: Duration = Duration::from_secs(120);
 /// # Errors
 /// If nobody can call, for want of a directory.
 pub fn manage(listener: Listener, directory: &Path) -> Result<(), Error> {
-    let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let name = name.trim_start_matches("understudy-").trim_end_matches("-launch").to_owned();
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
     let wake = wake.map_err(|errno| Error::system("eventfd")(errno.into()))?;
     let mut job = Job {
-        name,
         directory: directory.to_owned(),
         listener,
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -61,8 +57,6 @@ pub fn manage(listener: Listener, directory: &Path) -> Result<(), Error> {
 
 /// The job while it runs.
 struct Job {
-    /// Unique among the jobs of this user.
-    name: String,
     directory: PathBuf,
     listener: Listener,
     host: String,

@@ -59,6 +59,11 @@ impl Program {
         }
     }
 
+    /// The program's own arguments.
+    pub fn arguments(&self) -> *const *const c_char {
+        self.argv
+    }
+
     /// Executes the program with `environment`; returns only if that failed, with the errno.
     pub fn execute(&self, environment: *const *const c_char) -> i32 {
         // SAFETY: execve(2) on valid arrays.

@@ -12,6 +12,7 @@
 use crate::aside::Program;
 use crate::auxv::Auxv;
 use crate::environ::{self, BOOT_VARIABLE};
+use crate::guard::{self, Protection};
 use crate::heap;
 use crate::late;
 use crate::link::{self, OUR_SONAME};
@@ -27,7 +28,7 @@ use understudy_abi::{MPI_FD_BASE, RUNTIME_FD_BASE, RUNTIME_STACK, RUNTIME_STACK_
 
 /// Why a job cannot be protected.
 pub const NO_FAULT_TOLERANCE: &str =
-    "the job was not started with fault tolerance; start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later)";
+    "the job has ranks on several nodes and was not started with fault tolerance; start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later)";
 /// The least RLIMIT_NOFILE: the program's descriptors, and those of the layer and the MPI library above them.
 const LEAST_OPEN_FILES: u64 = MPI_FD_BASE as u64 + 64;
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
@@ -101,8 +102,10 @@ fn first(program: &Program) -> ! {
     let list = program.environment;
     // SAFETY: a valid environment; personality(2) and execve(2).
     unsafe {
-        if environ::value(list, b"UNDERSTUDY_LINE=").is_none() && !late::has_fault_tolerance(list) {
-            program.refuse(None, format_args!("{NO_FAULT_TOLERANCE}"));
+        match guard::protection(list) {
+            Protection::None => program.refuse(None, format_args!("{NO_FAULT_TOLERANCE}")),
+            Protection::Guardian => guard::become_guardian(program),
+            Protection::Manager | Protection::FaultTolerance => {}
         }
         // A library may bring the bindings along unused; the program itself has been linked by a Fortran compiler.
         if link::objects()

@@ -236,6 +236,21 @@ pub unsafe fn without_preload(list: *const *const c_char, own_path: &[u8]) -> Op
     Some(builder.finish())
 }
 
+/// An array of strings: `first`, and then those of `list`.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn prepend(first: &[&[u8]], list: *const *const c_char) -> Option<*const *const c_char> {
+    // SAFETY: handed on to the caller.
+    let (count, bytes) = unsafe { measure(list) };
+    let more: usize = first.iter().map(|text| text.len() + 1).sum();
+    let mut builder = Builder::new(count + first.len(), bytes + more)?;
+    first.iter().for_each(|text| builder.add(&[text]));
+    // SAFETY: handed on to the caller.
+    unsafe { strings(list) }.for_each(|text| builder.add(&[text]));
+    Some(builder.finish())
+}
+
 /// The environment of a program that is not prepared for loading MPI late: `list` with UNDERSTUDY_LATE switched off.
 ///
 /// # Safety

@@ -11,6 +11,7 @@ use crate::aside;
 use crate::boot::on_stack;
 use crate::entry;
 use crate::environ::{self, LATE_VARIABLE};
+use crate::guard::{self, Protection};
 use crate::msg::Line;
 use crate::relay::{self, Streams};
 use crate::sys::{nr, sys};
@@ -19,15 +20,6 @@ use core::ffi::{c_char, c_void};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::{ENTRIES, RUNTIME_STACK, RUNTIME_STACK_SIZE};
-
-/// Whether the launcher has switched on what the layer needs.
-///
-/// # Safety
-/// `list` must be a valid environment.
-pub unsafe fn has_fault_tolerance(list: *const *const c_char) -> bool {
-    // SAFETY: handed on to the caller.
-    unsafe { environ::value(list, b"OMPI_MCA_mpi_ft_enable=") }.is_some_and(|value| value == b"1" || value == b"true")
-}
 
 /// Whether a launcher has started this job, and the layer is not switched off.
 unsafe fn is_concerned(list: *const *const c_char) -> bool {
@@ -45,16 +37,25 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
         is_concerned(list)
             && match environ::value(list, LATE_VARIABLE) {
                 Some(_) => environ::is_on(list, LATE_VARIABLE),
-                None => has_fault_tolerance(list) && !parent_is_launched(),
+                None => guard::protection(list) != Protection::None && !parent_is_launched(list),
             }
     }
 }
 
-/// Whether the parent has been started by a launcher too, so that this process is not a rank but the child of one.
-fn parent_is_launched() -> bool {
+/// Whether the parent has been started by a launcher too, so that this process is not a rank but the child of one. Guardians are launchers.
+///
+/// # Safety
+/// `list` must be a valid environment.
+unsafe fn parent_is_launched(list: *const *const c_char) -> bool {
+    // SAFETY: handed on to the caller.
+    let is_guarded = unsafe { environ::value(list, guard::LINE) }.is_some();
+    parent_has(if is_guarded { guard::LINE } else { b"PMIX_RANK=" })
+}
+
+/// Whether the parent has this variable, given with its `=`.
+fn parent_has(name: &[u8]) -> bool {
     const GETPPID: usize = 110;
     const READ: usize = 0;
-    const NAME: &[u8] = b"PMIX_RANK=";
     let mut path = Line::new();
     // SAFETY: system calls on a descriptor of our own and on buffers of the lengths given.
     unsafe {
@@ -72,17 +73,17 @@ fn parent_is_launched() -> bool {
                 break false;
             }
             for &byte in &buffer[..got as usize] {
-                seen = if byte == NAME[seen] && (begins || seen > 0) {
+                seen = if byte == name[seen] && (begins || seen > 0) {
                     seen + 1
                 } else {
                     0
                 };
                 begins = byte == 0;
-                if seen == NAME.len() {
+                if seen == name.len() {
                     break;
                 }
             }
-            if seen == NAME.len() {
+            if seen == name.len() {
                 break true;
             }
         };
@@ -162,7 +163,7 @@ pub unsafe fn say_unprepared(list: *const *const c_char) {
     // SAFETY: handed on to the caller.
     unsafe {
         if !is_concerned(list) {
-        } else if has_fault_tolerance(list) {
+        } else if guard::protection(list) != Protection::None {
             aside::say_unprotected(
                 list,
                 format_args!(

@@ -22,6 +22,7 @@ mod entry;
 mod environ;
 mod fatal;
 mod files;
+mod guard;
 mod heap;
 mod late;
 mod ldheap;

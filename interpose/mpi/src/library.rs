@@ -59,6 +59,19 @@ pub fn symbol(name: &CStr) -> *mut c_void {
     find(&LIBRARY, name)
 }
 
+/// The library's file (dladdr(3)); empty if there is no library.
+pub fn file() -> String {
+    // SAFETY: plain data, which dladdr fills; names that it gives belong to the open library.
+    unsafe {
+        let mut about: libc::Dl_info = std::mem::zeroed();
+        let procedure = symbol(c"MPI_Init");
+        if procedure.is_null() || libc::dladdr(procedure, &mut about) == 0 {
+            return String::new();
+        }
+        CStr::from_ptr(about.dli_fname).to_string_lossy().into_owned()
+    }
+}
+
 /// A function of the shim in the library's namespace; null if there is none.
 pub fn shim_function(name: &CStr) -> *mut c_void {
     find(&SHIM, name)

@@ -131,7 +131,7 @@ fn start() -> Result<(), String> {
     sys::tell_panics();
     // SAFETY: the face has opened the library, and keeps it open.
     unsafe { library::connect(info().mpi, info().mpi_shim) };
-    renewal::listen()?;
+    renewal::learn()?;
     check_mpi()?;
     tell_of_unknown_settings();
     let config = Config::read(variable)?;

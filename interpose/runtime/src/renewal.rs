@@ -10,10 +10,12 @@ use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::{fault, sys, told};
-use ckptd::line::{self, LINE, Line, ToManager, ToProcess};
+use ckptd::line::{self, Hello, LINE, Line, ToManager, ToProcess};
 use std::ffi::{CString, c_int};
+use std::io;
 use std::mem::offset_of;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use understudy_mpi::side::Snapshot;
@@ -53,43 +55,73 @@ pub struct Begin {
     variables: Vec<(String, String)>,
 }
 
-/// Whether this process has a process manager.
-pub fn is_on() -> bool {
-    MANAGER.get().is_some()
+/// What this process is for its manager.
+struct Own {
+    number: u32,
+    directory: PathBuf,
 }
 
-/// Takes the line up, if there is one. To be called at the start.
+static OWN: OnceLock<Own> = OnceLock::new();
+
+/// Whether this process has a process manager.
+pub fn is_on() -> bool {
+    OWN.get().is_some()
+}
+
+/// Learns of the process manager, if there is one. To be called at the start.
 ///
 /// # Errors
-/// Why the line cannot be used, for the user.
-pub fn listen() -> Result<(), String> {
+/// Why that cannot be used, for the user.
+pub fn learn() -> Result<(), String> {
     let Some(text) = told::variable(LINE) else {
         return Ok(());
     };
-    let numbers: Vec<c_int> = text.split(',').filter_map(|number| number.parse().ok()).collect();
-    let [line, page] = numbers[..] else {
-        return Err(format!("{LINE} is `{text}`, not two numbers of descriptors"));
-    };
-    let [line, page] = [line, page].map(sys::lift);
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a shared mapping of a page of the manager's file; it stays mapped.
-    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, libc::MAP_SHARED, page, 0) };
-    if mapped == libc::MAP_FAILED {
-        return Err(format!("{LINE}: {}", std::io::Error::last_os_error()));
-    }
-    // SAFETY: the descriptors are this process's, for its process manager; the page is never unmapped.
-    unsafe {
-        libc::close(page);
-        let _ = MANAGER.set(Line::from(OwnedFd::from_raw_fd(line)));
-        call::listen(&*mapped.cast::<call::Page>());
-    }
-    call::enter(u32::MAX);
+    let own = text.split_once(',').and_then(|(number, directory)| {
+        Some(Own {
+            number: number.parse().ok()?,
+            directory: directory.into(),
+        })
+    });
+    let own = own.ok_or_else(|| format!("{LINE} is `{text}`, not a number and a directory"))?;
+    let _ = OWN.set(own);
     fault::renew_by(give_up);
     Ok(())
 }
 
+/// Calls the process manager. Not before `MPI_Init`: until then this process may be a script's interpreter, and execute the program.
+fn call_manager(own: &Own) -> io::Result<()> {
+    let line = Line::call(&own.directory)?;
+    let line = Line::from(lift(line.into()));
+    line.send(&Hello::Process {
+        number: own.number,
+        library: library::file(),
+    })?;
+    let page = loop {
+        if let Some((ToProcess::Page, mut descriptors)) = line.receive_with(LOOK)? {
+            break descriptors.pop().ok_or(io::ErrorKind::InvalidData)?;
+        }
+    };
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new shared mapping of the manager's file.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), line::PAGE, access, libc::MAP_SHARED, page.as_raw_fd(), 0) };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let _ = MANAGER.set(line);
+    // SAFETY: the page is never unmapped, and begins with the manager's words.
+    call::listen(unsafe { &*mapped.cast::<call::Page>() });
+    call::enter(u32::MAX);
+    Ok(())
+}
+
+/// Moved out of the way of the program's descriptors.
+fn lift(descriptor: OwnedFd) -> OwnedFd {
+    // SAFETY: a descriptor of this function's own, which becomes another one.
+    unsafe { OwnedFd::from_raw_fd(sys::lift(descriptor.into_raw_fd())) }
+}
+
 fn manager() -> &'static Line {
-    MANAGER.get().expect("this process has a process manager")
+    MANAGER.get().expect("the process manager has been called")
 }
 
 fn tell(message: &ToManager) {
@@ -109,6 +141,15 @@ fn or_end<T>(talk: std::io::Result<T>) -> T {
 
 /// Initialises the library for the first time, in whatever generation the job is.
 pub fn initialise(level: c_int, provided: &mut c_int) -> c_int {
+    if let Some(own) = OWN.get()
+        && let Err(error) = call_manager(own)
+    {
+        sys::say(format_args!(
+            "the process manager of this job cannot be called ({}): {error}; start the job again",
+            own.directory.display()
+        ));
+        sys::exit_now(understudy_abi::exit::LOST);
+    }
     match Snapshot::take() {
         Ok(snapshot) => {
             log::debug!("{} bytes of the MPI library are kept", snapshot.size());

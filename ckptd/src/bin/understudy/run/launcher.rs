@@ -2,7 +2,8 @@
 
 use super::cannot;
 use crate::outcome::Failure;
-use crate::{mpi, path};
+use crate::mpi;
+use ckptd::path;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 

@@ -70,7 +70,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
         if path.exists() {
             return Ok(path.to_owned());
         }
-    } else if let Some(found) = crate::path::find(name) {
+    } else if let Some(found) = ckptd::path::find(name) {
         return Ok(found);
     } else if path.exists() {
         return Ok(Path::new(".").join(path));

@@ -1,0 +1,65 @@
+//! Becoming the guardian: what a launcher has started is not the rank, but its parent.
+//!
+//! A launcher ends a job when it sees one of its processes die. So the first execution of the program becomes `ckptd guardian`, which
+//! executes the program again as its child, and does not die with it. The program's process then has [`LINE`] in its environment.
+#![allow(unsafe_code)]
+
+use crate::aside::Program;
+use crate::environ::{self, ASIDE_VARIABLE};
+use crate::link::{Path, own_path};
+use crate::sys::{nr, sys};
+use core::ffi::c_char;
+
+/// In the environment of a process that has a process manager of ours.
+pub const LINE: &[u8] = b"UNDERSTUDY_LINE=";
+
+/// How a failed job can go on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// It cannot.
+    None,
+    /// By ULFM, which the launcher has switched on.
+    FaultTolerance,
+    /// This process has a process manager, and a guardian.
+    Manager,
+    /// This process can become a guardian.
+    Guardian,
+}
+
+/// What this process's launcher allows.
+///
+/// # Safety
+/// `list` must be a valid environment.
+pub unsafe fn protection(list: *const *const c_char) -> Protection {
+    // SAFETY: handed on to the caller.
+    let variable = |name: &[u8]| unsafe { environ::value(list, name) };
+    if variable(LINE).is_some() {
+        return Protection::Manager;
+    }
+    let is_on = |value: &[u8]| value == b"1" || value == b"true";
+    if variable(b"OMPI_MCA_mpi_ft_enable=").is_some_and(is_on) {
+        return Protection::FaultTolerance;
+    }
+    let size = variable(b"OMPI_COMM_WORLD_SIZE=");
+    match size.is_some() && size == variable(b"OMPI_COMM_WORLD_LOCAL_SIZE=") {
+        true => Protection::Guardian,
+        false => Protection::None,
+    }
+}
+
+/// Executes the guardian in place of the program, which it is told to start.
+pub fn become_guardian(program: &Program) -> ! {
+    let mut ckptd = Path::new();
+    ckptd.push(Path::directory(own_path())).push(b"/ckptd");
+    // SAFETY: the arrays of this process; execve(2) of valid ones.
+    let error = unsafe {
+        let arguments = [&b"ckptd"[..], b"guardian", b"--", program.path.as_bytes()];
+        let arguments = environ::prepend(&arguments, program.arguments());
+        let environment = environ::prepend(&[&ASIDE_VARIABLE[..ASIDE_VARIABLE.len() - 1]], program.environment);
+        match (arguments, environment) {
+            (Some(arguments), Some(environment)) => sys!(nr::EXECVE, ckptd.as_ptr(), arguments, environment),
+            _ => -12,
+        }
+    };
+    program.refuse(None, format_args!("ckptd cannot be executed (errno {}), which belongs beside libunderstudy.so", -error))
+}
