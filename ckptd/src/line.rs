@@ -69,11 +69,7 @@ pub const PAGE: usize = 4096;
 #[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
 pub enum Hello {
     /// One of the processes that a launcher has started.
-    Guardian {
-        rank: u32,
-        workers: u32,
-        spares: u32,
-    },
+    Guardian { rank: u32, workers: u32, spares: u32 },
     /// A process of the program.
     Process {
         number: u32,
@@ -131,11 +127,7 @@ pub enum FromGuardian {
     /// A process has ended by `exit`, with this status.
     Exited { number: u32, status: i32 },
     /// A signal has ended a process; `is_asked`: one that the launcher has sent.
-    Killed {
-        number: u32,
-        signal: i32,
-        is_asked: bool,
-    },
+    Killed { number: u32, signal: i32, is_asked: bool },
     /// The output of a process has ended after so many bytes.
     Closed { number: u32, written: u64 },
 }

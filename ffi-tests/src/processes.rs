@@ -18,6 +18,13 @@ pub struct Process {
     pub command: String,
 }
 
+impl Process {
+    /// What a launcher sees of a rank.
+    pub fn is_guardian(&self) -> bool {
+        self.command.starts_with("ckptd guardian ") || self.command.contains("/ckptd guardian ")
+    }
+}
+
 /// All of them.
 pub fn all() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -101,15 +108,15 @@ pub fn marked(mark: &str) -> Vec<Process> {
         .collect()
 }
 
-/// The ranks among marked processes: those with a rank that the launcher has started, itself marked and without a rank.
+/// The ranks among marked processes: those with a rank that a guardian has started, or the launcher, which is marked and without a rank.
 /// Children of a rank inherit its variables, and may be orphans by now.
 pub fn ranks(processes: &[Process]) -> BTreeMap<u32, Process> {
     let launchers: BTreeSet<u32> = processes
         .iter()
-        .filter(|process| process.rank.is_none())
+        .filter(|process| process.rank.is_none() || process.is_guardian())
         .map(|process| process.pid)
         .collect();
-    let is_first = |process: &&Process| launchers.contains(&process.parent);
+    let is_first = |process: &&Process| launchers.contains(&process.parent) && !process.is_guardian();
     processes
         .iter()
         .filter(is_first)

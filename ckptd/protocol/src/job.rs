@@ -43,6 +43,14 @@ pub struct Job {
     spares: u32,
     guardians: BTreeSet<Guardian>,
     members: BTreeMap<Number, Member>,
+    living: BTreeSet<Number>,
+    /// Living ones that are not ready for the generation.
+    unready: BTreeSet<Number>,
+    /// Of these something will come yet.
+    open: BTreeSet<Number>,
+    at_end: BTreeSet<Number>,
+    /// Living processes of each guardian that has any.
+    load: BTreeMap<Guardian, u32>,
     /// The number of the next process.
     next: u32,
     generation: Generation,
@@ -67,6 +75,11 @@ impl Job {
             spares,
             guardians: BTreeSet::new(),
             members: BTreeMap::new(),
+            living: BTreeSet::new(),
+            unready: BTreeSet::new(),
+            open: BTreeSet::new(),
+            at_end: BTreeSet::new(),
+            load: BTreeMap::new(),
             next: 0,
             generation: Generation::default(),
             phase: Phase::Gathering,
@@ -112,9 +125,8 @@ impl Job {
         let Phase::Meeting { since } = self.phase else {
             return (Vec::new(), false);
         };
-        let is_late = |member: &Member| member.lives() && member.is_heard() && member.ready != Some(self.generation);
-        let late = self.members.iter().filter(|(_, member)| is_late(member));
-        (late.map(|(&number, _)| number).collect(), self.now.saturating_sub(since) > DEAFNESS)
+        let late = self.unready.iter().filter(|number| self.members[number].is_heard());
+        (late.copied().collect(), self.now.saturating_sub(since) > DEAFNESS)
     }
 
     /// When [`Event::Tick`] is wanted.
@@ -123,11 +135,6 @@ impl Job {
             Phase::Ending { deadline } => deadline,
             _ => None,
         }
-    }
-
-    fn living(&self) -> impl Iterator<Item = (Number, &Member)> {
-        let all = self.members.iter().map(|(&number, member)| (number, member));
-        all.filter(|(_, member)| member.lives())
     }
 
     fn is_meeting(&self) -> bool {
@@ -155,7 +162,12 @@ impl Job {
             self.end_with(LOST, None);
         }
         let its = |member: &Member| member.at == guardian && !member.is_over();
-        let its: Vec<Number> = self.members.iter().filter(|(_, member)| its(member)).map(|(&it, _)| it).collect();
+        let its: Vec<Number> = self
+            .members
+            .iter()
+            .filter(|(_, member)| its(member))
+            .map(|(&it, _)| it)
+            .collect();
         for number in its {
             if self.members[&number].lives() {
                 self.actions.push(Action::Kill { number, at: guardian });
@@ -184,28 +196,45 @@ impl Job {
 
     /// Starts a process at this guardian or, if that has gone or has one, at the least busy one.
     fn start(&mut self, number: Number, home: Guardian) {
-        let load = |guardian: Guardian| self.living().filter(|(_, member)| member.at == guardian).count();
-        let by_load = |&&guardian: &&Guardian| (load(guardian), guardian != home, guardian);
-        let Some(&at) = self.guardians.iter().min_by_key(by_load) else {
-            return;
+        let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
+        let at = match self.guardians.contains(&home) && load(&home) == 0 {
+            true => Some(home),
+            false => self
+                .guardians
+                .iter()
+                .copied()
+                .min_by_key(|it| (load(it), *it != home, *it)),
         };
+        let Some(at) = at else { return };
         self.members.insert(number, Member::new(at));
+        self.living.insert(number);
+        self.unready.insert(number);
+        self.open.insert(number);
+        *self.load.entry(at).or_default() += 1;
         let anew = self.generation > Generation::default() || self.restarts > 0;
         self.actions.push(Action::Start { number, at, anew });
     }
 
     fn hear(&mut self, number: Number, said: Said) {
         let (generation, is_begun) = (self.generation, self.phase == Phase::Running);
-        let Some(member) = self.members.get_mut(&number) else { return };
+        let Some(member) = self.members.get_mut(&number) else {
+            return;
+        };
         match said {
-            Said::Ready(of) => member.ready = Some(of),
+            Said::Ready(of) => {
+                member.ready = Some(of);
+                if of == generation {
+                    self.unready.remove(&number);
+                }
+            }
             Said::Running(of) => {
                 self.is_protected = true;
                 if of == generation {
                     self.futile = 0;
                 }
             }
-            Said::AtEnd(of) => member.is_at_end = of == generation,
+            Said::AtEnd(of) if of == generation && member.lives() => drop(self.at_end.insert(number)),
+            Said::AtEnd(_) => {}
             Said::Failed(of) if of == generation && is_begun => self.failed(),
             Said::Failed(_) => {}
             Said::Abort(status) => {
@@ -233,6 +262,7 @@ impl Job {
         };
         member.ending = Some(ending);
         let (at, is_heard, has_played) = (member.at, member.is_heard(), member.has_played);
+        self.no_longer_lives(number, at);
         if matches!(self.phase, Phase::Restarting | Phase::Over) {
             return;
         }
@@ -254,6 +284,24 @@ impl Job {
         }
     }
 
+    fn no_longer_lives(&mut self, number: Number, at: Guardian) {
+        for set in [&mut self.living, &mut self.unready, &mut self.at_end] {
+            set.remove(&number);
+        }
+        if let Some(load) = self.load.get_mut(&at) {
+            *load -= 1;
+        }
+        self.settle(number);
+    }
+
+    /// Nothing of this process will come any more, if that is so.
+    fn settle(&mut self, number: Number) {
+        if self.members.get(&number).is_some_and(Member::is_over) {
+            self.open.remove(&number);
+            self.revive(number);
+        }
+    }
+
     fn died(&mut self, at: Guardian, has_played: bool) {
         if !self.is_protected {
             return self.restart();
@@ -266,7 +314,7 @@ impl Job {
             ));
             return self.end_with(LOST, Some(at));
         }
-        if !self.living().any(|(_, member)| member.has_played) {
+        if !self.living.iter().any(|number| self.members[number].has_played) {
             self.say("all processes of the job have died; start it again".into());
             return self.end_with(LOST, Some(at));
         }
@@ -275,23 +323,16 @@ impl Job {
 
     /// The next generation is to be.
     fn renew(&mut self) {
-        // Their output may still be on its way; nothing waits for that.
-        let dead: Vec<(Number, Guardian)> = self
-            .members
-            .iter()
-            .filter(|(_, member)| !member.lives())
-            .map(|(&number, member)| (number, member.at))
-            .collect();
-        let mut homes = dead.iter().rev().map(|&(_, at)| at);
-        while (self.living().count() as u32) < self.workers && !self.guardians.is_empty() {
-            let home = homes.next().unwrap_or(Guardian(0));
+        let dead = self.members.values().rev().filter(|member| !member.lives());
+        let mut homes: Vec<Guardian> = dead.map(|member| member.at).collect();
+        while (self.living.len() as u32) < self.workers && !self.guardians.is_empty() {
+            let home = homes.pop().unwrap_or(Guardian(0));
             self.start_next(home);
         }
         self.generation = self.generation.next();
         self.phase = Phase::Meeting { since: self.now };
-        for member in self.members.values_mut() {
-            member.is_at_end = false;
-        }
+        self.unready.clone_from(&self.living);
+        self.at_end.clear();
         self.actions.push(Action::Announce(self.generation));
     }
 
@@ -304,6 +345,7 @@ impl Job {
     fn closed(&mut self, number: Number, has_printed: bool) {
         if let Some(member) = self.members.get_mut(&number) {
             member.has_printed = Some(has_printed);
+            self.settle(number);
         }
     }
 
@@ -311,10 +353,7 @@ impl Job {
     fn go_on(&mut self) {
         match self.phase {
             Phase::Restarting => self.restart_if_all_are_over(),
-            Phase::Meeting { .. } => {
-                self.revive();
-                self.begin_if_ready();
-            }
+            Phase::Meeting { .. } => self.begin_if_ready(),
             Phase::Running => self.end_if_all_are_there(),
             Phase::Ending { deadline } => self.end_all(deadline),
             Phase::Gathering | Phase::Over => {}
@@ -322,7 +361,7 @@ impl Job {
     }
 
     fn restart_if_all_are_over(&mut self) {
-        if !self.members.values().all(Member::is_over) {
+        if !self.open.is_empty() {
             return;
         }
         let has_printed = self.members.values().any(|member| member.has_printed == Some(true));
@@ -341,53 +380,46 @@ impl Job {
         self.start_all();
     }
 
-    /// Starts those again that were killed before anybody had heard of them.
-    fn revive(&mut self) {
-        let is_concerned = |member: &Member| !member.is_heard() && member.is_over() && member.is_killed();
-        let concerned: Vec<(Number, Guardian, bool)> = self
-            .members
-            .iter()
-            .filter(|(_, member)| !self.is_protected && is_concerned(member))
-            .map(|(&number, member)| (number, member.at, member.has_printed == Some(true)))
-            .collect();
-        for (number, at, has_printed) in concerned {
-            if has_printed || self.restarts == RESTARTS {
-                return self.restart();
-            }
-            self.restarts += 1;
-            self.start(number, at);
+    /// Starts a process again that was killed before anybody had heard of it.
+    fn revive(&mut self, number: Number) {
+        let member = &self.members[&number];
+        if self.is_protected || !self.is_meeting() || member.is_heard() || !member.is_killed() {
+            return;
         }
+        if member.has_printed == Some(true) || self.restarts == RESTARTS {
+            return self.restart();
+        }
+        self.restarts += 1;
+        self.start(number, member.at);
     }
 
     fn begin_if_ready(&mut self) {
-        if !self.is_meeting() {
-            return;
-        }
-        if self.members.values().all(|member| member.is_over() && !member.is_heard()) {
+        if self.open.is_empty() && !self.members.values().any(Member::is_heard) {
             // None of them has used MPI.
             return self.end_with(0, None);
         }
-        let generation = self.generation;
         // The first generation has everybody: who is who is not decided before.
         let least = self.workers + if self.is_protected { 0 } else { self.spares };
-        let has_all = self.living().count() as u32 >= least;
-        if !has_all || !self.living().all(|(_, member)| member.ready == Some(generation)) {
+        if !self.unready.is_empty() || (self.living.len() as u32) < least {
             return;
         }
-        let ranks: Vec<Number> = self.living().map(|(number, _)| number).collect();
-        for member in self.members.values_mut() {
-            member.has_played |= member.lives();
+        let ranks: Vec<Number> = self.living.iter().copied().collect();
+        for number in &ranks {
+            if let Some(member) = self.members.get_mut(number) {
+                member.has_played = true;
+            }
         }
         // What the dead have left has been seen to.
-        self.members.retain(|_, member| !member.is_over());
+        let open = &self.open;
+        self.members.retain(|number, _| open.contains(number));
         self.stillborn = 0;
         self.phase = Phase::Running;
+        let generation = self.generation;
         self.actions.push(Action::Begin { generation, ranks });
     }
 
     fn end_if_all_are_there(&mut self) {
-        let count = self.living().filter(|(_, member)| member.is_at_end).count();
-        if count as u32 >= self.workers {
+        if self.at_end.len() as u32 >= self.workers {
             self.phase = Phase::Ending { deadline: None };
             self.actions.push(Action::End);
         }
@@ -410,9 +442,12 @@ impl Job {
     }
 
     fn end_all(&mut self, deadline: Option<Duration>) {
-        if self.members.values().all(Member::is_over) {
+        if self.open.is_empty() {
             let first = self.guardians.first().copied();
-            let culprit = self.culprit.filter(|culprit| self.guardians.contains(culprit)).or(first);
+            let culprit = self
+                .culprit
+                .filter(|culprit| self.guardians.contains(culprit))
+                .or(first);
             for &at in &self.guardians {
                 let status = if Some(at) == culprit { self.status } else { 0 };
                 self.actions.push(Action::Leave { at, status });
@@ -425,8 +460,10 @@ impl Job {
     }
 
     fn kill_all(&mut self) {
-        let living = self.living().map(|(number, member)| Action::Kill { number, at: member.at });
-        let kills: Vec<Action> = living.collect();
-        self.actions.extend(kills);
+        let kill = |&number: &Number| Action::Kill {
+            number,
+            at: self.members[&number].at,
+        };
+        self.actions.extend(self.living.iter().map(kill));
     }
 }

@@ -9,7 +9,6 @@ pub struct Member {
     pub ready: Option<Generation>,
     /// It has been in a generation that has begun.
     pub has_played: bool,
-    pub is_at_end: bool,
     pub ending: Option<Ending>,
     /// Whether anything came by its standard output, once that has ended.
     pub has_printed: Option<bool>,
@@ -21,7 +20,6 @@ impl Member {
             at,
             ready: None,
             has_played: false,
-            is_at_end: false,
             ending: None,
             has_printed: None,
         }

@@ -149,7 +149,9 @@ fn exit_with(status: Result<i32, launch::Error>) -> ExitCode {
 
 fn launch(options: Launch) -> Result<i32, launch::Error> {
     let own = std::env::current_exe().unwrap_or_default();
-    let preload = options.preload.unwrap_or_else(|| own.with_file_name("libunderstudy.so"));
+    let preload = options
+        .preload
+        .unwrap_or_else(|| own.with_file_name("libunderstudy.so"));
     launch::starter::run(&Plan {
         workers: options.n.get(),
         spares: options.spares,

@@ -182,10 +182,12 @@ impl Generation {
     /// # Errors
     /// [`Error::NotHere`].
     pub fn local_rank(&self, rank: Rank) -> Result<usize, Error> {
-        self.ranks_here().position(|of| of == rank).ok_or_else(|| Error::NotHere {
-            generation: self.name.to_string(),
-            rank: rank.0,
-        })
+        self.ranks_here()
+            .position(|of| of == rank)
+            .ok_or_else(|| Error::NotHere {
+                generation: self.name.to_string(),
+                rank: rank.0,
+            })
     }
 
     /// The ranks of this node.

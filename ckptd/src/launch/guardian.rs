@@ -10,7 +10,9 @@ use super::place::Seat;
 use super::{Error, Identity};
 use crate::line::{FromGuardian, Hello, LINE, Line, ToGuardian};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, set_parent_process_death_signal,
+};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::fs::File;
@@ -55,7 +57,9 @@ struct Ward {
 
 impl Ward {
     fn signal(&self, signal: Signal) {
-        let Some(pid) = Pid::from_raw(self.child.id() as i32) else { return };
+        let Some(pid) = Pid::from_raw(self.child.id() as i32) else {
+            return;
+        };
         // It may have ended; it has not been waited for.
         let _ = match self.is_group {
             true => kill_process_group(pid, signal),
@@ -81,10 +85,15 @@ pub fn run(program: Program) -> Result<i32, Error> {
     let seat = Seat::from_environment()?;
     // Without its launcher nobody would end this.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| Error::system("prctl")(errno.into()))?;
-    let spares = std::env::var("UNDERSTUDY_SPARES").ok().and_then(|text| text.parse().ok());
+    let spares = std::env::var("UNDERSTUDY_SPARES")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let spares = spares.unwrap_or(1);
     let Some(workers) = seat.size.checked_sub(spares).filter(|&workers| workers > 0) else {
-        return Err(Error::OnlySpares { size: seat.size, spares });
+        return Err(Error::OnlySpares {
+            size: seat.size,
+            spares,
+        });
     };
     let line = Arc::new(seat.call()?);
     let hello = Hello::Guardian {
@@ -114,7 +123,9 @@ impl Guardian {
         let wards = Arc::clone(&self.wards);
         std::thread::spawn(move || {
             for number in signals.forever() {
-                let Some(signal) = Signal::from_named_raw(number) else { continue };
+                let Some(signal) = Signal::from_named_raw(number) else {
+                    continue;
+                };
                 for ward in wards.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
                     ward.asked = number;
                     ward.signal(signal);
@@ -145,7 +156,11 @@ impl Guardian {
     /// Waits until the manager says something or a process ends.
     fn wait(&self) {
         // Nobody else takes wards away.
-        let pidfds: Vec<OwnedFd> = self.wards().iter().filter_map(|ward| ward.pidfd.try_clone().ok()).collect();
+        let pidfds: Vec<OwnedFd> = self
+            .wards()
+            .iter()
+            .filter_map(|ward| ward.pidfd.try_clone().ok())
+            .collect();
         let mut polls: Vec<_> = pidfds.iter().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)).collect();
         polls.push(PollFd::new(&*self.line, PollFlags::IN));
         let _ = poll(&mut polls, None);
@@ -183,7 +198,11 @@ impl Guardian {
             command.env_remove("UNDERSTUDY_FAULT");
         }
         adopt(&mut command, self.identity(number));
-        command.stdin(if anew && self.seat.rank != 0 { Stdio::null() } else { Stdio::inherit() });
+        command.stdin(if anew && self.seat.rank != 0 {
+            Stdio::null()
+        } else {
+            Stdio::inherit()
+        });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         // One that reads a terminal must be in its foreground group (termios(3), tcsetpgrp).
         let is_group = !io::stdin().is_terminal();

@@ -2,7 +2,7 @@
 //!
 //! What is decided is in `understudy_protocol`; here messages become events, and actions become messages.
 
-use super::process::{Process};
+use super::process::Process;
 use super::program::Mpi;
 use super::{Alone, Error, Event, Generation, Manager, Name, Rank, Settings, What};
 use crate::line::{FromGuardian, Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
@@ -14,8 +14,8 @@ use std::fs::DirBuilder;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use understudy_protocol as protocol;
 use understudy_protocol::{Action, Ending, Guardian, LOST, Number, Said};
@@ -48,7 +48,9 @@ pub fn manage(listener: Listener, directory: &Path) -> Result<(), Error> {
     };
     job.run();
     drop(job.servers.take());
-    let above = directory.parent().and_then(|above| Directory::open(above).ok().flatten());
+    let above = directory
+        .parent()
+        .and_then(|above| Directory::open(above).ok().flatten());
     if let (Some(above), Some(name)) = (above, directory.file_name()) {
         let _ = std::fs::remove_dir_all(directory).or_else(|_| above.remove_all(name));
     }
@@ -232,7 +234,11 @@ impl Job {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Start { number: Number(number), at, anew } => {
+            Action::Start {
+                number: Number(number),
+                at,
+                anew,
+            } => {
                 self.processes.remove(&Number(number));
                 self.tell_guardian(at, &ToGuardian::Start { number, anew });
             }
@@ -246,14 +252,19 @@ impl Job {
             Action::Leave { at, status } => self.tell_guardian(at, &ToGuardian::Leave { status }),
             Action::Announce(generation) => {
                 log::info!("generation {generation} is to be");
-                self.processes.values().for_each(|process| process.tell_generation(generation.0));
+                self.processes
+                    .values()
+                    .for_each(|process| process.tell_generation(generation.0));
             }
             Action::Begin { generation, ranks } => {
                 if let Err(error) = self.begin(generation.0, &ranks) {
                     self.give_up(&format!("{error}. {}", error.remedy()));
                 }
             }
-            Action::End => self.processes.values().for_each(|process| process.tell(&ToProcess::End, None)),
+            Action::End => self
+                .processes
+                .values()
+                .for_each(|process| process.tell(&ToProcess::End, None)),
             Action::Say(text) => eprintln!("understudy: {text}"),
         }
     }
@@ -273,7 +284,12 @@ impl Job {
             servers.end(&before)?;
         }
         let size = ranks.len() as u32;
-        let of_all = Generation::here(&format!("understudy-{}", std::process::id()), generation, &self.host, size)?;
+        let of_all = Generation::here(
+            &format!("understudy-{}", std::process::id()),
+            generation,
+            &self.host,
+            size,
+        )?;
         servers.begin(&of_all)?;
         self.processes.retain(|number, _| ranks.contains(number));
         for (rank, number) in (0..).zip(ranks) {
@@ -300,10 +316,15 @@ impl Job {
         let Some(protocol) = &self.protocol else { return };
         let (late, is_deaf) = protocol.late();
         for number in late {
-            let Some(process) = self.processes.get(&number) else { continue };
+            let Some(process) = self.processes.get(&number) else {
+                continue;
+            };
             match process.is_inside() {
                 true if is_deaf => {
-                    eprintln!("understudy: process {} does not leave the MPI library; it is killed", process.pid());
+                    eprintln!(
+                        "understudy: process {} does not leave the MPI library; it is killed",
+                        process.pid()
+                    );
                     process.kill();
                 }
                 true => process.interrupt(),
@@ -322,8 +343,16 @@ impl Job {
 fn event_of(message: &FromGuardian) -> protocol::Event {
     match *message {
         FromGuardian::Exited { number, status } => protocol::Event::Ended(Number(number), Ending::Exit(status)),
-        FromGuardian::Killed { number, signal, is_asked } => {
-            let ending = if is_asked { Ending::Asked(signal) } else { Ending::Signal(signal) };
+        FromGuardian::Killed {
+            number,
+            signal,
+            is_asked,
+        } => {
+            let ending = if is_asked {
+                Ending::Asked(signal)
+            } else {
+                Ending::Signal(signal)
+            };
             protocol::Event::Ended(Number(number), ending)
         }
         FromGuardian::Closed { number, written } => protocol::Event::Closed(Number(number), written),

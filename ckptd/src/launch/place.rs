@@ -102,8 +102,14 @@ fn start_manager(listener: &Listener, directory: &Path) -> Result<(), Error> {
     let descriptor = listener.as_fd().try_clone_to_owned();
     let descriptor = descriptor.map_err(Error::system("the process manager's socket"))?;
     let mut command = Command::new(own);
-    command.arg("manage").arg(descriptor.as_raw_fd().to_string()).arg(directory);
-    command.env_remove("LD_PRELOAD").stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .arg("manage")
+        .arg(descriptor.as_raw_fd().to_string())
+        .arg(directory);
+    command
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     // Its servers would take these for their own launcher's.
     for (name, _) in std::env::vars_os().filter(|(name, _)| super::local::is_of_a_launcher(name)) {
         command.env_remove(name);

@@ -75,7 +75,9 @@ impl Process {
     /// Those of the line.
     pub fn introduce(&self) -> io::Result<()> {
         let page = [self.file.as_fd()];
-        self.line.as_ref().map_or(Ok(()), |line| line.send_with(&ToProcess::Page, &page))
+        self.line
+            .as_ref()
+            .map_or(Ok(()), |line| line.send_with(&ToProcess::Page, &page))
     }
 
     /// Its line, as long as that is open.

@@ -1,8 +1,8 @@
 //! Starts the guardians of a job on this node, as mpirun would.
 #![allow(unsafe_code)]
 
-use super::{Error, Identity};
 use super::local::adopt;
+use super::{Error, Identity};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
@@ -31,7 +31,10 @@ pub fn run(plan: &Plan) -> Result<i32, Error> {
     let guardians = guardians?;
     let mut signals = Signals::new([libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2])
         .map_err(Error::system("a signal handler"))?;
-    let pids: Vec<Pid> = guardians.iter().filter_map(|child| Pid::from_raw(child.id() as i32)).collect();
+    let pids: Vec<Pid> = guardians
+        .iter()
+        .filter_map(|child| Pid::from_raw(child.id() as i32))
+        .collect();
     std::thread::spawn(move || {
         for signal in signals.forever().filter_map(Signal::from_named_raw) {
             for &pid in &pids {

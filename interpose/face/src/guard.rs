@@ -61,5 +61,11 @@ pub fn become_guardian(program: &Program) -> ! {
             _ => -12,
         }
     };
-    program.refuse(None, format_args!("ckptd cannot be executed (errno {}), which belongs beside libunderstudy.so", -error))
+    program.refuse(
+        None,
+        format_args!(
+            "ckptd cannot be executed (errno {}), which belongs beside libunderstudy.so",
+            -error
+        ),
+    )
 }

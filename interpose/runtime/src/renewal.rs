@@ -103,7 +103,16 @@ fn call_manager(own: &Own) -> io::Result<()> {
     };
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new shared mapping of the manager's file.
-    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), line::PAGE, access, libc::MAP_SHARED, page.as_raw_fd(), 0) };
+    let mapped = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            line::PAGE,
+            access,
+            libc::MAP_SHARED,
+            page.as_raw_fd(),
+            0,
+        )
+    };
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }

@@ -66,11 +66,7 @@ fn greet(control: RealComm, members: &[Member]) -> Result<(), c_int> {
     compare(control);
     let (_, me) = world::size_and_rank(control);
     let own = places.all()[me as usize];
-    for (member, place) in members
-        .iter()
-        .zip(places.all())
-        .filter(|(member, _)| member.is_new)
-    {
+    for (member, place) in members.iter().zip(places.all()).filter(|(member, _)| member.is_new) {
         peers::add(place, member.number, &own);
         told::grow_to(member.number + 1);
         world::update(|world| note_node(&mut world.nodes, member.number, place));

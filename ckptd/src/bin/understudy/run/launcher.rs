@@ -1,8 +1,8 @@
 //! The launcher: which one, and whether it will do.
 
 use super::cannot;
-use crate::outcome::Failure;
 use crate::mpi;
+use crate::outcome::Failure;
 use ckptd::path;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
