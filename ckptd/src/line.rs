@@ -13,10 +13,12 @@
 //!     │  Ready(g)  ── MPI is as before MPI_Init ──► │   all that are to be in generation g are ready:
 //!     │ ◄── Begin { g, rank, size, variables } ─ │                                         │
 //!     │  MPI_Init …                             │                                         │
+//!     │  Keeps(worker), files ────────────────► │   copies that outlive this process      │
 //!     │  Running(g) ──────────────────────────► │                                         │
 //!     │                                         │ ◄── Ended(other number) ─────────────── │ sees a death
 //!     │ ◄── page: generation g + 1, signal ──── │                                         │
 //!     │  Ready(g + 1)                           │                                         │
+//!     │ ◄── Inherit(number), files ──────────── │   if it has none, and is to have those of a dead one
 //!     │  AtEnd ── in MPI_Finalize ────────────► │   all workers are there:                │
 //!     │ ◄── End ─────────────────────────────── │                                         │
 //!     │                                         │ ── Leave(status) ─────────────────────► │ ends
@@ -91,6 +93,8 @@ pub enum ToProcess {
         /// For the MPI library's environment: names and values.
         variables: Vec<(String, String)>,
     },
+    /// With the files that a dead process has handed over: its number, and its status as wait(2) tells it.
+    Inherit { from: u32, status: i32 },
     /// All workers are at the end: nobody's death matters any more.
     End,
 }
@@ -106,6 +110,10 @@ pub enum ToManager {
     Failed { generation: u32 },
     /// This worker is in `MPI_Finalize`, and needs the others no more.
     AtEnd { generation: u32 },
+    /// With files that have copies of this worker and of its partners: they are to outlive this process.
+    Keeps { worker: u32 },
+    /// What it has handed over, or inherited, is not needed any more.
+    KeepsNothing,
     /// The whole job is to end with this status.
     Abort { status: i32 },
 }

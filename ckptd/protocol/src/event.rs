@@ -66,6 +66,10 @@ pub enum Said {
     Failed(Generation),
     /// This worker is in `MPI_Finalize`, and needs the others no more.
     AtEnd(Generation),
+    /// It has handed over files with the copies of this worker, which are to outlive it.
+    Keeps(u32),
+    /// Those, or what it has inherited, are not needed any more.
+    KeepsNothing,
     /// The whole job is to end with this status.
     Abort(i32),
 }
@@ -94,6 +98,8 @@ pub enum Action {
     Start { number: Number, at: Guardian, anew: bool },
     /// Every living process is to leave its MPI library for this generation.
     Announce(Generation),
+    /// A process gets the files that a dead one has handed over; they are its own from now on.
+    Inherit { heir: Number, from: Number },
     /// The generation before ends; this one begins with these ranks.
     Begin { generation: Generation, ranks: Vec<Number> },
     /// The guardian may have gone.

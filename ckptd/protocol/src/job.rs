@@ -49,6 +49,8 @@ pub struct Job {
     /// Of these something will come yet.
     open: BTreeSet<Number>,
     at_end: BTreeSet<Number>,
+    /// By worker, who has died since the last generation began and has left its copies.
+    legacies: BTreeMap<u32, Number>,
     /// Living processes of each guardian that has any.
     load: BTreeMap<Guardian, u32>,
     /// The number of the next process.
@@ -79,6 +81,7 @@ impl Job {
             unready: BTreeSet::new(),
             open: BTreeSet::new(),
             at_end: BTreeSet::new(),
+            legacies: BTreeMap::new(),
             load: BTreeMap::new(),
             next: 0,
             generation: Generation::default(),
@@ -181,6 +184,7 @@ impl Job {
     /// Starts every process, each at the guardian of its number; if one has gone, at another.
     fn start_all(&mut self) {
         self.members.clear();
+        self.legacies.clear();
         self.next = 0;
         self.phase = Phase::Meeting { since: self.now };
         for number in 0..self.workers + self.spares {
@@ -235,6 +239,8 @@ impl Job {
             }
             Said::AtEnd(of) if of == generation && member.lives() => drop(self.at_end.insert(number)),
             Said::AtEnd(_) => {}
+            Said::Keeps(worker) => member.keeps = Some(worker),
+            Said::KeepsNothing => member.keeps = None,
             Said::Failed(of) if of == generation && is_begun => self.failed(),
             Said::Failed(_) => {}
             Said::Abort(status) => {
@@ -262,6 +268,11 @@ impl Job {
         };
         member.ending = Some(ending);
         let (at, is_heard, has_played) = (member.at, member.is_heard(), member.has_played);
+        if let Some(worker) = member.keeps {
+            // Of one worker, the process that was started last knows the most.
+            let legacy = self.legacies.entry(worker).or_insert(number);
+            *legacy = number.max(*legacy);
+        }
         self.no_longer_lives(number, at);
         if matches!(self.phase, Phase::Restarting | Phase::Over) {
             return;
@@ -314,8 +325,8 @@ impl Job {
             ));
             return self.end_with(LOST, Some(at));
         }
-        if !self.living.iter().any(|number| self.members[number].has_played) {
-            self.say("all processes of the job have died; start it again".into());
+        if self.legacies.is_empty() && !self.living.iter().any(|number| self.members[number].has_played) {
+            self.say("all processes of the job have died, and left no copies; start it again".into());
             return self.end_with(LOST, Some(at));
         }
         self.renew();
@@ -409,6 +420,7 @@ impl Job {
                 member.has_played = true;
             }
         }
+        self.bequeath(&ranks);
         // What the dead have left has been seen to.
         let open = &self.open;
         self.members.retain(|number, _| open.contains(number));
@@ -416,6 +428,18 @@ impl Job {
         self.phase = Phase::Running;
         let generation = self.generation;
         self.actions.push(Action::Begin { generation, ranks });
+    }
+
+    /// Who has no copies gets those of a dead process.
+    fn bequeath(&mut self, ranks: &[Number]) {
+        let without = |number: &&Number| self.members[number].keeps.is_none();
+        let heirs: Vec<Number> = ranks.iter().filter(without).copied().collect();
+        for ((worker, from), heir) in std::mem::take(&mut self.legacies).into_iter().zip(heirs) {
+            if let Some(member) = self.members.get_mut(&heir) {
+                member.keeps = Some(worker);
+            }
+            self.actions.push(Action::Inherit { heir, from });
+        }
     }
 
     fn end_if_all_are_there(&mut self) {

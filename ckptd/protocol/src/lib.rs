@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Whatever dies, and whenever, the next generation is the answer. The job ends early if the program does (a process exits
-//! by itself before the end, or asks for an abort), or if nobody is left who has been in the job before.
+//! by itself before the end, or asks for an abort), or if nobody is left who knows the job, and no copies.
 //!
 //! There are no sockets here, no clock, no MPI: time is passed in, and `tests/simulator.rs` plays all the rest.
 #![forbid(unsafe_code)]

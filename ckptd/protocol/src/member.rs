@@ -9,6 +9,8 @@ pub struct Member {
     pub ready: Option<Generation>,
     /// It has been in a generation that has begun.
     pub has_played: bool,
+    /// The worker whose copies it has handed over.
+    pub keeps: Option<u32>,
     pub ending: Option<Ending>,
     /// Whether anything came by its standard output, once that has ended.
     pub has_printed: Option<bool>,
@@ -20,6 +22,7 @@ impl Member {
             at,
             ready: None,
             has_played: false,
+            keeps: None,
             ending: None,
             has_printed: None,
         }

@@ -43,6 +43,7 @@ pub fn manage(listener: Listener, directory: &Path) -> Result<(), Error> {
         callers: Vec::new(),
         guardians: BTreeMap::new(),
         processes: BTreeMap::new(),
+        files: BTreeMap::new(),
         begun: None,
         began: Instant::now(),
     };
@@ -73,6 +74,8 @@ struct Job {
     callers: Vec<Line>,
     guardians: BTreeMap<Guardian, Line>,
     processes: BTreeMap<Number, Process>,
+    /// What processes have handed over, and how those have ended that have.
+    files: BTreeMap<Number, (Vec<OwnedFd>, i32)>,
     /// The generation that has begun last.
     begun: Option<Name>,
     began: Instant,
@@ -86,8 +89,8 @@ impl Job {
             let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
             self.take_calls();
             self.hear_callers();
-            self.hear_guardians();
             self.hear_processes();
+            self.hear_guardians();
             while let Ok(status) = self.aborts.1.try_recv() {
                 self.happen(protocol::Event::Abort(status));
             }
@@ -199,7 +202,12 @@ impl Job {
                 protocol::Event::Gone(guardian) => drop(self.guardians.remove(&guardian)),
                 protocol::Event::Ended(number, ending) => {
                     log::info!("process {number} has ended: {ending:?}");
+                    // Its last words come first.
+                    self.hear_process(number);
                     self.processes.remove(&number);
+                    if let Some((_, status)) = self.files.get_mut(&number) {
+                        *status = as_wait_tells(ending);
+                    }
                 }
                 _ => {}
             }
@@ -208,17 +216,29 @@ impl Job {
     }
 
     fn hear_processes(&mut self) {
-        let mut heard = Vec::new();
-        for (&number, process) in &mut self.processes {
-            heard.extend(process.hear().into_iter().map(|message| (number, message)));
+        let numbers: Vec<Number> = self.processes.keys().copied().collect();
+        for number in numbers {
+            self.hear_process(number);
         }
-        for (number, message) in heard {
+    }
+
+    fn hear_process(&mut self, number: Number) {
+        let heard = self.processes.get_mut(&number).map(Process::hear).unwrap_or_default();
+        for (message, files) in heard {
             let generation = protocol::Generation;
             let said = match message {
                 ToManager::Ready { generation: of } => Said::Ready(generation(of)),
                 ToManager::Running { generation: of } => Said::Running(generation(of)),
                 ToManager::Failed { generation: of } => Said::Failed(generation(of)),
                 ToManager::AtEnd { generation: of } => Said::AtEnd(generation(of)),
+                ToManager::Keeps { worker } => {
+                    self.files.insert(number, (files, 0));
+                    Said::Keeps(worker)
+                }
+                ToManager::KeepsNothing => {
+                    self.files.remove(&number);
+                    Said::KeepsNothing
+                }
                 ToManager::Abort { status } => Said::Abort(status),
             };
             self.happen(protocol::Event::Said(number, said));
@@ -256,6 +276,7 @@ impl Job {
                     .values()
                     .for_each(|process| process.tell_generation(generation.0));
             }
+            Action::Inherit { heir, from } => self.hand_out(heir, from),
             Action::Begin { generation, ranks } => {
                 if let Err(error) = self.begin(generation.0, &ranks) {
                     self.give_up(&format!("{error}. {}", error.remedy()));
@@ -264,7 +285,7 @@ impl Job {
             Action::End => self
                 .processes
                 .values()
-                .for_each(|process| process.tell(&ToProcess::End, None)),
+                .for_each(|process| process.tell(&ToProcess::End, &[])),
             Action::Say(text) => eprintln!("understudy: {text}"),
         }
     }
@@ -274,6 +295,18 @@ impl Job {
             // One that has gone is found soon.
             let _ = line.send(message);
         }
+    }
+
+    /// Gives a process the files of a dead one.
+    fn hand_out(&mut self, heir: Number, from: Number) {
+        let Some((files, status)) = self.files.remove(&from) else { return };
+        log::info!("process {heir} inherits from process {from}");
+        if let Some(process) = self.processes.get(&heir) {
+            let inherit = ToProcess::Inherit { from: from.0, status };
+            // One that has died meanwhile leaves them to the next.
+            process.tell(&inherit, &files);
+        }
+        self.files.insert(heir, (files, 0));
     }
 
     /// Makes a generation known to the servers, and to its processes.
@@ -292,6 +325,7 @@ impl Job {
         )?;
         servers.begin(&of_all)?;
         self.processes.retain(|number, _| ranks.contains(number));
+        self.files.retain(|number, _| ranks.contains(number));
         for (rank, number) in (0..).zip(ranks) {
             let identity = servers.identity(&of_all.name, Rank(rank))?;
             let text = |text: OsString| text.to_string_lossy().into_owned();
@@ -303,7 +337,8 @@ impl Job {
                 variables: all.map(|(name, value)| (text(name), text(value))).collect(),
             };
             if let Some(process) = self.processes.get(number) {
-                process.tell(&begin, identity.descriptor);
+                let descriptor: Vec<OwnedFd> = identity.descriptor.into_iter().collect();
+                process.tell(&begin, &descriptor);
             }
         }
         log::info!("generation {generation} begins with {size} processes");
@@ -356,6 +391,14 @@ fn event_of(message: &FromGuardian) -> protocol::Event {
             protocol::Event::Ended(Number(number), ending)
         }
         FromGuardian::Closed { number, written } => protocol::Event::Closed(Number(number), written),
+    }
+}
+
+/// The status as wait(2) tells it.
+fn as_wait_tells(ending: Ending) -> i32 {
+    match ending {
+        Ending::Exit(status) => status << 8,
+        Ending::Signal(signal) | Ending::Asked(signal) => signal,
     }
 }
 

@@ -89,11 +89,11 @@ impl Process {
         self.pid.as_raw_nonzero().get() as u32
     }
 
-    /// What it has said since.
-    pub fn hear(&mut self) -> Vec<ToManager> {
+    /// What it has said since, with the files that came with that.
+    pub fn hear(&mut self) -> Vec<(ToManager, Vec<OwnedFd>)> {
         let mut heard = Vec::new();
         while let Some(line) = &self.line {
-            match line.receive(Duration::ZERO) {
+            match line.receive_with(Duration::ZERO) {
                 Ok(Some(message)) => heard.push(message),
                 Ok(None) => break,
                 Err(_) => self.line = None,
@@ -103,8 +103,8 @@ impl Process {
     }
 
     /// Tells it something; one that has died meanwhile is found soon.
-    pub fn tell(&self, message: &ToProcess, descriptor: Option<OwnedFd>) {
-        let descriptors: Vec<_> = descriptor.iter().map(OwnedFd::as_fd).collect();
+    pub fn tell(&self, message: &ToProcess, descriptors: &[OwnedFd]) {
+        let descriptors: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
         if let Some(line) = &self.line {
             let _ = line.send_with(message, &descriptors);
         }

@@ -7,9 +7,11 @@
 #![allow(unsafe_code)]
 
 mod copy;
+mod legacy;
 pub mod parity;
 mod pending;
 mod received;
+mod records;
 mod saved;
 mod transfer;
 
@@ -27,6 +29,8 @@ use crate::recovery::fail;
 use crate::{disk, events, fault, recovery, rehearsal, schedule, sys, told, traffic, user, world};
 use ckptd::events::{Epoch as EventEpoch, Kind};
 pub use copy::{Copy, State};
+pub use legacy::{Inherited, look as look_for_legacy, welcome_of_predecessor};
+use legacy::{Kept, Legacy};
 use pending::{Hands, Pending};
 pub use saved::{Saved, decode};
 use std::cell::RefMut;
@@ -46,13 +50,18 @@ pub struct Keep {
     /// Its partners', by layer.
     pub partners: Vec<Copy>,
     helper: Helper,
+    legacy: Option<Legacy>,
     /// How many epochs, one after the other, have used far less memory than is there.
     frugal: u32,
     pending: Option<Pending>,
 }
 
-/// Addresses set aside for copies, in pages: 1 TiB, of which only what is used takes memory.
-const STORE_PAGES: u64 = 1 << 28;
+/// Addresses set aside for copies: 1 TiB, of which only what is used takes memory.
+const STORE: StoreConfig = StoreConfig {
+    base: None,
+    capacity_pages: 1 << 28,
+    dont_fork: true,
+};
 
 /// How long receives that were just posted may take to end.
 const END_LIMIT: Duration = Duration::from_secs(5);
@@ -73,12 +82,7 @@ static ACTIVE: AtomicBool = AtomicBool::new(false);
 #[track_caller]
 pub fn keep() -> RefMut<'static, Keep> {
     let make = || {
-        let store = PageStore::new(StoreConfig {
-            base: None,
-            capacity_pages: STORE_PAGES,
-            dont_fork: true,
-        })
-        .unwrap_or_else(|error| fail("no memory for copies", &error));
+        let (store, legacy) = legacy::new_store().unwrap_or_else(|error| fail("no memory for copies", &error));
         let selected = Tracker::select_where(told::config().tracking, pretended_lack())
             .unwrap_or_else(|error| fail("UNDERSTUDY_TRACKING: changed pages cannot be found this way", &error));
         if let Some(why) = selected.fallback {
@@ -95,6 +99,7 @@ pub fn keep() -> RefMut<'static, Keep> {
             own: Copy::default(),
             partners: kept.map(|_| Copy::default()).collect(),
             helper: Helper::new().unwrap_or_else(|error| fail("no thread for checksums", &error)),
+            legacy,
             frugal: 0,
             pending: None,
         }
@@ -227,6 +232,7 @@ pub fn take() -> Result<(), Rewound> {
             own: &keep.own,
             partners: &keep.partners,
             helper: &keep.helper,
+            legacy: keep.legacy.as_mut(),
         };
         let pending = keep
             .pending
@@ -287,6 +293,7 @@ fn advance() -> Result<(), Rewound> {
             own: &keep.own,
             partners: &keep.partners,
             helper: &keep.helper,
+            legacy: keep.legacy.as_mut(),
         })
     };
     match met.or_else(|rc| recovery::check_own(rc, LOST).map(|()| None))? {
@@ -334,6 +341,9 @@ fn commit_pending(keep: &mut Keep) -> Option<(u64, Instant)> {
     let pending = keep.pending.take_if(|pending| pending.is_whole())?;
     ACTIVE.store(false, Ordering::Relaxed);
     let (epoch, began) = (pending.epoch, pending.began);
+    if let Some(legacy) = &mut keep.legacy {
+        legacy.commit(&mut keep.store);
+    }
     let remains = pending.end(&mut keep.store, &keep.helper);
     // The changes for others and from others, and the parity after them.
     let used = 3 * remains.delta.page_count();
@@ -367,6 +377,9 @@ pub fn quiesce(limit: Duration) -> Option<u64> {
 
 /// After a failure, once the workers know the last epoch that anyone has committed: commits or gives up what is pending.
 pub fn resolve(agreed: u64) {
+    if let Some(keep) = &mut *KEEP.borrow_mut() {
+        Legacy::resolve(keep, agreed);
+    }
     let is_agreed = |pending: &Pending| pending.epoch == agreed && pending.is_whole();
     let keeps = |keep: &Keep| keep.pending.as_ref().is_some_and(is_agreed);
     if KEEP.borrow().as_ref().is_some_and(keeps) {
@@ -379,9 +392,47 @@ pub fn resolve(agreed: u64) {
 pub fn give_up_pending() {
     let Some(keep) = &mut *KEEP.borrow_mut() else { return };
     let Some(pending) = keep.pending.take() else { return };
+    if let Some(legacy) = &mut keep.legacy {
+        legacy.withdraw(&mut keep.store);
+    }
     let remains = pending.end(&mut keep.store, &keep.helper);
     keep.tracker.abandon(remains.delta, &mut keep.store);
     if let Some(received) = remains.received {
         received.give_up(&mut keep.store, &keep.helper);
+    }
+}
+
+/// All go back to an epoch on disk: what is recorded of later ones counts no more.
+pub fn forget_legacy() {
+    let Some(keep) = &mut *KEEP.borrow_mut() else { return };
+    Legacy::resolve(keep, 0);
+    if let Some(legacy) = &mut keep.legacy {
+        legacy.forget(&mut keep.store);
+    }
+}
+
+/// After a recovery: records what this worker keeps now.
+pub fn renew_legacy() {
+    let Keep {
+        legacy,
+        own,
+        partners,
+        store,
+        ..
+    } = &mut *keep();
+    if let Some(legacy) = legacy {
+        legacy.renew(Kept { own, partners }, store);
+    }
+}
+
+/// Takes over what a dead process has left to this one.
+pub fn adopt() -> Option<Inherited> {
+    legacy::adopt(&mut keep())
+}
+
+/// After a recovery in which this process has got no part.
+pub fn leave_legacy() {
+    if let Some(keep) = &mut *KEEP.borrow_mut() {
+        legacy::leave(keep);
     }
 }

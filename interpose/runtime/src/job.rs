@@ -50,8 +50,11 @@ pub fn init() -> Result<(), Rewound> {
     let places = domains::meet(world);
     peers::meet(places.all(), rank as usize);
     let wish = config.buddy_offset.unwrap_or_else(|| places.most_per_node());
-    let too_few = config.check_workers(worker_count).err();
+    // What a single worker leaves, its process manager keeps.
+    let is_single = renewal::is_on() && worker_count == 1;
+    let too_few = config.check_workers(worker_count).err().filter(|_| !is_single);
     let scheme = match too_few {
+        None if is_single => Scheme::Copies(0),
         Some(_) => Scheme::Copies(1.min(worker_count - 1)),
         None => config.scheme,
     };

@@ -25,6 +25,8 @@ struct Peers {
     hosts: Vec<String>,
     /// Domain of each rank of the launcher's world.
     domains: Vec<u64>,
+    /// How processes have ended that this one has not seen, by rank of the launcher's world.
+    ends: Vec<(u32, c_int)>,
 }
 
 /// The watchdog, too, ends them.
@@ -35,6 +37,7 @@ static PEERS: Mutex<Peers> = Mutex::new(Peers {
     others: false,
     hosts: Vec::new(),
     domains: Vec::new(),
+    ends: Vec::new(),
 });
 
 fn peers() -> MutexGuard<'static, Peers> {
@@ -130,6 +133,9 @@ pub fn wait_status(launcher_rank: u32) -> Option<c_int> {
     const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
     const _: () = assert!(size_of::<Info>() == 0x40);
     let peers = peers();
+    if let Some((_, status)) = peers.ends.iter().find(|(rank, _)| *rank == launcher_rank) {
+        return Some(*status);
+    }
     let at = peers.ranks.iter().position(|&rank| rank == launcher_rank)?;
     let mut info = Info {
         mask: PIDFD_INFO_EXIT,
@@ -138,6 +144,11 @@ pub fn wait_status(launcher_rank: u32) -> Option<c_int> {
     // SAFETY: an ioctl(2) that fills a structure of the size that is part of its number.
     let done = unsafe { libc::ioctl(peers.local[at], PIDFD_GET_INFO, &raw mut info) } == 0;
     (done && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+/// A process of this node has ended with this status, as wait(2) tells it.
+pub fn note_end(launcher_rank: u32, status: c_int) {
+    peers().ends.push((launcher_rank, status));
 }
 
 /// Sleeps, but not longer than until a process of this node ends. Whether one has, since the last call.

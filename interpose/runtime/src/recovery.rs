@@ -36,7 +36,7 @@ use crate::{arch, cell::Main, checkpoint, errors, events, overdue, renewal};
 use ckptd::events::{ErrorClass, Kind};
 pub use ending::{abort, end_unprotected, fail, failed_in_init, undone};
 pub use meeting::end_together;
-pub use newcomers::come_in;
+pub use newcomers::{come_in, welcome};
 pub use replenish::{begin_as_newcomer, join, remember_start};
 use report::Report;
 pub use restart::from_disk as restart_from_disk;

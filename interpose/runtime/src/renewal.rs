@@ -14,7 +14,7 @@ use ckptd::line::{self, Hello, LINE, Line, ToManager, ToProcess};
 use std::ffi::{CString, c_int};
 use std::io;
 use std::mem::offset_of;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -48,6 +48,18 @@ static STATE: Main<Renewal> = Main::new(Renewal {
     level: 0,
     has_ended: false,
 });
+
+/// What a dead process has left to this one.
+pub struct Inheritance {
+    /// Its number, by which the job knows it.
+    pub from: u32,
+    /// How it has ended, as wait(2) tells it.
+    pub status: c_int,
+    /// What it has handed over.
+    pub files: [OwnedFd; 2],
+}
+
+static INHERITANCE: Main<Option<Inheritance>> = Main::new(None);
 
 /// A generation that this process is a rank of.
 pub struct Begin {
@@ -226,7 +238,38 @@ fn await_generation() -> Begin {
 }
 
 fn hear(limit: Duration) -> Option<ToProcess> {
-    or_end(manager().receive(limit))
+    match or_end(manager().receive_with(limit)) {
+        Some((ToProcess::Inherit { from, status }, files)) => {
+            inherit(from, status, files);
+            None
+        }
+        message => message.map(|(message, _)| message),
+    }
+}
+
+fn inherit(from: u32, status: c_int, files: Vec<OwnedFd>) {
+    if let Ok(files) = files.into_iter().map(lift).collect::<Vec<_>>().try_into() {
+        INHERITANCE.set(Some(Inheritance { from, status, files }));
+    }
+}
+
+/// What a dead process has left, if that has come since the last call.
+pub fn take_inheritance() -> Option<Inheritance> {
+    INHERITANCE.take()
+}
+
+/// These files are needed by whoever takes the part of this worker when this process dies; in place of any others.
+pub fn hand_over(worker: u32, files: [&impl AsFd; 2]) {
+    let message = ToManager::Keeps { worker };
+    let sent = manager().send_with(&message, &files.map(AsFd::as_fd));
+    if let Err(error) = sent {
+        log::warn!("copies do not outlive this process: {error}");
+    }
+}
+
+/// This process keeps nothing that anybody needs when it dies.
+pub fn keep_nothing() {
+    tell(&ToManager::KeepsNothing);
 }
 
 /// Initialises the library in a generation; the thread level, or nothing if another failure has come before the end.

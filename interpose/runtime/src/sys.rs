@@ -42,6 +42,17 @@ pub fn leave_descriptors() {
     }
 }
 
+/// Whether this process may make files as long as it likes (setrlimit(2), `RLIMIT_FSIZE`).
+pub fn files_may_grow() -> bool {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: getrlimit(2) fills the structure.
+    let rc = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    rc == 0 && limit.rlim_cur == libc::RLIM_INFINITY
+}
+
 /// Moves a descriptor out of the user side's range.
 pub fn lift(descriptor: c_int) -> c_int {
     // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.

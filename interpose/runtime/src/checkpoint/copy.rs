@@ -8,7 +8,7 @@ use crate::rehearsal::Script;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The encoded [`super::Saved`] of a rank.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, bincode::Encode, bincode::Decode)]
 pub struct State {
     /// The bytes.
     pub bytes: Vec<u8>,
@@ -30,7 +30,7 @@ impl State {
 }
 
 /// A committed copy of a rank.
-#[derive(Default)]
+#[derive(Default, bincode::Encode, bincode::Decode)]
 pub struct Copy {
     /// The pages.
     pub image: Image,

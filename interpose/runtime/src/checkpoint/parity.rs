@@ -166,6 +166,15 @@ impl Folding {
         Ok(())
     }
 
+    /// The same without a change of what is kept.
+    pub fn preview(&self, kept: &Copy) -> Copy {
+        Copy {
+            image: kept.image.after(&self.delta),
+            state: self.description.clone(),
+            script: None,
+        }
+    }
+
     /// Gives the room back, when the work has been done.
     pub fn give_up(self, store: &mut PageStore) {
         store.release(self.changes.into_iter().flatten().map(SlotRun::extent));

@@ -2,6 +2,7 @@
 
 use super::buddies;
 use super::copy::{Copy, State};
+use super::legacy::{Kept, Legacy};
 use super::parity::{self, Description};
 use super::received::Received;
 use super::transfer::Transfer;
@@ -33,6 +34,8 @@ pub struct Hands<'a> {
     pub partners: &'a [Copy],
     /// Makes checksums and parity.
     pub helper: &'a Helper,
+    /// What outlives this process.
+    pub legacy: Option<&'a mut Legacy>,
 }
 
 /// A checkpoint under way.
@@ -171,6 +174,21 @@ impl Pending {
         if self.commit.is_none() {
             if !received.is_ready(hands.helper) {
                 return Ok(None);
+            }
+            if let Some(legacy) = hands.legacy.as_deref_mut() {
+                let own = Copy {
+                    image: hands.own.image.after(&self.delta),
+                    state: self.state.clone(),
+                    script: hands.own.script.clone(),
+                };
+                let partners = received.preview(hands.partners, hands.store);
+                legacy.note_whole(
+                    Kept {
+                        own: &own,
+                        partners: &partners,
+                    },
+                    hands.store,
+                );
             }
             fault::point("commit.begin", self.epoch);
             let (epoch, world) = (self.epoch as i64, world::get());

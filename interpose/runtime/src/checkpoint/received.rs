@@ -54,6 +54,17 @@ impl Received {
         }
     }
 
+    /// What the partners' copies become when the epoch is committed.
+    pub fn preview(&self, partners: &[Copy], store: &mut PageStore) -> Vec<Copy> {
+        match self {
+            Received::Copies(payloads) => {
+                let pairs = payloads.iter().zip(partners);
+                pairs.map(|(payload, kept)| payload.preview(kept, store)).collect()
+            }
+            Received::Parity { folding, .. } => vec![folding.preview(&partners[0])],
+        }
+    }
+
     /// The epoch is committed.
     pub fn apply(self, partners: &mut [Copy], store: &mut PageStore, helper: &Helper) {
         match self {

@@ -45,6 +45,16 @@ impl Payload {
         Ok(())
     }
 
+    /// What [`Payload::apply`] makes of a copy, which stays as it is.
+    pub fn preview(&self, copy: &Copy, store: &mut PageStore) -> Copy {
+        let script = self.incoming.header().base.and(copy.script.clone());
+        Copy {
+            image: self.incoming.preview(&copy.image, store),
+            state: self.state.clone(),
+            script,
+        }
+    }
+
     /// The pages, sorted, whose slots are the caller's, and the state.
     pub fn into_parts(self) -> (Vec<SlotRun>, State) {
         (self.incoming.into_runs(), self.state)

@@ -12,7 +12,7 @@ use bincode::{Decode, Encode};
 pub struct Epoch(pub u64);
 
 /// Consecutive pages kept in consecutive slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SlotRun {
     /// The pages.
     pub pages: PageRun,
@@ -45,7 +45,7 @@ impl SlotRun {
 /// The pages of one committed epoch and where they are kept.
 ///
 /// A page that is not in the image has the content its mapping gives it: zeros, or the file's.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Encode, Decode)]
 pub struct Image {
     epoch: Epoch,
     runs: Vec<SlotRun>,
@@ -151,13 +151,20 @@ impl Image {
             };
             return Err((error, delta));
         }
-        let gone = runs::union(&pages_of(&delta.runs), &delta.dropped);
-        store.release(self.slots_of(&gone).into_iter().map(SlotRun::extent));
-        let kept_pages = runs::subtract(&self.pages(), &gone);
-        self.runs = merge(&self.slots_of(&kept_pages), &delta.runs);
-        self.absent = absent::without(&self.absent, &gone);
-        self.epoch = delta.epoch;
+        store.release(self.slots_of(&delta.gone()).into_iter().map(SlotRun::extent));
+        *self = self.after(&delta);
         Ok(())
+    }
+
+    /// What a delta that starts here leads to: where nothing has changed, in the same slots.
+    pub fn after(&self, delta: &Delta) -> Image {
+        let gone = delta.gone();
+        let kept_pages = runs::subtract(&self.pages(), &gone);
+        Image {
+            epoch: delta.epoch,
+            runs: merge(&self.slots_of(&kept_pages), &delta.runs),
+            absent: absent::without(&self.absent, &gone),
+        }
     }
 
     /// Keeps pages no longer that can be had from elsewhere with these checksums, where the checksum is that of the
@@ -248,6 +255,11 @@ impl Delta {
     /// The pages without content of their own any more, sorted.
     pub fn dropped(&self) -> &[PageRun] {
         &self.dropped
+    }
+
+    /// Pages that are not what they were, sorted.
+    fn gone(&self) -> Vec<PageRun> {
+        runs::union(&pages_of(&self.runs), &self.dropped)
     }
 
     /// Number of changed pages.

@@ -1,23 +1,23 @@
-//! The arena the page copies live in.
+//! The arena the page copies live in: which slots are used, free, or held back.
 //!
-//! One large range of addresses is reserved without access and opened in steps as the image
-//! grows; `PROT_NONE` memory is not charged against the commit limit, see
-//! <https://docs.kernel.org/mm/overcommit-accounting.html>. The arena asks for transparent huge
-//! pages: first touch of memory costs more than the copy into it, and a huge page is touched once
-//! per 512 slots (<https://docs.kernel.org/admin-guide/mm/transhuge.html>).
+//! Slots that somebody still reads (`pins`), or that what is known of a dead process's copies ([`PageStore::protect`])
+//! would lead to, are not handed out again, even if they are released. The memory is in [`arena`].
 
 #![allow(unsafe_code)]
 
+mod arena;
 mod pins;
 
 use super::PAGE_SIZE;
 use super::runs::AddrRange;
+use arena::Arena;
+pub use arena::{Files, SUMS_AT};
 use pins::Pins;
 use std::collections::BTreeMap;
 use std::io;
 
 /// A slot of the arena: room for one page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
 pub struct Slot(pub u64);
 
 /// A run of consecutive slots.
@@ -95,10 +95,7 @@ const GROW_STEP: u64 = 16384;
 /// An arena of page slots with a coalescing free list.
 #[derive(Debug)]
 pub struct PageStore {
-    base: *mut u8,
-    capacity: u64,
-    /// Slots that may be accessed.
-    open: u64,
+    arena: Arena,
     /// Slots below this one were handed out at some time; the free list lies below it.
     top: u64,
     live: u64,
@@ -107,62 +104,53 @@ pub struct PageStore {
     /// First slot → length. Neighbours are always joined, and nothing free touches `top`.
     free: BTreeMap<u64, u64>,
     pins: Pins,
-    /// The checksum of what each open slot holds: see [`super::sums`].
-    sums: Vec<u64>,
+    protected: Pins,
 }
 
-// SAFETY: the arena belongs to the store alone and is not bound to a thread.
-unsafe impl Send for PageStore {}
-
 impl PageStore {
-    /// Reserves the arena.
+    /// Reserves the arena, in private memory.
     ///
     /// # Errors
     /// [`StoreError::Reserve`] when the kernel refuses the range.
     pub fn new(config: StoreConfig) -> Result<Self, StoreError> {
-        let capacity = config.capacity_pages.next_multiple_of(GROW_STEP);
-        let bytes = capacity as usize * PAGE_SIZE;
-        let fixed = config.base.map_or(0, |_| libc::MAP_FIXED_NOREPLACE);
-        // SAFETY: a new private mapping; FIXED_NOREPLACE never replaces an existing one.
-        let base = unsafe {
-            libc::mmap(
-                config.base.unwrap_or(0) as *mut libc::c_void,
-                bytes,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            let source = io::Error::last_os_error();
-            return Err(StoreError::Reserve { bytes, source });
-        }
-        // Both are hints for speed: a kernel built without them serves the store as well.
-        // SAFETY: advice on the mapping made above, which holds nothing yet.
-        unsafe {
-            libc::madvise(base, bytes, libc::MADV_HUGEPAGE);
-            if config.dont_fork {
-                libc::madvise(base, bytes, libc::MADV_DONTFORK);
+        Ok(Self::with(Arena::new(config, None)?))
+    }
+
+    /// The arena in files, in which these slots are in use (sorted and apart), as another process may have left them.
+    ///
+    /// # Errors
+    /// [`StoreError::Reserve`], and [`StoreError::Full`] when the files are too short for what is in use.
+    pub fn in_files(config: StoreConfig, files: Files, used: &[Extent]) -> Result<Self, StoreError> {
+        let mut store = Self::with(Arena::new(config, Some(files))?);
+        for &Extent { first, len } in used {
+            if first.0 < store.top || first.0 + len > store.arena.open {
+                return Err(store.full(len));
             }
+            if first.0 > store.top {
+                store.free.insert(store.top, first.0 - store.top);
+            }
+            store.top = first.0 + len;
+            store.live += len;
         }
-        Ok(Self {
-            base: base.cast(),
-            capacity,
-            open: 0,
+        store.peak = store.arena.open;
+        Ok(store)
+    }
+
+    fn with(arena: Arena) -> Self {
+        Self {
+            arena,
             top: 0,
             live: 0,
             peak: 0,
             free: BTreeMap::new(),
             pins: Pins::default(),
-            sums: Vec::new(),
-        })
+            protected: Pins::default(),
+        }
     }
 
     /// The address of a slot. Access is allowed for slots that are allocated.
     pub fn ptr(&self, slot: Slot) -> *mut u8 {
-        assert!(slot.0 < self.capacity, "slot outside of the arena");
-        self.base.wrapping_add(slot.0 as usize * PAGE_SIZE)
+        self.arena.ptr(slot)
     }
 
     /// Fills allocated slots from this one on with whole pages.
@@ -176,12 +164,12 @@ impl PageStore {
 
     /// The checksum of what an allocated slot holds.
     pub(super) fn sum(&self, slot: Slot) -> u64 {
-        self.sums[slot.0 as usize]
+        self.arena.sum(slot)
     }
 
     /// Notes the checksum of what an allocated slot holds.
     pub(super) fn set_sum(&mut self, slot: Slot, sum: u64) {
-        self.sums[slot.0 as usize] = sum;
+        self.arena.set_sum(slot, sum);
     }
 
     /// Slots in use.
@@ -216,7 +204,7 @@ impl PageStore {
     pub fn alloc_contiguous(&mut self, n: u64) -> Result<Extent, StoreError> {
         let extent = match self.best_fit(n) {
             Some(extent) => extent,
-            None if self.top + n <= self.capacity => Extent {
+            None if self.top + n <= self.arena.capacity => Extent {
                 first: Slot(self.top),
                 len: n,
             },
@@ -258,8 +246,10 @@ impl PageStore {
     /// Returns slots to the free list.
     pub fn release(&mut self, extents: impl IntoIterator<Item = Extent>) {
         for extent in extents {
-            for Extent { first, len } in self.pins.hold_back(extent) {
-                self.release_one(first.0, len);
+            for unpinned in self.pins.hold_back(extent) {
+                for Extent { first, len } in self.protected.hold_back(unpinned) {
+                    self.release_one(first.0, len);
+                }
             }
         }
     }
@@ -276,14 +266,20 @@ impl PageStore {
         self.release(held);
     }
 
+    /// Keeps these slots as they are until the next call, even if they are released; those of the last call no longer.
+    pub fn protect(&mut self, extents: impl IntoIterator<Item = Extent>) {
+        let held = std::mem::replace(&mut self.protected, Pins::new(extents)).held();
+        self.release(held);
+    }
+
     /// Touches the memory the next `alloc(n)` will use, outside of the pause.
     ///
     /// # Errors
     /// As [`PageStore::alloc`], and [`StoreError::Populate`].
     pub fn reserve(&mut self, n: u64) -> Result<(), StoreError> {
         for extent in self.plan(n)? {
-            self.open_up_to(extent.first.0 + extent.len)?;
-            self.populate(extent)?;
+            self.arena.open_up_to(extent.first.0 + extent.len)?;
+            self.arena.populate(extent)?;
         }
         Ok(())
     }
@@ -293,7 +289,7 @@ impl PageStore {
         let plan = self.plan(n).unwrap_or_default();
         let opened = plan
             .iter()
-            .all(|extent| self.open_up_to(extent.first.0 + extent.len).is_ok());
+            .all(|extent| self.arena.open_up_to(extent.first.0 + extent.len).is_ok());
         let range = |extent: &Extent| {
             let start = self.ptr(extent.first) as u64;
             AddrRange::new(start, start + extent.len * PAGE_SIZE as u64)
@@ -312,13 +308,13 @@ impl PageStore {
     pub fn give_back(&mut self, keep: u64) -> Result<(), StoreError> {
         self.peak = self.live + keep.min(self.idle());
         let mut kept = 0;
-        let above = self.open - self.top;
+        let above = self.arena.open - self.top;
         let top = (above > 0).then_some((self.top, above));
         for (first, len) in self.free.iter().map(|(&f, &l)| (f, l)).chain(top) {
             let skip = len.min(keep - kept);
             kept += skip;
             if len > skip {
-                self.dont_need(first + skip, len - skip)?;
+                self.arena.dont_need(Slot(first + skip), len - skip)?;
             }
         }
         Ok(())
@@ -328,7 +324,7 @@ impl PageStore {
         StoreError::Full {
             wanted,
             live: self.live,
-            capacity: self.capacity,
+            capacity: self.arena.capacity,
         }
     }
 
@@ -345,7 +341,7 @@ impl PageStore {
         }
         let free = self.free_slots();
         let sprawl = self.top + n > 2 * (self.live + n) + GROW_STEP;
-        let room = self.capacity - self.top;
+        let room = self.arena.capacity - self.top;
         if n <= room && !(sprawl && free >= n) {
             return Ok(vec![Extent {
                 first: Slot(self.top),
@@ -362,7 +358,7 @@ impl PageStore {
     fn gather(&self, n: u64) -> Vec<Extent> {
         let mut fragments: Vec<(u64, u64)> = self.free.iter().map(|(&f, &l)| (l, f)).collect();
         fragments.sort_unstable_by(|a, b| b.cmp(a));
-        fragments.push((self.capacity - self.top, self.top));
+        fragments.push((self.arena.capacity - self.top, self.top));
         let mut missing = n;
         let mut out = Vec::new();
         for (len, first) in fragments {
@@ -391,7 +387,7 @@ impl PageStore {
     /// Takes planned extents out of the free list or from above `top`.
     fn take(&mut self, plan: &[Extent]) -> Result<(), StoreError> {
         if let Some(end) = plan.iter().map(|e| e.first.0 + e.len).max() {
-            self.open_up_to(end)?;
+            self.arena.open_up_to(end)?;
         }
         self.peak = self
             .peak
@@ -433,62 +429,5 @@ impl PageStore {
         } else {
             self.free.insert(first, end - first);
         }
-    }
-
-    fn open_up_to(&mut self, end: u64) -> Result<(), StoreError> {
-        if end <= self.open {
-            return Ok(());
-        }
-        let target = end.next_multiple_of(GROW_STEP).min(self.capacity);
-        let bytes = (target - self.open) as usize * PAGE_SIZE;
-        let rw = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the range lies in the store's own arena and holds nothing yet.
-        let rc = unsafe { libc::mprotect(self.ptr(Slot(self.open)).cast(), bytes, rw) };
-        if rc != 0 {
-            let source = io::Error::last_os_error();
-            return Err(StoreError::Grow { bytes, source });
-        }
-        self.sums.resize(target as usize, 0);
-        self.open = target;
-        Ok(())
-    }
-
-    fn populate(&self, extent: Extent) -> Result<(), StoreError> {
-        let bytes = extent.len as usize * PAGE_SIZE;
-        let start = self.ptr(extent.first);
-        // SAFETY: the slots are open and free; populating does not change what they hold.
-        let rc = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_POPULATE_WRITE) };
-        if rc == 0 {
-            return Ok(());
-        }
-        let source = io::Error::last_os_error();
-        if source.raw_os_error() != Some(libc::EINVAL) {
-            let pages = extent.len;
-            return Err(StoreError::Populate { pages, source });
-        }
-        // Kernels before 5.14 do not know the advice.
-        for page in 0..extent.len as usize {
-            // SAFETY: an open slot that nobody uses.
-            unsafe { start.add(page * PAGE_SIZE).write_volatile(0) };
-        }
-        Ok(())
-    }
-
-    fn dont_need(&self, first: u64, pages: u64) -> Result<(), StoreError> {
-        let bytes = pages as usize * PAGE_SIZE;
-        // SAFETY: the slots are free, so nobody needs what they hold.
-        let rc = unsafe { libc::madvise(self.ptr(Slot(first)).cast(), bytes, libc::MADV_DONTNEED) };
-        if rc != 0 {
-            let source = io::Error::last_os_error();
-            return Err(StoreError::GiveBack { pages, source });
-        }
-        Ok(())
-    }
-}
-
-impl Drop for PageStore {
-    fn drop(&mut self) {
-        // SAFETY: the arena was mapped by `new` with this length and is not used any more.
-        unsafe { libc::munmap(self.base.cast(), self.capacity as usize * PAGE_SIZE) };
     }
 }

@@ -318,6 +318,20 @@ impl Incoming {
         Ok(Image::from_parts(self.header.epoch, self.kept(store)))
     }
 
+    /// What becomes of `image` with what has been received, whose checksums are noted; nothing else changes.
+    pub fn preview(&self, image: &Image, store: &mut PageStore) -> Image {
+        let runs = self.kept(store);
+        match self.header.base {
+            None => Image::from_parts(self.header.epoch, runs),
+            Some(base) => image.after(&Delta {
+                base,
+                epoch: self.header.epoch,
+                runs,
+                dropped: self.header.dropped.clone(),
+            }),
+        }
+    }
+
     /// What was received, by page, with the checksums noted.
     fn kept(&self, store: &mut PageStore) -> Vec<SlotRun> {
         store.note_sums(&self.runs, &self.sums);

@@ -104,6 +104,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     let frame = loaded.map(|loaded| settle(&plan, loaded));
     // Idle spares, too: one of them may tell of the next death.
     world::update(|world| world.players.clone_from(&plan.players));
+    copies::settle(frame.is_some());
     if frame.is_some() && repost().is_err() {
         return Err(Again);
     }
@@ -129,6 +130,7 @@ fn repair(report: &mut Report) -> (RealComm, u64) {
 /// The same by a new generation of the job, in which the library is initialised again.
 fn renew(report: &mut Report) -> Result<(RealComm, u64), c_int> {
     if let Some(control) = newcomers::take_first() {
+        copies::inherit();
         return Ok((control, 0));
     }
     let begin = renewal::leave_generation();
@@ -139,6 +141,9 @@ fn renew(report: &mut Report) -> Result<(RealComm, u64), c_int> {
     comm::drop_reals();
     spare::forget();
     report.stage(RecoveryStage::Drain);
+    if world::get().part == Part::Spare {
+        copies::inherit();
+    }
     renewal::begin(begin)?;
     let control = newcomers::gather_all()?;
     report.stage(RecoveryStage::Shrink);
@@ -250,10 +255,11 @@ fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
     let is_new = plan.takeover(me).is_some();
     let ready = if plan.lost.is_some() {
         checkpoint::give_up_pending();
+        checkpoint::forget_legacy();
         copies::fetch_from_disk();
         None
     } else {
-        checkpoint::resolve(plan.epoch);
+        copies::resolve(plan.epoch);
         copies::fetch(plan, me)?
     };
     report.stage(RecoveryStage::Fetch);

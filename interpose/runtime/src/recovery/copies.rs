@@ -20,9 +20,41 @@ use std::time::Instant;
 static HELD: Main<Held> = Main::new(Held::NOTHING);
 static REFUSED: Main<[Refused; REFUSALS]> = Main::new([Refused::NOTHING; REFUSALS]);
 
-/// What this spare has got in an attempt that came to nothing.
+/// What this spare has got in an attempt that came to nothing, or from a dead process.
 pub fn held() -> Held {
     *HELD.borrow()
+}
+
+/// Takes what a dead process has left to this spare, if it has.
+pub fn inherit() {
+    if let Some(got) = checkpoint::adopt() {
+        log::debug!("inherited: {got:?}");
+        HELD.set(Held {
+            own: u64::from(got.worker),
+            layers: (1 << world::get().redundancy.layers(got.worker)) - 1,
+            epoch: got.committed,
+            whole: got.whole,
+            player: u64::from(got.player),
+        });
+    }
+}
+
+/// Everybody goes back to this epoch.
+pub fn resolve(epoch: u64) {
+    checkpoint::resolve(epoch);
+    let mut held = HELD.borrow_mut();
+    if held.reaches(epoch) {
+        (held.epoch, held.whole) = (epoch, 0);
+    }
+}
+
+/// The recovery has succeeded: what a spare has that has got no part is of no use any more.
+pub fn settle(has_part: bool) {
+    HELD.set(Held::NOTHING);
+    match has_part {
+        true => checkpoint::renew_legacy(),
+        false => checkpoint::leave_legacy(),
+    }
 }
 
 /// Damaged copies that this process has met in this recovery.
@@ -172,8 +204,8 @@ fn has_own(plan: &Plan, me: u32) {
     take_back_own_refusal(me);
     HELD.set(Held {
         own: u64::from(me),
-        layers: 0,
         epoch: plan.epoch,
+        ..Held::NOTHING
     });
 }
 

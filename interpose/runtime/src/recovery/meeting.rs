@@ -72,6 +72,10 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
         user::release_output();
         crate::sys::exit_now((aborted.abort - 1) as i32);
     }
+    let world = match note_players(&identities) {
+        true => world::get(),
+        false => world,
+    };
     let plays = |worker: u32| identities.iter().any(|living| living.part == u64::from(worker));
     let dead: Vec<u32> = (0..world.worker_count).filter(|&worker| !plays(worker)).collect();
     let (wishes, asked) = wishes::ask(control, &identities, &dead)?;
@@ -100,6 +104,19 @@ pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
     let mut living: Vec<u32> = identities.iter().map(|living| living.launcher_rank as u32).collect();
     living.sort_unstable();
     Ok(Meeting { living, verdict })
+}
+
+/// What a dead process has left tells who it was: it may have played its part for less time than the others know. Whether that
+/// changes anything.
+fn note_players(identities: &[Identity]) -> bool {
+    let told = |living: &&Identity| living.held.own != NONE && living.held.player != NONE;
+    let told: Vec<Held> = identities.iter().filter(told).map(|living| living.held).collect();
+    world::update(|world| {
+        for held in &told {
+            world.players[held.own as usize] = held.player as u32;
+        }
+    });
+    !told.is_empty()
 }
 
 /// What is not in memory any more may be on disk.
@@ -224,6 +241,9 @@ fn no_copy(worker: u32, died: bool, holders: &[(u32, Gone)], epoch: u64) -> Stri
     } else {
         "its only copies"
     };
+    if holders.is_empty() {
+        return format!("{worker} cannot be brought back (epoch {epoch}), and nobody else has a copy of it");
+    }
     match (died, damaged.is_empty(), dead.is_empty()) {
         (true, true, _) => format!("{worker} died together with {dead}, which held {only} (epoch {epoch})"),
         (true, false, true) => {

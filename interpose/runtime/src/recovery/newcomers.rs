@@ -1,7 +1,8 @@
 //! Processes that are in a generation of the job for the first time.
 //!
 //! The process manager starts one where nobody is left to take a part. All meet after the library's initialisation: the
-//! others tell what the job is, and the newcomer is a spare from there on.
+//! others tell what the job is, and the newcomer is a spare from there on. If all have died at once, what they have left
+//! (`checkpoint::look_for_legacy`) tells it.
 
 use super::deaths;
 use super::replenish::{Welcome, share, welcome_of};
@@ -10,7 +11,7 @@ use crate::domains::{self, Place, Places};
 use crate::errors::{self, ERR_INTERN, returns_errors};
 use crate::gather::everybodys;
 use crate::world::{self, Part, World};
-use crate::{disk, peers, told, user};
+use crate::{checkpoint, disk, peers, told, user};
 use bincode::config::standard;
 use std::ffi::c_int;
 use understudy_mpi::library;
@@ -31,7 +32,24 @@ pub fn take_first() -> Option<RealComm> {
 struct Member {
     /// The process's number, by which the job knows it.
     number: u32,
-    is_new: bool,
+    /// How much it knows of the job: nothing (0), more and more by what a dead process has left, or everything ([`OLD`]).
+    knows: u32,
+}
+
+/// It has been in the job before.
+const OLD: u32 = u32::MAX;
+
+impl Member {
+    fn is_new(&self) -> bool {
+        self.knows != OLD
+    }
+}
+
+/// Who tells the newcomers of the job.
+fn leader(members: &[Member]) -> Result<u32, c_int> {
+    let most = members.iter().map(|member| member.knows).max().filter(|&most| most > 0);
+    let first = members.iter().position(|member| Some(member.knows) == most);
+    first.map(|rank| rank as u32).ok_or(ERR_INTERN)
 }
 
 /// The world of the library, and this process's own, ready for use.
@@ -48,8 +66,8 @@ pub fn gather_all() -> Result<RealComm, c_int> {
     let [control, own] = new_worlds()?;
     world::update(|world| (world.own, world.workers, world.private) = (own, NULL, NULL));
     let number = world::get().launcher_rank;
-    let members = everybodys(control, &Member { number, is_new: false })?;
-    if members.iter().any(|member| member.is_new) {
+    let members = everybodys(control, &Member { number, knows: OLD })?;
+    if members.iter().any(Member::is_new) {
         greet(control, &members)?;
     }
     Ok(control)
@@ -57,21 +75,22 @@ pub fn gather_all() -> Result<RealComm, c_int> {
 
 /// Tells newcomers of the job, and hears of their places.
 fn greet(control: RealComm, members: &[Member]) -> Result<(), c_int> {
-    let Some(leader) = members.iter().position(|member| !member.is_new) else {
-        return Err(ERR_INTERN);
-    };
-    let text = bincode::encode_to_vec(welcome_of(0), standard()).unwrap_or_default();
-    share(control, leader as u32, text)?;
+    share(control, leader(members)?, welcome())?;
     let places = domains::meet(control);
     compare(control);
     let (_, me) = world::size_and_rank(control);
     let own = places.all()[me as usize];
-    for (member, place) in members.iter().zip(places.all()).filter(|(member, _)| member.is_new) {
+    for (member, place) in members.iter().zip(places.all()).filter(|(member, _)| member.is_new()) {
         peers::add(place, member.number, &own);
         told::grow_to(member.number + 1);
         world::update(|world| note_node(&mut world.nodes, member.number, place));
     }
     Ok(())
+}
+
+/// What a newcomer has to know.
+pub fn welcome() -> Vec<u8> {
+    bincode::encode_to_vec(welcome_of(0), standard()).unwrap_or_default()
 }
 
 fn note_node(nodes: &mut Vec<u64>, number: u32, place: &Place) {
@@ -101,9 +120,10 @@ pub fn come_in() -> World {
 fn hear() -> Result<World, c_int> {
     let [control, own] = new_worlds()?;
     let number = told::launcher_rank();
-    let members = everybodys(control, &Member { number, is_new: true })?;
-    let leader = members.iter().position(|member| !member.is_new).ok_or(ERR_INTERN)?;
-    let text = share(control, leader as u32, Vec::new())?;
+    let knows = checkpoint::look_for_legacy();
+    let members = everybodys(control, &Member { number, knows })?;
+    let text = checkpoint::welcome_of_predecessor().unwrap_or_default();
+    let text = share(control, leader(&members)?, text)?;
     let places: Places = domains::meet(control);
     compare(control);
     let (_, me) = world::size_and_rank(control);

@@ -19,7 +19,7 @@ pub struct Identity {
     pub abort: u64,
     /// See `wishes::word`.
     pub daemon: u64,
-    /// What a spare has got in an attempt that came to nothing.
+    /// What a spare has.
     pub held: Held,
     /// Copies that it has found damaged in this recovery.
     pub refused: [Refused; REFUSALS],
@@ -46,8 +46,8 @@ impl Refused {
 /// No worker.
 pub const NONE: u64 = u64::MAX;
 
-/// Copies of an epoch that a spare has got when it was to take a part, before another failure ended that attempt. They are
-/// as good as those of a worker.
+/// Copies of an epoch that a spare has got when it was to take a part, before another failure ended that attempt, or that a dead
+/// process has left to it. They are as good as those of a worker.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
@@ -55,8 +55,12 @@ pub struct Held {
     pub own: u64,
     /// The layers (1 << layer) in which it has the copy of that worker's partner.
     pub layers: u64,
-    /// Their epoch.
+    /// Their epoch, the last that is committed; 0: none.
     pub epoch: u64,
+    /// A later epoch of which it has them as well: whoever had them died before it saw that committed; 0: none.
+    pub whole: u64,
+    /// Launcher rank of the process that has left them, or [`NONE`].
+    pub player: u64,
 }
 
 impl Held {
@@ -65,7 +69,14 @@ impl Held {
         own: NONE,
         layers: 0,
         epoch: 0,
+        whole: 0,
+        player: NONE,
     };
+
+    /// Whether they are copies of this epoch, or can be.
+    pub fn reaches(&self, epoch: u64) -> bool {
+        epoch != 0 && (self.epoch == epoch || self.whole == epoch)
+    }
 }
 
 impl Default for Identity {
@@ -236,6 +247,30 @@ impl Job<'_> {
         self.living.iter().filter(|identity| identity.part == NONE).collect()
     }
 
+    /// Spares that have the copies of a dead worker.
+    fn heirs(&self) -> impl Iterator<Item = &Held> {
+        let spares = self.living.iter().filter(|identity| identity.part == NONE);
+        let held = spares.map(|spare| &spare.held).filter(|held| held.own != NONE);
+        held.filter(|held| self.player(held.own as u32).is_none())
+    }
+
+    /// Whether somebody has this dead worker's own copy of this epoch.
+    fn has_heir(&self, worker: u32, epoch: u64) -> bool {
+        let is_its = |held: &&Held| held.own == u64::from(worker);
+        self.heirs().filter(is_its).any(|held| held.reaches(epoch))
+    }
+
+    /// Whether somebody has a copy of this epoch of a dead worker, if all living workers have it.
+    fn is_kept(&self, worker: u32, epoch: u64) -> bool {
+        let lives = |holder: u32| self.player(holder).is_some() || self.has_heir(holder, epoch);
+        let mut live = self.redundancy.holders_of(worker).map(lives);
+        let is_held = match self.redundancy.is_parity() {
+            true => live.all(|lives| lives),
+            false => live.any(|lives| lives),
+        };
+        is_held || self.has_heir(worker, epoch)
+    }
+
     /// Whether the process of this launcher rank has a copy of the worker that somebody has found damaged.
     fn is_refused(&self, worker: u32, launcher_rank: u64) -> bool {
         let copy = Refused {
@@ -255,19 +290,10 @@ pub fn make(living: &[Identity], redundancy: &Redundancy, workers: u32, wishes: 
         wishes,
     };
     let (dead, spares) = (job.dead(), job.spares());
-    if dead.len() as u32 == workers {
+    if dead.len() as u32 == workers && job.heirs().next().is_none() {
         return Err(Lost::Everyone);
     }
-    let is_held = |worker: &u32| {
-        let mut live = redundancy
-            .holders_of(*worker)
-            .map(|holder| job.player(holder).is_some());
-        match redundancy.is_parity() {
-            true => live.all(|lives| lives),
-            false => live.any(|lives| lives),
-        }
-    };
-    let epoch = epoch(living, dead.iter().all(is_held))?;
+    let epoch = epoch(&job, &dead)?;
     let takeovers = assign(&dead, &spares, epoch, job.wishes);
     let fetches = fetches(&job, &takeovers, epoch)?;
     if dead.len() > spares.len() {
@@ -401,12 +427,15 @@ pub fn every_copy(redundancy: &Redundancy, workers: u32) -> Vec<Remake> {
 
 /// The last epoch that anyone has committed, or, where all living workers have their copies whole, those of the dead
 /// among them, the one after: the dead may have committed it.
-fn epoch(living: &[Identity], all_are_held: bool) -> Result<u64, Lost> {
-    let workers = || living.iter().filter(|identity| identity.part != NONE);
+fn epoch(job: &Job, dead: &[u32]) -> Result<u64, Lost> {
+    let workers = || job.living.iter().filter(|identity| identity.part != NONE);
     let can_reach = |identity: &Identity, epoch| identity.committed == epoch || identity.whole == epoch;
-    let committed = workers().map(|identity| identity.committed).max().unwrap_or(0);
-    let whole = workers().map(|identity| identity.whole).max().unwrap_or(0);
-    if all_are_held && whole > committed && workers().all(|identity| can_reach(identity, whole)) {
+    let committed = workers().map(|identity| identity.committed);
+    let committed = committed.chain(job.heirs().map(|held| held.epoch)).max().unwrap_or(0);
+    let whole = workers().map(|identity| identity.whole);
+    let whole = whole.chain(job.heirs().map(|held| held.whole)).max().unwrap_or(0);
+    let all_reach_it = || workers().all(|identity| can_reach(identity, whole));
+    if whole > committed && all_reach_it() && dead.iter().all(|&worker| job.is_kept(worker, whole)) {
         return Ok(whole);
     }
     if committed == 0 {
@@ -425,7 +454,7 @@ fn epoch(living: &[Identity], all_are_held: bool) -> Result<u64, Lost> {
 /// Gives each dead worker the spare that has its copy already, else the one that is wished, if it is free, else the lowest one; spares
 /// that have a dead worker's copy are not free.
 fn assign(dead: &[u32], spares: &[&Identity], epoch: u64, wishes: &[Wish]) -> Vec<Takeover> {
-    let has = |spare: &Identity, worker: u32| spare.held.own == u64::from(worker) && spare.held.epoch == epoch;
+    let has = |spare: &Identity, worker: u32| spare.held.own == u64::from(worker) && spare.held.reaches(epoch);
     let mut free: Vec<&Identity> = spares.to_vec();
     let mut chosen: Vec<Option<&Identity>> = Vec::new();
     for &worker in dead {

@@ -29,7 +29,12 @@ fn spare(launcher_rank: u64) -> Identity {
 
 fn holding(launcher_rank: u64, own: u64, layers: u64, epoch: u64) -> Identity {
     Identity {
-        held: Held { own, layers, epoch },
+        held: Held {
+            own,
+            layers,
+            epoch,
+            ..Held::NOTHING
+        },
         ..spare(launcher_rank)
     }
 }

@@ -339,7 +339,7 @@ fn welcome(control: RealComm, is_leader: bool, left: u32) -> Result<(Place, Plac
     }
 }
 
-/// What a newcomer has to know.
+/// The same as this process knows it.
 pub fn welcome_of(left: u32) -> Welcome {
     let world = world::get();
     Welcome {

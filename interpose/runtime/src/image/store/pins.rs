@@ -15,6 +15,13 @@ impl Pins {
         let range = |extent: Extent| (extent.first.0, extent.first.0 + extent.len);
         let mut ranges: Vec<(u64, u64)> = extents.into_iter().map(range).collect();
         ranges.sort_unstable();
+        ranges.dedup_by(|next, before| {
+            let joins = next.0 <= before.1;
+            if joins {
+                before.1 = before.1.max(next.1);
+            }
+            joins
+        });
         Self {
             ranges,
             held: Vec::new(),
@@ -59,6 +66,13 @@ mod tests {
             first: Slot(first),
             len,
         }
+    }
+
+    #[test]
+    fn what_overlaps_is_one() {
+        let mut pins = Pins::new([extent(10, 10), extent(0, 5), extent(15, 3), extent(18, 7)]);
+        assert_eq!(pins.hold_back(extent(0, 30)), [extent(5, 5), extent(25, 5)]);
+        assert_eq!(pins.held(), [extent(0, 5), extent(10, 15)]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::support::*;
-use crate::image::store::{Extent, PageStore, StoreError};
+use crate::image::store::{Extent, Files, PageStore, Slot, StoreError};
 use std::collections::BTreeSet;
 
 fn slots(extents: &[Extent]) -> impl Iterator<Item = u64> + '_ {
@@ -28,8 +28,13 @@ fn check(store: &PageStore, extents: &[Extent], value: u64) {
 
 #[test]
 fn random_allocations_never_overlap_and_keep_their_content() {
+    for store in [new_store(1 << 16), store_in(Files::new().unwrap(), 1 << 16, &[])] {
+        allocate_at_random(store);
+    }
+}
+
+fn allocate_at_random(mut store: PageStore) {
     let mut random = Random::seeded("store");
-    let mut store = new_store(1 << 16);
     let mut taken: Vec<(Vec<Extent>, u64)> = Vec::new();
     for step in 0..4000 {
         match random.below(8) {
@@ -103,4 +108,45 @@ fn churn_does_not_let_the_arena_creep() {
         }
     }
     assert!(store.live() + store.free_slots() < 3 * 10_000 + 16384);
+}
+
+#[test]
+fn pages_in_files_outlive_their_store() {
+    let files = Files::new().unwrap();
+    let mut store = store_in(files.clone(), 1 << 16, &[]);
+    let kept: Vec<Extent> = (0..3).map(|_| store.alloc(700).unwrap()[0]).collect();
+    let gone = store.alloc(100).unwrap();
+    stamp(&store, &kept, 7);
+    slots(&kept).for_each(|slot| store.set_sum(Slot(slot), slot * 3));
+    store.release([kept[1]]);
+    store.release(gone);
+    let used = [kept[0], kept[2]];
+    let (live, free) = (store.live(), store.free_slots());
+    drop(store);
+    let mut store = store_in(files, 1 << 16, &used);
+    assert_eq!((store.live(), store.free_slots()), (live, free));
+    check(&store, &used, 7);
+    slots(&used).for_each(|slot| assert_eq!(store.sum(Slot(slot)), slot * 3));
+    let new = store.alloc(20_000).unwrap();
+    stamp(&store, &new, 8);
+    check(&store, &used, 7);
+    store.give_back(0).unwrap();
+    check(&store, &used, 7);
+    check(&store, &new, 8);
+}
+
+#[test]
+fn protected_slots_are_not_handed_out_again() {
+    let mut store = new_store(1 << 14);
+    let parts: Vec<Extent> = (0..4).map(|_| store.alloc(10).unwrap()[0]).collect();
+    store.protect([parts[1], parts[2]]);
+    store.release(parts.clone());
+    assert_eq!(store.live(), 20);
+    let others = store.alloc(30).unwrap();
+    assert!(slots(&others).all(|slot| !(10..30).contains(&slot)));
+    store.release(others);
+    store.protect([parts[2]]);
+    assert_eq!(store.live(), 10);
+    store.protect([]);
+    assert_eq!((store.live(), store.free_slots()), (0, 0));
 }

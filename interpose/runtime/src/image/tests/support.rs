@@ -9,7 +9,7 @@ use crate::image::layout::{Backing, Layout};
 use crate::image::remap::restore_layout;
 use crate::image::restore::{RestoreStats, restore_pages};
 use crate::image::runs::{AddrRange, PageIndex};
-use crate::image::store::{PageStore, StoreConfig};
+use crate::image::store::{Extent, Files, PageStore, StoreConfig};
 use crate::image::track::Tracker;
 use crate::image::vmas::{Owner, Prot, Zones};
 use ckptd::settings::Choice;
@@ -180,13 +180,21 @@ pub struct Rank {
     pub saved: Layout,
 }
 
-pub fn new_store(pages: u64) -> PageStore {
-    PageStore::new(StoreConfig {
+fn config(pages: u64) -> StoreConfig {
+    StoreConfig {
         base: None,
         capacity_pages: pages,
         dont_fork: false,
-    })
-    .unwrap()
+    }
+}
+
+pub fn new_store(pages: u64) -> PageStore {
+    PageStore::new(config(pages)).unwrap()
+}
+
+/// One that outlives its process.
+pub fn store_in(files: Files, pages: u64, used: &[Extent]) -> PageStore {
+    PageStore::in_files(config(pages), files, used).unwrap()
 }
 
 impl Rank {

@@ -8,6 +8,7 @@ use crate::image::capture::capture;
 use crate::image::epoch::Epoch;
 use crate::image::restore::load_all;
 use crate::image::runs::AddrRange;
+use crate::image::store::Files;
 use ckptd::settings::Choice;
 use std::time::{Duration, Instant};
 
@@ -33,13 +34,16 @@ fn plain_copy(user: &User, dirty: &[u64], into: &mut [u8]) -> Duration {
     })
 }
 
-fn measure(choice: Choice, megabytes: u64, percent: u64) {
+fn measure(choice: Choice, megabytes: u64, percent: u64, outlives: bool) {
     let pages = megabytes << 8;
     let user = User::new();
     user.map(0, pages, RW);
     user.fill(0, pages, 1);
     let mut rank = Rank::new(choice);
-    rank.commit(&user);
+    if outlives {
+        rank.store = store_in(Files::new().unwrap(), 1 << 20, &[]);
+    }
+    let first = timed(|| drop(rank.commit(&user)));
     let dirty: Vec<u64> = (0..pages).filter(|page| page % 100 < percent).collect();
     let mut flat = vec![1_u8; dirty.len() * PAGE_SIZE];
     let (mut copies, mut captures, mut backs) = (Vec::new(), Vec::new(), Vec::new());
@@ -66,10 +70,10 @@ fn measure(choice: Choice, megabytes: u64, percent: u64) {
             rank.rollback(&user);
         }));
     }
-    let (first, bytes) = (user.addr(0) as *mut libc::c_void, pages as usize * PAGE_SIZE);
+    let (start, bytes) = (user.addr(0) as *mut libc::c_void, pages as usize * PAGE_SIZE);
     let loads = (0..5).map(|_| {
         // SAFETY: pages of the test's own window, which are loaded again below.
-        assert_eq!(unsafe { libc::madvise(first, bytes, libc::MADV_DONTNEED) }, 0);
+        assert_eq!(unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) }, 0);
         timed(|| {
             let Rank {
                 tracker,
@@ -84,7 +88,7 @@ fn measure(choice: Choice, megabytes: u64, percent: u64) {
     let load = micros(loads.collect());
     let (copy, capture, back) = (micros(copies), micros(captures), micros(backs));
     println!(
-        "{choice:?} {megabytes} MiB {percent:3} %: copy {copy:8.0} us, capture {capture:8.0} us \
+        "{choice:?} {megabytes} MiB {percent:3} %, outlives its process: {outlives}: first {first:?}, copy {copy:8.0} us, capture {capture:8.0} us \
          ({:.2}x), rollback {back:8.0} us ({:.2}x), load {load:8.0} us",
         capture / copy,
         back / copy
@@ -97,7 +101,8 @@ fn timing() {
     with_each(|choice| {
         for megabytes in [16, 128] {
             for percent in [1, 10, 100] {
-                measure(choice, megabytes, percent);
+                measure(choice, megabytes, percent, false);
+                measure(choice, megabytes, percent, true);
             }
         }
     });

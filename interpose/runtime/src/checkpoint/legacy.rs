@@ -1,0 +1,360 @@
+//! Copies that outlive their process: what it leaves to the one that takes its part.
+//!
+//! Pages and checksums are in files in memory ([`Files`]), of which the process manager has descriptors, too. Everything else that is
+//! needed to use the copies again is recorded there ([`Records`]): before this process tells the others that all copies of an epoch are
+//! whole here, and again when it is committed. Slots that a record leads to are not used for anything else
+//! ([`PageStore::protect`]), so the last committed epoch can be had whenever this process dies, and the next one as soon as the
+//! others may commit it.
+//!
+//! The process that gets the files, the *heir*, takes them for its own: nothing is copied.
+
+use super::copy::Copy;
+use super::records::{Found, Records, Standing};
+use super::{Keep, STORE};
+use crate::cell::Main;
+use crate::image::epoch::SlotRun;
+use crate::image::runs::{self, PageRun};
+use crate::image::store::{Extent, Files, PageStore, Slot, StoreError};
+use crate::recovery::welcome;
+use crate::renewal::Inheritance;
+use crate::{peers, renewal, sys, world};
+use bincode::config::standard;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+/// Copies of one epoch in this process.
+#[derive(Clone, Copy)]
+pub struct Kept<'a> {
+    pub own: &'a Copy,
+    /// By layer.
+    pub partners: &'a [Copy],
+}
+
+/// What is recorded of them.
+#[derive(bincode::Encode)]
+struct Written<'a> {
+    worker: u32,
+    player: u32,
+    recoveries: u32,
+    welcome: Vec<u8>,
+    own: &'a Copy,
+    partners: &'a [Copy],
+}
+
+/// The same, read, in the same order.
+#[derive(bincode::Decode)]
+struct Record {
+    /// The worker that the process played.
+    worker: u32,
+    /// Its launcher rank.
+    player: u32,
+    recoveries: u32,
+    /// What a newcomer has to know of the job.
+    welcome: Vec<u8>,
+    own: Copy,
+    partners: Vec<Copy>,
+}
+
+/// What this process leaves.
+pub struct Legacy {
+    files: Files,
+    records: Records,
+    /// Slots that the committed record leads to, and those of the later one.
+    committed: Vec<Extent>,
+    whole: Vec<Extent>,
+    /// The worker whose copies the process manager takes this for.
+    told: Option<u32>,
+    /// Copies of a later epoch that the process before had whole, in slots of their own where they differ.
+    inherited: Option<(Copy, Vec<Copy>)>,
+}
+
+/// What an heir has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inherited {
+    /// The worker.
+    pub worker: u32,
+    /// Launcher rank of the process that played it last.
+    pub player: u32,
+    /// Its last committed epoch; 0: none.
+    pub committed: u64,
+    /// A later one whose copies are whole; 0: none.
+    pub whole: u64,
+}
+
+/// Somebody else's files, read but not used yet.
+struct Estate {
+    files: Files,
+    records: Records,
+    committed: Option<Record>,
+    whole: Option<Record>,
+}
+
+static FOUND: Main<Option<Estate>> = Main::new(None);
+
+impl Record {
+    fn last(found: &Estate) -> Option<&Record> {
+        found.whole.as_ref().or(found.committed.as_ref())
+    }
+
+    fn kept(&self) -> Kept<'_> {
+        Kept {
+            own: &self.own,
+            partners: &self.partners,
+        }
+    }
+}
+
+impl Kept<'_> {
+    /// The slots of all pages.
+    fn extents(self) -> Vec<Extent> {
+        let copies = std::iter::once(self.own).chain(self.partners);
+        let runs = copies.flat_map(|copy| copy.image.runs());
+        runs.map(|run| SlotRun::extent(*run)).collect()
+    }
+}
+
+/// Sorted and apart, as runs, which have the same arithmetic.
+fn slots(extents: &[Extent]) -> Vec<PageRun> {
+    let run = |extent: &Extent| PageRun::between(extent.first.0, extent.first.0 + extent.len);
+    runs::normalise(extents.iter().map(run).collect())
+}
+
+fn extents(slots: &[PageRun]) -> Vec<Extent> {
+    let extent = |run: &PageRun| Extent {
+        first: Slot(run.start.0),
+        len: run.pages,
+    };
+    slots.iter().map(extent).collect()
+}
+
+/// Gives back the slots of the first that the second has not.
+fn release_others(of: Kept, others: Kept, store: &mut PageStore) {
+    let only = runs::subtract(&slots(&of.extents()), &slots(&others.extents()));
+    store.release(extents(&only));
+}
+
+/// Room for pages, which outlives this process if somebody is there to keep it.
+pub fn new_store() -> Result<(PageStore, Option<Legacy>), StoreError> {
+    if renewal::is_on() && sys::files_may_grow() {
+        match Files::new() {
+            Ok(files) => {
+                let store = PageStore::in_files(STORE, files.clone(), &[])?;
+                return Ok((store, Some(Legacy::new(files))));
+            }
+            Err(error) => log::info!("copies do not outlive their process: {error}"),
+        }
+    }
+    Ok((PageStore::new(STORE)?, None))
+}
+
+impl Legacy {
+    fn new(files: Files) -> Legacy {
+        Legacy {
+            records: Records::new(files.index.clone()),
+            files,
+            committed: Vec::new(),
+            whole: Vec::new(),
+            told: None,
+            inherited: None,
+        }
+    }
+
+    /// All copies of the next epoch are whole in this process. To be called before any other hears of that.
+    pub fn note_whole(&mut self, kept: Kept, store: &mut PageStore) {
+        self.whole = kept.extents();
+        store.protect([&self.committed[..], &self.whole].concat());
+        self.write(kept, Standing::Whole);
+    }
+
+    /// That epoch is committed. Until this has been said, nothing of the one before may change.
+    pub fn commit(&mut self, store: &mut PageStore) {
+        self.check(|records| records.commit());
+        self.committed = std::mem::take(&mut self.whole);
+        store.protect(self.committed.clone());
+    }
+
+    /// That epoch is given up.
+    pub fn withdraw(&mut self, store: &mut PageStore) {
+        self.check(|records| records.withdraw());
+        self.whole.clear();
+        store.protect(self.committed.clone());
+    }
+
+    /// After a recovery: these are the copies of the epoch that all have gone back to.
+    pub fn renew(&mut self, kept: Kept, store: &mut PageStore) {
+        let extents = kept.extents();
+        store.protect([&self.committed[..], &extents].concat());
+        self.write(kept, Standing::Committed);
+        self.committed = extents;
+        store.protect(self.committed.clone());
+    }
+
+    /// What is recorded is not to be used any more.
+    pub fn forget(&mut self, store: &mut PageStore) {
+        self.check(|records| records.forget());
+        self.committed.clear();
+        self.whole.clear();
+        store.protect([]);
+    }
+
+    fn write(&mut self, kept: Kept, standing: Standing) {
+        let world = world::get();
+        let written = Written {
+            worker: world::worker(),
+            player: world.launcher_rank,
+            recoveries: world.recoveries,
+            welcome: welcome(),
+            own: kept.own,
+            partners: kept.partners,
+        };
+        let bytes = bincode::encode_to_vec(written, standard()).expect("encoding into memory does not fail");
+        self.check(|records| records.write(&bytes, standing));
+        if self.told != Some(world::worker()) {
+            self.told = Some(world::worker());
+            renewal::hand_over(world::worker(), [&self.files.pages, &self.files.index]);
+        }
+    }
+
+    /// A record that cannot be written must not be found, or a wrong one would be used.
+    fn check(&mut self, write: impl FnOnce(&mut Records) -> io::Result<()>) {
+        if let Err(error) = write(&mut self.records) {
+            sys::say(format_args!("what is kept of an epoch cannot be recorded ({error})"));
+            sys::kill_self();
+        }
+    }
+
+    /// What the process before had whole is the epoch that all go back to, or is given up.
+    pub fn resolve(keep: &mut Keep, agreed: u64) {
+        let Some(legacy) = &mut keep.legacy else { return };
+        let Some((own, partners)) = legacy.inherited.take() else {
+            return;
+        };
+        let later = Kept {
+            own: &own,
+            partners: &partners,
+        };
+        let before = Kept {
+            own: &keep.own,
+            partners: &keep.partners,
+        };
+        if own.image.epoch().0 == agreed {
+            legacy.commit(&mut keep.store);
+            release_others(before, later, &mut keep.store);
+            (keep.own, keep.partners) = (own, partners);
+        } else {
+            legacy.withdraw(&mut keep.store);
+            release_others(later, before, &mut keep.store);
+        }
+    }
+}
+
+/// Takes up what the process manager has given to this process, if there is something new. How much it knows of the job: 0 is nothing,
+/// and more recoveries are more.
+pub fn look() -> u32 {
+    if let Some(inheritance) = renewal::take_inheritance() {
+        peers::note_end(inheritance.from, inheritance.status);
+        match read(inheritance) {
+            Ok(found) => FOUND.set(Some(found)),
+            Err(error) => log::warn!("what a dead process has left cannot be used: {error}"),
+        }
+    }
+    let found = FOUND.borrow();
+    let last = found.as_ref().and_then(Record::last);
+    last.map_or(0, |record| 1 + record.recoveries)
+}
+
+/// What it has recorded for newcomers.
+pub fn welcome_of_predecessor() -> Option<Vec<u8>> {
+    let found = FOUND.borrow();
+    Some(Record::last(found.as_ref()?)?.welcome.clone())
+}
+
+fn read(inheritance: Inheritance) -> io::Result<Estate> {
+    let [pages, index] = inheritance.files.map(|file| Arc::new(File::from(file)));
+    let files = Files { pages, index };
+    let (records, Found { committed, whole }) = Records::open(files.index.clone())?;
+    let decode = |bytes: Option<Vec<u8>>| -> io::Result<Option<Record>> {
+        let decoded = bytes.map(|bytes| bincode::decode_from_slice(&bytes, standard()));
+        let record = decoded.transpose().map_err(io::Error::other)?;
+        Ok(record.map(|(record, _)| record))
+    };
+    Ok(Estate {
+        committed: decode(committed)?,
+        whole: decode(whole)?,
+        files,
+        records,
+    })
+}
+
+/// Puts what has been found in place of all that this process keeps; `None` if there is nothing, or nothing of use.
+pub fn adopt(keep: &mut Keep) -> Option<Inherited> {
+    look();
+    let got = take_over(FOUND.take()?, keep);
+    if got.is_none() {
+        renewal::keep_nothing();
+    }
+    got
+}
+
+fn take_over(estate: Estate, keep: &mut Keep) -> Option<Inherited> {
+    let last = Record::last(&estate)?;
+    let (worker, player) = (last.worker, last.player);
+    let Estate {
+        files,
+        records,
+        committed,
+        whole,
+    } = estate;
+    let both = committed.iter().chain(&whole);
+    if both.clone().any(|record| !record.own.image.absent().is_empty()) {
+        log::info!("static data of worker {worker} must be rebuilt, so its copy is fetched");
+        return None;
+    }
+    let of = |record: &Option<Record>| record.as_ref().map_or(Vec::new(), |record| record.kept().extents());
+    let (first, second) = (of(&committed), of(&whole));
+    let used = extents(&slots(&[&first[..], &second].concat()));
+    let store = PageStore::in_files(STORE, files.clone(), &used);
+    let unusable =
+        |error: &StoreError| log::warn!("what a dead process has left cannot be used: {}", sys::chain(error));
+    let mut store = store.inspect_err(unusable).ok()?;
+    store.protect(used);
+    let kept = keep.partners.len();
+    let none = || (Copy::default(), (0..kept).map(|_| Copy::default()).collect());
+    let parts = |record: Option<Record>| record.map(|record| (record.own, record.partners));
+    (keep.own, keep.partners) = parts(committed).unwrap_or_else(none);
+    let inherited = parts(whole);
+    let epoch = |copy: &Copy| copy.image.epoch().0;
+    let got = Inherited {
+        worker,
+        player,
+        committed: epoch(&keep.own),
+        whole: inherited.as_ref().map_or(0, |(own, _)| epoch(own)),
+    };
+    keep.store = store;
+    keep.legacy = Some(Legacy {
+        files,
+        records,
+        committed: first,
+        whole: second,
+        told: Some(worker),
+        inherited,
+    });
+    Some(got)
+}
+
+/// This process has no part: it keeps nothing for anybody.
+pub fn leave(keep: &mut Keep) {
+    if !keep.legacy.as_ref().is_some_and(|legacy| legacy.told.is_some()) {
+        return;
+    }
+    match new_store() {
+        Ok((store, legacy)) => {
+            (keep.store, keep.legacy) = (store, legacy);
+            keep.own = Copy::default();
+            keep.partners.iter_mut().for_each(|copy| *copy = Copy::default());
+            renewal::keep_nothing();
+        }
+        Err(error) => log::info!("what was inherited stays: {}", sys::chain(&error)),
+    }
+}

@@ -1,0 +1,227 @@
+//! Two records in one file, of which one is whole at any moment, whenever its writer dies.
+//!
+//! A record is written into the place of the older one: its head is emptied first and written last, in one page. So a process
+//! that is killed leaves the newer one, the older one, or both, each with its checksum.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What a head begins with; the last byte is the version of what is recorded.
+const MAGIC: u64 = u64::from_le_bytes(*b"USTDYKP\x01");
+/// Where the two are.
+const PLACES: [u64; 2] = [0, 1 << 30];
+/// Length of a head: magic, sequence number, [`Standing`], length of the record, checksum.
+const HEAD: usize = 5 * size_of::<u64>();
+/// Where a head tells its standing.
+const STANDING_AT: u64 = 2 * size_of::<u64>() as u64;
+
+/// How far the epoch of a record has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Standing {
+    /// All copies of it are whole in this process.
+    Whole = 1,
+    /// In all processes.
+    Committed = 2,
+}
+
+/// The file, as its writer knows it.
+#[derive(Debug)]
+pub struct Records {
+    file: Arc<File>,
+    sequence: u64,
+    /// The places of the last record that is committed, and of the one after that is whole.
+    committed: Option<usize>,
+    whole: Option<usize>,
+}
+
+/// What a file has.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub committed: Option<Vec<u8>>,
+    /// A later one.
+    pub whole: Option<Vec<u8>>,
+}
+
+impl Records {
+    /// Of a new file.
+    pub fn new(file: Arc<File>) -> Records {
+        Records {
+            file,
+            sequence: 0,
+            committed: None,
+            whole: None,
+        }
+    }
+
+    /// Of a file that a process has left.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub fn open(file: Arc<File>) -> io::Result<(Records, Found)> {
+        let mut read = Vec::new();
+        for place in 0..PLACES.len() {
+            let record = read_at(&file, PLACES[place])?;
+            read.extend(record.map(|(sequence, standing, bytes)| (sequence, standing, place, bytes)));
+        }
+        read.sort_unstable_by_key(|record| record.0);
+        let (mut records, mut found) = (Records::new(file), Found::default());
+        for (sequence, standing, place, bytes) in read {
+            records.sequence = sequence;
+            match standing {
+                Standing::Committed => {
+                    (records.committed, records.whole) = (Some(place), None);
+                    (found.committed, found.whole) = (Some(bytes), None);
+                }
+                Standing::Whole => {
+                    records.whole = Some(place);
+                    found.whole = Some(bytes);
+                }
+            }
+        }
+        Ok((records, found))
+    }
+
+    /// Writes one that follows the committed one, in place of any other.
+    ///
+    /// # Errors
+    /// Those of writing; the committed one stays.
+    pub fn write(&mut self, record: &[u8], standing: Standing) -> io::Result<()> {
+        let place = usize::from(self.committed == Some(0));
+        self.whole = None;
+        self.file.write_all_at(&[0; HEAD], PLACES[place])?;
+        self.file.write_all_at(record, PLACES[place] + HEAD as u64)?;
+        self.sequence += 1;
+        let head = [
+            MAGIC,
+            self.sequence,
+            standing as u64,
+            record.len() as u64,
+            xxh3_64(record),
+        ];
+        let head: Vec<u8> = head.into_iter().flat_map(u64::to_ne_bytes).collect();
+        self.file.write_all_at(&head, PLACES[place])?;
+        match standing {
+            Standing::Committed => self.committed = Some(place),
+            Standing::Whole => self.whole = Some(place),
+        }
+        Ok(())
+    }
+
+    /// The record that is whole is committed; the one before it is none any more.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn commit(&mut self) -> io::Result<()> {
+        if let Some(place) = self.whole.take() {
+            let standing = (Standing::Committed as u64).to_ne_bytes();
+            self.file.write_all_at(&standing, PLACES[place] + STANDING_AT)?;
+            self.committed = Some(place);
+        }
+        Ok(())
+    }
+
+    /// The record that is whole is given up.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn withdraw(&mut self) -> io::Result<()> {
+        match self.whole.take() {
+            Some(place) => self.file.write_all_at(&[0; HEAD], PLACES[place]),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing is recorded any more.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn forget(&mut self) -> io::Result<()> {
+        (self.committed, self.whole) = (None, None);
+        PLACES
+            .iter()
+            .try_for_each(|&place| self.file.write_all_at(&[0; HEAD], place))
+    }
+}
+
+/// Sequence number, standing and bytes of what is at a place, if that is a record.
+fn read_at(file: &File, place: u64) -> io::Result<Option<(u64, Standing, Vec<u8>)>> {
+    let mut head = [0; HEAD];
+    file.read_exact_at(&mut head, place)?;
+    let mut words = head.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+    let mut next = || words.next().unwrap_or_default();
+    let (magic, sequence, standing, length, sum) = (next(), next(), next(), next(), next());
+    let standing = match standing {
+        1 => Standing::Whole,
+        2 => Standing::Committed,
+        _ => return Ok(None),
+    };
+    if magic != MAGIC || length > PLACES[1] {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; length as usize];
+    file.read_exact_at(&mut bytes, place + HEAD as u64)?;
+    Ok((xxh3_64(&bytes) == sum).then_some((sequence, standing, bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> Arc<File> {
+        crate::image::store::Files::new().expect("files in memory").index
+    }
+
+    fn found(file: &Arc<File>) -> Found {
+        Records::open(Arc::clone(file)).expect("it can be read").1
+    }
+
+    fn has(committed: Option<&str>, whole: Option<&str>) -> Found {
+        let bytes = |text: &str| text.as_bytes().to_vec();
+        Found {
+            committed: committed.map(bytes),
+            whole: whole.map(bytes),
+        }
+    }
+
+    #[test]
+    fn a_committed_record_stays_until_the_next_is() {
+        let file = file();
+        assert_eq!(found(&file), has(None, None));
+        let mut records = Records::new(Arc::clone(&file));
+        records.write(b"one", Standing::Whole).expect("written");
+        assert_eq!(found(&file), has(None, Some("one")));
+        records.commit().expect("written");
+        for (before, next) in [("one", "two"), ("two", "a longer one"), ("a longer one", "4")] {
+            records.write(b"given up", Standing::Whole).expect("written");
+            records.withdraw().expect("written");
+            assert_eq!(found(&file), has(Some(before), None));
+            records.write(next.as_bytes(), Standing::Whole).expect("written");
+            assert_eq!(found(&file), has(Some(before), Some(next)));
+            records.commit().expect("written");
+            assert_eq!(found(&file).committed, has(Some(next), None).committed);
+            assert_eq!(found(&file).whole, None);
+        }
+        records.write(b"five", Standing::Committed).expect("written");
+        assert_eq!(found(&file), has(Some("five"), None));
+        // Whoever finds it goes on in the same way.
+        let (mut records, _) = Records::open(Arc::clone(&file)).expect("it can be read");
+        records.write(b"six", Standing::Whole).expect("written");
+        assert_eq!(found(&file), has(Some("five"), Some("six")));
+        records.forget().expect("written");
+        assert_eq!(found(&file), has(None, None));
+    }
+
+    #[test]
+    fn half_a_record_is_none() {
+        let file = file();
+        let mut records = Records::new(Arc::clone(&file));
+        records.write(b"one", Standing::Committed).expect("written");
+        records.write(b"two and more", Standing::Whole).expect("written");
+        file.write_all_at(b"!", PLACES[1] + HEAD as u64 + 3).expect("written");
+        assert_eq!(found(&file), has(Some("one"), None));
+    }
+}

@@ -1,0 +1,253 @@
+//! The memory of a store: one range of addresses, of which more is opened as the image grows, and a checksum for each slot.
+//!
+//! Private memory is reserved without access; `PROT_NONE` memory is not charged against the commit limit, see
+//! <https://docs.kernel.org/mm/overcommit-accounting.html>. Memory that is to outlive the process is that of [`Files`], which
+//! grow in the same steps. Both ask for transparent huge pages: first touch of memory costs more than the copy into it, and a
+//! huge page is touched once per 512 slots (<https://docs.kernel.org/admin-guide/mm/transhuge.html>; whether files in memory may
+//! have them, `shmem_enabled` says there).
+
+#![allow(unsafe_code)]
+
+use super::{Extent, GROW_STEP, PAGE_SIZE, Slot, StoreConfig, StoreError};
+use std::ffi::{CStr, c_int, c_void};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::Arc;
+
+/// Two files in memory (memfd_create(2)), in which an arena outlives its process.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The pages, by slot.
+    pub pages: Arc<File>,
+    /// From [`SUMS_AT`] on the checksums, by slot. What lies before is the owner's.
+    pub index: Arc<File>,
+}
+
+/// Where the checksums begin in their file, which has holes.
+pub const SUMS_AT: u64 = 2 << 30;
+/// Bytes of a checksum.
+const SUM: usize = size_of::<u64>();
+
+impl Files {
+    /// New ones, closed on exec.
+    ///
+    /// # Errors
+    /// Those of memfd_create(2) and ftruncate(2).
+    pub fn new() -> io::Result<Files> {
+        let make = |name: &CStr| -> io::Result<Arc<File>> {
+            // SAFETY: memfd_create(2), whose descriptor nobody else has.
+            let file = unsafe {
+                let descriptor = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
+                (descriptor >= 0).then(|| File::from_raw_fd(descriptor))
+            };
+            Ok(Arc::new(file.ok_or_else(io::Error::last_os_error)?))
+        };
+        let files = Files {
+            pages: make(c"understudy-pages")?,
+            index: make(c"understudy-index")?,
+        };
+        files.index.set_len(SUMS_AT)?;
+        Ok(files)
+    }
+}
+
+/// The checksums, by slot.
+#[derive(Debug)]
+enum Sums {
+    Own(Vec<u64>),
+    Mapped(*mut u64),
+}
+
+/// The memory.
+#[derive(Debug)]
+pub(super) struct Arena {
+    base: *mut u8,
+    pub capacity: u64,
+    /// Slots that may be accessed.
+    pub open: u64,
+    sums: Sums,
+    files: Option<Files>,
+}
+
+// SAFETY: the arena belongs to its store alone and is not bound to a thread.
+unsafe impl Send for Arena {}
+
+/// A new mapping: of a file from an offset on, or without access.
+fn map(base: Option<u64>, bytes: usize, file: Option<(&File, u64)>) -> Result<*mut c_void, StoreError> {
+    let fixed = base.map_or(0, |_| libc::MAP_FIXED_NOREPLACE);
+    let (access, kind, descriptor, offset): (c_int, c_int, c_int, u64) = match file {
+        None => (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
+        Some((file, at)) => (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            at,
+        ),
+    };
+    // SAFETY: a new mapping; FIXED_NOREPLACE never replaces an existing one.
+    let at = unsafe {
+        libc::mmap(
+            base.unwrap_or(0) as *mut c_void,
+            bytes,
+            access,
+            kind | libc::MAP_NORESERVE | fixed,
+            descriptor,
+            offset as libc::off_t,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        let source = io::Error::last_os_error();
+        return Err(StoreError::Reserve { bytes, source });
+    }
+    Ok(at)
+}
+
+impl Arena {
+    /// Reserves it; in files, as much is open as they have.
+    pub fn new(config: StoreConfig, files: Option<Files>) -> Result<Arena, StoreError> {
+        let capacity = config.capacity_pages.next_multiple_of(GROW_STEP);
+        let bytes = capacity as usize * PAGE_SIZE;
+        let base = map(config.base, bytes, files.as_ref().map(|files| (&*files.pages, 0)))?;
+        let arena = |sums, open| Arena {
+            base: base.cast(),
+            capacity,
+            open,
+            sums,
+            files: files.clone(),
+        };
+        let arena = match &files {
+            None => arena(Sums::Own(Vec::new()), 0),
+            Some(files) => {
+                let length = |file: &File| file.metadata().map_or(0, |about| about.len());
+                let sums = length(&files.index).saturating_sub(SUMS_AT) / SUM as u64;
+                let open = (length(&files.pages) / PAGE_SIZE as u64).min(sums).min(capacity);
+                let mapped = map(None, capacity as usize * SUM, Some((&*files.index, SUMS_AT)));
+                // Dropped, it would not know of these.
+                let mapped = mapped.inspect_err(|_| drop(arena(Sums::Own(Vec::new()), 0)))?;
+                arena(Sums::Mapped(mapped.cast()), open)
+            }
+        };
+        // Hints for speed: a kernel built without them serves as well.
+        // SAFETY: advice on mappings made above, which no other code knows.
+        unsafe {
+            libc::madvise(base, bytes, libc::MADV_HUGEPAGE);
+            if config.dont_fork {
+                libc::madvise(base, bytes, libc::MADV_DONTFORK);
+                if let Sums::Mapped(sums) = arena.sums {
+                    libc::madvise(sums.cast(), capacity as usize * SUM, libc::MADV_DONTFORK);
+                }
+            }
+        }
+        Ok(arena)
+    }
+
+    /// The address of a slot.
+    pub fn ptr(&self, slot: Slot) -> *mut u8 {
+        assert!(slot.0 < self.capacity, "slot outside of the arena");
+        self.base.wrapping_add(slot.0 as usize * PAGE_SIZE)
+    }
+
+    /// The checksum of an open slot.
+    pub fn sum(&self, slot: Slot) -> u64 {
+        match &self.sums {
+            Sums::Own(sums) => sums[slot.0 as usize],
+            Sums::Mapped(sums) => {
+                assert!(slot.0 < self.open, "a slot that is not open");
+                // SAFETY: the file has a sum for each open slot.
+                unsafe { sums.add(slot.0 as usize).read() }
+            }
+        }
+    }
+
+    /// Notes it.
+    pub fn set_sum(&mut self, slot: Slot, sum: u64) {
+        match &mut self.sums {
+            Sums::Own(sums) => sums[slot.0 as usize] = sum,
+            Sums::Mapped(sums) => {
+                assert!(slot.0 < self.open, "a slot that is not open");
+                // SAFETY: the file has a sum for each open slot.
+                unsafe { sums.add(slot.0 as usize).write(sum) };
+            }
+        }
+    }
+
+    /// Makes slots below `end` accessible.
+    pub fn open_up_to(&mut self, end: u64) -> Result<(), StoreError> {
+        if end <= self.open {
+            return Ok(());
+        }
+        let target = end.next_multiple_of(GROW_STEP).min(self.capacity);
+        let bytes = (target - self.open) as usize * PAGE_SIZE;
+        let opened = match &self.files {
+            Some(files) => {
+                let grown = files.index.set_len(SUMS_AT + target * SUM as u64);
+                grown.and_then(|()| files.pages.set_len(target * PAGE_SIZE as u64))
+            }
+            None => {
+                let access = libc::PROT_READ | libc::PROT_WRITE;
+                // SAFETY: the range lies in the arena and holds nothing yet.
+                match unsafe { libc::mprotect(self.ptr(Slot(self.open)).cast(), bytes, access) } {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                }
+            }
+        };
+        opened.map_err(|source| StoreError::Grow { bytes, source })?;
+        if let Sums::Own(sums) = &mut self.sums {
+            sums.resize(target as usize, 0);
+        }
+        self.open = target;
+        Ok(())
+    }
+
+    /// Makes memory of open slots that nobody uses present.
+    pub fn populate(&self, extent: Extent) -> Result<(), StoreError> {
+        let bytes = extent.len as usize * PAGE_SIZE;
+        let start = self.ptr(extent.first);
+        // SAFETY: the slots are open and free; populating does not change what they hold.
+        let rc = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_POPULATE_WRITE) };
+        if rc == 0 {
+            return Ok(());
+        }
+        let source = io::Error::last_os_error();
+        if source.raw_os_error() != Some(libc::EINVAL) {
+            let pages = extent.len;
+            return Err(StoreError::Populate { pages, source });
+        }
+        // Kernels before 5.14 do not know the advice.
+        for page in 0..extent.len as usize {
+            // SAFETY: an open slot that nobody uses.
+            unsafe { start.add(page * PAGE_SIZE).write_volatile(0) };
+        }
+        Ok(())
+    }
+
+    /// Gives memory of open slots that nobody uses back to the kernel; in a file that makes a hole (madvise(2)).
+    pub fn dont_need(&self, first: Slot, pages: u64) -> Result<(), StoreError> {
+        let bytes = pages as usize * PAGE_SIZE;
+        let advice = match self.files {
+            Some(_) => libc::MADV_REMOVE,
+            None => libc::MADV_DONTNEED,
+        };
+        // SAFETY: nobody needs what the slots hold.
+        let rc = unsafe { libc::madvise(self.ptr(first).cast(), bytes, advice) };
+        if rc != 0 {
+            let source = io::Error::last_os_error();
+            return Err(StoreError::GiveBack { pages, source });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mappings of `new`, with these lengths, which are not used any more.
+        unsafe {
+            libc::munmap(self.base.cast(), self.capacity as usize * PAGE_SIZE);
+            if let Sums::Mapped(sums) = self.sums {
+                libc::munmap(sums.cast(), self.capacity as usize * SUM);
+            }
+        }
+    }
+}
