@@ -87,6 +87,11 @@ impl Job {
         self
     }
 
+    /// See [`Job::workers`].
+    pub fn worker_count(&self) -> u32 {
+        self.workers
+    }
+
     /// How many ranks it does not see.
     pub fn spares(mut self, spares: u32) -> Job {
         self.spares = spares;

@@ -25,7 +25,13 @@ pub(super) fn is_launcher(pid: u32) -> bool {
     LAUNCHERS.contains(&name(pid).as_str())
 }
 
-/// The same, ckptd's own launcher included, which looks after its processes by itself.
+/// Whether a process is ckptd's own launcher, and lives: it looks after its processes and what they leave by itself.
+pub(super) fn looks_after_ranks(pid: u32) -> bool {
+    name(pid) == "ckptd" && lives(pid)
+}
+
+/// Whether a process is a launcher, be it mpirun or ckptd's own.
+#[cfg(feature = "cli")]
 pub(super) fn has_started_ranks(pid: u32) -> bool {
     is_launcher(pid) || name(pid) == "ckptd"
 }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 pub use segments::is_in_use;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -69,6 +69,23 @@ pub fn of_node() -> Vec<Remains> {
         .collect()
 }
 
+/// What this user's job of this name has left in memory, now that all of its processes have ended.
+pub fn of_job(job: &str) -> Vec<Remains> {
+    let Ok(Some(directory)) = Directory::open(&in_memory()) else {
+        return Vec::new();
+    };
+    let mut names = directory.names();
+    names.retain(|name| job_in(name).as_deref() == Some(job));
+    Remains::all(directory, names, "of a job that has ended")
+}
+
+/// The job that a name in memory begins with. That of a backup has a dot in front, and a number behind that of the rank.
+fn job_in(name: &OsStr) -> Option<String> {
+    let text = name.to_string_lossy();
+    let (job, _) = job_of_name(text.trim_start_matches('.'))?;
+    Some(until_number(job).to_owned())
+}
+
 /// A directory, names in it, and what they are.
 type Found = (Directory, Vec<OsString>, &'static str);
 
@@ -91,12 +108,9 @@ fn of_jobs() -> Option<Found> {
         .map(|seat| seat.job)
         .collect();
     names.retain(|name| {
-        let text = name.to_string_lossy();
-        // A backup has a dot in front, and a number behind that of the rank.
-        let job = job_of_name(text.trim_start_matches('.')).map(|(job, _)| until_number(job));
-        job.is_some_and(|job| {
+        job_in(name).is_some_and(|job| {
             let path = directory.path().join(name);
-            !living.contains(job) && !has_launcher(job) && (is_of_this_node(job) || is_settled(&path))
+            !living.contains(&job) && !has_launcher(&job) && (is_of_this_node(&job) || is_settled(&path))
         })
     });
     Some((directory, names, "of a job that is gone"))

@@ -149,6 +149,56 @@ fn what_a_spare_got_in_an_earlier_attempt_is_a_copy() {
     assert!(matches!(make(&living, 4, 1), Err(Lost::Copies { worker: 0, .. })));
 }
 
+/// An heir that has all layers of one, and of a later epoch, if `whole` is not 0.
+fn heir(launcher_rank: u64, own: u64, epoch: u64, whole: u64) -> Identity {
+    let mut heir = holding(launcher_rank, own, 1, epoch);
+    (heir.held.whole, heir.held.player) = (whole, own);
+    heir
+}
+
+#[test]
+fn heirs_need_nobody_else() {
+    let has_all = |worker, player| Takeover {
+        has_own: true,
+        layers: 1,
+        ..takeover(worker, player)
+    };
+    // A worker with its holder, then all at once.
+    let living = [worker(0, 0, 3), worker(3, 3, 3), heir(4, 1, 3, 0), heir(5, 2, 3, 0)];
+    let plan = make(&living, 4, 1).unwrap();
+    assert_eq!(plan.takeovers, [has_all(1, 4), has_all(2, 5)]);
+    assert_eq!((plan.fetches, plan.remakes), (vec![], vec![]));
+    let plan = make(&[heir(2, 1, 3, 0), heir(3, 0, 3, 0)], 2, 1).unwrap();
+    assert_eq!(plan.takeovers, [has_all(0, 3), has_all(1, 2)]);
+    assert_eq!(plan.epoch, 3);
+    // A single worker has no holder.
+    let alone = Redundancy::place(&[0], 1, Scheme::Copies(0));
+    assert_eq!(super::make(&[heir(1, 0, 3, 0)], &alone, 1, &[]).unwrap().takeovers.len(), 1);
+    let lost = super::make(&[spare(1)], &alone, 1, &[]);
+    assert_eq!(lost, Err(Lost::Everyone));
+}
+
+#[test]
+fn heirs_tell_of_the_epoch_that_was_under_way() {
+    let epoch = |living: &[Identity]| make(living, 3, 1).map(|plan| plan.epoch);
+    // Somebody has seen it committed.
+    assert_eq!(epoch(&[heir(3, 0, 4, 0), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]), Ok(4));
+    assert_eq!(epoch(&[worker(0, 0, 4), heir(4, 1, 3, 4), worker(2, 2, 4)]), Ok(4));
+    // It may be committed: all have it whole.
+    assert_eq!(epoch(&[heir(3, 0, 3, 4), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]), Ok(4));
+    assert_eq!(epoch(&[whole(worker(0, 0, 3), 4), heir(4, 1, 3, 4), whole(worker(2, 2, 3), 4)]), Ok(4));
+    // It was not: a living worker has not got so far.
+    assert_eq!(epoch(&[worker(0, 0, 3), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]), Ok(3));
+    // Neither had worker 1, whose copy of that epoch died with worker 2.
+    assert_eq!(epoch(&[whole(worker(0, 0, 3), 4), heir(4, 1, 3, 0), heir(5, 2, 3, 0)]), Ok(3));
+    // The first epoch was whole, and nobody has died who had seen it committed.
+    assert_eq!(epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 1), heir(5, 2, 0, 1)]), Ok(1));
+    assert_eq!(epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 0), heir(5, 2, 0, 0)]), Err(Lost::Init));
+    // Worker 1's copy comes from the heir of its holder.
+    let plan = make(&[whole(worker(0, 0, 3), 4), heir(4, 1, 3, 0), heir(5, 2, 3, 4)], 3, 1).unwrap();
+    assert_eq!((plan.epoch, plan.fetches), (4, vec![Fetch { worker: 1, from: 2 }]));
+}
+
 #[test]
 fn a_failure_without_a_dead_worker_needs_no_takeover() {
     let plan = make(&[worker(0, 0, 2), worker(1, 1, 2)], 2, 1).unwrap();

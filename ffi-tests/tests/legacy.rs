@@ -1,0 +1,170 @@
+//! Copies that outlive their process, under ckptd's own launcher: who dies together with whom does not matter on one node.
+
+use ffi_tests::outcome::native;
+use ffi_tests::processes::{self, Use};
+use ffi_tests::programs::{self, Case, heat2d};
+use ffi_tests::{Job, Outcome, Scope, Trigger};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn job() -> Job {
+    renewed(&heat2d())
+}
+
+fn renewed(case: &Case) -> Job {
+    case.job().launched_by_ckptd().limit(Duration::from_secs(90))
+}
+
+/// The job writes what it would have written, and leaves nothing.
+#[track_caller]
+fn assert_undisturbed(case: &Case, job: Job) -> Outcome {
+    let alone = case.job().workers(job.worker_count());
+    let outcome = job.run();
+    outcome.assert_success();
+    outcome.assert_like(&native(alone), case.files);
+    outcome.assert_nothing_left();
+    outcome
+}
+
+type Ranks = BTreeMap<u32, processes::Process>;
+
+/// The processes of the program that live, those that have come later among them, by the launcher's rank; and how many lines
+/// they have printed.
+fn look(first: &Ranks) -> (BTreeMap<u32, u32>, usize) {
+    let Some(launcher) = first.values().next().map(|process| process.parent) else {
+        return Default::default();
+    };
+    let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let program = |pid: &u32| name(*pid).trim() == "heat2d" && processes::descends(*pid, launcher);
+    let rank = |pid: u32| {
+        let [_, environment] = processes::words(pid);
+        let rank = environment
+            .iter()
+            .find_map(|entry| entry.strip_prefix("OMPI_COMM_WORLD_RANK=")?.parse().ok());
+        Some((rank?, pid))
+    };
+    let living: BTreeMap<u32, u32> = processes::all().filter(program).filter_map(rank).collect();
+    let place = living.values().next().and_then(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).ok());
+    let stdout: Option<PathBuf> = place.map(|place| place.join("../stdout"));
+    let text = stdout.and_then(|stdout| std::fs::read(stdout).ok()).unwrap_or_default();
+    (living, text.iter().filter(|&&byte| byte == b'\n').count())
+}
+
+/// Kills those that `choose` takes of the living, all at once, `times` times: after so many `lines`, and each time as many more.
+fn killed(job: Job, times: usize, lines: usize, choose: impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> + 'static) -> Job {
+    let mut done = 0;
+    job.watch(move |first| {
+        let (living, printed) = look(first);
+        if printed < lines * (done + 1) || choose(&living).is_empty() {
+            return false;
+        }
+        let victims = choose(&living);
+        assert!(victims.into_iter().all(processes::kill), "somebody had died before");
+        done += 1;
+        done == times
+    })
+}
+
+/// Of the first processes, those with these ranks, if all of them live.
+fn these(ranks: &'static [u32]) -> impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> {
+    move |living| {
+        let found: Vec<u32> = ranks.iter().filter_map(|rank| living.get(rank).copied()).collect();
+        if found.len() == ranks.len() { found } else { Vec::new() }
+    }
+}
+
+/// All, if there are so many.
+fn all(count: usize) -> impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> {
+    move |living| match living.len() == count {
+        true => living.values().copied().collect(),
+        false => Vec::new(),
+    }
+}
+
+#[test]
+fn a_worker_and_the_holder_of_its_copy_may_die_together() {
+    // Whoever is the holder: three of four, and one spare.
+    let outcome = assert_undisturbed(&heat2d(), killed(job(), 1, 15, these(&[1, 2, 3])));
+    let mut taken = outcome.takeovers();
+    taken.sort_unstable();
+    outcome.check(taken == [1, 2, 3], "other parts were taken");
+}
+
+#[test]
+fn the_same_without_a_spare() {
+    assert_undisturbed(&heat2d(), killed(job().spares(0), 1, 15, these(&[0, 1])));
+}
+
+#[test]
+fn all_processes_may_die_at_once() {
+    assert_undisturbed(&heat2d(), job().killed_as_a_whole(Trigger::Lines(15), Scope::Ranks));
+    assert_undisturbed(&heat2d(), killed(job().spares(0), 3, 9, all(4)));
+}
+
+#[test]
+fn a_job_of_one_worker_is_protected() {
+    let one = || job().workers(1).spares(0);
+    let outcome = assert_undisturbed(&heat2d(), killed(one(), 4, 7, all(1)));
+    outcome.check(outcome.recoveries() >= 4, "it was not recovered");
+    assert_undisturbed(&heat2d(), one().spares(1).fault("kill rank=0 at=commit.end epoch=2"));
+}
+
+#[test]
+fn a_worker_may_die_at_any_moment_of_a_checkpoint_together_with_its_holder() {
+    for point in ["capture.end", "ship.begin", "commit.begin", "commit.end"] {
+        let fault = format!("kill rank=1 at={point} epoch=3; kill rank=2 at={point} epoch=3");
+        assert_undisturbed(&heat2d(), job().fault(&fault));
+        let fault = [0, 1, 2, 3].map(|rank| format!("kill rank={rank} at={point} epoch=3"));
+        assert_undisturbed(&heat2d(), job().spares(0).fault(&fault.join("; ")));
+    }
+}
+
+#[test]
+fn an_heir_may_die_before_it_has_its_part() {
+    for stage in ["agree", "replace", "fetch", "load", "rebuild", "reprotect"] {
+        // The spare takes the part of worker 1, and a new process that of the spare; so it is with the last copy.
+        let fault = format!("kill rank=1 at=commit.end epoch=3; kill rank=2 at=commit.end epoch=3; kill rank=4 at={stage}.end");
+        assert_undisturbed(&heat2d(), job().fault(&fault));
+    }
+}
+
+/// How many deaths, after how many of which nothing may grow any more.
+const DEATHS: [usize; 2] = [26, 6];
+/// By more than this: KiB, mappings. (News of lost connections, which libpmix keeps for a while, is the manager's.)
+const LIMITS: (u64, usize) = (2048, 6);
+
+#[test]
+fn nothing_grows_from_death_to_death() {
+    let case = programs::longer_heat2d();
+    let seen: Arc<Mutex<Vec<[Use; 2]>>> = Arc::default();
+    let seen_too = Arc::clone(&seen);
+    let [deaths, early] = DEATHS;
+    // Worker 0 survives; of the others, the oldest dies.
+    let job = renewed(&case).workers(3).spares(0).limit(Duration::from_secs(200));
+    let mut done = 0;
+    let job = job.watch(move |first| {
+        let (living, printed) = look(first);
+        if living.len() < 3 || printed < 2 * (done + 1) {
+            return false;
+        }
+        let manager = first[&0].parent;
+        let uses = [manager, living[&0]].map(|pid| processes::use_of(pid).unwrap_or_default());
+        seen_too.lock().expect("nobody has failed").push(uses);
+        let oldest_but_first = living.values().nth(1).copied();
+        assert!(oldest_but_first.is_some_and(processes::kill), "it had died before");
+        done += 1;
+        done == deaths
+    });
+    let outcome = assert_undisturbed(&case, job);
+    let seen = seen.lock().expect("nobody has failed");
+    outcome.check(seen.len() == deaths, "there were fewer deaths");
+    for (at, who) in ["the manager", "worker 0"].into_iter().enumerate() {
+        let (first, last) = (seen[early][at], seen[deaths - 1][at]);
+        println!("{who}: {first:?}, {} deaths later {last:?}", deaths - 1 - early);
+        assert!(last.descriptors <= first.descriptors, "{who}: descriptors");
+        assert!(last.memory <= first.memory + LIMITS.0, "{who}: memory");
+        assert!(last.mappings <= first.mappings + LIMITS.1, "{who}: mappings");
+    }
+}
