@@ -9,7 +9,7 @@ use crate::line::{FromGuardian, Hello, Line, Listener, ToGuardian, ToManager, To
 use crate::private::Directory;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -49,6 +49,11 @@ pub fn manage(listener: Listener, directory: &Path) -> Result<(), Error> {
     };
     job.run();
     drop(job.servers.take());
+    let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let name = name.trim_start_matches("understudy-").trim_end_matches("-launch");
+    for left in crate::remains::of_job(name) {
+        let _ = left.remove();
+    }
     let above = directory
         .parent()
         .and_then(|above| Directory::open(above).ok().flatten());
