@@ -33,7 +33,9 @@ type Ranks = BTreeMap<u32, processes::Process>;
 /// The processes of the program that live, those that have come later among them, by the launcher's rank; and how many lines
 /// they have printed.
 fn look(first: &Ranks) -> (BTreeMap<u32, u32>, usize) {
-    let Some(launcher) = first.values().next().map(|process| process.parent) else {
+    // Its parent is a guardian.
+    let launcher = first.values().next().and_then(|process| processes::parent(process.parent));
+    let Some(launcher) = launcher else {
         return Default::default();
     };
     let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
