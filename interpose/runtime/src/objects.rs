@@ -15,8 +15,11 @@ pub mod op;
 mod slots;
 
 use crate::cell::Main;
+use crate::errors;
 pub use slots::Slots;
 use std::cell::{Ref, RefMut};
+use std::ffi::c_int;
+use understudy_mpi::call;
 
 /// All created objects.
 #[derive(bincode::Encode, bincode::Decode)]
@@ -78,6 +81,13 @@ pub fn release_local() {
     op::release_all();
     errhandler::release_all();
     info::release_all();
+}
+
+/// Tells of an object that could not be made again. If a further failure is why, all are made again in the next attempt.
+fn not_made_again(what: &str, rc: c_int) {
+    if rc != call::ABANDONED {
+        log::error!("{what} could not be made again: {}", errors::text(rc));
+    }
 }
 
 /// Makes the real objects that need no communication from their recipes.

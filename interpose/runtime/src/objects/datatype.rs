@@ -435,7 +435,7 @@ pub fn rebuild() {
         }
         match build::make(entry) {
             Ok(real) => set_real(index, real),
-            Err(rc) => log::error!("datatype {index} could not be made again: {}", crate::errors::text(rc)),
+            Err(rc) => super::not_made_again(&format!("datatype {index}"), rc),
         }
     }
 }

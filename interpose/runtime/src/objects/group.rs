@@ -4,7 +4,7 @@
 use super::comm;
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
-use crate::errors::{ERR_ARG, ERR_RANK, SUCCESS, text};
+use crate::errors::{ERR_ARG, ERR_RANK, SUCCESS};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtGroup, real_comm, real_group};
 use std::collections::HashSet;
@@ -116,7 +116,7 @@ pub fn rebuild() {
         Ok(())
     });
     if let Err(rc) = outcome {
-        log::error!("the groups could not be made again: {}", text(rc));
+        super::not_made_again("the groups", rc);
     }
 }
 

@@ -4,7 +4,7 @@
 use super::comm::hints;
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
-use crate::errors::{SUCCESS, text};
+use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtInfo, real_info};
 use std::cell::RefMut;
@@ -116,7 +116,7 @@ pub fn rebuild() {
     for (index, info) in objects().infos.iter() {
         match make(info) {
             Ok(real) => handles::set_real(HandleKind::Info, index, real.0),
-            Err(rc) => log::error!("info object {index} could not be made again: {}", text(rc)),
+            Err(rc) => super::not_made_again(&format!("info object {index}"), rc),
         }
     }
 }

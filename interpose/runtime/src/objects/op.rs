@@ -11,7 +11,7 @@ use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
 use crate::arch::call_user;
 use crate::cell::Main;
-use crate::errors::{ERR_OP, SUCCESS, text};
+use crate::errors::{ERR_OP, SUCCESS};
 use crate::generated::{HandleKind, callbacks, real};
 use crate::handles::{self, VirtDatatype, VirtOp, real_op};
 use std::collections::VecDeque;
@@ -197,7 +197,7 @@ pub fn rebuild() {
     for (index, op) in objects().ops.iter() {
         match make(op) {
             Ok(made) => connect(index, made),
-            Err(rc) => log::error!("operator {index} could not be made again: {}", text(rc)),
+            Err(rc) => super::not_made_again(&format!("operator {index}"), rc),
         }
     }
 }
