@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::auxv::Auxv;
-use crate::environ;
+use crate::environ::{self, MANAGER};
 use crate::link::{self, Path};
 use crate::msg::say;
 use crate::sys::{self, nr, sys};
@@ -78,7 +78,19 @@ impl Program {
 
     /// Executes the program without this library, or, if it may be the wrapper of one that needs it, with a library that
     /// does nothing; the personality is put back to `personality`.
+    ///
+    /// ckptd tells nobody but the layer which process of an MPI job this is; others would be jobs of their own.
     pub fn run_without_us(&self, personality: Option<usize>) -> ! {
+        // SAFETY: a valid environment.
+        if !self.is_late && unsafe { environ::value(self.environment, MANAGER) }.is_some() {
+            // SAFETY: as above.
+            unsafe {
+                say_unprotected(
+                    self.environment,
+                    format_args!("the program needs the layer under ckptd launch"),
+                )
+            };
+        }
         if let Some(personality) = personality {
             // SAFETY: personality(2) has no memory effects.
             unsafe { sys!(nr::PERSONALITY, personality) };
@@ -127,16 +139,18 @@ unsafe fn of_script(argv: *const *const c_char, name: &[u8], keeps_argv0: bool) 
 /// `environment` must be a valid environment.
 pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Arguments<'_>) {
     // SAFETY: handed on to the caller.
-    let (require, restart, local_rank) = unsafe {
+    let (managed, require, restart, local_rank) = unsafe {
         (
+            environ::value(environment, MANAGER).is_some(),
             environ::is_on(environment, b"UNDERSTUDY_REQUIRE="),
             environ::is_on(environment, b"UNDERSTUDY_RESTART="),
             environ::value(environment, b"OMPI_COMM_WORLD_LOCAL_RANK="),
         )
     };
-    let required = require || restart;
+    let required = managed || require || restart;
     let outcome = match (require, restart) {
         (true, _) => "the job stops (UNDERSTUDY_REQUIRE=1)",
+        _ if managed => "the job stops (ckptd launch runs nothing unprotected)",
         (_, true) => "the job stops (UNDERSTUDY_RESTART=1)",
         _ => "the program runs unprotected",
     };

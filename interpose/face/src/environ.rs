@@ -17,6 +17,8 @@ use understudy_abi::RUNTIME_FD_BASE;
 pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
 /// Marks a process that runs without us, so that a preload from /etc/ld.so.preload cannot loop.
 pub const ASIDE_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
+/// Is there if ckptd is the process manager (`ckptd::line`).
+pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
 /// Whether to expect that a program loads MPI late; see [`crate::late`].
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";

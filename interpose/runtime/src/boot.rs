@@ -95,6 +95,8 @@ impl Refusal {
         let is_on = |name: &str| matches!(variable(name).as_deref(), Some("1" | "on" | "yes"));
         if is_on("UNDERSTUDY_REQUIRE") {
             Some("UNDERSTUDY_REQUIRE=1")
+        } else if renewal::is_on() {
+            Some("ckptd launch runs nothing unprotected")
         } else if is_on("UNDERSTUDY_RESTART") {
             Some("UNDERSTUDY_RESTART=1")
         } else if self.is_local && number("OMPI_COMM_WORLD_LOCAL_SIZE") != number("OMPI_COMM_WORLD_SIZE") {

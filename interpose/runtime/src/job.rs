@@ -212,6 +212,8 @@ fn init_worker(worker: u32) -> Result<(), Rewound> {
 /// The first checkpoint, at the end of MPI_Init: from here on any failure is recovered from.
 pub fn first_checkpoint() -> Result<(), Rewound> {
     if !is_protected() {
+        // A death from here on is the end of the job: what has been done so far cannot be done twice.
+        renewal::is_running();
         return Ok(());
     }
     cut::take()?;

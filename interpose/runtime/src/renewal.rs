@@ -32,8 +32,8 @@ const _: () = {
     assert!(offset_of!(call::Page, is_inside) == offset_of!(line::Page, is_inside));
 };
 
-/// The line to the process manager.
-static MANAGER: OnceLock<Line> = OnceLock::new();
+/// The line to the process manager, and the page.
+static MANAGER: OnceLock<(Line, &call::Page)> = OnceLock::new();
 
 /// What becomes of the library's side.
 struct Renewal {
@@ -160,7 +160,8 @@ fn or_end<T>(talk: std::io::Result<T>) -> T {
     })
 }
 
-/// Initialises the library for the first time, in whatever generation the job is.
+/// Initialises the library for the first time, in whatever generation the job is. What has been asked of the library before
+/// was for no other process to answer, and in no generation.
 pub fn initialise(level: c_int, provided: &mut c_int) -> c_int {
     if let Some(own) = OWN.get()
         && let Err(error) = call_manager(own)
@@ -211,8 +212,10 @@ fn reset() {
     }
 }
 
-/// The library's side is put back, and all other processes have done so too, when this returns.
+/// The library's side is put back, and all other processes have done so too, when this returns. If nobody has died, this
+/// generation has failed.
 pub fn leave_generation() -> Begin {
+    give_up();
     reset();
     await_generation()
 }
@@ -313,13 +316,18 @@ pub fn give_up() {
     }
 }
 
-/// This process goes on with the program, and can go back to an epoch.
+/// This process goes on with the program: from now on a death does not lead back to its start.
 pub fn is_running() {
     if is_on() {
         tell(&ToManager::Running {
             generation: call::wanted(),
         });
     }
+}
+
+/// So many spares are missing.
+pub fn replenish(spares: u32) {
+    tell(&ToManager::Replenish { spares });
 }
 
 /// Before that, the manager starts the whole job again, and ends this process.

@@ -10,9 +10,10 @@ use super::retired::{free_old, retire};
 use super::{DRAIN_LIMIT, abort, copies, newcomers, spare};
 use crate::arch::Frame;
 use crate::errors::{SUCCESS, returns_errors};
+use crate::generated::real;
 use crate::objects::comm;
 use crate::world::{self, Part};
-use crate::{checkpoint, daemon, disk, events, gather, objects, rehearsal, renewal, requests, schedule, user};
+use crate::{checkpoint, daemon, disk, events, objects, rehearsal, renewal, requests, schedule, user};
 use ckptd::events::RecoveryStage;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
@@ -43,7 +44,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     crate::arch::end_wait();
     report.stage(RecoveryStage::Detect);
     let (control, whole) = match renewal::is_on() {
-        true => renew(report).inspect_err(|_| renewal::give_up()).map_err(|_| Again)?,
+        true => renew(report).map_err(|_| Again)?,
         false => repair(report),
     };
 
@@ -200,16 +201,14 @@ fn shrink() -> RealComm {
     control
 }
 
-/// Whether all living processes say so. With ULFM the answer is the same everywhere; where a generation of the job fails,
-/// some may take it for a success, and meet the others in the next one.
+/// Whether all living processes say so. With ULFM the answer is the same everywhere. Where a generation of the job fails, who
+/// does not say so ends it, as others may wait for this process elsewhere; some may take it for a success, and meet the others in the
+/// next one.
 fn agree(control: RealComm, ok: bool) -> bool {
     let mut flag = c_int::from(ok);
     if renewal::is_on() {
-        let all = gather::all_say(control, ok).unwrap_or(false);
-        if !all {
-            renewal::give_up();
-        }
-        return all;
+        // SAFETY: a collective over all.
+        return ok && unsafe { real::PMPI_Barrier(control) } == SUCCESS;
     }
     if !ok {
         revoke(&[control]);

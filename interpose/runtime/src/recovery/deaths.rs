@@ -9,11 +9,12 @@
 //! has raised the signal itself (abort(3)), all its callers count too, since all of them end in the same function of libc.
 //! If the handler could not run (the stack is exhausted), the signal alone has to do. SIGKILL never counts, nor what another
 //! process has sent, nor a bus error that the hardware reports: nothing tells those from the loss of a machine. After the
-//! third of one worker, a line names the kernel's out-of-memory killer.
+//! third of one worker, a line names the kernel's out-of-memory killer; spares are used up in the end. Where new processes take their place
+//! ([`renewal`]), the tenth is the last.
 
 use crate::cell::Main;
 use crate::gather::{Extreme, extremes};
-use crate::{peers, user, world};
+use crate::{peers, renewal, user, world};
 use ckptd::relay::{Frame, NOTE_WORDS, Note, Position};
 use std::ffi::c_int;
 use std::fmt::Write;
@@ -21,6 +22,8 @@ use understudy_mpi::real_types::RealComm;
 
 /// How often the same may happen.
 const LIMIT: usize = 3;
+/// How often a worker may die of whatever, where there is always a process to take its part.
+const MOST: usize = 10;
 /// How many epochs may lie in between: a program that is started over comes to a checkpoint before it comes to the place.
 const EPOCHS: u64 = 2;
 
@@ -176,7 +179,19 @@ impl History {
                     status: if status == 0 { 1 } else { status as c_int },
                 });
             }
-            let same = self.earlier.iter().filter(|other| other.is_recent(epoch));
+            let recent = || self.earlier.iter().filter(|other| other.is_recent(epoch));
+            let mut its = recent().filter(|other| other.worker == worker).peekable();
+            let since = its.peek().map_or(epoch, |first| first.epoch);
+            if renewal::is_on() && its.count() + 1 >= MOST {
+                return Some(Verdict {
+                    why: format!(
+                        "worker {worker} has died {MOST} times since epoch {since}{}; what it dies of would not stop",
+                        death.cause.phrase()
+                    ),
+                    status: understudy_abi::exit::LOST,
+                });
+            }
+            let same = recent();
             let mut same = same.filter(|other| other.cause.is_same(&death.cause)).peekable();
             let first = same.peek().map_or(epoch, |first| first.epoch);
             (same.count() + 1 >= LIMIT).then(|| Verdict {

@@ -77,7 +77,7 @@ pub fn remember_start() {
 /// Has as many spares started as are missing. All living processes call this at the end of a recovery, with the same
 /// knowledge.
 pub fn replenish() {
-    if !told::config().replenish || renewal::is_on() {
+    if !told::config().replenish {
         return;
     }
     let world = world::get();
@@ -85,7 +85,18 @@ pub fn replenish() {
     if *IS_GIVEN_UP.borrow() || !world::is_protected() || spares >= world.spare_count {
         return;
     }
+    if renewal::is_on() {
+        if is_leader(&world) {
+            renewal::replenish(grant(spares));
+        }
+        return;
+    }
     have_started(granted(spares));
+}
+
+/// Whether this process speaks and acts for all.
+fn is_leader(world: &World) -> bool {
+    world.living.first() == Some(&world.launcher_rank)
 }
 
 /// One after the other; those that have just joined take part in it, too.
@@ -93,7 +104,7 @@ fn have_started(count: u32) {
     for left in (0..count).rev() {
         let world = world::get();
         let rank = world.nodes.len() as u32;
-        let is_leader = world.living.first() == Some(&world.launcher_rank);
+        let is_leader = is_leader(&world);
         match one_more(rank, is_leader, left) {
             Ok(()) if is_leader => sys::say(format_args!("spare rank {rank} has joined the job")),
             Ok(()) => {}
@@ -111,29 +122,37 @@ fn have_started(count: u32) {
     }
 }
 
-/// How many may be started, the same everywhere: the daemon says, if there is one, or else as many as are missing.
-fn granted(spares: u32) -> u32 {
-    let world = world::get();
-    let missing = world.spare_count - spares;
+/// How many may be started: the daemon says, if there is one, or else as many as are missing.
+fn grant(spares: u32) -> u32 {
+    let wanted = world::get().spare_count;
+    let missing = wanted - spares;
     if !daemon::is_set() {
         return missing;
     }
-    // An agreement is the bitwise `and` of what all say.
-    let mut flag = -1 as c_int;
-    if world.living.first() == Some(&world.launcher_rank) {
-        let said = daemon::may_start(spares, world.spare_count);
-        let count = said.unwrap_or_else(|why| {
-            log::info!("the daemon does not say how many spares may be started: {why}");
-            missing
-        });
-        if count < missing {
-            sys::say(format_args!(
-                "the daemon grants {count} new spare(s) instead of {missing}; the job goes on with {}",
-                spares + count
-            ));
-        }
-        flag = count as c_int;
+    let count = daemon::may_start(spares, wanted).unwrap_or_else(|why| {
+        log::info!("the daemon does not say how many spares may be started: {why}");
+        missing
+    });
+    if count < missing {
+        sys::say(format_args!(
+            "the daemon grants {count} new spare(s) instead of {missing}; the job goes on with {}",
+            spares + count
+        ));
     }
+    count
+}
+
+/// The same everywhere.
+fn granted(spares: u32) -> u32 {
+    let world = world::get();
+    if !daemon::is_set() {
+        return grant(spares);
+    }
+    // An agreement is the bitwise `and` of what all say.
+    let mut flag = match is_leader(&world) {
+        true => grant(spares) as c_int,
+        false => -1,
+    };
     // SAFETY: an agreement, which ends whoever dies.
     let rc = unsafe { ulfm::MPIX_Comm_agree(world.control, &mut flag) };
     match rc {
