@@ -69,9 +69,13 @@ impl Hosts {
         })
     }
 
-    /// Whether there can be hosts; why not is printed once.
+    /// Whether there can be hosts; why not is printed once. Only mpirun starts jobs on several.
     pub fn are_possible() -> bool {
         static POSSIBLE: OnceLock<bool> = OnceLock::new();
+        if place::renews() {
+            place::skip("ckptd launch starts jobs on one host");
+            return false;
+        }
         *POSSIBLE.get_or_init(|| match Hosts::new(&[1, 1]) {
             Ok(_) => true,
             Err(reason) => {

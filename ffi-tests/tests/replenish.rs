@@ -4,7 +4,7 @@ use ffi_tests::daemon::Daemon;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{Case, cg, heat2d, longer_heat2d};
 use ffi_tests::thin::{self, THIN, WORKERS};
-use ffi_tests::{Job, Kill, Outcome, Trigger};
+use ffi_tests::{Job, Kill, Outcome, Trigger, place};
 use std::time::Duration;
 
 fn job(case: &Case) -> Job {
@@ -60,9 +60,10 @@ fn newcomers_take_parts_in_a_program_with_libraries() {
 #[test]
 fn a_newcomer_that_dies_on_its_way_is_done_without() {
     let case = longer_heat2d();
-    let outcome = job(&case)
-        .fault("kill rank=1 at=cut.end epoch=3; kill rank=5 at=join.begin; pretend no-patience")
-        .run();
+    // Under ckptd it joins by MPI_Init alone.
+    let on_its_way = if place::renews() { "boot.end" } else { "join.begin" };
+    let fault = format!("kill rank=1 at=cut.end epoch=3; kill rank=5 at={on_its_way}; pretend no-patience");
+    let outcome = job(&case).fault(&fault).run();
     assert_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
     let told = outcome
@@ -73,9 +74,23 @@ fn a_newcomer_that_dies_on_its_way_is_done_without() {
     outcome.assert_nothing_left();
 }
 
+/// Under ckptd newcomers are not accepted by others: the job waits for one that is needed.
+fn a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it() {
+    let case = longer_heat2d();
+    let fault = "kill rank=1 at=cut.end epoch=3; wait rank=5 at=boot.end delay=800ms; kill rank=2 at=cut.end epoch=4";
+    let outcome = job(&case).fault(fault).run();
+    assert_undisturbed(&outcome, &case);
+    outcome.assert_taken_over(&[1, 2]);
+    outcome.check(joined(&outcome).first() == Some(&5), "another spare has joined");
+    outcome.assert_nothing_left();
+}
+
 /// Its death is no failure of the newcomer: the job does not wait for a connection that cannot come about.
 #[test]
 fn a_worker_that_dies_while_a_newcomer_is_accepted_ends_the_job() {
+    if place::renews() {
+        return a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it();
+    }
     let outcome = job(&longer_heat2d())
         .fault("kill rank=1 at=cut.end epoch=3; kill rank=2 at=accept.begin")
         .run();
@@ -104,6 +119,10 @@ fn without_tcp_no_spare_can_join_and_a_line_says_so() {
         .run();
     assert_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
+    if place::renews() {
+        // All are started together in each generation, so shared memory connects newcomers, too.
+        return outcome.check(joined(&outcome) == [5], "no spare has joined");
+    }
     let told = outcome.own_lines().iter().any(|line| line.contains("btl `tcp`"));
     outcome.check(told, "nobody says why no spare has joined");
 }

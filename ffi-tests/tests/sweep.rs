@@ -27,7 +27,11 @@ enum Fate {
 }
 
 /// Lines that name a loss.
-const LOSSES: &[&str] = &["cannot be recovered", "during MPI_Init"];
+const LOSSES: &[&str] = &[
+    "cannot be recovered",
+    "during MPI_Init",
+    "in or after MPI_Finalize; what the program does",
+];
 
 fn fate(outcome: &Outcome, undisturbed: &Outcome, case: &Case) -> Fate {
     let succeeded = outcome.status.is_some_and(|status| status.success());
@@ -120,12 +124,14 @@ struct Fault {
     place: String,
     worker: u32,
     text: String,
-    /// Before the first checkpoint is committed, a job can only end.
+    /// Before the first checkpoint is committed, a job under mpirun can only end.
     may_end: bool,
 }
 
 /// Behind it nobody takes a dead rank's part any more, and what lies in its buffers is lost.
 const BEHIND_THE_END: &str = "finalize.end";
+/// All workers have met in `MPI_Finalize`. mpirun does not tell of a process that dies from there on, `ckptd launch` does.
+const AT_THE_END: &str = "finalize.agreed";
 /// `MPI_Init` is among the first calls of every program.
 const CALLS_BEFORE_THE_FIRST_CHECKPOINT: u64 = 4;
 
@@ -144,7 +150,10 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
                 place: place.clone(),
                 worker,
                 text: kill(place),
-                may_end: !survives,
+                may_end: match place::renews() {
+                    true => place == AT_THE_END,
+                    false => !survives,
+                },
             });
             if *times >= late {
                 let text = format!("{} epoch={late}", kill(place));
@@ -160,7 +169,8 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
         // Another phase for each worker, so that together they see more kinds of calls.
         let mut call = 1 + u64::from(worker) * stride / u64::from(WORKERS);
         while call <= *calls {
-            let may_end = call <= CALLS_BEFORE_THE_FIRST_CHECKPOINT;
+            // Where all processes can be started again, nothing is lost there.
+            let may_end = call <= CALLS_BEFORE_THE_FIRST_CHECKPOINT && !place::renews();
             found.push(Fault {
                 place: "calls".into(),
                 worker,
