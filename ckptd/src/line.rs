@@ -104,7 +104,7 @@ pub enum ToProcess {
 pub enum ToManager {
     /// MPI is as before `MPI_Init`, for this generation.
     Ready { generation: u32 },
-    /// This worker goes on with the program in this generation, and all can go back to an epoch.
+    /// This worker goes on with the program in this generation: if it is protected, all can go back to an epoch.
     Running { generation: u32 },
     /// This generation has failed here, although nobody has died.
     Failed { generation: u32 },
@@ -114,6 +114,8 @@ pub enum ToManager {
     Keeps { worker: u32 },
     /// What it has handed over, or inherited, is not needed any more.
     KeepsNothing,
+    /// So many spares more are wanted; they will wait for the next generation.
+    Replenish { spares: u32 },
     /// The whole job is to end with this status.
     Abort { status: i32 },
 }

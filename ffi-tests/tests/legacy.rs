@@ -34,7 +34,10 @@ type Ranks = BTreeMap<u32, processes::Process>;
 /// they have printed.
 fn look(first: &Ranks) -> (BTreeMap<u32, u32>, usize) {
     // Its parent is a guardian.
-    let launcher = first.values().next().and_then(|process| processes::parent(process.parent));
+    let launcher = first
+        .values()
+        .next()
+        .and_then(|process| processes::parent(process.parent));
     let Some(launcher) = launcher else {
         return Default::default();
     };
@@ -48,7 +51,10 @@ fn look(first: &Ranks) -> (BTreeMap<u32, u32>, usize) {
         Some((rank?, pid))
     };
     let living: BTreeMap<u32, u32> = processes::all().filter(program).filter_map(rank).collect();
-    let place = living.values().next().and_then(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).ok());
+    let place = living
+        .values()
+        .next()
+        .and_then(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).ok());
     let stdout: Option<PathBuf> = place.map(|place| place.join("../stdout"));
     let text = stdout.and_then(|stdout| std::fs::read(stdout).ok()).unwrap_or_default();
     (living, text.iter().filter(|&&byte| byte == b'\n').count())
@@ -127,7 +133,8 @@ fn a_worker_may_die_at_any_moment_of_a_checkpoint_together_with_its_holder() {
 fn an_heir_may_die_before_it_has_its_part() {
     for stage in ["agree", "replace", "fetch", "load", "rebuild", "reprotect"] {
         // The spare takes the part of worker 1, and a new process that of the spare; so it is with the last copy.
-        let fault = format!("kill rank=1 at=commit.end epoch=3; kill rank=2 at=commit.end epoch=3; kill rank=4 at={stage}.end");
+        let fault =
+            format!("kill rank=1 at=commit.end epoch=3; kill rank=2 at=commit.end epoch=3; kill rank=4 at={stage}.end");
         assert_undisturbed(&heat2d(), job().fault(&fault));
     }
 }

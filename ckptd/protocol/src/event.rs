@@ -60,7 +60,7 @@ impl Ending {
 pub enum Said {
     /// Its MPI is as before `MPI_Init`, for this generation.
     Ready(Generation),
-    /// It goes on with the program in this generation, and all can go back to an epoch.
+    /// It goes on with the program in this generation: if it is protected, all can go back to an epoch.
     Running(Generation),
     /// This generation has failed here, although nobody has died.
     Failed(Generation),
@@ -70,6 +70,8 @@ pub enum Said {
     Keeps(u32),
     /// Those, or what it has inherited, are not needed any more.
     KeepsNothing,
+    /// So many spares more are wanted; they will wait for the next generation.
+    Replenish(u32),
     /// The whole job is to end with this status.
     Abort(i32),
 }

@@ -1,24 +1,17 @@
 //! The job: its guardians, processes and generations.
 
+mod deaths;
+mod end;
+
 use crate::member::Member;
-use crate::{Action, Ending, Event, Generation, Guardian, Number, Said};
+use crate::{Action, Event, Generation, Guardian, Number, Said};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
 pub const LOST: i32 = 75;
-/// How many new processes may die before they have been in a generation.
-const STILLBORN: u32 = 10;
-/// A generation that fails this many times in a row without a death ends the job.
-const FUTILE: u32 = 10;
-/// How often a job may begin from the beginning.
-const RESTARTS: u32 = 5;
-/// How long the others may take to end by themselves.
-const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long a process may take to leave its MPI library.
 const DEAFNESS: Duration = Duration::from_secs(30);
-/// The number of SIGKILL on every system (signal(7)).
-const SIGKILL: i32 = 9;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -57,11 +50,15 @@ pub struct Job {
     next: u32,
     generation: Generation,
     phase: Phase,
-    /// There is an epoch to go back to.
+    /// There is an epoch to go back to, or the program runs unprotected, and its processes end it after a death.
     is_protected: bool,
     futile: u32,
     stillborn: u32,
     restarts: u32,
+    /// A new spare has died on its way: no other is started.
+    has_failed_to_replenish: bool,
+    /// Who has ended by itself without MPI_Finalize, and had been in a generation.
+    leaver: Option<(Number, bool)>,
     status: i32,
     /// Whose process has ended the job so.
     culprit: Option<Guardian>,
@@ -90,6 +87,8 @@ impl Job {
             futile: 0,
             stillborn: 0,
             restarts: 0,
+            has_failed_to_replenish: false,
+            leaver: None,
             status: 0,
             culprit: None,
             now: Duration::ZERO,
@@ -159,28 +158,6 @@ impl Job {
         }
     }
 
-    fn gone(&mut self, guardian: Guardian) {
-        self.guardians.remove(&guardian);
-        if self.phase == Phase::Gathering {
-            self.end_with(LOST, None);
-        }
-        let its = |member: &Member| member.at == guardian && !member.is_over();
-        let its: Vec<Number> = self
-            .members
-            .iter()
-            .filter(|(_, member)| its(member))
-            .map(|(&it, _)| it)
-            .collect();
-        for number in its {
-            if self.members[&number].lives() {
-                self.actions.push(Action::Kill { number, at: guardian });
-                self.ended(number, Ending::Signal(SIGKILL));
-            }
-            // What it may have printed is not known.
-            self.closed(number, true);
-        }
-    }
-
     /// Starts every process, each at the guardian of its number; if one has gone, at another.
     fn start_all(&mut self) {
         self.members.clear();
@@ -221,14 +198,19 @@ impl Job {
 
     fn hear(&mut self, number: Number, said: Said) {
         let (generation, is_begun) = (self.generation, self.phase == Phase::Running);
-        let Some(member) = self.members.get_mut(&number) else {
+        // Who is killed to start from the beginning has nothing more to say.
+        let Some(member) = self.members.get_mut(&number).filter(|_| self.phase != Phase::Restarting) else {
             return;
         };
         match said {
             Said::Ready(of) => {
+                let is_new_spare = member.is_replacement && !member.is_heard();
                 member.ready = Some(of);
                 if of == generation {
                     self.unready.remove(&number);
+                }
+                if is_new_spare {
+                    self.say(format!("spare rank {number} has joined the job"));
                 }
             }
             Said::Running(of) => {
@@ -237,10 +219,14 @@ impl Job {
                     self.futile = 0;
                 }
             }
-            Said::AtEnd(of) if of == generation && member.lives() => drop(self.at_end.insert(number)),
+            Said::AtEnd(of) if of == generation && member.lives() => {
+                member.is_at_end = true;
+                self.at_end.insert(number);
+            }
             Said::AtEnd(_) => {}
             Said::Keeps(worker) => member.keeps = Some(worker),
             Said::KeepsNothing => member.keeps = None,
+            Said::Replenish(spares) => self.replenish(spares),
             Said::Failed(of) if of == generation && is_begun => self.failed(),
             Said::Failed(_) => {}
             Said::Abort(status) => {
@@ -248,88 +234,6 @@ impl Job {
                 self.end_with(status, Some(at));
             }
         }
-    }
-
-    /// The generation has failed without a death.
-    fn failed(&mut self) {
-        self.futile += 1;
-        if self.futile < FUTILE {
-            return self.renew();
-        }
-        self.say(format!(
-            "{FUTILE} generations have failed although nobody has died; the job ends"
-        ));
-        self.end_with(LOST, None);
-    }
-
-    fn ended(&mut self, number: Number, ending: Ending) {
-        let Some(member) = self.members.get_mut(&number).filter(|member| member.lives()) else {
-            return;
-        };
-        member.ending = Some(ending);
-        let (at, is_heard, has_played) = (member.at, member.is_heard(), member.has_played);
-        if let Some(worker) = member.keeps {
-            // Of one worker, the process that was started last knows the most.
-            let legacy = self.legacies.entry(worker).or_insert(number);
-            *legacy = number.max(*legacy);
-        }
-        self.no_longer_lives(number, at);
-        if matches!(self.phase, Phase::Restarting | Phase::Over) {
-            return;
-        }
-        if self.is_ending() {
-            return self.note(ending.status(), Some(at));
-        }
-        match ending {
-            // A new process has to come as far as the first one did.
-            Ending::Exit(_) if !is_heard && self.is_protected => self.died(at, has_played),
-            // It does not use MPI.
-            Ending::Exit(0) if !is_heard => {}
-            // The program, the layer or the launcher has ended it.
-            Ending::Exit(_) | Ending::Asked(_) => self.end_with(ending.status(), Some(at)),
-            // Nobody has killed it but itself.
-            Ending::Signal(signal) if !is_heard && signal != SIGKILL => self.end_with(ending.status(), Some(at)),
-            // Nobody has heard of it, and it starts again alone (`revive`).
-            Ending::Signal(_) if !is_heard && !self.is_protected && self.is_meeting() => {}
-            Ending::Signal(_) => self.died(at, has_played),
-        }
-    }
-
-    fn no_longer_lives(&mut self, number: Number, at: Guardian) {
-        for set in [&mut self.living, &mut self.unready, &mut self.at_end] {
-            set.remove(&number);
-        }
-        if let Some(load) = self.load.get_mut(&at) {
-            *load -= 1;
-        }
-        self.settle(number);
-    }
-
-    /// Nothing of this process will come any more, if that is so.
-    fn settle(&mut self, number: Number) {
-        if self.members.get(&number).is_some_and(Member::is_over) {
-            self.open.remove(&number);
-            self.revive(number);
-        }
-    }
-
-    fn died(&mut self, at: Guardian, has_played: bool) {
-        if !self.is_protected {
-            return self.restart();
-        }
-        self.stillborn += u32::from(!has_played);
-        if self.stillborn > STILLBORN {
-            let count = self.stillborn;
-            self.say(format!(
-                "{count} new processes have died before they could take a part; the job ends"
-            ));
-            return self.end_with(LOST, Some(at));
-        }
-        if self.legacies.is_empty() && !self.living.iter().any(|number| self.members[number].has_played) {
-            self.say("all processes of the job have died, and left no copies; start it again".into());
-            return self.end_with(LOST, Some(at));
-        }
-        self.renew();
     }
 
     /// The next generation is to be.
@@ -343,21 +247,12 @@ impl Job {
         self.generation = self.generation.next();
         self.phase = Phase::Meeting { since: self.now };
         self.unready.clone_from(&self.living);
-        self.at_end.clear();
-        self.actions.push(Action::Announce(self.generation));
-    }
-
-    /// There is nothing to go back to: all start from the beginning.
-    fn restart(&mut self) {
-        self.phase = Phase::Restarting;
-        self.kill_all();
-    }
-
-    fn closed(&mut self, number: Number, has_printed: bool) {
-        if let Some(member) = self.members.get_mut(&number) {
-            member.has_printed = Some(has_printed);
-            self.settle(number);
+        for number in std::mem::take(&mut self.at_end) {
+            if let Some(member) = self.members.get_mut(&number) {
+                member.is_at_end = false;
+            }
         }
+        self.actions.push(Action::Announce(self.generation));
     }
 
     /// What has become possible.
@@ -371,50 +266,18 @@ impl Job {
         }
     }
 
-    fn restart_if_all_are_over(&mut self) {
-        if !self.open.is_empty() {
-            return;
-        }
-        let has_printed = self.members.values().any(|member| member.has_printed == Some(true));
-        if has_printed || self.restarts == RESTARTS {
-            let why = match has_printed {
-                true => "the program has printed something already, which would come twice".into(),
-                false => format!("so it has been with {} starts", RESTARTS + 1),
-            };
-            self.say(format!(
-                "a process died before the first checkpoint, and {why}; start the job again"
-            ));
-            return self.end_with(LOST, None);
-        }
-        self.restarts += 1;
-        self.generation = self.generation.next();
-        self.start_all();
-    }
-
-    /// Starts a process again that was killed before anybody had heard of it.
-    fn revive(&mut self, number: Number) {
-        let member = &self.members[&number];
-        if self.is_protected || !self.is_meeting() || member.is_heard() || !member.is_killed() {
-            return;
-        }
-        if member.has_printed == Some(true) || self.restarts == RESTARTS {
-            return self.restart();
-        }
-        self.restarts += 1;
-        self.start(number, member.at);
-    }
-
     fn begin_if_ready(&mut self) {
         if self.open.is_empty() && !self.members.values().any(Member::is_heard) {
             // None of them has used MPI.
             return self.end_with(0, None);
         }
-        // The first generation has everybody: who is who is not decided before.
+        // The first generation has everybody: who is who is not decided before. Later ones wait for new processes only if they are needed.
         let least = self.workers + if self.is_protected { 0 } else { self.spares };
-        if !self.unready.is_empty() || (self.living.len() as u32) < least {
+        let ready = self.living.len() - self.unready.len();
+        if (ready as u32) < least || self.unready.iter().any(|number| self.members[number].has_played) {
             return;
         }
-        let ranks: Vec<Number> = self.living.iter().copied().collect();
+        let ranks: Vec<Number> = self.living.difference(&self.unready).copied().collect();
         for number in &ranks {
             if let Some(member) = self.members.get_mut(number) {
                 member.has_played = true;
@@ -440,54 +303,5 @@ impl Job {
             }
             self.actions.push(Action::Inherit { heir, from });
         }
-    }
-
-    fn end_if_all_are_there(&mut self) {
-        if self.at_end.len() as u32 >= self.workers {
-            self.phase = Phase::Ending { deadline: None };
-            self.actions.push(Action::End);
-        }
-    }
-
-    /// Ends the job: what still runs after a while is killed.
-    fn end_with(&mut self, status: i32, culprit: Option<Guardian>) {
-        if self.is_ending() {
-            return;
-        }
-        self.note(status, culprit);
-        let deadline = Some(self.now + LAST_WORDS);
-        self.phase = Phase::Ending { deadline };
-    }
-
-    fn note(&mut self, status: i32, culprit: Option<Guardian>) {
-        if self.status == 0 && status != 0 {
-            (self.status, self.culprit) = (status, culprit);
-        }
-    }
-
-    fn end_all(&mut self, deadline: Option<Duration>) {
-        if self.open.is_empty() {
-            let first = self.guardians.first().copied();
-            let culprit = self
-                .culprit
-                .filter(|culprit| self.guardians.contains(culprit))
-                .or(first);
-            for &at in &self.guardians {
-                let status = if Some(at) == culprit { self.status } else { 0 };
-                self.actions.push(Action::Leave { at, status });
-            }
-            self.phase = Phase::Over;
-        } else if deadline.is_some_and(|deadline| self.now >= deadline) {
-            self.phase = Phase::Ending { deadline: None };
-            self.kill_all();
-        }
-    }
-
-    fn kill_all(&mut self) {
-        let kill = |&number: &Number| Action::Kill {
-            number,
-            at: self.members[&number].at,
-        };
-        self.actions.extend(self.living.iter().map(kill));
     }
 }

@@ -9,6 +9,10 @@ pub struct Member {
     pub ready: Option<Generation>,
     /// It has been in a generation that has begun.
     pub has_played: bool,
+    /// It was started in place of a spare that was used up.
+    pub is_replacement: bool,
+    /// It is in MPI_Finalize, and needs the others no more.
+    pub is_at_end: bool,
     /// The worker whose copies it has handed over.
     pub keeps: Option<u32>,
     pub ending: Option<Ending>,
@@ -22,6 +26,8 @@ impl Member {
             at,
             ready: None,
             has_played: false,
+            is_replacement: false,
+            is_at_end: false,
             keeps: None,
             ending: None,
             has_printed: None,

@@ -38,8 +38,10 @@ struct Process {
     stage: Stage,
     /// The generation in its page.
     page: Generation,
-    /// It has a part, and not only waits.
-    is_worker: bool,
+    /// The worker that it plays, if it does not only wait.
+    part: Option<u32>,
+    /// It has handed over its copies.
+    keeps: bool,
 }
 
 /// Steps of the simulated program, of which the first ones are before the first checkpoint.
@@ -98,9 +100,12 @@ impl World {
                 let process = Process {
                     stage: Stage::Starting,
                     page: self.job.generation(),
-                    is_worker: false,
+                    part: None,
+                    keeps: false,
                 };
                 let before = self.processes.insert(number, process);
+                // Its line is a new one.
+                self.events.remove(&number);
                 assert!(
                     before.is_none_or(|it| it.stage == Stage::Dead),
                     "two processes of number {number}"
@@ -110,6 +115,13 @@ impl World {
                 for process in self.processes.values_mut() {
                     process.page = generation;
                 }
+            }
+            Action::Inherit { heir, from } => {
+                let from = &self.processes[&from];
+                assert!(from.keeps && from.stage == Stage::Dead, "only the dead leave something");
+                let heir = self.processes.get_mut(&heir).expect("an heir is a process");
+                assert!(!heir.keeps, "an heir has nothing else");
+                heir.keeps = true;
             }
             Action::Begin { generation, ranks } => self.begin(generation, ranks),
             Action::Kill { number, .. } => self.kill(number),
@@ -128,7 +140,7 @@ impl World {
             // It may have died, or left for the next generation, since.
             if process.stage == Stage::Ready(generation) {
                 process.stage = Stage::Running(generation, STEPS);
-                process.is_worker = index < self.workers;
+                process.part = (index < self.workers).then_some(index as u32);
             } else {
                 assert!(
                     process.stage == Stage::Dead || process.page > generation,
@@ -171,7 +183,7 @@ impl World {
                 process.stage = Stage::Ready(page);
                 Said::Ready(page)
             }
-            Stage::Running(of, 0) if process.is_worker => {
+            Stage::Running(of, 0) if process.part.is_some() => {
                 process.stage = Stage::AtEnd(of);
                 Said::AtEnd(of)
             }
@@ -180,6 +192,9 @@ impl World {
                 if left != STEPS - UNPROTECTED {
                     return;
                 }
+                process.keeps |= process.part.is_some();
+                let kept = process.part.map(Said::Keeps);
+                kept.into_iter().for_each(|said| self.say(number, Event::Said(number, said)));
                 Said::Running(of)
             }
             _ => return,
@@ -230,7 +245,7 @@ fn play(seed: u64, workers: u32, spares: u32, kills: u32) -> bool {
     let status = world.statuses.values().copied().max().unwrap_or_default();
     // A death after the end is only a status.
     assert!([0, LOST, 137].contains(&status), "seed {seed}: status {status}");
-    assert_eq!(status == LOST, !world.said.is_empty(), "seed {seed}: {:?}", world.said);
+    assert!(status != LOST || !world.said.is_empty(), "seed {seed}: it is lost in silence");
     status == LOST
 }
 
@@ -245,19 +260,9 @@ fn a_job_without_deaths_has_one_generation() {
 
 #[test]
 fn whoever_dies_and_whenever_the_job_comes_to_its_end() {
-    let mut lost = 0;
     for seed in 0..5_000 {
-        let (spares, kills) = ((seed % 3) as u32, (seed % 5) as u32);
-        lost += u32::from(play(seed, 4, spares, kills));
-    }
-    // Few lose all who have been there before; more do not.
-    assert!(lost < 100, "{lost} of 5000 jobs were lost");
-}
-
-#[test]
-fn a_death_of_one_is_always_survived() {
-    for seed in 0..1_000 {
-        assert!(!play(seed, 5, (seed % 2) as u32, 1), "seed {seed}");
+        let (spares, kills) = ((seed % 3) as u32, (seed % 6) as u32);
+        assert!(!play(seed, 4, spares, kills), "seed {seed}: the job is lost");
     }
 }
 

@@ -207,8 +207,8 @@ impl Job {
                 protocol::Event::Gone(guardian) => drop(self.guardians.remove(&guardian)),
                 protocol::Event::Ended(number, ending) => {
                     log::info!("process {number} has ended: {ending:?}");
-                    // Its last words come first.
-                    self.hear_process(number);
+                    // What has been said before, by it or others, is older than its end.
+                    self.hear_processes();
                     self.processes.remove(&number);
                     if let Some((_, status)) = self.files.get_mut(&number) {
                         *status = as_wait_tells(ending);
@@ -244,6 +244,7 @@ impl Job {
                     self.files.remove(&number);
                     Said::KeepsNothing
                 }
+                ToManager::Replenish { spares } => Said::Replenish(spares),
                 ToManager::Abort { status } => Said::Abort(status),
             };
             self.happen(protocol::Event::Said(number, said));
@@ -304,7 +305,9 @@ impl Job {
 
     /// Gives a process the files of a dead one.
     fn hand_out(&mut self, heir: Number, from: Number) {
-        let Some((files, status)) = self.files.remove(&from) else { return };
+        let Some((files, status)) = self.files.remove(&from) else {
+            return;
+        };
         log::info!("process {heir} inherits from process {from}");
         if let Some(process) = self.processes.get(&heir) {
             let inherit = ToProcess::Inherit { from: from.0, status };

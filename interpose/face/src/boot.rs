@@ -101,10 +101,9 @@ fn first(program: &Program) -> ! {
     let list = program.environment;
     // SAFETY: a valid environment; personality(2) and execve(2).
     unsafe {
-        match guard::protection(list) {
-            Protection::None => program.refuse(None, format_args!("{NO_FAULT_TOLERANCE}")),
-            Protection::Guardian => guard::become_guardian(program),
-            Protection::Manager | Protection::FaultTolerance => {}
+        let protection = guard::protection(list);
+        if protection == Protection::None {
+            program.refuse(None, format_args!("{NO_FAULT_TOLERANCE}"));
         }
         // A library may bring the bindings along unused; the program itself has been linked by a Fortran compiler.
         if link::objects()
@@ -116,6 +115,9 @@ fn first(program: &Program) -> ! {
         let limit = sys::open_files();
         if limit < LEAST_OPEN_FILES {
             program.refuse(None, format_args!("at most {limit} files may be open here (RLIMIT_NOFILE), and the layer's own have numbers from {RUNTIME_FD_BASE} on; raise the limit to {LEAST_OPEN_FILES} or more (`ulimit -n`; LimitNOFILE= of the service that starts the job)"));
+        }
+        if protection == Protection::Guardian {
+            guard::become_guardian(program);
         }
         let before = sys!(nr::PERSONALITY, 0xffff_ffffusize);
         let pretend_refused = environ::value(list, b"UNDERSTUDY_FAULT=").is_some_and(|faults| {

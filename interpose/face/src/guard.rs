@@ -1,17 +1,14 @@
 //! Becoming the guardian: what a launcher has started is not the rank, but its parent.
 //!
 //! A launcher ends a job when it sees one of its processes die. So the first execution of the program becomes `ckptd guardian`, which
-//! executes the program again as its child, and does not die with it. The program's process then has [`LINE`] in its environment.
+//! executes the program again as its child, and does not die with it. The program's process then has [`MANAGER`] in its environment.
 #![allow(unsafe_code)]
 
 use crate::aside::Program;
-use crate::environ::{self, ASIDE_VARIABLE};
+use crate::environ::{self, ASIDE_VARIABLE, MANAGER};
 use crate::link::{Path, own_path};
 use crate::sys::{nr, sys};
 use core::ffi::c_char;
-
-/// In the environment of a process that has a process manager of ours.
-pub const LINE: &[u8] = b"UNDERSTUDY_LINE=";
 
 /// How a failed job can go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +30,7 @@ pub enum Protection {
 pub unsafe fn protection(list: *const *const c_char) -> Protection {
     // SAFETY: handed on to the caller.
     let variable = |name: &[u8]| unsafe { environ::value(list, name) };
-    if variable(LINE).is_some() {
+    if variable(MANAGER).is_some() {
         return Protection::Manager;
     }
     let is_on = |value: &[u8]| value == b"1" || value == b"true";

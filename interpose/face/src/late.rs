@@ -10,7 +10,7 @@
 use crate::aside;
 use crate::boot::on_stack;
 use crate::entry;
-use crate::environ::{self, LATE_VARIABLE};
+use crate::environ::{self, LATE_VARIABLE, MANAGER};
 use crate::guard::{self, Protection};
 use crate::msg::Line;
 use crate::relay::{self, Streams};
@@ -48,8 +48,8 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
 /// `list` must be a valid environment.
 unsafe fn parent_is_launched(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller.
-    let is_guarded = unsafe { environ::value(list, guard::LINE) }.is_some();
-    parent_has(if is_guarded { guard::LINE } else { b"PMIX_RANK=" })
+    let is_guarded = unsafe { environ::value(list, MANAGER) }.is_some();
+    parent_has(if is_guarded { MANAGER } else { b"PMIX_RANK=" })
 }
 
 /// Whether the parent has this variable, given with its `=`.

@@ -287,6 +287,8 @@ pub fn finalize() -> Result<c_int, Rewound> {
             // SAFETY: a collective over the workers.
             false => unsafe { ulfm::MPIX_Comm_agree(get().private, &mut flag) },
         })?;
+    } else if renewal::is_on() && renewal::meet_at_the_end() != SUCCESS {
+        recovery::end_unprotected();
     }
     fault::point("finalize.agreed", checkpoint::epoch());
     journal::trace::report();

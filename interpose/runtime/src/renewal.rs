@@ -32,8 +32,8 @@ const _: () = {
     assert!(offset_of!(call::Page, is_inside) == offset_of!(line::Page, is_inside));
 };
 
-/// The line to the process manager, and the page.
-static MANAGER: OnceLock<(Line, &call::Page)> = OnceLock::new();
+/// The line to the process manager.
+static MANAGER: OnceLock<Line> = OnceLock::new();
 
 /// What becomes of the library's side.
 struct Renewal {

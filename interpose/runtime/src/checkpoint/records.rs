@@ -151,7 +151,9 @@ impl Records {
 fn read_at(file: &File, place: u64) -> io::Result<Option<(u64, Standing, Vec<u8>)>> {
     let mut head = [0; HEAD];
     file.read_exact_at(&mut head, place)?;
-    let mut words = head.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+    let mut words = head
+        .chunks_exact(8)
+        .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
     let mut next = || words.next().unwrap_or_default();
     let (magic, sequence, standing, length, sum) = (next(), next(), next(), next(), next());
     let standing = match standing {

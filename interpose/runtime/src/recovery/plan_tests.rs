@@ -173,7 +173,13 @@ fn heirs_need_nobody_else() {
     assert_eq!(plan.epoch, 3);
     // A single worker has no holder.
     let alone = Redundancy::place(&[0], 1, Scheme::Copies(0));
-    assert_eq!(super::make(&[heir(1, 0, 3, 0)], &alone, 1, &[]).unwrap().takeovers.len(), 1);
+    assert_eq!(
+        super::make(&[heir(1, 0, 3, 0)], &alone, 1, &[])
+            .unwrap()
+            .takeovers
+            .len(),
+        1
+    );
     let lost = super::make(&[spare(1)], &alone, 1, &[]);
     assert_eq!(lost, Err(Lost::Everyone));
 }
@@ -186,14 +192,23 @@ fn heirs_tell_of_the_epoch_that_was_under_way() {
     assert_eq!(epoch(&[worker(0, 0, 4), heir(4, 1, 3, 4), worker(2, 2, 4)]), Ok(4));
     // It may be committed: all have it whole.
     assert_eq!(epoch(&[heir(3, 0, 3, 4), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]), Ok(4));
-    assert_eq!(epoch(&[whole(worker(0, 0, 3), 4), heir(4, 1, 3, 4), whole(worker(2, 2, 3), 4)]), Ok(4));
+    assert_eq!(
+        epoch(&[whole(worker(0, 0, 3), 4), heir(4, 1, 3, 4), whole(worker(2, 2, 3), 4)]),
+        Ok(4)
+    );
     // It was not: a living worker has not got so far.
     assert_eq!(epoch(&[worker(0, 0, 3), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]), Ok(3));
     // Neither had worker 1, whose copy of that epoch died with worker 2.
-    assert_eq!(epoch(&[whole(worker(0, 0, 3), 4), heir(4, 1, 3, 0), heir(5, 2, 3, 0)]), Ok(3));
+    assert_eq!(
+        epoch(&[whole(worker(0, 0, 3), 4), heir(4, 1, 3, 0), heir(5, 2, 3, 0)]),
+        Ok(3)
+    );
     // The first epoch was whole, and nobody has died who had seen it committed.
     assert_eq!(epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 1), heir(5, 2, 0, 1)]), Ok(1));
-    assert_eq!(epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 0), heir(5, 2, 0, 0)]), Err(Lost::Init));
+    assert_eq!(
+        epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 0), heir(5, 2, 0, 0)]),
+        Err(Lost::Init)
+    );
     // Worker 1's copy comes from the heir of its holder.
     let plan = make(&[whole(worker(0, 0, 3), 4), heir(4, 1, 3, 0), heir(5, 2, 3, 4)], 3, 1).unwrap();
     assert_eq!((plan.epoch, plan.fetches), (4, vec![Fetch { worker: 1, from: 2 }]));

@@ -1,0 +1,195 @@
+//! Deaths, and what starts in the place of the dead.
+
+use super::{Job, Phase};
+use crate::member::Member;
+use crate::{Action, Ending, Guardian, LOST, Number};
+
+/// How many new processes may die before they have been in a generation.
+const STILLBORN: u32 = 10;
+/// A generation that fails this many times in a row without a death ends the job.
+const FUTILE: u32 = 10;
+/// How often a job may begin from the beginning.
+const RESTARTS: u32 = 5;
+/// The number of SIGKILL on every system (signal(7)).
+const SIGKILL: i32 = 9;
+
+impl Job {
+    pub(super) fn gone(&mut self, guardian: Guardian) {
+        self.guardians.remove(&guardian);
+        if self.phase == Phase::Gathering {
+            self.end_with(LOST, None);
+        }
+        let its = |member: &Member| member.at == guardian && !member.is_over();
+        let its: Vec<Number> = self
+            .members
+            .iter()
+            .filter(|(_, member)| its(member))
+            .map(|(&it, _)| it)
+            .collect();
+        for number in its {
+            if self.members[&number].lives() {
+                self.actions.push(Action::Kill { number, at: guardian });
+                self.ended(number, Ending::Signal(SIGKILL));
+            }
+            // What it may have printed is not known.
+            self.closed(number, true);
+        }
+    }
+
+    /// The generation has failed without a death.
+    pub(super) fn failed(&mut self) {
+        self.futile += 1;
+        if self.futile < FUTILE {
+            return self.renew();
+        }
+        self.say(format!(
+            "{FUTILE} generations have failed although nobody has died; the job ends"
+        ));
+        self.end_with(LOST, None);
+    }
+
+    pub(super) fn ended(&mut self, number: Number, ending: Ending) {
+        let Some(member) = self.members.get_mut(&number).filter(|member| member.lives()) else {
+            return;
+        };
+        member.ending = Some(ending);
+        let (at, is_heard, has_played) = (member.at, member.is_heard(), member.has_played);
+        if let Some(worker) = member.keeps {
+            // Of one worker, the process that was started last knows the most.
+            let legacy = self.legacies.entry(worker).or_insert(number);
+            *legacy = number.max(*legacy);
+        }
+        self.no_longer_lives(number, at);
+        if matches!(self.phase, Phase::Restarting | Phase::Over) {
+            return;
+        }
+        if self.is_ending() {
+            return self.ended_at_the_end(number, ending);
+        }
+        match ending {
+            // A new spare waits for the next generation: nobody misses it.
+            _ if self.is_protected && self.phase == Phase::Running && !has_played => self.do_without(),
+            // A new process has to come as far as the first one did.
+            Ending::Exit(_) if !is_heard && self.is_protected => self.died(at, has_played),
+            // It does not use MPI.
+            Ending::Exit(0) if !is_heard => {}
+            // The program, the layer or the launcher has ended it.
+            Ending::Exit(_) | Ending::Asked(_) => {
+                self.end_with(ending.status(), Some(at));
+                self.leaver = matches!(ending, Ending::Exit(_)).then_some((number, has_played));
+            }
+            // Nobody has killed it but itself.
+            Ending::Signal(signal) if !is_heard && signal != SIGKILL => self.end_with(ending.status(), Some(at)),
+            // Nobody has heard of it, and it starts again alone (`revive`).
+            Ending::Signal(_) if !is_heard && !self.is_protected && self.is_meeting() => {}
+            Ending::Signal(_) => self.died(at, has_played),
+        }
+    }
+
+    /// Starts so many spares, as far as they are missing.
+    pub(super) fn replenish(&mut self, spares: u32) {
+        if self.is_ending() || self.has_failed_to_replenish {
+            return;
+        }
+        let missing = (self.workers + self.spares).saturating_sub(self.living.len() as u32);
+        for _ in 0..spares.min(missing) {
+            let number = Number(self.next);
+            self.start_next(Guardian(self.workers));
+            if let Some(member) = self.members.get_mut(&number) {
+                member.is_replacement = true;
+            }
+        }
+    }
+
+    /// A spare has died before it was in a generation; the next one would die so, too.
+    pub(super) fn do_without(&mut self) {
+        self.has_failed_to_replenish = true;
+        let spares = (self.living.len() as u32).saturating_sub(self.workers);
+        self.say(format!(
+            "no new spare can join the job (it has died on its way); it goes on with {spares} spare(s)"
+        ));
+    }
+
+    pub(super) fn no_longer_lives(&mut self, number: Number, at: Guardian) {
+        for set in [&mut self.living, &mut self.unready, &mut self.at_end] {
+            set.remove(&number);
+        }
+        if let Some(load) = self.load.get_mut(&at) {
+            *load -= 1;
+        }
+        self.settle(number);
+    }
+
+    /// Nothing of this process will come any more, if that is so.
+    pub(super) fn settle(&mut self, number: Number) {
+        if self.members.get(&number).is_some_and(Member::is_over) {
+            self.open.remove(&number);
+            self.revive(number);
+        }
+    }
+
+    pub(super) fn died(&mut self, at: Guardian, has_played: bool) {
+        if !self.is_protected {
+            return self.restart();
+        }
+        self.stillborn += u32::from(!has_played);
+        if self.stillborn > STILLBORN {
+            let count = self.stillborn;
+            self.say(format!(
+                "{count} new processes have died before they could take a part; the job ends"
+            ));
+            return self.end_with(LOST, Some(at));
+        }
+        if self.legacies.is_empty() && !self.living.iter().any(|number| self.members[number].has_played) {
+            self.say("all processes of the job have died, and left no copies; start it again".into());
+            return self.end_with(LOST, Some(at));
+        }
+        self.renew();
+    }
+
+    /// There is nothing to go back to: all start from the beginning.
+    pub(super) fn restart(&mut self) {
+        self.phase = Phase::Restarting;
+        self.kill_all();
+    }
+
+    pub(super) fn closed(&mut self, number: Number, has_printed: bool) {
+        if let Some(member) = self.members.get_mut(&number) {
+            member.has_printed = Some(has_printed);
+            self.settle(number);
+        }
+    }
+
+    pub(super) fn restart_if_all_are_over(&mut self) {
+        if !self.open.is_empty() {
+            return;
+        }
+        let has_printed = self.members.values().any(|member| member.has_printed == Some(true));
+        if has_printed || self.restarts == RESTARTS {
+            let why = match has_printed {
+                true => "the program has printed something already, which would come twice".into(),
+                false => format!("so it has been with {} starts", RESTARTS + 1),
+            };
+            self.say(format!(
+                "a process died before the first checkpoint, and {why}; start the job again"
+            ));
+            return self.end_with(LOST, None);
+        }
+        self.restarts += 1;
+        self.generation = self.generation.next();
+        self.start_all();
+    }
+
+    /// Starts a process again that was killed before anybody had heard of it.
+    pub(super) fn revive(&mut self, number: Number) {
+        let member = &self.members[&number];
+        if self.is_protected || !self.is_meeting() || member.is_heard() || !member.is_killed() {
+            return;
+        }
+        if member.has_printed == Some(true) || self.restarts == RESTARTS {
+            return self.restart();
+        }
+        self.restarts += 1;
+        self.start(number, member.at);
+    }
+}

@@ -1,0 +1,86 @@
+//! The end of the job, good or bad.
+
+use super::{Job, Phase};
+use crate::{Action, Ending, Guardian, Number};
+use std::time::Duration;
+
+/// How long the others may take to end by themselves.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+impl Job {
+    /// One that has died at the end may have had something to do still, and nobody does it.
+    pub(super) fn ended_at_the_end(&mut self, number: Number, ending: Ending) {
+        let member = &self.members[&number];
+        let (at, is_at_end) = (member.at, member.is_at_end);
+        if let (Ending::Signal(signal), true, 0) = (ending, is_at_end, self.status) {
+            self.say(format!(
+                "process {number} died of signal {signal} in or after MPI_Finalize; what the program does there after that is not done"
+            ));
+        }
+        self.note(ending.status(), Some(at));
+    }
+
+    pub(super) fn end_if_all_are_there(&mut self) {
+        if self.at_end.len() as u32 >= self.workers {
+            self.phase = Phase::Ending { deadline: None };
+            self.actions.push(Action::End);
+        }
+    }
+
+    /// Ends the job: what still runs after a while is killed.
+    pub(super) fn end_with(&mut self, status: i32, culprit: Option<Guardian>) {
+        if self.is_ending() {
+            return;
+        }
+        self.note(status, culprit);
+        let deadline = Some(self.now + LAST_WORDS);
+        self.phase = Phase::Ending { deadline };
+    }
+
+    pub(super) fn note(&mut self, status: i32, culprit: Option<Guardian>) {
+        if self.status == 0 && status != 0 {
+            (self.status, self.culprit) = (status, culprit);
+        }
+    }
+
+    pub(super) fn end_all(&mut self, deadline: Option<Duration>) {
+        if self.open.is_empty() {
+            let first = self.guardians.first().copied();
+            let culprit = self
+                .culprit
+                .filter(|culprit| self.guardians.contains(culprit))
+                .or(first);
+            for &at in &self.guardians {
+                let status = if Some(at) == culprit { self.status } else { 0 };
+                self.actions.push(Action::Leave { at, status });
+            }
+            self.phase = Phase::Over;
+        } else if deadline.is_some_and(|deadline| self.now >= deadline) {
+            self.phase = Phase::Ending { deadline: None };
+            self.note_leaver();
+            self.kill_all();
+        }
+    }
+
+    /// Others still run although a process has ended: the program has not come to its end.
+    pub(super) fn note_leaver(&mut self) {
+        let Some((number, has_played)) = self.leaver.filter(|_| !self.living.is_empty()) else {
+            return;
+        };
+        if has_played {
+            let status = self.status;
+            self.say(format!(
+                "rank {number} ended with status {status} without MPI_Finalize, and others still ran a second later; the job ends"
+            ));
+        }
+        self.status = self.status.max(1);
+    }
+
+    pub(super) fn kill_all(&mut self) {
+        let kill = |&number: &Number| Action::Kill {
+            number,
+            at: self.members[&number].at,
+        };
+        self.actions.extend(self.living.iter().map(kill));
+    }
+}
