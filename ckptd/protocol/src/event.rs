@@ -87,7 +87,9 @@ pub enum Event {
     Ended(Number, Ending),
     /// The output of a process that has ended has come to its end: so many bytes, to standard output.
     Closed(Number, u64),
-    /// A rank has called `MPI_Abort`.
+    /// The MPI library of a process has given up, as it may when another process dies. (A program's own abort is [`Said::Abort`].)
+    Broke(Number),
+    /// The job cannot go on, and is to end with this status.
     Abort(i32),
     /// Time has passed.
     Tick,

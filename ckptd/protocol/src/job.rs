@@ -105,6 +105,7 @@ impl Job {
             Event::Said(number, said) => self.hear(number, said),
             Event::Ended(number, ending) => self.ended(number, ending),
             Event::Closed(number, written) => self.closed(number, written > 0),
+            Event::Broke(number) => self.broke(number),
             Event::Abort(status) => self.end_with(status, None),
             Event::Tick => {}
         }
@@ -199,7 +200,11 @@ impl Job {
     fn hear(&mut self, number: Number, said: Said) {
         let (generation, is_begun) = (self.generation, self.phase == Phase::Running);
         // Who is killed to start from the beginning has nothing more to say.
-        let Some(member) = self.members.get_mut(&number).filter(|_| self.phase != Phase::Restarting) else {
+        let Some(member) = self
+            .members
+            .get_mut(&number)
+            .filter(|_| self.phase != Phase::Restarting)
+        else {
             return;
         };
         match said {
@@ -214,6 +219,7 @@ impl Job {
                 }
             }
             Said::Running(of) => {
+                member.has_part = true;
                 self.is_protected = true;
                 if of == generation {
                     self.futile = 0;
@@ -293,9 +299,12 @@ impl Job {
         self.actions.push(Action::Begin { generation, ranks });
     }
 
-    /// Who has no copies gets those of a dead process.
+    /// Who has neither a part nor copies gets those of a dead process.
     fn bequeath(&mut self, ranks: &[Number]) {
-        let without = |number: &&Number| self.members[number].keeps.is_none();
+        let without = |number: &&Number| {
+            let member = &self.members[number];
+            member.keeps.is_none() && !member.has_part
+        };
         let heirs: Vec<Number> = ranks.iter().filter(without).copied().collect();
         for ((worker, from), heir) in std::mem::take(&mut self.legacies).into_iter().zip(heirs) {
             if let Some(member) = self.members.get_mut(&heir) {

@@ -9,6 +9,10 @@ pub struct Member {
     pub ready: Option<Generation>,
     /// It has been in a generation that has begun.
     pub has_played: bool,
+    /// It has played a worker.
+    pub has_part: bool,
+    /// Its MPI library has given up.
+    pub is_broken: bool,
     /// It was started in place of a spare that was used up.
     pub is_replacement: bool,
     /// It is in MPI_Finalize, and needs the others no more.
@@ -26,6 +30,8 @@ impl Member {
             at,
             ready: None,
             has_played: false,
+            has_part: false,
+            is_broken: false,
             is_replacement: false,
             is_at_end: false,
             keeps: None,

@@ -194,7 +194,8 @@ impl World {
                 }
                 process.keeps |= process.part.is_some();
                 let kept = process.part.map(Said::Keeps);
-                kept.into_iter().for_each(|said| self.say(number, Event::Said(number, said)));
+                kept.into_iter()
+                    .for_each(|said| self.say(number, Event::Said(number, said)));
                 Said::Running(of)
             }
             _ => return,
@@ -245,7 +246,10 @@ fn play(seed: u64, workers: u32, spares: u32, kills: u32) -> bool {
     let status = world.statuses.values().copied().max().unwrap_or_default();
     // A death after the end is only a status.
     assert!([0, LOST, 137].contains(&status), "seed {seed}: status {status}");
-    assert!(status != LOST || !world.said.is_empty(), "seed {seed}: it is lost in silence");
+    assert!(
+        status != LOST || !world.said.is_empty(),
+        "seed {seed}: it is lost in silence"
+    );
     status == LOST
 }
 

@@ -73,16 +73,16 @@ struct Job {
     /// Those of the MPI library; not before a process has said which one.
     servers: Option<Manager>,
     wake: Arc<OwnedFd>,
-    /// Statuses that ranks have given to `MPI_Abort`.
-    aborts: (Sender<i32>, Receiver<i32>),
+    /// Ranks whose MPI library has given up.
+    aborts: (Sender<(Name, Rank)>, Receiver<(Name, Rank)>),
     /// Who has not said yet what it is.
     callers: Vec<Line>,
     guardians: BTreeMap<Guardian, Line>,
     processes: BTreeMap<Number, Process>,
     /// What processes have handed over, and how those have ended that have.
     files: BTreeMap<Number, (Vec<OwnedFd>, i32)>,
-    /// The generation that has begun last.
-    begun: Option<Name>,
+    /// The generation that has begun last, and who its ranks are.
+    begun: Option<(Name, Vec<Number>)>,
     began: Instant,
 }
 
@@ -96,8 +96,11 @@ impl Job {
             self.hear_callers();
             self.hear_processes();
             self.hear_guardians();
-            while let Ok(status) = self.aborts.1.try_recv() {
-                self.happen(protocol::Event::Abort(status));
+            while let Ok((generation, rank)) = self.aborts.1.try_recv() {
+                let begun = self.begun.as_ref().filter(|(name, _)| *name == generation);
+                if let Some(&number) = begun.and_then(|(_, ranks)| ranks.get(rank.0 as usize)) {
+                    self.happen(protocol::Event::Broke(number));
+                }
             }
             self.happen(protocol::Event::Tick);
             self.interrupt();
@@ -321,7 +324,7 @@ impl Job {
     fn begin(&mut self, generation: u32, ranks: &[Number]) -> Result<(), Error> {
         let Some(servers) = &self.servers else { return Ok(()) };
         // All have left it, and none is in the next one yet: the servers want it so.
-        if let Some(before) = self.begun.take() {
+        if let Some((before, _)) = self.begun.take() {
             servers.end(&before)?;
         }
         let size = ranks.len() as u32;
@@ -350,7 +353,7 @@ impl Job {
             }
         }
         log::info!("generation {generation} begins with {size} processes");
-        self.begun = Some(of_all.name);
+        self.begun = Some((of_all.name, ranks.to_vec()));
         Ok(())
     }
 
@@ -410,12 +413,16 @@ fn as_wait_tells(ending: Ending) -> i32 {
     }
 }
 
-/// Passes on what the servers' threads see of `MPI_Abort`.
-fn note_aborts(events: Receiver<Event>, aborts: &Sender<i32>, wake: &OwnedFd) {
+/// Passes on what the servers' threads see of libraries that give up.
+fn note_aborts(events: Receiver<Event>, aborts: &Sender<(Name, Rank)>, wake: &OwnedFd) {
     for event in events {
         if let What::Abort { status, message } = event.what {
-            log::info!("rank {} of {} aborts: {message}", event.rank, event.generation);
-            let _ = aborts.send(status);
+            log::info!(
+                "rank {} of {} aborts ({status}): {message}",
+                event.rank,
+                event.generation
+            );
+            let _ = aborts.send((event.generation, event.rank));
             let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
         }
     }

@@ -151,6 +151,20 @@ pub fn note_end(launcher_rank: u32, status: c_int) {
     peers().ends.push((launcher_rank, status));
 }
 
+/// The recovery from deaths is over: nothing is asked of any processes but these any more.
+pub fn keep_only(living: &[u32]) {
+    let peers = &mut *peers();
+    peers.ends.clear();
+    let all = peers.local.drain(..).zip(peers.ranks.drain(..));
+    let (kept, gone): (Vec<_>, Vec<_>) = all.partition(|(_, rank)| living.contains(rank));
+    (peers.local, peers.ranks) = kept.into_iter().unzip();
+    for (descriptor, _) in gone {
+        peers.watched.retain(|&watched| watched != descriptor);
+        // SAFETY: close(2) of a descriptor of this module, which has just forgotten it.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
 /// Sleeps, but not longer than until a process of this node ends. Whether one has, since the last call.
 pub fn sleep_until_death(limit: Duration) -> bool {
     let watch = |&descriptor: &c_int| libc::pollfd {

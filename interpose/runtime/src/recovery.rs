@@ -32,7 +32,7 @@ use crate::arch::Rewound;
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;
 use crate::world::{self, Part};
-use crate::{arch, cell::Main, checkpoint, errors, events, overdue, renewal};
+use crate::{arch, cell::Main, checkpoint, errors, events, overdue, peers, renewal};
 use ckptd::events::{ErrorClass, Kind};
 pub use ending::{abort, end_unprotected, fail, failed_in_init, undone};
 pub use meeting::end_together;
@@ -180,6 +180,9 @@ fn recover(class: c_int) {
         }
     };
     report.emit();
+    if renewal::is_on() {
+        peers::keep_only(&world::get().living);
+    }
     if let Part::Worker(_) = world::get().part {
         resume(outcome, began, &report);
     }

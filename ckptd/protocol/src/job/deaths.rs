@@ -14,6 +14,25 @@ const RESTARTS: u32 = 5;
 const SIGKILL: i32 = 9;
 
 impl Job {
+    /// It is one more death.
+    pub(super) fn broke(&mut self, number: Number) {
+        let is_first = !self.members.values().any(|member| member.lives() && member.is_broken);
+        if self.is_ending() {
+            return;
+        }
+        let Some(member) = self.members.get_mut(&number).filter(|member| member.lives()) else {
+            return;
+        };
+        member.is_broken = true;
+        let at = member.at;
+        self.actions.push(Action::Kill { number, at });
+        self.futile += u32::from(is_first);
+        if self.futile == FUTILE {
+            self.say(format!("the MPI library has aborted {FUTILE} times; the job ends"));
+            self.end_with(LOST, Some(at));
+        }
+    }
+
     pub(super) fn gone(&mut self, guardian: Guardian) {
         self.guardians.remove(&guardian);
         if self.phase == Phase::Gathering {
@@ -67,6 +86,7 @@ impl Job {
             return self.ended_at_the_end(number, ending);
         }
         match ending {
+            _ if self.members[&number].is_broken => self.died(at, has_played),
             // A new spare waits for the next generation: nobody misses it.
             _ if self.is_protected && self.phase == Phase::Running && !has_played => self.do_without(),
             // A new process has to come as far as the first one did.

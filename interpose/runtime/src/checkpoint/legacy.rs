@@ -65,6 +65,8 @@ pub struct Legacy {
     whole: Vec<Extent>,
     /// The worker whose copies the process manager takes this for.
     told: Option<u32>,
+    /// There was no memory for a record: nothing is left any more.
+    is_broken: bool,
     /// Copies of a later epoch that the process before had whole, in slots of their own where they differ.
     inherited: Option<(Copy, Vec<Copy>)>,
 }
@@ -106,6 +108,12 @@ impl Record {
 }
 
 impl Kept<'_> {
+    /// Whether something is missing that only a replay brings back, which takes more than what is recorded.
+    fn is_thin(self) -> bool {
+        let mut copies = std::iter::once(self.own).chain(self.partners);
+        copies.any(|copy| copy.script.is_some() || !copy.image.absent().is_empty())
+    }
+
     /// The slots of all pages.
     fn extents(self) -> Vec<Extent> {
         let copies = std::iter::once(self.own).chain(self.partners);
@@ -156,12 +164,16 @@ impl Legacy {
             committed: Vec::new(),
             whole: Vec::new(),
             told: None,
+            is_broken: false,
             inherited: None,
         }
     }
 
     /// All copies of the next epoch are whole in this process. To be called before any other hears of that.
     pub fn note_whole(&mut self, kept: Kept, store: &mut PageStore) {
+        if kept.is_thin() {
+            return self.leave(store);
+        }
         self.whole = kept.extents();
         store.protect([&self.committed[..], &self.whole].concat());
         self.write(kept, Standing::Whole);
@@ -183,6 +195,9 @@ impl Legacy {
 
     /// After a recovery: these are the copies of the epoch that all have gone back to.
     pub fn renew(&mut self, kept: Kept, store: &mut PageStore) {
+        if kept.is_thin() {
+            return self.leave(store);
+        }
         let extents = kept.extents();
         store.protect([&self.committed[..], &extents].concat());
         self.write(kept, Standing::Committed);
@@ -198,6 +213,14 @@ impl Legacy {
         store.protect([]);
     }
 
+    /// Nothing is left from here on.
+    fn leave(&mut self, store: &mut PageStore) {
+        self.forget(store);
+        if self.told.take().is_some() {
+            renewal::keep_nothing();
+        }
+    }
+
     fn write(&mut self, kept: Kept, standing: Standing) {
         let world = world::get();
         let written = Written {
@@ -210,17 +233,25 @@ impl Legacy {
         };
         let bytes = bincode::encode_to_vec(written, standard()).expect("encoding into memory does not fail");
         self.check(|records| records.write(&bytes, standing));
-        if self.told != Some(world::worker()) {
+        if !self.is_broken && self.told != Some(world::worker()) {
             self.told = Some(world::worker());
             renewal::hand_over(world::worker(), [&self.files.pages, &self.files.index]);
         }
     }
 
-    /// A record that cannot be written must not be found, or a wrong one would be used.
+    /// Where a record cannot be written, no older one must be found either.
     fn check(&mut self, write: impl FnOnce(&mut Records) -> io::Result<()>) {
-        if let Err(error) = write(&mut self.records) {
-            sys::say(format_args!("what is kept of an epoch cannot be recorded ({error})"));
+        if self.is_broken {
+            return;
+        }
+        let Err(error) = write(&mut self.records) else { return };
+        log::warn!("copies do not outlive this process any more: {error}");
+        self.is_broken = true;
+        if self.records.forget().is_err() {
             sys::kill_self();
+        }
+        if self.told.take().is_some() {
+            renewal::keep_nothing();
         }
     }
 
@@ -255,8 +286,14 @@ pub fn look() -> u32 {
     if let Some(inheritance) = renewal::take_inheritance() {
         peers::note_end(inheritance.from, inheritance.status);
         match read(inheritance) {
-            Ok(found) => FOUND.set(Some(found)),
-            Err(error) => log::warn!("what a dead process has left cannot be used: {error}"),
+            Ok(found) if Record::last(&found).is_some() => FOUND.set(Some(found)),
+            other => {
+                let why = other
+                    .err()
+                    .map_or("nothing is recorded".into(), |error| error.to_string());
+                log::warn!("what a dead process has left cannot be used: {why}");
+                renewal::keep_nothing();
+            }
         }
     }
     let found = FOUND.borrow();
@@ -306,11 +343,6 @@ fn take_over(estate: Estate, keep: &mut Keep) -> Option<Inherited> {
         committed,
         whole,
     } = estate;
-    let both = committed.iter().chain(&whole);
-    if both.clone().any(|record| !record.own.image.absent().is_empty()) {
-        log::info!("static data of worker {worker} must be rebuilt, so its copy is fetched");
-        return None;
-    }
     let of = |record: &Option<Record>| record.as_ref().map_or(Vec::new(), |record| record.kept().extents());
     let (first, second) = (of(&committed), of(&whole));
     let used = extents(&slots(&[&first[..], &second].concat()));
@@ -338,6 +370,7 @@ fn take_over(estate: Estate, keep: &mut Keep) -> Option<Inherited> {
         committed: first,
         whole: second,
         told: Some(worker),
+        is_broken: false,
         inherited,
     });
     Some(got)
@@ -345,7 +378,7 @@ fn take_over(estate: Estate, keep: &mut Keep) -> Option<Inherited> {
 
 /// This process has no part: it keeps nothing for anybody.
 pub fn leave(keep: &mut Keep) {
-    if !keep.legacy.as_ref().is_some_and(|legacy| legacy.told.is_some()) {
+    if keep.legacy.as_ref().is_none_or(|legacy| legacy.told.is_none()) {
         return;
     }
     match new_store() {

@@ -63,8 +63,8 @@ impl Records {
     /// Those of reading it.
     pub fn open(file: Arc<File>) -> io::Result<(Records, Found)> {
         let mut read = Vec::new();
-        for place in 0..PLACES.len() {
-            let record = read_at(&file, PLACES[place])?;
+        for (place, &at) in PLACES.iter().enumerate() {
+            let record = read_at(&file, at)?;
             read.extend(record.map(|(sequence, standing, bytes)| (sequence, standing, place, bytes)));
         }
         read.sort_unstable_by_key(|record| record.0);

@@ -142,8 +142,9 @@ fn renew(report: &mut Report) -> Result<(RealComm, u64), c_int> {
     comm::drop_reals();
     spare::forget();
     report.stage(RecoveryStage::Drain);
-    if world::get().part == Part::Spare {
-        copies::inherit();
+    match world::get().part {
+        Part::Spare => copies::inherit(),
+        Part::Worker(_) => drop(renewal::take_inheritance()),
     }
     renewal::begin(begin)?;
     let control = newcomers::gather_all()?;
