@@ -259,7 +259,7 @@ impl Directory {
         open_own_at(self.file.as_raw_fd(), name, flags)
     }
 
-    /// Removes what has this name there: a file, or a directory of this user with the files in it. It may be gone already.
+    /// Removes what has this name there: a file, or a directory of this user with all that is in it. It may be gone already.
     ///
     /// # Errors
     /// Those of unlink(2) and rmdir(2); `PermissionDenied` for a directory of somebody else.
@@ -286,7 +286,7 @@ impl Directory {
             path: self.path.join(name),
         };
         for name in below.names() {
-            match unlinkat(&below.file, &name, AtFlags::empty()) {
+            match below.try_remove(&name) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(error) => return Err(error),
             }
@@ -366,8 +366,9 @@ mod tests {
         assert_eq!(fs::read(victim.join("x/file")).expect("there"), b"precious");
         assert!(!link.join("x").exists(), "what was found is still there");
 
-        // One level below: a link to a directory is removed as a link.
-        fs::create_dir(link.join("y")).expect("made");
+        // Below: a link to a directory is removed as a link, and a directory with what is in it.
+        fs::create_dir_all(link.join("y/deep")).expect("made");
+        fs::write(link.join("y/deep/file"), "").expect("made");
         symlink(victim.join("x"), link.join("y/z")).expect("made");
         symlink(victim.join("x"), link.join("w")).expect("made");
         for name in ["y", "w"] {

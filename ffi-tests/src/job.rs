@@ -237,10 +237,12 @@ impl Job {
         let hosts = (!self.slots.is_empty()).then(|| Hosts::new(&self.slots).expect("there can be hosts"));
         let mut command = self.command(root.path(), &mark, hosts.as_ref());
         let stream = |name| File::create(root.path().join(name)).expect("the directory is writable");
+        let input = File::open(root.path().join("work").join(STANDARD_INPUT));
         command
-            .stdin(
-                File::open(root.path().join("work").join(STANDARD_INPUT)).map_or_else(|_| Stdio::null(), Stdio::from),
-            )
+            .stdin(input.map_or_else(
+                |_| Stdio::null(),
+                |input| if self.renews { piped(input) } else { input.into() },
+            ))
             .stdout(stream("stdout"))
             .stderr(stream("stderr"));
         let line = format!("{command:?}");
@@ -261,6 +263,14 @@ impl Job {
         let left_behind = run.left_behind();
         Outcome::new(root, line, status, wall, run.killed, left_behind)
     }
+}
+
+/// What mpirun makes of its standard input, and ckptd's launcher leaves as it is: a pipe.
+fn piped(mut input: File) -> Stdio {
+    let (read, mut write) = std::io::pipe().expect("there are descriptors");
+    // Whoever does not read all of it has closed it by the end.
+    std::thread::spawn(move || std::io::copy(&mut input, &mut write));
+    read.into()
 }
 
 /// A job under way.

@@ -131,13 +131,23 @@ pub fn with_command(part: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Living processes of a process group that have this name.
-pub fn group(group: u32, name: &str) -> Vec<u32> {
-    let is_in_it = |pid: &u32| {
-        let is_named = std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
-        is_named && stat(*pid).is_some_and(|fields| fields[0] != "Z" && fields[2] == group.to_string())
+/// Living processes of this name that have a descriptor of a process (pidfd_open(2)).
+pub fn attached_to(process: u32, name: &str) -> Vec<u32> {
+    let told = format!("Pid:\t{process}\n");
+    let has_it = |pid: u32| {
+        let descriptors = std::fs::read_dir(format!("/proc/{pid}/fdinfo"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut texts = descriptors.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+        texts.any(|text| text.contains(&told))
     };
-    all().filter(is_in_it).collect()
+    let is_named =
+        |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+    let lives = |pid: u32| stat(pid).is_some_and(|fields| fields[0] != "Z");
+    all()
+        .filter(|&pid| is_named(pid) && lives(pid) && has_it(pid))
+        .collect()
 }
 
 /// Memory of a process in KiB, of which what it shares with others is divided among them.

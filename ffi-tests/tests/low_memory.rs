@@ -95,7 +95,7 @@ fn kill(ranks: &Ranks, rank: u32) {
 
 /// Kills the process that replays for a rank.
 fn kill_seed(ranks: &Ranks, rank: u32) {
-    let seeds = processes::group(ranks[&rank].pid, "understudy-seed");
+    let seeds = processes::attached_to(ranks[&rank].pid, "understudy-seed");
     assert_eq!(seeds.len(), 1, "{seeds:?}");
     assert!(processes::kill(seeds[0]));
 }
@@ -280,7 +280,7 @@ fn without_the_process_that_replays_the_job_is_lost_and_says_so() {
 /// Memory of a worker, and of what replays for it, in KiB.
 fn memory_of(ranks: &Ranks, rank: u32) -> u64 {
     let pid = ranks[&rank].pid;
-    let seeds = processes::group(pid, "understudy-seed");
+    let seeds = processes::attached_to(pid, "understudy-seed");
     let all = seeds.into_iter().chain([pid]);
     all.filter_map(processes::proportional_memory).sum()
 }

@@ -47,7 +47,12 @@ fn fate(outcome: &Outcome, undisturbed: &Outcome, case: &Case) -> Fate {
     };
     match () {
         () if succeeded && is_equal() && outcome.left_behind.is_empty() => {
-            if outcome.faults().is_empty() {
+            // A job that starts again begins its event files anew.
+            let starts_again = outcome
+                .own_lines()
+                .iter()
+                .any(|line| line.contains("the job starts again"));
+            if outcome.faults().is_empty() && !starts_again {
                 Fate::NotMet
             } else {
                 Fate::Survived

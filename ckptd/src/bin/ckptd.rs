@@ -118,6 +118,10 @@ struct Launch {
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
 
+    /// The MPI library of a program that opens it late, such as an interpreter (libmpi.so.40).
+    #[arg(long, value_name = "FILE")]
+    mpi: Option<PathBuf>,
+
     /// The program with its arguments.
     #[arg(required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
@@ -157,6 +161,7 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
         spares: options.spares,
         program: options.program,
         preload: preload.into(),
+        mpi: options.mpi,
     })
 }
 

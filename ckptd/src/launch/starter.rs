@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// What a job is made of.
@@ -17,6 +18,8 @@ pub struct Plan {
     pub program: Vec<OsString>,
     /// The layer's library.
     pub preload: OsString,
+    /// The MPI library of a program that opens it late, by its name.
+    pub mpi: Option<PathBuf>,
 }
 
 /// Runs a job to its end; its exit status.
@@ -58,6 +61,14 @@ fn start(plan: &Plan, job: &str, rank: u32) -> Result<Child, Error> {
     let file = crate::path::find(name).ok_or_else(|| Error::NoProgram(name.into()))?;
     let mut command = Command::new(own);
     command.arg("guardian").arg(file).args(&plan.program);
+    if let Some(directory) = plan.mpi.as_deref().and_then(Path::parent) {
+        let mut path = directory.as_os_str().to_owned();
+        if let Some(others) = std::env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
+            path.push(":");
+            path.push(others);
+        }
+        command.env("LD_LIBRARY_PATH", path);
+    }
     command.env("LD_PRELOAD", &plan.preload).env("UNDERSTUDY_ASIDE", "1");
     command.env("UNDERSTUDY_SPARES", plan.spares.to_string());
     let (rank_text, size) = (rank.to_string(), (plan.workers + plan.spares).to_string());

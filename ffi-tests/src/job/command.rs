@@ -3,6 +3,7 @@
 use super::{DISK, Job};
 use crate::hosts::Hosts;
 use crate::{place, processes};
+use ckptd::launch::program::Mpi;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
@@ -101,6 +102,13 @@ impl Job {
             "--spares",
             &self.spares.to_string(),
         ]);
+        // A shell or an interpreter does not tell which library it will need, and a program of the distribution has another one.
+        let library = Mpi::of(&place::example("heat2d"))
+            .expect("it is linked with MPI")
+            .library;
+        if !Mpi::of(&self.program).is_ok_and(|mpi| mpi.library == library) {
+            command.arg("--mpi").arg(library);
+        }
         command
             .arg("--preload")
             .arg(place::layer())

@@ -240,7 +240,9 @@ unsafe extern "C" fn leaving(status: c_int) {
             worker()
         ));
     }
-    recovery::release_spares();
+    if !renewal::is_on() {
+        recovery::release_spares();
+    }
     fault::report();
     traffic::tell();
     events::emit(Kind::End {

@@ -195,6 +195,7 @@ impl Job {
             ));
             return self.end_with(LOST, None);
         }
+        self.say("a process died before the first checkpoint; the job starts again".into());
         self.restarts += 1;
         self.generation = self.generation.next();
         self.start_all();
