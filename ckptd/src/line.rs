@@ -44,6 +44,11 @@ pub const LINE: &str = "UNDERSTUDY_LINE";
 /// The name of the manager's socket in that directory.
 pub const SOCKET: &str = "line";
 
+/// In that directory if processes run without the layer; they cannot be replaced then. The face, which knows no ckptd, has the same.
+pub const ASIDE: &str = "aside";
+/// In front of the names of variables that a launcher has given and a guardian has changed; the face has the same.
+pub const LAUNCHERS: &str = "UNDERSTUDY_LAUNCHER_";
+
 /// Longest message in bytes: the environment of a rank is the greatest part.
 const LONGEST: usize = 128 << 10;
 /// Most descriptors that come with a message.

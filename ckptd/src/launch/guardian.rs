@@ -5,10 +5,10 @@
 //! If the guardian is killed, so are its processes.
 #![allow(unsafe_code)]
 
-use super::local::adopt;
+use super::local::{adopt, is_of_a_launcher};
 use super::place::Seat;
 use super::{Error, Identity};
-use crate::line::{FromGuardian, Hello, LINE, Line, ToGuardian};
+use crate::line::{FromGuardian, Hello, LAUNCHERS, LINE, Line, ToGuardian};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, set_parent_process_death_signal,
@@ -198,6 +198,14 @@ impl Guardian {
             command.env_remove("UNDERSTUDY_FAULT");
         }
         adopt(&mut command, self.identity(number));
+        if !self.seat.is_ours() {
+            // Should the program run without the layer, it has its launcher.
+            for (name, value) in std::env::vars_os().filter(|(name, _)| is_of_a_launcher(name)) {
+                let mut was = OsString::from(LAUNCHERS);
+                was.push(name);
+                command.env(was, value);
+            }
+        }
         command.stdin(if anew && self.seat.rank != 0 {
             Stdio::null()
         } else {

@@ -5,7 +5,7 @@
 use super::process::Process;
 use super::program::Mpi;
 use super::{Alone, Error, Event, Generation, Manager, Name, Rank, Settings, What};
-use crate::line::{FromGuardian, Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
+use crate::line::{ASIDE, FromGuardian, Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
 use crate::private::Directory;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeMap;
@@ -219,7 +219,13 @@ impl Job {
                 }
                 _ => {}
             }
-            self.happen(event);
+            self.happen(match event {
+                // Without the layer it cannot be replaced.
+                protocol::Event::Ended(number, Ending::Signal(signal)) if self.directory.join(ASIDE).exists() => {
+                    protocol::Event::Ended(number, Ending::Asked(signal))
+                }
+                event => event,
+            });
         }
     }
 

@@ -67,6 +67,11 @@ impl Seat {
         }
     }
 
+    /// Whether [`super::starter`] has started this, which cannot serve an MPI library by itself.
+    pub fn is_ours(&self) -> bool {
+        self.job.starts_with("ckptd-")
+    }
+
     /// The job's directory, which `understudy clean` knows by its name.
     pub fn directory(&self) -> PathBuf {
         private::in_memory().join(format!("understudy-{}-launch", self.job))

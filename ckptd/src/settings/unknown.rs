@@ -1,6 +1,7 @@
 //! Variables that look like settings and are none: most are slips of the keyboard.
 
 use super::{PREFIX, SETTINGS};
+use crate::line::LAUNCHERS;
 use std::fmt;
 
 /// What is ours and no setting: what the layer tells itself, and what the module file and the tests set.
@@ -40,7 +41,10 @@ impl fmt::Display for Unknown {
 
 /// Those among `names` that begin like a setting and are none.
 pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
-    let is_known = |name: &str| OTHERS.contains(&name) || SETTINGS.iter().any(|setting| setting.variable == name);
+    let is_passed_on = |name: &str| name.starts_with(LAUNCHERS);
+    let is_known = |name: &str| {
+        is_passed_on(name) || OTHERS.contains(&name) || SETTINGS.iter().any(|setting| setting.variable == name)
+    };
     let strays = names.filter(|name| name.starts_with(PREFIX) && !is_known(name));
     let mut found: Vec<Unknown> = strays
         .map(|name| Unknown {

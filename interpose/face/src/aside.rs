@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use crate::auxv::Auxv;
-use crate::environ::{self, MANAGER};
+use crate::environ;
+use crate::guard;
 use crate::link::{self, Path};
 use crate::msg::say;
 use crate::sys::{self, nr, sys};
@@ -79,10 +80,11 @@ impl Program {
     /// Executes the program without this library, or, if it may be the wrapper of one that needs it, with a library that
     /// does nothing; the personality is put back to `personality`.
     ///
-    /// ckptd tells nobody but the layer which process of an MPI job this is; others would be jobs of their own.
+    /// ckptd tells nobody but the layer which process of an MPI job this is; without another launcher, the program would be many jobs of one
+    /// process.
     pub fn run_without_us(&self, personality: Option<usize>) -> ! {
         // SAFETY: a valid environment.
-        if !self.is_late && unsafe { environ::value(self.environment, MANAGER) }.is_some() {
+        if !self.is_late && !unsafe { environ::has_launcher(self.environment) } {
             // SAFETY: as above.
             unsafe {
                 say_unprotected(
@@ -90,6 +92,10 @@ impl Program {
                     format_args!("the program needs the layer under ckptd launch"),
                 )
             };
+        }
+        if !self.is_late {
+            // SAFETY: a valid environment.
+            unsafe { guard::note_aside(self.environment) };
         }
         if let Some(personality) = personality {
             // SAFETY: personality(2) has no memory effects.
@@ -141,7 +147,7 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
     // SAFETY: handed on to the caller.
     let (managed, require, restart, local_rank) = unsafe {
         (
-            environ::value(environment, MANAGER).is_some(),
+            !environ::has_launcher(environment),
             environ::is_on(environment, b"UNDERSTUDY_REQUIRE="),
             environ::is_on(environment, b"UNDERSTUDY_RESTART="),
             environ::value(environment, b"OMPI_COMM_WORLD_LOCAL_RANK="),

@@ -19,6 +19,8 @@ pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
 pub const ASIDE_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
 /// Is there if ckptd is the process manager (`ckptd::line`).
 pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
+/// In front of the name of a variable that the launcher gave, and a guardian has changed.
+const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";
 /// Whether to expect that a program loads MPI late; see [`crate::late`].
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
@@ -206,7 +208,27 @@ pub unsafe fn fixed(
     Some(builder.finish())
 }
 
-/// The environment of a program that we leave alone: `list` without this library in LD_PRELOAD.
+/// Whether the launcher can serve the program, should that run without us.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn has_launcher(list: *const *const c_char) -> bool {
+    // SAFETY: handed on to the caller.
+    unsafe { value(list, MANAGER).is_none() || strings(list).any(|entry| entry.starts_with(LAUNCHERS)) }
+}
+
+/// Whether a guardian has changed this variable, or made it.
+///
+/// # Safety
+/// As [`strings`].
+unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
+    let name = entry.split_inclusive(|&byte| byte == b'=').next().unwrap_or(entry);
+    // SAFETY: handed on to the caller.
+    let mut before = unsafe { strings(list) }.filter_map(|entry| entry.strip_prefix(LAUNCHERS));
+    name == MANAGER || before.any(|was| was.starts_with(name))
+}
+
+/// The environment of a program that we leave alone: `list` as the launcher gave it, without this library in LD_PRELOAD.
 ///
 /// # Safety
 /// As [`strings`].
@@ -217,7 +239,10 @@ pub unsafe fn without_preload(list: *const *const c_char, own_path: &[u8]) -> Op
     // SAFETY: handed on to the caller.
     for entry in unsafe { strings(list) } {
         let Some(preload) = entry.strip_prefix(PRELOAD) else {
-            builder.add(&[entry]);
+            // SAFETY: handed on to the caller.
+            if !unsafe { is_of_guardian(list, entry) } {
+                builder.add(&[entry.strip_prefix(LAUNCHERS).unwrap_or(entry)]);
+            }
             continue;
         };
         let is_ours =

@@ -66,3 +66,27 @@ pub fn become_guardian(program: &Program) -> ! {
         ),
     )
 }
+
+/// The name of the file in the job's directory that tells the manager of it; `ckptd::line` has the same.
+const ASIDE: &[u8] = b"/aside";
+
+/// The program is about to run without us: its processes cannot be replaced.
+///
+/// # Safety
+/// `list` must be a valid environment.
+pub unsafe fn note_aside(list: *const *const c_char) {
+    const O_CREAT: usize = 0o100;
+    // SAFETY: handed on to the caller; openat(2) and close(2) of a path of our own.
+    unsafe {
+        let Some(manager) = environ::value(list, MANAGER) else {
+            return;
+        };
+        let directory = manager.splitn(2, |&byte| byte == b',').nth(1).unwrap_or_default();
+        let mut path = Path::new();
+        path.push(directory).push(ASIDE);
+        let file = sys!(nr::OPENAT, -100isize, path.as_ptr(), O_CREAT, 0o600);
+        if file >= 0 {
+            sys!(nr::CLOSE, file);
+        }
+    }
+}

@@ -95,7 +95,7 @@ impl Refusal {
         let is_on = |name: &str| matches!(variable(name).as_deref(), Some("1" | "on" | "yes"));
         if is_on("UNDERSTUDY_REQUIRE") {
             Some("UNDERSTUDY_REQUIRE=1")
-        } else if renewal::is_on() {
+        } else if renewal::is_on() && !told::has_other_launcher() {
             Some("ckptd launch runs nothing unprotected")
         } else if is_on("UNDERSTUDY_RESTART") {
             Some("UNDERSTUDY_RESTART=1")

@@ -86,6 +86,11 @@ pub fn launcher_rank() -> u32 {
     joined().map_or_else(|| number("PMIX_RANK").unwrap_or(0), |joined| joined.rank)
 }
 
+/// Whether the program could run without the layer: its own launcher has told what it needs.
+pub fn has_other_launcher() -> bool {
+    variable("UNDERSTUDY_LAUNCHER_PMIX_RANK").is_some()
+}
+
 /// How many ranks the launcher has started.
 pub fn launcher_size() -> u32 {
     joined().map_or_else(|| number("OMPI_COMM_WORLD_SIZE").unwrap_or(0), |joined| joined.size)
