@@ -139,8 +139,8 @@ pub enum ToGuardian {
 /// What a guardian says.
 #[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
 pub enum FromGuardian {
-    /// A process has ended by `exit`, with this status.
-    Exited { number: u32, status: i32 },
+    /// A process has ended by `exit`, with this status; its process id was this.
+    Exited { number: u32, status: i32, pid: u32 },
     /// A signal has ended a process; `is_asked`: one that the launcher has sent.
     Killed { number: u32, signal: i32, is_asked: bool },
     /// The output of a process has ended after so many bytes.

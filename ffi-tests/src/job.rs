@@ -148,6 +148,13 @@ impl Job {
         self
     }
 
+    /// Started by a script, which gets the program and its arguments.
+    pub fn started_by(mut self, script: &Path) -> Job {
+        let program = std::mem::replace(&mut self.program, script.to_owned());
+        self.arguments.insert(0, program.to_string_lossy().into_owned());
+        self
+    }
+
     /// Without mpirun's `--with-ft ulfm`.
     pub fn without_fault_tolerance(mut self) -> Job {
         self.fault_tolerance = false;

@@ -70,19 +70,6 @@ fn assert_stopped(outcome: &Outcome) {
 }
 
 #[test]
-fn a_job_without_fault_tolerance_is_refused() {
-    if place::renews() {
-        return place::skip("ckptd launch needs no fault tolerance of MPI");
-    }
-    assert_refused(
-        Job::without_fault_tolerance,
-        (4, 1),
-        View::AllRanks,
-        &["fault tolerance", "--with-ft ulfm"],
-    );
-}
-
-#[test]
 #[ignore = "a variant: make test-all"]
 fn more_spares_than_ranks_are_refused() {
     if place::renews() {

@@ -144,7 +144,8 @@ impl Job {
         matches!(self.phase, Phase::Meeting { .. })
     }
 
-    fn is_ending(&self) -> bool {
+    /// Processes end, and nobody takes their places.
+    pub fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Ending { .. } | Phase::Over)
     }
 

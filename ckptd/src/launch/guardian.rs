@@ -288,6 +288,7 @@ impl Ward {
             None => FromGuardian::Exited {
                 number,
                 status: status.code().unwrap_or_default(),
+                pid: self.child.id(),
             },
             Some(signal) => FromGuardian::Killed {
                 number,

@@ -22,6 +22,8 @@ use understudy_protocol::{Action, Ending, Guardian, LOST, Number, Said};
 
 /// How often processes are interrupted that are still in their MPI library.
 const INTERRUPT_PERIOD: Duration = Duration::from_millis(1);
+/// How long a script may take to end when the process has died that it has started.
+const SCRIPTS_END: Duration = Duration::from_millis(500);
 /// How long the guardians may take to come.
 const GATHERING: Duration = Duration::from_secs(120);
 
@@ -104,6 +106,7 @@ impl Job {
             }
             self.happen(protocol::Event::Tick);
             self.interrupt();
+            self.end_scripts();
             let is_deserted = self.guardians.is_empty() && self.callers.is_empty();
             if is_deserted && (self.protocol.is_some() || self.began.elapsed() > GATHERING) {
                 return;
@@ -120,6 +123,9 @@ impl Job {
             } else if let Some(deadline) = protocol.deadline() {
                 limit = Some(deadline.saturating_sub(self.began.elapsed()));
             }
+        }
+        if self.processes.values().any(|process| process.is_silent_for().is_some()) {
+            limit = Some(limit.unwrap_or(SCRIPTS_END).min(SCRIPTS_END));
         }
         let limit = limit.map(|limit| Timespec {
             tv_sec: limit.as_secs() as i64,
@@ -196,7 +202,7 @@ impl Job {
         for (&guardian, line) in &self.guardians {
             loop {
                 match line.receive::<FromGuardian>(Duration::ZERO) {
-                    Ok(Some(message)) => heard.push(event_of(&message)),
+                    Ok(Some(message)) => heard.push(self.event_of(&message)),
                     Ok(None) => break,
                     Err(_) => {
                         heard.push(protocol::Event::Gone(guardian));
@@ -229,6 +235,33 @@ impl Job {
         }
     }
 
+    fn event_of(&self, message: &FromGuardian) -> protocol::Event {
+        match *message {
+            FromGuardian::Exited { number, status, pid } => {
+                let rank = self.processes.get(&Number(number)).map(Process::pid);
+                // A shell has started the rank, and tells how that has ended (POSIX, 2.8.2).
+                let ending = match status {
+                    129..192 if rank.is_some_and(|rank| rank != pid) => Ending::Signal(status - 128),
+                    _ => Ending::Exit(status),
+                };
+                protocol::Event::Ended(Number(number), ending)
+            }
+            FromGuardian::Killed {
+                number,
+                signal,
+                is_asked,
+            } => {
+                let ending = if is_asked {
+                    Ending::Asked(signal)
+                } else {
+                    Ending::Signal(signal)
+                };
+                protocol::Event::Ended(Number(number), ending)
+            }
+            FromGuardian::Closed { number, written } => protocol::Event::Closed(Number(number), written),
+        }
+    }
+
     fn hear_processes(&mut self) {
         let numbers: Vec<Number> = self.processes.keys().copied().collect();
         for number in numbers {
@@ -246,7 +279,8 @@ impl Job {
                 ToManager::Failed { generation: of } => Said::Failed(generation(of)),
                 ToManager::AtEnd { generation: of } => Said::AtEnd(generation(of)),
                 ToManager::Keeps { worker } => {
-                    self.files.insert(number, (files, 0));
+                    // How it ends is told when it does, unless its guardian dies as well.
+                    self.files.insert(number, (files, libc::SIGKILL));
                     Said::Keeps(worker)
                 }
                 ToManager::KeepsNothing => {
@@ -323,7 +357,7 @@ impl Job {
             // One that has died meanwhile leaves them to the next.
             process.tell(&inherit, &files);
         }
-        self.files.insert(heir, (files, 0));
+        self.files.insert(heir, (files, libc::SIGKILL));
     }
 
     /// Makes a generation known to the servers, and to its processes.
@@ -385,29 +419,27 @@ impl Job {
         }
     }
 
+    /// A script may go on although the process that it has started has died; that is the death of both.
+    fn end_scripts(&mut self) {
+        if self.protocol.as_ref().is_none_or(protocol::Job::is_ending) {
+            return;
+        }
+        let is_over = |process: &Process| process.is_silent_for().is_some_and(|time| time > SCRIPTS_END);
+        for (number, process) in self.processes.iter().filter(|(_, process)| is_over(process)) {
+            log::info!(
+                "process {number} (pid {}) has died, and what has started it is ended",
+                process.pid()
+            );
+            let kill = ToGuardian::Kill { number: number.0 };
+            self.guardians.values().for_each(|line| drop(line.send(&kill)));
+        }
+        self.processes.retain(|_, process| !is_over(process));
+    }
+
     /// The job cannot go on.
     fn give_up(&mut self, why: &str) {
         eprintln!("understudy: {why}");
         self.happen(protocol::Event::Abort(LOST));
-    }
-}
-
-fn event_of(message: &FromGuardian) -> protocol::Event {
-    match *message {
-        FromGuardian::Exited { number, status } => protocol::Event::Ended(Number(number), Ending::Exit(status)),
-        FromGuardian::Killed {
-            number,
-            signal,
-            is_asked,
-        } => {
-            let ending = if is_asked {
-                Ending::Asked(signal)
-            } else {
-                Ending::Signal(signal)
-            };
-            protocol::Event::Ended(Number(number), ending)
-        }
-        FromGuardian::Closed { number, written } => protocol::Event::Closed(Number(number), written),
     }
 }
 

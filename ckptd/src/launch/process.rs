@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A mapped page.
 struct Shared {
@@ -42,6 +42,8 @@ impl Drop for Shared {
 pub struct Process {
     /// `None`: it has closed it.
     line: Option<Line>,
+    /// When it has closed it.
+    closed: Option<Instant>,
     pid: Pid,
     pidfd: OwnedFd,
     file: OwnedFd,
@@ -62,6 +64,7 @@ impl Process {
         shared.page().generation.store(generation, Ordering::Release);
         Ok(Process {
             line: Some(line),
+            closed: None,
             pid,
             pidfd,
             file,
@@ -89,6 +92,11 @@ impl Process {
         self.pid.as_raw_nonzero().get() as u32
     }
 
+    /// How long ago it has closed its line; not before it ends.
+    pub fn is_silent_for(&self) -> Option<Duration> {
+        self.closed.map(|since| since.elapsed())
+    }
+
     /// What it has said since, with the files that came with that.
     pub fn hear(&mut self) -> Vec<(ToManager, Vec<OwnedFd>)> {
         let mut heard = Vec::new();
@@ -96,7 +104,7 @@ impl Process {
             match line.receive_with(Duration::ZERO) {
                 Ok(Some(message)) => heard.push(message),
                 Ok(None) => break,
-                Err(_) => self.line = None,
+                Err(_) => (self.line, self.closed) = (None, Some(Instant::now())),
             }
         }
         heard

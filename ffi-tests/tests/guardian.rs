@@ -1,0 +1,118 @@
+//! Jobs under a plain mpirun, without any flag: what it has started are guardians, and survive the ranks.
+
+use ffi_tests::outcome::native;
+use ffi_tests::programs::heat2d;
+use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, place, processes};
+use std::path::Path;
+use std::time::Duration;
+
+fn job() -> Job {
+    heat2d().job().without_fault_tolerance().limit(Duration::from_secs(60))
+}
+
+/// The job writes what it would have written, and leaves nothing.
+#[track_caller]
+fn assert_undisturbed(job: Job) -> Outcome {
+    let case = heat2d();
+    let outcome = job.run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    outcome.assert_nothing_left();
+    outcome
+}
+
+#[test]
+fn a_spare_takes_the_part_of_a_dead_worker() {
+    let outcome = assert_undisturbed(job().kill(Kill::at(2, Trigger::Lines(15))));
+    outcome.check(outcome.takeovers() == [2], "another part was taken");
+}
+
+#[test]
+fn all_ranks_may_die_at_once_and_there_need_be_no_spare() {
+    let job = job().spares(0).killed_as_a_whole(Trigger::Lines(15), Scope::Ranks);
+    let outcome = assert_undisturbed(job);
+    outcome.check(outcome.takeovers().len() == 4, "not all parts were taken");
+}
+
+#[test]
+fn a_rank_may_die_before_and_in_mpi_init() {
+    for point in ["boot.begin", "init.begin", "commit.begin epoch=1"] {
+        assert_undisturbed(job().fault(&format!("kill rank=1 at={point}")));
+    }
+}
+
+#[test]
+fn a_guardian_that_dies_under_our_own_launcher_is_a_death_of_its_rank() {
+    let kill_guardian = |ranks: &std::collections::BTreeMap<u32, processes::Process>| {
+        let printed = ranks
+            .values()
+            .next()
+            .and_then(|rank| std::fs::read(format!("/proc/{}/cwd/../stdout", rank.pid)).ok());
+        let lines = printed.map_or(0, |text| text.iter().filter(|&&byte| byte == b'\n').count());
+        let guardian = ranks.get(&1).filter(|_| lines > 12).map(|rank| rank.parent);
+        guardian.is_some_and(processes::kill)
+    };
+    let job = heat2d().job().launched_by_ckptd().limit(Duration::from_secs(60));
+    let outcome = assert_undisturbed(job.watch(kill_guardian));
+    outcome.check(outcome.takeovers() == [1], "another part was taken");
+}
+
+/// A script in the test's directory.
+fn script(place: &Path, text: &str) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let path = place.join("script");
+    std::fs::write(&path, format!("#!/bin/bash\n{text}\n")).expect("written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    path
+}
+
+#[test]
+fn a_script_may_start_the_program() {
+    let place = tempfile::tempdir().expect("a directory");
+    let case = heat2d();
+    let undisturbed = native(case.job());
+    for start in ["exec \"$@\"", "\"$@\""] {
+        let script = script(place.path(), start);
+        let job = job().started_by(&script);
+        let outcome = job.fault("kill rank=2 at=commit.end epoch=3").run();
+        outcome.assert_success();
+        outcome.assert_like(&undisturbed, case.files);
+        outcome.assert_nothing_left();
+        outcome.check(outcome.takeovers() == [2], "another part was taken");
+    }
+}
+
+#[test]
+fn what_is_no_mpi_program_is_as_it_is() {
+    let place = tempfile::tempdir().expect("a directory");
+    let script = script(place.path(), "echo rank $OMPI_COMM_WORLD_RANK; exit $1");
+    for status in ["0", "3"] {
+        let job = Job::new(&script, &[status]).without_fault_tolerance();
+        let outcome = job.limit(Duration::from_secs(30)).run();
+        let code = outcome.status.and_then(|ended| ended.code());
+        outcome.check(code == status.parse().ok(), "the status is another one");
+        if status == "0" {
+            let lines = String::from_utf8_lossy(&outcome.stdout).lines().count();
+            outcome.check(lines == 5, "not everybody has printed a line");
+        }
+        outcome.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_program_that_is_refused_runs_under_its_launcher() {
+    let chatter = || Job::new(place::test_program("chatter"), &["20"]).limit(Duration::from_secs(30));
+    // Found out by the runtime, when the guardians are there.
+    let outcome = chatter()
+        .without_fault_tolerance()
+        .env("UNDERSTUDY_INTERVAL", "soon")
+        .run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&native(chatter().workers(5)));
+    outcome.assert_nothing_left();
+    let lines = outcome.own_lines();
+    outcome.check(
+        lines.len() == 1 && lines[0].contains("unprotected"),
+        "no word that it is unprotected",
+    );
+}
