@@ -1,4 +1,4 @@
-//! Generates the declarations of the real MPI library from the call table.
+//! Generates the declarations of the real MPI library, and what is known of other ABIs, from the tables.
 
 use std::path::PathBuf;
 
@@ -8,4 +8,6 @@ fn main() {
     let write = |file: &str, text: String| std::fs::write(out.join(file), text).expect("OUT_DIR is writable");
     write("real.rs", understudy_table::real_procedures());
     write("real_types.rs", understudy_table::real_types());
+    write("abis.rs", understudy_table::abis());
+    write("edges.rs", understudy_table::edges());
 }

@@ -56,6 +56,12 @@ pub(crate) fn stand_alone() {
     }
 }
 
+/// Nothing is abandoned any more, whatever becomes of the job: this process is a child that is no part of it.
+pub fn stand_apart() {
+    PAGE.store(&raw const ALONE as usize, Ordering::Relaxed);
+    GENERATION.store(0, Ordering::Relaxed);
+}
+
 /// From now on calls are abandoned as the page says.
 pub fn listen(page: &'static Page) {
     PAGE.store(std::ptr::from_ref(page) as usize, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 //! linked to it: the face opens it, and its procedures are found by name. So the library can be any file that the
 //! program's job names, and its whole state can be put back without a trace in the runtime.
 
+pub mod abi;
 pub mod call;
 pub mod library;
 pub mod real_types;

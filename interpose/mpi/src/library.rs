@@ -28,11 +28,23 @@ impl Procedure {
         }
     }
 
-    fn find(&self) {
+    pub(crate) fn find(&self) {
         let found = symbol(self.name);
         if !found.is_null() {
-            self.address.store(found, Relaxed);
+            self.set(found);
         }
+    }
+
+    pub(crate) fn set(&self, address: *mut c_void) {
+        self.address.store(address, Relaxed);
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.address.load(Relaxed) != missing as *mut c_void
+    }
+
+    pub(crate) fn name(&self) -> &'static CStr {
+        self.name
     }
 }
 
@@ -45,13 +57,19 @@ extern "C" fn missing() -> ! {
 ///
 /// # Safety
 /// `library` must be a handle of dlmopen(3) for an MPI library whose calling conventions and types are those of the call
-/// table, `shim` one for the shim in its namespace; both must stay open.
+/// table or of an ABI that is known here, `shim` one for the shim in its namespace; both must stay open.
 pub unsafe fn connect(library: *mut c_void, shim: *mut c_void) {
     crate::call::stand_alone();
     LIBRARY.store(library, Relaxed);
     SHIM.store(shim, Relaxed);
     crate::generated::PROCEDURES.iter().for_each(Procedure::find);
     crate::ulfm::PROCEDURES.iter().for_each(|procedure| procedure.find());
+    crate::abi::connect();
+}
+
+/// The library's handle of a predefined object, by Open MPI's name of that; null if it has none.
+pub fn object(name: &CStr) -> *mut c_void {
+    crate::abi::real_object(name)
 }
 
 /// A symbol of the library or of what it needs; null if there is none.
@@ -99,14 +117,33 @@ fn ask_version() -> (String, c_int) {
     if function.is_null() {
         return ("unknown".into(), 7);
     }
-    let mut text = [0 as c_char; 512];
+    let mut text = [0 as c_char; MAX_VERSION];
     let mut length = 0;
-    // SAFETY: MPI_Get_library_version may be called before MPI_Init; it writes at most 256 bytes.
+    // SAFETY: MPI_Get_library_version may be called before MPI_Init; it writes at most as many bytes.
     unsafe {
         let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = std::mem::transmute(function);
         function(text.as_mut_ptr(), &mut length);
         (CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned(), length)
     }
+}
+
+/// Opens libraries in the library's namespace, by their paths; those that are there already stay as they are. How many are new.
+pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
+    let known = modules();
+    let mut namespace: libc::Lmid_t = 0;
+    let handle = LIBRARY.load(Relaxed);
+    // SAFETY: dlinfo(3) with an open handle writes the namespace's number.
+    if handle.is_null() || unsafe { libc::dlinfo(handle, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) } != 0 {
+        return 0;
+    }
+    let is_new = |path: &&str| path.starts_with('/') && known.iter().all(|module| module.name != **path);
+    let open = |path: &str| {
+        let path = std::ffi::CString::new(path).ok()?;
+        // SAFETY: dlmopen(3): constructors of plug-ins of the library run, as they would in MPI_Init.
+        let opened = unsafe { libc::dlmopen(namespace, path.as_ptr(), libc::RTLD_NOW) };
+        (!opened.is_null()).then_some(())
+    };
+    paths.filter(is_new).filter_map(open).count()
 }
 
 /// Sets a variable of the library's environment, which is not the runtime's; `None`: removes it.
@@ -144,6 +181,9 @@ pub struct Module {
     /// Bytes of thread-local data.
     pub thread_local: usize,
 }
+
+/// `MPI_MAX_LIBRARY_VERSION_STRING`: MPICH's, the greatest of all.
+const MAX_VERSION: usize = 8192;
 
 type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
 

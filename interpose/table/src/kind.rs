@@ -79,6 +79,28 @@ named! {
         Int = "Int",
         /// Other integers.
         IntArray = "IntArray",
+        /// Error code or class.
+        ErrorCode = "ErrorCode",
+        /// Level of thread support.
+        ThreadLevel = "ThreadLevel",
+        /// How alike two communicators or groups are.
+        Comparison = "Comparison",
+        /// Kind of a virtual topology.
+        Topology = "Topology",
+        /// How a datatype was made.
+        Combiner = "Combiner",
+        /// Class of datatypes of a language.
+        TypeClass = "TypeClass",
+        /// By what a communicator is split.
+        SplitType = "SplitType",
+        /// Order of an array's elements.
+        Order = "Order",
+        /// How dimensions are distributed.
+        DistributionArray = "DistributionArray",
+        /// Arguments of these distributions.
+        DistributionArgumentArray = "DistributionArgumentArray",
+        /// Weights of edges, or the constants that say there are none.
+        WeightArray = "WeightArray",
         /// Address-sized integer.
         Aint = "Aint",
         /// Address-sized integers.

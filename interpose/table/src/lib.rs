@@ -5,8 +5,10 @@
 //!
 //! The procedures' meaning is that of the MPI 4.1 standard, the set of symbols that of Open MPI 5.0.11.
 
+mod abi;
 mod amount;
 mod collective;
+mod edge;
 mod face;
 mod kind;
 mod length;
@@ -31,6 +33,12 @@ pub const PROCEDURES: &str = include_str!("../data/procedures.tbl");
 /// The text of `exports.tbl`.
 pub const EXPORTS: &str = include_str!("../data/exports.tbl");
 
+/// The text of `abis.tbl`.
+pub const ABIS: &str = include_str!("../data/abis.tbl");
+
+/// The text of `mpich.tbl`.
+pub const MPICH: &str = include_str!("../data/mpich.tbl");
+
 /// The table, read once.
 ///
 /// # Panics
@@ -47,6 +55,11 @@ pub fn table() -> &'static Table {
 /// that hold the addresses the thunks jump to, with the slot in `eax` and all argument registers as they were.
 pub fn face_thunks() -> String {
     face::source(table())
+}
+
+/// Rust source for MPICH's face: a function for each procedure that the call table does not have, and their names.
+pub fn mpich_stubs() -> String {
+    face::stubs(MPICH)
 }
 
 /// Rust source for the runtime: names of the slots, declarations of the real procedures, the generated handlers and the
@@ -140,4 +153,17 @@ pub fn support_table(implemented: &[&str]) -> String {
 /// If a name in `implemented` is no procedure or occurs twice.
 pub fn support_csv(implemented: &[&str]) -> String {
     listing::csv(table(), implemented)
+}
+
+/// Rust source of the descriptions of other ABIs than Open MPI's (for `understudy_mpi::abi`).
+///
+/// # Panics
+/// If the file that this crate was built with is malformed.
+pub fn abis() -> String {
+    abi::source(ABIS)
+}
+
+/// Rust source of the functions that translate between ABIs (for `understudy_mpi::abi`).
+pub fn edges() -> String {
+    edge::source(table())
 }

@@ -26,7 +26,7 @@ impl std::error::Error for TableError {}
 type RowResult<T> = Result<T, String>;
 
 /// The rows of a table with their line numbers, split into trimmed columns.
-fn rows(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
+pub(crate) fn rows(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))

@@ -44,7 +44,12 @@ pub struct Status {
 ";
 
 pub(crate) fn real_types() -> String {
-    let mut out = String::new();
+    let kinds: Vec<&str> = Handle::ALL.iter().map(|handle| handle.name()).collect();
+    let mut out = format!(
+        "/// Kinds of handles.\n#[allow(missing_docs)]\n#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]\n\
+         pub enum HandleKind {{ {} }}\n\n",
+        kinds.join(", ")
+    );
     for &handle in Handle::ALL {
         handle_type(&mut out, "Real", "of the real library", handle);
     }

@@ -1,6 +1,6 @@
 //! How handlers reach the real library's procedures: `real::PMPI_NAME(…)`, through a table of addresses.
 
-use crate::model::{Handle, Table};
+use crate::model::{Handle, Procedure, Table};
 use crate::runtime::{self, ALLOW};
 use crate::types::{self, Side};
 use std::fmt::Write;
@@ -31,6 +31,11 @@ fn addresses(out: &mut String, table: &Table) {
     out.push_str("];\n");
 }
 
+/// Words of arguments on the stack: six go in registers (System V ABI, 3.2.3).
+pub(crate) fn stack_words(procedure: &Procedure) -> usize {
+    procedure.parameters.len().saturating_sub(6)
+}
+
 fn functions(out: &mut String, table: &Table) {
     let names: Vec<String> = Handle::ALL
         .iter()
@@ -45,8 +50,7 @@ fn functions(out: &mut String, table: &Table) {
         names.join(", ")
     );
     for (slot, procedure) in table.procedures.iter().enumerate() {
-        // Six words go in registers (System V ABI, 3.2.3).
-        let words = procedure.parameters.len().saturating_sub(6);
+        let words = stack_words(procedure);
         let _ = write!(
             out,
             "    #[unsafe(naked)]\n\

@@ -118,11 +118,7 @@ fn procedures(out: &mut String, table: &Table) {
 
 /// Which exported objects are the targets of predefined handles.
 fn predefined(out: &mut String, table: &Table) {
-    out.push_str(
-        "\n/// Kinds of handles.\n#[allow(missing_docs)]\n#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]\n",
-    );
-    let kinds: Vec<&str> = Handle::ALL.iter().map(|handle| handle.name()).collect();
-    let _ = writeln!(out, "pub enum HandleKind {{ {} }}", kinds.join(", "));
+    out.push_str("\npub use understudy_mpi::real_types::HandleKind;\n");
     let rows: Vec<_> = table
         .data
         .iter()

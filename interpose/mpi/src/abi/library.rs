@@ -1,0 +1,176 @@
+//! The edge between the runtime and a real library of another ABI.
+#![allow(unsafe_code)]
+
+use super::{Abi, Domain, Edge, FOREIGN, FOREIGN_CALLS, MPICH, STANDARD};
+use crate::call::{self, Callback};
+use crate::generated::{PROCEDURES, real};
+use crate::library;
+use crate::real_types::{HandleKind, RealComm, UNDEFINED};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
+
+/// The library's ABI; nothing: it is Open MPI's.
+static ABI: OnceLock<Option<&'static Abi>> = OnceLock::new();
+
+/// The library's ABI; nothing: it is Open MPI's.
+pub fn current() -> Option<&'static Abi> {
+    ABI.get().copied().flatten()
+}
+
+/// Which ABI the opened library has.
+fn detect() -> Option<&'static Abi> {
+    if !library::symbol(c"ompi_mpi_comm_world").is_null() {
+        return None;
+    }
+    // A library of the standard ABI has no variables for what are constants there.
+    match library::symbol(c"MPI_UNWEIGHTED").is_null() {
+        true => Some(&STANDARD),
+        false => Some(&MPICH),
+    }
+}
+
+/// Puts the functions that translate between runtime and library, if there is anything to translate.
+pub(crate) fn connect() {
+    let abi = *ABI.get_or_init(detect);
+    if abi.is_none() {
+        return;
+    }
+    let edge = super::table::<Library>();
+    for ((ours, theirs), translate) in PROCEDURES.iter().zip(&FOREIGN).zip(edge) {
+        theirs.find();
+        if !translate.is_null() && theirs.is_there() {
+            ours.set(translate.cast_mut().cast());
+        }
+    }
+}
+
+/// The library's handle of a predefined object, by Open MPI's name of it; null if it does not have it.
+pub(crate) fn real_object(symbol: &CStr) -> *mut c_void {
+    match current() {
+        None => library::symbol(symbol),
+        Some(abi) => {
+            let found = abi.handles.iter().find(|handle| handle.symbol == symbol);
+            found.map_or(std::ptr::null_mut(), |handle| handle.value as usize as *mut c_void)
+        }
+    }
+}
+
+/// The runtime calls, and the library answers.
+pub struct Library;
+
+/// How far an error code of the library is to be trusted to be a class.
+fn class_of(code: c_int) -> c_int {
+    let slot = FOREIGN
+        .iter()
+        .position(|procedure| procedure.name() == c"PMPI_Error_class");
+    let mut class = code;
+    if let Some(slot) = slot {
+        // SAFETY: the procedure of that slot, which any library has with this type.
+        unsafe {
+            let function: unsafe extern "C" fn(c_int, *mut c_int) -> c_int = std::mem::transmute(FOREIGN_CALLS[slot]);
+            function(code, &mut class);
+        }
+    }
+    class
+}
+
+impl Edge for Library {
+    const INWARD: bool = false;
+
+    /// The call that led here can be abandoned only while the library is at work.
+    type Guard = Callback;
+
+    fn abi() -> &'static Abi {
+        current().expect("the library has another ABI")
+    }
+
+    #[inline]
+    fn handle(_: HandleKind, handle: u64) -> u64 {
+        handle
+    }
+
+    #[inline]
+    fn handle_back(_: HandleKind, handle: u64) -> u64 {
+        handle
+    }
+
+    #[inline]
+    fn outcome(code: c_int) -> c_int {
+        match code {
+            0 => 0,
+            code => Self::abi().canonical(Domain::ErrorCode, class_of(code)),
+        }
+    }
+
+    fn code(code: c_int) -> c_int {
+        Self::abi().foreign(Domain::ErrorCode, code)
+    }
+
+    #[inline]
+    fn is_void(code: c_int) -> bool {
+        code == call::ABANDONED && call::is_over()
+    }
+
+    fn guard() -> Callback {
+        Callback::new()
+    }
+
+    fn callee(slot: usize) -> *const () {
+        FOREIGN_CALLS[slot] as *const ()
+    }
+
+    fn members(comm: u64) -> usize {
+        members(RealComm(comm as *mut c_void))
+    }
+
+    fn degrees(comm: u64) -> (usize, usize) {
+        degrees(RealComm(comm as *mut c_void))
+    }
+
+    fn variable(name: &'static CStr) -> isize {
+        super::variable(name)
+    }
+}
+
+/// Processes of a communicator, or of its remote group.
+pub fn members(comm: RealComm) -> usize {
+    let (mut is_inter, mut size) = (0, 0);
+    // SAFETY: local queries; the library checks the communicator.
+    unsafe {
+        real::PMPI_Comm_test_inter(comm, &mut is_inter);
+        match is_inter {
+            0 => real::PMPI_Comm_size(comm, &mut size),
+            _ => real::PMPI_Comm_remote_size(comm, &mut size),
+        };
+    }
+    usize::try_from(size).unwrap_or(0)
+}
+
+/// Neighbours of this process in a communicator: sources and destinations (MPI 4.1, 8.6).
+pub fn degrees(comm: RealComm) -> (usize, usize) {
+    const CART: c_int = 1;
+    const GRAPH: c_int = 2;
+    let (mut topology, mut into, mut out_of, mut rank) = (UNDEFINED, 0, 0, 0);
+    // SAFETY: local queries; the library checks the communicator.
+    unsafe {
+        real::PMPI_Topo_test(comm, &mut topology);
+        match topology {
+            UNDEFINED => {}
+            CART => {
+                real::PMPI_Cartdim_get(comm, &mut into);
+                (into, out_of) = (2 * into, 2 * into);
+            }
+            GRAPH => {
+                real::PMPI_Comm_rank(comm, &mut rank);
+                real::PMPI_Graph_neighbors_count(comm, rank, &mut into);
+                out_of = into;
+            }
+            _ => {
+                let mut weighted = 0;
+                real::PMPI_Dist_graph_neighbors_count(comm, &mut into, &mut out_of, &mut weighted);
+            }
+        }
+    }
+    let count = |number: c_int| usize::try_from(number).unwrap_or(0);
+    (count(into), count(out_of))
+}

@@ -1,0 +1,149 @@
+//! The descriptions of ABIs (`data/abis.tbl`): Rust source for `understudy_mpi::abi`.
+
+use crate::model::Handle;
+use crate::parse::rows;
+use std::fmt::Write;
+
+/// Kinds of parameters whose values differ between ABIs, and what the generated enum calls them.
+const DOMAINS: [(&str, &str); 13] = [
+    ("Rank", "Rank"),
+    ("Tag", "Tag"),
+    ("Keyval", "Keyval"),
+    ("Topology", "Topology"),
+    ("Combiner", "Combiner"),
+    ("Order", "Order"),
+    ("DistributionArray", "Distribution"),
+    ("DistributionArgumentArray", "DistributionArgument"),
+    ("TypeClass", "TypeClass"),
+    ("SplitType", "SplitType"),
+    ("Comparison", "Comparison"),
+    ("ThreadLevel", "ThreadLevel"),
+    ("ErrorCode", "ErrorCode"),
+];
+
+/// Kinds of pointers some values of which are constants.
+const POINTERS: [(&str, &str); 4] = [
+    ("BufIn", "Buffer"),
+    ("Status", "Status"),
+    ("StatusArray", "Statuses"),
+    ("WeightArray", "Weights"),
+];
+
+/// The columns that describe an ABI other than Open MPI's.
+const OTHERS: [(usize, &str, &str); 2] = [(3, "MPICH", "MPICH"), (4, "STANDARD", "the standard ABI")];
+
+/// The domain of a kind of parameter.
+pub(crate) fn domain(kind: &str) -> Option<&'static str> {
+    let kind = if matches!(kind, "Root" | "RankArray") {
+        "Rank"
+    } else {
+        kind
+    };
+    DOMAINS
+        .iter()
+        .find(|(name, _)| *name == kind)
+        .map(|(_, domain)| *domain)
+}
+
+fn number(text: &str) -> i64 {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => i64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.unwrap_or_else(|_| panic!("abis.tbl: `{text}` is no number"))
+}
+
+/// The rows of a kind that this ABI has: name, Open MPI's value, its own.
+fn of_kind<'t>(rows: &[Vec<&'t str>], kind: &str, column: usize) -> Vec<(&'t str, &'t str, &'t str)> {
+    let rows = rows.iter().filter(|row| row[1] == kind && row[column] != "-");
+    rows.map(|row| (row[0], row[2], row[column])).collect()
+}
+
+fn enumeration(out: &mut String, name: &str, doc: &str, variants: &[(&str, &str)]) {
+    let names: Vec<&str> = variants.iter().map(|(_, variant)| *variant).collect();
+    let _ = writeln!(
+        out,
+        "/// {doc}\n#[allow(missing_docs)]\n#[derive(Clone, Copy, Debug, PartialEq, Eq)]\npub enum {name} {{ {} }}\n",
+        names.join(", ")
+    );
+}
+
+fn handles(out: &mut String, rows: &[Vec<&str>], column: usize) {
+    out.push_str("    handles: &[\n");
+    for kind in Handle::ALL {
+        for (name, symbol, value) in of_kind(rows, kind.name(), column) {
+            let value = number(value);
+            let _ = writeln!(
+                out,
+                "        Predefined {{ kind: HandleKind::{}, symbol: c\"{symbol}\", value: {value:#x} }}, // {name}",
+                kind.name()
+            );
+        }
+    }
+    out.push_str("    ],\n");
+}
+
+/// One static for each other ABI.
+pub(crate) fn source(text: &str) -> String {
+    let rows: Vec<Vec<&str>> = rows(text).map(|(_, columns)| columns).collect();
+    let mut out = String::from("// Generated from the table of ABIs; not to be edited.\n\n");
+    enumeration(
+        &mut out,
+        "Domain",
+        "Kinds of integers some values of which are constants.",
+        &DOMAINS,
+    );
+    enumeration(
+        &mut out,
+        "Pointer",
+        "Kinds of pointers some values of which are constants.",
+        &POINTERS,
+    );
+    for (column, constant, name) in OTHERS {
+        let _ = writeln!(
+            out,
+            "/// What differs between Open MPI and {name}.\npub static {constant}: Abi = Abi {{\n    name: \"{name}\","
+        );
+        let layout = |name: &str| {
+            of_kind(&rows, "Layout", column)
+                .iter()
+                .find(|row| row.0 == name)
+                .map_or(0, |row| number(row.2))
+        };
+        let _ = writeln!(
+            out,
+            "    handle: {},\n    status: StatusLayout {{ size: {}, source: {}, tag: {}, error: {}, bytes: {} }},",
+            layout("HANDLE"),
+            layout("STATUS"),
+            layout("STATUS_SOURCE"),
+            layout("STATUS_TAG"),
+            layout("STATUS_ERROR"),
+            layout("STATUS_BYTES")
+        );
+        handles(&mut out, &rows, column);
+        out.push_str("    values: [\n");
+        for (kind, _) in DOMAINS {
+            let pairs = of_kind(&rows, kind, column);
+            let pairs: Vec<String> = pairs
+                .iter()
+                .map(|row| format!("({}, {})", number(row.1), number(row.2)))
+                .collect();
+            let _ = writeln!(out, "        &[{}],", pairs.join(", "));
+        }
+        out.push_str("    ],\n    pointers: [\n");
+        for (kind, _) in POINTERS {
+            let pair = |row: &(&str, &str, &str)| match row.2.strip_prefix('*') {
+                Some(variable) => format!("({}, Value::Variable(c\"{variable}\"))", number(row.1)),
+                None => format!("({}, Value::Constant({}))", number(row.1), number(row.2)),
+            };
+            let pairs: Vec<String> = of_kind(&rows, kind, column).iter().map(pair).collect();
+            let _ = writeln!(out, "        &[{}],", pairs.join(", "));
+        }
+        out.push_str("    ],\n    limits: &[\n");
+        for (name, ours, theirs) in of_kind(&rows, "Size", column) {
+            let _ = writeln!(out, "        (\"{name}\", {}, {}),", number(ours), number(theirs));
+        }
+        out.push_str("    ],\n};\n\n");
+    }
+    out
+}

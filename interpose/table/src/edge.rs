@@ -1,0 +1,311 @@
+//! The edges between ABIs: for each procedure a function that translates its arguments, calls, and translates back.
+//!
+//! It is generic in `E: Edge` (`understudy_mpi::abi`), which says who calls whom: a program the runtime, or the runtime the
+//! real library.
+
+use crate::abi::domain;
+use crate::kind::ParamKind;
+use crate::length::{LengthTerm, length_terms};
+use crate::model::{Direction, Flag, Handle, Parameter, Procedure, Support, Table};
+use crate::real::stack_words;
+use crate::types::identifier;
+use std::fmt::Write;
+
+/// The type of a parameter as it is passed, whoever's ABI it is of.
+fn passed(c_type: &str) -> &'static str {
+    match c_type {
+        _ if c_type.ends_with('*') => "*mut u8",
+        "int" | "MPI_Fint" => "c_int",
+        "double" => "f64",
+        "MPI_Aint" => "isize",
+        "MPI_Offset" | "MPI_Count" => "i64",
+        _ if Handle::from_c_type(c_type).is_some() => "u64",
+        // Functions, and what the tool interface hands out.
+        _ => "*mut u8",
+    }
+}
+
+/// The handle that a pointer leads to.
+fn pointee(parameter: &Parameter) -> Option<Handle> {
+    let c_type = parameter.c_type.strip_prefix("const ").unwrap_or(&parameter.c_type);
+    Handle::from_c_type(c_type.strip_suffix('*')?)
+}
+
+/// The number of elements of an array.
+fn length(procedure: &Procedure, parameter: &Parameter) -> String {
+    let Some(terms) = parameter
+        .length
+        .as_deref()
+        .map(|length| length_terms(length).unwrap_or_default())
+    else {
+        return "1".to_owned();
+    };
+    let communicator = || identifier(procedure.communicator().expect("a communicator"));
+    let factor = |term: &LengthTerm| match term {
+        LengthTerm::Word(word) => match word.as_str() {
+            "comm_size" => format!("E::members(v_{})", communicator()),
+            "indegree" if !has(procedure, "indegree") => format!("E::degrees(v_{}).0", communicator()),
+            "outdegree" if !has(procedure, "outdegree") => format!("E::degrees(v_{}).1", communicator()),
+            word => format!("number({word})"),
+        },
+        LengthTerm::Sum(word) => format!("sum_of({word}, number(n))"),
+        other => panic!("`{}` has an array of length {other:?}", procedure.name),
+    };
+    terms.iter().map(factor).collect::<Vec<_>>().join(" * ")
+}
+
+fn has(procedure: &Procedure, name: &str) -> bool {
+    procedure.parameters.iter().any(|parameter| parameter.name == name)
+}
+
+fn direction(parameter: &Parameter) -> &'static str {
+    match parameter.direction {
+        Direction::In => "Way::In",
+        Direction::Out => "Way::Out",
+        Direction::InOut => "Way::InOut",
+    }
+}
+
+/// How an argument is translated.
+enum Translation {
+    /// It is the same in all ABIs.
+    None,
+    /// The value of this expression.
+    Value(String),
+    /// An object made by this expression, whose `place` is passed, and which is told of the outcome.
+    Object(String),
+}
+
+fn translation(procedure: &Procedure, parameter: &Parameter) -> Translation {
+    let name = identifier(parameter);
+    let is_pointer = parameter.c_type.ends_with('*');
+    if let Some(handle) = Handle::from_c_type(&parameter.c_type) {
+        return Translation::Value(format!("E::handle(HandleKind::{}, {name})", handle.name()));
+    }
+    let kept = procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent);
+    if let Some(handle) = pointee(parameter) {
+        let keep = if kept && parameter.direction == Direction::In {
+            ".kept()"
+        } else {
+            ""
+        };
+        return Translation::Object(format!(
+            "Handles::<E>::new(HandleKind::{}, {name}, {}, {}){keep}",
+            handle.name(),
+            length(procedure, parameter),
+            direction(parameter)
+        ));
+    }
+    match parameter.kind {
+        ParamKind::Status | ParamKind::StatusArray => {
+            let pointer = if parameter.kind == ParamKind::Status {
+                "Status"
+            } else {
+                "Statuses"
+            };
+            let (length, way) = (length(procedure, parameter), direction(parameter));
+            Translation::Object(format!(
+                "Statuses::<E>::new(Pointer::{pointer}, {name}, {length}, {way})"
+            ))
+        }
+        ParamKind::BufIn | ParamKind::BufOut | ParamKind::BufInOut => {
+            Translation::Value(format!("pointer::<E>(Pointer::Buffer, {name})"))
+        }
+        ParamKind::WeightArray => Translation::Value(format!("pointer::<E>(Pointer::Weights, {name})")),
+        ParamKind::StringOut => match parameter.length.as_deref() {
+            // The text is the library's own, and whoever writes it down knows how long it is.
+            None | Some("MPI_MAX_LIBRARY_VERSION_STRING") => Translation::None,
+            Some(limit) if limit.starts_with("MPI_MAX_") => {
+                Translation::Object(format!("Text::<E>::new(\"{limit}\", {name})"))
+            }
+            Some(_) => Translation::None,
+        },
+        kind => match domain(kind.name()) {
+            None => Translation::None,
+            Some(domain) if is_pointer => {
+                let (length, way) = (length(procedure, parameter), direction(parameter));
+                let keep = if kept { ".kept()" } else { "" };
+                Translation::Object(format!(
+                    "Integers::<E>::new(Domain::{domain}, {name}, {length}, {way}){keep}"
+                ))
+            }
+            Some(domain) => Translation::Value(format!("value::<E>(Domain::{domain}, {name})")),
+        },
+    }
+}
+
+/// What becomes of the result.
+fn returned(procedure: &Procedure) -> Option<String> {
+    if let Some(handle) = Handle::from_c_type(&procedure.returns) {
+        return Some(format!("E::handle_back(HandleKind::{}, result)", handle.name()));
+    }
+    match procedure.returns.as_str() {
+        "int" if !procedure.has(Flag::NoProfile) => Some("E::outcome(result)".to_owned()),
+        _ => None,
+    }
+}
+
+/// What copies a status from one language to another: the layouts of one ABI are alike in C and Fortran, but for Open MPI.
+fn copies_status(procedure: &Procedure) -> bool {
+    procedure.name.starts_with("MPI_Status_") && (procedure.name.contains("2f") || procedure.name.contains("2c"))
+}
+
+/// Whether a procedure is the same in all ABIs.
+fn is_plain(procedure: &Procedure) -> bool {
+    let is_same = |parameter: &Parameter| matches!(translation(procedure, parameter), Translation::None);
+    returned(procedure).is_none() && procedure.parameters.iter().all(is_same)
+}
+
+fn function(out: &mut String, slot: usize, procedure: &Procedure) {
+    // What is refused looks at no argument.
+    let parameters: &[Parameter] = match procedure.support {
+        Support::Unsupported => &[],
+        _ => &procedure.parameters,
+    };
+    let list = |with: &dyn Fn(&Parameter) -> String| parameters.iter().map(with).collect::<Vec<_>>().join(", ");
+    let typed = list(&|parameter| format!("{}: {}", identifier(parameter), passed(&parameter.c_type)));
+    let types = list(&|parameter| passed(&parameter.c_type).to_owned());
+    let result = passed(&procedure.returns);
+    let name = &procedure.name;
+    let _ = writeln!(
+        out,
+        "    pub unsafe extern \"C\" fn {name}<E: Edge>({typed}) -> {result} {{\n\
+         \x20       // SAFETY: the caller's arguments, translated, for the procedure of this slot.\n        unsafe {{\n\
+         \x20           let _guard = E::guard();"
+    );
+    if copies_status(procedure) {
+        let [from, to] = [0, 1].map(|index| identifier(&parameters[index]));
+        let _ = writeln!(out, "            copy_status::<E>({from}, {to})\n        }}\n    }}\n");
+        return;
+    }
+    // Arrays may be as long as a communicator has members, so what has no length comes first.
+    let translations: Vec<(&Parameter, Translation)> = parameters
+        .iter()
+        .map(|parameter| (parameter, translation(procedure, parameter)))
+        .collect();
+    for (parameter, translation) in &translations {
+        if let Translation::Value(expression) = translation {
+            let _ = writeln!(out, "            let v_{} = {expression};", identifier(parameter));
+        }
+    }
+    for (parameter, translation) in &translations {
+        if let Translation::Object(expression) = translation {
+            let _ = writeln!(out, "            let mut v_{} = {expression};", identifier(parameter));
+        }
+    }
+    let arguments: Vec<String> = translations
+        .iter()
+        .map(|(parameter, translation)| match translation {
+            Translation::None => identifier(parameter),
+            Translation::Value(_) => format!("v_{}", identifier(parameter)),
+            Translation::Object(_) => format!("v_{}.place()", identifier(parameter)),
+        })
+        .collect();
+    let _ = writeln!(
+        out,
+        "            let callee: unsafe extern \"C\" fn({types}) -> {result} = core::mem::transmute(E::callee({slot}));\n\
+         \x20           let result = callee({});",
+        arguments.join(", ")
+    );
+    if let Some(expression) = returned(procedure) {
+        if result == "c_int" {
+            out.push_str("            if E::is_void(result) {\n                return result;\n            }\n");
+            out.push_str("            let is_success = result == 0;\n");
+        } else {
+            out.push_str("            let is_success = true;\n");
+        }
+        out.push_str("            let _ = is_success;\n");
+        for (parameter, translation) in &translations {
+            if matches!(translation, Translation::Object(_)) && parameter.direction != Direction::In {
+                let _ = writeln!(out, "            v_{}.give_back(is_success);", identifier(parameter));
+            }
+        }
+        if procedure.name == "MPI_Type_get_contents" {
+            out.push_str("            contents::<E>(v_datatype, array_of_integers, is_success);\n");
+        }
+        let _ = writeln!(out, "            {expression}");
+    } else {
+        out.push_str("            result\n");
+    }
+    out.push_str("        }\n    }\n\n");
+}
+
+/// The same procedures for a library of another ABI, behind the functions that translate.
+fn foreign_calls(out: &mut String, table: &Table) {
+    let count = table.procedures.len();
+    let _ = writeln!(
+        out,
+        "\n/// Addresses of the procedures of a library of another ABI, by slot.\n\
+         pub(crate) static FOREIGN: [crate::library::Procedure; {count}] = ["
+    );
+    for procedure in &table.procedures {
+        let _ = writeln!(
+            out,
+            "    crate::library::Procedure::new(c\"{}\"),",
+            procedure.real_name()
+        );
+    }
+    out.push_str("];\n\n/// They are called as the others are.\nmod foreign {\n");
+    for (slot, procedure) in table.procedures.iter().enumerate() {
+        let words = stack_words(procedure);
+        let _ = write!(
+            out,
+            "    #[unsafe(naked)]\n\
+             \x20   pub(super) unsafe extern \"C\" fn call_{slot}() {{\n\
+             \x20       crate::call::through!(super::FOREIGN, {slot}, call_{words})\n\
+             \x20   }}\n",
+        );
+    }
+    let _ = writeln!(
+        out,
+        "}}\n\n/// By slot: calls the procedure of a library of another ABI.\n\
+         pub(crate) static FOREIGN_CALLS: [unsafe extern \"C\" fn(); {count}] = ["
+    );
+    for slot in 0..count {
+        let _ = writeln!(out, "    foreign::call_{slot},");
+    }
+    out.push_str("];\n");
+}
+
+/// The functions, and the table of those of an edge.
+pub(crate) fn source(table: &Table) -> String {
+    let mut out = String::from(
+        "// Generated from the call table; not to be edited.\n\n\
+         /// A function for each procedure that is not the same in all ABIs.\n\
+         #[allow(non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc, clippy::let_unit_value)]\n\
+         mod procedures {\n    use super::*;\n\n",
+    );
+    for (slot, procedure) in table
+        .procedures
+        .iter()
+        .enumerate()
+        .filter(|(_, procedure)| !is_plain(procedure))
+    {
+        function(&mut out, slot, procedure);
+    }
+    let _ = writeln!(
+        out,
+        "}}\n\n/// By slot: the function of an edge; null: the procedure is the same in all ABIs.\n\
+         pub fn table<E: Edge>() -> [*const (); {}] {{\n    [",
+        table.procedures.len()
+    );
+    for procedure in &table.procedures {
+        let _ = match is_plain(procedure) {
+            true => writeln!(out, "        core::ptr::null(), // {}", procedure.name),
+            false => writeln!(out, "        procedures::{}::<E> as *const (),", procedure.name),
+        };
+    }
+    out.push_str("    ]\n}\n");
+    foreign_calls(&mut out, table);
+    let envelope = table
+        .procedures
+        .iter()
+        .position(|procedure| procedure.name == "MPI_Type_get_envelope");
+    let envelope = envelope.expect("a procedure of the standard");
+    let _ = writeln!(
+        out,
+        "\n/// The slot of the procedure that tells how a datatype was made.\n\
+         pub(super) const TYPE_GET_ENVELOPE: usize = {envelope};"
+    );
+    out
+}
