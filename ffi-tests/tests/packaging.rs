@@ -10,6 +10,7 @@ const FILES: &[&str] = &[
     "bin/understudy",
     "bin/ckptd",
     "lib/understudy/libunderstudy.so",
+    "lib/understudy/libunderstudy_mpich.so",
     "lib/understudy/libunderstudy_shim.so",
     "lib/understudy/libunderstudy_runtime.so",
     "lib/understudy/ckptd",

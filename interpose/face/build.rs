@@ -5,8 +5,13 @@ use std::path::PathBuf;
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     std::fs::write(out.join("thunks.rs"), understudy_table::face_thunks()).expect("OUT_DIR is writable");
+    std::fs::write(out.join("mpich.rs"), understudy_table::mpich_stubs()).expect("OUT_DIR is writable");
     // The soname satisfies the program's need for libmpi, so that the real one is never loaded beside the program.
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libmpi.so.40");
+    let soname = match std::env::var_os("CARGO_FEATURE_MPICH") {
+        None => "libmpi.so.40",
+        Some(_) => "libmpi.so.12",
+    };
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");
     // The constructor runs before that of any other library, the program's libc included.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,now");

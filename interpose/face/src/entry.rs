@@ -101,9 +101,7 @@ fn open_real() -> *mut c_void {
         if let Some(asked) = reopen::asked().filter(|asked| asked.is_file()) {
             path.push(asked.as_bytes());
         } else if !link::find_library(link::OUR_SONAME, library_path, &mut path) {
-            say(format_args!(
-                "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH"
-            ));
+            say(format_args!("{}", link::NOT_FOUND));
             sys::exit(127);
         }
         let handle = dlmopen(LM_ID_BASE, path.as_ptr(), RTLD_NOW_GLOBAL);

@@ -30,6 +30,8 @@ mod leave;
 mod libpath;
 mod link;
 mod load;
+#[cfg(feature = "mpich")]
+mod mpich;
 mod msg;
 mod passive;
 mod profiler;

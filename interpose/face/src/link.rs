@@ -6,8 +6,20 @@
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char, c_void};
 
-/// The soname that this library shares with Open MPI's libmpi.
-pub const OUR_SONAME: &[u8] = b"libmpi.so.40";
+/// The soname that this library shares with the libmpi that it stands in for.
+pub const SONAME: &CStr = if cfg!(feature = "mpich") {
+    c"libmpi.so.12"
+} else {
+    c"libmpi.so.40"
+};
+/// The same as bytes.
+pub const OUR_SONAME: &[u8] = SONAME.to_bytes();
+/// There is no such library.
+pub const NOT_FOUND: &str = if cfg!(feature = "mpich") {
+    "libmpi.so.12 is not found; put its directory into LD_LIBRARY_PATH"
+} else {
+    "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH"
+};
 
 /// The public head of glibc's `struct link_map`.
 #[repr(C)]

@@ -66,9 +66,7 @@ pub fn load(second: &Second<'_>) -> Result<(), Failure> {
     // SAFETY: the saved environment.
     let library_path = unsafe { environ::value(second.program.environment, b"LD_LIBRARY_PATH=") }.unwrap_or(b"");
     if !link::find_library(OUR_SONAME, library_path, &mut mpi) {
-        return Err(Failure::Text(
-            "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH",
-        ));
+        return Err(Failure::Text(link::NOT_FOUND));
     }
     let mpi = open(namespace, &mpi).map_err(|_| Failure::Loader("the MPI library cannot be loaded"))?;
     // SAFETY: the shim exports its function with this type; the handle is that of libmpi.

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::files;
-use crate::link::{OUR_SONAME, Path};
+use crate::link::{OUR_SONAME, Path, SONAME};
 use crate::sys;
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
@@ -72,7 +72,6 @@ extern "C" fn replaced(path: *const c_char, flags: c_int) -> *const c_char {
 }
 
 fn name_of(path: *const c_char) -> *const c_char {
-    const SONAME: &core::ffi::CStr = c"libmpi.so.40";
     if path.is_null() {
         return path;
     }
