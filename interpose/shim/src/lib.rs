@@ -12,6 +12,7 @@ mod descriptors;
 mod failures;
 mod frees;
 mod newcomers;
+mod progress;
 mod quiet;
 mod real;
 mod sockets;

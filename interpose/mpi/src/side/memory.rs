@@ -17,7 +17,12 @@ struct Mapping {
     protection: c_int,
     is_shared: bool,
     is_anonymous: bool,
+    /// The name in memory that other processes find it by.
+    segment: Option<String>,
 }
+
+/// Where shared memory has names (shm_open(3)).
+const MEMORY: &str = "/dev/shm/";
 
 fn parse(line: &str) -> Option<Mapping> {
     let mut words = line.split_ascii_whitespace();
@@ -26,11 +31,15 @@ fn parse(line: &str) -> Option<Mapping> {
     let flags = words.next()?.as_bytes();
     let bit = |at: usize, letter: u8, bit: c_int| if flags.get(at) == Some(&letter) { bit } else { 0 };
     let inode = words.nth(2)?;
+    let name = words
+        .next()
+        .filter(|name| name.starts_with(MEMORY) && words.next().is_none());
     Some(Mapping {
         range: number(start)?..number(end)?,
         protection: bit(0, b'r', libc::PROT_READ) | bit(1, b'w', libc::PROT_WRITE) | bit(2, b'x', libc::PROT_EXEC),
         is_shared: flags.get(3) == Some(&b's'),
         is_anonymous: inode == "0",
+        segment: name.map(str::to_owned),
     })
 }
 
@@ -79,6 +88,10 @@ impl Saved {
         let now = mappings()?;
         for mapping in &now {
             for range in self.without(&mapping.range) {
+                // Whoever has made it may have died before it was removed, and nobody is to find it any more.
+                if let Some(segment) = &mapping.segment {
+                    let _ = std::fs::remove_file(segment);
+                }
                 // SAFETY: a mapping of the library, made since.
                 if unsafe { libc::munmap(range.start as *mut c_void, range.len()) } != 0 {
                     return Err(Error::Map(range.start, io::Error::last_os_error()));
