@@ -97,6 +97,8 @@ pub enum ToProcess {
         size: u32,
         /// For the MPI library's environment: names and values.
         variables: Vec<(String, String)>,
+        /// The variable that tells the number of the descriptor that comes with this message, if one does.
+        descriptor: Option<String>,
     },
     /// With the files that a dead process has handed over: its number, and its status as wait(2) tells it.
     Inherit { from: u32, status: i32 },
@@ -315,6 +317,7 @@ mod tests {
             rank: 1,
             size: 4,
             variables: vec![("PMIX_RANK".into(), "1".into())],
+            descriptor: None,
         };
         one.send(&begin).expect("sent");
         one.send_with(&ToProcess::Page, &[listener.as_fd()]).expect("sent");

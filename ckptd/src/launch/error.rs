@@ -63,6 +63,9 @@ pub enum Error {
     /// It has died.
     #[error("the process manager of this job has gone; the job ends")]
     NoManager,
+    /// A file of the layer. ld.so would start the program without it.
+    #[error("{0} is not there")]
+    Missing(PathBuf),
     /// A system call.
     #[error("{what}: {source}")]
     System { what: String, source: io::Error },
@@ -92,6 +95,7 @@ impl Error {
             Error::Nodes => "start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later), or on one node",
             Error::OnlySpares { .. } => "start more processes, or set UNDERSTUDY_SPARES=0",
             Error::NoManager => "start the job again",
+            Error::Missing(_) => "keep the layer's files together in one directory",
             Error::System { .. } => "free what the system lacks",
         }
     }

@@ -386,6 +386,7 @@ impl Job {
                 rank,
                 size,
                 variables: all.map(|(name, value)| (text(name), text(value))).collect(),
+                descriptor: identity.descriptor.as_ref().map(|_| "PMI_FD".into()),
             };
             if let Some(process) = self.processes.get(number) {
                 let descriptor: Vec<OwnedFd> = identity.descriptor.into_iter().collect();

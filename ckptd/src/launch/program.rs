@@ -4,6 +4,7 @@
 //! program is started from this environment.
 
 use super::Error;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -31,6 +32,16 @@ impl Kind {
     fn of(library: &str) -> Option<Kind> {
         let found = Kind::NAMES.iter().find(|(name, _)| library == *name);
         found.map(|&(_, kind)| kind)
+    }
+
+    /// The file of the layer that stands in for such a library, given the one for Open MPI: ld.so satisfies a program's need by
+    /// the soname, of which a file has one.
+    pub(super) fn face(self, preload: &OsStr) -> OsString {
+        let of_mpich = Path::new(preload).with_file_name("libunderstudy_mpich.so");
+        match self {
+            Kind::OpenMpi => preload.to_owned(),
+            Kind::Mpich => of_mpich.into(),
+        }
     }
 }
 

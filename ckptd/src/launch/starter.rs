@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::local::adopt;
+use super::program::{Kind, Mpi};
 use super::{Error, Identity};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
@@ -59,6 +60,12 @@ fn start(plan: &Plan, job: &str, rank: u32) -> Result<Child, Error> {
     let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
     let name = &plan.program[0];
     let file = crate::path::find(name).ok_or_else(|| Error::NoProgram(name.into()))?;
+    // An interpreter does not tell which library it will need; Open MPI is the usual one.
+    let kind = Mpi::of(&file).map_or(Kind::OpenMpi, |mpi| mpi.kind);
+    let face = kind.face(&plan.preload);
+    if !Path::new(&face).is_file() {
+        return Err(Error::Missing(face.into()));
+    }
     let mut command = Command::new(own);
     command.arg("guardian").arg(file).args(&plan.program);
     if let Some(directory) = plan.mpi.as_deref().and_then(Path::parent) {
@@ -69,7 +76,7 @@ fn start(plan: &Plan, job: &str, rank: u32) -> Result<Child, Error> {
         }
         command.env("LD_LIBRARY_PATH", path);
     }
-    command.env("LD_PRELOAD", &plan.preload).env("UNDERSTUDY_ASIDE", "1");
+    command.env("LD_PRELOAD", face).env("UNDERSTUDY_ASIDE", "1");
     command.env("UNDERSTUDY_SPARES", plan.spares.to_string());
     let (rank_text, size) = (rank.to_string(), (plan.workers + plan.spares).to_string());
     let variables = [

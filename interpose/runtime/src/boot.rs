@@ -3,8 +3,8 @@
 
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::told::{config, info, joined, launcher_rank, launcher_size, number, variable};
-use crate::{arch, cell, entry, events, fatal, fault, handles, renewal, shim, sys, told};
-use ckptd::settings::{Config, unknown};
+use crate::{abi, arch, cell, entry, events, fatal, fault, handles, renewal, shim, sys, told};
+use ckptd::settings::{Config, Static, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 use understudy_mpi::library;
@@ -136,7 +136,10 @@ fn start() -> Result<(), String> {
     renewal::learn()?;
     check_mpi()?;
     tell_of_unknown_settings();
-    let config = Config::read(variable)?;
+    let mut config = Config::read(variable)?;
+    if abi::is_foreign() {
+        without_recording(&mut config)?;
+    }
     let size = launcher_size();
     // Where there is a process manager, it starts a process when one is needed.
     if !renewal::is_on() {
@@ -153,14 +156,18 @@ fn start() -> Result<(), String> {
     if let Some(joined) = joined() {
         told::grow_to(joined.rank + 1);
     }
-    prefer_fault_tolerant_mpi();
+    match abi::is_foreign() {
+        true => forget_launcher(),
+        false => prefer_fault_tolerant_mpi(),
+    }
     die_with_launcher();
     // SAFETY: the face's array of that length.
     let symbols = unsafe { std::slice::from_raw_parts(info().data_symbols, info().data_symbol_count) };
     if symbols.len() != crate::generated::DATA_COUNT {
         return Err("libunderstudy.so and libunderstudy_runtime.so are of different versions".into());
     }
-    handles::connect(symbols, library::symbol);
+    handles::connect(symbols, library::object);
+    abi::connect();
     let (byte, bit) = arch::wait_mark();
     shim::mark_waits(byte, bit);
     let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];
@@ -180,6 +187,20 @@ fn start() -> Result<(), String> {
     told::settle(config);
     fault::point("boot.end", 0);
     Ok(())
+}
+
+/// What is recorded of calls is recorded as Open MPI's programs make them.
+fn without_recording(config: &mut Config) -> Result<(), String> {
+    let asked = match config.static_data {
+        _ if config.trace => Some("UNDERSTUDY_TRACE=1"),
+        Static::Replay => Some("UNDERSTUDY_STATIC=replay"),
+        Static::Disk => Some("UNDERSTUDY_STATIC=disk"),
+        Static::Auto | Static::Image => None,
+    };
+    config.static_data = Static::Image;
+    asked.map_or(Ok(()), |setting| {
+        Err(format!("{setting} is for programs of Open MPI only; leave it out"))
+    })
 }
 
 /// One process of the job names variables that look like settings and are none.
@@ -243,9 +264,15 @@ fn check_memory() -> Result<(), Refusal> {
 /// Open MPI from 5.0.10 on, with ULFM.
 fn check_mpi() -> Result<(), String> {
     let (version, _) = library::version();
+    if abi::is_foreign() {
+        return match told::variable(LINE) {
+            Some(_) => Ok(()),
+            None => Err("only `ckptd launch` protects programs of this MPI library".into()),
+        };
+    }
     let Some(rest) = version.strip_prefix("Open MPI v") else {
         return Err(format!(
-            "the program's MPI is \"{version}\"; only Open MPI 5.0.10 or later is supported"
+            "the program's MPI is \"{version}\"; only Open MPI 5.0.10 or later, and MPICH under `ckptd launch`, are supported"
         ));
     };
     let number = rest.split([',', ' ']).next().unwrap_or("");
@@ -304,6 +331,14 @@ fn prefer_fault_tolerant_mpi() {
     set_default("PMIX_MCA_gds", "hash");
     // SAFETY: the MPI library has no thread yet.
     unsafe { library::set_variable(c"PMIX_GDS_MODULE", None) };
+}
+
+/// What tells the layer its rank is PMIx's, even if the library is to ask another process manager: MPICH takes it for a contradiction.
+fn forget_launcher() {
+    for name in [c"PMIX_NAMESPACE", c"PMIX_RANK"] {
+        // SAFETY: the MPI library has no thread yet.
+        unsafe { library::set_variable(name, None) };
+    }
 }
 
 /// A launcher's daemon that is lost takes its ranks with it: nobody else could end them. (Fault tolerance lets a rank whose

@@ -6,6 +6,7 @@
 //!
 //! - [`boot`], [`told`], [`events`], [`fault`], [`sys`]: start, settings, reports, tests;
 //! - [`entry`], [`arch`]: the way in and out; [`calls`]: one handler per MPI procedure, most are generated;
+//! - [`abi`]: handles of programs of another ABI than Open MPI's;
 //! - [`handles`], [`objects`], [`requests`], [`early`]: what the program holds, and how to make it again; [`posting`],
 //!   [`completion`]: its beginning and its end;
 //! - [`image`]: the user side's memory; [`user`]: the rest of its state (files, signals, thread-locals, output);
@@ -18,6 +19,7 @@
 //!
 //! docs/ARCHITECTURE.md has them from the top down; imports point downwards.
 
+pub mod abi;
 pub mod arch;
 pub mod blocking;
 pub mod boot;

@@ -6,6 +6,8 @@
 //! of the job have done so before any of them begins the next generation.
 #![allow(unsafe_code)]
 
+mod ahead;
+
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
@@ -65,6 +67,8 @@ static INHERITANCE: Main<Option<Inheritance>> = Main::new(None);
 pub struct Begin {
     generation: u32,
     variables: Vec<(String, String)>,
+    /// A descriptor for the library, and the variable that tells its number.
+    descriptor: Option<(String, OwnedFd)>,
 }
 
 /// What this process is for its manager.
@@ -172,6 +176,9 @@ pub fn initialise(level: c_int, provided: &mut c_int) -> c_int {
         ));
         sys::exit_now(understudy_abi::exit::LOST);
     }
+    if crate::abi::is_foreign() {
+        ahead::open();
+    }
     match Snapshot::take() {
         Ok(snapshot) => {
             log::debug!("{} bytes of the MPI library are kept", snapshot.size());
@@ -229,24 +236,41 @@ fn await_generation() -> Begin {
             tell(&ToManager::Ready { generation: wanted });
             told = Some(wanted);
         }
-        match hear(LOOK) {
-            Some(ToProcess::Begin {
-                generation, variables, ..
-            }) if generation == call::wanted() => return Begin { generation, variables },
+        match hear_with(LOOK) {
+            Some((
+                ToProcess::Begin {
+                    generation,
+                    variables,
+                    descriptor: name,
+                    ..
+                },
+                mut descriptors,
+            )) if generation == call::wanted() => {
+                return Begin {
+                    generation,
+                    variables,
+                    descriptor: name.zip(descriptors.pop()),
+                };
+            }
             // All workers are at their end, and this process is not needed: it has no part.
-            Some(ToProcess::End) => sys::exit_now(0),
+            Some((ToProcess::End, _)) => sys::exit_now(0),
             _ => {}
         }
     }
 }
 
 fn hear(limit: Duration) -> Option<ToProcess> {
+    hear_with(limit).map(|(message, _)| message)
+}
+
+/// With the descriptors that have come with the message.
+fn hear_with(limit: Duration) -> Option<(ToProcess, Vec<OwnedFd>)> {
     match or_end(manager().receive_with(limit)) {
         Some((ToProcess::Inherit { from, status }, files)) => {
             inherit(from, status, files);
             None
         }
-        message => message.map(|(message, _)| message),
+        heard => heard,
     }
 }
 
@@ -275,9 +299,26 @@ pub fn keep_nothing() {
     tell(&ToManager::KeepsNothing);
 }
 
+/// The number of a copy that is the library's: it is closed when its side is put back.
+fn lend(descriptor: &OwnedFd) -> c_int {
+    // SAFETY: fcntl(2), past libc, which would move the copy to the runtime's descriptors.
+    let copy = unsafe {
+        libc::syscall(
+            libc::SYS_fcntl,
+            descriptor.as_raw_fd(),
+            libc::F_DUPFD,
+            understudy_abi::MPI_FD_BASE,
+        )
+    };
+    copy as c_int
+}
+
 /// Initialises the library in a generation; the thread level, or nothing if another failure has come before the end.
 fn enter(begin: Begin) -> Option<c_int> {
-    for (name, value) in &begin.variables {
+    let lent = begin
+        .descriptor
+        .map(|(name, descriptor)| (name, lend(&descriptor).to_string()));
+    for (name, value) in begin.variables.iter().chain(&lent) {
         if let (Ok(name), Ok(value)) = (CString::new(name.as_str()), CString::new(value.as_str())) {
             // SAFETY: the library has no threads before it is initialised.
             unsafe { library::set_variable(&name, Some(&value)) };

@@ -8,8 +8,9 @@ use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::attribute::{ERR_KEYVAL, INVALID, Kind, Object};
 use crate::objects::{comm, objects, objects_mut};
 use crate::raise::{finish, raise};
-use crate::told;
+use crate::{abi, told};
 use std::ffi::{c_int, c_void};
+use understudy_mpi::abi::Domain;
 use understudy_mpi::library;
 use understudy_mpi::real_types::RealComm;
 
@@ -25,7 +26,7 @@ const PREDEFINED: c_int = 7;
 /// It is in the program's memory and the same in all processes, unlike the one that the real library gives.
 fn predefined(key: c_int) -> Result<Option<u64>, c_int> {
     let value = match key {
-        LASTUSEDCODE => objects().error_codes.last_used(),
+        LASTUSEDCODE => abi::integer_for_program(Domain::ErrorCode, objects().error_codes.last_used()),
         _ => match real_value(key)? {
             Some(value) if key == UNIVERSE_SIZE => universe(value),
             Some(value) => value,
@@ -41,7 +42,7 @@ fn predefined(key: c_int) -> Result<Option<u64>, c_int> {
 
 /// The communicator of all processes, spares included: only it has the predefined attributes for certain.
 fn whole_world() -> RealComm {
-    RealComm(library::symbol(c"ompi_mpi_comm_world"))
+    RealComm(library::object(c"ompi_mpi_comm_world"))
 }
 
 fn real_value(key: c_int) -> Result<Option<c_int>, c_int> {
@@ -138,7 +139,9 @@ unsafe fn create_keyval(
     keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {
-    let (Some(copy), Some(delete), false) = (copy, delete, keyval.is_null()) else {
+    // In other ABIs null is the function that does nothing.
+    let nothing = abi::is_foreign().then_some(0);
+    let (Some(copy), Some(delete), false) = (copy.or(nothing), delete.or(nothing), keyval.is_null()) else {
         return raise(procedure, ERR_ARG, None);
     };
     // SAFETY: the caller's promise.

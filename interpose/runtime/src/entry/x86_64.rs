@@ -3,6 +3,7 @@
 
 use crate::arch::{AFTER, DISPATCH, EXECUTE, OFFSET_OF_RBP, OFFSET_OF_RSP, RECORD, TOP, WAITED};
 use crate::cell::OWNER;
+use crate::entry::program;
 use crate::generated::{HANDLERS, SLOT_COUNT, STACK_WORDS};
 use std::arch::naked_asm;
 use std::ffi::c_void;
@@ -16,7 +17,7 @@ pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
         let address = if handler.is_forward() {
             forward(slot)
         } else {
-            handler.address().cast_mut().cast()
+            program::handler(slot).cast_mut().cast()
         };
         DISPATCH[slot].store(address, Ordering::Relaxed);
     }

@@ -9,6 +9,7 @@ mod callback;
 
 use super::{Slots, comm, datatype, objects, objects_mut};
 use crate::errors::SUCCESS;
+use crate::generated::HandleKind;
 use crate::handles::{VirtComm, VirtDatatype};
 use std::cell::RefMut;
 use std::ffi::c_int;
@@ -27,6 +28,16 @@ pub enum Kind {
     Comm,
     /// Datatypes.
     Datatype,
+}
+
+impl Kind {
+    /// The kind of their handles.
+    fn handles(self) -> HandleKind {
+        match self {
+            Kind::Comm => HandleKind::Comm,
+            Kind::Datatype => HandleKind::Datatype,
+        }
+    }
 }
 
 /// What the program has said about a key.

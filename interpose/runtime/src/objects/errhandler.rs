@@ -7,11 +7,13 @@
 use super::comm;
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
+use crate::abi;
 use crate::arch::call_user;
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
 use crate::handles::{Named, VirtComm, VirtErrhandler, VirtFile, named, virtual_handle};
 use std::ffi::{c_int, c_void};
+use understudy_mpi::abi::Domain;
 
 /// `MPI_ERR_LASTCODE`, the greatest predefined code.
 pub const LAST_PREDEFINED: c_int = 92;
@@ -144,9 +146,10 @@ impl Object {
     /// Calls an error handler of the program for an error.
     pub fn call(self, function: u64, mut code: c_int) {
         let mut handle = match self {
-            Object::Comm(comm) => comm.0,
-            Object::NoFile => no_file().0,
+            Object::Comm(comm) => abi::for_program(HandleKind::Comm, comm.0 as u64),
+            Object::NoFile => abi::for_program(HandleKind::File, no_file().0 as u64),
         };
+        code = abi::integer_for_program(Domain::ErrorCode, code);
         // SAFETY: a handler called by the program runs; its function takes pointers to a handle and a code. The further
         // arguments are not to be looked at (9.3.1).
         unsafe {

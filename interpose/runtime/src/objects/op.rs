@@ -9,6 +9,7 @@
 use super::datatype;
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
+use crate::abi;
 use crate::arch::call_user;
 use crate::cell::Main;
 use crate::errors::{ERR_OP, SUCCESS};
@@ -104,7 +105,8 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     let _callback = call::Callback::new();
     let function = BINDINGS.borrow().functions[NUMBER];
     // SAFETY: the real library's argument.
-    let mut handle: VirtDatatype = datatype::virtual_of(unsafe { *datatype });
+    let handle: VirtDatatype = datatype::virtual_of(unsafe { *datatype });
+    let mut handle = abi::for_program(HandleKind::Datatype, handle.0 as u64);
     // SAFETY: the program's function of this type; the real library runs because the program has called it.
     unsafe {
         let (function, handle) = (function as *const c_void, &raw mut handle as u64);

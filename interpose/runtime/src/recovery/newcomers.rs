@@ -55,7 +55,7 @@ fn leader(members: &[Member]) -> Result<u32, c_int> {
 /// The world of the library, and this process's own, ready for use.
 fn new_worlds() -> Result<[RealComm; 2], c_int> {
     // What the program sees under these names may be duplicates.
-    let [all, own] = [c"ompi_mpi_comm_world", c"ompi_mpi_comm_self"].map(|name| RealComm(library::symbol(name)));
+    let [all, own] = [c"ompi_mpi_comm_world", c"ompi_mpi_comm_self"].map(|name| RealComm(library::object(name)));
     returns_errors(all);
     returns_errors(own);
     Ok([world::duplicate(all)?, world::duplicate(own)?])

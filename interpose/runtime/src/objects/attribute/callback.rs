@@ -2,9 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::Keyval;
+use crate::abi;
 use crate::arch::call_user;
 use crate::errors::SUCCESS;
 use std::ffi::{c_int, c_void};
+use understudy_mpi::abi::Domain;
 
 /// `int copy(object, keyval, extra_state, attribute_val_in, *attribute_val_out, *flag)`
 type CopyFn = unsafe extern "C" fn(u64, c_int, u64, u64, *mut u64, *mut c_int) -> c_int;
@@ -48,7 +50,14 @@ pub(super) fn copy(keyval: &Keyval, object: u64, key: c_int, value: u64) -> Resu
         extra_state,
         ..
     } = *keyval;
-    // SAFETY: a copy function of the program; the address was not null when the key was created.
+    if function == 0 {
+        return Ok(None);
+    }
+    let (object, key) = (
+        abi::for_program(keyval.kind.handles(), object),
+        abi::integer_for_program(Domain::Keyval, key),
+    );
+    // SAFETY: a copy function of the program; the address is not null.
     let function = unsafe { std::mem::transmute::<*const c_void, CopyFn>(function as *const c_void) };
     let mut copying = Copying {
         function,
@@ -66,7 +75,7 @@ pub(super) fn copy(keyval: &Keyval, object: u64, key: c_int, value: u64) -> Resu
     };
     match rc {
         SUCCESS => Ok((copying.flag != 0).then_some(copying.value_out)),
-        rc => Err(rc),
+        rc => Err(abi::integer_of_program(Domain::ErrorCode, rc)),
     }
 }
 
@@ -77,8 +86,15 @@ pub(super) fn delete(keyval: &Keyval, object: u64, key: c_int, value: u64) -> c_
         extra_state,
         ..
     } = *keyval;
+    if function == 0 {
+        return SUCCESS;
+    }
+    let (object, key) = (
+        abi::for_program(keyval.kind.handles(), object),
+        abi::integer_for_program(Domain::Keyval, key),
+    );
     // SAFETY: a delete function of the program; a handler called by the program runs.
-    unsafe {
+    let rc = unsafe {
         call_user(
             function as *const c_void,
             object,
@@ -87,5 +103,6 @@ pub(super) fn delete(keyval: &Keyval, object: u64, key: c_int, value: u64) -> c_
             extra_state,
             0,
         ) as c_int
-    }
+    };
+    abi::integer_of_program(Domain::ErrorCode, rc)
 }

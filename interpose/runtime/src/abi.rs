@@ -1,0 +1,131 @@
+//! The handles of a program of another ABI than Open MPI's, and what its callbacks get.
+//!
+//! A predefined handle is a number of the ABI; that of a created object is made of the index of the virtual handle:
+//! where handles are pointers it is the virtual handle itself, and where they are integers
+//!
+//! ```text
+//!   0xc000_0000 + the null handle of the kind + index
+//! ```
+//!
+//! MPICH gives its own objects numbers of that form, but the program never sees those.
+#![allow(unsafe_code)]
+
+use crate::cell::Main;
+use crate::generated::{DATA_SYMBOLS, HandleKind};
+use crate::handles::{self, Named, named};
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use understudy_mpi::abi::{Abi, Domain, current};
+
+/// Marks a created object.
+const CREATED: u32 = 0xc000_0000;
+/// Bits of the index.
+const INDEX: u32 = 0x03ff_ffff;
+/// Numbers below are predefined handles where handles are pointers (MPI 5.0, 20.3).
+const FIRST_POINTER: u64 = 4096;
+const KINDS: usize = 11;
+
+/// Predefined handles, both ways.
+struct Known {
+    /// By kind and the program's value: the virtual handle.
+    inward: [HashMap<u64, u64>; KINDS],
+    /// By the index of the data symbol: the program's value.
+    outward: Vec<u64>,
+    /// By kind: the null handle.
+    null: [u64; KINDS],
+}
+
+static KNOWN: Main<Option<Known>> = Main::new(None);
+
+/// What was translated last, of each kind: the program's value and the virtual handle.
+static RECENT: Main<[(u64, u64); KINDS]> = Main::new([(0, 0); KINDS]);
+
+/// Whether the program has another ABI than Open MPI's; it always has that of its library.
+pub fn is_foreign() -> bool {
+    current().is_some()
+}
+
+/// Connects the predefined handles. To be called after [`handles::connect`].
+pub fn connect() {
+    let Some(abi) = current() else { return };
+    let mut known = Known {
+        inward: [const { None }; KINDS].map(|_: Option<()>| HashMap::new()),
+        outward: vec![0; DATA_SYMBOLS.len()],
+        null: [0; KINDS],
+    };
+    for handle in abi.handles {
+        let name = handle.symbol.to_str().unwrap_or_default();
+        let Some(index) = handles::symbol_index(name) else {
+            continue;
+        };
+        let address = handles::predefined_handle(name) as u64;
+        known.inward[handle.kind as usize]
+            .entry(handle.value)
+            .or_insert(address);
+        known.outward[index] = handle.value;
+        if name.ends_with("_null") {
+            known.null[handle.kind as usize] = handle.value;
+        }
+    }
+    *KNOWN.borrow_mut() = Some(known);
+}
+
+/// The virtual handle of a handle of the program's; null if it is none.
+#[inline]
+pub fn inward(abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
+    let handle = if abi.width(kind) == 4 {
+        u64::from(handle as u32)
+    } else {
+        handle
+    };
+    let (known, found) = RECENT.borrow()[kind as usize];
+    if known == handle && found != 0 {
+        found
+    } else {
+        look_up(abi, kind, handle)
+    }
+}
+
+#[inline(never)]
+fn look_up(abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
+    let known = KNOWN.borrow();
+    let Some(known) = known.as_ref() else { return 0 };
+    let predefined = known.inward[kind as usize].get(&handle).copied();
+    let found = match predefined {
+        Some(address) => address,
+        None if abi.width(kind) == 8 && handle >= FIRST_POINTER => handle,
+        None if handle as u32 & !INDEX == CREATED | known.null[kind as usize] as u32 => {
+            handles::virtual_handle(kind, handle as u32 & INDEX) as u64
+        }
+        None => 0,
+    };
+    RECENT.borrow_mut()[kind as usize] = (handle, found);
+    found
+}
+
+/// The program's handle of a virtual handle.
+pub fn outward(abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
+    let known = KNOWN.borrow();
+    let Some(known) = known.as_ref() else { return 0 };
+    match named(handle as *mut c_void) {
+        Named::Predefined(index) => known.outward[index],
+        Named::Created(_) if abi.width(kind) == 8 => handle,
+        Named::Created(index) => u64::from(CREATED | known.null[kind as usize] as u32 | (index & INDEX)),
+        Named::Nothing => 0,
+    }
+}
+
+/// A handle as a callback of the program gets it.
+pub fn for_program(kind: HandleKind, handle: u64) -> u64 {
+    current().map_or(handle, |abi| outward(abi, kind, handle))
+}
+
+/// An integer as a callback of the program, or a place of it, gets it.
+pub fn integer_for_program(domain: Domain, value: c_int) -> c_int {
+    current().map_or(value, |abi| abi.foreign(domain, value))
+}
+
+/// An integer that a callback of the program has returned.
+pub fn integer_of_program(domain: Domain, value: c_int) -> c_int {
+    current().map_or(value, |abi| abi.canonical(domain, value))
+}

@@ -1,0 +1,82 @@
+//! The edge between a program of another ABI and the handlers ([`understudy_mpi::abi`]).
+
+use crate::generated::{HANDLERS, HandleKind};
+use crate::handles::{VirtComm, real_comm};
+use crate::{abi, arch};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
+use understudy_mpi::abi::{Abi, Domain, Edge, current, degrees, members, table};
+
+/// The program calls, and a handler answers.
+struct Program;
+
+/// What a slot of the program's leads to: the handler, or the function that translates for it.
+pub(super) fn handler(slot: usize) -> *const () {
+    static TABLE: OnceLock<Vec<usize>> = OnceLock::new();
+    let own = HANDLERS[slot].address();
+    if current().is_none() || own.is_null() {
+        return own;
+    }
+    let table = TABLE.get_or_init(|| table::<Program>().iter().map(|function| *function as usize).collect());
+    match table.get(slot) {
+        None | Some(0) => own,
+        Some(&translates) => translates as *const (),
+    }
+}
+
+impl Edge for Program {
+    const INWARD: bool = true;
+
+    type Guard = ();
+
+    fn abi() -> &'static Abi {
+        current().expect("the program has another ABI")
+    }
+
+    #[inline]
+    fn handle(kind: HandleKind, handle: u64) -> u64 {
+        abi::inward(Self::abi(), kind, handle)
+    }
+
+    fn handle_back(kind: HandleKind, handle: u64) -> u64 {
+        abi::outward(Self::abi(), kind, handle)
+    }
+
+    #[inline]
+    fn outcome(code: c_int) -> c_int {
+        if code == 0 {
+            0
+        } else {
+            Self::abi().foreign(Domain::ErrorCode, code)
+        }
+    }
+
+    fn code(code: c_int) -> c_int {
+        Self::abi().canonical(Domain::ErrorCode, code)
+    }
+
+    /// The program's memory is that of another moment: nothing may be written there.
+    #[inline]
+    fn is_void(_: c_int) -> bool {
+        arch::is_rewound()
+    }
+
+    fn guard() {}
+
+    fn callee(slot: usize) -> *const () {
+        HANDLERS[slot].address()
+    }
+
+    fn members(comm: u64) -> usize {
+        members(real_comm(VirtComm(comm as *mut c_void)))
+    }
+
+    fn degrees(comm: u64) -> (usize, usize) {
+        degrees(real_comm(VirtComm(comm as *mut c_void)))
+    }
+
+    /// The face's variables hold Open MPI's values.
+    fn variable(name: &'static CStr) -> isize {
+        if name == c"MPI_UNWEIGHTED" { 2 } else { 3 }
+    }
+}
