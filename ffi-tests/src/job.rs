@@ -49,6 +49,7 @@ pub struct Job {
     limit: Duration,
     mpirun: Option<PathBuf>,
     renews: bool,
+    mpich: bool,
     slots: Vec<u32>,
     by: String,
     tcp: bool,
@@ -73,6 +74,7 @@ impl Job {
             limit: Duration::from_secs(60),
             mpirun: None,
             renews: place::renews(),
+            mpich: false,
             slots: Vec::new(),
             by: "slot".to_owned(),
             tcp: false,
@@ -165,6 +167,12 @@ impl Job {
     pub fn launched_by_ckptd(mut self) -> Job {
         self.renews = true;
         self
+    }
+
+    /// A program of MPICH's: under `ckptd launch`, or without the layer under MPICH's mpiexec.
+    pub fn of_mpich(mut self) -> Job {
+        self.mpich = true;
+        self.launched_by_ckptd()
     }
 
     /// With another mpirun than that of the PATH, without flags but for the number of ranks.

@@ -124,29 +124,50 @@ pub fn test_program(name: &str) -> PathBuf {
     program
 }
 
+/// Where MPICH's programs are.
+pub fn mpich() -> PathBuf {
+    workspace().join(".env/mpich/bin")
+}
+
 /// The same with MPICH's compiler; `None` if `make setup` could not install it, which is said.
 ///
 /// # Panics
 /// If it cannot be compiled.
-pub fn mpich_program(name: &str) -> Option<tempfile::TempPath> {
-    let compiler = workspace().join(".env/mpich/bin/mpicc");
+pub fn mpich_program(name: &str) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.c"));
+    compiled_by_mpich(&source)
+}
+
+/// One of the example programs in C, compiled as the Makefile there does, but by MPICH's compiler.
+///
+/// # Panics
+/// If it cannot be compiled.
+pub fn mpich_example(name: &str) -> Option<PathBuf> {
+    compiled_by_mpich(&workspace().join(format!("c-examples/{name}.c")))
+}
+
+fn compiled_by_mpich(source: &Path) -> Option<PathBuf> {
+    static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let compiler = mpich().join("mpicc");
     if !compiler.is_file() {
         skip("there is no MPICH in .env/mpich (make setup)");
         return None;
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.c"));
-    let program = tempfile::NamedTempFile::new()
-        .expect("there is room for temporary files")
-        .into_temp_path();
-    let command = Command::new(compiler)
-        .args(["-O1", "-o"])
-        .args([&*program, &source])
-        .status();
-    assert!(
-        command.expect("it is a program").success(),
-        "mpicc fails on {}",
-        source.display()
-    );
+    let directory = DIRECTORY.get_or_init(|| tempfile::tempdir().expect("there is room for temporary files"));
+    let program = directory.path().join(source.file_stem().expect("a source has a name"));
+    let _turn = turn();
+    if !program.is_file() {
+        let command = Command::new(compiler)
+            .args(["-O2", "-ffp-contract=off", "-o"])
+            .args([&program, source])
+            .arg("-lm")
+            .status();
+        assert!(
+            command.expect("it is a program").success(),
+            "mpicc fails on {}",
+            source.display()
+        );
+    }
     Some(program)
 }
 

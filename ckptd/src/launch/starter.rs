@@ -6,7 +6,7 @@ use super::program::{Kind, Mpi};
 use super::{Error, Identity};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -30,8 +30,16 @@ pub struct Plan {
 pub fn run(plan: &Plan) -> Result<i32, Error> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let job = format!("ckptd-{host}-{}@1", std::process::id());
+    let name = &plan.program[0];
+    let file = crate::path::find(name).ok_or_else(|| Error::NoProgram(name.into()))?;
+    // An interpreter does not tell which library it will need; Open MPI is the usual one.
+    let kind = Mpi::of(&file).map_or(Kind::OpenMpi, |mpi| mpi.kind);
+    let face = kind.face(&plan.preload);
+    if !Path::new(&face).is_file() {
+        return Err(Error::Missing(face.into()));
+    }
     let size = plan.workers + plan.spares;
-    let guardians: Result<Vec<Child>, Error> = (0..size).map(|rank| start(plan, &job, rank)).collect();
+    let guardians: Result<Vec<Child>, Error> = (0..size).map(|rank| start(plan, &file, &face, &job, rank)).collect();
     let guardians = guardians?;
     let mut signals = Signals::new([libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2])
         .map_err(Error::system("a signal handler"))?;
@@ -56,18 +64,10 @@ pub fn run(plan: &Plan) -> Result<i32, Error> {
     Ok(first.or(codes.pop()).unwrap_or(128 + libc::SIGKILL))
 }
 
-fn start(plan: &Plan, job: &str, rank: u32) -> Result<Child, Error> {
+fn start(plan: &Plan, file: &Path, face: &OsStr, job: &str, rank: u32) -> Result<Child, Error> {
     let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
-    let name = &plan.program[0];
-    let file = crate::path::find(name).ok_or_else(|| Error::NoProgram(name.into()))?;
-    // An interpreter does not tell which library it will need; Open MPI is the usual one.
-    let kind = Mpi::of(&file).map_or(Kind::OpenMpi, |mpi| mpi.kind);
-    let face = kind.face(&plan.preload);
-    if !Path::new(&face).is_file() {
-        return Err(Error::Missing(face.into()));
-    }
     let mut command = Command::new(own);
-    command.arg("guardian").arg(file).args(&plan.program);
+    command.args(["guardian", "--"]).arg(file).args(&plan.program);
     if let Some(directory) = plan.mpi.as_deref().and_then(Path::parent) {
         let mut path = directory.as_os_str().to_owned();
         if let Some(others) = std::env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {

@@ -38,6 +38,9 @@ impl Job {
         if self.layer && self.renews && hosts.is_none() && self.mpirun.is_none() {
             return self.launched(root, mark);
         }
+        if self.mpich {
+            return self.mpiexec(root, mark);
+        }
         let mpirun = self.mpirun.clone().unwrap_or_else(place::mpirun);
         let mut command = match hosts {
             Some(hosts) => hosts.launcher(mpirun, &root.join("work"), &self.by),
@@ -89,6 +92,19 @@ impl Job {
             // An mpirun that ends removes the session directory that all of this user share, even while another starts.
             command.env("TMPDIR", root);
         }
+        command
+    }
+
+    /// The same with MPICH's launcher, without the layer.
+    fn mpiexec(&self, root: &Path, mark: &str) -> Command {
+        let mut command = Command::new(place::mpich().join("mpiexec"));
+        command.args(["-n", &self.workers.to_string()]);
+        command.arg(&self.program).args(&self.arguments);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+            .env(processes::MARK, mark)
+            .current_dir(root.join("work"))
+            .env("TMPDIR", root);
         command
     }
 
