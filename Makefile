@@ -131,7 +131,7 @@ fuzz: ## feed the readers of files and messages with anything, for FUZZ_SECONDS=
 	@packaging/fuzz.sh '$(FUZZ_SECONDS)'
 
 # Without std there is no unwinding, which the tests' profile wants; that one's build scripts and macros are `make test`'s, too.
-NO_STD := face shim
+NO_STD := face face-mpich shim
 
 lint: setup ## check formatting and warnings
 	$(CARGO) fmt --all --check

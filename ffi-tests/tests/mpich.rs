@@ -4,7 +4,9 @@
 
 use ffi_tests::outcome::native;
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, place};
-use std::path::Path;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 /// Rounds of every program, and the pause after each in milliseconds.
@@ -124,4 +126,80 @@ fn what_is_not_supported_says_so() {
     let lines = outcome.own_lines();
     let says_so = |line: &&str| line.contains("MPI_Bcast_c is not supported under protection");
     outcome.check(lines.iter().any(says_so), "nothing says why");
+}
+
+/// A C program that prints the names and values of rows.
+fn printing(rows: &[(&str, &str)]) -> String {
+    let mut text = String::from(
+        "#include <mpi.h>\n#ifdef OPEN_MPI\n#include <mpi-ext.h>\n#endif\n#include <stddef.h>\n#include <stdio.h>\nint main(void)\n{\n",
+    );
+    for (name, _) in rows {
+        let expression = match *name {
+            "HANDLE" => "sizeof(MPI_Comm)".to_owned(),
+            "STATUS" => "sizeof(MPI_Status)".to_owned(),
+            "STATUS_SOURCE" => "offsetof(MPI_Status, MPI_SOURCE)".to_owned(),
+            "STATUS_TAG" => "offsetof(MPI_Status, MPI_TAG)".to_owned(),
+            "STATUS_ERROR" => "offsetof(MPI_Status, MPI_ERROR)".to_owned(),
+            name => name.to_owned(),
+        };
+        let _ = writeln!(text, "    printf(\"{name} %lld\\n\", (long long)({expression}));");
+    }
+    text + "    return 0;\n}\n"
+}
+
+/// The rows of the table of ABIs whose values a compiler's header tells, which is in this column.
+fn assert_the_header_agrees(compiler: PathBuf, column: usize) {
+    let rows = understudy_table::ABIS
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty());
+    let rows = rows.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+    // Where the bytes are counted is no header's affair; MPI_LB and MPI_UB are gone from most.
+    let is_told = |row: &Vec<&str>| {
+        let is_object = column == 2 && row[2].starts_with("ompi_");
+        !is_object
+            && row[column] != "-"
+            && !row[column].starts_with('*')
+            && row[0] != "STATUS_BYTES"
+            && !row[0].ends_with("B")
+    };
+    let rows: Vec<Vec<&str>> = rows.filter(is_told).collect();
+    let rows: Vec<(&str, &str)> = rows.iter().map(|row| (row[0], row[column])).collect();
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    let (source, program) = (directory.path().join("values.c"), directory.path().join("values"));
+    std::fs::write(&source, printing(&rows)).expect("written");
+    let compiled = Command::new(&compiler)
+        .arg("-w")
+        .arg("-o")
+        .args([&program, &source])
+        .status();
+    assert!(compiled.expect("it is a program").success(), "{}", compiler.display());
+    let output = Command::new(&program).output().expect("it is a program");
+    let told = String::from_utf8(output.stdout).expect("text");
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => i64::from_str_radix(digits, 16).expect("a number"),
+        None => text.parse().expect("a number"),
+    };
+    assert_eq!(told.lines().count(), rows.len(), "{}", compiler.display());
+    for (line, (name, value)) in told.lines().zip(&rows) {
+        let (said, theirs) = line.split_once(' ').expect("a name and a value");
+        // MPICH's handles are integers with a sign.
+        let theirs = number(theirs);
+        let is_equal = theirs == number(value) || theirs as u32 as i64 == number(value);
+        assert!(
+            said == *name && is_equal,
+            "{name}: {value} in the table, {theirs} in the header"
+        );
+    }
+}
+
+#[test]
+fn the_table_of_abis_is_what_the_headers_say() {
+    assert_the_header_agrees(PathBuf::from("mpicc"), 2);
+    for (compiler, column) in [("mpicc", 3), ("mpicc_abi", 4)] {
+        let compiler = place::mpich().join(compiler);
+        match compiler.is_file() {
+            true => assert_the_header_agrees(compiler, column),
+            false => place::skip("there is no MPICH in .env/mpich (make setup)"),
+        }
+    }
 }

@@ -10,18 +10,11 @@ mod generated {
     include!(concat!(env!("OUT_DIR"), "/mpich.rs"));
 }
 
-/// A pointer that is a constant for the program.
-#[repr(transparent)]
-pub struct Constant(*mut c_int);
-
-// SAFETY: nobody follows it.
-unsafe impl Sync for Constant {}
-
-/// Open MPI's values, which the runtime knows.
+/// Constants that are pointers to the program: Open MPI's values, which the runtime knows.
 #[unsafe(no_mangle)]
-pub static MPI_UNWEIGHTED: Constant = Constant(2 as *mut c_int);
+pub static MPI_UNWEIGHTED: usize = 2;
 #[unsafe(no_mangle)]
-pub static MPI_WEIGHTS_EMPTY: Constant = Constant(3 as *mut c_int);
+pub static MPI_WEIGHTS_EMPTY: usize = 3;
 
 /// MPI_COMM_DUP_FN and its like (MPI 4.1, 7.7.2): the copy is the value.
 ///

@@ -242,3 +242,53 @@ fn variable(name: &'static CStr) -> isize {
         value => value as isize,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Domain, MPICH, STANDARD};
+    use crate::real_types::Status;
+
+    #[test]
+    fn statuses_go_there_and_back() {
+        for abi in [&MPICH, &STANDARD] {
+            for (source, bytes, cancelled) in [(-1, 0, 0), (-2, 12, 1), (7, 0x1_2345_6789, 0)] {
+                let (tag, error) = (3, 15);
+                let status = Status {
+                    source,
+                    tag,
+                    error,
+                    cancelled,
+                    bytes,
+                };
+                let mut theirs = [0xa5u8; 40];
+                // SAFETY: there is room for a status of either ABI.
+                let again = unsafe {
+                    abi.write_status(theirs.as_mut_ptr(), &status);
+                    abi.read_status(theirs.as_ptr())
+                };
+                assert_eq!(again, status, "{}", abi.name);
+                assert!(
+                    theirs[abi.status.size..].iter().all(|&byte| byte == 0xa5),
+                    "{}",
+                    abi.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn integers_go_there_and_back() {
+        for abi in [&MPICH, &STANDARD] {
+            let rank = |value| abi.canonical(Domain::Rank, abi.foreign(Domain::Rank, value));
+            assert!([-1, -2, -4, 0, 5].iter().all(|&value| rank(value) == value));
+            for code in [0, 1, 13, 52, 92, 93, 200] {
+                let theirs = abi.foreign(Domain::ErrorCode, code);
+                assert_eq!(abi.canonical(Domain::ErrorCode, theirs), code, "{}", abi.name);
+            }
+            let keys = [1000, 1001, 5000].map(|key| abi.foreign(Domain::Keyval, key));
+            assert_eq!(keys.map(|key| abi.canonical(Domain::Keyval, key)), [1000, 1001, 5000]);
+        }
+        // The program's own codes are behind all of the library's (MPI 4.1, 9.5).
+        assert!(MPICH.foreign(Domain::ErrorCode, 93) > MPICH.foreign(Domain::ErrorCode, 92));
+    }
+}
