@@ -265,9 +265,9 @@ fn check_memory() -> Result<(), Refusal> {
 fn check_mpi() -> Result<(), String> {
     let (version, _) = library::version();
     if abi::is_foreign() {
-        return match told::variable(LINE) {
-            Some(_) => Ok(()),
-            None => Err("only `ckptd launch` protects programs of this MPI library".into()),
+        return match renewal::is_on() {
+            true => Ok(()),
+            false => Err("only `ckptd launch` protects programs of this MPI library".into()),
         };
     }
     let Some(rest) = version.strip_prefix("Open MPI v") else {
