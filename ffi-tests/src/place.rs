@@ -135,7 +135,16 @@ pub fn mpich() -> PathBuf {
 /// If it cannot be compiled.
 pub fn mpich_program(name: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.c"));
-    compiled_by_mpich(&source)
+    compiled_by_mpich("mpicc", &source)
+}
+
+/// [`mpich_program`] for the standard ABI.
+///
+/// # Panics
+/// If it cannot be compiled.
+pub fn standard_program(name: &str) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.c"));
+    compiled_by_mpich("mpicc_abi", &source)
 }
 
 /// One of the example programs in C, compiled as the Makefile there does, but by MPICH's compiler.
@@ -143,18 +152,22 @@ pub fn mpich_program(name: &str) -> Option<PathBuf> {
 /// # Panics
 /// If it cannot be compiled.
 pub fn mpich_example(name: &str) -> Option<PathBuf> {
-    compiled_by_mpich(&workspace().join(format!("c-examples/{name}.c")))
+    compiled_by_mpich("mpicc", &workspace().join(format!("c-examples/{name}.c")))
 }
 
-fn compiled_by_mpich(source: &Path) -> Option<PathBuf> {
+fn compiled_by_mpich(compiler: &str, source: &Path) -> Option<PathBuf> {
     static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let compiler = mpich().join("mpicc");
+    let name = format!(
+        "{}-{compiler}",
+        source.file_stem().expect("a source has a name").display()
+    );
+    let compiler = mpich().join(compiler);
     if !compiler.is_file() {
         skip("there is no MPICH in .env/mpich (make setup)");
         return None;
     }
     let directory = DIRECTORY.get_or_init(|| tempfile::tempdir().expect("there is room for temporary files"));
-    let program = directory.path().join(source.file_stem().expect("a source has a name"));
+    let program = directory.path().join(name);
     let _turn = turn();
     if !program.is_file() {
         let command = Command::new(compiler)

@@ -29,12 +29,10 @@ fn lines_of_the_first_round(outcome: &Outcome) -> usize {
 
 /// What the programs print is what they print with MPICH alone, undisturbed and with a worker killed.
 #[track_caller]
-fn conform(names: &[&str]) {
+fn conform(compile: fn(&str) -> Option<PathBuf>, names: &[&str]) {
     let mut verdicts = Verdicts::default();
     for name in names {
-        let Some(program) = place::mpich_program(name) else {
-            return;
-        };
+        let Some(program) = compile(name) else { return };
         let alone = native(job(&program));
         let layered = job(&program).run();
         verdicts.judge(&format!("{name} undisturbed"), || {
@@ -54,17 +52,28 @@ fn conform(names: &[&str]) {
 
 #[test]
 fn messages_requests_and_collectives() {
-    conform(&["completion", "collectives", "buffered"]);
+    conform(place::mpich_program, &["completion", "collectives", "buffered"]);
 }
 
 #[test]
 fn communicators_groups_and_topologies() {
-    conform(&["communicators", "intercommunicators", "groups", "topologies"]);
+    conform(
+        place::mpich_program,
+        &["communicators", "intercommunicators", "groups", "topologies"],
+    );
 }
 
 #[test]
 fn operators_and_the_environment() {
-    conform(&["operators", "environment"]);
+    conform(place::mpich_program, &["operators", "environment"]);
+}
+
+#[test]
+fn a_worker_of_a_program_of_the_standard_abi_dies() {
+    conform(
+        place::standard_program,
+        &["completion", "intercommunicators", "topologies"],
+    );
 }
 
 /// MPICH itself does not tell the status of MPI_Isendrecv, says that it is no universe, and dies of MPI_Pack_external: so what the

@@ -11,6 +11,7 @@ const FILES: &[&str] = &[
     "bin/ckptd",
     "lib/understudy/libunderstudy.so",
     "lib/understudy/libunderstudy_mpich.so",
+    "lib/understudy/libunderstudy_standard.so",
     "lib/understudy/libunderstudy_shim.so",
     "lib/understudy/libunderstudy_runtime.so",
     "lib/understudy/ckptd",

@@ -7,9 +7,11 @@ fn main() {
     std::fs::write(out.join("thunks.rs"), understudy_table::face_thunks()).expect("OUT_DIR is writable");
     std::fs::write(out.join("mpich.rs"), understudy_table::mpich_stubs()).expect("OUT_DIR is writable");
     // The soname satisfies the program's need for libmpi, so that the real one is never loaded beside the program.
-    let soname = match std::env::var_os("CARGO_FEATURE_MPICH") {
-        None => "libmpi.so.40",
-        Some(_) => "libmpi.so.12",
+    let has = |feature: &str| std::env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
+    let soname = match (has("STANDARD"), has("MPICH")) {
+        (true, _) => "libmpi_abi.so.1",
+        (_, true) => "libmpi.so.12",
+        _ => "libmpi.so.40",
     };
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");
     // The constructor runs before that of any other library, the program's libc included.

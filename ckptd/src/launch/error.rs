@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// Neither Open MPI nor MPICH.
-    #[error("{0} is not linked with libmpi.so.40 (Open MPI) or libmpi.so.12 (MPICH)")]
+    #[error("{0} is not linked with libmpi.so.40 (Open MPI), libmpi.so.12 or libmpi_abi.so.1 (MPICH)")]
     NotMpi(PathBuf),
     /// The dynamic loader does not say what it would load.
     #[error("{path}: the dynamic loader cannot list its libraries: {why}")]

@@ -18,15 +18,18 @@ pub enum Kind {
     OpenMpi,
     /// MPICH and what has its ABI: PMI-1.
     Mpich,
+    /// MPICH's library of the standard ABI (MPI 5.0, chapter 20): PMI-1.
+    Standard,
 }
 
 impl Kind {
     /// By the start of its soname.
-    const NAMES: [(&'static str, Kind); 4] = [
+    const NAMES: [(&'static str, Kind); 5] = [
         ("libmpi.so.40", Kind::OpenMpi),
         ("libmpi.so.12", Kind::Mpich),
         ("libmpich.so.12", Kind::Mpich),
         ("libmpi_cray.so.12", Kind::Mpich),
+        ("libmpi_abi.so.1", Kind::Standard),
     ];
 
     fn of(library: &str) -> Option<Kind> {
@@ -37,10 +40,11 @@ impl Kind {
     /// The file of the layer that stands in for such a library, given the one for Open MPI: ld.so satisfies a program's need by
     /// the soname, of which a file has one.
     pub(super) fn face(self, preload: &OsStr) -> OsString {
-        let of_mpich = Path::new(preload).with_file_name("libunderstudy_mpich.so");
+        let beside = |name: &str| Path::new(preload).with_file_name(name).into();
         match self {
             Kind::OpenMpi => preload.to_owned(),
-            Kind::Mpich => of_mpich.into(),
+            Kind::Mpich => beside("libunderstudy_mpich.so"),
+            Kind::Standard => beside("libunderstudy_standard.so"),
         }
     }
 }

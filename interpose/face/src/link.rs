@@ -7,7 +7,9 @@ use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char, c_void};
 
 /// The soname that this library shares with the libmpi that it stands in for.
-pub const SONAME: &CStr = if cfg!(feature = "mpich") {
+pub const SONAME: &CStr = if cfg!(feature = "standard") {
+    c"libmpi_abi.so.1"
+} else if cfg!(feature = "mpich") {
     c"libmpi.so.12"
 } else {
     c"libmpi.so.40"
@@ -15,7 +17,9 @@ pub const SONAME: &CStr = if cfg!(feature = "mpich") {
 /// The same as bytes.
 pub const OUR_SONAME: &[u8] = SONAME.to_bytes();
 /// There is no such library.
-pub const NOT_FOUND: &str = if cfg!(feature = "mpich") {
+pub const NOT_FOUND: &str = if cfg!(feature = "standard") {
+    "libmpi_abi.so.1 is not found; put its directory into LD_LIBRARY_PATH"
+} else if cfg!(feature = "mpich") {
     "libmpi.so.12 is not found; put its directory into LD_LIBRARY_PATH"
 } else {
     "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH"

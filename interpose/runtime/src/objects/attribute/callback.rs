@@ -11,6 +11,9 @@ use understudy_mpi::abi::Domain;
 /// `int copy(object, keyval, extra_state, attribute_val_in, *attribute_val_out, *flag)`
 type CopyFn = unsafe extern "C" fn(u64, c_int, u64, u64, *mut u64, *mut c_int) -> c_int;
 
+/// `MPI_COMM_DUP_FN` of the standard ABI, which is no address.
+const DUPLICATE: u64 = 1;
+
 /// The arguments of a copy function: one more than [`call_user`] passes on.
 #[repr(C)]
 struct Copying {
@@ -50,14 +53,16 @@ pub(super) fn copy(keyval: &Keyval, object: u64, key: c_int, value: u64) -> Resu
         extra_state,
         ..
     } = *keyval;
-    if function == 0 {
-        return Ok(None);
+    match function {
+        0 => return Ok(None),
+        DUPLICATE => return Ok(Some(value)),
+        _ => {}
     }
     let (object, key) = (
         abi::for_program(keyval.kind.handles(), object),
         abi::integer_for_program(Domain::Keyval, key),
     );
-    // SAFETY: a copy function of the program; the address is not null.
+    // SAFETY: a copy function of the program; the address is none of the constants.
     let function = unsafe { std::mem::transmute::<*const c_void, CopyFn>(function as *const c_void) };
     let mut copying = Copying {
         function,
