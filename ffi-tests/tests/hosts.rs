@@ -232,7 +232,16 @@ fn a_job_that_loses_a_daemon_ends() {
     }
     let outcome = spread(programs::heat2d().job())
         .limit(Duration::from_secs(40))
-        .watch(|ranks| ranks.get(&2).is_some_and(|rank| processes::kill(rank.parent)))
+        .watch(|ranks| {
+            // A daemon that dies while the job starts has not started, to the launcher.
+            let printed = ranks
+                .get(&0)
+                .and_then(|rank| std::fs::metadata(format!("/proc/{}/cwd/../stdout", rank.pid)).ok());
+            let has_begun = printed.is_some_and(|stdout| stdout.len() > 0);
+            ranks
+                .get(&2)
+                .is_some_and(|rank| has_begun && processes::kill(rank.parent))
+        })
         .run();
     // Open MPI's status is that of the ranks that it has ended, and may be 0.
     outcome.check(outcome.status.is_some(), "the job hangs");

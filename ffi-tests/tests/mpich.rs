@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Rounds of every program, and the pause after each in milliseconds.
-const ARGUMENTS: [&str; 2] = ["12", "8"];
+const ARGUMENTS: [&str; 2] = ["16", "20"];
 
 fn job(program: &Path) -> Job {
     let job = Job::new(program, &ARGUMENTS).workers(2).interval("7calls");
@@ -119,6 +119,43 @@ fn a_worker_of_heat2d_dies_in_the_middle() {
         outcome.assert_taken_over(&[worker]);
         outcome.assert_nothing_left();
     }
+}
+
+/// The one library that a user names is that for Open MPI; the guardians find the one that fits.
+#[test]
+fn a_worker_dies_under_mpichs_own_launcher() {
+    let Some(program) = place::mpich_example("heat2d") else {
+        return;
+    };
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    let ranks = |count: &str, variables: &[(&str, &str)]| {
+        let _turn = place::turn();
+        let mut command = Command::new("timeout");
+        command
+            .arg("60")
+            .arg(place::mpich().join("mpiexec"))
+            .args(["-n", count]);
+        for (name, value) in variables {
+            command.args(["-env", name, value]);
+        }
+        command.arg(&program).args(["300", "300", "3000"]);
+        command.current_dir(directory.path()).output().expect("timeout runs")
+    };
+    let alone = ranks("2", &[]);
+    let layer = place::layer();
+    let protected = [
+        ("LD_PRELOAD", layer.to_str().expect("text")),
+        ("UNDERSTUDY_INTERVAL", "50ms"),
+        ("UNDERSTUDY_FAULT", "kill rank=1 at=commit.end epoch=3"),
+    ];
+    let outcome = ranks("3", &protected);
+    let errors = String::from_utf8_lossy(&outcome.stderr);
+    assert!(outcome.status.success(), "{errors}");
+    assert!(
+        errors.contains("worker 1 died, spare rank 2 has taken its part"),
+        "{errors}"
+    );
+    assert!(outcome.stdout == alone.stdout, "the output differs: {errors}");
 }
 
 /// The answer to what cannot be done is an error of MPI or a message, never silence.

@@ -72,6 +72,14 @@ fn a_job_that_loses_ranks_ends_well() {
     assert!(!ran.stderr.contains('\x1b'), "this is no terminal: {:?}", ran.stderr);
 }
 
+#[test]
+fn ckptd_starts_a_job_without_mpirun() {
+    let work = work();
+    let ran = run_heat(work.path(), &["--launcher", "ckptd", "--fault", KILL]);
+    ran.assert(0, &["worker 1 died", "worker 0 died", "2 failures, 2 recoveries"]);
+    assert_undisturbed(&ran, work.path());
+}
+
 /// The second death is told of by a spare that was idle during the first.
 #[test]
 #[ignore = "a variant: make test-all"]

@@ -1,15 +1,12 @@
 //! `ckptd`: the processes that stand beside the ranks of an understudy job.
-#![allow(unsafe_code)]
 
 use ckptd::daemon::{self, StartError};
 use ckptd::launch::guardian::{self, Program};
 use ckptd::launch::starter::Plan;
-use ckptd::line::Listener;
 use ckptd::{launch, manual};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -167,9 +164,7 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
 
 fn manage(socket: i32, directory: &Path) -> Result<i32, launch::Error> {
     env_logger::Builder::from_env(env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "warn")).init();
-    // SAFETY: who has started this process has left the socket open for it.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    launch::job::manage(Listener::from(socket), directory).map(|()| 0)
+    launch::job::manage(launch::place::inherited(socket), directory).map(|()| 0)
 }
 
 fn write_manual(dir: &Path) -> ExitCode {

@@ -7,6 +7,7 @@
 
 use super::local::{adopt, is_of_a_launcher};
 use super::place::Seat;
+use super::program::{Kind, Mpi};
 use super::{Error, Identity};
 use crate::line::{FromGuardian, Hello, LAUNCHERS, LINE, Line, ToGuardian};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,7 +20,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,6 +74,8 @@ struct Guardian {
     seat: Seat,
     spares: u32,
     program: Program,
+    /// What is preloaded, if that is not what the launcher was told.
+    preload: Option<OsString>,
     line: Arc<Line>,
     wards: Arc<Mutex<Vec<Ward>>>,
 }
@@ -105,6 +108,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
     let mut guardian = Guardian {
         seat,
         spares,
+        preload: fitting(&program.file),
         program,
         line,
         wards: Arc::default(),
@@ -193,6 +197,9 @@ impl Guardian {
         }
         command.env("UNDERSTUDY_SPARES", self.spares.to_string());
         command.env_remove("UNDERSTUDY_ASIDE");
+        if let Some(preload) = &self.preload {
+            command.env("LD_PRELOAD", preload);
+        }
         if anew {
             // A fault strikes once.
             command.env_remove("UNDERSTUDY_FAULT");
@@ -271,11 +278,15 @@ impl Guardian {
         let close_too = close.clone();
         let (out, errors) = (child.stdout.take(), child.stderr.take());
         std::thread::spawn(move || {
-            out.map(|from| pass_on(from, rustix::stdio::stdout(), &written));
+            if let Some(from) = out {
+                pass_on(from, rustix::stdio::stdout(), &written);
+            }
             close();
         });
         std::thread::spawn(move || {
-            errors.map(|from| pass_on(from, rustix::stdio::stderr(), &AtomicU64::new(0)));
+            if let Some(from) = errors {
+                pass_on(from, rustix::stdio::stderr(), &AtomicU64::new(0));
+            }
             close_too();
         });
     }
@@ -298,6 +309,18 @@ impl Ward {
             },
         }
     }
+}
+
+/// What is to be preloaded into a program of another MPI library than Open MPI, for which the layer has a file of its own.
+fn fitting(program: &Path) -> Option<OsString> {
+    let kind = Mpi::of(program).ok()?.kind;
+    let given = std::env::var("LD_PRELOAD").ok().filter(|_| kind != Kind::OpenMpi)?;
+    let items = given.split([':', ' ']).filter(|item| !item.is_empty());
+    let fitting = items.map(|item| match item.ends_with("libunderstudy.so") {
+        true => kind.face(item.as_ref()).to_string_lossy().into_owned(),
+        false => item.to_owned(),
+    });
+    Some(fitting.collect::<Vec<_>>().join(":").into())
 }
 
 /// Passes a stream on until its end, and counts the bytes.

@@ -65,6 +65,9 @@ pub fn manage(listener: Listener, directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// A rank of a generation whose MPI library has given up.
+type Broken = (Name, Rank);
+
 /// The job while it runs.
 struct Job {
     directory: PathBuf,
@@ -76,7 +79,7 @@ struct Job {
     servers: Option<Manager>,
     wake: Arc<OwnedFd>,
     /// Ranks whose MPI library has given up.
-    aborts: (Sender<(Name, Rank)>, Receiver<(Name, Rank)>),
+    aborts: (Sender<Broken>, Receiver<Broken>),
     /// Who has not said yet what it is.
     callers: Vec<Line>,
     guardians: BTreeMap<Guardian, Line>,
@@ -453,7 +456,7 @@ fn as_wait_tells(ending: Ending) -> i32 {
 }
 
 /// Passes on what the servers' threads see of libraries that give up.
-fn note_aborts(events: Receiver<Event>, aborts: &Sender<(Name, Rank)>, wake: &OwnedFd) {
+fn note_aborts(events: Receiver<Event>, aborts: &Sender<Broken>, wake: &OwnedFd) {
     for event in events {
         if let What::Abort { status, message } = event.what {
             log::info!(

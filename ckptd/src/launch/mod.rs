@@ -25,7 +25,7 @@ pub mod job;
 pub mod local;
 mod manager;
 mod peers;
-mod place;
+pub mod place;
 pub mod pmi1;
 pub mod pmix;
 mod process;

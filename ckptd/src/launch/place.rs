@@ -11,7 +11,7 @@ use crate::private::{self, Directory};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::setsid;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,19 +21,29 @@ const LOCK: &str = "lock";
 
 /// How a launcher tells a process what it is: variables.
 struct Launcher {
-    job: &'static str,
+    /// The job's name. Without one the launcher's own process, which is the parent, stands for it.
+    job: Option<&'static str>,
     rank: &'static str,
     size: &'static str,
     /// Ranks of this node.
     local_size: &'static str,
 }
 
-const LAUNCHERS: [Launcher; 1] = [Launcher {
-    job: "PMIX_NAMESPACE",
-    rank: "OMPI_COMM_WORLD_RANK",
-    size: "OMPI_COMM_WORLD_SIZE",
-    local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
-}];
+/// Open MPI's (and `starter`), and MPICH's.
+const LAUNCHERS: [Launcher; 2] = [
+    Launcher {
+        job: Some("PMIX_NAMESPACE"),
+        rank: "OMPI_COMM_WORLD_RANK",
+        size: "OMPI_COMM_WORLD_SIZE",
+        local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
+    },
+    Launcher {
+        job: None,
+        rank: "PMI_RANK",
+        size: "PMI_SIZE",
+        local_size: "MPI_LOCALNRANKS",
+    },
+];
 
 /// What this process is in what a launcher has started.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,7 +64,7 @@ impl Seat {
         let number = |name| text(name)?.parse::<u32>().ok();
         let found = LAUNCHERS.iter().find_map(|launcher| {
             let seat = Seat {
-                job: text(launcher.job)?,
+                job: launcher.job.map_or_else(|| Some(name_of_parent()), text)?,
                 rank: number(launcher.rank)?,
                 size: number(launcher.size)?,
             };
@@ -99,6 +109,17 @@ impl Seat {
         start_manager(&listener, &path)?;
         Line::call(&path).map_err(Error::system("the process manager"))
     }
+}
+
+/// The socket of a manager that has just been started.
+pub fn inherited(socket: RawFd) -> Listener {
+    // SAFETY: `start_manager` has left it open for this process, which uses it for nothing else.
+    Listener::from(unsafe { OwnedFd::from_raw_fd(socket) })
+}
+
+fn name_of_parent() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("mpiexec-{host}-{}@1", std::os::unix::process::parent_id())
 }
 
 /// Starts a manager that listens there, in a session of its own.

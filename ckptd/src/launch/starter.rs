@@ -76,7 +76,12 @@ fn start(plan: &Plan, file: &Path, face: &OsStr, job: &str, rank: u32) -> Result
         }
         command.env("LD_LIBRARY_PATH", path);
     }
-    command.env("LD_PRELOAD", face).env("UNDERSTUDY_ASIDE", "1");
+    let mut preload = face.to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    command.env("LD_PRELOAD", preload).env("UNDERSTUDY_ASIDE", "1");
     command.env("UNDERSTUDY_SPARES", plan.spares.to_string());
     let (rank_text, size) = (rank.to_string(), (plan.workers + plan.spares).to_string());
     let variables = [

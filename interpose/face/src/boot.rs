@@ -66,6 +66,9 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             return;
         }
         let launched = variable(b"PMIX_RANK=").is_some();
+        if uses_other_mpi && guard::may_find_a_face(list) {
+            guard::become_guardian(&program);
+        }
         if uses_other_mpi || !launched || environ::is_on(list, b"UNDERSTUDY_DISABLE=") {
             program.run_without_us(None);
         }

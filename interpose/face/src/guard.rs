@@ -37,11 +37,36 @@ pub unsafe fn protection(list: *const *const c_char) -> Protection {
     if variable(b"OMPI_MCA_mpi_ft_enable=").is_some_and(is_on) {
         return Protection::FaultTolerance;
     }
-    let size = variable(b"OMPI_COMM_WORLD_SIZE=");
-    match size.is_some() && size == variable(b"OMPI_COMM_WORLD_LOCAL_SIZE=") {
+    // SAFETY: handed on to the caller.
+    match unsafe { is_on_one_node(list) } {
         true => Protection::Guardian,
         false => Protection::None,
     }
+}
+
+/// Whether a launcher says that all of the job's processes are on this node.
+///
+/// # Safety
+/// As [`protection`].
+unsafe fn is_on_one_node(list: *const *const c_char) -> bool {
+    const SIZES: [[&[u8]; 2]; 2] = [
+        [b"OMPI_COMM_WORLD_SIZE=", b"OMPI_COMM_WORLD_LOCAL_SIZE="],
+        [b"PMI_SIZE=", b"MPI_LOCALNRANKS="],
+    ];
+    SIZES.iter().any(|names| {
+        // SAFETY: handed on to the caller.
+        let [size, local] = names.map(|name| unsafe { environ::value(list, name) });
+        size.is_some() && size == local
+    })
+}
+
+/// Whether a guardian may preload the face that fits the program, which has another MPI library than this one stands in for.
+///
+/// # Safety
+/// As [`protection`].
+pub unsafe fn may_find_a_face(list: *const *const c_char) -> bool {
+    // SAFETY: handed on to the caller.
+    unsafe { protection(list) == Protection::Guardian && !environ::is_on(list, b"UNDERSTUDY_DISABLE=") }
 }
 
 /// Executes the guardian in place of the program, which it is told to start.

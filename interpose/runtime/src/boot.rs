@@ -267,7 +267,9 @@ fn check_mpi() -> Result<(), String> {
     if abi::is_foreign() {
         return match renewal::is_on() {
             true => Ok(()),
-            false => Err("only `ckptd launch` protects programs of this MPI library".into()),
+            false => Err(
+                "programs of this MPI library are protected on one node only, under mpiexec or `understudy run`".into(),
+            ),
         };
     }
     let Some(rest) = version.strip_prefix("Open MPI v") else {

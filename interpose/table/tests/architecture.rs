@@ -68,9 +68,16 @@ const RULES: &[Rule] = &[
         others: true,
     },
     Rule {
+        directory: "ckptd/protocol",
+        name: "understudy-protocol",
+        uses: &[],
+        builds_with: &[],
+        others: false,
+    },
+    Rule {
         directory: "ckptd",
         name: "ckptd",
-        uses: &[],
+        uses: &["understudy-protocol"],
         builds_with: &[],
         others: true,
     },

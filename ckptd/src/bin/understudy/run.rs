@@ -13,11 +13,12 @@ mod verdict;
 use crate::layer;
 use crate::outcome::{Failure, Outcome, USAGE, print, tell};
 use attend::Events;
+use ckptd::launch::program::{Kind, Mpi};
 use ckptd::settings::SECRET;
 use clap::ValueEnum;
 use daemon::{Daemon, Wish};
 use settings::Settings;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -62,6 +63,9 @@ pub struct Arguments {
     /// The same from a file.
     #[arg(long, value_name = "FILE", conflicts_with = "host")]
     hostfile: Option<PathBuf>,
+    /// What starts the processes: mpirun; ckptd itself, on this host; or what fits the program's MPI library.
+    #[arg(long, value_name = "WHAT", default_value = "auto")]
+    launcher: Launcher,
     /// The launcher, and options for it: "/opt/mpi/bin/mpirun --bind-to core".
     #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
     mpirun: String,
@@ -102,6 +106,17 @@ enum Progress {
     None,
 }
 
+/// What starts the processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Launcher {
+    /// mpirun for programs of Open MPI, ckptd for others.
+    Auto,
+    /// Open MPI's own.
+    Mpirun,
+    /// The layer's own, which needs nothing of the MPI library.
+    Ckptd,
+}
+
 impl Arguments {
     pub fn run(self) -> Outcome {
         let settings = self.settings.with_environment();
@@ -112,23 +127,11 @@ impl Arguments {
         let (name, arguments) = self.program.split_first().ok_or_else(|| usage("no program"))?;
         self.check_words(arguments)?;
         program::check(name)?;
-        let mut line = launcher::words(&self.mpirun)?;
-        let mpi = launcher::find(&line[0])?;
-        launcher::check(&mpi)?;
-        launcher::check_user(&line)?;
-        if !line.iter().any(|word| word == "--with-ft") {
-            line.extend(["--with-ft".into(), "ulfm".into()]);
-        }
-        if slots::must_oversubscribe(&self, &line, ranks)? {
-            line.push("--oversubscribe".into());
-        }
-        for hosts in &self.host {
-            line.extend(["--host".into(), hosts.into()]);
-        }
-        if let Some(file) = &self.hostfile {
-            line.extend(["--hostfile".into(), file.into()]);
-        }
-        line.extend(["-n".into(), ranks.to_string().into()]);
+        let by_ckptd = self.is_for_ckptd(name)?;
+        let mut line = match by_ckptd {
+            true => vec!["env".into()],
+            false => self.mpirun_line(ranks)?,
+        };
         let events = attend::event_directory(&settings, self.spans_hosts(), self.dry_run)?;
         let daemon = self.daemon(&settings, &library, &events);
         let mut variables = settings.variables(&preloaded, events.path(), !self.allow_unprotected);
@@ -138,14 +141,21 @@ impl Arguments {
                 .iter()
                 .map(|(name, value)| ((*name).into(), value.clone())),
         );
+        if by_ckptd {
+            // It preloads the library by itself, and only into the program.
+            variables.remove("LD_PRELOAD");
+        }
         for (variable, value) in variables {
             let mut assignment = OsString::from(variable);
             assignment.push("=");
             assignment.push(value);
-            line.extend(["-x".into(), assignment]);
+            line.extend((!by_ckptd).then(|| "-x".into()));
+            line.push(assignment);
         }
         let secret = settings.secret().filter(|_| !self.dry_run);
-        if secret.is_some() {
+        if by_ckptd {
+            line.extend(self.ckptd_words(&preloaded, config.spares));
+        } else if secret.is_some() {
             // Without its value, which the launcher takes from its own environment.
             line.extend(["-x".into(), SECRET.into()]);
         }
@@ -155,7 +165,6 @@ impl Arguments {
             print(launcher::quoted(&line) + "\n")?;
             return Ok(ExitCode::SUCCESS);
         }
-        line[0] = mpi.into();
         let job = attend::Job {
             line,
             secret,
@@ -164,6 +173,62 @@ impl Arguments {
             disk: config.disk,
         };
         attend::run(&job, self.progress)
+    }
+
+    /// Whether ckptd starts the processes.
+    fn is_for_ckptd(&self, program: &OsStr) -> Result<bool, Failure> {
+        let kind = || Mpi::of(&program::find(program).ok()?).ok().map(|mpi| mpi.kind);
+        let is_for_it = match self.launcher {
+            Launcher::Auto => kind().is_some_and(|kind| kind != Kind::OpenMpi),
+            launcher => launcher == Launcher::Ckptd,
+        };
+        if is_for_it && self.spans_hosts() {
+            return Err(cannot(
+                "ckptd starts processes on this host only. Leave out the list of hosts, or use Open MPI's mpirun (--launcher mpirun).",
+            ));
+        }
+        Ok(is_for_it)
+    }
+
+    /// Open MPI's launcher, which goes on after a failure.
+    fn mpirun_line(&self, ranks: u32) -> Result<Vec<OsString>, Failure> {
+        let mut line = launcher::words(&self.mpirun)?;
+        let mpi = launcher::find(&line[0])?;
+        launcher::check(&mpi)?;
+        launcher::check_user(&line)?;
+        if !line.iter().any(|word| word == "--with-ft") {
+            line.extend(["--with-ft".into(), "ulfm".into()]);
+        }
+        if slots::must_oversubscribe(self, &line, ranks)? {
+            line.push("--oversubscribe".into());
+        }
+        for hosts in &self.host {
+            line.extend(["--host".into(), hosts.into()]);
+        }
+        if let Some(file) = &self.hostfile {
+            line.extend(["--hostfile".into(), file.into()]);
+        }
+        line.extend(["-n".into(), ranks.to_string().into()]);
+        Ok(line)
+    }
+
+    /// `ckptd launch` for this job.
+    fn ckptd_words(&self, library: &Path, spares: u32) -> Vec<OsString> {
+        let numbers = [self.workers.to_string(), spares.to_string()];
+        let [workers, spares] = numbers.map(OsString::from);
+        let ckptd = library.with_file_name("ckptd").into();
+        let library = library.into();
+        vec![
+            ckptd,
+            "launch".into(),
+            "-n".into(),
+            workers,
+            "--spares".into(),
+            spares,
+            "--preload".into(),
+            library,
+            "--".into(),
+        ]
     }
 
     /// What mpirun would take for something else, or would not find.

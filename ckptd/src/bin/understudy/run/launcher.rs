@@ -32,7 +32,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     }
     path::find(name).ok_or_else(|| {
         cannot(format!(
-            "there is no {} on the PATH. Put the directory of Open MPI's programs there, or name it with --mpirun.",
+            "there is no {} on the PATH. Put the directory of Open MPI's programs there, name it with --mpirun, or do without it (--launcher ckptd).",
             name.display()
         ))
     })
