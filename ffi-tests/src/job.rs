@@ -268,6 +268,7 @@ impl Job {
             mark,
             hosts,
             size: self.workers + self.spares,
+            is_guarded: self.layer && self.slots.is_empty() && (self.renews || !self.fault_tolerance),
             ranks: BTreeMap::new(),
             shared_memory: BTreeSet::new(),
             killed: Vec::new(),
@@ -294,6 +295,8 @@ struct Run {
     mark: String,
     hosts: Option<Hosts>,
     size: u32,
+    /// What the launcher starts becomes guardians, and is no rank.
+    is_guarded: bool,
     ranks: BTreeMap<u32, processes::Process>,
     shared_memory: BTreeSet<String>,
     killed: Vec<Killed>,
@@ -359,7 +362,7 @@ impl Run {
     /// Learns the ranks' processes and their files in /dev/shm.
     fn look(&mut self) {
         if !self.is_complete() {
-            self.ranks = processes::ranks(&processes::marked(&self.mark));
+            self.ranks = processes::ranks(&processes::marked(&self.mark), self.is_guarded);
         } else if self.hosts.is_none()
             && self
                 .shared_memory

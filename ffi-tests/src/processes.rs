@@ -110,10 +110,10 @@ pub fn marked(mark: &str) -> Vec<Process> {
 
 /// The ranks among marked processes: those with a rank that a guardian has started, or the launcher, which is marked and without a rank.
 /// Children of a rank inherit its variables, and may be orphans by now.
-pub fn ranks(processes: &[Process]) -> BTreeMap<u32, Process> {
+pub fn ranks(processes: &[Process], guarded: bool) -> BTreeMap<u32, Process> {
     let launchers: BTreeSet<u32> = processes
         .iter()
-        .filter(|process| process.rank.is_none() || process.is_guardian())
+        .filter(|process| process.is_guardian() || process.rank.is_none() && !guarded)
         .map(|process| process.pid)
         .collect();
     let is_first = |process: &&Process| launchers.contains(&process.parent) && !process.is_guardian();

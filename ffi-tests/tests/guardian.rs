@@ -31,7 +31,8 @@ fn a_spare_takes_the_part_of_a_dead_worker() {
 fn all_ranks_may_die_at_once_and_there_need_be_no_spare() {
     let job = job().spares(0).killed_as_a_whole(Trigger::Lines(15), Scope::Ranks);
     let outcome = assert_undisturbed(job);
-    outcome.check(outcome.takeovers().len() == 4, "not all parts were taken");
+    let taken = outcome.takeovers();
+    outcome.check(taken.len() == 4, &format!("not all parts were taken: {taken:?}"));
 }
 
 #[test]
@@ -81,6 +82,24 @@ fn a_script_may_start_the_program() {
         outcome.assert_nothing_left();
         outcome.check(outcome.takeovers() == [2], "another part was taken");
     }
+}
+
+#[test]
+fn a_script_may_start_one_program_after_the_other() {
+    let place = tempfile::tempdir().expect("a directory");
+    let script = script(place.path(), "\"$@\"; \"$@\"");
+    let chatter = || Job::new(place::test_program("chatter"), &["20"]).without_fault_tolerance();
+    let twice = |job: Job| job.started_by(&script).limit(Duration::from_secs(30)).run();
+    let outcome = twice(chatter());
+    outcome.assert_success();
+    outcome.assert_same_lines(&twice(chatter().native()));
+    outcome.assert_nothing_left();
+    // The second program would lack a rank.
+    let outcome = twice(chatter().interval("10ms").fault("kill rank=1 at=commit.end epoch=1"));
+    let code = outcome.status.and_then(|ended| ended.code());
+    outcome.check(code == Some(75), "the status is another one");
+    let says_so = outcome.stderr.contains("start each program by itself");
+    outcome.check(says_so, "nothing says why");
 }
 
 #[test]

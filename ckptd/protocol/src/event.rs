@@ -83,6 +83,8 @@ pub enum Event {
     Came(Guardian),
     /// A guardian has died, and its processes with it.
     Gone(Guardian),
+    /// A process uses MPI: its program does, or the next one of its script.
+    Called(Number),
     Said(Number, Said),
     Ended(Number, Ending),
     /// The output of a process that has ended has come to its end: so many bytes, to standard output.

@@ -102,6 +102,7 @@ impl Job {
         match event {
             Event::Came(guardian) => self.came(guardian),
             Event::Gone(guardian) => self.gone(guardian),
+            Event::Called(number) => self.called(number),
             Event::Said(number, said) => self.hear(number, said),
             Event::Ended(number, ending) => self.ended(number, ending),
             Event::Closed(number, written) => self.closed(number, written > 0),

@@ -40,6 +40,15 @@ impl Member {
         }
     }
 
+    /// The same when the next program of a script begins.
+    pub fn anew(&self) -> Member {
+        Member {
+            ending: self.ending,
+            has_printed: self.has_printed,
+            ..Member::new(self.at)
+        }
+    }
+
     pub fn lives(&self) -> bool {
         self.ending.is_none()
     }

@@ -289,3 +289,23 @@ fn a_hundred_thousand_processes_cost_little() {
     let begun: Vec<Action> = (0..=WORKERS).flat_map(|it| job.handle(now, ready(it))).collect();
     assert!(matches!(&begun[..], [Action::Begin { ranks, .. }] if ranks.len() as u32 == WORKERS));
 }
+
+#[test]
+fn the_next_program_of_a_script_is_a_job_like_the_first() {
+    let (mut job, now) = (Job::new(2, 0), Duration::ZERO);
+    let mut all = |event: &dyn Fn(u32) -> Event| {
+        (0..2)
+            .flat_map(|it| job.handle(now, event(it)))
+            .collect::<Vec<Action>>()
+    };
+    all(&|it| Event::Came(Guardian(it)));
+    for program in 0..2 {
+        let generation = Generation(program);
+        let said = |said: Said| move |it| Event::Said(Number(it), said);
+        all(&|it| Event::Called(Number(it)));
+        let begun = all(&said(Said::Ready(generation)));
+        assert!(matches!(&begun[..], [Action::Begin { generation: of, .. }] if *of == generation));
+        all(&said(Said::Running(generation)));
+        assert_eq!(all(&said(Said::AtEnd(generation))), [Action::End]);
+    }
+}

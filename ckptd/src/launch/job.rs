@@ -166,7 +166,20 @@ impl Job {
 
     /// A process of the program uses MPI.
     fn meet(&mut self, number: Number, line: Line, library: &str) {
+        if self.protocol.as_ref().is_some_and(protocol::Job::is_ending) {
+            // Of the program before nothing is needed any more.
+            self.processes.clear();
+            self.files.clear();
+        } else if self.processes.contains_key(&number) {
+            // The one before has died, and its script has gone on to the next program; that is the death of both.
+            return self.tell_guardians(&ToGuardian::Kill { number: number.0 });
+        }
+        self.happen(protocol::Event::Called(number));
         let Some(protocol) = &self.protocol else { return };
+        if protocol.is_ending() {
+            eprintln!("understudy: the job is at its end, and process {number} comes too late");
+            return;
+        }
         let process = Process::new(line, protocol.generation().0);
         match process.and_then(|process| process.introduce().map(|()| process)) {
             Ok(process) => drop(self.processes.insert(number, process)),
@@ -342,6 +355,11 @@ impl Job {
         }
     }
 
+    /// Whichever has the process that this is about.
+    fn tell_guardians(&self, message: &ToGuardian) {
+        self.guardians.values().for_each(|line| drop(line.send(message)));
+    }
+
     fn tell_guardian(&self, at: Guardian, message: &ToGuardian) {
         if let Some(line) = self.guardians.get(&at) {
             // One that has gone is found soon.
@@ -434,8 +452,7 @@ impl Job {
                 "process {number} (pid {}) has died, and what has started it is ended",
                 process.pid()
             );
-            let kill = ToGuardian::Kill { number: number.0 };
-            self.guardians.values().for_each(|line| drop(line.send(&kill)));
+            self.tell_guardians(&ToGuardian::Kill { number: number.0 });
         }
         self.processes.retain(|_, process| !is_over(process));
     }

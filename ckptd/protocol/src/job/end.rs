@@ -1,7 +1,7 @@
 //! The end of the job, good or bad.
 
 use super::{Job, Phase};
-use crate::{Action, Ending, Guardian, Number};
+use crate::{Action, Ending, Guardian, LOST, Number};
 use std::time::Duration;
 
 /// How long the others may take to end by themselves.
@@ -24,6 +24,27 @@ impl Job {
         if self.at_end.len() as u32 >= self.workers {
             self.phase = Phase::Ending { deadline: None };
             self.actions.push(Action::End);
+        }
+    }
+
+    /// After the end of a program, the first process that calls begins the next one of its script: nobody knows anything of that yet.
+    pub(super) fn called(&mut self, number: Number) {
+        if self.phase != (Phase::Ending { deadline: None }) || self.status != 0 || !self.living.contains(&number) {
+            return;
+        }
+        self.members.values_mut().for_each(|member| *member = member.anew());
+        self.unready.clone_from(&self.living);
+        self.at_end.clear();
+        self.legacies.clear();
+        self.is_protected = false;
+        (self.futile, self.stillborn, self.leaver) = (0, 0, None);
+        self.generation = self.generation.next();
+        self.phase = Phase::Meeting { since: self.now };
+        if (self.living.len() as u32) < self.workers + self.spares {
+            self.say(
+                "a process has died in the first program of a script, so the next one would lack a rank; start each program by itself".into(),
+            );
+            self.end_with(LOST, None);
         }
     }
 
