@@ -235,7 +235,7 @@ impl Job {
             Said::Keeps(worker) => member.keeps = Some(worker),
             Said::KeepsNothing => member.keeps = None,
             Said::Replenish(spares) => self.replenish(spares),
-            Said::Failed(of) if of == generation && is_begun => self.failed(),
+            Said::Failed(of) if of == generation && (is_begun || !self.is_protected) => self.failed(),
             Said::Failed(_) => {}
             Said::Abort(status) => {
                 let at = member.at;
@@ -280,9 +280,12 @@ impl Job {
             return self.end_with(0, None);
         }
         // The first generation has everybody: who is who is not decided before. Later ones wait for new processes only if they are needed.
-        let least = self.workers + if self.is_protected { 0 } else { self.spares };
-        let ready = self.living.len() - self.unready.len();
-        if (ready as u32) < least || self.unready.iter().any(|number| self.members[number].has_played) {
+        let ready = (self.living.len() - self.unready.len()) as u32;
+        if ready < self.workers || self.unready.iter().any(|number| self.members[number].has_played) {
+            return;
+        }
+        let is_first = !self.is_protected && !self.has_begun();
+        if is_first && ready < self.workers + self.spares {
             return;
         }
         let ranks: Vec<Number> = self.living.difference(&self.unready).copied().collect();

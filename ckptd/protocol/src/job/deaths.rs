@@ -55,8 +55,16 @@ impl Job {
         }
     }
 
+    /// Whether somebody may have an epoch to go back to, whatever the manager has heard: processes say so in the next generation.
+    pub(super) fn has_begun(&self) -> bool {
+        self.living.iter().any(|number| self.members[number].has_played)
+    }
+
     /// The generation has failed without a death.
     pub(super) fn failed(&mut self) {
+        if !self.is_protected {
+            return self.restart();
+        }
         self.futile += 1;
         if self.futile < FUTILE {
             return self.renew();
@@ -149,7 +157,7 @@ impl Job {
     }
 
     pub(super) fn died(&mut self, at: Guardian, has_played: bool) {
-        if !self.is_protected {
+        if !self.is_protected && !self.has_begun() {
             return self.restart();
         }
         self.stillborn += u32::from(!has_played);
