@@ -109,12 +109,12 @@ pub(super) fn of_library(path: &Path) -> Result<Vec<Library>, Error> {
     };
     let path = path.canonicalize().map_err(|error| unlisted(error.to_string()))?;
     let mut loader = Command::new(LOADER);
-    // Whatever is preloaded here need not be in the ranks.
-    let loader = loader
-        .arg("--list")
-        .arg(&path)
-        .env_remove("LD_PRELOAD")
-        .stdin(Stdio::null());
+    // Nothing of a rank's own: it is none, and whatever is preloaded here need not be in the ranks.
+    loader.env_clear();
+    if let Some(path) = std::env::var_os("LD_LIBRARY_PATH") {
+        loader.env("LD_LIBRARY_PATH", path);
+    }
+    let loader = loader.arg("--list").arg(&path).stdin(Stdio::null());
     let output = loader.output().map_err(|error| unlisted(error.to_string()))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
