@@ -1,7 +1,7 @@
 //! The programs that are run, with arguments for runs of one or two seconds.
 
 use crate::job::Job;
-use crate::outcome::Canonical;
+use crate::outcome::{Canonical, Outcome, native};
 use crate::place;
 use regex::bytes::Regex;
 use std::path::PathBuf;
@@ -24,6 +24,17 @@ impl Case {
     /// A job of it.
     pub fn job(&self) -> Job {
         (self.make)()
+    }
+
+    /// A job of it writes what it would have written undisturbed, and leaves nothing.
+    #[track_caller]
+    pub fn assert_undisturbed(&self, job: Job) -> Outcome {
+        let alone = self.job().workers(job.worker_count());
+        let outcome = job.run();
+        outcome.assert_success();
+        outcome.assert_like(&native(alone), self.files);
+        outcome.assert_nothing_left();
+        outcome
     }
 }
 

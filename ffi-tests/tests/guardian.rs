@@ -2,7 +2,7 @@
 
 use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
-use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, place, processes};
+use ffi_tests::{Job, Kill, Scope, Trigger, place, processes};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,27 +10,16 @@ fn job() -> Job {
     heat2d().job().without_fault_tolerance().limit(Duration::from_secs(60))
 }
 
-/// The job writes what it would have written, and leaves nothing.
-#[track_caller]
-fn assert_undisturbed(job: Job) -> Outcome {
-    let case = heat2d();
-    let outcome = job.run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
-    outcome.assert_nothing_left();
-    outcome
-}
-
 #[test]
 fn a_spare_takes_the_part_of_a_dead_worker() {
-    let outcome = assert_undisturbed(job().kill(Kill::at(2, Trigger::Lines(15))));
+    let outcome = heat2d().assert_undisturbed(job().kill(Kill::at(2, Trigger::Lines(15))));
     outcome.check(outcome.takeovers() == [2], "another part was taken");
 }
 
 #[test]
 fn all_ranks_may_die_at_once_and_there_need_be_no_spare() {
     let job = job().spares(0).killed_as_a_whole(Trigger::Lines(15), Scope::Ranks);
-    let outcome = assert_undisturbed(job);
+    let outcome = heat2d().assert_undisturbed(job);
     let taken = outcome.takeovers();
     outcome.check(taken.len() == 4, &format!("not all parts were taken: {taken:?}"));
 }
@@ -39,7 +28,7 @@ fn all_ranks_may_die_at_once_and_there_need_be_no_spare() {
 #[ignore = "a variant: make test-all"]
 fn a_rank_may_die_before_and_in_mpi_init() {
     for point in ["boot.begin", "init.begin", "commit.begin epoch=1"] {
-        assert_undisturbed(job().fault(&format!("kill rank=1 at={point}")));
+        heat2d().assert_undisturbed(job().fault(&format!("kill rank=1 at={point}")));
     }
 }
 
@@ -55,7 +44,7 @@ fn a_guardian_that_dies_under_our_own_launcher_is_a_death_of_its_rank() {
         guardian.is_some_and(processes::kill)
     };
     let job = heat2d().job().launched_by_ckptd().limit(Duration::from_secs(60));
-    let outcome = assert_undisturbed(job.watch(kill_guardian));
+    let outcome = heat2d().assert_undisturbed(job.watch(kill_guardian));
     outcome.check(outcome.takeovers() == [1], "another part was taken");
 }
 

@@ -5,7 +5,7 @@ use ffi_tests::place;
 use ffi_tests::processes::{self, Use};
 use ffi_tests::programs::{self, Case, heat2d};
 use ffi_tests::thin::{self, THIN};
-use ffi_tests::{Job, Kill, Outcome, Scope, Trigger};
+use ffi_tests::{Job, Kill, Scope, Trigger};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -17,17 +17,6 @@ fn job() -> Job {
 
 fn renewed(case: &Case) -> Job {
     case.job().launched_by_ckptd().limit(Duration::from_secs(90))
-}
-
-/// The job writes what it would have written, and leaves nothing.
-#[track_caller]
-fn assert_undisturbed(case: &Case, job: Job) -> Outcome {
-    let alone = case.job().workers(job.worker_count());
-    let outcome = job.run();
-    outcome.assert_success();
-    outcome.assert_like(&native(alone), case.files);
-    outcome.assert_nothing_left();
-    outcome
 }
 
 type Ranks = BTreeMap<u32, processes::Process>;
@@ -96,7 +85,7 @@ fn all(count: usize) -> impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> {
 #[test]
 fn a_worker_and_the_holder_of_its_copy_may_die_together() {
     // Whoever is the holder: three of four, and one spare.
-    let outcome = assert_undisturbed(&heat2d(), killed(job(), 1, 15, these(&[1, 2, 3])));
+    let outcome = heat2d().assert_undisturbed(killed(job(), 1, 15, these(&[1, 2, 3])));
     let mut taken = outcome.takeovers();
     taken.sort_unstable();
     outcome.check(taken == [1, 2, 3], "other parts were taken");
@@ -104,30 +93,30 @@ fn a_worker_and_the_holder_of_its_copy_may_die_together() {
 
 #[test]
 fn the_same_without_a_spare() {
-    assert_undisturbed(&heat2d(), killed(job().spares(0), 1, 15, these(&[0, 1])));
+    heat2d().assert_undisturbed(killed(job().spares(0), 1, 15, these(&[0, 1])));
 }
 
 #[test]
 fn all_processes_may_die_at_once() {
-    assert_undisturbed(&heat2d(), job().killed_as_a_whole(Trigger::Lines(15), Scope::Ranks));
-    assert_undisturbed(&heat2d(), killed(job().spares(0), 3, 9, all(4)));
+    heat2d().assert_undisturbed(job().killed_as_a_whole(Trigger::Lines(15), Scope::Ranks));
+    heat2d().assert_undisturbed(killed(job().spares(0), 3, 9, all(4)));
 }
 
 #[test]
 fn a_job_of_one_worker_is_protected() {
     let one = || job().workers(1).spares(0);
-    let outcome = assert_undisturbed(&heat2d(), killed(one(), 4, 7, all(1)));
+    let outcome = heat2d().assert_undisturbed(killed(one(), 4, 7, all(1)));
     outcome.check(outcome.recoveries() >= 4, "it was not recovered");
-    assert_undisturbed(&heat2d(), one().spares(1).fault("kill rank=0 at=commit.end epoch=2"));
+    heat2d().assert_undisturbed(one().spares(1).fault("kill rank=0 at=commit.end epoch=2"));
 }
 
 #[test]
 fn a_worker_may_die_at_any_moment_of_a_checkpoint_together_with_its_holder() {
     for point in ["capture.end", "ship.begin", "commit.begin", "commit.end"] {
         let fault = format!("kill rank=1 at={point} epoch=3; kill rank=2 at={point} epoch=3");
-        assert_undisturbed(&heat2d(), job().fault(&fault));
+        heat2d().assert_undisturbed(job().fault(&fault));
         let fault = [0, 1, 2, 3].map(|rank| format!("kill rank={rank} at={point} epoch=3"));
-        assert_undisturbed(&heat2d(), job().spares(0).fault(&fault.join("; ")));
+        heat2d().assert_undisturbed(job().spares(0).fault(&fault.join("; ")));
     }
 }
 
@@ -137,14 +126,14 @@ fn an_heir_may_die_before_it_has_its_part() {
         // The spare takes the part of worker 1, and a new process that of the spare; so it is with the last copy.
         let fault =
             format!("kill rank=1 at=commit.end epoch=3; kill rank=2 at=commit.end epoch=3; kill rank=4 at={stage}.end");
-        assert_undisturbed(&heat2d(), job().fault(&fault));
+        heat2d().assert_undisturbed(job().fault(&fault));
     }
 }
 
 #[test]
 fn a_damaged_copy_of_a_dead_process_is_refused_and_its_holders_is_used() {
     let fault = "corrupt rank=1 at=commit.end epoch=3 copy=own; kill rank=1 at=cut.begin epoch=4";
-    let outcome = assert_undisturbed(&heat2d(), job().fault(fault));
+    let outcome = heat2d().assert_undisturbed(job().fault(fault));
     outcome.check(
         outcome.stderr.contains("the copy of worker 1 at rank 4 is not used"),
         "it was used",
@@ -156,7 +145,7 @@ fn a_damaged_copy_of_a_dead_process_is_refused_and_its_holders_is_used() {
 fn copies_without_static_data_are_fetched_as_ever() {
     let case = programs::sem();
     let kill = Kill::at(1, THIN).after(Duration::from_millis(100));
-    let outcome = assert_undisturbed(&case, thin::job(&case).launched_by_ckptd().kill(kill));
+    let outcome = case.assert_undisturbed(thin::job(&case).launched_by_ckptd().kill(kill));
     outcome.check(outcome.takeovers() == [1], "another part was taken");
 }
 
@@ -202,7 +191,7 @@ fn nothing_grows_from_death_to_death() {
         done += 1;
         done == deaths
     });
-    let outcome = assert_undisturbed(&case, job);
+    let outcome = case.assert_undisturbed(job);
     let seen = seen.lock().expect("nobody has failed");
     outcome.check(seen.len() == deaths, "there were fewer deaths");
     for (at, who) in ["the manager", "worker 0"].into_iter().enumerate() {

@@ -10,33 +10,22 @@ fn job() -> Job {
     heat2d().job().launched_by_ckptd().limit(Duration::from_secs(60))
 }
 
-/// The job writes what it would have written, and leaves nothing.
-#[track_caller]
-fn assert_undisturbed(job: Job) -> ffi_tests::Outcome {
-    let case = heat2d();
-    let outcome = job.run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
-    outcome.assert_nothing_left();
-    outcome
-}
-
 #[test]
 fn a_spare_takes_the_part_of_a_dead_worker() {
-    let outcome = assert_undisturbed(job().kill(Kill::at(2, Trigger::Lines(15))));
+    let outcome = heat2d().assert_undisturbed(job().kill(Kill::at(2, Trigger::Lines(15))));
     outcome.check(outcome.takeovers() == [2], "another part was taken");
 }
 
 #[test]
 fn without_a_spare_a_new_process_takes_the_part() {
-    let outcome = assert_undisturbed(job().spares(0).kill(Kill::at(1, Trigger::Lines(15))));
+    let outcome = heat2d().assert_undisturbed(job().spares(0).kill(Kill::at(1, Trigger::Lines(15))));
     outcome.check(outcome.takeovers() == [1], "another part was taken");
 }
 
 #[test]
 fn one_after_the_other_is_replaced_without_a_spare() {
     let kills = (0..4).map(|rank| Kill::at(rank, Trigger::Lines(8 * (rank as usize + 1))));
-    assert_undisturbed(kills.fold(job().spares(0), Job::kill));
+    heat2d().assert_undisturbed(kills.fold(job().spares(0), Job::kill));
 }
 
 #[test]
@@ -49,7 +38,7 @@ fn a_worker_may_die_before_and_in_mpi_init() {
         "commit.begin epoch=1",
         "init.end",
     ] {
-        assert_undisturbed(job().fault(&format!("kill rank=1 at={point}")));
+        heat2d().assert_undisturbed(job().fault(&format!("kill rank=1 at={point}")));
     }
 }
 
@@ -58,13 +47,13 @@ fn a_second_process_may_die_at_any_stage_of_a_renewal() {
     for stage in RecoveryStage::ALL {
         // Worker 3 keeps no copy of worker 1's, nor the other way round.
         let fault = format!("kill rank=1 at=commit.end epoch=3; kill rank=3 at={stage}.end");
-        assert_undisturbed(job().fault(&fault));
+        heat2d().assert_undisturbed(job().fault(&fault));
     }
 }
 
 #[test]
 fn mpi_is_initialised_a_hundred_times_in_one_job() {
-    let outcome = assert_undisturbed(job().interval("40calls").fault("renew rank=0 at=commit.end"));
+    let outcome = heat2d().assert_undisturbed(job().interval("40calls").fault("renew rank=0 at=commit.end"));
     let count = outcome.recoveries();
     outcome.check(count >= 100, &format!("MPI was initialised anew {count} times only"));
 }

@@ -41,6 +41,7 @@ pub struct Job {
     unready: BTreeSet<Number>,
     /// Of these something will come yet.
     open: BTreeSet<Number>,
+    /// Living ones that are in MPI_Finalize, and need the others no more.
     at_end: BTreeSet<Number>,
     /// By worker, who has died since the last generation began and has left its copies.
     legacies: BTreeMap<u32, Number>,
@@ -228,7 +229,6 @@ impl Job {
                 }
             }
             Said::AtEnd(of) if of == generation && member.lives() => {
-                member.is_at_end = true;
                 self.at_end.insert(number);
             }
             Said::AtEnd(_) => {}
@@ -255,11 +255,7 @@ impl Job {
         self.generation = self.generation.next();
         self.phase = Phase::Meeting { since: self.now };
         self.unready.clone_from(&self.living);
-        for number in std::mem::take(&mut self.at_end) {
-            if let Some(member) = self.members.get_mut(&number) {
-                member.is_at_end = false;
-            }
-        }
+        self.at_end.clear();
         self.actions.push(Action::Announce(self.generation));
     }
 

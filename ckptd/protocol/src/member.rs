@@ -15,8 +15,6 @@ pub struct Member {
     pub is_broken: bool,
     /// It was started in place of a spare that was used up.
     pub is_replacement: bool,
-    /// It is in MPI_Finalize, and needs the others no more.
-    pub is_at_end: bool,
     /// The worker whose copies it has handed over.
     pub keeps: Option<u32>,
     pub ending: Option<Ending>,
@@ -33,7 +31,6 @@ impl Member {
             has_part: false,
             is_broken: false,
             is_replacement: false,
-            is_at_end: false,
             keeps: None,
             ending: None,
             has_printed: None,

@@ -86,12 +86,13 @@ impl Job {
             let legacy = self.legacies.entry(worker).or_insert(number);
             *legacy = number.max(*legacy);
         }
+        let is_at_end = self.at_end.contains(&number);
         self.no_longer_lives(number, at);
         if matches!(self.phase, Phase::Restarting | Phase::Over) {
             return;
         }
         if self.is_ending() {
-            return self.ended_at_the_end(number, ending);
+            return self.ended_at_the_end(number, ending, is_at_end);
         }
         match ending {
             _ if self.members[&number].is_broken => self.died(at, has_played),

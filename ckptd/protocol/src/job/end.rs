@@ -9,9 +9,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 impl Job {
     /// One that has died at the end may have had something to do still, and nobody does it.
-    pub(super) fn ended_at_the_end(&mut self, number: Number, ending: Ending) {
-        let member = &self.members[&number];
-        let (at, is_at_end) = (member.at, member.is_at_end);
+    pub(super) fn ended_at_the_end(&mut self, number: Number, ending: Ending, is_at_end: bool) {
+        let at = self.members[&number].at;
         if let (Ending::Signal(signal), true, 0) = (ending, is_at_end, self.status) {
             self.say(format!(
                 "process {number} died of signal {signal} in or after MPI_Finalize; what the program does there after that is not done"
