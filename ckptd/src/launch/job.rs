@@ -45,6 +45,7 @@ pub fn manage(listener: Listener, directory: &Path) -> Result<(), Error> {
         callers: Vec::new(),
         guardians: BTreeMap::new(),
         processes: BTreeMap::new(),
+        late: BTreeMap::new(),
         files: BTreeMap::new(),
         begun: None,
         began: Instant::now(),
@@ -84,6 +85,8 @@ struct Job {
     callers: Vec<Line>,
     guardians: BTreeMap<Guardian, Line>,
     processes: BTreeMap<Number, Process>,
+    /// Programs of scripts that have come too late; each waits to be killed.
+    late: BTreeMap<Number, Line>,
     /// What processes have handed over, and how those have ended that have.
     files: BTreeMap<Number, (Vec<OwnedFd>, i32)>,
     /// The generation that has begun last, and who its ranks are.
@@ -172,6 +175,7 @@ impl Job {
             self.files.clear();
         } else if self.processes.contains_key(&number) {
             // The one before has died, and its script has gone on to the next program; that is the death of both.
+            self.late.insert(number, line);
             return self.tell_guardians(&ToGuardian::Kill { number: number.0 });
         }
         self.happen(protocol::Event::Called(number));
@@ -235,6 +239,7 @@ impl Job {
                     // What has been said before, by it or others, is older than its end.
                     self.hear_processes();
                     self.processes.remove(&number);
+                    self.late.remove(&number);
                     if let Some((_, status)) = self.files.get_mut(&number) {
                         *status = as_wait_tells(ending);
                     }
