@@ -1,7 +1,6 @@
 //! Jobs under ckptd's own launcher: after a death MPI is initialised anew, whatever the library can do by itself.
 
 use ckptd::events::RecoveryStage;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Kill, Trigger};
 use std::time::Duration;
@@ -35,6 +34,7 @@ fn a_worker_may_die_before_and_in_mpi_init() {
         "boot.end",
         "init.begin",
         "cut.begin epoch=0",
+        "capture.end epoch=1",
         "commit.begin epoch=1",
         "init.end",
     ] {

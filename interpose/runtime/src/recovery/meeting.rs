@@ -144,6 +144,9 @@ fn from_disk(
 
 /// The job is lost, as all living processes know and have agreed on: the first of them says why.
 pub fn give_up(control: RealComm, living: &[u32], lost: &Lost) -> ! {
+    if *lost == Lost::Init && renewal::is_on() {
+        renewal::await_restart();
+    }
     let (reason, status) = match lost {
         Lost::Program(blamed) => (format!("the job ends: {}", blamed.why), blamed.status),
         _ => (format!("the job cannot be recovered: {}", describe(lost)), exit::LOST),
