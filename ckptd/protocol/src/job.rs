@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
 pub const LOST: i32 = 75;
+/// How many generations in a row may end before anybody could go on in one.
+const FRUITLESS: u32 = 30;
 /// How long a process may take to leave its MPI library.
 const DEAFNESS: Duration = Duration::from_secs(30);
 
@@ -54,6 +56,7 @@ pub struct Job {
     /// There is an epoch to go back to, or the program runs unprotected, and its processes end it after a death.
     is_protected: bool,
     futile: u32,
+    fruitless: u32,
     stillborn: u32,
     restarts: u32,
     /// A new spare has died on its way: no other is started.
@@ -86,6 +89,7 @@ impl Job {
             phase: Phase::Gathering,
             is_protected: false,
             futile: 0,
+            fruitless: 0,
             stillborn: 0,
             restarts: 0,
             has_failed_to_replenish: false,
@@ -225,7 +229,7 @@ impl Job {
                 member.has_part = true;
                 self.is_protected = true;
                 if of == generation {
-                    self.futile = 0;
+                    (self.futile, self.fruitless) = (0, 0);
                 }
             }
             Said::AtEnd(of) if of == generation && member.lives() => {
@@ -284,6 +288,13 @@ impl Job {
         if is_first && ready < self.workers + self.spares {
             return;
         }
+        if self.fruitless == FRUITLESS {
+            self.say(format!(
+                "{FRUITLESS} generations in a row have ended before the program could go on; the job ends"
+            ));
+            return self.end_with(LOST, None);
+        }
+        self.fruitless += 1;
         let ranks: Vec<Number> = self.living.difference(&self.unready).copied().collect();
         for number in &ranks {
             if let Some(member) = self.members.get_mut(number) {

@@ -309,3 +309,29 @@ fn the_next_program_of_a_script_is_a_job_like_the_first() {
         assert_eq!(all(&said(Said::AtEnd(generation))), [Action::End]);
     }
 }
+
+#[test]
+fn a_process_that_dies_in_every_generation_ends_the_job() {
+    let (mut job, now) = (Job::new(1, 0), Duration::ZERO);
+    let mut number = Number(0);
+    let mut actions = job.handle(now, Event::Came(Guardian(0)));
+    for generation in (0..100).map(Generation) {
+        actions.extend(job.handle(now, Event::Said(number, Said::Ready(generation))));
+        if generation == Generation(0) {
+            job.handle(now, Event::Said(number, Said::Running(generation)));
+            job.handle(now, Event::Said(number, Said::Keeps(0)));
+        }
+        actions.extend(job.handle(now, Event::Ended(number, Ending::Signal(9))));
+        actions.extend(job.handle(now, Event::Closed(number, 0)));
+        number = Number(number.0 + 1);
+    }
+    let left = actions.iter().find_map(|action| match action {
+        Action::Leave { status, .. } => Some(*status),
+        _ => None,
+    });
+    assert_eq!(left, Some(LOST), "it goes on for ever");
+    assert!(
+        actions.iter().any(|action| matches!(action, Action::Say(_))),
+        "in silence"
+    );
+}
