@@ -200,8 +200,8 @@ impl Guardian {
         if let Some(preload) = &self.preload {
             command.env("LD_PRELOAD", preload);
         }
-        if anew {
-            // A fault strikes once.
+        if anew && number < self.seat.size {
+            // A fault strikes once; new processes have numbers of their own.
             command.env_remove("UNDERSTUDY_FAULT");
         }
         adopt(&mut command, self.identity(number));

@@ -401,7 +401,6 @@ impl Job {
             size,
         )?;
         servers.begin(&of_all)?;
-        self.processes.retain(|number, _| ranks.contains(number));
         self.files.retain(|number, _| ranks.contains(number));
         for (rank, number) in (0..).zip(ranks) {
             let identity = servers.identity(&of_all.name, Rank(rank))?;
