@@ -4,7 +4,7 @@
 //! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]  |  "pretend" what  |  "count"
 //! action  = "kill" | "wait" | "renew" | "corrupt"
 //! copy    = "held" | "own" | "state" | "journal" | "half-journal" (with "corrupt" only)
-//! what    = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-patience"
+//! what    = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-memfd" | "no-patience"
 //! who     = "rank=" R | "spare=" S                where = POINT | "call:" N | "time:" T
 //! ```
 
@@ -40,6 +40,8 @@ pub enum Lack {
     Userfaultfd,
     /// personality(2): the face's affair.
     Personality,
+    /// memfd_create(2) for copies that outlive their process.
+    Memfd,
     /// Time for a spare that was started to join.
     Patience,
 }
@@ -95,10 +97,11 @@ pub enum Fault {
     Count,
 }
 
-const LACKS: [(&str, Lack); 4] = [
+const LACKS: [(&str, Lack); 5] = [
     ("no-pagemap-scan", Lack::PagemapScan),
     ("no-userfaultfd", Lack::Userfaultfd),
     ("no-personality", Lack::Personality),
+    ("no-memfd", Lack::Memfd),
     ("no-patience", Lack::Patience),
 ];
 

@@ -12,12 +12,13 @@ use super::copy::Copy;
 use super::records::{Found, Records, Standing};
 use super::{Keep, STORE};
 use crate::cell::Main;
+use crate::fault::Lack;
 use crate::image::epoch::SlotRun;
 use crate::image::runs::{self, PageRun};
 use crate::image::store::{Extent, Files, PageStore, Slot, StoreError};
 use crate::recovery::welcome;
 use crate::renewal::Inheritance;
-use crate::{peers, renewal, sys, world};
+use crate::{fault, peers, renewal, sys, world};
 use bincode::config::standard;
 use std::fs::File;
 use std::io;
@@ -65,8 +66,6 @@ pub struct Legacy {
     whole: Vec<Extent>,
     /// The worker whose copies the process manager takes this for.
     told: Option<u32>,
-    /// There was no memory for a record: nothing is left any more.
-    is_broken: bool,
     /// Copies of a later epoch that the process before had whole, in slots of their own where they differ.
     inherited: Option<(Copy, Vec<Copy>)>,
 }
@@ -144,11 +143,11 @@ fn release_others(of: Kept, others: Kept, store: &mut PageStore) {
 
 /// Room for pages, which outlives this process if somebody is there to keep it.
 pub fn new_store() -> Result<(PageStore, Option<Legacy>), StoreError> {
-    if renewal::is_on() && sys::files_may_grow() {
+    if renewal::is_on() && sys::files_may_grow() && !fault::pretends(Lack::Memfd) {
         match Files::new() {
             Ok(files) => {
                 let store = PageStore::in_files(STORE, files.clone(), &[])?;
-                return Ok((store, Some(Legacy::new(files))));
+                return Ok((store, Some(Legacy::new(files)?)));
             }
             Err(error) => log::info!("copies do not outlive their process: {error}"),
         }
@@ -157,16 +156,15 @@ pub fn new_store() -> Result<(PageStore, Option<Legacy>), StoreError> {
 }
 
 impl Legacy {
-    fn new(files: Files) -> Legacy {
-        Legacy {
-            records: Records::new(files.index.clone()),
+    fn new(files: Files) -> Result<Legacy, StoreError> {
+        Ok(Legacy {
+            records: Records::new(&files)?,
             files,
             committed: Vec::new(),
             whole: Vec::new(),
             told: None,
-            is_broken: false,
             inherited: None,
-        }
+        })
     }
 
     /// All copies of the next epoch are whole in this process. To be called before any other hears of that.
@@ -176,19 +174,21 @@ impl Legacy {
         }
         self.whole = kept.extents();
         store.protect([&self.committed[..], &self.whole].concat());
-        self.write(kept, Standing::Whole);
+        if !self.write(kept, Standing::Whole) {
+            self.leave(store);
+        }
     }
 
     /// That epoch is committed. Until this has been said, nothing of the one before may change.
     pub fn commit(&mut self, store: &mut PageStore) {
-        self.check(|records| records.commit());
+        self.records.commit();
         self.committed = std::mem::take(&mut self.whole);
         store.protect(self.committed.clone());
     }
 
     /// That epoch is given up.
     pub fn withdraw(&mut self, store: &mut PageStore) {
-        self.check(|records| records.withdraw());
+        self.records.withdraw();
         self.whole.clear();
         store.protect(self.committed.clone());
     }
@@ -200,14 +200,16 @@ impl Legacy {
         }
         let extents = kept.extents();
         store.protect([&self.committed[..], &extents].concat());
-        self.write(kept, Standing::Committed);
+        if !self.write(kept, Standing::Committed) {
+            return self.leave(store);
+        }
         self.committed = extents;
         store.protect(self.committed.clone());
     }
 
     /// What is recorded is not to be used any more.
     pub fn forget(&mut self, store: &mut PageStore) {
-        self.check(|records| records.forget());
+        self.records.forget();
         self.committed.clear();
         self.whole.clear();
         store.protect([]);
@@ -221,7 +223,8 @@ impl Legacy {
         }
     }
 
-    fn write(&mut self, kept: Kept, standing: Standing) {
+    /// Whether there is room for it.
+    fn write(&mut self, kept: Kept, standing: Standing) -> bool {
         let world = world::get();
         let written = Written {
             worker: world::worker(),
@@ -232,27 +235,15 @@ impl Legacy {
             partners: kept.partners,
         };
         let bytes = bincode::encode_to_vec(written, standard()).expect("encoding into memory does not fail");
-        self.check(|records| records.write(&bytes, standing));
-        if !self.is_broken && self.told != Some(world::worker()) {
+        if let Err(error) = self.records.write(&bytes, standing) {
+            log::warn!("copies do not outlive this process: {error}");
+            return false;
+        }
+        if self.told != Some(world::worker()) {
             self.told = Some(world::worker());
             renewal::hand_over(world::worker(), [&self.files.pages, &self.files.index]);
         }
-    }
-
-    /// Where a record cannot be written, no older one must be found either.
-    fn check(&mut self, write: impl FnOnce(&mut Records) -> io::Result<()>) {
-        if self.is_broken {
-            return;
-        }
-        let Err(error) = write(&mut self.records) else { return };
-        log::warn!("copies do not outlive this process any more: {error}");
-        self.is_broken = true;
-        if self.records.forget().is_err() {
-            sys::kill_self();
-        }
-        if self.told.take().is_some() {
-            renewal::keep_nothing();
-        }
+        true
     }
 
     /// What the process before had whole is the epoch that all go back to, or is given up.
@@ -310,7 +301,7 @@ pub fn welcome_of_predecessor() -> Option<Vec<u8>> {
 fn read(inheritance: Inheritance) -> io::Result<Estate> {
     let [pages, index] = inheritance.files.map(|file| Arc::new(File::from(file)));
     let files = Files { pages, index };
-    let (records, Found { committed, whole }) = Records::open(files.index.clone())?;
+    let (records, Found { committed, whole }) = Records::open(&files)?;
     let decode = |bytes: Option<Vec<u8>>| -> io::Result<Option<Record>> {
         let decoded = bytes.map(|bytes| bincode::decode_from_slice(&bytes, standard()));
         let record = decoded.transpose().map_err(io::Error::other)?;
@@ -370,7 +361,6 @@ fn take_over(estate: Estate, keep: &mut Keep) -> Option<Inherited> {
         committed: first,
         whole: second,
         told: Some(worker),
-        is_broken: false,
         inherited,
     });
     Some(got)

@@ -3,15 +3,15 @@
 //! A record is written into the place of the older one: its head is emptied first and written last, in one page. So a process
 //! that is killed leaves the newer one, the older one, or both, each with its checksum.
 
+use crate::image::store::{Files, Front, StoreError};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What a head begins with; the last byte is the version of what is recorded.
 const MAGIC: u64 = u64::from_le_bytes(*b"USTDYKP\x01");
-/// Where the two are.
+/// Where the two are, each with room for as much.
 const PLACES: [u64; 2] = [0, 1 << 30];
 /// Length of a head: magic, sequence number, [`Standing`], length of the record, checksum.
 const HEAD: usize = 5 * size_of::<u64>();
@@ -31,7 +31,7 @@ pub enum Standing {
 /// The file, as its writer knows it.
 #[derive(Debug)]
 pub struct Records {
-    file: Arc<File>,
+    front: Front,
     sequence: u64,
     /// The places of the last record that is committed, and of the one after that is whole.
     committed: Option<usize>,
@@ -47,28 +47,32 @@ pub struct Found {
 }
 
 impl Records {
-    /// Of a new file.
-    pub fn new(file: Arc<File>) -> Records {
-        Records {
-            file,
+    /// Of new files.
+    ///
+    /// # Errors
+    /// [`StoreError::Reserve`]
+    pub fn new(files: &Files) -> Result<Records, StoreError> {
+        Ok(Records {
+            front: files.front()?,
             sequence: 0,
             committed: None,
             whole: None,
-        }
+        })
     }
 
-    /// Of a file that a process has left.
+    /// Of files that a process has left.
     ///
     /// # Errors
-    /// Those of reading it.
-    pub fn open(file: Arc<File>) -> io::Result<(Records, Found)> {
+    /// Those of reading them.
+    pub fn open(files: &Files) -> io::Result<(Records, Found)> {
         let mut read = Vec::new();
         for (place, &at) in PLACES.iter().enumerate() {
-            let record = read_at(&file, at)?;
+            let record = read_at(&files.index, at)?;
             read.extend(record.map(|(sequence, standing, bytes)| (sequence, standing, place, bytes)));
         }
         read.sort_unstable_by_key(|record| record.0);
-        let (mut records, mut found) = (Records::new(file), Found::default());
+        let mut records = Records::new(files).map_err(io::Error::other)?;
+        let mut found = Found::default();
         for (sequence, standing, place, bytes) in read {
             records.sequence = sequence;
             match standing {
@@ -88,12 +92,15 @@ impl Records {
     /// Writes one that follows the committed one, in place of any other.
     ///
     /// # Errors
-    /// Those of writing; the committed one stays.
+    /// If it is too long; the committed one stays.
     pub fn write(&mut self, record: &[u8], standing: Standing) -> io::Result<()> {
         let place = usize::from(self.committed == Some(0));
+        if (record.len() + HEAD) as u64 > PLACES[1] {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         self.whole = None;
-        self.file.write_all_at(&[0; HEAD], PLACES[place])?;
-        self.file.write_all_at(record, PLACES[place] + HEAD as u64)?;
+        self.front.write(&[0; HEAD], PLACES[place]);
+        self.front.write(record, PLACES[place] + HEAD as u64);
         self.sequence += 1;
         let head = [
             MAGIC,
@@ -103,7 +110,7 @@ impl Records {
             xxh3_64(record),
         ];
         let head: Vec<u8> = head.into_iter().flat_map(u64::to_ne_bytes).collect();
-        self.file.write_all_at(&head, PLACES[place])?;
+        self.front.write(&head, PLACES[place]);
         match standing {
             Standing::Committed => self.committed = Some(place),
             Standing::Whole => self.whole = Some(place),
@@ -112,38 +119,25 @@ impl Records {
     }
 
     /// The record that is whole is committed; the one before it is none any more.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub fn commit(&mut self) -> io::Result<()> {
+    pub fn commit(&mut self) {
         if let Some(place) = self.whole.take() {
             let standing = (Standing::Committed as u64).to_ne_bytes();
-            self.file.write_all_at(&standing, PLACES[place] + STANDING_AT)?;
+            self.front.write(&standing, PLACES[place] + STANDING_AT);
             self.committed = Some(place);
         }
-        Ok(())
     }
 
     /// The record that is whole is given up.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub fn withdraw(&mut self) -> io::Result<()> {
-        match self.whole.take() {
-            Some(place) => self.file.write_all_at(&[0; HEAD], PLACES[place]),
-            None => Ok(()),
+    pub fn withdraw(&mut self) {
+        if let Some(place) = self.whole.take() {
+            self.front.write(&[0; HEAD], PLACES[place]);
         }
     }
 
     /// Nothing is recorded any more.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub fn forget(&mut self) -> io::Result<()> {
+    pub fn forget(&mut self) {
         (self.committed, self.whole) = (None, None);
-        PLACES
-            .iter()
-            .try_for_each(|&place| self.file.write_all_at(&[0; HEAD], place))
+        PLACES.iter().for_each(|&place| self.front.write(&[0; HEAD], place));
     }
 }
 
@@ -173,12 +167,14 @@ fn read_at(file: &File, place: u64) -> io::Result<Option<(u64, Standing, Vec<u8>
 mod tests {
     use super::*;
 
-    fn file() -> Arc<File> {
-        crate::image::store::Files::new().expect("files in memory").index
+    fn files() -> (Files, Records) {
+        let files = Files::new().expect("files in memory");
+        let records = Records::new(&files).expect("room for a mapping");
+        (files, records)
     }
 
-    fn found(file: &Arc<File>) -> Found {
-        Records::open(Arc::clone(file)).expect("it can be read").1
+    fn found(files: &Files) -> Found {
+        Records::open(files).expect("it can be read").1
     }
 
     fn has(committed: Option<&str>, whole: Option<&str>) -> Found {
@@ -191,39 +187,40 @@ mod tests {
 
     #[test]
     fn a_committed_record_stays_until_the_next_is() {
-        let file = file();
-        assert_eq!(found(&file), has(None, None));
-        let mut records = Records::new(Arc::clone(&file));
+        let (files, mut records) = files();
+        assert_eq!(found(&files), has(None, None));
         records.write(b"one", Standing::Whole).expect("written");
-        assert_eq!(found(&file), has(None, Some("one")));
-        records.commit().expect("written");
+        assert_eq!(found(&files), has(None, Some("one")));
+        records.commit();
         for (before, next) in [("one", "two"), ("two", "a longer one"), ("a longer one", "4")] {
             records.write(b"given up", Standing::Whole).expect("written");
-            records.withdraw().expect("written");
-            assert_eq!(found(&file), has(Some(before), None));
+            records.withdraw();
+            assert_eq!(found(&files), has(Some(before), None));
             records.write(next.as_bytes(), Standing::Whole).expect("written");
-            assert_eq!(found(&file), has(Some(before), Some(next)));
-            records.commit().expect("written");
-            assert_eq!(found(&file).committed, has(Some(next), None).committed);
-            assert_eq!(found(&file).whole, None);
+            assert_eq!(found(&files), has(Some(before), Some(next)));
+            records.commit();
+            assert_eq!(found(&files).committed, has(Some(next), None).committed);
+            assert_eq!(found(&files).whole, None);
         }
         records.write(b"five", Standing::Committed).expect("written");
-        assert_eq!(found(&file), has(Some("five"), None));
+        assert_eq!(found(&files), has(Some("five"), None));
         // Whoever finds it goes on in the same way.
-        let (mut records, _) = Records::open(Arc::clone(&file)).expect("it can be read");
+        let (mut records, _) = Records::open(&files).expect("it can be read");
         records.write(b"six", Standing::Whole).expect("written");
-        assert_eq!(found(&file), has(Some("five"), Some("six")));
-        records.forget().expect("written");
-        assert_eq!(found(&file), has(None, None));
+        assert_eq!(found(&files), has(Some("five"), Some("six")));
+        records.forget();
+        assert_eq!(found(&files), has(None, None));
     }
 
     #[test]
     fn half_a_record_is_none() {
-        let file = file();
-        let mut records = Records::new(Arc::clone(&file));
+        let (files, mut records) = files();
         records.write(b"one", Standing::Committed).expect("written");
         records.write(b"two and more", Standing::Whole).expect("written");
-        file.write_all_at(b"!", PLACES[1] + HEAD as u64 + 3).expect("written");
-        assert_eq!(found(&file), has(Some("one"), None));
+        files
+            .index
+            .write_all_at(b"!", PLACES[1] + HEAD as u64 + 3)
+            .expect("written");
+        assert_eq!(found(&files), has(Some("one"), None));
     }
 }

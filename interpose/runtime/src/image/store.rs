@@ -11,7 +11,7 @@ mod pins;
 use super::PAGE_SIZE;
 use super::runs::AddrRange;
 use arena::Arena;
-pub use arena::{Files, SUMS_AT};
+pub use arena::{Files, Front, SUMS_AT};
 use pins::Pins;
 use std::collections::BTreeMap;
 use std::io;
@@ -119,11 +119,11 @@ impl PageStore {
     /// The arena in files, in which these slots are in use (sorted and apart), as another process may have left them.
     ///
     /// # Errors
-    /// [`StoreError::Reserve`], and [`StoreError::Full`] when the files are too short for what is in use.
+    /// [`StoreError::Reserve`], [`StoreError::GiveBack`], and [`StoreError::Full`] when the files have no room for what is in use.
     pub fn in_files(config: StoreConfig, files: Files, used: &[Extent]) -> Result<Self, StoreError> {
         let mut store = Self::with(Arena::new(config, Some(files))?);
         for &Extent { first, len } in used {
-            if first.0 < store.top || first.0 + len > store.arena.open {
+            if first.0 < store.top || first.0.saturating_add(len) > store.arena.capacity {
                 return Err(store.full(len));
             }
             if first.0 > store.top {
@@ -132,7 +132,11 @@ impl PageStore {
             store.top = first.0 + len;
             store.live += len;
         }
-        store.peak = store.arena.open;
+        store.arena.open_up_to(store.top)?;
+        store.peak = store.top;
+        // What else there is, nobody knows of.
+        let unused = store.arena.capacity - store.top;
+        store.arena.dont_need(Slot(store.top), unused)?;
         Ok(store)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Private memory is reserved without access; `PROT_NONE` memory is not charged against the commit limit, see
 //! <https://docs.kernel.org/mm/overcommit-accounting.html>. Memory that is to outlive the process is that of [`Files`], which
-//! grow in the same steps. Both ask for transparent huge pages: first touch of memory costs more than the copy into it, and a
+//! have their full length from the start, and holes: a limit for the length of files (setrlimit(2)) that the program sets later does
+//! not concern what is written through a mapping. Both ask for transparent huge pages: first touch of memory costs more than the copy into it, and a
 //! huge page is touched once per 512 slots (<https://docs.kernel.org/admin-guide/mm/transhuge.html>; whether files in memory may
 //! have them, `shmem_enabled` says there).
 
@@ -14,6 +15,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Two files in memory (memfd_create(2)), in which an arena outlives its process.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub struct Files {
 
 /// Where the checksums begin in their file, which has holes.
 pub const SUMS_AT: u64 = 2 << 30;
+/// Slots that there is room for.
+const FILE_SLOTS: u64 = 1 << 28;
 /// Bytes of a checksum.
 const SUM: usize = size_of::<u64>();
 
@@ -47,8 +51,52 @@ impl Files {
             pages: make(c"understudy-pages")?,
             index: make(c"understudy-index")?,
         };
-        files.index.set_len(SUMS_AT)?;
+        files.index.set_len(SUMS_AT + FILE_SLOTS * SUM as u64)?;
+        files.pages.set_len(FILE_SLOTS * PAGE_SIZE as u64)?;
         Ok(files)
+    }
+
+    /// The owner's part of the index.
+    ///
+    /// # Errors
+    /// [`StoreError::Reserve`]
+    pub fn front(&self) -> Result<Front, StoreError> {
+        let base = map(None, SUMS_AT as usize, Some((&*self.index, 0)))?;
+        keep_apart(base, SUMS_AT as usize, true);
+        Ok(Front { base: base.cast() })
+    }
+}
+
+/// The first [`SUMS_AT`] bytes of the index, to be written.
+#[derive(Debug)]
+pub struct Front {
+    base: *mut u8,
+}
+
+// SAFETY: the mapping belongs to this value alone and is not bound to a thread.
+unsafe impl Send for Front {}
+
+impl Front {
+    /// Writes bytes, after all that was written before: whoever finds this process dead finds the file so.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn write(&mut self, bytes: &[u8], at: u64) {
+        assert!(at + bytes.len() as u64 <= SUMS_AT, "outside of the owner's part");
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: memory of this mapping, which nobody else writes.
+        unsafe {
+            let to = self.base.add(at as usize);
+            to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+        compiler_fence(Ordering::SeqCst);
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `front`, with its length, which is not used any more.
+        unsafe { libc::munmap(self.base.cast(), SUMS_AT as usize) };
     }
 }
 
@@ -67,7 +115,6 @@ pub(super) struct Arena {
     /// Slots that may be accessed.
     pub open: u64,
     sums: Sums,
-    files: Option<Files>,
 }
 
 // SAFETY: the arena belongs to its store alone and is not bound to a thread.
@@ -103,42 +150,46 @@ fn map(base: Option<u64>, bytes: usize, file: Option<(&File, u64)>) -> Result<*m
     Ok(at)
 }
 
+/// A mapping that is no part of core dumps (its holes would be filled for one) nor, perhaps, of children.
+fn keep_apart(base: *mut c_void, bytes: usize, dont_fork: bool) {
+    // Hints: a kernel built without them serves as well.
+    // SAFETY: advice on a mapping that no other code knows.
+    unsafe {
+        libc::madvise(base, bytes, libc::MADV_DONTDUMP);
+        if dont_fork {
+            libc::madvise(base, bytes, libc::MADV_DONTFORK);
+        }
+    }
+}
+
 impl Arena {
-    /// Reserves it; in files, as much is open as they have.
+    /// Reserves it.
     pub fn new(config: StoreConfig, files: Option<Files>) -> Result<Arena, StoreError> {
         let capacity = config.capacity_pages.next_multiple_of(GROW_STEP);
+        let capacity = files.as_ref().map_or(capacity, |_| capacity.min(FILE_SLOTS));
         let bytes = capacity as usize * PAGE_SIZE;
         let base = map(config.base, bytes, files.as_ref().map(|files| (&*files.pages, 0)))?;
-        let arena = |sums, open| Arena {
+        let arena = |sums| Arena {
             base: base.cast(),
             capacity,
-            open,
+            open: 0,
             sums,
-            files: files.clone(),
         };
         let arena = match &files {
-            None => arena(Sums::Own(Vec::new()), 0),
+            None => arena(Sums::Own(Vec::new())),
             Some(files) => {
-                let length = |file: &File| file.metadata().map_or(0, |about| about.len());
-                let sums = length(&files.index).saturating_sub(SUMS_AT) / SUM as u64;
-                let open = (length(&files.pages) / PAGE_SIZE as u64).min(sums).min(capacity);
-                let mapped = map(None, capacity as usize * SUM, Some((&*files.index, SUMS_AT)));
+                let length = capacity as usize * SUM;
+                let mapped = map(None, length, Some((&*files.index, SUMS_AT)));
                 // Dropped, it would not know of these.
-                let mapped = mapped.inspect_err(|_| drop(arena(Sums::Own(Vec::new()), 0)))?;
-                arena(Sums::Mapped(mapped.cast()), open)
+                let mapped = mapped.inspect_err(|_| drop(arena(Sums::Own(Vec::new()))))?;
+                keep_apart(mapped, length, config.dont_fork);
+                arena(Sums::Mapped(mapped.cast()))
             }
         };
-        // Hints for speed: a kernel built without them serves as well.
-        // SAFETY: advice on mappings made above, which no other code knows.
-        unsafe {
-            libc::madvise(base, bytes, libc::MADV_HUGEPAGE);
-            if config.dont_fork {
-                libc::madvise(base, bytes, libc::MADV_DONTFORK);
-                if let Sums::Mapped(sums) = arena.sums {
-                    libc::madvise(sums.cast(), capacity as usize * SUM, libc::MADV_DONTFORK);
-                }
-            }
-        }
+        keep_apart(base, bytes, config.dont_fork);
+        // A hint for speed.
+        // SAFETY: advice on a mapping made above, which no other code knows.
+        unsafe { libc::madvise(base, bytes, libc::MADV_HUGEPAGE) };
         Ok(arena)
     }
 
@@ -178,23 +229,14 @@ impl Arena {
             return Ok(());
         }
         let target = end.next_multiple_of(GROW_STEP).min(self.capacity);
-        let bytes = (target - self.open) as usize * PAGE_SIZE;
-        let opened = match &self.files {
-            Some(files) => {
-                let grown = files.index.set_len(SUMS_AT + target * SUM as u64);
-                grown.and_then(|()| files.pages.set_len(target * PAGE_SIZE as u64))
-            }
-            None => {
-                let access = libc::PROT_READ | libc::PROT_WRITE;
-                // SAFETY: the range lies in the arena and holds nothing yet.
-                match unsafe { libc::mprotect(self.ptr(Slot(self.open)).cast(), bytes, access) } {
-                    0 => Ok(()),
-                    _ => Err(io::Error::last_os_error()),
-                }
-            }
-        };
-        opened.map_err(|source| StoreError::Grow { bytes, source })?;
         if let Sums::Own(sums) = &mut self.sums {
+            let bytes = (target - self.open) as usize * PAGE_SIZE;
+            let start = self.base.wrapping_add(self.open as usize * PAGE_SIZE);
+            // SAFETY: the range lies in the arena and holds nothing yet.
+            if unsafe { libc::mprotect(start.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
+                let source = io::Error::last_os_error();
+                return Err(StoreError::Grow { bytes, source });
+            }
             sums.resize(target as usize, 0);
         }
         self.open = target;
@@ -226,9 +268,9 @@ impl Arena {
     /// Gives memory of open slots that nobody uses back to the kernel; in a file that makes a hole (madvise(2)).
     pub fn dont_need(&self, first: Slot, pages: u64) -> Result<(), StoreError> {
         let bytes = pages as usize * PAGE_SIZE;
-        let advice = match self.files {
-            Some(_) => libc::MADV_REMOVE,
-            None => libc::MADV_DONTNEED,
+        let advice = match self.sums {
+            Sums::Mapped(_) => libc::MADV_REMOVE,
+            Sums::Own(_) => libc::MADV_DONTNEED,
         };
         // SAFETY: nobody needs what the slots hold.
         let rc = unsafe { libc::madvise(self.ptr(first).cast(), bytes, advice) };
