@@ -1,7 +1,7 @@
 //! Several hosts on one machine, made of namespaces: each with a network, a name, processes, /dev/shm and a temporary
 //! directory of its own, joined by a bridge. They have no names outside and end with this process, however it ends.
 
-use crate::place;
+use crate::place::{self, Launcher};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -72,7 +72,7 @@ impl Hosts {
     /// Whether there can be hosts; why not is printed once. Only mpirun starts jobs on several.
     pub fn are_possible() -> bool {
         static POSSIBLE: OnceLock<bool> = OnceLock::new();
-        if place::renews() {
+        if place::launcher() == Launcher::Ckptd {
             place::skip("ckptd launch starts jobs on one host");
             return false;
         }

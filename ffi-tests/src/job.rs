@@ -5,7 +5,8 @@ mod command;
 use crate::hosts::Hosts;
 use crate::kill::{Kill, Trigger};
 use crate::outcome::{Killed, Outcome};
-use crate::{place, processes};
+use crate::place::{self, Launcher};
+use crate::processes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ const GRACE: Duration = Duration::from_secs(3);
 pub enum Scope {
     /// All ranks, spares too.
     Ranks,
+    /// The same, by SIGTERM to the guardians: the job ends, and none of its output is lost.
+    Job,
     /// The launcher as well.
     Everything,
 }
@@ -40,7 +43,6 @@ pub struct Job {
     workers: u32,
     spares: u32,
     layer: bool,
-    fault_tolerance: bool,
     variables: Vec<(String, String)>,
     inputs: Vec<(String, String)>,
     kills: Vec<Kill>,
@@ -48,7 +50,7 @@ pub struct Job {
     disk: bool,
     limit: Duration,
     mpirun: Option<PathBuf>,
-    renews: bool,
+    launcher: Launcher,
     mpich: bool,
     slots: Vec<u32>,
     by: String,
@@ -65,7 +67,6 @@ impl Job {
             workers: 4,
             spares: 1,
             layer: true,
-            fault_tolerance: true,
             variables: Vec::new(),
             inputs: Vec::new(),
             kills: Vec::new(),
@@ -73,7 +74,7 @@ impl Job {
             disk: false,
             limit: Duration::from_secs(60),
             mpirun: None,
-            renews: place::renews(),
+            launcher: place::launcher(),
             mpich: false,
             slots: Vec::new(),
             by: "slot".to_owned(),
@@ -157,22 +158,16 @@ impl Job {
         self
     }
 
-    /// Without mpirun's `--with-ft ulfm`.
-    pub fn without_fault_tolerance(mut self) -> Job {
-        self.fault_tolerance = false;
-        self
-    }
-
-    /// Under `ckptd launch` instead of mpirun.
-    pub fn launched_by_ckptd(mut self) -> Job {
-        self.renews = true;
+    /// Started so, whatever the others are.
+    pub fn launched_by(mut self, launcher: Launcher) -> Job {
+        self.launcher = launcher;
         self
     }
 
     /// A program of MPICH's: under `ckptd launch`, or without the layer under MPICH's mpiexec.
     pub fn of_mpich(mut self) -> Job {
         self.mpich = true;
-        self.launched_by_ckptd()
+        self.launched_by(Launcher::Ckptd)
     }
 
     /// With another mpirun than that of the PATH, without flags but for the number of ranks.
@@ -184,7 +179,8 @@ impl Job {
     /// On several hosts, with so many slots each; ranks fill the first, then the second, and so on.
     pub fn hosts(mut self, slots: &[u32]) -> Job {
         self.slots = slots.to_owned();
-        self
+        // A job of ours has one node.
+        self.launched_by(Launcher::Ulfm)
     }
 
     /// With another order of the ranks on the hosts (`--map-by`).
@@ -256,7 +252,13 @@ impl Job {
         command
             .stdin(input.map_or_else(
                 |_| Stdio::null(),
-                |input| if self.renews { piped(input) } else { input.into() },
+                |input| {
+                    if self.launcher == Launcher::Ckptd {
+                        piped(input)
+                    } else {
+                        input.into()
+                    }
+                },
             ))
             .stdout(stream("stdout"))
             .stderr(stream("stderr"));
@@ -268,7 +270,7 @@ impl Job {
             mark,
             hosts,
             size: self.workers + self.spares,
-            is_guarded: self.layer && self.slots.is_empty() && (self.renews || !self.fault_tolerance),
+            is_guarded: self.layer && self.launcher != Launcher::Ulfm,
             ranks: BTreeMap::new(),
             shared_memory: BTreeSet::new(),
             killed: Vec::new(),
@@ -381,9 +383,19 @@ impl Run {
 
     fn kill_all(&mut self, scope: Scope, started: Instant) {
         for (&rank, process) in &self.ranks {
-            let (pid, hit) = (process.pid, processes::kill(process.pid));
+            let pid = process.pid;
+            let hit = match scope {
+                Scope::Job => processes::state(pid).is_some(),
+                Scope::Ranks | Scope::Everything => processes::kill(pid),
+            };
             let at = started.elapsed();
             self.killed.push(Killed { rank, pid, at, hit });
+        }
+        if scope == Scope::Job {
+            let all = processes::marked(&self.mark);
+            for guardian in all.iter().filter(|process| process.is_guardian()) {
+                processes::terminate(guardian.pid);
+            }
         }
         if scope == Scope::Everything {
             for process in processes::marked(&self.mark) {

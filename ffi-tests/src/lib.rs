@@ -36,5 +36,6 @@ pub mod verdicts;
 pub use job::{Job, Scope};
 pub use kill::{Kill, Trigger};
 pub use outcome::Outcome;
+pub use place::Launcher;
 pub use random::Random;
 pub use verdicts::Verdicts;

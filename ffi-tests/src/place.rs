@@ -54,9 +54,33 @@ pub fn ckptd() -> PathBuf {
     product("ckptd")
 }
 
-/// Whether jobs are started by `ckptd launch`, and renew their MPI after a failure (`FFI_TESTS_LAUNCHER=ckptd`).
+/// What starts jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Launcher {
+    /// mpirun without any flag that the layer needs.
+    Mpirun,
+    /// mpirun with `--with-ft ulfm`: the library's own fault tolerance is used.
+    Ulfm,
+    /// `ckptd launch`
+    Ckptd,
+}
+
+/// `FFI_TESTS_LAUNCHER`: `mpirun` (also if it is not set), `ulfm` or `ckptd`.
+///
+/// # Panics
+/// If that is something else.
+pub fn launcher() -> Launcher {
+    match std::env::var("FFI_TESTS_LAUNCHER").as_deref() {
+        Ok("mpirun") | Err(_) => Launcher::Mpirun,
+        Ok("ulfm") => Launcher::Ulfm,
+        Ok("ckptd") => Launcher::Ckptd,
+        Ok(other) => panic!("FFI_TESTS_LAUNCHER is `{other}`, not mpirun, ulfm or ckptd"),
+    }
+}
+
+/// Whether jobs renew their MPI after a failure.
 pub fn renews() -> bool {
-    std::env::var_os("FFI_TESTS_LAUNCHER").is_some_and(|launcher| launcher == "ckptd")
+    launcher() != Launcher::Ulfm
 }
 
 /// One of the example programs.

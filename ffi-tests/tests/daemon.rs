@@ -15,7 +15,7 @@ use std::rc::Rc;
 const VICTIM: u32 = 1;
 const WORKERS: u32 = 4;
 const SPARES: u32 = 2;
-const FAULT: &str = "kill rank=1 at=commit.end epoch=4";
+const FAULT: &str = "kill rank=1 at=commit.end epoch=4; pretend no-memfd";
 
 fn job(case: &Case, socket: &Path) -> Job {
     let job = case.job().spares(SPARES).interval("100calls");

@@ -31,7 +31,7 @@ const fn on_disk(epoch: u64) -> Trigger {
 
 /// All ranks killed at once, when some epochs are on disk.
 fn killed(job: Job, epoch: u64) -> Outcome {
-    let outcome = job.killed_as_a_whole(on_disk(epoch), Scope::Ranks).run();
+    let outcome = job.killed_as_a_whole(on_disk(epoch), Scope::Job).run();
     assert_killed(&outcome);
     outcome
 }
@@ -133,7 +133,7 @@ fn a_job_that_was_killed_with_its_launcher_goes_on() {
 fn a_job_can_be_restarted_again_and_again() {
     let case = heat2d();
     let mut first = killed(job(&case), 3);
-    let again = restarted(&case).killed_as_a_whole(on_disk(8), Scope::Ranks);
+    let again = restarted(&case).killed_as_a_whole(on_disk(8), Scope::Job);
     let mut second = again.run_after(&mut first);
     assert_killed(&second);
     let third = restarted(&case).run_after(&mut second);
@@ -298,7 +298,7 @@ fn what_a_dead_worker_had_not_written_its_understudy_writes() {
     let case = heat2d();
     let only_first = |job: Job| job.interval("off");
     let job = only_first(job(&case)).fault("kill rank=1 at=commit.end epoch=1");
-    let mut first = job.killed_as_a_whole(on_disk(1), Scope::Ranks).run();
+    let mut first = job.killed_as_a_whole(on_disk(1), Scope::Job).run();
     let hit = first.killed.iter().filter(|killed| killed.hit).count();
     first.check(hit == WORKERS as usize, "the epoch was never complete on disk");
     let second = only_first(restarted(&case)).run_after(&mut first);
@@ -324,6 +324,7 @@ fn a_worker_that_dies_with_its_copy_comes_back_from_disk() {
     let at = on_disk(4);
     // Offset 1: worker 2 holds the copy of worker 1.
     let job = job(&case).spares(2).env("UNDERSTUDY_BUDDY_OFFSET", "1");
+    let job = job.fault("pretend no-memfd");
     let outcome = job.kill(Kill::at(1, at)).kill(Kill::at(2, at)).run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
@@ -367,7 +368,7 @@ fn assert_same_files(outcome: &Outcome) {
 fn a_restart_finds_files_as_they_were() {
     let mut first = killed(files().disk(), 3);
     let again = files().disk().env("UNDERSTUDY_RESTART", "1");
-    let mut second = again.killed_as_a_whole(on_disk(8), Scope::Ranks).run_after(&mut first);
+    let mut second = again.killed_as_a_whole(on_disk(8), Scope::Job).run_after(&mut first);
     assert_killed(&second);
     // The last epoch is lost, so what happened to files before the last restart is undone, too.
     let last = epochs_on_disk(&second.disk(), WORKERS)

@@ -2,12 +2,15 @@
 
 use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
-use ffi_tests::{Job, Kill, Scope, Trigger, place, processes};
+use ffi_tests::{Job, Kill, Launcher, Scope, Trigger, place, processes};
 use std::path::Path;
 use std::time::Duration;
 
 fn job() -> Job {
-    heat2d().job().without_fault_tolerance().limit(Duration::from_secs(60))
+    heat2d()
+        .job()
+        .launched_by(Launcher::Mpirun)
+        .limit(Duration::from_secs(60))
 }
 
 #[test]
@@ -43,7 +46,10 @@ fn a_guardian_that_dies_under_our_own_launcher_is_a_death_of_its_rank() {
         let guardian = ranks.get(&1).filter(|_| lines > 12).map(|rank| rank.parent);
         guardian.is_some_and(processes::kill)
     };
-    let job = heat2d().job().launched_by_ckptd().limit(Duration::from_secs(60));
+    let job = heat2d()
+        .job()
+        .launched_by(Launcher::Ckptd)
+        .limit(Duration::from_secs(60));
     let outcome = heat2d().assert_undisturbed(job.watch(kill_guardian));
     outcome.check(outcome.takeovers() == [1], "another part was taken");
 }
@@ -77,7 +83,7 @@ fn a_script_may_start_the_program() {
 fn a_script_may_start_one_program_after_the_other() {
     let place = tempfile::tempdir().expect("a directory");
     let script = script(place.path(), "\"$@\"; \"$@\"");
-    let chatter = || Job::new(place::test_program("chatter"), &["20"]).without_fault_tolerance();
+    let chatter = || Job::new(place::test_program("chatter"), &["20"]).launched_by(Launcher::Mpirun);
     let twice = |job: Job| job.started_by(&script).limit(Duration::from_secs(30)).run();
     let outcome = twice(chatter());
     outcome.assert_success();
@@ -96,7 +102,7 @@ fn what_is_no_mpi_program_is_as_it_is() {
     let place = tempfile::tempdir().expect("a directory");
     let script = script(place.path(), "echo rank $OMPI_COMM_WORLD_RANK; exit $1");
     for status in ["0", "3"] {
-        let job = Job::new(&script, &[status]).without_fault_tolerance();
+        let job = Job::new(&script, &[status]).launched_by(Launcher::Mpirun);
         let outcome = job.limit(Duration::from_secs(30)).run();
         let code = outcome.status.and_then(|ended| ended.code());
         outcome.check(code == status.parse().ok(), "the status is another one");
@@ -113,7 +119,7 @@ fn a_program_that_is_refused_runs_under_its_launcher() {
     let chatter = || Job::new(place::test_program("chatter"), &["20"]).limit(Duration::from_secs(30));
     // Found out by the runtime, when the guardians are there.
     let outcome = chatter()
-        .without_fault_tolerance()
+        .launched_by(Launcher::Mpirun)
         .env("UNDERSTUDY_INTERVAL", "soon")
         .run();
     outcome.assert_success();

@@ -2,7 +2,7 @@
 
 use ffi_tests::plain::{assert_indifferent, run};
 use ffi_tests::programs::heat2d;
-use ffi_tests::{Job, outcome::native, place};
+use ffi_tests::{Job, Launcher, outcome::native, place};
 
 #[test]
 fn ordinary_programs_do_not_notice_the_layer() {
@@ -60,7 +60,7 @@ fn understudy_disable_gives_the_program_all_ranks() {
     let undisturbed = native(job());
     // Five ranks in all: one of them would be a spare.
     let outcome = job().workers(4).spares(1).env("UNDERSTUDY_DISABLE", "1").run();
-    if place::renews() {
+    if place::launcher() == Launcher::Ckptd {
         // Without the layer the processes would be jobs of their own.
         outcome.check(outcome.stdout.is_empty(), "the program has run");
         outcome.check(outcome.own_lines().len() == 1, "not told in one line");

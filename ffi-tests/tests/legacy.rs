@@ -1,11 +1,10 @@
 //! Copies that outlive their process, under ckptd's own launcher: who dies together with whom does not matter on one node.
 
-use ffi_tests::outcome::native;
 use ffi_tests::place;
 use ffi_tests::processes::{self, Use};
 use ffi_tests::programs::{self, Case, heat2d};
 use ffi_tests::thin::{self, THIN};
-use ffi_tests::{Job, Kill, Scope, Trigger};
+use ffi_tests::{Job, Kill, Launcher, Scope, Trigger};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -16,7 +15,7 @@ fn job() -> Job {
 }
 
 fn renewed(case: &Case) -> Job {
-    case.job().launched_by_ckptd().limit(Duration::from_secs(90))
+    case.job().launched_by(Launcher::Ckptd).limit(Duration::from_secs(90))
 }
 
 type Ranks = BTreeMap<u32, processes::Process>;
@@ -145,7 +144,7 @@ fn a_damaged_copy_of_a_dead_process_is_refused_and_its_holders_is_used() {
 fn copies_without_static_data_are_fetched_as_ever() {
     let case = programs::sem();
     let kill = Kill::at(1, THIN).after(Duration::from_millis(100));
-    let outcome = case.assert_undisturbed(thin::job(&case).launched_by_ckptd().kill(kill));
+    let outcome = case.assert_undisturbed(thin::job(&case).launched_by(Launcher::Ckptd).kill(kill));
     outcome.check(outcome.takeovers() == [1], "another part was taken");
 }
 

@@ -105,6 +105,7 @@ fn without_a_spare_left_the_job_ends_and_says_so() {
 fn a_worker_that_dies_with_its_copy_ends_the_job() {
     // Offset 1: worker 2 holds the copy of worker 1.
     let (job, lines) = (job().spares(2).env("UNDERSTUDY_BUDDY_OFFSET", "1"), Trigger::Lines(15));
+    let job = job.fault("pretend no-memfd");
     let outcome = job.kill(Kill::at(1, lines)).kill(Kill::at(2, lines)).run();
     assert_ended(
         &outcome,
@@ -123,7 +124,7 @@ fn when_all_workers_die_the_spares_end_the_job_or_take_it_over_from_the_disk() {
     let all: Vec<String> = (0..4)
         .map(|rank| format!("kill rank={rank} at=cut.end epoch=9"))
         .collect();
-    let all = all.join("; ");
+    let all = format!("{}; pretend no-memfd", all.join("; "));
     let lost = job().spares(2).interval("200calls").fault(&all).run();
     assert_ended(
         &lost,

@@ -1,7 +1,7 @@
 //! Every line is printed exactly once, in order, and soon.
 
 use ffi_tests::outcome::native;
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, place};
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, place, processes};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -101,6 +101,17 @@ fn growth(path: PathBuf) -> impl FnMut() -> Option<Duration> {
     }
 }
 
+/// The file that a process or the first one above it writes to.
+fn output_of(mut process: u32) -> PathBuf {
+    loop {
+        let stdout = std::fs::read_link(format!("/proc/{process}/fd/1")).unwrap_or_default();
+        match processes::parent(process) {
+            Some(parent) if !stdout.is_file() => process = parent,
+            _ => return stdout,
+        }
+    }
+}
+
 #[test]
 fn lines_arrive_while_the_program_runs() {
     // A line that is flushed is out within a moment: the output never stands still for long, checkpoints or not.
@@ -113,8 +124,7 @@ fn lines_arrive_while_the_program_runs() {
             let Some(launcher) = ranks.values().next().map(|process| process.parent) else {
                 return false;
             };
-            let stdout = std::fs::read_link(format!("/proc/{launcher}/fd/1"));
-            let growth = watched.get_or_insert_with(|| Box::new(growth(stdout.unwrap_or_default())));
+            let growth = watched.get_or_insert_with(|| Box::new(growth(output_of(launcher))));
             if let (Some(gap), Ok(mut longest)) = (growth(), told.lock()) {
                 *longest = gap;
             }

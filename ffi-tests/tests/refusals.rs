@@ -2,7 +2,7 @@
 
 use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
-use ffi_tests::{Job, Kill, Outcome, Trigger, place};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn assert_refused(change: impl Fn(Job) -> Job, ranks: (u32, u32), view: View, wo
     let unprotected = change(chatter().workers(ranks.0).spares(ranks.1)).run();
     assert_told(&unprotected, words);
     assert_told(&unprotected, &["unprotected"]);
-    if place::renews() && matches!(view, View::AllRanks) {
+    if place::launcher() == Launcher::Ckptd && matches!(view, View::AllRanks) {
         // Without the layer the processes would be jobs of their own.
         return assert_stopped(&unprotected);
     }
@@ -72,7 +72,7 @@ fn assert_stopped(outcome: &Outcome) {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn more_spares_than_ranks_are_refused() {
-    if place::renews() {
+    if place::launcher() == Launcher::Ckptd {
         return place::skip("ckptd launch is told of workers and spares, and starts both");
     }
     let change = |job: Job| job.env("UNDERSTUDY_SPARES", "9");
@@ -185,7 +185,7 @@ fn an_older_open_mpi_is_refused() {
     let older = |job: Job| {
         let library = "/usr/lib/x86_64-linux-gnu/openmpi/lib:/usr/lib/x86_64-linux-gnu";
         job.mpirun(launcher)
-            .without_fault_tolerance()
+            .launched_by(Launcher::Mpirun)
             .env("LD_LIBRARY_PATH", library)
     };
     let undisturbed = older(chatter().native()).workers(5).run();
@@ -235,7 +235,7 @@ fn a_fortran_program_is_not_protected() {
     ]);
     let job = || Job::new(at("chatter"), &[]);
     let unprotected = job().run();
-    match place::renews() {
+    match place::launcher() == Launcher::Ckptd {
         true => assert_stopped(&unprotected),
         false => unprotected.assert_success(),
     }

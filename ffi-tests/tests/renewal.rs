@@ -2,11 +2,14 @@
 
 use ckptd::events::RecoveryStage;
 use ffi_tests::programs::heat2d;
-use ffi_tests::{Job, Kill, Trigger};
+use ffi_tests::{Job, Kill, Launcher, Trigger};
 use std::time::Duration;
 
 fn job() -> Job {
-    heat2d().job().launched_by_ckptd().limit(Duration::from_secs(60))
+    heat2d()
+        .job()
+        .launched_by(Launcher::Ckptd)
+        .limit(Duration::from_secs(60))
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn newcomers_know_of_the_disk_level() {
     let case = longer_heat2d();
     // Rank 4 plays worker 1 and rank 5, a newcomer, worker 2; then worker 1 dies together with the holder of its only copy.
     let fault = "kill rank=1 at=cut.end epoch=3; kill rank=2 at=cut.end epoch=6; kill rank=4 at=cut.end epoch=9; \
-                 kill rank=5 at=cut.end epoch=9";
+                 kill rank=5 at=cut.end epoch=9; pretend no-memfd";
     let outcome = job(&case)
         .spares(2)
         .disk()

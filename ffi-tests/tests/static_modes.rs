@@ -67,7 +67,7 @@ fn epochs_on_disk_are_complete() {
                 workers: WORKERS,
                 epoch: 60,
             },
-            Scope::Ranks,
+            Scope::Job,
         )
         .run();
     first.check(thinned(&first, 1).0 > 0, "the copies were whole");

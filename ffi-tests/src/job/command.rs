@@ -2,7 +2,8 @@
 
 use super::{DISK, Job};
 use crate::hosts::Hosts;
-use crate::{place, processes};
+use crate::place::{self, Launcher};
+use crate::processes;
 use ckptd::launch::program::Mpi;
 use std::ffi::OsString;
 use std::path::Path;
@@ -35,7 +36,7 @@ const HOSTS_FLAGS: &[&str] = &[
 impl Job {
     /// The launcher with all that this job asks for.
     pub(super) fn command(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
-        if self.layer && self.renews && hosts.is_none() && self.mpirun.is_none() {
+        if self.layer && self.launcher == Launcher::Ckptd && self.mpirun.is_none() {
             return self.launched(root, mark);
         }
         if self.mpich {
@@ -46,7 +47,7 @@ impl Job {
             Some(hosts) => hosts.launcher(mpirun, &root.join("work"), &self.by),
             None => Command::new(mpirun),
         };
-        if self.fault_tolerance {
+        if self.launcher == Launcher::Ulfm {
             command.args(["--with-ft", "ulfm"]);
         }
         match (&self.mpirun, hosts) {
