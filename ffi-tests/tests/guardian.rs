@@ -3,7 +3,9 @@
 use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Kill, Launcher, Scope, Trigger, place, processes};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 fn job() -> Job {
@@ -130,4 +132,86 @@ fn a_program_that_is_refused_runs_under_its_launcher() {
         lines.len() == 1 && lines[0].contains("unprotected"),
         "no word that it is unprotected",
     );
+}
+
+/// A job under our own launcher, which is the first process of a container: with it the kernel ends all others. It shares the host's memory, and
+/// has always the same name.
+fn contained(work: &Path, iterations: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args([
+        "60",
+        "unshare",
+        "--uts",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]);
+    command.args(["sh", "-c", "hostname \"$1\"; shift; exec \"$@\"", "sh", &container()]);
+    command
+        .arg(place::ckptd())
+        .args(["launch", "-n", "4", "--spares", "1", "--preload"]);
+    command.arg(place::layer()).arg("--").arg(place::example("heat2d"));
+    command.args([
+        "300",
+        "300",
+        iterations,
+        "heat.field",
+        "--print-every",
+        "150",
+        "--log",
+        "heat.log",
+    ]);
+    command
+        .env("UNDERSTUDY_INTERVAL", "0.1s")
+        .env("OMPI_MCA_btl", "self,sm")
+        .env("OMPI_MCA_mpi_yield_when_idle", "1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).current_dir(work);
+    command
+}
+
+fn container() -> String {
+    format!("container{}", std::process::id())
+}
+
+/// What jobs there have left in memory.
+fn left() -> Vec<String> {
+    let names = place::shared_memory().into_iter();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.contains(&container())).collect()
+}
+
+fn containers_are_possible() -> bool {
+    let tried = Command::new("unshare")
+        .args(["--uts", "--pid", "--fork", "--mount-proc", "true"])
+        .output();
+    let are_possible = tried.is_ok_and(|output| output.status.success());
+    if !are_possible {
+        place::skip("a container needs namespaces of names and processes (root)");
+    }
+    are_possible
+}
+
+#[test]
+fn a_container_may_end_with_its_launcher_and_be_killed_with_it() {
+    if !containers_are_possible() {
+        return;
+    }
+    let undisturbed = native(heat2d().job());
+    let work = tempfile::tempdir().expect("a directory");
+    let _turn = place::turn();
+    for kill_first in [false, false, false, true, true] {
+        if kill_first {
+            let mut killed = contained(work.path(), "600000").spawn().expect("util-linux is there");
+            let mut lines = BufReader::new(killed.stdout.take().expect("it is piped")).lines();
+            assert!(lines.nth(10).is_some(), "it prints nothing");
+            let unshare = processes::all().find(|&pid| processes::parent(pid) == Some(killed.id()));
+            assert!(unshare.is_some_and(processes::kill), "it had ended before");
+            killed.wait().expect("it is our child");
+        }
+        let output = contained(work.path(), "6000").output().expect("util-linux is there");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(output.stdout, undisturbed.stdout, "after {kill_first}");
+        assert_eq!(left(), [""; 0], "something is left");
+    }
 }

@@ -6,7 +6,6 @@ use super::process::Process;
 use super::program::Mpi;
 use super::{Alone, Error, Event, Generation, Manager, Name, Rank, Settings, What};
 use crate::line::{ASIDE, FromGuardian, Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
-use crate::private::Directory;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -51,18 +50,7 @@ pub fn manage(listener: Listener, directory: &Path) -> Result<(), Error> {
         began: Instant::now(),
     };
     job.run();
-    drop(job.servers.take());
-    let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let name = name.trim_start_matches("understudy-").trim_end_matches("-launch");
-    for left in crate::remains::of_job(name) {
-        let _ = left.remove();
-    }
-    let above = directory
-        .parent()
-        .and_then(|above| Directory::open(above).ok().flatten());
-    if let (Some(above), Some(name)) = (above, directory.file_name()) {
-        let _ = std::fs::remove_dir_all(directory).or_else(|_| above.remove_all(name));
-    }
+    job.clean_up();
     Ok(())
 }
 
@@ -317,9 +305,11 @@ impl Job {
 
     fn happen(&mut self, event: protocol::Event) {
         let Some(protocol) = &mut self.protocol else { return };
-        for action in protocol.handle(self.began.elapsed(), event) {
-            self.act(action);
+        let actions = protocol.handle(self.began.elapsed(), event);
+        if actions.iter().any(|action| matches!(action, Action::Leave { .. })) {
+            self.clean_up();
         }
+        actions.into_iter().for_each(|action| self.act(action));
     }
 
     fn act(&mut self, action: Action) {
@@ -459,6 +449,16 @@ impl Job {
             self.tell_guardians(&ToGuardian::Kill { number: number.0 });
         }
         self.processes.retain(|_, process| !is_over(process));
+    }
+
+    /// Removes what the job has left, before its guardians go: whoever has started them may kill all else then (a batch system, a container).
+    fn clean_up(&mut self) {
+        drop(self.servers.take());
+        let name = self.directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let name = name.trim_start_matches("understudy-").trim_end_matches("-launch");
+        for left in crate::remains::of_job(name) {
+            let _ = left.remove();
+        }
     }
 
     /// The job cannot go on.

@@ -8,6 +8,7 @@
 use super::Error;
 use crate::line::{Line, Listener};
 use crate::private::{self, Directory};
+use crate::remains;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::setsid;
@@ -105,9 +106,22 @@ impl Seat {
         if let Ok(line) = Line::call(&path) {
             return Ok(line);
         }
+        self.clear(&directory);
         let listener = Listener::new(&directory).map_err(Error::system("the process manager's socket"))?;
         start_manager(&listener, &path)?;
         Line::call(&path).map_err(Error::system("the process manager"))
+    }
+
+    /// Removes what a job of the same name has left that was killed with its manager: before it was requeued, say, or in a container.
+    fn clear(&self, directory: &Directory) {
+        for name in directory.names().iter().filter(|name| *name != LOCK) {
+            let _ = directory.remove_all(name);
+        }
+        for left in remains::of_job(&self.job) {
+            if left.path() != self.directory() {
+                let _ = left.remove();
+            }
+        }
     }
 }
 
