@@ -7,7 +7,6 @@
 
 use super::local::{adopt, is_of_a_launcher};
 use super::place::Seat;
-use super::program::{Kind, Mpi};
 use super::{Error, Identity};
 use crate::line::{FromGuardian, Hello, LAUNCHERS, LINE, Line, ToGuardian};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -20,7 +19,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,8 +73,6 @@ struct Guardian {
     seat: Seat,
     spares: u32,
     program: Program,
-    /// What is preloaded, if that is not what the launcher was told.
-    preload: Option<OsString>,
     line: Arc<Line>,
     wards: Arc<Mutex<Vec<Ward>>>,
 }
@@ -108,7 +105,6 @@ pub fn run(program: Program) -> Result<i32, Error> {
     let mut guardian = Guardian {
         seat,
         spares,
-        preload: fitting(&program.file),
         program,
         line,
         wards: Arc::default(),
@@ -197,9 +193,6 @@ impl Guardian {
         }
         command.env("UNDERSTUDY_SPARES", self.spares.to_string());
         command.env_remove("UNDERSTUDY_ASIDE");
-        if let Some(preload) = &self.preload {
-            command.env("LD_PRELOAD", preload);
-        }
         if anew && number < self.seat.size {
             // A fault strikes once; new processes have numbers of their own.
             command.env_remove("UNDERSTUDY_FAULT");
@@ -309,18 +302,6 @@ impl Ward {
             },
         }
     }
-}
-
-/// What is to be preloaded into a program of another MPI library than Open MPI, for which the layer has a file of its own.
-fn fitting(program: &Path) -> Option<OsString> {
-    let kind = Mpi::of(program).ok()?.kind;
-    let given = std::env::var("LD_PRELOAD").ok().filter(|_| kind != Kind::OpenMpi)?;
-    let items = given.split([':', ' ']).filter(|item| !item.is_empty());
-    let fitting = items.map(|item| match item.ends_with("libunderstudy.so") {
-        true => kind.face(item.as_ref()).to_string_lossy().into_owned(),
-        false => item.to_owned(),
-    });
-    Some(fitting.collect::<Vec<_>>().join(":").into())
 }
 
 /// Passes a stream on until its end, and counts the bytes.

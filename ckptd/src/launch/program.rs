@@ -4,7 +4,6 @@
 //! program is started from this environment.
 
 use super::Error;
-use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -35,17 +34,6 @@ impl Kind {
     fn of(library: &str) -> Option<Kind> {
         let found = Kind::NAMES.iter().find(|(name, _)| library == *name);
         found.map(|&(_, kind)| kind)
-    }
-
-    /// The file of the layer that stands in for such a library, given the one for Open MPI: ld.so satisfies a program's need by
-    /// the soname, of which a file has one.
-    pub(super) fn face(self, preload: &OsStr) -> OsString {
-        let beside = |name: &str| Path::new(preload).with_file_name(name).into();
-        match self {
-            Kind::OpenMpi => preload.to_owned(),
-            Kind::Mpich => beside("libunderstudy_mpich.so"),
-            Kind::Standard => beside("libunderstudy_standard.so"),
-        }
     }
 }
 

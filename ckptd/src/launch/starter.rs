@@ -2,11 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::local::adopt;
-use super::program::{Kind, Mpi};
 use super::{Error, Identity};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -32,14 +31,11 @@ pub fn run(plan: &Plan) -> Result<i32, Error> {
     let job = format!("ckptd-{host}-{}@1", std::process::id());
     let name = &plan.program[0];
     let file = crate::path::find(name).ok_or_else(|| Error::NoProgram(name.into()))?;
-    // An interpreter does not tell which library it will need; Open MPI is the usual one.
-    let kind = Mpi::of(&file).map_or(Kind::OpenMpi, |mpi| mpi.kind);
-    let face = kind.face(&plan.preload);
-    if !Path::new(&face).is_file() {
-        return Err(Error::Missing(face.into()));
+    if !Path::new(&plan.preload).is_file() {
+        return Err(Error::Missing(plan.preload.clone().into()));
     }
     let size = plan.workers + plan.spares;
-    let guardians: Result<Vec<Child>, Error> = (0..size).map(|rank| start(plan, &file, &face, &job, rank)).collect();
+    let guardians: Result<Vec<Child>, Error> = (0..size).map(|rank| start(plan, &file, &job, rank)).collect();
     let guardians = guardians?;
     let mut signals = Signals::new([libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2])
         .map_err(Error::system("a signal handler"))?;
@@ -64,7 +60,7 @@ pub fn run(plan: &Plan) -> Result<i32, Error> {
     Ok(first.or(codes.pop()).unwrap_or(128 + libc::SIGKILL))
 }
 
-fn start(plan: &Plan, file: &Path, face: &OsStr, job: &str, rank: u32) -> Result<Child, Error> {
+fn start(plan: &Plan, file: &Path, job: &str, rank: u32) -> Result<Child, Error> {
     let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
     let mut command = Command::new(own);
     command.args(["guardian", "--"]).arg(file).args(&plan.program);
@@ -76,7 +72,7 @@ fn start(plan: &Plan, file: &Path, face: &OsStr, job: &str, rank: u32) -> Result
         }
         command.env("LD_LIBRARY_PATH", path);
     }
-    let mut preload = face.to_owned();
+    let mut preload = plan.preload.clone();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);

@@ -58,7 +58,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
         let base = link::own_base();
         let uses_other_mpi = link::objects().any(|object| object.is_mpi() && object.l_addr != base);
         let uses_our_mpi = link::objects().any(|object| object.l_addr != base && object.needs(OUR_SONAME));
-        let program = Program::new(argv, list, &auxv, !uses_our_mpi);
+        let program = Program::new(argv, list, &auxv, !uses_our_mpi && !uses_other_mpi);
         if !uses_other_mpi && !uses_our_mpi {
             if late::is_expected(list) {
                 first(&program)
@@ -66,8 +66,8 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             return;
         }
         let launched = variable(b"PMIX_RANK=").is_some();
-        if uses_other_mpi && guard::may_find_a_face(list) {
-            guard::become_guardian(&program);
+        if uses_other_mpi {
+            guard::find_a_face(&program, list);
         }
         if uses_other_mpi || !launched || environ::is_on(list, b"UNDERSTUDY_DISABLE=") {
             program.run_without_us(None);

@@ -228,6 +228,40 @@ unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
     name == MANAGER || before.any(|was| was.starts_with(name))
 }
 
+/// Adds LD_PRELOAD without this library, or with another one in its place.
+fn add_preload(builder: &mut Builder, preload: &[u8], own_path: &[u8], instead: Option<&[u8]>) {
+    let is_ours = |item: &[u8]| item == own_path || item.ends_with(b"/libunderstudy.so") || item == b"libunderstudy.so";
+    let items = preload.split(|&byte| byte == b':' || byte == b' ');
+    let mut kept = Path::new();
+    for item in items.filter(|item| !item.is_empty()) {
+        if let Some(item) = if is_ours(item) { instead } else { Some(item) } {
+            let separator: &[u8] = if kept.as_bytes().is_empty() { b"" } else { b":" };
+            kept.push(separator).push(item);
+        }
+    }
+    if !kept.as_bytes().is_empty() {
+        builder.add(&[PRELOAD, kept.as_bytes()]);
+    }
+}
+
+/// The environment of a program that another library of the layer stands in for the MPI library of: `list` with that in LD_PRELOAD.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn with_face(list: *const *const c_char, own_path: &[u8], face: &[u8]) -> Option<*const *const c_char> {
+    // SAFETY: handed on to the caller.
+    let (count, bytes) = unsafe { measure(list) };
+    let mut builder = Builder::new(count, bytes + face.len())?;
+    // SAFETY: handed on to the caller.
+    for entry in unsafe { strings(list) } {
+        match entry.strip_prefix(PRELOAD) {
+            Some(preload) => add_preload(&mut builder, preload, own_path, Some(face)),
+            None => builder.add(&[entry]),
+        }
+    }
+    Some(builder.finish())
+}
+
 /// The environment of a program that we leave alone: `list` as the launcher gave it, without this library in LD_PRELOAD.
 ///
 /// # Safety
@@ -245,19 +279,7 @@ pub unsafe fn without_preload(list: *const *const c_char, own_path: &[u8]) -> Op
             }
             continue;
         };
-        let is_ours =
-            |item: &[u8]| item == own_path || item.ends_with(b"/libunderstudy.so") || item == b"libunderstudy.so";
-        let mut kept = crate::link::Path::new();
-        for item in preload
-            .split(|&byte| byte == b':' || byte == b' ')
-            .filter(|item| !item.is_empty() && !is_ours(item))
-        {
-            let separator: &[u8] = if kept.as_bytes().is_empty() { b"" } else { b":" };
-            kept.push(separator).push(item);
-        }
-        if !kept.as_bytes().is_empty() {
-            builder.add(&[PRELOAD, kept.as_bytes()]);
-        }
+        add_preload(&mut builder, preload, own_path, None);
     }
     builder.add(&[&ASIDE_VARIABLE[..ASIDE_VARIABLE.len() - 1]]);
     Some(builder.finish())

@@ -6,7 +6,7 @@
 
 use crate::aside::Program;
 use crate::environ::{self, ASIDE_VARIABLE, MANAGER};
-use crate::link::{Path, own_path};
+use crate::link::{self, Path, own_path};
 use crate::sys::{nr, sys};
 use core::ffi::c_char;
 
@@ -60,13 +60,37 @@ unsafe fn is_on_one_node(list: *const *const c_char) -> bool {
     })
 }
 
-/// Whether a guardian may preload the face that fits the program, which has another MPI library than this one stands in for.
+/// The program has another MPI library than this one stands in for: under a guardian it is executed with the face that fits.
 ///
 /// # Safety
 /// As [`protection`].
-pub unsafe fn may_find_a_face(list: *const *const c_char) -> bool {
+pub unsafe fn find_a_face(program: &Program, list: *const *const c_char) {
     // SAFETY: handed on to the caller.
-    unsafe { protection(list) == Protection::Guardian && !environ::is_on(list, b"UNDERSTUDY_DISABLE=") }
+    let protection = unsafe { protection(list) };
+    // SAFETY: as above.
+    if unsafe { environ::is_on(list, b"UNDERSTUDY_DISABLE=") } {
+        return;
+    }
+    match protection {
+        Protection::Guardian => become_guardian(program),
+        Protection::Manager => {}
+        Protection::FaultTolerance | Protection::None => return,
+    }
+    let base = link::own_base();
+    let mut others = link::objects().filter(|object| object.l_addr != base);
+    let mut face = Path::new();
+    let name = others.find_map(|object| object.face());
+    // This one would not do the second time either.
+    if let Some(name) = name.filter(|name| !own_path().ends_with(name)) {
+        face.push(Path::directory(own_path())).push(name);
+        if !face.is_file() {
+            program.refuse(None, format_args!("the layer's file for the program's MPI library is missing beside libunderstudy.so; keep the layer's files together"));
+        }
+        // SAFETY: a valid environment.
+        if let Some(environment) = unsafe { environ::with_face(list, own_path(), face.as_bytes()) } {
+            program.execute(environment);
+        }
+    }
 }
 
 /// Executes the guardian in place of the program, which it is told to start.
