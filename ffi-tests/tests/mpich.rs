@@ -121,14 +121,14 @@ fn a_worker_of_heat2d_dies_in_the_middle() {
     }
 }
 
-/// The one library that a user names is that for Open MPI; the guardians find the one that fits.
+/// The one library that a user names is that for Open MPI; it finds the one that fits, in a shell's child too.
 #[test]
 fn a_worker_dies_under_mpichs_own_launcher() {
     let Some(program) = place::mpich_example("heat2d") else {
         return;
     };
     let directory = tempfile::tempdir().expect("there is room for temporary files");
-    let ranks = |count: &str, variables: &[(&str, &str)]| {
+    let ranks = |count: &str, variables: &[(&str, &str)], by: &[&str]| {
         let _turn = place::turn();
         let mut command = Command::new("timeout");
         command
@@ -138,24 +138,26 @@ fn a_worker_dies_under_mpichs_own_launcher() {
         for (name, value) in variables {
             command.args(["-env", name, value]);
         }
-        command.arg(&program).args(["300", "300", "3000"]);
+        command.args(by).arg(&program).args(["300", "300", "3000"]);
         command.current_dir(directory.path()).output().expect("timeout runs")
     };
-    let alone = ranks("2", &[]);
+    let alone = ranks("2", &[], &[]);
     let layer = place::layer();
     let protected = [
         ("LD_PRELOAD", layer.to_str().expect("text")),
         ("UNDERSTUDY_INTERVAL", "50ms"),
         ("UNDERSTUDY_FAULT", "kill rank=1 at=commit.end epoch=3"),
     ];
-    let outcome = ranks("3", &protected);
-    let errors = String::from_utf8_lossy(&outcome.stderr);
-    assert!(outcome.status.success(), "{errors}");
-    assert!(
-        errors.contains("worker 1 died, spare rank 2 has taken its part"),
-        "{errors}"
-    );
-    assert!(outcome.stdout == alone.stdout, "the output differs: {errors}");
+    for by in [&[][..], &["sh", "-c", "\"$@\"; exit $?", "sh"]] {
+        let outcome = ranks("3", &protected, by);
+        let errors = String::from_utf8_lossy(&outcome.stderr);
+        assert!(outcome.status.success(), "{by:?}: {errors}");
+        assert!(
+            errors.contains("worker 1 died, spare rank 2 has taken its part"),
+            "{by:?}: {errors}"
+        );
+        assert!(outcome.stdout == alone.stdout, "{by:?}: the output differs: {errors}");
+    }
 }
 
 /// The answer to what cannot be done is an error of MPI or a message, never silence.

@@ -22,6 +22,7 @@ mod error;
 mod generation;
 pub mod guardian;
 pub mod job;
+mod launchers;
 pub mod local;
 mod manager;
 mod peers;

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::Error;
+use super::launchers::{JobName, Launcher};
 use crate::line::{Line, Listener};
 use crate::private::{self, Directory};
 use crate::remains;
@@ -19,32 +20,6 @@ use std::process::{Command, Stdio};
 
 /// The file that is locked while a manager is looked for.
 const LOCK: &str = "lock";
-
-/// How a launcher tells a process what it is: variables.
-struct Launcher {
-    /// The job's name. Without one the launcher's own process, which is the parent, stands for it.
-    job: Option<&'static str>,
-    rank: &'static str,
-    size: &'static str,
-    /// Ranks of this node.
-    local_size: &'static str,
-}
-
-/// Open MPI's (and `starter`), and MPICH's.
-const LAUNCHERS: [Launcher; 2] = [
-    Launcher {
-        job: Some("PMIX_NAMESPACE"),
-        rank: "OMPI_COMM_WORLD_RANK",
-        size: "OMPI_COMM_WORLD_SIZE",
-        local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
-    },
-    Launcher {
-        job: None,
-        rank: "PMI_RANK",
-        size: "PMI_SIZE",
-        local_size: "MPI_LOCALNRANKS",
-    },
-];
 
 /// What this process is in what a launcher has started.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,20 +36,19 @@ impl Seat {
     /// # Errors
     /// [`Error::NotLaunched`]; [`Error::Nodes`] if the job has several.
     pub fn from_environment() -> Result<Seat, Error> {
-        let text = |name| std::env::var(name).ok();
+        let text = |name: &str| std::env::var(name).ok();
+        let launcher = Launcher::of(text).ok_or(Error::NotLaunched)?;
         let number = |name| text(name)?.parse::<u32>().ok();
-        let found = LAUNCHERS.iter().find_map(|launcher| {
-            let seat = Seat {
-                job: launcher.job.map_or_else(|| Some(name_of_parent()), text)?,
-                rank: number(launcher.rank)?,
-                size: number(launcher.size)?,
-            };
-            Some((seat, number(launcher.local_size)))
-        });
-        match found {
-            Some((seat, Some(local))) if local != seat.size => Err(Error::Nodes),
-            Some((seat, _)) => Ok(seat),
-            None => Err(Error::NotLaunched),
+        let job = match launcher.job {
+            JobName::Variable(name) => text(name),
+            JobName::Parent => Some(name_of_parent()),
+            JobName::Step(job, step) => number(job).zip(number(step)).map(name_of_step),
+        };
+        let seat = job.zip(number(launcher.rank)).zip(number(launcher.size));
+        let ((job, rank), size) = seat.ok_or(Error::NotLaunched)?;
+        match text(launcher.local_size) == text(launcher.size) {
+            true => Ok(Seat { job, rank, size }),
+            false => Err(Error::Nodes),
         }
     }
 
@@ -134,6 +108,11 @@ pub fn inherited(socket: RawFd) -> Listener {
 fn name_of_parent() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("mpiexec-{host}-{}@1", std::os::unix::process::parent_id())
+}
+
+/// No process stands for it: the step's is another one on each node.
+fn name_of_step((job, step): (u32, u32)) -> String {
+    format!("slurm-{job}.{step}@1")
 }
 
 /// Starts a manager that listens there, in a session of its own.

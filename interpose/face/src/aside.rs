@@ -150,7 +150,7 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
             !environ::has_launcher(environment),
             environ::is_on(environment, b"UNDERSTUDY_REQUIRE="),
             environ::is_on(environment, b"UNDERSTUDY_RESTART="),
-            environ::value(environment, b"OMPI_COMM_WORLD_LOCAL_RANK="),
+            guard::launcher(environment).and_then(|launcher| environ::variable(environment, launcher.local_rank)),
         )
     };
     let required = managed || require || restart;

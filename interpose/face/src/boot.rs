@@ -65,7 +65,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             }
             return;
         }
-        let launched = variable(b"PMIX_RANK=").is_some();
+        let launched = guard::is_launched(list);
         if uses_other_mpi {
             guard::find_a_face(&program, list);
         }

@@ -63,6 +63,15 @@ pub unsafe fn value(list: *const *const c_char, name: &[u8]) -> Option<&'static 
     unsafe { strings(list) }.find_map(|entry| entry.strip_prefix(name))
 }
 
+/// Value of the variable of this name.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn variable(list: *const *const c_char, name: &str) -> Option<&'static [u8]> {
+    // SAFETY: handed on to the caller.
+    unsafe { strings(list) }.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
+
 /// Whether the switch `name` (given with its `=`) is on.
 ///
 /// # Safety
@@ -186,7 +195,12 @@ pub unsafe fn fixed(
     // SAFETY: handed on to the caller.
     for entry in unsafe { strings(list) }.filter(is_kept) {
         let mut size = Line::new();
-        let names = [&b"OMPI_COMM_WORLD_SIZE="[..]];
+        let names = [
+            &b"OMPI_COMM_WORLD_SIZE="[..],
+            b"SLURM_NTASKS=",
+            b"SLURM_NPROCS=",
+            b"SLURM_STEP_NUM_TASKS=",
+        ];
         match (names.iter().find(|name| entry.starts_with(name)), workers) {
             (Some(name), Some(workers)) => {
                 let _ = write!(size, "{workers}");

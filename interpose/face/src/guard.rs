@@ -6,6 +6,7 @@
 
 use crate::aside::Program;
 use crate::environ::{self, ASIDE_VARIABLE, MANAGER};
+use crate::launchers::Launcher;
 use crate::link::{self, Path, own_path};
 use crate::sys::{nr, sys};
 use core::ffi::c_char;
@@ -44,20 +45,38 @@ pub unsafe fn protection(list: *const *const c_char) -> Protection {
     }
 }
 
+/// The launcher that has started this process.
+///
+/// # Safety
+/// As [`protection`].
+pub unsafe fn launcher(list: *const *const c_char) -> Option<&'static Launcher> {
+    // SAFETY: handed on to the caller.
+    Launcher::of(|name| unsafe { environ::variable(list, name) })
+}
+
+/// What every PMIx launcher tells.
+pub const PMIX_RANK: &[u8] = b"PMIX_RANK=";
+
+/// Whether a launcher has started this process.
+///
+/// # Safety
+/// As [`protection`].
+pub unsafe fn is_launched(list: *const *const c_char) -> bool {
+    // SAFETY: handed on to the caller.
+    unsafe { launcher(list).is_some() || environ::value(list, PMIX_RANK).is_some() }
+}
+
 /// Whether a launcher says that all of the job's processes are on this node.
 ///
 /// # Safety
 /// As [`protection`].
 unsafe fn is_on_one_node(list: *const *const c_char) -> bool {
-    const SIZES: [[&[u8]; 2]; 2] = [
-        [b"OMPI_COMM_WORLD_SIZE=", b"OMPI_COMM_WORLD_LOCAL_SIZE="],
-        [b"PMI_SIZE=", b"MPI_LOCALNRANKS="],
-    ];
-    SIZES.iter().any(|names| {
-        // SAFETY: handed on to the caller.
-        let [size, local] = names.map(|name| unsafe { environ::value(list, name) });
-        size.is_some() && size == local
-    })
+    // SAFETY: handed on to the caller.
+    unsafe {
+        launcher(list).is_some_and(|launcher| {
+            environ::variable(list, launcher.size) == environ::variable(list, launcher.local_size)
+        })
+    }
 }
 
 /// The program has another MPI library than this one stands in for: under a guardian it is executed with the face that fits.

@@ -11,7 +11,7 @@ use crate::aside;
 use crate::boot::on_stack;
 use crate::entry;
 use crate::environ::{self, LATE_VARIABLE, MANAGER};
-use crate::guard::{self, Protection};
+use crate::guard::{self, PMIX_RANK, Protection};
 use crate::msg::Line;
 use crate::relay::{self, Streams};
 use crate::sys::{nr, sys};
@@ -24,7 +24,7 @@ use understudy_abi::{ENTRIES, RUNTIME_STACK, RUNTIME_STACK_SIZE};
 /// Whether a launcher has started this job, and the layer is not switched off.
 unsafe fn is_concerned(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller.
-    unsafe { environ::value(list, b"PMIX_RANK=").is_some() && !environ::is_on(list, b"UNDERSTUDY_DISABLE=") }
+    unsafe { guard::is_launched(list) && !environ::is_on(list, b"UNDERSTUDY_DISABLE=") }
 }
 
 /// Whether a program that does not need libmpi is prepared for loading it.
@@ -48,11 +48,15 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
 /// `list` must be a valid environment.
 unsafe fn parent_is_launched(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller.
-    let is_guarded = unsafe { environ::value(list, MANAGER) }.is_some();
-    parent_has(if is_guarded { MANAGER } else { b"PMIX_RANK=" })
+    let (is_guarded, launcher) = unsafe { (environ::value(list, MANAGER).is_some(), guard::launcher(list)) };
+    match launcher {
+        _ if is_guarded => parent_has(MANAGER),
+        Some(launcher) => parent_has(launcher.rank.as_bytes()),
+        None => parent_has(PMIX_RANK),
+    }
 }
 
-/// Whether the parent has this variable, given with its `=`.
+/// Whether the parent has a variable whose name begins so.
 fn parent_has(name: &[u8]) -> bool {
     const GETPPID: usize = 110;
     const READ: usize = 0;

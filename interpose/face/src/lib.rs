@@ -25,6 +25,8 @@ mod files;
 mod guard;
 mod heap;
 mod late;
+#[path = "../../../ckptd/src/launch/launchers.rs"]
+mod launchers;
 mod ldheap;
 mod leave;
 mod libpath;
