@@ -16,7 +16,7 @@ IN_ENV = . ./.env/env.sh;
 # Tests are compiled by a profile of their own; with all packages, so that cargo builds each of them once for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture bench bench-journal bench-memory lammps python clean
+.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture bench bench-journal bench-memory lammps slurm python clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -163,6 +163,9 @@ bench-journal: build ## print how long journals are, how fast they are replayed,
 
 lammps: ## install LAMMPS, which some tests run, from the distribution
 	@packaging/lammps.sh
+
+slurm: ## unpack Slurm, under which some tests start jobs, into .env
+	@packaging/slurm.sh
 
 python: ## install mpi4py and numpy, which some tests import, into .env
 	@packaging/python.sh

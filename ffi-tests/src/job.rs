@@ -7,6 +7,7 @@ use crate::kill::{Kill, Trigger};
 use crate::outcome::{Killed, Outcome};
 use crate::place::{self, Launcher};
 use crate::processes;
+use crate::slurm::Srun;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -51,6 +52,7 @@ pub struct Job {
     limit: Duration,
     mpirun: Option<PathBuf>,
     launcher: Launcher,
+    srun: Option<Srun>,
     mpich: bool,
     slots: Vec<u32>,
     by: String,
@@ -75,6 +77,7 @@ impl Job {
             limit: Duration::from_secs(60),
             mpirun: None,
             launcher: place::launcher(),
+            srun: None,
             mpich: false,
             slots: Vec::new(),
             by: "slot".to_owned(),
@@ -147,6 +150,7 @@ impl Job {
         self.layer = false;
         self.disk = false;
         self.spares = 0;
+        self.srun = None;
         self.variables.retain(|(name, _)| !name.starts_with("UNDERSTUDY_"));
         self
     }
@@ -173,6 +177,13 @@ impl Job {
     /// With another mpirun than that of the PATH, without flags but for the number of ranks.
     pub fn mpirun(mut self, path: &Path) -> Job {
         self.mpirun = Some(path.to_owned());
+        self
+    }
+
+    /// Under Slurm's srun instead of mpirun.
+    pub fn launched_by_srun(mut self, srun: Srun) -> Job {
+        self.srun = Some(srun);
+        self.fault_tolerance = false;
         self
     }
 
@@ -272,6 +283,7 @@ impl Job {
             size: self.workers + self.spares,
             is_guarded: self.layer && self.launcher != Launcher::Ulfm,
             ranks: BTreeMap::new(),
+            relay_mark: String::new(),
             shared_memory: BTreeSet::new(),
             killed: Vec::new(),
             began,
@@ -300,6 +312,8 @@ struct Run {
     /// What the launcher starts becomes guardians, and is no rank.
     is_guarded: bool,
     ranks: BTreeMap<u32, processes::Process>,
+    /// What the names of the job's files have in them, and its relays' command lines.
+    relay_mark: String,
     shared_memory: BTreeSet<String>,
     killed: Vec<Killed>,
     /// Files that are older are another job's, whose launcher had the same process number.
@@ -365,6 +379,7 @@ impl Run {
     fn look(&mut self) {
         if !self.is_complete() {
             self.ranks = processes::ranks(&processes::marked(&self.mark), self.is_guarded);
+            self.relay_mark = self.relay_mark();
         } else if self.hosts.is_none()
             && self
                 .shared_memory
@@ -413,17 +428,29 @@ impl Run {
         }
     }
 
-    /// Relays have no environment; their command line has the name of the job, and that has the pid of the launcher.
+    /// Relays have no environment; their command line has the name of the job, and that has the pid of the launcher, or Slurm's numbers.
     fn relay_mark(&self) -> String {
         if let Some(hosts) = &self.hosts {
             return hosts.job_mark();
         }
-        let daemon = self
-            .ranks
-            .values()
-            .next()
-            .map_or_else(|| self.child.id(), |process| process.parent);
-        format!("-{daemon}@")
+        let Some(rank) = self.ranks.values().next() else {
+            return format!("-{}@", self.child.id());
+        };
+        if !self.is_guarded {
+            return format!("-{}@", rank.parent);
+        }
+        let [_, environment] = processes::words(rank.parent);
+        let value = |name: &str| environment.iter().find_map(|entry| entry.strip_prefix(name));
+        match (
+            value("SLURM_JOB_ID="),
+            value("SLURM_STEP_ID="),
+            processes::parent(rank.parent),
+        ) {
+            (Some(job), Some(step), _) => format!("-{job}.{step}@"),
+            (_, _, Some(launcher)) => format!("-{launcher}@"),
+            // It is over.
+            _ => format!("-{}@", self.child.id()),
+        }
     }
 
     fn survivors(&self) -> Vec<String> {
@@ -431,9 +458,9 @@ impl Run {
             .into_iter()
             .map(|process| format!("process {} ({})", process.pid, process.command))
             .collect();
-        let relay_mark = self.relay_mark();
+        let relay_mark = &self.relay_mark;
         found.extend(
-            processes::with_command(&relay_mark)
+            processes::with_command(relay_mark)
                 .into_iter()
                 .map(|pid| format!("relay {pid}")),
         );
@@ -445,7 +472,7 @@ impl Run {
             .into_iter()
             .filter(|entry| is_since(entry, self.began))
             .map(|entry| entry.path().to_string_lossy().into_owned());
-        found.extend(files.filter(|path| path.contains(&relay_mark) || self.shared_memory.contains(path)));
+        found.extend(files.filter(|path| path.contains(relay_mark) || self.shared_memory.contains(path)));
         found
     }
 
@@ -457,7 +484,7 @@ impl Run {
             std::thread::sleep(5 * TICK);
             found = self.survivors();
         }
-        let relays = processes::with_command(&self.relay_mark());
+        let relays = processes::with_command(&self.relay_mark);
         for pid in processes::marked(&self.mark)
             .into_iter()
             .map(|process| process.pid)

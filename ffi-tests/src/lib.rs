@@ -8,7 +8,7 @@
 //! ```
 //!
 //! - [`job`]: a job and its run; [`outcome`]: what came of it, and comparisons;
-//! - [`hosts`]: several hosts on one machine; [`users`]: several users;
+//! - [`hosts`]: several hosts on one machine; [`slurm`]: a batch system; [`users`]: several users;
 //! - [`kill`]: moments of death; [`processes`]: /proc;
 //! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
 //! - [`thin`]: copies without static data;
@@ -29,6 +29,7 @@ pub mod plain;
 pub mod processes;
 pub mod programs;
 pub mod random;
+pub mod slurm;
 pub mod thin;
 pub mod users;
 pub mod verdicts;

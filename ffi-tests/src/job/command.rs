@@ -4,6 +4,7 @@ use super::{DISK, Job};
 use crate::hosts::Hosts;
 use crate::place::{self, Launcher};
 use crate::processes;
+use crate::slurm::Srun;
 use ckptd::launch::program::Mpi;
 use std::ffi::OsString;
 use std::path::Path;
@@ -36,6 +37,9 @@ const HOSTS_FLAGS: &[&str] = &[
 impl Job {
     /// The launcher with all that this job asks for.
     pub(super) fn command(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
+        if let Some(srun) = &self.srun {
+            return self.under_srun(srun, root, mark);
+        }
         if self.layer && self.launcher == Launcher::Ckptd && self.mpirun.is_none() {
             return self.launched(root, mark);
         }
@@ -93,6 +97,24 @@ impl Job {
             // An mpirun that ends removes the session directory that all of this user share, even while another starts.
             command.env("TMPDIR", root);
         }
+        command
+    }
+
+    /// The same with Slurm's launcher, which hands its environment on.
+    fn under_srun(&self, srun: &Srun, root: &Path, mark: &str) -> Command {
+        let mut command = srun.command(self.workers + self.spares);
+        command.arg(&self.program).args(&self.arguments);
+        command
+            .env("LD_PRELOAD", place::layer())
+            .env("UNDERSTUDY_SPARES", self.spares.to_string())
+            .env("UNDERSTUDY_LOG_DIR", root.join("events"))
+            .env("OMPI_MCA_btl", TRANSPORTS)
+            .env("OMPI_MCA_mpi_yield_when_idle", "1");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+            .env(processes::MARK, mark)
+            .current_dir(root.join("work"))
+            .env("TMPDIR", root);
         command
     }
 

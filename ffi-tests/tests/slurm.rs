@@ -1,0 +1,62 @@
+//! Jobs that Slurm's srun starts: what it has started are guardians.
+
+use ffi_tests::outcome::native;
+use ffi_tests::programs::heat2d;
+use ffi_tests::slurm::Slurm;
+use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, place, plain};
+use std::time::Duration;
+
+fn job(slurm: &Slurm, mpi: &'static str) -> Job {
+    let job = heat2d().job().launched_by_srun(slurm.srun(mpi));
+    job.limit(Duration::from_secs(60))
+}
+
+/// The job writes what it would have written, and leaves nothing.
+#[track_caller]
+fn assert_undisturbed(job: Job) -> Outcome {
+    let case = heat2d();
+    let outcome = job.run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    outcome.assert_nothing_left();
+    outcome
+}
+
+#[test]
+fn a_worker_dies_under_srun() {
+    let Some(slurm) = Slurm::start() else { return };
+    for mpi in ["none", "pmi2"] {
+        let outcome = assert_undisturbed(job(&slurm, mpi).kill(Kill::at(2, Trigger::Lines(15))));
+        outcome.check(outcome.takeovers() == [2], "another part was taken");
+    }
+}
+
+#[test]
+fn all_ranks_may_die_at_once_under_srun_and_there_need_be_no_spare() {
+    let Some(slurm) = Slurm::start() else { return };
+    let job = job(&slurm, "none").spares(0);
+    let outcome = assert_undisturbed(job.killed_as_a_whole(Trigger::Lines(15), Scope::Ranks));
+    let taken = outcome.takeovers();
+    outcome.check(taken.len() == 4, &format!("not all parts were taken: {taken:?}"));
+}
+
+#[test]
+fn ranks_on_several_nodes_run_as_ever_and_one_line_says_so() {
+    let step = [
+        ("SLURM_JOB_ID", "7"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_PROCID", "0"),
+        ("SLURM_LOCALID", "0"),
+        ("SLURM_STEP_NUM_TASKS", "4"),
+        ("SLURM_STEP_TASKS_PER_NODE", "2(x2)"),
+    ];
+    let program = place::example("heat2d");
+    let ran = plain::run(program, &["50", "50", "10"], &step, true);
+    let text = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{text}");
+    let own: Vec<&str> = text.lines().filter(|line| line.starts_with("understudy")).collect();
+    assert!(
+        own.len() == 1 && own[0].contains("ranks on several nodes") && own[0].contains("runs unprotected"),
+        "{text}"
+    );
+}
