@@ -102,6 +102,11 @@ pub enum Event {
 pub enum Action {
     /// Start a process of the program. `anew`: not for the first time.
     Start { number: Number, at: Guardian, anew: bool },
+    /// A process that uses MPI is let in, for this generation; or not, since the job is at its end.
+    Admit {
+        number: Number,
+        generation: Option<Generation>,
+    },
     /// Every living process is to leave its MPI library for this generation.
     Announce(Generation),
     /// A process gets the files that a dead one has handed over; they are its own from now on.
@@ -110,8 +115,8 @@ pub enum Action {
     Begin { generation: Generation, ranks: Vec<Number> },
     /// The guardian may have gone.
     Kill { number: Number, at: Guardian },
-    /// Tell all processes that the job is at its end.
-    End,
+    /// The program is at its end. If that is a good one, all processes are to be told; another program of a script may follow it.
+    End { is_good: bool },
     /// The guardian ends with this status.
     Leave { at: Guardian, status: i32 },
     /// Tell the user.

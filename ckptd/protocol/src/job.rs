@@ -12,15 +12,13 @@ use std::time::Duration;
 pub const LOST: i32 = 75;
 /// How many generations in a row may end before anybody could go on in one.
 const FRUITLESS: u32 = 30;
-/// How long a process may take to leave its MPI library.
-const DEAFNESS: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// Guardians come.
     Gathering,
     /// Processes leave the last generation.
-    Meeting { since: Duration },
+    Meeting,
     /// A generation has begun.
     Running,
     /// All processes are killed, to start from the beginning.
@@ -129,15 +127,6 @@ impl Job {
         self.phase == Phase::Over
     }
 
-    /// Who is to be taken out of the MPI library, if in it; and whether that has lasted too long.
-    pub fn late(&self) -> (Vec<Number>, bool) {
-        let Phase::Meeting { since } = self.phase else {
-            return (Vec::new(), false);
-        };
-        let late = self.unready.iter().filter(|number| self.members[number].is_heard());
-        (late.copied().collect(), self.now.saturating_sub(since) > DEAFNESS)
-    }
-
     /// When [`Event::Tick`] is wanted.
     pub fn deadline(&self) -> Option<Duration> {
         match self.phase {
@@ -147,7 +136,7 @@ impl Job {
     }
 
     fn is_meeting(&self) -> bool {
-        matches!(self.phase, Phase::Meeting { .. })
+        self.phase == Phase::Meeting
     }
 
     /// Processes end, and nobody takes their places.
@@ -171,7 +160,7 @@ impl Job {
         self.members.clear();
         self.legacies.clear();
         self.next = 0;
-        self.phase = Phase::Meeting { since: self.now };
+        self.phase = Phase::Meeting;
         for number in 0..self.workers + self.spares {
             self.start_next(Guardian(number));
         }
@@ -257,7 +246,7 @@ impl Job {
             self.start_next(home);
         }
         self.generation = self.generation.next();
-        self.phase = Phase::Meeting { since: self.now };
+        self.phase = Phase::Meeting;
         self.unready.clone_from(&self.living);
         self.at_end.clear();
         self.actions.push(Action::Announce(self.generation));
@@ -267,7 +256,7 @@ impl Job {
     fn go_on(&mut self) {
         match self.phase {
             Phase::Restarting => self.restart_if_all_are_over(),
-            Phase::Meeting { .. } => self.begin_if_ready(),
+            Phase::Meeting => self.begin_if_ready(),
             Phase::Running => self.end_if_all_are_there(),
             Phase::Ending { deadline } => self.end_all(deadline),
             Phase::Gathering | Phase::Over => {}

@@ -125,7 +125,8 @@ impl World {
             }
             Action::Begin { generation, ranks } => self.begin(generation, ranks),
             Action::Kill { number, .. } => self.kill(number),
-            Action::End => self.is_ending = true,
+            Action::End { is_good } => self.is_ending |= is_good,
+            Action::Admit { .. } => {}
             Action::Leave { at, status } => drop(self.statuses.insert(at, status)),
             Action::Say(text) => self.said.push(text),
         }
@@ -306,7 +307,7 @@ fn the_next_program_of_a_script_is_a_job_like_the_first() {
         let begun = all(&said(Said::Ready(generation)));
         assert!(matches!(&begun[..], [Action::Begin { generation: of, .. }] if *of == generation));
         all(&said(Said::Running(generation)));
-        assert_eq!(all(&said(Said::AtEnd(generation))), [Action::End]);
+        assert_eq!(all(&said(Said::AtEnd(generation))), [Action::End { is_good: true }]);
     }
 }
 

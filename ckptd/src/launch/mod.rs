@@ -23,8 +23,10 @@ mod generation;
 pub mod guardian;
 pub mod job;
 mod launchers;
+mod leader;
 pub mod local;
 mod manager;
+mod node;
 mod peers;
 pub mod place;
 pub mod pmi1;
@@ -32,6 +34,7 @@ pub mod pmix;
 mod process;
 pub mod program;
 pub mod starter;
+mod talk;
 
 pub use error::Error;
 pub use generation::{Generation, Name, Placement, Rank};

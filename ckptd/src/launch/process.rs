@@ -44,6 +44,8 @@ pub struct Process {
     line: Option<Line>,
     /// When it has closed it.
     closed: Option<Instant>,
+    /// The last generation that it was ready for.
+    ready: Option<u32>,
     pid: Pid,
     pidfd: OwnedFd,
     file: OwnedFd,
@@ -65,6 +67,7 @@ impl Process {
         Ok(Process {
             line: Some(line),
             closed: None,
+            ready: None,
             pid,
             pidfd,
             file,
@@ -92,6 +95,11 @@ impl Process {
         self.pid.as_raw_nonzero().get() as u32
     }
 
+    /// It has been ready for a generation, and is not for this one.
+    pub fn is_late_for(&self, generation: u32) -> bool {
+        self.ready.is_some_and(|ready| ready < generation)
+    }
+
     /// How long ago it has closed its line; not before it ends.
     pub fn is_silent_for(&self) -> Option<Duration> {
         self.closed.map(|since| since.elapsed())
@@ -102,7 +110,12 @@ impl Process {
         let mut heard = Vec::new();
         while let Some(line) = &self.line {
             match line.receive_with(Duration::ZERO) {
-                Ok(Some(message)) => heard.push(message),
+                Ok(Some(message)) => {
+                    if let (ToManager::Ready { generation }, _) = message {
+                        self.ready = Some(generation);
+                    }
+                    heard.push(message);
+                }
                 Ok(None) => break,
                 Err(_) => (self.line, self.closed) = (None, Some(Instant::now())),
             }

@@ -22,15 +22,25 @@ impl Job {
     pub(super) fn end_if_all_are_there(&mut self) {
         if self.at_end.len() as u32 >= self.workers {
             self.phase = Phase::Ending { deadline: None };
-            self.actions.push(Action::End);
+            self.actions.push(Action::End { is_good: true });
         }
     }
 
-    /// After the end of a program, the first process that calls begins the next one of its script: nobody knows anything of that yet.
+    /// After the end of a program, the first process that calls begins the next one of its script.
     pub(super) fn called(&mut self, number: Number) {
-        if self.phase != (Phase::Ending { deadline: None }) || self.status != 0 || !self.living.contains(&number) {
-            return;
+        let is_next = self.phase == (Phase::Ending { deadline: None }) && self.status == 0;
+        if is_next && self.living.contains(&number) {
+            self.begin_next_program();
         }
+        let generation = (!self.is_ending()).then_some(self.generation);
+        self.actions.push(Action::Admit { number, generation });
+        if generation.is_none() {
+            self.say(format!("the job is at its end, and process {number} comes too late"));
+        }
+    }
+
+    /// Nobody knows anything of that yet.
+    fn begin_next_program(&mut self) {
         self.members.values_mut().for_each(|member| *member = member.anew());
         self.unready.clone_from(&self.living);
         self.at_end.clear();
@@ -38,7 +48,7 @@ impl Job {
         self.is_protected = false;
         (self.futile, self.stillborn, self.leaver) = (0, 0, None);
         self.generation = self.generation.next();
-        self.phase = Phase::Meeting { since: self.now };
+        self.phase = Phase::Meeting;
         if (self.living.len() as u32) < self.workers + self.spares {
             self.say(
                 "a process has died in the first program of a script, so the next one would lack a rank; start each program by itself".into(),
@@ -55,6 +65,7 @@ impl Job {
         self.note(status, culprit);
         let deadline = Some(self.now + LAST_WORDS);
         self.phase = Phase::Ending { deadline };
+        self.actions.push(Action::End { is_good: false });
     }
 
     pub(super) fn note(&mut self, status: i32, culprit: Option<Guardian>) {
