@@ -34,6 +34,10 @@ impl fmt::Display for Number {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Guardian(pub u32);
 
+/// Where guardians are, and where what their processes have handed over stays.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Node(pub u32);
+
 /// How a process has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
@@ -79,10 +83,12 @@ pub enum Said {
 /// What happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A guardian has come.
-    Came(Guardian),
+    /// A guardian has come, on this node.
+    Came(Guardian, Node),
     /// A guardian has died, and its processes with it.
     Gone(Guardian),
+    /// A node is lost, with all that was there.
+    Lost(Node),
     /// A process uses MPI: its program does, or the next one of its script.
     Called(Number),
     Said(Number, Said),
@@ -109,7 +115,7 @@ pub enum Action {
     },
     /// Every living process is to leave its MPI library for this generation.
     Announce(Generation),
-    /// A process gets the files that a dead one has handed over; they are its own from now on.
+    /// A process gets the files that a dead one of its node has handed over; they are its own from now on.
     Inherit { heir: Number, from: Number },
     /// The generation before ends; this one begins with these ranks.
     Begin { generation: Generation, ranks: Vec<Number> },

@@ -2,9 +2,10 @@
 
 mod deaths;
 mod end;
+mod heirs;
 
 use crate::member::Member;
-use crate::{Action, Event, Generation, Guardian, Number, Said};
+use crate::{Action, Event, Generation, Guardian, Node, Number, Said};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct Job {
     workers: u32,
     spares: u32,
     guardians: BTreeSet<Guardian>,
+    /// Where each is, or was.
+    nodes: BTreeMap<Guardian, Node>,
     members: BTreeMap<Number, Member>,
     living: BTreeSet<Number>,
     /// Living ones that are not ready for the generation.
@@ -75,6 +78,7 @@ impl Job {
             workers,
             spares,
             guardians: BTreeSet::new(),
+            nodes: BTreeMap::new(),
             members: BTreeMap::new(),
             living: BTreeSet::new(),
             unready: BTreeSet::new(),
@@ -103,8 +107,9 @@ impl Job {
     pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Action> {
         self.now = now;
         match event {
-            Event::Came(guardian) => self.came(guardian),
-            Event::Gone(guardian) => self.gone(guardian),
+            Event::Came(guardian, node) => self.came(guardian, node),
+            Event::Gone(guardian) => self.gone(&[guardian]),
+            Event::Lost(node) => self.lost(node),
             Event::Called(number) => self.called(number),
             Event::Said(number, said) => self.hear(number, said),
             Event::Ended(number, ending) => self.ended(number, ending),
@@ -148,7 +153,8 @@ impl Job {
         self.actions.push(Action::Say(text));
     }
 
-    fn came(&mut self, guardian: Guardian) {
+    fn came(&mut self, guardian: Guardian, node: Node) {
+        self.nodes.insert(guardian, node);
         self.guardians.insert(guardian);
         if self.phase == Phase::Gathering && self.guardians.len() as u32 == self.workers + self.spares {
             self.start_all();
@@ -172,16 +178,17 @@ impl Job {
         self.start(number, home);
     }
 
-    /// Starts a process at this guardian or, if that has gone or has one, at the least busy one.
+    /// Starts a process at this guardian or, if that has gone or has one, at the least busy one: of its node, if any is left there.
     fn start(&mut self, number: Number, home: Guardian) {
         let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
         let at = match self.guardians.contains(&home) && load(&home) == 0 {
             true => Some(home),
-            false => self
-                .guardians
-                .iter()
-                .copied()
-                .min_by_key(|it| (load(it), *it != home, *it)),
+            false => {
+                let is_near = |it: &Guardian| self.nodes.get(it) == self.nodes.get(&home);
+                let must_be_near = self.guardians.iter().any(is_near);
+                let fit = self.guardians.iter().copied().filter(|it| is_near(it) || !must_be_near);
+                fit.min_by_key(|it| (load(it), *it != home, *it))
+            }
         };
         let Some(at) = at else { return };
         self.members.insert(number, Member::new(at));
@@ -239,6 +246,7 @@ impl Job {
 
     /// The next generation is to be.
     fn renew(&mut self) {
+        self.start_heirs();
         let dead = self.members.values().rev().filter(|member| !member.lives());
         let mut homes: Vec<Guardian> = dead.map(|member| member.at).collect();
         while (self.living.len() as u32) < self.workers && !self.guardians.is_empty() {
@@ -277,6 +285,11 @@ impl Job {
         if is_first && ready < self.workers + self.spares {
             return;
         }
+        // Who has got copies of its own since cannot be an heir.
+        self.start_heirs();
+        if self.awaits_heirs() {
+            return;
+        }
         if self.fruitless == FRUITLESS {
             self.say(format!(
                 "{FRUITLESS} generations in a row have ended before the program could go on; the job ends"
@@ -298,20 +311,5 @@ impl Job {
         self.phase = Phase::Running;
         let generation = self.generation;
         self.actions.push(Action::Begin { generation, ranks });
-    }
-
-    /// Who has neither a part nor copies gets those of a dead process.
-    fn bequeath(&mut self, ranks: &[Number]) {
-        let without = |number: &&Number| {
-            let member = &self.members[number];
-            member.keeps.is_none() && !member.has_part
-        };
-        let heirs: Vec<Number> = ranks.iter().filter(without).copied().collect();
-        for ((worker, from), heir) in std::mem::take(&mut self.legacies).into_iter().zip(heirs) {
-            if let Some(member) = self.members.get_mut(&heir) {
-                member.keeps = Some(worker);
-            }
-            self.actions.push(Action::Inherit { heir, from });
-        }
     }
 }

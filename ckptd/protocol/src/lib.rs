@@ -8,6 +8,8 @@
 //!   end:    W workers say AtEnd; all are told End; from then on only exit statuses count
 //! ```
 //!
+//! What a dead process has handed over, only a process of its node can inherit: one is started there if there is none.
+//!
 //! Whatever dies, and whenever, the next generation is the answer. The job ends early if the program does (a process exits
 //! by itself before the end, or asks for an abort), or if nobody is left who knows the job, and no copies.
 //!
@@ -18,5 +20,5 @@ mod event;
 mod job;
 mod member;
 
-pub use event::{Action, Ending, Event, Generation, Guardian, Number, Said};
+pub use event::{Action, Ending, Event, Generation, Guardian, Node, Number, Said};
 pub use job::{Job, LOST};

@@ -1,11 +1,12 @@
 //! The protocol among simulated processes, with deaths at any moment, by seed.
 //!
 //! A simulated process goes through its stages by itself, and what it says, and what it is told, arrives late. Guardians report deaths late, too. In each
-//! run some processes are killed; the job must come to its end, in a generation that has all workers.
+//! run some processes are killed, or whole nodes are lost; the job must come to its end, in a generation that has all workers, and a copy of each as
+//! long as there is one on a living node.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Number, Said};
+use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Node, Number, Said};
 
 /// SplitMix64 (Steele, Lea & Flood 2014): good enough to choose.
 struct Random(u64);
@@ -35,18 +36,24 @@ enum Stage {
 }
 
 struct Process {
+    node: Node,
     stage: Stage,
     /// The generation in its page.
     page: Generation,
     /// The worker that it plays, if it does not only wait.
     part: Option<u32>,
-    /// It has handed over its copies.
+    /// It has copies of these workers.
+    copies: BTreeSet<u32>,
+    /// It has handed them over.
     keeps: bool,
+    /// The part of the dead process that it has these of, if it is an heir.
+    of_dead: Option<u32>,
 }
 
-/// Steps of the simulated program, of which the first ones are before the first checkpoint.
+/// Steps of the simulated program.
 const STEPS: u32 = 6;
-const UNPROTECTED: u32 = 2;
+/// So many steps from the end all hand over their copies, and go on when all have.
+const CHECKPOINT: u32 = 4;
 
 struct World {
     random: Random,
@@ -57,6 +64,15 @@ struct World {
     /// On their way to the manager, in order for each sender.
     events: BTreeMap<Number, VecDeque<Event>>,
     kills: u32,
+    nodes: u32,
+    losses: u32,
+    lost: BTreeSet<Node>,
+    /// Losses that the manager has not heard of.
+    news: Vec<Node>,
+    /// Workers of which there have been copies.
+    kept: BTreeSet<u32>,
+    /// The last copy of one of them is lost.
+    is_doomed: bool,
     statuses: BTreeMap<Guardian, i32>,
     begun: Vec<(Generation, Vec<Number>)>,
     is_ending: bool,
@@ -64,7 +80,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, workers: u32, spares: u32, kills: u32) -> World {
+    fn new(seed: u64, [workers, spares]: [u32; 2], kills: u32, [nodes, losses]: [u32; 2]) -> World {
         let mut world = World {
             random: Random(seed),
             job: Job::new(workers, spares),
@@ -73,15 +89,26 @@ impl World {
             processes: BTreeMap::new(),
             events: BTreeMap::new(),
             kills,
+            nodes,
+            losses,
+            lost: BTreeSet::new(),
+            news: Vec::new(),
+            kept: BTreeSet::new(),
+            is_doomed: false,
             statuses: BTreeMap::new(),
             begun: Vec::new(),
             is_ending: false,
             said: Vec::new(),
         };
         for guardian in 0..workers + spares {
-            world.happen(Event::Came(Guardian(guardian)));
+            let guardian = Guardian(guardian);
+            world.happen(Event::Came(guardian, world.node(guardian)));
         }
         world
+    }
+
+    fn node(&self, guardian: Guardian) -> Node {
+        Node(guardian.0 % self.nodes)
     }
 
     fn happen(&mut self, event: Event) {
@@ -96,12 +123,19 @@ impl World {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Start { number, .. } => {
+            Action::Start { number, at, .. } => {
+                let node = self.node(at);
                 let process = Process {
-                    stage: Stage::Starting,
+                    node,
+                    stage: match self.lost.contains(&node) {
+                        true => Stage::Dead,
+                        false => Stage::Starting,
+                    },
                     page: self.job.generation(),
                     part: None,
+                    copies: BTreeSet::new(),
                     keeps: false,
+                    of_dead: None,
                 };
                 let before = self.processes.insert(number, process);
                 // Its line is a new one.
@@ -117,11 +151,15 @@ impl World {
                 }
             }
             Action::Inherit { heir, from } => {
-                let from = &self.processes[&from];
-                assert!(from.keeps && from.stage == Stage::Dead, "only the dead leave something");
+                let from = self.processes.get_mut(&from).expect("only processes leave something");
+                assert!(from.stage == Stage::Dead, "only the dead leave something");
+                let (files, part, node) = (std::mem::take(&mut from.copies), from.part.or(from.of_dead), from.node);
+                assert!(std::mem::take(&mut from.keeps), "who leaves nothing has no heir");
                 let heir = self.processes.get_mut(&heir).expect("an heir is a process");
                 assert!(!heir.keeps, "an heir has nothing else");
-                heir.keeps = true;
+                assert_eq!(heir.node, node, "files stay on their node");
+                heir.copies.extend(files);
+                (heir.keeps, heir.of_dead) = (true, part);
             }
             Action::Begin { generation, ranks } => self.begin(generation, ranks),
             Action::Kill { number, .. } => self.kill(number),
@@ -136,12 +174,13 @@ impl World {
         let last = self.begun.last().map(|(last, _)| *last);
         assert!(last.is_none_or(|last| last < generation), "generations begin in order");
         assert!(ranks.len() >= self.workers, "a generation lacks workers");
-        for (index, number) in ranks.iter().enumerate() {
+        self.check_copies(&ranks);
+        self.give_parts(&ranks);
+        for number in &ranks {
             let process = self.processes.get_mut(number).expect("a rank is a process");
             // It may have died, or left for the next generation, since.
             if process.stage == Stage::Ready(generation) {
                 process.stage = Stage::Running(generation, STEPS);
-                process.part = (index < self.workers).then_some(index as u32);
             } else {
                 assert!(
                     process.stage == Stage::Dead || process.page > generation,
@@ -150,6 +189,48 @@ impl World {
             }
         }
         self.begun.push((generation, ranks));
+    }
+
+    /// Who has lived on keeps its part; those of the dead go to their heirs, if there are any.
+    fn give_parts(&mut self, ranks: &[Number]) {
+        for part in 0..self.workers as u32 {
+            let find = |is_fit: &dyn Fn(&Process) -> bool| ranks.iter().find(|it| is_fit(&self.processes[it])).copied();
+            if find(&|it| it.part == Some(part)).is_some() {
+                continue;
+            }
+            let heir = find(&|it| it.part.is_none() && it.of_dead == Some(part));
+            let idle = heir.or_else(|| find(&|it| it.part.is_none() && it.of_dead.is_none()));
+            let number = idle
+                .or_else(|| find(&|it| it.part.is_none()))
+                .expect("there are enough");
+            self.processes.get_mut(&number).expect("a rank is a process").part = Some(part);
+        }
+    }
+
+    /// What no rank has, nobody has who could be asked.
+    fn check_copies(&mut self, ranks: &[Number]) {
+        let is_left = |it: &Process| !self.lost.contains(&it.node) && (it.keeps || it.stage != Stage::Dead);
+        let all = self.processes.iter().filter(|(_, process)| is_left(process));
+        let (known, left): (Vec<_>, Vec<_>) = all.partition(|(number, _)| ranks.contains(number));
+        let of = |processes: &[(&Number, &Process)]| -> BTreeSet<u32> {
+            processes.iter().flat_map(|(_, it)| it.copies.iter().copied()).collect()
+        };
+        let (known, left) = (of(&known), of(&left));
+        assert!(
+            left.is_subset(&known),
+            "copies of {left:?} are left behind, {known:?} are known"
+        );
+        self.is_doomed |= !self.kept.is_subset(&known);
+    }
+
+    /// Nothing of this node says anything any more.
+    fn lose(&mut self, node: Node) {
+        self.lost.insert(node);
+        self.news.push(node);
+        for (number, process) in self.processes.iter_mut().filter(|(_, process)| process.node == node) {
+            process.stage = Stage::Dead;
+            self.events.remove(number);
+        }
     }
 
     fn kill(&mut self, number: Number) {
@@ -188,20 +269,44 @@ impl World {
                 process.stage = Stage::AtEnd(of);
                 Said::AtEnd(of)
             }
-            Stage::Running(of, left) if left > 0 => {
-                process.stage = Stage::Running(of, left - 1);
-                if left != STEPS - UNPROTECTED {
+            Stage::Running(of, CHECKPOINT) => {
+                let Some(part) = process.part else { return };
+                if process.copies.insert(part) || !process.keeps {
+                    process.keeps = true;
+                    Said::Keeps(part)
+                } else if self.commit() {
+                    self.go_on(number, of, CHECKPOINT);
+                    Said::Running(of)
+                } else {
                     return;
                 }
-                process.keeps |= process.part.is_some();
-                let kept = process.part.map(Said::Keeps);
-                kept.into_iter()
-                    .for_each(|said| self.say(number, Event::Said(number, said)));
-                Said::Running(of)
             }
+            Stage::Running(of, left) if left > 0 => return self.go_on(number, of, left),
             _ => return,
         };
         self.say(number, Event::Said(number, said));
+    }
+
+    fn go_on(&mut self, number: Number, of: Generation, left: u32) {
+        let process = self.processes.get_mut(&number).expect("a process");
+        process.stage = Stage::Running(of, left - 1);
+    }
+
+    /// Whether all workers have handed over copies of themselves; if so, a worker of another node has one of each, too.
+    fn commit(&mut self) -> bool {
+        let has_own = |it: &Process| it.part.is_some_and(|part| it.copies.contains(&part));
+        let keeps = |it: &&Process| it.keeps && it.stage != Stage::Dead && has_own(it);
+        let keepers = self.processes.values().filter(keeps);
+        let of_parts: BTreeMap<u32, Node> = keepers.filter_map(|it| Some((it.part?, it.node))).collect();
+        let is_whole = of_parts.len() == self.workers;
+        for (part, node) in of_parts.into_iter().filter(|_| is_whole) {
+            self.kept.insert(part);
+            let mut others = self.processes.values_mut().filter(|process| process.node != node);
+            if let Some(holder) = others.find(|process| keeps(&&**process)) {
+                holder.copies.insert(part);
+            }
+        }
+        is_whole
     }
 
     fn choose<T: Copy>(&mut self, from: &[T]) -> Option<T> {
@@ -219,7 +324,19 @@ impl World {
             .collect();
         let living = |(_, process): &(&Number, &Process)| process.stage != Stage::Dead;
         let living: Vec<Number> = self.processes.iter().filter(living).map(|(&it, _)| it).collect();
-        if self.kills > 0 && self.random.below(25) == 0 {
+        if self.is_doomed && !living.is_empty() {
+            self.is_doomed = false;
+            self.kills = 0;
+            self.said.push("a copy is lost".into());
+            self.happen(Event::Abort(LOST));
+        } else if self.losses > 0 && self.random.below(60) == 0 {
+            self.losses -= 1;
+            let node = Node(self.random.below(u64::from(self.nodes)) as u32);
+            self.lose(node);
+        } else if !self.news.is_empty() && self.random.below(8) == 0 {
+            let node = self.news.remove(0);
+            self.happen(Event::Lost(node));
+        } else if self.kills > 0 && self.random.below(25) == 0 {
             self.kills -= 1;
             let victim = self.choose(&living);
             victim.into_iter().for_each(|victim| self.kill(victim));
@@ -235,15 +352,25 @@ impl World {
     }
 }
 
-/// Plays a job to its end; whether it has been lost.
-fn play(seed: u64, workers: u32, spares: u32, kills: u32) -> bool {
-    let mut world = World::new(seed, workers, spares, kills);
+/// A job that was not brought to its end.
+#[derive(PartialEq, Eq, Debug)]
+struct Lost {
+    said: Vec<String>,
+    /// There was a checkpoint.
+    had_copies: bool,
+}
+
+/// Plays a job to its end.
+fn play(seed: u64, [workers, spares]: [u32; 2], kills: u32, nodes: [u32; 2]) -> Option<Lost> {
+    let mut world = World::new(seed, [workers, spares], kills, nodes);
     let mut turns = 0;
     while world.turn() {
         turns += 1;
         assert!(turns < 100_000, "seed {seed}: the job hangs: {:?}", world.job);
     }
-    assert_eq!(world.statuses.len() as u32, workers + spares, "every guardian leaves");
+    let left = (0..workers + spares).filter(|&it| !world.lost.contains(&world.node(Guardian(it))));
+    let have_left = |it: u32| world.statuses.contains_key(&Guardian(it));
+    assert!(left.into_iter().all(have_left), "seed {seed}: every guardian leaves");
     let status = world.statuses.values().copied().max().unwrap_or_default();
     // A death after the end is only a status.
     assert!([0, LOST, 137].contains(&status), "seed {seed}: status {status}");
@@ -251,13 +378,16 @@ fn play(seed: u64, workers: u32, spares: u32, kills: u32) -> bool {
         status != LOST || !world.said.is_empty(),
         "seed {seed}: it is lost in silence"
     );
-    status == LOST
+    (status == LOST).then_some(Lost {
+        said: world.said,
+        had_copies: !world.kept.is_empty(),
+    })
 }
 
 #[test]
 fn a_job_without_deaths_has_one_generation() {
     for seed in 0..100 {
-        let mut world = World::new(seed, 4, 1, 0);
+        let mut world = World::new(seed, [4, 1], 0, [1, 0]);
         while world.turn() {}
         assert_eq!(world.begun.len(), 1, "seed {seed}");
     }
@@ -267,8 +397,33 @@ fn a_job_without_deaths_has_one_generation() {
 fn whoever_dies_and_whenever_the_job_comes_to_its_end() {
     for seed in 0..5_000 {
         let (spares, kills) = ((seed % 3) as u32, (seed % 6) as u32);
-        assert!(!play(seed, 4, spares, kills), "seed {seed}: the job is lost");
+        let lost = play(seed, [4, spares], kills, [1, 0]);
+        assert_eq!(lost, None, "seed {seed}: the job is lost");
     }
+}
+
+#[test]
+fn whoever_dies_on_several_nodes_the_job_comes_to_its_end() {
+    for seed in 0..5_000 {
+        let (spares, kills, nodes) = ((seed % 3) as u32, (seed % 6) as u32, 2 + (seed % 2) as u32);
+        let lost = play(seed, [4, spares], kills, [nodes, 0]);
+        assert_eq!(lost, None, "seed {seed}: the job is lost");
+    }
+}
+
+/// What a lost node's processes have printed before the first checkpoint is not known.
+#[test]
+fn the_loss_of_a_node_is_survived_once_there_are_copies() {
+    let mut survived = 0;
+    for seed in 0..4_000 {
+        let (spares, kills) = ((seed % 3) as u32, (seed % 4) as u32);
+        let (nodes, losses) = (2 + (seed / 4 % 3) as u32, 1 + (seed / 16 % 2) as u32);
+        match play(seed, [4, spares], kills, [nodes, losses]) {
+            None => survived += 1,
+            Some(lost) => assert!(losses > 1 || !lost.had_copies, "seed {seed}: {lost:?}"),
+        }
+    }
+    assert!(survived > 2_000, "only {survived} jobs have survived");
 }
 
 #[test]
@@ -279,7 +434,10 @@ fn a_hundred_thousand_processes_cost_little() {
         let events = (0..=WORKERS).map(event);
         events.flat_map(|event| job.handle(now, event)).collect::<Vec<Action>>()
     };
-    assert_eq!(do_with_all(&|it| Event::Came(Guardian(it))).len() as u32, WORKERS + 1);
+    assert_eq!(
+        do_with_all(&|it| Event::Came(Guardian(it), Node(0))).len() as u32,
+        WORKERS + 1
+    );
     let first = Generation(0);
     let begun = do_with_all(&|it| Event::Said(Number(it), Said::Ready(first)));
     assert!(matches!(&begun[..], [Action::Begin { ranks, .. }] if ranks.len() as u32 == WORKERS + 1));
@@ -299,7 +457,7 @@ fn the_next_program_of_a_script_is_a_job_like_the_first() {
             .flat_map(|it| job.handle(now, event(it)))
             .collect::<Vec<Action>>()
     };
-    all(&|it| Event::Came(Guardian(it)));
+    all(&|it| Event::Came(Guardian(it), Node(0)));
     for program in 0..2 {
         let generation = Generation(program);
         let said = |said: Said| move |it| Event::Said(Number(it), said);

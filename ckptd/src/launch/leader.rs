@@ -3,7 +3,7 @@
 use super::talk::{Order, Report};
 use crate::line::{FromGuardian, ToGuardian, ToManager};
 use std::time::{Duration, Instant};
-use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Number, Said};
+use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Node, Number, Said};
 
 /// A job's leader.
 pub struct Leader {
@@ -43,7 +43,7 @@ impl Leader {
         match report {
             Report::Came { rank, workers, spares } => {
                 self.job.get_or_insert_with(|| Job::new(workers, spares));
-                self.happen(Event::Came(Guardian(rank)));
+                self.happen(Event::Came(Guardian(rank), Node(0)));
             }
             Report::Gone { rank } => self.happen(Event::Gone(Guardian(rank))),
             Report::Called { number } => self.happen(Event::Called(Number(number))),

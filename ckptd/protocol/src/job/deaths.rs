@@ -2,7 +2,7 @@
 
 use super::{Job, Phase};
 use crate::member::Member;
-use crate::{Action, Ending, Guardian, LOST, Number};
+use crate::{Action, Ending, Guardian, LOST, Node, Number};
 
 /// How many new processes may die before they have been in a generation.
 const STILLBORN: u32 = 10;
@@ -33,12 +33,24 @@ impl Job {
         }
     }
 
-    pub(super) fn gone(&mut self, guardian: Guardian) {
-        self.guardians.remove(&guardian);
+    /// What its processes have handed over is lost as well.
+    pub(super) fn lost(&mut self, node: Node) {
+        let nodes = &self.nodes;
+        let is_there = |at: &Guardian| nodes.get(at) == Some(&node);
+        let members = &mut self.members;
+        self.legacies.retain(|_, from| !is_there(&members[from].at));
+        let there = members.values_mut().filter(|member| is_there(&member.at));
+        there.for_each(|member| member.keeps = None);
+        let gone: Vec<Guardian> = self.guardians.iter().copied().filter(is_there).collect();
+        self.gone(&gone);
+    }
+
+    pub(super) fn gone(&mut self, guardians: &[Guardian]) {
+        self.guardians.retain(|guardian| !guardians.contains(guardian));
         if self.phase == Phase::Gathering {
             self.end_with(LOST, None);
         }
-        let its = |member: &Member| member.at == guardian && !member.is_over();
+        let its = |member: &Member| guardians.contains(&member.at) && !member.is_over();
         let its: Vec<Number> = self
             .members
             .iter()
@@ -47,7 +59,8 @@ impl Job {
             .collect();
         for number in its {
             if self.members[&number].lives() {
-                self.actions.push(Action::Kill { number, at: guardian });
+                let at = self.members[&number].at;
+                self.actions.push(Action::Kill { number, at });
                 self.ended(number, Ending::Signal(SIGKILL));
             }
             // What it may have printed is not known.
@@ -122,8 +135,14 @@ impl Job {
         }
         let missing = (self.workers + self.spares).saturating_sub(self.living.len() as u32);
         for _ in 0..spares.min(missing) {
-            let number = Number(self.next);
-            self.start_next(Guardian(self.workers));
+            let (number, first) = (Number(self.next), Guardian(self.workers));
+            let load = |it: &Guardian| self.load.get(it).copied().unwrap_or(0);
+            let home = self
+                .guardians
+                .iter()
+                .copied()
+                .min_by_key(|it| (load(it), *it != first, *it));
+            self.start_next(home.unwrap_or(first));
             if let Some(member) = self.members.get_mut(&number) {
                 member.is_replacement = true;
             }

@@ -1,0 +1,76 @@
+//! Who inherits what the dead have left: a process of the same node, which has neither a part nor copies.
+
+use super::Job;
+use crate::{Action, Guardian, Node, Number};
+use std::collections::BTreeMap;
+
+impl Job {
+    /// Starts processes where copies are left and too few could inherit them.
+    pub(super) fn start_heirs(&mut self) {
+        let mut homes: BTreeMap<Node, Vec<Guardian>> = BTreeMap::new();
+        for from in self.legacies.values() {
+            let at = self.members[from].at;
+            homes.entry(self.nodes[&at]).or_default().push(at);
+        }
+        if homes.is_empty() {
+            return;
+        }
+        for &number in &self.living {
+            if let Some(node) = self.could_inherit_on(number) {
+                homes.get_mut(&node).and_then(Vec::pop);
+            }
+        }
+        // Where no guardian is left, nobody can.
+        homes.retain(|node, _| self.guardians.iter().any(|it| self.nodes[it] == *node));
+        homes.into_values().flatten().for_each(|home| self.start_next(home));
+    }
+
+    /// Where a process could inherit: it has nothing yet.
+    fn could_inherit_on(&self, number: Number) -> Option<Node> {
+        let member = &self.members[&number];
+        (member.keeps.is_none() && !member.has_part).then(|| self.nodes[&member.at])
+    }
+
+    /// Whether somebody is still to come who is needed to inherit.
+    pub(super) fn awaits_heirs(&self) -> bool {
+        let mut missing: BTreeMap<Node, usize> = BTreeMap::new();
+        for from in self.legacies.values() {
+            *missing.entry(self.nodes[&self.members[from].at]).or_default() += 1;
+        }
+        if missing.is_empty() {
+            return false;
+        }
+        let ready = self.living.difference(&self.unready);
+        for node in ready.filter_map(|&number| self.could_inherit_on(number)) {
+            missing.entry(node).and_modify(|count| *count = count.saturating_sub(1));
+        }
+        let coming = self.unready.iter().filter_map(|&number| self.could_inherit_on(number));
+        coming
+            .into_iter()
+            .any(|node| missing.get(&node).is_some_and(|&count| count > 0))
+    }
+
+    /// Gives what the dead have left to ranks of the next generation.
+    pub(super) fn bequeath(&mut self, ranks: &[Number]) {
+        let legacies = std::mem::take(&mut self.legacies);
+        if legacies.is_empty() {
+            return;
+        }
+        let mut heirs: BTreeMap<Node, Vec<Number>> = BTreeMap::new();
+        for &number in ranks.iter().rev() {
+            if let Some(node) = self.could_inherit_on(number) {
+                heirs.entry(node).or_default().push(number);
+            }
+        }
+        for (worker, from) in legacies {
+            let node = self.nodes[&self.members[&from].at];
+            let Some(heir) = heirs.get_mut(&node).and_then(Vec::pop) else {
+                continue;
+            };
+            if let Some(member) = self.members.get_mut(&heir) {
+                member.keeps = Some(worker);
+            }
+            self.actions.push(Action::Inherit { heir, from });
+        }
+    }
+}
