@@ -112,7 +112,7 @@ impl Client {
         let Answer::Challenge { nonce } = self.answer(until, limit)? else {
             return Err(ClientError::Unexpected);
         };
-        let proof = auth::proof(token, &nonce);
+        let proof = auth::proof(auth::Purpose::Client, token, &nonce);
         self.send(&Ask::Prove { proof }, until, limit)?;
         match self.answer(until, limit)? {
             Answer::Welcome => Ok(()),

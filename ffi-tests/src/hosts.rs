@@ -69,13 +69,9 @@ impl Hosts {
         })
     }
 
-    /// Whether there can be hosts; why not is printed once. Only mpirun starts jobs on several.
+    /// Whether there can be hosts; why not is printed once.
     pub fn are_possible() -> bool {
         static POSSIBLE: OnceLock<bool> = OnceLock::new();
-        if place::launcher() == Launcher::Ckptd {
-            place::skip("ckptd launch starts jobs on one host");
-            return false;
-        }
         *POSSIBLE.get_or_init(|| match Hosts::new(&[1, 1]) {
             Ok(_) => true,
             Err(reason) => {
@@ -155,6 +151,28 @@ impl Hosts {
             .arg(self.agent())
             .args(["--host", &self.names(), "--map-by", by]);
         command
+    }
+
+    /// `ckptd launch` on the first host, with options by which it starts ranks on all of them.
+    pub fn launch(&self, directory: &Path, by: &str) -> Command {
+        let mut command = self.enter_at(directory);
+        command
+            .arg(place::ckptd())
+            .arg("launch")
+            .arg("--agent")
+            .arg(self.agent());
+        command.args(["--host", &self.names(), "--map-by", by]);
+        command
+    }
+
+    /// Ends a host, which is not the first, with all of its processes at once.
+    pub fn lose(&self, host: usize) -> bool {
+        let Ok(pid) = std::fs::read_to_string(self.directory.path().join(self.name(host))) else {
+            return false;
+        };
+        // The first host knows it by that number.
+        let killed = self.enter().args(["kill", "-KILL", pid.trim()]).status();
+        killed.is_ok_and(|status| status.success())
     }
 
     /// Files in memory that are left on the hosts.

@@ -48,6 +48,7 @@ pub struct Job {
     inputs: Vec<(String, String)>,
     kills: Vec<Kill>,
     end: Option<(Trigger, Scope)>,
+    lost: Option<(Trigger, usize)>,
     disk: bool,
     limit: Duration,
     mpirun: Option<PathBuf>,
@@ -73,6 +74,7 @@ impl Job {
             inputs: Vec::new(),
             kills: Vec::new(),
             end: None,
+            lost: None,
             disk: false,
             limit: Duration::from_secs(60),
             mpirun: None,
@@ -139,6 +141,12 @@ impl Job {
         self
     }
 
+    /// Ends a host, which is not the first, with all that runs there.
+    pub fn lose_host(mut self, at: Trigger, host: usize) -> Job {
+        self.lost = Some((at, host));
+        self
+    }
+
     /// UNDERSTUDY_DISK: a directory of the job's own.
     pub fn disk(mut self) -> Job {
         self.disk = true;
@@ -183,15 +191,16 @@ impl Job {
     /// Under Slurm's srun instead of mpirun.
     pub fn launched_by_srun(mut self, srun: Srun) -> Job {
         self.srun = Some(srun);
-        self.fault_tolerance = false;
         self
     }
 
     /// On several hosts, with so many slots each; ranks fill the first, then the second, and so on.
     pub fn hosts(mut self, slots: &[u32]) -> Job {
         self.slots = slots.to_owned();
-        // A job of ours has one node.
-        self.launched_by(Launcher::Ulfm)
+        match self.launcher {
+            Launcher::Ulfm => self,
+            Launcher::Mpirun | Launcher::Ckptd => self.launched_by(Launcher::Ckptd),
+        }
     }
 
     /// With another order of the ranks on the hosts (`--map-by`).
@@ -346,6 +355,13 @@ impl Run {
             {
                 job.end = None;
                 self.kill_all(scope, started);
+            }
+            if let (Some((at, host)), Some(hosts)) = (job.lost, &self.hosts)
+                && self.is_complete()
+                && at.has_come(&stdout, &events)
+            {
+                assert!(hosts.lose(host), "host {host} cannot be ended");
+                job.lost = None;
             }
             if let (Some(next), true) = (kill, self.is_complete()) {
                 if due.is_none() && next.at.has_come(&stdout, &events) {

@@ -62,6 +62,8 @@ pub struct Job {
     restarts: u32,
     /// A new spare has died on its way: no other is started.
     has_failed_to_replenish: bool,
+    /// Until when to wait for the death for which MPI libraries have given up.
+    patience: Option<Duration>,
     /// Who has ended by itself without MPI_Finalize, and had been in a generation.
     leaver: Option<(Number, bool)>,
     status: i32,
@@ -95,6 +97,7 @@ impl Job {
             stillborn: 0,
             restarts: 0,
             has_failed_to_replenish: false,
+            patience: None,
             leaver: None,
             status: 0,
             culprit: None,
@@ -132,10 +135,16 @@ impl Job {
         self.phase == Phase::Over
     }
 
+    /// The job's exit status, so far.
+    pub fn status(&self) -> i32 {
+        self.status
+    }
+
     /// When [`Event::Tick`] is wanted.
     pub fn deadline(&self) -> Option<Duration> {
         match self.phase {
             Phase::Ending { deadline } => deadline,
+            Phase::Running => self.patience,
             _ => None,
         }
     }
@@ -214,6 +223,7 @@ impl Job {
             Said::Ready(of) => {
                 let is_new_spare = member.is_replacement && !member.is_heard();
                 member.ready = Some(of);
+                member.is_broken &= of < generation;
                 if of == generation {
                     self.unready.remove(&number);
                 }
@@ -265,7 +275,10 @@ impl Job {
         match self.phase {
             Phase::Restarting => self.restart_if_all_are_over(),
             Phase::Meeting => self.begin_if_ready(),
-            Phase::Running => self.end_if_all_are_there(),
+            Phase::Running => {
+                self.kill_broken_if_due();
+                self.end_if_all_are_there();
+            }
             Phase::Ending { deadline } => self.end_all(deadline),
             Phase::Gathering | Phase::Over => {}
         }
@@ -308,6 +321,7 @@ impl Job {
         let open = &self.open;
         self.members.retain(|number, _| open.contains(number));
         self.stillborn = 0;
+        self.patience = None;
         self.phase = Phase::Running;
         let generation = self.generation;
         self.actions.push(Action::Begin { generation, ranks });

@@ -473,7 +473,7 @@ fn the_next_program_of_a_script_is_a_job_like_the_first() {
 fn a_process_that_dies_in_every_generation_ends_the_job() {
     let (mut job, now) = (Job::new(1, 0), Duration::ZERO);
     let mut number = Number(0);
-    let mut actions = job.handle(now, Event::Came(Guardian(0)));
+    let mut actions = job.handle(now, Event::Came(Guardian(0), Node(0)));
     for generation in (0..100).map(Generation) {
         actions.extend(job.handle(now, Event::Said(number, Said::Ready(generation))));
         if generation == Generation(0) {
@@ -493,4 +493,27 @@ fn a_process_that_dies_in_every_generation_ends_the_job() {
         actions.iter().any(|action| matches!(action, Action::Say(_))),
         "in silence"
     );
+}
+
+/// As MPI libraries do that are connected to a dead process over TCP.
+#[test]
+fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_death() {
+    let (mut job, generation) = (Job::new(2, 0), Generation(0));
+    let mut do_at = |seconds, event| job.handle(Duration::from_secs(seconds), event);
+    (0..2).for_each(|it| drop(do_at(0, Event::Came(Guardian(it), Node(it)))));
+    (0..2).for_each(|it| drop(do_at(0, Event::Said(Number(it), Said::Ready(generation)))));
+    (0..2).for_each(|it| drop(do_at(0, Event::Said(Number(it), Said::Keeps(it)))));
+    (0..2).for_each(|it| drop(do_at(0, Event::Said(Number(it), Said::Running(generation)))));
+    assert_eq!(do_at(1, Event::Broke(Number(0))), []);
+    let next = Generation(1);
+    let told = do_at(1, Event::Ended(Number(1), Ending::Signal(9)));
+    assert!(told.contains(&Action::Announce(next)));
+    do_at(1, Event::Said(Number(0), Said::Ready(next)));
+    do_at(1, Event::Said(Number(2), Said::Ready(next)));
+    assert_eq!(do_at(9, Event::Tick), []);
+    assert_eq!(do_at(9, Event::Broke(Number(0))), []);
+    let (number, at) = (Number(0), Guardian(0));
+    assert_eq!(do_at(11, Event::Tick), [Action::Kill { number, at }]);
+    let told = do_at(11, Event::Ended(number, Ending::Exit(14)));
+    assert!(told.contains(&Action::Announce(Generation(2))), "{told:?}");
 }

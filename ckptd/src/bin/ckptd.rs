@@ -2,6 +2,7 @@
 
 use ckptd::daemon::{self, StartError};
 use ckptd::launch::guardian::{self, Program};
+use ckptd::launch::hosts::{self, By};
 use ckptd::launch::starter::Plan;
 use ckptd::{launch, manual};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -42,7 +43,7 @@ enum Command {
     /// for each address when it is ready. What happens is logged on standard error (UNDERSTUDY_LOG, default info).
     #[command(after_help = SERVE_STATUSES)]
     Serve(Serve),
-    /// Start a program on this node and be the process manager of its MPI library, without mpirun.
+    /// Start a program on this node, or on several, and be the process manager of its MPI library, without mpirun.
     ///
     /// When a process dies, all others initialise MPI anew, together with a spare or a new process in its place.
     Launch(Launch),
@@ -64,7 +65,13 @@ enum Command {
         socket: i32,
         /// The job's directory.
         directory: PathBuf,
+        /// Standard input tells of other nodes.
+        #[arg(long)]
+        has_duty: bool,
     },
+    /// Start the processes of a job on this host that was started on another one.
+    #[command(hide = true)]
+    Node,
     /// Write the man pages.
     Man {
         /// Where to; the directory is made.
@@ -119,6 +126,22 @@ struct Launch {
     #[arg(long, value_name = "FILE")]
     mpi: Option<PathBuf>,
 
+    /// Where processes run, as for mpirun: `a:4,b:4` has four slots on each of two hosts. Workers come first, then spares.
+    #[arg(long, value_name = "HOSTS")]
+    host: Vec<String>,
+
+    /// The same from a file.
+    #[arg(long, value_name = "FILE", conflicts_with = "host")]
+    hostfile: Option<PathBuf>,
+
+    /// How ranks are dealt out to hosts: `slot` fills one after the other, `node` gives one to each in turn.
+    #[arg(long, value_name = "WHAT", default_value = "slot")]
+    map_by: By,
+
+    /// The command that starts others on a host: its name and theirs follow, as with ssh.
+    #[arg(long, value_name = "COMMAND", default_value = "ssh -x")]
+    agent: String,
+
     /// The program with its arguments.
     #[arg(required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
@@ -133,7 +156,12 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve(options),
         Command::Launch(options) => exit_with(launch(options)),
         Command::Guardian { file, arguments } => exit_with(guardian::run(Program { file, arguments })),
-        Command::Manage { socket, directory } => exit_with(manage(socket, &directory)),
+        Command::Manage {
+            socket,
+            directory,
+            has_duty,
+        } => exit_with(manage(socket, &directory, has_duty)),
+        Command::Node => exit_with(launch::remote::run()),
         Command::Man { dir } => write_manual(&dir),
     }
 }
@@ -153,7 +181,16 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
     let preload = options
         .preload
         .unwrap_or_else(|| own.with_file_name("libunderstudy.so"));
+    let hosts = match &options.hostfile {
+        Some(file) => hosts::of_file(file)?,
+        None => hosts::of_list(&options.host.join(","))?,
+    };
+    let agent = shell_words::split(&options.agent)
+        .map_err(|error| launch::Error::Hosts(format!("--agent {}: {error}", options.agent)))?;
     launch::starter::run(&Plan {
+        hosts,
+        by: options.map_by,
+        agent,
         workers: options.n.get(),
         spares: options.spares,
         program: options.program,
@@ -162,9 +199,9 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
     })
 }
 
-fn manage(socket: i32, directory: &Path) -> Result<i32, launch::Error> {
+fn manage(socket: i32, directory: &Path, has_duty: bool) -> Result<i32, launch::Error> {
     env_logger::Builder::from_env(env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "warn")).init();
-    launch::job::manage(launch::place::inherited(socket), directory).map(|()| 0)
+    launch::job::manage(launch::place::inherited(socket), directory, has_duty)
 }
 
 fn write_manual(dir: &Path) -> ExitCode {

@@ -80,7 +80,7 @@ impl Service {
                 let Ask::Prove { proof } = ask else {
                     return Reply::End("a proof of the token is wanted first".into());
                 };
-                let Some(token) = auth::verify(&self.tokens, nonce, &proof) else {
+                let Some(token) = auth::verify(auth::Purpose::Client, &self.tokens, nonce, &proof) else {
                     return Reply::End("wrong token".into());
                 };
                 let realm = token as u32 + 1;

@@ -60,6 +60,21 @@ pub enum Error {
     /// Nobody is left to run the program.
     #[error("of {size} process(es), {spares} would be spares (UNDERSTUDY_SPARES), and none a worker")]
     OnlySpares { size: u32, spares: u32 },
+    /// A list of hosts that is none.
+    #[error("{0}")]
+    Hosts(String),
+    /// They have no room.
+    #[error("the hosts have {slots} slot(s), and {size} processes are to be started")]
+    Slots { slots: u32, size: u32 },
+    /// Of the job's first node.
+    #[error("the leader of the job cannot be reached: {0}")]
+    NoLeader(io::Error),
+    /// It has another protocol.
+    #[error("this host has another build of ckptd than the one that the job was started from")]
+    Build,
+    /// A second manager of the same job.
+    #[error("two hosts of the job are this one")]
+    SameHost,
     /// It has died.
     #[error("the process manager of this job has gone; the job ends")]
     NoManager,
@@ -94,6 +109,11 @@ impl Error {
             Error::NotLaunched => "start it with mpirun, or with understudy run",
             Error::Nodes => "start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later), or on one node",
             Error::OnlySpares { .. } => "start more processes, or set UNDERSTUDY_SPARES=0",
+            Error::Hosts(_) => "give hosts as a:2,b:2, or in a file with lines such as `a slots=2`",
+            Error::Slots { .. } => "give a host more (name:N), or name another one",
+            Error::NoLeader(_) => "let hosts of the job reach each other over TCP, on any port",
+            Error::Build => "install the same build everywhere",
+            Error::SameHost => "name each host once",
             Error::NoManager => "start the job again",
             Error::Missing(_) => "keep the layer's files together in one directory",
             Error::System { .. } => "free what the system lacks",

@@ -237,16 +237,18 @@ impl Guardian {
 
     /// What makes a process the one of this number, as a launcher would tell it.
     fn identity(&self, number: u32) -> Identity {
-        let (number, size) = (number.to_string(), self.seat.size.to_string());
-        let line = format!("{number},{}", self.seat.directory().display());
+        let seat = &self.seat;
+        let (number, size) = (number.to_string(), seat.size.to_string());
+        let (local_size, local_rank) = (seat.local_size.to_string(), seat.local_rank.to_string());
+        let line = format!("{number},{}", seat.directory().display());
         let variables = [
             (LINE, &line),
-            ("PMIX_NAMESPACE", &self.seat.job),
+            ("PMIX_NAMESPACE", &seat.job),
             ("PMIX_RANK", &number),
             ("OMPI_COMM_WORLD_SIZE", &size),
             ("OMPI_COMM_WORLD_RANK", &number),
-            ("OMPI_COMM_WORLD_LOCAL_SIZE", &size),
-            ("OMPI_COMM_WORLD_LOCAL_RANK", &number),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", &local_size),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", &local_rank),
         ];
         Identity {
             variables: variables.map(|(name, value)| (name.into(), value.into())).into(),

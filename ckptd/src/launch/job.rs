@@ -1,42 +1,197 @@
-//! The manager of a job: its leader, and its node.
+//! The manager of a job on a node: its node, and its leader or a connection to that.
 
 use super::Error;
-use super::leader::Leader;
+use super::follower::Follower;
+use super::hub::{Hub, News};
+use super::leader::{GATHERING, Leader, OWN};
 use super::node::Node;
+use super::pipe::{Messages, put};
+use super::talk::Order;
 use crate::line::Listener;
 use crate::private::Directory;
+use bincode::{Decode, Encode};
+use rustix::event::{PollFd, PollFlags};
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
+use understudy_protocol::LOST;
 
-/// Manages the job that has this directory, until its guardians have gone.
-///
-/// # Errors
-/// If nobody can call, for want of a descriptor.
-pub fn manage(listener: Listener, directory: &Path) -> Result<(), Error> {
-    let mut node = Node::new(listener, directory)?;
-    let mut leader = Leader::new();
-    while !node.is_deserted() {
-        node.wait(leader.limit());
-        node.attend();
-        leader.tick();
-        exchange(&mut leader, &mut node);
-    }
-    drop(node);
-    remove(directory);
-    Ok(())
+/// How long the last words to other nodes may take.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What the manager of a job on several nodes is there for; comes by its standard input.
+#[derive(Debug, Encode, Decode)]
+pub enum Duty {
+    /// It leads those of the other nodes, whose hosts have these names.
+    Lead { token: Vec<u8>, others: Vec<String> },
+    /// It is another node's, and calls the leader at one of these addresses.
+    Follow {
+        token: Vec<u8>,
+        node: u32,
+        leader: Vec<String>,
+    },
 }
 
-/// Until neither has anything to tell the other.
-fn exchange(leader: &mut Leader, node: &mut Node) {
+/// What a leader is told later.
+#[derive(Debug, Encode, Decode)]
+pub enum ToLeader {
+    /// What was to start this node has ended.
+    Ended { node: u32, status: i32 },
+}
+
+/// What a leader says, by its standard output.
+#[derive(Debug, Encode, Decode)]
+pub enum FromLeader {
+    /// It listens there.
+    Port(u16),
+    /// It does not wait for this node any more.
+    Lost(u32),
+}
+
+/// Manages the job that has this directory, until its guardians have gone; `has_duty`: standard input tells what for. The exit status.
+///
+/// # Errors
+/// If nobody can call, for want of a descriptor, or if the leader cannot be reached.
+pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
+    let mut node = Node::new(listener, directory)?;
+    let status = match has_duty {
+        false => lead_alone(&mut node),
+        true => {
+            let input = rustix::stdio::stdin().try_clone_to_owned();
+            let mut starter = Messages::new(File::from(input.map_err(Error::system("standard input"))?));
+            match starter.next().map_err(Error::system("standard input"))? {
+                Duty::Lead { token, others } => lead(&mut node, Hub::new(token), &others, starter),
+                Duty::Follow {
+                    token,
+                    node: number,
+                    leader,
+                } => {
+                    let follower = Follower::call(&leader, &token, number, node.host());
+                    follower
+                        .map_err(Error::NoLeader)
+                        .map(|it| follow(&mut node, it, &starter))
+                }
+            }
+        }
+    };
+    drop(node);
+    remove(directory);
+    status
+}
+
+/// All of the job is on this node.
+fn lead_alone(node: &mut Node) -> Result<i32, Error> {
+    let mut leader = Leader::new(node.host());
+    while !(node.is_deserted() && leader.is_deserted()) {
+        node.wait(leader.limit(), Vec::new());
+        node.attend();
+        leader.tick();
+        exchange(&mut leader, node, &mut |_, _| {});
+    }
+    Ok(leader.status())
+}
+
+/// Until neither has anything to tell the other; what other nodes are to do is handed on.
+fn exchange(leader: &mut Leader, node: &mut Node, others: &mut dyn FnMut(u32, Order)) {
     loop {
         let reports = node.take_reports();
-        reports.into_iter().for_each(|report| leader.hear(report));
+        reports.into_iter().for_each(|report| leader.hear(OWN, report));
         let orders = leader.take_orders();
         if orders.is_empty() {
             return;
         }
-        orders.into_iter().for_each(|order| node.obey(order));
+        for (of, order) in orders {
+            match of {
+                OWN => node.obey(order),
+                _ => others(of, order),
+            }
+        }
     }
+}
+
+fn lead(node: &mut Node, hub: io::Result<Hub>, others: &[String], mut starter: Messages<File>) -> Result<i32, Error> {
+    let what = || Error::system("a socket for other nodes");
+    let mut hub = hub.map_err(what())?;
+    let mut leader = Leader::new(node.host());
+    let tell = |message| put(&mut io::stdout(), &message).map_err(Error::system("standard output"));
+    tell(FromLeader::Port(hub.port().map_err(what())?))?;
+    while !(node.is_deserted() && leader.is_deserted()) {
+        let limit = [leader.limit(), hub.limit()].into_iter().flatten().min();
+        let mut polls = hub.polls();
+        polls.push(PollFd::new(starter.from(), PollFlags::IN));
+        node.wait(limit, polls);
+        node.attend();
+        for (of, news) in hub.attend() {
+            match news {
+                News::Joined(host) => leader.join(of, host),
+                News::Told(report) => leader.hear(of, report),
+                News::Lost if leader.lose(of) => tell(FromLeader::Lost(of))?,
+                News::Lost => {}
+            }
+        }
+        if is_readable(starter.from()) {
+            // It has been killed: nobody would see how the job ends.
+            let Ok(heard) = starter.hear() else {
+                give_in(node);
+                break;
+            };
+            for ToLeader::Ended { node: of, status } in heard {
+                if leader.awaits(of) {
+                    let host = others.get(of as usize - 1).map_or("a node", String::as_str);
+                    leader.give_up(&format!(
+                        "nothing could be started on {host} (status {status}); see whether ssh gets there without a password, and whether the layer is installed there"
+                    ));
+                    leader.lose(of);
+                }
+            }
+        }
+        leader.tick();
+        exchange(&mut leader, node, &mut |of, order| hub.tell(of, order));
+    }
+    hub.finish(FAREWELL);
+    Ok(leader.status())
+}
+
+fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> i32 {
+    let began = Instant::now();
+    let mut has_come = false;
+    while !(node.is_deserted() && (has_come || began.elapsed() > GATHERING)) {
+        let polls = vec![leader.poll(), PollFd::new(starter.from(), PollFlags::IN)];
+        node.wait(Some(leader.limit()), polls);
+        node.attend();
+        node.take_reports().into_iter().for_each(|report| leader.tell(report));
+        leader.attend().into_iter().for_each(|order| node.obey(order));
+        has_come |= !node.is_deserted();
+        if leader.is_lost() || is_readable(starter.from()) {
+            eprintln!(
+                "understudy: {} has no connection to the job any more; its processes end",
+                node.host()
+            );
+            give_in(node);
+            return LOST;
+        }
+    }
+    leader.finish(FAREWELL);
+    0
+}
+
+/// Ends what runs on this node.
+fn give_in(node: &mut Node) {
+    let began = Instant::now();
+    node.give_in(LOST);
+    while !node.is_deserted() && began.elapsed() < FAREWELL {
+        node.wait(Some(FAREWELL), Vec::new());
+        node.attend();
+    }
+}
+
+fn is_readable(file: &impl AsFd) -> bool {
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut polls = [PollFd::new(file, PollFlags::IN)];
+    matches!(rustix::event::poll(&mut polls, Some(&now)), Ok(1..))
 }
 
 /// Removes what the job has left on this node.

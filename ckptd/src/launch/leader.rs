@@ -1,31 +1,57 @@
 //! The leader of a job: has the state machine that decides, and a clock. Reports become events, and actions become orders.
 
-use super::talk::{Order, Report};
+use super::exchange::Exchange;
+use super::talk::{Beginning, Order, Report};
 use crate::line::{FromGuardian, ToGuardian, ToManager};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Node, Number, Said};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The leader's own node.
+pub const OWN: u32 = 0;
+/// How long the guardians may take to come.
+pub const GATHERING: Duration = Duration::from_secs(120);
 
 /// A job's leader.
 pub struct Leader {
     /// There is none before the first guardian has said how many there are.
     job: Option<Job>,
     began: Instant,
-    orders: Vec<Order>,
+    /// The name of each node's host.
+    hosts: BTreeMap<u32, String>,
+    lost: BTreeSet<u32>,
+    /// The node of each living guardian, by rank, and of each process, by number.
+    guardians: BTreeMap<u32, u32>,
+    processes: BTreeMap<u32, u32>,
+    exchange: Exchange,
+    orders: Vec<(u32, Order)>,
+    /// A node is missing, and no guardian has come.
+    is_hopeless: bool,
 }
 
 impl Leader {
-    pub fn new() -> Leader {
+    /// The leader on this host.
+    pub fn new(host: &str) -> Leader {
         Leader {
             job: None,
             began: Instant::now(),
+            hosts: BTreeMap::from([(OWN, host.to_owned())]),
+            lost: BTreeSet::new(),
+            guardians: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            exchange: Exchange::default(),
             orders: Vec::new(),
+            is_hopeless: false,
         }
     }
 
     /// When [`tick`](Self::tick) is wanted.
     pub fn limit(&self) -> Option<Duration> {
-        let deadline = self.job.as_ref()?.deadline()?;
-        Some(deadline.saturating_sub(self.began.elapsed()))
+        let Some(job) = &self.job else {
+            return Some(GATHERING.saturating_sub(self.began.elapsed()));
+        };
+        Some(job.deadline()?.saturating_sub(self.began.elapsed()))
     }
 
     /// Time has passed.
@@ -33,28 +59,88 @@ impl Leader {
         self.happen(Event::Tick);
     }
 
-    /// What is to be done, in order.
-    pub fn take_orders(&mut self) -> Vec<Order> {
+    /// What is to be done by which node, in order.
+    pub fn take_orders(&mut self) -> Vec<(u32, Order)> {
         std::mem::take(&mut self.orders)
     }
 
+    /// No guardian is left, or none will come.
+    pub fn is_deserted(&self) -> bool {
+        self.guardians.is_empty() && (self.job.is_some() || self.is_hopeless || self.began.elapsed() > GATHERING)
+    }
+
+    /// The job's exit status.
+    pub fn status(&self) -> i32 {
+        self.job.as_ref().filter(|job| job.is_over()).map_or(LOST, Job::status)
+    }
+
+    /// A node has come.
+    pub fn join(&mut self, node: u32, host: String) {
+        if self.hosts.values().any(|other| *other == host) {
+            self.give_up(&format!(
+                "two hosts of the job call themselves {host}; name each host once, or give them names of their own"
+            ));
+        }
+        log::info!("node {node} is {host}");
+        self.hosts.insert(node, host);
+    }
+
+    /// A node is lost; or it has never come. Whether guardians were there.
+    pub fn lose(&mut self, node: u32) -> bool {
+        self.lost.insert(node);
+        let host = self.hosts.remove(&node);
+        let had_guardians = self.guardians.values().any(|of| *of == node);
+        self.guardians.retain(|_, of| *of != node);
+        self.is_hopeless |= self.job.is_none();
+        if had_guardians && !self.job.as_ref().is_some_and(Job::is_over) {
+            eprintln!(
+                "understudy: {} is lost, with all of its processes",
+                host.unwrap_or_default()
+            );
+        }
+        self.happen(Event::Lost(Node(node)));
+        had_guardians
+    }
+
+    /// Whether a node has not come yet.
+    pub fn awaits(&self, node: u32) -> bool {
+        !self.hosts.contains_key(&node) && !self.lost.contains(&node)
+    }
+
     /// What follows from what a node tells.
-    pub fn hear(&mut self, report: Report) {
+    pub fn hear(&mut self, node: u32, report: Report) {
         match report {
             Report::Came { rank, workers, spares } => {
                 self.job.get_or_insert_with(|| Job::new(workers, spares));
-                self.happen(Event::Came(Guardian(rank), Node(0)));
+                self.guardians.insert(rank, node);
+                self.happen(Event::Came(Guardian(rank), Node(node)));
             }
-            Report::Gone { rank } => self.happen(Event::Gone(Guardian(rank))),
+            Report::Gone { rank } => {
+                self.guardians.remove(&rank);
+                self.happen(Event::Gone(Guardian(rank)));
+            }
             Report::Called { number } => self.happen(Event::Called(Number(number))),
             Report::Process { number, said } => self.happen(Event::Said(Number(number), said_by_process(&said))),
             Report::Guardian(message) => self.happen(said_by_guardian(&message)),
             Report::Broke { number } => self.happen(Event::Broke(Number(number))),
-            Report::GivesUp(why) => {
-                eprintln!("understudy: {why}");
-                self.happen(Event::Abort(LOST));
+            Report::GivesUp(why) => self.give_up(&why),
+            Report::Fence { id, fence, bytes } => {
+                let answers = self.exchange.fence(node, id, fence, bytes);
+                self.orders.extend(answers);
             }
+            Report::Modex { id, generation, rank } => {
+                let question = self.exchange.ask(node, id, generation, rank);
+                self.orders.push(question);
+            }
+            Report::Answer { id, bytes } => self.orders.extend(self.exchange.answer(id, bytes)),
         }
+    }
+
+    /// The job cannot go on.
+    pub fn give_up(&mut self, why: &str) {
+        eprintln!("understudy: {why}");
+        self.is_hopeless |= self.job.is_none();
+        self.happen(Event::Abort(LOST));
     }
 
     fn happen(&mut self, event: Event) {
@@ -64,37 +150,73 @@ impl Leader {
     }
 
     fn act(&mut self, action: Action) {
-        let to_guardian = |at: Guardian, message| Order::Guardian { rank: at.0, message };
-        let order = match action {
-            Action::Start { number, at, anew } => to_guardian(at, ToGuardian::Start { number: number.0, anew }),
-            Action::Kill { number, at } => to_guardian(at, ToGuardian::Kill { number: number.0 }),
-            Action::Leave { at, status } => to_guardian(at, ToGuardian::Leave { status }),
-            Action::Admit { number, generation } => Order::Admit {
-                number: number.0,
-                generation: generation.map(|generation| generation.0),
-            },
-            Action::Announce(generation) => {
+        match action {
+            Action::Start { number, at, anew } => {
+                let node = self.tell_guardian(at, ToGuardian::Start { number: number.0, anew });
+                self.processes.insert(number.0, node);
+            }
+            Action::Kill { number, at } => drop(self.tell_guardian(at, ToGuardian::Kill { number: number.0 })),
+            Action::Leave { at, status } => drop(self.tell_guardian(at, ToGuardian::Leave { status })),
+            Action::Admit { number, generation } => {
+                let (number, generation) = (number.0, generation.map(|generation| generation.0));
+                self.tell_node_of(number, Order::Admit { number, generation });
+            }
+            Action::Inherit { heir, from } => {
+                let (heir, from) = (heir.0, from.0);
+                self.tell_node_of(heir, Order::Inherit { heir, from });
+            }
+            Action::Announce(Generation(generation)) => {
                 log::info!("generation {generation} is to be");
-                Order::Announce {
-                    generation: generation.0,
-                }
+                self.tell_all(&Order::Announce { generation });
             }
-            Action::Inherit { heir, from } => Order::Inherit {
-                heir: heir.0,
-                from: from.0,
-            },
-            Action::Begin { generation, ranks } => {
-                log::info!("generation {generation} begins with {} processes", ranks.len());
-                Order::Begin {
-                    generation: generation.0,
-                    ranks: ranks.into_iter().map(|number| number.0).collect(),
-                }
-            }
-            Action::End { is_good } => Order::End { is_good },
-            Action::Say(text) => return eprintln!("understudy: {text}"),
-        };
-        self.orders.push(order);
+            Action::Begin { generation, ranks } => self.begin(generation, &ranks),
+            Action::End { is_good } => self.tell_all(&Order::End { is_good }),
+            Action::Say(text) => eprintln!("understudy: {text}"),
+        }
     }
+
+    fn begin(&mut self, Generation(generation): Generation, ranks: &[Number]) {
+        log::info!("generation {generation} begins with {} processes", ranks.len());
+        let node_of = |number: &Number| self.processes.get(&number.0).copied().unwrap_or(OWN);
+        let of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
+        // A host that is lost this moment has ranks nevertheless: they will be found dead.
+        let place = |node: u32| self.hosts.range(..node).count() as u32;
+        let numbers = ranks.iter().map(|number| number.0);
+        let beginning = Beginning {
+            job: job_name(&self.hosts[&OWN]),
+            generation,
+            ranks: numbers.zip(of_rank.iter().map(|&node| place(node))).collect(),
+            hosts: self.hosts.values().cloned().collect(),
+        };
+        self.exchange = Exchange::of(generation, of_rank);
+        self.tell_all(&Order::Begin(beginning));
+    }
+
+    fn tell_all(&mut self, order: &Order) {
+        let all = self.hosts.keys().map(|&node| (node, order.clone()));
+        self.orders.extend(all);
+    }
+
+    fn tell_node_of(&mut self, number: u32, order: Order) {
+        let node = self.processes.get(&number).copied().unwrap_or(OWN);
+        self.orders.push((node, order));
+    }
+
+    /// The guardian's node.
+    fn tell_guardian(&mut self, Guardian(rank): Guardian, message: ToGuardian) -> u32 {
+        let node = self.guardians.get(&rank).copied().unwrap_or(OWN);
+        self.orders.push((node, Order::Guardian { rank, message }));
+        node
+    }
+}
+
+/// By which MPI libraries know the job: that of another leader of these nodes has another name.
+fn job_name(host: &str) -> String {
+    format!(
+        "understudy-{:08x}-{}",
+        xxh3_64(host.as_bytes()) as u32,
+        std::process::id()
+    )
 }
 
 fn said_by_guardian(message: &FromGuardian) -> Event {

@@ -19,20 +19,30 @@
 //! ([`starter`], or a launcher of an MPI library's), and one manager ([`job`]).
 
 mod error;
+mod exchange;
+mod follower;
 mod generation;
 pub mod guardian;
+pub mod hosts;
+mod hub;
 pub mod job;
 mod launchers;
 mod leader;
+mod link;
 pub mod local;
+mod mail;
 mod manager;
 mod node;
 mod peers;
+mod pipe;
 pub mod place;
 pub mod pmi1;
 pub mod pmix;
 mod process;
 pub mod program;
+pub mod remote;
+mod several;
+mod share;
 pub mod starter;
 mod talk;
 

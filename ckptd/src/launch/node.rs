@@ -1,19 +1,17 @@
 //! A job's processes and guardians on one node: their lines, what they hand over, and the MPI library's servers.
 
+mod generations;
+
+use super::mail::Mailbox;
 use super::process::Process;
-use super::program::Mpi;
 use super::talk::{Order, Report};
-use super::{Alone, Error, Event, Generation, Manager, Name, Rank, Settings, What};
+use super::{Answer, Error, Manager, Rank};
 use crate::line::{ASIDE, FromGuardian, Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use generations::Begun;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs::DirBuilder;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How often processes are interrupted that are still in their MPI library.
@@ -22,11 +20,6 @@ const INTERRUPT_PERIOD: Duration = Duration::from_millis(1);
 const DEAFNESS: Duration = Duration::from_secs(30);
 /// How long a script may take to end when the process has died that it has started.
 const SCRIPTS_END: Duration = Duration::from_millis(500);
-/// How long the guardians may take to come.
-const GATHERING: Duration = Duration::from_secs(120);
-
-/// A rank of a generation whose MPI library has given up.
-type Broken = (Name, Rank);
 
 /// A process that waits to be let in, and the file of its MPI library.
 type Caller = (Line, String);
@@ -38,9 +31,10 @@ pub struct Node {
     host: String,
     /// Those of the MPI library; not before a process has said which one.
     servers: Option<Manager>,
-    wake: Arc<OwnedFd>,
-    /// Ranks whose MPI library has given up.
-    aborts: (Sender<Broken>, Receiver<Broken>),
+    mailbox: Mailbox,
+    /// What other nodes have been asked for, by numbers that rise.
+    asked: BTreeMap<u64, Answer>,
+    asked_last: u64,
     /// Who has not said yet what it is.
     callers: Vec<Line>,
     /// By rank.
@@ -50,14 +44,11 @@ pub struct Node {
     processes: BTreeMap<u32, Process>,
     /// What processes have handed over, and how those have ended that have.
     files: BTreeMap<u32, (Vec<OwnedFd>, i32)>,
-    /// The generation that has begun last, and who its ranks are.
-    begun: Option<(Name, Vec<u32>)>,
+    begun: Option<Begun>,
     /// The generation that processes are to leave their MPI library for, and since when.
     announced: Option<(u32, Instant)>,
     /// The program is at its end.
     is_ending: bool,
-    /// When guardians were waited for, if none has come yet.
-    gathering: Option<Instant>,
     reports: Vec<Report>,
 }
 
@@ -67,15 +58,14 @@ impl Node {
     /// # Errors
     /// Those of eventfd(2).
     pub fn new(listener: Listener, directory: &Path) -> Result<Node, Error> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let wake = wake.map_err(|errno| Error::system("eventfd")(errno.into()))?;
         Ok(Node {
             directory: directory.to_owned(),
             listener,
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             servers: None,
-            wake: Arc::new(wake),
-            aborts: channel(),
+            mailbox: Mailbox::new().map_err(Error::system("eventfd"))?,
+            asked: BTreeMap::new(),
+            asked_last: 0,
             callers: Vec::new(),
             guardians: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -84,24 +74,24 @@ impl Node {
             begun: None,
             announced: None,
             is_ending: false,
-            gathering: Some(Instant::now()),
             reports: Vec::new(),
         })
     }
 
-    /// No guardian is left, or none has come.
-    pub fn is_deserted(&self) -> bool {
-        let is_too_late = |since: Instant| since.elapsed() > GATHERING;
-        self.guardians.is_empty() && self.callers.is_empty() && self.gathering.is_none_or(is_too_late)
+    /// What this node is called.
+    pub fn host(&self) -> &str {
+        &self.host
     }
 
-    /// Waits until something may have happened, or for so long.
-    pub fn wait(&self, limit: Option<Duration>) {
+    /// There is no guardian, and nobody who may be one.
+    pub fn is_deserted(&self) -> bool {
+        self.guardians.is_empty() && self.callers.is_empty()
+    }
+
+    /// Waits until something may have happened, here or at one of these, or for so long.
+    pub fn wait(&self, limit: Option<Duration>, others: Vec<PollFd<'_>>) {
         let own = [
-            self.gathering.map(|_| GATHERING),
-            self.announced
-                .filter(|_| self.late().next().is_some())
-                .map(|_| INTERRUPT_PERIOD),
+            self.late().next().map(|_| INTERRUPT_PERIOD),
             self.processes
                 .values()
                 .find_map(Process::is_silent_for)
@@ -113,23 +103,22 @@ impl Node {
         });
         let lines = self.callers.iter().chain(self.guardians.values());
         let lines = lines.chain(self.processes.values().filter_map(Process::line));
-        let all = lines.map(Line::as_fd).chain([self.listener.as_fd(), self.wake.as_fd()]);
-        let mut polls: Vec<_> = all.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)).collect();
+        let all = lines
+            .map(Line::as_fd)
+            .chain([self.listener.as_fd(), self.mailbox.as_fd()]);
+        let own = all.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN));
+        let mut polls: Vec<PollFd<'_>> = own.chain(others).collect();
         let _ = poll(&mut polls, limit.as_ref());
     }
 
     /// What has happened since.
     pub fn attend(&mut self) {
-        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         self.take_calls();
         self.hear_callers();
         self.hear_processes();
         self.hear_guardians();
-        while let Ok((generation, rank)) = self.aborts.1.try_recv() {
-            let begun = self.begun.as_ref().filter(|(name, _)| *name == generation);
-            if let Some(&number) = begun.and_then(|(_, ranks)| ranks.get(rank.0 as usize)) {
-                self.reports.push(Report::Broke { number });
-            }
+        for mail in self.mailbox.take() {
+            self.report_mail(mail);
         }
         self.interrupt();
         self.end_scripts();
@@ -153,7 +142,6 @@ impl Node {
             match line.receive::<Hello>(Duration::ZERO) {
                 Ok(None) => self.callers.push(line),
                 Ok(Some(Hello::Guardian { rank, workers, spares })) => {
-                    self.gathering = None;
                     self.guardians.insert(rank, line);
                     self.reports.push(Report::Came { rank, workers, spares });
                 }
@@ -197,26 +185,6 @@ impl Node {
                 Err(error) => self.give_up(format!("{error}. {}", error.remedy())),
             }
         }
-    }
-
-    fn start_servers(&self, library: &Path) -> Result<Manager, Error> {
-        let mpi = Mpi::named(library)?;
-        let place = |name: &str| -> Result<PathBuf, Error> {
-            let path = self.directory.join(name);
-            let made = DirBuilder::new().mode(0o700).recursive(true).create(&path);
-            made.map_err(Error::system(path.display().to_string()))?;
-            Ok(path)
-        };
-        let (servers, events) = Manager::start(&Settings {
-            mpi,
-            directory: place("sessions")?,
-            memory: place("segments")?,
-            host: self.host.clone(),
-            peers: Arc::new(Alone),
-        })?;
-        let (aborts, wake) = (self.aborts.0.clone(), Arc::clone(&self.wake));
-        std::thread::spawn(move || note_aborts(events, &aborts, &wake));
-        Ok(servers)
     }
 
     fn hear_guardians(&mut self) {
@@ -311,8 +279,8 @@ impl Node {
                     .for_each(|process| process.tell_generation(generation));
             }
             Order::Inherit { heir, from } => self.hand_out(heir, from),
-            Order::Begin { generation, ranks } => {
-                if let Err(error) = self.begin(generation, ranks) {
+            Order::Begin(beginning) => {
+                if let Err(error) = self.begin(beginning) {
                     self.give_up(format!("{error}. {}", error.remedy()));
                 }
             }
@@ -323,7 +291,21 @@ impl Node {
                     processes.for_each(|process| process.tell(&ToProcess::End, &[]));
                 }
             }
+            Order::Modex { id, generation, rank } => self.look_up(id, generation, Rank(rank)),
+            Order::Answer { id, bytes } => {
+                // Without bytes, or of a generation that has ended, there is none.
+                if let (Some(answer), Some(bytes)) = (self.asked.remove(&id), bytes) {
+                    answer.give(bytes);
+                }
+            }
         }
+    }
+
+    /// Ends all processes and guardians of this node: the job goes on without them, or not at all.
+    pub fn give_in(&mut self, status: i32) {
+        self.processes.values().for_each(Process::kill);
+        let leave = ToGuardian::Leave { status };
+        self.guardians.values().for_each(|line| drop(line.send(&leave)));
     }
 
     /// Has a process killed by its guardian, whichever that is.
@@ -360,40 +342,6 @@ impl Node {
             process.tell(&ToProcess::Inherit { from, status }, &files);
         }
         self.files.insert(heir, (files, libc::SIGKILL));
-    }
-
-    /// Makes a generation known to the servers, and to its processes.
-    fn begin(&mut self, generation: u32, ranks: Vec<u32>) -> Result<(), Error> {
-        self.announced = None;
-        let Some(servers) = &self.servers else { return Ok(()) };
-        // All have left it, and none is in the next one yet: the servers want it so.
-        if let Some((before, _)) = self.begun.take() {
-            servers.end(&before)?;
-        }
-        let size = ranks.len() as u32;
-        let job = format!("understudy-{}", std::process::id());
-        let of_all = Generation::here(&job, generation, &self.host, size)?;
-        servers.begin(&of_all)?;
-        self.processes.retain(|number, _| ranks.contains(number));
-        self.files.retain(|number, _| ranks.contains(number));
-        for (rank, number) in (0..).zip(&ranks) {
-            let identity = servers.identity(&of_all.name, Rank(rank))?;
-            let text = |text: OsString| text.to_string_lossy().into_owned();
-            let all = identity.defaults.into_iter().chain(identity.variables);
-            let begin = ToProcess::Begin {
-                generation,
-                rank,
-                size,
-                variables: all.map(|(name, value)| (text(name), text(value))).collect(),
-                descriptor: identity.descriptor.as_ref().map(|_| "PMI_FD".into()),
-            };
-            if let Some(process) = self.processes.get(number) {
-                let descriptor: Vec<OwnedFd> = identity.descriptor.into_iter().collect();
-                process.tell(&begin, &descriptor);
-            }
-        }
-        self.begun = Some((of_all.name, ranks));
-        Ok(())
     }
 
     /// Who is to be taken out of the MPI library, if in it.
@@ -439,20 +387,5 @@ impl Node {
     /// The job cannot go on.
     fn give_up(&mut self, why: String) {
         self.reports.push(Report::GivesUp(why));
-    }
-}
-
-/// Passes on what the servers' threads see of libraries that give up.
-fn note_aborts(events: Receiver<Event>, aborts: &Sender<Broken>, wake: &OwnedFd) {
-    for event in events {
-        if let What::Abort { status, message } = event.what {
-            log::info!(
-                "rank {} of {} aborts ({status}): {message}",
-                event.rank,
-                event.generation
-            );
-            let _ = aborts.send((event.generation, event.rank));
-            let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
-        }
     }
 }

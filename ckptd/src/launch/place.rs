@@ -6,18 +6,24 @@
 #![allow(unsafe_code)]
 
 use super::Error;
+use super::job::Duty;
 use super::launchers::{JobName, Launcher};
+use super::pipe::put;
+use super::share::Environment;
 use crate::line::{Line, Listener};
 use crate::private::{self, Directory};
 use crate::remains;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::setsid;
+use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
+/// What the names of jobs begin with that [`super::starter`] has started.
+pub(super) const OWN: &str = "ckptd-";
 /// The file that is locked while a manager is looked for.
 const LOCK: &str = "lock";
 
@@ -28,6 +34,9 @@ pub struct Seat {
     pub job: String,
     pub rank: u32,
     pub size: u32,
+    /// Ranks of this node, and the place among them.
+    pub local_size: u32,
+    pub local_rank: u32,
 }
 
 impl Seat {
@@ -46,20 +55,28 @@ impl Seat {
         };
         let seat = job.zip(number(launcher.rank)).zip(number(launcher.size));
         let ((job, rank), size) = seat.ok_or(Error::NotLaunched)?;
-        match text(launcher.local_size) == text(launcher.size) {
-            true => Ok(Seat { job, rank, size }),
+        let is_alone = text(launcher.local_size) == text(launcher.size);
+        let seat = Seat {
+            job,
+            rank,
+            size,
+            local_size: number(launcher.local_size).filter(|_| !is_alone).unwrap_or(size),
+            local_rank: number(launcher.local_rank).unwrap_or(rank),
+        };
+        match is_alone || seat.is_ours() {
+            true => Ok(seat),
             false => Err(Error::Nodes),
         }
     }
 
     /// Whether [`super::starter`] has started this, which cannot serve an MPI library by itself.
     pub fn is_ours(&self) -> bool {
-        self.job.starts_with("ckptd-")
+        self.job.starts_with(OWN)
     }
 
-    /// The job's directory, which `understudy clean` knows by its name.
+    /// The job's directory.
     pub fn directory(&self) -> PathBuf {
-        private::in_memory().join(format!("understudy-{}-launch", self.job))
+        directory_of(&self.job)
     }
 
     /// A line to the job's manager, which is started if there is none.
@@ -67,22 +84,13 @@ impl Seat {
     /// # Errors
     /// What stands in the way of the directory, or of a process in it.
     pub fn call(&self) -> Result<Line, Error> {
-        let refused = |refused: private::Refused| Error::System {
-            what: "the directory of this user in memory".into(),
-            source: refused.into(),
-        };
-        private::make_in_memory().map_err(refused)?;
         let path = self.directory();
-        let directory = Directory::make(&path).map_err(refused)?;
-        let lock = directory.open_own(LOCK.as_ref(), libc::O_RDWR | libc::O_CREAT);
-        let lock = lock.map_err(Error::system("the lock of the job's directory"))?;
-        flock(&lock, FlockOperation::LockExclusive).map_err(|errno| Error::system("flock")(errno.into()))?;
+        let (directory, _lock) = locked(&path)?;
         if let Ok(line) = Line::call(&path) {
             return Ok(line);
         }
         self.clear(&directory);
-        let listener = Listener::new(&directory).map_err(Error::system("the process manager's socket"))?;
-        start_manager(&listener, &path)?;
+        start_manager(&directory, &path, None)?;
         Line::call(&path).map_err(Error::system("the process manager"))
     }
 
@@ -97,6 +105,43 @@ impl Seat {
             }
         }
     }
+}
+
+/// The job's directory in memory, which `understudy clean` knows by its name.
+fn directory_of(job: &str) -> PathBuf {
+    private::in_memory().join(format!("understudy-{job}-launch"))
+}
+
+/// Makes a job's directory, and locks it: one at a time looks for the manager.
+fn locked(path: &Path) -> Result<(Directory, File), Error> {
+    let refused = |refused: private::Refused| Error::System {
+        what: "the directory of this user in memory".into(),
+        source: refused.into(),
+    };
+    private::make_in_memory().map_err(refused)?;
+    let directory = Directory::make(path).map_err(refused)?;
+    let lock = directory.open_own(LOCK.as_ref(), libc::O_RDWR | libc::O_CREAT);
+    let lock = lock.map_err(Error::system("the lock of the job's directory"))?;
+    flock(&lock, FlockOperation::LockExclusive).map_err(|errno| Error::system("flock")(errno.into()))?;
+    Ok((directory, lock))
+}
+
+/// Starts the manager of a job on several nodes before its guardians, which will find it. It is told its duty by its standard input, and
+/// its standard output is a pipe.
+///
+/// # Errors
+/// As [`Seat::call`]; [`Error::SameHost`].
+pub(super) fn start_with_duty(job: &str, duty: &Duty, environment: Option<&Environment>) -> Result<Child, Error> {
+    let path = directory_of(job);
+    let (directory, _lock) = locked(&path)?;
+    if Line::call(&path).is_ok() {
+        return Err(Error::SameHost);
+    }
+    let mut manager = start_manager(&directory, &path, Some(environment))?;
+    if let Some(input) = &mut manager.stdin {
+        put(input, duty).map_err(Error::system("the process manager"))?;
+    }
+    Ok(manager)
 }
 
 /// The socket of a manager that has just been started.
@@ -115,20 +160,22 @@ fn name_of_step((job, step): (u32, u32)) -> String {
     format!("slurm-{job}.{step}@1")
 }
 
-/// Starts a manager that listens there, in a session of its own.
-fn start_manager(listener: &Listener, directory: &Path) -> Result<(), Error> {
+/// Starts a manager that listens there, in a session of its own. One with a duty has pipes, and this environment if not this process's own.
+fn start_manager(directory: &Directory, path: &Path, duty: Option<Option<&Environment>>) -> Result<Child, Error> {
     let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
-    let descriptor = listener.as_fd().try_clone_to_owned();
-    let descriptor = descriptor.map_err(Error::system("the process manager's socket"))?;
+    let what = || Error::system("the process manager's socket");
+    let listener = Listener::new(directory).map_err(what())?;
+    let descriptor = listener.as_fd().try_clone_to_owned().map_err(what())?;
     let mut command = Command::new(own);
-    command
-        .arg("manage")
-        .arg(descriptor.as_raw_fd().to_string())
-        .arg(directory);
-    command
-        .env_remove("LD_PRELOAD")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
+    command.arg("manage").arg(descriptor.as_raw_fd().to_string()).arg(path);
+    match duty {
+        None => command.stdin(Stdio::null()).stdout(Stdio::null()),
+        Some(_) => command.arg("--has-duty").stdin(Stdio::piped()).stdout(Stdio::piped()),
+    };
+    if let Some(environment) = duty.flatten() {
+        environment.give_to(&mut command);
+    }
+    command.env_remove("LD_PRELOAD");
     // Its servers would take these for their own launcher's.
     for (name, _) in std::env::vars_os().filter(|(name, _)| super::local::is_of_a_launcher(name)) {
         command.env_remove(name);
@@ -140,6 +187,5 @@ fn start_manager(listener: &Listener, directory: &Path) -> Result<(), Error> {
     };
     // SAFETY: between fork and exec only system calls are made.
     let command = unsafe { command.pre_exec(prepare) };
-    command.spawn().map_err(Error::system("the process manager"))?;
-    Ok(())
+    command.spawn().map_err(Error::system("the process manager"))
 }

@@ -1,14 +1,17 @@
-//! Starts the guardians of a job on this node, as mpirun would.
-#![allow(unsafe_code)]
+//! Starts the guardians of a job, as mpirun would: on this node, or on [`several`].
 
-use super::local::adopt;
-use super::{Error, Identity};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use super::hosts::{By, Host};
+use super::place::OWN;
+use super::share::Share;
+use super::{Error, several};
+use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+/// Signals that are passed on.
+const FORWARDED: [i32; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
 
 /// What a job is made of.
 pub struct Plan {
@@ -20,6 +23,11 @@ pub struct Plan {
     pub preload: OsString,
     /// The MPI library of a program that opens it late, by its name.
     pub mpi: Option<PathBuf>,
+    /// Where it runs; nowhere but here, if there are none.
+    pub hosts: Vec<Host>,
+    pub by: By,
+    /// What starts a command on another host: words, before that and the command.
+    pub agent: Vec<String>,
 }
 
 /// Runs a job to its end; its exit status.
@@ -28,29 +36,13 @@ pub struct Plan {
 /// Those of starting a process.
 pub fn run(plan: &Plan) -> Result<i32, Error> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let job = format!("ckptd-{host}-{}@1", std::process::id());
-    let name = &plan.program[0];
-    let file = crate::path::find(name).ok_or_else(|| Error::NoProgram(name.into()))?;
-    if !Path::new(&plan.preload).is_file() {
-        return Err(Error::Missing(plan.preload.clone().into()));
+    let job = format!("{OWN}{host}-{}@1", std::process::id());
+    let share = Share::of(plan, job)?;
+    if !plan.hosts.is_empty() {
+        return several::run(plan, &share, &host);
     }
-    let size = plan.workers + plan.spares;
-    let guardians: Result<Vec<Child>, Error> = (0..size).map(|rank| start(plan, &file, &job, rank)).collect();
-    let guardians = guardians?;
-    let mut signals = Signals::new([libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2])
-        .map_err(Error::system("a signal handler"))?;
-    let pids: Vec<Pid> = guardians
-        .iter()
-        .filter_map(|child| Pid::from_raw(child.id() as i32))
-        .collect();
-    std::thread::spawn(move || {
-        for signal in signals.forever().filter_map(Signal::from_named_raw) {
-            for &pid in &pids {
-                // It may have ended; all are waited for below, at the end.
-                let _ = kill_process(pid, signal);
-            }
-        }
-    });
+    let guardians = share.start(None, Stdio::inherit)?;
+    pass_signals_on(&guardians, |_| {})?;
     let mut codes = Vec::new();
     for mut child in guardians {
         codes.extend(child.wait().map_err(Error::system("a guardian"))?.code());
@@ -60,44 +52,24 @@ pub fn run(plan: &Plan) -> Result<i32, Error> {
     Ok(first.or(codes.pop()).unwrap_or(128 + libc::SIGKILL))
 }
 
-fn start(plan: &Plan, file: &Path, job: &str, rank: u32) -> Result<Child, Error> {
-    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
-    let mut command = Command::new(own);
-    command.args(["guardian", "--"]).arg(file).args(&plan.program);
-    if let Some(directory) = plan.mpi.as_deref().and_then(Path::parent) {
-        let mut path = directory.as_os_str().to_owned();
-        if let Some(others) = std::env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
-            path.push(":");
-            path.push(others);
+/// From now on these guardians, and whoever else is told, get the signals that this process gets.
+///
+/// # Errors
+/// Those of sigaction(2).
+pub(super) fn pass_signals_on(guardians: &[Child], mut tell: impl FnMut(i32) + Send + 'static) -> Result<(), Error> {
+    let mut signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
+    let pids: Vec<Pid> = guardians
+        .iter()
+        .filter_map(|child| Pid::from_raw(child.id() as i32))
+        .collect();
+    std::thread::spawn(move || {
+        for number in signals.forever() {
+            tell(number);
+            for (&pid, signal) in pids.iter().zip(std::iter::repeat(Signal::from_named_raw(number))) {
+                // It may have ended; all are waited for at the end.
+                let _ = signal.map(|signal| kill_process(pid, signal));
+            }
         }
-        command.env("LD_LIBRARY_PATH", path);
-    }
-    let mut preload = plan.preload.clone();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        preload.push(":");
-        preload.push(others);
-    }
-    command.env("LD_PRELOAD", preload).env("UNDERSTUDY_ASIDE", "1");
-    command.env("UNDERSTUDY_SPARES", plan.spares.to_string());
-    let (rank_text, size) = (rank.to_string(), (plan.workers + plan.spares).to_string());
-    let variables = [
-        ("PMIX_NAMESPACE", job),
-        ("PMIX_RANK", &rank_text),
-        ("OMPI_COMM_WORLD_RANK", &rank_text),
-        ("OMPI_COMM_WORLD_SIZE", &size),
-        ("OMPI_COMM_WORLD_LOCAL_SIZE", &size),
-    ];
-    let identity = Identity {
-        variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
-        defaults: Vec::new(),
-        descriptor: None,
-    };
-    adopt(&mut command, identity);
-    if rank != 0 {
-        command.stdin(Stdio::null());
-    }
-    let prepare = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
-    // SAFETY: between fork and exec only a system call is made.
-    unsafe { command.pre_exec(prepare) };
-    command.spawn().map_err(Error::system("a guardian"))
+    });
+    Ok(())
 }

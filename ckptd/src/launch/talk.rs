@@ -4,12 +4,17 @@
 //!   node (one manager each)                              leader (understudy-protocol)
 //!     what processes and guardians say, and their ends ── Report ──► decides
 //!     starts, kills, interrupts, hands out  ◄──────────── Order ────
+//!     what its servers ask of other nodes' ── Fence, Modex ────────► collects, passes on
+//!     what they are answered ◄─────────────────────────── Answer ───
 //! ```
+//!
+//! The leader's own node hears it directly, others over a [`super::link`].
 
 use crate::line::{FromGuardian, ToGuardian, ToManager};
+use bincode::{Decode, Encode};
 
 /// What a node tells the leader.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Report {
     /// A guardian has come.
     Came {
@@ -36,10 +41,36 @@ pub enum Report {
     },
     /// The job cannot go on here; why.
     GivesUp(String),
+    /// This node's ranks have come to a fence ([`super::Fence`]).
+    Fence {
+        /// By which the node knows what the answer belongs to.
+        id: u64,
+        fence: FenceOf,
+        bytes: Vec<u8>,
+    },
+    /// A rank of this node wants what one of another node has put ([`super::Modex`]).
+    Modex {
+        id: u64,
+        generation: u32,
+        rank: u32,
+    },
+    /// The answer to an [`Order::Modex`].
+    Answer {
+        id: u64,
+        bytes: Option<Vec<u8>>,
+    },
+}
+
+/// Which fence of which ranks.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
+pub struct FenceOf {
+    pub generation: u32,
+    pub members: Vec<u32>,
+    pub number: u64,
 }
 
 /// What the leader wants done.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Order {
     Guardian {
         rank: u32,
@@ -59,13 +90,32 @@ pub enum Order {
         heir: u32,
         from: u32,
     },
-    /// The generation before ends, and this one begins with these processes.
-    Begin {
-        generation: u32,
-        ranks: Vec<u32>,
-    },
+    /// The generation before ends, and this one begins.
+    Begin(Beginning),
     /// The program is at its end; `is_good`: processes are to be told.
     End {
         is_good: bool,
     },
+    /// What a rank of this node has put is wanted elsewhere.
+    Modex {
+        id: u64,
+        generation: u32,
+        rank: u32,
+    },
+    /// The answer to what the node has asked for.
+    Answer {
+        id: u64,
+        bytes: Option<Vec<u8>>,
+    },
+}
+
+/// A generation that begins.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
+pub struct Beginning {
+    /// The job's name, to which the generation's number is added ([`super::Name`]).
+    pub job: String,
+    pub generation: u32,
+    /// The process of each rank, and where in `hosts` it is.
+    pub ranks: Vec<(u32, u32)>,
+    pub hosts: Vec<String>,
 }

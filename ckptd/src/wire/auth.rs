@@ -1,5 +1,5 @@
-//! Tokens: who knows one may talk to the daemon over TCP. A token does not travel: the daemon sends a number that it has never sent before, and the
-//! client answers with a code (HMAC-SHA256) that only who knows the token can make of it.
+//! Tokens: who knows one may talk to the daemon, or to the leader of a job, over TCP. A token does not travel: one side sends a number that it has never
+//! sent before, and the other answers with a code (HMAC-SHA256) that only who knows the token can make of it.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -13,26 +13,56 @@ const SHORTEST: usize = 16;
 /// The longest file of tokens, and the most tokens in it.
 const LONGEST_FILE: u64 = 64 << 10;
 const MOST: usize = 256;
-/// So that the code is worth nothing elsewhere.
-const PURPOSE: &[u8] = b"understudy ckptd 1 client";
+/// What a proof is for: it is worth nothing elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A client is let in by the daemon.
+    Client,
+    /// A node is let in by the leader of a job.
+    Node,
+    /// A node believes that it has found the leader.
+    Leader,
+}
 
-fn code(token: &[u8], nonce: &[u8; 32]) -> Hmac<Sha256> {
+impl Purpose {
+    fn text(self) -> &'static [u8] {
+        match self {
+            Purpose::Client => b"understudy ckptd 1 client",
+            Purpose::Node => b"understudy ckptd 1 node",
+            Purpose::Leader => b"understudy ckptd 1 leader",
+        }
+    }
+}
+
+/// A number that nobody can foresee.
+///
+/// # Errors
+/// Those of getrandom(2).
+pub fn nonce() -> io::Result<[u8; 32]> {
+    let (mut bytes, mut done) = ([0; 32], 0);
+    while done < bytes.len() {
+        done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(bytes)
+}
+
+fn code(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> Hmac<Sha256> {
     let mut code = <Hmac<Sha256> as KeyInit>::new_from_slice(token).expect("a key of any length");
-    code.update(PURPOSE);
+    code.update(purpose.text());
     code.update(nonce);
     code
 }
 
 /// The answer to a challenge.
-pub fn proof(token: &[u8], nonce: &[u8; 32]) -> [u8; 32] {
-    code(token, nonce).finalize().into_bytes().into()
+pub fn proof(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> [u8; 32] {
+    code(purpose, token, nonce).finalize().into_bytes().into()
 }
 
-/// The number of the token that the client knows, from 0. The time that this takes tells nothing of the tokens.
-pub fn verify(tokens: &[Vec<u8>], nonce: &[u8; 32], proof: &[u8; 32]) -> Option<usize> {
+/// The number of the token that the other side knows, from 0. The time that this takes tells nothing of the tokens.
+pub fn verify(purpose: Purpose, tokens: &[Vec<u8>], nonce: &[u8; 32], proof: &[u8; 32]) -> Option<usize> {
     let verdicts = tokens
         .iter()
-        .map(|token| code(token, nonce).verify_slice(proof).is_ok());
+        .map(|token| code(purpose, token, nonce).verify_slice(proof).is_ok());
     let found = verdicts.enumerate().map(|(at, is_it)| if is_it { at + 1 } else { 0 });
     found.fold(0, usize::max).checked_sub(1)
 }
@@ -71,11 +101,16 @@ mod tests {
     fn only_who_knows_a_token_can_answer() {
         let tokens = [b"a token of some length".to_vec(), b"another one, as long".to_vec()];
         let (nonce, other) = ([7; 32], [8; 32]);
-        assert_eq!(verify(&tokens, &nonce, &proof(&tokens[0], &nonce)), Some(0));
-        assert_eq!(verify(&tokens, &nonce, &proof(&tokens[1], &nonce)), Some(1));
-        assert_eq!(verify(&tokens, &other, &proof(&tokens[1], &nonce)), None);
-        assert_eq!(verify(&tokens, &nonce, &proof(b"a guess of some length", &nonce)), None);
-        assert_eq!(verify(&[], &nonce, &proof(b"", &nonce)), None);
+        let is_of = |proof: [u8; 32]| verify(Purpose::Client, &tokens, &nonce, &proof);
+        assert_eq!(is_of(proof(Purpose::Client, &tokens[0], &nonce)), Some(0));
+        assert_eq!(is_of(proof(Purpose::Client, &tokens[1], &nonce)), Some(1));
+        assert_eq!(is_of(proof(Purpose::Client, &tokens[1], &other)), None);
+        assert_eq!(is_of(proof(Purpose::Node, &tokens[1], &nonce)), None);
+        assert_eq!(is_of(proof(Purpose::Client, b"a guess of some length", &nonce)), None);
+        assert_eq!(
+            verify(Purpose::Client, &[], &nonce, &proof(Purpose::Client, b"", &nonce)),
+            None
+        );
     }
 
     #[test]

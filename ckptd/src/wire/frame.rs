@@ -35,9 +35,14 @@ pub enum WireError {
 
 /// A message as one frame; `None` if it would be too long.
 pub fn encode<M: Encode>(message: &M) -> Option<Vec<u8>> {
+    encode_within(message, MAX_PAYLOAD)
+}
+
+/// The same for a connection whose messages may have another length.
+pub fn encode_within<M: Encode>(message: &M, longest: usize) -> Option<Vec<u8>> {
     let mut frame = vec![0; HEAD];
     let length = bincode::encode_into_std_write(message, &mut frame, bincode::config::standard()).ok()?;
-    if length > MAX_PAYLOAD {
+    if length > longest {
         return None;
     }
     let check = xxh3_64(&frame[HEAD..]) as u32;
@@ -48,15 +53,15 @@ pub fn encode<M: Encode>(message: &M) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// Makes messages of a stream of bytes.
+/// Makes messages of a stream of bytes: of payloads that are not longer than `LONGEST`, and for which not more than `DECODED` is allocated.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct Decoder<const LONGEST: usize = MAX_PAYLOAD, const DECODED: usize = DECODE_LIMIT> {
     buffer: Vec<u8>,
     /// What has been decoded already.
     used: usize,
 }
 
-impl Decoder {
+impl<const LONGEST: usize, const DECODED: usize> Decoder<LONGEST, DECODED> {
     /// Takes bytes. All messages that are whole should be taken out first.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.used);
@@ -78,7 +83,7 @@ impl Decoder {
         is_beginning(head)?;
         let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (length, check) = (word(8), word(12));
-        if length as usize > MAX_PAYLOAD {
+        if length as usize > LONGEST {
             return Err(WireError::Length(length));
         }
         let Some(payload) = rest.get(..length as usize) else {
@@ -87,7 +92,7 @@ impl Decoder {
         if xxh3_64(payload) as u32 != check {
             return Err(WireError::Damaged);
         }
-        let config = bincode::config::standard().with_limit::<DECODE_LIMIT>();
+        let config = bincode::config::standard().with_limit::<DECODED>();
         match bincode::decode_from_slice(payload, config) {
             Ok((message, used)) if used == payload.len() => {
                 self.used += HEAD + used;

@@ -41,7 +41,7 @@ impl Job {
             return self.under_srun(srun, root, mark);
         }
         if self.layer && self.launcher == Launcher::Ckptd && self.mpirun.is_none() {
-            return self.launched(root, mark);
+            return self.launched(root, mark, hosts);
         }
         if self.mpich {
             return self.mpiexec(root, mark);
@@ -132,15 +132,15 @@ impl Job {
     }
 
     /// The same under `ckptd launch`.
-    fn launched(&self, root: &Path, mark: &str) -> Command {
-        let mut command = Command::new(place::ckptd());
-        command.args([
-            "launch",
-            "-n",
-            &self.workers.to_string(),
-            "--spares",
-            &self.spares.to_string(),
-        ]);
+    fn launched(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
+        let mut command = match hosts {
+            Some(hosts) => hosts.launch(&root.join("work"), &self.by),
+            None => Command::new(place::ckptd()),
+        };
+        if hosts.is_none() {
+            command.arg("launch").current_dir(root.join("work")).env("TMPDIR", root);
+        }
+        command.args(["-n", &self.workers.to_string(), "--spares", &self.spares.to_string()]);
         // A shell or an interpreter does not tell which library it will need, and a program of the distribution has another one.
         let library = Mpi::of(&place::example("heat2d"))
             .expect("it is linked with MPI")
@@ -154,19 +154,16 @@ impl Job {
             .arg("--")
             .arg(&self.program)
             .args(&self.arguments);
-        let transports = if self.tcp { "self,sm,tcp" } else { TRANSPORTS };
+        let has_tcp = self.tcp || hosts.is_some();
         command
-            .env("OMPI_MCA_btl", transports)
+            .env("OMPI_MCA_btl", if has_tcp { "self,sm,tcp" } else { TRANSPORTS })
             .env("OMPI_MCA_mpi_yield_when_idle", "1");
         command.env("UNDERSTUDY_LOG_DIR", root.join("events"));
         if self.disk {
             command.env("UNDERSTUDY_DISK", root.join(DISK));
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        command
-            .env(processes::MARK, mark)
-            .current_dir(root.join("work"))
-            .env("TMPDIR", root);
+        command.env(processes::MARK, mark);
         command
     }
 }

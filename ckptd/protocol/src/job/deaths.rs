@@ -3,34 +3,59 @@
 use super::{Job, Phase};
 use crate::member::Member;
 use crate::{Action, Ending, Guardian, LOST, Node, Number};
+use std::time::Duration;
 
 /// How many new processes may die before they have been in a generation.
 const STILLBORN: u32 = 10;
 /// A generation that fails this many times in a row without a death ends the job.
 const FUTILE: u32 = 10;
+/// How long a process whose MPI library has given up may wait for the death that has led to that.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How often a job may begin from the beginning.
 const RESTARTS: u32 = 5;
 /// The number of SIGKILL on every system (signal(7)).
 const SIGKILL: i32 = 9;
 
 impl Job {
-    /// It is one more death.
+    /// Its library may have found a connection closed before anybody has told of the death behind that. In the next generation it is as before
+    /// MPI_Init, if the process lives still; if there is none soon, that is one more death.
     pub(super) fn broke(&mut self, number: Number) {
         let is_first = !self.members.values().any(|member| member.lives() && member.is_broken);
-        if self.is_ending() {
-            return;
-        }
+        let is_ending = self.is_ending();
         let Some(member) = self.members.get_mut(&number).filter(|member| member.lives()) else {
             return;
         };
         member.is_broken = true;
         let at = member.at;
-        self.actions.push(Action::Kill { number, at });
+        if is_ending {
+            // It would wait for ever.
+            return self.actions.push(Action::Kill { number, at });
+        }
+        if self.phase == Phase::Running {
+            self.patience.get_or_insert(self.now + PATIENCE);
+        }
         self.futile += u32::from(is_first);
         if self.futile == FUTILE {
             self.say(format!("the MPI library has aborted {FUTILE} times; the job ends"));
             self.end_with(LOST, Some(at));
         }
+    }
+
+    /// Nobody has died.
+    pub(super) fn kill_broken_if_due(&mut self) {
+        if self.patience.is_some_and(|until| self.now >= until) {
+            self.kill_broken();
+        }
+    }
+
+    pub(super) fn kill_broken(&mut self) {
+        self.patience = None;
+        let broken = self.living.iter().filter(|number| self.members[number].is_broken);
+        let kill = |&number: &Number| Action::Kill {
+            number,
+            at: self.members[&number].at,
+        };
+        self.actions.extend(broken.map(kill));
     }
 
     /// What its processes have handed over is lost as well.

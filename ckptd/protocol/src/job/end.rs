@@ -10,7 +10,12 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 impl Job {
     /// One that has died at the end may have had something to do still, and nobody does it.
     pub(super) fn ended_at_the_end(&mut self, number: Number, ending: Ending, is_at_end: bool) {
-        let at = self.members[&number].at;
+        let member = &self.members[&number];
+        // Others have left the MPI library that a spare is still in; nothing depends on it.
+        if self.phase == (Phase::Ending { deadline: None }) && self.is_protected && !member.has_part {
+            return;
+        }
+        let at = member.at;
         if let (Ending::Signal(signal), true, 0) = (ending, is_at_end, self.status) {
             self.say(format!(
                 "process {number} died of signal {signal} in or after MPI_Finalize; what the program does there after that is not done"
@@ -23,6 +28,7 @@ impl Job {
         if self.at_end.len() as u32 >= self.workers {
             self.phase = Phase::Ending { deadline: None };
             self.actions.push(Action::End { is_good: true });
+            self.kill_broken();
         }
     }
 

@@ -222,6 +222,8 @@ unsafe extern "C" fn finalized(proc: *const Proc, _: *mut c_void, _: Option<OpDo
     unsafe { event(proc, What::Finalized) }
 }
 
+/// Never answers: the process waits in its library until it is taken out of there, or killed. It would end itself, and what it gives up for may be
+/// another's death.
 unsafe extern "C" fn abort(
     proc: *const Proc,
     _: *mut c_void,
@@ -238,7 +240,10 @@ unsafe extern "C" fn abort(
         false => unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned(),
     };
     // SAFETY: libpmix says which process it is.
-    unsafe { event(proc, What::Abort { status, message }) }
+    match unsafe { event(proc, What::Abort { status, message }) } {
+        Status::OPERATION_SUCCEEDED => Status::SUCCESS,
+        refused => refused,
+    }
 }
 
 /// A function of libpmix that waits for bytes, with what it wants back.

@@ -145,15 +145,12 @@ fn addresses(child: &mut Child, is_remote: bool) -> std::io::Result<Option<Strin
 }
 
 fn write_token(path: &Path) -> std::io::Result<()> {
-    let mut bytes = [0; 32];
-    let mut done = 0;
-    while done < bytes.len() {
-        done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    let text = bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
+    let text = ckptd::wire::auth::nonce()?
+        .iter()
+        .fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
     let _ = std::fs::remove_file(path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     writeln!(file, "{text}")

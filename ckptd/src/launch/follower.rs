@@ -1,0 +1,90 @@
+//! A node's connection to the leader of its job on another one.
+
+use super::hub::{BEAT, FromLeader, FromNode, LEASE};
+use super::link::Link;
+use super::talk::{Order, Report};
+use rustix::event::PollFd;
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// The connection.
+pub struct Follower {
+    link: Link,
+    /// When beats were sent that have not been heard back, the first of which has this number.
+    sent: VecDeque<Instant>,
+    first: u64,
+    /// When the last beat was sent that the leader has heard.
+    certain: Instant,
+    has_ended: bool,
+}
+
+impl Follower {
+    /// Calls the leader.
+    ///
+    /// # Errors
+    /// Those of [`Link::call`].
+    pub fn call(leader: &[String], token: &[u8], node: u32, host: &str) -> io::Result<Follower> {
+        let certain = Instant::now();
+        Ok(Follower {
+            link: Link::call(leader, token, node, host)?,
+            sent: VecDeque::new(),
+            first: 0,
+            certain,
+            has_ended: false,
+        })
+    }
+
+    /// Whether the leader may take this node for lost.
+    pub fn is_lost(&self) -> bool {
+        self.has_ended || self.certain.elapsed() >= LEASE
+    }
+
+    /// What to wait for.
+    pub fn poll(&self) -> PollFd<'_> {
+        self.link.poll()
+    }
+
+    /// When to look again, whatever happens.
+    pub fn limit(&self) -> Duration {
+        let beat = self
+            .sent
+            .back()
+            .map_or(Duration::ZERO, |last| BEAT.saturating_sub(last.elapsed()));
+        beat.min(LEASE.saturating_sub(self.certain.elapsed()))
+    }
+
+    pub fn tell(&mut self, report: Report) {
+        self.link.say(&FromNode::Report(report));
+    }
+
+    /// What the leader wants.
+    pub fn attend(&mut self) -> Vec<Order> {
+        let (heard, error) = self.link.hear();
+        self.has_ended |= error.is_some();
+        let mut orders = Vec::new();
+        for said in heard {
+            match said {
+                FromLeader::Order(order) => orders.push(order),
+                FromLeader::Beat(number) => {
+                    while self.first <= number
+                        && let Some(sent) = self.sent.pop_front()
+                    {
+                        (self.certain, self.first) = (sent, self.first + 1);
+                    }
+                }
+            }
+        }
+        if self.sent.back().is_none_or(|last| last.elapsed() >= BEAT) {
+            let number = self.first + self.sent.len() as u64;
+            self.link.say(&FromNode::Beat(number));
+            self.sent.push_back(Instant::now());
+        }
+        orders
+    }
+
+    /// Waits until all has been sent, but not longer than this.
+    pub fn finish(&mut self, limit: Duration) {
+        self.link.finish(limit);
+    }
+}

@@ -1,0 +1,226 @@
+//! The leader's connections to the other nodes of its job.
+//!
+//! A node that has not been heard of for [`SILENCE`] is lost. It hears its own beats back, and ends its ranks when it does not for [`LEASE`], which is
+//! shorter: so two halves of a job never run at the same time.
+
+use super::link::{GREETING, Greeting, Link};
+use super::talk::{Order, Report};
+use crate::wire::auth::{self, Purpose};
+use bincode::{Decode, Encode};
+use rustix::event::PollFd;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::time::{Duration, Instant};
+
+/// How often a node tells that it lives.
+pub const BEAT: Duration = Duration::from_millis(500);
+/// How long a node goes on without hearing of its leader.
+pub const LEASE: Duration = Duration::from_secs(3);
+/// How long the leader waits for a silent node.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long after the end of its connection the processes of a node may still run: its guardians find that its manager has gone.
+const AFTERLIFE: Duration = Duration::from_millis(50);
+/// How many may call without having shown that they know the token.
+const STRANGERS: usize = 64;
+
+/// What a node says.
+#[derive(Debug, Encode, Decode)]
+pub enum FromNode {
+    /// It lives; the number is for itself.
+    Beat(u64),
+    Report(Report),
+}
+
+/// What the leader says.
+#[derive(Debug, Encode, Decode)]
+pub enum FromLeader {
+    /// That beat has been heard.
+    Beat(u64),
+    Order(Order),
+}
+
+/// What has happened to a node.
+#[derive(Debug)]
+pub enum News {
+    /// It has come; the name of its host.
+    Joined(String),
+    Told(Report),
+    Lost,
+}
+
+/// Somebody who has not said who it is.
+struct Stranger {
+    link: Link,
+    nonce: [u8; 32],
+    since: Instant,
+}
+
+struct Node {
+    link: Link,
+    heard: Instant,
+    /// When its connection ended.
+    ended: Option<Instant>,
+}
+
+/// All connections.
+pub struct Hub {
+    listener: TcpListener,
+    token: Vec<u8>,
+    strangers: VecDeque<Stranger>,
+    nodes: BTreeMap<u32, Node>,
+}
+
+impl Hub {
+    /// Listens at any port, on all addresses.
+    ///
+    /// # Errors
+    /// Those of bind(2) and listen(2).
+    pub fn new(token: Vec<u8>) -> io::Result<Hub> {
+        let listener =
+            TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
+        listener.set_nonblocking(true)?;
+        Ok(Hub {
+            listener,
+            token,
+            strangers: VecDeque::new(),
+            nodes: BTreeMap::new(),
+        })
+    }
+
+    /// # Errors
+    /// Those of getsockname(2).
+    pub fn port(&self) -> io::Result<u16> {
+        Ok(self.listener.local_addr()?.port())
+    }
+
+    /// What to wait for.
+    pub fn polls(&self) -> Vec<PollFd<'_>> {
+        let strangers = self.strangers.iter().map(|stranger| stranger.link.poll());
+        let nodes = self.nodes.values().filter(|node| node.ended.is_none());
+        let nodes = nodes.map(|node| node.link.poll());
+        let listener = PollFd::new(&self.listener, rustix::event::PollFlags::IN);
+        strangers.chain(nodes).chain([listener]).collect()
+    }
+
+    /// When to look again, whatever happens.
+    pub fn limit(&self) -> Option<Duration> {
+        let of = |node: &Node| match node.ended {
+            Some(since) => AFTERLIFE.saturating_sub(since.elapsed()),
+            None => SILENCE.saturating_sub(node.heard.elapsed()),
+        };
+        self.nodes.values().map(of).min()
+    }
+
+    /// What has happened since, in order for each node.
+    pub fn attend(&mut self) -> Vec<(u32, News)> {
+        while let Ok((stream, _)) = self.listener.accept() {
+            self.meet(stream);
+        }
+        let mut news = Vec::new();
+        for stranger in std::mem::take(&mut self.strangers) {
+            news.extend(self.hear_stranger(stranger));
+        }
+        for (&number, node) in &mut self.nodes {
+            let told = node.hear().into_iter().map(|report| (number, News::Told(report)));
+            news.extend(told);
+        }
+        let lost: Vec<u32> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.is_lost())
+            .map(|(&it, _)| it)
+            .collect();
+        for number in lost {
+            self.nodes.remove(&number);
+            news.push((number, News::Lost));
+        }
+        news
+    }
+
+    fn meet(&mut self, stream: std::net::TcpStream) {
+        let (Ok(mut link), Ok(nonce)) = (Link::new(stream), auth::nonce()) else {
+            return;
+        };
+        link.say(&Greeting::Challenge { nonce });
+        if self.strangers.len() == STRANGERS {
+            self.strangers.pop_front();
+        }
+        let since = Instant::now();
+        self.strangers.push_back(Stranger { link, nonce, since });
+    }
+
+    fn hear_stranger(&mut self, mut stranger: Stranger) -> Option<(u32, News)> {
+        match stranger.link.hear_greeting() {
+            Ok(None) if stranger.since.elapsed() < GREETING => {
+                self.strangers.push_back(stranger);
+                None
+            }
+            Ok(Some(Greeting::Node {
+                proof,
+                nonce,
+                node: number,
+                host,
+            })) => {
+                let tokens = [self.token.clone()];
+                auth::verify(Purpose::Node, &tokens, &stranger.nonce, &proof)?;
+                if self.nodes.contains_key(&number) {
+                    return None;
+                }
+                let mut link = stranger.link;
+                link.say(&Greeting::Leader {
+                    proof: auth::proof(Purpose::Leader, &self.token, &nonce),
+                });
+                let node = Node {
+                    link,
+                    heard: Instant::now(),
+                    ended: None,
+                };
+                self.nodes.insert(number, node);
+                Some((number, News::Joined(host)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Tells a node something; one that is lost is found soon.
+    pub fn tell(&mut self, node: u32, order: Order) {
+        if let Some(node) = self.nodes.get_mut(&node).filter(|node| node.ended.is_none()) {
+            node.link.say(&FromLeader::Order(order));
+        }
+    }
+
+    /// Waits until all has been sent, but not longer than this for each.
+    pub fn finish(&mut self, limit: Duration) {
+        self.nodes.values_mut().for_each(|node| node.link.finish(limit));
+    }
+}
+
+impl Node {
+    fn hear(&mut self) -> Vec<Report> {
+        if self.ended.is_some() {
+            return Vec::new();
+        }
+        let (heard, error) = self.link.hear();
+        if let Some(error) = error {
+            log::info!("the connection to a node has ended: {error}");
+            self.ended = Some(Instant::now());
+        }
+        let mut reports = Vec::new();
+        for said in heard {
+            self.heard = Instant::now();
+            match said {
+                FromNode::Beat(number) => self.link.say(&FromLeader::Beat(number)),
+                FromNode::Report(report) => reports.push(report),
+            }
+        }
+        reports
+    }
+
+    fn is_lost(&self) -> bool {
+        match self.ended {
+            Some(since) => since.elapsed() >= AFTERLIFE,
+            None => self.heard.elapsed() >= SILENCE,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! A connection between a node and the leader of its job: TCP, with frames as ckptd's ([`crate::wire`]). Nothing here waits but the greeting of a node.
+//!
+//! Both sides show that they know the job's token before anything else: the leader sends a number, the node answers with a proof and a number of its
+//! own, the leader answers with a proof.
+
+use crate::wire::auth::{self, Purpose};
+use crate::wire::{Decoder, encode_within};
+use bincode::{Decode, Encode};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// Longest payload: what the ranks of a node bring to a fence, a few KiB each, and the same of all nodes.
+const LONGEST: usize = 256 << 20;
+/// What decoding it may allocate.
+const DECODED: usize = 2 * LONGEST;
+/// What may wait to be sent before the other side counts as gone.
+const MOST_TO_SEND: usize = 2 * LONGEST;
+/// What is read before others have their turn.
+const TURN: usize = 1 << 20;
+/// How long a greeting may take.
+pub const GREETING: Duration = Duration::from_secs(10);
+
+/// The words of a greeting, in order.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum Greeting {
+    Challenge {
+        nonce: [u8; 32],
+    },
+    Node {
+        proof: [u8; 32],
+        nonce: [u8; 32],
+        node: u32,
+        /// What it calls itself (uname(2)).
+        host: String,
+    },
+    Leader {
+        proof: [u8; 32],
+    },
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Link {
+    stream: TcpStream,
+    decoder: Decoder<LONGEST, DECODED>,
+    out: Vec<u8>,
+    has_ended: bool,
+}
+
+impl Link {
+    /// # Errors
+    /// Those of fcntl(2).
+    pub fn new(stream: TcpStream) -> io::Result<Link> {
+        stream.set_nonblocking(true)?;
+        // Only slower without.
+        let _ = stream.set_nodelay(true);
+        Ok(Link {
+            stream,
+            decoder: Decoder::default(),
+            out: Vec::new(),
+            has_ended: false,
+        })
+    }
+
+    /// Calls the leader, at whichever of its addresses answers, as this node.
+    ///
+    /// # Errors
+    /// Nobody answers, or nobody who knows the token.
+    pub fn call(leader: &[String], token: &[u8], node: u32, host: &str) -> io::Result<Link> {
+        let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
+        for address in leader {
+            let called = address.to_socket_addrs().and_then(|addresses| {
+                let mut called = Err(ErrorKind::AddrNotAvailable.into());
+                for address in addresses {
+                    called = TcpStream::connect_timeout(&address, GREETING);
+                    if called.is_ok() {
+                        break;
+                    }
+                }
+                called
+            });
+            match called
+                .and_then(Link::new)
+                .and_then(|link| link.greet(token, node, host))
+            {
+                Ok(link) => return Ok(link),
+                Err(error) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
+            }
+        }
+        Err(last)
+    }
+
+    fn greet(mut self, token: &[u8], node: u32, host: &str) -> io::Result<Link> {
+        let until = Instant::now() + GREETING;
+        let (own, host) = (auth::nonce()?, host.to_owned());
+        let Greeting::Challenge { nonce } = self.wait_for(until)? else {
+            return Err(ErrorKind::InvalidData.into());
+        };
+        self.say(&Greeting::Node {
+            proof: auth::proof(Purpose::Node, token, &nonce),
+            nonce: own,
+            node,
+            host,
+        });
+        match self.wait_for(until)? {
+            Greeting::Leader { proof } if auth::verify(Purpose::Leader, &[token.to_vec()], &own, &proof).is_some() => {
+                Ok(self)
+            }
+            _ => Err(io::Error::new(ErrorKind::PermissionDenied, "it does not know the job")),
+        }
+    }
+
+    fn wait_for<M: Decode<()>>(&mut self, until: Instant) -> io::Result<M> {
+        loop {
+            if let Some(message) = self.take()? {
+                return Ok(message);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            let limit = Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            let _ = poll(&mut [self.poll()], Some(&limit));
+            self.read()?;
+        }
+    }
+
+    /// What to wait for.
+    pub fn poll(&self) -> PollFd<'_> {
+        let mut flags = PollFlags::IN;
+        flags.set(PollFlags::OUT, !self.out.is_empty());
+        PollFd::new(&self.stream, flags)
+    }
+
+    /// Says something, as soon as it can be sent.
+    pub fn say(&mut self, message: &impl Encode) {
+        match encode_within(message, LONGEST) {
+            Some(frame) if self.out.len() + frame.len() <= MOST_TO_SEND => self.out.extend(frame),
+            _ => self.has_ended = true,
+        }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while !self.out.is_empty() && !self.has_ended {
+            match self.stream.write(&self.out) {
+                Ok(put @ 1..) => drop(self.out.drain(..put)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                _ => self.has_ended = true,
+            }
+        }
+    }
+
+    /// Waits until all is sent, but not longer than this.
+    pub fn finish(&mut self, limit: Duration) {
+        let until = Instant::now() + limit;
+        while !self.out.is_empty() && !self.has_ended && Instant::now() < until {
+            let _ = poll(
+                &mut [PollFd::new(&self.stream, PollFlags::OUT)],
+                Some(&Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 10_000_000,
+                }),
+            );
+            self.flush();
+        }
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        self.flush();
+        let (mut buffer, mut total) = (vec![0; 64 << 10], 0);
+        while total < TURN && !self.has_ended {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => self.has_ended = true,
+                Ok(got) => {
+                    self.decoder.feed(&buffer[..got]);
+                    total += got;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next message of those that have been read.
+    fn take<M: Decode<()>>(&mut self) -> io::Result<Option<M>> {
+        match self.decoder.take() {
+            Ok(None) if self.has_ended => Err(ErrorKind::UnexpectedEof.into()),
+            taken => taken.map_err(|error| io::Error::new(ErrorKind::InvalidData, error)),
+        }
+    }
+
+    /// What has been said since; and whether the other side has gone, or what it says cannot be understood.
+    pub fn hear<M: Decode<()>>(&mut self) -> (Vec<M>, Option<io::Error>) {
+        let mut error = self.read().err();
+        let mut heard = Vec::new();
+        while error.is_none() {
+            match self.take() {
+                Ok(Some(message)) => heard.push(message),
+                Ok(None) => break,
+                Err(why) => error = Some(why),
+            }
+        }
+        (heard, error)
+    }
+
+    /// The next word of a greeting, if it is there; nothing else is taken from what has come.
+    pub fn hear_greeting(&mut self) -> io::Result<Option<Greeting>> {
+        self.read()?;
+        self.take()
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

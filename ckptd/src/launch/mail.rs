@@ -1,0 +1,90 @@
+//! What threads of the MPI library's servers have for the node, which has one thread.
+
+use super::{Event, Fence, Modex, Name, Peers, Rank, What};
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Something for the node.
+pub enum Mail {
+    Fence(Fence),
+    Modex(Modex),
+    /// What a rank of this node has put, which another node has asked for by this number.
+    Reply(u64, Option<Vec<u8>>),
+    /// The MPI library of this rank has given up.
+    Broke(Name, Rank),
+}
+
+/// Where it comes in.
+pub struct Mailbox {
+    mail: Receiver<Mail>,
+    slot: Slot,
+}
+
+/// Where it is put.
+#[derive(Clone)]
+pub struct Slot {
+    mail: Sender<Mail>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Mailbox {
+    /// # Errors
+    /// Those of eventfd(2).
+    pub fn new() -> io::Result<Mailbox> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (sender, mail) = channel();
+        let slot = Slot { mail: sender, wake };
+        Ok(Mailbox { mail, slot })
+    }
+
+    pub fn slot(&self) -> Slot {
+        self.slot.clone()
+    }
+
+    /// All that has come.
+    pub fn take(&self) -> Vec<Mail> {
+        let _ = rustix::io::read(&*self.slot.wake, &mut [0; 8]);
+        self.mail.try_iter().collect()
+    }
+}
+
+impl AsFd for Mailbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.slot.wake.as_fd()
+    }
+}
+
+impl Slot {
+    pub fn put(&self, mail: Mail) {
+        // The node has gone at the job's end.
+        let _ = self.mail.send(mail);
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Passes on what the servers see of libraries that give up, until their end.
+    pub fn pass_on(&self, events: Receiver<Event>) {
+        for event in events {
+            if let What::Abort { status, message } = event.what {
+                log::info!(
+                    "rank {} of {} aborts ({status}): {message}",
+                    event.rank,
+                    event.generation
+                );
+                self.put(Mail::Broke(event.generation, event.rank));
+            }
+        }
+    }
+}
+
+impl Peers for Slot {
+    fn fence(&self, fence: Fence) {
+        self.put(Mail::Fence(fence));
+    }
+
+    fn modex(&self, modex: Modex) {
+        self.put(Mail::Modex(modex));
+    }
+}

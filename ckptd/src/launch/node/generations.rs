@@ -1,0 +1,147 @@
+//! The generations of a node: the servers of its MPI library, and what they ask of other nodes.
+
+use super::Node;
+use crate::launch::mail::Mail;
+use crate::launch::program::Mpi;
+use crate::launch::talk::{Beginning, FenceOf, Report};
+use crate::launch::{Answer, Error, Generation, Manager, Name, Placement, Rank, Settings};
+use crate::line::ToProcess;
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The generation that has begun last.
+pub(super) struct Begun {
+    name: Name,
+    generation: u32,
+    /// The process of each rank.
+    ranks: Vec<u32>,
+}
+
+impl Node {
+    pub(super) fn start_servers(&self, library: &Path) -> Result<Manager, Error> {
+        let mpi = Mpi::named(library)?;
+        let place = |name: &str| -> Result<PathBuf, Error> {
+            let path = self.directory.join(name);
+            let made = DirBuilder::new().mode(0o700).recursive(true).create(&path);
+            made.map_err(Error::system(path.display().to_string()))?;
+            Ok(path)
+        };
+        let (servers, events) = Manager::start(&Settings {
+            mpi,
+            directory: place("sessions")?,
+            memory: place("segments")?,
+            host: self.host.clone(),
+            peers: Arc::new(self.mailbox.slot()),
+        })?;
+        let slot = self.mailbox.slot();
+        std::thread::spawn(move || slot.pass_on(events));
+        Ok(servers)
+    }
+
+    /// What threads of the servers have found, or want.
+    pub(super) fn report_mail(&mut self, mail: Mail) {
+        let current = |name: &Name| self.begun.as_ref().filter(|begun| begun.name == *name);
+        match mail {
+            Mail::Broke(name, rank) => {
+                let number = current(&name).and_then(|begun| begun.ranks.get(rank.0 as usize).copied());
+                self.reports.extend(number.map(|number| Report::Broke { number }));
+            }
+            Mail::Fence(fence) => {
+                let Some(generation) = current(&fence.generation).map(|begun| begun.generation) else {
+                    return;
+                };
+                let id = self.note(fence.answer);
+                let members = fence.members.iter().map(|rank| rank.0).collect();
+                let of = FenceOf {
+                    generation,
+                    members,
+                    number: fence.number,
+                };
+                let bytes = fence.bytes;
+                self.reports.push(Report::Fence { id, fence: of, bytes });
+            }
+            Mail::Modex(modex) => {
+                let Some(generation) = current(&modex.generation).map(|begun| begun.generation) else {
+                    return;
+                };
+                let (id, rank) = (self.note(modex.answer), modex.rank.0);
+                self.reports.push(Report::Modex { id, generation, rank });
+            }
+            Mail::Reply(id, bytes) => self.reports.push(Report::Answer { id, bytes }),
+        }
+    }
+
+    /// The number by which an answer will come.
+    fn note(&mut self, answer: Answer) -> u64 {
+        self.asked_last += 1;
+        self.asked.insert(self.asked_last, answer);
+        self.asked_last
+    }
+
+    /// What a rank of this node has put, another node wants.
+    pub(super) fn look_up(&self, id: u64, generation: u32, rank: Rank) {
+        let begun = self.begun.as_ref().filter(|begun| begun.generation == generation);
+        let slot = self.mailbox.slot();
+        match begun.zip(self.servers.as_ref()) {
+            Some((begun, servers)) => {
+                servers.modex(&begun.name, rank, move |bytes| slot.put(Mail::Reply(id, bytes)));
+            }
+            None => slot.put(Mail::Reply(id, None)),
+        }
+    }
+
+    /// Makes a generation known to the servers, and to its processes.
+    pub(super) fn begin(&mut self, beginning: Beginning) -> Result<(), Error> {
+        self.announced = None;
+        let Some(servers) = &self.servers else { return Ok(()) };
+        // All have left it, and none is in the next one yet: the servers want it so.
+        if let Some(before) = self.begun.take() {
+            servers.end(&before.name)?;
+        }
+        self.asked.clear();
+        let Beginning {
+            job,
+            generation,
+            ranks,
+            hosts,
+        } = beginning;
+        let (numbers, of_rank): (Vec<u32>, Vec<usize>) = ranks.iter().map(|&(it, host)| (it, host as usize)).unzip();
+        self.files.retain(|number, _| numbers.contains(number));
+        let here = hosts.iter().position(|host| *host == self.host).unwrap_or_default();
+        let of_all = Generation {
+            name: Name::new(&job, generation)?,
+            placement: Placement::new(hosts, of_rank)?,
+            here,
+        };
+        if of_all.ranks_here().next().is_none() {
+            return Ok(());
+        }
+        servers.begin(&of_all)?;
+        for rank in of_all.ranks_here() {
+            let identity = servers.identity(&of_all.name, rank)?;
+            let text = |text: OsString| text.to_string_lossy().into_owned();
+            let all = identity.defaults.into_iter().chain(identity.variables);
+            let begin = ToProcess::Begin {
+                generation,
+                rank: rank.0,
+                size: of_all.placement.size(),
+                variables: all.map(|(name, value)| (text(name), text(value))).collect(),
+                descriptor: identity.descriptor.as_ref().map(|_| "PMI_FD".into()),
+            };
+            if let Some(process) = self.processes.get(&numbers[rank.0 as usize]) {
+                let descriptor: Vec<OwnedFd> = identity.descriptor.into_iter().collect();
+                process.tell(&begin, &descriptor);
+            }
+        }
+        self.begun = Some(Begun {
+            name: of_all.name,
+            generation,
+            ranks: numbers,
+        });
+        Ok(())
+    }
+}

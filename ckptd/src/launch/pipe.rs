@@ -1,0 +1,100 @@
+//! Messages on pipes between those who start a job and its managers. The frames are ckptd's ([`crate::wire`]).
+
+use crate::wire::{Decoder, encode_within};
+use bincode::{Decode, Encode};
+use std::io::{self, ErrorKind, Read, Write};
+
+/// Longest payload: an environment is the greatest part.
+const LONGEST: usize = 16 << 20;
+/// What decoding it may allocate.
+const DECODED: usize = 4 * LONGEST;
+
+/// Says something.
+///
+/// # Errors
+/// Those of write(2); that it is too long.
+pub fn put(to: &mut impl Write, message: &impl Encode) -> io::Result<()> {
+    let frame = encode_within(message, LONGEST).ok_or(ErrorKind::InvalidInput)?;
+    to.write_all(&frame)?;
+    to.flush()
+}
+
+/// The end that is read.
+#[derive(Debug)]
+pub struct Messages<R> {
+    from: R,
+    decoder: Decoder<LONGEST, DECODED>,
+}
+
+impl<R: Read> Messages<R> {
+    pub fn new(from: R) -> Messages<R> {
+        Messages {
+            from,
+            decoder: Decoder::default(),
+        }
+    }
+
+    pub fn from(&self) -> &R {
+        &self.from
+    }
+
+    /// Waits for the next message.
+    ///
+    /// # Errors
+    /// Those of read(2); [`ErrorKind::UnexpectedEof`] at the end; what comes cannot be understood.
+    pub fn next<M: Decode<()>>(&mut self) -> io::Result<M> {
+        loop {
+            if let Some(message) = self.take()? {
+                return Ok(message);
+            }
+            self.read()?;
+        }
+    }
+
+    /// What has come, if there is something to be read.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn hear<M: Decode<()>>(&mut self) -> io::Result<Vec<M>> {
+        self.read()?;
+        std::iter::from_fn(|| self.take().transpose()).collect()
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        let mut bytes = [0; 4096];
+        match self.from.read(&mut bytes) {
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(got) => {
+                self.decoder.feed(&bytes[..got]);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take<M: Decode<()>>(&mut self) -> io::Result<Option<M>> {
+        let taken = self.decoder.take();
+        taken.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_whole_and_the_end_is_an_error() {
+        let mut bytes = Vec::new();
+        let long = vec![7u8; 10_000];
+        put(&mut bytes, &long).expect("written");
+        put(&mut bytes, &1u32).expect("written");
+        let mut messages = Messages::new(&bytes[..]);
+        assert_eq!(messages.next::<Vec<u8>>().expect("whole"), long);
+        assert_eq!(messages.next::<u32>().expect("whole"), 1);
+        let end = messages.next::<u32>().expect_err("the end");
+        assert_eq!(end.kind(), ErrorKind::UnexpectedEof);
+        let mut strangers = Messages::new(&b"GET / HTTP/1.1\r\n\r\n"[..]);
+        assert!(strangers.next::<u32>().is_err());
+    }
+}

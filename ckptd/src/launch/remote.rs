@@ -1,0 +1,112 @@
+//! `ckptd node`: the part of a job's starter on another host. What to do comes by standard input, from the starter, and the output goes to it.
+
+use super::Error;
+use super::job::Duty;
+use super::pipe::Messages;
+use super::place;
+use super::share::{Environment, Share};
+use super::starter::pass_signals_on;
+use bincode::{Decode, Encode};
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Stdio};
+use understudy_protocol::LOST;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What is to be started.
+#[derive(Debug, Encode, Decode)]
+pub struct Assignment {
+    /// [`build`]
+    pub build: u64,
+    pub directory: Vec<u8>,
+    pub environment: Environment,
+    pub share: Share,
+    pub duty: Duty,
+}
+
+/// What comes later.
+#[derive(Debug, Encode, Decode)]
+pub enum ToNode {
+    /// A signal for the processes.
+    Signal(i32),
+    /// More of the standard input of rank 0; nothing: that is its end.
+    Input(Vec<u8>),
+}
+
+/// This file's checksum: what managers say to each other is of one build.
+///
+/// # Errors
+/// Those of reading it.
+pub fn build() -> Result<u64, Error> {
+    let what = || Error::system("this program's file");
+    let own = std::env::current_exe().map_err(what())?;
+    Ok(xxh3_64(&std::fs::read(own).map_err(what())?))
+}
+
+/// Does what standard input says, until the guardians have ended.
+///
+/// # Errors
+/// What is missing on this host.
+pub fn run() -> Result<i32, Error> {
+    let what = || Error::system("what the starter says");
+    let input = rustix::stdio::stdin().try_clone_to_owned().map_err(what())?;
+    let mut messages = Messages::new(File::from(input));
+    let assignment: Assignment = messages.next().map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => Error::Build,
+        _ => what()(error),
+    })?;
+    if assignment.build != build()? {
+        return Err(Error::Build);
+    }
+    let directory = OsStr::from_bytes(&assignment.directory);
+    std::env::set_current_dir(directory).map_err(Error::system(directory.to_string_lossy()))?;
+    let (share, environment) = (assignment.share, assignment.environment);
+    share.check()?;
+    // As long as its standard input is open, it knows that this process lives.
+    let manager = place::start_with_duty(&share.job, &assignment.duty, Some(&environment))?;
+    let mut guardians = share.start(Some(&environment), Stdio::piped)?;
+    let input = guardians.first_mut().and_then(|first| first.stdin.take());
+    let pids: Vec<Pid> = guardians
+        .iter()
+        .filter_map(|child| Pid::from_raw(child.id() as i32))
+        .collect();
+    pass_signals_on(&guardians, |_| {})?;
+    std::thread::spawn(move || listen(messages, &pids, input));
+    for child in &mut guardians {
+        child.wait().map_err(Error::system("a guardian"))?;
+    }
+    wait_for(manager);
+    Ok(0)
+}
+
+/// It removes what the job has left here.
+fn wait_for(mut manager: Child) {
+    let input = manager.stdin.take();
+    let _ = manager.wait();
+    drop(input);
+}
+
+/// Does what the starter says. When that has gone, so does this process, and its guardians with it.
+fn listen(mut messages: Messages<File>, guardians: &[Pid], mut input: Option<impl Write>) {
+    while let Ok(message) = messages.next() {
+        match message {
+            ToNode::Signal(number) => {
+                for (&pid, signal) in guardians.iter().zip(std::iter::repeat(Signal::from_named_raw(number))) {
+                    // It may have ended.
+                    let _ = signal.map(|signal| kill_process(pid, signal));
+                }
+            }
+            ToNode::Input(bytes) if bytes.is_empty() => input = None,
+            ToNode::Input(bytes) => {
+                if input.as_mut().is_some_and(|input| input.write_all(&bytes).is_err()) {
+                    // The program does not want it.
+                    input = None;
+                }
+            }
+        }
+    }
+    std::process::exit(LOST)
+}

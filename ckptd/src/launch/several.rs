@@ -1,0 +1,214 @@
+//! Starts a job on several hosts: the leader's manager here, so that no other host is needed to the end, and a `ckptd node` on each other host.
+
+use super::Error;
+use super::hosts::deal;
+use super::job::{Duty, FromLeader, ToLeader};
+use super::pipe::{Messages, put};
+use super::place;
+use super::remote::{Assignment, ToNode, build};
+use super::share::{Environment, Share};
+use super::starter::{Plan, pass_signals_on};
+use crate::wire::auth;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::io::{self, Read};
+use std::net::{ToSocketAddrs, UdpSocket};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often agents are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the last output may take when the job has ended.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What has been started on another host.
+struct Agent {
+    node: u32,
+    child: Child,
+    has_ended: bool,
+}
+
+/// Its standard input, which threads share.
+type Input = Arc<Mutex<ChildStdin>>;
+
+/// Runs the job on the hosts of the plan; its exit status.
+///
+/// # Errors
+/// Those of starting processes here. What goes wrong on other hosts is told, and ends the job.
+pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
+    let ranks = deal(&plan.hosts, share.size, plan.by)?;
+    let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
+    let shares = plan.hosts.iter().zip(ranks).filter(|(_, ranks)| !ranks.is_empty());
+    let shares = shares.map(|(host, ranks)| (host.name.as_str(), share.with(ranks)));
+    let (here, elsewhere): (Vec<_>, Vec<_>) = shares.partition(|(name, _)| is_here(name, own));
+    if here.len() > 1 {
+        return Err(Error::SameHost);
+    }
+    let duty = Duty::Lead {
+        token: token.clone(),
+        others: elsewhere.iter().map(|(name, _)| (*name).to_owned()).collect(),
+    };
+    let mut manager = place::start_with_duty(&share.job, &duty, None)?;
+    let what = || Error::system("the process manager");
+    let (Some(output), Some(mut input)) = (manager.stdout.take(), manager.stdin.take()) else {
+        return Err(Error::NoManager);
+    };
+    let mut messages = Messages::new(output);
+    let FromLeader::Port(port) = messages.next().map_err(what())? else {
+        return Err(Error::NoManager);
+    };
+    let mut guardians = Vec::new();
+    for (_, share) in &here {
+        guardians.extend(share.start(None, Stdio::inherit)?);
+    }
+    let (mut agents, mut inputs) = (Vec::new(), Vec::new());
+    let (build, environment) = (build()?, Environment::own());
+    let directory = std::env::current_dir().map_err(Error::system("the working directory"))?;
+    for (node, (name, share)) in (1..).zip(elsewhere) {
+        let mut child = start(&plan.agent, name)?;
+        let has_first = share.ranks.contains(&0);
+        let assignment = Assignment {
+            build,
+            directory: directory.clone().into_os_string().into_vec(),
+            environment: environment.clone(),
+            share,
+            duty: Duty::Follow {
+                token: token.clone(),
+                node,
+                leader: addresses(name, own, port),
+            },
+        };
+        if let Some(mut input) = child.stdin.take() {
+            // Who has ended at once is found below.
+            let _ = put(&mut input, &assignment);
+            let input = Arc::new(Mutex::new(input));
+            if has_first {
+                pass_input_on(&input);
+            }
+            inputs.push(input);
+        }
+        agents.push(Agent {
+            node,
+            child,
+            has_ended: false,
+        });
+    }
+    pass_signals_on(&guardians, move |number| {
+        inputs.iter().for_each(|input| tell(input, &ToNode::Signal(number)));
+    })?;
+    attend(&mut messages, &mut agents, &mut input);
+    let status = manager.wait().map_err(what())?;
+    for mut guardian in guardians {
+        guardian.wait().map_err(Error::system("a guardian"))?;
+    }
+    end(&mut agents);
+    Ok(status.code().unwrap_or(128 + libc::SIGKILL))
+}
+
+fn tell(input: &Input, message: &ToNode) {
+    // One that has ended is found by its end.
+    let _ = put(&mut *input.lock().unwrap_or_else(PoisonError::into_inner), message);
+}
+
+/// Whether a name is this host's.
+fn is_here(name: &str, own: &str) -> bool {
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    name == "localhost" || name == own || short(name) == short(own)
+}
+
+/// Where the leader can be reached from a host: by the address that this one has on the way there, or else by its name.
+fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
+    let on_the_way = || -> io::Result<String> {
+        let to = (host, 9).to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
+        let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = UdpSocket::bind(any)?;
+        // Nothing is sent.
+        socket.connect(to)?;
+        let mut address = socket.local_addr()?;
+        address.set_port(port);
+        Ok(address.to_string())
+    };
+    on_the_way().into_iter().chain([format!("{own}:{port}")]).collect()
+}
+
+/// Starts `ckptd node` on a host.
+#[allow(unsafe_code)]
+fn start(agent: &[String], host: &str) -> Result<Child, Error> {
+    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
+    let own = own.to_string_lossy().into_owned();
+    let Some((program, options)) = agent.split_first() else {
+        return Err(Error::Hosts("the command that starts others is empty".into()));
+    };
+    let mut command = Command::new(program);
+    command.args(options).arg(host);
+    command.arg(format!("exec {} node", shell_words::quote(&own)));
+    // What a terminal sends to all reaches it from here.
+    command.stdin(Stdio::piped()).process_group(0);
+    let prepare = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
+    // SAFETY: between fork and exec only a system call is made.
+    unsafe { command.pre_exec(prepare) };
+    command.spawn().map_err(Error::system(program.clone()))
+}
+
+/// Standard input is that of rank 0, which is elsewhere.
+fn pass_input_on(to: &Input) {
+    let to = Arc::clone(to);
+    std::thread::spawn(move || {
+        let mut bytes = [0; 1 << 16];
+        while let Ok(length @ 1..) = io::stdin().read(&mut bytes) {
+            tell(&to, &ToNode::Input(bytes[..length].to_vec()));
+        }
+        tell(&to, &ToNode::Input(Vec::new()));
+    });
+}
+
+/// Tells the leader which agents have ended, and ends those that it has no use for, until it ends.
+fn attend(messages: &mut Messages<std::process::ChildStdout>, agents: &mut [Agent], input: &mut ChildStdin) {
+    let look = Timespec {
+        tv_sec: 0,
+        tv_nsec: LOOK.subsec_nanos().into(),
+    };
+    loop {
+        let is_said = matches!(
+            poll(&mut [PollFd::new(messages.from(), PollFlags::IN)], Some(&look)),
+            Ok(1..)
+        );
+        if is_said {
+            let Ok(said) = messages.hear::<FromLeader>() else {
+                return;
+            };
+            for message in said {
+                if let FromLeader::Lost(node) = message {
+                    let lost = agents.iter_mut().filter(|agent| agent.node == node);
+                    lost.for_each(|agent| drop(agent.child.kill()));
+                }
+            }
+        }
+        for agent in agents.iter_mut().filter(|agent| !agent.has_ended) {
+            if let Ok(Some(status)) = agent.child.try_wait() {
+                agent.has_ended = true;
+                let ended = ToLeader::Ended {
+                    node: agent.node,
+                    status: status.code().unwrap_or(128 + libc::SIGKILL),
+                };
+                // When it has gone, that is found next.
+                let _ = put(input, &ended);
+            }
+        }
+    }
+}
+
+/// Waits for what is still to be printed.
+fn end(agents: &mut [Agent]) {
+    let until = Instant::now() + FAREWELL;
+    for agent in agents {
+        while Instant::now() < until && matches!(agent.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _ = agent.child.kill();
+        let _ = agent.child.wait();
+    }
+}

@@ -1,0 +1,173 @@
+//! What a node has of a job that is started by ckptd: its guardians.
+#![allow(unsafe_code)]
+
+use super::local::{adopt, is_of_a_launcher};
+use super::starter::Plan;
+use super::{Error, Identity};
+use bincode::{Decode, Encode};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A text of the system's, as bytes.
+type Text = Vec<u8>;
+
+/// Beginnings of names of variables that tell of the host where the job is started, and not of the job.
+const OF_HOST: [&str; 4] = ["HOSTNAME", "SSH_", "XDG_", "DBUS_"];
+
+/// The environment of the job, for hosts that have another one.
+#[derive(Clone, Debug, Encode, Decode)]
+pub struct Environment(Vec<(Text, Text)>);
+
+impl Environment {
+    /// This process's own, as far as it is the job's.
+    pub fn own() -> Environment {
+        let is_of_host = |name: &OsStr| {
+            OF_HOST
+                .iter()
+                .any(|start| name.as_bytes().starts_with(start.as_bytes()))
+        };
+        let of_job = std::env::vars_os().filter(|(name, _)| !is_of_launcher_or(name, is_of_host));
+        Environment(
+            of_job
+                .map(|(name, value)| (name.into_vec(), value.into_vec()))
+                .collect(),
+        )
+    }
+
+    /// Beside what a command inherits from its host.
+    pub fn give_to(&self, command: &mut Command) {
+        command.envs(
+            self.0
+                .iter()
+                .map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))),
+        );
+    }
+}
+
+fn is_of_launcher_or(name: &OsStr, other: impl Fn(&OsStr) -> bool) -> bool {
+    is_of_a_launcher(name) || other(name)
+}
+
+/// The share of a node.
+#[derive(Clone, Debug, Encode, Decode)]
+pub struct Share {
+    pub job: String,
+    /// Of the whole job.
+    pub size: u32,
+    /// Those of the node.
+    pub ranks: Vec<u32>,
+    /// The program's file, and its name with its arguments.
+    file: Text,
+    program: Vec<Text>,
+    /// The layer's library.
+    preload: Text,
+    variables: Vec<(Text, Text)>,
+}
+
+impl Share {
+    /// All of a job.
+    ///
+    /// # Errors
+    /// [`Error::NoProgram`], [`Error::Missing`].
+    pub fn of(plan: &Plan, job: String) -> Result<Share, Error> {
+        let name = &plan.program[0];
+        let file = crate::path::find(name).ok_or_else(|| Error::NoProgram(name.into()))?;
+        let before = |value: OsString, name: &str| {
+            let mut list = value;
+            if let Some(others) = std::env::var_os(name).filter(|others| !others.is_empty()) {
+                list.push(":");
+                list.push(others);
+            }
+            (name.as_bytes().to_vec(), list.into_vec())
+        };
+        let directory = plan.mpi.as_deref().and_then(Path::parent);
+        let mut variables = vec![before(plan.preload.clone(), "LD_PRELOAD")];
+        variables.extend(directory.map(|directory| before(directory.into(), "LD_LIBRARY_PATH")));
+        variables.push((b"UNDERSTUDY_ASIDE".to_vec(), b"1".to_vec()));
+        variables.push((b"UNDERSTUDY_SPARES".to_vec(), plan.spares.to_string().into_bytes()));
+        let size = plan.workers + plan.spares;
+        let share = Share {
+            job,
+            size,
+            ranks: (0..size).collect(),
+            file: file.into_os_string().into_vec(),
+            program: plan.program.iter().map(|word| word.as_bytes().to_vec()).collect(),
+            preload: plan.preload.clone().into_vec(),
+            variables,
+        };
+        share.check()?;
+        Ok(share)
+    }
+
+    /// The same for these ranks.
+    pub fn with(&self, ranks: Vec<u32>) -> Share {
+        Share { ranks, ..self.clone() }
+    }
+
+    /// Whether all files are on this node.
+    ///
+    /// # Errors
+    /// [`Error::NoProgram`], [`Error::Missing`].
+    pub fn check(&self) -> Result<(), Error> {
+        let path = |text: &Text| PathBuf::from(OsStr::from_bytes(text));
+        let (file, preload) = (path(&self.file), path(&self.preload));
+        match (file.is_file(), preload.is_file()) {
+            (false, _) => Err(Error::NoProgram(file)),
+            (_, false) => Err(Error::Missing(preload)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts the guardians of these ranks; they do not outlive this thread. That of rank 0 gets `input`.
+    ///
+    /// # Errors
+    /// Those of starting a process.
+    pub fn start(
+        &self,
+        environment: Option<&Environment>,
+        mut input: impl FnMut() -> Stdio,
+    ) -> Result<Vec<Child>, Error> {
+        let guardian = |(place, &rank)| {
+            let mut command = self.command(environment, place, rank)?;
+            command.stdin(if rank == 0 { input() } else { Stdio::null() });
+            command.spawn().map_err(Error::system("a guardian"))
+        };
+        (0..).zip(&self.ranks).map(guardian).collect()
+    }
+
+    fn command(&self, environment: Option<&Environment>, place: u32, rank: u32) -> Result<Command, Error> {
+        let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
+        let mut command = Command::new(own);
+        command.args(["guardian", "--"]).arg(OsStr::from_bytes(&self.file));
+        command.args(self.program.iter().map(|word| OsStr::from_bytes(word)));
+        if let Some(environment) = environment {
+            environment.give_to(&mut command);
+        }
+        let set = |(name, value): &(Text, Text)| {
+            command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+        };
+        self.variables.iter().for_each(set);
+        let variables = [
+            ("PMIX_NAMESPACE", self.job.clone()),
+            ("PMIX_RANK", rank.to_string()),
+            ("OMPI_COMM_WORLD_RANK", rank.to_string()),
+            ("OMPI_COMM_WORLD_SIZE", self.size.to_string()),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", place.to_string()),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", self.ranks.len().to_string()),
+        ];
+        let identity = Identity {
+            variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
+            defaults: Vec::new(),
+            descriptor: None,
+        };
+        adopt(&mut command, identity);
+        let prepare = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
+        // SAFETY: between fork and exec only a system call is made.
+        unsafe { command.pre_exec(prepare) };
+        Ok(command)
+    }
+}
