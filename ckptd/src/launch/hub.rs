@@ -224,3 +224,81 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::follower::Follower;
+    use rustix::event::{Timespec, poll};
+
+    const TOKEN: &[u8] = b"a token of some length";
+
+    /// What comes within a second, until there is something.
+    fn news(hub: &mut Hub) -> Vec<(u32, News)> {
+        let until = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < until {
+            let wait = Timespec {
+                tv_sec: 0,
+                tv_nsec: 10_000_000,
+            };
+            let _ = poll(&mut hub.polls(), Some(&wait));
+            let news = hub.attend();
+            if !news.is_empty() {
+                return news;
+            }
+        }
+        Vec::new()
+    }
+
+    #[test]
+    fn who_knows_the_token_is_heard_and_its_end_is_its_loss() {
+        let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
+        let address = [format!("localhost:{}", hub.port().expect("bound"))];
+        let call = |token: &'static [u8]| {
+            let address = address.clone();
+            std::thread::spawn(move || Follower::call(&address, token, 4, "n4"))
+        };
+        let stranger = call(b"a guess of the same length");
+        assert!(news(&mut hub).is_empty());
+        assert!(stranger.join().expect("no panic").is_err());
+        let node = call(TOKEN);
+        assert!(matches!(&news(&mut hub)[..], [(4, News::Joined(host))] if host == "n4"));
+        let mut node = node.join().expect("no panic").expect("let in");
+        let report = Report::Gone { rank: 1 };
+        node.tell(report.clone());
+        assert!(matches!(&news(&mut hub)[..], [(4, News::Told(told))] if *told == report));
+        hub.tell(4, Order::End { is_good: true });
+        let told = (0..100).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(2));
+            node.attend().pop()
+        });
+        assert_eq!(told, Some(Order::End { is_good: true }));
+        assert!(!node.is_lost());
+        drop(node);
+        assert!(matches!(&news(&mut hub)[..], [(4, News::Lost)]));
+    }
+
+    #[test]
+    fn a_silent_leader_is_left_before_it_takes_the_node_for_lost() {
+        const { assert!(LEASE.as_millis() + BEAT.as_millis() < SILENCE.as_millis()) };
+        let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
+        let address = [format!("localhost:{}", hub.port().expect("bound"))];
+        let node = std::thread::spawn(move || Follower::call(&address, TOKEN, 1, "n1"));
+        assert_eq!(news(&mut hub).len(), 1);
+        let mut node = node.join().expect("no panic").expect("let in");
+        let began = Instant::now();
+        let heard = loop {
+            std::thread::sleep(Duration::from_millis(50));
+            node.attend();
+            if began.elapsed() < Duration::from_secs(1) {
+                // Beats come back that long.
+                hub.attend();
+            }
+            if node.is_lost() {
+                break began.elapsed();
+            }
+        };
+        assert!(heard > LEASE && heard < SILENCE, "{heard:?}");
+        assert!(hub.attend().is_empty(), "it has been heard a moment ago");
+    }
+}

@@ -4,7 +4,7 @@
 //! own, the leader answers with a proof.
 
 use crate::wire::auth::{self, Purpose};
-use crate::wire::{Decoder, encode_within};
+use crate::wire::{Frames, encode_within};
 use bincode::{Decode, Encode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Read, Write};
@@ -45,7 +45,7 @@ pub enum Greeting {
 #[derive(Debug)]
 pub struct Link {
     stream: TcpStream,
-    decoder: Decoder<LONGEST, DECODED>,
+    decoder: Frames<LONGEST, DECODED>,
     out: Vec<u8>,
     has_ended: bool,
 }
@@ -59,7 +59,7 @@ impl Link {
         let _ = stream.set_nodelay(true);
         Ok(Link {
             stream,
-            decoder: Decoder::default(),
+            decoder: Frames::default(),
             out: Vec::new(),
             has_ended: false,
         })

@@ -1,6 +1,6 @@
 //! Messages on pipes between those who start a job and its managers. The frames are ckptd's ([`crate::wire`]).
 
-use crate::wire::{Decoder, encode_within};
+use crate::wire::{Frames, encode_within};
 use bincode::{Decode, Encode};
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -23,14 +23,14 @@ pub fn put(to: &mut impl Write, message: &impl Encode) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Messages<R> {
     from: R,
-    decoder: Decoder<LONGEST, DECODED>,
+    decoder: Frames<LONGEST, DECODED>,
 }
 
 impl<R: Read> Messages<R> {
     pub fn new(from: R) -> Messages<R> {
         Messages {
             from,
-            decoder: Decoder::default(),
+            decoder: Frames::default(),
         }
     }
 

@@ -55,13 +55,16 @@ pub fn encode_within<M: Encode>(message: &M, longest: usize) -> Option<Vec<u8>> 
 
 /// Makes messages of a stream of bytes: of payloads that are not longer than `LONGEST`, and for which not more than `DECODED` is allocated.
 #[derive(Debug, Default)]
-pub struct Decoder<const LONGEST: usize = MAX_PAYLOAD, const DECODED: usize = DECODE_LIMIT> {
+pub struct Frames<const LONGEST: usize, const DECODED: usize> {
     buffer: Vec<u8>,
     /// What has been decoded already.
     used: usize,
 }
 
-impl<const LONGEST: usize, const DECODED: usize> Decoder<LONGEST, DECODED> {
+/// Those of ckptd and its clients.
+pub type Decoder = Frames<MAX_PAYLOAD, DECODE_LIMIT>;
+
+impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
     /// Takes bytes. All messages that are whole should be taken out first.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.used);
