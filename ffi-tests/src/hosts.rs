@@ -1,7 +1,7 @@
 //! Several hosts on one machine, made of namespaces: each with a network, a name, processes, /dev/shm and a temporary
 //! directory of its own, joined by a bridge. They have no names outside and end with this process, however it ends.
 
-use crate::place::{self, Launcher};
+use crate::place;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -8,10 +8,8 @@ use super::node::Node;
 use super::pipe::{Messages, put};
 use super::talk::Order;
 use crate::line::Listener;
-use crate::private::Directory;
 use bincode::{Decode, Encode};
 use rustix::event::{PollFd, PollFlags};
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -77,8 +75,7 @@ pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i3
             }
         }
     };
-    drop(node);
-    remove(directory);
+    node.clean_up();
     status
 }
 
@@ -192,19 +189,4 @@ fn is_readable(file: &impl AsFd) -> bool {
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut polls = [PollFd::new(file, PollFlags::IN)];
     matches!(rustix::event::poll(&mut polls, Some(&now)), Ok(1..))
-}
-
-/// Removes what the job has left on this node.
-fn remove(directory: &Path) {
-    let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let name = name.trim_start_matches("understudy-").trim_end_matches("-launch");
-    for left in crate::remains::of_job(name) {
-        let _ = left.remove();
-    }
-    let above = directory
-        .parent()
-        .and_then(|above| Directory::open(above).ok().flatten());
-    if let (Some(above), Some(name)) = (above, directory.file_name()) {
-        let _ = std::fs::remove_dir_all(directory).or_else(|_| above.remove_all(name));
-    }
 }

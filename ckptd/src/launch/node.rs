@@ -10,6 +10,7 @@ use crate::line::{ASIDE, FromGuardian, Hello, Line, Listener, ToGuardian, ToMana
 use generations::Begun;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -41,6 +42,8 @@ pub struct Node {
     guardians: BTreeMap<u32, Line>,
     /// By number, as all that follows.
     waiting: BTreeMap<u32, Caller>,
+    /// Programs of scripts that have come too late; each waits to be killed.
+    belated: BTreeMap<u32, Caller>,
     processes: BTreeMap<u32, Process>,
     /// What processes have handed over, and how those have ended that have.
     files: BTreeMap<u32, (Vec<OwnedFd>, i32)>,
@@ -69,6 +72,7 @@ impl Node {
             callers: Vec::new(),
             guardians: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            belated: BTreeMap::new(),
             processes: BTreeMap::new(),
             files: BTreeMap::new(),
             begun: None,
@@ -157,6 +161,7 @@ impl Node {
             self.forget_program();
         } else if self.processes.contains_key(&number) || self.waiting.contains_key(&number) {
             // The one before has died, and its script has gone on to the next program; that is the death of both.
+            self.belated.insert(number, caller);
             return self.kill(number);
         }
         self.waiting.insert(number, caller);
@@ -209,6 +214,7 @@ impl Node {
                 self.hear_processes();
                 self.processes.remove(&number);
                 self.waiting.remove(&number);
+                self.belated.remove(&number);
                 if let Some((_, ending)) = self.files.get_mut(&number) {
                     *ending = status;
                 }
@@ -304,6 +310,7 @@ impl Node {
     /// Ends all processes and guardians of this node: the job goes on without them, or not at all.
     pub fn give_in(&mut self, status: i32) {
         self.processes.values().for_each(Process::kill);
+        self.clean_up();
         let leave = ToGuardian::Leave { status };
         self.guardians.values().for_each(|line| drop(line.send(&leave)));
     }
@@ -323,11 +330,22 @@ impl Node {
                     process.kill();
                 }
             }
-            ToGuardian::Leave { .. } => {}
+            ToGuardian::Leave { .. } => self.clean_up(),
         }
         if let Some(line) = self.guardians.get(&rank) {
             // One that has gone is found soon.
             let _ = line.send(message);
+        }
+    }
+
+    /// Removes what the job has left on this node, before its guardians go: whoever has started them may kill all else then (a batch
+    /// system, a container).
+    pub fn clean_up(&mut self) {
+        drop(self.servers.take());
+        let name = self.directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let name = name.trim_start_matches("understudy-").trim_end_matches("-launch");
+        for left in crate::remains::of_job(name) {
+            let _ = left.remove();
         }
     }
 
