@@ -197,10 +197,7 @@ impl Job {
     /// On several hosts, with so many slots each; ranks fill the first, then the second, and so on.
     pub fn hosts(mut self, slots: &[u32]) -> Job {
         self.slots = slots.to_owned();
-        match self.launcher {
-            Launcher::Ulfm => self,
-            Launcher::Mpirun | Launcher::Ckptd => self.launched_by(Launcher::Ckptd),
-        }
+        self.launched_by(Launcher::Ckptd)
     }
 
     /// With another order of the ranks on the hosts (`--map-by`).
@@ -290,7 +287,7 @@ impl Job {
             mark,
             hosts,
             size: self.workers + self.spares,
-            is_guarded: self.layer && self.launcher != Launcher::Ulfm,
+            is_guarded: self.layer,
             ranks: BTreeMap::new(),
             relay_mark: String::new(),
             shared_memory: BTreeSet::new(),

@@ -59,28 +59,20 @@ pub fn ckptd() -> PathBuf {
 pub enum Launcher {
     /// mpirun without any flag that the layer needs.
     Mpirun,
-    /// mpirun with `--with-ft ulfm`: the library's own fault tolerance is used.
-    Ulfm,
     /// `ckptd launch`
     Ckptd,
 }
 
-/// `FFI_TESTS_LAUNCHER`: `mpirun` (also if it is not set), `ulfm` or `ckptd`.
+/// `FFI_TESTS_LAUNCHER`: `mpirun` (also if it is not set) or `ckptd`.
 ///
 /// # Panics
 /// If that is something else.
 pub fn launcher() -> Launcher {
     match std::env::var("FFI_TESTS_LAUNCHER").as_deref() {
         Ok("mpirun") | Err(_) => Launcher::Mpirun,
-        Ok("ulfm") => Launcher::Ulfm,
         Ok("ckptd") => Launcher::Ckptd,
-        Ok(other) => panic!("FFI_TESTS_LAUNCHER is `{other}`, not mpirun, ulfm or ckptd"),
+        Ok(other) => panic!("FFI_TESTS_LAUNCHER is `{other}`, not mpirun or ckptd"),
     }
-}
-
-/// Whether jobs renew their MPI after a failure.
-pub fn renews() -> bool {
-    launcher() != Launcher::Ulfm
 }
 
 /// One of the example programs.

@@ -192,11 +192,8 @@ fn all_ranks_of_a_host_may_be_killed_at_once() {
                 outcome.slowest_recovery()
             );
             verdicts.judge(&format!("workers {both:?} {how}"), || {
-                if first == 4 || place::renews() {
-                    // Spares, or new processes, live on this host: they know what became of the dead.
-                    return assert_good(&outcome, &undisturbed, &case, &both);
-                }
-                assert_good_but_for_the_dead_host(&outcome, &undisturbed, &case, &both);
+                // Spares, or new processes, live on this host: they know what became of the dead.
+                assert_good(&outcome, &undisturbed, &case, &both);
             });
         }
     }
@@ -222,39 +219,6 @@ fn copies_are_on_other_hosts_however_ranks_are_placed() {
         .fault(fault)
         .run();
     assert_good(&outcome, &undisturbed, &case, &[1, 4]);
-}
-
-/// Open MPI ends a job that has lost a daemon. So be it, but it ends, and nothing of it stays.
-#[test]
-fn a_job_that_loses_a_daemon_ends() {
-    if !Hosts::are_possible() || place::renews() {
-        return;
-    }
-    let outcome = spread(programs::heat2d().job())
-        .limit(Duration::from_secs(40))
-        .watch(|ranks| {
-            // A daemon that dies while the job starts has not started, to the launcher.
-            let printed = ranks
-                .get(&0)
-                .and_then(|rank| std::fs::metadata(format!("/proc/{}/cwd/../stdout", rank.pid)).ok());
-            let has_begun = printed.is_some_and(|stdout| stdout.len() > 0);
-            ranks
-                .get(&2)
-                .is_some_and(|rank| has_begun && processes::kill(rank.parent))
-        })
-        .run();
-    // Open MPI's status is that of the ranks that it has ended, and may be 0.
-    outcome.check(outcome.status.is_some(), "the job hangs");
-    outcome.check(
-        outcome.stderr.contains("lost communication with a remote daemon"),
-        "the launcher says why",
-    );
-    let processes: Vec<&String> = outcome
-        .left_behind
-        .iter()
-        .filter(|left| !left.contains(":/dev/shm/"))
-        .collect();
-    outcome.check(processes.is_empty(), "processes are left");
 }
 
 /// Kills in the middle of large transfers between hosts, for each length.
@@ -302,7 +266,7 @@ fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn one_command_runs_a_job_on_all_hosts() {
-    if !Hosts::are_possible() || place::renews() {
+    if !Hosts::are_possible() {
         return;
     }
     let heat = place::example("heat2d").to_string_lossy().into_owned();

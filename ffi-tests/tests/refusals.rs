@@ -84,21 +84,6 @@ fn more_spares_than_ranks_are_refused() {
     );
 }
 
-#[test]
-#[ignore = "a variant: make test-all"]
-fn no_spares_at_all_are_refused() {
-    if place::renews() {
-        return place::skip("ckptd launch needs no spares (renewal.rs)");
-    }
-    let change = |job: Job| job.env("UNDERSTUDY_SPARES", "0");
-    assert_refused(
-        change,
-        (4, 1),
-        View::AllRanks,
-        &["UNDERSTUDY_SPARES", "at least one rank more"],
-    );
-}
-
 /// The job runs, and one of its processes says it.
 #[test]
 fn a_variable_that_is_no_setting_is_named_once() {

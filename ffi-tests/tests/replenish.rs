@@ -60,10 +60,8 @@ fn newcomers_take_parts_in_a_program_with_libraries() {
 #[test]
 fn a_newcomer_that_dies_on_its_way_is_done_without() {
     let case = longer_heat2d();
-    // Under ckptd it joins by MPI_Init alone.
-    let on_its_way = if place::renews() { "boot.end" } else { "join.begin" };
-    let fault = format!("kill rank=1 at=cut.end epoch=3; kill rank=5 at={on_its_way}; pretend no-patience");
-    let outcome = job(&case).fault(&fault).run();
+    let fault = "kill rank=1 at=cut.end epoch=3; kill rank=5 at=boot.end";
+    let outcome = job(&case).fault(fault).run();
     assert_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
     let told = outcome
@@ -74,7 +72,8 @@ fn a_newcomer_that_dies_on_its_way_is_done_without() {
     outcome.assert_nothing_left();
 }
 
-/// Under ckptd newcomers are not accepted by others: the job waits for one that is needed.
+/// The job waits for one that is needed.
+#[test]
 fn a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it() {
     let case = longer_heat2d();
     let fault = "kill rank=1 at=cut.end epoch=3; wait rank=5 at=boot.end delay=800ms; kill rank=2 at=cut.end epoch=4";
@@ -83,48 +82,6 @@ fn a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it() {
     outcome.assert_taken_over(&[1, 2]);
     outcome.check(joined(&outcome).first() == Some(&5), "another spare has joined");
     outcome.assert_nothing_left();
-}
-
-/// Its death is no failure of the newcomer: the job does not wait for a connection that cannot come about.
-#[test]
-fn a_worker_that_dies_while_a_newcomer_is_accepted_ends_the_job() {
-    if place::renews() {
-        return a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it();
-    }
-    let outcome = job(&longer_heat2d())
-        .fault("kill rank=1 at=cut.end epoch=3; kill rank=2 at=accept.begin")
-        .run();
-    assert_eq!(outcome.takeovers(), [1]);
-    let told = |what: &str| outcome.own_lines().iter().any(|line| line.contains(what));
-    outcome.check(
-        told("no new spare can join the job"),
-        "nobody says that no spare has joined",
-    );
-    outcome.check(told("worker 2 (rank 2"), "nobody says who has died");
-    outcome.check(
-        outcome.status.and_then(|status| status.code()) == Some(75),
-        "another status",
-    );
-    outcome.assert_nothing_left();
-}
-
-#[test]
-#[ignore = "a variant: make test-all"]
-fn without_tcp_no_spare_can_join_and_a_line_says_so() {
-    let case = longer_heat2d();
-    let outcome = case
-        .job()
-        .env("UNDERSTUDY_REPLENISH", "1")
-        .fault("kill rank=1 at=cut.end epoch=3")
-        .run();
-    assert_undisturbed(&outcome, &case);
-    outcome.assert_taken_over(&[1]);
-    if place::renews() {
-        // All are started together in each generation, so shared memory connects newcomers, too.
-        return outcome.check(joined(&outcome) == [5], "no spare has joined");
-    }
-    let told = outcome.own_lines().iter().any(|line| line.contains("btl `tcp`"));
-    outcome.check(told, "nobody says why no spare has joined");
 }
 
 /// The daemon says how many spares may be started: of two jobs on a node, the second has none when the first has them all.

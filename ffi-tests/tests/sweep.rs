@@ -137,9 +137,6 @@ struct Fault {
 const BEHIND_THE_END: &str = "finalize.end";
 /// All workers have met in `MPI_Finalize`. mpirun does not tell of a process that dies from there on, `ckptd launch` does.
 const AT_THE_END: &str = "finalize.agreed";
-/// `MPI_Init` is among the first calls of every program.
-const CALLS_BEFORE_THE_FIRST_CHECKPOINT: u64 = 4;
-
 /// The faults of a sweep: each point for each worker, at its first arrival and, if it is passed again, in a late epoch;
 /// and `calls_per_worker` calls, or every single one.
 fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fault> {
@@ -150,15 +147,11 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
             if place == BEHIND_THE_END {
                 continue;
             }
-            let survives = ["init.end", "finalize.begin"].contains(&place.as_str());
             found.push(Fault {
                 place: place.clone(),
                 worker,
                 text: kill(place),
-                may_end: match place::renews() {
-                    true => place == AT_THE_END,
-                    false => !survives,
-                },
+                may_end: place == AT_THE_END,
             });
             if *times >= late {
                 let text = format!("{} epoch={late}", kill(place));
@@ -174,13 +167,11 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
         // Another phase for each worker, so that together they see more kinds of calls.
         let mut call = 1 + u64::from(worker) * stride / u64::from(WORKERS);
         while call <= *calls {
-            // Where all processes can be started again, nothing is lost there.
-            let may_end = call <= CALLS_BEFORE_THE_FIRST_CHECKPOINT && !place::renews();
             found.push(Fault {
                 place: "calls".into(),
                 worker,
                 text: kill(&format!("call:{call}")),
-                may_end,
+                may_end: false,
             });
             call += stride;
         }

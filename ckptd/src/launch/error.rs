@@ -107,7 +107,7 @@ impl Error {
             }
             Error::NoProgram(_) => "name an executable file",
             Error::NotLaunched => "start it with mpirun, or with understudy run",
-            Error::Nodes => "start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later), or on one node",
+            Error::Nodes => "start it with `understudy run --host` or `ckptd launch --host`, or on one node",
             Error::OnlySpares { .. } => "start more processes, or set UNDERSTUDY_SPARES=0",
             Error::Hosts(_) => "give hosts as a:2,b:2, or in a file with lines such as `a slots=2`",
             Error::Slots { .. } => "give a host more (name:N), or name another one",

@@ -18,7 +18,7 @@ pub const LEDGER_MAGIC: u64 = u64::from_le_bytes(*b"USTDYLGR");
 
 /// Bump rule: any change to the layout or to the meaning of a field of [`Ledger`] or [`StreamCell`],
 /// or to the protocol in the module's documentation, is a new version. Nobody reads another one.
-pub const LEDGER_VERSION: u32 = 4;
+pub const LEDGER_VERSION: u32 = 5;
 
 /// Length of the file: one page.
 pub const LEDGER_LEN: usize = 4096;
@@ -130,8 +130,6 @@ pub struct Ledger {
     pub(super) rank_pid: AtomicU32,
     /// Rank: process id of the launcher, its parent.
     pub(super) launcher_pid: AtomicU32,
-    /// Rank: how many ranks the launcher has started on this node.
-    pub(super) local_ranks: AtomicU32,
     /// Rank: a [`RankStage`].
     pub(super) stage: AtomicU32,
     /// Rank: 1 while it is a spare without a part.
@@ -156,7 +154,6 @@ impl Ledger {
             remove_on_close: flag(),
             rank_pid: flag(),
             launcher_pid: flag(),
-            local_ranks: flag(),
             stage: flag(),
             idle: flag(),
             left: flag(),
@@ -172,6 +169,7 @@ impl Ledger {
         self.magic.store(LEDGER_MAGIC, SeqCst);
     }
 
+    #[cfg(feature = "cli")]
     pub(super) fn stage(&self) -> RankStage {
         match self.stage.load(SeqCst) {
             0 => RankStage::Starting,

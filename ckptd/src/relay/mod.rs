@@ -30,11 +30,6 @@
 //! * A stream's state is `Ended` when its last byte is forwarded; then `high_water` is final, and a
 //!   survivor reads it ([`LedgerObserver::final_high_water`]).
 //!
-//! # Deaths before the end of `MPI_Init`
-//!
-//! Open MPI's `MPI_Init` waits for ever for a rank that died before or inside of it. The relays do not: `watch` ends such
-//! a job. `leave` ends one that a rank has left without `MPI_Finalize`.
-//!
 //! # Notes
 //!
 //! A rank that dies of a fatal signal of its own notes which, and where the program was ([`Note`]).
@@ -43,9 +38,6 @@
 //! runs, and that the relay itself is not killed. Sources: pipe(7), poll(2), mmap(2),
 //! flock(2), and ioctl_list(2) for `FIONREAD`, which the pipe driver answers at both ends.
 
-mod job;
-mod launcher;
-mod leave;
 mod ledger;
 mod note;
 mod observer;
@@ -56,9 +48,7 @@ mod pump;
 mod survey;
 mod sys;
 mod view;
-mod watch;
 
-pub use job::{lives, retire};
 pub use ledger::{LEDGER_LEN, LEDGER_MAGIC, LEDGER_VERSION, Ledger, LedgerError, RankStage, StreamCell, StreamState};
 pub use note::{FRAMES, Frame, NAME_LEN, NOTE_WORDS, Note, NoteCell};
 pub use observer::LedgerObserver;
@@ -69,6 +59,13 @@ pub use survey::{Entry, Seat, has_launcher, job_of_name, survey};
 pub use view::LedgerView;
 
 use std::fmt;
+
+/// Whether a process is there and no zombie (proc(5), the state in `/proc/PID/stat`).
+pub fn lives(pid: u32) -> bool {
+    let state = |stat: &str| stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !matches!(state(&stat), None | Some('Z' | 'X')))
+}
 
 /// One of the two output streams of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,11 +1,7 @@
 //! The relay as a process.
 
-use super::job::{await_end, clean_up};
-use super::launcher;
-use super::leave::end_others;
-use super::ledger::{Ledger, Mapping, RankStage, StreamState};
+use super::ledger::{Ledger, Mapping, StreamState};
 use super::pump::pump;
-use super::watch::watch;
 use super::{Stream, sys};
 use std::fs::File;
 use std::os::fd::RawFd;
@@ -72,13 +68,6 @@ pub fn run(path: &Path) {
                 pump(ledger.cell(Stream::Err), fd, libc::STDERR_FILENO);
             })
         });
-        let watcher = match &books {
-            // Without a third thread nobody watches, and all else goes on.
-            Books::Shared { ledger, path, .. } => std::thread::Builder::new()
-                .spawn_scoped(scope, || watch(ledger, path))
-                .ok(),
-            Books::Private(_) => None,
-        };
         if let Some(fd) = out {
             pump(ledger.cell(Stream::Out), fd, libc::STDOUT_FILENO);
         }
@@ -87,9 +76,6 @@ pub fn run(path: &Path) {
             // Without a second thread the streams have to take turns.
             Some(Err(_)) => pump(ledger.cell(Stream::Err), IN_ERR_FD, libc::STDERR_FILENO),
             None => {}
-        }
-        if let Some(watcher) = watcher {
-            watcher.thread().unpark();
         }
     });
     close(&books);
@@ -118,25 +104,7 @@ fn close(books: &Books) {
     let Books::Shared { ledger, path, .. } = books else {
         return;
     };
-    end_others(ledger, path);
     if ledger.remove_on_close.load(SeqCst) != 0 {
         let _ = std::fs::remove_file(path);
-    }
-    let rank = ledger.rank_pid.load(SeqCst);
-    // A launcher of ours may start others in place of all that have died: they want the ledgers, and it removes them.
-    if rank == 0 || launcher::looks_after_ranks(ledger.launcher_pid.load(SeqCst)) {
-        return;
-    }
-    await_end(rank);
-    let Some(ranks) = clean_up(path) else { return };
-    let nobody_ran = ranks.iter().all(|rank| rank.stage != RankStage::Running);
-    if nobody_ran && ledger.stage() == RankStage::Initialising {
-        eprintln!(
-            "understudy: the job ended during MPI_Init; if no reason stands above, a rank has died: start the job again"
-        );
-        // Its status would be any, 0 among them.
-        let pid = ledger.launcher_pid.load(SeqCst);
-        sys::signal(pid, libc::SIGTERM);
-        launcher::see_off(pid);
     }
 }

@@ -1,8 +1,7 @@
 //! All ledgers of a node, for who wants to know what runs there, or what was left behind.
 
-use super::job::lives;
-use super::launcher::has_started_ranks;
 use super::ledger::{LedgerError, Mapping, RankStage};
+use super::lives;
 use crate::private::{Directory, in_memory};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -47,6 +46,14 @@ impl Seat {
         // A ledger that is being made has a launcher, whose process id is in the job's name.
         self.entry.is_some_and(by_entry) || has_launcher(&self.job)
     }
+}
+
+/// Names of launchers, ckptd's own among them.
+const LAUNCHERS: [&str; 5] = ["ckptd", "prterun", "mpirun", "mpiexec", "prted"];
+
+/// Whether a process is a launcher.
+fn has_started_ranks(pid: u32) -> bool {
+    LAUNCHERS.contains(&name_of(pid).as_str())
 }
 
 /// Whether the launcher lives on this node that has given a job its name: `prterun-HOST-PID@N`.

@@ -177,9 +177,3 @@ pub(super) fn detach(name: &std::ffi::CStr, first_foreign_fd: RawFd) {
         }
     }
 }
-
-/// Sends a signal (kill(2)); false if it cannot be sent.
-pub(super) fn signal(pid: u32, signal: libc::c_int) -> bool {
-    // SAFETY: plain numbers; a process id is never 0 or negative here.
-    pid > 1 && unsafe { libc::kill(pid as libc::pid_t, signal) == 0 }
-}

@@ -57,9 +57,8 @@ impl LedgerView {
 
     /// Tells the relay who this process is: with the launcher's process id, and how many ranks that has started on this
     /// node.
-    pub fn introduce(&self, launcher_pid: u32, local_ranks: u32) {
+    pub fn introduce(&self, launcher_pid: u32) {
         self.ledger.launcher_pid.store(launcher_pid, SeqCst);
-        self.ledger.local_ranks.store(local_ranks, SeqCst);
         self.ledger.rank_pid.store(std::process::id(), SeqCst);
     }
 

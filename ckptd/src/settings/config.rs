@@ -238,31 +238,14 @@ impl Config {
         Ok(config)
     }
 
-    /// Whether a job of `ranks` processes, spares among them, has any that can take a part.
-    ///
-    /// # Errors
-    /// Why not, and what to do.
-    pub fn check_spares(&self, ranks: u32) -> Result<(), String> {
-        if ranks <= self.spares {
-            return Err(format!(
-                "UNDERSTUDY_SPARES: {ranks} ranks are too few for {} spares and at least one worker; start more ranks (mpirun -n) or ask for fewer spares",
-                self.spares
-            ));
-        }
-        if self.spares == 0 && !self.trace {
-            return Err("UNDERSTUDY_SPARES: with 0 spares nobody can take a dead rank's part; start at least one rank more than the program needs and set it to 1".into());
-        }
-        Ok(())
-    }
-
-    /// Whether so many workers can keep copies of each other.
+    /// Whether so many workers can keep copies of each other. What a single one leaves, its process manager keeps.
     ///
     /// # Errors
     /// Why not, and what to do.
     pub fn check_workers(&self, workers: u32) -> Result<(), String> {
         let fewest = self.scheme.fewest_workers();
         match workers {
-            1 => Err("with a single worker there is no buddy to keep its copy".into()),
+            1 => Ok(()),
             _ if workers >= fewest => Ok(()),
             _ => Err(format!(
                 "UNDERSTUDY_COPIES={} needs at least {fewest} workers, and there are {workers}; set it to 1, or start more",

@@ -73,22 +73,9 @@ fn a_rule_names_a_procedure_that_exists() {
 }
 
 #[test]
-fn a_job_has_spares_and_workers_that_keep_each_others_copies() {
+fn workers_keep_each_others_copies() {
     let config = |name, value| read(name, value).expect("a value");
-    assert!(config("UNDERSTUDY_SPARES", "2").check_spares(3).is_ok());
-    assert!(
-        config("UNDERSTUDY_SPARES", "2")
-            .check_spares(2)
-            .unwrap_err()
-            .contains("2 ranks are too few")
-    );
-    assert!(
-        config("UNDERSTUDY_SPARES", "0")
-            .check_spares(3)
-            .unwrap_err()
-            .contains("with 0 spares")
-    );
-    for (copies, fewest) in [("1", 2), ("2", 3), ("xor:4", 4)] {
+    for (copies, fewest) in [("2", 3), ("xor:4", 4)] {
         let config = config("UNDERSTUDY_COPIES", copies);
         assert!(
             config.check_workers(fewest).is_ok() && config.check_workers(fewest - 1).is_err(),

@@ -5,11 +5,9 @@ use crate::line::LAUNCHERS;
 use std::fmt;
 
 /// What is ours and no setting: what the layer tells itself, and what the module file and the tests set.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 8] = [
     "UNDERSTUDY_ASIDE",
     "UNDERSTUDY_BOOT",
-    "UNDERSTUDY_JOIN",
-    "UNDERSTUDY_JOIN_PORT",
     "UNDERSTUDY_LIBRARY",
     "UNDERSTUDY_LIB_DIR",
     "UNDERSTUDY_LINE",

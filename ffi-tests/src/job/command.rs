@@ -51,9 +51,6 @@ impl Job {
             Some(hosts) => hosts.launcher(mpirun, &root.join("work"), &self.by),
             None => Command::new(mpirun),
         };
-        if self.launcher == Launcher::Ulfm {
-            command.args(["--with-ft", "ulfm"]);
-        }
         match (&self.mpirun, hosts) {
             (None, None) => {
                 let with_tcp = |flag: &&'static str| {

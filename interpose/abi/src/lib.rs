@@ -17,12 +17,6 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-/// In the environment of a process that joins a running job: the job's name, the process's rank in it, and how many
-/// processes the job was started with, with spaces in between.
-pub const JOIN: &str = "UNDERSTUDY_JOIN";
-/// In its environment, too: the port that the others accept it at (MPI-4.1, 11.9.2).
-pub const JOIN_PORT: &str = "UNDERSTUDY_JOIN_PORT";
-
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
 pub const ABI_VERSION: u32 = 11;
 

@@ -27,7 +27,7 @@ use core::ffi::{c_char, c_int, c_void};
 use understudy_abi::{MPI_FD_BASE, RUNTIME_FD_BASE, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
 
 /// Why a job cannot be protected.
-pub const NO_FAULT_TOLERANCE: &str = "the job has ranks on several nodes and was not started with fault tolerance; start it with `mpirun --with-ft ulfm` (Open MPI 5.0.10 or later)";
+pub const SEVERAL_NODES: &str = "the job has ranks on several nodes, which this launcher does not start for the layer; start it with `understudy run --host`";
 /// The least RLIMIT_NOFILE: the program's descriptors, and those of the layer and the MPI library above them.
 const LEAST_OPEN_FILES: u64 = MPI_FD_BASE as u64 + 64;
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
@@ -106,7 +106,7 @@ fn first(program: &Program) -> ! {
     unsafe {
         let protection = guard::protection(list);
         if protection == Protection::None {
-            program.refuse(None, format_args!("{NO_FAULT_TOLERANCE}"));
+            program.refuse(None, format_args!("{SEVERAL_NODES}"));
         }
         // A library may bring the bindings along unused; the program itself has been linked by a Fortran compiler.
         if link::objects()

@@ -24,8 +24,6 @@ const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";
 /// Whether to expect that a program loads MPI late; see [`crate::late`].
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
-/// [`understudy_abi::JOIN`], with its `=`.
-const JOIN: &[u8] = b"UNDERSTUDY_JOIN=";
 const PAD_VARIABLE: &[u8] = b"UNDERSTUDY_PAD=";
 
 /// The environment's count is padded to a multiple of this …
@@ -81,7 +79,7 @@ pub unsafe fn is_on(list: *const *const c_char, name: &[u8]) -> bool {
     unsafe { value(list, name) }.is_some_and(|value| [&b"1"[..], b"on", b"yes"].contains(&value))
 }
 
-/// What a process is in its job: what the launcher says of it or, of one that joins a running job, what that has said.
+/// What a process is in its job, as its launcher says.
 pub struct Identity<'a> {
     pub job: &'a [u8],
     /// How many processes the job was started with.
@@ -95,13 +93,6 @@ pub struct Identity<'a> {
 pub unsafe fn identity<'a>(list: *const *const c_char) -> Identity<'a> {
     // SAFETY: handed on to the caller.
     let variable = |name: &[u8]| unsafe { value(list, name) };
-    if let Some(joined) = variable(JOIN) {
-        let mut words = joined.split(|&byte| byte == b' ');
-        let job = words.next().unwrap_or(b"0");
-        // Its rank comes between the two.
-        let size = words.nth(1).unwrap_or(b"0");
-        return Identity { job, size };
-    }
     Identity {
         job: variable(b"PMIX_NAMESPACE=").unwrap_or(b"0"),
         size: variable(b"OMPI_COMM_WORLD_SIZE=").unwrap_or(b""),

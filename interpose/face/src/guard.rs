@@ -16,8 +16,6 @@ use core::ffi::c_char;
 pub enum Protection {
     /// It cannot.
     None,
-    /// By ULFM, which the launcher has switched on.
-    FaultTolerance,
     /// This process has a process manager, and a guardian.
     Manager,
     /// This process can become a guardian.
@@ -30,13 +28,8 @@ pub enum Protection {
 /// `list` must be a valid environment.
 pub unsafe fn protection(list: *const *const c_char) -> Protection {
     // SAFETY: handed on to the caller.
-    let variable = |name: &[u8]| unsafe { environ::value(list, name) };
-    if variable(MANAGER).is_some() {
+    if unsafe { environ::value(list, MANAGER) }.is_some() {
         return Protection::Manager;
-    }
-    let is_on = |value: &[u8]| value == b"1" || value == b"true";
-    if variable(b"OMPI_MCA_mpi_ft_enable=").is_some_and(is_on) {
-        return Protection::FaultTolerance;
     }
     // SAFETY: handed on to the caller.
     match unsafe { is_on_one_node(list) } {
@@ -93,7 +86,7 @@ pub unsafe fn find_a_face(program: &Program, list: *const *const c_char) {
     match protection {
         Protection::Guardian => become_guardian(program),
         Protection::Manager => {}
-        Protection::FaultTolerance | Protection::None => return,
+        Protection::None => return,
     }
     let base = link::own_base();
     let mut others = link::objects().filter(|object| object.l_addr != base);

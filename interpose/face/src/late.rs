@@ -176,7 +176,7 @@ pub unsafe fn say_unprepared(list: *const *const c_char) {
                 ),
             );
         } else {
-            aside::say_unprotected(list, format_args!("{}", crate::boot::NO_FAULT_TOLERANCE));
+            aside::say_unprotected(list, format_args!("{}", crate::boot::SEVERAL_NODES));
         }
     }
 }

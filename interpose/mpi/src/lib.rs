@@ -9,7 +9,6 @@ pub mod call;
 pub mod library;
 pub mod real_types;
 pub mod side;
-pub mod ulfm;
 
 /// Generated from the call table.
 #[allow(unsafe_code, missing_docs)]

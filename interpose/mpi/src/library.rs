@@ -63,7 +63,6 @@ pub unsafe fn connect(library: *mut c_void, shim: *mut c_void) {
     LIBRARY.store(library, Relaxed);
     SHIM.store(shim, Relaxed);
     crate::generated::PROCEDURES.iter().for_each(Procedure::find);
-    crate::ulfm::PROCEDURES.iter().for_each(|procedure| procedure.find());
     crate::abi::connect();
 }
 

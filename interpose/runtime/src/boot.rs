@@ -2,14 +2,14 @@
 #![allow(unsafe_code)]
 
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
-use crate::told::{config, info, joined, launcher_rank, launcher_size, number, variable};
+use crate::told::{config, info, launcher_rank, launcher_size, number, variable};
 use crate::{abi, arch, cell, entry, events, fatal, fault, handles, renewal, shim, sys, told};
 use ckptd::settings::{Config, Static, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 use understudy_mpi::library;
 
-/// The oldest Open MPI whose ULFM the runtime has been tested with.
+/// The oldest Open MPI that the runtime has been tested with.
 const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
 
 /// Starts the runtime. Returns 0 and the entry points; 1 if the program is to run without us; else an exit status.
@@ -57,11 +57,7 @@ pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
     let path = unsafe { CStr::from_ptr(ledger) }.to_string_lossy().into_owned();
     // What is printed before a spare has a part, or before a job that is restarted is where it was, was printed before.
     let is_silent = launcher_rank() + config().spares >= launcher_size() || config().restart;
-    crate::user::attach_output(
-        path.into(),
-        is_silent,
-        number("OMPI_COMM_WORLD_LOCAL_SIZE").unwrap_or(0),
-    );
+    crate::user::attach_output(path.into(), is_silent);
 }
 
 /// Where thunks enter.
@@ -95,7 +91,7 @@ impl Refusal {
         let is_on = |name: &str| matches!(variable(name).as_deref(), Some("1" | "on" | "yes"));
         if is_on("UNDERSTUDY_REQUIRE") {
             Some("UNDERSTUDY_REQUIRE=1")
-        } else if renewal::is_on() && !told::has_other_launcher() {
+        } else if !told::has_other_launcher() {
             Some("ckptd launch runs nothing unprotected")
         } else if is_on("UNDERSTUDY_RESTART") {
             Some("UNDERSTUDY_RESTART=1")
@@ -141,10 +137,6 @@ fn start() -> Result<(), String> {
         without_recording(&mut config)?;
     }
     let size = launcher_size();
-    // Where there is a process manager, it starts a process when one is needed.
-    if !renewal::is_on() {
-        config.check_spares(size)?;
-    }
     config.check_procedures(|name| Proc::from_name(name).is_some())?;
     if !config.faults.is_empty() {
         let workers = size - config.spares;
@@ -152,15 +144,10 @@ fn start() -> Result<(), String> {
             .map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
     }
     fault::point("boot.begin", 0);
-    crate::recovery::remember_start();
-    if let Some(joined) = joined() {
-        told::grow_to(joined.rank + 1);
-    }
     match abi::is_foreign() {
         true => forget_launcher(),
-        false => prefer_fault_tolerant_mpi(),
+        false => prefer_simple_mpi(),
     }
-    die_with_launcher();
     // SAFETY: the face's array of that length.
     let symbols = unsafe { std::slice::from_raw_parts(info().data_symbols, info().data_symbol_count) };
     if symbols.len() != crate::generated::DATA_COUNT {
@@ -261,16 +248,11 @@ fn check_memory() -> Result<(), Refusal> {
     }
 }
 
-/// Open MPI from 5.0.10 on, with ULFM.
+/// Open MPI from 5.0.10 on, or another library that there is a table for.
 fn check_mpi() -> Result<(), String> {
     let (version, _) = library::version();
     if abi::is_foreign() {
-        return match renewal::is_on() {
-            true => Ok(()),
-            false => Err(
-                "programs of this MPI library are protected on one node only, under mpiexec or `understudy run`".into(),
-            ),
-        };
+        return Ok(());
     }
     let Some(rest) = version.strip_prefix("Open MPI v") else {
         return Err(format!(
@@ -291,33 +273,16 @@ fn check_mpi() -> Result<(), String> {
             "Open MPI {number} is too old; use 5.0.10 or later (LD_LIBRARY_PATH decides which one is loaded)"
         ));
     }
-    if renewal::is_on() {
-        return Ok(());
-    }
-    let ulfm = [c"MPIX_Comm_revoke", c"MPIX_Comm_shrink", c"MPIX_Comm_agree"];
-    if ulfm.iter().any(|name| library::symbol(name).is_null()) {
-        return Err("this Open MPI was built without fault tolerance (ULFM); configure it --with-ft=ulfm".into());
-    }
     Ok(())
 }
 
-/// Settings of Open MPI that recovery depends on, or that cost start-up time for nothing; what the user has set stays.
-fn prefer_fault_tolerant_mpi() {
+/// Settings of Open MPI that a second initialisation depends on, or that cost start-up time for nothing; what the user has set stays.
+fn prefer_simple_mpi() {
     const PREFERENCES: &[(&str, &str)] = &[
-        // ob1 is the messaging layer that ULFM works with; UCX and OFI crash, and their probing takes a second.
+        // UCX and OFI have not been initialised twice, and their probing takes a second.
         ("pml", "ob1"),
         ("btl", "^ofi,uct,openib,usnic"),
         ("mtl", "^ofi,psm2,portals4"),
-        // These collectives are not fault tolerant.
-        ("coll", "^han,hcoll,portals4,cuda,ucc"),
-        // After a failure MPI_Finalize would wait for the dead.
-        ("async_mpi_finalize", "1"),
-        // A survivor crashes in a large TCP transfer whose peer dies unless data are only ever sent.
-        ("btl_tcp_flags", "send"),
-        // Agreements over a star (the code's number; its help text has those of star and string the other way round). In
-        // the default tree, a process decides without telling one that it takes for a grandchild, but that had already
-        // reported to it because the process between the two is dead: that one waits for ever.
-        ("coll_ftagree_era_topology", "3"),
         // Idle spares and oversubscribed workers give way.
         ("mpi_yield_when_idle", "1"),
         // No hooks into the second libc's memory functions, whose mmap is ours.
@@ -326,6 +291,9 @@ fn prefer_fault_tolerant_mpi() {
         // Crashes belong to the program's own handlers.
         ("opal_signal", ""),
     ];
+    // `mpirun --with-ft ulfm` has switched it on; nobody needs it.
+    // SAFETY: the MPI library has no thread yet.
+    unsafe { library::set_variable(c"OMPI_MCA_mpi_ft_enable", None) };
     for (name, value) in PREFERENCES {
         set_default(&format!("OMPI_MCA_{name}"), value);
     }
@@ -340,17 +308,6 @@ fn forget_launcher() {
     for name in [c"PMIX_NAMESPACE", c"PMIX_RANK"] {
         // SAFETY: the MPI library has no thread yet.
         unsafe { library::set_variable(name, None) };
-    }
-}
-
-/// A launcher's daemon that is lost takes its ranks with it: nobody else could end them. (Fault tolerance lets a rank whose
-/// connection to its daemon breaks go on.) A parent of another kind, a shell for example, may end before the program.
-fn die_with_launcher() {
-    let parent = std::os::unix::process::parent_id();
-    let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
-    if matches!(name.trim_end(), "prted" | "prterun" | "mpirun" | "mpiexec") {
-        // SAFETY: prctl(2).
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     }
 }
 

@@ -26,7 +26,7 @@ use crate::image::helper::Helper;
 use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
 use crate::recovery::fail;
-use crate::{disk, events, fault, recovery, rehearsal, schedule, sys, told, traffic, user, world};
+use crate::{disk, events, fault, own_messages, recovery, rehearsal, schedule, sys, told, traffic, user, world};
 use ckptd::events::{Epoch as EventEpoch, Kind};
 pub use copy::{Copy, State};
 pub use legacy::{Inherited, look as look_for_legacy, welcome_of_predecessor};
@@ -36,7 +36,7 @@ pub use saved::{Saved, decode};
 use std::cell::RefMut;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 pub use transfer::{Payload, Transfer};
 
 /// What this process keeps.
@@ -62,9 +62,6 @@ const STORE: StoreConfig = StoreConfig {
     capacity_pages: 1 << 28,
     dont_fork: true,
 };
-
-/// How long receives that were just posted may take to end.
-const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// So many pages without use (16 MiB) are not worth giving back.
 const FEW_IDLE: u64 = 4096;
@@ -274,7 +271,7 @@ fn expect(transfers: &mut Vec<Transfer>) -> c_int {
         let rc = transfer.expect(world::private(), from);
         transfers.push(transfer);
         if rc != SUCCESS {
-            transfers.iter_mut().for_each(|transfer| transfer.quiesce(END_LIMIT));
+            transfers.drain(..).for_each(own_messages::keep);
             return rc;
         }
     }
@@ -366,13 +363,12 @@ fn commit_pending(keep: &mut Keep) -> Option<(u64, Instant)> {
     Some((epoch, began))
 }
 
-/// After a failure: ends all transfers. Returns the pending epoch if all of its copies here are whole.
-pub fn quiesce(limit: Duration) -> Option<u64> {
+/// After a failure: no checkpoint is under way. The pending epoch, if all of its copies here are whole.
+pub fn interrupt() -> Option<u64> {
     ACTIVE.store(false, Ordering::Relaxed);
-    // If it is in use, it is this process that ends the job, and nothing of it will be read.
-    let mut keep = KEEP.try_borrow_mut()?;
-    let pending = keep.as_mut()?.pending.as_mut()?;
-    pending.quiesce(limit).then_some(pending.epoch)
+    let keep = KEEP.borrow();
+    let pending = keep.as_ref()?.pending.as_ref()?;
+    pending.is_whole().then_some(pending.epoch)
 }
 
 /// After a failure, once the workers know the last epoch that anyone has committed: commits or gives up what is pending.

@@ -14,7 +14,6 @@ use crate::requests::{
 use crate::{checkpoint, journal, recovery};
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealRequest, Status};
-use understudy_mpi::ulfm;
 
 /// Counts a message that has arrived.
 #[inline]
@@ -43,29 +42,38 @@ fn test(index: u32) -> Result<bool, Rewound> {
 }
 
 fn test_real(index: u32) -> Result<(), Rewound> {
-    if let Some((status, rc)) = ask(index)? {
+    if let Some((status, rc)) = ask(index, How::Test)? {
         set_state(index, done(status, rc));
     }
     Ok(())
 }
 
-/// Tests the real request. If it has ended, a message is counted as received.
+/// How to ask for a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Test,
+    /// Until it has ended.
+    Wait,
+}
+
+/// Tests the real request, or waits for it. If it has ended, a message is counted as received.
 #[inline]
-fn ask(index: u32) -> Result<Option<(Status, c_int)>, Rewound> {
+fn ask(index: u32, how: How) -> Result<Option<(Status, c_int)>, Rewound> {
     let mut status = EMPTY;
-    let mut flag = 0;
+    let mut flag = c_int::from(how == How::Wait);
     // SAFETY: a real request that is active.
     let rc = with_real(index, |request| unsafe {
-        real::PMPI_Test(request, &mut flag, &mut status)
+        match how {
+            How::Test => real::PMPI_Test(request, &mut flag, &mut status),
+            How::Wait => real::PMPI_Wait(request, &mut status),
+        }
     });
     let rc = recovery::check(rc)?;
     if flag == 0 && rc == SUCCESS {
         return Ok(None);
     }
     let kind = get(index).map(|request| request.kind);
-    if let Some(Kind::Receive(envelope) | Kind::PersistentReceive(envelope)) = kind
-        && rc != ulfm::ERR_PROC_FAILED
-    {
+    if let Some(Kind::Receive(envelope) | Kind::PersistentReceive(envelope)) = kind {
         count_received(envelope.comm(), &status);
     }
     Ok(Some((status, rc)))
@@ -124,7 +132,9 @@ pub fn wait(handle: &mut VirtRequest) -> Result<Outcome, Rewound> {
     };
     if is_alone(index) {
         loop {
-            if let Some(ended) = end_alone(index, handle)? {
+            // A checkpoint under way wants to be helped along meanwhile.
+            let how = if checkpoint::is_active() { How::Test } else { How::Wait };
+            if let Some(ended) = end_alone(index, handle, how)? {
                 return Ok(ended);
             }
             checkpoint::poll()?;
@@ -146,10 +156,10 @@ fn is_alone(index: u32) -> bool {
         .is_some_and(|request| request.state == State::Active && request.other.is_none() && !request.is_persistent())
 }
 
-/// Tests a request that [`is_alone`].
+/// Asks for a request that [`is_alone`].
 #[inline]
-fn end_alone(index: u32, handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
-    let Some((status, rc)) = ask(index)? else {
+fn end_alone(index: u32, handle: &mut VirtRequest, how: How) -> Result<Option<Outcome>, Rewound> {
+    let Some((status, rc)) = ask(index, how)? else {
         return Ok(None);
     };
     let comm = get(index).map(|request| request.comm());
@@ -165,7 +175,7 @@ pub fn poll(handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
         return Ok(Some(Outcome::NOTHING));
     };
     if is_alone(index) {
-        let ended = end_alone(index, handle)?;
+        let ended = end_alone(index, handle, How::Test)?;
         if ended.is_none() {
             checkpoint::poll()?;
         }

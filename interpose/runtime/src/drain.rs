@@ -16,7 +16,7 @@ use crate::objects::objects;
 use crate::recovery;
 use crate::rehearsal::again;
 use crate::requests::{self, EMPTY, Kind};
-use crate::{checkpoint, completion, early, journal, user, world};
+use crate::{checkpoint, completion, early, journal, own_messages, user, world};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
@@ -232,7 +232,7 @@ fn receive(message: &mut RealMessage, status: &mut Status) -> Result<Vec<u8>, Re
         Ok(_) => Ok(data),
         Err(rewound) => {
             // The transfer may be under way still.
-            std::mem::forget(data);
+            own_messages::keep(data);
             Err(rewound)
         }
     }

@@ -20,6 +20,9 @@ use std::sync::OnceLock;
 include!(concat!(env!("OUT_DIR"), "/virt_types.rs"));
 use understudy_mpi::real_types::*;
 
+/// `MPI_IN_PLACE`
+pub const IN_PLACE: *const c_void = std::ptr::without_provenance(1);
+
 const BASE: usize = 0x1e00_0000_0000;
 const KIND_SHIFT: u32 = 32;
 const INDEX_SHIFT: u32 = 4;
@@ -56,7 +59,7 @@ static REALS: Main<Reals> = Main::new(Reals {
 struct Recent {
     handle: *mut c_void,
     real: *mut c_void,
-    notes: [c_int; 2],
+    note: c_int,
 }
 
 // SAFETY: as of `Reals`.
@@ -65,18 +68,18 @@ unsafe impl Send for Recent {}
 const NOTHING_RECENT: Recent = Recent {
     handle: std::ptr::null_mut(),
     real: std::ptr::null_mut(),
-    notes: [0; 2],
+    note: 0,
 };
 
 /// By kind; always what a look-up in `REALS` would give.
 static RECENT: Main<[Recent; KINDS]> = Main::new([NOTHING_RECENT; KINDS]);
 
-/// Numbers that somebody has found out about the object of the handle that was translated last; forgotten with it.
-/// 0 at first; `None` for any other handle. Of a datatype: [`crate::blocking::is_small`]'s, and its size for [`crate::traffic`].
+/// A number that somebody has found out about the object of the handle that was translated last; forgotten with it.
+/// 0 at first; `None` for any other handle. Of a datatype: its size, for [`crate::traffic`].
 #[inline]
-pub fn notes(kind: HandleKind, handle: *mut c_void) -> Option<RefMut<'static, [c_int; 2]>> {
+pub fn note(kind: HandleKind, handle: *mut c_void) -> Option<RefMut<'static, c_int>> {
     let recent = RefMut::map(RECENT.borrow_mut(), |recent| &mut recent[kind as usize]);
-    (recent.handle == handle).then(|| RefMut::map(recent, |recent| &mut recent.notes))
+    (recent.handle == handle).then(|| RefMut::map(recent, |recent| &mut recent.note))
 }
 
 /// The handle of the created object number `index` of a kind.
@@ -135,8 +138,7 @@ fn look_up(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
         Named::Nothing => std::ptr::null_mut(),
     };
     if !real.is_null() {
-        let notes = [0; 2];
-        RECENT.borrow_mut()[kind as usize] = Recent { handle, real, notes };
+        RECENT.borrow_mut()[kind as usize] = Recent { handle, real, note: 0 };
     }
     real
 }

@@ -4,7 +4,6 @@
 use crate::arch::Rewound;
 use crate::domains::{self, Places};
 use crate::errors::{SUCCESS, returns_errors};
-use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::redundancy::Redundancy;
 use crate::world::{self, NULL, Part, World, duplicate, get, is_protected, size_and_rank, split, worker};
@@ -17,7 +16,6 @@ use ckptd::settings::{Config, Scheme};
 use std::ffi::c_int;
 use understudy_abi::exit;
 use understudy_mpi::real_types::RealComm;
-use understudy_mpi::ulfm;
 
 fn launcher_world() -> RealComm {
     real_comm(VirtComm(handles::predefined_handle("ompi_mpi_comm_world")))
@@ -27,14 +25,9 @@ fn launcher_world() -> RealComm {
 /// the program's frame has been replaced.
 pub fn init() -> Result<(), Rewound> {
     user::begin();
-    if renewal::is_on() && told::launcher_rank() >= told::launcher_size() {
+    if told::launcher_rank() >= told::launcher_size() {
         enter(recovery::come_in());
         return recovery::take_part_at_once();
-    }
-    if let Some(joined) = told::joined() {
-        let (world, left) = recovery::join(&joined);
-        enter(world);
-        return recovery::begin_as_newcomer(left);
     }
     let config = told::config();
     let world = launcher_world();
@@ -51,8 +44,8 @@ pub fn init() -> Result<(), Rewound> {
     peers::meet(places.all(), rank as usize);
     let wish = config.buddy_offset.unwrap_or_else(|| places.most_per_node());
     // What a single worker leaves, its process manager keeps.
-    let is_single = renewal::is_on() && worker_count == 1;
-    let too_few = config.check_workers(worker_count).err().filter(|_| !is_single);
+    let is_single = worker_count == 1;
+    let too_few = config.check_workers(worker_count).err();
     let scheme = match too_few {
         None if is_single => Scheme::Copies(0),
         Some(_) => Scheme::Copies(1.min(worker_count - 1)),
@@ -240,9 +233,6 @@ unsafe extern "C" fn leaving(status: c_int) {
             worker()
         ));
     }
-    if !renewal::is_on() {
-        recovery::release_spares();
-    }
     fault::report();
     traffic::tell();
     events::emit(Kind::End {
@@ -275,30 +265,22 @@ fn listen_for_exit() {
     };
 }
 
-/// The end (MPI_Finalize): all workers meet, then the spares are released.
+/// The end (MPI_Finalize): all workers meet.
 pub fn finalize() -> Result<c_int, Rewound> {
     fault::point("finalize.begin", checkpoint::epoch());
     if is_protected() {
         checkpoint::finish()?;
         cut::finish()?;
         disk::stop_writing(&mut checkpoint::keep().store);
-        // An agreement, not a barrier: if somebody dies meanwhile, either all go on to the end or all recover.
-        let mut flag = 1;
-        recovery::check(match renewal::is_on() {
-            true => renewal::meet_at_the_end(),
-            // SAFETY: a collective over the workers.
-            false => unsafe { ulfm::MPIX_Comm_agree(get().private, &mut flag) },
-        })?;
-    } else if renewal::is_on() && renewal::meet_at_the_end() != SUCCESS {
+        // If somebody dies meanwhile, either all go on to the end or all recover.
+        recovery::check(renewal::meet_at_the_end())?;
+    } else if renewal::meet_at_the_end() != SUCCESS {
         recovery::end_unprotected();
     }
     fault::point("finalize.agreed", checkpoint::epoch());
     journal::trace::report();
     world::update(|world| world.finalized = true);
     objects::attribute::delete_comm(objects::comm::self_handle());
-    if worker() == 0 && !renewal::is_on() {
-        recovery::release_spares();
-    }
     disk::end(true);
     fault::point("finalize.end", checkpoint::epoch());
     fault::report();
@@ -306,10 +288,6 @@ pub fn finalize() -> Result<c_int, Rewound> {
     events::emit(Kind::End { how: EndHow::Finalized });
     user::release_output();
     user::remove_closed_ledgers(0..get().nodes.len() as u32);
-    if renewal::is_on() {
-        renewal::finalise();
-        return Ok(SUCCESS);
-    }
-    // SAFETY: the last call of the real library.
-    Ok(unsafe { real::PMPI_Finalize() })
+    renewal::finalise();
+    Ok(SUCCESS)
 }

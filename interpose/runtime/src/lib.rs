@@ -21,7 +21,6 @@
 
 pub mod abi;
 pub mod arch;
-pub mod blocking;
 pub mod boot;
 pub mod calls;
 pub mod cell;
@@ -48,7 +47,6 @@ pub mod overdue;
 pub mod own_messages;
 pub mod peers;
 pub mod placement;
-pub mod pmix;
 pub mod posting;
 pub mod protection;
 pub mod quiet;
@@ -67,7 +65,6 @@ pub mod told;
 pub mod traffic;
 pub mod unwinder;
 pub mod user;
-pub mod watchdog;
 pub mod world;
 
 /// Generated from the call table.

@@ -1,17 +1,16 @@
-//! Messages of the runtime's own: started in memory of the runtime, tested, and ended after a failure.
+//! Messages of the runtime's own: started in memory of the runtime, and tested.
+//!
+//! After a failure they are forgotten. Their memory is kept until nobody can write there any more ([`keep`]).
 #![allow(unsafe_code)]
 
 mod lent;
 
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::handles::{self, real_request};
-use crate::requests;
-pub use lent::Lent;
+use crate::handles;
+pub use lent::{Lent, all_is_back, keep};
 use std::ffi::{c_int, c_void};
-use std::time::{Duration, Instant};
 use understudy_mpi::real_types::{RealComm, RealRequest};
-use understudy_mpi::ulfm;
 
 const NULL: RealRequest = RealRequest(std::ptr::null_mut());
 
@@ -90,33 +89,4 @@ pub fn test(requests: &mut [RealRequest]) -> Result<bool, c_int> {
     // SAFETY: requests of our own; statuses are ignored.
     let rc = unsafe { real::PMPI_Testall(count, requests.as_mut_ptr(), &mut flag, std::ptr::null_mut()) };
     if rc == SUCCESS { Ok(flag != 0) } else { Err(rc) }
-}
-
-/// Cancels receives, or other requests that are not sends, and tests them until they have ended; returns how many have not
-/// within `limit`.
-pub fn drive(requests: &mut [RealRequest], limit: Duration) -> usize {
-    for request in requests.iter_mut().filter(|request| is_live(request)) {
-        // SAFETY: a request of our own; cancelling what has matched has no effect.
-        unsafe { real::PMPI_Cancel(request) };
-    }
-    end(requests, limit)
-}
-
-fn is_live(request: &RealRequest) -> bool {
-    *request != NULL && *request != real_request(requests::null_handle())
-}
-
-/// Tests requests until they have ended, an error being an end as well; returns how many have not within `limit`.
-pub fn end(requests: &mut [RealRequest], limit: Duration) -> usize {
-    let start = Instant::now();
-    let mut pending: Vec<&mut RealRequest> = requests.iter_mut().filter(|request| is_live(request)).collect();
-    while !pending.is_empty() && start.elapsed() < limit {
-        pending.retain_mut(|request| {
-            let mut flag: c_int = 0;
-            // SAFETY: a request of our own.
-            let rc = unsafe { real::PMPI_Test(&mut **request, &mut flag, std::ptr::null_mut()) };
-            flag == 0 && (rc == SUCCESS || rc == ulfm::ERR_PROC_FAILED_PENDING)
-        });
-    }
-    pending.len()
 }

@@ -1,13 +1,12 @@
 //! After a failure: from the error of one MPI call back to a running job.
 //!
 //! ```text
-//!   detect → revoke → drain own requests → shrink → agree (who lives, which epoch) → replace (new communicators)
-//!          → fetch (the dead rank's copy) → load (everybody) → rebuild → re-protect → resume
+//!   detect → revoke (leave the generation, reset the library) → drain → shrink (the next generation) → agree (who lives, which epoch)
+//!          → replace (new communicators) → fetch (the dead rank's copy) → load (everybody) → rebuild → re-protect → resume
 //! ```
 //!
-//! Shrink and the two agreements are always called in this order, on one communicator, by everyone: a rank that meets an
-//! error in between revokes everything and goes on to the next agreement, whose outcome is the same for all. If it is not
-//! success, all start over with the shrunken communicator. Loading is repeated from the copies, which stay intact.
+//! A further failure is met anywhere in between by an error of some call, and leads to the start, in one more generation.
+//! Loading is repeated from the copies, which stay intact.
 #![allow(unsafe_code)]
 
 mod alone;
@@ -24,7 +23,6 @@ mod replenish;
 mod report;
 mod repost;
 mod restart;
-mod retired;
 mod spare;
 mod wishes;
 
@@ -37,16 +35,13 @@ use ckptd::events::{ErrorClass, Kind};
 pub use ending::{abort, end_unprotected, fail, failed_in_init, undone};
 pub use meeting::end_together;
 pub use newcomers::{come_in, welcome};
-pub use replenish::{begin_as_newcomer, join, remember_start};
 use report::Report;
 pub use restart::from_disk as restart_from_disk;
-pub use spare::{release as release_spares, wait_for_part};
+pub use spare::wait_for_part;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
-use understudy_mpi::ulfm;
+use understudy_mpi::call;
 
-/// How long outstanding transfers may take to end after a failure.
-const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 /// How many attempts may fail, one after the other, without a further death: something else must be wrong then.
 const FUTILE_LIMIT: u32 = 10;
 /// How long an unspecific error may precede the news of a failure.
@@ -107,11 +102,11 @@ fn classify(rc: c_int) -> Result<c_int, Rewound> {
 /// Whether an error class is the failure of a process, or follows from one.
 fn means_failure(class: c_int) -> bool {
     match class {
-        ulfm::ERR_PROC_FAILED | ulfm::ERR_PROC_FAILED_PENDING | ulfm::ERR_REVOKED => true,
+        call::ABANDONED => true,
         ERR_OTHER | ERR_INTERN | ERR_IN_STATUS => {
             let start = Instant::now();
             while start.elapsed() < NEWS_LIMIT {
-                if failure_is_known() {
+                if call::is_over() {
                     return true;
                 }
             }
@@ -121,39 +116,9 @@ fn means_failure(class: c_int) -> bool {
     }
 }
 
-fn failure_is_known() -> bool {
-    if renewal::is_on() {
-        return understudy_mpi::call::is_over();
-    }
-    let control = world::get().control;
-    let mut revoked = 0;
-    let mut group = understudy_mpi::real_types::RealGroup(std::ptr::null_mut());
-    let mut dead = 0;
-    // SAFETY: local queries of a valid communicator; the probe makes progress.
-    unsafe {
-        let mut flag = 0;
-        real::PMPI_Iprobe(
-            understudy_mpi::real_types::ANY_SOURCE,
-            spare::TAG_RELEASE,
-            control,
-            &mut flag,
-            std::ptr::null_mut(),
-        );
-        ulfm::MPIX_Comm_is_revoked(control, &mut revoked);
-        ulfm::MPIX_Comm_failure_ack(control);
-        if ulfm::MPIX_Comm_failure_get_acked(control, &mut group) == SUCCESS {
-            real::PMPI_Group_size(group, &mut dead);
-            real::PMPI_Group_free(&mut group);
-        }
-    }
-    revoked != 0 || dead > 0
-}
-
 fn error_class(class: c_int) -> ErrorClass {
     match class {
-        ulfm::ERR_PROC_FAILED => ErrorClass::ProcFailed,
-        ulfm::ERR_PROC_FAILED_PENDING => ErrorClass::ProcFailedPending,
-        ulfm::ERR_REVOKED => ErrorClass::Revoked,
+        call::ABANDONED => ErrorClass::Revoked,
         class => ErrorClass::Other(class),
     }
 }
@@ -183,9 +148,7 @@ fn recover(class: c_int) {
         }
     };
     report.emit();
-    if renewal::is_on() {
-        peers::keep_only(&world::get().living);
-    }
+    peers::keep_only(&world::get().living);
     if let Part::Worker(_) = world::get().part {
         resume(outcome, began, &report);
     }
@@ -197,7 +160,7 @@ fn recover(class: c_int) {
 
 /// A newcomer takes part in the recovery that it was started for.
 pub fn take_part_at_once() -> Result<(), Rewound> {
-    recover(ulfm::ERR_REVOKED);
+    recover(call::ABANDONED);
     match world::get().part {
         Part::Worker(_) => Err(Rewound),
         Part::Spare => wait_for_part(),

@@ -28,7 +28,6 @@ mod worker;
 
 use crate::{told, world};
 use ckptd::settings::{LogLimit, Rehearse, Static};
-use std::time::Duration;
 
 pub use own_pages::{from_own_memory, put_back};
 pub use rebuild::{Offer, Rebuild, offer};
@@ -119,9 +118,11 @@ pub fn cut(epoch: u64) {
     worker::cut(epoch);
 }
 
-/// After a failure: messages end, and so does a child. Returns how many messages have not ended within `limit`.
-pub fn quiesce(limit: Duration) -> usize {
+/// After a failure: messages are forgotten, and a child ends.
+pub fn interrupt() {
     crate::journal::give_up();
     again::forget();
-    spare::quiesce(limit) + worker::quiesce(limit) + rebuild::quiesce(limit)
+    spare::interrupt();
+    worker::interrupt();
+    rebuild::interrupt();
 }

@@ -8,7 +8,6 @@
 mod buffer;
 mod order;
 mod record;
-mod rollback;
 
 use crate::cell::Main;
 use crate::errors::SUCCESS;
@@ -20,7 +19,6 @@ use crate::traffic;
 pub use buffer::{Attached, attach, attached};
 pub use order::Requests;
 pub use record::{Envelope, Kind, Mode, Outcome, Request, State};
-pub use rollback::quiesce;
 use std::any::Any;
 use std::cell::{Ref, RefMut};
 use std::ffi::c_int;

@@ -9,9 +9,8 @@
 #![allow(unsafe_code)]
 
 use crate::errors::SUCCESS;
-use crate::own_messages::{self, Peer};
+use crate::own_messages::{self, Lent, Peer};
 use std::ffi::c_int;
-use std::time::Duration;
 use understudy_mpi::real_types::{RealComm, RealRequest};
 
 /// What is compared, number by number.
@@ -33,7 +32,7 @@ struct Memory {
 
 /// A maximum under way.
 pub struct Rounds {
-    memory: Box<Memory>,
+    memory: Lent<Box<Memory>>,
     comm: RealComm,
     tag: c_int,
     me: u32,
@@ -68,7 +67,7 @@ impl Rounds {
     /// Starts with this worker's numbers. An error code comes with what has been started so far, which must be ended.
     pub fn start(comm: RealComm, tag: c_int, (me, workers): (u32, u32), numbers: Numbers) -> (Rounds, c_int) {
         let mut rounds = Rounds {
-            memory: Box::default(),
+            memory: Lent::new(Box::default()),
             comm,
             tag,
             me,
@@ -136,7 +135,11 @@ impl Rounds {
             let first = (self.round * PEERS) as usize;
             let count = distances(self.round, self.workers).count();
             if count == 0 {
-                return Ok(own_messages::test(&mut self.sends)?.then_some(self.best));
+                if !own_messages::test(&mut self.sends)? {
+                    return Ok(None);
+                }
+                self.memory.give_back();
+                return Ok(Some(self.best));
             }
             if !own_messages::test(&mut self.receives[first..first + count])? {
                 return Ok(None);
@@ -150,16 +153,6 @@ impl Rounds {
                 return Err(rc);
             }
         }
-    }
-
-    /// After a failure: ends all messages. Returns how many could not be ended within `limit`.
-    pub fn quiesce(&mut self, limit: Duration) -> usize {
-        let left = own_messages::drive(&mut self.receives, limit) + own_messages::end(&mut self.sends, limit);
-        if left > 0 {
-            // The library may still use it.
-            std::mem::forget(std::mem::take(&mut self.memory));
-        }
-        left
     }
 }
 

@@ -6,7 +6,7 @@ use crate::cell::Main;
 use crate::rounds::Rounds;
 use pace::Pace;
 use std::cell::RefMut;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The part of the state that belongs to the program's time line and is saved with a cut.
 #[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
@@ -81,10 +81,4 @@ pub fn restore(schedule: Schedule, at_candidate: bool) {
         resumed: at_candidate,
         pace,
     });
-}
-
-/// After a failure: ends the vote that is under way. Returns how many messages could not be ended within `limit`.
-pub fn quiesce(limit: Duration) -> usize {
-    let vote = STATE.borrow_mut().vote.take();
-    vote.map_or(0, |mut vote| vote.quiesce(limit))
 }

@@ -16,10 +16,7 @@ struct Own {
 /// What the shim of the MPI library's namespace does.
 struct Mpi {
     own: Own,
-    hold_frees: unsafe extern "C" fn(),
-    release_frees: unsafe extern "C" fn(bool),
     mark_waits: unsafe extern "C" fn(*const AtomicU8, u8),
-    note_newcomers: unsafe extern "C" fn(),
 }
 
 fn own_of(find: impl Fn(&CStr) -> Option<*mut c_void>) -> Option<Own> {
@@ -59,15 +56,8 @@ fn mpi() -> Option<&'static Mpi> {
         unsafe {
             Some(Mpi {
                 own: own_of(find)?,
-                hold_frees: transmute::<*mut c_void, unsafe extern "C" fn()>(find(c"understudy_shim_hold_frees")?),
-                release_frees: transmute::<*mut c_void, unsafe extern "C" fn(bool)>(find(
-                    c"understudy_shim_release_frees",
-                )?),
                 mark_waits: transmute::<*mut c_void, unsafe extern "C" fn(*const AtomicU8, u8)>(find(
                     c"understudy_shim_mark_waits",
-                )?),
-                note_newcomers: transmute::<*mut c_void, unsafe extern "C" fn()>(find(
-                    c"understudy_shim_note_newcomers",
                 )?),
             })
         }
@@ -80,35 +70,11 @@ fn both() -> impl DoubleEndedIterator<Item = &'static Own> {
     own().into_iter().chain(mpi().map(|mpi| &mpi.own))
 }
 
-/// Holds back what the library frees from now on.
-pub fn hold_frees() {
-    if let Some(mpi) = mpi() {
-        // SAFETY: the shim's function.
-        unsafe { (mpi.hold_frees)() };
-    }
-}
-
-/// Ends [`hold_frees`]; `free`: what was held back is freed, otherwise it is kept for ever.
-pub fn release_frees(free: bool) {
-    if let Some(mpi) = mpi() {
-        // SAFETY: the shim's function.
-        unsafe { (mpi.release_frees)(free) };
-    }
-}
-
 /// Lets waits set `bit` of `byte`, by which they tell one call of MPI from the next.
 pub fn mark_waits(byte: &'static AtomicU8, bit: u8) {
     if let Some(mpi) = mpi() {
         // SAFETY: the shim's function; the byte lives as long as the process.
         unsafe { (mpi.mark_waits)(byte, bit) };
-    }
-}
-
-/// A process joins the job, or this one does.
-pub fn note_newcomers() {
-    if let Some(mpi) = mpi() {
-        // SAFETY: the shim's function.
-        unsafe { (mpi.note_newcomers)() };
     }
 }
 

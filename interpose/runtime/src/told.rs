@@ -83,7 +83,7 @@ pub fn number(name: &str) -> Option<u32> {
 
 /// Rank that the launcher has given this process.
 pub fn launcher_rank() -> u32 {
-    joined().map_or_else(|| number("PMIX_RANK").unwrap_or(0), |joined| joined.rank)
+    number("PMIX_RANK").unwrap_or(0)
 }
 
 /// Whether the program could run without the layer: its own launcher has told what it needs.
@@ -93,34 +93,10 @@ pub fn has_other_launcher() -> bool {
 
 /// How many ranks the launcher has started.
 pub fn launcher_size() -> u32 {
-    joined().map_or_else(|| number("OMPI_COMM_WORLD_SIZE").unwrap_or(0), |joined| joined.size)
-}
-
-/// What a process is told that joins a running job.
-pub struct Joined {
-    /// The job's name.
-    pub job: String,
-    /// Its rank there.
-    pub rank: u32,
-    /// How many processes the job was started with.
-    pub size: u32,
-    /// Where the others accept it.
-    pub port: String,
-}
-
-/// Set in a process that joins a running job.
-pub fn joined() -> Option<Joined> {
-    let text = variable(understudy_abi::JOIN)?;
-    let mut words = text.split(' ');
-    Some(Joined {
-        job: words.next()?.to_owned(),
-        rank: words.next()?.parse().ok()?,
-        size: words.next()?.parse().ok()?,
-        port: variable(understudy_abi::JOIN_PORT)?,
-    })
+    number("OMPI_COMM_WORLD_SIZE").unwrap_or(0)
 }
 
 /// Name of the job.
 pub fn job() -> String {
-    joined().map_or_else(|| variable("PMIX_NAMESPACE").unwrap_or_default(), |joined| joined.job)
+    variable("PMIX_NAMESPACE").unwrap_or_default()
 }

@@ -2,25 +2,18 @@
 //!
 //! The first object of a namespace is its global scope, so what the shim exports stands before libc for every library
 //! that follows: libmpi, its closure, and the runtime. It keeps the runtime side's descriptors above the user side's,
-//! gives its threads stacks of their own, keeps broken pipes from raising SIGPIPE, lets libmpi read what a dead process had
-//! sent before it ends the messages to it, holds back memory that a failing collective frees too early, keeps
-//! libmpi from printing what only says that a process has failed, lets long waits sleep, and gives the second libc the environment that the user
-//! side does not see. No std, no heap.
+//! gives its threads stacks of their own, keeps broken pipes from raising SIGPIPE, lets long waits sleep, and gives the second libc
+//! the environment that the user side does not see. No std, no heap.
 #![no_std]
 
 mod descriptors;
-mod failures;
-mod frees;
-mod newcomers;
 mod progress;
-mod quiet;
 mod real;
 mod sockets;
 mod start;
 mod table;
 mod threads;
 mod time;
-mod unfinished;
 mod waits;
 
 #[panic_handler]

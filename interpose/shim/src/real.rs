@@ -4,7 +4,7 @@
 //! them never calls it here.
 #![allow(unsafe_code)]
 
-use crate::{failures, newcomers, progress, unfinished};
+use crate::progress;
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -18,8 +18,7 @@ unsafe extern "C" {
 /// `mpi` must be a handle of dlmopen(3) for the MPI library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_shim_find_real(mpi: *mut c_void) {
-    let of_open_mpi = failures::REAL.iter().chain(&unfinished::REAL).chain(&newcomers::REAL);
-    for (place, name) in of_open_mpi.chain(&progress::REAL) {
+    for (place, name) in &progress::REAL {
         // SAFETY: dlsym(3) with a valid handle.
         place.store(unsafe { dlsym(mpi, name.as_ptr()) } as usize, Relaxed);
     }

@@ -98,35 +98,6 @@ pub mod traffic {
     pub fn is_root(_: VirtComm, _: c_int) -> bool { true }
     pub fn sends_to(_: c_int) -> bool { true }
 }
-pub mod blocking {
-    use crate::handles::*;
-    use crate::understudy_mpi::real_types::RealRequest;
-    use core::ffi::{c_int, c_void};
-    pub const IN_PLACE: *const c_void = core::ptr::null();
-    pub fn block(_: VirtComm, _: c_int, _: VirtDatatype) -> bool { false }
-    pub fn blocks(_: VirtComm, _: c_int, _: VirtDatatype) -> bool { false }
-    pub unsafe fn lists(_: VirtComm, _: *const c_int, _: VirtDatatype) -> bool { false }
-    pub fn always(_: VirtComm) -> bool { true }
-    pub fn run(_: VirtComm, _: impl FnOnce(&mut RealRequest) -> c_int) -> Result<c_int, ()> { Ok(0) }
-    pub fn at_root(_: VirtComm, _: c_int, _: c_int) -> i64 { 0 }
-    pub fn of_blocks(_: VirtComm, _: c_int, _: bool) -> i64 { 0 }
-    pub unsafe fn of_lists(_: VirtComm, _: *const c_int, _: bool) -> i64 { 0 }
-    pub struct Block;
-    pub fn regular(_: VirtComm, _: c_int, _: VirtDatatype) -> Vec<Block> { Vec::new() }
-    pub unsafe fn listed(_: VirtComm, _: *const c_int, _: *const c_int, _: VirtDatatype) -> Vec<Block> { Vec::new() }
-    pub struct Neighbours(*mut c_void);
-    impl Neighbours {
-        pub unsafe fn begin(_: VirtComm, to: *mut c_void, _: Vec<Block>) -> Neighbours { Neighbours(to) }
-        pub fn place(&self) -> *mut c_void { self.0 }
-        pub fn end(self, rc: c_int) -> c_int { rc }
-    }
-    pub struct Reduction(*mut c_void);
-    impl Reduction {
-        pub unsafe fn begin(to: *mut c_void, _: i64, _: VirtDatatype, _: bool) -> Reduction { Reduction(to) }
-        pub fn place(&self) -> *mut c_void { self.0 }
-        pub fn end(self, rc: c_int) -> c_int { rc }
-    }
-}
 ";
 
 /// Stand in for modules of `interpose/mpi`.

@@ -16,29 +16,20 @@ pub struct Installation {
     pub description: String,
     /// Its version, if it is Open MPI.
     pub version: Option<String>,
-    /// Whether it was built with fault tolerance; `None` if ompi_info is not there to tell.
-    pub has_fault_tolerance: Option<bool>,
 }
 
 impl Installation {
-    /// Asks a launcher, and the ompi_info beside it.
+    /// Asks a launcher.
     pub fn ask(launcher: &Path) -> io::Result<Self> {
         let output = run(launcher, "--version")?;
         let description = output.lines().next().unwrap_or_default().trim().to_owned();
         let version = description
             .split_once("(Open MPI) ")
             .map(|(_, version)| version.to_owned());
-        let real = launcher.canonicalize().unwrap_or_else(|_| launcher.to_owned());
-        let places = [launcher, &real].map(|launcher| launcher.with_file_name("ompi_info"));
-        let options = places
-            .iter()
-            .find(|place| place.is_file())
-            .and_then(|info| run(info, "--parsable").ok());
         Ok(Self {
             launcher: launcher.to_owned(),
             description,
             version,
-            has_fault_tolerance: options.map(|text| text.lines().any(|line| line == "options:ft_mpi_support:yes")),
         })
     }
 
@@ -55,9 +46,7 @@ impl Installation {
         if numbers(version) < OLDEST {
             return Some(format!("Open MPI {version} is too old. Use {oldest} or later."));
         }
-        (self.has_fault_tolerance == Some(false)).then(|| {
-            format!("this Open MPI {version} was built without fault tolerance (ULFM). Use a build with it (configure --with-ft=ulfm).")
-        })
+        None
     }
 }
 
@@ -81,19 +70,18 @@ fn run(program: &Path, option: &str) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    fn installation(version: Option<&str>, has_fault_tolerance: Option<bool>) -> Installation {
+    fn installation(version: Option<&str>) -> Installation {
         Installation {
             launcher: "/bin/mpirun".into(),
             description: "HYDRA build details:".into(),
             version: version.map(str::to_owned),
-            has_fault_tolerance,
         }
     }
 
     #[test]
     fn versions_are_compared_by_their_numbers() {
         for good in ["5.0.10", "5.0.11rc1", "5.1", "6.0.0a1"] {
-            let problem = installation(Some(good), None).problem();
+            let problem = installation(Some(good)).problem();
             assert_eq!(
                 problem.is_none(),
                 good != "5.1" || numbers("5.1") >= OLDEST,
@@ -102,7 +90,7 @@ mod tests {
         }
         for old in ["4.1.6", "5.0.9", "5.0"] {
             assert!(
-                installation(Some(old), Some(true))
+                installation(Some(old))
                     .problem()
                     .is_some_and(|why| why.contains("too old")),
                 "{old}"
@@ -111,17 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn another_mpi_and_one_without_fault_tolerance_are_told_apart() {
-        assert!(
-            installation(None, None)
-                .problem()
-                .is_some_and(|why| why.contains("HYDRA"))
-        );
-        assert!(
-            installation(Some("5.0.11"), Some(false))
-                .problem()
-                .is_some_and(|why| why.contains("ULFM"))
-        );
-        assert_eq!(installation(Some("5.0.11"), Some(true)).problem(), None);
+    fn another_mpi_is_named() {
+        assert!(installation(None).problem().is_some_and(|why| why.contains("HYDRA")));
     }
 }

@@ -24,12 +24,12 @@ use std::process::ExitCode;
 
 /// What directories for event files are called that nobody has asked for; the process id of `understudy run` follows.
 pub use ckptd::remains::EVENTS_PREFIX;
-/// The job could not be started: no launcher, too few slots, no fault tolerance in that MPI.
+/// The job could not be started: no launcher, too few slots, another MPI.
 pub const NOT_STARTED: u8 = 125;
 
 /// Run an MPI program so that it survives the death of ranks.
 ///
-/// Starts mpirun with everything that protection needs. The program sees WORKERS ranks; the spares sleep until one of them
+/// Starts the processes with everything that protection needs. The program sees WORKERS ranks; the spares sleep until one of them
 /// is needed. Settings may also be given as environment variables of the same meaning; an option wins.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
@@ -63,12 +63,14 @@ pub struct Arguments {
     /// The same from a file.
     #[arg(long, value_name = "FILE", conflicts_with = "host")]
     hostfile: Option<PathBuf>,
-    /// What starts the processes: mpirun; ckptd itself, on this host; or what fits the program's MPI library.
+    /// What starts the processes: mpirun; ckptd itself, on this host; or what fits.
+    ///
+    /// That is ckptd, but for jobs on several hosts or in a batch system.
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     launcher: Launcher,
     /// The launcher, and options for it: "/opt/mpi/bin/mpirun --bind-to core".
-    #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
-    mpirun: String,
+    #[arg(long, value_name = "COMMAND")]
+    mpirun: Option<String>,
     /// Let the program run without protection if it cannot be protected.
     ///
     /// Spares may become ranks of the program then. Without this the job stops with status 78.
@@ -109,7 +111,7 @@ enum Progress {
 /// What starts the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Launcher {
-    /// mpirun for programs of Open MPI, ckptd for others.
+    /// ckptd on one host, else mpirun.
     Auto,
     /// Open MPI's own.
     Mpirun,
@@ -179,7 +181,8 @@ impl Arguments {
     fn is_for_ckptd(&self, program: &OsStr) -> Result<bool, Failure> {
         let kind = || Mpi::of(&program::find(program).ok()?).ok().map(|mpi| mpi.kind);
         let is_for_it = match self.launcher {
-            Launcher::Auto => kind().is_some_and(|kind| kind != Kind::OpenMpi),
+            Launcher::Auto if self.mpirun.is_some() => false,
+            Launcher::Auto => !self.spans_hosts() || kind().is_some_and(|kind| kind != Kind::OpenMpi),
             launcher => launcher == Launcher::Ckptd,
         };
         if is_for_it && self.spans_hosts() {
@@ -190,15 +193,12 @@ impl Arguments {
         Ok(is_for_it)
     }
 
-    /// Open MPI's launcher, which goes on after a failure.
+    /// Open MPI's launcher.
     fn mpirun_line(&self, ranks: u32) -> Result<Vec<OsString>, Failure> {
-        let mut line = launcher::words(&self.mpirun)?;
+        let mut line = launcher::words(self.mpirun.as_deref().unwrap_or("mpirun"))?;
         let mpi = launcher::find(&line[0])?;
         launcher::check(&mpi)?;
         launcher::check_user(&line)?;
-        if !line.iter().any(|word| word == "--with-ft") {
-            line.extend(["--with-ft".into(), "ulfm".into()]);
-        }
         if slots::must_oversubscribe(self, &line, ranks)? {
             line.push("--oversubscribe".into());
         }

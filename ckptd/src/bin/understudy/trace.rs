@@ -46,9 +46,6 @@ impl Arguments {
 fn traced(command: &[OsString], library: &Path) -> Option<Vec<OsString>> {
     let (launcher, rest) = command.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let mut line = vec![launcher.clone()];
-    if !rest.iter().any(|word| word == "--with-ft") {
-        line.extend(["--with-ft".into(), "ulfm".into()]);
-    }
     let mut preload = OsString::from("LD_PRELOAD=");
     preload.push(library);
     for assignment in [preload, "UNDERSTUDY_TRACE=1".into()] {
@@ -67,17 +64,13 @@ mod tests {
     }
 
     #[test]
-    fn the_launcher_gets_what_is_needed_once() {
+    fn the_launcher_gets_what_is_needed() {
         let library = Path::new("/lib/l.so");
         let with = |line: &str| traced(&words(line), library);
         let needed = "-x LD_PRELOAD=/lib/l.so -x UNDERSTUDY_TRACE=1";
         assert_eq!(
             with("mpirun -n 4 prog a"),
-            Some(words(&format!("mpirun --with-ft ulfm {needed} -n 4 prog a")))
-        );
-        assert_eq!(
-            with("mpirun --with-ft ulfm prog"),
-            Some(words(&format!("mpirun {needed} --with-ft ulfm prog")))
+            Some(words(&format!("mpirun {needed} -n 4 prog a")))
         );
         assert_eq!(with("mpirun"), None);
     }

@@ -1,13 +1,11 @@
 //! The collectives that need more than the call table's template: those with arrays of datatypes (MPI 4.1, chapter 6).
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
-use super::arguments::outcome;
 use crate::attempt;
-use crate::blocking::{self, IN_PLACE, Neighbours};
 use crate::cut;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
-use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
+use crate::handles::{IN_PLACE, VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::objects::comm::degrees;
 use crate::raise::finish;
 use crate::{requests, traffic};
@@ -84,18 +82,9 @@ pub unsafe extern "C" fn MPI_Alltoallw(
         let receive = real_types(recvtypes, count);
         let (send, receive) = (send.as_ptr(), receive.as_ptr());
         let real_comm = real_comm(comm);
-        let rc = if blocking::always(comm) {
-            let start = |request: &mut RealRequest| {
-                real::PMPI_Ialltoallw(
-                    sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm, request,
-                )
-            };
-            outcome!(blocking::run(comm, start))
-        } else {
-            attempt!(real::PMPI_Alltoallw(
-                sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm
-            ))
-        };
+        let rc = attempt!(real::PMPI_Alltoallw(
+            sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm
+        ));
         finish(Proc::MPI_Alltoallw, rc, Some(comm))
     }
 }
@@ -120,20 +109,17 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
     unsafe {
         add_up(comm, outdegree, sendcounts, sendtypes);
         let (send, receive) = (real_types(sendtypes, outdegree), real_types(recvtypes, indegree));
-        let blocks = blocking::typed(recvcounts, rdispls, &receive);
-        let neighbours = Neighbours::begin(comm, recvbuf, blocks);
-        let rc = real::PMPI_Neighbor_alltoallw(
+        let rc = attempt!(real::PMPI_Neighbor_alltoallw(
             sendbuf,
             sendcounts,
             sdispls,
             send.as_ptr(),
-            neighbours.place(),
+            recvbuf,
             recvcounts,
             rdispls,
             receive.as_ptr(),
             real_comm(comm),
-        );
-        let rc = attempt!(neighbours.end(rc));
+        ));
         finish(Proc::MPI_Neighbor_alltoallw, rc, Some(comm))
     }
 }

@@ -7,11 +7,10 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtRequest, real_comm, real_group, real_info};
 use crate::objects::comm::create::{self, Made};
 use crate::objects::comm::{self, hints};
-use crate::objects::{attribute, group, info};
+use crate::objects::{attribute, info};
 use crate::raise::{finish, raise};
 use crate::requests;
 use crate::traffic;
-use crate::watchdog;
 use std::ffi::{c_char, c_int};
 
 /// Runs a constructor in a handler and enters the result: `parent` must be a communicator, `newcomm` a place for the
@@ -22,14 +21,7 @@ macro_rules! construct {
             return $crate::raise::raise($procedure, rc, Some($parent));
         }
         let mut made = None;
-        let on_two_groups = $crate::objects::comm::get($parent).is_some_and(|parent| parent.remote.is_some());
-        let mut make = || $crate::objects::comm::create::make($constructor, &mut made);
-        let rc = if on_two_groups {
-            $crate::watchdog::guard(make)
-        } else {
-            make()
-        };
-        let rc = $crate::attempt!(rc);
+        let rc = $crate::attempt!($crate::objects::comm::create::make($constructor, &mut made));
         // SAFETY: checked above.
         unsafe { $crate::calls::comm::constructed($procedure, rc, made, $parent, $newcomm) }
     }};
@@ -184,7 +176,6 @@ pub unsafe extern "C" fn MPI_Comm_create(comm: VirtComm, group: VirtGroup, newco
     })
 }
 
-/// With all members of `comm` it is `MPI_Comm_create`, which a failure cannot stop (see [`watchdog`]).
 pub unsafe extern "C" fn MPI_Comm_create_group(
     comm: VirtComm,
     group: VirtGroup,
@@ -193,24 +184,8 @@ pub unsafe extern "C" fn MPI_Comm_create_group(
 ) -> c_int {
     // SAFETY: a communicator; the real library checks the rest.
     construct!(Proc::MPI_Comm_create_group, comm, newcomm, |new| unsafe {
-        let (real, real_group) = (real_comm(comm), real_group(group));
-        if covers(comm, group) {
-            real::PMPI_Comm_create(real, real_group, new)
-        } else {
-            watchdog::guard(|| real::PMPI_Comm_create_group(real, real_group, tag, new))
-        }
+        real::PMPI_Comm_create_group(real_comm(comm), real_group(group), tag, new)
     })
-}
-
-/// Whether all members of an intracommunicator are in `group`, and nobody else.
-fn covers(comm: VirtComm, group: VirtGroup) -> bool {
-    let (Some(comm), Some(mut group)) = (comm::get(comm), group::members(group)) else {
-        return false;
-    };
-    let mut members = comm.members.clone();
-    members.sort_unstable();
-    group.sort_unstable();
-    comm.remote.is_none() && members == group
 }
 
 pub unsafe extern "C" fn MPI_Intercomm_create(
@@ -235,14 +210,14 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
         } else {
             local
         };
-        watchdog::guard(|| real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, tag, new))
+        real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, tag, new)
     })
 }
 
 pub unsafe extern "C" fn MPI_Intercomm_merge(intercomm: VirtComm, high: c_int, newintracomm: *mut VirtComm) -> c_int {
     // SAFETY: a communicator.
     construct!(Proc::MPI_Intercomm_merge, intercomm, newintracomm, |new| unsafe {
-        watchdog::guard(|| real::PMPI_Intercomm_merge(real_comm(intercomm), high, new))
+        real::PMPI_Intercomm_merge(real_comm(intercomm), high, new)
     })
 }
 

@@ -41,18 +41,11 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
         crate::rehearsal::start();
         return SUCCESS;
     }
-    if !renewal::is_on() {
-        // Relays look after a rank that waits for others in vain.
-        crate::user::set_stage(RankStage::Initialising);
-    }
+    crate::user::set_stage(RankStage::Initialising);
     crate::fault::point("init.begin", 0);
     let mut provided = 0;
     let asked = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);
-    let rc = match renewal::is_on() {
-        true => renewal::initialise(asked, &mut provided),
-        // SAFETY: the real library gets no arguments of the program's.
-        false => unsafe { real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), asked, &mut provided) },
-    };
+    let rc = renewal::initialise(asked, &mut provided);
     if rc != SUCCESS {
         return rc;
     }

@@ -1,19 +1,18 @@
 //! Point-to-point communication (MPI 4.1, chapter 3).
 //!
-//! Small messages take the real blocking procedure: they travel in one piece, so nothing is left under way if it fails.
-//! Larger ones run as their non-blocking twins on record (see `requests`).
+//! Blocking procedures are the library's own. While a checkpoint is under way they run as their non-blocking twins on record (see
+//! `requests`), so that each look at the message helps the checkpoint along.
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
 use super::arguments::{envelope, outcome, put_status};
 use super::memory::buffered_send;
 use crate::attempt;
-use crate::blocking::is_small;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
 use crate::requests::{self, Envelope, Kind, State};
-use crate::{completion, early, posting};
+use crate::{checkpoint, completion, early, posting};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest, Status};
 
@@ -27,8 +26,8 @@ type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
 #[inline(always)]
 unsafe fn send(procedure: Proc, blocking: RealSend, nonblocking: RealIsend, message: Message) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
-    let real_type = real_datatype(datatype);
-    if is_small(count, datatype) && procedure as u16 != Proc::MPI_Ssend as u16 {
+    if !checkpoint::is_active() {
+        let real_type = real_datatype(datatype);
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(comm)) };
         if rc == SUCCESS {
@@ -48,7 +47,7 @@ fn failed(procedure: Proc, rc: c_int, comm: VirtComm) -> c_int {
     finish(procedure, attempt!(rc), Some(comm))
 }
 
-/// Larger messages, and those that wait for their receiver.
+/// While a checkpoint is under way.
 #[inline(never)]
 unsafe fn send_on_record(procedure: Proc, nonblocking: RealIsend, message: Message) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
@@ -158,8 +157,8 @@ pub unsafe extern "C" fn MPI_Recv(
     comm: VirtComm,
     status: *mut Status,
 ) -> c_int {
-    let real_type = real_datatype(datatype);
-    if is_small(count, datatype) && !early::has_any() {
+    if !checkpoint::is_active() && !early::has_any() {
+        let real_type = real_datatype(datatype);
         let mut got = requests::EMPTY;
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Recv(buf, count, real_type, source, tag, real_comm(comm), &mut got) };
@@ -170,7 +169,7 @@ pub unsafe extern "C" fn MPI_Recv(
             return SUCCESS;
         }
         // SAFETY: as above.
-        return unsafe { received_badly(rc, got, comm, status) };
+        return unsafe { received_badly(Proc::MPI_Recv, rc, got, comm, status) };
     }
     // SAFETY: the program's arguments are handed on.
     unsafe { receive_on_record(envelope(buf, count, datatype, source, tag, comm), status) }
@@ -179,17 +178,17 @@ pub unsafe extern "C" fn MPI_Recv(
 /// The end of a blocking receive that has not succeeded: a message that was too long has been received all the same.
 #[cold]
 #[inline(never)]
-unsafe fn received_badly(rc: c_int, got: Status, comm: VirtComm, status: *mut Status) -> c_int {
+unsafe fn received_badly(procedure: Proc, rc: c_int, got: Status, comm: VirtComm, status: *mut Status) -> c_int {
     let rc = attempt!(rc);
     if got.source != understudy_mpi::real_types::ANY_SOURCE {
         completion::count_received(comm, &got);
     }
     // SAFETY: handed on to the caller.
     unsafe { put_status(status, got) };
-    finish(Proc::MPI_Recv, rc, Some(comm))
+    finish(procedure, rc, Some(comm))
 }
 
-/// Larger messages, and all as long as there may be an early one.
+/// While a checkpoint is under way, and as long as there may be an early message.
 #[inline(never)]
 unsafe fn receive_on_record(envelope: Envelope, status: *mut Status) -> c_int {
     let comm = envelope.comm();
@@ -225,7 +224,7 @@ pub unsafe extern "C" fn MPI_Irecv(
     finish(Proc::MPI_Irecv, rc, Some(comm))
 }
 
-/// `MPI_Sendrecv`: both halves on record, so that neither is left under way.
+/// `MPI_Sendrecv`
 pub unsafe extern "C" fn MPI_Sendrecv(
     sendbuf: *const c_void,
     sendcount: c_int,
@@ -240,6 +239,39 @@ pub unsafe extern "C" fn MPI_Sendrecv(
     comm: VirtComm,
     status: *mut Status,
 ) -> c_int {
+    if !checkpoint::is_active() && !early::has_any() {
+        let (send_type, receive_type) = (real_datatype(sendtype), real_datatype(recvtype));
+        let mut got = requests::EMPTY;
+        // SAFETY: the program's arguments are handed on.
+        let rc = unsafe {
+            real::PMPI_Sendrecv(
+                sendbuf,
+                sendcount,
+                send_type,
+                dest,
+                sendtag,
+                recvbuf,
+                recvcount,
+                receive_type,
+                source,
+                recvtag,
+                real_comm(comm),
+                &mut got,
+            )
+        };
+        // A message that was too long has been received all the same, and the other one has been sent.
+        if rc == SUCCESS || got.source != understudy_mpi::real_types::ANY_SOURCE {
+            requests::count_sent(comm, dest, sendcount, sendtype);
+        }
+        if rc != SUCCESS {
+            // SAFETY: as above.
+            return unsafe { received_badly(Proc::MPI_Sendrecv, rc, got, comm, status) };
+        }
+        completion::count_received(comm, &got);
+        // SAFETY: as above.
+        unsafe { put_status(status, got) };
+        return SUCCESS;
+    }
     let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
     let (state, request, rc) = posting::receive(received);
     let rc = attempt!(rc);

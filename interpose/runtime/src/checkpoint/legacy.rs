@@ -143,7 +143,7 @@ fn release_others(of: Kept, others: Kept, store: &mut PageStore) {
 
 /// Room for pages, which outlives this process if somebody is there to keep it.
 pub fn new_store() -> Result<(PageStore, Option<Legacy>), StoreError> {
-    if renewal::is_on() && sys::files_may_grow() && !fault::pretends(Lack::Memfd) {
+    if sys::files_may_grow() && !fault::pretends(Lack::Memfd) {
         match Files::new() {
             Ok(files) => {
                 let store = PageStore::in_files(STORE, files.clone(), &[])?;

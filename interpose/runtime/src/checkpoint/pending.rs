@@ -19,7 +19,7 @@ use crate::rounds::{Numbers, Rounds};
 use crate::{events, fault, world};
 use ckptd::events::{Epoch as EventEpoch, Kind, WorldRank};
 use std::ffi::c_int;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// So few pages (128 KiB) are worked on sooner than a thread is woken.
 const FEW: u64 = 32;
@@ -210,17 +210,6 @@ impl Pending {
             tell_shipped(self.epoch, self.began, &sent, lengths);
         }
         Ok(met)
-    }
-
-    /// After a failure: ends all transfers. Whether all copies of the epoch here are whole.
-    pub fn quiesce(&mut self, limit: Duration) -> bool {
-        for transfer in &mut self.transfers {
-            transfer.quiesce(limit);
-        }
-        self.commit.as_mut().is_some_and(|rounds| {
-            rounds.quiesce(limit);
-            true
-        })
     }
 
     /// Whether this worker has what its partners need.

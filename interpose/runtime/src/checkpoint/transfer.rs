@@ -12,7 +12,6 @@ use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use crate::own_messages::{self, Peer, tag};
 use std::ffi::{c_int, c_void};
-use std::time::Duration;
 use understudy_mpi::real_types::{RealComm, RealRequest};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -106,8 +105,6 @@ pub struct Transfer {
     comm: RealComm,
     from: u32,
     step: Step,
-    /// Requests could not be ended: the memory is given up.
-    stuck: bool,
 }
 
 /// The head for this header and this state.
@@ -163,7 +160,6 @@ impl Transfer {
             comm: RealComm(std::ptr::null_mut()),
             from: 0,
             step: Step::Whole,
-            stuck: false,
         }
     }
 
@@ -366,16 +362,9 @@ impl Transfer {
         })
     }
 
-    /// After a failure: cancels what can be cancelled and drives the rest to its end.
-    pub fn quiesce(&mut self, limit: Duration) {
-        self.stuck = own_messages::drive(&mut self.receives, limit) + own_messages::end(&mut self.sends, limit) > 0;
-    }
-
-    /// Gives the room for received pages back, unless something may still be written into it.
-    pub fn give_up(mut self, store: &mut PageStore) {
-        if self.stuck {
-            std::mem::forget(self);
-        } else if let Some(incoming) = self.incoming.take() {
+    /// Gives the room for received pages back, to which nobody writes any more.
+    pub fn give_up(self, store: &mut PageStore) {
+        if let Some(incoming) = self.incoming {
             incoming.cancel(store);
         }
     }

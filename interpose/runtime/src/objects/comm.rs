@@ -14,14 +14,12 @@ use super::{objects, objects_mut};
 use crate::cell::Main;
 use crate::errors;
 use crate::generated::{HandleKind, real};
-use crate::handles::{self, Named, VirtComm, VirtGroup, named, real_comm};
+use crate::handles::{self, Named, VirtComm, named, real_comm};
 pub use rebuild::rebuild;
 use std::cell::{Ref, RefMut};
 use std::ffi::{CStr, c_int};
-use std::time::{Duration, Instant};
 pub use topology::{Topology, degrees};
 use understudy_mpi::real_types::RealComm;
-use understudy_mpi::ulfm;
 
 /// Index of `MPI_COMM_WORLD`.
 pub const WORLD: u32 = 0;
@@ -71,9 +69,6 @@ struct State {
     me: u32,
     /// A communicator of all workers that the program does not know.
     bridge: Option<RealComm>,
-    /// Communicators which are being made; a later one may have been made from an earlier one. Other members may still
-    /// be inside the real constructor.
-    pending: Vec<RealComm>,
 }
 
 static STATE: Main<State> = Main::new(State {
@@ -85,7 +80,6 @@ static STATE: Main<State> = Main::new(State {
     workers: 0,
     me: 0,
     bridge: None,
-    pending: Vec::new(),
 });
 
 /// Enters the two predefined communicators in the table. `world` is what the program sees as `MPI_COMM_WORLD`: a
@@ -131,8 +125,7 @@ fn connect_world(world: RealComm, workers: u32, my_worker_rank: u32) {
     errors::returns_errors(state.real_self);
 }
 
-/// Puts a new duplicate behind `MPI_COMM_SELF`: what the program has sent itself and not received is lost with the old one,
-/// which a failure revokes.
+/// Puts a new duplicate behind `MPI_COMM_SELF`: what the program has sent itself and not received is lost with the old one.
 fn renew_self() -> Result<(), c_int> {
     let state = STATE.borrow();
     let mut new = null_real();
@@ -158,12 +151,7 @@ fn make_bridge(world: RealComm) -> Result<(), c_int> {
     let mut bridge = null_real();
     // SAFETY: a communicator of all workers, who all call this.
     check(unsafe { real::PMPI_Comm_dup(world, &mut bridge) })?;
-    STATE.borrow_mut().pending.push(bridge);
     errors::returns_errors(bridge);
-    // Nobody may revoke it while somebody is still inside the dup.
-    // SAFETY: as above.
-    check(unsafe { real::PMPI_Barrier(bridge) })?;
-    settled(bridge);
     STATE.borrow_mut().bridge = Some(bridge);
     Ok(())
 }
@@ -291,120 +279,15 @@ pub fn my_rank(comm: &Comm) -> Option<usize> {
     comm.members.iter().position(|&member| member == me)
 }
 
-/// The real communicators that the program's objects stand on and that every member has finished making.
-pub fn all_real() -> Vec<RealComm> {
-    let (state, all) = (STATE.borrow(), objects());
-    let known = all.comms.iter();
-    known
-        .map(|(index, _)| real_comm(handle(index)))
-        .chain(state.bridge)
-        .filter(|&comm| !comm.0.is_null() && comm != state.real_self)
-        .collect()
-}
-
-/// Whether an outcome says that a process has failed.
-pub fn is_failure(rc: c_int) -> bool {
-    matches!(
-        rc,
-        ulfm::ERR_PROC_FAILED | ulfm::ERR_PROC_FAILED_PENDING | ulfm::ERR_REVOKED
-    )
-}
-
-/// The outcome `rc` of something collective, told apart from the failure of a process: constructors of Open MPI may
-/// report that one as an internal error.
-pub fn cause(rc: c_int) -> c_int {
-    if rc != errors::SUCCESS && !is_failure(rc) && some_worker_failed() {
-        ulfm::ERR_PROC_FAILED
-    } else {
-        rc
-    }
-}
-
-/// Whether this process knows of a failure since the communicators were made. Local.
-pub fn some_worker_failed() -> bool {
-    let Some(bridge) = STATE.borrow().bridge else {
-        return false;
-    };
-    let (mut revoked, mut size) = (0, 0);
-    let mut failed = handles::real_group(VirtGroup(handles::predefined_handle("ompi_mpi_group_null")));
-    // SAFETY: a communicator of ours, on which nothing is received from any source; the group is ours.
-    unsafe {
-        ulfm::MPIX_Comm_is_revoked(bridge, &mut revoked);
-        ulfm::MPIX_Comm_failure_ack(bridge);
-        if revoked == 0 && ulfm::MPIX_Comm_failure_get_acked(bridge, &mut failed) == errors::SUCCESS {
-            real::PMPI_Group_size(failed, &mut size);
-            real::PMPI_Group_free(&mut failed);
-        }
-    }
-    revoked != 0 || size > 0
-}
-
-/// How long members that are inside a real constructor have to leave it, once its parent is revoked.
-const LEAVE: Duration = Duration::from_millis(100);
-/// The same for each further communicator that was made from the one before.
-const LEAVE_NEXT: Duration = Duration::from_millis(20);
-
-/// Revokes every communicator of the program, so that nobody waits in one for a process that has gone into recovery.
-///
-/// Open MPI 5.0 dereferences null when a communicator is revoked in a process that has entered it in its table but not
-/// yet chosen its collective modules. Those communicators whose constructor may not yet have returned everywhere are
-/// therefore revoked last, when their constructors have failed because of the revoked parent.
-pub fn revoke_all() {
-    for comm in all_real() {
-        revoke(comm);
-    }
-    let mut wait = LEAVE;
-    let pending = std::mem::take(&mut STATE.borrow_mut().pending);
-    for comm in pending {
-        progress_for(wait);
-        revoke(comm);
-        wait = LEAVE_NEXT;
-    }
-}
-
-fn revoke(comm: RealComm) {
-    // SAFETY: a communicator of ours. It fails only if that is not one, and nothing is left to be done then.
-    unsafe { ulfm::MPIX_Comm_revoke(comm) };
-}
-
-/// Lets the real library do its work for a while.
-fn progress_for(time: Duration) {
-    let comm = STATE.borrow().real_self;
-    let start = Instant::now();
-    while start.elapsed() < time {
-        let mut flag = 0;
-        let mut status = understudy_mpi::real_types::Status::default();
-        // SAFETY: a probe on the predefined communicator; it receives nothing.
-        unsafe { real::PMPI_Iprobe(0, 0, comm, &mut flag, &mut status) };
-        std::thread::sleep(Duration::from_micros(200));
-    }
-}
-
-/// `comm` is no longer pending: its constructor has returned in all members.
-fn settled(comm: RealComm) {
-    STATE.borrow_mut().pending.retain(|&pending| pending != comm);
-}
-
-/// Forgets the real communicators after a failure, all of them revoked, and returns them.
-pub fn drop_reals() -> Vec<RealComm> {
-    let created: Vec<u32> = objects()
-        .comms
-        .iter()
-        .map(|(index, _)| index)
-        .filter(|&index| index > SELF)
-        .collect();
-    let own = real_comm(self_handle());
+/// Forgets the real communicators after a failure: they have gone with the library that has made them.
+pub fn drop_reals() {
+    let comms = objects();
+    let created = comms.comms.iter().map(|(index, _)| index).filter(|&index| index > SELF);
+    created.for_each(|index| handles::set_real(HandleKind::Comm, index, std::ptr::null_mut()));
     let state = &mut *STATE.borrow_mut();
-    let mut dropped: Vec<RealComm> = state.pending.drain(..).chain(state.bridge.take()).collect();
-    if own != state.real_self {
-        dropped.push(own);
+    state.bridge = None;
+    // A spare has no objects.
+    if !state.real_self.0.is_null() {
         handles::set_predefined(state.self_symbol, state.real_self.0);
     }
-    for index in created {
-        dropped.push(real_comm(VirtComm(handles::virtual_handle(HandleKind::Comm, index))));
-        handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());
-    }
-    dropped.sort_unstable_by_key(|comm| comm.0);
-    dropped.dedup();
-    dropped
 }

@@ -1,23 +1,34 @@
 //! Memory that is lent to the MPI library.
+//!
+//! A call that returns an error does not say that its transfer has ended: other processes may write until they have left the
+//! generation of the job, too. Memory that is not needed any more is kept until then.
 
-use std::mem::ManuallyDrop;
-use std::ops::Deref;
+use crate::cell::Main;
+use std::any::Any;
+use std::ops::{Deref, DerefMut};
 
-/// Memory that a request may still read or write: it is leaked if it is dropped before it is back.
-///
-/// A test that returns an error does not say that the transfer has ended.
-pub struct Lent<T> {
-    memory: ManuallyDrop<T>,
+static KEPT: Main<Vec<Box<dyn Any + Send>>> = Main::new(Vec::new());
+
+/// Keeps what a transfer may still write to, until [`all_is_back`].
+pub fn keep(memory: impl Any + Send) {
+    KEPT.borrow_mut().push(Box::new(memory));
+}
+
+/// All processes have left the generation: nobody writes to anything that was lent.
+pub fn all_is_back() {
+    drop(KEPT.take());
+}
+
+/// Memory that a request may still read or write: it is kept if it is dropped before it is back.
+pub struct Lent<T: Any + Send + Default> {
+    memory: T,
     is_back: bool,
 }
 
-impl<T> Lent<T> {
+impl<T: Any + Send + Default> Lent<T> {
     /// Lends memory, until [`Lent::give_back`] is called.
     pub fn new(memory: T) -> Lent<T> {
-        Lent {
-            memory: ManuallyDrop::new(memory),
-            is_back: false,
-        }
+        Lent { memory, is_back: false }
     }
 
     /// The request has ended: nobody else uses the memory any more.
@@ -26,7 +37,7 @@ impl<T> Lent<T> {
     }
 }
 
-impl<T> Deref for Lent<T> {
+impl<T: Any + Send + Default> Deref for Lent<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -34,29 +45,40 @@ impl<T> Deref for Lent<T> {
     }
 }
 
-#[allow(unsafe_code)]
-impl<T> Drop for Lent<T> {
+impl<T: Any + Send + Default> DerefMut for Lent<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.memory
+    }
+}
+
+impl<T: Any + Send + Default> Drop for Lent<T> {
     fn drop(&mut self) {
-        if self.is_back {
-            // SAFETY: dropped here and nowhere else.
-            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        if !self.is_back {
+            keep(std::mem::take(&mut self.memory));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Lent;
-    use std::rc::Rc;
+    use super::{Lent, all_is_back};
+    use std::sync::Arc;
 
     #[test]
     fn memory_is_freed_only_when_it_is_back() {
-        let buffer = Rc::new(());
-        drop(Lent::new(Rc::clone(&buffer)));
-        assert_eq!(Rc::strong_count(&buffer), 2, "a transfer under way has lost its memory");
-        let mut lent = Lent::new(Rc::clone(&buffer));
+        crate::cell::set_owner();
+        let buffer = Arc::new(());
+        let mut lent = Lent::new(Some(Arc::clone(&buffer)));
         lent.give_back();
         drop(lent);
-        assert_eq!(Rc::strong_count(&buffer), 2);
+        assert_eq!(Arc::strong_count(&buffer), 1);
+        drop(Lent::new(Some(Arc::clone(&buffer))));
+        assert_eq!(
+            Arc::strong_count(&buffer),
+            2,
+            "a transfer under way has lost its memory"
+        );
+        all_is_back();
+        assert_eq!(Arc::strong_count(&buffer), 1);
     }
 }

@@ -2,22 +2,20 @@
 #![allow(unsafe_code)]
 
 use super::load::{self, Loaded, Origin};
-use super::meeting::{Meeting, give_up, introduce, meet};
-use super::plan::{Identity, Plan};
+use super::meeting::{Meeting, give_up, meet};
+use super::plan::Plan;
 use super::report::Report;
 use super::repost::repost;
-use super::retired::{free_old, retire};
-use super::{DRAIN_LIMIT, abort, copies, newcomers, spare};
+use super::{copies, newcomers};
 use crate::arch::Frame;
-use crate::errors::{SUCCESS, returns_errors};
+use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::objects::comm;
 use crate::world::{self, Part};
-use crate::{checkpoint, daemon, disk, events, objects, rehearsal, renewal, requests, schedule, user};
+use crate::{checkpoint, daemon, disk, events, objects, own_messages, rehearsal, renewal, user};
 use ckptd::events::RecoveryStage;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
-use understudy_mpi::ulfm;
 
 /// A further failure: everything from the start.
 pub struct Again;
@@ -36,18 +34,12 @@ struct Communicators {
     private: RealComm,
 }
 
-const NULL: RealComm = RealComm(std::ptr::null_mut());
-
 /// One attempt.
 pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     // What the program has waited for, perhaps for long.
     crate::arch::end_wait();
     report.stage(RecoveryStage::Detect);
-    let (control, whole) = match renewal::is_on() {
-        true => renew(report).map_err(|_| Again)?,
-        false => repair(report),
-    };
-
+    let (control, whole) = renew(report).map_err(|_| Again)?;
     let met = meet(control, whole).and_then(|meeting| {
         report.stage(RecoveryStage::Agree);
         let communicators = match &meeting.verdict {
@@ -56,18 +48,8 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
         };
         Ok((meeting, communicators))
     });
-    retire([world::get().control]);
     world::update(|world| world.control = control);
-    if !agree(control, met.is_ok()) {
-        if let Ok((_, Some(made))) = &met {
-            revoke(&[made.workers, made.private]);
-            retire([made.workers, made.private]);
-        }
-        return Err(Again);
-    }
-    let Ok((Meeting { living, verdict }, communicators)) = met else {
-        return Err(Again);
-    };
+    let (Meeting { living, verdict }, communicators) = all_have(control, met)?;
     let world = world::get();
     let dead: Vec<u32> = world
         .living
@@ -84,23 +66,13 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
 
     let loaded = match &communicators {
         Some(made) => {
-            let world = world::get();
-            retire([world.workers, world.private]);
             world::update(|world| (world.workers, world.private) = (made.workers, made.private));
-            let loaded = take_part(&plan, report);
-            if loaded.is_err() {
-                revoke_all();
-            }
-            loaded.map(Some)
+            take_part(&plan, report).map(Some)
         }
         None => Ok(None),
     };
-    if !agree(control, loaded.is_ok()) {
-        return Err(Again);
-    }
-    let Ok(loaded) = loaded else { return Err(Again) };
+    let loaded = all_have(control, loaded)?;
     report.settle(&dead, &plan, &world.players);
-    free_old();
     world::update(|world| world.living = living);
     let frame = loaded.map(|loaded| settle(&plan, loaded));
     // Idle spares, too: one of them may tell of the next death.
@@ -117,30 +89,21 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     })
 }
 
-/// The living processes in one communicator, which is made of a damaged one; and what [`end_own_requests`] gives.
-fn repair(report: &mut Report) -> (RealComm, u64) {
-    revoke_all();
-    report.stage(RecoveryStage::Revoke);
-    let whole = end_own_requests();
-    report.stage(RecoveryStage::Drain);
-    let control = shrink();
-    report.stage(RecoveryStage::Shrink);
-    (control, whole)
-}
-
-/// The same by a new generation of the job, in which the library is initialised again.
+/// The living processes in one communicator, in a new generation of the job; and the epoch whose copies are whole, which nobody may have
+/// committed (0: none).
 fn renew(report: &mut Report) -> Result<(RealComm, u64), c_int> {
     if let Some(control) = newcomers::take_first() {
         copies::inherit();
         return Ok((control, 0));
     }
     let begin = renewal::leave_generation();
+    own_messages::all_is_back();
     report.stage(RecoveryStage::Revoke);
     // Calls do nothing before the generation begins: what is under way has ended with the library that it was given to.
-    let whole = end_own_requests();
+    let whole = checkpoint::interrupt().unwrap_or(0);
+    rehearsal::interrupt();
     objects::release_local();
     comm::drop_reals();
-    spare::forget();
     report.stage(RecoveryStage::Drain);
     match world::get().part {
         Part::Spare => copies::inherit(),
@@ -152,85 +115,15 @@ fn renew(report: &mut Report) -> Result<(RealComm, u64), c_int> {
     Ok((control, whole))
 }
 
-fn revoke(comms: &[RealComm]) {
-    if renewal::is_on() {
-        return;
+/// What this process has come to, if all others have come as far. Where a generation fails, who has not ends it, as others may wait for
+/// this process elsewhere; some may take it for a success, and meet the others in the next one.
+fn all_have<T>(control: RealComm, own: Result<T, c_int>) -> Result<T, Again> {
+    let own = own.map_err(|_| Again)?;
+    // SAFETY: a collective over all.
+    match unsafe { real::PMPI_Barrier(control) } {
+        SUCCESS => Ok(own),
+        _ => Err(Again),
     }
-    for &comm in comms.iter().filter(|comm| **comm != NULL) {
-        // SAFETY: a communicator that exists; revoking twice has no effect.
-        unsafe { ulfm::MPIX_Comm_revoke(comm) };
-    }
-}
-
-/// Wakes everyone, wherever they wait.
-pub fn revoke_all() {
-    if renewal::is_on() {
-        return;
-    }
-    // Also in a spare: it may have come as far as making the communicators of the part that it was to take.
-    comm::revoke_all();
-    let world = world::get();
-    revoke(&[world.workers, world.private, world.control]);
-}
-
-/// Nothing of this process may still be under way when memory is loaded: all say so by entering the shrink.
-fn end_own_requests() -> u64 {
-    let left = requests::quiesce(DRAIN_LIMIT) + schedule::quiesce(DRAIN_LIMIT) + rehearsal::quiesce(DRAIN_LIMIT);
-    let whole = checkpoint::quiesce(DRAIN_LIMIT).unwrap_or(0);
-    if left > 0 {
-        crate::sys::say(format_args!(
-            "{left} transfer(s) did not end within {} s after a failure, so memory cannot be rolled back safely; the job ends",
-            DRAIN_LIMIT.as_secs()
-        ));
-        abort(understudy_abi::exit::LOST);
-    }
-    whole
-}
-
-fn shrink() -> RealComm {
-    let mut control = NULL;
-    // SAFETY: works on a revoked communicator, and only returns when all living members have called it.
-    let rc = unsafe { ulfm::MPIX_Comm_shrink(world::get().control, &mut control) };
-    if rc != SUCCESS {
-        crate::sys::say(format_args!(
-            "the living processes cannot be brought together (MPIX_Comm_shrink: {}); the job ends",
-            crate::errors::text(rc)
-        ));
-        abort(understudy_abi::exit::LOST);
-    }
-    returns_errors(control);
-    control
-}
-
-/// Whether all living processes say so. With ULFM the answer is the same everywhere. Where a generation of the job fails, who
-/// does not say so ends it, as others may wait for this process elsewhere; some may take it for a success, and meet the others in the
-/// next one.
-fn agree(control: RealComm, ok: bool) -> bool {
-    let mut flag = c_int::from(ok);
-    if renewal::is_on() {
-        // SAFETY: a collective over all.
-        return ok && unsafe { real::PMPI_Barrier(control) } == SUCCESS;
-    }
-    if !ok {
-        revoke(&[control]);
-    }
-    // SAFETY: works on a revoked communicator.
-    let rc = unsafe { ulfm::MPIX_Comm_agree(control, &mut flag) };
-    // A failure that is news to the agreement makes its return code an error, everywhere alike.
-    flag != 0 && rc == SUCCESS
-}
-
-/// Ends the job with everybody's knowledge: the meeting is the end of all who come to it.
-pub fn announce_abort(code: c_int) {
-    revoke_all();
-    end_own_requests();
-    let control = shrink();
-    // It asks nobody else: the end may come while copies are in use, for want of memory, say.
-    let own = Identity {
-        abort: 1 + u64::from(code as u32),
-        ..Identity::default()
-    };
-    let _ = introduce(control, own);
 }
 
 /// The worker that this process plays by the plan.
@@ -272,7 +165,7 @@ fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
     };
     let loaded = load::load(origin, ready).map_err(|damaged| copies::refuse_own(plan, me, &damaged))?;
     report.stage(RecoveryStage::Load);
-    retire(comm::drop_reals());
+    comm::drop_reals();
     comm::rebuild(world::get().workers, checkpoint::epoch())?;
     report.stage(RecoveryStage::Rebuild);
     copies::make_again(&plan.remakes, me)?;
@@ -304,6 +197,5 @@ fn settle(plan: &Plan, loaded: Loaded) -> Frame {
     }
     events::set_epoch(plan.epoch);
     copies::forget_refusals();
-    spare::forget();
     loaded.frame
 }

@@ -12,7 +12,7 @@ use crate::image::restore::Ready;
 use crate::image::runs::normalise;
 use crate::rehearsal::{self, Offer, Rebuild};
 use crate::world;
-use crate::{disk, events};
+use crate::{disk, events, own_messages};
 use ckptd::events::{Kind, Worker};
 use std::ffi::c_int;
 use std::time::Instant;
@@ -138,9 +138,8 @@ pub fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> Result<(), 
         }
     }
     if rc != SUCCESS {
-        super::attempt::revoke_all();
         for it in moves {
-            it.transfer.quiesce(super::DRAIN_LIMIT);
+            own_messages::keep(std::mem::replace(&mut it.transfer, Transfer::receive_only()));
         }
     }
     succeeded(rc)
@@ -247,7 +246,7 @@ impl Missing {
             Some((fetch.worker, &copy.image, copy.script.as_ref()))
         });
         let from: Vec<u32> = plan.source(me).into_iter().collect();
-        let offers = rehearsal::offer(thin.collect(), &from).inspect_err(|_| super::attempt::revoke_all())?;
+        let offers = rehearsal::offer(thin.collect(), &from)?;
         drop(keep);
         Ok(match offers.into_iter().next().flatten() {
             None => Missing::Nothing,

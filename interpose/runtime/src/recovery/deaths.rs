@@ -14,7 +14,7 @@
 
 use crate::cell::Main;
 use crate::gather::{Extreme, extremes};
-use crate::{peers, renewal, user, world};
+use crate::{peers, user, world};
 use ckptd::relay::{Frame, NOTE_WORDS, Note, Position};
 use std::ffi::c_int;
 use std::fmt::Write;
@@ -182,7 +182,7 @@ impl History {
             let recent = || self.earlier.iter().filter(|other| other.is_recent(epoch));
             let mut its = recent().filter(|other| other.worker == worker).peekable();
             let since = its.peek().map_or(epoch, |first| first.epoch);
-            if renewal::is_on() && its.count() + 1 >= MOST {
+            if its.count() + 1 >= MOST {
                 return Some(Verdict {
                     why: format!(
                         "worker {worker} has died {MOST} times since epoch {since}{}; what it dies of would not stop",

@@ -1,8 +1,7 @@
 //! The end of the job where it cannot go on.
 
-use super::attempt::announce_abort;
 use crate::user::UserError;
-use crate::{errors, events, peers, renewal, sys, traffic, user, world};
+use crate::{errors, events, renewal, sys, traffic, user};
 use ckptd::events::{EndHow, Kind};
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
@@ -15,21 +14,7 @@ pub fn abort(code: c_int) -> ! {
         how: EndHow::Aborted(code),
     });
     user::release_output();
-    if renewal::is_on() {
-        renewal::abort(code);
-    }
-    if peers::has_others() && world::is_initialised() {
-        announce_abort(code);
-    }
-    peers::end_local();
-    // The others could not ask their relays to do it.
-    let size = match world::is_initialised() {
-        true => world::get().nodes.len() as u32,
-        false => 0,
-    };
-    (0..size).for_each(user::remove_ledger);
-    // A launcher takes a process that ends with 0 for one that was done.
-    sys::exit_now(if code & 0xff == 0 { 1 } else { code })
+    renewal::abort(code)
 }
 
 /// Ends the job: going on would risk a wrong result.
@@ -55,12 +40,6 @@ pub fn end_unprotected() -> ! {
 
 /// A process was lost before there was anything to go back to.
 pub fn failed_in_init(rc: c_int) -> ! {
-    if renewal::is_on() {
-        renewal::await_restart();
-    }
-    sys::say(format_args!(
-        "a process failed during MPI_Init ({}); start the job again",
-        errors::text(rc)
-    ));
-    abort(1)
+    log::info!("MPI_Init has failed: {}", errors::text(rc));
+    renewal::await_restart()
 }

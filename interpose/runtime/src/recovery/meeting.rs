@@ -17,7 +17,6 @@ use std::ffi::c_int;
 use std::time::Duration;
 use understudy_abi::exit;
 use understudy_mpi::real_types::RealComm;
-use understudy_mpi::ulfm;
 
 /// How long the others leave it to the first process to end the job.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -57,21 +56,16 @@ fn own_identity(whole: u64) -> Identity {
         part,
         committed: checkpoint::epoch(),
         whole,
-        abort: 0,
         daemon: wishes::word(),
         held,
         refused: copies::refused(),
     }
 }
 
-/// Everybody comes to know the plan. If somebody wants the job to end, it does.
+/// Everybody comes to know the plan.
 pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
     let world = world::get();
     let identities = introduce(control, own_identity(whole))?;
-    if let Some(aborted) = identities.iter().find(|living| living.abort != 0) {
-        user::release_output();
-        crate::sys::exit_now((aborted.abort - 1) as i32);
-    }
     let world = match note_players(&identities) {
         true => world::get(),
         false => world,
@@ -144,7 +138,7 @@ fn from_disk(
 
 /// The job is lost, as all living processes know and have agreed on: the first of them says why.
 pub fn give_up(control: RealComm, living: &[u32], lost: &Lost) -> ! {
-    if *lost == Lost::Init && renewal::is_on() {
+    if *lost == Lost::Init {
         renewal::await_restart();
     }
     let (reason, status) = match lost {
@@ -158,18 +152,11 @@ pub fn give_up(control: RealComm, living: &[u32], lost: &Lost) -> ! {
     end_together(control, status)
 }
 
-/// Ends the job when all processes of `comm` have come here; whoever has something to say has said it by then. An abort
-/// ends the other processes of the node, and could come before that otherwise.
+/// Ends the job, which all processes of `comm` do. The first of them has something to say.
 pub fn end_together(comm: RealComm, code: c_int) -> ! {
-    let mut flag = 1;
     let mut rank = 0;
-    // SAFETY: an agreement, which ends even if others die, and a local query.
-    unsafe {
-        if !renewal::is_on() {
-            ulfm::MPIX_Comm_agree(comm, &mut flag);
-        }
-        real::PMPI_Comm_rank(comm, &mut rank);
-    }
+    // SAFETY: a local query.
+    unsafe { real::PMPI_Comm_rank(comm, &mut rank) };
     // If two processes ended each other, the launcher would hear of no status.
     if rank != 0 {
         std::thread::sleep(LAST_WORD);

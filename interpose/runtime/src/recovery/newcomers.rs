@@ -3,13 +3,16 @@
 //! The process manager starts one where nobody is left to take a part. All meet after the library's initialisation: the
 //! others tell what the job is, and the newcomer is a spare from there on. If all have died at once, what they have left
 //! (`checkpoint::look_for_legacy`) tells it.
+#![allow(unsafe_code)]
 
-use super::deaths;
-use super::replenish::{Welcome, share, welcome_of};
+use super::deaths::{self, Death};
 use crate::cell::Main;
 use crate::domains::{self, Place, Places};
-use crate::errors::{self, ERR_INTERN, returns_errors};
+use crate::errors::{self, ERR_INTERN, returns_errors, succeeded};
 use crate::gather::everybodys;
+use crate::generated::real;
+use crate::handles;
+use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World};
 use crate::{checkpoint, disk, peers, told, user};
 use bincode::config::standard;
@@ -18,6 +21,19 @@ use understudy_mpi::library;
 use understudy_mpi::real_types::RealComm;
 
 const NULL: RealComm = RealComm(std::ptr::null_mut());
+
+/// What a newcomer has to know of the job.
+#[derive(bincode::Encode, bincode::Decode)]
+pub struct Welcome {
+    pub workers: u32,
+    pub players: Vec<u32>,
+    pub living: Vec<u32>,
+    pub nodes: Vec<u64>,
+    pub recoveries: u32,
+    pub redundancy: Redundancy,
+    pub deaths: Vec<Death>,
+    pub disk: Option<disk::Told>,
+}
 
 /// The communicator of a newcomer's first generation, until its first recovery takes it.
 static FIRST: Main<Option<RealComm>> = Main::new(None);
@@ -90,7 +106,47 @@ fn greet(control: RealComm, members: &[Member]) -> Result<(), c_int> {
 
 /// What a newcomer has to know.
 pub fn welcome() -> Vec<u8> {
-    bincode::encode_to_vec(welcome_of(0), standard()).unwrap_or_default()
+    bincode::encode_to_vec(welcome_of(), standard()).unwrap_or_default()
+}
+
+/// The same as this process knows it.
+fn welcome_of() -> Welcome {
+    let world = world::get();
+    Welcome {
+        workers: world.worker_count,
+        players: world.players.clone(),
+        living: world.living.clone(),
+        nodes: world.nodes.clone(),
+        recoveries: world.recoveries,
+        redundancy: world.redundancy.clone(),
+        deaths: deaths::earlier(),
+        disk: disk::told(),
+    }
+}
+
+/// The bytes of process `root`, for everybody.
+fn share(comm: RealComm, root: u32, mut text: Vec<u8>) -> Result<Vec<u8>, c_int> {
+    let mut length = text.len() as u64;
+    let bytes = handles::byte_type();
+    // SAFETY: broadcasts of a length, and of that many bytes.
+    unsafe {
+        succeeded(real::PMPI_Bcast(
+            (&raw mut length).cast(),
+            8,
+            bytes,
+            root as c_int,
+            comm,
+        ))?;
+        text.resize(length as usize, 0);
+        succeeded(real::PMPI_Bcast(
+            text.as_mut_ptr().cast(),
+            length as c_int,
+            bytes,
+            root as c_int,
+            comm,
+        ))?;
+    }
+    Ok(text)
 }
 
 fn note_node(nodes: &mut Vec<u64>, number: u32, place: &Place) {

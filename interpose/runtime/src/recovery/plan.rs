@@ -15,8 +15,6 @@ pub struct Identity {
     pub committed: u64,
     /// An epoch whose copies here are all whole but that it has not seen committed; 0: none.
     pub whole: u64,
-    /// 0, or 1 + the status with which it wants the job to end.
-    pub abort: u64,
     /// See `wishes::word`.
     pub daemon: u64,
     /// What a spare has.
@@ -86,7 +84,6 @@ impl Default for Identity {
             part: NONE,
             committed: 0,
             whole: 0,
-            abort: 0,
             daemon: 0,
             held: Held::NOTHING,
             refused: [Refused::NOTHING; REFUSALS],

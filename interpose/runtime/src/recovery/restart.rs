@@ -14,7 +14,7 @@ use ckptd::events::Kind;
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
 use std::time::Instant;
-use understudy_mpi::ulfm;
+use understudy_mpi::call;
 
 /// At the end of MPI_Init, when the epoch is chosen and in memory. A failure here ends the job; nothing on disk has
 /// changed then, so it can be started again.
@@ -32,7 +32,7 @@ pub fn from_disk() -> Rewound {
     disk::go_on_from(world::worker());
     events::set_epoch(epoch);
     if repost().is_err() {
-        failed_in_init(ulfm::ERR_PROC_FAILED);
+        failed_in_init(call::ABANDONED);
     }
     RESUMED_IN_INIT.set(load::is_init(&loaded.frame));
     user::set_stage(RankStage::Running);
@@ -55,10 +55,9 @@ pub fn from_disk() -> Rewound {
 /// Communicators, and the copies of the buddies. Nobody goes on before all have got so far.
 fn make_copies() -> Result<(), c_int> {
     // The program has made none since its MPI_Init has begun.
-    drop(comm::drop_reals());
+    comm::drop_reals();
     comm::rebuild(world::get().workers, checkpoint::epoch())?;
     copies::make_all(world::worker())?;
-    let mut flag = 1;
     // SAFETY: a collective over the workers.
-    succeeded(unsafe { ulfm::MPIX_Comm_agree(world::private(), &mut flag) })
+    succeeded(unsafe { real::PMPI_Barrier(world::private()) })
 }

@@ -7,10 +7,9 @@ use crate::handles;
 use crate::own_messages::{self, Lent, Peer};
 use crate::requests::EMPTY;
 use std::ffi::c_int;
-use std::time::Duration;
 use understudy_mpi::real_types::{RealComm, RealRequest, Status};
 
-/// A message on its way, with its memory, which is leaked if the message is dropped before it has ended.
+/// A message on its way, with its memory, which is kept if the message is dropped before it has ended.
 pub(super) struct Message {
     pub(super) bytes: Lent<Vec<u8>>,
     requests: Vec<RealRequest>,
@@ -63,18 +62,5 @@ impl Message {
             self.bytes.give_back();
         }
         Ok(has_ended)
-    }
-
-    /// After a failure: ends it. Returns how many requests have not ended within `limit`; their memory is given up then.
-    pub(super) fn quiesce(mut self, is_receive: bool, limit: Duration) -> usize {
-        let left = if is_receive {
-            own_messages::drive(&mut self.requests, limit)
-        } else {
-            own_messages::end(&mut self.requests, limit)
-        };
-        if left == 0 {
-            self.bytes.give_back();
-        }
-        left
     }
 }

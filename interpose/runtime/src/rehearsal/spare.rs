@@ -11,7 +11,6 @@ use crate::journal::Inputs;
 use crate::own_messages::{Peer, tag};
 use bincode::config::standard;
 use ckptd::events::{Kind, Worker};
-use std::time::Duration;
 use understudy_mpi::real_types::{ANY_SOURCE, RealComm};
 
 /// What a spare tells a worker: the numbers of pages that are not rebuilt, and what was read of files; or that none are.
@@ -155,13 +154,7 @@ fn tell_user(script: &Script, finding: &Finding) {
     });
 }
 
-/// After a failure: everything under way ends. Returns how many messages have not ended within `limit`.
-pub(super) fn quiesce(limit: Duration) -> usize {
-    // If it is in use, it is this process that ends the job.
-    let Some(state) = STATE.try_borrow_mut().and_then(|mut state| state.take()) else {
-        return 0;
-    };
-    let incoming = state.incoming.map_or(0, |message| message.quiesce(true, limit));
-    let told = state.told.into_iter().map(|message| message.quiesce(false, limit));
-    incoming + told.sum::<usize>()
+/// After a failure: everything under way is forgotten.
+pub(super) fn interrupt() {
+    drop(STATE.take());
 }

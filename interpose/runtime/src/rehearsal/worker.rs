@@ -456,13 +456,9 @@ pub fn keep(script: Script) {
     state().own = Own::proved(script);
 }
 
-/// After a failure: messages end. What was on its way is sent again. Returns how many have not ended within `limit`.
-pub(super) fn quiesce(limit: Duration) -> usize {
-    // If it is in use, it is this process that ends the job.
-    let Some(mut state) = STATE.try_borrow_mut() else {
-        return 0;
-    };
-    let Some(state) = &mut *state else { return 0 };
+/// After a failure: messages are forgotten. What was on its way is sent again.
+pub(super) fn interrupt() {
+    let Some(state) = &mut *STATE.borrow_mut() else { return };
     if let Own::Withdrawn { .. } = state.own
         && let Own::Withdrawn { script, .. } = std::mem::take(&mut state.own)
     {
@@ -474,12 +470,7 @@ pub(super) fn quiesce(limit: Duration) -> usize {
         Own::Asked { is_sent, .. } => *is_sent = false,
         Own::Proved { is_told, is_thin, .. } => (*is_told, *is_thin) = (false, false),
     }
-    let sent = state
-        .sent
-        .drain(..)
-        .map(|message| message.quiesce(false, limit))
-        .sum::<usize>();
-    let proof = state.proof.take().map_or(0, |message| message.quiesce(true, limit));
-    let scripts = state.scripts.drain(..).map(|(_, message)| message.quiesce(true, limit));
-    sent + proof + scripts.sum::<usize>()
+    state.sent.clear();
+    state.proof = None;
+    state.scripts.clear();
 }

@@ -56,12 +56,12 @@ pub fn new_ledger(job: &str, launcher_rank: u32) -> PathBuf {
 }
 
 /// Connects to this rank's relay. `is_silent`: what the program prints until its state is loaded, nobody is to see.
-pub fn attach(path: PathBuf, is_silent: bool, local_ranks: u32) {
+pub fn attach(path: PathBuf, is_silent: bool) {
     LEDGER.set(Some(path.clone()));
     let pipes = [private_copy(1), private_copy(2)];
     match LedgerView::attach(&path, pipes, RELAY_PATIENCE) {
         Ok(view) => {
-            view.introduce(std::os::unix::process::parent_id(), local_ranks);
+            view.introduce(std::os::unix::process::parent_id());
             for stream in Stream::BOTH
                 .into_iter()
                 .filter(|stream| is_silent && *stream == Stream::Out && pipes[stream.index()].is_some())
@@ -202,7 +202,7 @@ pub fn remove_closed_ledgers(ranks: std::ops::Range<u32>) {
 /// Removes the ledger of a process that has died, and whose part has been taken.
 pub fn remove_ledger(launcher_rank: u32) {
     if let Some(path) = ledger_of(launcher_rank) {
-        ckptd::relay::retire(&path);
+        let _ = std::fs::remove_file(path);
     }
 }
 

@@ -20,26 +20,16 @@ type Setting = (&'static str, fn(&str) -> bool, &'static str);
 /// The launcher, and settings of Open MPI in the environment.
 pub fn launcher(command: &str) -> Vec<Check> {
     let mut checks = vec![open_mpi(command)];
-    let settings: [Setting; 4] = [
-        (
-            "mpi_ft_enable",
-            |value| ["0", "false", "no"].contains(&value),
-            "fault tolerance is switched off",
-        ),
+    let settings: [Setting; 2] = [
         (
             "pml",
             |value| value != "ob1",
-            "ULFM works with the messaging layer ob1 only",
-        ),
-        (
-            "coll",
-            |value| !value.starts_with('^') || !value.contains("han"),
-            "the collectives of `han` are not fault tolerant",
+            "MPI is initialised anew after a failure, which has been tried with the messaging layer ob1 only",
         ),
         (
             "btl",
             |value| value.split(',').any(|name| ["ofi", "uct", "openib"].contains(&name)),
-            "that transport is not fault tolerant",
+            "that transport has not been tried",
         ),
     ];
     for (name, is_bad, why) in settings {
@@ -92,21 +82,9 @@ fn open_mpi(command: &str) -> Check {
         Ok(found) => found,
         Err(error) => return Check::failure(NAME, format!("{}: {error}", path.display()), REMEDY),
     };
-    match (found.problem(), found.has_fault_tolerance) {
-        (Some(problem), _) => Check::failure(NAME, format!("{}: {problem}", path.display()), REMEDY),
-        (None, None) => Check::warning(
-            NAME,
-            format!(
-                "{} at {}; there is no ompi_info to tell whether it has fault tolerance",
-                found.description,
-                path.display()
-            ),
-            "a job will tell: `understudy doctor -- PROGRAM`",
-        ),
-        (None, Some(_)) => Check::ok(
-            NAME,
-            format!("{} with fault tolerance, {}", found.description, path.display()),
-        ),
+    match found.problem() {
+        Some(problem) => Check::failure(NAME, format!("{}: {problem}", path.display()), REMEDY),
+        None => Check::ok(NAME, format!("{}, {}", found.description, path.display())),
     }
 }
 

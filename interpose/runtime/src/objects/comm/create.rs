@@ -4,12 +4,11 @@
 //! tables changes until that has succeeded, so a failure at any point leaves them as they are. [`register`] then enters
 //! it; this cannot fail.
 //!
-//! The exchange about the new communicator takes place on it, and it ends only when every member has begun it: so
-//! whoever has the communicator in its table may revoke it (see [`super::revoke_all`]).
+//! The exchange about the new communicator takes place on it.
 #![allow(unsafe_code)]
 
 use super::plan::next_uid;
-use super::{Comm, STATE, Topology, cause, check, hints, is_failure, null_real, settled};
+use super::{Comm, STATE, Topology, check, hints, null_real};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
@@ -26,11 +25,10 @@ pub struct Made {
 /// Runs a constructor. `made` stays empty if this process gets `MPI_COMM_NULL`. Collective in the way the constructor is.
 pub fn make(constructor: impl FnOnce(&mut RealComm) -> c_int, made: &mut Option<Made>) -> c_int {
     let mut new = null_real();
-    let rc = cause(constructor(&mut new));
+    let rc = constructor(&mut new);
     if rc != errors::SUCCESS || new.0.is_null() || new == null_real() {
         return rc;
     }
-    STATE.borrow_mut().pending.push(new);
     errors::returns_errors(new);
     match describe(new) {
         Ok(recipe) => {
@@ -38,10 +36,8 @@ pub fn make(constructor: impl FnOnce(&mut RealComm) -> c_int, made: &mut Option<
             errors::SUCCESS
         }
         Err(rc) => {
-            let rc = cause(rc);
-            if !is_failure(rc) {
-                discard(new);
-            }
+            // SAFETY: a communicator of ours that nobody else has.
+            unsafe { real::PMPI_Comm_free(&mut new) };
             rc
         }
     }
@@ -55,7 +51,6 @@ pub fn register(made: Made, parent: VirtComm) -> VirtComm {
         ..made.recipe
     });
     handles::set_real(HandleKind::Comm, index, made.real.0);
-    settled(made.real);
     super::handle(index)
 }
 
@@ -74,12 +69,6 @@ pub fn remove(index: u32) -> c_int {
 pub fn forget(index: u32) {
     objects_mut().comms.remove(index);
     handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());
-}
-
-fn discard(mut comm: RealComm) {
-    settled(comm);
-    // SAFETY: a communicator of ours that nobody else has.
-    unsafe { real::PMPI_Comm_free(&mut comm) };
 }
 
 /// The `uid` that this process gives to the next communicator whose leader it is.

@@ -3,13 +3,11 @@
 
 use super::create::BRIDGE_TAG;
 use super::plan::{Planned, batches, chooser, uids_of};
-use super::{
-    SELF, STATE, Topology, cause, check, connect_world, hints, make_bridge, name_predefined, null_real, renew_self,
-};
+use super::{SELF, STATE, Topology, check, connect_world, hints, make_bridge, name_predefined, null_real, renew_self};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::objects::{Objects, group, objects};
-use crate::{fault, gather, handles, watchdog};
+use crate::{fault, gather, handles};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealComm, UNDEFINED};
@@ -23,12 +21,8 @@ use understudy_mpi::real_types::{RealComm, UNDEFINED};
 ///
 /// # Errors
 /// The first error of a real procedure. If it is the failure of a process, others may have got further or even to the
-/// end; everything is to be revoked and begun again on another world, by all.
+/// end; everything is to be begun again on another world, by all.
 pub fn rebuild(new_world: RealComm, epoch: u64) -> Result<(), c_int> {
-    make_all(new_world, epoch).map_err(cause)
-}
-
-fn make_all(new_world: RealComm, epoch: u64) -> Result<(), c_int> {
     let (mut me, mut workers) = (0, 0);
     // SAFETY: a communicator of ours.
     unsafe {
@@ -48,9 +42,6 @@ fn make_all(new_world: RealComm, epoch: u64) -> Result<(), c_int> {
         make_batch(bridge, me as u32, batch, &own, &mut made)?;
         fault::point("rebuild.half", epoch);
     }
-    // Whoever is past this may use and revoke the new communicators.
-    // SAFETY: a communicator of ours.
-    check(unsafe { real::PMPI_Barrier(bridge) })?;
     finish(made);
     group::rebuild();
     Ok(())
@@ -73,9 +64,8 @@ fn finish(made: Made) {
         }
     }
     name_predefined();
-    STATE.borrow_mut().pending.clear();
     for mut part in made.parts {
-        // SAFETY: a communicator of ours that no constructor uses any more, after the barrier.
+        // SAFETY: a communicator of ours.
         unsafe { real::PMPI_Comm_free(&mut part) };
     }
 }
@@ -117,12 +107,6 @@ fn agree_on(world: RealComm, fits: bool) -> Result<(), c_int> {
     }
 }
 
-/// Notes a new communicator as one that others may not have finished.
-fn began(comm: RealComm) {
-    STATE.borrow_mut().pending.push(comm);
-    errors::returns_errors(comm);
-}
-
 fn make_batch(
     world: RealComm,
     me: u32,
@@ -142,15 +126,14 @@ fn make_batch(
     // SAFETY: a communicator of ours; all workers call this for each batch.
     check(unsafe { real::PMPI_Comm_split(world, color, key, &mut comm) })?;
     let Some((_, planned, part)) = mine else { return Ok(()) };
-    began(comm);
+    errors::returns_errors(comm);
     if let Some(remote) = part.remote {
         let leader = remote.first().copied().ok_or(errors::ERR_INTERN)?;
         let mut inter = null_real();
         // SAFETY: communicators of ours; both groups are at this point.
-        let create = || unsafe { real::PMPI_Intercomm_create(comm, 0, world, leader as c_int, BRIDGE_TAG, &mut inter) };
-        check(watchdog::guard(create))?;
+        check(unsafe { real::PMPI_Intercomm_create(comm, 0, world, leader as c_int, BRIDGE_TAG, &mut inter) })?;
         made.parts.push(comm);
-        began(inter);
+        errors::returns_errors(inter);
         comm = inter;
     }
     let index = *own.get(&planned.uid).ok_or(errors::ERR_INTERN)?;
@@ -160,7 +143,7 @@ fn make_batch(
         let mut with_topology = null_real();
         check(recipe.topology.apply(comm, &mut with_topology))?;
         made.parts.push(comm);
-        began(with_topology);
+        errors::returns_errors(with_topology);
         comm = with_topology;
     }
     check(hints::apply(comm, &recipe.info))?;
