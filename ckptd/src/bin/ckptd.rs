@@ -69,6 +69,13 @@ enum Command {
         #[arg(long)]
         has_duty: bool,
     },
+    /// Let the nodes of a job find each other by their launcher.
+    #[command(hide = true)]
+    Meet {
+        /// Standard input is what the others are to know.
+        #[arg(long)]
+        publish: bool,
+    },
     /// Start the processes of a job on this host that was started on another one.
     #[command(hide = true)]
     Node,
@@ -161,6 +168,7 @@ fn main() -> ExitCode {
             directory,
             has_duty,
         } => exit_with(manage(socket, &directory, has_duty)),
+        Command::Meet { publish } => exit_with(launch::meeting::run(publish)),
         Command::Node => exit_with(launch::remote::run()),
         Command::Man { dir } => write_manual(&dir),
     }

@@ -55,8 +55,11 @@ pub enum Error {
     #[error("this process has not been started by a launcher of MPI programs")]
     NotLaunched,
     /// Guardians of other nodes cannot be reached.
-    #[error("the job has ranks on several nodes")]
+    #[error("the job has ranks on several nodes, and its launcher does not let them find each other")]
     Nodes,
+    /// `ckptd meet` has said why.
+    #[error("the nodes of the job do not find each other")]
+    NoMeeting,
     /// Nobody is left to run the program.
     #[error("of {size} process(es), {spares} would be spares (UNDERSTUDY_SPARES), and none a worker")]
     OnlySpares { size: u32, spares: u32 },
@@ -107,7 +110,9 @@ impl Error {
             }
             Error::NoProgram(_) => "name an executable file",
             Error::NotLaunched => "start it with mpirun, or with understudy run",
-            Error::Nodes => "start it with `understudy run --host` or `ckptd launch --host`, or on one node",
+            Error::Nodes | Error::NoMeeting => {
+                "start it with Open MPI's mpirun, with `understudy run --host`, or on one node"
+            }
             Error::OnlySpares { .. } => "start more processes, or set UNDERSTUDY_SPARES=0",
             Error::Hosts(_) => "give hosts as a:2,b:2, or in a file with lines such as `a slots=2`",
             Error::Slots { .. } => "give a host more (name:N), or name another one",

@@ -47,6 +47,9 @@ impl Follower {
 
     /// When to look again, whatever happens.
     pub fn limit(&self) -> Duration {
+        if self.is_lost() {
+            return BEAT;
+        }
         let beat = self
             .sent
             .back()

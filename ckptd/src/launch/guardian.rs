@@ -74,6 +74,8 @@ struct Guardian {
     spares: u32,
     program: Program,
     line: Arc<Line>,
+    /// It ends when nobody holds its standard input.
+    _manager: Option<Child>,
     wards: Arc<Mutex<Vec<Ward>>>,
 }
 
@@ -95,7 +97,8 @@ pub fn run(program: Program) -> Result<i32, Error> {
             spares,
         });
     };
-    let line = Arc::new(seat.call()?);
+    let (line, manager) = seat.call()?;
+    let line = Arc::new(line);
     let hello = Hello::Guardian {
         rank: seat.rank,
         workers,
@@ -107,6 +110,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
         spares,
         program,
         line,
+        _manager: manager,
         wards: Arc::default(),
     };
     guardian.forward_signals()?;

@@ -118,18 +118,20 @@ fn lead(node: &mut Node, hub: io::Result<Hub>, others: &[String], mut starter: M
     while !(node.is_deserted() && leader.is_deserted()) {
         let limit = [leader.limit(), hub.limit()].into_iter().flatten().min();
         let mut polls = hub.polls();
-        polls.push(PollFd::new(starter.from(), PollFlags::IN));
+        // At the end it may go before others have.
+        let starter_counts = !leader.is_over();
+        polls.extend(starter_counts.then(|| PollFd::new(starter.from(), PollFlags::IN)));
         node.wait(limit, polls);
         node.attend();
         for (of, news) in hub.attend() {
             match news {
                 News::Joined(host) => leader.join(of, host),
                 News::Told(report) => leader.hear(of, report),
-                News::Lost if leader.lose(of) => tell(FromLeader::Lost(of))?,
+                News::Lost if leader.lose(of) => drop(tell(FromLeader::Lost(of))),
                 News::Lost => {}
             }
         }
-        if is_readable(starter.from()) {
+        if starter_counts && is_readable(starter.from()) {
             // It has been killed: nobody would see how the job ends.
             let Ok(heard) = starter.hear() else {
                 give_in(node);
@@ -156,13 +158,14 @@ fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> i3
     let began = Instant::now();
     let mut has_come = false;
     while !(node.is_deserted() && (has_come || began.elapsed() > GATHERING)) {
-        let polls = vec![leader.poll(), PollFd::new(starter.from(), PollFlags::IN)];
+        let mut polls: Vec<PollFd<'_>> = (!leader.is_lost()).then(|| leader.poll()).into_iter().collect();
+        polls.extend((!node.is_over()).then(|| PollFd::new(starter.from(), PollFlags::IN)));
         node.wait(Some(leader.limit()), polls);
         node.attend();
         node.take_reports().into_iter().for_each(|report| leader.tell(report));
         leader.attend().into_iter().for_each(|order| node.obey(order));
         has_come |= !node.is_deserted();
-        if leader.is_lost() || is_readable(starter.from()) {
+        if !node.is_over() && (leader.is_lost() || is_readable(starter.from())) {
             eprintln!(
                 "understudy: {} has no connection to the job any more; its processes end",
                 node.host()

@@ -24,6 +24,8 @@ pub struct Launcher {
     pub local_size: &'static str,
     /// The first of each node has 0.
     pub local_rank: &'static str,
+    /// Processes of several nodes can find each other by it.
+    pub has_meetings: bool,
 }
 
 /// Open MPI's (and `starter`), MPICH's, and Slurm's srun. A launcher may have been started by one that stands behind it here.
@@ -34,6 +36,7 @@ const LAUNCHERS: [Launcher; 3] = [
         size: "OMPI_COMM_WORLD_SIZE",
         local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
         local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+        has_meetings: true,
     },
     Launcher {
         job: JobName::Parent,
@@ -41,6 +44,7 @@ const LAUNCHERS: [Launcher; 3] = [
         size: "PMI_SIZE",
         local_size: "MPI_LOCALNRANKS",
         local_rank: "MPI_LOCALRANKID",
+        has_meetings: false,
     },
     // srun(1), "OUTPUT ENVIRONMENT VARIABLES". A batch script has SLURM_NTASKS as well, but is not in such a step.
     Launcher {
@@ -49,6 +53,7 @@ const LAUNCHERS: [Launcher; 3] = [
         size: "SLURM_STEP_NUM_TASKS",
         local_size: "SLURM_STEP_TASKS_PER_NODE",
         local_rank: "SLURM_LOCALID",
+        has_meetings: false,
     },
 ];
 

@@ -69,6 +69,11 @@ impl Leader {
         self.guardians.is_empty() && (self.job.is_some() || self.is_hopeless || self.began.elapsed() > GATHERING)
     }
 
+    /// Guardians have been told to leave.
+    pub fn is_over(&self) -> bool {
+        self.job.as_ref().is_some_and(Job::is_over)
+    }
+
     /// The job's exit status.
     pub fn status(&self) -> i32 {
         self.job.as_ref().filter(|job| job.is_over()).map_or(LOST, Job::status)
@@ -92,7 +97,7 @@ impl Leader {
         let had_guardians = self.guardians.values().any(|of| *of == node);
         self.guardians.retain(|_, of| *of != node);
         self.is_hopeless |= self.job.is_none();
-        if had_guardians && !self.job.as_ref().is_some_and(Job::is_over) {
+        if had_guardians && !self.is_over() {
             eprintln!(
                 "understudy: {} is lost, with all of its processes",
                 host.unwrap_or_default()

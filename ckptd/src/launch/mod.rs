@@ -32,6 +32,7 @@ mod link;
 pub mod local;
 mod mail;
 mod manager;
+pub mod meeting;
 mod node;
 mod peers;
 mod pipe;

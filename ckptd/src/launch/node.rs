@@ -52,6 +52,8 @@ pub struct Node {
     announced: Option<(u32, Instant)>,
     /// The program is at its end.
     is_ending: bool,
+    /// Guardians have been told to leave.
+    is_over: bool,
     reports: Vec<Report>,
 }
 
@@ -78,6 +80,7 @@ impl Node {
             begun: None,
             announced: None,
             is_ending: false,
+            is_over: false,
             reports: Vec::new(),
         })
     }
@@ -85,6 +88,11 @@ impl Node {
     /// What this node is called.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Guardians have been told to leave.
+    pub fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// There is no guardian, and nobody who may be one.
@@ -330,7 +338,10 @@ impl Node {
                     process.kill();
                 }
             }
-            ToGuardian::Leave { .. } => self.clean_up(),
+            ToGuardian::Leave { .. } => {
+                self.is_over = true;
+                self.clean_up();
+            }
         }
         if let Some(line) = self.guardians.get(&rank) {
             // One that has gone is found soon.

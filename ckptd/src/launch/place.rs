@@ -6,13 +6,16 @@
 #![allow(unsafe_code)]
 
 use super::Error;
-use super::job::Duty;
+use super::job::{Duty, FromLeader};
 use super::launchers::{JobName, Launcher};
-use super::pipe::put;
+use super::leader::GATHERING;
+use super::meeting::Leader;
+use super::pipe::{Messages, put};
 use super::share::Environment;
 use crate::line::{Line, Listener};
 use crate::private::{self, Directory};
 use crate::remains;
+use crate::wire::auth;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::setsid;
@@ -21,11 +24,15 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What the names of jobs begin with that [`super::starter`] has started.
 pub(super) const OWN: &str = "ckptd-";
 /// The file that is locked while a manager is looked for.
 const LOCK: &str = "lock";
+
+/// How often the manager is looked for that another process starts.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What this process is in what a launcher has started.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,7 +70,7 @@ impl Seat {
             local_size: number(launcher.local_size).filter(|_| !is_alone).unwrap_or(size),
             local_rank: number(launcher.local_rank).unwrap_or(rank),
         };
-        match is_alone || seat.is_ours() {
+        match is_alone || launcher.has_meetings {
             true => Ok(seat),
             false => Err(Error::Nodes),
         }
@@ -79,11 +86,61 @@ impl Seat {
         directory_of(&self.job)
     }
 
-    /// A line to the job's manager, which is started if there is none.
+    fn is_on_one_node(&self) -> bool {
+        self.local_size == self.size
+    }
+
+    /// A line to the job's manager on this node, which is started if there is none. If the job has several nodes, the first process of each starts
+    /// it, and is to keep it. All ask where the leader is, since mpirun wants all processes to have called it, or none.
     ///
     /// # Errors
     /// What stands in the way of the directory, or of a process in it.
-    pub fn call(&self) -> Result<Line, Error> {
+    pub fn call(&self) -> Result<(Line, Option<Child>), Error> {
+        if self.is_on_one_node() || self.is_ours() {
+            return self.call_or_start().map(|line| (line, None));
+        }
+        let manager = match (self.rank, self.local_rank) {
+            (0, _) => Some(self.start_leader()?),
+            (_, 0) => Some(self.start_follower(Leader::find()?)?),
+            _ => Leader::find().map(|_| None)?,
+        };
+        let began = Instant::now();
+        loop {
+            match Line::call(&self.directory()) {
+                Ok(line) => return Ok((line, manager)),
+                Err(error) if began.elapsed() > GATHERING => {
+                    return Err(Error::system("the process manager")(error));
+                }
+                Err(_) => std::thread::sleep(LOOK),
+            }
+        }
+    }
+
+    fn start_follower(&self, leader: Leader) -> Result<Child, Error> {
+        let duty = Duty::Follow {
+            token: leader.token,
+            node: self.rank,
+            leader: leader.addresses,
+        };
+        start_with_duty(&self.job, &duty, None)
+    }
+
+    /// On the node of rank 0, which tells the others.
+    fn start_leader(&self) -> Result<Child, Error> {
+        let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
+        let duty = Duty::Lead {
+            token: token.clone(),
+            others: Vec::new(),
+        };
+        let mut manager = start_with_duty(&self.job, &duty, None)?;
+        let port = port_of(&mut manager)?;
+        let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let addresses = vec![format!("{own}:{port}")];
+        Leader { addresses, token }.publish()?;
+        Ok(manager)
+    }
+
+    fn call_or_start(&self) -> Result<Line, Error> {
         let path = self.directory();
         let (directory, _lock) = locked(&path)?;
         if let Ok(line) = Line::call(&path) {
@@ -142,6 +199,15 @@ pub(super) fn start_with_duty(job: &str, duty: &Duty, environment: Option<&Envir
         put(input, duty).map_err(Error::system("the process manager"))?;
     }
     Ok(manager)
+}
+
+/// Where a leader that has just been started listens.
+pub(super) fn port_of(leader: &mut Child) -> Result<u16, Error> {
+    let output = leader.stdout.as_mut().ok_or(Error::NoManager)?;
+    let FromLeader::Port(port) = Messages::new(output).next().map_err(|_| Error::NoManager)? else {
+        return Err(Error::NoManager);
+    };
+    Ok(port)
 }
 
 /// The socket of a manager that has just been started.

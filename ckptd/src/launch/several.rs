@@ -53,13 +53,11 @@ pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
     };
     let mut manager = place::start_with_duty(&share.job, &duty, None)?;
     let what = || Error::system("the process manager");
+    let port = place::port_of(&mut manager)?;
     let (Some(output), Some(mut input)) = (manager.stdout.take(), manager.stdin.take()) else {
         return Err(Error::NoManager);
     };
     let mut messages = Messages::new(output);
-    let FromLeader::Port(port) = messages.next().map_err(what())? else {
-        return Err(Error::NoManager);
-    };
     let mut guardians = Vec::new();
     for (_, share) in &here {
         guardians.extend(share.start(None, Stdio::inherit)?);

@@ -32,7 +32,7 @@ pub unsafe fn protection(list: *const *const c_char) -> Protection {
         return Protection::Manager;
     }
     // SAFETY: handed on to the caller.
-    match unsafe { is_on_one_node(list) } {
+    match unsafe { can_meet(list) } {
         true => Protection::Guardian,
         false => Protection::None,
     }
@@ -59,15 +59,16 @@ pub unsafe fn is_launched(list: *const *const c_char) -> bool {
     unsafe { launcher(list).is_some() || environ::value(list, PMIX_RANK).is_some() }
 }
 
-/// Whether a launcher says that all of the job's processes are on this node.
+/// Whether the guardians of this job can find each other: on one node, or by their launcher.
 ///
 /// # Safety
 /// As [`protection`].
-unsafe fn is_on_one_node(list: *const *const c_char) -> bool {
+unsafe fn can_meet(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller.
     unsafe {
         launcher(list).is_some_and(|launcher| {
-            environ::variable(list, launcher.size) == environ::variable(list, launcher.local_size)
+            launcher.has_meetings
+                || environ::variable(list, launcher.size) == environ::variable(list, launcher.local_size)
         })
     }
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::abi::{DmodexDone, Info, Module, OpDone, Proc, Status, Version};
+use super::client;
 use crate::launch::{Error, program};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -37,26 +38,33 @@ pub struct Functions {
     pub dmodex_request: unsafe extern "C" fn(*const Proc, Option<DmodexDone>, *mut c_void) -> Status,
 }
 
+/// Opens a libpmix and looks at its version.
+fn open(path: &Path) -> Result<Library, Error> {
+    // SAFETY: its constructors and those of what it needs (libevent, hwloc) do nothing to this process.
+    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL | STAYS)? };
+    // SAFETY: it is declared so in all versions.
+    let version = unsafe {
+        let version: unsafe extern "C" fn() -> *const c_char = *library.get(b"PMIx_Get_version\0")?;
+        CStr::from_ptr(version()).to_string_lossy()
+    };
+    match Version::of(&version).is_some_and(Version::is_known) {
+        true => Ok(library),
+        false => Err(Error::Version {
+            path: path.to_owned(),
+            version: version.into_owned(),
+        }),
+    }
+}
+
 impl Functions {
-    /// Opens a libpmix and looks at its version.
+    /// Those of a server.
     ///
     /// # Errors
     /// [`Error::Load`], [`Error::Version`].
     pub fn open(path: &Path) -> Result<Functions, Error> {
-        // SAFETY: its constructors and those of what it needs (libevent, hwloc) do nothing to this process.
-        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL | STAYS)? };
-        // SAFETY: all declarations are those of pmix.h and pmix_server.h in the known versions; the version is looked at before
-        // anything else is called, and the library stays.
+        let library = open(path)?;
+        // SAFETY: all declarations are those of pmix_server.h in the known versions, and the library stays.
         unsafe {
-            let version: unsafe extern "C" fn() -> *const c_char = *library.get(b"PMIx_Get_version\0")?;
-            let version = CStr::from_ptr(version()).to_string_lossy();
-            if !Version::of(&version).is_some_and(Version::is_known) {
-                let path = path.to_owned();
-                return Err(Error::Version {
-                    path,
-                    version: version.into_owned(),
-                });
-            }
             Ok(Functions {
                 init: *library.get(b"PMIx_server_init\0")?,
                 finalize: *library.get(b"PMIx_server_finalize\0")?,
@@ -68,5 +76,23 @@ impl Functions {
                 dmodex_request: *library.get(b"PMIx_server_dmodex_request\0")?,
             })
         }
+    }
+}
+
+/// Those of a client.
+///
+/// # Errors
+/// [`Error::Load`], [`Error::Version`].
+pub fn client(path: &Path) -> Result<client::Functions, Error> {
+    let library = open(path)?;
+    // SAFETY: all declarations are those of pmix.h in the known versions, and the library stays.
+    unsafe {
+        Ok(client::Functions {
+            init: *library.get(b"PMIx_Init\0")?,
+            put: *library.get(b"PMIx_Put\0")?,
+            commit: *library.get(b"PMIx_Commit\0")?,
+            get: *library.get(b"PMIx_Get\0")?,
+            finalize: *library.get(b"PMIx_Finalize\0")?,
+        })
     }
 }

@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 pub mod abi;
+pub mod client;
 mod host;
 mod library;
 mod store;

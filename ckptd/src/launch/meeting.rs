@@ -1,0 +1,105 @@
+//! Where the nodes of a job find its leader that a launcher of an MPI library's has started: by that launcher's own key-value store.
+//!
+//! `ckptd meet` is a client of it for a moment, in a process of its own, since the launcher's libpmix has threads and state that stay.
+
+use super::Error;
+use super::pmix::client::Client;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+/// Under which rank 0 puts where the leader is.
+const KEY: &str = "understudy.leader";
+
+/// Where the leader is called, and what to prove.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Leader {
+    pub addresses: Vec<String>,
+    pub token: Vec<u8>,
+}
+
+impl Leader {
+    fn text(&self) -> String {
+        let token: String = self.token.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{token} {}", self.addresses.join(" "))
+    }
+
+    fn of(text: &str) -> Option<Leader> {
+        let mut words = text.split_whitespace();
+        let token = words.next()?;
+        let byte = |at: usize| u8::from_str_radix(token.get(at..at + 2)?, 16).ok();
+        Some(Leader {
+            token: (0..token.len()).step_by(2).map(byte).collect::<Option<_>>()?,
+            addresses: words.map(str::to_owned).collect(),
+        })
+    }
+
+    /// Lets the other nodes know it, as rank 0.
+    ///
+    /// # Errors
+    /// [`Error::NoMeeting`].
+    pub fn publish(&self) -> Result<(), Error> {
+        meet(Some(self)).map(drop)
+    }
+
+    /// As soon as rank 0 has published it.
+    ///
+    /// # Errors
+    /// [`Error::NoMeeting`].
+    pub fn find() -> Result<Leader, Error> {
+        Leader::of(&meet(None)?).ok_or(Error::NoMeeting)
+    }
+}
+
+/// Starts `ckptd meet`; what it prints.
+fn meet(publish: Option<&Leader>) -> Result<String, Error> {
+    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
+    let mut command = Command::new(own);
+    command.arg("meet").env_remove("LD_PRELOAD");
+    command.args(publish.map(|_| "--publish"));
+    let what = || Error::system("ckptd meet");
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = child.map_err(what())?;
+    if let (Some(leader), Some(mut input)) = (publish, child.stdin.take()) {
+        input.write_all(leader.text().as_bytes()).map_err(what())?;
+    }
+    let output = child.wait_with_output().map_err(what())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(Error::NoMeeting),
+    }
+}
+
+/// `ckptd meet`: puts what standard input says, or prints what rank 0 has put.
+///
+/// # Errors
+/// Those of [`Client`].
+pub fn run(publish: bool) -> Result<i32, Error> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| Error::system("prctl")(errno.into()))?;
+    let mut text = String::new();
+    if publish {
+        let read = std::io::stdin().read_to_string(&mut text);
+        read.map_err(Error::system("standard input"))?;
+        Client::connect()?.put(KEY, &text)?;
+    } else {
+        println!("{}", Client::connect()?.get(0, KEY)?);
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_is_a_line() {
+        let leader = Leader {
+            addresses: vec!["a:1".into(), "10.0.0.1:1".into()],
+            token: vec![0, 1, 255],
+        };
+        assert_eq!(leader.text(), "0001ff a:1 10.0.0.1:1");
+        assert_eq!(Leader::of(&leader.text()), Some(leader));
+        assert_eq!(Leader::of("0"), None);
+        assert_eq!(Leader::of(""), None);
+    }
+}
