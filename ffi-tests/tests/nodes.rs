@@ -1,9 +1,9 @@
-//! Jobs that `ckptd launch` starts on several hosts, which namespaces stand for: whoever dies, the same bytes; nothing is left on any host.
+//! Jobs on several hosts (namespaces) that renew their MPI, started by `ckptd launch` or a plain mpirun: whoever dies, the same bytes; nothing is left on any host.
 
 use ffi_tests::hosts::Hosts;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
-use ffi_tests::{Job, Kill, Outcome, Trigger, processes};
+use ffi_tests::{Job, Kill, Outcome, Trigger, place, processes};
 use std::time::Duration;
 
 /// Two workers on each of three hosts; the last has room for spares too.
@@ -11,6 +11,11 @@ const SLOTS: [u32; 3] = [2, 2, 4];
 
 fn spread(job: Job) -> Job {
     job.workers(6).spares(2).hosts(&SLOTS).launched_by_ckptd()
+}
+
+fn spread_by_mpirun(job: Job) -> Job {
+    let job = job.workers(6).spares(2).hosts(&SLOTS);
+    job.without_fault_tolerance()
 }
 
 /// The same output and files, and these parts taken over.
@@ -56,6 +61,36 @@ fn a_worker_of_each_host_may_be_killed() {
     let outcome = spread(case.job()).interval("100calls").fault(&fault).run();
     assert_good(&outcome, &undisturbed, &case, vec![1, 2, 4]);
     outcome.assert_nothing_left();
+}
+
+/// The hosts' guardians find each other by mpirun.
+#[test]
+fn workers_die_under_a_plain_mpirun() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let undisturbed = native(spread(case.job()));
+    let fault = "kill rank=2 at=cut.end epoch=4; kill rank=0 at=cut.end epoch=6";
+    let outcome = spread_by_mpirun(case.job()).interval("100calls").fault(fault).run();
+    assert_good(&outcome, &undisturbed, &case, vec![0, 2]);
+    outcome.assert_nothing_left();
+}
+
+/// They have asked the launcher before, but the program is its rank all the same.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_program_that_is_refused_runs_under_its_launcher() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let chatter = || Job::new(place::test_program("chatter"), &["20"]);
+    let outcome = spread_by_mpirun(chatter()).env("UNDERSTUDY_INTERVAL", "soon").run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&native(spread(chatter()).workers(8)));
+    outcome.assert_nothing_left();
+    let told = |line: &&str| line.contains("unprotected");
+    outcome.check(outcome.own_lines().iter().all(told), "another line");
 }
 
 /// Its workers did not print. Their copies are on other hosts.
