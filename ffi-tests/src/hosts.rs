@@ -127,18 +127,14 @@ impl Hosts {
     /// `understudy run OPTIONS` on the first host, for a job on all of them; it may take a minute.
     pub fn run(&self, directory: &Path, options: &[&str]) -> Command {
         let mut command = self.enter_at(directory);
-        let launcher = format!(
-            "{} --prtemca plm_ssh_agent {} --mca btl self,sm,tcp --mca mpi_yield_when_idle 1",
-            place::mpirun().display(),
-            self.agent().display()
-        );
         command
             .args(["timeout", "60"])
             .arg(place::product("understudy"))
-            .args(["run", "--mpirun", &launcher, "--host", &self.names()])
+            .args(["run", "--host", &self.names(), "--agent"])
+            .arg(self.agent())
             .args(options)
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            .env("OMPI_MCA_btl", "self,sm,tcp")
+            .env("OMPI_MCA_mpi_yield_when_idle", "1");
         command
     }
 

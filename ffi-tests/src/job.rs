@@ -197,7 +197,7 @@ impl Job {
     /// On several hosts, with so many slots each; ranks fill the first, then the second, and so on.
     pub fn hosts(mut self, slots: &[u32]) -> Job {
         self.slots = slots.to_owned();
-        self.launched_by(Launcher::Ckptd)
+        self
     }
 
     /// With another order of the ranks on the hosts (`--map-by`).

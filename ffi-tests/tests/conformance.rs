@@ -103,7 +103,7 @@ fn tile_registers() {
     conforms("tiles");
 }
 
-/// The launcher reports the status of MPI_Abort. (Open MPI's own answer with `--with-ft ulfm` is to go on without the rank.)
+/// The launcher reports the status of MPI_Abort.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn an_abort_has_its_status() {

@@ -287,8 +287,6 @@ fn a_restart_without_protection_does_not_start_anew() {
         "no line names the setting that is missing",
     );
     unprotected.check(unprotected.stdout.is_empty(), "the program has run");
-    let single = restarted(&heat2d()).workers(1).run();
-    assert_refused(&single, &["with a single worker", "UNDERSTUDY_RESTART=1"]);
 }
 
 /// The first epoch, which one worker has died before writing, and no other.

@@ -125,22 +125,21 @@ fn what_is_missing_is_found_and_named() {
         std::fs::write(&path, format!("#!/bin/sh\necho '{words}'\n")).expect("writable");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("ours");
     };
-    script("mpirun", "mpirun (Open MPI) 5.0.11");
-    script("ompi_info", "options:ft_mpi_support:no");
+    script("mpirun", "mpirun (Open MPI) 5.0.9");
     let cases: &[(&[&str], (&str, &str), &str)] = &[
         (
             &["--mpirun", "nompirun"],
             ("A", "1"),
             "there is no nompirun on the PATH",
         ),
-        (&["--mpirun", "./mpirun"], ("A", "1"), "without fault tolerance (ULFM)"),
+        (&["--mpirun", "./mpirun"], ("A", "1"), "5.0.9 is too old"),
         (
             &["--library", "./mpirun"],
             ("A", "1"),
             "libunderstudy_shim.so is not beside",
         ),
         (&[], ("OMPI_MCA_pml", "ucx"), "unset OMPI_MCA_pml"),
-        (&[], ("OMPI_MCA_mpi_ft_enable", "0"), "fault tolerance is switched off"),
+        (&[], ("OMPI_MCA_coll", "han"), "which ranks share a node"),
     ];
     for (arguments, (name, value), words) in cases {
         let ran = Understudy::new(work.path(), &[&["doctor"], *arguments].concat())

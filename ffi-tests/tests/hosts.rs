@@ -4,7 +4,7 @@ use ffi_tests::daemon::{self, spares_chosen};
 use ffi_tests::hosts::Hosts;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, place, processes};
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, place};
 use std::time::Duration;
 
 /// Two workers on each of three hosts; the last has room for spares too.
@@ -127,44 +127,6 @@ fn a_worker_may_die_at_any_point_of_a_checkpoint() {
         verdicts.judge(&fault, || assert_good(&outcome, &undisturbed, &case, &[worker]));
     }
     verdicts.assert_all_good();
-}
-
-/// Nobody is left who could know how much of the dead workers' output was shown: nothing is lost, some comes again, and
-/// the user is told. Their files in memory stay.
-fn assert_good_but_for_the_dead_host(outcome: &Outcome, undisturbed: &Outcome, case: &Case, dead: &[u32]) {
-    outcome.assert_success();
-    assert_replaced(outcome, dead);
-    outcome.check(
-        outcome.stderr.contains("nobody is left on the node"),
-        "the user is told",
-    );
-    for name in case.files {
-        outcome.check(outcome.file(name) == undisturbed.file(name), &format!("{name} differs"));
-    }
-    let lines: Vec<&[u8]> = undisturbed.stdout.split_inclusive(|&byte| byte == b'\n').collect();
-    let mut at = 0;
-    for line in outcome.stdout.split_inclusive(|&byte| byte == b'\n') {
-        if lines.get(at) != Some(&line) {
-            // Set back to a line that was shown.
-            let again = lines.iter().position(|&other| other == line);
-            outcome.check(
-                again.is_some_and(|again| again < at),
-                "the output has a line of its own",
-            );
-            at = again.unwrap_or(at);
-        }
-        at += 1;
-    }
-    outcome.check(at == lines.len(), "output is lost");
-    let marks: Vec<String> = dead
-        .iter()
-        .flat_map(|rank| [format!("@1-{rank}"), format!("@1-{rank}.undo")])
-        .collect();
-    let of_dead = |path: &String| marks.iter().any(|mark| path.ends_with(mark));
-    outcome.check(
-        outcome.left_behind.iter().all(of_dead),
-        "the living left something behind",
-    );
 }
 
 #[test]

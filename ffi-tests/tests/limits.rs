@@ -140,7 +140,6 @@ fn when_all_workers_die_the_spares_end_the_job_or_take_it_over_from_the_disk() {
 
 /// The job ends, in one way or the other: recovered if the worker got through MPI_Init, else with a message.
 fn die_in_init(at: Trigger, delays_ms: &[u64]) {
-    let case = heat2d();
     let mut verdicts = Verdicts::default();
     for &delay in delays_ms {
         let outcome = job().kill(Kill::at(2, at).after(Duration::from_millis(delay))).run();

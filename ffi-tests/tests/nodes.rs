@@ -3,19 +3,19 @@
 use ffi_tests::hosts::Hosts;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
-use ffi_tests::{Job, Kill, Outcome, Trigger, place, processes};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place, processes};
 use std::time::Duration;
 
 /// Two workers on each of three hosts; the last has room for spares too.
 const SLOTS: [u32; 3] = [2, 2, 4];
 
 fn spread(job: Job) -> Job {
-    job.workers(6).spares(2).hosts(&SLOTS).launched_by_ckptd()
+    job.workers(6).spares(2).hosts(&SLOTS).launched_by(Launcher::Ckptd)
 }
 
 fn spread_by_mpirun(job: Job) -> Job {
     let job = job.workers(6).spares(2).hosts(&SLOTS);
-    job.without_fault_tolerance()
+    job.launched_by(Launcher::Mpirun)
 }
 
 /// The same output and files, and these parts taken over.

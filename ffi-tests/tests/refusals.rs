@@ -134,12 +134,6 @@ fn a_limit_on_open_files_is_named_with_its_remedy() {
 }
 
 #[test]
-#[ignore = "a variant: make test-all"]
-fn a_single_worker_is_refused() {
-    assert_refused(|job| job, (1, 1), View::WorkersOnly, &["single worker", "buddy"]);
-}
-
-#[test]
 fn a_container_that_forbids_personality_is_refused() {
     let change = |job: Job| job.fault("pretend no-personality");
     assert_refused(

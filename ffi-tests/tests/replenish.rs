@@ -4,7 +4,7 @@ use ffi_tests::daemon::Daemon;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{Case, cg, heat2d, longer_heat2d};
 use ffi_tests::thin::{self, THIN, WORKERS};
-use ffi_tests::{Job, Kill, Outcome, Trigger, place};
+use ffi_tests::{Job, Kill, Outcome, Trigger};
 use std::time::Duration;
 
 fn job(case: &Case) -> Job {

@@ -173,13 +173,11 @@ fn a_dry_run_prints_what_a_shell_can_run() {
     assert_eq!(std::fs::read_dir(work.path()).unwrap().count(), 0, "something has run");
     let line = String::from_utf8(ran.stdout).unwrap();
     assert_eq!(line.lines().count(), 1);
-    assert!(line.contains("--with-ft ulfm") && line.contains("-n 5 "), "{line}");
+    assert!(line.contains("ckptd launch -n 3 --spares 2 "), "{line}");
     let _turn = place::turn();
     let output = Command::new("sh")
         .args(["-c", &format!("timeout 60 {line}")])
         .current_dir(work.path())
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("TMPDIR", work.path())
         .stdin(Stdio::null())
         .output()
@@ -215,19 +213,12 @@ fn the_status_is_that_of_the_program() {
         .run()
     };
     ends("kill", &["--once"]).assert(0, &["1 failure, recovered from"]);
-    ends("kill", &[]).assert(75, &["no spare is left", "ended with status 75", "not recovered from"]);
+    ends("kill", &[]).assert(75, &["has died 10 times", "ended with status 75", "not recovered from"]);
     ends("divide", &["--spares", "4"]).assert(65, &["SIGFPE"]);
     ends("exit", &[]).assert(5, &["with status 5"]);
     ends("MPI_Abort", &[]).assert(6, &["MPI_Abort"]);
-    // (A death would be Open MPI's own matter then, which may hang.)
-    let work = work();
-    let heat = heat();
-    let alone = ["run", "-n", "1", "--allow-unprotected", "--", &heat, "30", "30", "10"];
-    let ran = Understudy::new(work.path(), &alone).run();
-    ran.assert(
-        0,
-        &["with a single worker", "runs unprotected", "ended well, UNPROTECTED"],
-    );
+    let unprotected = ["--allow-unprotected", "--fault", "pretend no-personality"];
+    ends("exit", &unprotected).assert(5, &["runs unprotected"]);
     ends("kill", &["--fault", "pretend no-personality"]).assert(78, &["UNDERSTUDY_REQUIRE=1"]);
 }
 
@@ -354,8 +345,6 @@ fn what_cannot_be_run_is_told_in_one_line() {
     let (heat, solver) = (heat(), ["--", "./solver"]);
     script(work.path(), "old", "#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n");
     script(work.path(), "other", "#!/bin/sh\necho 'HYDRA build details:'\n");
-    script(work.path(), "mpirun", "#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n");
-    script(work.path(), "ompi_info", "#!/bin/sh\necho options:ft_mpi_support:no\n");
     std::fs::write(work.path().join("data"), "").unwrap();
     std::fs::write(work.path().join("broken"), "MZ").unwrap();
     std::fs::set_permissions(work.path().join("broken"), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -374,12 +363,6 @@ fn what_cannot_be_run_is_told_in_one_line() {
         (125, &["--mpirun", "nompirun"], &program, "no nompirun on the PATH"),
         (125, &["--mpirun", "./old --bind-to core"], &program, "4.1.4 is too old"),
         (125, &["--mpirun", "./other"], &program, "HYDRA"),
-        (
-            125,
-            &["--mpirun", "./mpirun"],
-            &program,
-            "without fault tolerance (ULFM)",
-        ),
         (125, &["--mpirun", "'"], &program, "--mpirun"),
         (125, &["--library", "./nothing.so"], &program, "no such library"),
         (
@@ -388,7 +371,6 @@ fn what_cannot_be_run_is_told_in_one_line() {
             &program,
             "libunderstudy_shim.so is not beside",
         ),
-        (2, &["--spares", "0"], &program, "nobody can take a dead rank's part"),
         (
             2,
             &["--interval", "100y"],

@@ -21,19 +21,10 @@ const MPIRUN_FLAGS: &[&str] = &[
     "mpi_yield_when_idle",
     "1",
 ];
-/// Flags of one whose ranks are on several hosts. (Open MPI's own choice of collectives there is not fault tolerant.)
-const HOSTS_FLAGS: &[&str] = &[
-    "--oversubscribe",
-    "--mca",
-    "btl",
-    "self,sm,tcp",
-    "--mca",
-    "mpi_yield_when_idle",
-    "1",
-    "--mca",
-    "coll",
-    "^han,hcoll,portals4,cuda,ucc",
-];
+
+/// What the layer prefers where ranks are on several hosts: results that do not depend on which of them share one.
+const PLACELESS: [&str; 3] = ["--mca", "coll", "^han,hcoll,portals4,cuda,ucc"];
+
 impl Job {
     /// The launcher with all that this job asks for.
     pub(super) fn command(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
@@ -51,20 +42,19 @@ impl Job {
             Some(hosts) => hosts.launcher(mpirun, &root.join("work"), &self.by),
             None => Command::new(mpirun),
         };
-        match (&self.mpirun, hosts) {
-            (None, None) => {
-                let with_tcp = |flag: &&'static str| {
-                    if self.tcp && *flag == TRANSPORTS {
-                        "self,sm,tcp"
-                    } else {
-                        flag
-                    }
-                };
-                command.args(MPIRUN_FLAGS.iter().map(with_tcp))
-            }
-            (None, Some(_)) => command.args(HOSTS_FLAGS),
-            (Some(_), _) => command.arg("--oversubscribe"),
+        let transports = if self.tcp || hosts.is_some() {
+            "self,sm,tcp"
+        } else {
+            TRANSPORTS
         };
+        let with_transports = |flag: &&'static str| if *flag == TRANSPORTS { transports } else { flag };
+        match self.mpirun {
+            None => command.args(MPIRUN_FLAGS.iter().map(with_transports)),
+            Some(_) => command.arg("--oversubscribe"),
+        };
+        if hosts.is_some() {
+            command.args(PLACELESS);
+        }
         command.args(["-n", &(self.workers + self.spares).to_string()]);
         let mut set = |name: &str, value: &OsString| {
             let mut assignment = OsString::from(format!("{name}="));

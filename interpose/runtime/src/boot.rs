@@ -276,13 +276,16 @@ fn check_mpi() -> Result<(), String> {
     Ok(())
 }
 
-/// Settings of Open MPI that a second initialisation depends on, or that cost start-up time for nothing; what the user has set stays.
+/// Settings of Open MPI that a second initialisation or equal results depend on, or that cost start-up time for nothing; what the user has
+/// set stays.
 fn prefer_simple_mpi() {
     const PREFERENCES: &[(&str, &str)] = &[
         // UCX and OFI have not been initialised twice, and their probing takes a second.
         ("pml", "ob1"),
         ("btl", "^ofi,uct,openib,usnic"),
         ("mtl", "^ofi,psm2,portals4"),
+        // Their reductions depend on which processes share a node, which a recovery may change.
+        ("coll", "^han,hcoll,portals4,cuda,ucc"),
         // Idle spares and oversubscribed workers give way.
         ("mpi_yield_when_idle", "1"),
         // No hooks into the second libc's memory functions, whose mmap is ours.

@@ -63,9 +63,12 @@ pub struct Arguments {
     /// The same from a file.
     #[arg(long, value_name = "FILE", conflicts_with = "host")]
     hostfile: Option<PathBuf>,
-    /// What starts the processes: mpirun; ckptd itself, on this host; or what fits.
+    /// The command that starts others on a host: its name and theirs follow.
+    #[arg(long, value_name = "COMMAND", default_value = "ssh -x")]
+    agent: String,
+    /// What starts the processes: mpirun; ckptd itself; or what fits.
     ///
-    /// That is ckptd, but for jobs on several hosts or in a batch system.
+    /// That is ckptd, except in a batch system that has granted hosts, with --mpirun, and with --allow-unprotected.
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     launcher: Launcher,
     /// The launcher, and options for it: "/opt/mpi/bin/mpirun --bind-to core".
@@ -111,7 +114,7 @@ enum Progress {
 /// What starts the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Launcher {
-    /// ckptd on one host, else mpirun.
+    /// ckptd, unless a batch system knows the hosts.
     Auto,
     /// Open MPI's own.
     Mpirun,
@@ -129,7 +132,7 @@ impl Arguments {
         let (name, arguments) = self.program.split_first().ok_or_else(|| usage("no program"))?;
         self.check_words(arguments)?;
         program::check(name)?;
-        let by_ckptd = self.is_for_ckptd(name)?;
+        let by_ckptd = self.is_for_ckptd(name);
         let mut line = match by_ckptd {
             true => vec!["env".into()],
             false => self.mpirun_line(ranks)?,
@@ -156,7 +159,7 @@ impl Arguments {
         }
         let secret = settings.secret().filter(|_| !self.dry_run);
         if by_ckptd {
-            line.extend(self.ckptd_words(&preloaded, config.spares));
+            line.extend(self.ckptd_words(&preloaded, ranks)?);
         } else if secret.is_some() {
             // Without its value, which the launcher takes from its own environment.
             line.extend(["-x".into(), SECRET.into()]);
@@ -178,19 +181,15 @@ impl Arguments {
     }
 
     /// Whether ckptd starts the processes.
-    fn is_for_ckptd(&self, program: &OsStr) -> Result<bool, Failure> {
+    fn is_for_ckptd(&self, program: &OsStr) -> bool {
         let kind = || Mpi::of(&program::find(program).ok()?).ok().map(|mpi| mpi.kind);
-        let is_for_it = match self.launcher {
-            Launcher::Auto if self.mpirun.is_some() => false,
-            Launcher::Auto => !self.spans_hosts() || kind().is_some_and(|kind| kind != Kind::OpenMpi),
+        let is_open_mpi = || kind().is_none_or(|kind| kind == Kind::OpenMpi);
+        let are_granted = !self.has_hosts() && slots::batch_system().is_some();
+        match self.launcher {
+            // Without protection a program needs a launcher that serves its MPI library.
+            Launcher::Auto => self.mpirun.is_none() && !self.allow_unprotected && !(are_granted && is_open_mpi()),
             launcher => launcher == Launcher::Ckptd,
-        };
-        if is_for_it && self.spans_hosts() {
-            return Err(cannot(
-                "ckptd starts processes on this host only. Leave out the list of hosts, or use Open MPI's mpirun (--launcher mpirun).",
-            ));
         }
-        Ok(is_for_it)
     }
 
     /// Open MPI's launcher.
@@ -213,22 +212,24 @@ impl Arguments {
     }
 
     /// `ckptd launch` for this job.
-    fn ckptd_words(&self, library: &Path, spares: u32) -> Vec<OsString> {
-        let numbers = [self.workers.to_string(), spares.to_string()];
-        let [workers, spares] = numbers.map(OsString::from);
-        let ckptd = library.with_file_name("ckptd").into();
-        let library = library.into();
-        vec![
-            ckptd,
-            "launch".into(),
-            "-n".into(),
-            workers,
-            "--spares".into(),
-            spares,
-            "--preload".into(),
-            library,
-            "--".into(),
-        ]
+    fn ckptd_words(&self, library: &Path, ranks: u32) -> Result<Vec<OsString>, Failure> {
+        // Without hosts there is room.
+        slots::must_oversubscribe(self, &[], ranks)?;
+        let mut line = vec![library.with_file_name("ckptd").into(), "launch".into()];
+        for (option, number) in [("-n", self.workers), ("--spares", ranks - self.workers)] {
+            line.extend([option.into(), number.to_string().into()]);
+        }
+        for hosts in &self.host {
+            line.extend(["--host".into(), hosts.into()]);
+        }
+        if let Some(file) = &self.hostfile {
+            line.extend(["--hostfile".into(), file.into()]);
+        }
+        if self.has_hosts() {
+            line.extend(["--agent".into(), (&self.agent).into()]);
+        }
+        line.extend(["--preload".into(), library.into(), "--".into()]);
+        Ok(line)
     }
 
     /// What mpirun would take for something else, or would not find.
@@ -278,8 +279,12 @@ impl Arguments {
         })
     }
 
+    fn has_hosts(&self) -> bool {
+        !self.host.is_empty() || self.hostfile.is_some()
+    }
+
     fn spans_hosts(&self) -> bool {
-        !self.host.is_empty() || self.hostfile.is_some() || slots::batch_system().is_some()
+        self.has_hosts() || slots::batch_system().is_some()
     }
 }
 

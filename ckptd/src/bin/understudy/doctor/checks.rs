@@ -20,11 +20,16 @@ type Setting = (&'static str, fn(&str) -> bool, &'static str);
 /// The launcher, and settings of Open MPI in the environment.
 pub fn launcher(command: &str) -> Vec<Check> {
     let mut checks = vec![open_mpi(command)];
-    let settings: [Setting; 2] = [
+    let settings: [Setting; 3] = [
         (
             "pml",
             |value| value != "ob1",
             "MPI is initialised anew after a failure, which has been tried with the messaging layer ob1 only",
+        ),
+        (
+            "coll",
+            |value| !value.starts_with('^') || !value.contains("han"),
+            "results of the collectives of `han` depend on which ranks share a node, which a recovery may change",
         ),
         (
             "btl",
