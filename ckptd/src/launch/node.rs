@@ -11,6 +11,7 @@ use generations::Begun;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -190,6 +191,8 @@ impl Node {
         let process = Process::new(line, generation);
         match process.and_then(|process| process.introduce().map(|()| process)) {
             Ok(process) => drop(self.processes.insert(number, process)),
+            // It has died meanwhile, and its guardian will tell of that.
+            Err(error) if has_gone(&error) => return,
             Err(error) => return self.give_up(format!("a process cannot be connected: {error}")),
         }
         if self.servers.is_none() {
@@ -417,4 +420,9 @@ impl Node {
     fn give_up(&mut self, why: String) {
         self.reports.push(Report::GivesUp(why));
     }
+}
+
+/// Whether a system call fails because there is no such process, or no such line, any more.
+fn has_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EPIPE | libc::ECONNRESET))
 }
