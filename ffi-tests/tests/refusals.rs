@@ -3,7 +3,6 @@
 use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place};
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -142,44 +141,6 @@ fn a_container_that_forbids_personality_is_refused() {
         View::AllRanks,
         &["personality", "seccomp", "setarch -R"],
     );
-}
-
-/// The distribution's older Open MPI, with its launcher, if there is one besides the one in use.
-#[test]
-fn an_older_open_mpi_is_refused() {
-    let launcher = Path::new("/usr/bin/mpirun");
-    let version = std::process::Command::new(launcher)
-        .arg("--version")
-        .env_remove("LD_LIBRARY_PATH")
-        .output();
-    let version = version.map_or_else(
-        |_| String::new(),
-        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
-    );
-    if !version.contains("(Open MPI) 4.") {
-        place::skip(&format!("there is no Open MPI 4 in {}", launcher.display()));
-        return;
-    }
-    // Its library comes first; the program is linked with libmpi.so.40, which both versions are called.
-    let older = |job: Job| {
-        let library = "/usr/lib/x86_64-linux-gnu/openmpi/lib:/usr/lib/x86_64-linux-gnu";
-        job.mpirun(launcher)
-            .launched_by(Launcher::Mpirun)
-            .env("LD_LIBRARY_PATH", library)
-    };
-    let undisturbed = older(chatter().native()).workers(5).run();
-    undisturbed.assert_success();
-    let outcome = older(chatter()).run();
-    outcome.assert_success();
-    outcome.assert_same_lines(&undisturbed);
-    // Found out by the launch (no PMIx of our kind, no fault tolerance), or by the library's version.
-    outcome.check(outcome.own_lines().len() <= 1, "more than one line of ours");
-    let required = older(chatter()).env("UNDERSTUDY_REQUIRE", "1").run();
-    required.check(
-        !required.status.is_some_and(|status| status.success()),
-        "a job that cannot be protected has run",
-    );
-    assert_told(&required, &["5.0.10"]);
 }
 
 /// What a Fortran compiler wrapper links a program with; no Fortran is needed to be recognised by it.

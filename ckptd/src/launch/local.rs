@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// Variables of the launcher that has started this process, of which its ranks must not hear; those of MCA are settings.
-const OF_LAUNCHERS: [&str; 7] = [
+const OF_LAUNCHERS: [&str; 10] = [
     "PMIX_",
     "PMI_",
     "PMI2_",
@@ -19,6 +19,10 @@ const OF_LAUNCHERS: [&str; 7] = [
     "OMPI_UNIVERSE_",
     "PRTE_",
     "HYDRA_",
+    // Open MPI 4's mpirun sets these, which are no user's.
+    "OMPI_MCA_orte_",
+    "OMPI_MCA_ess",
+    "OMPI_MCA_pmix",
 ];
 
 /// Whether a rank must not inherit a variable.

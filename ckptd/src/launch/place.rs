@@ -56,7 +56,7 @@ impl Seat {
         let launcher = Launcher::of(text).ok_or(Error::NotLaunched)?;
         let number = |name| text(name)?.parse::<u32>().ok();
         let job = match launcher.job {
-            JobName::Variable(name) => text(name),
+            JobName::Variable(name) => text(name).map(name_of_job),
             JobName::Parent => Some(name_of_parent()),
             JobName::Step(job, step) => number(job).zip(number(step)).map(name_of_step),
         };
@@ -219,6 +219,14 @@ pub fn inherited(socket: RawFd) -> Listener {
 fn name_of_parent() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("mpiexec-{host}-{}@1", std::os::unix::process::parent_id())
+}
+
+/// Open MPI 4's are bare numbers, by which nobody would know what belongs to a job.
+fn name_of_job(name: String) -> String {
+    match name.contains('@') {
+        true => name,
+        false => format!("openmpi.{name}@1"),
+    }
 }
 
 /// No process stands for it: the step's is another one on each node.

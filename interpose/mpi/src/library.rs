@@ -1,6 +1,8 @@
 //! The opened library: its procedures and variables, by name.
 #![allow(unsafe_code)]
 
+pub mod scope;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -129,20 +131,30 @@ fn ask_version() -> (String, c_int) {
 /// Opens libraries in the library's namespace, by their paths; those that are there already stay as they are. How many are new.
 pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
     let known = modules();
+    let is_new = |path: &&str| path.starts_with('/') && known.iter().all(|module| module.name != **path);
+    paths.filter(is_new).filter(|path| !open(path).is_null()).count()
+}
+
+/// A symbol of a library of that namespace, of which a part of the name is given; null if there is none.
+pub fn symbol_of(part: &str, name: &CStr) -> *mut c_void {
+    let found = modules().into_iter().find(|module| module.name.contains(part));
+    let handle = found.map_or(std::ptr::null_mut(), |module| open(&module.name));
+    find(&AtomicPtr::new(handle), name)
+}
+
+/// Opens a library in the library's namespace; null if that is not possible.
+fn open(path: &str) -> *mut c_void {
     let mut namespace: libc::Lmid_t = 0;
     let handle = LIBRARY.load(Relaxed);
     // SAFETY: dlinfo(3) with an open handle writes the namespace's number.
     if handle.is_null() || unsafe { libc::dlinfo(handle, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) } != 0 {
-        return 0;
+        return std::ptr::null_mut();
     }
-    let is_new = |path: &&str| path.starts_with('/') && known.iter().all(|module| module.name != **path);
-    let open = |path: &str| {
-        let path = std::ffi::CString::new(path).ok()?;
-        // SAFETY: dlmopen(3): constructors of plug-ins of the library run, as they would in MPI_Init.
-        let opened = unsafe { libc::dlmopen(namespace, path.as_ptr(), libc::RTLD_NOW) };
-        (!opened.is_null()).then_some(())
+    let Ok(path) = std::ffi::CString::new(path) else {
+        return std::ptr::null_mut();
     };
-    paths.filter(is_new).filter_map(open).count()
+    // SAFETY: dlmopen(3): constructors of plug-ins of the library run, as they would in MPI_Init.
+    unsafe { libc::dlmopen(namespace, path.as_ptr(), libc::RTLD_NOW) }
 }
 
 /// Sets a variable of the library's environment, which is not the runtime's; `None`: removes it.

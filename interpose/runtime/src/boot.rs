@@ -11,6 +11,8 @@ use understudy_mpi::library;
 
 /// The oldest Open MPI that the runtime has been tested with.
 const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
+/// The oldest that is renewed.
+const OLDEST_RENEWED: (u32, u32, u32) = (4, 1, 0);
 
 /// Starts the runtime. Returns 0 and the entry points; 1 if the program is to run without us; else an exit status.
 ///
@@ -268,6 +270,15 @@ fn check_mpi() -> Result<(), String> {
         parts.next().unwrap_or(0),
         parts.next().unwrap_or(0),
     );
+    if renewal::is_on() && (OLDEST_RENEWED..OLDEST_MPI).contains(&found) {
+        // SAFETY: the library has been opened, and has no thread yet.
+        return match unsafe { library::scope::add_library() } {
+            true => Ok(()),
+            false => Err(format!(
+                "this C library does not let Open MPI {number} open its components beside the program; use Open MPI 5.0.10 or later"
+            )),
+        };
+    }
     if found < OLDEST_MPI {
         return Err(format!(
             "Open MPI {number} is too old; use 5.0.10 or later (LD_LIBRARY_PATH decides which one is loaded)"

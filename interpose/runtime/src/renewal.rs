@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 mod ahead;
+mod components;
 
 use crate::cell::Main;
 use crate::errors::SUCCESS;
@@ -176,7 +177,7 @@ pub fn initialise(level: c_int, provided: &mut c_int) -> c_int {
         ));
         sys::exit_now(understudy_abi::exit::LOST);
     }
-    if crate::abi::is_foreign() {
+    if crate::abi::is_foreign() || components::are_files() {
         ahead::open();
     }
     match Snapshot::take() {

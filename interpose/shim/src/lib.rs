@@ -9,6 +9,7 @@
 mod descriptors;
 mod progress;
 mod real;
+mod scope;
 mod sockets;
 mod start;
 mod table;

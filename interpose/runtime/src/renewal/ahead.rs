@@ -1,10 +1,11 @@
 //! Libraries that the MPI library opens in MPI_Init: they are opened before.
 //!
-//! ld.so never forgets a library that something may still use, so what MPICH's UCX opens cannot be closed when the library's
+//! ld.so never forgets a library that something may still use, so what MPICH's UCX and Open MPI 4 open cannot be closed when the library's
 //! side is put back. Opened before the snapshot is taken, it is part of that. Which libraries those are depends on the
 //! installation and on the machine: a child initialises the library by itself, and tells.
 #![allow(unsafe_code)]
 
+use super::components;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::shim;
@@ -89,7 +90,11 @@ fn tell(mut writer: io::PipeWriter) -> ! {
     let rc = unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         call::stand_apart();
+        components::prepare();
         let rc = real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), 0, &mut provided);
+        if rc == SUCCESS {
+            components::open_others();
+        }
         let names: Vec<String> = library::modules().into_iter().map(|module| module.name).collect();
         if rc == SUCCESS {
             let _ = writer.write_all(names.join("\n").as_bytes());

@@ -1,0 +1,50 @@
+//! The distribution's older Open MPI (4.1), with its launcher: protected like any other under a plain mpirun.
+
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, Case};
+use ffi_tests::{Job, Kill, Trigger, place};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const LAUNCHER: &str = "/usr/bin/mpirun";
+
+/// Under that launcher, with its library; `None` if there is none, which is said.
+fn older(job: Job) -> Option<Job> {
+    let mut command = Command::new(LAUNCHER);
+    let version = command.arg("--version").env_remove("LD_LIBRARY_PATH").output();
+    let version = version.map(|output| output.stdout).unwrap_or_default();
+    if !String::from_utf8_lossy(&version).contains("(Open MPI) 4.1") {
+        place::skip(&format!("there is no Open MPI 4.1 in {LAUNCHER}"));
+        return None;
+    }
+    // Either version is called libmpi.so.40.
+    let library = "/usr/lib/x86_64-linux-gnu/openmpi/lib:/usr/lib/x86_64-linux-gnu";
+    let job = job.mpirun(Path::new(LAUNCHER)).without_fault_tolerance();
+    Some(job.env("LD_LIBRARY_PATH", library).limit(Duration::from_secs(90)))
+}
+
+/// Workers are killed at these lines, and a program with this version writes what it would have written.
+fn survives(case: &Case, kills: &[(u32, usize)]) {
+    let Some(job) = older(case.job()) else { return };
+    let kill = |job: Job, &(rank, lines): &(u32, usize)| job.kill(Kill::at(rank, Trigger::Lines(lines)));
+    let outcome = kills.iter().fold(job, kill).run();
+    outcome.assert_success();
+    let undisturbed = older(case.job()).map(native).expect("it is there");
+    outcome.assert_like_after(&undisturbed, case.files, case.canonical);
+    outcome.assert_nothing_left();
+    let victims: Vec<u32> = kills.iter().map(|&(rank, _)| rank).collect();
+    outcome.assert_taken_over(&victims);
+}
+
+#[test]
+fn workers_die_one_after_the_other_without_a_spare_for_the_second() {
+    survives(&programs::longer_heat2d(), &[(2, 10), (0, 30)]);
+}
+
+#[test]
+fn a_worker_of_lammps_dies() {
+    if let Some(case) = programs::lammps() {
+        survives(&case, &[(1, 30)]);
+    }
+}
