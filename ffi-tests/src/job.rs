@@ -237,11 +237,20 @@ impl Job {
     /// # Panics
     /// If it cannot be started.
     pub fn run(self) -> Outcome {
-        let root = tempfile::Builder::new()
-            .prefix("ffi-test-")
-            .tempdir()
-            .expect("there is room for temporary files");
-        self.run_in(root)
+        let _turn = place::turn();
+        self.run_in(directory())
+    }
+
+    /// Runs another job at the same time.
+    ///
+    /// # Panics
+    /// If one cannot be started.
+    pub fn run_beside(self, other: impl FnOnce() -> Job + Send) -> [Outcome; 2] {
+        let _turn = place::turn();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| other().run_in(directory()));
+            [self.run_in(directory()), other.join().expect("it has been started")]
+        })
     }
 
     /// Runs the job in the directory of an earlier one, which has it no more.
@@ -249,12 +258,12 @@ impl Job {
     /// # Panics
     /// If it cannot be started.
     pub fn run_after(self, before: &mut Outcome) -> Outcome {
+        let _turn = place::turn();
         self.run_in(before.root.take().expect("nobody else has taken the directory"))
     }
 
     fn run_in(mut self, root: tempfile::TempDir) -> Outcome {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let _turn = place::turn();
         for name in ["work", "events"] {
             std::fs::create_dir_all(root.path().join(name)).expect("the directory is writable");
         }
@@ -299,6 +308,12 @@ impl Job {
         let left_behind = run.left_behind();
         Outcome::new(root, line, status, wall, run.killed, left_behind)
     }
+}
+
+/// A job's own.
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::Builder::new().prefix("ffi-test-").tempdir();
+    directory.expect("there is room for temporary files")
 }
 
 /// What mpirun makes of its standard input, and ckptd's launcher leaves as it is: a pipe.
@@ -441,28 +456,13 @@ impl Run {
         }
     }
 
-    /// Relays have no environment; their command line has the name of the job, and that has the pid of the launcher, or Slurm's numbers.
+    /// Relays have no environment; their command line has the name of the job, and that has the pid of the launcher, or a batch system's numbers.
     fn relay_mark(&self) -> String {
-        if let Some(hosts) = &self.hosts {
-            return hosts.job_mark();
-        }
-        let Some(rank) = self.ranks.values().next() else {
-            return format!("-{}@", self.child.id());
-        };
-        if !self.is_guarded {
-            return format!("-{}@", rank.parent);
-        }
-        let [_, environment] = processes::words(rank.parent);
-        let value = |name: &str| environment.iter().find_map(|entry| entry.strip_prefix(name));
-        match (
-            value("SLURM_JOB_ID="),
-            value("SLURM_STEP_ID="),
-            processes::parent(rank.parent),
-        ) {
-            (Some(job), Some(step), _) => format!("-{job}.{step}@"),
-            (_, _, Some(launcher)) => format!("-{launcher}@"),
-            // It is over.
-            _ => format!("-{}@", self.child.id()),
+        match (&self.hosts, self.ranks.values().next()) {
+            (Some(hosts), _) => hosts.job_mark(),
+            (_, Some(rank)) if self.is_guarded => crate::living::job_mark(rank.parent),
+            (_, Some(rank)) => format!("-{}@", rank.parent),
+            (_, None) => format!("-{}@", self.child.id()),
         }
     }
 

@@ -9,7 +9,7 @@
 //!
 //! - [`job`]: a job and its run; [`outcome`]: what came of it, and comparisons;
 //! - [`hosts`]: several hosts on one machine; [`slurm`]: a batch system; [`users`]: several users;
-//! - [`kill`]: moments of death; [`processes`]: /proc;
+//! - [`kill`]: moments of death; [`processes`]: /proc; [`living`]: who lives under guardians;
 //! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
 //! - [`thin`]: copies without static data;
 //! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
@@ -23,6 +23,7 @@ pub mod daemon;
 pub mod hosts;
 pub mod job;
 pub mod kill;
+pub mod living;
 pub mod outcome;
 pub mod place;
 pub mod plain;

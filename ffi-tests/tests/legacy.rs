@@ -1,12 +1,12 @@
 //! Copies that outlive their process, under ckptd's own launcher: who dies together with whom does not matter on one node.
 
+use ffi_tests::living::look;
 use ffi_tests::place;
 use ffi_tests::processes::{self, Use};
 use ffi_tests::programs::{self, Case, heat2d};
 use ffi_tests::thin::{self, THIN};
 use ffi_tests::{Job, Kill, Launcher, Scope, Trigger};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,43 +18,11 @@ fn renewed(case: &Case) -> Job {
     case.job().launched_by(Launcher::Ckptd).limit(Duration::from_secs(90))
 }
 
-type Ranks = BTreeMap<u32, processes::Process>;
-
-/// The processes of the program that live, those that have come later among them, by the launcher's rank; and how many lines
-/// they have printed.
-fn look(first: &Ranks) -> (BTreeMap<u32, u32>, usize) {
-    // Its parent is a guardian.
-    let launcher = first
-        .values()
-        .next()
-        .and_then(|process| processes::parent(process.parent));
-    let Some(launcher) = launcher else {
-        return Default::default();
-    };
-    let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let program = |pid: &u32| name(*pid).trim() == "heat2d" && processes::descends(*pid, launcher);
-    let rank = |pid: u32| {
-        let [_, environment] = processes::words(pid);
-        let rank = environment
-            .iter()
-            .find_map(|entry| entry.strip_prefix("OMPI_COMM_WORLD_RANK=")?.parse().ok());
-        Some((rank?, pid))
-    };
-    let living: BTreeMap<u32, u32> = processes::all().filter(program).filter_map(rank).collect();
-    let place = living
-        .values()
-        .next()
-        .and_then(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).ok());
-    let stdout: Option<PathBuf> = place.map(|place| place.join("../stdout"));
-    let text = stdout.and_then(|stdout| std::fs::read(stdout).ok()).unwrap_or_default();
-    (living, text.iter().filter(|&&byte| byte == b'\n').count())
-}
-
 /// Kills those that `choose` takes of the living, all at once, `times` times: after so many `lines`, and each time as many more.
 fn killed(job: Job, times: usize, lines: usize, choose: impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> + 'static) -> Job {
     let mut done = 0;
     job.watch(move |first| {
-        let (living, printed) = look(first);
+        let (living, printed) = look(first, "heat2d");
         if printed < lines * (done + 1) || choose(&living).is_empty() {
             return false;
         }
@@ -178,7 +146,7 @@ fn nothing_grows_from_death_to_death() {
     let job = renewed(&case).workers(3).spares(0).limit(Duration::from_secs(200));
     let mut done = 0;
     let job = job.watch(move |first| {
-        let (living, printed) = look(first);
+        let (living, printed) = look(first, "heat2d");
         if living.len() < 3 || printed < 3 * (done + 1) {
             return false;
         }

@@ -1,0 +1,57 @@
+//! Who lives in a job whose processes have guardians, those that have come later among them.
+
+use crate::processes::{self, Process};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// By the launcher's rank.
+pub type Ranks = BTreeMap<u32, Process>;
+
+/// What the launcher sees of a job: the parent of its guardians.
+pub fn launcher(first: &Ranks) -> Option<u32> {
+    let guardian = first.values().next()?.parent;
+    processes::parent(guardian)
+}
+
+/// The processes of the program that live, those that have come later among them, by their numbers; and how many lines they have printed.
+pub fn look(first: &Ranks, program: &str) -> (BTreeMap<u32, u32>, usize) {
+    let Some(launcher) = launcher(first) else {
+        return Default::default();
+    };
+    let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let is_one = |pid: &u32| name(*pid).trim() == program && processes::descends(*pid, launcher);
+    let number = |pid: u32| {
+        let [_, environment] = processes::words(pid);
+        let number = environment
+            .iter()
+            .find_map(|entry| entry.strip_prefix("OMPI_COMM_WORLD_RANK=")?.parse().ok());
+        Some((number?, pid))
+    };
+    let living: BTreeMap<u32, u32> = processes::all().filter(is_one).filter_map(number).collect();
+    let text = living
+        .values()
+        .next()
+        .and_then(|&pid| std::fs::read(beside_work(pid)?.join("stdout")).ok());
+    let lines = text.map_or(0, |text| text.iter().filter(|&&byte| byte == b'\n').count());
+    (living, lines)
+}
+
+/// The directory of the job that a process belongs to.
+pub fn beside_work(pid: u32) -> Option<PathBuf> {
+    let work = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+    work.parent().map(PathBuf::from)
+}
+
+/// What the name of a job has in it that a launcher has given it, by one of its guardians: its own number, or the launcher's pid.
+pub fn job_mark(guardian: u32) -> String {
+    let [_, environment] = processes::words(guardian);
+    let value = |name: &str| environment.iter().find_map(|entry| entry.strip_prefix(name));
+    let slurm = value("SLURM_JOB_ID=").zip(value("SLURM_STEP_ID="));
+    // Open MPI 4's.
+    let number = value("PMIX_NAMESPACE=").filter(|name| !name.contains('@'));
+    match (slurm, number) {
+        (_, Some(number)) => format!(".{number}@"),
+        (Some((job, step)), _) => format!("-{job}.{step}@"),
+        _ => format!("-{}@", processes::parent(guardian).unwrap_or(guardian)),
+    }
+}

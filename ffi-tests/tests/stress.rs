@@ -1,0 +1,265 @@
+//! Many deaths under a plain mpirun: whoever dies and however often, the job writes the same, and nothing grows.
+
+use ckptd::events::{EventReader, Kind, WorldRank, file_name};
+use ffi_tests::living::{self, beside_work, look};
+use ffi_tests::outcome::native;
+use ffi_tests::processes::{self, Use};
+use ffi_tests::programs::{self, Case, heat2d};
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, place};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+fn job(case: &Case) -> Job {
+    case.job().without_fault_tolerance().limit(Duration::from_secs(60))
+}
+
+/// The job has written what it would have written, and has left nothing.
+#[track_caller]
+fn assert_undisturbed(case: &Case, outcome: &Outcome, workers: u32) {
+    outcome.assert_success();
+    let alone = case.job().workers(workers).limit(Duration::from_secs(400));
+    outcome.assert_like(&native(alone), case.files);
+    outcome.assert_nothing_left();
+}
+
+/// Time between two deaths.
+const PERIOD: Duration = Duration::from_millis(300);
+
+/// A random process of a job is killed every [`PERIOD`], for so long.
+fn kill_for(case: &Case, spares: u32, time: Duration) {
+    let mut random = Random::announced("stress");
+    let workers = case.job().worker_count();
+    let (deaths, began) = (Arc::new(Mutex::new(0)), Instant::now());
+    let (deaths_too, mut next) = (Arc::clone(&deaths), began + PERIOD);
+    let job = job(case).spares(spares).limit(Duration::from_secs(60) + 6 * time);
+    let outcome = job
+        .watch(move |first| {
+            let now = Instant::now();
+            if now < next {
+                return false;
+            }
+            let (living, printed) = look(first, "heat2d");
+            // Before a line is out the job starts again, and makes no progress under such a fire.
+            if printed > 1 && !living.is_empty() {
+                let victim = random.below(living.len() as u64) as usize;
+                let hit = living.values().nth(victim).is_some_and(|&pid| processes::kill(pid));
+                *deaths_too.lock().expect("nobody has failed") += u32::from(hit);
+                next = now + PERIOD;
+            }
+            began.elapsed() > time
+        })
+        .run();
+    let deaths = *deaths.lock().expect("nobody has failed");
+    println!("{deaths} deaths with {spares} spares, {:?}", outcome.wall);
+    assert_undisturbed(case, &outcome, workers);
+    let least = time.as_millis() / PERIOD.as_millis() / 3;
+    outcome.check(u128::from(deaths) >= least, &format!("{deaths} deaths only"));
+}
+
+#[test]
+fn a_process_is_killed_every_300_ms() {
+    kill_for(&programs::longer_heat2d(), 1, Duration::from_secs(5));
+}
+
+#[test]
+#[ignore = "takes minutes: make test-all"]
+fn a_process_is_killed_every_300_ms_for_a_minute() {
+    let case = Case {
+        name: "heat2d, very long",
+        make: || {
+            let arguments = [
+                "200",
+                "200",
+                "700000",
+                "heat.field",
+                "--print-every",
+                "5000",
+                "--log",
+                "heat.log",
+            ];
+            Job::new(place::example("heat2d"), &arguments)
+                .workers(3)
+                .interval("50ms")
+        },
+        ..heat2d()
+    };
+    for spares in [1, 0] {
+        kill_for(&case, spares, Duration::from_secs(60));
+    }
+}
+
+/// What the processes of a job take: ranks, guardians, the manager.
+type Uses = BTreeMap<(&'static str, u32), Use>;
+
+/// How often a process of the job has been brought back, and what all take; files in memory as well.
+fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
+    let directory = beside_work(first.get(&0)?.pid)?.join("events");
+    let reader = EventReader::open(&directory.join(file_name(WorldRank(0)))).ok()?;
+    let renewals = reader
+        .flatten()
+        .filter(|record| matches!(record.kind, Kind::Resume { .. }))
+        .count();
+    let mut uses = Uses::new();
+    for process in first.values() {
+        uses.insert(("process", process.pid), processes::use_of(process.pid)?);
+        uses.insert(("guardian", process.parent), processes::use_of(process.parent)?);
+    }
+    let is_manager = |pid: &u32| processes::words(*pid)[0].iter().any(|word| word == "manage");
+    let guardians: Vec<u32> = first.values().map(|process| process.parent).collect();
+    let of_ours = |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
+    let manager = processes::all().find(|pid| of_ours(pid) && is_manager(pid))?;
+    uses.insert(("manager", manager), processes::use_of(manager)?);
+    // Its last argument is the job's directory.
+    let words = processes::words(manager);
+    let directory = words[0].iter().find(|word| word.ends_with("-launch"))?;
+    let job = directory.rsplit('/').next()?.trim_end_matches("launch").to_owned();
+    let files = place::shared_memory()
+        .iter()
+        .filter(|file| file.file_name().to_string_lossy().starts_with(&job))
+        .count();
+    let in_memory = Use {
+        descriptors: files,
+        ..Use::default()
+    };
+    uses.insert(("files in memory", 0), in_memory);
+    Some((renewals, uses))
+}
+
+/// The least that each takes from one number of renewals to another: what comes and goes within a renewal does not count.
+fn least(seen: &[(usize, Uses)], from: usize, to: usize) -> Uses {
+    let mut least = Uses::new();
+    for (_, uses) in seen.iter().filter(|(renewals, _)| (from..to).contains(renewals)) {
+        for (&who, of) in uses {
+            let it = least.entry(who).or_insert(*of);
+            it.memory = it.memory.min(of.memory);
+            it.descriptors = it.descriptors.min(of.descriptors);
+            it.mappings = it.mappings.min(of.mappings);
+        }
+    }
+    least
+}
+
+/// By how much more nothing may have grown: KiB, mappings. (News of lost connections, which libpmix keeps for a while, is the manager's.)
+const LIMITS: (u64, usize) = (2048, 4);
+
+#[test]
+fn nothing_grows_in_two_hundred_renewals() {
+    let case = Case {
+        name: "heat2d, many renewals",
+        make: || {
+            let arguments = [
+                "200",
+                "200",
+                "10500",
+                "heat.field",
+                "--print-every",
+                "150",
+                "--log",
+                "heat.log",
+            ];
+            Job::new(place::example("heat2d"), &arguments).interval("40calls")
+        },
+        ..heat2d()
+    };
+    let seen: Arc<Mutex<Vec<(usize, Uses)>>> = Arc::default();
+    let (seen_too, mut next) = (Arc::clone(&seen), Instant::now());
+    // Before the first commit is known to all, the job would start again.
+    let renewals: Vec<String> = (2..250)
+        .map(|epoch| format!("renew rank=0 at=commit.end epoch={epoch}"))
+        .collect();
+    let renewed = job(&case).fault(&renewals.join("; ")).limit(Duration::from_secs(150));
+    let outcome = renewed
+        .watch(move |first| {
+            if Instant::now() >= next {
+                seen_too.lock().expect("nobody has failed").extend(measure(first));
+                next = Instant::now() + Duration::from_millis(40);
+            }
+            false
+        })
+        .run();
+    assert_undisturbed(&case, &outcome, 4);
+    let renewals = outcome.recoveries();
+    outcome.check(
+        renewals >= 200,
+        &format!("MPI was initialised anew {renewals} times only"),
+    );
+    let seen = seen.lock().expect("nobody has failed");
+    let (early, late) = (least(&seen, 40, 60), least(&seen, 180, renewals));
+    assert!(
+        early.len() > 10 && early.len() == late.len(),
+        "{} and {} were looked at",
+        early.len(),
+        late.len()
+    );
+    for (who, before) in &early {
+        let after = &late[who];
+        println!("{who:?}: {before:?}, then {after:?}");
+        assert!(
+            after.descriptors <= before.descriptors,
+            "{who:?}: descriptors, or files"
+        );
+        assert!(after.memory <= before.memory + LIMITS.0, "{who:?}: memory");
+        assert!(after.mappings <= before.mappings + LIMITS.1, "{who:?}: mappings");
+    }
+}
+
+#[test]
+fn two_jobs_of_a_node_do_not_disturb_each_other() {
+    let case = programs::longer_heat2d();
+    let struck = || {
+        let kills = [(2, 10), (0, 25), (3, 40)].map(|(rank, lines)| Kill::at(rank, Trigger::Lines(lines)));
+        kills.into_iter().fold(job(&case).spares(2), Job::kill)
+    };
+    let [left_alone, struck] = job(&case).run_beside(struck);
+    assert_undisturbed(&case, &left_alone, 4);
+    assert_undisturbed(&case, &struck, 4);
+    left_alone.check(left_alone.recoveries() == 0, "it has had a recovery");
+    struck.assert_taken_over(&[2, 0, 3]);
+}
+
+/// mpirun ends a job of which it sees a process killed, and says which one.
+#[test]
+fn a_guardian_that_dies_under_mpirun_ends_the_job() {
+    let case = programs::longer_heat2d();
+    let kill_guardian = |first: &living::Ranks| {
+        let (_, printed) = look(first, "heat2d");
+        first
+            .get(&1)
+            .filter(|_| printed > 5)
+            .is_some_and(|rank| processes::kill(rank.parent))
+    };
+    let outcome = job(&case).watch(kill_guardian).run();
+    let ended = outcome.status.is_some_and(|status| !status.success());
+    outcome.check(ended, "it has not ended, or well");
+    outcome.check(outcome.stderr.contains("signal 9"), "no line says why");
+    outcome.assert_nothing_left();
+}
+
+/// 256 MiB at a time, which the receivers read out of the senders' memory (Open MPI's smsc/cma) or copy in pieces.
+#[test]
+fn no_byte_of_a_large_message_comes_late() {
+    let mut random = Random::announced("bulk");
+    let bulk = || {
+        Job::new(place::test_program("bulk"), &["12", "0", "32"])
+            .interval("0.3s")
+            .without_fault_tolerance()
+    };
+    let undisturbed = native(bulk());
+    let text = String::from_utf8_lossy(&undisturbed.stdout);
+    assert!(!text.contains("FAILED"), "`bulk` does not like MPI itself:\n{text}");
+    let lines = text.lines().take_while(|line| !line.starts_with("round 1:")).count();
+    for smsc in ["cma", "^cma"] {
+        let mut job = bulk().env("OMPI_MCA_smsc", smsc).limit(Duration::from_secs(150));
+        for (rank, round) in [(1, 2), (0, 5), (3, 8)] {
+            let delay = Duration::from_micros(random.below(60_000));
+            job = job.kill(Kill::at(rank, Trigger::Lines(lines + round)).after(delay));
+        }
+        let outcome = job.run();
+        println!("{smsc}: {:?}", outcome.wall);
+        outcome.assert_success();
+        outcome.assert_like(&undisturbed, &[]);
+        outcome.assert_nothing_left();
+        outcome.check(outcome.recoveries() >= 2, "hardly anybody has died in time");
+    }
+}
