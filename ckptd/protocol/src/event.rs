@@ -95,8 +95,8 @@ pub enum Event {
     Ended(Number, Ending),
     /// The output of a process that has ended has come to its end: so many bytes, to standard output.
     Closed(Number, u64),
-    /// The MPI library of a process has given up, as it may when another process dies. (A program's own abort is [`Said::Abort`].)
-    Broke(Number),
+    /// The MPI library of a process has given up in this generation, as it may when another process dies. (A program's own abort is [`Said::Abort`].)
+    Broke(Number, Generation),
     /// The job cannot go on, and is to end with this status.
     Abort(i32),
     /// Time has passed.

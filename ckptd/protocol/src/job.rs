@@ -117,7 +117,7 @@ impl Job {
             Event::Said(number, said) => self.hear(number, said),
             Event::Ended(number, ending) => self.ended(number, ending),
             Event::Closed(number, written) => self.closed(number, written > 0),
-            Event::Broke(number) => self.broke(number),
+            Event::Broke(number, of) => self.broke(number, of),
             Event::Abort(status) => self.end_with(status, None),
             Event::Tick => {}
         }
@@ -223,7 +223,7 @@ impl Job {
             Said::Ready(of) => {
                 let is_new_spare = member.is_replacement && !member.is_heard();
                 member.ready = Some(of);
-                member.is_broken &= of < generation;
+                member.is_broken = false;
                 if of == generation {
                     self.unready.remove(&number);
                 }

@@ -504,16 +504,20 @@ fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_de
     (0..2).for_each(|it| drop(do_at(0, Event::Said(Number(it), Said::Ready(generation)))));
     (0..2).for_each(|it| drop(do_at(0, Event::Said(Number(it), Said::Keeps(it)))));
     (0..2).for_each(|it| drop(do_at(0, Event::Said(Number(it), Said::Running(generation)))));
-    assert_eq!(do_at(1, Event::Broke(Number(0))), []);
+    assert_eq!(do_at(1, Event::Broke(Number(0), generation)), []);
     let next = Generation(1);
     let told = do_at(1, Event::Ended(Number(1), Ending::Signal(9)));
     assert!(told.contains(&Action::Announce(next)));
     do_at(1, Event::Said(Number(0), Said::Ready(next)));
     do_at(1, Event::Said(Number(2), Said::Ready(next)));
     assert_eq!(do_at(9, Event::Tick), []);
-    assert_eq!(do_at(9, Event::Broke(Number(0))), []);
+    let (late, new) = (Event::Broke(Number(0), generation), Event::Broke(Number(0), next));
+    assert_eq!(
+        [do_at(20, late), do_at(30, Event::Tick), do_at(30, new)],
+        [const { Vec::new() }; 3]
+    );
     let (number, at) = (Number(0), Guardian(0));
-    assert_eq!(do_at(11, Event::Tick), [Action::Kill { number, at }]);
-    let told = do_at(11, Event::Ended(number, Ending::Exit(14)));
+    assert_eq!(do_at(40, Event::Tick), [Action::Kill { number, at }]);
+    let told = do_at(40, Event::Ended(number, Ending::Exit(14)));
     assert!(told.contains(&Action::Announce(Generation(2))), "{told:?}");
 }

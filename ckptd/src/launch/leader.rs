@@ -127,7 +127,7 @@ impl Leader {
             Report::Called { number } => self.happen(Event::Called(Number(number))),
             Report::Process { number, said } => self.happen(Event::Said(Number(number), said_by_process(&said))),
             Report::Guardian(message) => self.happen(said_by_guardian(&message)),
-            Report::Broke { number } => self.happen(Event::Broke(Number(number))),
+            Report::Broke { number, generation } => self.happen(Event::Broke(Number(number), Generation(generation))),
             Report::GivesUp(why) => self.give_up(&why),
             Report::Fence { id, fence, bytes } => {
                 let answers = self.exchange.fence(node, id, fence, bytes);

@@ -3,6 +3,7 @@
 mod generations;
 
 use super::mail::Mailbox;
+use super::place;
 use super::process::Process;
 use super::talk::{Order, Report};
 use super::{Answer, Error, Manager, Rank};
@@ -10,7 +11,6 @@ use crate::line::{ASIDE, FromGuardian, Hello, Line, Listener, ToGuardian, ToMana
 use generations::Begun;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -356,11 +356,7 @@ impl Node {
     /// system, a container).
     pub fn clean_up(&mut self) {
         drop(self.servers.take());
-        let name = self.directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        let name = name.trim_start_matches("understudy-").trim_end_matches("-launch");
-        for left in crate::remains::of_job(name) {
-            let _ = left.remove();
-        }
+        place::remove_left(&self.directory);
     }
 
     /// Gives a process the files of a dead one.

@@ -19,6 +19,7 @@ use crate::wire::auth;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::setsid;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -164,8 +165,17 @@ impl Seat {
     }
 }
 
+/// Removes what the job that has this directory has left on this node, and the directory.
+pub(super) fn remove_left(directory: &Path) {
+    let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let name = name.trim_start_matches("understudy-").trim_end_matches("-launch");
+    for left in remains::of_job(name) {
+        let _ = left.remove();
+    }
+}
+
 /// The job's directory in memory, which `understudy clean` knows by its name.
-fn directory_of(job: &str) -> PathBuf {
+pub(super) fn directory_of(job: &str) -> PathBuf {
     private::in_memory().join(format!("understudy-{job}-launch"))
 }
 

@@ -78,14 +78,16 @@ pub fn run() -> Result<i32, Error> {
     for child in &mut guardians {
         child.wait().map_err(Error::system("a guardian"))?;
     }
-    wait_for(manager);
+    wait_for(manager, &share.job);
     Ok(0)
 }
 
-/// It removes what the job has left here.
-fn wait_for(mut manager: Child) {
+/// It removes what the job has left here, unless it has been killed.
+fn wait_for(mut manager: Child, job: &str) {
     let input = manager.stdin.take();
-    let _ = manager.wait();
+    if !manager.wait().is_ok_and(|status| status.success()) {
+        place::remove_left(&place::directory_of(job));
+    }
     drop(input);
 }
 

@@ -35,9 +35,10 @@ pub enum Report {
         said: ToManager,
     },
     Guardian(FromGuardian),
-    /// The MPI library of a process has given up.
+    /// The MPI library of a process has given up in a generation.
     Broke {
         number: u32,
+        generation: u32,
     },
     /// The job cannot go on here; why.
     GivesUp(String),

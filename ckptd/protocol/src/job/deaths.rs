@@ -2,15 +2,15 @@
 
 use super::{Job, Phase};
 use crate::member::Member;
-use crate::{Action, Ending, Guardian, LOST, Node, Number};
+use crate::{Action, Ending, Generation, Guardian, LOST, Node, Number};
 use std::time::Duration;
 
 /// How many new processes may die before they have been in a generation.
 const STILLBORN: u32 = 10;
 /// A generation that fails this many times in a row without a death ends the job.
 const FUTILE: u32 = 10;
-/// How long a process whose MPI library has given up may wait for the death that has led to that.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a process whose MPI library has given up may wait for the death that has led to that: longer than a node may be silent.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a job may begin from the beginning.
 const RESTARTS: u32 = 5;
 /// The number of SIGKILL on every system (signal(7)).
@@ -19,23 +19,24 @@ const SIGKILL: i32 = 9;
 impl Job {
     /// Its library may have found a connection closed before anybody has told of the death behind that. In the next generation it is as before
     /// MPI_Init, if the process lives still; if there is none soon, that is one more death.
-    pub(super) fn broke(&mut self, number: Number) {
+    pub(super) fn broke(&mut self, number: Number, of: Generation) {
         let is_first = !self.members.values().any(|member| member.lives() && member.is_broken);
-        let is_ending = self.is_ending();
-        let Some(member) = self.members.get_mut(&number).filter(|member| member.lives()) else {
+        let (is_ending, starts_again) = (self.is_ending(), !self.is_protected);
+        // Since then it may have left its library.
+        let in_it = |member: &&mut Member| member.lives() && member.ready == Some(of);
+        let Some(member) = self.members.get_mut(&number).filter(in_it) else {
             return;
         };
         member.is_broken = true;
         let at = member.at;
-        if is_ending {
-            // It would wait for ever.
-            return self.actions.push(Action::Kill { number, at });
-        }
-        if self.phase == Phase::Running {
+        if is_ending || starts_again {
+            // Nobody would take it out of there.
+            self.actions.push(Action::Kill { number, at });
+        } else if self.phase == Phase::Running {
             self.patience.get_or_insert(self.now + PATIENCE);
         }
-        self.futile += u32::from(is_first);
-        if self.futile == FUTILE {
+        self.futile += u32::from(is_first && !is_ending);
+        if self.futile == FUTILE && !is_ending {
             self.say(format!("the MPI library has aborted {FUTILE} times; the job ends"));
             self.end_with(LOST, Some(at));
         }

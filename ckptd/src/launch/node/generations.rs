@@ -47,8 +47,11 @@ impl Node {
         let current = |name: &Name| self.begun.as_ref().filter(|begun| begun.name == *name);
         match mail {
             Mail::Broke(name, rank) => {
-                let number = current(&name).and_then(|begun| begun.ranks.get(rank.0 as usize).copied());
-                self.reports.extend(number.map(|number| Report::Broke { number }));
+                let broken = current(&name).and_then(|begun| {
+                    let (number, generation) = (*begun.ranks.get(rank.0 as usize)?, begun.generation);
+                    Some(Report::Broke { number, generation })
+                });
+                self.reports.extend(broken);
             }
             Mail::Fence(fence) => {
                 let Some(generation) = current(&fence.generation).map(|begun| begun.generation) else {
