@@ -2,7 +2,7 @@
 
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
-use ffi_tests::{Job, Kill, Trigger, place};
+use ffi_tests::{Job, Kill, Launcher, Trigger, place};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn older(job: Job) -> Option<Job> {
     }
     // Either version is called libmpi.so.40.
     let library = "/usr/lib/x86_64-linux-gnu/openmpi/lib:/usr/lib/x86_64-linux-gnu";
-    let job = job.mpirun(Path::new(LAUNCHER)).without_fault_tolerance();
+    let job = job.mpirun(Path::new(LAUNCHER)).launched_by(Launcher::Mpirun);
     Some(job.env("LD_LIBRARY_PATH", library).limit(Duration::from_secs(90)))
 }
 

@@ -6,15 +6,6 @@ use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place};
 use std::process::Command;
 use std::time::Duration;
 
-/// What the program sees when it runs unprotected.
-#[derive(Clone, Copy)]
-enum View {
-    /// Every rank of the launcher: found out before MPI_Init.
-    AllRanks,
-    /// The workers only: found out inside MPI_Init, when the spares know already that they are spares.
-    WorkersOnly,
-}
-
 fn chatter() -> Job {
     Job::new(place::test_program("chatter"), &["20"]).limit(Duration::from_secs(30))
 }
@@ -32,16 +23,14 @@ fn assert_told(outcome: &Outcome, words: &[&str]) {
     }
 }
 
-fn assert_refused(change: impl Fn(Job) -> Job, ranks: (u32, u32), view: View, words: &[&str]) {
-    let seen = match view {
-        View::AllRanks => ranks.0 + ranks.1,
-        View::WorkersOnly => ranks.0,
-    };
+fn assert_refused(change: impl Fn(Job) -> Job, ranks: (u32, u32), words: &[&str]) {
+    // Without the layer nobody is a spare.
+    let seen = ranks.0 + ranks.1;
     let undisturbed = native(chatter().workers(seen));
     let unprotected = change(chatter().workers(ranks.0).spares(ranks.1)).run();
     assert_told(&unprotected, words);
     assert_told(&unprotected, &["unprotected"]);
-    if place::launcher() == Launcher::Ckptd && matches!(view, View::AllRanks) {
+    if place::launcher() == Launcher::Ckptd {
         // Without the layer the processes would be jobs of their own.
         return assert_stopped(&unprotected);
     }
@@ -78,7 +67,6 @@ fn more_spares_than_ranks_are_refused() {
     assert_refused(
         change,
         (4, 1),
-        View::AllRanks,
         &["UNDERSTUDY_SPARES", "5 ranks", "9 spares", "mpirun -n"],
     );
 }
@@ -100,13 +88,11 @@ fn a_setting_that_makes_no_sense_is_refused() {
     assert_refused(
         |job| job.interval("soon"),
         (4, 1),
-        View::AllRanks,
         &["UNDERSTUDY_INTERVAL", "`soon`", "10s", "off"],
     );
     assert_refused(
         |job| job.env("UNDERSTUDY_TRACKING", "magic"),
         (4, 1),
-        View::AllRanks,
         &["UNDERSTUDY_TRACKING", "`magic`", "compare"],
     );
 }
@@ -135,12 +121,7 @@ fn a_limit_on_open_files_is_named_with_its_remedy() {
 #[test]
 fn a_container_that_forbids_personality_is_refused() {
     let change = |job: Job| job.fault("pretend no-personality");
-    assert_refused(
-        change,
-        (4, 1),
-        View::AllRanks,
-        &["personality", "seccomp", "setarch -R"],
-    );
+    assert_refused(change, (4, 1), &["personality", "seccomp", "setarch -R"]);
 }
 
 /// What a Fortran compiler wrapper links a program with; no Fortran is needed to be recognised by it.

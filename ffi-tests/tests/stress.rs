@@ -5,13 +5,13 @@ use ffi_tests::living::{self, beside_work, look};
 use ffi_tests::outcome::native;
 use ffi_tests::processes::{self, Use};
 use ffi_tests::programs::{self, Case, heat2d};
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, place};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Random, Trigger, place};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn job(case: &Case) -> Job {
-    case.job().without_fault_tolerance().limit(Duration::from_secs(60))
+    case.job().launched_by(Launcher::Mpirun).limit(Duration::from_secs(60))
 }
 
 /// The job has written what it would have written, and has left nothing.
@@ -243,7 +243,7 @@ fn no_byte_of_a_large_message_comes_late() {
     let bulk = || {
         Job::new(place::test_program("bulk"), &["12", "0", "32"])
             .interval("0.3s")
-            .without_fault_tolerance()
+            .launched_by(Launcher::Mpirun)
     };
     let undisturbed = native(bulk());
     let text = String::from_utf8_lossy(&undisturbed.stdout);
