@@ -4,7 +4,7 @@
 //! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]  |  "pretend" what  |  "count"
 //! action  = "kill" | "wait" | "renew" | "corrupt"
 //! copy    = "held" | "own" | "state" | "journal" | "half-journal" (with "corrupt" only)
-//! what    = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-memfd" | "no-patience"
+//! what    = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-memfd"
 //! who     = "rank=" R | "spare=" S                where = POINT | "call:" N | "time:" T
 //! ```
 
@@ -31,7 +31,7 @@ pub enum Where {
     Time(Duration),
 }
 
-/// What this kernel, or this job, is taken not to have.
+/// What this kernel is taken not to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// PAGEMAP_SCAN (before Linux 6.7).
@@ -42,8 +42,6 @@ pub enum Lack {
     Personality,
     /// memfd_create(2) for copies that outlive their process.
     Memfd,
-    /// Time for a spare that was started to join.
-    Patience,
 }
 
 /// A copy of which a bit changes.
@@ -97,12 +95,11 @@ pub enum Fault {
     Count,
 }
 
-const LACKS: [(&str, Lack); 5] = [
+const LACKS: [(&str, Lack); 4] = [
     ("no-pagemap-scan", Lack::PagemapScan),
     ("no-userfaultfd", Lack::Userfaultfd),
     ("no-personality", Lack::Personality),
     ("no-memfd", Lack::Memfd),
-    ("no-patience", Lack::Patience),
 ];
 
 /// The faults in `text`.

@@ -37,12 +37,12 @@ points! {
     "thin.end": "the copy is without it";
     "detect.begin": "a failure was noticed, nothing has been done";
     "detect.end": "the rank goes into the recovery";
-    "revoke.begin": "before the communicators are revoked";
-    "revoke.end": "the communicators are revoked";
-    "drain.begin": "the own requests may still be under way";
+    "revoke.begin": "before the MPI library is put back to before MPI_Init";
+    "revoke.end": "all processes have put theirs back";
+    "drain.begin": "before this rank forgets what it had under way";
     "drain.end": "nothing of this rank is under way any more";
-    "shrink.begin": "before the living meet";
-    "shrink.end": "the living have a communicator";
+    "shrink.begin": "before MPI is initialised again";
+    "shrink.end": "all processes of the next generation have met";
     "agree.begin": "before the ranks say who they are and what they have";
     "agree.end": "there is a plan";
     "replace.begin": "before the new world's communicators are made";
@@ -59,10 +59,6 @@ points! {
     "rebuild.end": "the program's communicators are made again";
     "reprotect.begin": "before lost copies are made again";
     "reprotect.end": "lost copies are made again";
-    "join.begin": "a new spare has come to the end of the real MPI_Init, and nobody knows";
-    "join.half": "the others are about to accept it";
-    "accept.begin": "all that live are about to accept a new spare";
-    "join.end": "it belongs to the job";
     "resume.begin": "the recovery is agreed on, receives are not yet posted again";
     "resume.end": "the program goes on";
     "finalize.begin": "MPI_Finalize was called";
