@@ -13,7 +13,7 @@ readonly lines=40 # progress lines of one run
 readonly out=build/demo
 readonly heat2d=build/examples/heat2d
 readonly layer=$PWD/target/release/libunderstudy.so
-readonly mpirun_flags=(--with-ft ulfm --oversubscribe --mca btl 'self,sm' --mca mpi_yield_when_idle 1)
+readonly mpirun_flags=(--oversubscribe --mca btl 'self,sm' --mca mpi_yield_when_idle 1)
 
 mpirun_pid= # the mpirun under way, if any
 
@@ -40,19 +40,18 @@ children() {
     done | sort -n -k 1,1 -k 2,2 | cut -d ' ' -f 2
 }
 
-# The pid of rank $2 of the mpirun with pid $1; fails if there is none. A
-# process was started with its rank in the environment; if that shows for none
-# of them, the order of the starts tells.
+# The pid of rank $2 of the mpirun with pid $1; fails if there is none. mpirun's
+# children are guardians, which were started with their rank in the environment;
+# each has the program as a child.
 rank_pid() {
-    local mpirun=$1 rank=$2 pid number numbered=0
-    local -a ranks
-    mapfile -t ranks < <(children "$mpirun")
-    for pid in "${ranks[@]}"; do
-        number=$({ tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^PMIX_RANK=//p'; } 2>/dev/null || true)
-        [[ -z $number ]] || numbered=1
-        [[ $number != "$rank" ]] || { echo "$pid"; return; }
-    done
-    ((!numbered && rank < ${#ranks[@]})) && echo "${ranks[rank]}"
+    local mpirun=$1 rank=$2 guardian pid
+    for guardian in $(children "$mpirun"); do
+        { tr '\0' '\n' <"/proc/$guardian/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$rank"; } 2>/dev/null || continue
+        for pid in $(children "$guardian"); do
+            [[ $(<"/proc/$pid/comm") != "${heat2d##*/}" ]] || { echo "$pid"; return; }
+        done
+    done 2>/dev/null
+    return 1
 }
 
 progress() { grep -c '^iteration' "$1" 2>/dev/null || true; }
@@ -94,7 +93,7 @@ killed=
 if kill -0 "$mpirun_pid" 2>/dev/null; then
     # $! is timeout; the mpirun is its child.
     mpirun=$(children "$mpirun_pid" | head -n 1)
-    pid=$(rank_pid "${mpirun:-0}" "$victim") || fail "worker $victim was not found among the children of mpirun."
+    pid=$(rank_pid "${mpirun:-0}" "$victim") || fail "worker $victim was not found."
     say "   $(progress "$out/recovered.stdout") of $lines progress lines printed: kill -9 $pid (worker $victim)"
     kill -9 "$pid"
     killed=$pid

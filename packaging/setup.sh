@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Sets up ./.env for building and testing: an MPI that can survive failures,
-# and libclang for the generated bindings. Uses what the machine has; installs
-# the rest privately, with pip, into ./.env/venv. Finished steps leave a stamp
-# file behind and are not done again while what they found is still there.
+# Sets up ./.env for building and testing: an MPI, and libclang for the
+# generated bindings. Uses what the machine has; installs the rest privately,
+# with pip, into ./.env/venv. Finished steps leave a stamp file behind and are
+# not done again while what they found is still there.
 #
 # Everything this prints goes to stderr: `make -s env` is evaluated by shells.
 set -euo pipefail
@@ -48,10 +48,6 @@ suitable_mpi() {
         echo "it is Open MPI $version, not 5.x from $mpi_at_least up"
         return 1
     fi
-    if ! "$dir/ompi_info" --parsable 2>/dev/null | grep -q '^options:ft_mpi_support:yes'; then
-        echo "Open MPI $version there was built without fault tolerance (ULFM)"
-        return 1
-    fi
     scratch=$(mktemp -d)
     printf '#include <mpi.h>\nint main(int c, char **v) { return MPI_Init(&c, &v); }\n' >"$scratch/try.c"
     if ! PATH=$dir:$PATH "$dir/mpicc" -o "$scratch/try" "$scratch/try.c" >/dev/null 2>&1; then
@@ -66,7 +62,7 @@ suitable_mpi() {
 make_venv() {
     [[ -x $venv/bin/pip ]] && "$venv/bin/python3" -m pip --version >/dev/null 2>&1 && return
     need python3 "to install Open MPI and libclang for this project" \
-        "install Python 3 with its venv module (Debian: apt-get install python3 python3-venv), or put an Open MPI >= $mpi_at_least with ULFM on your PATH."
+        "install Python 3 with its venv module (Debian: apt-get install python3 python3-venv), or put an Open MPI >= $mpi_at_least on your PATH."
     python3 -c 'import venv, ensurepip' 2>/dev/null ||
         fail "$(python3 --version) cannot make virtual environments: its venv or ensurepip module is missing." \
             "install them (Debian: apt-get install python3-venv)."
@@ -112,7 +108,7 @@ setup_mpi() {
     if ! version=$(suitable_mpi "$venv/bin"); then
         reason=$version
         fail "the MPI installed by pip cannot be used: $reason." \
-            "put an Open MPI >= $mpi_at_least with ULFM on your PATH."
+            "put an Open MPI >= $mpi_at_least on your PATH."
     fi
     say "using Open MPI $version in .env/venv"
     echo "$venv/bin" >"$stamp"

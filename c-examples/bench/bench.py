@@ -202,7 +202,7 @@ def idle(bench, arguments):
             with bench.job("idle", 4, 16, layer=layer) as job:
                 job.stdout.readline()
                 time.sleep(0.5)
-                ranks = jobs.children(job.pid)
+                ranks = jobs.ranks(job.pid, "idle")
                 rows[layer].append(jobs.memory(ranks))
                 if layer:
                     spare, begin = ranks[-1:], time.monotonic_ns()

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 WORKERS, SPARES = 2, 1
-MPIRUN = ["mpirun", "--with-ft", "ulfm", "--oversubscribe", "--mca", "btl", "self,sm", "--mca", "pml", "ob1",
+MPIRUN = ["mpirun", "--oversubscribe", "--mca", "btl", "self,sm", "--mca", "pml", "ob1",
           "--mca", "mpi_yield_when_idle", "1"]
 LIMIT_S = 300
 
@@ -105,7 +105,7 @@ def wait_until(condition, what, limit_s=LIMIT_S):
 
 
 def children(parent):
-    """Children of a process, oldest first: mpirun starts its ranks in order."""
+    """Children of a process, oldest first."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -115,6 +115,13 @@ def children(parent):
             if int(fields[1]) == parent:
                 found.append((int(fields[19]), int(entry)))
     return [pid for _, pid in sorted(found)]
+
+
+def ranks(launcher, program):
+    """The processes of a program in the order of their ranks: mpirun's children, or theirs if those are guardians."""
+    def is_rank(pid):
+        return pathlib.Path("/proc", str(pid), "comm").read_text(encoding="utf-8", errors="replace").strip() == program
+    return [next(pid for pid in (child, *children(child)) if is_rank(pid)) for child in children(launcher)]
 
 
 def memory(pids):

@@ -78,7 +78,7 @@ def size(bench, arguments):
                 job.stdout.readline()
                 # Rehearsed, told, thinned, given back.
                 time.sleep(15)
-                sums.append([jobs.memory(processes)[1] for processes in (jobs.children(job.pid), seeds())])
+                sums.append([jobs.memory(processes)[1] for processes in (jobs.ranks(job.pid, "memory"), seeds())])
         of_ranks, of_seeds = (median(entry[index] for entry in sums) for index in range(2))
         each = (of_ranks + of_seeds) / WORKERS
         table.row(mode, f"{of_ranks:.0f} MiB", f"{of_seeds:.0f} MiB", f"{each:.0f} MiB", f"{each - arguments.static - DYNAMIC_MIB:.0f} MiB")
