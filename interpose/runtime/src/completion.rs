@@ -225,8 +225,8 @@ fn tell_journal(index: u32, status: &Status, stays: bool) {
     journal::ended(index, || is_receive().then_some(status.bytes), stays);
 }
 
-/// Runs a blocking operation as its non-blocking twin: `start` makes the real request; it is tested until it ends.
-/// If a process fails meanwhile the request is on record, so that recovery can drive it to its end first.
+/// Runs a blocking operation as its non-blocking twin: `start` makes the real request; it is tested until it ends, so that
+/// the checkpoint under way goes on meanwhile.
 pub fn run(comm: VirtComm, kind: Kind, start: impl FnOnce(&mut RealRequest) -> c_int) -> Result<Outcome, Rewound> {
     let mut request = RealRequest(std::ptr::null_mut());
     let rc = recovery::check(start(&mut request))?;

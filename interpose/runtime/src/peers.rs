@@ -1,8 +1,4 @@
-//! The other processes of the job on this node, so that an abort can end them.
-//!
-//! With fault tolerance on, Open MPI's MPI_Abort ends only its caller: the launcher takes it for one more failure, and
-//! the others wait for ever. Processes of this node are therefore ended through descriptors (pidfd_open(2)), which cannot
-//! hit another process; those of other nodes are told in a meeting of all (see `recovery::announce_abort`).
+//! The other processes of the job: their hosts and domains, and when and how those of this node end (pidfd_open(2)).
 #![allow(unsafe_code)]
 
 use crate::domains::Place;
@@ -19,8 +15,6 @@ struct Peers {
     ranks: Vec<u32>,
     /// Those of them that were alive when this process last looked.
     watched: Vec<c_int>,
-    /// Whether there are processes on other nodes.
-    others: bool,
     /// Host of each rank of the launcher's world.
     hosts: Vec<String>,
     /// Domain of each rank of the launcher's world.
@@ -29,12 +23,10 @@ struct Peers {
     ends: Vec<(u32, c_int)>,
 }
 
-/// The watchdog, too, ends them.
 static PEERS: Mutex<Peers> = Mutex::new(Peers {
     local: Vec::new(),
     ranks: Vec::new(),
     watched: Vec::new(),
-    others: false,
     hosts: Vec::new(),
     domains: Vec::new(),
     ends: Vec::new(),
@@ -57,7 +49,6 @@ pub fn meet(places: &[Place], own: usize) {
         }
     }
     peers.watched.clone_from(&peers.local);
-    peers.others = places.iter().any(|place| place.node != own.node);
     peers.hosts = places.iter().map(Place::host_name).collect();
     peers.domains = places.iter().map(|place| place.domain).collect();
 }
@@ -72,7 +63,6 @@ pub fn add(place: &Place, rank: u32, own: &Place) {
     peers.domains.resize(peers.hosts.len(), 0);
     peers.domains[rank as usize] = place.domain;
     if place.node != own.node {
-        peers.others = true;
         return;
     }
     // SAFETY: pidfd_open(2).
@@ -96,29 +86,8 @@ pub fn domain(launcher_rank: u32) -> u64 {
     peers().domains.get(launcher_rank as usize).copied().unwrap_or(0)
 }
 
-/// Whether there are processes on other nodes.
-pub fn has_others() -> bool {
-    peers().others
-}
-
-/// Descriptors of the other processes of this node.
-pub fn local() -> Vec<c_int> {
-    peers().local.clone()
-}
-
-/// Whether the process behind a descriptor has ended (it is readable then, pidfd_open(2)).
-pub fn has_ended(descriptor: c_int) -> bool {
-    let mut poll = libc::pollfd {
-        fd: descriptor,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: poll(2) of one descriptor, without waiting.
-    unsafe { libc::poll(&mut poll, 1, 0) > 0 }
-}
-
 /// How a process of this node has ended, as wait(2) would tell its parent. Only known once that has waited for it, which the
-/// launcher does before it tells of a death, and from Linux 6.15 on (`PIDFD_GET_INFO` of pidfd(7)).
+/// guardian does before it tells of a death, and from Linux 6.15 on (`PIDFD_GET_INFO` of pidfd(7)).
 pub fn wait_status(launcher_rank: u32) -> Option<c_int> {
     /// `struct pidfd_info` in its first version.
     #[repr(C)]
@@ -194,13 +163,4 @@ pub fn sleep_until_death(limit: Duration) -> bool {
             .collect();
     }
     ended
-}
-
-/// Ends the other processes of this node.
-pub fn end_local() {
-    for descriptor in local() {
-        let none: *const libc::siginfo_t = std::ptr::null();
-        // SAFETY: pidfd_send_signal(2); a process that has ended already is no error.
-        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, libc::SIGKILL, none, 0) };
-    }
 }

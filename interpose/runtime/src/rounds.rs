@@ -3,9 +3,6 @@
 //! In each round a worker tells what it knows to the workers at 1, 2 and 3 times a power of four above it, and hears from
 //! those as far below; after the last round everybody has heard, at second hand or better, from everybody (dissemination,
 //! Hensgen, Finkel, Manber 1988). A value that comes twice does no harm to a maximum.
-//!
-//! The library's non-blocking collectives do the same, but nobody can end their requests after a failure, and they print
-//! errors then. Here every message is a small send or receive, which can be cancelled and tested like any other.
 #![allow(unsafe_code)]
 
 use crate::errors::SUCCESS;

@@ -335,8 +335,6 @@ fn function(code: &str) -> Option<&str> {
 #[test]
 fn only_handlers_are_called_like_procedures() {
     let handlers = root().join("interpose/runtime/src/calls");
-    // Declares the real library's.
-    let ulfm = root().join("interpose/runtime/src/ulfm.rs");
     let is_product = |path: &Path| path.components().any(|component| component.as_os_str() == "src");
     for (path, text) in sources().into_iter().filter(|(path, _)| is_product(path)) {
         for (line, code) in code(&text) {
@@ -344,9 +342,9 @@ fn only_handlers_are_called_like_procedures() {
                 continue;
             };
             let place = format!("{}:{line}: {name}", path.display());
-            assert!(path.starts_with(&handlers) || path == ulfm, "{place} is not a handler");
+            assert!(path.starts_with(&handlers), "{place} is not a handler");
             assert!(
-                understudy_table::table().procedure(name).is_some() || path == ulfm,
+                understudy_table::table().procedure(name).is_some(),
                 "{place} is no procedure"
             );
         }

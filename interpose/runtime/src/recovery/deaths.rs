@@ -9,8 +9,7 @@
 //! has raised the signal itself (abort(3)), all its callers count too, since all of them end in the same function of libc.
 //! If the handler could not run (the stack is exhausted), the signal alone has to do. SIGKILL never counts, nor what another
 //! process has sent, nor a bus error that the hardware reports: nothing tells those from the loss of a machine. After the
-//! third of one worker, a line names the kernel's out-of-memory killer; spares are used up in the end. Where new processes take their place
-//! ([`renewal`]), the tenth is the last.
+//! third of one worker, a line names the kernel's out-of-memory killer; the tenth is the last.
 
 use crate::cell::Main;
 use crate::gather::{Extreme, extremes};
