@@ -58,13 +58,13 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_SPARES",
         default: "1",
-        meaning: "how many of the last ranks are spares; the program sees only the others",
+        meaning: "how many of the last ranks are spares; the program sees only the others. Where none is left, a new process takes a part",
         form: Form::Value("S"),
     },
     Setting {
         variable: "UNDERSTUDY_COPIES",
         default: "1",
-        meaning: "how each worker's memory is kept by others: `1` or `2` whole copies (with 2 any two ranks may die at once, for twice the memory and traffic of copies), or `xor:G`, parity over groups of G workers (one of each group may die at a time, for 1/(G - 1) of the memory)",
+        meaning: "how each worker's memory is kept by others: `1` or `2` whole copies (with 2 any two nodes may be lost at once, for twice the memory and traffic of copies), or `xor:G`, parity over groups of G workers (one of each group may be lost at a time, for 1/(G - 1) of the memory)",
         form: Form::Value("1|2|xor:G"),
     },
     Setting {
@@ -160,7 +160,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_REPLENISH",
         default: "0",
-        meaning: "1: when a spare has taken a part, the launcher is asked for another process, which joins the job as a spare",
+        meaning: "1: when a spare has taken a part, another process is started, which is a spare from the next recovery on",
         form: Form::Switch,
     },
     Setting {
