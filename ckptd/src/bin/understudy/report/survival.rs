@@ -2,7 +2,7 @@
 
 use super::charts::Point;
 use super::facts::Facts;
-use ckptd::report::{Report, count, time};
+use ckptd::report::{Report, time};
 use maud::{Markup, html};
 
 /// The list, or why there is none.
@@ -12,14 +12,14 @@ pub fn survival(report: &Report, facts: &Facts, points: &[Point]) -> Markup {
     }
     html! {
         p { "With these settings and hosts, the following would have ended the job:" }
-        ul { @for line in lines(report, facts) { li { (line) } } }
+        ul { @for line in lines(facts) { li { (line) } } }
         @if let Some(gap) = longest_gap(points, facts.end_ns) {
             p { "A failure at the worst moment would have cost " (time(gap)) " of computing, the longest time without a checkpoint." }
         }
     }
 }
 
-fn lines(report: &Report, facts: &Facts) -> Vec<String> {
+fn lines(facts: &Facts) -> Vec<String> {
     let setting = |name: &str| facts.settings.get(name).map_or("", String::as_str);
     let disk = setting("UNDERSTUDY_DISK");
     let has_disk = !matches!(disk, "" | "none");
@@ -27,26 +27,21 @@ fn lines(report: &Report, facts: &Facts) -> Vec<String> {
         true => format!("; it could have been started again from {disk}"),
         false => "; there is no disk level (UNDERSTUDY_DISK), so it would have had to begin anew".to_owned(),
     };
-    let mut lines = Vec::new();
-    let left = report.outcome.spares_left;
-    lines.push(match left {
-        0 => "one more failure of a worker: no spare was left at the end".to_owned(),
-        left => format!(
-            "the failure of more than {} at the end",
-            count(left, "further worker", "further workers")
-        ),
-    });
-    lines.push(together(setting("UNDERSTUDY_COPIES")));
-    lines.push(nodes(facts, setting("copies in their own domain")) + &restart);
+    let mut lines = vec![nodes(facts, setting("copies in their own domain")) + &restart];
+    if facts.host_names().len() > 1 {
+        lines.push(together(setting("UNDERSTUDY_COPIES")));
+    }
     lines
 }
 
-/// Which workers must not fail at the same time.
+/// Which nodes must not be lost at the same time.
 fn together(copies: &str) -> String {
     match copies.strip_prefix("xor:") {
-        Some(size) => format!("two workers of one parity group of {size} at the same time"),
-        None if copies == "2" => "a worker and both that held its copies, at the same time".to_owned(),
-        None => "a worker and the one that held its copy, at the same time".to_owned(),
+        Some(size) => format!("the loss of the nodes of two workers of one parity group of {size} at the same time"),
+        None if copies == "2" => {
+            "the loss of the nodes of a worker and of both that held its copies, at the same time".to_owned()
+        }
+        None => "the loss of the nodes of a worker and of the one that held its copy, at the same time".to_owned(),
     }
 }
 
@@ -56,7 +51,7 @@ fn nodes(facts: &Facts, at_home: &str) -> String {
     match hosts.first() {
         Some(host) if hosts.len() == 1 => format!("the loss of the node {host}: all copies lay on it"),
         _ if at_home.starts_with("0 ") || at_home.is_empty() => {
-            "the loss of the launcher's node, or of another one with its daemon: Open MPI ends the job then".to_owned()
+            "the loss of the launcher's node, or of any one of a job that mpirun has started".to_owned()
         }
         _ => format!("the loss of a node: {at_home} copies lay in the domain of their own worker"),
     }
@@ -89,6 +84,8 @@ mod tests {
         assert!(nodes(&facts(&["a", "a"]), "2 of 2").contains("node a: all copies lay on it"));
         assert!(nodes(&facts(&["a", "b"]), "1 of 3").contains("1 of 3 copies"));
         assert!(nodes(&facts(&["a", "b"]), "0 of 3").contains("launcher"));
+        let lines = |hosts: &[&str]| lines(&facts(hosts)).len();
+        assert_eq!((lines(&["a", "a"]), lines(&["a", "b"])), (1, 2));
     }
 
     #[test]
