@@ -125,14 +125,14 @@ fn what_is_missing_is_found_and_named() {
         std::fs::write(&path, format!("#!/bin/sh\necho '{words}'\n")).expect("writable");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("ours");
     };
-    script("mpirun", "mpirun (Open MPI) 5.0.9");
+    script("mpirun", "mpirun (Open MPI) 4.0.7");
     let cases: &[(&[&str], (&str, &str), &str)] = &[
         (
             &["--mpirun", "nompirun"],
             ("A", "1"),
             "there is no nompirun on the PATH",
         ),
-        (&["--mpirun", "./mpirun"], ("A", "1"), "5.0.9 is too old"),
+        (&["--mpirun", "./mpirun"], ("A", "1"), "4.0.7 is too old"),
         (
             &["--library", "./mpirun"],
             ("A", "1"),

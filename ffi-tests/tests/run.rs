@@ -343,7 +343,7 @@ fn a_program_with_other_rights_is_refused() {
 fn what_cannot_be_run_is_told_in_one_line() {
     let work = work();
     let (heat, solver) = (heat(), ["--", "./solver"]);
-    script(work.path(), "old", "#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n");
+    script(work.path(), "old", "#!/bin/sh\necho 'mpirun (Open MPI) 4.0.7'\n");
     script(work.path(), "other", "#!/bin/sh\necho 'HYDRA build details:'\n");
     std::fs::write(work.path().join("data"), "").unwrap();
     std::fs::write(work.path().join("broken"), "MZ").unwrap();
@@ -361,7 +361,7 @@ fn what_cannot_be_run_is_told_in_one_line() {
             "need 3 slots, and --host localhost:2 has 2",
         ),
         (125, &["--mpirun", "nompirun"], &program, "no nompirun on the PATH"),
-        (125, &["--mpirun", "./old --bind-to core"], &program, "4.1.4 is too old"),
+        (125, &["--mpirun", "./old --bind-to core"], &program, "4.0.7 is too old"),
         (125, &["--mpirun", "./other"], &program, "HYDRA"),
         (125, &["--mpirun", "'"], &program, "--mpirun"),
         (125, &["--library", "./nothing.so"], &program, "no such library"),

@@ -258,7 +258,7 @@ fn check_mpi() -> Result<(), String> {
     }
     let Some(rest) = version.strip_prefix("Open MPI v") else {
         return Err(format!(
-            "the program's MPI is \"{version}\"; only Open MPI 5.0.10 or later, and MPICH under `ckptd launch`, are supported"
+            "the program's MPI is \"{version}\"; only Open MPI 4.1 or later, MPICH, and libraries of the standard ABI are supported"
         ));
     };
     let number = rest.split([',', ' ']).next().unwrap_or("");
@@ -270,7 +270,7 @@ fn check_mpi() -> Result<(), String> {
         parts.next().unwrap_or(0),
         parts.next().unwrap_or(0),
     );
-    if renewal::is_on() && (OLDEST_RENEWED..OLDEST_MPI).contains(&found) {
+    if (OLDEST_RENEWED..OLDEST_MPI).contains(&found) {
         // SAFETY: the library has been opened, and has no thread yet.
         return match unsafe { library::scope::add_library() } {
             true => Ok(()),
@@ -281,7 +281,7 @@ fn check_mpi() -> Result<(), String> {
     }
     if found < OLDEST_MPI {
         return Err(format!(
-            "Open MPI {number} is too old; use 5.0.10 or later (LD_LIBRARY_PATH decides which one is loaded)"
+            "Open MPI {number} is too old; use 4.1 or later (LD_LIBRARY_PATH decides which one is loaded)"
         ));
     }
     Ok(())

@@ -80,19 +80,12 @@ struct Own {
 
 static OWN: OnceLock<Own> = OnceLock::new();
 
-/// Whether this process has a process manager.
-pub fn is_on() -> bool {
-    OWN.get().is_some()
-}
-
-/// Learns of the process manager, if there is one. To be called at the start.
+/// Learns of the process manager. To be called at the start.
 ///
 /// # Errors
 /// Why that cannot be used, for the user.
 pub fn learn() -> Result<(), String> {
-    let Some(text) = told::variable(LINE) else {
-        return Ok(());
-    };
+    let text = told::variable(LINE).ok_or("this process has no guardian; start the job with mpirun or understudy run")?;
     let own = text.split_once(',').and_then(|(number, directory)| {
         Some(Own {
             number: number.parse().ok()?,
@@ -360,11 +353,9 @@ pub fn give_up() {
 
 /// This process goes on with the program: from now on a death does not lead back to its start.
 pub fn is_running() {
-    if is_on() {
-        tell(&ToManager::Running {
-            generation: call::wanted(),
-        });
-    }
+    tell(&ToManager::Running {
+        generation: call::wanted(),
+    });
 }
 
 /// So many spares are missing.
@@ -384,7 +375,7 @@ pub fn await_restart() -> ! {
 
 /// Whether all workers are at their end; asked by spares.
 pub fn has_ended() -> bool {
-    if is_on() && !STATE.borrow().has_ended && hear(Duration::ZERO) == Some(ToProcess::End) {
+    if !STATE.borrow().has_ended && hear(Duration::ZERO) == Some(ToProcess::End) {
         STATE.borrow_mut().has_ended = true;
     }
     STATE.borrow().has_ended

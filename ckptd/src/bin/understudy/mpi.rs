@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The oldest version that is supported.
-pub const OLDEST: [u32; 3] = [5, 0, 10];
+pub const OLDEST: [u32; 3] = [4, 1, 0];
 
 /// What a launcher and its companions say of themselves.
 #[derive(Debug, Serialize)]
@@ -80,15 +80,10 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_their_numbers() {
-        for good in ["5.0.10", "5.0.11rc1", "5.1", "6.0.0a1"] {
-            let problem = installation(Some(good)).problem();
-            assert_eq!(
-                problem.is_none(),
-                good != "5.1" || numbers("5.1") >= OLDEST,
-                "{good}: {problem:?}"
-            );
+        for good in ["4.1.4", "5.0.10", "5.0.11rc1", "5.1", "6.0.0a1"] {
+            assert_eq!(installation(Some(good)).problem(), None, "{good}");
         }
-        for old in ["4.1.6", "5.0.9", "5.0"] {
+        for old in ["3.1.6", "4.0.7", "4.0"] {
             assert!(
                 installation(Some(old))
                     .problem()
