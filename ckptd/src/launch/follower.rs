@@ -16,7 +16,8 @@ pub struct Follower {
     first: u64,
     /// When the last beat was sent that the leader has heard.
     certain: Instant,
-    has_ended: bool,
+    /// Why the connection has ended.
+    ended: Option<io::Error>,
 }
 
 impl Follower {
@@ -31,13 +32,17 @@ impl Follower {
             sent: VecDeque::new(),
             first: 0,
             certain,
-            has_ended: false,
+            ended: None,
         })
     }
 
-    /// Whether the leader may take this node for lost.
-    pub fn is_lost(&self) -> bool {
-        self.has_ended || self.certain.elapsed() >= LEASE
+    /// Why the leader may take this node for lost, if it may.
+    pub fn is_lost(&self) -> Option<String> {
+        if let Some(error) = &self.ended {
+            return Some(format!("its connection to the job's leader has ended ({error})"));
+        }
+        let time = self.certain.elapsed();
+        (time >= LEASE).then(|| format!("it has not heard the job's leader for {:.1} s", time.as_secs_f64()))
     }
 
     /// What to wait for.
@@ -47,7 +52,7 @@ impl Follower {
 
     /// When to look again, whatever happens.
     pub fn limit(&self) -> Duration {
-        if self.is_lost() {
+        if self.is_lost().is_some() {
             return BEAT;
         }
         let beat = self
@@ -64,7 +69,7 @@ impl Follower {
     /// What the leader wants.
     pub fn attend(&mut self) -> Vec<Order> {
         let (heard, error) = self.link.hear();
-        self.has_ended |= error.is_some();
+        self.ended = self.ended.take().or(error);
         let mut orders = Vec::new();
         for said in heard {
             match said {

@@ -273,7 +273,7 @@ mod tests {
             node.attend().pop()
         });
         assert_eq!(told, Some(Order::End { is_good: true }));
-        assert!(!node.is_lost());
+        assert_eq!(node.is_lost(), None);
         drop(node);
         assert!(matches!(&news(&mut hub)[..], [(4, News::Lost)]));
     }
@@ -294,7 +294,7 @@ mod tests {
                 // Beats come back that long.
                 hub.attend();
             }
-            if node.is_lost() {
+            if node.is_lost().is_some() {
                 break began.elapsed();
             }
         };

@@ -158,18 +158,19 @@ fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> i3
     let began = Instant::now();
     let mut has_come = false;
     while !(node.is_deserted() && (has_come || began.elapsed() > GATHERING)) {
-        let mut polls: Vec<PollFd<'_>> = (!leader.is_lost()).then(|| leader.poll()).into_iter().collect();
+        let mut polls: Vec<PollFd<'_>> = (leader.is_lost().is_none())
+            .then(|| leader.poll())
+            .into_iter()
+            .collect();
         polls.extend((!node.is_over()).then(|| PollFd::new(starter.from(), PollFlags::IN)));
         node.wait(Some(leader.limit()), polls);
         node.attend();
         node.take_reports().into_iter().for_each(|report| leader.tell(report));
         leader.attend().into_iter().for_each(|order| node.obey(order));
         has_come |= !node.is_deserted();
-        if !node.is_over() && (leader.is_lost() || is_readable(starter.from())) {
-            eprintln!(
-                "understudy: {} has no connection to the job any more; its processes end",
-                node.host()
-            );
+        let starter_has_gone = || is_readable(starter.from()).then(|| "what has started it is gone".to_owned());
+        if let (false, Some(why)) = (node.is_over(), leader.is_lost().or_else(starter_has_gone)) {
+            eprintln!("understudy: the processes on {} end: {why}", node.host());
             give_in(node);
             return LOST;
         }
