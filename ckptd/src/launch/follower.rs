@@ -1,6 +1,6 @@
 //! A node's connection to the leader of its job on another one.
 
-use super::hub::{BEAT, FromLeader, FromNode, LEASE};
+use super::hub::{BEAT, DOUBT, FromLeader, FromNode, LEASE};
 use super::link::Link;
 use super::talk::{Order, Report};
 use rustix::event::PollFd;
@@ -16,6 +16,8 @@ pub struct Follower {
     first: u64,
     /// When the last beat was sent that the leader has heard.
     certain: Instant,
+    /// Since when that is too long ago. This process may have stood still itself, all of the machine even.
+    doubtful: Option<Instant>,
     /// Why the connection has ended.
     ended: Option<io::Error>,
 }
@@ -32,6 +34,7 @@ impl Follower {
             sent: VecDeque::new(),
             first: 0,
             certain,
+            doubtful: None,
             ended: None,
         })
     }
@@ -42,7 +45,8 @@ impl Follower {
             return Some(format!("its connection to the job's leader has ended ({error})"));
         }
         let time = self.certain.elapsed();
-        (time >= LEASE).then(|| format!("it has not heard the job's leader for {:.1} s", time.as_secs_f64()))
+        let is_lost = self.doubtful.is_some_and(|since| since.elapsed() >= DOUBT);
+        is_lost.then(|| format!("it has not heard the job's leader for {:.1} s", time.as_secs_f64()))
     }
 
     /// What to wait for.
@@ -59,7 +63,10 @@ impl Follower {
             .sent
             .back()
             .map_or(Duration::ZERO, |last| BEAT.saturating_sub(last.elapsed()));
-        beat.min(LEASE.saturating_sub(self.certain.elapsed()))
+        match self.doubtful {
+            Some(since) => beat.min(DOUBT.saturating_sub(since.elapsed())),
+            None => beat.min(LEASE.saturating_sub(self.certain.elapsed())),
+        }
     }
 
     pub fn tell(&mut self, report: Report) {
@@ -82,6 +89,10 @@ impl Follower {
                     }
                 }
             }
+        }
+        match self.certain.elapsed() >= LEASE {
+            true => drop(self.doubtful.get_or_insert_with(Instant::now)),
+            false => self.doubtful = None,
         }
         if self.sent.back().is_none_or(|last| last.elapsed() >= BEAT) {
             let number = self.first + self.sent.len() as u64;

@@ -1,7 +1,7 @@
 //! The leader's connections to the other nodes of its job.
 //!
 //! A node that has not been heard of for [`SILENCE`] is lost. It hears its own beats back, and ends its ranks when it does not for [`LEASE`], which is
-//! shorter: so two halves of a job never run at the same time.
+//! shorter: so two halves of a job never run at the same time. Either waits for [`DOUBT`] after that, since it may have stood still itself.
 
 use super::link::{GREETING, Greeting, Link};
 use super::talk::{Order, Report};
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 pub const BEAT: Duration = Duration::from_millis(500);
 /// How long a node goes on without hearing of its leader.
 pub const LEASE: Duration = Duration::from_secs(3);
+/// How long to listen to a side that has been silent for too long.
+pub const DOUBT: Duration = Duration::from_secs(1);
 /// How long the leader waits for a silent node.
 const SILENCE: Duration = Duration::from_secs(5);
 /// How long after the end of its connection the processes of a node may still run: its guardians find that its manager has gone.
@@ -59,6 +61,8 @@ struct Stranger {
 struct Node {
     link: Link,
     heard: Instant,
+    /// Since when that is too long ago.
+    doubtful: Option<Instant>,
     /// When its connection ended.
     ended: Option<Instant>,
 }
@@ -105,9 +109,10 @@ impl Hub {
 
     /// When to look again, whatever happens.
     pub fn limit(&self) -> Option<Duration> {
-        let of = |node: &Node| match node.ended {
-            Some(since) => AFTERLIFE.saturating_sub(since.elapsed()),
-            None => SILENCE.saturating_sub(node.heard.elapsed()),
+        let of = |node: &Node| match (node.ended, node.doubtful) {
+            (Some(since), _) => AFTERLIFE.saturating_sub(since.elapsed()),
+            (None, Some(since)) => DOUBT.saturating_sub(since.elapsed()),
+            (None, None) => SILENCE.saturating_sub(node.heard.elapsed()),
         };
         self.nodes.values().map(of).min()
     }
@@ -174,6 +179,7 @@ impl Hub {
                 let node = Node {
                     link,
                     heard: Instant::now(),
+                    doubtful: None,
                     ended: None,
                 };
                 self.nodes.insert(number, node);
@@ -214,13 +220,17 @@ impl Node {
                 FromNode::Report(report) => reports.push(report),
             }
         }
+        match self.heard.elapsed() >= SILENCE {
+            true => drop(self.doubtful.get_or_insert_with(Instant::now)),
+            false => self.doubtful = None,
+        }
         reports
     }
 
     fn is_lost(&self) -> bool {
         match self.ended {
             Some(since) => since.elapsed() >= AFTERLIFE,
-            None => self.heard.elapsed() >= SILENCE,
+            None => self.doubtful.is_some_and(|since| since.elapsed() >= DOUBT),
         }
     }
 }
@@ -280,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_silent_leader_is_left_before_it_takes_the_node_for_lost() {
-        const { assert!(LEASE.as_millis() + BEAT.as_millis() < SILENCE.as_millis()) };
+        const { assert!(LEASE.as_millis() + DOUBT.as_millis() + BEAT.as_millis() < SILENCE.as_millis()) };
         let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
         let address = [format!("localhost:{}", hub.port().expect("bound"))];
         let node = std::thread::spawn(move || Follower::call(&address, TOKEN, 1, "n1"));
@@ -298,7 +308,11 @@ mod tests {
                 break began.elapsed();
             }
         };
-        assert!(heard > LEASE && heard < SILENCE, "{heard:?}");
+        // It has been heard for a second.
+        assert!(
+            heard > LEASE + DOUBT && heard < SILENCE + Duration::from_secs(1),
+            "{heard:?}"
+        );
         assert!(hub.attend().is_empty(), "it has been heard a moment ago");
     }
 }
