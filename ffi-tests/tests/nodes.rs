@@ -3,7 +3,7 @@
 use ffi_tests::hosts::Hosts;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
-use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place, processes};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, processes};
 use std::time::Duration;
 
 /// Two workers on each of three hosts; the last has room for spares too.
@@ -75,22 +75,6 @@ fn workers_die_under_a_plain_mpirun() {
     let outcome = spread_by_mpirun(case.job()).interval("100calls").fault(fault).run();
     assert_good(&outcome, &undisturbed, &case, vec![0, 2]);
     outcome.assert_nothing_left();
-}
-
-/// They have asked the launcher before, but the program is its rank all the same.
-#[test]
-#[ignore = "a variant: make test-all"]
-fn a_program_that_is_refused_runs_under_its_launcher() {
-    if !Hosts::are_possible() {
-        return;
-    }
-    let chatter = || Job::new(place::test_program("chatter"), &["20"]);
-    let outcome = spread_by_mpirun(chatter()).env("UNDERSTUDY_INTERVAL", "soon").run();
-    outcome.assert_success();
-    outcome.assert_same_lines(&native(spread(chatter()).workers(8)));
-    outcome.assert_nothing_left();
-    let told = |line: &&str| line.contains("unprotected");
-    outcome.check(outcome.own_lines().iter().all(told), "another line");
 }
 
 /// Its workers did not print. Their copies are on other hosts.
