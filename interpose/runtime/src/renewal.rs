@@ -85,7 +85,8 @@ static OWN: OnceLock<Own> = OnceLock::new();
 /// # Errors
 /// Why that cannot be used, for the user.
 pub fn learn() -> Result<(), String> {
-    let text = told::variable(LINE).ok_or("this process has no guardian; start the job with mpirun or understudy run")?;
+    let text =
+        told::variable(LINE).ok_or("this process has no guardian; start the job with mpirun or understudy run")?;
     let own = text.split_once(',').and_then(|(number, directory)| {
         Some(Own {
             number: number.parse().ok()?,
