@@ -49,7 +49,6 @@ pub mod peers;
 pub mod placement;
 pub mod posting;
 pub mod protection;
-pub mod quiet;
 pub mod raise;
 #[macro_use]
 pub mod recovery;

@@ -52,7 +52,6 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     let level = required.clamp(THREAD_SINGLE, THREAD_SERIALIZED);
     TOLD.level.store(level, Ordering::Relaxed);
     TOLD.initialized.store(true, Ordering::Relaxed);
-    crate::quiet::silence_topology_warning();
     outcome!(job::init());
     written(level);
     outcome!(job::first_checkpoint());
