@@ -1,6 +1,7 @@
 //! Why the process manager cannot do what it is asked for.
 
 use super::pmix::abi::{Status, Version};
+use crate::private;
 use std::io;
 use std::path::PathBuf;
 
@@ -84,6 +85,9 @@ pub enum Error {
     /// A file of the layer. ld.so would start the program without it.
     #[error("{0} is not there")]
     Missing(PathBuf),
+    /// The directory of this user in memory is somebody else's.
+    #[error("{0}, so what the job keeps there would be in others' hands")]
+    Planted(private::Refused),
     /// A system call.
     #[error("{what}: {source}")]
     System { what: String, source: io::Error },
@@ -121,6 +125,7 @@ impl Error {
             Error::SameHost => "name each host once",
             Error::NoManager => "start the job again",
             Error::Missing(_) => "keep the layer's files together in one directory",
+            Error::Planted(refused) => refused.remedy(),
             Error::System { .. } => "free what the system lacks",
         }
     }

@@ -9,6 +9,7 @@ use super::local::{adopt, is_of_a_launcher};
 use super::place::Seat;
 use super::{Error, Identity};
 use crate::line::{FromGuardian, Hello, LAUNCHERS, LINE, Line, ToGuardian};
+use crate::settings::Config;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, set_parent_process_death_signal,
@@ -36,6 +37,11 @@ const FORWARDED: [i32; 8] = [
     libc::SIGCONT,
     libc::SIGTSTP,
 ];
+
+/// Exit status of a job that cannot be protected and must be (EX_CONFIG of sysexits.h).
+const REFUSED: i32 = 78;
+/// How long the first process of a node may take to say why.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// The program, as the launcher was told to start it.
 #[derive(Debug)]
@@ -87,17 +93,18 @@ pub fn run(program: Program) -> Result<i32, Error> {
     let seat = Seat::from_environment()?;
     // Without its launcher nobody would end this.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| Error::system("prctl")(errno.into()))?;
-    let spares = std::env::var("UNDERSTUDY_SPARES")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let spares = spares.unwrap_or(1);
+    // What is wrong with a setting, the program's processes tell.
+    let spares = Config::read(|name| std::env::var(name).ok()).map_or(1, |config| config.spares);
     let Some(workers) = seat.size.checked_sub(spares).filter(|&workers| workers > 0) else {
         return Err(Error::OnlySpares {
             size: seat.size,
             spares,
         });
     };
-    let (line, manager) = seat.call()?;
+    let (line, manager) = match seat.call() {
+        Err(error @ Error::Planted(_)) => return go_without(&program, &seat, &error),
+        called => called?,
+    };
     let line = Arc::new(line);
     let hello = Hello::Guardian {
         rank: seat.rank,
@@ -115,6 +122,40 @@ pub fn run(program: Program) -> Result<i32, Error> {
     };
     guardian.forward_signals()?;
     guardian.attend()
+}
+
+/// The job cannot be protected: the program runs in place of this process, or the job stops.
+fn go_without(program: &Program, seat: &Seat, why: &Error) -> Result<i32, Error> {
+    let is_on = |name| matches!(std::env::var(name).as_deref(), Ok("1" | "on" | "yes"));
+    let stops = [
+        (is_on("UNDERSTUDY_REQUIRE"), "UNDERSTUDY_REQUIRE=1"),
+        (seat.is_ours(), "ckptd launch runs nothing unprotected"),
+        (is_on("UNDERSTUDY_RESTART"), "UNDERSTUDY_RESTART=1"),
+        (!seat.is_on_one_node(), "its other nodes may not refuse"),
+    ];
+    let stop = stops.iter().find(|(holds, _)| *holds).map(|(_, stop)| stop);
+    let outcome = stop.map_or("the program runs unprotected".into(), |stop| {
+        format!("the job stops ({stop})")
+    });
+    if seat.local_rank == 0 {
+        eprintln!("understudy: {why}; {}; {outcome}", why.remedy());
+    } else if stop.is_some() {
+        // A rank that ends with an error ends the job: the one that speaks is given time.
+        std::thread::sleep(LAST_WORD);
+    }
+    if stop.is_some() {
+        return Ok(REFUSED);
+    }
+    set_parent_process_death_signal(None).map_err(|errno| Error::system("prctl")(errno.into()))?;
+    let mut command = Command::new(&program.file);
+    if let Some((name, arguments)) = program.arguments.split_first() {
+        command.arg0(name).args(arguments);
+    }
+    let preload = std::env::var("LD_PRELOAD").unwrap_or_default();
+    let is_other = |item: &&str| !item.is_empty() && !item.ends_with("libunderstudy.so");
+    let others: Vec<&str> = preload.split([':', ' ']).filter(is_other).collect();
+    command.env("LD_PRELOAD", others.join(":"));
+    Err(Error::system(program.file.display().to_string())(command.exec()))
 }
 
 impl Guardian {

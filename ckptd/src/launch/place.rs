@@ -87,7 +87,8 @@ impl Seat {
         directory_of(&self.job)
     }
 
-    fn is_on_one_node(&self) -> bool {
+    /// Whether all of the job is on this node.
+    pub fn is_on_one_node(&self) -> bool {
         self.local_size == self.size
     }
 
@@ -181,9 +182,9 @@ pub(super) fn directory_of(job: &str) -> PathBuf {
 
 /// Makes a job's directory, and locks it: one at a time looks for the manager.
 fn locked(path: &Path) -> Result<(Directory, File), Error> {
-    let refused = |refused: private::Refused| Error::System {
-        what: "the directory of this user in memory".into(),
-        source: refused.into(),
+    let refused = |refused: private::Refused| match refused.is_planted() {
+        true => Error::Planted(refused),
+        false => Error::system("the directory of this user in memory")(refused.into()),
     };
     private::make_in_memory().map_err(refused)?;
     let directory = Directory::make(path).map_err(refused)?;

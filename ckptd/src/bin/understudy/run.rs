@@ -134,7 +134,7 @@ impl Arguments {
         program::check(name)?;
         let by_ckptd = self.is_for_ckptd(name);
         let mut line = match by_ckptd {
-            true => vec!["env".into()],
+            true => vec!["/usr/bin/env".into()],
             false => self.mpirun_line(ranks)?,
         };
         let events = attend::event_directory(&settings, self.spans_hosts(), self.dry_run)?;
