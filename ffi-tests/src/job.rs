@@ -1,17 +1,19 @@
 //! A job: what is run, and the run.
 
 mod command;
+mod run;
 
 use crate::hosts::Hosts;
 use crate::kill::{Kill, Trigger};
-use crate::outcome::{Killed, Outcome};
+use crate::outcome::Outcome;
 use crate::place::{self, Launcher};
 use crate::processes;
 use crate::slurm::Srun;
+use run::Run;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -19,10 +21,6 @@ use std::time::{Duration, Instant, SystemTime};
 pub const STANDARD_INPUT: &str = "standard-input";
 /// Where in its directory a job has its epochs.
 pub const DISK: &str = "disk";
-/// How often the job is looked at.
-const TICK: Duration = Duration::from_millis(4);
-/// How long relays and the launcher may take to clean up after mpirun has ended.
-const GRACE: Duration = Duration::from_secs(3);
 
 /// Which processes of a job are killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,192 +320,4 @@ fn piped(mut input: File) -> Stdio {
     // Whoever does not read all of it has closed it by the end.
     std::thread::spawn(move || std::io::copy(&mut input, &mut write));
     read.into()
-}
-
-/// A job under way.
-struct Run {
-    child: Child,
-    mark: String,
-    hosts: Option<Hosts>,
-    size: u32,
-    /// What the launcher starts becomes guardians, and is no rank.
-    is_guarded: bool,
-    ranks: BTreeMap<u32, processes::Process>,
-    /// What the names of the job's files have in them, and its relays' command lines.
-    relay_mark: String,
-    shared_memory: BTreeSet<String>,
-    killed: Vec<Killed>,
-    /// Files that are older are another job's, whose launcher had the same process number.
-    began: SystemTime,
-}
-
-fn is_since(entry: &std::fs::DirEntry, began: SystemTime) -> bool {
-    let changed = entry.metadata().and_then(|metadata| metadata.modified());
-    changed.is_ok_and(|changed| changed >= began)
-}
-
-impl Run {
-    /// Waits for the end and kills on the way; `None` if the time was up.
-    fn attend(&mut self, root: &Path, job: &mut Job, started: Instant) -> Option<std::process::ExitStatus> {
-        let (stdout, events) = (root.join("stdout"), root.join("events"));
-        let mut kills = job.kills.iter();
-        let mut kill = kills.next();
-        let mut due: Option<Instant> = None;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("mpirun is our child") {
-                return Some(status);
-            }
-            if started.elapsed() > job.limit {
-                self.end();
-                return None;
-            }
-            self.look();
-            if let (Some((at, scope)), true) = (job.end, self.is_complete())
-                && at.has_come(&stdout, &events)
-            {
-                job.end = None;
-                self.kill_all(scope, started);
-            }
-            if let (Some((at, host)), Some(hosts)) = (job.lost, &self.hosts)
-                && self.is_complete()
-                && at.has_come(&stdout, &events)
-            {
-                assert!(hosts.lose(host), "host {host} cannot be ended");
-                job.lost = None;
-            }
-            if let (Some(next), true) = (kill, self.is_complete()) {
-                if due.is_none() && next.at.has_come(&stdout, &events) {
-                    due = Some(Instant::now() + next.delay);
-                }
-                if due.is_some_and(|due| Instant::now() >= due) {
-                    if let Some(process) = self.ranks.get(&next.rank) {
-                        let hit = processes::kill(process.pid);
-                        self.killed.push(Killed {
-                            rank: next.rank,
-                            pid: process.pid,
-                            at: started.elapsed(),
-                            hit,
-                        });
-                    }
-                    (kill, due) = (kills.next(), None);
-                }
-            }
-            if self.is_complete() && job.watch.as_mut().is_some_and(|watch| watch(&self.ranks)) {
-                job.watch = None;
-            }
-            std::thread::sleep(TICK);
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.ranks.len() == self.size as usize
-    }
-
-    /// Learns the ranks' processes and their files in /dev/shm.
-    fn look(&mut self) {
-        if !self.is_complete() {
-            self.ranks = processes::ranks(&processes::marked(&self.mark), self.is_guarded);
-            self.relay_mark = self.relay_mark();
-        } else if self.hosts.is_none()
-            && self
-                .shared_memory
-                .iter()
-                .filter(|path| path.contains("sm_segment"))
-                .count()
-                < self.size as usize
-        {
-            self.shared_memory.extend(
-                self.ranks
-                    .values()
-                    .flat_map(|process| processes::mapped_shared_memory(process.pid)),
-            );
-        }
-    }
-
-    fn kill_all(&mut self, scope: Scope, started: Instant) {
-        for (&rank, process) in &self.ranks {
-            let pid = process.pid;
-            let hit = match scope {
-                Scope::Job => processes::state(pid).is_some(),
-                Scope::Ranks | Scope::Everything => processes::kill(pid),
-            };
-            let at = started.elapsed();
-            self.killed.push(Killed { rank, pid, at, hit });
-        }
-        if scope == Scope::Job {
-            let all = processes::marked(&self.mark);
-            for guardian in all.iter().filter(|process| process.is_guardian()) {
-                processes::terminate(guardian.pid);
-            }
-        }
-        if scope == Scope::Everything {
-            for process in processes::marked(&self.mark) {
-                processes::kill(process.pid);
-            }
-        }
-    }
-
-    /// Kills what is left of the job.
-    fn end(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        for process in processes::marked(&self.mark) {
-            processes::kill(process.pid);
-        }
-    }
-
-    /// Relays have no environment; their command line has the name of the job, and that has the pid of the launcher, or a batch system's numbers.
-    fn relay_mark(&self) -> String {
-        match (&self.hosts, self.ranks.values().next()) {
-            (Some(hosts), _) => hosts.job_mark(),
-            (_, Some(rank)) if self.is_guarded => crate::living::job_mark(rank.parent),
-            (_, Some(rank)) => format!("-{}@", rank.parent),
-            (_, None) => format!("-{}@", self.child.id()),
-        }
-    }
-
-    fn survivors(&self) -> Vec<String> {
-        let mut found: Vec<String> = processes::marked(&self.mark)
-            .into_iter()
-            .map(|process| format!("process {} ({})", process.pid, process.command))
-            .collect();
-        let relay_mark = &self.relay_mark;
-        found.extend(
-            processes::with_command(relay_mark)
-                .into_iter()
-                .map(|pid| format!("relay {pid}")),
-        );
-        if let Some(hosts) = &self.hosts {
-            found.extend(hosts.shared_memory());
-            return found;
-        }
-        let files = place::shared_memory()
-            .into_iter()
-            .filter(|entry| is_since(entry, self.began))
-            .map(|entry| entry.path().to_string_lossy().into_owned());
-        found.extend(files.filter(|path| path.contains(relay_mark) || self.shared_memory.contains(path)));
-        found
-    }
-
-    /// What still exists after a while; it is removed.
-    fn left_behind(&mut self) -> Vec<String> {
-        let ended = Instant::now();
-        let mut found = self.survivors();
-        while !found.is_empty() && ended.elapsed() < GRACE {
-            std::thread::sleep(5 * TICK);
-            found = self.survivors();
-        }
-        let relays = processes::with_command(&self.relay_mark);
-        for pid in processes::marked(&self.mark)
-            .into_iter()
-            .map(|process| process.pid)
-            .chain(relays)
-        {
-            processes::kill(pid);
-        }
-        for path in found.iter().filter(|path| path.starts_with("/dev/shm/")) {
-            let _ = std::fs::remove_file(path);
-        }
-        found
-    }
 }

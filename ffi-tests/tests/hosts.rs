@@ -197,7 +197,7 @@ fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
         .unwrap_or(TIMES);
     let mut random = Random::announced("large messages");
     let mut verdicts = Verdicts::default();
-    for (mebibytes, rounds) in [(1, 60), (16, 12)] {
+    for (mebibytes, rounds) in [(1, 200), (16, 12)] {
         let arguments = [(mebibytes << 20).to_string(), rounds.to_string()];
         let job = || {
             let arguments = arguments.each_ref().map(String::as_str);

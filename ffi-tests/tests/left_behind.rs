@@ -3,7 +3,7 @@
 use ckptd::private;
 use ffi_tests::command::{Ran, Understudy, understudy};
 use ffi_tests::outcome::native;
-use ffi_tests::{Job, place};
+use ffi_tests::{Job, place, processes};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ fn inspect(work: &Path, arguments: &[&str]) -> (Ran, String) {
     (ran, text)
 }
 
-/// A job of three workers that two deaths have ended, with event files and epochs.
+/// A job of three workers that was ended when it had epochs, with event files.
 fn lost_job() -> tempfile::TempDir {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let start = [
@@ -33,21 +33,22 @@ fn lost_job() -> tempfile::TempDir {
         "--log-dir",
         "events",
     ];
-    let fault = [
-        "--fault",
-        "kill rank=0 at=commit.end epoch=8; kill rank=1 at=commit.end epoch=8",
-    ];
     let program = ["--", &heat(), "300", "300", "100000"];
-    let ran = Understudy::new(work.path(), &[&start[..], &fault, &program].concat()).run();
-    ran.assert(75, &["cannot be recovered"]);
+    let (directory, mut is_ended) = (work.path().to_owned(), false);
+    let ran = Understudy::new(work.path(), &[&start[..], &program].concat())
+        .during(move |child| {
+            if !is_ended && epochs(&directory).len() >= 6 {
+                is_ended = processes::terminate(child.id());
+            }
+        })
+        .run();
+    ran.assert(143, &["SIGTERM has ended the job"]);
     work
 }
 
 /// The files of the first epoch on disk.
 fn epochs(work: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(work.join("disk"))
-        .expect("there is a disk level")
-        .flatten();
+    let entries = std::fs::read_dir(work.join("disk")).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|it| it == "epoch"))

@@ -217,8 +217,19 @@ fn the_status_is_that_of_the_program() {
     ends("divide", &["--spares", "4"]).assert(65, &["SIGFPE"]);
     ends("exit", &[]).assert(5, &["with status 5"]);
     ends("MPI_Abort", &[]).assert(6, &["MPI_Abort"]);
-    let unprotected = ["--allow-unprotected", "--fault", "pretend no-personality"];
-    ends("exit", &unprotected).assert(5, &["runs unprotected"]);
+    let work = work();
+    let heat = heat();
+    let unprotected = [
+        "run",
+        "-n",
+        "2",
+        "--allow-unprotected",
+        "--fault",
+        "pretend no-personality",
+    ];
+    let program = ["--", &heat, "30", "30", "10"];
+    let ran = Understudy::new(work.path(), &[&unprotected[..], &program].concat()).run();
+    ran.assert(0, &["runs unprotected", "was not protected"]);
     ends("kill", &["--fault", "pretend no-personality"]).assert(78, &["UNDERSTUDY_REQUIRE=1"]);
 }
 
@@ -271,7 +282,7 @@ fn a_signal_ends_the_job_too() {
 fn has_ledgers() -> bool {
     place::shared_memory()
         .iter()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("understudy-prterun-"))
+        .filter(|entry| entry.file_name().to_string_lossy().contains("@1-"))
         .count()
         >= 4
 }
@@ -413,7 +424,7 @@ fn what_cannot_be_run_is_told_in_one_line() {
         assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
         assert!(ran.stdout.is_empty(), "{}", ran.line);
     }
-    let ran = Understudy::new(work.path(), &["run", "-n", "2", "--", &heat])
+    let ran = Understudy::new(work.path(), &["run", "-n", "2", "--launcher", "mpirun", "--", &heat])
         .env("PATH", "/nowhere")
         .run();
     ran.assert(125, &["no mpirun on the PATH"]);

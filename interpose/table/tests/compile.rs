@@ -65,6 +65,8 @@ pub fn unsupported_file(_: Proc) -> c_int { 1 }
 pub fn refused(_: u32) -> c_int { 1 }
 ";
 
+const IN_PLACE: &str = "pub const IN_PLACE: *const core::ffi::c_void = core::ptr::null();\n";
+
 const CALLS: &str = "
 use crate::dispatch::callbacks::*;
 use crate::handles::*;
@@ -131,7 +133,7 @@ fn compile_runtime(name: &str, calls: &str) -> Result<(), String> {
     compile_mpi(&mpi);
     let dispatch = runtime_dispatch(&["MPI_Comm_rank", "MPI_Op_create", "MPI_Comm_f2c"]);
     let source = format!(
-        "extern crate {mpi} as understudy_mpi;\npub mod handles {{\n{}{REAL_OF}}}\npub mod raise {{{RAISE}}}\n{AROUND}\
+        "extern crate {mpi} as understudy_mpi;\npub mod handles {{\n{}{REAL_OF}{IN_PLACE}}}\npub mod raise {{{RAISE}}}\n{AROUND}\
          #[allow(non_snake_case)]\npub mod calls {{{calls}}}\npub mod dispatch {{\n{dispatch}}}\n",
         virt_types(),
     );
