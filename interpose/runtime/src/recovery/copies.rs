@@ -12,7 +12,7 @@ use crate::image::restore::Ready;
 use crate::image::runs::normalise;
 use crate::rehearsal::{self, Offer, Rebuild};
 use crate::world;
-use crate::{disk, events, own_messages};
+use crate::{disk, events, own_messages, sys};
 use ckptd::events::{Kind, Worker};
 use std::ffi::c_int;
 use std::time::Instant;
@@ -252,7 +252,8 @@ impl Missing {
             None => Missing::Nothing,
             Some(offer) if plan.takeover(me).is_none() => Missing::Present(offer),
             Some(offer) if offer.needs_start() && load::has_begun() => {
-                Missing::Lost("this process holds other data already".into())
+                log::info!("this process holds data of another part; it ends, and one that has none takes this part");
+                sys::kill_self()
             }
             Some(offer) => Rebuild::start(offer).map_or_else(Missing::Lost, Missing::Replayed),
         })
