@@ -23,6 +23,12 @@ impl Process {
     pub fn is_guardian(&self) -> bool {
         self.command.starts_with("ckptd guardian ") || self.command.contains("/ckptd guardian ")
     }
+
+    /// A guardian, or what one has started for itself.
+    fn is_of_layer(&self) -> bool {
+        let program = self.command.split(' ').next().unwrap_or_default();
+        program.rsplit('/').next() == Some("ckptd")
+    }
 }
 
 /// All of them.
@@ -116,7 +122,7 @@ pub fn ranks(processes: &[Process], guarded: bool) -> BTreeMap<u32, Process> {
         .filter(|process| process.is_guardian() || process.rank.is_none() && !guarded)
         .map(|process| process.pid)
         .collect();
-    let is_first = |process: &&Process| launchers.contains(&process.parent) && !process.is_guardian();
+    let is_first = |process: &&Process| launchers.contains(&process.parent) && !process.is_of_layer();
     processes
         .iter()
         .filter(is_first)
