@@ -163,7 +163,7 @@ fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
         (false, None) if plan.source(me).is_some() => Origin::SurvivorAnew,
         (false, None) => Origin::Survivor,
     };
-    let loaded = load::load(origin, ready).map_err(|damaged| copies::refuse_own(plan, me, &damaged))?;
+    let loaded = load::load(me, origin, ready).map_err(|damaged| copies::refuse_own(plan, me, &damaged))?;
     report.stage(RecoveryStage::Load);
     comm::drop_reals();
     comm::rebuild(world::get().workers, checkpoint::epoch())?;

@@ -171,7 +171,7 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
         if let (true, None, Some((header, state))) = (may_prepare, &ready, transfer.head())
             && state.is_whole()
         {
-            ready = Some(load::prepare(normalise(header.runs.clone()), state));
+            ready = Some(load::prepare(me, normalise(header.runs.clone()), state));
         }
     })?;
     let received = moves.iter_mut().find_map(|it| it.transfer.take_received());
@@ -251,7 +251,7 @@ impl Missing {
         Ok(match offers.into_iter().next().flatten() {
             None => Missing::Nothing,
             Some(offer) if plan.takeover(me).is_none() => Missing::Present(offer),
-            Some(offer) if offer.needs_start() && load::has_begun() => {
+            Some(offer) if offer.needs_start() && load::begun().is_some() => {
                 log::info!("this process holds data of another part; it ends, and one that has none takes this part");
                 sys::kill_self()
             }

@@ -5,6 +5,7 @@ use super::alone;
 use super::copies;
 use super::deaths;
 use super::ending::{abort, undone};
+use super::load;
 use super::plan::{self, Gone, Held, Identity, Lost, NONE, Plan, Wish};
 use super::wishes;
 use crate::errors::succeeded;
@@ -57,6 +58,7 @@ fn own_identity(whole: u64) -> Identity {
         committed: checkpoint::epoch(),
         whole,
         daemon: wishes::word(),
+        begun: load::begun().map_or(NONE, u64::from),
         held,
         refused: copies::refused(),
     }

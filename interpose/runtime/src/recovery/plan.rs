@@ -17,6 +17,8 @@ pub struct Identity {
     pub whole: u64,
     /// See `wishes::word`.
     pub daemon: u64,
+    /// The worker whose data a spare holds, or some of them; or [`NONE`].
+    pub begun: u64,
     /// What a spare has.
     pub held: Held,
     /// Copies that it has found damaged in this recovery.
@@ -85,6 +87,7 @@ impl Default for Identity {
             committed: 0,
             whole: 0,
             daemon: 0,
+            begun: NONE,
             held: Held::NOTHING,
             refused: [Refused::NOTHING; REFUSALS],
         }
@@ -448,24 +451,30 @@ fn epoch(job: &Job, dead: &[u32]) -> Result<u64, Lost> {
     }
 }
 
-/// Gives each dead worker the spare that has its copy already, else the one that is wished, if it is free, else the lowest one; spares
-/// that have a dead worker's copy are not free.
+/// Whether a spare is to be preferred for a dead worker.
+type Reason<'a> = dyn Fn(&Identity, u32) -> bool + 'a;
+
+/// Gives each dead worker the spare that has its copy already, else the one that has begun to load its data, else the one that is wished,
+/// else the lowest one, that has no other data if possible: such a process may have to give way ([`super::copies`]).
 fn assign(dead: &[u32], spares: &[&Identity], epoch: u64, wishes: &[Wish]) -> Vec<Takeover> {
     let has = |spare: &Identity, worker: u32| spare.held.own == u64::from(worker) && spare.held.reaches(epoch);
+    let has_begun = |spare: &Identity, worker: u32| spare.begun == u64::from(worker);
+    let is_wished = |spare: &Identity, worker: u32| {
+        let is_this = |wish: &Wish| (wish.worker, wish.spare) == (worker, spare.launcher_rank);
+        wishes.iter().any(is_this)
+    };
+    let is_empty = |spare: &Identity, _| spare.begun == NONE;
+    let reasons: [&Reason; 5] = [&has, &has_begun, &is_wished, &is_empty, &|_, _| true];
     let mut free: Vec<&Identity> = spares.to_vec();
-    let mut chosen: Vec<Option<&Identity>> = Vec::new();
-    for &worker in dead {
-        let at = free.iter().position(|spare| has(spare, worker));
-        chosen.push(at.map(|at| free.remove(at)));
+    let mut chosen: Vec<Option<&Identity>> = vec![None; dead.len()];
+    for reason in reasons {
+        for (&worker, chosen) in dead.iter().zip(&mut chosen).filter(|(_, chosen)| chosen.is_none()) {
+            let at = free.iter().position(|spare| reason(spare, worker));
+            *chosen = at.map(|at| free.remove(at));
+        }
     }
-    for (&worker, chosen) in dead.iter().zip(&mut chosen).filter(|(_, chosen)| chosen.is_none()) {
-        let wish = wishes.iter().find(|wish| wish.worker == worker);
-        let at = wish.and_then(|wish| free.iter().position(|spare| spare.launcher_rank == wish.spare));
-        *chosen = at.map(|at| free.remove(at));
-    }
-    let mut free = free.into_iter();
     let takeovers = dead.iter().zip(chosen).filter_map(|(&worker, chosen)| {
-        let spare = chosen.or_else(|| free.next())?;
+        let spare = chosen?;
         let has_own = has(spare, worker);
         Some(Takeover {
             worker,

@@ -52,6 +52,26 @@ fn takeover(worker: u32, player: u32) -> Takeover {
     }
 }
 
+/// A spare that has begun to load the data of this worker.
+fn begun(launcher_rank: u64, worker: u64) -> Identity {
+    Identity {
+        begun: worker,
+        ..spare(launcher_rank)
+    }
+}
+
+#[test]
+fn who_has_begun_a_part_goes_on_with_it_and_takes_another_only_if_nobody_else_can() {
+    let players = |spares: &[Identity]| {
+        let living = [&[worker(0, 0, 3), worker(2, 2, 3)], spares].concat();
+        let takeovers = make(&living, 4, 1).unwrap().takeovers;
+        takeovers.iter().map(|it| (it.worker, it.player)).collect::<Vec<_>>()
+    };
+    assert_eq!(players(&[begun(4, 3), spare(5)]), [(1, 5), (3, 4)]);
+    assert_eq!(players(&[begun(4, 2), spare(5), spare(6)]), [(1, 5), (3, 6)]);
+    assert_eq!(players(&[begun(4, 2), spare(5)]), [(1, 5), (3, 4)]);
+}
+
 #[test]
 fn the_lowest_spare_takes_the_lowest_dead_part() {
     let living = [worker(0, 0, 3), worker(2, 2, 3), worker(3, 3, 3), spare(4), spare(5)];
