@@ -9,7 +9,7 @@ use super::local::{adopt, is_of_a_launcher};
 use super::place::Seat;
 use super::{Error, Identity};
 use crate::line::{FromGuardian, Hello, LAUNCHERS, LINE, Line, ToGuardian};
-use crate::settings::Config;
+use crate::settings::{Config, refusal};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, set_parent_process_death_signal,
@@ -49,6 +49,16 @@ pub struct Program {
     pub file: PathBuf,
     /// The first is its name.
     pub arguments: Vec<OsString>,
+}
+
+impl Program {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.file);
+        if let Some((name, arguments)) = self.arguments.split_first() {
+            command.arg0(name).args(arguments);
+        }
+        command
+    }
 }
 
 /// A process of the program.
@@ -126,19 +136,9 @@ pub fn run(program: Program) -> Result<i32, Error> {
 
 /// The job cannot be protected: the program runs in place of this process, or the job stops.
 fn go_without(program: &Program, seat: &Seat, why: &Error) -> Result<i32, Error> {
-    let is_on = |name| matches!(std::env::var(name).as_deref(), Ok("1" | "on" | "yes"));
-    let stops = [
-        (is_on("UNDERSTUDY_REQUIRE"), "UNDERSTUDY_REQUIRE=1"),
-        (seat.is_ours(), "ckptd launch runs nothing unprotected"),
-        (is_on("UNDERSTUDY_RESTART"), "UNDERSTUDY_RESTART=1"),
-        (!seat.is_on_one_node(), "its other nodes may not refuse"),
-    ];
-    let stop = stops.iter().find(|(holds, _)| *holds).map(|(_, stop)| stop);
-    let outcome = stop.map_or("the program runs unprotected".into(), |stop| {
-        format!("the job stops ({stop})")
-    });
+    let stop = refusal::stops(!seat.is_ours(), !seat.is_on_one_node());
     if seat.local_rank == 0 {
-        eprintln!("understudy: {why}; {}; {outcome}", why.remedy());
+        eprintln!("understudy: {why}; {}; {}", why.remedy(), refusal::outcome(stop));
     } else if stop.is_some() {
         // A rank that ends with an error ends the job: the one that speaks is given time.
         std::thread::sleep(LAST_WORD);
@@ -147,10 +147,7 @@ fn go_without(program: &Program, seat: &Seat, why: &Error) -> Result<i32, Error>
         return Ok(REFUSED);
     }
     set_parent_process_death_signal(None).map_err(|errno| Error::system("prctl")(errno.into()))?;
-    let mut command = Command::new(&program.file);
-    if let Some((name, arguments)) = program.arguments.split_first() {
-        command.arg0(name).args(arguments);
-    }
+    let mut command = program.command();
     let preload = std::env::var("LD_PRELOAD").unwrap_or_default();
     let is_other = |item: &&str| !item.is_empty() && !item.ends_with("libunderstudy.so");
     let others: Vec<&str> = preload.split([':', ' ']).filter(is_other).collect();
@@ -232,10 +229,7 @@ impl Guardian {
 
     /// Starts a process of the program, which does not outlive this one.
     fn start(&mut self, number: u32, anew: bool) -> Result<(), Error> {
-        let mut command = Command::new(&self.program.file);
-        if let Some((name, arguments)) = self.program.arguments.split_first() {
-            command.arg0(name).args(arguments);
-        }
+        let mut command = self.program.command();
         command.env("UNDERSTUDY_SPARES", self.spares.to_string());
         command.env_remove("UNDERSTUDY_ASIDE");
         if anew && number < self.seat.size {

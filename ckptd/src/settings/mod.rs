@@ -5,6 +5,7 @@ mod config;
 pub mod domains;
 pub mod fault;
 pub mod points;
+pub mod refusal;
 mod unknown;
 mod values;
 

@@ -97,12 +97,17 @@ impl Job {
             .env("UNDERSTUDY_LOG_DIR", root.join("events"))
             .env("OMPI_MCA_btl", TRANSPORTS)
             .env("OMPI_MCA_mpi_yield_when_idle", "1");
+        self.place(&mut command, root, mark);
+        command
+    }
+
+    /// In the job's directory, marked, and with what was set for it.
+    fn place(&self, command: &mut Command, root: &Path, mark: &str) {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
             .env(processes::MARK, mark)
             .current_dir(root.join("work"))
             .env("TMPDIR", root);
-        command
     }
 
     /// The same with MPICH's launcher, without the layer.
@@ -110,11 +115,7 @@ impl Job {
         let mut command = Command::new(place::mpich().join("mpiexec"));
         command.args(["-n", &self.workers.to_string()]);
         command.arg(&self.program).args(&self.arguments);
-        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        command
-            .env(processes::MARK, mark)
-            .current_dir(root.join("work"))
-            .env("TMPDIR", root);
+        self.place(&mut command, root, mark);
         command
     }
 

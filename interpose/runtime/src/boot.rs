@@ -4,7 +4,7 @@
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::told::{config, info, launcher_rank, launcher_size, number, variable};
 use crate::{abi, arch, cell, entry, events, fatal, fault, handles, renewal, shim, sys, told};
-use ckptd::settings::{Config, Static, unknown};
+use ckptd::settings::{Config, Static, refusal, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 use understudy_mpi::library;
@@ -90,32 +90,18 @@ impl From<String> for Refusal {
 impl Refusal {
     /// Why the job must stop, if it must.
     fn stops(&self) -> Option<&'static str> {
-        let is_on = |name: &str| matches!(variable(name).as_deref(), Some("1" | "on" | "yes"));
-        if is_on("UNDERSTUDY_REQUIRE") {
-            Some("UNDERSTUDY_REQUIRE=1")
-        } else if !told::has_other_launcher() {
-            Some("ckptd launch runs nothing unprotected")
-        } else if is_on("UNDERSTUDY_RESTART") {
-            Some("UNDERSTUDY_RESTART=1")
-        } else if self.is_local && number("OMPI_COMM_WORLD_LOCAL_SIZE") != number("OMPI_COMM_WORLD_SIZE") {
-            Some("its other nodes may not refuse")
-        } else {
-            None
-        }
+        let is_split = number("OMPI_COMM_WORLD_LOCAL_SIZE") != number("OMPI_COMM_WORLD_SIZE");
+        refusal::stops(told::has_other_launcher(), self.is_local && is_split)
     }
 }
 
-fn refuse(refusal: &Refusal) -> c_int {
+fn refuse(refused: &Refusal) -> c_int {
     if info().quiet != 0 {
         return 1;
     }
-    let strict = refusal.stops();
+    let strict = refused.stops();
     if variable("OMPI_COMM_WORLD_LOCAL_RANK").as_deref() == Some("0") {
-        let outcome = strict.map_or_else(
-            || "the program runs unprotected".into(),
-            |why| format!("the job stops ({why})"),
-        );
-        crate::sys::say(format_args!("{}; {outcome}", refusal.reason));
+        crate::sys::say(format_args!("{}; {}", refused.reason, refusal::outcome(strict)));
     } else if strict.is_some() {
         // A rank that ends with an error ends the job: the one that speaks is given time.
         std::thread::sleep(std::time::Duration::from_secs(1));

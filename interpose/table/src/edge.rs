@@ -7,7 +7,7 @@ use crate::abi::domain;
 use crate::kind::ParamKind;
 use crate::length::{LengthTerm, length_terms};
 use crate::model::{Direction, Flag, Handle, Parameter, Procedure, Support, Table};
-use crate::real::stack_words;
+use crate::real::{addresses, stack_words};
 use crate::types::identifier;
 use std::fmt::Write;
 
@@ -233,19 +233,8 @@ fn function(out: &mut String, slot: usize, procedure: &Procedure) {
 /// The same procedures for a library of another ABI, behind the functions that translate.
 fn foreign_calls(out: &mut String, table: &Table) {
     let count = table.procedures.len();
-    let _ = writeln!(
-        out,
-        "\n/// Addresses of the procedures of a library of another ABI, by slot.\n\
-         pub(crate) static FOREIGN: [crate::library::Procedure; {count}] = ["
-    );
-    for procedure in &table.procedures {
-        let _ = writeln!(
-            out,
-            "    crate::library::Procedure::new(c\"{}\"),",
-            procedure.real_name()
-        );
-    }
-    out.push_str("];\n\n/// They are called as the others are.\nmod foreign {\n");
+    addresses(out, table, "the procedures of a library of another ABI", "FOREIGN");
+    out.push_str("\n/// They are called as the others are.\nmod foreign {\n");
     for (slot, procedure) in table.procedures.iter().enumerate() {
         let words = stack_words(procedure);
         let _ = write!(

@@ -9,17 +9,18 @@ use std::fmt::Write;
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::from("// Generated from the call table; not to be edited.\n");
     runtime::callbacks(&mut out);
-    addresses(&mut out, table);
+    addresses(&mut out, table, "the real procedures", "PROCEDURES");
     functions(&mut out, table);
     out
 }
 
-fn addresses(out: &mut String, table: &Table) {
+/// Where the addresses of these procedures stand.
+pub(crate) fn addresses(out: &mut String, table: &Table, of: &str, name: &str) {
     let count = table.procedures.len();
     let _ = writeln!(
         out,
-        "\n/// Addresses of the real procedures, by slot.\n\
-         pub(crate) static PROCEDURES: [crate::library::Procedure; {count}] = ["
+        "\n/// Addresses of {of}, by slot.\n\
+         pub(crate) static {name}: [crate::library::Procedure; {count}] = ["
     );
     for procedure in &table.procedures {
         let _ = writeln!(

@@ -1,0 +1,22 @@
+//! What becomes of a job that cannot be protected.
+
+/// Why it must stop, if it must. `has_launcher`: the program could run without the layer; `is_split`: other nodes may not refuse, and their
+/// ranks would wait for those of this one for ever.
+pub fn stops(has_launcher: bool, is_split: bool) -> Option<&'static str> {
+    let is_on = |name| matches!(std::env::var(name).as_deref(), Ok("1" | "on" | "yes"));
+    let reasons = [
+        (is_on("UNDERSTUDY_REQUIRE"), "UNDERSTUDY_REQUIRE=1"),
+        (!has_launcher, "ckptd launch runs nothing unprotected"),
+        (is_on("UNDERSTUDY_RESTART"), "UNDERSTUDY_RESTART=1"),
+        (is_split, "its other nodes may not refuse"),
+    ];
+    reasons.into_iter().find(|(holds, _)| *holds).map(|(_, why)| why)
+}
+
+/// The end of the line that tells of it.
+pub fn outcome(stops: Option<&str>) -> String {
+    stops.map_or_else(
+        || "the program runs unprotected".into(),
+        |why| format!("the job stops ({why})"),
+    )
+}
