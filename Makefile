@@ -107,13 +107,14 @@ quick: build ## run the unit tests and a few jobs (two minutes after a build)
 
 # What takes an hour by itself has a target of its own: sweep, soak.
 test-all: build ## run the variants of the tests, too
-	$(TEST) --no-fail-fast -- --include-ignored --skip runs_with_random_deaths --skip any_second_process_may_die --skip every_worker_may_die
+	export FFI_TESTS_ALL=1; \
+	    $(TEST) --no-fail-fast -- --include-ignored --skip runs_with_random_deaths --skip any_second_process_may_die --skip every_worker_may_die
 
 # Kills per worker and program; every one is a run of a second or two.
 SWEEP_TIMES ?= 40
 
 sweep: build ## kill every worker of every program at many moments (an hour)
-	export FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1; \
+	export FFI_TESTS_ALL=1 FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1; \
 	    $(TEST) --test kill_anywhere --test kill_inside --test kill_twice --test plugins --test sweep -- --include-ignored --nocapture --test-threads 1
 
 # Minutes of random deaths, and the seed of an earlier run to repeat it.

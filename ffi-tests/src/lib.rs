@@ -16,7 +16,7 @@
 //!
 //! A job needs the machine for itself, so jobs of all test programs take turns (a lock file). Environment:
 //! `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so; `FFI_TESTS_SEED`: repeats the random moments of an earlier run;
-//! `FFI_TESTS_KEEP=1`: the directories of all jobs stay.
+//! `FFI_TESTS_KEEP=1`: the directories of all jobs stay; `FFI_TESTS_ALL=1`: all rows of the tables of variants, see [`few`].
 
 pub mod command;
 pub mod daemon;
@@ -41,3 +41,13 @@ pub use outcome::Outcome;
 pub use place::Launcher;
 pub use random::Random;
 pub use verdicts::Verdicts;
+
+/// Whether variants are run too, as in `make test-all` and `make sweep`.
+pub fn is_thorough() -> bool {
+    std::env::var_os("FFI_TESTS_ALL").is_some()
+}
+
+/// The first `count` rows of a table of variants; all if [`is_thorough`].
+pub fn few<Rows: IntoIterator>(rows: Rows, count: usize) -> impl Iterator<Item = Rows::Item> {
+    rows.into_iter().take(if is_thorough() { usize::MAX } else { count })
+}

@@ -1,7 +1,7 @@
 //! Programs for each area of the standard get the same answers with and without the layer, and with a worker killed.
 
 use ffi_tests::outcome::native;
-use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, place};
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, is_thorough, place};
 use std::time::Duration;
 
 const WORKERS: u32 = 4;
@@ -16,18 +16,20 @@ fn job(name: &str) -> Job {
     Job::new(place::test_program(name), &ARGUMENTS).interval("7calls")
 }
 
-/// Runs the program undisturbed under the layer, and with a worker killed between two rounds and in the middle of one.
+/// Runs the program with a worker killed between two rounds or in the middle of one; and undisturbed under the layer, if there is time.
 fn conforms(name: &str) {
     let undisturbed = native(job(name));
     undisturbed.assert_success();
     let text = String::from_utf8_lossy(&undisturbed.stdout);
     assert!(!text.contains("FAILED"), "{name} does not like MPI itself:\n{text}");
     let mut verdicts = Verdicts::default();
-    let layered = job(name).run();
-    verdicts.judge(&format!("{name} undisturbed"), || {
-        layered.assert_success();
-        layered.assert_like(&undisturbed, &[]);
-    });
+    if is_thorough() {
+        let layered = job(name).run();
+        verdicts.judge(&format!("{name} undisturbed"), || {
+            layered.assert_success();
+            layered.assert_like(&undisturbed, &[]);
+        });
+    }
     let mut random = Random::announced(name);
     let times = std::env::var("FFI_TESTS_TIMES")
         .ok()

@@ -2,7 +2,7 @@
 //! used up for a bug.
 
 use ffi_tests::outcome::native;
-use ffi_tests::{Job, Outcome, Verdicts, place};
+use ffi_tests::{Job, Outcome, Verdicts, few, place};
 use std::time::Duration;
 
 /// `understudy_abi::exit::PROGRAM`, as the guide has it.
@@ -50,16 +50,17 @@ fn assert_blamed(outcome: &Outcome, words: &[&str]) {
 #[test]
 fn a_crash_that_repeats_is_the_programs() {
     let mut verdicts = Verdicts::default();
-    for (way, words) in [
+    let ways = [
         ("dereference", "of SIGSEGV at endings+0x"),
+        // Inside of the MPI library, called by the program.
+        ("bad-buffer", "of SIGSEGV at "),
+        ("throw", "of SIGABRT at libc"),
         ("divide", "of SIGFPE at endings+0x"),
         ("undefined", "of SIGILL at endings+0x"),
         ("raise", "of SIGSEGV at libc"),
         ("abort", "of SIGABRT at libc"),
-        ("throw", "of SIGABRT at libc"),
-        // Inside of the MPI library, called by the program.
-        ("bad-buffer", "of SIGSEGV at "),
-    ] {
+    ];
+    for (way, words) in few(ways, 3) {
         let outcome = job(&[way, "1"]).run();
         verdicts.judge(way, || assert_blamed(&outcome, &[words, "called from", "endings+0x"]));
     }
@@ -69,7 +70,7 @@ fn a_crash_that_repeats_is_the_programs() {
 #[test]
 fn a_crash_that_moves_to_another_rank_is_the_programs() {
     let mut verdicts = Verdicts::default();
-    for way in ["dereference", "throw"] {
+    for way in few(["dereference", "throw"], 1) {
         let outcome = job(&[way, "next"]).run();
         verdicts.judge(way, || {
             assert_blamed(&outcome, &["worker 0 died of", "worker 1 died of", "worker 2 died of"])
@@ -98,7 +99,7 @@ fn an_exhausted_stack_is_the_programs() {
 #[test]
 fn a_crash_that_does_not_repeat_is_recovered_from() {
     let mut verdicts = Verdicts::default();
-    for way in ["dereference", "abort", "bad-buffer"] {
+    for way in few(["bad-buffer", "dereference", "abort"], 1) {
         let arguments = [way, "2", "once"];
         let outcome = job(&arguments).input("once", "").run();
         verdicts.judge(way, || {
@@ -160,7 +161,7 @@ fn a_child_may_end_as_it_likes() {
 fn a_rank_that_leaves_without_mpi_finalize_ends_the_job() {
     let mut verdicts = Verdicts::default();
     // The launcher knows no status but that of a rank, or 1.
-    for (way, said, status) in [("exit", 5, 5), ("_exit", 5, 5), ("exit-0", 0, 1)] {
+    for (way, said, status) in few([("_exit", 5, 5), ("exit-0", 0, 1), ("exit", 5, 5)], 2) {
         let outcome = job(&[way, "1"]).run();
         verdicts.judge(way, || {
             assert_status(&outcome, status);

@@ -39,7 +39,7 @@ fn survives(case: &Case, kills: &[(u32, usize)]) {
 
 #[test]
 fn workers_die_one_after_the_other_without_a_spare_for_the_second() {
-    survives(&programs::longer_heat2d(), &[(2, 10), (0, 30)]);
+    survives(&programs::heat2d(), &[(2, 10), (0, 25)]);
 }
 
 #[test]
