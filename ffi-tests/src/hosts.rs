@@ -116,7 +116,32 @@ impl Hosts {
         names.join(",")
     }
 
-    fn enter_at(&self, directory: &Path) -> Command {
+    /// A command on a host, which ends with this thread.
+    pub fn on(&self, host: usize, words: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(self.enter().get_program());
+        command.args(self.enter().get_args());
+        if host > 0 {
+            command.arg(self.agent()).arg(self.name(host));
+        }
+        command.args(words);
+        command
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Where files of this test may lie, on all hosts.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A command on the first host in a directory, with a temporary directory of the hosts' own.
+    pub fn enter_at(&self, directory: &Path) -> Command {
         let mut command = self.enter();
         let mut option = std::ffi::OsString::from("--wdns=");
         option.push(directory);
@@ -146,6 +171,16 @@ impl Hosts {
             .args(["--prtemca", "plm_ssh_agent"])
             .arg(self.agent())
             .args(["--host", &self.names(), "--map-by", by]);
+        command
+    }
+
+    /// MPICH's `mpiexec` on the first host, with options by which it starts ranks on all of them.
+    pub fn mpiexec(&self, mpiexec: PathBuf, directory: &Path) -> Command {
+        let mut command = self.enter_at(directory);
+        command.arg(mpiexec);
+        // Its way to call ssh has an option that the agent does not know.
+        command.args(["-launcher", "rsh", "-launcher-exec"]).arg(self.agent());
+        command.args(["-hosts", &self.names()]);
         command
     }
 

@@ -13,6 +13,10 @@ part=$1 directory=$2 name=$3
 
 settle() {
     hostname "$1"
+    # The network's devices are listed there; what else was there stays.
+    mount --rbind /sys/fs/cgroup "$directory/groups"
+    mount -t sysfs sysfs /sys
+    mount --rbind "$directory/groups" /sys/fs/cgroup
     mount -t tmpfs tmpfs /dev/shm
     mount -t tmpfs tmpfs "$directory/tmp"
     mount --bind "$directory/hosts" /etc/hosts
@@ -25,7 +29,7 @@ if [ "$part" = other ]; then
     exec sleep infinity
 fi
 
-mkdir "$directory/tmp"
+mkdir "$directory/tmp" "$directory/groups"
 echo "127.0.0.1 localhost" > "$directory/hosts"
 for number in $(seq "$4"); do
     echo "10.77.0.$number $name$number" >> "$directory/hosts"

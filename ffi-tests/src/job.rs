@@ -8,7 +8,7 @@ use crate::kill::{Kill, Trigger};
 use crate::outcome::Outcome;
 use crate::place::{self, Launcher};
 use crate::processes;
-use crate::slurm::Srun;
+use crate::slurm::{Slurm, Srun};
 use run::Run;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -52,6 +52,8 @@ pub struct Job {
     mpirun: Option<PathBuf>,
     launcher: Launcher,
     srun: Option<Srun>,
+    /// The process manager that ranks get from srun on several hosts.
+    slurm: Option<&'static str>,
     mpich: bool,
     slots: Vec<u32>,
     by: String,
@@ -78,6 +80,7 @@ impl Job {
             mpirun: None,
             launcher: place::launcher(),
             srun: None,
+            slurm: None,
             mpich: false,
             slots: Vec::new(),
             by: "slot".to_owned(),
@@ -156,7 +159,7 @@ impl Job {
         self.layer = false;
         self.disk = false;
         self.spares = 0;
-        self.srun = None;
+        (self.srun, self.slurm) = (None, None);
         self.variables.retain(|(name, _)| !name.starts_with("UNDERSTUDY_"));
         self
     }
@@ -183,6 +186,12 @@ impl Job {
     /// With another mpirun than that of the PATH, without flags but for the number of ranks.
     pub fn mpirun(mut self, path: &Path) -> Job {
         self.mpirun = Some(path.to_owned());
+        self
+    }
+
+    /// Under the srun of a Slurm of its own, on its hosts.
+    pub fn launched_by_slurm(mut self, mpi: &'static str) -> Job {
+        self.slurm = Some(mpi);
         self
     }
 
@@ -270,6 +279,13 @@ impl Job {
         }
         let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let hosts = (!self.slots.is_empty()).then(|| Hosts::new(&self.slots).expect("there can be hosts"));
+        let slurm = hosts
+            .as_ref()
+            .zip(self.slurm)
+            .map(|(hosts, mpi)| (Slurm::on(hosts), mpi));
+        if let Some((slurm, mpi)) = &slurm {
+            self.srun = Some(slurm.srun(mpi));
+        }
         let mut command = self.command(root.path(), &mark, hosts.as_ref());
         let stream = |name| File::create(root.path().join(name)).expect("the directory is writable");
         let input = File::open(root.path().join("work").join(STANDARD_INPUT));
@@ -304,6 +320,7 @@ impl Job {
         let status = run.attend(root.path(), &mut self, started);
         let wall = started.elapsed();
         let left_behind = run.left_behind();
+        drop(slurm);
         Outcome::new(root, line, status, wall, run.killed, left_behind)
     }
 }

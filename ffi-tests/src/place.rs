@@ -61,6 +61,8 @@ pub enum Launcher {
     Mpirun,
     /// `ckptd launch`
     Ckptd,
+    /// MPICH's, without any flag that the layer needs.
+    Mpiexec,
 }
 
 /// `FFI_TESTS_LAUNCHER`: `mpirun` (also if it is not set) or `ckptd`.

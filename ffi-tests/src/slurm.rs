@@ -1,5 +1,6 @@
-//! A Slurm of one node, with a configuration of its own, that runs as this user and asks for no credentials.
+//! A Slurm of this machine, or of several hosts, with a configuration of its own, that runs as this user and asks for no credentials.
 
+use crate::hosts::Hosts;
 use crate::place;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,12 @@ use std::time::{Duration, Instant};
 /// How long the daemons may take to know each other.
 const READY: Duration = Duration::from_secs(20);
 
-/// Both daemons. They end with this value, or with the thread that has started them.
+/// Its daemons. They end with this value, or with the thread that has started them.
 pub struct Slurm {
     directory: tempfile::TempDir,
     daemons: Vec<Child>,
+    /// The command that tells what state the nodes are in.
+    states: Command,
 }
 
 /// How jobs are started there.
@@ -32,10 +35,8 @@ fn libraries() -> PathBuf {
     tree().join("usr/lib/x86_64-linux-gnu/slurm-wlm")
 }
 
-fn command(program: &str, configuration: &Path) -> Command {
-    let mut command = Command::new(tree().join("usr").join(program));
-    configure(&mut command, configuration);
-    command
+fn program(name: &str) -> String {
+    tree().join("usr").join(name).to_string_lossy().into_owned()
 }
 
 fn configure(command: &mut Command, configuration: &Path) {
@@ -44,14 +45,16 @@ fn configure(command: &mut Command, configuration: &Path) {
         .env("LD_LIBRARY_PATH", libraries());
 }
 
-fn configuration(place: &Path) -> String {
+/// The controller is on the first of the hosts.
+fn configuration(place: &Path, hosts: &[String]) -> String {
     let ports = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").expect("there are ports"));
     let [controller, node] = ports.map(|port| port.local_addr().expect("it is bound").port());
+    let (first, all) = (&hosts[0], hosts.join(","));
     let (plugins, place) = (libraries(), place.display());
     let user = rustix::process::geteuid().as_raw();
     format!(
         "ClusterName=test
-SlurmctldHost=localhost
+SlurmctldHost={first}
 SlurmctldPort={controller}
 SlurmdPort={node}
 SlurmUser={user}
@@ -60,18 +63,18 @@ AuthType=auth/none
 CredType=cred/none
 PluginDir={plugins}
 StateSaveLocation={place}/state
-SlurmdSpoolDir={place}/spool
+SlurmdSpoolDir={place}/spool.%n
 SlurmctldPidFile={place}/slurmctld.pid
-SlurmdPidFile={place}/slurmd.pid
+SlurmdPidFile={place}/slurmd.%n.pid
 SlurmctldLogFile={place}/slurmctld.log
-SlurmdLogFile={place}/slurmd.log
+SlurmdLogFile={place}/slurmd.%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SwitchType=switch/none
 SelectType=select/linear
-NodeName=localhost CPUs=1
+NodeName={all} CPUs=1
 PartitionName=all Nodes=ALL Default=YES
 ",
         plugins = plugins.display()
@@ -79,54 +82,82 @@ PartitionName=all Nodes=ALL Default=YES
 }
 
 impl Slurm {
-    /// Starts one; `None` if its programs are not there, which is said.
+    /// One of this machine; `None` if its programs are not there, which is said.
     ///
     /// # Panics
     /// If it does not come up.
     pub fn start() -> Option<Slurm> {
-        if !tree().join("usr/bin/srun").is_file() {
+        let on = |_, words: &[&str]| {
+            let mut command = Command::new("setpriv");
+            command.args(["--pdeathsig", "KILL", "--"]).args(words);
+            command
+        };
+        Slurm::is_there().then(|| Slurm::up(tempfile::tempdir(), &["localhost".into()], on))
+    }
+
+    /// One of these hosts.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn on(hosts: &Hosts) -> Slurm {
+        let names: Vec<String> = (0..hosts.count()).map(|host| hosts.name(host)).collect();
+        let directory = tempfile::tempdir_in(hosts.directory());
+        Slurm::up(directory, &names, |host, words| hosts.on(host, words))
+    }
+
+    /// Whether its programs are there; if not, that is said.
+    pub fn is_there() -> bool {
+        let is_there = tree().join("usr/bin/srun").is_file();
+        if !is_there {
             place::skip("there is no Slurm in .env/slurm; `make slurm` brings it");
-            return None;
         }
-        let directory = tempfile::tempdir().expect("there is room for temporary files");
-        let text = configuration(directory.path());
+        is_there
+    }
+
+    fn up(
+        directory: std::io::Result<tempfile::TempDir>,
+        names: &[String],
+        on: impl Fn(usize, &[&str]) -> Command,
+    ) -> Slurm {
+        let directory = directory.expect("there is room for temporary files");
+        let text = configuration(directory.path(), names);
         std::fs::create_dir(directory.path().join("state")).expect("the directory is writable");
         let file = directory.path().join("slurm.conf");
         std::fs::write(&file, text).expect("the directory is writable");
-        let step = tree().join("usr/sbin/slurmstepd-wlm");
-        let daemon = |name: &str, options: &[&str]| {
-            let mut daemon = Command::new("setpriv");
+        let start = |host, words: &[&str]| {
+            let mut daemon = on(host, words);
             configure(&mut daemon, &file);
-            daemon.args(["--pdeathsig", "KILL", "--"]);
-            daemon.arg(tree().join("usr/sbin").join(name)).arg("-D").args(options);
             daemon.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             daemon.spawn().expect("util-linux is there")
         };
-        let daemons = vec![
-            daemon("slurmctld-wlm", &[]),
-            daemon("slurmd-wlm", &["-N", "localhost", "-d", &step.to_string_lossy()]),
-        ];
-        let slurm = Slurm { directory, daemons };
-        slurm.await_node();
-        Some(slurm)
+        let step = program("sbin/slurmstepd-wlm");
+        let node =
+            |(host, name): (usize, &String)| start(host, &[&program("sbin/slurmd-wlm"), "-D", "-N", name, "-d", &step]);
+        let mut daemons = vec![start(0, &[&program("sbin/slurmctld-wlm"), "-D"])];
+        daemons.extend(names.iter().enumerate().map(node));
+        let mut states = on(0, &[&program("bin/sinfo"), "--noheader", "--format=%t"]);
+        configure(&mut states, &file);
+        let mut slurm = Slurm {
+            directory,
+            daemons,
+            states,
+        };
+        slurm.await_nodes();
+        slurm
     }
 
-    fn await_node(&self) {
+    fn await_nodes(&mut self) {
         let began = Instant::now();
         loop {
-            let mut sinfo = command("bin/sinfo", &self.configuration());
-            let state = sinfo.args(["--noheader", "--format=%t"]).output();
-            let state = state.map(|output| output.stdout).unwrap_or_default();
-            if state == b"idle\n" {
+            let states = self.states.output().map(|output| output.stdout).unwrap_or_default();
+            if states == b"idle\n" {
                 return;
             }
-            let log = |name: &str| std::fs::read_to_string(self.directory.path().join(name)).unwrap_or_default();
+            let log = std::fs::read_to_string(self.directory.path().join("slurmctld.log")).unwrap_or_default();
             assert!(
                 began.elapsed() < READY,
-                "the node is {:?}\n{}{}",
-                String::from_utf8_lossy(&state),
-                log("slurmctld.log"),
-                log("slurmd.log")
+                "the nodes are {:?}\n{log}",
+                String::from_utf8_lossy(&states)
             );
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -146,10 +177,18 @@ impl Slurm {
 }
 
 impl Srun {
-    /// So many ranks on one node, whatever its processors are.
-    pub fn command(&self, ranks: u32) -> Command {
-        let mut command = command("bin/srun", &self.configuration);
-        command.args(["--overcommit", "--mpi", self.mpi, "--ntasks", &ranks.to_string()]);
+    /// So many ranks, on all of these hosts or on this one, whatever their processors are.
+    pub fn command(&self, ranks: u32, hosts: Option<(&Hosts, &Path)>) -> Command {
+        let mut command = match hosts {
+            Some((hosts, directory)) => hosts.enter_at(directory),
+            None => Command::new("env"),
+        };
+        configure(&mut command, &self.configuration);
+        let nodes = hosts.map_or(1, |(hosts, _)| hosts.count()).to_string();
+        command
+            .arg(program("bin/srun"))
+            .args(["--overcommit", "--nodes", &nodes]);
+        command.args(["--mpi", self.mpi, "--ntasks", &ranks.to_string()]);
         command
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! MPICH spins while it waits, so its own launcher gets two ranks; the jobs here have as many workers, and a spare.
 
+use ffi_tests::hosts::Hosts;
 use ffi_tests::outcome::native;
-use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, is_thorough, place};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, Verdicts, few, is_thorough, place};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -160,6 +161,25 @@ fn a_worker_dies_under_mpichs_own_launcher() {
         );
         assert!(outcome.stdout == alone.stdout, "{by:?}: the output differs: {errors}");
     }
+}
+
+/// The hosts' guardians find each other by mpiexec.
+#[test]
+fn workers_die_on_several_hosts_under_mpichs_own_launcher() {
+    let Some(program) = place::mpich_example("heat2d").filter(|_| Hosts::are_possible()) else {
+        return;
+    };
+    // These hosts are one machine for UCX, whose shared memory they are not, and it does not think of bridges.
+    let spread = || {
+        let job = heat2d(&program).hosts(&[1, 2]).launched_by(Launcher::Mpiexec);
+        job.env("UCX_TLS", "tcp,self").env("UCX_TCP_BRIDGE_ENABLE", "y")
+    };
+    let fault = "kill rank=1 at=commit.end epoch=3; kill rank=0 at=commit.end epoch=5";
+    let outcome = spread().interval("50ms").fault(fault).run();
+    outcome.assert_success();
+    outcome.assert_like(&native(spread()), &["heat.field", "heat.log"]);
+    outcome.assert_taken_over(&[1, 0]);
+    outcome.assert_nothing_left();
 }
 
 /// The answer to what cannot be done is an error of MPI or a message, never silence.

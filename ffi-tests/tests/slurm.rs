@@ -1,7 +1,8 @@
 //! Jobs that Slurm's srun starts: what it has started are guardians.
 
+use ffi_tests::hosts::Hosts;
 use ffi_tests::outcome::native;
-use ffi_tests::programs::heat2d;
+use ffi_tests::programs::{self, heat2d};
 use ffi_tests::slurm::Slurm;
 use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, place, plain};
 use std::time::Duration;
@@ -38,6 +39,22 @@ fn all_ranks_may_die_at_once_under_srun_and_there_need_be_no_spare() {
     let outcome = assert_undisturbed(job.killed_as_a_whole(Trigger::Lines(15), Scope::Ranks));
     let taken = outcome.takeovers();
     outcome.check(taken.len() == 4, &format!("not all parts were taken: {taken:?}"));
+}
+
+/// The nodes' guardians find each other by Slurm's PMI.
+#[test]
+fn workers_die_on_several_nodes_under_srun() {
+    if !Slurm::is_there() || !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let spread = || case.job().hosts(&[2, 2]).launched_by_slurm("pmi2");
+    let fault = "kill rank=1 at=cut.end epoch=4; kill rank=0 at=cut.end epoch=6";
+    let outcome = spread().interval("100calls").fault(fault).run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job()), case.files);
+    outcome.assert_taken_over(&[1, 0]);
+    outcome.assert_nothing_left();
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl Error {
             Error::NoProgram(_) => "name an executable file",
             Error::NotLaunched => "start it with mpirun, or with understudy run",
             Error::Nodes | Error::NoMeeting => {
-                "start it with Open MPI's mpirun, with `understudy run --host`, or on one node"
+                "start it with mpirun, mpiexec, `srun --mpi=pmi2` or `understudy run --host`, or on one node"
             }
             Error::OnlySpares { .. } => "start more processes, or set UNDERSTUDY_SPARES=0",
             Error::Hosts(_) => "give hosts as a:2,b:2, or in a file with lines such as `a slots=2`",

@@ -100,7 +100,7 @@ struct Guardian {
 /// # Errors
 /// What the environment or the system lack.
 pub fn run(program: Program) -> Result<i32, Error> {
-    let seat = Seat::from_environment()?;
+    let mut seat = Seat::from_environment()?;
     // Without its launcher nobody would end this.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| Error::system("prctl")(errno.into()))?;
     // What is wrong with a setting, the program's processes tell.

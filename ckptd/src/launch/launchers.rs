@@ -12,6 +12,15 @@ pub enum JobName {
     Step(&'static str, &'static str),
 }
 
+/// How processes of several nodes find each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Meeting {
+    /// By a PMIx server.
+    Pmix,
+    /// By a PMI-1 server.
+    Pmi1,
+}
+
 /// The variables of a launcher.
 #[allow(dead_code, reason = "ckptd and the face read what they need")]
 #[derive(Clone, Copy, Debug)]
@@ -20,12 +29,14 @@ pub struct Launcher {
     pub rank: &'static str,
     /// Ranks of the job …
     pub size: &'static str,
-    /// … and of this node; equal texts if it is the only one.
+    /// … and of this node, or of each (`2(x3),1`); equal texts if it is the only one.
     pub local_size: &'static str,
+    /// The number of this node, where sizes of all are told.
+    pub node: Option<&'static str>,
     /// The first of each node has 0.
     pub local_rank: &'static str,
-    /// Processes of several nodes can find each other by it.
-    pub has_meetings: bool,
+    /// Meetings that it may offer, each with the variable that says so.
+    meetings: &'static [(&'static str, Meeting)],
 }
 
 /// Open MPI's (and `starter`), MPICH's, and Slurm's srun. A launcher may have been started by one that stands behind it here.
@@ -35,16 +46,18 @@ const LAUNCHERS: [Launcher; 3] = [
         rank: "OMPI_COMM_WORLD_RANK",
         size: "OMPI_COMM_WORLD_SIZE",
         local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
+        node: None,
         local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
-        has_meetings: true,
+        meetings: &[("PMIX_NAMESPACE", Meeting::Pmix)],
     },
     Launcher {
         job: JobName::Parent,
         rank: "PMI_RANK",
         size: "PMI_SIZE",
         local_size: "MPI_LOCALNRANKS",
+        node: None,
         local_rank: "MPI_LOCALRANKID",
-        has_meetings: false,
+        meetings: &[("PMI_FD", Meeting::Pmi1)],
     },
     // srun(1), "OUTPUT ENVIRONMENT VARIABLES". A batch script has SLURM_NTASKS as well, but is not in such a step.
     Launcher {
@@ -52,8 +65,10 @@ const LAUNCHERS: [Launcher; 3] = [
         rank: "SLURM_PROCID",
         size: "SLURM_STEP_NUM_TASKS",
         local_size: "SLURM_STEP_TASKS_PER_NODE",
+        node: Some("SLURM_NODEID"),
         local_rank: "SLURM_LOCALID",
-        has_meetings: false,
+        // srun --mpi=pmi2, --mpi=pmix.
+        meetings: &[("PMI_FD", Meeting::Pmi1), ("PMIX_NAMESPACE", Meeting::Pmix)],
     },
 ];
 
@@ -64,5 +79,11 @@ impl Launcher {
             let names = [launcher.rank, launcher.size, launcher.local_size];
             names.iter().all(|name| variable(name).is_some())
         })
+    }
+
+    /// The meeting that it offers here.
+    pub fn meeting<V>(&self, variable: impl Fn(&str) -> Option<V>) -> Option<Meeting> {
+        let mut offered = self.meetings.iter().filter(|(name, _)| variable(name).is_some());
+        offered.next().map(|&(_, meeting)| meeting)
     }
 }

@@ -1,58 +1,85 @@
 //! Where the nodes of a job find its leader that a launcher of an MPI library's has started: by that launcher's own key-value store.
 //!
-//! `ckptd meet` is a client of it for a moment, in a process of its own, since the launcher's libpmix has threads and state that stay.
+//! All ranks come to the meeting. `ckptd meet` is a client of PMIx for a moment, in a process of its own, since the launcher's libpmix has threads
+//! and state that stay.
 
 use super::Error;
-use super::pmix::client::Client;
+use super::launchers::Meeting;
+use super::{pmi1, pmix};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 /// Under which rank 0 puts where the leader is.
 const KEY: &str = "understudy.leader";
+/// What no address, name of a job or token has in it, and every key-value store takes.
+const SEPARATOR: char = ',';
 
 /// Where the leader is called, and what to prove.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Leader {
-    pub addresses: Vec<String>,
+    /// The name of the job where the leader is; launchers do not tell the same on each node.
+    pub job: String,
     pub token: Vec<u8>,
+    pub addresses: Vec<String>,
 }
 
 impl Leader {
     fn text(&self) -> String {
-        let token: String = self.token.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{token} {}", self.addresses.join(" "))
+        let token = self.token.iter().map(|byte| format!("{byte:02x}")).collect();
+        let words = [&[self.job.clone(), token], &self.addresses[..]].concat();
+        words.join(&SEPARATOR.to_string())
     }
 
     fn of(text: &str) -> Option<Leader> {
-        let mut words = text.split_whitespace();
-        let token = words.next()?;
+        let mut words = text.trim().split(SEPARATOR).map(str::to_owned);
+        let (job, token) = (words.next()?, words.next()?);
         let byte = |at: usize| u8::from_str_radix(token.get(at..at + 2)?, 16).ok();
         Some(Leader {
+            job,
             token: (0..token.len()).step_by(2).map(byte).collect::<Option<_>>()?,
-            addresses: words.map(str::to_owned).collect(),
+            addresses: words.collect(),
         })
     }
 
     /// Lets the other nodes know it, as rank 0.
     ///
     /// # Errors
-    /// [`Error::NoMeeting`].
-    pub fn publish(&self) -> Result<(), Error> {
-        meet(Some(self)).map(drop)
+    /// [`Error::NoMeeting`], or those of [`pmi1::client::Client`].
+    pub fn publish(&self, by: Meeting) -> Result<(), Error> {
+        match by {
+            Meeting::Pmix => ask_pmix(Some(self)).map(drop),
+            Meeting::Pmi1 => ask_pmi1(Some(self)).map(drop),
+        }
     }
 
     /// As soon as rank 0 has published it.
     ///
     /// # Errors
-    /// [`Error::NoMeeting`].
-    pub fn find() -> Result<Leader, Error> {
-        Leader::of(&meet(None)?).ok_or(Error::NoMeeting)
+    /// [`Error::NoMeeting`], or those of [`pmi1::client::Client`].
+    pub fn find(by: Meeting) -> Result<Leader, Error> {
+        let text = match by {
+            Meeting::Pmix => ask_pmix(None)?,
+            Meeting::Pmi1 => ask_pmi1(None)?,
+        };
+        Leader::of(&text).ok_or(Error::NoMeeting)
     }
 }
 
+/// Puts this, or gets what has been put.
+fn ask_pmi1(publish: Option<&Leader>) -> Result<String, Error> {
+    let mut client = pmi1::client::Client::connect()?;
+    let text = publish.map(Leader::text);
+    if let Some(text) = &text {
+        client.put(KEY, text)?;
+    }
+    client.barrier()?;
+    let text = text.map_or_else(|| client.get(KEY), Ok)?;
+    client.finalize().map(|()| text)
+}
+
 /// Starts `ckptd meet`; what it prints.
-fn meet(publish: Option<&Leader>) -> Result<String, Error> {
+fn ask_pmix(publish: Option<&Leader>) -> Result<String, Error> {
     let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
     let mut command = Command::new(own);
     command.arg("meet").env_remove("LD_PRELOAD");
@@ -73,16 +100,16 @@ fn meet(publish: Option<&Leader>) -> Result<String, Error> {
 /// `ckptd meet`: puts what standard input says, or prints what rank 0 has put.
 ///
 /// # Errors
-/// Those of [`Client`].
+/// Those of [`pmix::client::Client`].
 pub fn run(publish: bool) -> Result<i32, Error> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| Error::system("prctl")(errno.into()))?;
     let mut text = String::new();
     if publish {
         let read = std::io::stdin().read_to_string(&mut text);
         read.map_err(Error::system("standard input"))?;
-        Client::connect()?.put(KEY, &text)?;
+        pmix::client::Client::connect()?.put(KEY, &text)?;
     } else {
-        println!("{}", Client::connect()?.get(0, KEY)?);
+        println!("{}", pmix::client::Client::connect()?.get(0, KEY)?);
     }
     Ok(0)
 }
@@ -94,12 +121,13 @@ mod tests {
     #[test]
     fn a_leader_is_a_line() {
         let leader = Leader {
-            addresses: vec!["a:1".into(), "10.0.0.1:1".into()],
+            job: "job@1".into(),
             token: vec![0, 1, 255],
+            addresses: vec!["a:1".into(), "10.0.0.1:1".into()],
         };
-        assert_eq!(leader.text(), "0001ff a:1 10.0.0.1:1");
+        assert_eq!(leader.text(), "job@1,0001ff,a:1,10.0.0.1:1");
         assert_eq!(Leader::of(&leader.text()), Some(leader));
-        assert_eq!(Leader::of("0"), None);
+        assert_eq!(Leader::of("job@1,0"), None);
         assert_eq!(Leader::of(""), None);
     }
 }

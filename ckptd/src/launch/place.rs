@@ -7,7 +7,7 @@
 
 use super::Error;
 use super::job::{Duty, FromLeader};
-use super::launchers::{JobName, Launcher};
+use super::launchers::{JobName, Launcher, Meeting};
 use super::leader::GATHERING;
 use super::meeting::Leader;
 use super::pipe::{Messages, put};
@@ -45,6 +45,8 @@ pub struct Seat {
     /// Ranks of this node, and the place among them.
     pub local_size: u32,
     pub local_rank: u32,
+    /// How the nodes find each other, if there are several.
+    meeting: Option<Meeting>,
 }
 
 impl Seat {
@@ -64,14 +66,23 @@ impl Seat {
         let seat = job.zip(number(launcher.rank)).zip(number(launcher.size));
         let ((job, rank), size) = seat.ok_or(Error::NotLaunched)?;
         let is_alone = text(launcher.local_size) == text(launcher.size);
+        let local_size = match launcher.node {
+            None => number(launcher.local_size),
+            Some(node) => number(node).and_then(|node| ranks_of(&text(launcher.local_size)?, node)),
+        };
         let seat = Seat {
             job,
             rank,
             size,
-            local_size: number(launcher.local_size).filter(|_| !is_alone).unwrap_or(size),
+            local_size: if is_alone {
+                size
+            } else {
+                local_size.ok_or(Error::NotLaunched)?
+            },
             local_rank: number(launcher.local_rank).unwrap_or(rank),
+            meeting: launcher.meeting(text).filter(|_| !is_alone),
         };
-        match is_alone || launcher.has_meetings {
+        match is_alone || seat.meeting.is_some() {
             true => Ok(seat),
             false => Err(Error::Nodes),
         }
@@ -93,18 +104,22 @@ impl Seat {
     }
 
     /// A line to the job's manager on this node, which is started if there is none. If the job has several nodes, the first process of each starts
-    /// it, and is to keep it. All ask where the leader is, since mpirun wants all processes to have called it, or none.
+    /// it, and is to keep it; all come to the meeting, and call the job as the first does.
     ///
     /// # Errors
     /// What stands in the way of the directory, or of a process in it.
-    pub fn call(&self) -> Result<(Line, Option<Child>), Error> {
-        if self.is_on_one_node() || self.is_ours() {
+    pub fn call(&mut self) -> Result<(Line, Option<Child>), Error> {
+        let Some(meeting) = self.meeting.filter(|_| !self.is_ours()) else {
             return self.call_or_start().map(|line| (line, None));
-        }
-        let manager = match (self.rank, self.local_rank) {
-            (0, _) => Some(self.start_leader()?),
-            (_, 0) => Some(self.start_follower(Leader::find()?)?),
-            _ => Leader::find().map(|_| None)?,
+        };
+        let manager = match self.rank {
+            0 => Some(self.start_leader(meeting)?),
+            _ => {
+                let leader = Leader::find(meeting)?;
+                self.job.clone_from(&leader.job);
+                let is_first = self.local_rank == 0;
+                is_first.then(|| self.start_follower(leader)).transpose()?
+            }
         };
         let began = Instant::now();
         loop {
@@ -128,7 +143,7 @@ impl Seat {
     }
 
     /// On the node of rank 0, which tells the others.
-    fn start_leader(&self) -> Result<Child, Error> {
+    fn start_leader(&self, meeting: Meeting) -> Result<Child, Error> {
         let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
         let duty = Duty::Lead {
             token: token.clone(),
@@ -138,7 +153,12 @@ impl Seat {
         let port = port_of(&mut manager)?;
         let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let addresses = vec![format!("{own}:{port}")];
-        Leader { addresses, token }.publish()?;
+        let leader = Leader {
+            job: self.job.clone(),
+            token,
+            addresses,
+        };
+        leader.publish(meeting)?;
         Ok(manager)
     }
 
@@ -245,6 +265,16 @@ fn name_of_step((job, step): (u32, u32)) -> String {
     format!("slurm-{job}.{step}@1")
 }
 
+/// The ranks of one node, from those of all in order: `2(x3),1` is 2, 2, 2, 1.
+fn ranks_of(text: &str, node: u32) -> Option<u32> {
+    let mut first = 0;
+    text.split(',').find_map(|group| {
+        let (ranks, nodes) = group.split_once("(x").unwrap_or((group, "1)"));
+        first += nodes.strip_suffix(')')?.parse::<u32>().ok()?;
+        ranks.parse().ok().filter(|_| node < first)
+    })
+}
+
 /// Starts a manager that listens there, in a session of its own. One with a duty has pipes, and this environment if not this process's own.
 fn start_manager(directory: &Directory, path: &Path, duty: Option<Option<&Environment>>) -> Result<Child, Error> {
     let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
@@ -273,4 +303,18 @@ fn start_manager(directory: &Directory, path: &Path, duty: Option<Option<&Enviro
     // SAFETY: between fork and exec only system calls are made.
     let command = unsafe { command.pre_exec(prepare) };
     command.spawn().map_err(Error::system("the process manager"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranks_of;
+
+    #[test]
+    fn slurm_tells_the_ranks_of_all_nodes() {
+        let of = |text| [0, 1, 2, 3].map(|node| ranks_of(text, node));
+        assert_eq!(of("2(x2),1"), [Some(2), Some(2), Some(1), None]);
+        assert_eq!(of("3"), [Some(3), None, None, None]);
+        assert_eq!(of("1,4(x3)"), [Some(1), Some(4), Some(4), Some(4)]);
+        assert_eq!(of("some"), [None; 4]);
+    }
 }

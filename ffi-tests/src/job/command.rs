@@ -29,13 +29,13 @@ impl Job {
     /// The launcher with all that this job asks for.
     pub(super) fn command(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
         if let Some(srun) = &self.srun {
-            return self.under_srun(srun, root, mark);
+            return self.under_srun(srun, root, mark, hosts);
         }
         if self.layer && self.launcher == Launcher::Ckptd && self.mpirun.is_none() {
             return self.launched(root, mark, hosts);
         }
         if self.mpich {
-            return self.mpiexec(root, mark);
+            return self.mpiexec(root, mark, hosts);
         }
         let mpirun = self.mpirun.clone().unwrap_or_else(place::mpirun);
         let mut command = match hosts {
@@ -88,14 +88,15 @@ impl Job {
     }
 
     /// The same with Slurm's launcher, which hands its environment on.
-    fn under_srun(&self, srun: &Srun, root: &Path, mark: &str) -> Command {
-        let mut command = srun.command(self.workers + self.spares);
+    fn under_srun(&self, srun: &Srun, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
+        let work = root.join("work");
+        let mut command = srun.command(self.workers + self.spares, hosts.map(|hosts| (hosts, &*work)));
         command.arg(&self.program).args(&self.arguments);
         command
             .env("LD_PRELOAD", place::layer())
             .env("UNDERSTUDY_SPARES", self.spares.to_string())
             .env("UNDERSTUDY_LOG_DIR", root.join("events"))
-            .env("OMPI_MCA_btl", TRANSPORTS)
+            .env("OMPI_MCA_btl", if hosts.is_some() { "self,sm,tcp" } else { TRANSPORTS })
             .env("OMPI_MCA_mpi_yield_when_idle", "1");
         self.place(&mut command, root, mark);
         command
@@ -110,10 +111,21 @@ impl Job {
             .env("TMPDIR", root);
     }
 
-    /// The same with MPICH's launcher, without the layer.
-    fn mpiexec(&self, root: &Path, mark: &str) -> Command {
-        let mut command = Command::new(place::mpich().join("mpiexec"));
-        command.args(["-n", &self.workers.to_string()]);
+    /// The same with MPICH's launcher.
+    fn mpiexec(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
+        let mpiexec = place::mpich().join("mpiexec");
+        let mut command = match hosts {
+            Some(hosts) => hosts.mpiexec(mpiexec, &root.join("work")),
+            None => Command::new(mpiexec),
+        };
+        command.args(["-n", &(self.workers + self.spares).to_string()]);
+        if self.layer {
+            let layer = ["LD_PRELOAD".into(), place::layer().into_os_string()];
+            command.arg("-env").args(layer);
+            command
+                .env("UNDERSTUDY_SPARES", self.spares.to_string())
+                .env("UNDERSTUDY_LOG_DIR", root.join("events"));
+        }
         command.arg(&self.program).args(&self.arguments);
         self.place(&mut command, root, mark);
         command

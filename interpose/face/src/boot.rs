@@ -27,7 +27,7 @@ use core::ffi::{c_char, c_int, c_void};
 use understudy_abi::{MPI_FD_BASE, RUNTIME_FD_BASE, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
 
 /// Why a job cannot be protected.
-pub const SEVERAL_NODES: &str = "the job has ranks on several nodes, and its launcher does not let them find each other; start it with `understudy run --host`, or on one node";
+pub const SEVERAL_NODES: &str = "the job has ranks on several nodes, and its launcher does not let them find each other; start it with mpirun, mpiexec, `srun --mpi=pmi2` or `understudy run --host`, or on one node";
 /// The least RLIMIT_NOFILE: the program's descriptors, and those of the layer and the MPI library above them.
 const LEAST_OPEN_FILES: u64 = MPI_FD_BASE as u64 + 64;
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;

@@ -1,4 +1,4 @@
-//! A PMI-1 server: lines over a socket, for MPICH and what derives from it.
+//! A PMI-1 server: lines over a socket, for MPICH and what derives from it; and a [`client`] of a launcher's.
 //!
 //! | a rank sends | it is answered |
 //! |---|---|
@@ -13,6 +13,7 @@
 //! [`space`] is all of it as a state machine; here are the sockets, and one thread that serves them all (poll(2)). A rank inherits its end of a pair of
 //! sockets (`PMI_FD`), so nobody else can speak for it. A client that floods the server is disconnected.
 
+pub mod client;
 mod line;
 mod server;
 mod space;
