@@ -1,10 +1,10 @@
-//! Ranks on several hosts, which namespaces stand for: the same bytes undisturbed, and whoever dies.
+//! Ranks on several hosts, which namespaces stand for: the same bytes undisturbed and whoever dies, and nothing is left on any host.
 
 use ffi_tests::daemon::{self, spares_chosen};
 use ffi_tests::hosts::Hosts;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, place};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Random, Trigger, Verdicts, few, place, processes};
 use std::time::Duration;
 
 /// Two workers on each of three hosts; the last has room for spares too.
@@ -129,6 +129,7 @@ fn a_worker_may_die_at_any_point_of_a_checkpoint() {
     verdicts.assert_all_good();
 }
 
+/// What they have left is inherited on their host: their output does not come twice, and no buddy is needed.
 #[test]
 fn all_ranks_of_a_host_may_be_killed_at_once() {
     if !Hosts::are_possible() {
@@ -136,30 +137,99 @@ fn all_ranks_of_a_host_may_be_killed_at_once() {
     }
     let case = programs::short_heat2d();
     let undisturbed = native(spread(case.job()));
+    let killed = |job: Job, both: [u32; 2]| {
+        let kill = |rank| Kill::at(rank, Trigger::Lines(15));
+        job.kill(kill(both[0])).kill(kill(both[1]))
+    };
+    let inside = |job: Job, both: [u32; 2]| {
+        let fault = both.map(|rank| format!("kill rank={rank} at=cut.end epoch=4"));
+        job.interval("100calls").fault(&fault.join("; "))
+    };
+    let ways: [&dyn Fn(Job, [u32; 2]) -> Job; 2] = [&killed, &inside];
+    let deaths = [
+        (Launcher::Mpirun, 0, 0),
+        (Launcher::Ckptd, 2, 1),
+        (Launcher::Ckptd, 0, 0),
+        (Launcher::Mpirun, 2, 1),
+        (Launcher::Mpirun, 4, 0),
+        (Launcher::Mpirun, 4, 1),
+    ];
     let mut verdicts = Verdicts::default();
-    for first in [0, 2, 4] {
+    for (launcher, first, way) in few(deaths, 2) {
         let both = [first, first + 1];
-        let killed = spread(case.job())
-            .kill(Kill::at(both[0], Trigger::Lines(15)))
-            .kill(Kill::at(both[1], Trigger::Lines(15)))
-            .run();
-        let fault = both
-            .map(|rank| format!("kill rank={rank} at=cut.end epoch=4"))
-            .join("; ");
-        let inside = spread(case.job()).interval("100calls").fault(&fault).run();
-        for (outcome, how) in [(killed, "killed"), (inside, "killed from inside")] {
-            println!(
-                "{both:?} {how}: {:?}, recovery in {:?}",
-                outcome.wall,
-                outcome.slowest_recovery()
-            );
-            verdicts.judge(&format!("workers {both:?} {how}"), || {
-                // Spares, or new processes, live on this host: they know what became of the dead.
-                assert_good(&outcome, &undisturbed, &case, &both);
-            });
-        }
+        let outcome = ways[way](spread(case.job()).launched_by(launcher), both).run();
+        let what = format!("{launcher:?}, workers {both:?}, way {way}");
+        println!(
+            "{what}: {:?}, recovery in {:?}",
+            outcome.wall,
+            outcome.slowest_recovery()
+        );
+        verdicts.judge(&what, || assert_good(&outcome, &undisturbed, &case, &both));
     }
     verdicts.assert_all_good();
+}
+
+#[test]
+fn a_worker_of_each_host_may_be_killed() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let undisturbed = native(spread(case.job()));
+    let job = spread(case.job()).launched_by(Launcher::Ckptd).interval("100calls");
+    let fault = [1, 2, 4].map(|rank| format!("kill rank={rank} at=cut.end epoch=4"));
+    let outcome = job.fault(&fault.join("; ")).run();
+    assert_good(&outcome, &undisturbed, &case, &[1, 2, 4]);
+}
+
+/// The hosts' guardians find each other by mpirun.
+#[test]
+fn workers_die_under_a_plain_mpirun() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let undisturbed = native(spread(case.job()));
+    let job = spread(case.job()).launched_by(Launcher::Mpirun).interval("100calls");
+    let fault = "kill rank=2 at=cut.end epoch=4; kill rank=0 at=cut.end epoch=6";
+    let outcome = job.fault(fault).run();
+    assert_good(&outcome, &undisturbed, &case, &[0, 2]);
+}
+
+/// Its workers did not print. Their copies are on other hosts.
+#[test]
+fn a_host_may_be_lost() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let undisturbed = native(spread(case.job()));
+    let job = spread(case.job()).launched_by(Launcher::Ckptd);
+    let outcome = job.lose_host(Trigger::Lines(15), 1).run();
+    assert_good(&outcome, &undisturbed, &case, &[2, 3]);
+    let told = |line: &&str| line.contains("is lost, with all of its processes");
+    outcome.check(outcome.own_lines().iter().any(told), "the user is not told");
+}
+
+/// Nobody would see how the job ends, so it does.
+#[test]
+fn a_launcher_that_is_killed_leaves_nothing_on_any_host() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let job = spread(programs::heat2d().job()).launched_by(Launcher::Ckptd);
+    let outcome = job
+        .limit(Duration::from_secs(20))
+        .watch(|ranks| {
+            let guardian = ranks.get(&0).map(|rank| rank.parent);
+            guardian.and_then(processes::parent).is_some_and(processes::kill)
+        })
+        .run();
+    outcome.check(
+        outcome.status.is_some_and(|status| !status.success()),
+        "the job hangs, or is good",
+    );
+    outcome.assert_nothing_left();
 }
 
 /// With ranks dealt out one by one, rank + ranks per node would be on the same host.
