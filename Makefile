@@ -40,7 +40,7 @@ PLACED  := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
 
 install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	@test -x '$(RELEASE)/ckptd' || { echo "$(RELEASE) has nothing to install; run make build first" >&2; exit 1; }
-	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/lib/understudy' '$(DESTDIR)$(PREFIX)/lib/systemd/user' \
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/understudy' '$(DESTDIR)$(PREFIX)/lib/systemd/user' \
 	    '$(DESTDIR)$(PREFIX)/share/man/man1' '$(DESTDIR)$(PREFIX)/share/modulefiles/understudy' \
 	    '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' \
 	    '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs'
@@ -51,6 +51,7 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	for file in $(addprefix lib/understudy/,ckptd libunderstudy.so libunderstudy_mpich.so libunderstudy_standard.so libunderstudy_shim.so libunderstudy_runtime.so) bin/understudy; do \
 	    $(STRIP) --strip-debug "$(DESTDIR)$(PREFIX)/$$file"; done
 	ln -sf ../lib/understudy/ckptd '$(DESTDIR)$(PREFIX)/bin/ckptd'
+	install -m 644 interpose/include/understudy.h '$(DESTDIR)$(PREFIX)/include'
 	$(PLACED) packaging/ckptd.service > '$(DESTDIR)$(PREFIX)/lib/systemd/user/ckptd.service'
 	$(PLACED) packaging/modulefile > '$(DESTDIR)$(PREFIX)/share/modulefiles/understudy/$(VERSION)'
 	'$(RELEASE)/understudy' man '$(DESTDIR)$(PREFIX)/share/man/man1'
@@ -63,7 +64,7 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 
 # Directories of others (share/man/man1, say) stay, if they are empty or not.
 uninstall: ## remove what `make install` has installed: PREFIX=/usr/local DESTDIR=
-	cd '$(DESTDIR)$(PREFIX)' && rm -f bin/understudy bin/ckptd lib/systemd/user/ckptd.service \
+	cd '$(DESTDIR)$(PREFIX)' && rm -f bin/understudy bin/ckptd include/understudy.h lib/systemd/user/ckptd.service \
 	    share/man/man1/understudy.1 share/man/man1/understudy-*.1 share/man/man1/ckptd.1 share/man/man1/ckptd-*.1 \
 	    share/bash-completion/completions/understudy share/zsh/site-functions/_understudy \
 	    share/fish/vendor_completions.d/understudy.fish

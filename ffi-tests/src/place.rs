@@ -116,6 +116,11 @@ pub fn mpirun() -> PathBuf {
         .expect("there is no mpirun on the PATH; run the tests by `make test`, or after eval \"$(make -s env)\"")
 }
 
+/// The compiler's option by which programs find understudy.h.
+fn include() -> String {
+    format!("-I{}", workspace().join("interpose/include").display())
+}
+
 /// Compiles `programs/NAME.c` or `NAME.cpp` of this crate; once per test program.
 ///
 /// # Panics
@@ -132,7 +137,7 @@ pub fn test_program(name: &str) -> PathBuf {
     let _turn = turn();
     if !program.is_file() {
         let status = Command::new(compiler)
-            .args(["-O1", "-g", "-Wall", "-o"])
+            .args(["-O1", "-g", "-Wall", &include(), "-o"])
             .args([&program, &source])
             .status();
         let status =

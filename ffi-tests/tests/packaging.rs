@@ -9,6 +9,7 @@ use tempfile::TempDir;
 const FILES: &[&str] = &[
     "bin/understudy",
     "bin/ckptd",
+    "include/understudy.h",
     "lib/understudy/libunderstudy.so",
     "lib/understudy/libunderstudy_mpich.so",
     "lib/understudy/libunderstudy_standard.so",

@@ -44,6 +44,8 @@ pub struct Config {
     pub init_end: Rule,
     /// Whether the job stops if it cannot be protected.
     pub require: bool,
+    /// Whether memory that the program says it does not need is overwritten.
+    pub poison: bool,
     /// Where epochs are written to.
     pub disk: Option<PathBuf>,
     /// How many epochs there are from one that is written to the next.
@@ -166,6 +168,10 @@ const VALUES: &[(&str, Parse)] = &[
         config.require = switch(text)?;
         Ok(())
     }),
+    ("UNDERSTUDY_POISON", |config, text| {
+        config.poison = switch(text)?;
+        Ok(())
+    }),
     ("UNDERSTUDY_DISABLE", |_, text| switch(text).map(drop)),
     ("UNDERSTUDY_LATE", |_, text| switch(text).map(drop)),
     // The face's matter.
@@ -199,6 +205,7 @@ impl Config {
             new_phase: Some(2),
             init_end: Rule::Auto,
             require: false,
+            poison: false,
             disk: None,
             disk_every: 1,
             disk_hold: false,

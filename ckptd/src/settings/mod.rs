@@ -183,6 +183,12 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Variable,
     },
     Setting {
+        variable: "UNDERSTUDY_POISON",
+        default: "0",
+        meaning: "1: memory that the program gives up with `understudy_discard` is overwritten at once, so that a wrong claim shows without a failure",
+        form: Form::Variable,
+    },
+    Setting {
         variable: "UNDERSTUDY_DISABLE",
         default: "0",
         meaning: "1: nothing is done at all",

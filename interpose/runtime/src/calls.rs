@@ -2,6 +2,7 @@
 
 mod arguments;
 mod attribute;
+mod collaboration;
 mod collective;
 mod combined;
 mod comm;

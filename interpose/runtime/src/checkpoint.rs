@@ -26,7 +26,7 @@ use crate::image::helper::Helper;
 use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
 use crate::recovery::fail;
-use crate::{disk, events, fault, own_messages, recovery, rehearsal, schedule, sys, told, traffic, user, world};
+use crate::{disk, events, fault, marks, own_messages, recovery, rehearsal, schedule, sys, told, traffic, user, world};
 use ckptd::events::{Epoch as EventEpoch, Kind};
 pub use copy::{Copy, State};
 pub use legacy::{Inherited, look as look_for_legacy, welcome_of_predecessor};
@@ -196,7 +196,15 @@ pub fn take() -> Result<(), Rewound> {
     let delta = {
         let keep = &mut *keep();
         let (tracker, store, own) = (&mut keep.tracker, &mut keep.store, &keep.own.image);
-        capture(tracker, &state.layout, &[live], Epoch(epoch), store, own)
+        capture(
+            tracker,
+            &state.layout,
+            &[live],
+            &marks::left_out(),
+            Epoch(epoch),
+            store,
+            own,
+        )
     }
     .unwrap_or_else(|error| fail("the program's memory cannot be saved", &error));
     let copy_ns = events::nanoseconds(scan);

@@ -15,7 +15,8 @@ use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
 use crate::schedule::Schedule;
 use crate::{
-    checkpoint, completion, drain, fault, journal, overdue, protection, recovery, rehearsal, schedule, user, world,
+    checkpoint, completion, drain, fault, journal, marks, overdue, protection, recovery, rehearsal, schedule, user,
+    world,
 };
 use ckptd::settings::Interval;
 use std::time::Instant;
@@ -29,6 +30,7 @@ const PHASE_STRIDE: u64 = 2;
 /// What a worker says in a vote; the greatest counts.
 const RECORDS: i64 = 1;
 const IS_DUE: i64 = 2;
+const HOLDS: i64 = 4;
 
 /// At the end: all workers have passed the same candidates, so the same vote is under way everywhere.
 pub fn finish() -> Result<(), Rewound> {
@@ -45,7 +47,33 @@ pub fn finish() -> Result<(), Rewound> {
 #[inline]
 pub fn collective(comm: VirtComm) -> Result<(), Rewound> {
     checkpoint::poll()?;
-    if comm::spans_all(comm) { candidate() } else { Ok(()) }
+    if comm::spans_all(comm) { pass() } else { Ok(()) }
+}
+
+/// A point that the program names in all workers.
+pub fn point() -> Result<(), Rewound> {
+    checkpoint::poll()?;
+    pass()
+}
+
+/// The same where the program wants a cut.
+pub fn wanted() -> Result<(), Rewound> {
+    checkpoint::poll()?;
+    let mut state = schedule::state();
+    if !state.resumed {
+        state.schedule.overdue = true;
+        state.schedule.next = state.schedule.candidates + 1;
+        state.wake = 0;
+    }
+    drop(state);
+    pass()
+}
+
+#[inline]
+fn pass() -> Result<(), Rewound> {
+    candidate()?;
+    marks::pass();
+    Ok(())
 }
 
 #[inline]
@@ -83,13 +111,18 @@ fn decide() -> Result<(), Rewound> {
     if !world::is_protected() {
         return Ok(());
     }
+    let overdue = std::mem::take(&mut schedule::state().schedule.overdue);
     match crate::told::config().interval {
-        Interval::Off => schedule::state().schedule.next = u64::MAX,
+        Interval::Off => {
+            schedule::state().schedule.next = u64::MAX;
+            if overdue {
+                return take();
+            }
+        }
         Interval::Calls(calls) => {
             let mut state = schedule::state();
             let candidates = state.schedule.candidates;
             state.schedule.next = (candidates / calls + 1) * calls;
-            let overdue = std::mem::take(&mut state.schedule.overdue);
             drop(state);
             if overdue || candidates.is_multiple_of(calls) {
                 return take();
@@ -99,7 +132,7 @@ fn decide() -> Result<(), Rewound> {
             if !checkpoint::is_active() {
                 rehearsal::poll();
             }
-            let due = tally()? || std::mem::take(&mut schedule::state().schedule.overdue);
+            let due = tally()? || overdue;
             {
                 let schedule = &mut schedule::state().schedule;
                 schedule.next = schedule.candidates + schedule.stride;
@@ -123,7 +156,12 @@ fn vote() -> Result<(), Rewound> {
     let now = Instant::now();
     let is_over = state.last.is_some_and(|last| now.duration_since(last) >= interval);
     let is_due = is_over || journal::asks_for_cut() || again::asks_for_cut();
-    let says = i64::from(is_due) * IS_DUE + i64::from(journal::is_recording()) * RECORDS;
+    let says = [
+        (state.held > 0, HOLDS),
+        (is_due, IS_DUE),
+        (journal::is_recording(), RECORDS),
+    ];
+    let says: i64 = says.iter().map(|&(says, what)| i64::from(says) * what).sum();
     let before = state.decided.replace((now, state.schedule.candidates));
     let since = |(then, at): (Instant, u64)| now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32;
     let per_candidate = before.map_or(interval, since).as_nanos() as i64;
@@ -161,7 +199,7 @@ fn tally() -> Result<bool, Rewound> {
     let wanted = (apart / per_candidate.max(1)).max(1) as u64;
     let most = if said & RECORDS != 0 { PHASE_STRIDE } else { MAX_STRIDE };
     state.schedule.stride = wanted.min(2 * state.schedule.stride).min(most);
-    Ok(said & IS_DUE != 0)
+    Ok(said & IS_DUE != 0 && said & HOLDS == 0)
 }
 
 /// Whether a cut would be taken here even if nothing but the interval were looked at.
@@ -191,14 +229,16 @@ pub fn take() -> Result<(), Rewound> {
             checkpoint::take()?;
             {
                 let mut state = schedule::state();
-                state.pace.measure(began.elapsed());
+                state.cost = began.elapsed();
+                let cost = state.cost;
+                state.pace.measure(cost);
                 state.last = Some(Instant::now());
             }
             overdue::begin(epoch, world::worker(), world::get().launcher_rank);
         }
         Exchange::PutOff => {
             log::debug!(
-                "a non-blocking collective is under way somewhere, or a library is being opened: the cut is put off"
+                "a non-blocking collective is under way somewhere, a library is being opened, or the program wants none: the cut is put off"
             );
             let schedule = &mut schedule::state().schedule;
             schedule.next = schedule.candidates + 1;
@@ -224,7 +264,8 @@ fn ability() -> Result<(Ability, Option<String>), Rewound> {
         return Ok((Ability::Never, Some(why.to_string())));
     }
     let collectives = completion::test_all(requests::active(|kind| matches!(kind, Kind::Collective)))?;
-    let ability = if collectives.is_empty() && !user::is_loading() {
+    let is_held = schedule::state().held > 0;
+    let ability = if collectives.is_empty() && !user::is_loading() && !is_held {
         Ability::Now
     } else {
         Ability::Later

@@ -42,6 +42,7 @@ pub mod handles;
 pub mod image;
 pub mod job;
 pub mod journal;
+pub mod marks;
 pub mod objects;
 pub mod overdue;
 pub mod own_messages;

@@ -6,7 +6,7 @@ use crate::cell::Main;
 use crate::rounds::Rounds;
 use pace::Pace;
 use std::cell::RefMut;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The part of the state that belongs to the program's time line and is saved with a cut.
 #[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
@@ -37,6 +37,10 @@ pub struct State {
     pub resumed: bool,
     /// What checkpoints cost here, and what follows from what they cost anywhere.
     pub pace: Pace,
+    /// For how long the last checkpoint has kept the program.
+    pub cost: Duration,
+    /// How often the program has said that it wants no cut, and has not taken that back. 0 at every cut but the first.
+    pub held: u32,
 }
 
 const START: Schedule = Schedule {
@@ -54,6 +58,8 @@ static STATE: Main<State> = Main::new(State {
     decided: None,
     resumed: false,
     pace: Pace::START,
+    cost: Duration::ZERO,
+    held: 0,
 });
 
 /// What is counted and remembered.
@@ -71,7 +77,10 @@ pub fn schedule() -> Schedule {
 /// Goes on from a saved schedule. `at_candidate`: the call that is made next is the cut itself. The vote that was under
 /// way has died with its communicator.
 pub fn restore(schedule: Schedule, at_candidate: bool) {
-    let pace = STATE.borrow().pace.after_recovery();
+    let (pace, cost) = {
+        let before = STATE.borrow();
+        (before.pace.after_recovery(), before.cost)
+    };
     STATE.set(State {
         schedule,
         wake: 0,
@@ -80,5 +89,7 @@ pub fn restore(schedule: Schedule, at_candidate: bool) {
         decided: None,
         resumed: at_candidate,
         pace,
+        cost,
+        held: 0,
     });
 }

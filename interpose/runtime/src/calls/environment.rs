@@ -2,6 +2,8 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::outcome;
+use super::collaboration;
+use crate::arch::Rewound;
 use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
@@ -164,8 +166,11 @@ pub unsafe extern "C" fn from_another_thread(first: *mut c_int, second: *mut c_i
     }
 }
 
-/// `MPI_Pcontrol` (MPI 4.1, 15.2.4): a level may end an initialisation phase, or begin another.
+/// `MPI_Pcontrol` (MPI 4.1, 15.2.4): a level may end an initialisation phase, or begin another, or be a request.
 pub unsafe extern "C" fn MPI_Pcontrol(level: c_int) -> c_int {
     crate::rehearsal::again::control(level);
-    SUCCESS
+    match collaboration::control(level) {
+        Ok(()) => SUCCESS,
+        Err(Rewound) => 0,
+    }
 }

@@ -2,14 +2,15 @@
 
 use crate::arch::Frame;
 use crate::early::{self, Early};
+use crate::image::runs::PageRun;
 use crate::objects::{Objects, objects};
 use crate::requests::{self, Requests};
 use crate::schedule::{Schedule, schedule};
-use crate::{disk, traffic, user};
+use crate::{disk, marks, traffic, user};
 use bincode::config::standard;
 
 /// Magic number and version of the encoding; the version is bumped with any change of a type in [`Saved`].
-const MAGIC: u32 = u32::from_le_bytes(*b"uss\x06");
+const MAGIC: u32 = u32::from_le_bytes(*b"uss\x07");
 
 /// Everything of a rank but its pages.
 #[derive(bincode::Decode)]
@@ -25,6 +26,8 @@ pub struct Saved {
     pub early: Vec<Early>,
     /// The cut schedule.
     pub schedule: Schedule,
+    /// Pages that are never saved.
+    pub excluded: Vec<PageRun>,
     /// The buffer for buffered sends.
     pub attached: Option<requests::Attached>,
     /// What the program has sent.
@@ -44,6 +47,7 @@ struct Borrowed<'a> {
     requests: &'a Requests,
     early: &'a Vec<Early>,
     schedule: Schedule,
+    excluded: Vec<PageRun>,
     attached: Option<requests::Attached>,
     traffic: &'a traffic::Table,
     disk: Option<disk::Key>,
@@ -59,6 +63,7 @@ pub fn encode(frame: &Frame, user: &user::State) -> Vec<u8> {
         requests: &requests::table(),
         early: &early::list(),
         schedule: schedule(),
+        excluded: marks::excluded(),
         attached: requests::attached(),
         traffic: &traffic::table(),
         disk: disk::due(),

@@ -36,7 +36,7 @@ pub enum CaptureError {
 /// Captures what changed since `image`, as the delta that leads to `epoch`.
 ///
 /// `extra` are ranges outside of the tracked areas that are copied always, such as the live part
-/// of the stack. The delta is to be committed with [`Image::apply`] or given up with
+/// of the stack, and `left_out` (sorted) are pages whose content nobody needs. The delta is to be committed with [`Image::apply`] or given up with
 /// [`Tracker::abandon`] before the next capture.
 ///
 /// # Errors
@@ -45,6 +45,7 @@ pub fn capture(
     tracker: &mut Tracker,
     layout: &Layout,
     extra: &[AddrRange],
+    left_out: &[PageRun],
     epoch: Epoch,
     store: &mut PageStore,
     image: &Image,
@@ -54,10 +55,11 @@ pub fn capture(
         .observe_and_arm(layout, image, store)
         .map_err(CaptureError::Observe)?;
     let known = image.pages();
+    let [content, written] = [&seen.content, &seen.written].map(|pages| runs::subtract(pages, left_out));
     let extra = runs::normalise(extra.iter().map(|range| range.pages()).collect());
-    let fresh = runs::subtract(&seen.content, &known);
-    let changed = runs::union(&runs::union(&seen.written, &fresh), &extra);
-    let dropped = runs::subtract(&runs::subtract(&known, &seen.content), &extra);
+    let fresh = runs::subtract(&content, &known);
+    let changed = runs::union(&runs::union(&written, &fresh), &extra);
+    let dropped = runs::subtract(&runs::subtract(&known, &content), &extra);
     let pages = runs::total(&changed);
     let extents = store.alloc(pages).map_err(|source| {
         tracker.mark_changed(&changed);

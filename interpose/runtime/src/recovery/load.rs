@@ -9,7 +9,9 @@ use crate::image::layout::Layout;
 use crate::image::restore::{Ready, RestoreError, RestoreStats};
 use crate::image::runs::PageRun;
 use crate::image::{remap, restore};
-use crate::{checkpoint, disk, early, events, fault, handles, objects, rehearsal, requests, schedule, traffic, user};
+use crate::{
+    checkpoint, disk, early, events, fault, handles, marks, objects, rehearsal, requests, schedule, traffic, user,
+};
 use ckptd::events::{Kind, Worker};
 use std::time::Instant;
 
@@ -151,6 +153,7 @@ pub fn load(worker: u32, origin: Origin, ready: Option<Ready>) -> Result<Loaded,
     early::forget_matched();
     early::replace(saved.early);
     schedule::restore(saved.schedule, !is_init(&saved.frame));
+    marks::restore(saved.excluded);
     requests::attach(saved.attached);
     Ok(Loaded {
         frame: saved.frame,

@@ -45,6 +45,31 @@ fn writes() {
     );
 }
 
+/// What nobody needs is in no image until it is needed, and zero after a rollback.
+#[test]
+fn pages_that_are_left_out() {
+    with_each(|choice| {
+        let user = User::new();
+        user.map(0, 64, RW);
+        user.fill(0, 64, 1);
+        let mut rank = Rank::new(choice);
+        rank.commit(&user);
+        rank.left_out = vec![PageRun::between(user.page(8), user.page(16))];
+        rank.commit(&user);
+        user.fill(7, 3, 2);
+        rank.rollback(&user);
+        let seen = [7, 8, 15, 16].map(|page| user.read(page));
+        assert_eq!(seen, [1 ^ 7, 0, 0, 1 ^ 16], "{choice:?}");
+        user.fill(8, 4, 3);
+        rank.left_out.clear();
+        rank.commit(&user);
+        user.fill(7, 9, 4);
+        rank.rollback(&user);
+        let seen = [7, 8, 11, 15].map(|page| user.read(page));
+        assert_eq!(seen, [1 ^ 7, 3 ^ 8, 3 ^ 11, 0], "{choice:?}");
+    });
+}
+
 #[test]
 fn dropped_pages() {
     cycle(

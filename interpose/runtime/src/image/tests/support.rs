@@ -8,7 +8,7 @@ use crate::image::epoch::{Delta, Epoch, Image};
 use crate::image::layout::{Backing, Layout};
 use crate::image::remap::restore_layout;
 use crate::image::restore::{RestoreStats, restore_pages};
-use crate::image::runs::{AddrRange, PageIndex};
+use crate::image::runs::{AddrRange, PageIndex, PageRun};
 use crate::image::store::{Extent, Files, PageStore, StoreConfig};
 use crate::image::track::Tracker;
 use crate::image::vmas::{Owner, Prot, Zones};
@@ -178,6 +178,8 @@ pub struct Rank {
     pub store: PageStore,
     pub image: Image,
     pub saved: Layout,
+    /// Pages whose content nobody needs.
+    pub left_out: Vec<PageRun>,
 }
 
 fn config(pages: u64) -> StoreConfig {
@@ -204,6 +206,7 @@ impl Rank {
             store: new_store(1 << 20),
             image: Image::new(),
             saved: Layout::default(),
+            left_out: Vec::new(),
         }
     }
 
@@ -215,7 +218,7 @@ impl Rank {
         let next = Epoch(self.image.epoch().0 + 1);
         self.saved = user.layout();
         let Self { tracker, store, .. } = self;
-        let delta = capture(tracker, &self.saved, extra, next, store, &self.image).unwrap();
+        let delta = capture(tracker, &self.saved, extra, &self.left_out, next, store, &self.image).unwrap();
         store.seal(delta.runs());
         delta
     }

@@ -1,0 +1,107 @@
+/* understudy.h: what a program may tell the layer, and ask of it. Nothing of
+ * this is required.
+ *
+ * All goes through MPI_Pcontrol, which does nothing without the layer: a
+ * program that uses this file is linked as ever and runs with any MPI. From
+ * languages without this file, MPI_Pcontrol(75001) is understudy_point, and so
+ * on; see the codes.
+ *
+ * Calls after MPI_Init and before MPI_Finalize, by the thread that uses MPI.
+ */
+#ifndef UNDERSTUDY_H
+#define UNDERSTUDY_H
+
+#include <mpi.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Levels of MPI_Pcontrol. */
+#define UNDERSTUDY_POINT 75001
+#define UNDERSTUDY_CHECKPOINT 75002
+#define UNDERSTUDY_HOLD 75003
+#define UNDERSTUDY_RELEASE 75004
+#define UNDERSTUDY_ASK 75005
+#define UNDERSTUDY_DISCARD 75006
+#define UNDERSTUDY_EXCLUDE 75007
+#define UNDERSTUDY_INCLUDE 75008
+
+/* A checkpoint may be taken here, as at a collective over all workers: for
+ * loops without any. Collective over MPI_COMM_WORLD, but nobody waits if no
+ * checkpoint is due. */
+static inline void understudy_point(void)
+{
+    (void)MPI_Pcontrol(UNDERSTUDY_POINT);
+}
+
+/* A checkpoint is taken here, whatever the interval. Collective over
+ * MPI_COMM_WORLD. */
+static inline void understudy_checkpoint(void)
+{
+    (void)MPI_Pcontrol(UNDERSTUDY_CHECKPOINT);
+}
+
+/* No checkpoint is taken, of any process, from this call to the matching
+ * understudy_release (they nest). Local. */
+static inline void understudy_hold(void)
+{
+    (void)MPI_Pcontrol(UNDERSTUDY_HOLD);
+}
+
+static inline void understudy_release(void)
+{
+    (void)MPI_Pcontrol(UNDERSTUDY_RELEASE);
+}
+
+/* The content of this memory is not needed behind the next point (or
+ * collective over all workers), until it is written again; and it is not
+ * written before that point. A checkpoint there is without it, and after a
+ * recovery it is zero. Local. Whole pages count, so much of a small array may
+ * be saved all the same. UNDERSTUDY_POISON=1 finds wrong claims. */
+static inline void understudy_discard(const void *memory, size_t bytes)
+{
+    (void)MPI_Pcontrol(UNDERSTUDY_DISCARD, memory, bytes);
+}
+
+/* This memory is never saved, until it is included again: after a recovery it
+ * is zero. Local. */
+static inline void understudy_exclude(const void *memory, size_t bytes)
+{
+    (void)MPI_Pcontrol(UNDERSTUDY_EXCLUDE, memory, bytes);
+}
+
+static inline void understudy_include(const void *memory, size_t bytes)
+{
+    (void)MPI_Pcontrol(UNDERSTUDY_INCLUDE, memory, bytes);
+}
+
+/* What is known of the job in this process. All is 0 without the layer. */
+typedef struct understudy_state {
+    /* The last checkpoint that all processes have; 0: none yet. */
+    long long checkpoint;
+    /* For how long the last one has kept this process, in seconds. */
+    double cost;
+    /* Whether the death of a process would be survived. */
+    int is_protected;
+    /* How often the job has gone back to a checkpoint. */
+    int recoveries;
+    /* Whether this process has taken the part of one that died. */
+    int is_substitute;
+} understudy_state;
+
+/* Local. While an initialisation phase is recorded (UNDERSTUDY_STATIC=replay)
+ * it ends that record, since the answer is not the same twice. */
+static inline understudy_state understudy_ask(void)
+{
+    understudy_state state = {0, 0, 0, 0, 0};
+    (void)MPI_Pcontrol(UNDERSTUDY_ASK, &state, (int)sizeof state);
+    return state;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
