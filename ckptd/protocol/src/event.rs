@@ -80,13 +80,36 @@ pub enum Said {
     Abort(i32),
 }
 
+/// What is left of a process that another manager has known, which has died.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Known {
+    /// The generation that it was told last; its own, if it has been in one.
+    pub generation: Generation,
+    /// It has used MPI.
+    pub is_heard: bool,
+    /// It has been in a generation that has begun.
+    pub has_played: bool,
+    /// It has gone on with the program in one.
+    pub has_part: bool,
+    /// Somebody had, when its generation began.
+    pub is_protected: bool,
+    /// It may have been told that all workers are at their end.
+    pub has_ended: bool,
+    /// The worker whose copies it has handed over, or inherited.
+    pub keeps: Option<u32>,
+    /// It has inherited what this one had handed over.
+    pub heir_of: Option<Number>,
+}
+
 /// What happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A guardian has come, on this node.
+    /// A guardian has come, on this node, and has told all that it knows ([`Event::Known`]).
     Came(Guardian, Node),
     /// A guardian has died, and its processes with it.
     Gone(Guardian),
+    /// Before the guardian comes: a process that it has started for another manager. If that has ended, this is told when all guardians have come.
+    Known(Number, Guardian, Known),
     /// A node is lost, with all that was there.
     Lost(Node),
     /// A process uses MPI: its program does, or the next one of its script.

@@ -1,11 +1,12 @@
 //! The job: its guardians, processes and generations.
 
+mod again;
 mod deaths;
 mod end;
 mod heirs;
 
 use crate::member::Member;
-use crate::{Action, Event, Generation, Guardian, Node, Number, Said};
+use crate::{Action, Event, Generation, Guardian, Known, Node, Number, Said};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -36,8 +37,14 @@ pub struct Job {
     workers: u32,
     spares: u32,
     guardians: BTreeSet<Guardian>,
+    /// Guardians that have died before all had come.
+    absent: BTreeSet<Guardian>,
     /// Where each is, or was.
     nodes: BTreeMap<Guardian, Node>,
+    /// What another manager has known, until all guardians have come.
+    known: BTreeMap<Number, (Guardian, Known)>,
+    /// There has been another manager.
+    is_again: bool,
     members: BTreeMap<Number, Member>,
     living: BTreeSet<Number>,
     /// Living ones that are not ready for the generation.
@@ -80,7 +87,10 @@ impl Job {
             workers,
             spares,
             guardians: BTreeSet::new(),
+            absent: BTreeSet::new(),
             nodes: BTreeMap::new(),
+            known: BTreeMap::new(),
+            is_again: false,
             members: BTreeMap::new(),
             living: BTreeSet::new(),
             unready: BTreeSet::new(),
@@ -106,12 +116,18 @@ impl Job {
         }
     }
 
+    /// The job has had another manager, which has died. To be said before its guardians come.
+    pub fn note_other_manager(&mut self) {
+        self.is_again = true;
+    }
+
     /// What an event leads to; `now` never goes back.
     pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Action> {
         self.now = now;
         match event {
             Event::Came(guardian, node) => self.came(guardian, node),
             Event::Gone(guardian) => self.gone(&[guardian]),
+            Event::Known(number, at, known) => drop(self.known.insert(number, (at, known))),
             Event::Lost(node) => self.lost(node),
             Event::Called(number) => self.called(number),
             Event::Said(number, said) => self.hear(number, said),
@@ -165,8 +181,16 @@ impl Job {
     fn came(&mut self, guardian: Guardian, node: Node) {
         self.nodes.insert(guardian, node);
         self.guardians.insert(guardian);
-        if self.phase == Phase::Gathering && self.guardians.len() as u32 == self.workers + self.spares {
-            self.start_all();
+        self.start_if_all_are_there();
+    }
+
+    pub(super) fn start_if_all_are_there(&mut self) {
+        let there = (self.guardians.len() + self.absent.len()) as u32;
+        if self.phase == Phase::Gathering && there == self.workers + self.spares {
+            match self.is_again {
+                true => self.take_over(),
+                false => self.start_all(),
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! A process of the program, as the manager knows it.
 
-use crate::{Ending, Generation, Guardian};
+use crate::{Ending, Generation, Guardian, Known};
 
 #[derive(Debug)]
 pub struct Member {
@@ -34,6 +34,18 @@ impl Member {
             keeps: None,
             ending: None,
             has_printed: None,
+        }
+    }
+
+    /// One that another manager has known.
+    pub fn known(at: Guardian, known: &Known) -> Member {
+        Member {
+            ready: known.is_heard.then_some(known.generation),
+            // An heir knows the job as well.
+            has_played: known.has_played || known.keeps.is_some(),
+            has_part: known.has_part,
+            keeps: known.keeps,
+            ..Member::new(at)
         }
     }
 

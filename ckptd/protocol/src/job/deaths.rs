@@ -74,7 +74,7 @@ impl Job {
     pub(super) fn gone(&mut self, guardians: &[Guardian]) {
         self.guardians.retain(|guardian| !guardians.contains(guardian));
         if self.phase == Phase::Gathering {
-            self.end_with(LOST, None);
+            return self.gone_early(guardians);
         }
         let its = |member: &Member| guardians.contains(&member.at) && !member.is_over();
         let its: Vec<Number> = self

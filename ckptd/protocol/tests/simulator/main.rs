@@ -1,12 +1,14 @@
 //! The protocol among simulated processes, with deaths at any moment, by seed.
 //!
 //! A simulated process goes through its stages by itself, and what it says, and what it is told, arrives late. Guardians report deaths late, too. In each
-//! run some processes are killed, or whole nodes are lost; the job must come to its end, in a generation that has all workers, and a copy of each as
+//! run some processes are killed, or managers, in the middle of what they do, or whole nodes are lost; the job must come to its end, in a generation that has all workers, and a copy of each as
 //! long as there is one on a living node.
+
+mod follow;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Node, Number, Said};
+use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, Known, LOST, Node, Number, Said};
 
 /// SplitMix64 (Steele, Lea & Flood 2014): good enough to choose.
 struct Random(u64);
@@ -37,7 +39,13 @@ enum Stage {
 
 struct Process {
     node: Node,
+    at: Guardian,
     stage: Stage,
+    /// What its guardian and its page have for another manager.
+    known: Known,
+    ending: Option<Ending>,
+    /// Its guardian has forgotten it.
+    is_forgotten: bool,
     /// The generation in its page.
     page: Generation,
     /// The worker that it plays, if it does not only wait.
@@ -59,11 +67,14 @@ struct World {
     random: Random,
     job: Job,
     workers: usize,
+    size: u32,
     now: Duration,
     processes: BTreeMap<Number, Process>,
     /// On their way to the manager, in order for each sender.
     events: BTreeMap<Number, VecDeque<Event>>,
     kills: u32,
+    /// Managers that may die still.
+    managers: u32,
     nodes: u32,
     losses: u32,
     lost: BTreeSet<Node>,
@@ -76,19 +87,25 @@ struct World {
     statuses: BTreeMap<Guardian, i32>,
     begun: Vec<(Generation, Vec<Number>)>,
     is_ending: bool,
+    /// A manager has heard that somebody goes on.
+    is_protected: bool,
+    /// The manager has died when guardians had begun to leave.
+    is_over: bool,
     said: Vec<String>,
 }
 
 impl World {
-    fn new(seed: u64, [workers, spares]: [u32; 2], kills: u32, [nodes, losses]: [u32; 2]) -> World {
+    fn new(seed: u64, [workers, spares]: [u32; 2], [kills, managers]: [u32; 2], [nodes, losses]: [u32; 2]) -> World {
         let mut world = World {
             random: Random(seed),
             job: Job::new(workers, spares),
             workers: workers as usize,
+            size: workers + spares,
             now: Duration::ZERO,
             processes: BTreeMap::new(),
             events: BTreeMap::new(),
             kills,
+            managers,
             nodes,
             losses,
             lost: BTreeSet::new(),
@@ -98,6 +115,8 @@ impl World {
             statuses: BTreeMap::new(),
             begun: Vec::new(),
             is_ending: false,
+            is_protected: false,
+            is_over: false,
             said: Vec::new(),
         };
         for guardian in 0..workers + spares {
@@ -112,8 +131,16 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
-        for action in self.job.handle(self.now, event) {
-            self.act(action);
+        self.is_protected |= matches!(event, Event::Said(_, Said::Running(_)));
+        let mut actions = self.job.handle(self.now, event);
+        let dies = self.managers > 0 && !actions.is_empty() && self.random.below(20) == 0;
+        if dies {
+            let done = self.random.below(actions.len() as u64 + 1);
+            actions.truncate(done as usize);
+        }
+        actions.into_iter().for_each(|action| self.act(action));
+        if dies {
+            self.follow();
         }
     }
 
@@ -123,10 +150,19 @@ impl World {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Start { number, at, .. } => {
+            Action::Start { number, at, anew } => {
+                if anew && number.0 < self.size {
+                    // From the beginning: what the dead have left is of no use.
+                    let dead = self.processes.values_mut().filter(|it| it.stage == Stage::Dead);
+                    dead.for_each(|it| (it.keeps, it.copies) = (false, BTreeSet::new()));
+                }
                 let node = self.node(at);
                 let process = Process {
                     node,
+                    at,
+                    known: Known::default(),
+                    ending: None,
+                    is_forgotten: false,
                     stage: match self.lost.contains(&node) {
                         true => Stage::Dead,
                         false => Stage::Starting,
@@ -151,6 +187,7 @@ impl World {
                 }
             }
             Action::Inherit { heir, from } => {
+                let (number, worker) = (from, self.processes[&from].known.keeps);
                 let from = self.processes.get_mut(&from).expect("only processes leave something");
                 assert!(from.stage == Stage::Dead, "only the dead leave something");
                 let (files, part, node) = (std::mem::take(&mut from.copies), from.part.or(from.of_dead), from.node);
@@ -160,6 +197,7 @@ impl World {
                 assert_eq!(heir.node, node, "files stay on their node");
                 heir.copies.extend(files);
                 (heir.keeps, heir.of_dead) = (true, part);
+                (heir.known.keeps, heir.known.heir_of) = (worker, Some(number));
             }
             Action::Begin { generation, ranks } => self.begin(generation, ranks),
             Action::Kill { number, .. } => self.kill(number),
@@ -176,8 +214,14 @@ impl World {
         assert!(ranks.len() >= self.workers, "a generation lacks workers");
         self.check_copies(&ranks);
         self.give_parts(&ranks);
+        let is_told = |it: &Event| matches!(it, Event::Ended(..));
+        for (number, process) in self.processes.iter_mut().filter(|(it, _)| !ranks.contains(it)) {
+            let is_news = self.events.get(number).is_some_and(|events| events.iter().any(is_told));
+            process.is_forgotten |= process.ending.is_some() && !is_news;
+        }
         for number in &ranks {
             let process = self.processes.get_mut(number).expect("a rank is a process");
+            (process.known.has_played, process.known.is_protected) = (true, self.is_protected);
             // It may have died, or left for the next generation, since.
             if process.stage == Stage::Ready(generation) {
                 process.stage = Stage::Running(generation, STEPS);
@@ -239,6 +283,7 @@ impl World {
         };
         if process.stage != Stage::Dead {
             process.stage = Stage::Dead;
+            process.ending = Some(Ending::Signal(9));
             self.say(number, Event::Ended(number, Ending::Signal(9)));
             self.say(number, Event::Closed(number, 0));
         }
@@ -253,10 +298,12 @@ impl World {
             Stage::Dead => return,
             Stage::Starting => {
                 process.stage = Stage::Ready(page);
+                process.known.is_heard = true;
                 Said::Ready(page)
             }
             Stage::Ready(_) | Stage::Running(..) | Stage::AtEnd(_) if is_ending => {
                 process.stage = Stage::Dead;
+                process.ending = Some(Ending::Exit(0));
                 self.say(number, Event::Ended(number, Ending::Exit(0)));
                 self.say(number, Event::Closed(number, 0));
                 return;
@@ -271,10 +318,12 @@ impl World {
             }
             Stage::Running(of, CHECKPOINT) => {
                 let Some(part) = process.part else { return };
-                if process.copies.insert(part) || !process.keeps {
+                if process.copies.insert(part) || process.known.keeps != Some(part) {
                     process.keeps = true;
+                    process.known.keeps = Some(part);
                     Said::Keeps(part)
                 } else if self.commit() {
+                    self.processes.get_mut(&number).expect("a process").known.has_part = true;
                     self.go_on(number, of, CHECKPOINT);
                     Said::Running(of)
                 } else {
@@ -336,6 +385,8 @@ impl World {
         } else if !self.news.is_empty() && self.random.below(8) == 0 {
             let node = self.news.remove(0);
             self.happen(Event::Lost(node));
+        } else if self.managers > 0 && self.random.below(50) == 0 {
+            self.follow();
         } else if self.kills > 0 && self.random.below(25) == 0 {
             self.kills -= 1;
             let victim = self.choose(&living);
@@ -348,7 +399,7 @@ impl World {
             self.step(number);
         }
         self.happen(Event::Tick);
-        !self.job.is_over()
+        !self.job.is_over() && !self.is_over
     }
 }
 
@@ -361,8 +412,8 @@ struct Lost {
 }
 
 /// Plays a job to its end.
-fn play(seed: u64, [workers, spares]: [u32; 2], kills: u32, nodes: [u32; 2]) -> Option<Lost> {
-    let mut world = World::new(seed, [workers, spares], kills, nodes);
+fn play(seed: u64, [workers, spares]: [u32; 2], deaths: [u32; 2], nodes: [u32; 2]) -> Option<Lost> {
+    let mut world = World::new(seed, [workers, spares], deaths, nodes);
     let mut turns = 0;
     while world.turn() {
         turns += 1;
@@ -387,7 +438,7 @@ fn play(seed: u64, [workers, spares]: [u32; 2], kills: u32, nodes: [u32; 2]) -> 
 #[test]
 fn a_job_without_deaths_has_one_generation() {
     for seed in 0..100 {
-        let mut world = World::new(seed, [4, 1], 0, [1, 0]);
+        let mut world = World::new(seed, [4, 1], [0, 0], [1, 0]);
         while world.turn() {}
         assert_eq!(world.begun.len(), 1, "seed {seed}");
     }
@@ -397,7 +448,16 @@ fn a_job_without_deaths_has_one_generation() {
 fn whoever_dies_and_whenever_the_job_comes_to_its_end() {
     for seed in 0..5_000 {
         let (spares, kills) = ((seed % 3) as u32, (seed % 6) as u32);
-        let lost = play(seed, [4, spares], kills, [1, 0]);
+        let lost = play(seed, [4, spares], [kills, 0], [1, 0]);
+        assert_eq!(lost, None, "seed {seed}: the job is lost");
+    }
+}
+
+#[test]
+fn managers_may_die_at_any_moment_and_processes_with_them() {
+    for seed in 0..10_000 {
+        let (spares, kills, managers) = ((seed % 3) as u32, (seed % 5) as u32, 1 + (seed % 4) as u32);
+        let lost = play(seed, [1 + (seed / 8 % 4) as u32, spares], [kills, managers], [1, 0]);
         assert_eq!(lost, None, "seed {seed}: the job is lost");
     }
 }
@@ -406,7 +466,7 @@ fn whoever_dies_and_whenever_the_job_comes_to_its_end() {
 fn whoever_dies_on_several_nodes_the_job_comes_to_its_end() {
     for seed in 0..5_000 {
         let (spares, kills, nodes) = ((seed % 3) as u32, (seed % 6) as u32, 2 + (seed % 2) as u32);
-        let lost = play(seed, [4, spares], kills, [nodes, 0]);
+        let lost = play(seed, [4, spares], [kills, 0], [nodes, 0]);
         assert_eq!(lost, None, "seed {seed}: the job is lost");
     }
 }
@@ -418,7 +478,7 @@ fn the_loss_of_a_node_is_survived_once_there_are_copies() {
     for seed in 0..4_000 {
         let (spares, kills) = ((seed % 3) as u32, (seed % 4) as u32);
         let (nodes, losses) = (2 + (seed / 4 % 3) as u32, 1 + (seed / 16 % 2) as u32);
-        match play(seed, [4, spares], kills, [nodes, losses]) {
+        match play(seed, [4, spares], [kills, 0], [nodes, losses]) {
             None => survived += 1,
             Some(lost) => assert!(losses > 1 || !lost.had_copies, "seed {seed}: {lost:?}"),
         }

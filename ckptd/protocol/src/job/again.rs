@@ -1,0 +1,75 @@
+//! A manager that follows one that has died: the guardians tell what there is, and the next generation is the answer.
+
+use super::{Job, Phase};
+use crate::member::Member;
+use crate::{Action, Guardian, LOST, Number};
+
+impl Job {
+    /// Guardians have died before all had come.
+    pub(super) fn gone_early(&mut self, guardians: &[Guardian]) {
+        if !self.is_again {
+            return self.end_with(LOST, None);
+        }
+        self.absent.extend(guardians);
+        self.start_if_all_are_there();
+    }
+
+    /// All guardians have come, and have told what they know.
+    pub(super) fn take_over(&mut self) {
+        let (all, absent) = (std::mem::take(&mut self.known), std::mem::take(&mut self.absent));
+        let has_ended = all.values().filter(|(_, known)| known.has_ended);
+        let ended = has_ended.map(|(_, known)| known.generation).max();
+        let last = all.values().map(|(_, known)| known.generation).max();
+        let has_begun_after = |ended| {
+            all.values()
+                .any(|(_, known)| known.has_played && known.generation > ended)
+        };
+        let is_between = ended.is_some_and(has_begun_after);
+        self.generation = last.unwrap_or_default();
+        let first = self.workers + self.spares;
+        self.next = all.keys().last().map_or(first, |last| first.max(last.0 + 1));
+        // A guardian that has died as it told what it knows is not counted on.
+        for (&number, (at, known)) in all.iter().filter(|(_, (at, _))| self.nodes.contains_key(at)) {
+            self.living.insert(number);
+            *self.load.entry(*at).or_default() += 1;
+            self.members.insert(number, Member::known(*at, known));
+        }
+        (self.unready, self.open) = (self.living.clone(), self.living.clone());
+        // Whoever has it now, dead or alive, knows more.
+        for from in all.values().filter_map(|(_, known)| known.heir_of) {
+            if let Some(member) = self.members.get_mut(&from) {
+                member.keeps = None;
+            }
+        }
+        self.is_protected = all.values().any(|(_, known)| known.has_part || known.is_protected);
+        self.phase = Phase::Meeting;
+        if is_between {
+            self.say("the process manager has died between two programs of a script; start the job again".into());
+            self.end_with(LOST, None);
+        } else if ended.is_some() {
+            let workers = self.members.iter().filter(|(_, member)| member.has_part);
+            self.at_end = workers.map(|(&number, _)| number).collect();
+            self.phase = Phase::Ending { deadline: None };
+            self.actions.push(Action::End { is_good: true });
+        } else if self.has_begun() {
+            self.renew();
+        } else {
+            self.start_missing();
+        }
+        self.gone(&absent.into_iter().collect::<Vec<_>>());
+    }
+
+    /// No generation has begun yet. Those who have come are to say so again.
+    fn start_missing(&mut self) {
+        if self.members.is_empty() {
+            return self.start_all();
+        }
+        self.generation = self.generation.next();
+        self.actions.push(Action::Announce(self.generation));
+        for number in (0..self.workers + self.spares).map(Number) {
+            if !self.members.contains_key(&number) {
+                self.start(number, Guardian(number.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! A manager dies, and another one follows it.
+
+use super::{Stage, World};
+use understudy_protocol::{Event, Generation, Guardian, Job, Known};
+
+impl World {
+    /// The manager has died; another one follows it.
+    pub fn follow(&mut self) {
+        self.managers -= 1;
+        if !self.statuses.is_empty() {
+            // The job's directory is gone, and guardians leave by themselves.
+            self.is_over = true;
+            let all = 0..self.size;
+            self.statuses.extend(all.map(|it| (Guardian(it), 0)));
+            return;
+        }
+        self.job = Job::new(self.workers as u32, self.size - self.workers as u32);
+        self.job.note_other_manager();
+        let mut told = Vec::new();
+        for (&number, process) in self.processes.iter().filter(|(_, it)| !it.is_forgotten) {
+            let is_heard = process.stage != Stage::Starting && process.known.is_heard;
+            let known = Known {
+                generation: if is_heard { process.page } else { Generation::default() },
+                has_ended: is_heard && self.is_ending,
+                ..process.known
+            };
+            told.push((number, process.at, known, process.ending));
+        }
+        if !told.iter().any(|(_, _, known, _)| known.is_heard) {
+            // Nobody has heard of any generation.
+            self.begun.clear();
+        }
+        for guardian in (0..self.size).map(Guardian) {
+            for &(number, at, known, _) in told.iter().filter(|(_, at, ..)| *at == guardian) {
+                self.happen_unseen(Event::Known(number, at, known));
+            }
+            self.happen_unseen(Event::Came(guardian, self.node(guardian)));
+        }
+        for (number, .., ending) in told {
+            let events = self.events.entry(number).or_default();
+            events.retain(|event| matches!(event, Event::Said(..)));
+            let ends = |ending| [Event::Ended(number, ending), Event::Closed(number, 0)];
+            events.extend(ending.into_iter().flat_map(ends));
+        }
+    }
+
+    /// The manager does all of what follows.
+    fn happen_unseen(&mut self, event: Event) {
+        let actions = self.job.handle(self.now, event);
+        actions.into_iter().for_each(|action| self.act(action));
+    }
+}
