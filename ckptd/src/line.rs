@@ -1,19 +1,24 @@
 //! What the processes of a job and their process manager say to each other: *lines*.
 //!
-//! A line is a connection to the socket [`SOCKET`] in the job's directory, which is this user's alone; messages keep their bounds (unix(7),
-//! SOCK_SEQPACKET). Processes of the program and guardians have one each, and say first what they are ([`Hello`]). A process gets a page of memory
-//! that it shares with the manager.
+//! A line is a connection to a socket in the job's directory, which is this user's alone; messages keep their bounds (unix(7),
+//! SOCK_SEQPACKET). Guardians call the manager. A process of the program calls its guardian, which makes a line between it and the manager, and a
+//! page of memory that both share. The guardian keeps descriptors of these, and of the files that the process hands over: they outlive the process, and the
+//! manager, which learns from the guardians what there is if it follows another one ([`FromGuardian::Has`]).
 //!
 //! ```text
 //!   process                                   manager                              guardian
 //!     │                                         │ ◄─────────────── Guardian { rank } ──── │
+//!     │                                         │ ◄─────────────── Told ───────────────── │
 //!     │                                         │ ── Start(number) ─────────────────────► │ starts a process
-//!     │  Process(number), in MPI_Init ────────► │                                         │
-//!     │ ◄── Page, its descriptor ────────────── │                                         │
+//!     │ ── Process(number), in MPI_Init ──────────────────────────────────────────────────► │
+//!     │ ◄─────────────────────────────────────────────────────────────── Line, one end ──── │
+//!     │                                         │ ◄── Called(number), the other end, page │
+//!     │ ◄── Page ────────────────────────────── │                                         │
 //!     │  Ready(g)  ── MPI is as before MPI_Init ──► │   all that are to be in generation g are ready:
 //!     │ ◄── Begin { g, rank, size, variables } ─ │                                         │
 //!     │  MPI_Init …                             │                                         │
-//!     │  Keeps(worker), files ────────────────► │   copies that outlive this process      │
+//!     │  Keeps(worker), files ────────────────► │   copies that outlive this process …    │
+//!     │ ── Keeps(worker), files ──────────────────────────────────────────────────────────► │ … and the manager
 //!     │  Running(g) ──────────────────────────► │                                         │
 //!     │                                         │ ◄── Ended(other number) ─────────────── │ sees a death
 //!     │ ◄── page: generation g + 1, signal ──── │                                         │
@@ -22,6 +27,8 @@
 //!     │  AtEnd ── in MPI_Finalize ────────────► │   all workers are there:                │
 //!     │ ◄── End ─────────────────────────────── │                                         │
 //!     │                                         │ ── Leave(status) ─────────────────────► │ ends
+//!                                             dies
+//!                                             another ◄─ Guardian { rank }, Has(…), Told ─ │
 //! ```
 
 use crate::private::Directory;
@@ -30,7 +37,7 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg,
-    socket_with,
+    socket_with, socketpair,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -39,10 +46,32 @@ use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// In the environment of a process: its number, a comma, and the job's directory.
+/// In the environment of a process: its number, that of its guardian, and the job's directory, with commas in between.
 pub const LINE: &str = "UNDERSTUDY_LINE";
-/// The name of the manager's socket in that directory.
-pub const SOCKET: &str = "line";
+
+/// What the names of guardians' sockets begin with.
+const GUARDIAN: &str = "guardian-";
+
+/// Whose socket in that directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Socket {
+    Manager,
+    Guardian(u32),
+}
+
+impl Socket {
+    fn name(self) -> String {
+        match self {
+            Socket::Manager => "line".into(),
+            Socket::Guardian(rank) => format!("{GUARDIAN}{rank}"),
+        }
+    }
+
+    /// The guardian whose socket has this name.
+    pub fn guardian_of(name: &str) -> Option<u32> {
+        name.strip_prefix(GUARDIAN)?.parse().ok()
+    }
+}
 
 /// In that directory if processes run without the layer; they cannot be replaced then. The face, which knows no ckptd, has the same.
 pub const ASIDE: &str = "aside";
@@ -52,21 +81,33 @@ pub const LAUNCHERS: &str = "UNDERSTUDY_LAUNCHER_";
 /// Longest message in bytes: the environment of a rank is the greatest part.
 const LONGEST: usize = 128 << 10;
 /// Most descriptors that come with a message.
-const DESCRIPTORS: usize = 8;
+const DESCRIPTORS: usize = 2 * Call::DESCRIPTORS + 2;
 /// How many may wait to be accepted: more than a node has processes.
 const BACKLOG: i32 = 4096;
 
 /// The signal that takes a process out of its MPI library: the first that glibc keeps for itself.
 pub const INTERRUPT: i32 = 32;
 
-/// What a process and its manager share.
+/// What a process and its manager share. All but the first two words is for a manager that follows another one; not 0 is yes.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Page {
-    /// The generation that has begun or is to.
+    /// The generation that has begun or is to; the manager's word.
     pub generation: AtomicU32,
-    /// Not 0 while the process is in its MPI library.
+    /// While the process is in its MPI library; its word.
     pub is_inside: AtomicU32,
+    /// One more than the last generation that the process was ready for; its word.
+    pub ready: AtomicU32,
+    /// It has been in a generation that has begun; the manager's word.
+    pub has_played: AtomicU32,
+    /// It has gone on with the program in one; its word.
+    pub has_run: AtomicU32,
+    /// Somebody had, when its generation began; the manager's word.
+    pub is_protected: AtomicU32,
+    /// All workers are at their end; the manager's word, before anybody hears of that.
+    pub has_ended: AtomicU32,
+    /// The process id of the manager; its word.
+    pub manager: AtomicU32,
 }
 
 /// Its length in bytes.
@@ -75,9 +116,14 @@ pub const PAGE: usize = 4096;
 /// What a process or a guardian is.
 #[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
 pub enum Hello {
-    /// One of the processes that a launcher has started.
-    Guardian { rank: u32, workers: u32, spares: u32 },
-    /// A process of the program.
+    /// One of the processes that a launcher has started. `is_again`: it has had another manager, and tells what there is.
+    Guardian {
+        rank: u32,
+        workers: u32,
+        spares: u32,
+        is_again: bool,
+    },
+    /// A process of the program, which calls its guardian.
     Process {
         number: u32,
         /// The file of its MPI library.
@@ -88,6 +134,8 @@ pub enum Hello {
 /// What the manager says to a process.
 #[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
 pub enum ToProcess {
+    /// Its guardian's answer: its end of the line to the manager, as a descriptor that comes with this.
+    Line,
     /// Its page, as a descriptor that comes with this.
     Page,
     /// This process is a rank of a generation.
@@ -99,8 +147,10 @@ pub enum ToProcess {
         variables: Vec<(String, String)>,
         /// The variable that tells the number of the descriptor that comes with this message, if one does.
         descriptor: Option<String>,
+        /// What this one has left has come before, or comes at once ([`ToProcess::Inherit`]).
+        heir_of: Option<u32>,
     },
-    /// With the files that a dead process has handed over: its number, and its status as wait(2) tells it.
+    /// With the files that a dead process has handed over: its number, and its status as wait(2) tells it. The guardian's word.
     Inherit { from: u32, status: i32 },
     /// All workers are at the end: nobody's death matters any more.
     End,
@@ -117,7 +167,7 @@ pub enum ToManager {
     Failed { generation: u32 },
     /// This worker is in `MPI_Finalize`, and needs the others no more.
     AtEnd { generation: u32 },
-    /// With files that have copies of this worker and of its partners: they are to outlive this process.
+    /// With files that have copies of this worker and of its partners: they are to outlive this process. Said to the guardian first, as the next.
     Keeps { worker: u32 },
     /// What it has handed over, or inherited, is not needed any more.
     KeepsNothing,
@@ -136,17 +186,72 @@ pub enum ToGuardian {
     Kill { number: u32 },
     /// End with this status.
     Leave { status: i32 },
+    /// With the files that `from` had handed over, a copy of this worker, before it ended with this status: `heir` gets them, and they are to outlive it.
+    Inherit {
+        heir: u32,
+        from: u32,
+        worker: u32,
+        status: i32,
+    },
+    /// What this process has left, which has ended, is not needed any more.
+    Forget { number: u32 },
+    /// All have gone on in a generation since this manager was started.
+    GoesOn,
+    /// No other manager can take this one's place.
+    IsLast,
+}
+
+/// How a process has ended.
+#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
+pub enum Ended {
+    /// By `exit`, with this status; its process id was this.
+    Exited { number: u32, status: i32, pid: u32 },
+    /// By a signal; `is_asked`: one that the launcher has sent.
+    Killed { number: u32, signal: i32, is_asked: bool },
+    /// The output of a process has ended after so many bytes.
+    Closed { number: u32, written: u64 },
 }
 
 /// What a guardian says.
 #[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
 pub enum FromGuardian {
-    /// A process has ended by `exit`, with this status; its process id was this.
-    Exited { number: u32, status: i32, pid: u32 },
-    /// A signal has ended a process; `is_asked`: one that the launcher has sent.
-    Killed { number: u32, signal: i32, is_asked: bool },
-    /// The output of a process has ended after so many bytes.
-    Closed { number: u32, written: u64 },
+    Ended(Ended),
+    /// A process has called; comes with the [`Call::DESCRIPTORS`] of the call.
+    Called {
+        number: u32,
+        call: Call,
+    },
+    /// After [`Hello::Guardian`], and before [`FromGuardian::Told`]: what is known of a process.
+    Has(Has),
+    /// That was all.
+    Told,
+}
+
+/// A process has called its guardian.
+#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
+pub struct Call {
+    pub pid: u32,
+    /// The file of its MPI library.
+    pub library: String,
+}
+
+impl Call {
+    /// The line to it, its page, and itself (pidfd_open(2)).
+    pub const DESCRIPTORS: usize = 3;
+}
+
+/// What a guardian has of a process that it has started. Comes with the descriptors of the calls, and then the files.
+#[derive(Clone, PartialEq, Eq, Debug, Default, bincode::Encode, bincode::Decode)]
+pub struct Has {
+    pub number: u32,
+    /// The last ones: a script runs one program after the other.
+    pub calls: Vec<Call>,
+    /// The worker whose copies the files have that it has handed over, or has got as an heir.
+    pub keeps: Option<u32>,
+    /// It has inherited from this one.
+    pub heir_of: Option<u32>,
+    /// What has ended of it.
+    pub ends: Vec<Ended>,
 }
 
 /// One end of a line.
@@ -158,14 +263,14 @@ pub struct Line(OwnedFd);
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// Makes the socket in the job's directory, in place of one that a manager has left.
+    /// Makes the socket in the job's directory, in place of one that another process has left.
     ///
     /// # Errors
     /// Those of bind(2) and listen(2).
-    pub fn new(directory: &Directory) -> io::Result<Listener> {
-        directory.remove_all(SOCKET.as_ref())?;
+    pub fn new(directory: &Directory, of: Socket) -> io::Result<Listener> {
+        directory.remove_all(of.name().as_ref())?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        bind(&socket, &address(directory)?)?;
+        bind(&socket, &address(directory, of)?)?;
         listen(&socket, BACKLOG)?;
         Ok(Listener(socket))
     }
@@ -192,8 +297,8 @@ impl AsFd for Listener {
 }
 
 /// By the directory's descriptor, since the path of a socket is short (unix(7): 108 bytes).
-fn address(directory: &Directory) -> io::Result<SocketAddrUnix> {
-    let path = format!("/proc/self/fd/{}/{SOCKET}", directory.as_fd().as_raw_fd());
+fn address(directory: &Directory, of: Socket) -> io::Result<SocketAddrUnix> {
+    let path = format!("/proc/self/fd/{}/{}", directory.as_fd().as_raw_fd(), of.name());
     Ok(SocketAddrUnix::new(path)?)
 }
 
@@ -216,15 +321,24 @@ impl AsFd for Line {
 }
 
 impl Line {
-    /// Calls the manager of the job that has this directory.
+    /// Calls somebody of the job that has this directory.
     ///
     /// # Errors
     /// Those of connect(2); `NotFound` without the directory; that it is not this user's alone.
-    pub fn call(directory: &Path) -> io::Result<Line> {
+    pub fn call(directory: &Path, whom: Socket) -> io::Result<Line> {
         let directory = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        connect(&socket, &address(&directory)?)?;
+        connect(&socket, &address(&directory, whom)?)?;
         Ok(Line(socket))
+    }
+
+    /// Both ends of a line.
+    ///
+    /// # Errors
+    /// Those of socketpair(2).
+    pub fn pair() -> io::Result<(Line, Line)> {
+        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Line(one), Line(other)))
     }
 
     /// Sends a message.
@@ -240,6 +354,18 @@ impl Line {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn send_with(&self, message: &impl bincode::Encode, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        Line::send_on(self.as_fd(), message, descriptors)
+    }
+
+    /// Sends a message on a line that another process reads.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_on(
+        line: BorrowedFd<'_>,
+        message: &impl bincode::Encode,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
         let bytes = bincode::encode_to_vec(message, standard()).map_err(io::Error::other)?;
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         loop {
@@ -247,7 +373,7 @@ impl Line {
             if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
-            match sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
+            match sendmsg(line, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
                 Ok(_) => return Ok(()),
@@ -309,8 +435,8 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let place = place.path().join("job");
         let directory = Directory::make(&place).expect("a directory of its own");
-        let listener = Listener::new(&directory).expect("a socket");
-        let one = Line::call(&place).expect("connected");
+        let listener = Listener::new(&directory, Socket::Manager).expect("a socket");
+        let one = Line::call(&place, Socket::Manager).expect("connected");
         let other = listener.accept().expect("a call");
         let begin = ToProcess::Begin {
             generation: 7,
@@ -318,6 +444,7 @@ mod tests {
             size: 4,
             variables: vec![("PMIX_RANK".into(), "1".into())],
             descriptor: None,
+            heir_of: None,
         };
         one.send(&begin).expect("sent");
         one.send_with(&ToProcess::Page, &[listener.as_fd()]).expect("sent");
@@ -331,8 +458,8 @@ mod tests {
         assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
         // Another manager takes the name over.
         drop((listener, descriptors));
-        assert!(Line::call(&place).is_err());
-        let _listener = Listener::new(&directory).expect("a socket");
-        Line::call(&place).expect("connected");
+        assert!(Line::call(&place, Socket::Manager).is_err());
+        let _listener = Listener::new(&directory, Socket::Manager).expect("a socket");
+        Line::call(&place, Socket::Manager).expect("connected");
     }
 }

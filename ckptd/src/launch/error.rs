@@ -82,6 +82,9 @@ pub enum Error {
     /// It has died.
     #[error("the process manager of this job has gone; the job ends")]
     NoManager,
+    /// Each that was started has died, too.
+    #[error("the process manager of this job has died {0} times before its processes could go on")]
+    Managers(u32),
     /// A file of the layer. ld.so would start the program without it.
     #[error("{0} is not there")]
     Missing(PathBuf),
@@ -124,6 +127,7 @@ impl Error {
             Error::Build => "install the same build everywhere",
             Error::SameHost => "name each host once",
             Error::NoManager => "start the job again",
+            Error::Managers(_) => "the job ends; see what kills it (memory, a limit, what it has printed)",
             Error::Missing(_) => "keep the layer's files together in one directory",
             Error::Planted(refused) => refused.remedy(),
             Error::System { .. } => "free what the system lacks",

@@ -2,29 +2,29 @@
 //!
 //! Launchers end a job when one of its processes is killed. They have started guardians, which are not: a guardian starts the process, passes
 //! on its output and the launcher's signals, tells the job's manager how it ends, and starts another one when the manager asks for that.
-//! If the guardian is killed, so are its processes.
+//! If the guardian is killed, so are its processes. If the manager dies, guardians start another one, and tell that what they have.
 #![allow(unsafe_code)]
 
 use super::local::{adopt, is_of_a_launcher};
 use super::place::Seat;
+use super::ward::Ward;
 use super::{Error, Identity};
-use crate::line::{FromGuardian, Hello, LAUNCHERS, LINE, Line, ToGuardian};
+use crate::line::{Ended, FromGuardian, Hello, LAUNCHERS, LINE, Line, Listener, ToGuardian};
 use crate::settings::{Config, refusal};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, set_parent_process_death_signal,
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use understudy_protocol::LOST;
 
 /// Signals that a launcher passes on to its processes.
 const FORWARDED: [i32; 8] = [
@@ -42,6 +42,8 @@ const FORWARDED: [i32; 8] = [
 const REFUSED: i32 = 78;
 /// How long the first process of a node may take to say why.
 const LAST_WORD: Duration = Duration::from_secs(1);
+/// How many managers may die one after the other before all processes go on under one.
+const MANAGERS: u32 = 10;
 
 /// The program, as the launcher was told to start it.
 #[derive(Debug)]
@@ -61,37 +63,26 @@ impl Program {
     }
 }
 
-/// A process of the program.
-struct Ward {
-    number: u32,
-    child: Child,
-    pidfd: OwnedFd,
-    is_group: bool,
-    /// The last signal that was passed on to it.
-    asked: i32,
-}
-
-impl Ward {
-    fn signal(&self, signal: Signal) {
-        let Some(pid) = Pid::from_raw(self.child.id() as i32) else {
-            return;
-        };
-        // It may have ended; it has not been waited for.
-        let _ = match self.is_group {
-            true => kill_process_group(pid, signal),
-            false => kill_process(pid, signal),
-        };
-    }
-}
-
 /// A guardian at its work.
 struct Guardian {
     seat: Seat,
+    workers: u32,
     spares: u32,
     program: Program,
-    line: Arc<Line>,
-    /// It ends when nobody holds its standard input.
-    _manager: Option<Child>,
+    line: Line,
+    /// Where processes call.
+    listener: Listener,
+    /// Who has not said yet what it is.
+    callers: Vec<Line>,
+    /// Where threads tell of the end of a process's output, and where that is heard.
+    closing: Arc<Line>,
+    closed: Line,
+    /// Managers that this process has started; one of several nodes' ends when nobody holds its standard input.
+    managers: Vec<Child>,
+    /// No other one can take its place.
+    is_last: bool,
+    /// Managers that have died since all processes have gone on under one.
+    fruitless: u32,
     wards: Arc<Mutex<Vec<Ward>>>,
 }
 
@@ -115,22 +106,25 @@ pub fn run(program: Program) -> Result<i32, Error> {
         Err(error @ Error::Planted(_)) => return go_without(&program, &seat, &error),
         called => called?,
     };
-    let line = Arc::new(line);
-    let hello = Hello::Guardian {
-        rank: seat.rank,
-        workers,
-        spares,
-    };
-    line.send(&hello).map_err(Error::system("the process manager"))?;
+    let listener = seat.listen()?;
+    let (closing, closed) = Line::pair().map_err(Error::system("a pair of sockets"))?;
     let mut guardian = Guardian {
+        is_last: !seat.is_on_one_node(),
         seat,
+        workers,
         spares,
         program,
         line,
-        _manager: manager,
+        listener,
+        callers: Vec::new(),
+        closing: Arc::new(closing),
+        closed,
+        managers: manager.into_iter().collect(),
+        fruitless: 0,
         wards: Arc::default(),
     };
     guardian.forward_signals()?;
+    guardian.introduce(false);
     guardian.attend()
 }
 
@@ -177,54 +171,152 @@ impl Guardian {
         Ok(())
     }
 
+    /// Tells the manager what there is.
+    fn introduce(&self, is_again: bool) {
+        let hello = Hello::Guardian {
+            rank: self.seat.rank,
+            workers: self.workers,
+            spares: self.spares,
+            is_again,
+        };
+        // If the manager has gone, that is seen next, here and below.
+        let _ = self.line.send(&hello);
+        for ward in self.wards().iter_mut() {
+            let (has, descriptors) = ward.has();
+            let _ = self.line.send_with(&FromGuardian::Has(has), &descriptors);
+        }
+        let _ = self.line.send(&FromGuardian::Told);
+    }
+
     fn attend(&mut self) -> Result<i32, Error> {
         loop {
             self.wait();
-            self.bury();
-            match self.line.receive(Duration::ZERO) {
-                Ok(Some(ToGuardian::Start { number, anew })) => self.start(number, anew)?,
-                Ok(Some(ToGuardian::Kill { number })) => {
-                    for ward in self.wards().iter().filter(|ward| ward.number == number) {
-                        ward.signal(Signal::KILL);
-                    }
-                }
-                Ok(Some(ToGuardian::Leave { status })) => return Ok(status),
-                Ok(None) => {}
-                Err(_) => return Err(Error::NoManager),
+            self.take_calls();
+            self.look();
+            let status = match self.line.receive_with(Duration::ZERO) {
+                Ok(Some((message, files))) => self.obey(message, files)?,
+                Ok(None) => None,
+                Err(_) => self.find_manager()?,
+            };
+            if let Some(status) = status {
+                return Ok(status);
             }
         }
     }
 
-    /// Waits until the manager says something or a process ends.
+    /// Does what the manager wants; the status, if that is to end.
+    fn obey(&mut self, message: ToGuardian, files: Vec<OwnedFd>) -> Result<Option<i32>, Error> {
+        match message {
+            ToGuardian::Start { number, anew } => self.start(number, anew)?,
+            ToGuardian::Leave { status } => return Ok(Some(status)),
+            ToGuardian::Kill { number } => self.with(number, |ward| ward.signal(Signal::KILL)),
+            ToGuardian::Forget { number } => self.with(number, Ward::forget),
+            ToGuardian::Inherit {
+                heir,
+                from,
+                worker,
+                status,
+            } => self.with(heir, |ward| ward.inherit(from, worker, status, files)),
+            ToGuardian::GoesOn => self.fruitless = 0,
+            ToGuardian::IsLast => self.is_last = true,
+        }
+        Ok(None)
+    }
+
+    fn with(&self, number: u32, then: impl FnOnce(&mut Ward)) {
+        self.wards().iter_mut().find(|ward| ward.number == number).map(then);
+    }
+
+    /// The manager has gone: another one is called, or started. The status, if the job was over.
+    fn find_manager(&mut self) -> Result<Option<i32>, Error> {
+        if self.is_last {
+            return Err(Error::NoManager);
+        }
+        loop {
+            self.fruitless += 1;
+            if self.fruitless == MANAGERS {
+                break;
+            }
+            // Those that have died are waited for.
+            self.managers
+                .retain_mut(|manager| matches!(manager.try_wait(), Ok(None)));
+            let Some((line, manager)) = self.seat.call_again()? else {
+                // The manager removes the job's directory before guardians leave.
+                let status = self.wards().iter().map(Ward::status).find(|&status| status != 0);
+                return Ok(Some(status.unwrap_or(0)));
+            };
+            self.managers.extend(manager);
+            if let Ok(line) = line {
+                self.line = line;
+                self.introduce(true);
+                return Ok(None);
+            }
+        }
+        self.wards().iter().for_each(|ward| ward.signal(Signal::KILL));
+        if self.seat.end()? {
+            let error = Error::Managers(MANAGERS);
+            eprintln!("understudy: {error}; {}", error.remedy());
+        }
+        Ok(Some(LOST))
+    }
+
+    /// Waits until the manager or a process says something, or a process ends.
     fn wait(&self) {
-        // Nobody else takes wards away.
-        let pidfds: Vec<OwnedFd> = self
-            .wards()
-            .iter()
-            .filter_map(|ward| ward.pidfd.try_clone().ok())
-            .collect();
-        let mut polls: Vec<_> = pidfds.iter().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)).collect();
-        polls.push(PollFd::new(&*self.line, PollFlags::IN));
+        let wards = self.wards();
+        let of_wards = wards.iter().flat_map(Ward::descriptors);
+        let own = [self.line.as_fd(), self.listener.as_fd(), self.closed.as_fd()];
+        let all = own
+            .into_iter()
+            .chain(self.callers.iter().map(Line::as_fd))
+            .chain(of_wards);
+        // The lock is not held while this waits: the thread that passes signals on needs it.
+        let copies: Vec<OwnedFd> = all.filter_map(|it| it.try_clone_to_owned().ok()).collect();
+        drop(wards);
+        let mut polls: Vec<_> = copies.iter().map(|it| PollFd::new(it, PollFlags::IN)).collect();
         let _ = poll(&mut polls, None);
     }
 
-    /// Tells the manager who has ended.
-    fn bury(&self) {
-        let mut wards = self.wards();
-        let mut index = 0;
-        while index < wards.len() {
-            let Ok(Some(status)) = wards[index].child.try_wait() else {
-                index += 1;
-                continue;
-            };
-            let ward = wards.remove(index);
-            // What else a killed one has started does not outlive it.
-            if ward.is_group && status.signal().is_some() {
-                ward.signal(Signal::KILL);
-            }
-            // If the manager has gone, that is seen next.
-            let _ = self.line.send(&ward.obituary(status));
+    /// Processes call; each is given a line to the manager.
+    fn take_calls(&mut self) {
+        let mut polls = [PollFd::new(&self.listener, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if let Ok(1..) = poll(&mut polls, Some(&now)) {
+            self.callers.extend(self.listener.accept());
         }
+        for line in std::mem::take(&mut self.callers) {
+            match line.receive::<Hello>(Duration::ZERO) {
+                Ok(None) => self.callers.push(line),
+                Ok(Some(Hello::Process { number, library })) => self.with(number, |ward| {
+                    // One that has died meanwhile is found next.
+                    if let Ok((call, descriptors)) = ward.called(line, library) {
+                        let descriptors: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
+                        let _ = self
+                            .line
+                            .send_with(&FromGuardian::Called { number, call }, &descriptors);
+                    }
+                }),
+                // Managers only look whether this process lives.
+                Ok(Some(Hello::Guardian { .. })) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Tells the manager who has ended.
+    fn look(&self) {
+        while let Ok(Some(closing)) = self.closed.receive(Duration::ZERO) {
+            if let Ended::Closed { number, .. } = closing {
+                self.with(number, |ward| ward.close(&closing));
+                let _ = self.line.send(&FromGuardian::Ended(closing));
+            }
+        }
+        let mut wards = self.wards();
+        for ward in wards.iter_mut() {
+            ward.hear();
+            if let Some(ending) = ward.look() {
+                let _ = self.line.send(&FromGuardian::Ended(ending));
+            }
+        }
+        wards.retain(|ward| !ward.is_forgotten());
     }
 
     /// Starts a process of the program, which does not outlive this one.
@@ -261,16 +353,11 @@ impl Guardian {
         unsafe { command.pre_exec(prepare) };
         let what = || Error::system(self.program.file.display().to_string());
         let mut child = command.spawn().map_err(what())?;
-        let pidfd = Pid::from_raw(child.id() as i32).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        let pidfd = pidfd.transpose().map_err(|errno| what()(errno.into()))?;
         self.pump(number, &mut child);
-        self.wards().extend(pidfd.map(|pidfd| Ward {
-            number,
-            child,
-            pidfd,
-            is_group,
-            asked: 0,
-        }));
+        let ward = Ward::new(number, child, is_group).map_err(what())?;
+        let mut wards = self.wards();
+        wards.retain(|before| before.number != number);
+        wards.push(ward);
         Ok(())
     }
 
@@ -279,7 +366,7 @@ impl Guardian {
         let seat = &self.seat;
         let (number, size) = (number.to_string(), seat.size.to_string());
         let (local_size, local_rank) = (seat.local_size.to_string(), seat.local_rank.to_string());
-        let line = format!("{number},{}", seat.directory().display());
+        let line = format!("{number},{},{}", seat.rank, seat.directory().display());
         let variables = [
             (LINE, &line),
             ("PMIX_NAMESPACE", &seat.job),
@@ -296,16 +383,16 @@ impl Guardian {
         }
     }
 
-    /// Passes on what a process writes; tells the manager when all that write there have closed it, relays among them.
+    /// Passes on what a process writes; tells when all that write there have closed it, relays among them.
     fn pump(&self, number: u32, child: &mut Child) {
         let written = Arc::new(AtomicU64::new(0));
         let open = Arc::new(AtomicUsize::new(2));
         let close = {
-            let (line, written) = (Arc::clone(&self.line), Arc::clone(&written));
+            let (line, written) = (Arc::clone(&self.closing), Arc::clone(&written));
             move || {
                 if open.fetch_sub(1, Ordering::AcqRel) == 1 {
                     let written = written.load(Ordering::Relaxed);
-                    let _ = line.send(&FromGuardian::Closed { number, written });
+                    let _ = line.send(&Ended::Closed { number, written });
                 }
             }
         };
@@ -323,25 +410,6 @@ impl Guardian {
             }
             close_too();
         });
-    }
-}
-
-impl Ward {
-    fn obituary(&self, status: ExitStatus) -> FromGuardian {
-        let number = self.number;
-        match status.signal() {
-            None => FromGuardian::Exited {
-                number,
-                status: status.code().unwrap_or_default(),
-                pid: self.child.id(),
-            },
-            Some(signal) => FromGuardian::Killed {
-                number,
-                signal,
-                // A terminal sends it to all.
-                is_asked: signal == self.asked || signal == libc::SIGINT,
-            },
-        }
     }
 }
 

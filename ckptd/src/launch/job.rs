@@ -54,7 +54,7 @@ pub enum FromLeader {
 /// # Errors
 /// If nobody can call, for want of a descriptor, or if the leader cannot be reached.
 pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
-    let mut node = Node::new(listener, directory)?;
+    let mut node = Node::new(listener, directory, has_duty)?;
     let status = match has_duty {
         false => lead_alone(&mut node),
         true => {

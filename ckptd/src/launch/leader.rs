@@ -1,8 +1,8 @@
 //! The leader of a job: has the state machine that decides, and a clock. Reports become events, and actions become orders.
 
 use super::exchange::Exchange;
-use super::talk::{Beginning, Order, Report};
-use crate::line::{FromGuardian, ToGuardian, ToManager};
+use super::talk::{Beginning, Known, Order, Report};
+use crate::line::{Ended, ToGuardian, ToManager};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Node, Number, Said};
@@ -115,18 +115,30 @@ impl Leader {
     /// What follows from what a node tells.
     pub fn hear(&mut self, node: u32, report: Report) {
         match report {
-            Report::Came { rank, workers, spares } => {
-                self.job.get_or_insert_with(|| Job::new(workers, spares));
+            Report::Came {
+                rank,
+                workers,
+                spares,
+                is_again,
+            } => {
+                let job = self.job.get_or_insert_with(|| Job::new(workers, spares));
+                if is_again {
+                    job.note_other_manager();
+                }
                 self.guardians.insert(rank, node);
-                self.happen(Event::Came(Guardian(rank), Node(node)));
             }
+            Report::Knows { rank, number, known } => {
+                self.processes.insert(number, node);
+                self.happen(Event::Known(Number(number), Guardian(rank), known_to_node(&known)));
+            }
+            Report::Told { rank } => self.happen(Event::Came(Guardian(rank), Node(node))),
             Report::Gone { rank } => {
                 self.guardians.remove(&rank);
                 self.happen(Event::Gone(Guardian(rank)));
             }
             Report::Called { number } => self.happen(Event::Called(Number(number))),
             Report::Process { number, said } => self.happen(Event::Said(Number(number), said_by_process(&said))),
-            Report::Guardian(message) => self.happen(said_by_guardian(&message)),
+            Report::Ended(ended) => self.happen(said_by_guardian(&ended)),
             Report::Broke { number, generation } => self.happen(Event::Broke(Number(number), Generation(generation))),
             Report::GivesUp(why) => self.give_up(&why),
             Report::Fence { id, fence, bytes } => {
@@ -224,10 +236,23 @@ fn job_name(host: &str) -> String {
     )
 }
 
-fn said_by_guardian(message: &FromGuardian) -> Event {
+fn known_to_node(known: &Known) -> understudy_protocol::Known {
+    understudy_protocol::Known {
+        generation: Generation(known.generation),
+        is_heard: known.is_heard,
+        has_played: known.has_played,
+        has_part: known.has_part,
+        is_protected: known.is_protected,
+        has_ended: known.has_ended,
+        keeps: known.keeps,
+        heir_of: known.heir_of.map(Number),
+    }
+}
+
+fn said_by_guardian(message: &Ended) -> Event {
     match *message {
-        FromGuardian::Exited { number, status, .. } => Event::Ended(Number(number), Ending::Exit(status)),
-        FromGuardian::Killed {
+        Ended::Exited { number, status, .. } => Event::Ended(Number(number), Ending::Exit(status)),
+        Ended::Killed {
             number,
             signal,
             is_asked,
@@ -238,7 +263,7 @@ fn said_by_guardian(message: &FromGuardian) -> Event {
             };
             Event::Ended(Number(number), ending)
         }
-        FromGuardian::Closed { number, written } => Event::Closed(Number(number), written),
+        Ended::Closed { number, written } => Event::Closed(Number(number), written),
     }
 }
 

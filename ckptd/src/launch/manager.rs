@@ -57,6 +57,7 @@ pub struct Identity {
 pub struct Manager {
     server: Server,
     mpi: Mpi,
+    directory: PathBuf,
     memory: PathBuf,
     /// Those that have begun.
     generations: Mutex<BTreeSet<Name>>,
@@ -91,6 +92,7 @@ impl Manager {
         let manager = Manager {
             server,
             mpi: settings.mpi.clone(),
+            directory: settings.directory.clone(),
             memory: settings.memory.clone(),
             generations: Mutex::default(),
         };
@@ -179,6 +181,20 @@ impl Manager {
         self.generations().remove(generation);
         let _ = std::fs::remove_dir_all(self.segments(generation));
         Ok(())
+    }
+}
+
+impl Manager {
+    /// Removes what generations have left on this node, the only one of the job, that another manager has begun in the same directories, which has died.
+    pub fn forget_others(&self) {
+        let names = std::fs::read_dir(&self.memory).into_iter().flatten().flatten();
+        let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+        let own = self.generations();
+        for name in names.filter(|name| !own.iter().any(|of| of.as_str() == name)) {
+            pmi1::remove_segments(&name, 0);
+            let _ = std::fs::remove_dir_all(self.directory.join(&name));
+            let _ = std::fs::remove_dir_all(self.memory.join(&name));
+        }
     }
 }
 

@@ -46,6 +46,7 @@ mod several;
 mod share;
 pub mod starter;
 mod talk;
+mod ward;
 
 pub use error::Error;
 pub use generation::{Generation, Name, Placement, Rank};

@@ -1,16 +1,20 @@
 //! A job's processes and guardians on one node: their lines, what they hand over, and the MPI library's servers.
 
+mod again;
 mod generations;
+mod guardians;
 
 use super::mail::Mailbox;
 use super::place;
-use super::process::Process;
+use super::process::{Caller, Process};
 use super::talk::{Order, Report};
 use super::{Answer, Error, Manager, Rank};
-use crate::line::{ASIDE, FromGuardian, Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
+use crate::line::{Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
+use again::Again;
 use generations::Begun;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::BTreeMap;
+use rustix::process::set_parent_process_death_signal;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -23,8 +27,14 @@ const DEAFNESS: Duration = Duration::from_secs(30);
 /// How long a script may take to end when the process has died that it has started.
 const SCRIPTS_END: Duration = Duration::from_millis(500);
 
-/// A process that waits to be let in, and the file of its MPI library.
-type Caller = (Line, String);
+/// What a process has handed over.
+struct Left {
+    /// The worker whose copies these are.
+    worker: u32,
+    files: Vec<OwnedFd>,
+    /// How the process has ended, if it has.
+    status: i32,
+}
 
 /// A node while the job runs.
 pub struct Node {
@@ -41,13 +51,24 @@ pub struct Node {
     callers: Vec<Line>,
     /// By rank.
     guardians: BTreeMap<u32, Line>,
-    /// By number, as all that follows.
+    /// If this manager follows another one.
+    again: Again,
+    /// No other manager can take this one's place.
+    is_last: bool,
+    /// The guardian of each process, by number, as all that follows.
+    homes: BTreeMap<u32, u32>,
     waiting: BTreeMap<u32, Caller>,
     /// Programs of scripts that have come too late; each waits to be killed.
     belated: BTreeMap<u32, Caller>,
     processes: BTreeMap<u32, Process>,
-    /// What processes have handed over, and how those have ended that have.
-    files: BTreeMap<u32, (Vec<OwnedFd>, i32)>,
+    files: BTreeMap<u32, Left>,
+    /// Who has inherited since the last generation began, and from whom.
+    heirs: BTreeMap<u32, u32>,
+    /// Who has ended, and is not forgotten by its guardian.
+    ended: BTreeSet<u32>,
+    /// The last generation in which somebody has gone on with the program, and whether there has been one.
+    went_on: Option<u32>,
+    is_protected: bool,
     begun: Option<Begun>,
     /// The generation that processes are to leave their MPI library for, and since when.
     announced: Option<(u32, Instant)>,
@@ -59,11 +80,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// The node of the job that has this directory, where it is called.
+    /// The node of the job that has this directory, where it is called. `is_last`: no other manager can take this one's place.
     ///
     /// # Errors
     /// Those of eventfd(2).
-    pub fn new(listener: Listener, directory: &Path) -> Result<Node, Error> {
+    pub fn new(listener: Listener, directory: &Path, is_last: bool) -> Result<Node, Error> {
         Ok(Node {
             directory: directory.to_owned(),
             listener,
@@ -74,10 +95,17 @@ impl Node {
             asked_last: 0,
             callers: Vec::new(),
             guardians: BTreeMap::new(),
+            again: Again::default(),
+            is_last,
+            homes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             belated: BTreeMap::new(),
             processes: BTreeMap::new(),
             files: BTreeMap::new(),
+            heirs: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            went_on: None,
+            is_protected: false,
             begun: None,
             announced: None,
             is_ending: false,
@@ -104,6 +132,7 @@ impl Node {
     /// Waits until something may have happened, here or at one of these, or for so long.
     pub fn wait(&self, limit: Option<Duration>, others: Vec<PollFd<'_>>) {
         let own = [
+            self.again.limit(),
             self.late().next().map(|_| INTERRUPT_PERIOD),
             self.processes
                 .values()
@@ -115,7 +144,8 @@ impl Node {
             tv_nsec: i64::from(limit.subsec_nanos()),
         });
         let lines = self.callers.iter().chain(self.guardians.values());
-        let lines = lines.chain(self.processes.values().filter_map(Process::line));
+        let processes = self.processes.values().filter(|_| self.again.is_led());
+        let lines = lines.chain(processes.filter_map(Process::line));
         let all = lines
             .map(Line::as_fd)
             .chain([self.listener.as_fd(), self.mailbox.as_fd()]);
@@ -130,6 +160,7 @@ impl Node {
         self.hear_callers();
         self.hear_processes();
         self.hear_guardians();
+        self.look_for_guardians();
         for mail in self.mailbox.take() {
             self.report_mail(mail);
         }
@@ -154,12 +185,27 @@ impl Node {
         for line in std::mem::take(&mut self.callers) {
             match line.receive::<Hello>(Duration::ZERO) {
                 Ok(None) => self.callers.push(line),
-                Ok(Some(Hello::Guardian { rank, workers, spares })) => {
+                Ok(Some(Hello::Guardian {
+                    rank,
+                    workers,
+                    spares,
+                    is_again,
+                })) => {
+                    if self.is_last {
+                        let _ = line.send(&ToGuardian::IsLast);
+                    }
+                    // Now there is somebody who would end this process.
+                    let _ = set_parent_process_death_signal(None);
+                    self.again.note(is_again, workers + spares);
                     self.guardians.insert(rank, line);
-                    self.reports.push(Report::Came { rank, workers, spares });
+                    self.reports.push(Report::Came {
+                        rank,
+                        workers,
+                        spares,
+                        is_again,
+                    });
                 }
-                Ok(Some(Hello::Process { number, library })) => self.take_caller(number, (line, library)),
-                Err(_) => {}
+                Ok(Some(Hello::Process { .. })) | Err(_) => {}
             }
         }
     }
@@ -181,108 +227,65 @@ impl Node {
     fn forget_program(&mut self) {
         self.processes.clear();
         self.files.clear();
+        self.is_protected = false;
     }
 
     fn admit(&mut self, number: u32, generation: Option<u32>) {
-        let (Some((line, library)), Some(generation)) = (self.waiting.remove(&number), generation) else {
+        let (Some(caller), Some(generation)) = (self.waiting.remove(&number), generation) else {
             return;
         };
         self.is_ending = false;
-        let process = Process::new(line, generation);
-        match process.and_then(|process| process.introduce().map(|()| process)) {
+        let library = PathBuf::from(&caller.call.library);
+        let process = Process::new(caller);
+        match process.and_then(|process| process.introduce(generation).map(|()| process)) {
             Ok(process) => drop(self.processes.insert(number, process)),
             // It has died meanwhile, and its guardian will tell of that.
             Err(error) if has_gone(&error) => return,
             Err(error) => return self.give_up(format!("a process cannot be connected: {error}")),
         }
+        self.serve(&library);
+    }
+
+    /// Starts the servers of this MPI library, if there are none.
+    fn serve(&mut self, library: &Path) {
         if self.servers.is_none() {
-            match self.start_servers(Path::new(&library)) {
+            match self.start_servers(library) {
                 Ok(servers) => self.servers = Some(servers),
                 Err(error) => self.give_up(format!("{error}. {}", error.remedy())),
             }
         }
     }
 
-    fn hear_guardians(&mut self) {
-        let (mut heard, mut gone) = (Vec::new(), Vec::new());
-        for (&rank, line) in &self.guardians {
-            loop {
-                match line.receive::<FromGuardian>(Duration::ZERO) {
-                    Ok(Some(message)) => heard.push(message),
-                    Ok(None) => break,
-                    Err(_) => {
-                        gone.push(rank);
-                        break;
-                    }
-                }
-            }
-        }
-        for message in heard {
-            let (message, ended) = self.understood(message);
-            if let Some((number, status)) = ended {
-                log::info!("process {number} has ended: {message:?}");
-                // What has been said before, by it or others, is older than its end.
-                self.hear_processes();
-                self.processes.remove(&number);
-                self.waiting.remove(&number);
-                self.belated.remove(&number);
-                if let Some((_, ending)) = self.files.get_mut(&number) {
-                    *ending = status;
-                }
-            }
-            self.reports.push(Report::Guardian(message));
-        }
-        for rank in gone {
-            self.guardians.remove(&rank);
-            self.reports.push(Report::Gone { rank });
-        }
-    }
-
-    /// What a guardian means; and which process has ended, with its status as wait(2) tells it.
-    fn understood(&self, message: FromGuardian) -> (FromGuardian, Option<(u32, i32)>) {
-        // Without the layer a process cannot be replaced.
-        let is_aside = || self.directory.join(ASIDE).exists();
-        let (number, signal, is_asked) = match message {
-            FromGuardian::Closed { .. } => return (message, None),
-            FromGuardian::Exited { number, status, pid } => {
-                let rank = self.processes.get(&number).map(Process::pid);
-                match status {
-                    // A shell has started the rank, and tells how that has ended (POSIX, 2.8.2).
-                    129..192 if rank.is_some_and(|rank| rank != pid) => (number, status - 128, false),
-                    _ => return (message, Some((number, status << 8))),
-                }
-            }
-            FromGuardian::Killed {
-                number,
-                signal,
-                is_asked,
-            } => (number, signal, is_asked),
-        };
-        let is_asked = is_asked || is_aside();
-        let killed = FromGuardian::Killed {
-            number,
-            signal,
-            is_asked,
-        };
-        (killed, Some((number, signal)))
-    }
-
     fn hear_processes(&mut self) {
+        if !self.again.is_led() {
+            return;
+        }
+        let mut goes_on = None;
         for (&number, process) in &mut self.processes {
             for (said, files) in process.hear() {
                 match said {
                     // How it ends is told when it does, unless its guardian dies as well.
-                    ToManager::Keeps { .. } => drop(self.files.insert(number, (files, libc::SIGKILL))),
+                    ToManager::Keeps { worker } => {
+                        let status = libc::SIGKILL;
+                        self.files.insert(number, Left { worker, files, status });
+                    }
                     ToManager::KeepsNothing => drop(self.files.remove(&number)),
+                    ToManager::Running { generation } => goes_on = Some(generation),
                     _ => {}
                 }
                 self.reports.push(Report::Process { number, said });
             }
         }
+        if goes_on > self.went_on {
+            (self.went_on, self.is_protected) = (goes_on, true);
+            let guardians = self.guardians.values();
+            guardians.for_each(|line| drop(line.send(&ToGuardian::GoesOn)));
+        }
     }
 
     /// Does what the leader wants.
     pub fn obey(&mut self, order: Order) {
+        self.again.lead();
         match order {
             Order::Guardian { rank, message } => self.tell_guardian(rank, &message),
             Order::Admit { number, generation } => self.admit(number, generation),
@@ -294,6 +297,10 @@ impl Node {
                 self.processes
                     .values()
                     .for_each(|process| process.tell_generation(generation));
+                // The servers before have died with their manager.
+                if let Some(library) = self.again.take_library() {
+                    self.serve(&library);
+                }
             }
             Order::Inherit { heir, from } => self.hand_out(heir, from),
             Order::Begin(beginning) => {
@@ -304,6 +311,8 @@ impl Node {
             Order::End { is_good } => {
                 self.is_ending = true;
                 if is_good {
+                    // Another manager has to know as soon as one of them does.
+                    self.processes.values().for_each(Process::note_end);
                     let processes = self.processes.values();
                     processes.for_each(|process| process.tell(&ToProcess::End, &[]));
                 }
@@ -326,50 +335,12 @@ impl Node {
         self.guardians.values().for_each(|line| drop(line.send(&leave)));
     }
 
-    /// Has a process killed by its guardian, whichever that is.
-    fn kill(&self, number: u32) {
-        let kill = ToGuardian::Kill { number };
-        self.guardians.values().for_each(|line| drop(line.send(&kill)));
-    }
-
-    fn tell_guardian(&mut self, rank: u32, message: &ToGuardian) {
-        match message {
-            ToGuardian::Start { number, .. } => drop(self.processes.remove(number)),
-            ToGuardian::Kill { number } => {
-                // It need not be the process that the guardian has started, but one that a script has.
-                if let Some(process) = self.processes.get(number) {
-                    process.kill();
-                }
-            }
-            ToGuardian::Leave { .. } => {
-                self.is_over = true;
-                self.clean_up();
-            }
-        }
-        if let Some(line) = self.guardians.get(&rank) {
-            // One that has gone is found soon.
-            let _ = line.send(message);
-        }
-    }
-
     /// Removes what the job has left on this node, before its guardians go: whoever has started them may kill all else then (a batch
     /// system, a container).
     pub fn clean_up(&mut self) {
+        self.forget_others();
         drop(self.servers.take());
         place::remove_left(&self.directory);
-    }
-
-    /// Gives a process the files of a dead one.
-    fn hand_out(&mut self, heir: u32, from: u32) {
-        let Some((files, status)) = self.files.remove(&from) else {
-            return;
-        };
-        log::info!("process {heir} inherits from process {from}");
-        if let Some(process) = self.processes.get(&heir) {
-            // One that has died meanwhile leaves them to the next.
-            process.tell(&ToProcess::Inherit { from, status }, &files);
-        }
-        self.files.insert(heir, (files, libc::SIGKILL));
     }
 
     /// Who is to be taken out of the MPI library, if in it.

@@ -12,15 +12,16 @@ use super::leader::GATHERING;
 use super::meeting::Leader;
 use super::pipe::{Messages, put};
 use super::share::Environment;
-use crate::line::{Line, Listener};
+use crate::line::{Line, Listener, Socket};
 use crate::private::{self, Directory};
 use crate::remains;
 use crate::wire::auth;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::setsid;
+use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,9 @@ const LOCK: &str = "lock";
 
 /// How often the manager is looked for that another process starts.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// A line to a manager, and the manager if it was started for that.
+type Found = (io::Result<Line>, Option<Child>);
 
 /// What this process is in what a launcher has started.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,14 +107,14 @@ impl Seat {
         self.local_size == self.size
     }
 
-    /// A line to the job's manager on this node, which is started if there is none. If the job has several nodes, the first process of each starts
-    /// it, and is to keep it; all come to the meeting, and call the job as the first does.
+    /// A line to the job's manager on this node, which is started if there is none, and is then this process's child. If the job has several nodes,
+    /// the first process of each starts it; all come to the meeting, and call the job as the first does.
     ///
     /// # Errors
     /// What stands in the way of the directory, or of a process in it.
     pub fn call(&mut self) -> Result<(Line, Option<Child>), Error> {
         let Some(meeting) = self.meeting.filter(|_| !self.is_ours()) else {
-            return self.call_or_start().map(|line| (line, None));
+            return self.call_or_start();
         };
         let manager = match self.rank {
             0 => Some(self.start_leader(meeting)?),
@@ -123,7 +127,7 @@ impl Seat {
         };
         let began = Instant::now();
         loop {
-            match Line::call(&self.directory()) {
+            match Line::call(&self.directory(), Socket::Manager) {
                 Ok(line) => return Ok((line, manager)),
                 Err(error) if began.elapsed() > GATHERING => {
                     return Err(Error::system("the process manager")(error));
@@ -162,19 +166,78 @@ impl Seat {
         Ok(manager)
     }
 
-    fn call_or_start(&self) -> Result<Line, Error> {
+    fn call_or_start(&self) -> Result<(Line, Option<Child>), Error> {
         let path = self.directory();
         let (directory, _lock) = locked(&path)?;
-        if let Ok(line) = Line::call(&path) {
-            return Ok(line);
+        if let Ok(line) = Line::call(&path, Socket::Manager) {
+            return Ok((line, None));
         }
         self.clear(&directory);
-        start_manager(&directory, &path, None)?;
-        Line::call(&path).map_err(Error::system("the process manager"))
+        let manager = start_manager(&directory, &path, None)?;
+        let line = Line::call(&path, Socket::Manager).map_err(Error::system("the process manager"))?;
+        Ok((line, Some(manager)))
+    }
+
+    /// A line to another manager when one has died; it is started if there is none. An error of the line: that has died, too. `None` if the job is
+    /// over: its directory is gone.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub(super) fn call_again(&self) -> Result<Option<Found>, Error> {
+        let path = self.directory();
+        let Some((directory, _lock)) = self.lock_again()? else {
+            return Ok(None);
+        };
+        if let Ok(line) = Line::call(&path, Socket::Manager) {
+            return Ok(Some((Ok(line), None)));
+        }
+        eprintln!("understudy: the process manager of this job has died; another one takes its place");
+        let manager = start_manager(&directory, &path, None)?;
+        Ok(Some((Line::call(&path, Socket::Manager), Some(manager))))
+    }
+
+    /// The job's directory, locked; `None` if it is gone, and so the job is over.
+    fn lock_again(&self) -> Result<Option<(Directory, File)>, Error> {
+        let path = self.directory();
+        let directory =
+            Directory::open(&path).map_err(|refused| Error::system("the job's directory")(refused.into()))?;
+        let Some(directory) = directory else { return Ok(None) };
+        let lock = lock(&directory)?;
+        Ok(path.exists().then_some((directory, lock)))
+    }
+
+    /// Ends the job for want of a manager: removes what it has left on this node. False if that has been done.
+    ///
+    /// # Errors
+    /// Those of the directory.
+    pub(super) fn end(&self) -> Result<bool, Error> {
+        let locked = self.lock_again()?;
+        if locked.is_some() {
+            remove_left(&self.directory());
+        }
+        Ok(locked.is_some())
+    }
+
+    /// Where processes call their guardian.
+    ///
+    /// # Errors
+    /// Those of the directory, and of the socket.
+    pub(super) fn listen(&self) -> Result<Listener, Error> {
+        let what = || Error::system("a socket in the job's directory");
+        let directory = Directory::open(&self.directory()).map_err(|refused| what()(refused.into()))?;
+        let directory = directory.ok_or(Error::NoManager)?;
+        Listener::new(&directory, Socket::Guardian(self.rank)).map_err(what())
     }
 
     /// Removes what a job of the same name has left that was killed with its manager: before it was requeued, say, or in a container.
     fn clear(&self, directory: &Directory) {
+        let lives = |rank| Line::call(directory.path(), Socket::Guardian(rank)).is_ok();
+        let names = directory.names();
+        let guardians = names.iter().filter_map(|name| Socket::guardian_of(name.to_str()?));
+        // It is this job, whose manager has just died.
+        if guardians.into_iter().any(lives) {
+            return;
+        }
         for name in directory.names().iter().filter(|name| *name != LOCK) {
             let _ = directory.remove_all(name);
         }
@@ -208,10 +271,15 @@ fn locked(path: &Path) -> Result<(Directory, File), Error> {
     };
     private::make_in_memory().map_err(refused)?;
     let directory = Directory::make(path).map_err(refused)?;
+    let lock = lock(&directory)?;
+    Ok((directory, lock))
+}
+
+fn lock(directory: &Directory) -> Result<File, Error> {
     let lock = directory.open_own(LOCK.as_ref(), libc::O_RDWR | libc::O_CREAT);
     let lock = lock.map_err(Error::system("the lock of the job's directory"))?;
     flock(&lock, FlockOperation::LockExclusive).map_err(|errno| Error::system("flock")(errno.into()))?;
-    Ok((directory, lock))
+    Ok(lock)
 }
 
 /// Starts the manager of a job on several nodes before its guardians, which will find it. It is told its duty by its standard input, and
@@ -222,7 +290,7 @@ fn locked(path: &Path) -> Result<(Directory, File), Error> {
 pub(super) fn start_with_duty(job: &str, duty: &Duty, environment: Option<&Environment>) -> Result<Child, Error> {
     let path = directory_of(job);
     let (directory, _lock) = locked(&path)?;
-    if Line::call(&path).is_ok() {
+    if Line::call(&path, Socket::Manager).is_ok() {
         return Err(Error::SameHost);
     }
     let mut manager = start_manager(&directory, &path, Some(environment))?;
@@ -279,7 +347,7 @@ fn ranks_of(text: &str, node: u32) -> Option<u32> {
 fn start_manager(directory: &Directory, path: &Path, duty: Option<Option<&Environment>>) -> Result<Child, Error> {
     let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
     let what = || Error::system("the process manager's socket");
-    let listener = Listener::new(directory).map_err(what())?;
+    let listener = Listener::new(directory, Socket::Manager).map_err(what())?;
     let descriptor = listener.as_fd().try_clone_to_owned().map_err(what())?;
     let mut command = Command::new(own);
     command.arg("manage").arg(descriptor.as_raw_fd().to_string()).arg(path);
@@ -295,9 +363,12 @@ fn start_manager(directory: &Directory, path: &Path, duty: Option<Option<&Enviro
     for (name, _) in std::env::vars_os().filter(|(name, _)| super::local::is_of_a_launcher(name)) {
         command.env_remove(name);
     }
+    let is_alone = duty.is_none();
     let prepare = move || {
         fcntl_setfd(&descriptor, FdFlags::empty())?;
         setsid()?;
+        // Until a guardian has come (`Node`). One with a duty ends with its standard input.
+        set_parent_process_death_signal(is_alone.then_some(Signal::KILL))?;
         Ok(())
     };
     // SAFETY: between fork and exec only system calls are made.

@@ -1,19 +1,18 @@
 //! A process of the program, as its manager sees it: a line and a page.
 #![allow(unsafe_code)]
 
-use crate::line::{INTERRUPT, Line, PAGE, Page, ToManager, ToProcess};
+use super::talk::Known;
+use crate::line::{Call, INTERRUPT, Line, PAGE, Page, ToManager, ToProcess};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use rustix::net::sockopt::socket_peercred;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A mapped page.
-struct Shared {
+pub struct Shared {
     page: *mut Page,
 }
 
@@ -28,6 +27,21 @@ impl Shared {
     fn page(&self) -> &Page {
         // SAFETY: mapped as long as this lives; a page is long enough, and its words are atomic.
         unsafe { &*self.page }
+    }
+
+    /// Whether its process has been in a generation.
+    pub fn has_played(&self) -> bool {
+        self.page().has_played.load(Ordering::Acquire) != 0
+    }
+
+    /// What a manager is to know of its process that follows another one.
+    pub fn tell(&self, known: &mut Known) {
+        let is = |word: &AtomicU32| word.load(Ordering::Acquire) != 0;
+        let page = self.page();
+        known.generation = page.generation.load(Ordering::Acquire);
+        (known.is_heard, known.has_played) = (true, is(&page.has_played));
+        (known.has_part, known.is_protected) = (is(&page.has_run), is(&page.is_protected));
+        known.has_ended = is(&page.has_ended);
     }
 }
 
@@ -52,38 +66,77 @@ pub struct Process {
     shared: Shared,
 }
 
-impl Process {
-    /// The process at the other end of a line, with a page for it.
+/// What a guardian has told of a process that has called.
+#[derive(Debug)]
+pub struct Caller {
+    pub call: Call,
+    files: [OwnedFd; Call::DESCRIPTORS],
+}
+
+impl Caller {
+    /// `None` without all descriptors.
+    pub fn new(call: Call, files: Vec<OwnedFd>) -> Option<Caller> {
+        let files = files.try_into().ok()?;
+        Some(Caller { call, files })
+    }
+
+    /// What is to be sent on.
+    pub fn take_apart(self) -> (Call, Vec<OwnedFd>) {
+        (self.call, self.files.into())
+    }
+
+    /// Its page.
     ///
     /// # Errors
-    /// Those of the system calls; it may have ended.
-    pub fn new(line: Line, generation: u32) -> io::Result<Process> {
-        let pid = socket_peercred(&line)?.pid;
-        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-        let file = memfd_create("understudy-page", MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, PAGE as u64)?;
+    /// Those of mmap(2).
+    pub fn look(&self) -> io::Result<Shared> {
+        Shared::new(&self.files[1])
+    }
+}
+
+impl Process {
+    /// A process that has called.
+    ///
+    /// # Errors
+    /// Those of mmap(2).
+    pub fn new(caller: Caller) -> io::Result<Process> {
+        let [line, file, pidfd] = caller.files;
         let shared = Shared::new(&file)?;
-        shared.page().generation.store(generation, Ordering::Release);
+        let ready = shared.page().ready.load(Ordering::Acquire);
+        let pid = Pid::from_raw(caller.call.pid as i32);
         Ok(Process {
-            line: Some(line),
+            line: Some(line.into()),
             closed: None,
-            ready: None,
-            pid,
+            ready: ready.checked_sub(1),
+            pid: pid.ok_or(io::ErrorKind::InvalidData)?,
             pidfd,
             file,
             shared,
         })
     }
 
-    /// Gives it its page.
+    /// Gives it its page, for this generation.
     ///
     /// # Errors
-    /// Those of the line.
-    pub fn introduce(&self) -> io::Result<()> {
+    /// Those of the line; it may have ended.
+    pub fn introduce(&self, generation: u32) -> io::Result<()> {
+        self.tell_generation(generation);
         let page = [self.file.as_fd()];
         self.line
             .as_ref()
             .map_or(Ok(()), |line| line.send_with(&ToProcess::Page, &page))
+    }
+
+    /// It is in a generation that begins.
+    pub fn note_played(&self, is_protected: bool) {
+        let page = self.shared.page();
+        page.is_protected.store(u32::from(is_protected), Ordering::Release);
+        page.has_played.store(1, Ordering::Release);
+    }
+
+    /// All workers are at their end.
+    pub fn note_end(&self) {
+        self.shared.page().has_ended.store(1, Ordering::Release);
     }
 
     /// Its line, as long as that is open.
@@ -133,6 +186,7 @@ impl Process {
 
     /// Another generation is to be.
     pub fn tell_generation(&self, generation: u32) {
+        self.shared.page().manager.store(std::process::id(), Ordering::Release);
         self.shared.page().generation.store(generation, Ordering::Release);
     }
 

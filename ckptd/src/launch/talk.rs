@@ -10,17 +10,28 @@
 //!
 //! The leader's own node hears it directly, others over a [`super::link`].
 
-use crate::line::{FromGuardian, ToGuardian, ToManager};
+use crate::line::{Ended, ToGuardian, ToManager};
 use bincode::{Decode, Encode};
 
 /// What a node tells the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Report {
-    /// A guardian has come.
+    /// A guardian has come; `is_again`: it has had another manager.
     Came {
         rank: u32,
         workers: u32,
         spares: u32,
+        is_again: bool,
+    },
+    /// It has a process that it has started for another manager.
+    Knows {
+        rank: u32,
+        number: u32,
+        known: Known,
+    },
+    /// It has told all that it has.
+    Told {
+        rank: u32,
     },
     /// A guardian has gone, and its processes with it.
     Gone {
@@ -34,7 +45,7 @@ pub enum Report {
         number: u32,
         said: ToManager,
     },
-    Guardian(FromGuardian),
+    Ended(Ended),
     /// The MPI library of a process has given up in a generation.
     Broke {
         number: u32,
@@ -60,6 +71,19 @@ pub enum Report {
         id: u64,
         bytes: Option<Vec<u8>>,
     },
+}
+
+/// What another manager has known of a process ([`understudy_protocol::Known`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
+pub struct Known {
+    pub generation: u32,
+    pub is_heard: bool,
+    pub has_played: bool,
+    pub has_part: bool,
+    pub is_protected: bool,
+    pub has_ended: bool,
+    pub keeps: Option<u32>,
+    pub heir_of: Option<u32>,
 }
 
 /// Which fence of which ranks.

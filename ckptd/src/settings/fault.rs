@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]  |  "pretend" what  |  "count"
-//! action  = "kill" | "wait" | "renew" | "corrupt"
+//! action  = "kill" | "kill-manager" | "wait" | "renew" | "corrupt"
 //! copy    = "held" | "own" | "state" | "journal" | "half-journal" (with "corrupt" only)
 //! what    = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-memfd"
 //! who     = "rank=" R | "spare=" S                where = POINT | "call:" N | "time:" T
@@ -71,6 +71,8 @@ pub enum Harm {
 pub enum Action {
     /// It dies.
     Kill,
+    /// The process manager of its node dies; once for each rank.
+    KillManager,
     /// Nothing but the delay.
     Wait,
     /// All processes initialise MPI anew, although nobody has died.
@@ -114,6 +116,7 @@ fn one(text: &str) -> Result<Fault, String> {
     let mut words = text.split_whitespace();
     match words.next() {
         Some("kill") => strike(text, words, Action::Kill),
+        Some("kill-manager") => strike(text, words, Action::KillManager),
         Some("wait") => strike(text, words, Action::Wait),
         Some("renew") => strike(text, words, Action::Renew),
         Some("corrupt") => strike(text, words, Action::Corrupt(Victim::Held)),
@@ -127,7 +130,7 @@ fn one(text: &str) -> Result<Fault, String> {
         }
         Some("count") if words.next().is_none() => Ok(Fault::Count),
         _ => Err(format!(
-            "`{text}` starts with none of `kill`, `wait`, `renew`, `corrupt`, `pretend`, `count`"
+            "`{text}` starts with none of `kill`, `kill-manager`, `wait`, `renew`, `corrupt`, `pretend`, `count`"
         )),
     }
 }

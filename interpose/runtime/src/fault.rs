@@ -26,9 +26,12 @@ static DAMAGES: OnceLock<fn(Victim)> = OnceLock::new();
 /// Has MPI initialised anew.
 static RENEW: OnceLock<fn()> = OnceLock::new();
 
-/// What initialises MPI anew, where that can be done.
-pub fn renew_by(renew: fn()) {
-    let _ = RENEW.set(renew);
+/// Kills the process manager.
+static KILL_MANAGER: OnceLock<fn()> = OnceLock::new();
+
+/// What initialises MPI anew, and what kills the process manager, where that can be done.
+pub fn renew_by(renew: fn(), kill_manager: fn()) {
+    let _ = (RENEW.set(renew), KILL_MANAGER.set(kill_manager));
 }
 
 fn faults() -> &'static [Fault] {
@@ -152,6 +155,12 @@ fn strike(delay: Duration, action: Action) {
         (Action::Renew, _) => {
             if let Some(renew) = RENEW.get() {
                 renew();
+            }
+        }
+        (Action::KillManager, _) => {
+            static IS_DONE: AtomicBool = AtomicBool::new(false);
+            if let Some(kill_manager) = KILL_MANAGER.get().filter(|_| !IS_DONE.swap(true, Ordering::Relaxed)) {
+                kill_manager();
             }
         }
         (Action::Corrupt(victim), Some(damage)) => damage(victim),

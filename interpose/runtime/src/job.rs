@@ -15,11 +15,6 @@ use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
 use ckptd::settings::{Config, Scheme};
 use std::ffi::c_int;
 use understudy_abi::exit;
-use understudy_mpi::real_types::RealComm;
-
-fn launcher_world() -> RealComm {
-    real_comm(VirtComm(handles::predefined_handle("ompi_mpi_comm_world")))
-}
 
 /// Sets the world up after the real MPI_Init. A worker returns; a spare sleeps here until it is given a part, and then
 /// the program's frame has been replaced.
@@ -30,7 +25,7 @@ pub fn init() -> Result<(), Rewound> {
         return recovery::take_part_at_once();
     }
     let config = told::config();
-    let world = launcher_world();
+    let world = world::of_library();
     returns_errors(world);
     let (size, rank) = size_and_rank(world);
     let worker_count = size - config.spares;

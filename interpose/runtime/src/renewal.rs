@@ -12,14 +12,15 @@ mod components;
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::{fault, sys, told};
-use ckptd::line::{self, Hello, LINE, Line, ToManager, ToProcess};
+use crate::{fault, shim, sys, told, world};
+use ckptd::line::{self, Hello, LINE, Line, Socket, ToManager, ToProcess};
 use std::ffi::{CString, c_int};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use understudy_mpi::side::Snapshot;
 use understudy_mpi::{call, library};
@@ -30,13 +31,20 @@ const LOOK: Duration = Duration::from_millis(20);
 // understudy-mpi and ckptd do not know each other.
 const _: () = {
     assert!(call::INTERRUPT == line::INTERRUPT);
-    assert!(size_of::<call::Page>() == size_of::<line::Page>());
+    assert!(size_of::<call::Page>() <= size_of::<line::Page>() && size_of::<line::Page>() <= line::PAGE);
     assert!(offset_of!(call::Page, generation) == offset_of!(line::Page, generation));
     assert!(offset_of!(call::Page, is_inside) == offset_of!(line::Page, is_inside));
 };
 
-/// The line to the process manager.
-static MANAGER: OnceLock<Line> = OnceLock::new();
+/// What connects this process with others of its job.
+struct Lines {
+    /// To the process manager; the guardian keeps the other end open when that dies.
+    manager: Line,
+    guardian: Line,
+    page: &'static line::Page,
+}
+
+static LINES: OnceLock<Lines> = OnceLock::new();
 
 /// What becomes of the library's side.
 struct Renewal {
@@ -63,18 +71,25 @@ pub struct Inheritance {
 }
 
 static INHERITANCE: Main<Option<Inheritance>> = Main::new(None);
+/// Whose files have come last.
+static HEIR_OF: Main<Option<u32>> = Main::new(None);
 
 /// A generation that this process is a rank of.
 pub struct Begin {
     generation: u32,
+    /// How many ranks it has, and which one this process is.
+    place: (u32, u32),
     variables: Vec<(String, String)>,
     /// A descriptor for the library, and the variable that tells its number.
     descriptor: Option<(String, OwnedFd)>,
+    /// Who has left something to this process that comes before it begins.
+    heir_of: Option<u32>,
 }
 
-/// What this process is for its manager.
+/// What this process is for its guardian, and who that is.
 struct Own {
     number: u32,
+    guardian: u32,
     directory: PathBuf,
 }
 
@@ -87,31 +102,35 @@ static OWN: OnceLock<Own> = OnceLock::new();
 pub fn learn() -> Result<(), String> {
     let text =
         told::variable(LINE).ok_or("this process has no guardian; start the job with mpirun or understudy run")?;
-    let own = text.split_once(',').and_then(|(number, directory)| {
-        Some(Own {
-            number: number.parse().ok()?,
-            directory: directory.into(),
-        })
-    });
-    let own = own.ok_or_else(|| format!("{LINE} is `{text}`, not a number and a directory"))?;
+    let mut parts = text.splitn(3, ',');
+    let mut part = || parts.next();
+    let own = part()
+        .zip(part())
+        .zip(part())
+        .and_then(|((number, guardian), directory)| {
+            Some(Own {
+                number: number.parse().ok()?,
+                guardian: guardian.parse().ok()?,
+                directory: directory.into(),
+            })
+        });
+    let own = own.ok_or_else(|| format!("{LINE} is `{text}`, not two numbers and a directory"))?;
     let _ = OWN.set(own);
-    fault::renew_by(give_up);
+    fault::renew_by(give_up, kill_manager);
     Ok(())
 }
 
-/// Calls the process manager. Not before `MPI_Init`: until then this process may be a script's interpreter, and execute the program.
-fn call_manager(own: &Own) -> io::Result<()> {
-    let line = Line::call(&own.directory)?;
-    let line = Line::from(lift(line.into()));
-    line.send(&Hello::Process {
+/// Calls the guardian, which knows where the process manager is. Not before `MPI_Init`: until then this process may be a script's interpreter, and
+/// execute the program.
+fn call_guardian(own: &Own) -> io::Result<()> {
+    let line = Line::call(&own.directory, Socket::Guardian(own.guardian))?;
+    let guardian = Line::from(lift(line.into()));
+    guardian.send(&Hello::Process {
         number: own.number,
         library: library::file(),
     })?;
-    let page = loop {
-        if let Some((ToProcess::Page, mut descriptors)) = line.receive_with(LOOK)? {
-            break descriptors.pop().ok_or(io::ErrorKind::InvalidData)?;
-        }
-    };
+    let manager = Line::from(lift(await_descriptor(&guardian, &ToProcess::Line)?));
+    let page = await_descriptor(&manager, &ToProcess::Page)?;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new shared mapping of the manager's file.
     let mapped = unsafe {
@@ -127,11 +146,36 @@ fn call_manager(own: &Own) -> io::Result<()> {
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    let _ = MANAGER.set(line);
-    // SAFETY: the page is never unmapped, and begins with the manager's words.
+    // SAFETY: the page is never unmapped, and its words are atomic.
+    let page = unsafe { &*mapped.cast::<line::Page>() };
+    let _ = LINES.set(Lines {
+        manager,
+        guardian,
+        page,
+    });
+    // SAFETY: it begins with the words that calls need.
     call::listen(unsafe { &*mapped.cast::<call::Page>() });
     call::enter(u32::MAX);
+    // The snapshot is taken after this, so the shim keeps it.
+    shim::hold_ends(is_over);
     Ok(())
+}
+
+/// Asked by any thread of the MPI library.
+extern "C" fn is_over() -> bool {
+    call::is_over()
+}
+
+/// The descriptor that comes with this message.
+fn await_descriptor(line: &Line, message: &ToProcess) -> io::Result<OwnedFd> {
+    loop {
+        match line.receive_with::<ToProcess>(LOOK)? {
+            Some((said, mut descriptors)) if said == *message => {
+                return descriptors.pop().ok_or(io::ErrorKind::InvalidData.into());
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Moved out of the way of the program's descriptors.
@@ -140,19 +184,19 @@ fn lift(descriptor: OwnedFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(sys::lift(descriptor.into_raw_fd())) }
 }
 
-fn manager() -> &'static Line {
-    MANAGER.get().expect("the process manager has been called")
+fn lines() -> &'static Lines {
+    LINES.get().expect("the guardian has been called")
 }
 
 fn tell(message: &ToManager) {
-    or_end(manager().send(message));
+    or_end(lines().manager.send(message));
 }
 
-/// Without its process manager a process cannot go on.
+/// Without its guardian a process cannot go on.
 fn or_end<T>(talk: std::io::Result<T>) -> T {
     talk.unwrap_or_else(|_| {
         sys::say(format_args!(
-            "the process manager of this job has gone; process {} ends",
+            "the guardian of process {0} has gone; process {0} ends",
             std::process::id()
         ));
         sys::exit_now(understudy_abi::exit::LOST)
@@ -163,7 +207,7 @@ fn or_end<T>(talk: std::io::Result<T>) -> T {
 /// was for no other process to answer, and in no generation.
 pub fn initialise(level: c_int, provided: &mut c_int) -> c_int {
     if let Some(own) = OWN.get()
-        && let Err(error) = call_manager(own)
+        && let Err(error) = call_guardian(own)
     {
         sys::say(format_args!(
             "the process manager of this job cannot be called ({}): {error}; start the job again",
@@ -224,32 +268,42 @@ pub fn leave_generation() -> Begin {
 
 /// Waits until this process is a rank of the generation that is to be.
 fn await_generation() -> Begin {
-    let mut told = None;
+    let (mut told, mut begin) = (None, None);
     loop {
         let wanted = call::wanted();
         if told != Some(wanted) {
+            // Before: another manager may be the one that hears it.
+            lines().page.ready.store(wanted.wrapping_add(1), Ordering::Release);
             tell(&ToManager::Ready { generation: wanted });
-            told = Some(wanted);
+            (told, begin) = (Some(wanted), None);
         }
         match hear_with(LOOK) {
             Some((
                 ToProcess::Begin {
                     generation,
+                    size,
+                    rank,
                     variables,
                     descriptor: name,
-                    ..
+                    heir_of,
                 },
                 mut descriptors,
-            )) if generation == call::wanted() => {
-                return Begin {
+            )) if generation == wanted => {
+                begin = Some(Begin {
                     generation,
+                    place: (size, rank),
                     variables,
                     descriptor: name.zip(descriptors.pop()),
-                };
+                    heir_of,
+                });
             }
             // All workers are at their end, and this process is not needed: it has no part.
             Some((ToProcess::End, _)) => sys::exit_now(0),
             _ => {}
+        }
+        let has_all = |begin: &mut Begin| begin.heir_of.is_none_or(|from| *HEIR_OF.borrow() == Some(from));
+        if let Some(begin) = begin.take_if(has_all) {
+            return begin;
         }
     }
 }
@@ -260,7 +314,7 @@ fn hear(limit: Duration) -> Option<ToProcess> {
 
 /// With the descriptors that have come with the message.
 fn hear_with(limit: Duration) -> Option<(ToProcess, Vec<OwnedFd>)> {
-    match or_end(manager().receive_with(limit)) {
+    match or_end(lines().manager.receive_with(limit)) {
         Some((ToProcess::Inherit { from, status }, files)) => {
             inherit(from, status, files);
             None
@@ -270,6 +324,7 @@ fn hear_with(limit: Duration) -> Option<(ToProcess, Vec<OwnedFd>)> {
 }
 
 fn inherit(from: u32, status: c_int, files: Vec<OwnedFd>) {
+    HEIR_OF.set(Some(from));
     if let Ok(files) = files.into_iter().map(lift).collect::<Vec<_>>().try_into() {
         INHERITANCE.set(Some(Inheritance { from, status, files }));
     }
@@ -282,15 +337,18 @@ pub fn take_inheritance() -> Option<Inheritance> {
 
 /// These files are needed by whoever takes the part of this worker when this process dies; in place of any others.
 pub fn hand_over(worker: u32, files: [&impl AsFd; 2]) {
-    let message = ToManager::Keeps { worker };
-    let sent = manager().send_with(&message, &files.map(AsFd::as_fd));
-    if let Err(error) = sent {
-        log::warn!("copies do not outlive this process: {error}");
+    let (message, lines) = (ToManager::Keeps { worker }, lines());
+    // The guardian first: it keeps them for another manager as well.
+    for line in [&lines.guardian, &lines.manager] {
+        if let Err(error) = line.send_with(&message, &files.map(AsFd::as_fd)) {
+            log::warn!("copies do not outlive this process: {error}");
+        }
     }
 }
 
 /// This process keeps nothing that anybody needs when it dies.
 pub fn keep_nothing() {
+    or_end(lines().guardian.send(&ToManager::KeepsNothing));
     tell(&ToManager::KeepsNothing);
 }
 
@@ -325,7 +383,8 @@ fn enter(begin: Begin) -> Option<c_int> {
     // SAFETY: the real library gets no arguments of the program's.
     let rc = unsafe { real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), level, &mut provided) };
     log::debug!("MPI_Init of generation {} took {:?}", begin.generation, began.elapsed());
-    if rc == SUCCESS {
+    // Open MPI takes a process for the only one of its job if the server cannot be reached.
+    if rc == SUCCESS && world::size_and_rank(world::of_library()) == begin.place {
         return Some(provided);
     }
     give_up();
@@ -352,8 +411,18 @@ pub fn give_up() {
     }
 }
 
+/// Kills the process manager, for a test.
+fn kill_manager() {
+    let manager = LINES.get().map(|lines| lines.page.manager.load(Ordering::Acquire));
+    if let Some(manager @ 1..) = manager {
+        // SAFETY: kill(2).
+        unsafe { libc::kill(manager as libc::pid_t, libc::SIGKILL) };
+    }
+}
+
 /// This process goes on with the program: from now on a death does not lead back to its start.
 pub fn is_running() {
+    lines().page.has_run.store(1, Ordering::Release);
     tell(&ToManager::Running {
         generation: call::wanted(),
     });
@@ -366,10 +435,13 @@ pub fn replenish(spares: u32) {
 
 /// Before that, the manager starts the whole job again, and ends this process.
 pub fn await_restart() -> ! {
-    tell(&ToManager::Failed {
-        generation: call::wanted(),
-    });
+    let mut told = None;
     loop {
+        // Another manager, which begins another generation, has to hear it as well.
+        let generation = call::wanted();
+        if told.replace(generation) != Some(generation) {
+            tell(&ToManager::Failed { generation });
+        }
         hear(LOOK);
     }
 }

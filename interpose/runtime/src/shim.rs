@@ -17,6 +17,7 @@ struct Own {
 struct Mpi {
     own: Own,
     mark_waits: unsafe extern "C" fn(*const AtomicU8, u8),
+    hold_ends: unsafe extern "C" fn(extern "C" fn() -> bool),
 }
 
 fn own_of(find: impl Fn(&CStr) -> Option<*mut c_void>) -> Option<Own> {
@@ -59,6 +60,9 @@ fn mpi() -> Option<&'static Mpi> {
                 mark_waits: transmute::<*mut c_void, unsafe extern "C" fn(*const AtomicU8, u8)>(find(
                     c"understudy_shim_mark_waits",
                 )?),
+                hold_ends: transmute::<*mut c_void, unsafe extern "C" fn(extern "C" fn() -> bool)>(find(
+                    c"understudy_shim_hold_ends",
+                )?),
             })
         }
     })
@@ -75,6 +79,14 @@ pub fn mark_waits(byte: &'static AtomicU8, bit: u8) {
     if let Some(mpi) = mpi() {
         // SAFETY: the shim's function; the byte lives as long as the process.
         unsafe { (mpi.mark_waits)(byte, bit) };
+    }
+}
+
+/// From now on the MPI library does not end this process while `is_over`, nor for a while before, if its server may have died.
+pub fn hold_ends(is_over: extern "C" fn() -> bool) {
+    if let Some(mpi) = mpi() {
+        // SAFETY: the shim's function.
+        unsafe { (mpi.hold_ends)(is_over) };
     }
 }
 

@@ -8,6 +8,7 @@ use crate::redundancy::Redundancy;
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use understudy_mpi::library;
 use understudy_mpi::real_types::{RealComm, UNDEFINED};
 
 /// What a process does.
@@ -127,6 +128,11 @@ pub fn worker() -> u32 {
         Part::Worker(worker) => worker,
         Part::Spare => u32::MAX,
     }
+}
+
+/// The library's MPI_COMM_WORLD.
+pub fn of_library() -> RealComm {
+    RealComm(library::object(c"ompi_mpi_comm_world"))
 }
 
 /// Size of a communicator, and the own rank in it.

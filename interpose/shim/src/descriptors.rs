@@ -13,15 +13,15 @@ use understudy_abi::RUNTIME_FD_BASE;
 unsafe extern "C" {
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
     fn close(fd: c_int) -> c_int;
-    fn poll(polls: *mut Poll, count: u64, limit: c_int) -> c_int;
+    pub fn poll(polls: *mut Poll, count: u64, limit: c_int) -> c_int;
 }
 
 /// pollfd(3type)
 #[repr(C)]
-struct Poll {
-    fd: c_int,
-    events: i16,
-    revents: i16,
+pub struct Poll {
+    pub fd: c_int,
+    pub events: i16,
+    pub revents: i16,
 }
 
 const F_DUPFD: c_int = 0;

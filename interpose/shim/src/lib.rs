@@ -2,11 +2,12 @@
 //!
 //! The first object of a namespace is its global scope, so what the shim exports stands before libc for every library
 //! that follows: libmpi, its closure, and the runtime. It keeps the runtime side's descriptors above the user side's,
-//! gives its threads stacks of their own, keeps broken pipes from raising SIGPIPE, lets long waits sleep, and gives the second libc
+//! gives its threads stacks of their own, keeps broken pipes from raising SIGPIPE and the MPI library from ending its process, lets long waits sleep, and gives the second libc
 //! the environment that the user side does not see. No std, no heap.
 #![no_std]
 
 mod descriptors;
+mod ends;
 mod progress;
 mod real;
 mod scope;
@@ -18,12 +19,8 @@ mod time;
 mod waits;
 
 #[panic_handler]
-#[allow(unsafe_code)]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    unsafe extern "C" {
-        safe fn abort() -> !;
-    }
-    abort()
+    ends::abort(0)
 }
 
 /// The precompiled `core` refers to the unwinder's personality routine, which a library without std has to name itself;

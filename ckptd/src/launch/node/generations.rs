@@ -114,6 +114,7 @@ impl Node {
         } = beginning;
         let (numbers, of_rank): (Vec<u32>, Vec<usize>) = ranks.iter().map(|&(it, host)| (it, host as usize)).unzip();
         self.files.retain(|number, _| numbers.contains(number));
+        self.forget(|number| !numbers.contains(number));
         let here = hosts.iter().position(|host| *host == self.host).unwrap_or_default();
         let of_all = Generation {
             name: Name::new(&job, generation)?,
@@ -123,8 +124,15 @@ impl Node {
         if of_all.ranks_here().next().is_none() {
             return Ok(());
         }
+        self.forget_others();
+        let Some(servers) = &self.servers else { return Ok(()) };
         servers.begin(&of_all)?;
+        // Another manager takes who has played for somebody who may know the job.
+        let process_of = |rank: Rank| self.processes.get(&numbers[rank.0 as usize]);
+        let processes = of_all.ranks_here().filter_map(process_of);
+        processes.for_each(|process| process.note_played(self.is_protected));
         for rank in of_all.ranks_here() {
+            let number = numbers[rank.0 as usize];
             let identity = servers.identity(&of_all.name, rank)?;
             let text = |text: OsString| text.to_string_lossy().into_owned();
             let all = identity.defaults.into_iter().chain(identity.variables);
@@ -134,12 +142,14 @@ impl Node {
                 size: of_all.placement.size(),
                 variables: all.map(|(name, value)| (text(name), text(value))).collect(),
                 descriptor: identity.descriptor.as_ref().map(|_| "PMI_FD".into()),
+                heir_of: self.heirs.remove(&number),
             };
-            if let Some(process) = self.processes.get(&numbers[rank.0 as usize]) {
+            if let Some(process) = self.processes.get(&number) {
                 let descriptor: Vec<OwnedFd> = identity.descriptor.into_iter().collect();
                 process.tell(&begin, &descriptor);
             }
         }
+        self.heirs.clear();
         self.begun = Some(Begun {
             name: of_all.name,
             generation,

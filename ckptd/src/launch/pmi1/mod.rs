@@ -18,4 +18,4 @@ mod line;
 mod server;
 mod space;
 
-pub use server::Server;
+pub use server::{Server, remove_segments};

@@ -138,10 +138,7 @@ impl Server {
         let world = self.shared.lock().worlds.remove(generation);
         let world = world.ok_or_else(|| Error::Unknown(generation.to_string()))?;
         self.shared.wake();
-        for segment in segments(generation.as_str(), world.generation.here) {
-            // There are none if MPI_Init was not reached, or MPI_Finalize was.
-            let _ = std::fs::remove_file(Path::new(MEMORY).join(segment));
-        }
+        remove_segments(generation.as_str(), world.generation.here);
         Ok(())
     }
 }
@@ -157,6 +154,13 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// Removes the memory that ranks of a key space share on a node of it. There is none if MPI_Init was not reached, or MPI_Finalize was.
+pub fn remove_segments(key_space: &str, node: usize) {
+    for segment in segments(key_space, node) {
+        let _ = std::fs::remove_file(Path::new(MEMORY).join(segment));
     }
 }
 

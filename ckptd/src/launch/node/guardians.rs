@@ -1,0 +1,153 @@
+//! What a node hears of its guardians, and has them do.
+
+use super::{Left, Node};
+use crate::launch::process::{Caller, Process};
+use crate::launch::talk::Report;
+use crate::line::{ASIDE, Ended, FromGuardian, ToGuardian};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+impl Node {
+    pub(super) fn hear_guardians(&mut self) {
+        let (mut heard, mut gone) = (self.again.take_held(), Vec::new());
+        for (&rank, line) in &self.guardians {
+            loop {
+                match line.receive_with::<FromGuardian>(Duration::ZERO) {
+                    Ok(Some((message, files))) => heard.push((rank, message, files)),
+                    Ok(None) => break,
+                    Err(_) => {
+                        gone.push(rank);
+                        break;
+                    }
+                }
+            }
+        }
+        for (rank, message, files) in heard {
+            match message {
+                FromGuardian::Has(has) => self.learn(rank, has, files),
+                FromGuardian::Told => self.reports.push(Report::Told { rank }),
+                later if !self.again.is_led() => self.again.hold(rank, later, files),
+                FromGuardian::Called { number, call } => {
+                    if let Some(caller) = Caller::new(call, files) {
+                        self.take_caller(number, caller);
+                    }
+                }
+                FromGuardian::Ended(ended) => self.note_end(ended),
+            }
+        }
+        for rank in gone {
+            self.guardians.remove(&rank);
+            self.reports.push(Report::Gone { rank });
+        }
+    }
+
+    fn note_end(&mut self, ended: Ended) {
+        let (message, ended) = self.understood(ended);
+        if let Some((number, status)) = ended {
+            log::info!("process {number} has ended: {message:?}");
+            // What has been said before, by it or others, is older than its end.
+            self.hear_processes();
+            self.processes.remove(&number);
+            self.waiting.remove(&number);
+            self.belated.remove(&number);
+            self.ended.insert(number);
+            if let Some(left) = self.files.get_mut(&number) {
+                left.status = status;
+            }
+        }
+        self.reports.push(Report::Ended(message));
+    }
+
+    /// What a guardian means; and which process has ended, with its status as wait(2) tells it.
+    fn understood(&self, message: Ended) -> (Ended, Option<(u32, i32)>) {
+        // Without the layer a process cannot be replaced.
+        let is_aside = || self.directory.join(ASIDE).exists();
+        let (number, signal, is_asked) = match message {
+            Ended::Closed { .. } => return (message, None),
+            Ended::Exited { number, status, pid } => {
+                let rank = self.processes.get(&number).map(Process::pid);
+                match status {
+                    // A shell has started the rank, and tells how that has ended (POSIX, 2.8.2).
+                    129..192 if rank.is_some_and(|rank| rank != pid) => (number, status - 128, false),
+                    _ => return (message, Some((number, status << 8))),
+                }
+            }
+            Ended::Killed {
+                number,
+                signal,
+                is_asked,
+            } => (number, signal, is_asked),
+        };
+        let is_asked = is_asked || is_aside();
+        let killed = Ended::Killed {
+            number,
+            signal,
+            is_asked,
+        };
+        (killed, Some((number, signal)))
+    }
+
+    /// Has a process killed by its guardian, whichever that is.
+    pub(super) fn kill(&self, number: u32) {
+        let kill = ToGuardian::Kill { number };
+        self.guardians.values().for_each(|line| drop(line.send(&kill)));
+    }
+
+    pub(super) fn tell_guardian(&mut self, rank: u32, message: &ToGuardian) {
+        match message {
+            ToGuardian::Start { number, .. } => {
+                self.processes.remove(number);
+                self.ended.remove(number);
+                self.homes.insert(*number, rank);
+            }
+            ToGuardian::Kill { number } => {
+                // It need not be the process that the guardian has started, but one that a script has.
+                if let Some(process) = self.processes.get(number) {
+                    process.kill();
+                }
+            }
+            ToGuardian::Leave { .. } => {
+                self.is_over = true;
+                self.clean_up();
+            }
+            _ => {}
+        }
+        if let Some(line) = self.guardians.get(&rank) {
+            // One that has gone is found soon.
+            let _ = line.send(message);
+        }
+    }
+
+    /// Gives a process the files of a dead one, by its guardian, who keeps them from now on.
+    pub(super) fn hand_out(&mut self, heir: u32, from: u32) {
+        let Some(left) = self.files.remove(&from) else {
+            return;
+        };
+        log::info!("process {heir} inherits from process {from}");
+        let (worker, status) = (left.worker, left.status);
+        let inherit = ToGuardian::Inherit {
+            heir,
+            from,
+            worker,
+            status,
+        };
+        let files: Vec<_> = left.files.iter().map(OwnedFd::as_fd).collect();
+        if let Some(guardian) = self.homes.get(&heir).and_then(|rank| self.guardians.get(rank)) {
+            // One that has died meanwhile is found soon.
+            let _ = guardian.send_with(&inherit, &files);
+        }
+        self.heirs.insert(heir, from);
+        let status = libc::SIGKILL;
+        self.files.insert(heir, Left { status, ..left });
+    }
+
+    /// What these have left is not needed any more; they have ended.
+    pub(super) fn forget(&mut self, is_forgotten: impl Fn(&u32) -> bool) {
+        for number in self.ended.extract_if(.., |number| is_forgotten(number)) {
+            let home = self.homes.remove(&number);
+            let guardian = home.and_then(|rank| self.guardians.get(&rank));
+            // If it has gone, nothing is left.
+            let _ = guardian.map(|line| line.send(&ToGuardian::Forget { number }));
+        }
+    }
+}

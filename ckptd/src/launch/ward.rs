@@ -1,0 +1,208 @@
+//! A process of the program, as its guardian sees it, with all that is to outlive it and the manager.
+
+use crate::line::{Call, Ended, Has, Line, PAGE, ToManager, ToProcess};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
+
+/// Of so many calls the manager is told when it follows another one.
+const CALLS: usize = 2;
+
+/// A process of the program has called, or that of the next program of its script.
+struct Caller {
+    call: Call,
+    /// `None`: it has closed it.
+    line: Option<Line>,
+    /// The manager's end of its line, its page, and itself.
+    of_manager: [OwnedFd; Call::DESCRIPTORS],
+}
+
+/// A process that a guardian has started.
+pub struct Ward {
+    pub number: u32,
+    child: Child,
+    pidfd: OwnedFd,
+    is_group: bool,
+    /// The last signal that was passed on to it.
+    pub asked: i32,
+    callers: Vec<Caller>,
+    /// The worker whose copies these files have.
+    keeps: Option<(u32, Vec<OwnedFd>)>,
+    heir_of: Option<u32>,
+    /// How it has ended, and its output.
+    ending: Option<Ended>,
+    closing: Option<Ended>,
+    is_forgotten: bool,
+}
+
+impl Ward {
+    /// A process that has just been started; `is_group`: it leads a group of processes.
+    ///
+    /// # Errors
+    /// Those of pidfd_open(2).
+    pub fn new(number: u32, child: Child, is_group: bool) -> io::Result<Ward> {
+        let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Ward {
+            number,
+            pidfd: pidfd_open(pid, PidfdFlags::empty())?,
+            child,
+            is_group,
+            asked: 0,
+            callers: Vec::new(),
+            keeps: None,
+            heir_of: None,
+            ending: None,
+            closing: None,
+            is_forgotten: false,
+        })
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        // The number of one that has been waited for may be another's.
+        let pid = Pid::from_raw(self.child.id() as i32).filter(|_| self.ending.is_none());
+        let _ = pid.map(|pid| match self.is_group {
+            true => kill_process_group(pid, signal),
+            false => kill_process(pid, signal),
+        });
+    }
+
+    /// What tells that it has ended or says something.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let lines = self.callers.iter().filter_map(|caller| caller.line.as_ref());
+        let own = self.ending.is_none().then(|| self.pidfd.as_fd());
+        own.into_iter().chain(lines.map(Line::as_fd))
+    }
+
+    /// It has called: gives it a line to the manager. What the manager is told, with copies of descriptors.
+    ///
+    /// # Errors
+    /// Those of the system calls; it may have ended.
+    pub fn called(&mut self, line: Line, library: String) -> io::Result<(Call, Vec<OwnedFd>)> {
+        let pid = socket_peercred(&line)?.pid;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        let page = memfd_create("understudy-page", MemfdFlags::CLOEXEC)?;
+        ftruncate(&page, PAGE as u64)?;
+        let (its, of_manager) = Line::pair()?;
+        line.send_with(&ToProcess::Line, &[its.as_fd()])?;
+        let call = Call {
+            pid: pid.as_raw_nonzero().get() as u32,
+            library,
+        };
+        let of_manager = [of_manager.into(), page, pidfd];
+        let copies = of_manager.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+        if self.callers.len() == CALLS {
+            self.callers.remove(0);
+        }
+        self.callers.push(Caller {
+            call: call.clone(),
+            line: Some(line),
+            of_manager,
+        });
+        Ok((call, copies))
+    }
+
+    /// What it has handed over since, or taken back.
+    pub fn hear(&mut self) {
+        for caller in &mut self.callers {
+            while let Some(line) = &caller.line {
+                match line.receive_with(Duration::ZERO) {
+                    Ok(Some((ToManager::Keeps { worker }, files))) => self.keeps = Some((worker, files)),
+                    Ok(Some((ToManager::KeepsNothing, _))) => self.keeps = None,
+                    Ok(Some(_)) => {}
+                    Ok(None) => break,
+                    Err(_) => caller.line = None,
+                }
+            }
+        }
+    }
+
+    /// It gets the files of a dead process, a copy of this worker.
+    pub fn inherit(&mut self, from: u32, worker: u32, status: i32, files: Vec<OwnedFd>) {
+        // Whatever it has said before is older.
+        self.hear();
+        let borrowed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
+        if let Some(caller) = self.callers.last() {
+            let line = caller.of_manager[0].as_fd();
+            // One that has died meanwhile leaves them to the next.
+            let _ = Line::send_on(line, &ToProcess::Inherit { from, status }, &borrowed);
+        }
+        (self.keeps, self.heir_of) = (Some((worker, files)), Some(from));
+    }
+
+    /// Looks whether it has ended; if so, what the manager is told, once.
+    pub fn look(&mut self) -> Option<Ended> {
+        if self.ending.is_some() {
+            return None;
+        }
+        let status = self.child.try_wait().ok().flatten()?;
+        // What else a killed one has started does not outlive it.
+        if self.is_group && status.signal().is_some() {
+            self.signal(Signal::KILL);
+        }
+        self.hear();
+        self.ending = Some(self.obituary(status));
+        self.ending.clone()
+    }
+
+    fn obituary(&self, status: ExitStatus) -> Ended {
+        let number = self.number;
+        match status.signal() {
+            None => Ended::Exited {
+                number,
+                status: status.code().unwrap_or_default(),
+                pid: self.child.id(),
+            },
+            Some(signal) => Ended::Killed {
+                number,
+                signal,
+                // A terminal sends it to all.
+                is_asked: signal == self.asked || signal == libc::SIGINT,
+            },
+        }
+    }
+
+    /// Its output has ended: what the manager is told.
+    pub fn close(&mut self, closing: &Ended) {
+        self.closing = Some(closing.clone());
+    }
+
+    /// What it has left is not needed any more.
+    pub fn forget(&mut self) {
+        (self.keeps, self.is_forgotten) = (None, true);
+    }
+
+    /// Nothing of it is needed any more.
+    pub fn is_forgotten(&self) -> bool {
+        self.is_forgotten && self.ending.is_some() && self.closing.is_some()
+    }
+
+    /// Its exit status, as a shell tells it, or that of a killed one if it lives.
+    pub fn status(&self) -> i32 {
+        match self.ending {
+            Some(Ended::Exited { status, .. }) => status,
+            Some(Ended::Killed { signal, .. }) => 128 + signal,
+            _ => 128 + libc::SIGKILL,
+        }
+    }
+
+    /// What a manager is told that follows another one.
+    pub fn has(&mut self) -> (Has, Vec<BorrowedFd<'_>>) {
+        self.hear();
+        let mut descriptors: Vec<_> = self.callers.iter().flat_map(|caller| &caller.of_manager).collect();
+        let files = self.keeps.iter().flat_map(|(_, files)| files);
+        descriptors.extend(files);
+        let has = Has {
+            number: self.number,
+            calls: self.callers.iter().map(|caller| caller.call.clone()).collect(),
+            keeps: self.keeps.as_ref().map(|(worker, _)| *worker),
+            heir_of: self.heir_of,
+            ends: self.ending.iter().chain(&self.closing).cloned().collect(),
+        };
+        (has, descriptors.into_iter().map(OwnedFd::as_fd).collect())
+    }
+}
