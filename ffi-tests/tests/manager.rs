@@ -1,0 +1,196 @@
+//! The death of the process manager: a guardian starts another one, which learns from the guardians what there is.
+
+use ffi_tests::living::look;
+use ffi_tests::outcome::native;
+use ffi_tests::programs::{self, heat2d};
+use ffi_tests::{Job, Launcher, Outcome, Random, place, processes};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// What a guardian says that starts another manager.
+const TOLD: &str = "another one takes its place";
+
+fn job() -> Job {
+    heat2d()
+        .job()
+        .launched_by(Launcher::Mpirun)
+        .limit(Duration::from_secs(60))
+}
+
+/// The manager of a job, by its first processes; none if it dies this moment.
+fn manager(first: &BTreeMap<u32, processes::Process>) -> Option<u32> {
+    let guardians: Vec<u32> = first.values().map(|process| process.parent).collect();
+    let is_one = |pid: &u32| processes::words(*pid)[0].iter().any(|word| word == "manage");
+    let is_ours = |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
+    processes::all().find(|pid| is_ours(pid) && is_one(pid))
+}
+
+/// Kills the manager each time when so many lines are out.
+fn killed_at(job: Job, lines: &'static [usize]) -> Job {
+    let mut next = 0;
+    job.watch(move |first| {
+        if look(first, "heat2d").1 >= lines[next] && manager(first).is_some_and(processes::kill) {
+            next += 1;
+        }
+        next == lines.len()
+    })
+}
+
+/// How many managers have taken the place of others.
+fn managers(outcome: &Outcome) -> usize {
+    outcome.stderr.matches(TOLD).count()
+}
+
+/// The job has written what it would have written, has left nothing, and has had so many other managers.
+#[track_caller]
+fn assert_survived(job: Job, count: usize) -> Outcome {
+    let outcome = heat2d().assert_undisturbed(job);
+    let found = managers(&outcome);
+    outcome.check(found == count, &format!("{found} managers were started, not {count}"));
+    outcome
+}
+
+#[test]
+fn the_manager_may_die_in_mid_run() {
+    for (launcher, lines) in [(Launcher::Mpirun, &[9, 18, 27][..]), (Launcher::Ckptd, &[15])] {
+        let outcome = assert_survived(killed_at(job().launched_by(launcher), lines), lines.len());
+        outcome.check(outcome.takeovers().is_empty(), "a part was taken");
+    }
+}
+
+#[test]
+fn a_worker_may_die_with_it() {
+    for spares in [1, 0] {
+        let fault = "kill-manager rank=2 at=commit.end epoch=3; kill rank=2 at=commit.end epoch=3";
+        let outcome = assert_survived(job().spares(spares).fault(fault), 1);
+        outcome.check(outcome.takeovers() == [2], "another part was taken");
+    }
+}
+
+#[test]
+fn all_workers_may_die_with_it() {
+    let all = [0, 1, 2, 3].map(|rank| format!("kill rank={rank} at=commit.end epoch=3"));
+    let fault = format!("kill-manager rank=1 at=commit.end epoch=3; {}", all.join("; "));
+    assert_survived(job().spares(0).fault(&fault), 1);
+}
+
+#[test]
+fn the_only_worker_may_die_with_it() {
+    let fault = "kill-manager rank=0 at=commit.end epoch=3; kill rank=0 at=commit.end epoch=3";
+    let outcome = assert_survived(job().workers(1).spares(0).fault(fault), 1);
+    outcome.check(outcome.takeovers() == [0], "nobody has taken the part");
+}
+
+#[test]
+fn it_may_die_before_the_first_checkpoint() {
+    for point in ["cut.begin", "commit.begin epoch=1", "init.end"] {
+        assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
+    }
+    // Before MPI_Init, or in it.
+    assert_survived(job().watch(|first| manager(first).is_some_and(processes::kill)), 1);
+}
+
+#[test]
+fn it_may_die_in_a_renewal_and_so_may_the_next() {
+    for (first, second) in [("revoke.begin", "load.begin"), ("drain.begin", "resume.begin")] {
+        // The second is not reached before the generation has begun that follows the first.
+        let fault = format!(
+            "kill rank=1 at=commit.end epoch=3; kill-manager rank=0 at={first}; kill-manager rank=2 at={second}"
+        );
+        let outcome = assert_survived(job().fault(&fault), 2);
+        outcome.check(outcome.takeovers() == [1], "another part was taken");
+    }
+}
+
+#[test]
+fn it_may_die_at_the_end() {
+    for point in ["finalize.begin", "finalize.agreed"] {
+        let outcome = heat2d().assert_undisturbed(job().fault(&format!("kill-manager rank=1 at={point}")));
+        // At the very end nobody may miss it.
+        outcome.check(managers(&outcome) <= 1, "more than one manager was started");
+    }
+}
+
+#[test]
+fn managers_that_die_at_once_end_the_job_with_a_word() {
+    let outcome = job()
+        .watch(|first| {
+            if look(first, "heat2d").1 >= 8 {
+                manager(first).map(processes::kill);
+            }
+            false
+        })
+        .run();
+    let has_failed = outcome.status.is_some_and(|status| !status.success());
+    outcome.check(has_failed, "the status does not tell that the job is lost");
+    let said = outcome.stderr.matches("has died 10 times").count();
+    outcome.check(said == 1, "not one line says why");
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn it_may_die_in_a_job_of_mpichs() {
+    let Some(program) = place::mpich_example("heat2d") else {
+        return;
+    };
+    let arguments = [
+        "300",
+        "300",
+        "6000",
+        "heat.field",
+        "--print-every",
+        "150",
+        "--log",
+        "heat.log",
+    ];
+    let of_mpich = || {
+        let job = Job::new(&program, &arguments).workers(2).interval("20calls").of_mpich();
+        job.limit(Duration::from_secs(60))
+    };
+    let alone = native(of_mpich());
+    for point in ["commit.begin epoch=1", "commit.end epoch=2", "agree.end"] {
+        let fault = format!("kill rank=1 at=commit.end epoch=2; kill-manager rank=0 at={point}");
+        let outcome = of_mpich().fault(&fault).run();
+        outcome.assert_success();
+        outcome.assert_like(&alone, heat2d().files);
+        outcome.assert_nothing_left();
+        outcome.check(managers(&outcome) == 1, "not one manager was started");
+    }
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn processes_and_managers_may_be_killed_at_random() {
+    let case = programs::longer_heat2d();
+    for (spares, launcher) in [(1, Launcher::Mpirun), (0, Launcher::Ckptd)] {
+        let mut random = Random::announced("manager");
+        let began = Instant::now();
+        let mut next = began;
+        let job = case
+            .job()
+            .launched_by(launcher)
+            .spares(spares)
+            .limit(Duration::from_secs(120));
+        let outcome = case.assert_undisturbed(job.watch(move |first| {
+            let (living, printed) = look(first, "heat2d");
+            if Instant::now() < next || !(2..50).contains(&printed) || living.is_empty() {
+                return false;
+            }
+            next = Instant::now() + Duration::from_millis(150 + random.below(300));
+            let (kills_manager, kills_other) = match random.below(3) {
+                0 => (true, false),
+                1 => (false, true),
+                _ => (true, true),
+            };
+            if kills_manager {
+                manager(first).map(processes::kill);
+            }
+            if kills_other {
+                let victim = random.below(living.len() as u64) as usize;
+                living.values().nth(victim).map(|&pid| processes::kill(pid));
+            }
+            began.elapsed() > Duration::from_secs(10)
+        }));
+        outcome.check(managers(&outcome) > 0, "no manager was killed");
+    }
+}
