@@ -1,25 +1,34 @@
 /*
  * calls: what single MPI calls cost, on two ranks.
  *
- *   mpirun -n 2 calls [ROUNDS]
+ *   mpirun -n 2 calls [ROUNDS [FIGURE...]]
  *
  * Rank 0 prints one line for each figure, `name value`, the best of ROUNDS
  * rounds, which are so short that some of them are not disturbed by others on
- * the machine: seconds for one way of a small message, for a small message to
- * oneself and for an Allreduce, bytes per second for large messages, seconds
- * per call of local procedures.
+ * the machine. A figure is seconds for one message, exchange, collective or
+ * call, or bytes per second. Those whose names begin with `self_` are of
+ * messages to oneself, in processor time: no waiting, only the work.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <mpi.h>
 
-enum { TAG = 1, SMALL = 8, LARGE = 1 << 20, WINDOW = 8 };
+enum { TAG = 1, SMALL = 8, LARGE = 1 << 20, WINDOW = 8, RATE_WINDOW = 64, NEIGHBOURS = 26 };
 
 typedef double (*figure)(int rank);
 
-static char *buffer;
+static char *buffer, *second;
+
+/* Seconds that this thread has been on a processor. */
+static double processor_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
 
 /* Seconds for one way of an 8-byte message. */
 static double latency(int rank)
@@ -39,17 +48,148 @@ static double latency(int rank)
     return (MPI_Wtime() - start) / (2.0 * COUNT);
 }
 
-/* Seconds for sending 8 bytes to oneself and receiving them: no waiting, only the work. */
-static double to_self(int rank)
+/* Seconds for a message of 8 bytes, RATE_WINDOW of which are under way. */
+static double message(int rank)
 {
-    enum { COUNT = 1000 };
+    enum { COUNT = 4 };
+    MPI_Request requests[RATE_WINDOW];
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
     for (int i = 0; i < COUNT; i++) {
-        MPI_Send(buffer, SMALL, MPI_BYTE, rank, TAG, MPI_COMM_WORLD);
-        MPI_Recv(buffer, SMALL, MPI_BYTE, rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int w = 0; w < RATE_WINDOW; w++) {
+            char *at = buffer + (size_t)w * SMALL;
+            if (rank == 0)
+                MPI_Isend(at, SMALL, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[w]);
+            else
+                MPI_Irecv(at, SMALL, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &requests[w]);
+        }
+        MPI_Waitall(RATE_WINDOW, requests, MPI_STATUSES_IGNORE);
+        if (rank == 0)
+            MPI_Recv(buffer, 1, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            MPI_Send(buffer, 1, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+    }
+    return (MPI_Wtime() - start) / (COUNT * RATE_WINDOW);
+}
+
+/* Messages of 8 bytes both ways at once, by requests. */
+static void exchange_with(int peer, MPI_Comm comm)
+{
+    MPI_Request requests[2];
+    MPI_Irecv(second, SMALL, MPI_BYTE, peer, TAG, comm, &requests[0]);
+    MPI_Isend(buffer, SMALL, MPI_BYTE, peer, TAG, comm, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+}
+
+static double exchange(int rank)
+{
+    enum { COUNT = 200 };
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = MPI_Wtime();
+    for (int i = 0; i < COUNT; i++)
+        exchange_with(1 - rank, MPI_COMM_WORLD);
+    return (MPI_Wtime() - start) / COUNT;
+}
+
+/* The same by one blocking call. */
+static void sendrecv_with(int peer, MPI_Comm comm)
+{
+    MPI_Sendrecv(buffer, SMALL, MPI_BYTE, peer, TAG, second, SMALL, MPI_BYTE, peer, TAG, comm, MPI_STATUS_IGNORE);
+}
+
+static double sendrecv(int rank)
+{
+    enum { COUNT = 200 };
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = MPI_Wtime();
+    for (int i = 0; i < COUNT; i++)
+        sendrecv_with(1 - rank, MPI_COMM_WORLD);
+    return (MPI_Wtime() - start) / COUNT;
+}
+
+/* What a cell of a grid in three dimensions does: 8 bytes to each neighbour, and from each. */
+static double halo(int rank)
+{
+    enum { COUNT = 20 };
+    MPI_Request requests[2 * NEIGHBOURS];
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = MPI_Wtime();
+    for (int i = 0; i < COUNT; i++) {
+        for (int n = 0; n < NEIGHBOURS; n++)
+            MPI_Irecv(second + n * SMALL, SMALL, MPI_BYTE, 1 - rank, n, MPI_COMM_WORLD, &requests[n]);
+        for (int n = 0; n < NEIGHBOURS; n++)
+            MPI_Isend(buffer + n * SMALL, SMALL, MPI_BYTE, 1 - rank, n, MPI_COMM_WORLD, &requests[NEIGHBOURS + n]);
+        MPI_Waitall(2 * NEIGHBOURS, requests, MPI_STATUSES_IGNORE);
     }
     return (MPI_Wtime() - start) / COUNT;
+}
+
+/* The same by persistent requests. */
+static double persistent_halo(int rank)
+{
+    enum { COUNT = 20 };
+    MPI_Request requests[2 * NEIGHBOURS];
+    for (int n = 0; n < NEIGHBOURS; n++) {
+        MPI_Recv_init(second + n * SMALL, SMALL, MPI_BYTE, 1 - rank, n, MPI_COMM_WORLD, &requests[n]);
+        MPI_Send_init(buffer + n * SMALL, SMALL, MPI_BYTE, 1 - rank, n, MPI_COMM_WORLD, &requests[NEIGHBOURS + n]);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = MPI_Wtime();
+    for (int i = 0; i < COUNT; i++) {
+        MPI_Startall(2 * NEIGHBOURS, requests);
+        MPI_Waitall(2 * NEIGHBOURS, requests, MPI_STATUSES_IGNORE);
+    }
+    double took = (MPI_Wtime() - start) / COUNT;
+    for (int n = 0; n < 2 * NEIGHBOURS; n++)
+        MPI_Request_free(&requests[n]);
+    return took;
+}
+
+static double self_send(int rank)
+{
+    enum { COUNT = 1000 };
+    (void)rank;
+    double start = processor_time();
+    for (int i = 0; i < COUNT; i++) {
+        MPI_Send(buffer, SMALL, MPI_BYTE, 0, TAG, MPI_COMM_SELF);
+        MPI_Recv(buffer, SMALL, MPI_BYTE, 0, TAG, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    }
+    return (processor_time() - start) / COUNT;
+}
+
+static double self_exchange(int rank)
+{
+    enum { COUNT = 1000 };
+    (void)rank;
+    double start = processor_time();
+    for (int i = 0; i < COUNT; i++)
+        exchange_with(0, MPI_COMM_SELF);
+    return (processor_time() - start) / COUNT;
+}
+
+static double self_wait(int rank)
+{
+    enum { COUNT = 1000 };
+    (void)rank;
+    double start = processor_time();
+    for (int i = 0; i < COUNT; i++) {
+        MPI_Request receive, send;
+        MPI_Irecv(second, SMALL, MPI_BYTE, 0, TAG, MPI_COMM_SELF, &receive);
+        MPI_Isend(buffer, SMALL, MPI_BYTE, 0, TAG, MPI_COMM_SELF, &send);
+        MPI_Wait(&send, MPI_STATUS_IGNORE);
+        MPI_Wait(&receive, MPI_STATUS_IGNORE);
+    }
+    return (processor_time() - start) / COUNT;
+}
+
+static double self_sendrecv(int rank)
+{
+    enum { COUNT = 1000 };
+    (void)rank;
+    double start = processor_time();
+    for (int i = 0; i < COUNT; i++)
+        sendrecv_with(0, MPI_COMM_SELF);
+    return (processor_time() - start) / COUNT;
 }
 
 /* Bytes per second in one direction, WINDOW messages under way. */
@@ -91,15 +231,38 @@ static double blocking_bandwidth(int rank)
     return (double)COUNT * LARGE / (MPI_Wtime() - start);
 }
 
-static double allreduce(int rank)
+/* Seconds for an Allreduce of so many bytes. */
+static double allreduce_of(int bytes, int count)
 {
-    enum { COUNT = 200 };
-    double one = rank, sum;
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
-    for (int i = 0; i < COUNT; i++)
-        MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    return (MPI_Wtime() - start) / COUNT;
+    for (int i = 0; i < count; i++)
+        MPI_Allreduce(buffer, second, bytes / (int)sizeof(double), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return (MPI_Wtime() - start) / count;
+}
+
+static double allreduce(int rank)
+{
+    (void)rank;
+    return allreduce_of(SMALL, 200);
+}
+
+static double allreduce_64k(int rank)
+{
+    (void)rank;
+    return allreduce_of(64 << 10, 20);
+}
+
+static double allreduce_1m(int rank)
+{
+    (void)rank;
+    return allreduce_of(1 << 20, 3);
+}
+
+static double allreduce_4m(int rank)
+{
+    (void)rank;
+    return allreduce_of(4 << 20, 1);
 }
 
 static double comm_rank(int rank)
@@ -132,6 +295,15 @@ static double type_size(int rank)
     return (MPI_Wtime() - start) / COUNT;
 }
 
+/* Whether the command line asks for this one, or for all. */
+static int is_wanted(const char *name, int argc, char **argv)
+{
+    int found = argc <= 2;
+    for (int i = 2; i < argc; i++)
+        found |= strcmp(argv[i], name) == 0;
+    return found;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -140,10 +312,21 @@ int main(int argc, char **argv)
         int is_rate;
     } figures[] = {
         {"latency", latency, 0},
-        {"to_self", to_self, 0},
+        {"message", message, 0},
+        {"exchange", exchange, 0},
+        {"sendrecv", sendrecv, 0},
+        {"halo", halo, 0},
+        {"persistent_halo", persistent_halo, 0},
         {"bandwidth", bandwidth, 1},
         {"blocking_bandwidth", blocking_bandwidth, 1},
         {"allreduce", allreduce, 0},
+        {"allreduce_64k", allreduce_64k, 0},
+        {"allreduce_1m", allreduce_1m, 0},
+        {"allreduce_4m", allreduce_4m, 0},
+        {"self_send", self_send, 0},
+        {"self_exchange", self_exchange, 0},
+        {"self_wait", self_wait, 0},
+        {"self_sendrecv", self_sendrecv, 0},
         {"comm_rank", comm_rank, 0},
         {"initialized", initialized, 0},
         {"type_size", type_size, 0},
@@ -161,8 +344,11 @@ int main(int argc, char **argv)
     buffer = malloc((size_t)WINDOW * LARGE);
     if (buffer == NULL)
         MPI_Abort(MPI_COMM_WORLD, 1);
-    memset(buffer, 1, (size_t)WINDOW * LARGE);
+    memset(buffer, 0, (size_t)WINDOW * LARGE);
+    second = buffer + (size_t)WINDOW / 2 * LARGE;
     for (size_t f = 0; f < sizeof figures / sizeof figures[0]; f++) {
+        if (!is_wanted(figures[f].name, argc, argv))
+            continue;
         double best = figures[f].run(rank);
         for (int r = 1; r < rounds; r++) {
             double figure = figures[f].run(rank);
