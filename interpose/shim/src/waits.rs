@@ -15,8 +15,10 @@ use core::ffi::c_int;
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
+/// So many yields of a call are not timed: most waits are over by then, and a look at the clock takes as long as a look for messages.
+const FEW: u32 = 8;
 /// How long a wait only yields between two sleeps, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
 /// After so many nanoseconds it sleeps after each look: it has not much to lose any more.
@@ -26,7 +28,9 @@ const LONG: u64 = 1_000_000_000;
 static CALL: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
 /// That bit.
 static BIT: AtomicU8 = AtomicU8::new(0);
-/// When the call yielded for the first time, in nanoseconds.
+/// How many yields the call has made, but not more than [`FEW`] and one.
+static YIELDS: AtomicU32 = AtomicU32::new(0);
+/// When the call has yielded a few times, in nanoseconds.
 static SINCE: AtomicU64 = AtomicU64::new(0);
 /// When it sleeps next.
 static NEXT_NAP: AtomicU64 = AtomicU64::new(0);
@@ -49,14 +53,21 @@ fn is_first() -> bool {
             let bit = BIT.load(Relaxed);
             call.load(Relaxed) & bit == 0 && call.fetch_or(bit, Relaxed) & bit == 0
         }
-        None => SINCE.load(Relaxed) == 0,
+        None => YIELDS.load(Relaxed) == 0,
     }
 }
 
 /// Whether the wait that yields now should sleep instead.
 fn is_time_to_sleep() -> bool {
+    let yields = if is_first() { 0 } else { YIELDS.load(Relaxed) };
+    if yields <= FEW {
+        YIELDS.store(yields + 1, Relaxed);
+    }
+    if yields < FEW {
+        return false;
+    }
     let now = now();
-    if is_first() {
+    if yields == FEW {
         SINCE.store(now, Relaxed);
         NEXT_NAP.store(now + PATIENCE, Relaxed);
     }
