@@ -142,24 +142,31 @@ unsafe extern "C" fn restorer() {
     naked_asm!("mov eax, 15", "syscall", "ud2")
 }
 
-/// Where the handler leads: the innermost call returns.
-#[unsafe(naked)]
-unsafe extern "C" fn abandon() {
-    naked_asm!(
-        ".cfi_startproc",
-        ".cfi_def_cfa rsp, 64",
-        ".cfi_offset rbp, -16",
-        "mov eax, {abandoned}",
-        "jmp {leave}",
-        ".cfi_endproc",
-        abandoned = const ABANDONED,
-        leave = sym leave,
-    )
+/// Takes the frame off, and returns to the caller with `rax`. The registers in the frame are those that the caller has.
+///
+/// Nothing that most calls store here was loaded: else each of them would wait for the one before.
+macro_rules! leave {
+    () => {
+        "cmp qword ptr [rsp], 0\n\
+         mov rcx, qword ptr [rip + {page}]\n\
+         jne 7f\n\
+         mov qword ptr [rip + {frame}], 0\n\
+         mov dword ptr [rcx + {inside}], 0\n\
+         add rsp, 56\n\
+         .cfi_adjust_cfa_offset -56\n\
+         ret\n\
+         7:\n\
+         .cfi_adjust_cfa_offset 56\n\
+         pop qword ptr [rip + {frame}]\n\
+         add rsp, 48\n\
+         .cfi_adjust_cfa_offset -56\n\
+         ret"
+    };
 }
 
-/// Ends a call: takes the frame off, and returns to the caller with `rax`.
+/// Where the handler leads: the innermost call returns. What the library has made of the registers does not matter.
 #[unsafe(naked)]
-unsafe extern "C" fn leave() {
+unsafe extern "C" fn abandon() {
     naked_asm!(
         ".cfi_startproc",
         ".cfi_def_cfa rsp, 64",
@@ -169,29 +176,16 @@ unsafe extern "C" fn leave() {
         ".cfi_offset r13, -40",
         ".cfi_offset r14, -48",
         ".cfi_offset r15, -56",
-        "pop rdx",
-        ".cfi_adjust_cfa_offset -8",
-        "mov qword ptr [rip + {frame}], rdx",
-        "xor ecx, ecx",
-        "test rdx, rdx",
-        "setnz cl",
-        "mov rdx, qword ptr [rip + {page}]",
-        "mov dword ptr [rdx + {inside}], ecx",
-        "pop r15",
-        ".cfi_adjust_cfa_offset -8",
-        "pop r14",
-        ".cfi_adjust_cfa_offset -8",
-        "pop r13",
-        ".cfi_adjust_cfa_offset -8",
-        "pop r12",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rbx",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rbp",
-        ".cfi_adjust_cfa_offset -8",
-        ".cfi_restore rbp",
-        "ret",
+        "mov eax, {abandoned}",
+        "mov r15, qword ptr [rsp + 8]",
+        "mov r14, qword ptr [rsp + 16]",
+        "mov r13, qword ptr [rsp + 24]",
+        "mov r12, qword ptr [rsp + 32]",
+        "mov rbx, qword ptr [rsp + 40]",
+        "mov rbp, qword ptr [rsp + 48]",
+        leave!(),
         ".cfi_endproc",
+        abandoned = const ABANDONED,
         frame = sym FRAME,
         page = sym PAGE,
         inside = const std::mem::offset_of!(Page, is_inside),
@@ -212,30 +206,22 @@ macro_rules! calls {
                 "jne 9f",
                 ".cfi_remember_state",
                 "push rbp",
-                ".cfi_adjust_cfa_offset 8",
-                ".cfi_offset rbp, -16",
-                // The frame pointer is the callee's to keep, so the rest of the frame need not be described step by step.
-                "mov rbp, rsp",
-                ".cfi_def_cfa_register rbp",
                 "push rbx",
-                ".cfi_offset rbx, -24",
                 "push r12",
-                ".cfi_offset r12, -32",
                 "push r13",
-                ".cfi_offset r13, -40",
                 "push r14",
-                ".cfi_offset r14, -48",
                 "push r15",
-                ".cfi_offset r15, -56",
                 "push qword ptr [rip + {frame}]",
                 "mov qword ptr [rip + {frame}], rsp",
                 "mov dword ptr [rax + {inside}], 1",
                 // The frame has 64 bytes with the return address: aligned. An odd word needs another one.
                 "sub rsp, {pad}",
                 $($copy,)*
+                ".cfi_adjust_cfa_offset 56 + {pop}",
                 "call qword ptr [r11]",
                 "add rsp, {pop}",
-                "jmp {leave}",
+                ".cfi_adjust_cfa_offset -{pop}",
+                leave!(),
                 ".cfi_restore_state",
                 "9: mov eax, {abandoned}",
                 "ret",
@@ -246,7 +232,6 @@ macro_rules! calls {
                 inside = const std::mem::offset_of!(Page, is_inside),
                 pad = const 8 * ($words & 1),
                 pop = const 8 * ($words + ($words & 1)),
-                leave = sym leave,
                 abandoned = const ABANDONED,
             )
         }

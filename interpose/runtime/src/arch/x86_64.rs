@@ -45,10 +45,13 @@ const RUNTIME_TOP: usize = RUNTIME_STACK + RUNTIME_STACK_SIZE;
 /// In a [`Frame`].
 pub(crate) const OFFSET_OF_RBP: usize = 88;
 /// In a [`Frame`].
+pub(crate) const OFFSET_OF_RBX: usize = 96;
+/// In a [`Frame`].
 pub(crate) const OFFSET_OF_RSP: usize = 104;
 
 const _: () = assert!(FRAME_SIZE == 112 && FRAME_SIZE.is_multiple_of(16));
 const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 4 * 8 == OFFSET_OF_RBP);
+const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 5 * 8 == OFFSET_OF_RBX);
 const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
 
 /// Where the next entry's frame ends.
@@ -159,6 +162,12 @@ pub fn set_recording(on: bool) {
     } else {
         AFTER.fetch_and(!RECORD, Ordering::Relaxed);
     }
+}
+
+/// Whether calls are recorded.
+#[inline]
+pub fn is_recording() -> bool {
+    AFTER.load(Ordering::Relaxed) & RECORD != 0
 }
 
 /// Lets the program go on, on its own stack, as if the call in `frame` had returned `result`. Returns what

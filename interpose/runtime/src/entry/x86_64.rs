@@ -1,7 +1,7 @@
 //! x86-64: from a thunk to a handler and back. [`crate::arch`] has the picture.
 #![allow(unsafe_code)]
 
-use crate::arch::{AFTER, DISPATCH, EXECUTE, OFFSET_OF_RBP, OFFSET_OF_RSP, RECORD, TOP, WAITED};
+use crate::arch::{AFTER, DISPATCH, EXECUTE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, TOP, WAITED};
 use crate::cell::OWNER;
 use crate::entry::program;
 use crate::generated::{HANDLERS, SLOT_COUNT, STACK_WORDS};
@@ -59,16 +59,22 @@ macro_rules! entries {
                 "push rdi",
                 "push rax",
                 "mov rbp, rsp",
+                // The handler preserves rbx: most calls need not wait for the frame to say where the program's stack is.
+                "mov rbx, r11",
                 // CFA = *(rbp + 104) + 8; the caller's rbp is at rbp + 88.
                 ".cfi_escape 0x0f, 0x06, 0x76, 0xe8, 0x00, 0x06, 0x23, 0x08",
                 ".cfi_escape 0x10, 0x06, 0x03, 0x76, 0xd8, 0x00",
+                // And the caller's rbx at rbp + 96.
+                ".cfi_escape 0x10, 0x03, 0x03, 0x76, 0xe0, 0x00",
                 $($copy,)*
                 "lea r10, [rip + {handlers}]",
                 "call qword ptr [r10 + rax * 8]",
                 "cmp byte ptr [rip + {after}], 0",
                 "jne {resume}",
-                "mov rsp, qword ptr [rbp + {off_rsp}]",
+                "mov rsp, rbx",
                 ".cfi_def_cfa rsp, 8",
+                "mov rbx, qword ptr [rbp + {off_rbx}]",
+                ".cfi_same_value rbx",
                 "mov rbp, qword ptr [rbp + {off_rbp}]",
                 ".cfi_same_value rbp",
                 "ret",
@@ -84,7 +90,7 @@ macro_rules! entries {
                 resume = sym resume,
                 foreign = sym crate::calls::from_another_thread,
                 off_rbp = const OFFSET_OF_RBP,
-                off_rsp = const OFFSET_OF_RSP,
+                off_rbx = const OFFSET_OF_RBX,
             )
         }
     )*};
@@ -129,6 +135,7 @@ unsafe extern "C" fn resume() {
         "test byte ptr [rip + {after}], {execute}",
         "jne 3f",
         "mov rsp, qword ptr [rbp + {off_rsp}]",
+        "mov rbx, qword ptr [rbp + {off_rbx}]",
         "mov rbp, qword ptr [rbp + {off_rbp}]",
         "ret",
         "3:",
@@ -175,6 +182,7 @@ unsafe extern "C" fn resume() {
         others = const !EXECUTE,
         off_rsp = const OFFSET_OF_RSP,
         off_rbp = const OFFSET_OF_RBP,
+        off_rbx = const OFFSET_OF_RBX,
     )
 }
 
