@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::any::type_name;
-use std::cell::{Ref, RefCell, RefMut};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The main thread: address of its control block (fs:0x10), which alone may enter; 0 before the start.
@@ -127,6 +127,48 @@ impl<T: Default> Main<T> {
     #[track_caller]
     pub fn take(&self) -> T {
         self.replace(T::default())
+    }
+}
+
+/// A small value that only the main thread uses: it is copied in and out, so nothing is ever borrowed.
+pub struct Copied<T>(Cell<T>);
+
+// SAFETY: as of `Main`.
+unsafe impl<T: Send> Sync for Copied<T> {}
+
+impl<T: Copy> Copied<T> {
+    /// Wraps a value.
+    pub const fn new(value: T) -> Copied<T> {
+        Copied(Cell::new(value))
+    }
+
+    /// The value.
+    ///
+    /// # Panics
+    /// In another thread than the main one.
+    #[inline]
+    #[track_caller]
+    pub fn get(&self) -> T {
+        self.owned().get()
+    }
+
+    /// Sets the value.
+    ///
+    /// # Panics
+    /// As [`Copied::get`].
+    #[inline]
+    #[track_caller]
+    pub fn set(&self, value: T) {
+        self.owned().set(value);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn owned(&self) -> &Cell<T> {
+        if !is_owner() {
+            refuse::<T>("is used by a thread that is not the main one");
+        }
+        &self.0
     }
 }
 

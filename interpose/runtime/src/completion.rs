@@ -2,29 +2,24 @@
 //! look helps a checkpoint along that is under way.
 #![allow(unsafe_code)]
 
-use crate::arch::Rewound;
-use crate::errors::SUCCESS;
+use crate::arch::{self, Rewound};
+use crate::errors::{ERR_IN_STATUS, ERR_OTHER, ERR_PENDING, SUCCESS};
 use crate::generated::real;
 use crate::handles::{VirtComm, VirtRequest};
-use crate::objects::comm;
 use crate::requests::{
     self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, release_real, remove, set_state,
     with_real,
 };
 use crate::{checkpoint, journal, recovery};
 use std::ffi::c_int;
+use std::mem::MaybeUninit;
 use understudy_mpi::real_types::{RealRequest, Status};
 
-/// Counts a message that has arrived.
+/// Counts a message that has arrived, and lets the journal know.
 #[inline]
 pub fn count_received(comm: VirtComm, status: &Status) {
     journal::received(status.bytes);
-    if status.cancelled == 0
-        && let Some(worker) = comm::worker_of(comm, status.source)
-        && let Some(received) = requests::table_mut().received.get_mut(worker as usize)
-    {
-        *received += 1;
-    }
+    requests::count_received(comm, status);
 }
 
 /// Tests an active request once. Afterwards its state is `Done` if it has ended.
@@ -42,41 +37,25 @@ fn test(index: u32) -> Result<bool, Rewound> {
 }
 
 fn test_real(index: u32) -> Result<(), Rewound> {
-    if let Some((status, rc)) = ask(index, How::Test)? {
-        set_state(index, done(status, rc));
+    let (mut status, mut flag) = (EMPTY, 0);
+    // SAFETY: a real request that is active.
+    let rc = with_real(index, |request| unsafe {
+        real::PMPI_Test(request, &mut flag, &mut status)
+    });
+    let rc = recovery::check(rc)?;
+    if flag != 0 || rc != SUCCESS {
+        has_ended(index, status, rc);
     }
     Ok(())
 }
 
-/// How to ask for a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    Test,
-    /// Until it has ended.
-    Wait,
-}
-
-/// Tests the real request, or waits for it. If it has ended, a message is counted as received.
-#[inline]
-fn ask(index: u32, how: How) -> Result<Option<(Status, c_int)>, Rewound> {
-    let mut status = EMPTY;
-    let mut flag = c_int::from(how == How::Wait);
-    // SAFETY: a real request that is active.
-    let rc = with_real(index, |request| unsafe {
-        match how {
-            How::Test => real::PMPI_Test(request, &mut flag, &mut status),
-            How::Wait => real::PMPI_Wait(request, &mut status),
-        }
-    });
-    let rc = recovery::check(rc)?;
-    if flag == 0 && rc == SUCCESS {
-        return Ok(None);
-    }
+/// Notes the outcome of a request that has ended in the library. A message is counted as received.
+fn has_ended(index: u32, status: Status, rc: c_int) {
     let kind = get(index).map(|request| request.kind);
     if let Some(Kind::Receive(envelope) | Kind::PersistentReceive(envelope)) = kind {
         count_received(envelope.comm(), &status);
     }
-    Ok(Some((status, rc)))
+    set_state(index, done(status, rc));
 }
 
 /// The outcome of a request that is `Done` (or inactive).
@@ -126,66 +105,164 @@ fn take(index: u32, handle: &mut VirtRequest) -> Outcome {
 }
 
 /// Waits for one request (MPI_Wait).
+#[inline]
 pub fn wait(handle: &mut VirtRequest) -> Result<Outcome, Rewound> {
-    let Some(index) = index(*handle) else {
-        return Ok(Outcome::NOTHING);
-    };
-    if is_alone(index) {
-        loop {
-            // A checkpoint under way wants to be helped along meanwhile.
-            let how = if checkpoint::is_active() { How::Test } else { How::Wait };
-            if let Some(ended) = end_alone(index, handle, how)? {
-                return Ok(ended);
-            }
-            checkpoint::poll()?;
+    loop {
+        // A checkpoint under way wants to be helped along meanwhile.
+        if !checkpoint::is_active()
+            && let Some((index, mut request)) = requests::alone(*handle)
+        {
+            let mut status = EMPTY;
+            // SAFETY: a real request that is active.
+            let rc = recovery::check(unsafe { real::PMPI_Wait(&mut request, &mut status) })?;
+            return Ok(end((index, request), handle, status, rc));
+        }
+        if let Some(ended) = poll(handle)? {
+            return Ok(ended);
         }
     }
-    while is_active(index) {
-        if test(index)? {
-            break;
-        }
-        checkpoint::poll()?;
-    }
-    Ok(take(index, handle))
-}
-
-/// Whether it is like most requests, for which there is a short way: active, alone, and gone when it has ended.
-#[inline]
-fn is_alone(index: u32) -> bool {
-    get(index)
-        .is_some_and(|request| request.state == State::Active && request.other.is_none() && !request.is_persistent())
-}
-
-/// Asks for a request that [`is_alone`].
-#[inline]
-fn end_alone(index: u32, handle: &mut VirtRequest, how: How) -> Result<Option<Outcome>, Rewound> {
-    let Some((status, rc)) = ask(index, how)? else {
-        return Ok(None);
-    };
-    let comm = get(index).map(|request| request.comm());
-    tell_journal(index, &status, false);
-    remove(index);
-    *handle = null_handle();
-    Ok(Some(Outcome { status, rc, comm }))
 }
 
 /// Tests one request (MPI_Test); `None`: not yet.
+#[inline]
 pub fn poll(handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
+    let Some((index, mut request)) = requests::alone(*handle) else {
+        return poll_on_record(handle);
+    };
+    let (mut status, mut flag) = (EMPTY, 0);
+    // SAFETY: a real request that is active.
+    let rc = recovery::check(unsafe { real::PMPI_Test(&mut request, &mut flag, &mut status) })?;
+    if flag == 0 && rc == SUCCESS {
+        checkpoint::poll()?;
+        return Ok(None);
+    }
+    Ok(Some(end((index, request), handle, status, rc)))
+}
+
+/// The outcome of a request that was [`requests::alone`], and what has become of the real one.
+#[inline]
+fn end((index, request): (u32, RealRequest), handle: &mut VirtRequest, status: Status, rc: c_int) -> Outcome {
+    if rc != SUCCESS {
+        return end_badly((index, request), handle, status, rc);
+    }
+    if arch::is_recording() {
+        tell_end(index, &status);
+    }
+    requests::end(handle, &status);
+    Outcome { status, rc, comm: None }
+}
+
+#[cold]
+#[inline(never)]
+fn end_badly((index, request): (u32, RealRequest), handle: &mut VirtRequest, status: Status, rc: c_int) -> Outcome {
+    requests::set_real(index, request);
+    has_ended(index, status, rc);
+    take(index, handle)
+}
+
+/// Of any other request.
+#[inline(never)]
+fn poll_on_record(handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
     let Some(index) = index(*handle) else {
         return Ok(Some(Outcome::NOTHING));
     };
-    if is_alone(index) {
-        let ended = end_alone(index, handle, How::Test)?;
-        if ended.is_none() {
-            checkpoint::poll()?;
-        }
-        return Ok(ended);
-    }
     if is_active(index) && !test(index)? {
         checkpoint::poll()?;
         return Ok(None);
     }
     Ok(Some(take(index, handle)))
+}
+
+/// The most requests that one call of the library is asked for.
+pub const TOGETHER: usize = 64;
+
+/// How to ask for many.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Whether all have ended.
+    Test,
+    /// Until all have ended.
+    Wait,
+}
+
+/// What has become of many requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Together {
+    /// All have ended, and the statuses are there.
+    Ended,
+    /// Some have not; nothing has changed.
+    Pending,
+    /// They are to be asked for one by one.
+    OneByOne,
+}
+
+/// Asks for at most [`TOGETHER`] requests in one call of the library, if there is a short way to the end of each.
+///
+/// # Safety
+/// `statuses` must be null or have room for as many.
+pub unsafe fn end_together(handles: &mut [VirtRequest], statuses: *mut Status, how: How) -> Result<Together, Rewound> {
+    if checkpoint::is_active() {
+        return Ok(Together::OneByOne);
+    }
+    let mut room = [const { MaybeUninit::uninit() }; TOGETHER];
+    let Some(reals) = requests::each_alone(handles, &mut room) else {
+        return Ok(Together::OneByOne);
+    };
+    let mut own = [const { MaybeUninit::<Status>::uninit() }; TOGETHER];
+    let place = if statuses.is_null() {
+        own.as_mut_ptr().cast()
+    } else {
+        statuses
+    };
+    let (count, mut flag) = (reals.len() as c_int, 1);
+    // SAFETY: real requests, which stay where they are, and as many statuses.
+    let rc = unsafe {
+        match how {
+            How::Test => real::PMPI_Testall(count, reals.as_mut_ptr(), &mut flag, place),
+            How::Wait => real::PMPI_Waitall(count, reals.as_mut_ptr(), place),
+        }
+    };
+    if rc == SUCCESS && flag == 0 {
+        return Ok(Together::Pending);
+    }
+    if rc != SUCCESS && rc != ERR_IN_STATUS {
+        recovery::check(rc)?;
+        return Ok(Together::OneByOne);
+    }
+    // SAFETY: the library has written as many statuses as there are requests.
+    let statuses = unsafe { std::slice::from_raw_parts(place, reals.len()) };
+    if rc == ERR_IN_STATUS {
+        note_ends(handles, reals, statuses)?;
+        return Ok(Together::OneByOne);
+    }
+    if arch::is_recording() {
+        let indices = handles.iter().map(|&handle| index(handle));
+        indices
+            .zip(statuses)
+            .for_each(|(index, status)| index.into_iter().for_each(|index| tell_end(index, status)));
+    }
+    requests::end_all(handles, statuses);
+    Ok(Together::Ended)
+}
+
+/// Some have failed, and others may be under way still: notes what has become of each.
+#[cold]
+#[inline(never)]
+fn note_ends(handles: &[VirtRequest], reals: &[RealRequest], statuses: &[Status]) -> Result<(), Rewound> {
+    for ((&handle, &real), &status) in handles.iter().zip(reals).zip(statuses) {
+        // The library may have codes of its own there.
+        let rc = if status.error < SUCCESS {
+            ERR_OTHER
+        } else {
+            status.error
+        };
+        if let Some(index) = index(handle).filter(|&index| is_active(index) && rc != ERR_PENDING) {
+            recovery::check(rc)?;
+            requests::set_real(index, real);
+            has_ended(index, status, rc);
+        }
+    }
+    Ok(())
 }
 
 /// Whether it has ended, leaving it as it is (MPI_Request_get_status).
@@ -216,6 +293,22 @@ pub fn abandon(handle: &mut VirtRequest) -> Result<(), Rewound> {
         cancel(index)?;
     }
     wait(handle).map(drop)
+}
+
+/// A request is about to end in which the journal may be interested.
+#[cold]
+#[inline(never)]
+fn tell_end(index: u32, status: &Status) {
+    let Some((kind, stays)) = get(index)
+        .filter(|request| request.state == State::Active)
+        .map(|request| (request.kind, request.is_persistent()))
+    else {
+        return;
+    };
+    if let Kind::Receive(_) | Kind::PersistentReceive(_) = kind {
+        journal::received(status.bytes);
+    }
+    tell_journal(index, status, stays);
 }
 
 /// What the request has written may be looked at from now on.

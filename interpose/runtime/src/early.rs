@@ -16,6 +16,7 @@ pub use matched::{
 };
 use std::cell::Ref;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
 
 /// A message that was taken before the program asked for it.
@@ -54,6 +55,16 @@ impl Early {
 
 static EARLY: Main<Vec<Early>> = Main::new(Vec::new());
 
+/// Whether there are any: what every receive looks at.
+static HAS_ANY: AtomicBool = AtomicBool::new(false);
+
+fn change<T>(how: impl FnOnce(&mut Vec<Early>) -> T) -> T {
+    let mut list = EARLY.borrow_mut();
+    let outcome = how(&mut list);
+    HAS_ANY.store(!list.is_empty(), Ordering::Relaxed);
+    outcome
+}
+
 /// The early messages, to be saved with a cut.
 pub fn list() -> Ref<'static, Vec<Early>> {
     EARLY.borrow()
@@ -61,18 +72,18 @@ pub fn list() -> Ref<'static, Vec<Early>> {
 
 /// Adds one.
 pub fn add(early: Early) {
-    EARLY.borrow_mut().push(early);
+    change(|list| list.push(early));
 }
 
 /// Replaces them by saved ones.
 pub fn replace(saved: Vec<Early>) {
-    EARLY.set(saved);
+    change(|list| *list = saved);
 }
 
 /// Whether there are any.
 #[inline]
 pub fn has_any() -> bool {
-    !EARLY.borrow().is_empty()
+    HAS_ANY.load(Ordering::Relaxed)
 }
 
 /// The place of the first of these messages that matches.
@@ -87,14 +98,17 @@ pub fn peek(comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
 }
 
 /// Delivers the first early message that matches this receive.
+#[inline]
 pub fn take(envelope: &Envelope) -> Option<Outcome> {
-    if !has_any() {
-        return None;
-    }
-    let mut list = EARLY.borrow_mut();
-    let at = first(&list, envelope.comm(), envelope.peer, envelope.tag)?;
-    let early = list.remove(at);
-    drop(list);
+    if has_any() { find(envelope) } else { None }
+}
+
+#[inline(never)]
+fn find(envelope: &Envelope) -> Option<Outcome> {
+    let early = change(|list| {
+        let at = first(list, envelope.comm(), envelope.peer, envelope.tag)?;
+        Some(list.remove(at))
+    })?;
     Some(deliver(&early, envelope))
 }
 

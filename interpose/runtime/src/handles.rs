@@ -10,9 +10,8 @@
 //! Both are equal in all ranks and valid in another process. The real handles stand in one array for each kind.
 #![allow(unsafe_code)]
 
-use crate::cell::Main;
+use crate::cell::{Copied, Main};
 use crate::generated::{DATA_COUNT, HandleKind, PREDEFINED};
-use std::cell::RefMut;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -72,17 +71,39 @@ const NOTHING_RECENT: Recent = Recent {
 };
 
 /// By kind; always what a look-up in `REALS` would give.
-static RECENT: Main<[Recent; KINDS]> = Main::new([NOTHING_RECENT; KINDS]);
+static RECENT: [Copied<Recent>; KINDS] = [const { Copied::new(NOTHING_RECENT) }; KINDS];
 
-/// A number that somebody has found out about the object of the handle that was translated last; forgotten with it.
-/// 0 at first; `None` for any other handle. Of a datatype: its size, for [`crate::traffic`].
+/// A number that somebody has found out about the object of the handle that was translated last; forgotten with it. 0: there is none.
+/// Of a datatype: its size, for [`crate::traffic`].
 #[inline]
-pub fn note(kind: HandleKind, handle: *mut c_void) -> Option<RefMut<'static, c_int>> {
-    let recent = RefMut::map(RECENT.borrow_mut(), |recent| &mut recent[kind as usize]);
-    (recent.handle == handle).then(|| RefMut::map(recent, |recent| &mut recent.note))
+pub fn note(kind: HandleKind, handle: *mut c_void) -> c_int {
+    let recent = RECENT[kind as usize].get();
+    if recent.handle == handle { recent.note } else { 0 }
+}
+
+/// Notes a number, if the handle is the one that was translated last.
+pub fn set_note(kind: HandleKind, handle: *mut c_void, note: c_int) {
+    let recent = RECENT[kind as usize].get();
+    if recent.handle == handle {
+        RECENT[kind as usize].set(Recent { note, ..recent });
+    }
+}
+
+/// What was translated last may have changed.
+fn forget_recent() {
+    RECENT.iter().for_each(|recent| recent.set(NOTHING_RECENT));
+}
+
+/// The index of a created object of this kind; it need not exist.
+#[inline]
+pub fn created(kind: HandleKind, handle: *mut c_void) -> Option<u32> {
+    let offset = (handle as usize).wrapping_sub(virtual_handle(kind, 0) as usize);
+    let is_one = offset < 1 << KIND_SHIFT && offset.trailing_zeros() >= INDEX_SHIFT;
+    is_one.then_some((offset >> INDEX_SHIFT) as u32)
 }
 
 /// The handle of the created object number `index` of a kind.
+#[inline]
 pub fn virtual_handle(kind: HandleKind, index: u32) -> *mut c_void {
     (BASE + ((kind as usize) << KIND_SHIFT) + ((index as usize) << INDEX_SHIFT)) as *mut c_void
 }
@@ -122,7 +143,7 @@ pub fn named(handle: *mut c_void) -> Named {
 fn real(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
     let Recent {
         handle: known, real, ..
-    } = RECENT.borrow()[kind as usize];
+    } = RECENT[kind as usize].get();
     if known == handle { real } else { look_up(kind, handle) }
 }
 
@@ -138,7 +159,7 @@ fn look_up(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
         Named::Nothing => std::ptr::null_mut(),
     };
     if !real.is_null() {
-        RECENT.borrow_mut()[kind as usize] = Recent { handle, real, note: 0 };
+        RECENT[kind as usize].set(Recent { handle, real, note: 0 });
     }
     real
 }
@@ -169,7 +190,7 @@ translations! {
 
 /// Sets the real handle of a created object.
 pub fn set_real(kind: HandleKind, index: u32, handle: *mut c_void) {
-    RECENT.borrow_mut()[kind as usize] = NOTHING_RECENT;
+    RECENT[kind as usize].set(NOTHING_RECENT);
     let list = &mut REALS.borrow_mut().created[kind as usize];
     if list.len() <= index as usize {
         list.resize((index as usize + 1).next_power_of_two(), std::ptr::null_mut());
@@ -179,7 +200,7 @@ pub fn set_real(kind: HandleKind, index: u32, handle: *mut c_void) {
 
 /// Sets the real handle behind a predefined one (the world communicator's changes with a recovery).
 pub fn set_predefined(symbol: usize, handle: *mut c_void) {
-    RECENT.set([NOTHING_RECENT; KINDS]);
+    forget_recent();
     let reals = &mut *REALS.borrow_mut();
     let old = reals.predefined[symbol];
     reals.predefined[symbol] = handle;
@@ -222,7 +243,7 @@ pub fn predefined_handle(name: &str) -> *mut c_void {
 /// Connects the predefined handles: `symbols` are the data symbols' addresses on the user side in table order, `real`
 /// looks up a symbol of the real library.
 pub fn connect(symbols: &[usize], real: impl Fn(&std::ffi::CStr) -> *mut c_void) {
-    RECENT.set([NOTHING_RECENT; KINDS]);
+    forget_recent();
     let reals = &mut *REALS.borrow_mut();
     reals.symbols.copy_from_slice(symbols);
     let mut reverse = HashMap::new();

@@ -173,7 +173,9 @@ fn end_if_too_long() {
 /// A receive of the present call got this many bytes.
 #[inline]
 pub fn received(bytes: usize) {
-    if let Some(phase) = &mut *PHASE.borrow_mut() {
+    if arch::is_recording()
+        && let Some(phase) = &mut *PHASE.borrow_mut()
+    {
         phase.recorder.received(bytes);
     }
 }
@@ -181,7 +183,9 @@ pub fn received(bytes: usize) {
 /// A request has ended, or is seen to have; see [`Recorder::ended`].
 #[inline]
 pub fn ended(index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
-    if let Some(phase) = &mut *PHASE.borrow_mut() {
+    if arch::is_recording()
+        && let Some(phase) = &mut *PHASE.borrow_mut()
+    {
         phase.recorder.ended(index, bytes(), stays);
     }
 }

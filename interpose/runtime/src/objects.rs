@@ -72,6 +72,7 @@ pub fn objects_mut() -> RefMut<'static, Objects> {
 /// Replaces all objects by saved ones; the real handles are stale until they are rebuilt.
 pub fn replace(saved: Objects) {
     OBJECTS.set(saved);
+    comm::forget_recent();
 }
 
 /// Releases the real objects that are local to this process, before [`replace`].

@@ -6,17 +6,19 @@
 #![allow(unsafe_code)]
 
 mod buffer;
+mod ends;
 mod order;
 mod record;
 
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
-use crate::handles::{self, Named, VirtComm, VirtDatatype, VirtRequest, named};
+use crate::handles::{self, VirtComm, VirtDatatype, VirtRequest, created};
 use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
 use crate::traffic;
 pub use buffer::{Attached, attach, attached};
+pub use ends::{alone, each_alone, end, end_all};
 pub use order::Requests;
 pub use record::{Envelope, Kind, Mode, Outcome, Request, State};
 use std::any::Any;
@@ -83,21 +85,39 @@ pub const EMPTY: Status = Status {
     bytes: 0,
 };
 
+impl Table {
+    /// Written in place: a record that was put together elsewhere would be read before its parts have got to memory.
+    #[inline(always)]
+    fn add(&mut self, comm: VirtComm, kind: Kind, state: State, real: RealRequest) -> VirtRequest {
+        let index = self.requests.insert(comm.0 as u64, kind, state);
+        match self.reals.get_mut(index as usize) {
+            Some(place) => *place = real,
+            None => self.reals.push(real),
+        }
+        VirtRequest(handles::virtual_handle(HandleKind::Request, index))
+    }
+}
+
 /// Adds a request and returns the program's handle. The datatype of one that may be posted again is kept until then.
+#[inline(always)]
 pub fn add(comm: VirtComm, kind: Kind, state: State, real: RealRequest) -> VirtRequest {
     if let Some(envelope) = kind.envelope() {
         datatype::retain(envelope.datatype());
     }
+    TABLE.borrow_mut().add(comm, kind, state, real)
+}
+
+/// Adds a send of so many elements that is under way, and counts its message.
+#[inline(always)]
+pub fn add_send(comm: VirtComm, peer: c_int, count: c_int, datatype: VirtDatatype, real: RealRequest) -> VirtRequest {
+    let worker = receiver(comm, peer, count, datatype);
     let table = &mut *TABLE.borrow_mut();
-    let index = table.requests.insert(comm.0 as u64, kind, state);
-    match table.reals.get_mut(index as usize) {
-        Some(place) => *place = real,
-        None => table.reals.push(real),
-    }
-    VirtRequest(handles::virtual_handle(HandleKind::Request, index))
+    table.requests.count_sent(worker);
+    table.add(comm, Kind::Send, State::Active, real)
 }
 
 /// Adds a receive.
+#[inline(always)]
 pub fn add_receive(envelope: Envelope, state: State, real: RealRequest) -> VirtRequest {
     add(envelope.comm(), Kind::Receive(envelope), state, real)
 }
@@ -177,10 +197,7 @@ pub fn remove(index: u32) {
 /// Index of a request that exists; `None` for MPI_REQUEST_NULL and invalid handles.
 #[inline]
 pub fn index(handle: VirtRequest) -> Option<u32> {
-    match named(handle.0) {
-        Named::Created(index) if table().get(index).is_some() => Some(index),
-        _ => None,
-    }
+    created(HandleKind::Request, handle.0).filter(|&index| table().get(index).is_some())
 }
 
 /// The request with this index.
@@ -231,14 +248,28 @@ pub fn indices() -> std::ops::Range<u32> {
 }
 
 /// Counts a message that is on its way, of so many elements.
-#[inline]
+#[inline(always)]
 pub fn count_sent(comm: VirtComm, peer: c_int, count: c_int, datatype: VirtDatatype) {
-    if let Some(comm) = comm::get(comm)
-        && let Some(worker) = comm::peer(&comm, peer)
-        && let Some(sent) = table_mut().sent.get_mut(worker as usize)
-    {
-        *sent += 1;
-        traffic::sent(&comm, worker, count, datatype);
+    let worker = receiver(comm, peer, count, datatype);
+    table_mut().count_sent(worker);
+}
+
+/// The worker that a message of so many elements is for, which is told of.
+#[inline(always)]
+fn receiver(comm: VirtComm, peer: c_int, count: c_int, datatype: VirtDatatype) -> Option<u32> {
+    let worker = comm::worker_of(comm, peer);
+    if traffic::is_on() {
+        traffic::sent(comm, worker, count, datatype);
+    }
+    worker
+}
+
+/// Counts a message that has arrived.
+#[inline(always)]
+pub fn count_received(comm: VirtComm, status: &Status) {
+    if status.cancelled == 0 {
+        let worker = comm::worker_of(comm, status.source);
+        table_mut().count_received(worker);
     }
 }
 

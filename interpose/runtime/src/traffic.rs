@@ -18,6 +18,7 @@ pub use amount::{block_of, each, is_root, list, members, my_rank, neighbours, on
 use ckptd::events::{Amount, Kind, Worker};
 use std::cell::Ref;
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 pub use table::Table;
 
@@ -43,17 +44,25 @@ static STATE: Main<State> = Main::new(State {
     told: (Amount { count: 0, bytes: 0 }, None),
 });
 
+/// Whether the table has entries: what every message looks at.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
 /// Begins to count, among so many workers.
 pub fn init(workers: u32) {
     if told::config().log_dir.is_some() {
-        STATE.borrow_mut().table = Table::new(workers);
+        set(&mut STATE.borrow_mut(), Table::new(workers));
     }
+}
+
+fn set(state: &mut State, table: Table) {
+    IS_ON.store(!table.peers.is_empty(), Ordering::Relaxed);
+    state.table = table;
 }
 
 /// Whether anything is counted.
 #[inline]
 pub fn is_on() -> bool {
-    STATE.try_borrow().is_some_and(|state| !state.table.peers.is_empty())
+    IS_ON.load(Ordering::Relaxed)
 }
 
 /// The counts, to be saved.
@@ -70,11 +79,12 @@ pub fn replace(saved: Table, workers: u32) {
         bytes: now.bytes.saturating_sub(then.bytes),
     };
     let is_wanted = told::config().log_dir.is_some();
-    state.table = match saved.peers.is_empty() {
+    let table = match saved.peers.is_empty() {
         _ if !is_wanted => Table::NOTHING,
         true => Table::new(workers),
         false => saved,
     };
+    set(&mut state, table);
     state.recent = [NOTHING_RECENT; RECENT];
 }
 
@@ -104,16 +114,12 @@ impl State {
     }
 }
 
-/// A message is on its way to a worker.
-#[inline]
-pub fn sent(comm: &Comm, worker: u32, count: c_int, datatype: VirtDatatype) {
-    if is_on() {
-        add_message(comm, worker, count, datatype);
-    }
-}
-
+/// A message of so many elements is on its way to a worker.
 #[inline(never)]
-fn add_message(comm: &Comm, worker: u32, count: c_int, datatype: VirtDatatype) {
+pub fn sent(comm: VirtComm, worker: Option<u32>, count: c_int, datatype: VirtDatatype) {
+    let (Some(comm), Some(worker)) = (comm::get(comm), worker) else {
+        return;
+    };
     let message = Amount {
         count: 1,
         bytes: amount::one(count, datatype),
@@ -121,7 +127,7 @@ fn add_message(comm: &Comm, worker: u32, count: c_int, datatype: VirtDatatype) {
     let Some(mut state) = STATE.try_borrow_mut() else {
         return;
     };
-    let row = state.row(comm);
+    let row = state.row(&comm);
     if let Some(peer) = state.table.peers.get_mut(worker as usize) {
         *peer += message;
     }

@@ -32,6 +32,8 @@ macro_rules! outcome {
 }
 pub(crate) use outcome;
 
+/// A message as it is recorded.
+#[inline(always)]
 pub fn envelope(
     buffer: *mut c_void,
     count: c_int,

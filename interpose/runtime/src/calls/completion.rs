@@ -4,13 +4,14 @@
 use super::arguments::{outcome, put_status};
 use crate::arch::Rewound;
 use crate::checkpoint;
-use crate::completion;
+use crate::completion::{self, How, TOGETHER, Together};
 use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::raise::{finish, raise};
 use crate::requests::{self, EMPTY, Outcome};
 use std::ffi::c_int;
+use std::ops::Range;
 use understudy_mpi::real_types::{Status, UNDEFINED};
 
 /// `MPI_Wait`
@@ -72,6 +73,26 @@ impl Arrays {
         unsafe { &mut *self.requests.add(index) }
     }
 
+    /// Asks the library for `count` requests from the one with this index on, together if there is a short way.
+    ///
+    /// # Safety
+    /// As [`Arrays::request`]; so many must follow.
+    unsafe fn end_together(&self, first: usize, count: usize, how: How) -> Result<Together, Rewound> {
+        if count == 0 {
+            return Ok(Together::Ended);
+        }
+        // SAFETY: handed on to the caller.
+        unsafe {
+            let statuses = if self.statuses.is_null() {
+                self.statuses
+            } else {
+                self.statuses.add(first)
+            };
+            let requests = std::slice::from_raw_parts_mut(self.requests.add(first), count);
+            completion::end_together(requests, statuses, how)
+        }
+    }
+
     /// # Safety
     /// As [`Arrays::request`].
     unsafe fn put(&self, index: usize, outcome: &Outcome) {
@@ -109,6 +130,24 @@ fn is_pending(handle: VirtRequest) -> bool {
     requests::index(handle).is_some_and(|index| !requests::is_inactive(index))
 }
 
+/// Waits for these requests one by one; the first that has failed.
+///
+/// # Safety
+/// As [`Arrays::request`].
+#[inline(never)]
+unsafe fn wait_for_each(arrays: &Arrays, which: Range<usize>) -> Result<Failure, Rewound> {
+    let mut failed = None;
+    for index in which {
+        // SAFETY: handed on to the caller.
+        unsafe {
+            let ended = completion::wait(arrays.request(index))?;
+            failed = failed.or(failure(&ended));
+            arrays.put(index, &ended);
+        }
+    }
+    Ok(failed)
+}
+
 /// `MPI_Waitall`
 pub unsafe extern "C" fn MPI_Waitall(
     count: c_int,
@@ -117,12 +156,13 @@ pub unsafe extern "C" fn MPI_Waitall(
 ) -> c_int {
     let arrays = Arrays::new(count, array_of_requests, array_of_statuses);
     let mut failed = None;
-    for index in 0..arrays.count {
+    for first in (0..arrays.count).step_by(TOGETHER) {
+        let count = TOGETHER.min(arrays.count - first);
         // SAFETY: the program's arrays of `count` elements.
         unsafe {
-            let ended = outcome!(completion::wait(arrays.request(index)));
-            failed = failed.or(failure(&ended));
-            arrays.put(index, &ended);
+            if outcome!(arrays.end_together(first, count, How::Wait)) != Together::Ended {
+                failed = failed.or(outcome!(wait_for_each(&arrays, first..first + count)));
+            }
         }
     }
     finish_many(Proc::MPI_Waitall, failed)
@@ -136,9 +176,15 @@ pub unsafe extern "C" fn MPI_Testall(
     array_of_statuses: *mut Status,
 ) -> c_int {
     let arrays = Arrays::new(count, array_of_requests, array_of_statuses);
-    let mut failed = None;
     // SAFETY: the program's arrays of `count` elements.
     unsafe {
+        if arrays.count <= TOGETHER {
+            let answer = outcome!(arrays.end_together(0, arrays.count, How::Test));
+            if answer != Together::OneByOne {
+                flag.write(c_int::from(answer == Together::Ended));
+                return SUCCESS;
+            }
+        }
         for index in 0..arrays.count {
             if outcome!(completion::peek(*arrays.request(index))).is_none() {
                 outcome!(checkpoint::poll());
@@ -146,14 +192,10 @@ pub unsafe extern "C" fn MPI_Testall(
                 return SUCCESS;
             }
         }
-        for index in 0..arrays.count {
-            let ended = outcome!(completion::wait(arrays.request(index)));
-            failed = failed.or(failure(&ended));
-            arrays.put(index, &ended);
-        }
+        let failed = outcome!(wait_for_each(&arrays, 0..arrays.count));
         flag.write(1);
+        finish_many(Proc::MPI_Testall, failed)
     }
-    finish_many(Proc::MPI_Testall, failed)
 }
 
 /// Tests each pending request once; the first that has ended.

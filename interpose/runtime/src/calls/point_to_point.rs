@@ -40,7 +40,7 @@ unsafe fn send(procedure: Proc, blocking: RealSend, nonblocking: RealIsend, mess
     unsafe { send_on_record(procedure, nonblocking, message) }
 }
 
-/// The end of a blocking procedure that has not succeeded.
+/// The end of a procedure that has not succeeded.
 #[cold]
 #[inline(never)]
 fn failed(procedure: Proc, rc: c_int, comm: VirtComm) -> c_int {
@@ -62,7 +62,7 @@ unsafe fn send_on_record(procedure: Proc, nonblocking: RealIsend, message: Messa
     finish(procedure, rc, Some(comm))
 }
 
-#[inline]
+#[inline(always)]
 unsafe fn isend(
     procedure: Proc,
     nonblocking: RealIsend,
@@ -72,21 +72,14 @@ unsafe fn isend(
     let mut request = RealRequest(std::ptr::null_mut());
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        let rc = attempt!(nonblocking(
-            buf,
-            count,
-            real_datatype(datatype),
-            dest,
-            tag,
-            real_comm(comm),
-            &mut request
-        ));
-        if rc == SUCCESS {
-            requests::count_sent(comm, dest, count, datatype);
-            handle.write(requests::add(comm, Kind::Send, State::Active, request));
+        let real_type = real_datatype(datatype);
+        let rc = nonblocking(buf, count, real_type, dest, tag, real_comm(comm), &mut request);
+        if rc != SUCCESS {
+            return failed(procedure, rc, comm);
         }
-        finish(procedure, rc, Some(comm))
+        handle.write(requests::add_send(comm, dest, count, datatype, request));
     }
+    SUCCESS
 }
 
 macro_rules! sends {
@@ -214,14 +207,34 @@ pub unsafe extern "C" fn MPI_Irecv(
     comm: VirtComm,
     request: *mut VirtRequest,
 ) -> c_int {
-    let envelope = envelope(buf, count, datatype, source, tag, comm);
+    if early::has_any() {
+        // SAFETY: the program's arguments are handed on.
+        return unsafe { receive_from_early(envelope(buf, count, datatype, source, tag, comm), request) };
+    }
+    let mut new = RealRequest(std::ptr::null_mut());
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        let real_type = real_datatype(datatype);
+        let rc = real::PMPI_Irecv(buf, count, real_type, source, tag, real_comm(comm), &mut new);
+        if rc != SUCCESS {
+            return failed(Proc::MPI_Irecv, rc, comm);
+        }
+        let received = envelope(buf, count, datatype, source, tag, comm);
+        request.write(requests::add_receive(received, State::Active, new));
+    }
+    SUCCESS
+}
+
+/// [`MPI_Irecv`] as long as there may be an early message.
+#[inline(never)]
+unsafe fn receive_from_early(envelope: Envelope, request: *mut VirtRequest) -> c_int {
     let (state, real_request, rc) = posting::receive(envelope);
     let rc = attempt!(rc);
     if rc == SUCCESS {
-        // SAFETY: the program's argument.
+        // SAFETY: handed on to the caller.
         unsafe { request.write(requests::add_receive(envelope, state, real_request)) };
     }
-    finish(Proc::MPI_Irecv, rc, Some(comm))
+    finish(Proc::MPI_Irecv, rc, Some(envelope.comm()))
 }
 
 /// `MPI_Sendrecv`

@@ -2,7 +2,7 @@
 //!
 //! At a cut they are received and become early messages that nothing else matches; so all that a rollback brings back
 //! is in the list of those.
-use super::{EARLY, Early, first};
+use super::{EARLY, Early, change, first};
 use crate::cell::Main;
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtComm, VirtMessage};
@@ -77,7 +77,7 @@ pub fn claim(comm: VirtComm, source: c_int, tag: c_int) -> Option<(VirtMessage, 
 pub fn take(message: VirtMessage) -> Option<Found> {
     let index = created(HandleKind::Message, message.0)?;
     if let Some(at) = claimed(index) {
-        return Some(Found::Early(EARLY.borrow_mut().remove(at)));
+        return Some(Found::Early(change(|list| list.remove(at))));
     }
     let matched = MATCHED.borrow_mut().get_mut(index as usize)?.take()?;
     Some(Found::Real(matched.real, matched.comm, matched.status))
@@ -101,7 +101,7 @@ pub fn matched(index: u32) -> Option<Matched> {
 /// A matched message has been received for a cut, with this status: it is early from now on.
 pub fn is_received(index: u32, comm: VirtComm, status: &Status, data: Vec<u8>) {
     MATCHED.borrow_mut()[index as usize] = None;
-    EARLY.borrow_mut().push(Early {
+    super::add(Early {
         comm: comm.0 as u64,
         source: status.source,
         tag: status.tag,

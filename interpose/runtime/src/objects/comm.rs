@@ -8,14 +8,17 @@ pub mod create;
 pub mod hints;
 mod plan;
 mod rebuild;
+mod recent;
 pub mod topology;
 
 use super::{objects, objects_mut};
 use crate::cell::Main;
 use crate::errors;
 use crate::generated::{HandleKind, real};
-use crate::handles::{self, Named, VirtComm, named, real_comm};
+use crate::handles::{self, Named, VirtComm, created, named, real_comm};
 pub use rebuild::rebuild;
+use recent::known;
+pub use recent::{forget_recent, worker_of};
 use std::cell::{Ref, RefMut};
 use std::ffi::{CStr, c_int};
 pub use topology::{Topology, degrees};
@@ -121,6 +124,7 @@ fn connect_world(world: RealComm, workers: u32, my_worker_rank: u32) {
     state.workers = workers;
     state.me = my_worker_rank;
     handles::set_predefined(state.world_symbol, world.0);
+    forget_recent();
     errors::returns_errors(world);
     errors::returns_errors(state.real_self);
 }
@@ -191,16 +195,17 @@ pub fn handle(index: u32) -> VirtComm {
 /// The index of a communicator; nothing for `MPI_COMM_NULL` and for what is no communicator.
 #[inline]
 pub fn index(comm: VirtComm) -> Option<u32> {
+    known(comm).map(|comm| comm.index)
+}
+
+fn find(comm: VirtComm) -> Option<u32> {
     match named(comm.0) {
-        Named::Created(index) if index > SELF && comm.0 == handles::virtual_handle(HandleKind::Comm, index) => {
-            objects().comms.get(index).is_some().then_some(index)
-        }
+        Named::Created(_) => created(HandleKind::Comm, comm.0).filter(|&index| index > SELF),
         Named::Predefined(symbol) => predefined_index(symbol),
-        _ => None,
+        Named::Nothing => None,
     }
 }
 
-#[inline]
 fn predefined_index(symbol: usize) -> Option<u32> {
     let state = STATE.borrow();
     match symbol {
@@ -253,24 +258,7 @@ pub fn attributes(comm: VirtComm) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
 /// Whether it is an intracommunicator that every worker is a member of.
 #[inline]
 pub fn spans_all(comm: VirtComm) -> bool {
-    get(comm).is_some_and(|comm| comm.collective_over_all)
-}
-
-/// The worker behind a rank that point-to-point communication on `comm` may name: of the remote group if there is one.
-#[inline]
-pub fn worker_of(comm: VirtComm, rank: c_int) -> Option<u32> {
-    peer(&*get(comm)?, rank)
-}
-
-/// The same, given the recipe.
-#[inline]
-pub fn peer(comm: &Comm, rank: c_int) -> Option<u32> {
-    // A negative rank is none, and greater than every length.
-    comm.remote
-        .as_ref()
-        .unwrap_or(&comm.members)
-        .get(rank as usize)
-        .copied()
+    known(comm).is_some_and(|comm| comm.spans_all)
 }
 
 /// Rank of this process in its own group.

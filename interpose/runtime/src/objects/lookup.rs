@@ -1,6 +1,7 @@
 //! From the program's handles to the entries of the tables, and Fortran's numbers for them (MPI 4.1, 19.3.4).
 
 use crate::generated::HandleKind;
+pub(crate) use crate::handles::created;
 use crate::handles::{Named, named, predefined_handle, predefined_of, virtual_handle};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,15 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const FORTRAN_BASE: c_int = 1_000_000;
 /// Fortran's number of what is no handle, as in the real library.
 const FORTRAN_INVALID: c_int = -1;
-
-/// The index of a created object of this kind; its entry need not exist.
-#[inline]
-pub(crate) fn created(kind: HandleKind, handle: *mut c_void) -> Option<u32> {
-    match named(handle) {
-        Named::Created(index) if handle == virtual_handle(kind, index) => Some(index),
-        _ => None,
-    }
-}
 
 /// Fortran's number of a handle; `real` gives it for a predefined one.
 pub(crate) fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnce() -> c_int) -> c_int {

@@ -33,7 +33,24 @@ impl Requests {
         received: Vec::new(),
     };
 
+    /// A message is on its way to a worker.
+    #[inline]
+    pub fn count_sent(&mut self, worker: Option<u32>) {
+        if let Some(sent) = worker.and_then(|worker| self.sent.get_mut(worker as usize)) {
+            *sent += 1;
+        }
+    }
+
+    /// A message has come from a worker.
+    #[inline]
+    pub fn count_received(&mut self, worker: Option<u32>) {
+        if let Some(received) = worker.and_then(|worker| self.received.get_mut(worker as usize)) {
+            *received += 1;
+        }
+    }
+
     /// Adds a request, the youngest, and returns its index.
+    #[inline(always)]
     pub fn insert(&mut self, comm: u64, kind: Kind, state: State) -> u32 {
         let request = Some(Request {
             kind,
@@ -68,6 +85,26 @@ impl Requests {
         let stamp = self.next;
         self.next = Stamp(stamp.0 + 1);
         stamp
+    }
+
+    /// A request has ended: it is inactive if it is persistent, else it is gone. Whether it stays.
+    #[inline]
+    pub fn end(&mut self, index: u32) -> bool {
+        let Some(entry) = self.entries.get_mut(index as usize) else {
+            return false;
+        };
+        match entry {
+            Some(request) if request.is_persistent() => {
+                request.state = State::Inactive;
+                return true;
+            }
+            Some(_) => {
+                *entry = None;
+                self.free.push(index);
+            }
+            None => {}
+        }
+        false
     }
 
     /// Takes a request out; its index is given out again.

@@ -13,7 +13,7 @@ const ROOT: c_int = -4;
 /// Bytes of an element: noted with the datatype that was translated last.
 #[inline]
 fn size(datatype: VirtDatatype) -> u64 {
-    match handles::note(HandleKind::Datatype, datatype.0).map_or(0, |note| *note) {
+    match handles::note(HandleKind::Datatype, datatype.0) {
         0 => ask_size(datatype),
         known => known as u64,
     }
@@ -26,8 +26,8 @@ fn ask_size(datatype: VirtDatatype) -> u64 {
     let datatype_of_library = real_datatype(datatype);
     // SAFETY: a datatype handle; an invalid one is reported by the procedure that follows.
     unsafe { real::PMPI_Type_size_x(datatype_of_library, (&raw mut size).cast()) };
-    if let (Some(mut note), Ok(short)) = (handles::note(HandleKind::Datatype, datatype.0), c_int::try_from(size)) {
-        *note = short.max(0);
+    if let Ok(short) = c_int::try_from(size) {
+        handles::set_note(HandleKind::Datatype, datatype.0, short.max(0));
     }
     size.max(0) as u64
 }

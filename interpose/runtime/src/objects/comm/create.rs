@@ -68,6 +68,7 @@ pub fn remove(index: u32) -> c_int {
 /// Removes the entry of a communicator that is freed already.
 pub fn forget(index: u32) {
     objects_mut().comms.remove(index);
+    super::forget_recent();
     handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());
 }
 
