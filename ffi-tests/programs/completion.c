@@ -208,6 +208,58 @@ static void persistent(void)
     CHECK(modes[0] == MPI_REQUEST_NULL);
 }
 
+/* More requests than are asked for at once, of all kinds, among them some that have nothing to wait for. */
+static void many(void)
+{
+    enum { COUNT = 75 };
+    static int out[2 * COUNT], in[COUNT][3];
+    MPI_Request requests[2 * COUNT + 2];
+    MPI_Status statuses[2 * COUNT + 2];
+    MPI_Datatype pair;
+    int flag = 0, sum = 0, total = 0;
+    MPI_Type_vector(2, 1, 2, MPI_INT, &pair);
+    MPI_Type_commit(&pair);
+    for (int i = 0; i < COUNT; i++) {
+        in[i][0] = in[i][1] = in[i][2] = -1;
+        int from = i % 5 == 0 ? MPI_PROC_NULL : i % 2 ? left : MPI_ANY_SOURCE;
+        MPI_Irecv(in[i], 1, pair, from, 200 + i, MPI_COMM_WORLD, &requests[i]);
+    }
+    requests[2 * COUNT] = MPI_REQUEST_NULL;
+    requests[2 * COUNT + 1] = kept_receive;
+    meet();
+    MPI_Type_free(&pair);
+    for (int i = 0; i < COUNT; i++) {
+        out[2 * i] = round_ * COUNT + i;
+        out[2 * i + 1] = rank;
+        MPI_Isend(&out[2 * i], 2, MPI_INT, i % 5 == 0 ? MPI_PROC_NULL : right, 200 + i, MPI_COMM_WORLD, &requests[COUNT + i]);
+    }
+    MPI_Waitall(2 * COUNT + 2, requests, statuses);
+    for (int i = 0; i < COUNT; i++) {
+        MUST(requests[i] == MPI_REQUEST_NULL && requests[COUNT + i] == MPI_REQUEST_NULL && in[i][1] == -1);
+        if (i % 5 != 0)
+            MUST(in[i][0] == round_ * COUNT + i && in[i][2] == left);
+        say_status("many", &statuses[i], MPI_INT);
+    }
+    CHECK(requests[2 * COUNT + 1] == kept_receive);
+    say_status("null", &statuses[2 * COUNT], MPI_INT);
+    say_status("inactive", &statuses[2 * COUNT + 1], MPI_INT);
+
+    /* A collective and a persistent pair, tested until all have ended. */
+    kept_out = rank + round_;
+    MPI_Iallreduce(&kept_out, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
+    requests[1] = kept_receive;
+    requests[2] = kept_send;
+    MPI_Startall(2, requests + 1);
+    while (!flag)
+        MPI_Testall(3, requests, &flag, statuses);
+    MPI_Allreduce(&kept_out, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(sum == total && kept_in == left + round_ && requests[0] == MPI_REQUEST_NULL && requests[2] == kept_send);
+    say_status("testall", &statuses[1], MPI_INT);
+    MPI_Testall(3, requests, &flag, statuses);
+    CHECK(flag);
+    say_status("testall of nothing", &statuses[1], MPI_INT);
+}
+
 static void content(void)
 {
     right = (rank + 1) % size;
@@ -216,6 +268,7 @@ static void content(void)
     any_and_one();
     freed();
     persistent();
+    many();
 }
 
 int main(int argc, char **argv)
