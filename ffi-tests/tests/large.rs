@@ -1,6 +1,7 @@
 //! Large collectives: a process that dies in one leaves transfers between the others under way, which must not reach
 //! memory that has been set back.
 
+use ckptd::events::Kind;
 use ffi_tests::outcome::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, place};
 use std::time::Duration;
@@ -16,6 +17,32 @@ fn large() -> Job {
 /// Data goes through shared memory in pieces, each of which the receiver must copy: transfers live long.
 fn in_pieces(job: Job) -> Job {
     job.env("OMPI_MCA_smsc", "^cma")
+}
+
+/// What the program has used while it began is in no copy, and in the way of nothing.
+#[test]
+fn freed_memory_is_no_part_of_copies() {
+    let job = || Job::new(place::test_program("freed"), &["12", "2"]).interval("7calls");
+    let outcome = job().fault("kill rank=1 at=commit.end epoch=3").run();
+    outcome.assert_success();
+    outcome.assert_like(&native(job()), &[]);
+    outcome.assert_taken_over(&[1]);
+    let captured: Vec<u64> = outcome
+        .events(0)
+        .iter()
+        .filter_map(|record| second_capture(&record.kind))
+        .collect();
+    outcome.check(
+        matches!(captured[..], [bytes] if bytes < 24 << 20),
+        &format!("48 MiB have been freed, and so many bytes captured: {captured:?}"),
+    );
+}
+
+fn second_capture(kind: &Kind) -> Option<u64> {
+    match kind {
+        Kind::Capture { epoch, bytes, .. } if epoch.0 == 2 => Some(*bytes),
+        _ => None,
+    }
 }
 
 fn kill_everyone(how: &str, job: impl Fn() -> Job, times: usize) {

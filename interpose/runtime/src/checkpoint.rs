@@ -184,6 +184,10 @@ pub fn take() -> Result<(), Rewound> {
     // A partner may be faster.
     let mut transfers = Vec::new();
     recovery::check_own(expect(&mut transfers), LOST)?;
+    // Most of what a program allocates for a while, it does while it begins. Later less and less often is often enough.
+    if epoch > 1 && epoch.is_power_of_two() {
+        user::give_back_freed();
+    }
     let state = match user::capture() {
         Ok(state) => state,
         Err(error) => fail("the program cannot be saved", &error),

@@ -2,6 +2,7 @@
 
 mod effects;
 mod files;
+mod heap;
 mod input;
 mod loader;
 mod locks;
@@ -20,6 +21,7 @@ use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
 pub use effects::file_effect;
 pub use files::written as written_files;
+pub use heap::give_back_freed;
 pub use input::leave as leave_input;
 pub use loader::is_loading;
 pub use output::{
