@@ -33,6 +33,7 @@ pub mod track;
 pub mod vmas;
 pub mod wire;
 
+mod fill;
 mod observe;
 mod procmap;
 mod prot;

@@ -7,6 +7,7 @@
 use super::PAGE_SIZE;
 use super::absent::{self, Sums};
 use super::epoch::{Image, SlotRun};
+use super::fill::{copy_in, fill};
 use super::layout::{Area, Backing, Layout};
 use super::observe::{ObserveError, inside_file};
 use super::prefault::Prefault;
@@ -104,14 +105,12 @@ pub fn restore_pages(
     let wanted = runs::subtract(&image.pages(), &clean);
     let ready = Ready::start(layout, &runs::subtract(&wanted, &seen.content));
     verify(image, &wanted, store)?;
-    put_back(
-        tracker,
-        layout,
-        image,
-        store,
-        [&wanted, &seen.content, &seen.guards],
-        ready,
-    )
+    let fill = |list: &[SlotRun]| {
+        list.iter().for_each(|run| copy_in(run, store));
+        Ok(())
+    };
+    let pages = [&wanted[..], &seen.content, &seen.guards];
+    put_back(tracker, layout, image, pages, ready, fill)
 }
 
 /// Begins to make memory present for an image of these pages (sorted) that is still on its way, in a process that has
@@ -127,7 +126,7 @@ pub fn prepare(tracker: &mut Tracker, layout: &Layout, pages: &[PageRun]) -> Res
 /// Loads a whole image into a process that has nothing of it yet. `ready` is what was [`prepare`]d, if anything.
 ///
 /// # Errors
-/// See [`RestoreError`].
+/// See [`RestoreError`]. If a page is damaged, others have been put back; a whole image may be loaded over them.
 pub fn load_all(
     tracker: &mut Tracker,
     layout: &Layout,
@@ -136,29 +135,26 @@ pub fn load_all(
     ready: Option<Ready>,
 ) -> Result<RestoreStats, RestoreError> {
     let wanted = image.pages();
-    let ready = ready.map_or_else(|| prepare(tracker, layout, &wanted), Ok)?;
-    // Memory is made present meanwhile.
-    verify(image, &wanted, store)?;
-    let ready = ready.wait();
+    has_all(image, &wanted)?;
+    let ready = ready.map(Ready::wait);
     let seen = tracker.present(layout, &wanted).map_err(RestoreError::Observe)?;
-    put_back(
-        tracker,
-        layout,
-        image,
-        store,
-        [&wanted, &seen.content, &seen.guards],
-        ready,
-    )
+    let ready = ready.unwrap_or_else(|| Ready::advise(layout, &runs::subtract(&wanted, &seen.content)));
+    let fill = |list: &[SlotRun]| match fill(list, store) {
+        Some(page) => Err(RestoreError::Damaged { page: page.0 }),
+        None => Ok(()),
+    };
+    let pages = [&wanted[..], &seen.content, &seen.guards];
+    put_back(tracker, layout, image, pages, ready, fill)
 }
 
-/// Copies the pages `wanted`, drops `content` the image does not know, and arms tracking.
+/// Has the pages `wanted` filled, drops `content` the image does not know, and arms tracking.
 fn put_back(
     tracker: &mut Tracker,
     layout: &Layout,
     image: &Image,
-    store: &PageStore,
     [wanted, content, guards]: [&[PageRun]; 3],
     ready: Ready,
+    fill: impl FnOnce(&[SlotRun]) -> Result<(), RestoreError>,
 ) -> Result<RestoreStats, RestoreError> {
     check_files(layout, wanted)?;
     for &run in &runs::intersect(guards, wanted) {
@@ -169,9 +165,10 @@ fn put_back(
     let opened = Opened::open(layout, &touched, Need::Write).map_err(RestoreError::Access)?;
     let dropped = drop_pages(layout, &excess)?;
     let ready = ready.wait();
-    copy_in(&image.slots_of(wanted), store);
+    let filled = fill(&image.slots_of(wanted));
     ready.close();
     opened.close().map_err(RestoreError::Access)?;
+    filled?;
     tracker.watch(layout);
     tracker.arm(layout, &[]).map_err(RestoreError::Arm)?;
     Ok(RestoreStats {
@@ -180,11 +177,17 @@ fn put_back(
     })
 }
 
-/// Nothing is touched if a page that is to be put back is damaged, or not there.
-fn verify(image: &Image, wanted: &[PageRun], store: &PageStore) -> Result<(), RestoreError> {
-    if let Some(run) = absent::among(image.absent(), wanted).first() {
-        return Err(RestoreError::Absent { page: run.first.0 });
+/// Nothing is touched if a page that is to be put back is not there.
+fn has_all(image: &Image, wanted: &[PageRun]) -> Result<(), RestoreError> {
+    match absent::among(image.absent(), wanted).first() {
+        Some(run) => Err(RestoreError::Absent { page: run.first.0 }),
+        None => Ok(()),
     }
+}
+
+/// Nor if it is damaged.
+fn verify(image: &Image, wanted: &[PageRun], store: &PageStore) -> Result<(), RestoreError> {
+    has_all(image, wanted)?;
     match store.damaged(&image.slots_of(wanted)) {
         Some(page) => Err(RestoreError::Damaged { page: page.0 }),
         None => Ok(()),
@@ -236,6 +239,12 @@ pub struct Ready {
     prefault: Option<Prefault>,
 }
 
+/// Memory that huge pages are for.
+fn plain(layout: &Layout) -> impl Iterator<Item = &Area> {
+    let is_plain = |area: &&Area| matches!(area.backing, Backing::Anonymous | Backing::Heap);
+    layout.tracked().filter(is_plain)
+}
+
 /// Base pages in a huge page.
 const HUGE: u64 = 512;
 
@@ -249,27 +258,27 @@ const FEW: u64 = 1 << 10;
 impl Ready {
     /// Begins, for `absent` pages of plain memory.
     fn start(layout: &Layout, absent: &[PageRun]) -> Self {
+        let mut ready = Self::advise(layout, absent);
+        if runs::total(absent) >= FEW {
+            let ranges = plain(layout).flat_map(|area| runs::within(absent, area.pages()));
+            ready.prefault = Some(Prefault::start(ranges.map(PageRun::range).collect()));
+        }
+        ready
+    }
+
+    /// Asks for huge pages, if they are likely to help whoever makes the memory present.
+    fn advise(layout: &Layout, absent: &[PageRun]) -> Self {
         let mut ready = Self {
             huge: Vec::new(),
             prefault: None,
         };
-        let total = runs::total(absent);
-        if total < FEW {
-            return ready;
+        if (FEW..=HUGE_LIMIT).contains(&runs::total(absent)) {
+            ready.advise_huge(plain(layout), absent);
         }
-        let plain: Vec<&Area> = layout
-            .tracked()
-            .filter(|area| matches!(area.backing, Backing::Anonymous | Backing::Heap))
-            .collect();
-        if total <= HUGE_LIMIT {
-            ready.advise_huge(&plain, absent);
-        }
-        let ranges = plain.iter().flat_map(|area| runs::within(absent, area.pages()));
-        ready.prefault = Some(Prefault::start(ranges.map(PageRun::range).collect()));
         ready
     }
 
-    fn advise_huge(&mut self, plain: &[&Area], absent: &[PageRun]) {
+    fn advise_huge<'a>(&mut self, plain: impl Iterator<Item = &'a Area>, absent: &[PageRun]) {
         // Without "madvise" the kernel decides alone, and taking the advice back would change what it does.
         let mode = std::fs::read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
         if !mode.windows(9).any(|word| word == b"[madvise]") {
@@ -302,16 +311,6 @@ impl Ready {
         for area in self.huge {
             let _ = advise(area, libc::MADV_NOHUGEPAGE);
         }
-    }
-}
-
-fn copy_in(list: &[SlotRun], store: &PageStore) {
-    for run in list {
-        let to = run.pages.start.addr() as *mut u8;
-        let bytes = run.pages.pages as usize * PAGE_SIZE;
-        // SAFETY: the pages belong to the user side, stand still and are opened for writing, or
-        // belong to its stack; the slots lie in the arena outside of it.
-        unsafe { to.copy_from_nonoverlapping(store.ptr(run.slot), bytes) };
     }
 }
 

@@ -6,8 +6,9 @@ use super::support::*;
 use crate::image::layout::Layout;
 use crate::image::procmap::with_own_maps;
 use crate::image::remap::restore_layout;
-use crate::image::restore::load_all;
+use crate::image::restore::{RestoreError, load_all};
 use crate::image::runs::AddrRange;
+use crate::image::store::Slot;
 use crate::image::track::Tracker;
 use crate::image::vmas::{Owner, Zones};
 use ckptd::settings::Choice;
@@ -59,6 +60,45 @@ fn a_child_with_other_memory_takes_the_image_over() {
             let (a, b): (Vec<_>, Vec<_>) = (strip(&got.layout), strip(&want.layout));
             assert_eq!(a, b);
             got.assert_same_pages(&want, "in the child");
+        });
+    });
+}
+
+/// So many pages that two threads load them, in pieces that begin and end anywhere.
+#[test]
+fn a_long_image_is_loaded_whole_or_found_damaged() {
+    with_each(|choice| {
+        let user = User::new();
+        user.map(3, 3000, RW);
+        user.fill(3, 1700, 1);
+        user.fill(1706, 1200, 2);
+        let mut rank = Rank::new(choice);
+        rank.commit(&user);
+        user.fill(1000, 40, 3);
+        rank.commit(&user);
+        assert!(rank.image.page_count() > 1024, "{} pages", rank.image.page_count());
+        let want = user.snapshot();
+        let rank = std::panic::AssertUnwindSafe(rank);
+        in_child(|| {
+            let rank = { rank };
+            let mut tracker = Tracker::select(choice).unwrap().tracker;
+            let mut load = || load_all(&mut tracker, &rank.saved, &rank.image, &rank.store, None);
+            user.unmap(3, 3000);
+            user.map(3, 3000, RW);
+            user.fill(2000, 10, 99);
+            load().unwrap();
+            user.snapshot().assert_same_pages(&want, "in the child");
+            let run = rank.image.runs().iter().max_by_key(|run| run.pages.pages).unwrap();
+            let middle = run.pages.pages / 2;
+            let slot = Slot(run.slot.0 + middle);
+            // SAFETY: a slot of the image, which nobody uses meanwhile.
+            unsafe { *rank.store.ptr(slot).add(7) ^= 1 };
+            let page = run.pages.start.0 + middle;
+            assert!(matches!(load(), Err(RestoreError::Damaged { page: found }) if found == page));
+            // SAFETY: as above.
+            unsafe { *rank.store.ptr(slot).add(7) ^= 1 };
+            load().unwrap();
+            user.snapshot().assert_same_pages(&want, "after the damage");
         });
     });
 }
