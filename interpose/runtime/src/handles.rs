@@ -74,7 +74,7 @@ const NOTHING_RECENT: Recent = Recent {
 static RECENT: [Copied<Recent>; KINDS] = [const { Copied::new(NOTHING_RECENT) }; KINDS];
 
 /// A number that somebody has found out about the object of the handle that was translated last; forgotten with it. 0: there is none.
-/// Of a datatype: its size, for [`crate::traffic`].
+/// Of a datatype: its size.
 #[inline]
 pub fn note(kind: HandleKind, handle: *mut c_void) -> c_int {
     let recent = RECENT[kind as usize].get();

@@ -13,6 +13,36 @@ use crate::requests;
 use crate::traffic;
 use std::ffi::{c_char, c_int};
 
+/// `MPI_Comm_rank`: known here, but for what is no communicator, of which the library says so.
+pub unsafe extern "C" fn MPI_Comm_rank(comm: VirtComm, rank: *mut c_int) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe {
+        match comm::rank_and_size(comm) {
+            Some((own, _)) if !rank.is_null() => rank.write(own),
+            _ => {
+                let rc = attempt!(real::PMPI_Comm_rank(real_comm(comm), rank));
+                return finish(Proc::MPI_Comm_rank, rc, Some(comm));
+            }
+        }
+    }
+    errors::SUCCESS
+}
+
+/// `MPI_Comm_size`: as [`MPI_Comm_rank`].
+pub unsafe extern "C" fn MPI_Comm_size(comm: VirtComm, size: *mut c_int) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe {
+        match comm::rank_and_size(comm) {
+            Some((_, all)) if !size.is_null() => size.write(all),
+            _ => {
+                let rc = attempt!(real::PMPI_Comm_size(real_comm(comm), size));
+                return finish(Proc::MPI_Comm_size, rc, Some(comm));
+            }
+        }
+    }
+    errors::SUCCESS
+}
+
 /// Runs a constructor in a handler and enters the result: `parent` must be a communicator, `newcomm` a place for the
 /// handle. A macro because [`attempt!`] leaves the handler.
 macro_rules! construct {

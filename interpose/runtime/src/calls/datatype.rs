@@ -1,14 +1,33 @@
-//! Datatypes (MPI 4.1, chapter 5). Inquiries are generated.
+//! Datatypes (MPI 4.1, chapter 5). Most inquiries are generated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
+use crate::attempt;
 use crate::errors::{ERR_ARG, ERR_COUNT, ERR_TYPE, SUCCESS};
 use crate::generated::{HandleKind, Proc, real};
-use crate::handles::{VirtDatatype, real_datatype};
+use crate::handles::{self, VirtDatatype, real_datatype};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{attribute, datatype};
 use crate::raise::{finish, raise};
 use std::ffi::{c_char, c_int};
 use understudy_mpi::real_types::RealDatatype;
+
+/// `MPI_Type_size`: asked once for the datatype that was used last.
+pub unsafe extern "C" fn MPI_Type_size(datatype: VirtDatatype, size: *mut c_int) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe {
+        match handles::note(HandleKind::Datatype, datatype.0) {
+            known if known > 0 && !size.is_null() => size.write(known),
+            _ => {
+                let rc = attempt!(real::PMPI_Type_size(real_datatype(datatype), size));
+                if rc != SUCCESS {
+                    return finish(Proc::MPI_Type_size, rc, None);
+                }
+                handles::set_note(HandleKind::Datatype, datatype.0, (*size).max(0));
+            }
+        }
+    }
+    SUCCESS
+}
 
 /// Calls a real constructor and enters what it has made.
 ///

@@ -17,8 +17,7 @@ use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtComm, created, named, real_comm};
 pub use rebuild::rebuild;
-use recent::known;
-pub use recent::{forget_recent, worker_of};
+pub use recent::{forget_recent, index, rank_and_size, spans_all, worker_of};
 use std::cell::{Ref, RefMut};
 use std::ffi::{CStr, c_int};
 pub use topology::{Topology, degrees};
@@ -192,12 +191,6 @@ pub fn handle(index: u32) -> VirtComm {
     }
 }
 
-/// The index of a communicator; nothing for `MPI_COMM_NULL` and for what is no communicator.
-#[inline]
-pub fn index(comm: VirtComm) -> Option<u32> {
-    known(comm).map(|comm| comm.index)
-}
-
 fn find(comm: VirtComm) -> Option<u32> {
     match named(comm.0) {
         Named::Created(_) => created(HandleKind::Comm, comm.0).filter(|&index| index > SELF),
@@ -253,12 +246,6 @@ pub fn set_errhandler(comm: VirtComm, errhandler: u64) {
 /// The attributes.
 pub fn attributes(comm: VirtComm) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
     get_mut(comm).map(|comm| RefMut::map(comm, |comm| &mut comm.attributes))
-}
-
-/// Whether it is an intracommunicator that every worker is a member of.
-#[inline]
-pub fn spans_all(comm: VirtComm) -> bool {
-    known(comm).is_some_and(|comm| comm.spans_all)
 }
 
 /// Rank of this process in its own group.

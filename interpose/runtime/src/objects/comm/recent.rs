@@ -1,18 +1,20 @@
 //! What is known of the communicator that was asked for last: programs use the same few again and again.
 
-use super::{Comm, VirtComm, find, objects};
+use super::{Comm, VirtComm, find, my_rank, objects};
 use crate::cell::Copied;
 use std::ffi::c_int;
 
 /// What most calls want to know of a communicator.
 #[derive(Clone, Copy)]
-pub(super) struct Recent {
+struct Recent {
     /// The program's handle.
     handle: u64,
     /// Its index.
-    pub index: u32,
+    index: u32,
     /// Whether it is an intracommunicator that every worker is a member of.
-    pub spans_all: bool,
+    spans_all: bool,
+    /// Rank of this process in its own group, if it has one, and the size of that.
+    own: Option<(c_int, c_int)>,
     /// The worker behind the first rank that messages may name, and behind how many ranks from that on the next ones are, in order.
     first: u32,
     in_order: u32,
@@ -22,6 +24,7 @@ const NOTHING: Recent = Recent {
     handle: u64::MAX,
     index: u32::MAX,
     spans_all: false,
+    own: None,
     first: 0,
     in_order: 0,
 };
@@ -34,15 +37,28 @@ pub fn forget_recent() {
     RECENT.set(NOTHING);
 }
 
-/// What is known of a communicator; nothing for `MPI_COMM_NULL` and for what is no communicator.
-#[inline]
-pub(super) fn known(comm: VirtComm) -> Option<Recent> {
+/// What `known` says of a communicator; nothing for `MPI_COMM_NULL` and for what is no communicator.
+#[inline(always)]
+fn ask<T>(comm: VirtComm, known: impl Fn(&Recent) -> T) -> Option<T> {
     let recent = RECENT.get();
+    // Two ways from here on: what both come to would be copied through memory.
     if recent.handle == comm.0 as u64 {
-        Some(recent)
+        Some(known(&recent))
     } else {
-        look_up(comm)
+        Some(known(&look_up(comm)?))
     }
+}
+
+/// The index of a communicator; nothing for `MPI_COMM_NULL` and for what is no communicator.
+#[inline]
+pub fn index(comm: VirtComm) -> Option<u32> {
+    ask(comm, |recent| recent.index)
+}
+
+/// Whether it is an intracommunicator that every worker is a member of.
+#[inline]
+pub fn spans_all(comm: VirtComm) -> bool {
+    ask(comm, |recent| recent.spans_all) == Some(true)
 }
 
 #[inline(never)]
@@ -56,6 +72,7 @@ fn look_up(comm: VirtComm) -> Option<Recent> {
         handle: comm.0 as u64,
         index,
         spans_all: recipe.collective_over_all,
+        own: my_rank(recipe).map(|rank| (rank as c_int, recipe.members.len() as c_int)),
         first,
         in_order: peers
             .iter()
@@ -67,24 +84,30 @@ fn look_up(comm: VirtComm) -> Option<Recent> {
     Some(recent)
 }
 
+/// Rank of this process in its own group of a communicator, and the size of that.
+#[inline]
+pub fn rank_and_size(comm: VirtComm) -> Option<(c_int, c_int)> {
+    ask(comm, |recent| recent.own)?
+}
+
 /// Those that messages go to: the remote group if there is one.
-pub(super) fn peers(comm: &Comm) -> &[u32] {
+fn peers(comm: &Comm) -> &[u32] {
     comm.remote.as_ref().unwrap_or(&comm.members)
 }
 
 /// The worker behind a rank that point-to-point communication on `comm` may name.
 #[inline]
 pub fn worker_of(comm: VirtComm, rank: c_int) -> Option<u32> {
-    let recent = known(comm)?;
+    let recent = RECENT.get();
     // A negative rank is none, and greater than every length.
-    if (rank as u32) < recent.in_order {
+    if recent.handle == comm.0 as u64 && (rank as u32) < recent.in_order {
         Some(recent.first + rank as u32)
     } else {
-        look_behind(recent.index, rank)
+        look_behind(comm, rank)
     }
 }
 
 #[inline(never)]
-fn look_behind(index: u32, rank: c_int) -> Option<u32> {
-    peers(objects().comms.get(index)?).get(rank as usize).copied()
+fn look_behind(comm: VirtComm, rank: c_int) -> Option<u32> {
+    peers(objects().comms.get(index(comm)?)?).get(rank as usize).copied()
 }
