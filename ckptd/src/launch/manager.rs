@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -57,7 +57,6 @@ pub struct Identity {
 pub struct Manager {
     server: Server,
     mpi: Mpi,
-    directory: PathBuf,
     memory: PathBuf,
     /// Those that have begun.
     generations: Mutex<BTreeSet<Name>>,
@@ -92,7 +91,6 @@ impl Manager {
         let manager = Manager {
             server,
             mpi: settings.mpi.clone(),
-            directory: settings.directory.clone(),
             memory: settings.memory.clone(),
             generations: Mutex::default(),
         };
@@ -184,17 +182,14 @@ impl Manager {
     }
 }
 
-impl Manager {
-    /// Removes what generations have left on this node, the only one of the job, that another manager has begun in the same directories, which has died.
-    pub fn forget_others(&self) {
-        let names = std::fs::read_dir(&self.memory).into_iter().flatten().flatten();
-        let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-        let own = self.generations();
-        for name in names.filter(|name| !own.iter().any(|of| of.as_str() == name)) {
-            pmi1::remove_segments(&name, 0);
-            let _ = std::fs::remove_dir_all(self.directory.join(&name));
-            let _ = std::fs::remove_dir_all(self.memory.join(&name));
-        }
+/// Removes what generations have left on this node, the only one of the job, that a manager has begun which has died; by the directories of its
+/// [`Settings`].
+pub(super) fn forget_all(directory: &Path, memory: &Path) {
+    let names = std::fs::read_dir(memory).into_iter().flatten().flatten();
+    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+        pmi1::remove_segments(&name, 0);
+        let _ = std::fs::remove_dir_all(directory.join(&name));
+        let _ = std::fs::remove_dir_all(memory.join(&name));
     }
 }
 

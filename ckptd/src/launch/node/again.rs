@@ -1,6 +1,8 @@
 //! A manager that follows another one, which has died: guardians tell what there is, and nothing is done before all have.
 
+use super::generations::{SEGMENTS, SESSIONS};
 use super::{Left, Node};
+use crate::launch::manager::forget_all;
 use crate::launch::process::{Caller, Process};
 use crate::launch::talk::{Known, Report};
 use crate::line::{Call, FromGuardian, Has, Line, Socket};
@@ -132,10 +134,10 @@ impl Node {
         }
     }
 
-    /// Removes what generations of another manager have left.
-    pub(super) fn forget_others(&self) {
-        if let Some(servers) = self.servers.as_ref().filter(|_| self.again.size.is_some()) {
-            servers.forget_others();
+    /// Removes what generations of another manager have left, none of which has a process any more.
+    pub(super) fn forget_others(&mut self) {
+        if self.again.size.take().is_some() {
+            forget_all(&self.directory.join(SESSIONS), &self.directory.join(SEGMENTS));
         }
     }
 }

@@ -13,6 +13,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Directories in that of the job.
+pub(super) const SESSIONS: &str = "sessions";
+pub(super) const SEGMENTS: &str = "segments";
+
 /// The generation that has begun last.
 pub(super) struct Begun {
     name: Name,
@@ -32,8 +36,8 @@ impl Node {
         };
         let (servers, events) = Manager::start(&Settings {
             mpi,
-            directory: place("sessions")?,
-            memory: place("segments")?,
+            directory: place(SESSIONS)?,
+            memory: place(SEGMENTS)?,
             host: self.host.clone(),
             peers: Arc::new(self.mailbox.slot()),
         })?;
