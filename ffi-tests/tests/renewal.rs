@@ -37,7 +37,7 @@ fn a_worker_may_die_before_and_in_mpi_init() {
         "init.begin",
         "commit.begin epoch=1",
         "boot.end",
-        "cut.begin epoch=0",
+        "cut.begin epoch=1",
         "capture.end epoch=1",
         "init.end",
     ];
