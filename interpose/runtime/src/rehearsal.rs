@@ -48,6 +48,11 @@ fn replays() -> bool {
     }
 }
 
+/// Whether the program's memory is compared with that of replays, so that nothing but the program may change it.
+pub fn compares() -> bool {
+    replays() || told::config().rehearse != Rehearse::Off
+}
+
 /// Whether copies do without static data.
 fn is_used() -> bool {
     replays() || told::config().static_data == Static::Disk
@@ -89,7 +94,7 @@ pub fn start() {
         return;
     }
     if is_on() {
-        let records = (replays() || told::config().rehearse != Rehearse::Off) && is_rehearsed(world::worker());
+        let records = compares() && is_rehearsed(world::worker());
         crate::journal::start(&told::config().init_end, records, None, room);
     }
     decision::begin();
