@@ -33,6 +33,7 @@
 
 use crate::private::Directory;
 use bincode::config::standard;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -275,12 +276,10 @@ impl Listener {
         Ok(Listener(socket))
     }
 
-    /// The next call, if there is one; it has to be readable.
-    ///
-    /// # Errors
-    /// Those of accept(2).
-    pub fn accept(&self) -> io::Result<Line> {
-        Ok(Line(accept_with(&self.0, SocketFlags::CLOEXEC)?))
+    /// The next call, if there is one already.
+    pub fn waiting(&self) -> Option<Line> {
+        is_readable(&self.0, Duration::ZERO).ok().filter(|&is_there| is_there)?;
+        Some(Line(accept_with(&self.0, SocketFlags::CLOEXEC).ok()?))
     }
 }
 
@@ -293,6 +292,20 @@ impl From<OwnedFd> for Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Whether there is something to read within `limit`; a signal may end the wait early.
+fn is_readable(descriptor: &OwnedFd, limit: Duration) -> io::Result<bool> {
+    let mut polls = [PollFd::new(descriptor, PollFlags::IN)];
+    let limit = Timespec {
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    };
+    match poll(&mut polls, Some(&limit)) {
+        Ok(count) => Ok(count > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -394,15 +407,8 @@ impl Line {
     /// # Errors
     /// As there.
     pub fn receive_with<T: bincode::Decode<()>>(&self, limit: Duration) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-        let mut polls = [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)];
-        let limit = rustix::event::Timespec {
-            tv_sec: limit.as_secs() as i64,
-            tv_nsec: i64::from(limit.subsec_nanos()),
-        };
-        match rustix::event::poll(&mut polls, Some(&limit)) {
-            Ok(0) | Err(Errno::INTR) => return Ok(None),
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
+        if !is_readable(&self.0, limit)? {
+            return Ok(None);
         }
         let mut bytes = vec![0; LONGEST];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
@@ -437,7 +443,7 @@ mod tests {
         let directory = Directory::make(&place).expect("a directory of its own");
         let listener = Listener::new(&directory, Socket::Manager).expect("a socket");
         let one = Line::call(&place, Socket::Manager).expect("connected");
-        let other = listener.accept().expect("a call");
+        let other = listener.waiting().expect("a call");
         let begin = ToProcess::Begin {
             generation: 7,
             rank: 1,

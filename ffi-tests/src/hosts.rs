@@ -119,10 +119,11 @@ impl Hosts {
     /// A command on a host, which ends with this thread.
     pub fn on(&self, host: usize, words: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
+        let enter = self.enter();
         command
             .args(["--pdeathsig", "KILL", "--"])
-            .arg(self.enter().get_program());
-        command.args(self.enter().get_args());
+            .arg(enter.get_program())
+            .args(enter.get_args());
         if host > 0 {
             command.arg(self.agent()).arg(self.name(host));
         }
@@ -209,11 +210,7 @@ impl Hosts {
     /// Files in memory that are left on the hosts.
     pub fn shared_memory(&self) -> Vec<String> {
         let list = |host: usize| {
-            let mut command = self.enter();
-            if host > 0 {
-                command.arg(self.agent()).arg(self.name(host));
-            }
-            let found = command.args(["find", "/dev/shm", "-type", "f"]).output();
+            let found = self.on(host, &["find", "/dev/shm", "-type", "f"]).output();
             let found = found.map(|found| found.stdout).unwrap_or_default();
             String::from_utf8_lossy(&found)
                 .lines()

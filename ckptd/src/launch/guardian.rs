@@ -11,7 +11,7 @@ use super::ward::Ward;
 use super::{Error, Identity};
 use crate::line::{Ended, FromGuardian, Hello, LAUNCHERS, LINE, Line, Listener, ToGuardian};
 use crate::settings::{Config, refusal};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
@@ -278,11 +278,7 @@ impl Guardian {
 
     /// Processes call; each is given a line to the manager.
     fn take_calls(&mut self) {
-        let mut polls = [PollFd::new(&self.listener, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        if let Ok(1..) = poll(&mut polls, Some(&now)) {
-            self.callers.extend(self.listener.accept());
-        }
+        self.callers.extend(self.listener.waiting());
         for line in std::mem::take(&mut self.callers) {
             match line.receive::<Hello>(Duration::ZERO) {
                 Ok(None) => self.callers.push(line),

@@ -156,7 +156,7 @@ impl Node {
 
     /// What has happened since.
     pub fn attend(&mut self) {
-        self.take_calls();
+        self.callers.extend(self.listener.waiting());
         self.hear_callers();
         self.hear_processes();
         self.hear_guardians();
@@ -171,14 +171,6 @@ impl Node {
     /// What the leader is to be told.
     pub fn take_reports(&mut self) -> Vec<Report> {
         std::mem::take(&mut self.reports)
-    }
-
-    fn take_calls(&mut self) {
-        let mut polls = [PollFd::new(&self.listener, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        if let Ok(1..) = poll(&mut polls, Some(&now)) {
-            self.callers.extend(self.listener.accept());
-        }
     }
 
     fn hear_callers(&mut self) {

@@ -51,15 +51,18 @@ pub fn capture(
     image: &Image,
 ) -> Result<Delta, CaptureError> {
     tracker.watch(layout);
-    let seen = tracker
+    let mut seen = tracker
         .observe_and_arm(layout, image, store)
         .map_err(CaptureError::Observe)?;
     let known = image.pages();
-    let [content, written] = [&seen.content, &seen.written].map(|pages| runs::subtract(pages, left_out));
+    if !left_out.is_empty() {
+        seen.content = runs::subtract(&seen.content, left_out);
+        seen.written = runs::subtract(&seen.written, left_out);
+    }
     let extra = runs::normalise(extra.iter().map(|range| range.pages()).collect());
-    let fresh = runs::subtract(&content, &known);
-    let changed = runs::union(&runs::union(&written, &fresh), &extra);
-    let dropped = runs::subtract(&runs::subtract(&known, &content), &extra);
+    let fresh = runs::subtract(&seen.content, &known);
+    let changed = runs::union(&runs::union(&seen.written, &fresh), &extra);
+    let dropped = runs::subtract(&runs::subtract(&known, &seen.content), &extra);
     let pages = runs::total(&changed);
     let extents = store.alloc(pages).map_err(|source| {
         tracker.mark_changed(&changed);
