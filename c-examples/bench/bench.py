@@ -146,7 +146,7 @@ def pause(bench, arguments):
 
 # --- recovery -----------------------------------------------------------------------
 
-STAGES = ("revoke", "drain", "shrink", "agree", "replace", "fetch", "load", "rebuild", "reprotect", "resume")
+STAGES = ("reset", "drain", "initialise", "agree", "replace", "fetch", "load", "rebuild", "reprotect", "resume")
 
 
 def progress(path):

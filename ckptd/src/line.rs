@@ -14,7 +14,7 @@
 //!     │ ◄─────────────────────────────────────────────────────────────── Line, one end ──── │
 //!     │                                         │ ◄── Called(number), the other end, page │
 //!     │ ◄── Page ────────────────────────────── │                                         │
-//!     │  Ready(g)  ── MPI is as before MPI_Init ──► │   all that are to be in generation g are ready:
+//!     │  Ready(g)  ── MPI is as before MPI_Init ──► │   all that are to be in generation g are ready (the others wait, as spares):
 //!     │ ◄── Begin { g, rank, size, variables } ─ │                                         │
 //!     │  MPI_Init …                             │                                         │
 //!     │  Keeps(worker), files ────────────────► │   copies that outlive this process …    │
@@ -99,7 +99,7 @@ pub struct Page {
     pub is_inside: AtomicU32,
     /// One more than the last generation that the process was ready for; its word.
     pub ready: AtomicU32,
-    /// It has been in a generation that has begun; the manager's word.
+    /// It has been in a generation that has begun, or has inherited; the manager's word.
     pub has_played: AtomicU32,
     /// It has gone on with the program in one; its word.
     pub has_run: AtomicU32,
@@ -117,11 +117,14 @@ pub const PAGE: usize = 4096;
 /// What a process or a guardian is.
 #[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
 pub enum Hello {
-    /// One of the processes that a launcher has started. `is_again`: it has had another manager, and tells what there is.
+    /// One of the processes that a launcher has started.
     Guardian {
         rank: u32,
         workers: u32,
         spares: u32,
+        /// New spares are to be started in place of those that have died unused.
+        replenishes: bool,
+        /// It has had another manager, and tells what there is.
         is_again: bool,
     },
     /// A process of the program, which calls its guardian.
@@ -137,13 +140,19 @@ pub enum Hello {
 pub enum ToProcess {
     /// Its guardian's answer: its end of the line to the manager, as a descriptor that comes with this.
     Line,
-    /// Its page, as a descriptor that comes with this.
-    Page,
+    /// Its page, as a descriptor that comes with this; so many workers were started on this node.
+    Page { workers: u32 },
+    /// Another manager follows one that has died: a spare is to say again that it is ready.
+    Again,
     /// This process is a rank of a generation.
     Begin {
         generation: u32,
         rank: u32,
         size: u32,
+        /// The job begins with it.
+        is_first: bool,
+        /// How many spares are left.
+        spares: u32,
         /// For the MPI library's environment: names and values.
         variables: Vec<(String, String)>,
         /// The variable that tells the number of the descriptor that comes with this message, if one does.
@@ -151,6 +160,8 @@ pub enum ToProcess {
         /// What this one has left has come before, or comes at once ([`ToProcess::Inherit`]).
         heir_of: Option<u32>,
     },
+    /// Which spares should take the parts of these processes, which have died?
+    Ask { fallen: Vec<u32> },
     /// With the files that a dead process has handed over: its number, and its status as wait(2) tells it. The guardian's word.
     Inherit { from: u32, status: i32 },
     /// All workers are at the end: nobody's death matters any more.
@@ -160,7 +171,7 @@ pub enum ToProcess {
 /// What a process says.
 #[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
 pub enum ToManager {
-    /// MPI is as before `MPI_Init`, for this generation.
+    /// MPI is as before `MPI_Init`, for this generation; for any, if this process has not been in one: it is a spare until it is.
     Ready { generation: u32 },
     /// This worker goes on with the program in this generation: if it is protected, all can go back to an epoch.
     Running { generation: u32 },
@@ -172,8 +183,14 @@ pub enum ToManager {
     Keeps { worker: u32 },
     /// What it has handed over, or inherited, is not needed any more.
     KeepsNothing,
-    /// So many spares more are wanted; they will wait for the next generation.
+    /// So many spares more are wanted.
     Replenish { spares: u32 },
+    /// This process can be asked which spares should take parts.
+    CanChoose,
+    /// This one should.
+    Wish { spare: u32 },
+    /// That is all, for this generation.
+    HasChosen { generation: u32 },
     /// The whole job is to end with this status.
     Abort { status: i32 },
 }
@@ -278,7 +295,9 @@ impl Listener {
 
     /// The next call, if there is one already.
     pub fn waiting(&self) -> Option<Line> {
-        is_readable(&self.0, Duration::ZERO).ok().filter(|&is_there| is_there)?;
+        is_readable(&self.0, Some(Duration::ZERO))
+            .ok()
+            .filter(|&is_there| is_there)?;
         Some(Line(accept_with(&self.0, SocketFlags::CLOEXEC).ok()?))
     }
 }
@@ -295,14 +314,14 @@ impl AsFd for Listener {
     }
 }
 
-/// Whether there is something to read within `limit`; a signal may end the wait early.
-fn is_readable(descriptor: &OwnedFd, limit: Duration) -> io::Result<bool> {
+/// Whether there is something to read within `limit`, if there is one; a signal may end the wait early.
+fn is_readable(descriptor: &OwnedFd, limit: Option<Duration>) -> io::Result<bool> {
     let mut polls = [PollFd::new(descriptor, PollFlags::IN)];
-    let limit = Timespec {
+    let limit = limit.map(|limit| Timespec {
         tv_sec: limit.as_secs() as i64,
         tv_nsec: i64::from(limit.subsec_nanos()),
-    };
-    match poll(&mut polls, Some(&limit)) {
+    });
+    match poll(&mut polls, limit.as_ref()) {
         Ok(count) => Ok(count > 0),
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
@@ -394,11 +413,11 @@ impl Line {
         }
     }
 
-    /// The next message within `limit`, or nothing; a signal may end the wait early. Descriptors with it are closed.
+    /// The next message within `limit`, if there is one, or nothing; a signal may end the wait early. Descriptors with it are closed.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] if the other side has gone, or what it has sent cannot be understood.
-    pub fn receive<T: bincode::Decode<()>>(&self, limit: Duration) -> io::Result<Option<T>> {
+    pub fn receive<T: bincode::Decode<()>>(&self, limit: impl Into<Option<Duration>>) -> io::Result<Option<T>> {
         Ok(self.receive_with(limit)?.map(|(message, _)| message))
     }
 
@@ -406,8 +425,11 @@ impl Line {
     ///
     /// # Errors
     /// As there.
-    pub fn receive_with<T: bincode::Decode<()>>(&self, limit: Duration) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-        if !is_readable(&self.0, limit)? {
+    pub fn receive_with<T: bincode::Decode<()>>(
+        &self,
+        limit: impl Into<Option<Duration>>,
+    ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        if !is_readable(&self.0, limit.into())? {
             return Ok(None);
         }
         let mut bytes = vec![0; LONGEST];
@@ -448,16 +470,19 @@ mod tests {
             generation: 7,
             rank: 1,
             size: 4,
+            is_first: true,
+            spares: 4,
             variables: vec![("PMIX_RANK".into(), "1".into())],
             descriptor: None,
             heir_of: None,
         };
         one.send(&begin).expect("sent");
-        one.send_with(&ToProcess::Page, &[listener.as_fd()]).expect("sent");
+        one.send_with(&ToProcess::Page { workers: 2 }, &[listener.as_fd()])
+            .expect("sent");
         let soon = Duration::from_millis(1);
         assert_eq!(other.receive(soon).expect("whole"), Some(begin));
         let (message, descriptors) = other.receive_with(soon).expect("whole").expect("there");
-        assert_eq!((message, descriptors.len()), (ToProcess::Page, 1));
+        assert_eq!((message, descriptors.len()), (ToProcess::Page { workers: 2 }, 1));
         assert_eq!(other.receive::<ToProcess>(soon).expect("nothing"), None);
         drop(one);
         let gone = other.receive::<ToProcess>(soon).expect_err("the end");

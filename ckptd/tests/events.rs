@@ -54,7 +54,7 @@ fn every_kind() -> Vec<Kind> {
         Kind::Death {
             recovery,
             rank: WorldRank(3),
-            worker: Some(Worker(2)),
+            worker: Worker(2),
             cause: "SIGKILL".into(),
         },
         Kind::Lost {
@@ -76,12 +76,7 @@ fn every_kind() -> Vec<Kind> {
         },
     ];
     kinds.extend(RecoveryStage::ALL.map(|stage| Kind::Stage { recovery, stage, ns: 9 }));
-    let classes = [
-        ErrorClass::ProcFailed,
-        ErrorClass::ProcFailedPending,
-        ErrorClass::Revoked,
-        ErrorClass::Other(-16),
-    ];
+    let classes = [ErrorClass::Abandoned, ErrorClass::Other(-16)];
     kinds.extend(classes.map(|by| Kind::FailureDetected {
         recovery,
         failed: vec![WorldRank(2), WorldRank(3)],

@@ -85,13 +85,13 @@ fn job(dir: &Path) {
         Kind::FailureDetected {
             recovery,
             failed: vec![WorldRank(1)],
-            by: ErrorClass::ProcFailed,
+            by: ErrorClass::Abandoned,
         },
     );
     let death = |cause: &str| Kind::Death {
         recovery,
         rank: WorldRank(1),
-        worker: Some(Worker(1)),
+        worker: Worker(1),
         cause: cause.into(),
     };
     emit(0, 60, death("unknown"));
@@ -102,7 +102,7 @@ fn job(dir: &Path) {
         Kind::FailureDetected {
             recovery,
             failed: vec![],
-            by: ErrorClass::Revoked,
+            by: ErrorClass::Abandoned,
         },
     );
     emit(
@@ -110,7 +110,7 @@ fn job(dir: &Path) {
         62,
         Kind::Stage {
             recovery,
-            stage: RecoveryStage::Shrink,
+            stage: RecoveryStage::Initialise,
             ns: 2 * MS,
         },
     );
@@ -119,7 +119,7 @@ fn job(dir: &Path) {
         63,
         Kind::Stage {
             recovery,
-            stage: RecoveryStage::Shrink,
+            stage: RecoveryStage::Initialise,
             ns: 3 * MS,
         },
     );
@@ -169,12 +169,12 @@ fn text_tells_the_story() {
     for part in [
         "rank 2   worker 1   epoch 4     recovery 1: spare 0 takes over as worker 1",
         "failed       rank 1 (worker 1), died of SIGKILL, killed at 0.05",
-        "first by rank 0: MPIX_ERR_PROC_FAILED",
+        "first by rank 0: an abandoned call",
         "taken over   worker 1 by rank 2 (spare 0)",
         "resumed      at epoch 4",
         "detect to resume        6.00 ms",
         "kill to resume         16.00 ms",
-        "shrink                3.00 ms   rank 2, of 2 ranks",
+        "initialise            3.00 ms   rank 2, of 2 ranks",
         "Checkpoints: 1 cut, 1 committed, last committed epoch 4",
         "captured       mean    6.0 KiB   max    8.0 KiB (rank 1)   total   12.0 KiB in 2",
     ] {
@@ -229,7 +229,7 @@ fn a_lost_job_has_an_outcome_and_all_its_failures() {
     }
     writers[2].emit(Epoch(0), start(2, Role::Spare(Spare(0)), "job"));
     let (recovery, rank, status) = (1, WorldRank(1), 75);
-    let (worker, cause, reason) = (Some(Worker(1)), "SIGKILL".into(), "no spare is left".into());
+    let (worker, cause, reason) = (Worker(1), "SIGKILL".into(), "no spare is left".into());
     writers[0].emit(
         Epoch(2),
         Kind::Death {

@@ -78,14 +78,15 @@ pub fn state(pid: u32) -> Option<String> {
     stat(pid).map(|fields| fields[0].clone())
 }
 
-/// Clock ticks per second in `/proc`, whatever the kernel's own are (time(7): USER_HZ).
-const TICKS: u64 = 100;
-
-/// Time that a process has spent on a processor.
+/// How long the living threads of a process have been on a core, to the nanosecond (proc(5), schedstat).
 pub fn processor_time(pid: u32) -> Option<Duration> {
-    let fields = stat(pid)?;
-    let ticks: u64 = fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?;
-    Some(Duration::from_millis(ticks * 1000 / TICKS))
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let time = |thread: std::fs::DirEntry| -> Option<u64> {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok()
+    };
+    let times: Option<Vec<u64>> = threads.flatten().map(time).collect();
+    Some(Duration::from_nanos(times?.iter().sum()))
 }
 
 /// Living processes whose environment carries `mark`.

@@ -4,7 +4,7 @@ use ckptd::events::Kind;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, prints};
 use ffi_tests::thin::{THIN, WORKERS, assert_lost, everyone_dies, job, like_undisturbed, rebuilt, thinned};
-use ffi_tests::{Job, Kill, Outcome, Verdicts, few, place};
+use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -23,8 +23,8 @@ fn a_damaged_journal_is_never_replayed() {
         // Worker 2 has the thin copy of worker 1.
         // What the dead worker has left would do without its buddy.
         let fault = format!("corrupt rank=2 at=thin.end copy={copy}; pretend no-memfd");
-        let run = |job: Job| job.fault(&fault).kill(Kill::at(1, THIN)).run();
-        let lost = run(job(&case));
+        let run = |job: Job, thin: Trigger| job.fault(&fault).kill(Kill::at(1, thin)).run();
+        let lost = run(job(&case), THIN);
         verdicts.judge(&fault, || {
             let words = [
                 "worker 1 (rank 1 on ",
@@ -35,12 +35,16 @@ fn a_damaged_journal_is_never_replayed() {
             assert_lost(&lost, &words);
             lost.check(has_refused_a_journal(&lost), "nobody met the damage");
         });
-        let others: [(&str, Job); 2] = [
-            ("two copies", job(&case).env("UNDERSTUDY_COPIES", "2")),
-            ("a disk", job(&case).disk()),
+        let both_thin = Trigger::Thinned {
+            workers: WORKERS,
+            times: 2,
+        };
+        let others: [(&str, Job, Trigger); 2] = [
+            ("two copies", job(&case).env("UNDERSTUDY_COPIES", "2"), both_thin),
+            ("a disk", job(&case).disk(), THIN),
         ];
-        for (what, job) in others {
-            let outcome = run(job);
+        for (what, job, thin) in others {
+            let outcome = run(job, thin);
             verdicts.judge(&format!("{what}: {fault}"), || {
                 like_undisturbed(&outcome, &case);
                 outcome.assert_taken_over(&[1]);
@@ -69,15 +73,14 @@ fn a_journal_that_is_damaged_before_its_rehearsal_is_not_relied_on() {
 }
 
 #[test]
-fn two_spares_replay_two_parts_at_once() {
+fn two_newcomers_replay_two_parts_at_once() {
     let mut verdicts = Verdicts::default();
     for case in few([programs::cg(), programs::heat2d()], 1) {
-        // The spares rehearse while the workers wait. None is woken by the other's death before its own.
-        let waits: String = (0..WORKERS)
-            .map(|rank| format!("wait rank={rank} at=cut.begin epoch=4 delay=900ms; wait rank={rank} at=cut.begin epoch=5 delay=300ms; "))
-            .collect();
-        let deaths = "kill rank=0 at=cut.begin epoch=20 delay=40ms; kill rank=2 at=cut.begin epoch=20 delay=40ms";
-        let outcome = job(&case).spares(2).fault(&(waits + deaths)).run();
+        let outcome = job(&case)
+            .spares(2)
+            .kill(Kill::at(0, THIN))
+            .kill(Kill::at(2, THIN))
+            .run();
         verdicts.judge(case.name, || {
             like_undisturbed(&outcome, &case);
             outcome.assert_taken_over(&[0, 2]);
@@ -177,7 +180,7 @@ fn libraries_may_call_mpi_in_constructors_and_through_pointers() {
 
 /// Pages that came out otherwise in any rehearsal; none, if nothing was rehearsed.
 fn different(outcome: &Outcome) -> Option<u64> {
-    let events = outcome.events(WORKERS).into_iter();
+    let events = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let found = events.filter_map(|record| match record.kind {
         Kind::Rehearsal { different, failure, .. } => Some(different + u64::from(failure.is_some())),
         _ => None,

@@ -148,7 +148,15 @@ fn two_workers_may_die_one_after_the_other_if_there_are_two_spares() {
 }
 
 /// The stages of a recovery at whose end a process may die.
-const RECOVERY: &[&str] = &["shrink", "agree", "replace", "fetch", "load", "rebuild", "reprotect"];
+const RECOVERY: &[&str] = &[
+    "initialise",
+    "agree",
+    "replace",
+    "fetch",
+    "load",
+    "rebuild",
+    "reprotect",
+];
 
 #[test]
 #[ignore = "a variant: make test-all"]

@@ -92,7 +92,7 @@ fn it_may_die_before_the_first_checkpoint() {
 
 #[test]
 fn it_may_die_in_a_renewal_and_so_may_the_next() {
-    for (first, second) in [("revoke.begin", "load.begin"), ("drain.begin", "resume.begin")] {
+    for (first, second) in [("reset.begin", "load.begin"), ("drain.begin", "resume.begin")] {
         // The second is not reached before the generation has begun that follows the first.
         let fault = format!(
             "kill rank=1 at=commit.end epoch=3; kill-manager rank=0 at={first}; kill-manager rank=2 at={second}"

@@ -1,4 +1,4 @@
-//! An idle spare replays the initialisation phase of every worker and compares the pages that come out.
+//! The initialisation phase of every worker is replayed beside another one, and the pages that come out are compared.
 
 use ckptd::events::Kind;
 use ffi_tests::outcome::native;
@@ -6,7 +6,6 @@ use ffi_tests::programs::{self, Case, prints, setup};
 use ffi_tests::{Job, Outcome, place};
 
 const WORKERS: u32 = 4;
-const SPARE: u32 = WORKERS;
 
 /// What came of a rehearsal.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ struct Rehearsed {
 }
 
 fn rehearsed(outcome: &Outcome) -> Vec<Rehearsed> {
-    let events = outcome.events(SPARE).into_iter();
+    let events = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let mut found: Vec<_> = events
         .filter_map(|record| match record.kind {
             Kind::Rehearsal {

@@ -42,22 +42,6 @@ fn lammps_is_recovered_from_thin_copies() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn two_workers_may_die_at_once() {
-    let case = programs::heat2d();
-    let outcome = job(&case)
-        .spares(2)
-        .kill(Kill::at(0, THIN))
-        .kill(Kill::at(2, THIN))
-        .run();
-    like_undisturbed(&outcome, &case);
-    outcome.assert_taken_over(&[0, 2]);
-    for spare in [WORKERS, WORKERS + 1] {
-        outcome.check(rebuilt(&outcome, spare) > 30, "nothing was rebuilt");
-    }
-}
-
-#[test]
-#[ignore = "a variant: make test-all"]
 fn an_understudy_may_die_in_its_turn() {
     let case = programs::heat2d();
     let outcome = job(&case)

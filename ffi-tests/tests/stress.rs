@@ -30,13 +30,15 @@ const PERIOD: Duration = Duration::from_millis(300);
 fn kill_for(case: &Case, spares: u32, time: Duration, lines: usize) {
     let mut random = Random::announced("stress");
     let workers = case.job().worker_count();
-    let (deaths, began) = (Arc::new(Mutex::new(0)), Instant::now());
-    let (deaths_too, mut next) = (Arc::clone(&deaths), began + PERIOD);
+    let deaths = Arc::new(Mutex::new(0));
+    // Not before the job has begun: it may have to wait for its turn.
+    let (deaths_too, mut began, mut next) = (Arc::clone(&deaths), None, None);
     let job = job(case).spares(spares).limit(Duration::from_secs(60) + 6 * time);
     let outcome = job
         .watch(move |first| {
             let now = Instant::now();
-            if now < next {
+            let began = *began.get_or_insert(now);
+            if now < *next.get_or_insert(began + PERIOD) {
                 return false;
             }
             let (living, printed) = look(first, "heat2d");
@@ -45,7 +47,7 @@ fn kill_for(case: &Case, spares: u32, time: Duration, lines: usize) {
                 let victim = random.below(living.len() as u64) as usize;
                 let hit = living.values().nth(victim).is_some_and(|&pid| processes::kill(pid));
                 *deaths_too.lock().expect("nobody has failed") += u32::from(hit);
-                next = now + PERIOD;
+                next = Some(now + PERIOD);
             }
             began.elapsed() > time
         })

@@ -62,7 +62,7 @@ impl Ending {
 /// What a process says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Said {
-    /// Its MPI is as before `MPI_Init`, for this generation.
+    /// Its MPI is as before `MPI_Init`, for this generation; or, if it has not been in any, for whichever it is needed in.
     Ready(Generation),
     /// It goes on with the program in this generation: if it is protected, all can go back to an epoch.
     Running(Generation),
@@ -74,8 +74,14 @@ pub enum Said {
     Keeps(u32),
     /// Those, or what it has inherited, are not needed any more.
     KeepsNothing,
-    /// So many spares more are wanted; they will wait for the next generation.
+    /// So many spares more are wanted.
     Replenish(u32),
+    /// It can be asked which spares should take parts ([`Action::Ask`]).
+    CanChoose,
+    /// This one should, if that is possible.
+    Wish(Number),
+    /// That is all that it has to say to the question of this generation.
+    HasChosen(Generation),
     /// The whole job is to end with this status.
     Abort(i32),
 }
@@ -87,7 +93,7 @@ pub struct Known {
     pub generation: Generation,
     /// It has used MPI.
     pub is_heard: bool,
-    /// It has been in a generation that has begun.
+    /// It has been in a generation that has begun, or has inherited.
     pub has_played: bool,
     /// It has gone on with the program in one.
     pub has_part: bool,
@@ -140,8 +146,16 @@ pub enum Action {
     Announce(Generation),
     /// A process gets the files that a dead one of its node has handed over; they are its own from now on.
     Inherit { heir: Number, from: Number },
-    /// The generation before ends; this one begins with these ranks.
-    Begin { generation: Generation, ranks: Vec<Number> },
+    /// Which spares should take the parts of these, which have died? To a process that can say.
+    Ask { number: Number, fallen: Vec<Number> },
+    /// The generation before ends; this one begins with these ranks, and so many spares are left.
+    Begin {
+        generation: Generation,
+        ranks: Vec<Number>,
+        spares: u32,
+        /// The job begins with it.
+        is_first: bool,
+    },
     /// The guardian may have gone.
     Kill { number: Number, at: Guardian },
     /// The program is at its end. If that is a good one, all processes are to be told; another program of a script may follow it.

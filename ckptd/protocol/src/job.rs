@@ -4,6 +4,7 @@ mod again;
 mod deaths;
 mod end;
 mod heirs;
+mod ranks;
 
 use crate::member::Member;
 use crate::{Action, Event, Generation, Guardian, Known, Node, Number, Said};
@@ -31,6 +32,15 @@ enum Phase {
     Over,
 }
 
+/// Which spares should take parts: asked once for each generation.
+#[derive(Debug, Default)]
+struct Question {
+    asked: Option<Number>,
+    is_answered: bool,
+    /// In the order in which they were told.
+    wishes: Vec<Number>,
+}
+
 /// A job.
 #[derive(Debug)]
 pub struct Job {
@@ -55,6 +65,11 @@ pub struct Job {
     at_end: BTreeSet<Number>,
     /// By worker, who has died since the last generation began and has left its copies.
     legacies: BTreeMap<u32, Number>,
+    /// Who has died, of those that were in a generation, since anybody could go on.
+    fallen: BTreeSet<Number>,
+    question: Question,
+    /// New spares are started in place of dead ones without anybody asking.
+    replenishes: bool,
     /// Living processes of each guardian that has any.
     load: BTreeMap<Guardian, u32>,
     /// The number of the next process.
@@ -97,6 +112,9 @@ impl Job {
             open: BTreeSet::new(),
             at_end: BTreeSet::new(),
             legacies: BTreeMap::new(),
+            fallen: BTreeSet::new(),
+            question: Question::default(),
+            replenishes: false,
             load: BTreeMap::new(),
             next: 0,
             generation: Generation::default(),
@@ -119,6 +137,12 @@ impl Job {
     /// The job has had another manager, which has died. To be said before its guardians come.
     pub fn note_other_manager(&mut self) {
         self.is_again = true;
+    }
+
+    /// The same; new spares are started in place of those that have died unused.
+    #[must_use]
+    pub fn replenishing(self, replenishes: bool) -> Job {
+        Job { replenishes, ..self }
     }
 
     /// What an event leads to; `now` never goes back.
@@ -198,6 +222,7 @@ impl Job {
     fn start_all(&mut self) {
         self.members.clear();
         self.legacies.clear();
+        self.fallen.clear();
         self.next = 0;
         self.phase = Phase::Meeting;
         for number in 0..self.workers + self.spares {
@@ -229,7 +254,8 @@ impl Job {
         self.unready.insert(number);
         self.open.insert(number);
         *self.load.entry(at).or_default() += 1;
-        let anew = self.generation > Generation::default() || self.restarts > 0;
+        let is_later = number.0 >= self.workers + self.spares;
+        let anew = is_later || self.generation > Generation::default() || self.restarts > 0;
         self.actions.push(Action::Start { number, at, anew });
     }
 
@@ -248,7 +274,7 @@ impl Job {
                 let is_new_spare = member.is_replacement && !member.is_heard();
                 member.ready = Some(of);
                 member.is_broken = false;
-                if of == generation {
+                if of == generation || !member.has_played {
                     self.unready.remove(&number);
                 }
                 if is_new_spare {
@@ -260,6 +286,7 @@ impl Job {
                 self.is_protected = true;
                 if of == generation {
                     (self.futile, self.fruitless) = (0, 0);
+                    self.fallen.clear();
                 }
             }
             Said::AtEnd(of) if of == generation && member.lives() => {
@@ -269,6 +296,9 @@ impl Job {
             Said::Keeps(worker) => member.keeps = Some(worker),
             Said::KeepsNothing => member.keeps = None,
             Said::Replenish(spares) => self.replenish(spares),
+            Said::CanChoose => member.can_choose = true,
+            Said::Wish(spare) => self.question.wishes.push(spare),
+            Said::HasChosen(of) => self.question.is_answered |= of == generation,
             Said::Failed(of) if of == generation && (is_begun || !self.is_protected) => self.failed(),
             Said::Failed(_) => {}
             Said::Abort(status) => {
@@ -278,8 +308,8 @@ impl Job {
         }
     }
 
-    /// The next generation is to be.
-    fn renew(&mut self) {
+    /// Starts processes where too few are left.
+    fn start_missing(&mut self) {
         self.start_heirs();
         let dead = self.members.values().rev().filter(|member| !member.lives());
         let mut homes: Vec<Guardian> = dead.map(|member| member.at).collect();
@@ -287,9 +317,17 @@ impl Job {
             let home = homes.pop().unwrap_or(Guardian(0));
             self.start_next(home);
         }
+    }
+
+    /// The next generation is to be.
+    fn renew(&mut self) {
+        self.start_missing();
         self.generation = self.generation.next();
         self.phase = Phase::Meeting;
-        self.unready.clone_from(&self.living);
+        self.question = Question::default();
+        // Spares need not say again that they are ready.
+        let is_spare = |number: &&Number| self.members[number].is_spare();
+        self.unready = self.living.iter().filter(|it| !is_spare(it)).copied().collect();
         self.at_end.clear();
         self.actions.push(Action::Announce(self.generation));
     }
@@ -313,20 +351,19 @@ impl Job {
             // None of them has used MPI.
             return self.end_with(0, None);
         }
-        // The first generation has everybody: who is who is not decided before. Later ones wait for new processes only if they are needed.
-        let ready = (self.living.len() - self.unready.len()) as u32;
-        if ready < self.workers || self.unready.iter().any(|number| self.members[number].has_played) {
-            return;
-        }
-        let is_first = !self.is_protected && !self.has_begun();
-        if is_first && ready < self.workers + self.spares {
+        let ready = self.living.len() - self.unready.len();
+        if ready < self.workers as usize || self.unready.iter().any(|number| self.members[number].has_played) {
             return;
         }
         // Who has got copies of its own since cannot be an heir.
         self.start_heirs();
-        if self.awaits_heirs() {
+        let is_first = !self.is_protected && !self.has_begun();
+        if self.awaits_heirs() || (!is_first && self.awaits_wishes()) {
             return;
         }
+        let Some(ranks) = self.choose_ranks(is_first) else {
+            return;
+        };
         if self.fruitless == FRUITLESS {
             self.say(format!(
                 "{FRUITLESS} generations in a row have ended before the program could go on; the job ends"
@@ -334,10 +371,9 @@ impl Job {
             return self.end_with(LOST, None);
         }
         self.fruitless += 1;
-        let ranks: Vec<Number> = self.living.difference(&self.unready).copied().collect();
         for number in &ranks {
             if let Some(member) = self.members.get_mut(number) {
-                member.has_played = true;
+                (member.has_played, member.ready) = (true, Some(self.generation));
             }
         }
         self.bequeath(&ranks);
@@ -348,6 +384,12 @@ impl Job {
         self.patience = None;
         self.phase = Phase::Running;
         let generation = self.generation;
-        self.actions.push(Action::Begin { generation, ranks });
+        let spares = self.living.len() as u32 - self.workers;
+        self.actions.push(Action::Begin {
+            generation,
+            ranks,
+            spares,
+            is_first,
+        });
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   start:  W + S guardians; each starts a process of the program; all say Ready(0)
-//!   begin:  a generation of all living processes is made known to their MPI; each gets its rank
-//!   death:  generation + 1 is announced; who is inside MPI is interrupted; all say Ready again
-//!           (a new process is started if there would be less than W)
+//!   begin:  a generation of W processes is made known to their MPI; each gets its rank; the others, the spares, wait
+//!   death:  generation + 1 is announced; who is inside MPI is interrupted, and says Ready again
+//!           (a spare comes in for each of the dead; a new process is started if there would be less than W)
 //!   end:    W workers say AtEnd; all are told End; from then on only exit statuses count
 //! ```
 //!

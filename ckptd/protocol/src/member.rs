@@ -7,7 +7,7 @@ pub struct Member {
     pub at: Guardian,
     /// The last generation that it was ready for.
     pub ready: Option<Generation>,
-    /// It has been in a generation that has begun.
+    /// It has been in a generation that has begun; before that it is a spare.
     pub has_played: bool,
     /// It has played a worker.
     pub has_part: bool,
@@ -17,6 +17,8 @@ pub struct Member {
     pub is_replacement: bool,
     /// The worker whose copies it has handed over.
     pub keeps: Option<u32>,
+    /// It can be asked which spares should take parts.
+    pub can_choose: bool,
     pub ending: Option<Ending>,
     /// Whether anything came by its standard output, once that has ended.
     pub has_printed: Option<bool>,
@@ -32,6 +34,7 @@ impl Member {
             is_broken: false,
             is_replacement: false,
             keeps: None,
+            can_choose: false,
             ending: None,
             has_printed: None,
         }
@@ -41,8 +44,7 @@ impl Member {
     pub fn known(at: Guardian, known: &Known) -> Member {
         Member {
             ready: known.is_heard.then_some(known.generation),
-            // An heir knows the job as well.
-            has_played: known.has_played || known.keeps.is_some(),
+            has_played: known.has_played,
             has_part: known.has_part,
             keeps: known.keeps,
             ..Member::new(at)
@@ -70,6 +72,11 @@ impl Member {
     /// A signal has ended it.
     pub fn is_killed(&self) -> bool {
         matches!(self.ending, Some(Ending::Signal(_)))
+    }
+
+    /// It waits until it is needed.
+    pub fn is_spare(&self) -> bool {
+        !self.has_played && self.is_heard() && self.lives()
     }
 
     /// Nothing of it will come any more.

@@ -17,13 +17,20 @@ fn a_hundred_thousand_processes_cost_little() {
     );
     let first = Generation(0);
     let begun = do_with_all(&|it| Event::Said(Number(it), Said::Ready(first)));
-    assert!(matches!(&begun[..], [Action::Begin { ranks, .. }] if ranks.len() as u32 == WORKERS + 1));
+    let begins = |actions: &[Action]| {
+        let begin = actions.iter().filter_map(|action| match action {
+            Action::Begin { ranks, spares, .. } => Some((ranks.len() as u32, *spares)),
+            _ => None,
+        });
+        begin.collect::<Vec<_>>()
+    };
+    assert_eq!(begins(&begun), [(WORKERS, 1)]);
     do_with_all(&|it| Event::Said(Number(it), Said::Running(first)));
     let announced = job.handle(now, Event::Ended(Number(7), Ending::Signal(9)));
     assert_eq!(announced, [Action::Announce(Generation(1))]);
     let ready = |it| Event::Said(Number(it), Said::Ready(Generation(1)));
     let begun: Vec<Action> = (0..=WORKERS).flat_map(|it| job.handle(now, ready(it))).collect();
-    assert!(matches!(&begun[..], [Action::Begin { ranks, .. }] if ranks.len() as u32 == WORKERS));
+    assert_eq!(begins(&begun), [(WORKERS, 0)]);
 }
 
 #[test]
@@ -97,4 +104,109 @@ fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_de
     assert_eq!(do_at(40, Event::Tick), [Action::Kill { number, at }]);
     let told = do_at(40, Event::Ended(number, Ending::Exit(14)));
     assert!(told.contains(&Action::Announce(Generation(2))), "{told:?}");
+}
+
+/// Four workers on two nodes, and a spare on each.
+fn begun() -> Job {
+    let mut job = Job::new(4, 2);
+    let now = Duration::ZERO;
+    (0..6).for_each(|it| drop(job.handle(now, Event::Came(Guardian(it), Node(it % 2)))));
+    let ready = |it| Event::Said(Number(it), Said::Ready(Generation(0)));
+    let actions: Vec<Action> = (0..6).rev().flat_map(|it| job.handle(now, ready(it))).collect();
+    let ranks = (0..4).map(Number).collect();
+    let begin = Action::Begin {
+        generation: Generation(0),
+        ranks,
+        spares: 2,
+        is_first: true,
+    };
+    assert_eq!(actions, [begin]);
+    (0..4).for_each(|it| drop(job.handle(now, Event::Said(Number(it), Said::Running(Generation(0))))));
+    job
+}
+
+/// Kills a process, and lets those that were ranks be ready for the next generation; who the ranks of that are.
+fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[Said]) -> Vec<u32> {
+    let now = Duration::ZERO;
+    let mut actions = job.handle(now, Event::Ended(Number(dead), Ending::Signal(9)));
+    let generation = job.generation();
+    for &other in others {
+        actions.extend(job.handle(now, Event::Said(Number(other), Said::Ready(generation))));
+    }
+    for &said in answer {
+        actions.extend(job.handle(now, Event::Said(Number(others[0]), said)));
+    }
+    let ranks = actions.into_iter().find_map(|action| match action {
+        Action::Begin { ranks, .. } => Some(ranks),
+        _ => None,
+    });
+    ranks.unwrap_or_default().into_iter().map(|number| number.0).collect()
+}
+
+#[test]
+fn a_spare_of_the_same_node_comes_first() {
+    assert_eq!(ranks_after(&mut begun(), 2, &[0, 1, 3], &[]), [0, 1, 3, 4]);
+    assert_eq!(ranks_after(&mut begun(), 3, &[0, 1, 2], &[]), [0, 1, 2, 5]);
+    // Nobody else waits on that node.
+    let mut job = begun();
+    ranks_after(&mut job, 3, &[0, 1, 2], &[]);
+    assert_eq!(ranks_after(&mut job, 5, &[0, 1, 2], &[]), [0, 1, 2, 4]);
+}
+
+#[test]
+fn a_wished_spare_comes_before_a_neighbour_and_after_an_heir() {
+    let wished = [Said::Wish(Number(5)), Said::HasChosen(Generation(1))];
+    let asking = || {
+        let mut job = begun();
+        job.handle(Duration::ZERO, Event::Said(Number(0), Said::CanChoose));
+        job
+    };
+    assert_eq!(ranks_after(&mut asking(), 2, &[0, 1, 3], &wished), [0, 1, 3, 5]);
+    // The answer is waited for.
+    assert_eq!(ranks_after(&mut asking(), 2, &[0, 1, 3], &[]), []);
+    let mut job = asking();
+    job.handle(Duration::ZERO, Event::Said(Number(2), Said::Keeps(2)));
+    assert_eq!(ranks_after(&mut job, 2, &[0, 1, 3], &wished), [0, 1, 3, 4]);
+}
+
+#[test]
+fn the_death_of_a_spare_disturbs_nobody() {
+    let (mut job, now) = (begun().replenishing(true), Duration::ZERO);
+    let died = job.handle(now, Event::Ended(Number(4), Ending::Signal(9)));
+    let [
+        Action::Say(_),
+        Action::Start {
+            number: Number(6),
+            anew: true,
+            ..
+        },
+    ] = &died[..]
+    else {
+        panic!("{died:?}");
+    };
+    // One that waits already is there for a worker that dies meanwhile.
+    assert_eq!(ranks_after(&mut job, 2, &[0, 1, 3], &[]), [0, 1, 3, 5]);
+}
+
+#[test]
+fn a_launcher_that_ends_a_spare_ends_the_job() {
+    let (mut job, now) = (begun(), Duration::ZERO);
+    let told = job.handle(now, Event::Ended(Number(4), Ending::Asked(15)));
+    assert_eq!(told, [Action::End { is_good: false }]);
+}
+
+/// It is not taken for the next program of a script.
+#[test]
+fn a_new_spare_that_comes_after_the_end_is_let_go() {
+    let (mut job, now) = (begun().replenishing(true), Duration::ZERO);
+    job.handle(now, Event::Ended(Number(4), Ending::Signal(9)));
+    let generation = Generation(0);
+    (0..4).for_each(|it| drop(job.handle(now, Event::Said(Number(it), Said::AtEnd(generation)))));
+    let number = Number(6);
+    let admitted = Action::Admit {
+        number,
+        generation: Some(generation),
+    };
+    let told = job.handle(now, Event::Called(number));
+    assert_eq!(told, [admitted, Action::End { is_good: true }]);
 }

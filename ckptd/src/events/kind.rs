@@ -41,26 +41,20 @@ impl fmt::Display for Role {
     }
 }
 
-/// The MPI error class through which a failure became known.
+/// Through what a failure became known: the outcome of an MPI call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cfg_attr(feature = "cli", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum ErrorClass {
-    /// `MPIX_ERR_PROC_FAILED`
-    ProcFailed,
-    /// `MPIX_ERR_PROC_FAILED_PENDING`
-    ProcFailedPending,
-    /// `MPIX_ERR_REVOKED`: another rank saw the failure first.
-    Revoked,
-    /// Any other class, by its number.
+    /// It was abandoned.
+    Abandoned,
+    /// An error class, by its number.
     Other(i32),
 }
 
 impl fmt::Display for ErrorClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ProcFailed => f.write_str("MPIX_ERR_PROC_FAILED"),
-            Self::ProcFailedPending => f.write_str("MPIX_ERR_PROC_FAILED_PENDING"),
-            Self::Revoked => f.write_str("MPIX_ERR_REVOKED"),
+            Self::Abandoned => f.write_str("an abandoned call"),
             Self::Other(class) => write!(f, "error class {class}"),
         }
     }
@@ -71,9 +65,9 @@ impl fmt::Display for ErrorClass {
 #[cfg_attr(feature = "cli", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum RecoveryStage {
     Detect,
-    Revoke,
+    Reset,
     Drain,
-    Shrink,
+    Initialise,
     Agree,
     Replace,
     Fetch,
@@ -87,9 +81,9 @@ impl RecoveryStage {
     /// All stages in their order.
     pub const ALL: [Self; 11] = [
         Self::Detect,
-        Self::Revoke,
+        Self::Reset,
         Self::Drain,
-        Self::Shrink,
+        Self::Initialise,
         Self::Agree,
         Self::Replace,
         Self::Fetch,
@@ -102,9 +96,9 @@ impl RecoveryStage {
     pub fn name(self) -> &'static str {
         match self {
             Self::Detect => "detect",
-            Self::Revoke => "revoke",
+            Self::Reset => "reset",
             Self::Drain => "drain",
-            Self::Shrink => "shrink",
+            Self::Initialise => "initialise",
             Self::Agree => "agree",
             Self::Replace => "replace",
             Self::Rebuild => "rebuild",
@@ -281,7 +275,7 @@ pub enum Kind {
         recovery: u32,
         rank: WorldRank,
         /// The part that it played.
-        worker: Option<Worker>,
+        worker: Worker,
         /// A signal, with the place if the process has noted it; `unknown` if nobody saw it.
         cause: String,
     },

@@ -68,6 +68,7 @@ struct Guardian {
     seat: Seat,
     workers: u32,
     spares: u32,
+    replenishes: bool,
     program: Program,
     line: Line,
     /// Where processes call.
@@ -95,7 +96,10 @@ pub fn run(program: Program) -> Result<i32, Error> {
     // Without its launcher nobody would end this.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| Error::system("prctl")(errno.into()))?;
     // What is wrong with a setting, the program's processes tell.
-    let spares = Config::read(|name| std::env::var(name).ok()).map_or(1, |config| config.spares);
+    let config = Config::read(|name| std::env::var(name).ok()).ok();
+    let spares = config.as_ref().map_or(1, |config| config.spares);
+    // A daemon says how many there may be, and is asked at the end of a recovery.
+    let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
     let Some(workers) = seat.size.checked_sub(spares).filter(|&workers| workers > 0) else {
         return Err(Error::OnlySpares {
             size: seat.size,
@@ -113,6 +117,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
         seat,
         workers,
         spares,
+        replenishes,
         program,
         line,
         listener,
@@ -177,6 +182,7 @@ impl Guardian {
             rank: self.seat.rank,
             workers: self.workers,
             spares: self.spares,
+            replenishes: self.replenishes,
             is_again,
         };
         // If the manager has gone, that is seen next, here and below.

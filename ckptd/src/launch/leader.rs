@@ -10,6 +10,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The leader's own node.
 pub const OWN: u32 = 0;
+/// How many of the dead are named where spares are chosen: a message is short.
+const MOST_NAMED: usize = 1000;
 /// How long the guardians may take to come.
 pub const GATHERING: Duration = Duration::from_secs(120);
 
@@ -119,9 +121,11 @@ impl Leader {
                 rank,
                 workers,
                 spares,
+                replenishes,
                 is_again,
             } => {
-                let job = self.job.get_or_insert_with(|| Job::new(workers, spares));
+                let new = || Job::new(workers, spares).replenishing(replenishes);
+                let job = self.job.get_or_insert_with(new);
                 if is_again {
                     job.note_other_manager();
                 }
@@ -186,13 +190,28 @@ impl Leader {
                 log::info!("generation {generation} is to be");
                 self.tell_all(&Order::Announce { generation });
             }
-            Action::Begin { generation, ranks } => self.begin(generation, &ranks),
+            Action::Ask { number, fallen } => {
+                let fallen = fallen.into_iter().take(MOST_NAMED).map(|number| number.0).collect();
+                self.tell_node_of(
+                    number.0,
+                    Order::Ask {
+                        number: number.0,
+                        fallen,
+                    },
+                );
+            }
+            Action::Begin {
+                generation,
+                ranks,
+                spares,
+                is_first,
+            } => self.begin(generation, &ranks, (spares, is_first)),
             Action::End { is_good } => self.tell_all(&Order::End { is_good }),
             Action::Say(text) => eprintln!("understudy: {text}"),
         }
     }
 
-    fn begin(&mut self, Generation(generation): Generation, ranks: &[Number]) {
+    fn begin(&mut self, Generation(generation): Generation, ranks: &[Number], (spares, is_first): (u32, bool)) {
         log::info!("generation {generation} begins with {} processes", ranks.len());
         let node_of = |number: &Number| self.processes.get(&number.0).copied().unwrap_or(OWN);
         let of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
@@ -202,6 +221,8 @@ impl Leader {
         let beginning = Beginning {
             job: job_name(&self.hosts[&OWN]),
             generation,
+            is_first,
+            spares,
             ranks: numbers.zip(of_rank.iter().map(|&node| place(node))).collect(),
             hosts: self.hosts.values().cloned().collect(),
         };
@@ -276,6 +297,9 @@ fn said_by_process(message: &ToManager) -> Said {
         ToManager::Keeps { worker } => Said::Keeps(worker),
         ToManager::KeepsNothing => Said::KeepsNothing,
         ToManager::Replenish { spares } => Said::Replenish(spares),
+        ToManager::CanChoose => Said::CanChoose,
+        ToManager::Wish { spare } => Said::Wish(Number(spare)),
+        ToManager::HasChosen { generation } => Said::HasChosen(Generation(generation)),
         ToManager::Abort { status } => Said::Abort(status),
     }
 }

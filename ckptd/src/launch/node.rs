@@ -49,6 +49,8 @@ pub struct Node {
     asked_last: u64,
     /// Who has not said yet what it is.
     callers: Vec<Line>,
+    /// How many workers the job has.
+    workers: u32,
     /// By rank.
     guardians: BTreeMap<u32, Line>,
     /// If this manager follows another one.
@@ -94,6 +96,7 @@ impl Node {
             asked: BTreeMap::new(),
             asked_last: 0,
             callers: Vec::new(),
+            workers: 0,
             guardians: BTreeMap::new(),
             again: Again::default(),
             is_last,
@@ -181,6 +184,7 @@ impl Node {
                     rank,
                     workers,
                     spares,
+                    replenishes,
                     is_again,
                 })) => {
                     if self.is_last {
@@ -189,11 +193,13 @@ impl Node {
                     // Now there is somebody who would end this process.
                     let _ = set_parent_process_death_signal(None);
                     self.again.note(is_again, workers + spares);
+                    self.workers = workers;
                     self.guardians.insert(rank, line);
                     self.reports.push(Report::Came {
                         rank,
                         workers,
                         spares,
+                        replenishes,
                         is_again,
                     });
                 }
@@ -228,14 +234,20 @@ impl Node {
         };
         self.is_ending = false;
         let library = PathBuf::from(&caller.call.library);
+        let workers = self.workers_here();
         let process = Process::new(caller);
-        match process.and_then(|process| process.introduce(generation).map(|()| process)) {
+        match process.and_then(|process| process.introduce(workers, generation).map(|()| process)) {
             Ok(process) => drop(self.processes.insert(number, process)),
             // It has died meanwhile, and its guardian will tell of that.
             Err(error) if has_gone(&error) => return,
             Err(error) => return self.give_up(format!("a process cannot be connected: {error}")),
         }
         self.serve(&library);
+    }
+
+    /// How many workers were started on this node.
+    fn workers_here(&self) -> u32 {
+        self.guardians.range(..self.workers).count() as u32
     }
 
     /// Starts the servers of this MPI library, if there are none.
@@ -292,6 +304,11 @@ impl Node {
                 // The servers before have died with their manager.
                 if let Some(library) = self.again.take_library() {
                     self.serve(&library);
+                }
+            }
+            Order::Ask { number, fallen } => {
+                if let Some(process) = self.processes.get(&number) {
+                    process.tell(&ToProcess::Ask { fallen }, &[]);
                 }
             }
             Order::Inherit { heir, from } => self.hand_out(heir, from),

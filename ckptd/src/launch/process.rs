@@ -34,6 +34,11 @@ impl Shared {
         self.page().has_played.load(Ordering::Acquire) != 0
     }
 
+    /// Whether its process has been told that the program is at its end, or is to be.
+    pub fn has_ended(&self) -> bool {
+        self.page().has_ended.load(Ordering::Acquire) != 0
+    }
+
     /// What a manager is to know of its process that follows another one.
     pub fn tell(&self, known: &mut Known) {
         let is = |word: &AtomicU32| word.load(Ordering::Acquire) != 0;
@@ -41,7 +46,7 @@ impl Shared {
         known.generation = page.generation.load(Ordering::Acquire);
         (known.is_heard, known.has_played) = (true, is(&page.has_played));
         (known.has_part, known.is_protected) = (is(&page.has_run), is(&page.is_protected));
-        known.has_ended = is(&page.has_ended);
+        known.has_ended = self.has_ended();
     }
 }
 
@@ -58,7 +63,7 @@ pub struct Process {
     line: Option<Line>,
     /// When it has closed it.
     closed: Option<Instant>,
-    /// The last generation that it was ready for.
+    /// The last generation that it was ready for; none of a spare, which is for all.
     ready: Option<u32>,
     pid: Pid,
     pidfd: OwnedFd,
@@ -92,6 +97,12 @@ impl Caller {
     pub fn look(&self) -> io::Result<Shared> {
         Shared::new(&self.files[1])
     }
+
+    /// Tells it that another manager follows one that has died.
+    pub fn tell_again(&self) {
+        // One that has died meanwhile is found soon.
+        let _ = Line::send_on(self.files[0].as_fd(), &ToProcess::Again, &[]);
+    }
 }
 
 impl Process {
@@ -102,12 +113,14 @@ impl Process {
     pub fn new(caller: Caller) -> io::Result<Process> {
         let [line, file, pidfd] = caller.files;
         let shared = Shared::new(&file)?;
-        let ready = shared.page().ready.load(Ordering::Acquire);
+        // If it has not said anything as a rank, another manager has made it one.
+        let ready = shared.page().ready.load(Ordering::Acquire).saturating_sub(1);
+        let ready = shared.has_played().then_some(ready);
         let pid = Pid::from_raw(caller.call.pid as i32);
         Ok(Process {
             line: Some(line.into()),
             closed: None,
-            ready: ready.checked_sub(1),
+            ready,
             pid: pid.ok_or(io::ErrorKind::InvalidData)?,
             pidfd,
             file,
@@ -115,16 +128,16 @@ impl Process {
         })
     }
 
-    /// Gives it its page, for this generation.
+    /// Gives it its page, for this generation; so many workers were started on this node.
     ///
     /// # Errors
     /// Those of the line; it may have ended.
-    pub fn introduce(&self, generation: u32) -> io::Result<()> {
+    pub fn introduce(&self, workers: u32, generation: u32) -> io::Result<()> {
         self.tell_generation(generation);
         let page = [self.file.as_fd()];
         self.line
             .as_ref()
-            .map_or(Ok(()), |line| line.send_with(&ToProcess::Page, &page))
+            .map_or(Ok(()), |line| line.send_with(&ToProcess::Page { workers }, &page))
     }
 
     /// It is in a generation that begins.
@@ -148,7 +161,12 @@ impl Process {
         self.pid.as_raw_nonzero().get() as u32
     }
 
-    /// It has been ready for a generation, and is not for this one.
+    /// It is a rank of this generation, and from now on not a spare.
+    pub fn takes_part(&mut self, generation: u32) {
+        self.ready = Some(generation);
+    }
+
+    /// It has been in a generation, and is not ready for this one.
     pub fn is_late_for(&self, generation: u32) -> bool {
         self.ready.is_some_and(|ready| ready < generation)
     }
@@ -164,8 +182,8 @@ impl Process {
         while let Some(line) = &self.line {
             match line.receive_with(Duration::ZERO) {
                 Ok(Some(message)) => {
-                    if let (ToManager::Ready { generation }, _) = message {
-                        self.ready = Some(generation);
+                    if let ((ToManager::Ready { generation }, _), Some(ready)) = (&message, &mut self.ready) {
+                        *ready = *generation;
                     }
                     heard.push(message);
                 }

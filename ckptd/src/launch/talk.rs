@@ -21,6 +21,7 @@ pub enum Report {
         rank: u32,
         workers: u32,
         spares: u32,
+        replenishes: bool,
         is_again: bool,
     },
     /// It has a process that it has started for another manager.
@@ -110,6 +111,11 @@ pub enum Order {
     Announce {
         generation: u32,
     },
+    /// A process is asked which spares should take parts.
+    Ask {
+        number: u32,
+        fallen: Vec<u32>,
+    },
     /// A process gets the files of a dead one.
     Inherit {
         heir: u32,
@@ -140,6 +146,10 @@ pub struct Beginning {
     /// The job's name, to which the generation's number is added ([`super::Name`]).
     pub job: String,
     pub generation: u32,
+    /// The job begins with it.
+    pub is_first: bool,
+    /// How many spares are left.
+    pub spares: u32,
     /// The process of each rank, and where in `hosts` it is.
     pub ranks: Vec<(u32, u32)>,
     pub hosts: Vec<String>,

@@ -152,7 +152,7 @@ fn failed_rank(rank: WorldRank, events: &[Event]) -> FailedRank {
             worker,
             cause,
             ..
-        } if *dead == rank => Some((*worker, cause)),
+        } if *dead == rank => Some((Some(*worker), cause)),
         _ => None,
     });
     let (worker, causes): (Vec<_>, Vec<_>) = deaths.unzip();

@@ -222,8 +222,7 @@ fn what(kind: &Kind) -> String {
             cause,
             rank,
         } => {
-            let part = worker.map_or_else(|| "a spare".to_owned(), |worker| format!("worker {worker}"));
-            format!("recovery {recovery}: rank {rank} ({part}) died: {cause}")
+            format!("recovery {recovery}: rank {rank} (worker {worker}) died: {cause}")
         }
         Kind::Lost { reason, status } => format!("status {status}: {reason}"),
         Kind::End { how } => format!("end: {how}"),

@@ -253,7 +253,7 @@ mod tests {
                 Fault::Pretend(Lack::Userfaultfd),
             ]
         );
-        let waits = parse("wait rank=1 at=shrink.begin delay=200ms").unwrap();
+        let waits = parse("wait rank=1 at=initialise.begin delay=200ms").unwrap();
         assert!(
             matches!(waits[..], [Fault::Strike { action: Action::Wait, delay, .. }] if delay == Duration::from_millis(200))
         );

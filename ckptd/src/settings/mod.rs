@@ -101,7 +101,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_STATIC",
         default: "image",
-        meaning: "how data that the program sets up once are brought back: `image`, copies hold them; `replay`, copies do without what an idle spare has rebuilt from a record of the MPI calls up to the first checkpoint after `MPI_Init`, and an understudy rebuilds it; `disk`, they are written to UNDERSTUDY_DISK once and read from there; `auto`, `replay` if a spare has rebuilt at least half of them, else `image`",
+        meaning: "how data that the program sets up once are brought back: `image`, copies hold them; `replay`, copies do without what another process has rebuilt from a record of the MPI calls up to the first checkpoint after `MPI_Init`, and an understudy rebuilds it; `disk`, they are written to UNDERSTUDY_DISK once and read from there; `auto`, `replay` if at least half of them have been rebuilt, else `image`",
         form: Form::Value("HOW"),
     },
     Setting {
@@ -125,7 +125,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_REHEARSE",
         default: "off",
-        meaning: "whose initialisation phase is recorded and then replayed by an idle spare in a child process, which tells what of the memory it rebuilds: `all`, `sample` (every fourth worker) or `off`. With UNDERSTUDY_STATIC=image nothing follows from it but a line in the event files; with `replay` copies keep whatever was not rehearsed, and `off` means `all`",
+        meaning: "whose initialisation phase is recorded and then replayed in a process beside another worker, which tells what of the memory it rebuilds: `all`, `sample` (every fourth worker) or `off`. With UNDERSTUDY_STATIC=image nothing follows from it but a line in the event files; with `replay` copies keep whatever was not rehearsed, and `off` means `all`",
         form: Form::Variable,
     },
     Setting {
@@ -161,13 +161,13 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_REPLENISH",
         default: "0",
-        meaning: "1: when a spare has taken a part, another process is started, which is a spare from the next recovery on",
+        meaning: "1: when a spare has taken a part or died, another process is started, which is a spare then",
         form: Form::Switch,
     },
     Setting {
         variable: "UNDERSTUDY_CKPTD",
         default: "none",
-        meaning: "daemon that may choose which spare takes a part: the path of its socket, or `tcp:ADDRESS:PORT`; without an answer from it the lowest spare is taken",
+        meaning: "daemon that may choose which spare takes a part: the path of its socket, or `tcp:ADDRESS:PORT`; without an answer from it a spare of the dead worker's node is taken, or the lowest",
         form: Form::Value("WHERE"),
     },
     Setting {

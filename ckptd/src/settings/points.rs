@@ -31,18 +31,18 @@ points! {
     "commit.end": "the epoch counts in this rank";
     "phase.begin": "the program sets up anew: the epoch that is about to be captured begins another journal";
     "phase.end": "the journal of the initialisation phase is complete; only its worker has it";
-    "rehearse.begin": "a spare has a worker's journal and has not begun to replay it";
+    "rehearse.begin": "a holder has a worker's journal, and nobody has begun to replay it";
     "rehearse.end": "the rehearsal is over; its worker does not know yet";
     "thin.begin": "a holder knows what a replay makes, and the copy still has it";
     "thin.end": "the copy is without it";
     "detect.begin": "a failure was noticed, nothing has been done";
     "detect.end": "the rank goes into the recovery";
-    "revoke.begin": "before the MPI library is put back to before MPI_Init";
-    "revoke.end": "all processes have put theirs back";
+    "reset.begin": "before the MPI library is put back to before MPI_Init";
+    "reset.end": "all processes have put theirs back";
     "drain.begin": "before this rank forgets what it had under way";
     "drain.end": "nothing of this rank is under way any more";
-    "shrink.begin": "before MPI is initialised again";
-    "shrink.end": "all processes of the next generation have met";
+    "initialise.begin": "before MPI is initialised again";
+    "initialise.end": "all processes of the next generation have met";
     "agree.begin": "before the ranks say who they are and what they have";
     "agree.end": "there is a plan";
     "replace.begin": "before the new world's communicators are made";
@@ -81,7 +81,7 @@ mod tests {
         for (index, point) in POINTS.iter().enumerate() {
             assert_eq!(find(point.name), Some(index), "{}", point.name);
         }
-        assert_eq!(find("shrink"), find("shrink.end"));
+        assert_eq!(find("initialise"), find("initialise.end"));
         assert_eq!(find("ship.quarter"), None);
     }
 

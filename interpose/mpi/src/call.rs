@@ -22,7 +22,7 @@ use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// What an abandoned call returns: an error class that the library itself does not use (ULFM's `MPIX_ERR_REVOKED`).
+/// What an abandoned call returns: an error class that the library itself does not use.
 pub const ABANDONED: c_int = 77;
 
 /// SIGCANCEL of glibc: a program cannot block it by libc's functions. It is sent to the main thread only.

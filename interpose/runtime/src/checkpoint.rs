@@ -437,10 +437,3 @@ pub fn renew_legacy() {
 pub fn adopt() -> Option<Inherited> {
     legacy::adopt(&mut keep())
 }
-
-/// After a recovery in which this process has got no part.
-pub fn leave_legacy() {
-    if let Some(keep) = &mut *KEEP.borrow_mut() {
-        legacy::leave(keep);
-    }
-}

@@ -5,8 +5,7 @@
 //! they say now and then that they live. No thread, and no descriptor that the user side could meet.
 
 use crate::cell::Main;
-use crate::world::{self, Part};
-use crate::{peers, told, user};
+use crate::{domains, peers, renewal, told, world};
 use ckptd::client::{Client, ClientError};
 use ckptd::pool::{Lease, Limits, Need, Place, Spare, Token};
 use ckptd::wire::{Answer, Ask, auth};
@@ -51,11 +50,14 @@ fn connect(limit: Duration) -> Result<Client, ClientError> {
     Client::connect(address, tokens.first().map(Vec::as_slice), limit, RUNTIME_FD_BASE)
 }
 
-/// An idle spare looks whether it is time to say something; costs one look at the clock otherwise.
-pub fn poll_spare() {
+/// An idle spare says that it is there, if it is time to. When it is time again, if ever.
+pub fn poll_spare() -> Option<Duration> {
+    if !is_set() {
+        return None;
+    }
     let link = &mut *LINK.borrow_mut();
-    if !is_set() || link.due.is_some_and(|due| Instant::now() < due) {
-        return;
+    if let Some(left) = link.due.and_then(|due| due.checked_duration_since(Instant::now())) {
+        return Some(left);
     }
     let outcome = match &mut link.client {
         Some(client) => client.tell(&Ask::Beat),
@@ -66,25 +68,23 @@ pub fn poll_spare() {
         link.client = None;
     }
     link.due = Some(Instant::now() + PERIOD);
+    Some(PERIOD)
 }
 
 fn register() -> Result<Client, ClientError> {
-    let world = world::get();
-    let rank = world.launcher_rank;
-    let node = world.nodes.get(rank as usize);
-    let workers = world.nodes[..world.worker_count as usize].iter();
-    let place = place_of(rank);
+    let place = domains::own_place();
     let spare = Spare {
-        rank,
+        rank: told::launcher_rank(),
         pid: std::process::id(),
         launcher: std::os::unix::process::parent_id(),
-        host: place.host,
-        domain: place.domain,
-        workers: workers.filter(|other| Some(*other) == node).count() as u32,
+        host: place.host_name(),
+        domain: domain_name(place.domain),
+        workers: renewal::neighbours(),
     };
+    let spares = told::config().spares;
     let limits = Limits {
-        minimum: if told::config().replenish { world.spare_count } else { 0 },
-        maximum: world.spare_count,
+        minimum: if told::config().replenish { spares } else { 0 },
+        maximum: spares,
     };
     let job = told::job();
     let mut client = connect(SPARE_LIMIT)?;
@@ -116,12 +116,13 @@ pub fn leave() {
 /// Where a process of this rank is or was.
 fn place_of(rank: u32) -> Place {
     Place {
-        host: match world::get().launcher_rank == rank {
-            true => user::host_name(),
-            false => peers::host(rank),
-        },
-        domain: format!("{:016x}", peers::domain(rank)),
+        host: peers::host(rank),
+        domain: domain_name(peers::domain(rank)),
     }
+}
+
+fn domain_name(domain: u64) -> String {
+    format!("{domain:016x}")
 }
 
 /// Asks for spares for dead workers. Rounds grow with every time that a job asks.
@@ -176,9 +177,4 @@ pub fn give_back(tokens: &[Token]) {
             let _ = client.tell(&Ask::GiveBack { job, token });
         }
     }
-}
-
-/// Whether this process asks, in a job whose lowest living worker that has a daemon is `leader`.
-pub fn is_leader(leader: u64) -> bool {
-    world::get().part == Part::Worker(leader as u32)
 }

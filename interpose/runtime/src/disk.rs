@@ -109,12 +109,7 @@ pub fn is_on() -> bool {
 
 /// Opens the directory, if there is to be one: a collective over all processes. Whether the job goes on from an epoch
 /// there, which is loaded; or why it must not start.
-pub fn open(
-    control: RealComm,
-    part: Option<u32>,
-    workers: u32,
-    store: &mut PageStore,
-) -> Result<Result<bool, String>, c_int> {
+pub fn open(comm: RealComm, worker: u32, workers: u32, store: &mut PageStore) -> Result<Result<bool, String>, c_int> {
     let config = told::config();
     let Some(directory) = &config.disk else {
         return Ok(Ok(false));
@@ -122,16 +117,14 @@ pub fn open(
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut lineage = now.as_nanos() as u64;
     // SAFETY: a collective over a valid communicator.
-    succeeded(unsafe { real::PMPI_Bcast((&raw mut lineage).cast(), 8, handles::byte_type(), 0, control) })?;
+    succeeded(unsafe { real::PMPI_Bcast((&raw mut lineage).cast(), 8, handles::byte_type(), 0, comm) })?;
     let mut level = DISK.borrow_mut();
     let disk = level.insert(Disk::new(directory, lineage, workers));
-    if let Some(worker) = part {
-        disk.places.remove_torn(worker);
-        disk.places.remove_static(worker);
-    }
+    disk.places.remove_torn(worker);
+    disk.places.remove_static(worker);
     let place = disk.places.directory.display().to_string();
     if !config.restart {
-        if let Some(key) = choose::newest(disk, control, part)? {
+        if let Some(key) = choose::newest(disk, comm, worker)? {
             return Ok(Err(format!(
                 "{place} has epochs of an earlier run, the last of them epoch {}; set UNDERSTUDY_RESTART=1 to go on from it, or remove {place}/understudy-* to start anew",
                 key.epoch
@@ -141,7 +134,7 @@ pub fn open(
         return Ok(Ok(false));
     }
     drop(level);
-    Ok(match choose(control, part, store)? {
+    Ok(match choose(comm, worker, store)? {
         Some(_) => {
             if let Some(disk) = &*DISK.borrow() {
                 user::keep_files_on_disk(&disk.places.directory, disk.lineage, disk.start);
@@ -181,9 +174,9 @@ pub fn join(told: Told, workers: u32) {
     user::keep_files_on_disk(&disk.places.directory, told.lineage, told.start);
 }
 
-/// Finds the newest epoch of which all workers have whole files, and loads this process's: a collective over all
-/// processes. `part`: the worker that it plays or will play.
-pub fn choose(control: RealComm, part: Option<u32>, store: &mut PageStore) -> Result<Option<Key>, c_int> {
+/// Finds the newest epoch of which all workers have whole files, and loads that of the worker that this process plays or will play:
+/// a collective over all.
+pub fn choose(comm: RealComm, worker: u32, store: &mut PageStore) -> Result<Option<Key>, c_int> {
     let Some(disk) = &mut *DISK.borrow_mut() else {
         return Ok(None);
     };
@@ -191,14 +184,14 @@ pub fn choose(control: RealComm, part: Option<u32>, store: &mut PageStore) -> Re
     if let Some((_, Some(mut loaded))) = disk.chosen.take() {
         loaded.image.clear(store);
     }
-    let Some(found) = choose::choose(disk, control, part, store)? else {
+    let Some(found) = choose::choose(disk, comm, worker, store)? else {
         return Ok(None);
     };
     disk.lineage = found.key.lineage;
     if told::config().restart && disk.base == 0 {
         disk.base = found.newest.generation + 1;
     }
-    disk.chosen = Some((found.key, found.loaded));
+    disk.chosen = Some((found.key, Some(found.loaded)));
     Ok(Some(found.key))
 }
 
@@ -261,18 +254,16 @@ pub fn stop_writing(store: &mut PageStore) {
     }
 }
 
-/// The job has come to its end: there is nothing to go back for. `has_met`: this is a worker, and all others are at the end, too; it removes
-/// the files of all of them, since some may be killed before they do. (Spares are also released by a worker that leaves the others.)
-pub fn end(has_met: bool) {
+/// The job has come to its end: there is nothing to go back for. All others are at the end, too; this worker removes the files of all of
+/// them, since some may be killed before they do.
+pub fn end() {
     let Some(mut disk) = DISK.take() else { return };
-    user::end_files_on_disk(has_met);
+    user::end_files_on_disk();
     if let Some(writer) = &mut disk.writer {
         writer.stop();
     }
     disk.places.let_go(disk.lineage, |_| true);
-    if has_met {
-        disk.places.remove_job(disk.lineage);
-    }
+    disk.places.remove_job(disk.lineage);
 }
 
 /// Where a worker's static data are, or are to be.

@@ -37,7 +37,7 @@ impl Place {
     }
 }
 
-/// Where everybody is, by rank in the launcher's world.
+/// Where everybody is, by rank in a world of the MPI library.
 pub struct Places {
     all: Vec<Place>,
 }
@@ -82,7 +82,7 @@ impl Places {
     }
 }
 
-/// Learns where everybody is; a collective over the launcher's world.
+/// Learns where everybody is; a collective over a world.
 pub fn meet(world: RealComm) -> Places {
     let own = own_place();
     let mut size = 0;
@@ -97,7 +97,8 @@ pub fn meet(world: RealComm) -> Places {
     }
 }
 
-fn own_place() -> Place {
+/// Where this process is.
+pub fn own_place() -> Place {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let host = user::host_name();
     // Host names may be equal on different nodes, and containers of one node do not see each other's processes.

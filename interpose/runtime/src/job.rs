@@ -4,39 +4,38 @@
 use crate::arch::Rewound;
 use crate::domains::{self, Places};
 use crate::errors::{SUCCESS, returns_errors};
+use crate::gather::everybodys;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::redundancy::Redundancy;
-use crate::world::{self, NULL, Part, World, duplicate, get, is_protected, size_and_rank, split, worker};
+use crate::world::{self, Part, World, duplicate, get, is_protected, size_and_rank, worker, workers_of};
 use crate::{
-    arch, cell, checkpoint, cut, disk, events, fault, journal, objects, peers, protection, recovery, renewal, requests,
-    sys, told, traffic, user,
+    arch, cell, checkpoint, cut, disk, events, fault, journal, objects, protection, recovery, rehearsal, renewal,
+    requests, spare, sys, told, traffic, user,
 };
-use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
+use ckptd::events::{EndHow, Kind};
 use ckptd::settings::{Config, Scheme};
 use std::ffi::c_int;
 use understudy_abi::exit;
 
-/// Sets the world up after the real MPI_Init. A worker returns; a spare sleeps here until it is given a part, and then
-/// the program's frame has been replaced.
+/// Sets the world up after the real MPI_Init. Where the job has begun before, this process takes the part of a dead one, and the
+/// program's frame has been replaced.
 pub fn init() -> Result<(), Rewound> {
     user::begin();
-    if told::launcher_rank() >= told::launcher_size() {
+    if !renewal::is_first() {
+        user::set_idle(false);
         enter(recovery::come_in());
-        return recovery::take_part_at_once();
+        rehearsal::prepare();
+        return Err(recovery::take_part_at_once());
     }
     let config = told::config();
-    let world = world::of_library();
-    returns_errors(world);
-    let (size, rank) = size_and_rank(world);
-    let worker_count = size - config.spares;
-    let part = if rank < worker_count {
-        Part::Worker(rank)
-    } else {
-        Part::Spare
-    };
-    let mismatch = user::compare_layout(world);
-    let places = domains::meet(world);
-    peers::meet(places.all(), rank as usize);
+    let all = world::of_library();
+    returns_errors(all);
+    let (worker_count, worker) = size_and_rank(all);
+    let mismatch = user::compare_layout(all);
+    let places = domains::meet(all);
+    let players = everybodys(all, &told::launcher_rank()).unwrap_or_else(|rc| recovery::failed_in_init(rc));
+    let mut nodes = Vec::new();
+    recovery::learn_places(&mut nodes, players.iter().copied().zip(places.all()));
     let wish = config.buddy_offset.unwrap_or_else(|| places.most_per_node());
     // What a single worker leaves, its process manager keeps.
     let is_single = worker_count == 1;
@@ -51,45 +50,36 @@ pub fn init() -> Result<(), Rewound> {
         .or(too_few)
         .filter(|_| !config.trace);
     let redundancy = Redundancy::place(&places.domains(worker_count), wish, scheme);
-    let made = duplicate(world).and_then(|control| {
-        let workers = split(control, matches!(part, Part::Worker(_)).then_some(rank))?;
-        Ok((control, workers))
-    });
-    let (control, workers) = made.unwrap_or_else(|rc| recovery::failed_in_init(rc));
+    let made = workers_of(all, worker);
+    let [workers, private] = made.unwrap_or_else(|rc| recovery::failed_in_init(rc));
     let own = real_comm(VirtComm(handles::predefined_handle("ompi_mpi_comm_self")));
     let own = duplicate(own).unwrap_or_else(|rc| recovery::failed_in_init(rc));
+    spare::tell_start();
     enter(World {
-        control,
-        workers: workers.unwrap_or(NULL),
-        private: NULL,
+        workers,
+        private,
         own,
-        part,
-        launcher_rank: rank,
+        part: Part::Worker(worker),
+        launcher_rank: told::launcher_rank(),
         worker_count,
-        spare_count: config.spares,
         redundancy,
-        nodes: places.all().iter().map(|place| place.node).collect(),
+        nodes,
         protected: mismatch.is_none() && !config.trace,
         finalized: false,
         recoveries: 0,
-        players: (0..worker_count).collect(),
-        living: (0..size).collect(),
+        players,
     });
     emit_config(&tell_copies_at_home(&places));
     if let Some(why) = mismatch {
         protection::refuse(&why);
     }
     let is_restart = open_disk();
-    match part {
-        Part::Worker(worker) => {
-            init_worker(worker)?;
-            if is_restart {
-                Err(recovery::restart_from_disk())
-            } else {
-                Ok(())
-            }
-        }
-        Part::Spare => recovery::wait_for_part(),
+    objects::comm::init(workers, worker_count, worker).unwrap_or_else(|rc| recovery::failed_in_init(rc));
+    requests::init(worker_count);
+    traffic::init(worker_count);
+    match is_restart {
+        true => Err(recovery::restart_from_disk()),
+        false => Ok(()),
     }
 }
 
@@ -97,7 +87,7 @@ pub fn init() -> Result<(), Rewound> {
 fn enter(world: World) {
     world::enter(world);
     recovery::undone(user::undo_start());
-    emit_start();
+    recovery::offer_to_choose();
     listen_for_exit();
 }
 
@@ -107,18 +97,19 @@ fn open_disk() -> bool {
     if !world.protected {
         return false;
     }
-    let part = match world.part {
-        Part::Worker(worker) => Some(worker),
-        Part::Spare => None,
-    };
-    let opened = disk::open(world.control, part, world.worker_count, &mut checkpoint::keep().store);
+    let opened = disk::open(
+        world.private,
+        worker(),
+        world.worker_count,
+        &mut checkpoint::keep().store,
+    );
     match opened {
         Ok(Ok(is_restart)) => is_restart,
         Ok(Err(why)) => {
-            if world.launcher_rank == 0 {
+            if worker() == 0 {
                 sys::say(format_args!("{why}; the job stops"));
             }
-            recovery::end_together(world.control, exit::REFUSED)
+            recovery::end_together(worker() == 0, exit::REFUSED)
         }
         Err(rc) => recovery::failed_in_init(rc),
     }
@@ -161,40 +152,10 @@ fn tell_copies_at_home(places: &Places) -> String {
     format!("{at_home} of {workers}")
 }
 
-fn emit_start() {
-    let world = get();
-    let role = match world.part {
-        Part::Worker(worker) => Role::Worker(Worker(worker)),
-        Part::Spare => Role::Spare(Spare(world.launcher_rank - world.worker_count)),
-    };
-    events::emit(Kind::Start {
-        pid: std::process::id(),
-        world_rank: WorldRank(world.launcher_rank),
-        role,
-        workers: world.worker_count,
-        spares: world.spare_count,
-        host: user::host_name(),
-        program: user::program_name(),
-        command: user::command_line(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        job: told::job(),
-    });
-}
-
 fn emit_config(copies_at_home: &str) {
     let mut settings = Config::listing(|name| std::env::var(name).ok());
     settings.push(("copies in their own domain".into(), copies_at_home.to_owned()));
     events::emit(Kind::Config { settings });
-}
-
-fn init_worker(worker: u32) -> Result<(), Rewound> {
-    let private = duplicate(get().workers).unwrap_or_else(|rc| recovery::failed_in_init(rc));
-    world::update(|world| world.private = private);
-    let world = get();
-    objects::comm::init(world.workers, world.worker_count, worker).unwrap_or_else(|rc| recovery::failed_in_init(rc));
-    requests::init(world.worker_count);
-    traffic::init(world.worker_count);
-    Ok(())
 }
 
 /// The first checkpoint, at the end of MPI_Init: from here on any failure is recovered from.
@@ -211,8 +172,7 @@ pub fn first_checkpoint() -> Result<(), Rewound> {
     Ok(())
 }
 
-/// The program ends by exit(3). If it has not called MPI_Finalize, the others will find it dead; that it is not, and that
-/// nobody needs to take its part, can only be told to the spares.
+/// The program ends by exit(3), maybe without MPI_Finalize.
 unsafe extern "C" fn leaving(status: c_int) {
     if !world::is_playing() {
         return;
@@ -276,13 +236,13 @@ pub fn finalize() -> Result<c_int, Rewound> {
     journal::trace::report();
     world::update(|world| world.finalized = true);
     objects::attribute::delete_comm(objects::comm::self_handle());
-    disk::end(true);
+    disk::end();
     fault::point("finalize.end", checkpoint::epoch());
     fault::report();
     traffic::tell();
     events::emit(Kind::End { how: EndHow::Finalized });
     user::release_output();
-    user::remove_closed_ledgers(0..get().nodes.len() as u32);
+    user::remove_closed_ledgers(0..told::process_count());
     renewal::finalise();
     Ok(SUCCESS)
 }

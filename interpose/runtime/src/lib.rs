@@ -10,7 +10,7 @@
 //! - [`handles`], [`objects`], [`requests`], [`early`]: what the program holds, and how to make it again; [`posting`],
 //!   [`completion`]: its beginning and its end;
 //! - [`image`]: the user side's memory; [`user`]: the rest of its state (files, signals, thread-locals, output);
-//! - [`job`], [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
+//! - [`job`], `spare`, [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
 //! - [`fatal`]: what this process dies of;
 //! - [`schedule`], [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;
 //! - [`traffic`]: counts what the program sends;
@@ -60,6 +60,7 @@ pub mod requests;
 pub mod rounds;
 pub mod schedule;
 pub mod shim;
+mod spare;
 pub mod sys;
 pub mod told;
 pub mod traffic;

@@ -32,9 +32,9 @@ pub mod tag {
     pub const VOTE: c_int = 6;
     /// A worker has what it needs to commit.
     pub const COMMIT: c_int = 7;
-    /// What a spare needs for a rehearsal; on [`crate::world::World::control`].
+    /// What a holder needs for a rehearsal.
     pub const SCRIPT: c_int = 8;
-    /// What a rehearsal has proved; there, too.
+    /// What a rehearsal has proved.
     pub const PROOF: c_int = 10;
     /// How static data can be rebuilt, for the holder of a copy.
     pub const STATIC: c_int = 11;

@@ -5,7 +5,6 @@ use crate::domains::Place;
 use crate::sys;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 #[derive(Default)]
 struct Peers {
@@ -13,8 +12,6 @@ struct Peers {
     local: Vec<c_int>,
     /// Their ranks in the launcher's world.
     ranks: Vec<u32>,
-    /// Those of them that were alive when this process last looked.
-    watched: Vec<c_int>,
     /// Host of each rank of the launcher's world.
     hosts: Vec<String>,
     /// Domain of each rank of the launcher's world.
@@ -26,7 +23,6 @@ struct Peers {
 static PEERS: Mutex<Peers> = Mutex::new(Peers {
     local: Vec::new(),
     ranks: Vec::new(),
-    watched: Vec::new(),
     hosts: Vec::new(),
     domains: Vec::new(),
     ends: Vec::new(),
@@ -36,42 +32,23 @@ fn peers() -> MutexGuard<'static, Peers> {
     PEERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Learns who is on this node.
-pub fn meet(places: &[Place], own: usize) {
-    let (own, peers) = (places[own], &mut *peers());
-    let here = |place: &Place| place.node == own.node && place.pid != own.pid;
-    for (rank, place) in places.iter().enumerate().filter(|(_, place)| here(place)) {
-        // SAFETY: pidfd_open(2).
-        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, place.pid as libc::pid_t, 0) } as c_int;
-        if descriptor >= 0 {
-            peers.local.push(sys::lift(descriptor));
-            peers.ranks.push(rank as u32);
-        }
-    }
-    peers.watched.clone_from(&peers.local);
-    peers.hosts = places.iter().map(Place::host_name).collect();
-    peers.domains = places.iter().map(|place| place.domain).collect();
-}
-
-/// A process has joined the job, or this one has and `place` is another's.
-pub fn add(place: &Place, rank: u32, own: &Place) {
+/// Learns where a process of this number is; `own`: where this one is.
+pub fn add(place: &Place, number: u32, own: &Place) {
     let peers = &mut *peers();
     peers
         .hosts
-        .resize(peers.hosts.len().max(rank as usize + 1), "an unknown host".into());
-    peers.hosts[rank as usize] = place.host_name();
+        .resize(peers.hosts.len().max(number as usize + 1), "an unknown host".into());
+    peers.hosts[number as usize] = place.host_name();
     peers.domains.resize(peers.hosts.len(), 0);
-    peers.domains[rank as usize] = place.domain;
-    if place.node != own.node {
+    peers.domains[number as usize] = place.domain;
+    if place.node != own.node || place.pid == own.pid {
         return;
     }
     // SAFETY: pidfd_open(2).
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, place.pid as libc::pid_t, 0) } as c_int;
     if descriptor >= 0 {
-        let descriptor = sys::lift(descriptor);
-        peers.local.push(descriptor);
-        peers.ranks.push(rank);
-        peers.watched.push(descriptor);
+        peers.local.push(sys::lift(descriptor));
+        peers.ranks.push(number);
     }
 }
 
@@ -128,39 +105,7 @@ pub fn keep_only(living: &[u32]) {
     let (kept, gone): (Vec<_>, Vec<_>) = all.partition(|(_, rank)| living.contains(rank));
     (peers.local, peers.ranks) = kept.into_iter().unzip();
     for (descriptor, _) in gone {
-        peers.watched.retain(|&watched| watched != descriptor);
         // SAFETY: close(2) of a descriptor of this module, which has just forgotten it.
         unsafe { libc::close(descriptor) };
     }
-}
-
-/// Sleeps, but not longer than until a process of this node ends. Whether one has, since the last call.
-pub fn sleep_until_death(limit: Duration) -> bool {
-    let watch = |&descriptor: &c_int| libc::pollfd {
-        fd: descriptor,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut polls: Vec<libc::pollfd> = peers().watched.iter().map(watch).collect();
-    let limit = libc::timespec {
-        tv_sec: limit.as_secs() as libc::time_t,
-        tv_nsec: libc::c_long::from(limit.subsec_nanos()),
-    };
-    // SAFETY: ppoll(2) of descriptors of our own; the signal mask stays.
-    let ended = unsafe {
-        libc::ppoll(
-            polls.as_mut_ptr(),
-            polls.len() as libc::nfds_t,
-            &limit,
-            std::ptr::null(),
-        )
-    } > 0;
-    if ended {
-        peers().watched = polls
-            .iter()
-            .filter(|poll| poll.revents == 0)
-            .map(|poll| poll.fd)
-            .collect();
-    }
-    ended
 }

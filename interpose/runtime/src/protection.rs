@@ -13,7 +13,7 @@ pub fn refuse(why: &str) {
         events::emit(Kind::Refused { reason: why.to_owned() });
     }
     if told::config().strict().is_some() {
-        recovery::end_together(get().control, exit::REFUSED);
+        recovery::end_together(world::worker() == 0, exit::REFUSED);
     }
 }
 
@@ -34,7 +34,7 @@ fn tell_refused(why: &str, strict: Option<&str>) {
 /// No checkpoints any more, and no recovery; some rank has said why. All workers do this at the same cut.
 pub fn give_up_protection() {
     if told::config().require {
-        recovery::end_together(get().private, exit::REFUSED);
+        recovery::end_together(world::worker() == 0, exit::REFUSED);
     }
     world::update(|world| world.protected = false);
 }

@@ -1,7 +1,7 @@
 //! After a failure: from the error of one MPI call back to a running job.
 //!
 //! ```text
-//!   detect → revoke (leave the generation, reset the library) → drain → shrink (the next generation) → agree (who lives, which epoch)
+//!   detect → reset (leave the generation) → drain → initialise (the next generation) → agree (who lives, which epoch)
 //!          → replace (new communicators) → fetch (the dead rank's copy) → load (everybody) → rebuild → re-protect → resume
 //! ```
 //!
@@ -23,27 +23,24 @@ mod replenish;
 mod report;
 mod repost;
 mod restart;
-mod spare;
 mod wishes;
 
 use crate::arch::Rewound;
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;
-use crate::world::{self, Part};
+use crate::world;
 use crate::{arch, cell::Main, checkpoint, errors, events, overdue, peers, renewal};
 use ckptd::events::{ErrorClass, Kind};
 pub use ending::{abort, end_unprotected, fail, failed_in_init, undone};
 pub use meeting::end_together;
-pub use newcomers::{come_in, welcome};
+pub use newcomers::{come_in, learn_places, welcome};
 use report::Report;
 pub use restart::from_disk as restart_from_disk;
-pub use spare::wait_for_part;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 use understudy_mpi::call;
+pub use wishes::offer as offer_to_choose;
 
-/// How many attempts may fail, one after the other, without a further death: something else must be wrong then.
-const FUTILE_LIMIT: u32 = 10;
 /// How long an unspecific error may precede the news of a failure.
 const NEWS_LIMIT: Duration = Duration::from_secs(2);
 
@@ -118,12 +115,12 @@ fn means_failure(class: c_int) -> bool {
 
 fn error_class(class: c_int) -> ErrorClass {
     match class {
-        call::ABANDONED => ErrorClass::Revoked,
+        call::ABANDONED => ErrorClass::Abandoned,
         class => ErrorClass::Other(class),
     }
 }
 
-/// Runs attempts until one succeeds. A worker's frame is rewound then; a spare may have become a worker.
+/// Runs attempts until one succeeds, and this process's frame is rewound. (If too many fail, the process manager ends the job.)
 fn recover(class: c_int) {
     let (began, moment) = (Instant::now(), events::clock());
     // The program is not asked for checkpoints while it stands still.
@@ -132,47 +129,30 @@ fn recover(class: c_int) {
     let recovery = world::get().recoveries;
     log::debug!("recovery {recovery} begins, error class {class}");
     let mut report = Report::new(recovery, moment, error_class(class));
-    let (mut futile, mut living) = (0, 0);
     let outcome = loop {
         match attempt::run(&mut report) {
             Ok(outcome) => break outcome,
             Err(attempt::Again) => log::debug!("another failure: recovery {recovery} starts over"),
         }
-        let before = std::mem::replace(&mut living, world::living_count());
-        futile = if living == before { futile + 1 } else { 0 };
-        if futile == FUTILE_LIMIT {
-            crate::sys::say(format_args!(
-                "the recovery has failed {futile} times although no further rank has died; the job ends"
-            ));
-            abort(understudy_abi::exit::LOST);
-        }
     };
     report.emit();
-    peers::keep_only(&world::get().living);
-    if let Part::Worker(_) = world::get().part {
-        resume(outcome, began, &report);
-    }
+    peers::keep_only(&world::get().players);
+    resume(&outcome, began, &report);
     replenish::replenish();
-    if let Part::Worker(worker) = world::get().part {
-        overdue::begin(checkpoint::epoch(), worker, world::get().launcher_rank);
-    }
+    overdue::begin(checkpoint::epoch(), world::worker(), world::get().launcher_rank);
 }
 
 /// A newcomer takes part in the recovery that it was started for.
-pub fn take_part_at_once() -> Result<(), Rewound> {
+pub fn take_part_at_once() -> Rewound {
     recover(call::ABANDONED);
-    match world::get().part {
-        Part::Worker(_) => Err(Rewound),
-        Part::Spare => wait_for_part(),
-    }
+    Rewound
 }
 
-fn resume(outcome: attempt::Outcome, began: Instant, report: &Report) {
-    let Some(frame) = outcome.frame else { return };
+fn resume(outcome: &attempt::Outcome, began: Instant, report: &Report) {
     renewal::is_running();
     let epoch = checkpoint::epoch();
-    RESUMED_IN_INIT.set(load::is_init(&frame));
-    arch::rewind(&frame);
+    RESUMED_IN_INIT.set(load::is_init(&outcome.frame));
+    arch::rewind(&outcome.frame);
     let total = began.elapsed();
     events::emit(Kind::Resume {
         recovery: report.recovery,

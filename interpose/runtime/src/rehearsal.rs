@@ -1,20 +1,21 @@
 //! Static data that are rebuilt instead of kept (Cantwell and Nielsen 2018, sections 2.3 and 2.4).
 //!
-//! A worker's initialisation phase is recorded ([`crate::journal`]); an idle spare rehearses it ([`spare`]): a child process
-//! ([`child`]) replays it and compares the pages that come out with the worker's. Pages that come out equal are proved to
-//! be static data that a replay rebuilds; the worker tells the holders of its copies ([`worker`]), who need not keep them
-//! any more. When a spare takes a part, a child replays the phase once more and hands the pages over ([`rebuild`]). Every
-//! page is compared with its checksum before it is used.
+//! A worker's initialisation phase is recorded ([`crate::journal`]), and the holder of its copy has it rehearsed ([`holder`]): its
+//! *seed* ([`seed`]), a process that was forked at the end of `MPI_Init`, has a child ([`child`]) replay the phase and compare the
+//! pages that come out with the worker's. Pages that come out equal are proved to be static data that a replay rebuilds in another
+//! process; the worker tells the holders of its copies ([`worker`]), who need not keep them any more. When a newcomer takes a
+//! part, its seed replays the phase once more and hands the pages over ([`rebuild`]). Every page is compared with its checksum
+//! before it is used.
 //!
 //! Nor does the worker keep a copy itself ([`own_pages`]): its memory holds these pages as they are at the last epoch, unless
-//! it has written one for the first time since. If it has to go back just then, a replay makes the page again, in a process
-//! that was forked at the end of `MPI_Init` ([`seed`]).
+//! it has written one for the first time since. If it has to go back just then, its own seed makes the page again.
 //!
 //! A page that changes after the phase is part of a checkpoint, and so of the copy, from then on.
 
 pub mod again;
 mod child;
 mod decision;
+mod holder;
 mod inputs;
 mod message;
 mod own_memory;
@@ -22,7 +23,6 @@ mod own_pages;
 mod rebuild;
 mod script;
 mod seed;
-mod spare;
 mod wanted;
 mod worker;
 
@@ -32,7 +32,6 @@ use ckptd::settings::{LogLimit, Rehearse, Static};
 pub use own_pages::{from_own_memory, put_back};
 pub use rebuild::{Offer, Rebuild, offer};
 pub use script::Script;
-pub use spare::{is_busy as spare_is_busy, poll as poll_spare};
 pub use worker::{damage_journals, keep as keep_script, poll, script as own_script};
 
 /// While the program sets itself up, a part of its memory may be nothing yet.
@@ -79,10 +78,8 @@ fn spares_own() -> bool {
 
 /// This process stands at the end of `MPI_Init`.
 pub fn prepare() {
-    if is_on() {
+    if is_on() && world::is_protected() {
         inputs::note();
-    }
-    if replays() && spares_own() && world::is_protected() {
         seed::plant();
     }
 }
@@ -127,7 +124,7 @@ pub fn cut(epoch: u64) {
 pub fn interrupt() {
     crate::journal::give_up();
     again::forget();
-    spare::interrupt();
+    holder::interrupt();
     worker::interrupt();
     rebuild::interrupt();
 }

@@ -1,4 +1,4 @@
-//! Workers and spares: who plays which part, and the runtime's own communicators.
+//! The workers: who plays which part, and the runtime's own communicators.
 #![allow(unsafe_code)]
 
 use crate::cell::Main;
@@ -9,22 +9,20 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use understudy_mpi::library;
-use understudy_mpi::real_types::{RealComm, UNDEFINED};
+use understudy_mpi::real_types::RealComm;
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Plays this worker.
     Worker(u32),
-    /// Waits for a part.
-    Spare,
+    /// Is to get the part of a dead process.
+    Newcomer,
 }
 
 /// The runtime's view of the job.
 #[derive(Clone)]
 pub struct World {
-    /// All living processes, workers and spares.
-    pub control: RealComm,
     /// What the program sees as MPI_COMM_WORLD.
     pub workers: RealComm,
     /// All workers, for cuts, shipping and commits.
@@ -33,15 +31,13 @@ pub struct World {
     pub own: RealComm,
     /// What this process does.
     pub part: Part,
-    /// Its rank in the launcher's world.
+    /// Its number, by which the job knows it: its rank in the launcher's world, if that has started it.
     pub launcher_rank: u32,
     /// Number of workers.
     pub worker_count: u32,
-    /// Number of spares that the job was started with.
-    pub spare_count: u32,
     /// Who holds whose copies.
     pub redundancy: Redundancy,
-    /// The node of each rank of the launcher's world.
+    /// The node of each process that has been in a generation, by its number.
     pub nodes: Vec<u64>,
     /// Whether failures are recovered from.
     pub protected: bool,
@@ -49,10 +45,8 @@ pub struct World {
     pub finalized: bool,
     /// How many recoveries there were.
     pub recoveries: u32,
-    /// Launcher rank of the process that plays each worker.
+    /// The number of the process that plays each worker.
     pub players: Vec<u32>,
-    /// Launcher ranks of the processes that were alive after the last recovery.
-    pub living: Vec<u32>,
 }
 
 /// `MPI_COMM_NULL`'s place where there is no communicator.
@@ -126,7 +120,7 @@ pub fn own_comm() -> RealComm {
 pub fn worker() -> u32 {
     match with(|world| world.part) {
         Part::Worker(worker) => worker,
-        Part::Spare => u32::MAX,
+        Part::Newcomer => u32::MAX,
     }
 }
 
@@ -146,35 +140,24 @@ pub fn size_and_rank(comm: RealComm) -> (u32, u32) {
     (size as u32, rank as u32)
 }
 
-/// How many processes there are in `control`.
-pub fn living_count() -> u32 {
-    size_and_rank(with(|world| world.control)).0
-}
-
-/// A duplicate that returns errors; with the barrier without which a revocation crashes a rank that is still inside.
+/// A duplicate that returns errors.
 pub fn duplicate(comm: RealComm) -> Result<RealComm, c_int> {
     let mut copy = NULL;
     // SAFETY: collectives over a valid communicator.
     unsafe {
         succeeded(real::PMPI_Comm_dup(comm, &mut copy))?;
         returns_errors(copy);
-        succeeded(real::PMPI_Barrier(copy))?;
     }
     Ok(copy)
 }
 
-/// A part of a communicator, `None` for those outside.
-pub fn split(comm: RealComm, key: Option<u32>) -> Result<Option<RealComm>, c_int> {
-    let mut part = NULL;
-    let color = if key.is_some() { 0 } else { UNDEFINED };
-    // SAFETY: collectives over valid communicators.
+/// The communicators of the workers: the program's, and the runtime's own. A collective over all processes of a generation.
+pub fn workers_of(all: RealComm, worker: u32) -> Result<[RealComm; 2], c_int> {
+    let mut workers = NULL;
+    // SAFETY: a collective over a valid communicator.
     unsafe {
-        succeeded(real::PMPI_Comm_split(comm, color, key.unwrap_or(0) as c_int, &mut part))?;
-        if key.is_none() {
-            return Ok(None);
-        }
-        returns_errors(part);
-        succeeded(real::PMPI_Barrier(part))?;
+        succeeded(real::PMPI_Comm_split(all, 0, worker as c_int, &mut workers))?;
+        returns_errors(workers);
     }
-    Ok(Some(part))
+    Ok([workers, duplicate(workers)?])
 }

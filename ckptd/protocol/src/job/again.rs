@@ -53,14 +53,16 @@ impl Job {
             self.actions.push(Action::End { is_good: true });
         } else if self.has_begun() {
             self.renew();
+            // Spares are to say so to this manager, too.
+            self.unready.clone_from(&self.living);
         } else {
-            self.start_missing();
+            self.start_absent();
         }
         self.gone(&absent.into_iter().collect::<Vec<_>>());
     }
 
     /// No generation has begun yet. Those who have come are to say so again.
-    fn start_missing(&mut self) {
+    fn start_absent(&mut self) {
         if self.members.is_empty() {
             return self.start_all();
         }

@@ -120,10 +120,14 @@ impl Job {
         };
         member.ending = Some(ending);
         let (at, is_heard, has_played) = (member.at, member.is_heard(), member.has_played);
+        let is_spare = !has_played && (self.is_protected || self.phase == Phase::Running);
         if let Some(worker) = member.keeps {
             // Of one worker, the process that was started last knows the most.
             let legacy = self.legacies.entry(worker).or_insert(number);
             *legacy = number.max(*legacy);
+        }
+        if has_played {
+            self.fallen.insert(number);
         }
         let is_at_end = self.at_end.contains(&number);
         self.no_longer_lives(number, at);
@@ -135,8 +139,9 @@ impl Job {
         }
         match ending {
             _ if self.members[&number].is_broken => self.died(at, has_played),
-            // A new spare waits for the next generation: nobody misses it.
-            _ if self.is_protected && self.phase == Phase::Running && !has_played => self.do_without(),
+            // Nobody misses a spare now, but the launcher means all.
+            Ending::Exit(_) | Ending::Signal(_) if is_spare && is_heard => self.lost_spare(number),
+            Ending::Exit(_) | Ending::Signal(_) if is_spare && self.phase == Phase::Running => self.do_without(),
             // A new process has to come as far as the first one did.
             Ending::Exit(_) if !is_heard && self.is_protected => self.died(at, has_played),
             // It does not use MPI.
@@ -175,10 +180,26 @@ impl Job {
         }
     }
 
-    /// A spare has died before it was in a generation; the next one would die so, too.
+    /// A spare has died that waited.
+    fn lost_spare(&mut self, number: Number) {
+        let spares = self.spares_left();
+        self.say(format!(
+            "spare rank {number} died; the job goes on with {spares} spare(s)"
+        ));
+        self.start_missing();
+        if self.replenishes {
+            self.replenish(1);
+        }
+    }
+
+    fn spares_left(&self) -> u32 {
+        (self.living.len() as u32).saturating_sub(self.workers)
+    }
+
+    /// A spare has died before it was ready; the next one would die so, too.
     pub(super) fn do_without(&mut self) {
         self.has_failed_to_replenish = true;
-        let spares = (self.living.len() as u32).saturating_sub(self.workers);
+        let spares = self.spares_left();
         self.say(format!(
             "no new spare can join the job (it has died on its way); it goes on with {spares} spare(s)"
         ));
@@ -215,7 +236,9 @@ impl Job {
             return self.end_with(LOST, Some(at));
         }
         if self.legacies.is_empty() && !self.living.iter().any(|number| self.members[number].has_played) {
-            self.say("all processes of the job have died, and left no copies; start it again".into());
+            self.say(
+                "the job cannot be recovered: all workers died, and with them all copies; start the job again".into(),
+            );
             return self.end_with(LOST, Some(at));
         }
         self.renew();

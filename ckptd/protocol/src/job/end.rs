@@ -34,8 +34,14 @@ impl Job {
 
     /// After the end of a program, the first process that calls begins the next one of its script.
     pub(super) fn called(&mut self, number: Number) {
-        let is_next = self.phase == (Phase::Ending { deadline: None }) && self.status == 0;
-        if is_next && self.living.contains(&number) {
+        let has_ended = self.phase == (Phase::Ending { deadline: None }) && self.status == 0;
+        if has_ended && self.living.contains(&number) {
+            if !self.members[&number].is_heard() {
+                // A new process that the program has not needed.
+                let generation = Some(self.generation);
+                self.actions.push(Action::Admit { number, generation });
+                return self.actions.push(Action::End { is_good: true });
+            }
             self.begin_next_program();
         }
         let generation = (!self.is_ending()).then_some(self.generation);
@@ -47,15 +53,18 @@ impl Job {
 
     /// Nobody knows anything of that yet.
     fn begin_next_program(&mut self) {
+        let is_whole = self.living.len() as u32 == self.workers + self.spares
+            && self.living.iter().all(|number| self.members[number].is_heard());
         self.members.values_mut().for_each(|member| *member = member.anew());
         self.unready.clone_from(&self.living);
         self.at_end.clear();
         self.legacies.clear();
+        self.fallen.clear();
         self.is_protected = false;
         (self.futile, self.stillborn, self.leaver) = (0, 0, None);
         self.generation = self.generation.next();
         self.phase = Phase::Meeting;
-        if (self.living.len() as u32) < self.workers + self.spares {
+        if !is_whole {
             self.say(
                 "a process has died in the first program of a script, so the next one would lack a rank; start each program by itself".into(),
             );

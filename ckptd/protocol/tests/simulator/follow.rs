@@ -1,7 +1,7 @@
 //! A manager dies, and another one follows it.
 
 use super::{Stage, World};
-use understudy_protocol::{Event, Generation, Guardian, Job, Known};
+use understudy_protocol::{Event, Generation, Guardian, Job, Known, Said};
 
 impl World {
     /// The manager has died; another one follows it.
@@ -41,6 +41,13 @@ impl World {
             events.retain(|event| matches!(event, Event::Said(..)));
             let ends = |ending| [Event::Ended(number, ending), Event::Closed(number, 0)];
             events.extend(ending.into_iter().flat_map(ends));
+            let process = self.processes.get_mut(&number).expect("a process");
+            match process.stage {
+                // It waits for a generation that is over.
+                Stage::Spare if process.known.has_played => process.stage = Stage::Ready(Generation::default()),
+                Stage::Spare => events.push_back(Event::Said(number, Said::Ready(process.page))),
+                _ => {}
+            }
         }
     }
 

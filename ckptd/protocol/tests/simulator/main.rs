@@ -4,6 +4,7 @@
 //! run some processes are killed, or managers, in the middle of what they do, or whole nodes are lost; the job must come to its end, in a generation that has all workers, and a copy of each as
 //! long as there is one on a living node.
 
+mod copies;
 mod follow;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,6 +29,8 @@ impl Random {
 enum Stage {
     /// Before MPI_Init.
     Starting,
+    /// Before its first generation: it waits for any.
+    Spare,
     /// Its library is as before MPI_Init for this generation; it waits.
     Ready(Generation),
     /// It is in that generation, so many steps from the end of the program.
@@ -80,6 +83,8 @@ struct World {
     lost: BTreeSet<Node>,
     /// Losses that the manager has not heard of.
     news: Vec<Node>,
+    /// Who is to say which spares should take parts.
+    asked: Option<Number>,
     /// Workers of which there have been copies.
     kept: BTreeSet<u32>,
     /// The last copy of one of them is lost.
@@ -110,6 +115,7 @@ impl World {
             losses,
             lost: BTreeSet::new(),
             news: Vec::new(),
+            asked: None,
             kept: BTreeSet::new(),
             is_doomed: false,
             statuses: BTreeMap::new(),
@@ -151,7 +157,7 @@ impl World {
     fn act(&mut self, action: Action) {
         match action {
             Action::Start { number, at, anew } => {
-                if anew && number.0 < self.size {
+                if anew && number == Number(0) {
                     // From the beginning: what the dead have left is of no use.
                     let dead = self.processes.values_mut().filter(|it| it.stage == Stage::Dead);
                     dead.for_each(|it| (it.keeps, it.copies) = (false, BTreeSet::new()));
@@ -198,8 +204,26 @@ impl World {
                 heir.copies.extend(files);
                 (heir.keeps, heir.of_dead) = (true, part);
                 (heir.known.keeps, heir.known.heir_of) = (worker, Some(number));
+                heir.known.has_played = true;
             }
-            Action::Begin { generation, ranks } => self.begin(generation, ranks),
+            Action::Begin {
+                generation,
+                ranks,
+                spares,
+                is_first,
+            } => {
+                let waiting = self.processes.values();
+                let waiting = waiting
+                    .filter(|it| matches!(it.stage, Stage::Starting | Stage::Spare))
+                    .count();
+                assert!(waiting <= spares as usize + self.workers, "spares are forgotten");
+                assert!(!is_first || self.kept.is_empty(), "what there is would be forgotten");
+                self.begin(generation, ranks);
+            }
+            Action::Ask { number, fallen } => {
+                assert!(!fallen.is_empty(), "a question about nobody");
+                self.asked = Some(number);
+            }
             Action::Kill { number, .. } => self.kill(number),
             Action::End { is_good } => self.is_ending |= is_good,
             Action::Admit { .. } => {}
@@ -211,7 +235,11 @@ impl World {
     fn begin(&mut self, generation: Generation, ranks: Vec<Number>) {
         let last = self.begun.last().map(|(last, _)| *last);
         assert!(last.is_none_or(|last| last < generation), "generations begin in order");
-        assert!(ranks.len() >= self.workers, "a generation lacks workers");
+        assert_eq!(
+            ranks.len(),
+            self.workers,
+            "a generation has the workers and nobody else"
+        );
         self.check_copies(&ranks);
         self.give_parts(&ranks);
         let is_told = |it: &Event| matches!(it, Event::Ended(..));
@@ -223,48 +251,17 @@ impl World {
             let process = self.processes.get_mut(number).expect("a rank is a process");
             (process.known.has_played, process.known.is_protected) = (true, self.is_protected);
             // It may have died, or left for the next generation, since.
-            if process.stage == Stage::Ready(generation) {
-                process.stage = Stage::Running(generation, STEPS);
-            } else {
-                assert!(
+            match process.stage {
+                Stage::Spare if process.page > generation => process.stage = Stage::Ready(generation),
+                Stage::Spare => process.stage = Stage::Running(generation, STEPS),
+                Stage::Ready(of) if of == generation => process.stage = Stage::Running(generation, STEPS),
+                _ => assert!(
                     process.stage == Stage::Dead || process.page > generation,
                     "{number} was not ready"
-                );
+                ),
             }
         }
         self.begun.push((generation, ranks));
-    }
-
-    /// Who has lived on keeps its part; those of the dead go to their heirs, if there are any.
-    fn give_parts(&mut self, ranks: &[Number]) {
-        for part in 0..self.workers as u32 {
-            let find = |is_fit: &dyn Fn(&Process) -> bool| ranks.iter().find(|it| is_fit(&self.processes[it])).copied();
-            if find(&|it| it.part == Some(part)).is_some() {
-                continue;
-            }
-            let heir = find(&|it| it.part.is_none() && it.of_dead == Some(part));
-            let idle = heir.or_else(|| find(&|it| it.part.is_none() && it.of_dead.is_none()));
-            let number = idle
-                .or_else(|| find(&|it| it.part.is_none()))
-                .expect("there are enough");
-            self.processes.get_mut(&number).expect("a rank is a process").part = Some(part);
-        }
-    }
-
-    /// What no rank has, nobody has who could be asked.
-    fn check_copies(&mut self, ranks: &[Number]) {
-        let is_left = |it: &Process| !self.lost.contains(&it.node) && (it.keeps || it.stage != Stage::Dead);
-        let all = self.processes.iter().filter(|(_, process)| is_left(process));
-        let (known, left): (Vec<_>, Vec<_>) = all.partition(|(number, _)| ranks.contains(number));
-        let of = |processes: &[(&Number, &Process)]| -> BTreeSet<u32> {
-            processes.iter().flat_map(|(_, it)| it.copies.iter().copied()).collect()
-        };
-        let (known, left) = (of(&known), of(&left));
-        assert!(
-            left.is_subset(&known),
-            "copies of {left:?} are left behind, {known:?} are known"
-        );
-        self.is_doomed |= !self.kept.is_subset(&known);
     }
 
     /// Nothing of this node says anything any more.
@@ -297,16 +294,22 @@ impl World {
         let said = match process.stage {
             Stage::Dead => return,
             Stage::Starting => {
-                process.stage = Stage::Ready(page);
+                process.stage = Stage::Spare;
                 process.known.is_heard = true;
                 Said::Ready(page)
             }
-            Stage::Ready(_) | Stage::Running(..) | Stage::AtEnd(_) if is_ending => {
+            Stage::Spare | Stage::Ready(_) | Stage::Running(..) | Stage::AtEnd(_) if is_ending => {
                 process.stage = Stage::Dead;
                 process.ending = Some(Ending::Exit(0));
                 self.say(number, Event::Ended(number, Ending::Exit(0)));
                 self.say(number, Event::Closed(number, 0));
                 return;
+            }
+            Stage::Ready(of) if of == page && self.asked == Some(number) => {
+                self.asked = None;
+                let wish = Number(self.random.below(self.processes.len() as u64) as u32);
+                self.say(number, Event::Said(number, Said::Wish(wish)));
+                Said::HasChosen(of)
             }
             Stage::Ready(of) | Stage::Running(of, _) | Stage::AtEnd(of) if of != page => {
                 process.stage = Stage::Ready(page);
@@ -339,23 +342,6 @@ impl World {
     fn go_on(&mut self, number: Number, of: Generation, left: u32) {
         let process = self.processes.get_mut(&number).expect("a process");
         process.stage = Stage::Running(of, left - 1);
-    }
-
-    /// Whether all workers have handed over copies of themselves; if so, a worker of another node has one of each, too.
-    fn commit(&mut self) -> bool {
-        let has_own = |it: &Process| it.part.is_some_and(|part| it.copies.contains(&part));
-        let keeps = |it: &&Process| it.keeps && it.stage != Stage::Dead && has_own(it);
-        let keepers = self.processes.values().filter(keeps);
-        let of_parts: BTreeMap<u32, Node> = keepers.filter_map(|it| Some((it.part?, it.node))).collect();
-        let is_whole = of_parts.len() == self.workers;
-        for (part, node) in of_parts.into_iter().filter(|_| is_whole) {
-            self.kept.insert(part);
-            let mut others = self.processes.values_mut().filter(|process| process.node != node);
-            if let Some(holder) = others.find(|process| keeps(&&**process)) {
-                holder.copies.insert(part);
-            }
-        }
-        is_whole
     }
 
     fn choose<T: Copy>(&mut self, from: &[T]) -> Option<T> {

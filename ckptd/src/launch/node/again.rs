@@ -92,8 +92,9 @@ impl Node {
                 continue;
             };
             known.is_heard = true;
+            caller.tell_again();
             let Ok(page) = caller.look() else { continue };
-            if page.has_played() {
+            if page.has_played() || page.has_ended() {
                 page.tell(&mut known);
                 self.is_protected |= known.has_part || known.is_protected;
                 if let Ok(process) = Process::new(caller) {

@@ -113,6 +113,8 @@ impl Node {
         let Beginning {
             job,
             generation,
+            is_first,
+            spares,
             ranks,
             hosts,
         } = beginning;
@@ -144,11 +146,14 @@ impl Node {
                 generation,
                 rank: rank.0,
                 size: of_all.placement.size(),
+                is_first,
+                spares,
                 variables: all.map(|(name, value)| (text(name), text(value))).collect(),
                 descriptor: identity.descriptor.as_ref().map(|_| "PMI_FD".into()),
                 heir_of: self.heirs.remove(&number),
             };
-            if let Some(process) = self.processes.get(&number) {
+            if let Some(process) = self.processes.get_mut(&number) {
+                process.takes_part(generation);
                 let descriptor: Vec<OwnedFd> = identity.descriptor.into_iter().collect();
                 process.tell(&begin, &descriptor);
             }

@@ -124,6 +124,10 @@ impl Node {
             return;
         };
         log::info!("process {heir} inherits from process {from}");
+        if let Some(process) = self.processes.get(&heir) {
+            // From now on it knows the job: another manager has it take part in the next generation.
+            process.note_played(self.is_protected);
+        }
         let (worker, status) = (left.worker, left.status);
         let inherit = ToGuardian::Inherit {
             heir,

@@ -6,7 +6,7 @@ use crate::generated::callbacks::{CommCopyFn, CommDeleteFn, TypeCopyFn, TypeDele
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::attribute::{ERR_KEYVAL, INVALID, Kind, Object};
-use crate::objects::{comm, objects, objects_mut};
+use crate::objects::{objects, objects_mut};
 use crate::raise::{finish, raise};
 use crate::{abi, told};
 use std::ffi::{c_int, c_void};
@@ -15,9 +15,8 @@ use understudy_mpi::library;
 use understudy_mpi::real_types::RealComm;
 
 // The keys of predefined attributes (MPI 4.1, 9.1.2) in Open MPI's numbers: MPI_TAG_UB, MPI_HOST, MPI_IO,
-// MPI_WTIME_IS_GLOBAL, MPI_APPNUM and these.
+// MPI_WTIME_IS_GLOBAL, MPI_APPNUM, this one, and MPI_UNIVERSE_SIZE.
 const LASTUSEDCODE: c_int = 5;
-const UNIVERSE_SIZE: c_int = 6;
 /// How many there are. The following keys are of windows, and `MPI_FT`: failures are not the program's concern here.
 const PREDEFINED: c_int = 7;
 
@@ -28,7 +27,6 @@ fn predefined(key: c_int) -> Result<Option<u64>, c_int> {
     let value = match key {
         LASTUSEDCODE => abi::integer_for_program(Domain::ErrorCode, objects().error_codes.last_used()),
         _ => match real_value(key)? {
-            Some(value) if key == UNIVERSE_SIZE => universe(value),
             Some(value) => value,
             None => return Ok(None),
         },
@@ -40,7 +38,7 @@ fn predefined(key: c_int) -> Result<Option<u64>, c_int> {
     Ok(Some(cell as u64))
 }
 
-/// The communicator of all processes, spares included: only it has the predefined attributes for certain.
+/// The library's own: only it has the predefined attributes for certain.
 fn whole_world() -> RealComm {
     RealComm(library::object(c"ompi_mpi_comm_world"))
 }
@@ -54,17 +52,6 @@ fn real_value(key: c_int) -> Result<Option<c_int>, c_int> {
             SUCCESS => Ok(None),
             rc => Err(rc),
         }
-    }
-}
-
-/// `MPI_UNIVERSE_SIZE` without the spares, if there is room for no further processes.
-fn universe(value: c_int) -> c_int {
-    let mut all = 0;
-    // SAFETY: as above.
-    let rc = unsafe { real::PMPI_Comm_size(whole_world(), &mut all) };
-    match comm::get(comm::world_handle()) {
-        Some(world) if rc == SUCCESS && value == all => world.members.len() as c_int,
-        _ => value,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
 use crate::raise::finish;
-use crate::{job, recovery, renewal, sys, world};
+use crate::{job, recovery, renewal, spare, sys, world};
 use ckptd::relay::RankStage;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -43,11 +43,11 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
         crate::rehearsal::start();
         return SUCCESS;
     }
-    crate::user::set_stage(RankStage::Initialising);
     crate::fault::point("init.begin", 0);
+    spare::begin();
     let mut provided = 0;
     let asked = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);
-    let rc = renewal::initialise(asked, &mut provided);
+    let rc = renewal::initialise(asked, &mut provided, &spare::WAIT);
     if rc != SUCCESS {
         return rc;
     }

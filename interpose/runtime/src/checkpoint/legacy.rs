@@ -365,19 +365,3 @@ fn take_over(estate: Estate, keep: &mut Keep) -> Option<Inherited> {
     });
     Some(got)
 }
-
-/// This process has no part: it keeps nothing for anybody.
-pub fn leave(keep: &mut Keep) {
-    if keep.legacy.as_ref().is_none_or(|legacy| legacy.told.is_none()) {
-        return;
-    }
-    match new_store() {
-        Ok((store, legacy)) => {
-            (keep.store, keep.legacy) = (store, legacy);
-            keep.own = Copy::default();
-            keep.partners.iter_mut().for_each(|copy| *copy = Copy::default());
-            renewal::keep_nothing();
-        }
-        Err(error) => log::info!("what was inherited stays: {}", sys::chain(&error)),
-    }
-}

@@ -17,33 +17,32 @@ pub struct Found {
     /// The newest one that anybody has anything of.
     pub newest: Key,
     /// The part of this process.
-    pub loaded: Option<Loaded>,
+    pub loaded: Loaded,
 }
 
 /// The newest epoch of which anybody has a file.
-pub fn newest(disk: &Disk, comm: RealComm, part: Option<u32>) -> Result<Option<Key>, c_int> {
-    let own = part.map_or_else(Vec::new, |worker| disk.places.keys(worker));
-    Ok(everybodys(comm, &own)?.into_iter().flatten().max())
+pub fn newest(disk: &Disk, comm: RealComm, worker: u32) -> Result<Option<Key>, c_int> {
+    Ok(everybodys(comm, &disk.places.keys(worker))?.into_iter().flatten().max())
 }
 
-/// Finds the epoch, over all processes of `comm`; `part` is the worker that this one plays or will play. Whatever stands
-/// in an epoch's way is said, by one worker for all.
-pub fn choose(disk: &Disk, comm: RealComm, part: Option<u32>, store: &mut PageStore) -> Result<Option<Found>, c_int> {
-    let own = part.map_or_else(Vec::new, |worker| disk.places.keys(worker));
-    let candidates = catalogue::candidates(&everybodys(comm, &own)?);
+/// Finds the epoch, over all processes of `comm`; this one plays or will play `worker`. Whatever stands in an epoch's way is said, by
+/// one worker for all.
+pub fn choose(disk: &Disk, comm: RealComm, worker: u32, store: &mut PageStore) -> Result<Option<Found>, c_int> {
+    let candidates = catalogue::candidates(&everybodys(comm, &disk.places.keys(worker))?);
     for (index, &key) in candidates.iter().enumerate() {
-        let attempt = part.map(|worker| disk.places.load(Name { key, worker }, &disk.identity, store));
-        let objector = lowest(comm, part.filter(|_| matches!(attempt, Some(Err(_)))))?;
-        let Some(objector) = objector else {
-            let (newest, loaded) = (candidates[0], attempt.and_then(Result::ok));
-            return Ok(Some(Found { key, newest, loaded }));
-        };
-        match attempt {
-            Some(Ok(mut loaded)) => loaded.image.clear(store),
-            Some(Err(damage)) if part == Some(objector) => {
-                refuse(disk, Name { key, worker: objector }, &damage, candidates.get(index + 1));
+        let name = Name { key, worker };
+        let attempt = disk.places.load(name, &disk.identity, store);
+        let objector = lowest(comm, attempt.is_err().then_some(worker))?;
+        match (attempt, objector) {
+            (Ok(loaded), None) => {
+                let newest = candidates[0];
+                return Ok(Some(Found { key, newest, loaded }));
             }
-            _ => {}
+            (Ok(mut loaded), Some(_)) => loaded.image.clear(store),
+            (Err(damage), Some(objector)) if objector == worker => {
+                refuse(disk, name, &damage, candidates.get(index + 1));
+            }
+            (Err(_), _) => {}
         }
     }
     Ok(None)

@@ -261,7 +261,7 @@ pub fn drop_reals() {
     created.for_each(|index| handles::set_real(HandleKind::Comm, index, std::ptr::null_mut()));
     let state = &mut *STATE.borrow_mut();
     state.bridge = None;
-    // A spare has no objects.
+    // A newcomer has no objects.
     if !state.real_self.0.is_null() {
         handles::set_predefined(state.self_symbol, state.real_self.0);
     }

@@ -42,11 +42,11 @@ mod tests {
     use super::without_neighbour;
 
     #[test]
-    fn a_spare_is_a_neighbour_too() {
+    fn a_newcomer_is_a_neighbour_too() {
         let nodes = [1, 1, 2, 2, 3, 3];
         assert_eq!(without_neighbour(&[(0, 0), (1, 1)], &[2, 3, 4, 5], &nodes), [0, 1]);
         assert!(without_neighbour(&[(0, 0)], &[1, 2, 3], &nodes).is_empty());
-        // Worker 1 is played by the former spare 5, beside the spare 4.
+        // Worker 1 is played by the former spare 5, beside the newcomer 4.
         assert_eq!(without_neighbour(&[(1, 5), (2, 2)], &[0, 1, 4], &nodes), [2]);
     }
 }

@@ -8,7 +8,7 @@ use super::report::Report;
 use super::repost::repost;
 use super::{copies, newcomers};
 use crate::arch::Frame;
-use crate::errors::SUCCESS;
+use crate::errors::{ERR_INTERN, SUCCESS};
 use crate::generated::real;
 use crate::objects::comm;
 use crate::world::{self, Part};
@@ -22,16 +22,10 @@ pub struct Again;
 
 /// What a successful attempt leads to.
 pub struct Outcome {
-    /// Where the program goes on; `None` in a spare.
-    pub frame: Option<Frame>,
+    /// Where the program goes on.
+    pub frame: Frame,
     /// This process tells the user.
     pub is_speaker: bool,
-}
-
-/// The communicators of the new world.
-struct Communicators {
-    workers: RealComm,
-    private: RealComm,
 }
 
 /// One attempt.
@@ -39,46 +33,31 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     // What the program has waited for, perhaps for long.
     crate::arch::end_wait();
     report.stage(RecoveryStage::Detect);
-    let (control, whole) = renew(report).map_err(|_| Again)?;
-    let met = meet(control, whole).and_then(|meeting| {
+    let (all, whole) = renew(report).map_err(|_| Again)?;
+    let met = meet(all, whole).and_then(|meeting| {
         report.stage(RecoveryStage::Agree);
-        let communicators = match &meeting.verdict {
-            Ok(plan) => make_communicators(control, plan)?,
-            Err(_) => None,
-        };
-        Ok((meeting, communicators))
+        if let Ok(plan) = &meeting.verdict {
+            let [workers, private] = world::workers_of(all, part_in(plan)?)?;
+            world::update(|world| (world.workers, world.private) = (workers, private));
+        }
+        Ok(meeting)
     });
-    world::update(|world| world.control = control);
-    let (Meeting { living, verdict }, communicators) = all_have(control, met)?;
+    let Meeting { living, verdict } = all_have(all, met)?;
     let world = world::get();
-    let dead: Vec<u32> = world
-        .living
-        .iter()
-        .copied()
-        .filter(|rank| !living.contains(rank))
-        .collect();
+    let dead = |player: &u32| !living.contains(player);
+    let dead: Vec<u32> = world.players.iter().copied().filter(dead).collect();
     let plan = verdict.unwrap_or_else(|lost| {
         report.note_deaths(&dead, &world.players);
         report.emit();
-        give_up(control, &living, &lost)
+        give_up(&living, &lost)
     });
     report.stage(RecoveryStage::Replace);
 
-    let loaded = match &communicators {
-        Some(made) => {
-            world::update(|world| (world.workers, world.private) = (made.workers, made.private));
-            take_part(&plan, report).map(Some)
-        }
-        None => Ok(None),
-    };
-    let loaded = all_have(control, loaded)?;
+    let loaded = all_have(all, take_part(&plan, report))?;
     report.settle(&dead, &plan, &world.players);
-    world::update(|world| world.living = living);
-    let frame = loaded.map(|loaded| settle(&plan, loaded));
-    // Idle spares, too: one of them may tell of the next death.
-    world::update(|world| world.players.clone_from(&plan.players));
-    copies::settle(frame.is_some());
-    if frame.is_some() && repost().is_err() {
+    let frame = settle(&plan, loaded);
+    copies::settle();
+    if repost().is_err() {
         return Err(Again);
     }
     report.stage(RecoveryStage::Resume);
@@ -89,16 +68,16 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     })
 }
 
-/// The living processes in one communicator, in a new generation of the job; and the epoch whose copies are whole, which nobody may have
+/// The processes of a new generation of the job; and the epoch whose copies are whole, which nobody may have
 /// committed (0: none).
 fn renew(report: &mut Report) -> Result<(RealComm, u64), c_int> {
-    if let Some(control) = newcomers::take_first() {
+    if let Some(all) = newcomers::take_first() {
         copies::inherit();
-        return Ok((control, 0));
+        return Ok((all, 0));
     }
     let begin = renewal::leave_generation();
     own_messages::all_is_back();
-    report.stage(RecoveryStage::Revoke);
+    report.stage(RecoveryStage::Reset);
     // Calls do nothing before the generation begins: what is under way has ended with the library that it was given to.
     let whole = checkpoint::interrupt().unwrap_or(0);
     rehearsal::interrupt();
@@ -106,45 +85,34 @@ fn renew(report: &mut Report) -> Result<(RealComm, u64), c_int> {
     comm::drop_reals();
     report.stage(RecoveryStage::Drain);
     match world::get().part {
-        Part::Spare => copies::inherit(),
+        Part::Newcomer => copies::inherit(),
         Part::Worker(_) => drop(renewal::take_inheritance()),
     }
     renewal::begin(begin)?;
-    let control = newcomers::gather_all()?;
-    report.stage(RecoveryStage::Shrink);
-    Ok((control, whole))
+    let all = newcomers::gather_all()?;
+    report.stage(RecoveryStage::Initialise);
+    Ok((all, whole))
 }
 
 /// What this process has come to, if all others have come as far. Where a generation fails, who has not ends it, as others may wait for
 /// this process elsewhere; some may take it for a success, and meet the others in the next one.
-fn all_have<T>(control: RealComm, own: Result<T, c_int>) -> Result<T, Again> {
+fn all_have<T>(all: RealComm, own: Result<T, c_int>) -> Result<T, Again> {
     let own = own.map_err(|_| Again)?;
     // SAFETY: a collective over all.
-    match unsafe { real::PMPI_Barrier(control) } {
+    match unsafe { real::PMPI_Barrier(all) } {
         SUCCESS => Ok(own),
         _ => Err(Again),
     }
 }
 
 /// The worker that this process plays by the plan.
-fn part_in(plan: &Plan) -> Option<u32> {
-    plan.part_of(world::get().launcher_rank)
-}
-
-/// Communicators of the workers; everybody takes part in the split.
-fn make_communicators(control: RealComm, plan: &Plan) -> Result<Option<Communicators>, c_int> {
-    let Some(workers) = world::split(control, part_in(plan))? else {
-        return Ok(None);
-    };
-    let private = world::duplicate(workers)?;
-    Ok(Some(Communicators { workers, private }))
+fn part_in(plan: &Plan) -> Result<u32, c_int> {
+    plan.part_of(world::get().launcher_rank).ok_or(ERR_INTERN)
 }
 
 /// Fetch, load, rebuild, re-protect: all workers, each with its part by the plan.
 fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
-    let Some(me) = part_in(plan) else {
-        return Err(crate::errors::ERR_INTERN);
-    };
+    let me = part_in(plan)?;
     let is_new = plan.takeover(me).is_some();
     let ready = if plan.lost.is_some() {
         checkpoint::give_up_pending();
@@ -163,7 +131,7 @@ fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
         (false, None) if plan.source(me).is_some() => Origin::SurvivorAnew,
         (false, None) => Origin::Survivor,
     };
-    let loaded = load::load(me, origin, ready).map_err(|damaged| copies::refuse_own(plan, me, &damaged))?;
+    let loaded = load::load(origin, ready).map_err(|damaged| copies::refuse_own(plan, me, &damaged))?;
     report.stage(RecoveryStage::Load);
     comm::drop_reals();
     comm::rebuild(world::get().workers, checkpoint::epoch())?;
@@ -191,6 +159,7 @@ fn settle(plan: &Plan, loaded: Loaded) -> Frame {
         if let Some(worker) = plan.part_of(world.launcher_rank) {
             world.part = Part::Worker(worker);
         }
+        world.players.clone_from(&plan.players);
     });
     if plan.lost.is_some() {
         disk::go_on_from(world::worker());

@@ -12,7 +12,7 @@ use crate::image::restore::Ready;
 use crate::image::runs::normalise;
 use crate::rehearsal::{self, Offer, Rebuild};
 use crate::world;
-use crate::{disk, events, own_messages, sys};
+use crate::{disk, events, own_messages};
 use ckptd::events::{Kind, Worker};
 use std::ffi::c_int;
 use std::time::Instant;
@@ -20,12 +20,12 @@ use std::time::Instant;
 static HELD: Main<Held> = Main::new(Held::NOTHING);
 static REFUSED: Main<[Refused; REFUSALS]> = Main::new([Refused::NOTHING; REFUSALS]);
 
-/// What this spare has got in an attempt that came to nothing, or from a dead process.
+/// What this newcomer has got in an attempt that came to nothing, or from a dead process.
 pub fn held() -> Held {
     *HELD.borrow()
 }
 
-/// Takes what a dead process has left to this spare, if it has.
+/// Takes what a dead process has left to this newcomer, if it has.
 pub fn inherit() {
     if let Some(got) = checkpoint::adopt() {
         log::debug!("inherited: {got:?}");
@@ -48,13 +48,10 @@ pub fn resolve(epoch: u64) {
     }
 }
 
-/// The recovery has succeeded: what a spare has that has got no part is of no use any more.
-pub fn settle(has_part: bool) {
+/// The recovery has succeeded: what this process has is that of its part.
+pub fn settle() {
     HELD.set(Held::NOTHING);
-    match has_part {
-        true => checkpoint::renew_legacy(),
-        false => checkpoint::leave_legacy(),
-    }
+    checkpoint::renew_legacy();
 }
 
 /// Damaged copies that this process has met in this recovery.
@@ -161,8 +158,7 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
         }
     }
     let rebuild = Missing::learn(plan, me)?;
-    // A replay that does not come to its end may have to be followed by another, which needs a process as it was.
-    let may_prepare = plan.takeover(me).is_some() && !matches!(rebuild, Missing::Replayed(_));
+    let may_prepare = plan.takeover(me).is_some();
     if source.is_some() {
         HELD.set(Held::NOTHING);
     }
@@ -171,7 +167,7 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
         if let (true, None, Some((header, state))) = (may_prepare, &ready, transfer.head())
             && state.is_whole()
         {
-            ready = Some(load::prepare(me, normalise(header.runs.clone()), state));
+            ready = Some(load::prepare(normalise(header.runs.clone()), state));
         }
     })?;
     let received = moves.iter_mut().find_map(|it| it.transfer.take_received());
@@ -227,7 +223,7 @@ fn fetch_from_group(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
 /// What the copy that is fetched lacks.
 enum Missing {
     Nothing,
-    /// A child makes it.
+    /// The seed makes it.
     Replayed(Rebuild),
     /// This process has it, but for what it has changed.
     Present(Offer),
@@ -251,10 +247,6 @@ impl Missing {
         Ok(match offers.into_iter().next().flatten() {
             None => Missing::Nothing,
             Some(offer) if plan.takeover(me).is_none() => Missing::Present(offer),
-            Some(offer) if offer.needs_start() && load::begun().is_some() => {
-                log::info!("this process holds data of another part; it ends, and one that has none takes this part");
-                sys::kill_self()
-            }
             Some(offer) => Rebuild::start(offer).map_or_else(Missing::Lost, Missing::Replayed),
         })
     }

@@ -1,7 +1,7 @@
 //! Of what processes have died, and whether that is the program's doing.
 //!
 //! What a process noted of a fatal signal (`fatal`) is read by those of its node. The others hear of it in the meeting, so
-//! all come to the same judgement, and spares know the history as well as workers.
+//! all come to the same judgement; newcomers are told of the history.
 //!
 //! A rank that dies of a signal of its own at the same place for the third time, with at most two epochs in between, whichever
 //! rank it is, will do so in every spare: that is a bug of the program, and the job ends. The first two times it may have been the
@@ -88,7 +88,7 @@ pub fn learn(earlier: Vec<Death>) {
 }
 
 /// Everybody hears of what those on a dead process's node know: for each dead worker, up to where its output was seen.
-pub fn meet(control: RealComm, dead: &[u32]) -> Result<Vec<[Position; 2]>, c_int> {
+pub fn meet(all: RealComm, dead: &[u32]) -> Result<Vec<[Position; 2]>, c_int> {
     HISTORY.borrow_mut().now.clear();
     if dead.is_empty() {
         return Ok(Vec::new());
@@ -104,7 +104,7 @@ pub fn meet(control: RealComm, dead: &[u32]) -> Result<Vec<[Position; 2]>, c_int
         .map(|(&rank, marks)| known(rank, marks))
         .collect();
     // Who does not know a word has 0, and all others have the same.
-    let all = extremes(control, Extreme::Greatest, own.as_flattened())?;
+    let all = extremes(all, Extreme::Greatest, own.as_flattened())?;
     let (all, _) = all.as_chunks::<WORDS>();
     HISTORY.borrow_mut().now = dead
         .iter()
@@ -150,17 +150,12 @@ pub fn cause_of(worker: u32) -> String {
     last.map_or_else(String::new, |death| death.cause.phrase())
 }
 
-/// Of what a process has died, for the event file. `worker` is the part that it played; of a spare, only its own node knows.
-pub fn label(worker: Option<u32>, rank: u32) -> String {
+/// Of what the process of a worker has died, for the event file.
+pub fn label(worker: u32) -> String {
     let history = HISTORY.borrow();
     let mut known = history.now.iter().chain(history.earlier.iter().rev());
-    let cause = match worker {
-        Some(worker) => known
-            .find(|death| death.worker == worker)
-            .map(|death| death.cause.clone()),
-        None => peers::wait_status(rank).map(Cause::of_wait_status),
-    };
-    match cause {
+    let death = known.find(|death| death.worker == worker);
+    match death.map(|death| death.cause.clone()) {
         Some(Cause::Signal(libc::SIGKILL)) => "SIGKILL".into(),
         Some(Cause::Unknown) | None => "unknown".into(),
         Some(Cause::Left(status)) => format!("exit with status {status}"),

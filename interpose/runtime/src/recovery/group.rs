@@ -35,7 +35,7 @@ pub fn gather(plan: &Plan, me: u32, is_new: bool) -> Result<(Copy, Option<Ready>
         let driven = drive(&mut moves, |_| ());
         let payload = moves[0].transfer.take_received();
         let added = match (driven, payload) {
-            (Ok(()), Some(payload)) => add(payload, me, plan.epoch, &mut copy, is_new.then_some(&mut ready)),
+            (Ok(()), Some(payload)) => add(payload, plan.epoch, &mut copy, is_new.then_some(&mut ready)),
             (driven, _) => {
                 copy.image.clear(&mut checkpoint::keep().store);
                 driven?;
@@ -51,13 +51,7 @@ pub fn gather(plan: &Plan, me: u32, is_new: bool) -> Result<(Copy, Option<Ready>
 }
 
 /// Adds what one of them has given. The first has the description.
-fn add(
-    payload: Payload,
-    me: u32,
-    epoch: u64,
-    copy: &mut Copy,
-    ready: Option<&mut Option<Ready>>,
-) -> Result<(), Damaged> {
+fn add(payload: Payload, epoch: u64, copy: &mut Copy, ready: Option<&mut Option<Ready>>) -> Result<(), Damaged> {
     let of = payload.epoch();
     let (runs, state) = payload.into_parts();
     let mut outcome = Ok(());
@@ -69,7 +63,7 @@ fn add(
             Some(description) => {
                 *copy = begin(&description);
                 if let Some(ready) = ready.filter(|_| copy.state.is_whole()) {
-                    *ready = Some(load::prepare(me, description.pages, &copy.state));
+                    *ready = Some(load::prepare(description.pages, &copy.state));
                 }
             }
         }

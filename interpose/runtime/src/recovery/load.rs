@@ -2,7 +2,6 @@
 
 use super::fail;
 use crate::arch::Frame;
-use crate::cell::Main;
 use crate::checkpoint::{Saved, State};
 use crate::generated::Proc;
 use crate::image::layout::Layout;
@@ -25,9 +24,6 @@ pub struct Loaded {
 
 /// What is wrong with a copy.
 pub struct Damaged(pub String);
-
-/// The worker whose data this process holds, or some of them.
-static BEGUN: Main<Option<u32>> = Main::new(None);
 
 /// Which process loads what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,20 +48,14 @@ fn decode(state: &[u8]) -> Saved {
     checkpoint::decode(state).unwrap_or_else(|why| fail("the saved state cannot be read", &std::io::Error::other(why)))
 }
 
-/// Makes the user side's mappings those of a worker whose pages (sorted) are on their way, and begins to make them present.
-pub fn prepare(worker: u32, pages: Vec<PageRun>, state: &State) -> Ready {
+/// Makes the user side's mappings those of a part whose pages (sorted) are on their way, and begins to make them present.
+pub fn prepare(pages: Vec<PageRun>, state: &State) -> Ready {
     let saved = decode(&state.bytes);
-    restore_mappings(worker, &saved);
+    restore_mappings(&saved);
     restore::prepare(&mut checkpoint::keep().tracker, &saved.user.layout, &pages).unwrap_or_else(cannot_restore)
 }
 
-/// The worker whose data have been loaded into this process, or some of them.
-pub fn begun() -> Option<u32> {
-    *BEGUN.borrow()
-}
-
-fn restore_mappings(worker: u32, saved: &Saved) {
-    BEGUN.set(Some(worker));
+fn restore_mappings(saved: &Saved) {
     if let Err(error) = saved.user.restore_libraries() {
         fail("the program's libraries cannot be put back", &error);
     }
@@ -113,18 +103,18 @@ fn load_pages(origin: Origin, layout: &Layout, ready: Option<Ready>) -> Result<R
     }
 }
 
-/// Loads the own committed epoch of this worker, unless its copy is damaged: says so, and nothing of it is loaded then. `ready`
+/// Loads this rank's own committed epoch, unless its copy is damaged: says so, and nothing of it is loaded then. `ready`
 /// is what was [`prepare`]d for it.
 ///
 /// A failure here leaves a user side that is neither old nor new, so it ends the job.
-pub fn load(worker: u32, origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
+pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     let state = checkpoint::keep().own.state.clone();
     if !state.is_whole() {
         return Err(Damaged("the saved state has a wrong checksum".into()));
     }
     let saved = decode(&state.bytes);
     let layout = &saved.user.layout;
-    restore_mappings(worker, &saved);
+    restore_mappings(&saved);
     if origin == Origin::Survivor {
         put_back_static(layout)?;
     }

@@ -5,10 +5,9 @@ use super::alone;
 use super::copies;
 use super::deaths;
 use super::ending::{abort, undone};
-use super::load;
 use super::plan::{self, Gone, Held, Identity, Lost, NONE, Plan, Wish};
 use super::wishes;
-use crate::errors::succeeded;
+use crate::errors::{ERR_INTERN, succeeded};
 use crate::generated::real;
 use crate::handles;
 use crate::world::{self, Part};
@@ -31,16 +30,16 @@ pub struct Meeting {
 }
 
 /// Everybody says who it is.
-pub fn introduce(control: RealComm, own: Identity) -> Result<Vec<Identity>, c_int> {
+pub fn introduce(all: RealComm, own: Identity) -> Result<Vec<Identity>, c_int> {
     let mut size = 0;
     let bytes = handles::byte_type();
     let length = size_of::<Identity>() as c_int;
     // SAFETY: one identity from everybody.
     unsafe {
-        real::PMPI_Comm_size(control, &mut size);
+        real::PMPI_Comm_size(all, &mut size);
         let mut living = vec![Identity::default(); size as usize];
         let (from, to) = ((&raw const own).cast(), living.as_mut_ptr().cast());
-        succeeded(real::PMPI_Allgather(from, length, bytes, to, length, bytes, control))?;
+        succeeded(real::PMPI_Allgather(from, length, bytes, to, length, bytes, all))?;
         Ok(living)
     }
 }
@@ -50,38 +49,37 @@ fn own_identity(whole: u64) -> Identity {
     let world = world::get();
     let (part, held) = match world.part {
         Part::Worker(worker) => (u64::from(worker), Held::NOTHING),
-        Part::Spare => (NONE, copies::held()),
+        Part::Newcomer => (NONE, copies::held()),
     };
     Identity {
         launcher_rank: u64::from(world.launcher_rank),
         part,
         committed: checkpoint::epoch(),
         whole,
-        daemon: wishes::word(),
-        begun: load::begun().map_or(NONE, u64::from),
+        has_asked: wishes::word(),
         held,
         refused: copies::refused(),
     }
 }
 
 /// Everybody comes to know the plan.
-pub fn meet(control: RealComm, whole: u64) -> Result<Meeting, c_int> {
+pub fn meet(all: RealComm, whole: u64) -> Result<Meeting, c_int> {
     let world = world::get();
-    let identities = introduce(control, own_identity(whole))?;
+    let identities = introduce(all, own_identity(whole))?;
     let world = match note_players(&identities) {
         true => world::get(),
         false => world,
     };
     let plays = |worker: u32| identities.iter().any(|living| living.part == u64::from(worker));
     let dead: Vec<u32> = (0..world.worker_count).filter(|&worker| !plays(worker)).collect();
-    let (wishes, asked) = wishes::ask(control, &identities, &dead)?;
+    let (wishes, asked) = wishes::hear(all, &identities, &dead)?;
     let mut verdict = plan::make(&identities, &world.redundancy, world.worker_count, &wishes);
     if let Err(lost @ (Lost::Copies { .. } | Lost::Behind { .. } | Lost::Everyone)) = &verdict
         && disk::is_on()
     {
-        verdict = from_disk(control, &identities, &wishes, lost.clone())?;
+        verdict = from_disk(all, &identities, &wishes, lost.clone())?;
     }
-    let output = deaths::meet(control, &dead)?;
+    let output = deaths::meet(all, &dead)?;
     let newest = identities.iter().map(|living| living.committed).max().unwrap_or(0);
     if let Some(blamed) = deaths::judge(verdict.as_ref().map_or(newest, |plan| plan.epoch)) {
         verdict = Err(Lost::Program(blamed));
@@ -116,20 +114,12 @@ fn note_players(identities: &[Identity]) -> bool {
 }
 
 /// What is not in memory any more may be on disk.
-fn from_disk(
-    control: RealComm,
-    identities: &[Identity],
-    wishes: &[Wish],
-    lost: Lost,
-) -> Result<Result<Plan, Lost>, c_int> {
+fn from_disk(all: RealComm, identities: &[Identity], wishes: &[Wish], lost: Lost) -> Result<Result<Plan, Lost>, c_int> {
     let world = world::get();
     let (redundancy, workers) = (&world.redundancy, world.worker_count);
-    let plan = match plan::from_disk(identities, redundancy, workers, wishes, lost.clone()) {
-        Ok(plan) => plan,
-        Err(lost) => return Ok(Err(lost)),
-    };
-    let part = plan.part_of(world.launcher_rank);
-    let chosen = disk::choose(control, part, &mut checkpoint::keep().store)?;
+    let plan = plan::from_disk(identities, redundancy, workers, wishes, lost.clone());
+    let part = plan.part_of(world.launcher_rank).ok_or(ERR_INTERN)?;
+    let chosen = disk::choose(all, part, &mut checkpoint::keep().store)?;
     Ok(chosen.map_or(Err(lost), |key| {
         Ok(Plan {
             epoch: key.epoch,
@@ -139,7 +129,7 @@ fn from_disk(
 }
 
 /// The job is lost, as all living processes know and have agreed on: the first of them says why.
-pub fn give_up(control: RealComm, living: &[u32], lost: &Lost) -> ! {
+pub fn give_up(living: &[u32], lost: &Lost) -> ! {
     if *lost == Lost::Init {
         renewal::await_restart();
     }
@@ -147,20 +137,18 @@ pub fn give_up(control: RealComm, living: &[u32], lost: &Lost) -> ! {
         Lost::Program(blamed) => (format!("the job ends: {}", blamed.why), blamed.status),
         _ => (format!("the job cannot be recovered: {}", describe(lost)), exit::LOST),
     };
-    if living.first() == Some(&world::get().launcher_rank) {
+    let is_first = living.first() == Some(&world::get().launcher_rank);
+    if is_first {
         crate::sys::say(format_args!("{reason}"));
     }
     events::emit(Kind::Lost { reason, status });
-    end_together(control, status)
+    end_together(is_first, status)
 }
 
-/// Ends the job, which all processes of `comm` do. The first of them has something to say.
-pub fn end_together(comm: RealComm, code: c_int) -> ! {
-    let mut rank = 0;
-    // SAFETY: a local query.
-    unsafe { real::PMPI_Comm_rank(comm, &mut rank) };
+/// Ends the job, which all processes do. The first of them has something to say.
+pub fn end_together(is_first: bool, code: c_int) -> ! {
     // If two processes ended each other, the launcher would hear of no status.
-    if rank != 0 {
+    if !is_first {
         std::thread::sleep(LAST_WORD);
     }
     abort(code)
@@ -176,21 +164,6 @@ fn who(worker: u32) -> String {
 fn describe(lost: &Lost) -> String {
     match lost {
         Lost::Init => "a process failed during MPI_Init, before the first checkpoint; start the job again".into(),
-        Lost::Spares { dead, spares } => {
-            let names: Vec<String> = dead
-                .iter()
-                .map(|&worker| format!("{} died{}", who(worker), deaths::cause_of(worker)))
-                .collect();
-            let left = match spares {
-                0 => "no spare is left".into(),
-                1 => "only 1 spare is left".into(),
-                more => format!("only {more} spares are left"),
-            };
-            format!(
-                "{}, and {left}; start the job with more spares (UNDERSTUDY_SPARES)",
-                names.join(" and ")
-            )
-        }
         Lost::Copies { .. } | Lost::Everyone if disk::is_on() => {
             format!("{}, and no epoch on disk can be used; start the job again", cause(lost))
         }
@@ -213,7 +186,7 @@ pub fn cause(lost: &Lost) -> String {
         }
         Lost::Program(blamed) => blamed.why.clone(),
         Lost::Everyone => "all workers died, and with them all copies".into(),
-        Lost::Init | Lost::Spares { .. } => String::new(),
+        Lost::Init => String::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Processes that are in a generation of the job for the first time.
 //!
-//! The process manager starts one where nobody is left to take a part. All meet after the library's initialisation: the
-//! others tell what the job is, and the newcomer is a spare from there on. If all have died at once, what they have left
+//! Until then they have waited as spares, or the process manager has started them where none was left. All meet after the library's
+//! initialisation, and the others tell what the job is. If all have died at once, what they have left
 //! (`checkpoint::look_for_legacy`) tells it.
 #![allow(unsafe_code)]
 
@@ -27,7 +27,6 @@ const NULL: RealComm = RealComm(std::ptr::null_mut());
 pub struct Welcome {
     pub workers: u32,
     pub players: Vec<u32>,
-    pub living: Vec<u32>,
     pub nodes: Vec<u64>,
     pub recoveries: u32,
     pub redundancy: Redundancy,
@@ -50,6 +49,8 @@ struct Member {
     number: u32,
     /// How much it knows of the job: nothing (0), more and more by what a dead process has left, or everything ([`OLD`]).
     knows: u32,
+    /// How many recoveries there were, this one included, for all that it knows.
+    recoveries: u32,
 }
 
 /// It has been in the job before.
@@ -74,33 +75,40 @@ fn new_worlds() -> Result<[RealComm; 2], c_int> {
     let [all, own] = [c"ompi_mpi_comm_world", c"ompi_mpi_comm_self"].map(|name| RealComm(library::object(name)));
     returns_errors(all);
     returns_errors(own);
-    Ok([world::duplicate(all)?, world::duplicate(own)?])
+    Ok([all, world::duplicate(own)?])
 }
 
-/// One communicator of all processes of the generation that has begun. Newcomers are told of the job.
+/// All processes of the generation that has begun. Newcomers are told of the job.
 pub fn gather_all() -> Result<RealComm, c_int> {
-    let [control, own] = new_worlds()?;
+    let [all, own] = new_worlds()?;
     world::update(|world| (world.own, world.workers, world.private) = (own, NULL, NULL));
-    let number = world::get().launcher_rank;
-    let members = everybodys(control, &Member { number, knows: OLD })?;
+    let world = world::get();
+    let own = Member {
+        number: world.launcher_rank,
+        knows: OLD,
+        recoveries: world.recoveries,
+    };
+    let members = everybodys(all, &own)?;
+    // Some may have taken the one before for a success.
+    world::update(|world| world.recoveries = recoveries(&members));
     if members.iter().any(Member::is_new) {
-        greet(control, &members)?;
+        greet(all, &members)?;
     }
-    Ok(control)
+    Ok(all)
+}
+
+fn recoveries(members: &[Member]) -> u32 {
+    members.iter().map(|member| member.recoveries).max().unwrap_or(0)
 }
 
 /// Tells newcomers of the job, and hears of their places.
-fn greet(control: RealComm, members: &[Member]) -> Result<(), c_int> {
-    share(control, leader(members)?, welcome())?;
-    let places = domains::meet(control);
-    compare(control);
-    let (_, me) = world::size_and_rank(control);
-    let own = places.all()[me as usize];
-    for (member, place) in members.iter().zip(places.all()).filter(|(member, _)| member.is_new()) {
-        peers::add(place, member.number, &own);
-        told::grow_to(member.number + 1);
-        world::update(|world| note_node(&mut world.nodes, member.number, place));
-    }
+fn greet(all: RealComm, members: &[Member]) -> Result<(), c_int> {
+    share(all, leader(members)?, welcome())?;
+    let places = domains::meet(all);
+    compare(all);
+    let places = members.iter().zip(places.all());
+    let new = places.filter(|(member, _)| member.is_new());
+    world::update(|world| learn_places(&mut world.nodes, new.map(|(member, place)| (member.number, place))));
     Ok(())
 }
 
@@ -115,7 +123,6 @@ fn welcome_of() -> Welcome {
     Welcome {
         workers: world.worker_count,
         players: world.players.clone(),
-        living: world.living.clone(),
         nodes: world.nodes.clone(),
         recoveries: world.recoveries,
         redundancy: world.redundancy.clone(),
@@ -125,38 +132,38 @@ fn welcome_of() -> Welcome {
 }
 
 /// The bytes of process `root`, for everybody.
-fn share(comm: RealComm, root: u32, mut text: Vec<u8>) -> Result<Vec<u8>, c_int> {
+fn share(all: RealComm, root: u32, mut text: Vec<u8>) -> Result<Vec<u8>, c_int> {
     let mut length = text.len() as u64;
     let bytes = handles::byte_type();
     // SAFETY: broadcasts of a length, and of that many bytes.
     unsafe {
-        succeeded(real::PMPI_Bcast(
-            (&raw mut length).cast(),
-            8,
-            bytes,
-            root as c_int,
-            comm,
-        ))?;
+        succeeded(real::PMPI_Bcast((&raw mut length).cast(), 8, bytes, root as c_int, all))?;
         text.resize(length as usize, 0);
         succeeded(real::PMPI_Bcast(
             text.as_mut_ptr().cast(),
             length as c_int,
             bytes,
             root as c_int,
-            comm,
+            all,
         ))?;
     }
     Ok(text)
 }
 
-fn note_node(nodes: &mut Vec<u64>, number: u32, place: &Place) {
-    nodes.resize(nodes.len().max(number as usize + 1), 0);
-    nodes[number as usize] = place.node;
+/// Notes where the processes of these numbers are.
+pub fn learn_places<'a>(nodes: &mut Vec<u64>, places: impl Iterator<Item = (u32, &'a Place)>) {
+    let own = domains::own_place();
+    for (number, place) in places {
+        peers::add(place, number, &own);
+        told::grow_to(number + 1);
+        nodes.resize(nodes.len().max(number as usize + 1), 0);
+        nodes[number as usize] = place.node;
+    }
 }
 
 /// A part cannot be taken by a process whose address space differs.
-fn compare(control: RealComm) {
-    if let Some(difference) = user::compare_layout(control) {
+fn compare(all: RealComm) {
+    if let Some(difference) = user::compare_layout(all) {
         super::fail("a new process cannot take a part", &std::io::Error::other(difference));
     }
 }
@@ -174,45 +181,41 @@ pub fn come_in() -> World {
 }
 
 fn hear() -> Result<World, c_int> {
-    let [control, own] = new_worlds()?;
+    let [all, own] = new_worlds()?;
     let number = told::launcher_rank();
     let knows = checkpoint::look_for_legacy();
-    let members = everybodys(control, &Member { number, knows })?;
+    let own_member = Member {
+        number,
+        knows,
+        recoveries: 0,
+    };
+    let members = everybodys(all, &own_member)?;
     let text = checkpoint::welcome_of_predecessor().unwrap_or_default();
-    let text = share(control, leader(&members)?, text)?;
-    let places: Places = domains::meet(control);
-    compare(control);
-    let (_, me) = world::size_and_rank(control);
-    let own_place = places.all()[me as usize];
+    let text = share(all, leader(&members)?, text)?;
+    let places: Places = domains::meet(all);
+    compare(all);
     let (told, _) = bincode::decode_from_slice::<Welcome, _>(&text, standard()).map_err(|_| ERR_INTERN)?;
     let mut nodes = told.nodes;
-    for (member, place) in members.iter().zip(places.all()) {
-        if member.number != number {
-            peers::add(place, member.number, &own_place);
-        }
-        told::grow_to(member.number + 1);
-        note_node(&mut nodes, member.number, place);
-    }
+    let numbers = members.iter().map(|member| member.number);
+    learn_places(&mut nodes, numbers.zip(places.all()));
     deaths::learn(told.deaths);
     if let Some(disk) = told.disk {
         disk::join(disk, told.workers);
     }
-    FIRST.set(Some(control));
+    FIRST.set(Some(all));
     Ok(World {
-        control,
         workers: NULL,
         private: NULL,
         own,
-        part: Part::Spare,
+        part: Part::Newcomer,
         launcher_rank: number,
         worker_count: told.workers,
-        spare_count: told::launcher_size() - told.workers,
         redundancy: told.redundancy,
         nodes,
         protected: true,
         finalized: false,
-        recoveries: told.recoveries,
+        // This one is counted when it begins here, too.
+        recoveries: recoveries(&members).checked_sub(1).unwrap_or(told.recoveries),
         players: told.players,
-        living: told.living,
     })
 }

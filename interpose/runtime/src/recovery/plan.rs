@@ -9,17 +9,15 @@ use crate::redundancy::Redundancy;
 pub struct Identity {
     /// Rank in the launcher's world.
     pub launcher_rank: u64,
-    /// The worker that it plays, or [`NONE`] for a spare.
+    /// The worker that it plays, or [`NONE`] for a newcomer.
     pub part: u64,
     /// Last epoch that it has committed.
     pub committed: u64,
     /// An epoch whose copies here are all whole but that it has not seen committed; 0: none.
     pub whole: u64,
     /// See `wishes::word`.
-    pub daemon: u64,
-    /// The worker whose data a spare holds, or some of them; or [`NONE`].
-    pub begun: u64,
-    /// What a spare has.
+    pub has_asked: u64,
+    /// What a newcomer has.
     pub held: Held,
     /// Copies that it has found damaged in this recovery.
     pub refused: [Refused; REFUSALS],
@@ -46,7 +44,7 @@ impl Refused {
 /// No worker.
 pub const NONE: u64 = u64::MAX;
 
-/// Copies of an epoch that a spare has got when it was to take a part, before another failure ended that attempt, or that a dead
+/// Copies of an epoch that a newcomer has got when it was to take a part, before another failure ended that attempt, or that a dead
 /// process has left to it. They are as good as those of a worker.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +84,7 @@ impl Default for Identity {
             part: NONE,
             committed: 0,
             whole: 0,
-            daemon: 0,
-            begun: NONE,
+            has_asked: 0,
             held: Held::NOTHING,
             refused: [Refused::NOTHING; REFUSALS],
         }
@@ -103,7 +100,7 @@ pub struct Wish {
     pub spare: u64,
 }
 
-/// A spare takes the part of a dead worker.
+/// A newcomer takes the part of a dead worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Takeover {
     /// The worker.
@@ -193,13 +190,6 @@ pub enum Lost {
     Init,
     /// No worker is left.
     Everyone,
-    /// More dead workers than spares.
-    Spares {
-        /// Dead workers.
-        dead: Vec<u32>,
-        /// Living spares.
-        spares: usize,
-    },
     /// No copy of a worker is left.
     Copies {
         /// The worker.
@@ -243,14 +233,14 @@ impl Job<'_> {
             .collect()
     }
 
-    fn spares(&self) -> Vec<&Identity> {
+    fn newcomers(&self) -> Vec<&Identity> {
         self.living.iter().filter(|identity| identity.part == NONE).collect()
     }
 
-    /// Spares that have the copies of a dead worker.
+    /// Newcomers that have the copies of a dead worker.
     fn heirs(&self) -> impl Iterator<Item = &Held> {
-        let spares = self.living.iter().filter(|identity| identity.part == NONE);
-        let held = spares.map(|spare| &spare.held).filter(|held| held.own != NONE);
+        let newcomers = self.living.iter().filter(|identity| identity.part == NONE);
+        let held = newcomers.map(|newcomer| &newcomer.held).filter(|held| held.own != NONE);
         held.filter(|held| self.player(held.own as u32).is_none())
     }
 
@@ -289,17 +279,13 @@ pub fn make(living: &[Identity], redundancy: &Redundancy, workers: u32, wishes: 
         workers,
         wishes,
     };
-    let (dead, spares) = (job.dead(), job.spares());
+    let (dead, newcomers) = (job.dead(), job.newcomers());
     if dead.len() as u32 == workers && job.heirs().next().is_none() {
         return Err(Lost::Everyone);
     }
     let epoch = epoch(&job, &dead)?;
-    let takeovers = assign(&dead, &spares, epoch, job.wishes);
+    let takeovers = assign(&dead, &newcomers, epoch, job.wishes);
     let fetches = fetches(&job, &takeovers, epoch)?;
-    if dead.len() > spares.len() {
-        let spares = spares.len();
-        return Err(Lost::Spares { dead, spares });
-    }
     Ok(Plan {
         epoch,
         players: players(&job, &takeovers),
@@ -311,34 +297,24 @@ pub fn make(living: &[Identity], redundancy: &Redundancy, workers: u32, wishes: 
 }
 
 /// Makes the plan for going back to an epoch on disk, which is chosen then, since copies in memory are `lost`.
-pub fn from_disk(
-    living: &[Identity],
-    redundancy: &Redundancy,
-    workers: u32,
-    wishes: &[Wish],
-    lost: Lost,
-) -> Result<Plan, Lost> {
+pub fn from_disk(living: &[Identity], redundancy: &Redundancy, workers: u32, wishes: &[Wish], lost: Lost) -> Plan {
     let job = Job {
         living,
         redundancy,
         workers,
         wishes,
     };
-    let (dead, spares) = (job.dead(), job.spares());
-    if dead.len() > spares.len() {
-        let spares = spares.len();
-        return Err(Lost::Spares { dead, spares });
-    }
-    // What a spare has got is of another epoch.
-    let takeovers = assign(&dead, &spares, u64::MAX, job.wishes);
-    Ok(Plan {
+    let (dead, newcomers) = (job.dead(), job.newcomers());
+    // What a newcomer has got is of another epoch.
+    let takeovers = assign(&dead, &newcomers, u64::MAX, job.wishes);
+    Plan {
         epoch: 0,
         players: players(&job, &takeovers),
         remakes: every_copy(redundancy, workers),
         takeovers,
         fetches: Vec::new(),
         lost: Some(lost),
-    })
+    }
 }
 
 /// Launcher rank of the player of each worker.
@@ -451,36 +427,31 @@ fn epoch(job: &Job, dead: &[u32]) -> Result<u64, Lost> {
     }
 }
 
-/// Whether a spare is to be preferred for a dead worker.
-type Reason<'a> = dyn Fn(&Identity, u32) -> bool + 'a;
-
-/// Gives each dead worker the spare that has its copy already, else the one that has begun to load its data, else the one that is wished,
-/// else the lowest one, that has no other data if possible: such a process may have to give way ([`super::copies`]).
-fn assign(dead: &[u32], spares: &[&Identity], epoch: u64, wishes: &[Wish]) -> Vec<Takeover> {
-    let has = |spare: &Identity, worker: u32| spare.held.own == u64::from(worker) && spare.held.reaches(epoch);
-    let has_begun = |spare: &Identity, worker: u32| spare.begun == u64::from(worker);
-    let is_wished = |spare: &Identity, worker: u32| {
-        let is_this = |wish: &Wish| (wish.worker, wish.spare) == (worker, spare.launcher_rank);
-        wishes.iter().any(is_this)
-    };
-    let is_empty = |spare: &Identity, _| spare.begun == NONE;
-    let reasons: [&Reason; 5] = [&has, &has_begun, &is_wished, &is_empty, &|_, _| true];
-    let mut free: Vec<&Identity> = spares.to_vec();
-    let mut chosen: Vec<Option<&Identity>> = vec![None; dead.len()];
-    for reason in reasons {
-        for (&worker, chosen) in dead.iter().zip(&mut chosen).filter(|(_, chosen)| chosen.is_none()) {
-            let at = free.iter().position(|spare| reason(spare, worker));
-            *chosen = at.map(|at| free.remove(at));
-        }
+/// Gives each dead worker the newcomer that has its copy already, else the one that is wished, if it is free, else the lowest one;
+/// newcomers that have a dead worker's copy are not free.
+fn assign(dead: &[u32], newcomers: &[&Identity], epoch: u64, wishes: &[Wish]) -> Vec<Takeover> {
+    assert!(dead.len() <= newcomers.len(), "the process manager has sent too few");
+    let has = |newcomer: &Identity, worker: u32| newcomer.held.own == u64::from(worker) && newcomer.held.reaches(epoch);
+    let mut free: Vec<&Identity> = newcomers.to_vec();
+    let mut chosen: Vec<Option<&Identity>> = Vec::new();
+    for &worker in dead {
+        let at = free.iter().position(|newcomer| has(newcomer, worker));
+        chosen.push(at.map(|at| free.remove(at)));
     }
+    for (&worker, chosen) in dead.iter().zip(&mut chosen).filter(|(_, chosen)| chosen.is_none()) {
+        let wish = wishes.iter().find(|wish| wish.worker == worker);
+        let at = wish.and_then(|wish| free.iter().position(|newcomer| newcomer.launcher_rank == wish.spare));
+        *chosen = at.map(|at| free.remove(at));
+    }
+    let mut free = free.into_iter();
     let takeovers = dead.iter().zip(chosen).filter_map(|(&worker, chosen)| {
-        let spare = chosen?;
-        let has_own = has(spare, worker);
+        let newcomer = chosen.or_else(|| free.next())?;
+        let has_own = has(newcomer, worker);
         Some(Takeover {
             worker,
-            player: spare.launcher_rank as u32,
+            player: newcomer.launcher_rank as u32,
             has_own,
-            layers: if has_own { spare.held.layers } else { 0 },
+            layers: if has_own { newcomer.held.layers } else { 0 },
         })
     });
     takeovers.collect()

@@ -23,7 +23,7 @@ fn worker(launcher_rank: u64, part: u64, committed: u64) -> Identity {
     }
 }
 
-fn spare(launcher_rank: u64) -> Identity {
+fn newcomer(launcher_rank: u64) -> Identity {
     worker(launcher_rank, NONE, 0)
 }
 
@@ -35,7 +35,7 @@ fn holding(launcher_rank: u64, own: u64, layers: u64, epoch: u64) -> Identity {
             epoch,
             ..Held::NOTHING
         },
-        ..spare(launcher_rank)
+        ..newcomer(launcher_rank)
     }
 }
 
@@ -52,29 +52,15 @@ fn takeover(worker: u32, player: u32) -> Takeover {
     }
 }
 
-/// A spare that has begun to load the data of this worker.
-fn begun(launcher_rank: u64, worker: u64) -> Identity {
-    Identity {
-        begun: worker,
-        ..spare(launcher_rank)
-    }
-}
-
 #[test]
-fn who_has_begun_a_part_goes_on_with_it_and_takes_another_only_if_nobody_else_can() {
-    let players = |spares: &[Identity]| {
-        let living = [&[worker(0, 0, 3), worker(2, 2, 3)], spares].concat();
-        let takeovers = make(&living, 4, 1).unwrap().takeovers;
-        takeovers.iter().map(|it| (it.worker, it.player)).collect::<Vec<_>>()
-    };
-    assert_eq!(players(&[begun(4, 3), spare(5)]), [(1, 5), (3, 4)]);
-    assert_eq!(players(&[begun(4, 2), spare(5), spare(6)]), [(1, 5), (3, 6)]);
-    assert_eq!(players(&[begun(4, 2), spare(5)]), [(1, 5), (3, 4)]);
-}
-
-#[test]
-fn the_lowest_spare_takes_the_lowest_dead_part() {
-    let living = [worker(0, 0, 3), worker(2, 2, 3), worker(3, 3, 3), spare(4), spare(5)];
+fn the_lowest_newcomer_takes_the_lowest_dead_part() {
+    let living = [
+        worker(0, 0, 3),
+        worker(2, 2, 3),
+        worker(3, 3, 3),
+        newcomer(4),
+        newcomer(5),
+    ];
     let plan = make(&living, 4, 2).unwrap();
     assert_eq!(
         plan,
@@ -95,9 +81,9 @@ fn the_lowest_spare_takes_the_lowest_dead_part() {
 
 #[test]
 fn an_epoch_that_anyone_has_committed_counts() {
-    let living = [whole(worker(0, 0, 3), 4), worker(1, 1, 4), spare(3)];
+    let living = [whole(worker(0, 0, 3), 4), worker(1, 1, 4), newcomer(3)];
     assert_eq!(make(&living, 3, 1).unwrap().epoch, 4);
-    let behind = [worker(0, 0, 3), worker(1, 1, 4), spare(3)];
+    let behind = [worker(0, 0, 3), worker(1, 1, 4), newcomer(3)];
     assert_eq!(
         make(&behind, 3, 1),
         Err(Lost::Behind {
@@ -110,12 +96,17 @@ fn an_epoch_that_anyone_has_committed_counts() {
 
 #[test]
 fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole() {
-    let all = [whole(worker(0, 0, 3), 4), whole(worker(1, 1, 3), 4), spare(3)];
+    let all = [whole(worker(0, 0, 3), 4), whole(worker(1, 1, 3), 4), newcomer(3)];
     assert_eq!(make(&all, 3, 1).unwrap().epoch, 4);
-    let not_all = [whole(worker(0, 0, 3), 4), worker(1, 1, 3), spare(3)];
+    let not_all = [whole(worker(0, 0, 3), 4), worker(1, 1, 3), newcomer(3)];
     assert_eq!(make(&not_all, 3, 1).unwrap().epoch, 3);
     // Worker 2, which is dead as well, may have been the only one who knew that worker 1 had not got so far.
-    let no_holder = [whole(worker(0, 0, 3), 4), whole(worker(3, 3, 3), 4), spare(4), spare(5)];
+    let no_holder = [
+        whole(worker(0, 0, 3), 4),
+        whole(worker(3, 3, 3), 4),
+        newcomer(4),
+        newcomer(5),
+    ];
     let lost = Lost::Copies {
         worker: 1,
         died: true,
@@ -127,14 +118,7 @@ fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole(
 
 #[test]
 fn what_is_lost_is_named() {
-    assert_eq!(
-        make(&[worker(0, 0, 2), worker(1, 1, 2)], 3, 1),
-        Err(Lost::Spares {
-            dead: vec![2],
-            spares: 0
-        })
-    );
-    let living = [worker(0, 0, 2), worker(3, 3, 2), spare(4), spare(5)];
+    let living = [worker(0, 0, 2), worker(3, 3, 2), newcomer(4), newcomer(5)];
     let lost = Lost::Copies {
         worker: 1,
         died: true,
@@ -142,30 +126,30 @@ fn what_is_lost_is_named() {
         epoch: 2,
     };
     assert_eq!(make(&living, 4, 1), Err(lost));
-    assert_eq!(make(&[worker(0, 0, 0), spare(2)], 2, 1), Err(Lost::Init));
+    assert_eq!(make(&[worker(0, 0, 0), newcomer(2)], 2, 1), Err(Lost::Init));
 }
 
 #[test]
-fn what_a_spare_got_in_an_earlier_attempt_is_a_copy() {
+fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
     let fetched = Takeover {
         has_own: true,
         ..takeover(1, 5)
     };
     // Worker 2 held the only other copy of worker 1.
-    let living = [worker(0, 0, 2), worker(3, 3, 2), spare(4), holding(5, 1, 0, 2)];
+    let living = [worker(0, 0, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 0, 2)];
     let plan = make(&living, 4, 1).unwrap();
     assert_eq!(plan.takeovers, vec![fetched, takeover(2, 4)]);
     assert_eq!(plan.players, vec![0, 5, 4, 3]);
     // An older epoch is of no use.
-    let living = [worker(0, 0, 3), worker(3, 3, 3), spare(4), holding(5, 1, 0, 2)];
+    let living = [worker(0, 0, 3), worker(3, 3, 3), newcomer(4), holding(5, 1, 0, 2)];
     assert!(matches!(make(&living, 4, 1), Err(Lost::Copies { worker: 1, .. })));
     // Worker 1 kept the copy of worker 0, which its successor has got.
-    let living = [worker(2, 2, 2), worker(3, 3, 2), spare(4), holding(5, 1, 1, 2)];
+    let living = [worker(2, 2, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 1, 2)];
     let plan = make(&living, 4, 1).unwrap();
     let both = Takeover { layers: 1, ..fetched };
     assert_eq!(plan.takeovers, vec![takeover(0, 4), both]);
     // Without that copy, worker 0 is lost.
-    let living = [worker(2, 2, 2), worker(3, 3, 2), spare(4), holding(5, 1, 0, 2)];
+    let living = [worker(2, 2, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 0, 2)];
     assert!(matches!(make(&living, 4, 1), Err(Lost::Copies { worker: 0, .. })));
 }
 
@@ -200,7 +184,7 @@ fn heirs_need_nobody_else() {
             .len(),
         1
     );
-    let lost = super::make(&[spare(1)], &alone, 1, &[]);
+    let lost = super::make(&[newcomer(1)], &alone, 1, &[]);
     assert_eq!(lost, Err(Lost::Everyone));
 }
 
@@ -252,17 +236,15 @@ fn a_failure_without_a_dead_worker_needs_no_takeover() {
 
 #[test]
 fn what_is_lost_in_memory_may_be_on_disk() {
-    let living = [worker(0, 0, 2), worker(3, 3, 2), spare(4), holding(5, 1, 0, 2)];
+    let living = [worker(0, 0, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 0, 2)];
     let lost = Lost::Behind {
         worker: 3,
         at: 2,
         epoch: 4,
     };
-    let from_disk = |living: &[Identity]| super::from_disk(living, &copies(4, 1, 1), 4, &[], lost.clone());
-    let plan = from_disk(&living).unwrap();
+    let plan = super::from_disk(&living, &copies(4, 1, 1), 4, &[], lost.clone());
     assert_eq!(plan.takeovers, [takeover(1, 4), takeover(2, 5)]);
     assert_eq!((plan.players, plan.lost), (vec![0, 4, 5, 3], Some(lost.clone())));
-    assert!(matches!(from_disk(&living[..3]), Err(Lost::Spares { spares: 1, .. })));
 }
 
 fn refusing(identity: Identity, worker: u32, at: u64) -> Identity {
@@ -282,7 +264,7 @@ fn a_damaged_copy_is_not_used_and_made_again() {
         worker(0, 0, 5),
         worker(2, 2, 5),
         worker(3, 3, 5),
-        refusing(spare(4), 1, 2),
+        refusing(newcomer(4), 1, 2),
     ];
     let plan = super::make(&living, &copies(4, 1, 2), 4, &[]).unwrap();
     assert_eq!(plan.fetches, [Fetch { worker: 1, from: 3 }]);
@@ -298,7 +280,12 @@ fn a_damaged_copy_is_not_used_and_made_again() {
     let lost = damaged(true, vec![(2, Gone::Damaged)]);
     assert_eq!(make(&living, 4, 1), Err(lost));
     // All that is lost is named.
-    let living = [worker(0, 0, 5), worker(2, 2, 5), refusing(spare(4), 1, 2), spare(5)];
+    let living = [
+        worker(0, 0, 5),
+        worker(2, 2, 5),
+        refusing(newcomer(4), 1, 2),
+        newcomer(5),
+    ];
     let lost = damaged(true, vec![(2, Gone::Damaged), (3, Gone::Dead)]);
     assert_eq!(super::make(&living, &copies(4, 1, 2), 4, &[]), Err(lost));
     // A survivor whose own copy is damaged gets it from its holder.
@@ -320,7 +307,7 @@ fn with_two_copies_any_two_may_die_at_once() {
         for second in first + 1..5u32 {
             let alive = (0..5u32).filter(|part| ![first, second].contains(part));
             let mut living: Vec<Identity> = alive.map(|part| worker(part.into(), part.into(), 3)).collect();
-            living.extend([spare(5), spare(6)]);
+            living.extend([newcomer(5), newcomer(6)]);
             let plan = super::make(&living, &copies(5, 1, 2), 5, &[]).unwrap();
             let fetched: Vec<u32> = plan.fetches.iter().map(|fetch| fetch.worker).collect();
             assert_eq!(fetched, [first, second]);
@@ -333,7 +320,13 @@ fn with_two_copies_any_two_may_die_at_once() {
 fn with_parity_all_others_of_the_group_are_needed() {
     // Groups of workers 0, 2, 4 and 1, 3.
     let parity = |living: &[Identity]| super::make(living, &Redundancy::place(&[0; 5], 1, Scheme::Parity(3)), 5, &[]);
-    let living = [worker(1, 1, 5), worker(2, 2, 5), worker(4, 4, 5), spare(5), spare(6)];
+    let living = [
+        worker(1, 1, 5),
+        worker(2, 2, 5),
+        worker(4, 4, 5),
+        newcomer(5),
+        newcomer(6),
+    ];
     let plan = parity(&living).unwrap();
     let fetch = |worker, from| Fetch { worker, from };
     assert_eq!(plan.fetches, [fetch(0, 2), fetch(0, 4), fetch(3, 1)]);
@@ -346,12 +339,24 @@ fn with_parity_all_others_of_the_group_are_needed() {
         holders,
         epoch: 5,
     };
-    let living = [worker(1, 1, 5), worker(3, 3, 5), worker(4, 4, 5), spare(5), spare(6)];
+    let living = [
+        worker(1, 1, 5),
+        worker(3, 3, 5),
+        worker(4, 4, 5),
+        newcomer(5),
+        newcomer(6),
+    ];
     assert_eq!(parity(&living), Err(gone(0, vec![(2, Gone::Dead)])));
     // A successor that has all that the dead member had is as good as that, one without the parity is not.
     let living = |layers| {
         let successor = holding(5, 2, layers, 5);
-        [worker(1, 1, 5), worker(3, 3, 5), worker(4, 4, 5), successor, spare(6)]
+        [
+            worker(1, 1, 5),
+            worker(3, 3, 5),
+            worker(4, 4, 5),
+            successor,
+            newcomer(6),
+        ]
     };
     assert_eq!(parity(&living(3)).unwrap().fetches, [fetch(0, 2), fetch(0, 4)]);
     assert_eq!(parity(&living(0)), Err(gone(0, vec![(2, Gone::Dead)])));
@@ -361,15 +366,15 @@ fn with_parity_all_others_of_the_group_are_needed() {
         refusing(worker(2, 2, 5), 2, 2),
         worker(3, 3, 5),
         worker(4, 4, 5),
-        spare(5),
+        newcomer(5),
     ];
     assert_eq!(parity(&living), Err(gone(0, vec![(2, Gone::Damaged)])));
 }
 
-/// Whatever is wished, the plan has each part once and each spare once, and only living idle ones.
+/// Whatever is wished, the plan has each part once and each newcomer once, and only living idle ones.
 #[test]
 fn a_wish_counts_if_it_is_possible() {
-    let living = [worker(0, 0, 3), worker(3, 3, 3), spare(4), spare(5), spare(6)];
+    let living = [worker(0, 0, 3), worker(3, 3, 3), newcomer(4), newcomer(5), newcomer(6)];
     let takeovers = |wishes: &[(u32, u64)]| {
         let wishes: Vec<Wish> = wishes.iter().map(|&(worker, spare)| Wish { worker, spare }).collect();
         super::make(&living, &copies(4, 2, 1), 4, &wishes).unwrap().takeovers
@@ -381,7 +386,7 @@ fn a_wish_counts_if_it_is_possible() {
     assert_eq!(takeovers(&[(1, 0), (2, 99)]), by_rule);
     assert_eq!(takeovers(&[(1, 1), (2, u64::MAX)]), by_rule);
     assert_eq!(takeovers(&[(0, 6), (7, 5)]), by_rule);
-    // The same spare twice.
+    // The same newcomer twice.
     assert_eq!(takeovers(&[(1, 6), (2, 6)]), [takeover(1, 6), takeover(2, 4)]);
 }
 
@@ -391,7 +396,7 @@ fn a_copy_that_is_there_counts_more_than_a_wish() {
         worker(0, 0, 3),
         worker(2, 2, 3),
         worker(3, 3, 3),
-        spare(4),
+        newcomer(4),
         holding(5, 1, 1, 3),
     ];
     let wish = Wish { worker: 1, spare: 4 };

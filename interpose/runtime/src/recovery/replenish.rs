@@ -1,24 +1,22 @@
 //! Spares that join the running job, in place of those that are used up (UNDERSTUDY_REPLENISH).
 //!
-//! The process manager starts them; they come in with the next generation (`newcomers`). A daemon, if there is one, may grant
-//! fewer than are missing.
+//! The process manager starts them, and they wait as the others have. A daemon, if there is one, may grant fewer than are missing.
 
 use crate::world;
 use crate::{daemon, renewal, sys, told};
 
-/// Has as many spares started as are missing. All living processes call this at the end of a recovery; the first of them acts.
+/// Has as many spares started as are missing. All workers call this at the end of a recovery; the first of them acts.
 pub fn replenish() {
-    let world = world::get();
-    let spares = world.living.len() as u32 - world.worker_count;
-    let is_first = world.living.first() == Some(&world.launcher_rank);
-    if is_first && told::config().replenish && world::is_protected() && spares < world.spare_count {
+    let spares = renewal::spares();
+    let config = told::config();
+    if world::worker() == 0 && config.replenish && world::is_protected() && spares < config.spares {
         renewal::replenish(grant(spares));
     }
 }
 
 /// How many may be started: the daemon says, if there is one, or else as many as are missing.
 fn grant(spares: u32) -> u32 {
-    let wanted = world::get().spare_count;
+    let wanted = told::config().spares;
     let missing = wanted - spares;
     if !daemon::is_set() {
         return missing;

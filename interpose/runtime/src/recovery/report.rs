@@ -17,8 +17,8 @@ pub struct Report {
     failed: Vec<u32>,
     /// The same, with what they were and of what they died.
     deaths: Vec<Kind>,
-    /// Workers whose parts were taken, each with the launcher ranks of who played it and who does now.
-    takeovers: Vec<(u32, u32, u32)>,
+    /// Workers whose parts were taken, each with the number of the process that plays it now.
+    takeovers: Vec<(u32, u32)>,
     /// Of what their processes died.
     causes: Vec<String>,
     /// What the user should be told besides.
@@ -63,9 +63,8 @@ impl Report {
         let causes = plan.takeovers.iter().map(|it| deaths::cause_of(it.worker));
         self.causes.extend(causes);
         self.remark = deaths::settle(plan.epoch).or(self.remark.take());
-        let takeovers = plan.takeovers.iter();
         self.takeovers
-            .extend(takeovers.map(|it| (it.worker, players[it.worker as usize], it.player)));
+            .extend(plan.takeovers.iter().map(|it| (it.worker, it.player)));
         if let Some(lost @ (Lost::Copies { epoch, .. } | Lost::Behind { epoch, .. })) = &plan.lost {
             let older = match epoch.saturating_sub(plan.epoch) {
                 0 => "the same one".into(),
@@ -81,15 +80,12 @@ impl Report {
     /// These ranks have died. `players` are those until now.
     pub fn note_deaths(&mut self, dead: &[u32], players: &[u32]) {
         self.failed.extend(dead);
-        self.deaths.extend(dead.iter().map(|&rank| {
-            let worker = players.iter().position(|&player| player == rank);
-            let worker = worker.map(|worker| worker as u32);
-            Kind::Death {
-                recovery: self.recovery,
-                rank: WorldRank(rank),
-                worker: worker.map(Worker),
-                cause: deaths::label(worker, rank),
-            }
+        let parts = (0..).zip(players).filter(|(_, player)| dead.contains(player));
+        self.deaths.extend(parts.map(|(worker, &rank)| Kind::Death {
+            recovery: self.recovery,
+            rank: WorldRank(rank),
+            worker: Worker(worker),
+            cause: deaths::label(worker),
         }));
     }
 
@@ -110,7 +106,7 @@ impl Report {
             });
         }
         let world = world::get();
-        for &(worker, _, player) in self.takeovers.iter().filter(|it| it.2 == world.launcher_rank) {
+        for &(worker, player) in self.takeovers.iter().filter(|it| it.1 == world.launcher_rank) {
             let from = Spare(player - world.worker_count.min(player));
             events::emit(Kind::Takeover {
                 recovery: self.recovery,
@@ -126,17 +122,10 @@ impl Report {
             .takeovers
             .iter()
             .zip(&self.causes)
-            .map(|((worker, _, player), cause)| {
+            .map(|((worker, player), cause)| {
                 format!("worker {worker} died{cause}, spare rank {player} has taken its part")
             })
             .collect();
-        let had_no_part = |rank: &&u32| !self.takeovers.iter().any(|(_, before, _)| before == *rank);
-        let spares: Vec<String> = self.failed.iter().filter(had_no_part).map(u32::to_string).collect();
-        match &spares[..] {
-            [] => {}
-            [one] => parts.push(format!("spare rank {one} died")),
-            several => parts.push(format!("spare ranks {} died", several.join(", "))),
-        }
         if parts.is_empty() {
             parts.push("communication failed, but no rank has died".into());
         }
@@ -171,21 +160,15 @@ mod tests {
     fn the_summary_names_who_died_and_nobody_else() {
         // It asks for causes of death. No other test of this library uses state of the main thread.
         crate::cell::set_owner();
-        let mut report = Report::new(1, 0, ErrorClass::ProcFailed);
+        let mut report = Report::new(1, 0, ErrorClass::Abandoned);
         assert_eq!(report.summary(), "communication failed, but no rank has died");
-        report.settle(&[6], &plan(&[]), &[0, 1, 2, 3]);
-        assert_eq!(report.summary(), "spare rank 6 died");
-        report.settle(&[1, 5], &plan(&[(1, 4)]), &[0, 1, 2, 3]);
-        assert_eq!(
-            report.summary(),
-            "worker 1 died, spare rank 4 has taken its part; spare ranks 6, 5 died"
-        );
+        report.settle(&[1], &plan(&[(1, 4)]), &[0, 1, 2, 3]);
+        assert_eq!(report.summary(), "worker 1 died, spare rank 4 has taken its part");
         // The part is played by rank 4 now, which dies as well.
         report.settle(&[4], &plan(&[(1, 7)]), &[0, 4, 2, 3]);
         assert_eq!(
             report.summary(),
-            "worker 1 died, spare rank 4 has taken its part; worker 1 died, spare rank 7 has taken its part; \
-             spare ranks 6, 5 died"
+            "worker 1 died, spare rank 4 has taken its part; worker 1 died, spare rank 7 has taken its part"
         );
     }
 }

@@ -25,7 +25,7 @@ pub fn from_disk() -> Rewound {
     undone(user::undo_earlier(epoch));
     // SAFETY: a collective over the workers.
     succeeded(unsafe { real::PMPI_Barrier(world::private()) }).unwrap_or_else(|rc| failed_in_init(rc));
-    let loaded = load::load(world::worker(), Origin::Restart, None).unwrap_or_else(|load::Damaged(what)| {
+    let loaded = load::load(Origin::Restart, None).unwrap_or_else(|load::Damaged(what)| {
         fail("the epoch on disk was damaged in memory", &std::io::Error::other(what))
     });
     make_copies().unwrap_or_else(|rc| failed_in_init(rc));

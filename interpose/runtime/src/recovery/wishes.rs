@@ -1,44 +1,58 @@
-//! Which spares the daemon would have take the parts of the dead: one process asks, and all hear the answer.
+//! Which spares the daemon would have take the parts of the dead.
 //!
-//! Settings may differ between processes, and a daemon may be there for some and not for others; what everybody does follows from what
-//! all have said of themselves in this meeting.
+//! The process manager asks one process before a generation begins ([`offer`]), and that asks the daemon. In the meeting all hear
+//! the answer. Settings may differ between processes, and a daemon may be there for some and not for others; what everybody does
+//! follows from what all have said of themselves.
 
-use super::plan::{Identity, NONE, Plan, Wish};
+use super::plan::{Identity, Plan, Wish};
 use crate::cell::Main;
 use crate::gather::{Extreme, extremes};
-use crate::{daemon, events, world};
+use crate::{daemon, events, renewal, world};
 use ckptd::events::{Kind, SpareChoice, Worker, WorldRank};
 use ckptd::pool::Lease;
 use std::ffi::c_int;
+use understudy_mpi::call;
 use understudy_mpi::real_types::RealComm;
 
-/// Rounds of leases that this process knows of.
-static ROUNDS: Main<u64> = Main::new(0);
-
-/// What a process says of itself: 0 if it has no daemon, else 1 + the rounds that it knows of.
-pub fn word() -> u64 {
-    match daemon::is_set() {
-        true => 1 + *ROUNDS.borrow(),
-        false => 0,
-    }
-}
+/// What this process has been told, and for which generation.
+static ASKED: Main<Option<(u32, Asked)>> = Main::new(None);
 
 /// What the process that has asked knows of the answer.
 pub struct Asked(Result<Vec<Lease>, String>);
 
-/// The daemon's wishes; the same in all processes. Collective if there is something to ask and somebody who can.
-pub fn ask(control: RealComm, living: &[Identity], dead: &[u32]) -> Result<(Vec<Wish>, Option<Asked>), c_int> {
-    let workers = living.iter().filter(|identity| identity.part != NONE);
-    let leader = workers
-        .filter(|identity| identity.daemon != 0)
-        .map(|identity| identity.part)
-        .min();
-    let Some(leader) = leader.filter(|_| !dead.is_empty()) else {
+/// From now on this process can be asked, if it has a daemon.
+pub fn offer() {
+    if daemon::is_set() {
+        renewal::choose_by(choose);
+    }
+}
+
+/// Which spares should take the parts of these processes.
+fn choose(fallen: &[u32]) -> Vec<u32> {
+    let (world, generation) = (world::get(), call::wanted());
+    let parts = (0..).zip(&world.players);
+    let fallen = parts.filter(|(_, player)| fallen.contains(player));
+    let dead: Vec<u32> = fallen.map(|(worker, _)| worker).collect();
+    let asked = Asked(daemon::lease(u64::from(generation), &dead));
+    let leases = asked.0.as_deref().unwrap_or_default();
+    let asked_for = leases.iter().filter(|lease| dead.contains(&lease.worker));
+    let spares = asked_for.map(|lease| lease.rank).collect();
+    ASKED.set(Some((generation, asked)));
+    spares
+}
+
+/// What a process says of itself: 1 if it has asked.
+pub fn word() -> u64 {
+    let is_current = |(generation, _): &(u32, Asked)| *generation == call::wanted();
+    u64::from(ASKED.borrow().as_ref().is_some_and(is_current))
+}
+
+/// The daemon's wishes; the same in all processes. Collective if somebody has asked.
+pub fn hear(all: RealComm, living: &[Identity], dead: &[u32]) -> Result<(Vec<Wish>, Option<Asked>), c_int> {
+    if dead.is_empty() || living.iter().all(|identity| identity.has_asked == 0) {
         return Ok((Vec::new(), None));
-    };
-    let round = living.iter().map(|identity| identity.daemon).max().unwrap_or(0);
-    ROUNDS.set(round);
-    let asked = daemon::is_leader(leader).then(|| Asked(daemon::lease(round, dead)));
+    }
+    let asked = (word() != 0).then(|| ASKED.take()).flatten().map(|(_, asked)| asked);
     let leased = |worker: &u32| {
         let leases = asked.as_ref().and_then(|asked| asked.0.as_ref().ok())?;
         leases.iter().find(|lease| lease.worker == *worker)
@@ -48,12 +62,12 @@ pub fn ask(control: RealComm, living: &[Identity], dead: &[u32]) -> Result<(Vec<
         .map(|worker| leased(worker).map_or(0, |lease| 1 + u64::from(lease.rank)))
         .collect();
     // One process says something, all others zeros.
-    let all = extremes(control, Extreme::Greatest, &own)?;
+    let heard = extremes(all, Extreme::Greatest, &own)?;
     let wish = |(&worker, word): (&u32, u64)| {
         let spare = word.checked_sub(1)?;
         Some(Wish { worker, spare })
     };
-    Ok((dead.iter().zip(all).filter_map(wish).collect(), asked))
+    Ok((dead.iter().zip(heard).filter_map(wish).collect(), asked))
 }
 
 /// Who has chosen, for the event file; what is not used goes back to the daemon.

@@ -24,8 +24,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
 
-/// How long a child may take, beside ten times as long as the phase took.
+/// How long a child may take, beside several times as long as the phase took.
 const PATIENCE: Duration = Duration::from_secs(60);
+const TIMES: u32 = 10;
+/// A rehearsal gives way to the program (nice(2)), and so takes longer on a busy core.
+const NICE: c_int = 5;
+const TIMES_OF_NICE: u32 = 60;
 /// Names of places that are told at most.
 const MOST_PLACES: usize = 32;
 
@@ -75,7 +79,7 @@ impl Finding {
         }
     }
 
-    fn failed(why: String) -> Finding {
+    pub fn failed(why: String) -> Finding {
         Finding {
             failure: Some(why),
             ..Finding::default()
@@ -85,7 +89,7 @@ impl Finding {
 
 /// How long a replay may take.
 pub fn limit(script: &Script) -> Duration {
-    PATIENCE + 10 * script.took()
+    PATIENCE + TIMES * script.took()
 }
 
 /// A file in memory, for pages.
@@ -129,9 +133,17 @@ impl Child {
                 output: output.into(),
                 received: Vec::new(),
                 began: Instant::now(),
-                limit: limit(script),
+                limit: match task {
+                    Task::Compare => PATIENCE + TIMES_OF_NICE * script.took(),
+                    Task::Write(..) => limit(script),
+                },
             })
         }
+    }
+
+    /// Readable when the child says something.
+    pub fn descriptor(&self) -> c_int {
+        self.output.as_raw_fd()
     }
 
     /// Reads what the child says; whether it has said all.
@@ -201,8 +213,11 @@ fn work(script: &Script, task: &Task<'_>, output: c_int) -> ! {
             rlim_max: 0,
         };
         libc::setrlimit(libc::RLIMIT_CORE, &none);
+        if let Task::Compare = task {
+            libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
+        }
         // Out of each other's way first. Then everything else of the runtime side goes: the other processes must not take
-        // this one for the spare.
+        // this one for the rank.
         let aside = [memory, output].map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 2));
         let [memory, output] = [
             libc::dup2(aside[0], RUNTIME_FD_BASE),

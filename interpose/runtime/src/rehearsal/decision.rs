@@ -31,15 +31,6 @@ pub fn begin() {
     }
 }
 
-/// There will be no rehearsal; whether a decision was open.
-pub fn do_without(why: &str) -> bool {
-    let was_open = is_open();
-    if was_open {
-        decide(false, why);
-    }
-    was_open
-}
-
 /// A rehearsal has told which of a script's pages come out otherwise, or that it did not come to its end. Whether copies do
 /// without the others.
 pub fn accept(script: &Script, different: Option<&[u64]>) -> bool {

@@ -1,17 +1,15 @@
 //! Static data of a worker's own: it keeps no copy of what it has not changed, and gets back what it has.
 
 use super::own_memory;
-use super::rebuild::Offer;
-use super::script::{Script, Way};
+use super::rebuild::{Offer, collect};
+use super::script::Script;
 use super::{seed, wanted};
-use crate::disk::StaticFile;
 use crate::image::PAGE_SIZE;
 use crate::image::absent::{self, Sums};
 use crate::image::epoch::Image;
-use crate::image::runs::{self, PageRun};
+use crate::image::runs;
 use crate::image::store::PageStore;
 use crate::image::sums::of_page;
-use std::path::Path;
 
 /// Keeps these pages again, which the image lacks.
 pub fn put_back(missing: &[Sums], script: &Script, image: &mut Image, store: &mut PageStore) -> Result<(), String> {
@@ -20,21 +18,8 @@ pub fn put_back(missing: &[Sums], script: &Script, image: &mut Image, store: &mu
     }
     let pages = absent::pages_of(missing);
     log::debug!("{} pages of static data are made again", runs::total(&pages));
-    match &script.way {
-        Way::Replay(_) => wanted::collect(missing, || seed::replay(script, &pages), image, store),
-        Way::File(path) => wanted::take(missing, &read(path, &pages)?, image, store),
-    }
-}
-
-fn read(path: &Path, pages: &[PageRun]) -> Result<Vec<u8>, String> {
-    let file = StaticFile::open(path)?;
-    let (mut bytes, mut content) = (Vec::new(), [0; PAGE_SIZE]);
-    for page in pages.iter().flat_map(|run| run.start.0..run.end()) {
-        file.read(page, &mut content)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-        bytes.extend_from_slice(&content);
-    }
-    Ok(bytes)
+    let asked = seed::make(script, &pages)?;
+    collect(missing, script, asked, image, store)
 }
 
 /// Adds what was missing to the image, from the memory of this process, where that has not changed it since the phase.

@@ -1,10 +1,10 @@
 //! Static data of a part that a process takes: how they are made again comes with the copy.
 #![allow(unsafe_code)]
 
-use super::child::{self, Child, Task};
 use super::is_used;
 use super::message::Message;
 use super::script::{Script, Way};
+use super::seed::{self, Asked};
 use super::wanted;
 use crate::cell::Main;
 use crate::checkpoint::Copy;
@@ -22,9 +22,6 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// Time between two looks at a child.
-const NAP: Duration = Duration::from_micros(200);
-
 /// What a thin copy lacks, for the process that gets it.
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct Offer {
@@ -36,11 +33,6 @@ impl Offer {
     /// How it can be made.
     pub fn script(&self) -> &Script {
         &self.script
-    }
-
-    /// Whether only a process that stands at the end of `MPI_Init` can make it.
-    pub fn needs_start(&self) -> bool {
-        matches!(self.script.way, Way::Replay(_))
     }
 
     /// How it can be made.
@@ -131,66 +123,49 @@ pub(super) fn interrupt() {
     drop(MESSAGES.take());
 }
 
-/// A child that makes what a copy lacks.
+/// What a copy lacks, while it is made.
 pub struct Rebuild {
     offer: Offer,
-    child: Child,
-    memory: File,
+    asked: Asked,
     began: Instant,
 }
 
 impl Rebuild {
-    /// Starts it. This process must still stand at the end of `MPI_Init` if the offer [`Offer::needs_start`], and stay there
-    /// until the end.
+    /// Begins.
     pub fn start(offer: Offer) -> Result<Rebuild, String> {
         fault::point("replay.begin", 0);
-        let tell = |error: std::io::Error| error.to_string();
-        let memory = child::memory_file().map_err(tell)?;
-        let child =
-            Child::start(&offer.script, &Task::Write(&absent::pages_of(&offer.absent), &memory)).map_err(tell)?;
-        Ok(Rebuild {
-            offer,
-            child,
-            memory,
-            began: Instant::now(),
-        })
+        let began = Instant::now();
+        let asked = seed::make(&offer.script, &absent::pages_of(&offer.absent))?;
+        Ok(Rebuild { offer, asked, began })
     }
 
     /// Adds what was missing to the image. Returns the script, and how long it took.
     pub fn finish(self, image: &mut Image, store: &mut PageStore) -> Result<(Script, Duration), String> {
-        let Rebuild {
-            offer,
-            child,
-            memory,
-            began,
-        } = self;
-        let pages = absent::pages_of(&offer.absent);
-        let length = runs::total(&pages) as usize * PAGE_SIZE;
-        let mut first = Some(child);
-        let mut replay = || {
-            let child = first.take().map_or_else(
-                || Child::start(&offer.script, &Task::Write(&pages, &memory)).map_err(|error| error.to_string()),
-                Ok,
-            )?;
-            contents(child, &memory, length)
-        };
-        match &offer.script.way {
-            Way::Replay(_) => wanted::collect(&offer.absent, replay, image, store)?,
-            Way::File(_) => wanted::take(&offer.absent, replay()?.as_ref(), image, store)?,
-        }
+        let Rebuild { offer, asked, began } = self;
+        collect(&offer.absent, &offer.script, asked, image, store)?;
         fault::point("replay.end", 0);
         Ok((offer.script, began.elapsed()))
     }
 }
 
-/// Waits for a child; what it has written.
-fn contents(mut child: Child, memory: &File, length: usize) -> Result<View, String> {
-    while !child.is_done() {
-        std::thread::sleep(NAP);
-    }
-    match child.finding().failure {
-        Some(why) => Err(why),
-        None => View::of(memory, length).map_err(|error| error.to_string()),
+/// Has an image keep pages that the seed has been asked for.
+pub fn collect(
+    absent: &[Sums],
+    script: &Script,
+    asked: Asked,
+    image: &mut Image,
+    store: &mut PageStore,
+) -> Result<(), String> {
+    let pages = absent::pages_of(absent);
+    let length = runs::total(&pages) as usize * PAGE_SIZE;
+    let mut first = Some(asked);
+    let mut replay = || {
+        let asked = first.take().map_or_else(|| seed::make(script, &pages), Ok)?;
+        View::of(&asked.made(script)?, length).map_err(|error| error.to_string())
+    };
+    match &script.way {
+        Way::Replay(_) => wanted::collect(absent, replay, image, store),
+        Way::File(_) => wanted::take(absent, replay()?.as_ref(), image, store),
     }
 }
 

@@ -1,38 +1,59 @@
-//! A process that stays what this one was at the end of `MPI_Init`, so that the phase can be replayed at any time.
+//! A process that stays what this one was at the end of `MPI_Init`, so that phases can be replayed at any time.
 //!
 //! It is forked there and sleeps until it is asked, or until this process ends. It has this process's memory of that
 //! moment, of which the kernel keeps a copy only where this process has written since. It is nobody's child: the program
-//! must not meet it when it waits for its own.
+//! must not meet it when it waits for its own. It does one thing at a time; who asks for another gives up the one before.
 #![allow(unsafe_code)]
 
-use super::child::{self, Child, Task};
+mod plant;
+mod work;
+
+use super::child;
+use super::holder::Rehearsed;
 use super::script::Script;
 use crate::cell::Main;
-use crate::image::PAGE_SIZE;
-use crate::image::runs::{self, PageRun};
-use crate::{shim, sys};
+use crate::image::runs::PageRun;
 use bincode::config::standard;
+use ckptd::line::Line;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
-use understudy_abi::RUNTIME_FD_BASE;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
-/// What the process is called in lists of processes.
-const NAME: &std::ffi::CStr = c"understudy-seed";
-/// Time between two looks at a replay.
-const NAP: Duration = Duration::from_micros(200);
 /// How much longer an answer may take than the replay.
 const MARGIN: Duration = Duration::from_secs(30);
+/// Time between two looks for an answer.
+const LOOK: Duration = Duration::from_millis(20);
 
-/// The way to the seed, if there is one.
-static SEED: Main<Option<UnixStream>> = Main::new(None);
+/// What a seed is asked for. The number comes back with the answer.
+#[derive(Clone, Copy, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+enum Request {
+    /// Rehearse the script in the first file, and tell in the second ([`Rehearsed`]) what was found.
+    Rehearse(u64),
+    /// Replay the script in the first file, and write the pages that it names beside it to the second.
+    Make(u64),
+    /// What was asked for is not wanted any more.
+    Nothing,
+}
+
+#[derive(bincode::Encode, bincode::Decode)]
+struct Answer {
+    number: u64,
+    outcome: Result<(), String>,
+}
+
+/// The way to the seed, and the number of the last request.
+struct Seed {
+    line: Line,
+    last: u64,
+}
+
+static SEED: Main<Option<Seed>> = Main::new(None);
 
 /// This process stands at the end of `MPI_Init`.
 pub fn plant() {
-    match fork() {
-        Ok(seed) => SEED.set(Some(seed)),
+    match plant::fork() {
+        Ok(line) => SEED.set(Some(Seed { line, last: 0 })),
         Err(error) => log::warn!("no process for replays, so copies of static data are kept: {error}"),
     }
 }
@@ -40,189 +61,99 @@ pub fn plant() {
 /// Whether there is one.
 pub fn lives() -> bool {
     let mut seed = SEED.borrow_mut();
-    let lives = |seed: &mut UnixStream| !is_readable(&[seed.as_raw_fd()], 0);
-    *seed = seed.take_if(lives);
+    *seed = seed.take_if(|seed| !plant::has_ended(&seed.line));
     seed.is_some()
 }
 
-/// It is not needed any more.
-pub fn end() {
+fn gone<T>() -> Result<T, String> {
     SEED.set(None);
+    Err("the process for replays has ended".into())
 }
 
-/// Replays a phase; these pages as they come out, one after the other.
-pub fn replay(script: &Script, pages: &[PageRun]) -> Result<Vec<u8>, String> {
-    let Some(mut seed) = SEED.take() else {
-        return Err("the process for replays has ended".into());
-    };
-    let limit = child::limit(script) + MARGIN;
-    let answer = ask(&mut seed, script, pages, limit).map_err(|error| format!("the process for replays: {error}"))?;
-    SEED.set(Some(seed));
-    answer
+/// Something that the seed does. If this is dropped, it does it no more.
+pub struct Asked {
+    number: u64,
+    result: File,
 }
 
-fn ask(
-    seed: &mut UnixStream,
-    script: &Script,
-    pages: &[PageRun],
-    limit: Duration,
-) -> io::Result<Result<Vec<u8>, String>> {
-    seed.set_read_timeout(Some(limit))?;
-    send(seed, &(script, pages))?;
-    let outcome: Result<(), String> = receive(seed)?;
-    if let Err(why) = outcome {
-        return Ok(Err(why));
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(seed) = SEED.borrow().as_ref().filter(|seed| seed.last == self.number) {
+            // One that has ended is found when it is asked again.
+            let _ = seed.line.send(&Request::Nothing);
+        }
     }
-    let mut bytes = vec![0; runs::total(pages) as usize * PAGE_SIZE];
-    seed.read_exact(&mut bytes)?;
-    Ok(Ok(bytes))
 }
 
-fn send(stream: &mut UnixStream, what: &impl bincode::Encode) -> io::Result<()> {
-    let bytes = bincode::encode_to_vec(what, standard()).map_err(io::Error::other)?;
-    stream.write_all(&(bytes.len() as u64).to_ne_bytes())?;
-    stream.write_all(&bytes)
+impl Asked {
+    /// Whether it is done; why it has come to nothing.
+    fn is_done(&self, limit: Duration) -> Result<bool, String> {
+        loop {
+            let heard = SEED.borrow().as_ref().map(|seed| seed.line.receive::<Answer>(limit));
+            match heard {
+                Some(Ok(None)) => return Ok(false),
+                Some(Ok(Some(answer))) if answer.number == self.number => return answer.outcome.map(|()| true),
+                // To a question that is not asked any more.
+                Some(Ok(Some(_))) => {}
+                Some(Err(_)) | None => return gone(),
+            }
+        }
+    }
+
+    /// What a rehearsal has found, once it has.
+    pub fn rehearsed(&mut self) -> Option<Result<Rehearsed, String>> {
+        match self.is_done(Duration::ZERO) {
+            Ok(false) => None,
+            Ok(true) => Some(read(&mut self.result).map_err(|error| error.to_string())),
+            Err(why) => Some(Err(why)),
+        }
+    }
+
+    /// The file with the pages of a replay.
+    pub fn made(self, script: &Script) -> Result<File, String> {
+        let (began, limit) = (Instant::now(), child::limit(script) + MARGIN);
+        while !self.is_done(LOOK)? {
+            if began.elapsed() > limit {
+                return Err("the process for replays does not answer".into());
+            }
+        }
+        self.result.try_clone().map_err(|error| error.to_string())
+    }
 }
 
-fn receive<T: bincode::Decode<()>>(stream: &mut UnixStream) -> io::Result<T> {
-    let mut length = [0; size_of::<u64>()];
-    stream.read_exact(&mut length)?;
-    let mut bytes = vec![0; u64::from_ne_bytes(length) as usize];
-    stream.read_exact(&mut bytes)?;
+/// Has a phase rehearsed, whose script this is.
+pub fn rehearse(script: &[u8]) -> Result<Asked, String> {
+    ask(Request::Rehearse, script)
+}
+
+/// Has these pages made, one after the other.
+pub fn make(script: &Script, pages: &[PageRun]) -> Result<Asked, String> {
+    let bytes = bincode::encode_to_vec((script, pages), standard()).map_err(|error| error.to_string())?;
+    ask(Request::Make, &bytes)
+}
+
+fn ask(request: fn(u64) -> Request, bytes: &[u8]) -> Result<Asked, String> {
+    let tell = |error: io::Error| error.to_string();
+    let (mut question, result) = (child::memory_file().map_err(tell)?, child::memory_file().map_err(tell)?);
+    question.write_all(bytes).map_err(tell)?;
+    let mut seed = SEED.borrow_mut();
+    let sent = seed.as_mut().map(|seed| {
+        seed.last += 1;
+        let files = [question.as_fd(), result.as_fd()];
+        seed.line.send_with(&request(seed.last), &files).map(|()| seed.last)
+    });
+    drop(seed);
+    match sent {
+        Some(Ok(number)) => Ok(Asked { number, result }),
+        Some(Err(_)) | None => gone(),
+    }
+}
+
+/// What a file holds from its beginning.
+fn read<T: bincode::Decode<()>>(file: &mut File) -> io::Result<T> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
     let (what, _) = bincode::decode_from_slice(&bytes, standard()).map_err(io::Error::other)?;
     Ok(what)
-}
-
-/// Waits until one of the descriptors has something to say, or has ended.
-fn is_readable(descriptors: &[i32], timeout: i32) -> bool {
-    let ask = |&fd| libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut all: Vec<libc::pollfd> = descriptors.iter().map(ask).collect();
-    // SAFETY: as many structures as are named.
-    unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, timeout) > 0 }
-}
-
-/// Signals that are blocked while this exists.
-struct Quiet {
-    before: libc::sigset_t,
-}
-
-impl Quiet {
-    fn begin() -> Quiet {
-        // SAFETY: plain system calls on sets of their own.
-        unsafe {
-            let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-            libc::sigfillset(&mut all);
-            libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
-            Quiet { before }
-        }
-    }
-
-    /// Does something without.
-    fn pause<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.end();
-        let result = work();
-        std::mem::forget(Quiet::begin());
-        result
-    }
-
-    fn end(&self) {
-        // SAFETY: as above.
-        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
-    }
-}
-
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-fn fork() -> io::Result<UnixStream> {
-    let (mine, theirs) = UnixStream::pair()?;
-    let quiet = Quiet::begin();
-    // SAFETY: pidfd_open(2), whose descriptor is new, and fork(2); children do not come back.
-    unsafe {
-        let own = match libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) {
-            -1 => return Err(io::Error::last_os_error()),
-            // The program's descriptors must have the numbers in a replay that they had in the phase.
-            fd => OwnedFd::from_raw_fd(sys::lift(fd as i32)),
-        };
-        match shim::fork() {
-            -1 => Err(io::Error::last_os_error()),
-            0 => {
-                if libc::fork() == 0 {
-                    serve(&theirs, &own, &quiet);
-                }
-                libc::_exit(0)
-            }
-            child => {
-                libc::waitpid(child, std::ptr::null_mut(), 0);
-                forget_child();
-                Ok(mine)
-            }
-        }
-    }
-}
-
-/// The program is not told of a child that was not its own.
-fn forget_child() {
-    // SAFETY: takes the signal off the list, which is blocked; plain system calls.
-    unsafe {
-        let mut ended: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&mut ended, libc::SIGCHLD);
-        let now: libc::timespec = std::mem::zeroed();
-        libc::sigtimedwait(&ended, std::ptr::null_mut(), &now);
-    }
-}
-
-/// The seed's life.
-fn serve(requests: &UnixStream, owner: &OwnedFd, quiet: &Quiet) -> ! {
-    // SAFETY: system calls in a process that has one thread. It keeps nothing of the runtime side open that others could
-    // take for the rank's.
-    let (mut requests, owner) = unsafe {
-        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
-        let aside = [requests.as_raw_fd(), owner.as_raw_fd()]
-            .map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 2));
-        let kept = [0, 1].map(|at| libc::dup3(aside[at], RUNTIME_FD_BASE + at as i32, libc::O_CLOEXEC));
-        libc::close_range(RUNTIME_FD_BASE as u32 + 2, u32::MAX, 0);
-        (UnixStream::from_raw_fd(kept[0]), OwnedFd::from_raw_fd(kept[1]))
-    };
-    loop {
-        is_readable(&[requests.as_raw_fd(), owner.as_raw_fd()], -1);
-        if is_readable(&[owner.as_raw_fd()], 0) || answer(&mut requests, quiet).is_err() {
-            // SAFETY: the end of the process.
-            unsafe { libc::_exit(0) }
-        }
-    }
-}
-
-fn answer(requests: &mut UnixStream, quiet: &Quiet) -> io::Result<()> {
-    let (script, pages): (Script, Vec<PageRun>) = receive(requests)?;
-    let made = make(&script, &pages, quiet);
-    let outcome = made.as_ref().map(|_| ()).map_err(Clone::clone);
-    send(requests, &outcome)?;
-    match made {
-        Ok(mut memory) => io::copy(&mut memory, requests).map(|_| ()),
-        Err(_) => Ok(()),
-    }
-}
-
-/// Has the pages made in a child.
-fn make(script: &Script, pages: &[PageRun], quiet: &Quiet) -> Result<File, String> {
-    let tell = |error: io::Error| error.to_string();
-    let mut memory = child::memory_file().map_err(tell)?;
-    let child = quiet.pause(|| Child::start(script, &Task::Write(pages, &memory)));
-    let mut child = child.map_err(tell)?;
-    while !child.is_done() {
-        std::thread::sleep(NAP);
-    }
-    if let Some(why) = child.finding().failure {
-        return Err(why);
-    }
-    memory.seek(SeekFrom::Start(0)).map_err(tell)?;
-    Ok(memory)
 }

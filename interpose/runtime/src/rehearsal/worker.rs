@@ -1,9 +1,9 @@
 //! A worker's part: it has its phase rehearsed, tells the holders of its copies what is proved, and thins the copies that it
 //! holds.
 
+use super::holder::{self, Proof};
 use super::message::Message;
 use super::script::{Base, Replay, Script, Way, sums_of};
-use super::spare::Proof;
 use super::{again, decision};
 use super::{is_on, is_used, own_pages, seed, spares_own};
 use crate::cell::Main;
@@ -30,7 +30,7 @@ enum Own {
     None,
     /// The pages are being written to a file.
     Writing { script: Script, writing: Writing },
-    /// A spare has it, or is to get it.
+    /// A holder has it rehearsed, or is to get it.
     Asked { script: Script, is_sent: bool },
     /// What is in it is proved.
     Proved {
@@ -85,6 +85,7 @@ pub fn poll() {
     if !is_on() {
         return;
     }
+    holder::poll();
     again::keep_base(checkpoint::epoch());
     if let Some(phase) = journal::take_ended(checkpoint::epoch()) {
         state().set_own(phase);
@@ -225,7 +226,6 @@ impl State {
     fn end_withdrawn(&mut self, committed: u64) {
         if matches!(self.own, Own::Withdrawn { until, .. } if until <= committed) {
             self.own = Own::None;
-            seed::end();
         }
     }
 
@@ -243,33 +243,20 @@ impl State {
         }
     }
 
-    /// Sends the script to a spare, if one is idle.
+    /// Sends the script to a holder, which has it rehearsed.
     fn ask(&mut self) {
         let Own::Asked { script, is_sent } = &mut self.own else {
             return;
         };
-        if *is_sent {
+        if std::mem::replace(is_sent, true) {
             return;
         }
-        let world = world::get();
-        let is_spare = |rank: &&u32| **rank >= world.worker_count && !world.players.contains(rank);
-        let spares: Vec<u32> = world.living.iter().filter(is_spare).copied().collect();
-        if spares.is_empty() {
-            const WHY: &str = "no spare is left to rehearse the initialisation phase";
-            if decision::do_without(WHY) {
-                self.own = Own::None;
-            }
-            return self.go_back(WHY);
-        }
-        *is_sent = true;
-        let chosen = spares[script.worker as usize % spares.len()];
-        // The living are in the same order in `control`.
-        let rank = world.living.iter().position(|&living| living == chosen);
-        let bytes = bincode::encode_to_vec(&*script, standard());
-        let (Some(rank), Ok(bytes)) = (rank, bytes) else { return };
+        let Ok(bytes) = bincode::encode_to_vec(&*script, standard()) else {
+            return;
+        };
         let to = Peer {
-            comm: world.control,
-            rank: rank as u32,
+            comm: world::private(),
+            rank: rehearser(),
             tag: tag::SCRIPT,
         };
         self.sent.extend(Message::send(bytes, to));
@@ -280,7 +267,7 @@ impl State {
             return;
         }
         let Some(message) = &mut self.proof else {
-            self.proof = Message::probe(world::get().control, understudy_mpi::real_types::ANY_SOURCE, tag::PROOF);
+            self.proof = Message::probe(world::private(), rehearser() as c_int, tag::PROOF);
             return;
         };
         if message.test() != Ok(true) {
@@ -303,8 +290,6 @@ impl State {
                 && let Some(different) = proof
             {
                 self.own = Own::proved(script.without(&different));
-            } else {
-                seed::end();
             }
             return;
         };
@@ -386,6 +371,12 @@ impl State {
         come.map(|(layer, message)| (layer, partners[layer], message.bytes.to_vec()))
             .collect()
     }
+}
+
+/// Who has this worker's phase rehearsed. Another process, if there is one: nothing is proved that only this one can make.
+fn rehearser() -> u32 {
+    let me = world::worker();
+    world::get().redundancy.holders_of(me).next().unwrap_or(me)
 }
 
 /// The copy of a partner need not hold what can be rebuilt.

@@ -96,14 +96,14 @@ pub fn keep_on_disk(directory: &Path, lineage: u64, start: u64) {
     ON_DISK.set(Some(place));
 }
 
-/// The job has come to its end: nobody will go back to an epoch on disk. `has_met`: all workers have come to theirs.
-pub fn end_on_disk(has_met: bool) {
+/// All workers have come to the end of the job: nobody will go back to an epoch on disk.
+pub fn end_on_disk() {
     if let Some(place) = ON_DISK.take() {
         RECORDER
             .take()
             .map_or(Ok(()), |mut recorder| recorder.end())
             .unwrap_or_default();
-        place.clean(has_met);
+        place.clean(true);
     }
 }
 

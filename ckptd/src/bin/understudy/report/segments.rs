@@ -18,8 +18,8 @@ impl Part {
 
     fn of(stage: RecoveryStage) -> Self {
         match stage {
-            RecoveryStage::Detect | RecoveryStage::Revoke | RecoveryStage::Drain => Self::Stop,
-            RecoveryStage::Shrink | RecoveryStage::Agree | RecoveryStage::Replace => Self::Agree,
+            RecoveryStage::Detect | RecoveryStage::Reset | RecoveryStage::Drain => Self::Stop,
+            RecoveryStage::Initialise | RecoveryStage::Agree | RecoveryStage::Replace => Self::Agree,
             RecoveryStage::Fetch | RecoveryStage::Load => Self::Restore,
             RecoveryStage::Rebuild | RecoveryStage::Reprotect | RecoveryStage::Resume => Self::Rebuild,
         }
@@ -90,8 +90,8 @@ impl Doing {
             Self::Ship => "copies are sent beside the program",
             Self::Cut => "the program stands still for a checkpoint",
             Self::Recovering => "recovery, enlarged below",
-            Self::Recovery(Part::Stop) => "all stop: detect, revoke, drain",
-            Self::Recovery(Part::Agree) => "the living agree: shrink, agree, replace",
+            Self::Recovery(Part::Stop) => "all stop: detect, reset, drain",
+            Self::Recovery(Part::Agree) => "the living agree: initialise, agree, replace",
             Self::Recovery(Part::Restore) => "memory comes back: fetch, load",
             Self::Recovery(Part::Rebuild) => "communicators and copies: rebuild, reprotect, resume",
         }

@@ -1,0 +1,73 @@
+//! Who is in a generation: whoever has been in one and lives, and a spare for each that has died.
+
+use super::Job;
+use crate::{Action, Node, Number};
+
+/// Which spare is preferred.
+enum Preference {
+    On(Node),
+    This(Number),
+}
+
+impl Job {
+    /// The ranks of the next generation, in rising order, if there are enough.
+    pub(super) fn choose_ranks(&self, is_first: bool) -> Option<Vec<Number>> {
+        let workers = self.workers as usize;
+        let is_ready = |number: &Number| !self.unready.contains(number);
+        if is_first {
+            // A spare that came when the program has ended would be taken for the next one of a script. Of those that were killed before
+            // anybody had heard of them, others will have the numbers.
+            let is_whole = self.living.len() >= workers + self.spares as usize && self.unready.is_empty();
+            return is_whole.then(|| self.living.iter().copied().take(workers).collect());
+        }
+        let has_played = |number: &Number| self.members[number].has_played;
+        let (mut ranks, mut spares): (Vec<Number>, Vec<Number>) = self.living.iter().partition(|it| has_played(it));
+        spares.retain(is_ready);
+        for preference in self.preferences() {
+            let is_it = |spare: &Number| match preference {
+                Preference::On(node) => self.node_of(*spare) == node,
+                Preference::This(number) => *spare == number,
+            };
+            if ranks.len() < workers
+                && let Some(at) = spares.iter().position(is_it)
+            {
+                ranks.push(spares.remove(at));
+            }
+        }
+        let missing = workers.checked_sub(ranks.len())?;
+        ranks.extend(spares.into_iter().take(missing));
+        ranks.sort_unstable();
+        (ranks.len() == workers).then_some(ranks)
+    }
+
+    /// Who can inherit, who is wished, and neighbours of the dead, who can read what those have left on their node.
+    fn preferences(&self) -> impl Iterator<Item = Preference> {
+        let heirs = self.legacies.values().map(|&from| Preference::On(self.node_of(from)));
+        let wished = self.question.wishes.iter().map(|&it| Preference::This(it));
+        let dead = self.members.iter().filter(|(_, it)| it.has_played && !it.lives());
+        let dead = dead.filter(|(number, _)| !self.legacies.values().any(|from| from == *number));
+        let neighbours = dead.map(|(&number, _)| Preference::On(self.node_of(number)));
+        heirs.chain(wished).chain(neighbours)
+    }
+
+    fn node_of(&self, number: Number) -> Node {
+        self.nodes[&self.members[&number].at]
+    }
+
+    /// Asks which spares should take parts, if somebody can say; whether the answer is still to come.
+    pub(super) fn awaits_wishes(&mut self) -> bool {
+        if self.question.is_answered || self.fallen.is_empty() {
+            return false;
+        }
+        if self.question.asked.is_none() {
+            let mut living = self.living.iter().copied();
+            let Some(number) = living.find(|it| self.members[it].has_played && self.members[it].can_choose) else {
+                return false;
+            };
+            self.question.asked = Some(number);
+            let fallen = self.fallen.iter().copied().collect();
+            self.actions.push(Action::Ask { number, fallen });
+        }
+        true
+    }
+}

@@ -1,0 +1,56 @@
+//! Who plays which worker, and who has copies of it.
+
+use super::{Process, Stage, World};
+use std::collections::{BTreeMap, BTreeSet};
+use understudy_protocol::{Node, Number};
+
+impl World {
+    /// Who has lived on keeps its part; those of the dead go to their heirs, if there are any.
+    pub fn give_parts(&mut self, ranks: &[Number]) {
+        for part in 0..self.workers as u32 {
+            let find = |is_fit: &dyn Fn(&Process) -> bool| ranks.iter().find(|it| is_fit(&self.processes[it])).copied();
+            if find(&|it| it.part == Some(part)).is_some() {
+                continue;
+            }
+            let heir = find(&|it| it.part.is_none() && it.of_dead == Some(part));
+            let idle = heir.or_else(|| find(&|it| it.part.is_none() && it.of_dead.is_none()));
+            let number = idle
+                .or_else(|| find(&|it| it.part.is_none()))
+                .expect("there are enough");
+            self.processes.get_mut(&number).expect("a rank is a process").part = Some(part);
+        }
+    }
+
+    /// What no rank has, nobody has who could be asked.
+    pub fn check_copies(&mut self, ranks: &[Number]) {
+        let is_left = |it: &Process| !self.lost.contains(&it.node) && (it.keeps || it.stage != Stage::Dead);
+        let all = self.processes.iter().filter(|(_, process)| is_left(process));
+        let (known, left): (Vec<_>, Vec<_>) = all.partition(|(number, _)| ranks.contains(number));
+        let of = |processes: &[(&Number, &Process)]| -> BTreeSet<u32> {
+            processes.iter().flat_map(|(_, it)| it.copies.iter().copied()).collect()
+        };
+        let (known, left) = (of(&known), of(&left));
+        assert!(
+            left.is_subset(&known),
+            "copies of {left:?} are left behind, {known:?} are known"
+        );
+        self.is_doomed |= !self.kept.is_subset(&known);
+    }
+
+    /// Whether all workers have handed over copies of themselves; if so, a worker of another node has one of each, too.
+    pub fn commit(&mut self) -> bool {
+        let has_own = |it: &Process| it.part.is_some_and(|part| it.copies.contains(&part));
+        let keeps = |it: &&Process| it.keeps && it.stage != Stage::Dead && has_own(it);
+        let keepers = self.processes.values().filter(keeps);
+        let of_parts: BTreeMap<u32, Node> = keepers.filter_map(|it| Some((it.part?, it.node))).collect();
+        let is_whole = of_parts.len() == self.workers;
+        for (part, node) in of_parts.into_iter().filter(|_| is_whole) {
+            self.kept.insert(part);
+            let mut others = self.processes.values_mut().filter(|process| process.node != node);
+            if let Some(holder) = others.find(|process| keeps(&&**process)) {
+                holder.copies.insert(part);
+            }
+        }
+        is_whole
+    }
+}

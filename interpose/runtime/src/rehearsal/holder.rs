@@ -1,0 +1,142 @@
+//! A holder's part: it has the phases of the workers whose copies it keeps rehearsed, one after the other, and tells them.
+//!
+//! Its own seed does that: a process of another worker than the one whose phase it is, as the one that takes its part will be.
+
+use super::message::Message;
+use super::script::Script;
+use super::seed::{self, Asked};
+use super::{child::Finding, is_used};
+use crate::cell::Main;
+use crate::journal::Inputs;
+use crate::own_messages::{Peer, tag};
+use crate::{events, fault, world};
+use bincode::config::standard;
+use ckptd::events::{Kind, Worker};
+use std::time::Duration;
+use understudy_mpi::real_types::ANY_SOURCE;
+
+/// What a worker is told: the numbers of pages that are not rebuilt, and what was read of files; or that none are.
+pub(super) type Proof = Option<(Vec<u64>, Inputs)>;
+
+#[derive(Default)]
+struct State {
+    incoming: Option<Message>,
+    /// Scripts, each with its worker, in the order in which they have come.
+    waiting: Vec<(u32, Vec<u8>)>,
+    asked: Option<(u32, Asked)>,
+    told: Vec<Message>,
+}
+
+/// What came of a rehearsal, and of what.
+#[derive(bincode::Encode, bincode::Decode)]
+pub struct Rehearsed {
+    finding: Finding,
+    journal: u64,
+    pages: u64,
+    took: Duration,
+}
+
+impl Rehearsed {
+    pub fn of(script: &Script, finding: Finding) -> Rehearsed {
+        Rehearsed {
+            finding,
+            journal: script.journal(),
+            pages: script.page_count(),
+            took: script.took(),
+        }
+    }
+
+    fn none(failure: String) -> Rehearsed {
+        Rehearsed {
+            finding: Finding::failed(failure),
+            journal: 0,
+            pages: 0,
+            took: Duration::ZERO,
+        }
+    }
+}
+
+static STATE: Main<Option<State>> = Main::new(None);
+
+/// Goes on as far as possible.
+pub(super) fn poll() {
+    let mut state = STATE.borrow_mut();
+    let state = state.get_or_insert_default();
+    state.receive();
+    if let Some((worker, asked)) = &mut state.asked {
+        let Some(rehearsed) = asked.rehearsed() else { return };
+        let (worker, rehearsed) = (*worker, rehearsed.unwrap_or_else(Rehearsed::none));
+        state.asked = None;
+        state.settle(worker, rehearsed);
+    }
+    if !state.waiting.is_empty() {
+        let (worker, script) = state.waiting.remove(0);
+        match seed::rehearse(&script) {
+            Ok(asked) => state.asked = Some((worker, asked)),
+            Err(why) => state.settle(worker, Rehearsed::none(why)),
+        }
+    }
+}
+
+impl State {
+    fn receive(&mut self) {
+        let Some(message) = &mut self.incoming else {
+            self.incoming = Message::probe(world::private(), ANY_SOURCE, tag::SCRIPT);
+            return;
+        };
+        if message.test() == Ok(true)
+            && let Some(message) = self.incoming.take()
+        {
+            self.waiting.push((message.from, message.bytes.to_vec()));
+            fault::point("rehearse.begin", 0);
+        }
+    }
+
+    fn settle(&mut self, worker: u32, rehearsed: Rehearsed) {
+        fault::point("rehearse.end", 0);
+        tell_user(worker, &rehearsed);
+        if !is_used() {
+            return;
+        }
+        let finding = rehearsed.finding;
+        self.told.retain_mut(|message| message.test() == Ok(false));
+        let proof: Proof = finding.failure.is_none().then_some((finding.different, finding.inputs));
+        let bytes = bincode::encode_to_vec(&proof, standard()).unwrap_or_default();
+        let to = Peer {
+            comm: world::private(),
+            rank: worker,
+            tag: tag::PROOF,
+        };
+        self.told.extend(Message::send(bytes, to));
+    }
+}
+
+fn tell_user(worker: u32, rehearsed: &Rehearsed) {
+    let Rehearsed {
+        finding,
+        journal,
+        pages,
+        took,
+    } = rehearsed;
+    log::info!(
+        "rehearsal of worker {worker}: {} of {pages} pages differ, {:?} instead of {took:?}{}",
+        finding.different.len(),
+        finding.took,
+        finding.failure.as_ref().map_or(String::new(), |why| format!("; {why}"))
+    );
+    events::emit(Kind::Rehearsal {
+        worker: Worker(worker),
+        journal: *journal,
+        pages: *pages,
+        different: finding.different.len() as u64,
+        places: finding.places.clone(),
+        failure: finding.failure.clone(),
+        replay_ns: finding.took.as_nanos() as u64,
+        phase_ns: took.as_nanos() as u64,
+    });
+}
+
+/// After a failure: everything under way is forgotten.
+pub(super) fn interrupt() {
+    drop(STATE.take());
+}

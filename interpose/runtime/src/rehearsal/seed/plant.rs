@@ -1,0 +1,135 @@
+//! How a seed is made: a process without a parent, and without descriptors of the runtime side.
+#![allow(unsafe_code)]
+
+use super::work::serve;
+use crate::{renewal, shim, sys};
+use ckptd::line::Line;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// Whether something can be read there, or its other end has gone, within so many milliseconds; -1: whenever that is.
+pub fn look(descriptors: &[i32], timeout: i32) -> Vec<i16> {
+    let ask = |&fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut all: Vec<libc::pollfd> = descriptors.iter().map(ask).collect();
+    // SAFETY: as many structures as are named.
+    unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, timeout) };
+    all.iter().map(|it| it.revents).collect()
+}
+
+/// Whether the other end of a line has gone.
+pub fn has_ended(line: &Line) -> bool {
+    look(&[line.as_fd().as_raw_fd()], 0)[0] & libc::POLLHUP != 0
+}
+
+/// Signals that are blocked while this exists.
+pub struct Quiet {
+    before: libc::sigset_t,
+}
+
+impl Quiet {
+    fn begin() -> Quiet {
+        // SAFETY: plain system calls on sets of their own.
+        unsafe {
+            let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigfillset(&mut all);
+            libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
+            Quiet { before }
+        }
+    }
+
+    /// Does something without.
+    pub fn pause<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.end();
+        let result = work();
+        std::mem::forget(Quiet::begin());
+        result
+    }
+
+    fn end(&self) {
+        // SAFETY: as above.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The two ends of a line.
+fn pair() -> io::Result<[Line; 2]> {
+    let mut ends = [0; 2];
+    // SAFETY: socketpair(2), whose descriptors are new.
+    unsafe {
+        if libc::socketpair(
+            libc::AF_UNIX,
+            libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC,
+            0,
+            ends.as_mut_ptr(),
+        ) != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(ends.map(|end| Line::from(OwnedFd::from_raw_fd(sys::lift(end)))))
+    }
+}
+
+/// What seeds of a node take turns by: each replay takes as much memory as its worker has set up.
+fn turns() -> io::Result<File> {
+    let path = renewal::directory().join("rehearsals");
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options.open(path)
+}
+
+/// Makes one; the way to it.
+pub fn fork() -> io::Result<Line> {
+    let ([mine, theirs], turns) = (pair()?, turns()?);
+    let quiet = Quiet::begin();
+    // SAFETY: pidfd_open(2), whose descriptor is new, and fork(2); children do not come back.
+    unsafe {
+        let own = match libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) {
+            -1 => return Err(io::Error::last_os_error()),
+            // The program's descriptors must have the numbers in a replay that they had in the phase.
+            fd => OwnedFd::from_raw_fd(sys::lift(fd as i32)),
+        };
+        match shim::fork() {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                if libc::fork() == 0 {
+                    serve([theirs.into(), own, turns.into()], &quiet);
+                }
+                libc::_exit(0)
+            }
+            child => {
+                libc::waitpid(child, std::ptr::null_mut(), 0);
+                forget_child();
+                Ok(mine)
+            }
+        }
+    }
+}
+
+/// The program is not told of a child that was not its own.
+fn forget_child() {
+    // SAFETY: takes the signal off the list, which is blocked; plain system calls.
+    unsafe {
+        let mut ended: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut ended, libc::SIGCHLD);
+        let now: libc::timespec = std::mem::zeroed();
+        libc::sigtimedwait(&ended, std::ptr::null_mut(), &now);
+    }
+}
+
+/// A descriptor that has come with a message, out of the way of the program's.
+pub fn lift(file: OwnedFd) -> File {
+    // SAFETY: a descriptor of this function's own, which becomes another one.
+    unsafe { File::from_raw_fd(sys::lift(file.into_raw_fd())) }
+}

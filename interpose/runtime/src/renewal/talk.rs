@@ -1,0 +1,298 @@
+//! What this process, its guardian and their process manager say to each other (`ckptd::line`).
+#![allow(unsafe_code)]
+
+use crate::cell::Main;
+use crate::{shim, sys, told};
+use ckptd::line::{self, Hello, LINE, Line, Socket, ToManager, ToProcess};
+use std::ffi::c_int;
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use understudy_mpi::{call, library};
+
+// understudy-mpi and ckptd do not know each other.
+const _: () = {
+    assert!(call::INTERRUPT == line::INTERRUPT);
+    assert!(size_of::<call::Page>() <= size_of::<line::Page>() && size_of::<line::Page>() <= line::PAGE);
+    assert!(offset_of!(call::Page, generation) == offset_of!(line::Page, generation));
+    assert!(offset_of!(call::Page, is_inside) == offset_of!(line::Page, is_inside));
+};
+
+/// What connects this process with others of its job.
+pub struct Lines {
+    /// To the process manager; the guardian keeps the other end open when that dies.
+    manager: Line,
+    guardian: Line,
+    pub page: &'static line::Page,
+    /// How many workers were started on this node.
+    neighbours: u32,
+}
+
+static LINES: OnceLock<Lines> = OnceLock::new();
+
+/// Says which spares should take the parts of processes that have died; all by their numbers.
+type Chooser = fn(&[u32]) -> Vec<u32>;
+
+static CHOOSER: OnceLock<Chooser> = OnceLock::new();
+
+/// What a dead process has left to this one.
+pub struct Inheritance {
+    /// Its number, by which the job knows it.
+    pub from: u32,
+    /// How it has ended, as wait(2) tells it.
+    pub status: c_int,
+    /// What it has handed over.
+    pub files: [OwnedFd; 2],
+}
+
+static INHERITANCE: Main<Option<Inheritance>> = Main::new(None);
+/// Whose files have come last.
+static HEIR_OF: Main<Option<u32>> = Main::new(None);
+
+/// What this process is for its guardian, and who that is.
+struct Own {
+    number: u32,
+    guardian: u32,
+    directory: PathBuf,
+}
+
+static OWN: OnceLock<Own> = OnceLock::new();
+
+/// Learns of the process manager.
+///
+/// # Errors
+/// Why that cannot be used, for the user.
+pub fn learn() -> Result<(), String> {
+    let text =
+        told::variable(LINE).ok_or("this process has no guardian; start the job with mpirun or understudy run")?;
+    let mut parts = text.splitn(3, ',');
+    let mut part = || parts.next();
+    let own = part()
+        .zip(part())
+        .zip(part())
+        .and_then(|((number, guardian), directory)| {
+            Some(Own {
+                number: number.parse().ok()?,
+                guardian: guardian.parse().ok()?,
+                directory: directory.into(),
+            })
+        });
+    let own = own.ok_or_else(|| format!("{LINE} is `{text}`, not two numbers and a directory"))?;
+    let _ = OWN.set(own);
+    Ok(())
+}
+
+/// The job's directory in memory, on this node.
+pub fn directory() -> &'static Path {
+    OWN.get().map_or(Path::new(""), |own| &own.directory)
+}
+
+/// Calls the guardian, which knows where the process manager is. Not before `MPI_Init`: until then this process may be a script's interpreter, and
+/// execute the program.
+pub fn call_guardian() {
+    if let Some(own) = OWN.get()
+        && let Err(error) = connect(own)
+    {
+        sys::say(format_args!(
+            "the process manager of this job cannot be called ({}): {error}; start the job again",
+            own.directory.display()
+        ));
+        sys::exit_now(understudy_abi::exit::LOST);
+    }
+}
+
+fn connect(own: &Own) -> io::Result<()> {
+    let line = Line::call(&own.directory, Socket::Guardian(own.guardian))?;
+    let guardian = Line::from(lift(line.into()));
+    guardian.send(&Hello::Process {
+        number: own.number,
+        library: library::file(),
+    })?;
+    let (_, manager) = await_descriptor(&guardian, |said| matches!(said, ToProcess::Line).then_some(()))?;
+    let manager = Line::from(lift(manager));
+    let (neighbours, page) = await_descriptor(&manager, |said| match said {
+        ToProcess::Page { workers } => Some(workers),
+        _ => None,
+    })?;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new shared mapping of the manager's file.
+    let mapped = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            line::PAGE,
+            access,
+            libc::MAP_SHARED,
+            page.as_raw_fd(),
+            0,
+        )
+    };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the page is never unmapped, and its words are atomic.
+    let page = unsafe { &*mapped.cast::<line::Page>() };
+    let _ = LINES.set(Lines {
+        manager,
+        guardian,
+        page,
+        neighbours,
+    });
+    // SAFETY: it begins with the words that calls need.
+    call::listen(unsafe { &*mapped.cast::<call::Page>() });
+    call::enter(u32::MAX);
+    // The snapshot is taken after this, so the shim keeps it.
+    shim::hold_ends(is_over);
+    Ok(())
+}
+
+/// Asked by any thread of the MPI library.
+extern "C" fn is_over() -> bool {
+    call::is_over()
+}
+
+/// The first message of a kind, and the descriptor that comes with it.
+fn await_descriptor<T>(line: &Line, kind: impl Fn(ToProcess) -> Option<T>) -> io::Result<(T, OwnedFd)> {
+    loop {
+        if let Some((said, mut descriptors)) = line.receive_with(None)?
+            && let Some(said) = kind(said)
+        {
+            return Ok((said, descriptors.pop().ok_or(io::ErrorKind::InvalidData)?));
+        }
+    }
+}
+
+/// Moved out of the way of the program's descriptors.
+fn lift(descriptor: OwnedFd) -> OwnedFd {
+    // SAFETY: a descriptor of this function's own, which becomes another one.
+    unsafe { OwnedFd::from_raw_fd(sys::lift(descriptor.into_raw_fd())) }
+}
+
+pub fn lines() -> &'static Lines {
+    LINES.get().expect("the guardian has been called")
+}
+
+pub fn tell(message: &ToManager) {
+    or_end(lines().manager.send(message));
+}
+
+/// Without its guardian a process cannot go on.
+fn or_end<T>(talk: std::io::Result<T>) -> T {
+    talk.unwrap_or_else(|_| {
+        sys::say(format_args!(
+            "the guardian of process {0} has gone; process {0} ends",
+            std::process::id()
+        ));
+        sys::exit_now(understudy_abi::exit::LOST)
+    })
+}
+
+/// The next message within `limit`; what others see to is not passed on.
+pub fn hear(limit: Duration) -> Option<ToProcess> {
+    hear_with(limit).map(|(message, _)| message)
+}
+
+/// The same, with the descriptors that have come with the message.
+pub fn hear_with(limit: impl Into<Option<Duration>>) -> Option<(ToProcess, Vec<OwnedFd>)> {
+    match or_end(lines().manager.receive_with(limit)) {
+        Some((ToProcess::Inherit { from, status }, files)) => {
+            inherit(from, status, files);
+            None
+        }
+        Some((ToProcess::Ask { fallen }, _)) => {
+            choose(&fallen);
+            None
+        }
+        heard => heard,
+    }
+}
+
+fn inherit(from: u32, status: c_int, files: Vec<OwnedFd>) {
+    HEIR_OF.set(Some(from));
+    if let Ok(files) = files.into_iter().map(lift).collect::<Vec<_>>().try_into() {
+        INHERITANCE.set(Some(Inheritance { from, status, files }));
+    }
+}
+
+/// Before each generation that this process is in after another has died, `chooser` is asked which spares should come in.
+pub fn choose_by(chooser: Chooser) {
+    let _ = CHOOSER.set(chooser);
+}
+
+fn choose(fallen: &[u32]) {
+    let wishes = CHOOSER.get().map_or(Vec::new(), |chooser| chooser(fallen));
+    for spare in wishes {
+        tell(&ToManager::Wish { spare });
+    }
+    tell(&ToManager::HasChosen {
+        generation: call::wanted(),
+    });
+}
+
+/// Whether what this dead process has left was the last to come.
+pub fn has_inherited_from(dead: u32) -> bool {
+    *HEIR_OF.borrow() == Some(dead)
+}
+
+/// How many workers were started on this node.
+pub fn neighbours() -> u32 {
+    LINES.get().map_or(0, |lines| lines.neighbours)
+}
+
+/// Whether this process is asked which spares should come in.
+pub fn can_choose() -> bool {
+    CHOOSER.get().is_some()
+}
+
+/// What a dead process has left, if that has come since the last call.
+pub fn take_inheritance() -> Option<Inheritance> {
+    INHERITANCE.take()
+}
+
+/// These files are needed by whoever takes the part of this worker when this process dies; in place of any others.
+pub fn hand_over(worker: u32, files: [&impl AsFd; 2]) {
+    let (message, lines) = (ToManager::Keeps { worker }, lines());
+    // The guardian first: it keeps them for another manager as well.
+    for line in [&lines.guardian, &lines.manager] {
+        if let Err(error) = line.send_with(&message, &files.map(AsFd::as_fd)) {
+            log::warn!("copies do not outlive this process: {error}");
+        }
+    }
+}
+
+/// This process keeps nothing that anybody needs when it dies.
+pub fn keep_nothing() {
+    or_end(lines().guardian.send(&ToManager::KeepsNothing));
+    tell(&ToManager::KeepsNothing);
+}
+
+/// Kills the process manager, for a test.
+pub fn kill_manager() {
+    let manager = LINES.get().map(|lines| lines.page.manager.load(Ordering::Acquire));
+    if let Some(manager @ 1..) = manager {
+        // SAFETY: kill(2).
+        unsafe { libc::kill(manager as libc::pid_t, libc::SIGKILL) };
+    }
+}
+
+/// This process goes on with the program: from now on a death does not lead back to its start.
+pub fn is_running() {
+    lines().page.has_run.store(1, Ordering::Release);
+    tell(&ToManager::Running {
+        generation: call::wanted(),
+    });
+}
+
+/// So many spares are missing.
+pub fn replenish(spares: u32) {
+    tell(&ToManager::Replenish { spares });
+}
+
+/// The whole job is to end with this status.
+pub fn abort(status: c_int) -> ! {
+    tell(&ToManager::Abort { status });
+    sys::exit_now(if status & 0xff == 0 { 1 } else { status })
+}

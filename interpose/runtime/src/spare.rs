@@ -1,0 +1,68 @@
+//! Spares: processes that wait in MPI_Init until they are needed, before the MPI library is initialised.
+//!
+//! They sleep until their process manager has something to say; with UNDERSTUDY_CKPTD they tell the daemon now and then that they
+//! live. A spare that is needed becomes a rank of the next generation, and learns there what the job is (`recovery::newcomers`).
+
+use crate::{daemon, events, renewal, sys, told, user};
+use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
+use ckptd::relay::RankStage;
+use std::time::Duration;
+
+/// What this process does until it is needed.
+pub const WAIT: renewal::Spare = renewal::Spare { idle, leave };
+
+/// How many workers the job has.
+fn workers() -> u32 {
+    told::launcher_size().saturating_sub(told::config().spares)
+}
+
+/// Whether this process was started as a worker.
+pub fn is_worker() -> bool {
+    told::launcher_rank() < workers()
+}
+
+/// This process is about to wait, if it was not started as a worker.
+pub fn begin() {
+    if is_worker() {
+        return user::set_stage(RankStage::Initialising);
+    }
+    user::set_stage(RankStage::Running);
+    user::set_idle(true);
+    tell_start();
+}
+
+/// Writes to the event file what this process is.
+pub fn tell_start() {
+    let (rank, workers) = (told::launcher_rank(), workers());
+    let role = match rank.checked_sub(workers) {
+        None => Role::Worker(Worker(rank)),
+        Some(spare) => Role::Spare(Spare(spare)),
+    };
+    events::emit(Kind::Start {
+        pid: std::process::id(),
+        world_rank: WorldRank(rank),
+        role,
+        workers,
+        spares: told::config().spares,
+        host: user::host_name(),
+        program: user::program_name(),
+        command: user::command_line(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        job: told::job(),
+    });
+}
+
+fn idle() -> Option<Duration> {
+    match is_worker() {
+        true => None,
+        false => daemon::poll_spare(),
+    }
+}
+
+/// The job has ended without needing this process.
+fn leave() -> ! {
+    daemon::leave();
+    events::emit(Kind::End { how: EndHow::Released });
+    user::release_output();
+    sys::exit_now(0)
+}
