@@ -10,7 +10,7 @@ use crate::requests::{
     self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, release_real, remove, set_state,
     with_real,
 };
-use crate::{checkpoint, journal, recovery};
+use crate::{checkpoint, copies, journal, recovery};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use understudy_mpi::real_types::{RealRequest, Status};
@@ -109,7 +109,7 @@ fn take(index: u32, handle: &mut VirtRequest) -> Outcome {
 pub fn wait(handle: &mut VirtRequest) -> Result<Outcome, Rewound> {
     loop {
         // A checkpoint under way wants to be helped along meanwhile.
-        if !checkpoint::is_active()
+        if !copies::is_pending()
             && let Some((index, mut request)) = requests::alone(*handle)
         {
             let mut status = EMPTY;
@@ -201,7 +201,7 @@ pub enum Together {
 /// # Safety
 /// `statuses` must be null or have room for as many.
 pub unsafe fn end_together(handles: &mut [VirtRequest], statuses: *mut Status, how: How) -> Result<Together, Rewound> {
-    if checkpoint::is_active() {
+    if copies::is_pending() {
         return Ok(Together::OneByOne);
     }
     let mut room = [const { MaybeUninit::uninit() }; TOGETHER];

@@ -15,8 +15,8 @@ use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
 use crate::schedule::Schedule;
 use crate::{
-    checkpoint, completion, drain, fault, journal, marks, overdue, protection, recovery, rehearsal, schedule, user,
-    world,
+    checkpoint, completion, copies, drain, fault, journal, marks, overdue, protection, recovery, rehearsal, schedule,
+    user, world,
 };
 use ckptd::settings::Interval;
 use std::time::Instant;
@@ -129,7 +129,7 @@ fn decide() -> Result<(), Rewound> {
             }
         }
         Interval::Time(_) | Interval::Auto => {
-            if !checkpoint::is_active() {
+            if !copies::is_pending() {
                 rehearsal::poll();
             }
             let due = tally()? || overdue;
@@ -216,7 +216,7 @@ fn is_regular() -> bool {
 
 /// Takes a cut here and starts its checkpoint.
 pub fn take() -> Result<(), Rewound> {
-    fault::point("cut.begin", checkpoint::next_epoch());
+    fault::point("cut.begin", copies::next_epoch());
     checkpoint::finish()?;
     rehearsal::poll();
     completion::reap_orphans()?;
@@ -224,8 +224,8 @@ pub fn take() -> Result<(), Rewound> {
     match drain::exchange(ability, is_regular())? {
         Exchange::InFlight(in_flight) => {
             drain::drain(&in_flight)?;
-            fault::point("cut.end", checkpoint::next_epoch());
-            let (began, epoch) = (Instant::now(), checkpoint::next_epoch());
+            fault::point("cut.end", copies::next_epoch());
+            let (began, epoch) = (Instant::now(), copies::next_epoch());
             checkpoint::take()?;
             {
                 let mut state = schedule::state();

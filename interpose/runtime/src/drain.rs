@@ -16,7 +16,7 @@ use crate::objects::objects;
 use crate::recovery;
 use crate::rehearsal::again;
 use crate::requests::{self, EMPTY, Kind};
-use crate::{checkpoint, completion, early, journal, own_messages, user, world};
+use crate::{completion, copies, early, journal, own_messages, user, world};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
@@ -65,8 +65,8 @@ const MAY_BEGIN: u64 = 2;
 /// Exchanges the bookmarks over all workers.
 pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound> {
     let mappings = user::shared_mappings();
-    let epoch = checkpoint::next_epoch();
-    let disk = disk::report(&mut checkpoint::keep().store, epoch);
+    let epoch = copies::next_epoch();
+    let disk = disk::report(&mut copies::keep().store, epoch);
     let phase = u64::from(journal::may_end(is_regular)) * MAY_END + u64::from(again::may_begin()) * MAY_BEGIN;
     let own: Vec<Bookmark> = requests::table()
         .sent

@@ -9,8 +9,8 @@ use crate::handles::{self, VirtComm, real_comm};
 use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World, duplicate, get, is_protected, size_and_rank, worker, workers_of};
 use crate::{
-    arch, cell, checkpoint, cut, disk, events, fault, journal, objects, protection, recovery, rehearsal, renewal,
-    requests, spare, sys, told, traffic, user,
+    arch, cell, checkpoint, copies, cut, disk, ending, events, fault, journal, objects, protection, recovery,
+    rehearsal, renewal, requests, spare, sys, told, traffic, user,
 };
 use ckptd::events::{EndHow, Kind};
 use ckptd::settings::{Config, Scheme};
@@ -33,7 +33,7 @@ pub fn init() -> Result<(), Rewound> {
     let (worker_count, worker) = size_and_rank(all);
     let mismatch = user::compare_layout(all);
     let places = domains::meet(all);
-    let players = everybodys(all, &told::launcher_rank()).unwrap_or_else(|rc| recovery::failed_in_init(rc));
+    let players = everybodys(all, &told::launcher_rank()).unwrap_or_else(|rc| ending::failed_in_init(rc));
     let mut nodes = Vec::new();
     recovery::learn_places(&mut nodes, players.iter().copied().zip(places.all()));
     let wish = config.buddy_offset.unwrap_or_else(|| places.most_per_node());
@@ -51,9 +51,9 @@ pub fn init() -> Result<(), Rewound> {
         .filter(|_| !config.trace);
     let redundancy = Redundancy::place(&places.domains(worker_count), wish, scheme);
     let made = workers_of(all, worker);
-    let [workers, private] = made.unwrap_or_else(|rc| recovery::failed_in_init(rc));
+    let [workers, private] = made.unwrap_or_else(|rc| ending::failed_in_init(rc));
     let own = real_comm(VirtComm(handles::predefined_handle("ompi_mpi_comm_self")));
-    let own = duplicate(own).unwrap_or_else(|rc| recovery::failed_in_init(rc));
+    let own = duplicate(own).unwrap_or_else(|rc| ending::failed_in_init(rc));
     spare::tell_start();
     enter(World {
         workers,
@@ -74,7 +74,7 @@ pub fn init() -> Result<(), Rewound> {
         protection::refuse(&why);
     }
     let is_restart = open_disk();
-    objects::comm::init(workers, worker_count, worker).unwrap_or_else(|rc| recovery::failed_in_init(rc));
+    objects::comm::init(workers, worker_count, worker).unwrap_or_else(|rc| ending::failed_in_init(rc));
     requests::init(worker_count);
     traffic::init(worker_count);
     match is_restart {
@@ -86,7 +86,7 @@ pub fn init() -> Result<(), Rewound> {
 /// From here on this process knows its job.
 fn enter(world: World) {
     world::enter(world);
-    recovery::undone(user::undo_start());
+    ending::undone(user::undo_start());
     recovery::offer_to_choose();
     listen_for_exit();
 }
@@ -97,12 +97,7 @@ fn open_disk() -> bool {
     if !world.protected {
         return false;
     }
-    let opened = disk::open(
-        world.private,
-        worker(),
-        world.worker_count,
-        &mut checkpoint::keep().store,
-    );
+    let opened = disk::open(world.private, worker(), world.worker_count, &mut copies::keep().store);
     match opened {
         Ok(Ok(is_restart)) => is_restart,
         Ok(Err(why)) => {
@@ -111,7 +106,7 @@ fn open_disk() -> bool {
             }
             recovery::end_together(worker() == 0, exit::REFUSED)
         }
-        Err(rc) => recovery::failed_in_init(rc),
+        Err(rc) => ending::failed_in_init(rc),
     }
 }
 
@@ -168,7 +163,7 @@ pub fn first_checkpoint() -> Result<(), Rewound> {
     cut::take()?;
     checkpoint::finish()?;
     renewal::is_running();
-    fault::point("init.end", checkpoint::epoch());
+    fault::point("init.end", copies::epoch());
     Ok(())
 }
 
@@ -222,22 +217,22 @@ fn listen_for_exit() {
 
 /// The end (MPI_Finalize): all workers meet.
 pub fn finalize() -> Result<c_int, Rewound> {
-    fault::point("finalize.begin", checkpoint::epoch());
+    fault::point("finalize.begin", copies::epoch());
     if is_protected() {
         checkpoint::finish()?;
         cut::finish()?;
-        disk::stop_writing(&mut checkpoint::keep().store);
+        disk::stop_writing(&mut copies::keep().store);
         // If somebody dies meanwhile, either all go on to the end or all recover.
         recovery::check(renewal::meet_at_the_end())?;
     } else if renewal::meet_at_the_end() != SUCCESS {
-        recovery::end_unprotected();
+        ending::end_unprotected();
     }
-    fault::point("finalize.agreed", checkpoint::epoch());
+    fault::point("finalize.agreed", copies::epoch());
     journal::trace::report();
     world::update(|world| world.finalized = true);
     objects::attribute::delete_comm(objects::comm::self_handle());
     disk::end();
-    fault::point("finalize.end", checkpoint::epoch());
+    fault::point("finalize.end", copies::epoch());
     fault::report();
     traffic::tell();
     events::emit(Kind::End { how: EndHow::Finalized });

@@ -18,7 +18,7 @@ const NULL: RealRequest = RealRequest(std::ptr::null_mut());
 pub mod tag {
     use std::ffi::c_int;
 
-    /// The begin of a copy: see [`crate::checkpoint::Transfer`].
+    /// The begin of a copy: see [`crate::copies::Transfer`].
     pub const HEAD: c_int = 1;
     /// The description of its pages.
     pub const HEADER: c_int = 2;

@@ -9,7 +9,7 @@ use crate::generated::{Proc, SLOT_NAMES};
 use crate::handles::{VirtComm, real_comm};
 use crate::objects::errhandler::{Action, Object};
 use crate::objects::{comm, objects};
-use crate::{errors, recovery, sys};
+use crate::{ending, errors, recovery, sys};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_mpi::call;
@@ -39,7 +39,7 @@ pub fn raise_on(procedure: Proc, rc: c_int, object: Object) -> c_int {
     if rc == call::ABANDONED && call::is_over() {
         return match recovery::check(rc) {
             Err(Rewound) => SUCCESS,
-            Ok(_) => recovery::end_unprotected(),
+            Ok(_) => ending::end_unprotected(),
         };
     }
     match object.action() {
@@ -64,7 +64,7 @@ fn fatal(procedure: Proc, rc: c_int) -> ! {
         procedure.name(),
         text(rc)
     ));
-    recovery::abort(rc)
+    ending::abort(rc)
 }
 
 /// A procedure that cannot be protected: it fails, and says so once.

@@ -11,9 +11,9 @@
 
 mod alone;
 mod attempt;
-mod copies;
 mod deaths;
-mod ending;
+mod fetch;
+
 mod group;
 mod load;
 mod meeting;
@@ -29,9 +29,9 @@ use crate::arch::Rewound;
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;
 use crate::world;
-use crate::{arch, cell::Main, checkpoint, errors, events, overdue, peers, renewal};
+use crate::{arch, cell::Main, copies, ending, errors, events, overdue, peers, renewal};
 use ckptd::events::{ErrorClass, Kind};
-pub use ending::{abort, end_unprotected, fail, failed_in_init, undone};
+
 pub use meeting::end_together;
 pub use newcomers::{come_in, learn_places, welcome};
 use report::Report;
@@ -73,7 +73,7 @@ pub fn check(rc: c_int) -> Result<c_int, Rewound> {
 /// Looks at the return code of a message of the runtime's own: a failure leads to recovery, any other error to the end of the job.
 pub fn check_own(rc: c_int, what: &str) -> Result<(), Rewound> {
     if check(rc)? != SUCCESS {
-        fail(what, &std::io::Error::other(errors::text(rc)));
+        ending::fail(what, &std::io::Error::other(errors::text(rc)));
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ fn classify(rc: c_int) -> Result<c_int, Rewound> {
         crate::sys::say(format_args!(
             "a process failed while the program was inside a callback of MPI; this cannot be rolled back, the job ends"
         ));
-        abort(understudy_abi::exit::LOST)
+        ending::abort(understudy_abi::exit::LOST)
     };
     recover(class);
     Err(Rewound)
@@ -139,7 +139,7 @@ fn recover(class: c_int) {
     peers::keep_only(&world::get().players);
     resume(&outcome, began, &report);
     replenish::replenish();
-    overdue::begin(checkpoint::epoch(), world::worker(), world::get().launcher_rank);
+    overdue::begin(copies::epoch(), world::worker(), world::get().launcher_rank);
 }
 
 /// A newcomer takes part in the recovery that it was started for.
@@ -150,7 +150,7 @@ pub fn take_part_at_once() -> Rewound {
 
 fn resume(outcome: &attempt::Outcome, began: Instant, report: &Report) {
     renewal::is_running();
-    let epoch = checkpoint::epoch();
+    let epoch = copies::epoch();
     RESUMED_IN_INIT.set(load::is_init(&outcome.frame));
     arch::rewind(&outcome.frame);
     let total = began.elapsed();

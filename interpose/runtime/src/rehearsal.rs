@@ -21,7 +21,6 @@ mod message;
 mod own_memory;
 mod own_pages;
 mod rebuild;
-mod script;
 mod seed;
 mod wanted;
 mod worker;
@@ -31,7 +30,6 @@ use ckptd::settings::{LogLimit, Rehearse, Static};
 
 pub use own_pages::{from_own_memory, put_back};
 pub use rebuild::{Offer, Rebuild, offer};
-pub use script::Script;
 pub use worker::{damage_journals, keep as keep_script, poll, script as own_script};
 
 /// While the program sets itself up, a part of its memory may be nothing yet.

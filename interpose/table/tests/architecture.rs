@@ -351,7 +351,7 @@ fn only_handlers_are_called_like_procedures() {
     }
 }
 
-/// The runtime's modules by their place, from the top down, as docs/ARCHITECTURE.md lists them; those in parentheses have one place.
+/// The runtime's modules by their place, from the top down, as docs/ARCHITECTURE.md lists them.
 fn layers() -> BTreeMap<String, usize> {
     let text = read(&root().join("docs/ARCHITECTURE.md"));
     let (_, section) = text.split_once("### Layers").expect("a section about layers");
@@ -360,13 +360,10 @@ fn layers() -> BTreeMap<String, usize> {
         let names = line.split("  ").next().unwrap_or("");
         names.split(' ').filter(|name| !name.is_empty())
     });
-    let (mut places, mut place, mut is_together) = (BTreeMap::new(), 0, false);
-    for name in names {
-        is_together |= name.starts_with('(');
-        let double = places.insert(name.trim_matches(['(', ')']).to_owned(), place);
+    let mut places = BTreeMap::new();
+    for (place, name) in names.enumerate() {
+        let double = places.insert(name.to_owned(), place);
         assert_eq!(double, None, "{name} stands there twice");
-        is_together &= !name.ends_with(')');
-        place += usize::from(!is_together);
     }
     places
 }
@@ -451,7 +448,7 @@ fn imports_of_the_runtime_point_downwards() {
         );
         for other in used(text) {
             let is_allowed = match layers.get(&other) {
-                Some(below) => other == module || below > place || (below == place && module != other),
+                Some(below) => other == module || below > place,
                 // Declarations at the bottom; handlers are reached through their table.
                 None => other == "generated" || other == "attempt",
             };

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::image::runs::AddrRange;
-use crate::{arch, checkpoint, cut, journal, marks, schedule, world};
+use crate::{arch, copies, cut, journal, marks, schedule, world};
 use std::ffi::c_int;
 
 /// Levels of `MPI_Pcontrol` that are requests.
@@ -30,7 +30,7 @@ impl State {
     fn now() -> State {
         let world = world::get();
         State {
-            checkpoint: checkpoint::epoch() as i64,
+            checkpoint: copies::epoch() as i64,
             cost: schedule::state().cost.as_secs_f64(),
             is_protected: c_int::from(world.protected),
             recoveries: world.recoveries as c_int,

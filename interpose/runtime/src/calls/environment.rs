@@ -8,7 +8,7 @@ use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
 use crate::raise::finish;
-use crate::{job, recovery, renewal, spare, sys, world};
+use crate::{ending, job, renewal, spare, sys, world};
 use ckptd::relay::RankStage;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
             world::worker()
         ));
     }
-    recovery::abort(errorcode)
+    ending::abort(errorcode)
 }
 
 /// `MPI_Query_thread`

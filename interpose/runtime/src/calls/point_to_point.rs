@@ -12,7 +12,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
 use crate::requests::{self, Envelope, Kind, State};
-use crate::{checkpoint, completion, early, posting};
+use crate::{completion, copies, early, posting};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest, Status};
 
@@ -26,7 +26,7 @@ type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
 #[inline(always)]
 unsafe fn send(procedure: Proc, blocking: RealSend, nonblocking: RealIsend, message: Message) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
-    if !checkpoint::is_active() {
+    if !copies::is_pending() {
         let real_type = real_datatype(datatype);
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(comm)) };
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn MPI_Recv(
     comm: VirtComm,
     status: *mut Status,
 ) -> c_int {
-    if !checkpoint::is_active() && !early::has_any() {
+    if !copies::is_pending() && !early::has_any() {
         let real_type = real_datatype(datatype);
         let mut got = requests::EMPTY;
         // SAFETY: the program's arguments are handed on.
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
     comm: VirtComm,
     status: *mut Status,
 ) -> c_int {
-    if !checkpoint::is_active() && !early::has_any() {
+    if !copies::is_pending() && !early::has_any() {
         let (send_type, receive_type) = (real_datatype(sendtype), real_datatype(recvtype));
         let mut got = requests::EMPTY;
         // SAFETY: the program's arguments are handed on.

@@ -6,13 +6,13 @@ use super::meeting::{Meeting, give_up, meet};
 use super::plan::Plan;
 use super::report::Report;
 use super::repost::repost;
-use super::{copies, newcomers};
+use super::{fetch, newcomers};
 use crate::arch::Frame;
 use crate::errors::{ERR_INTERN, SUCCESS};
 use crate::generated::real;
 use crate::objects::comm;
 use crate::world::{self, Part};
-use crate::{checkpoint, daemon, disk, events, objects, own_messages, rehearsal, renewal, user};
+use crate::{copies, daemon, disk, events, objects, own_messages, rehearsal, renewal, user};
 use ckptd::events::RecoveryStage;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
@@ -56,7 +56,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     let loaded = all_have(all, take_part(&plan, report))?;
     report.settle(&dead, &plan, &world.players);
     let frame = settle(&plan, loaded);
-    copies::settle();
+    fetch::settle();
     if repost().is_err() {
         return Err(Again);
     }
@@ -72,20 +72,20 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
 /// committed (0: none).
 fn renew(report: &mut Report) -> Result<(RealComm, u64), c_int> {
     if let Some(all) = newcomers::take_first() {
-        copies::inherit();
+        fetch::inherit();
         return Ok((all, 0));
     }
     let begin = renewal::leave_generation();
     own_messages::all_is_back();
     report.stage(RecoveryStage::Reset);
     // Calls do nothing before the generation begins: what is under way has ended with the library that it was given to.
-    let whole = checkpoint::interrupt().unwrap_or(0);
+    let whole = copies::interrupt().unwrap_or(0);
     rehearsal::interrupt();
     objects::release_local();
     comm::drop_reals();
     report.stage(RecoveryStage::Drain);
     match world::get().part {
-        Part::Newcomer => copies::inherit(),
+        Part::Newcomer => fetch::inherit(),
         Part::Worker(_) => drop(renewal::take_inheritance()),
     }
     renewal::begin(begin)?;
@@ -115,28 +115,28 @@ fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
     let me = part_in(plan)?;
     let is_new = plan.takeover(me).is_some();
     let ready = if plan.lost.is_some() {
-        checkpoint::give_up_pending();
-        checkpoint::forget_legacy();
-        copies::fetch_from_disk();
+        copies::give_up_pending();
+        copies::forget_legacy();
+        fetch::fetch_from_disk();
         None
     } else {
-        copies::resolve(plan.epoch);
-        copies::fetch(plan, me)?
+        fetch::resolve(plan.epoch);
+        fetch::fetch(plan, me)?
     };
     report.stage(RecoveryStage::Fetch);
-    let expected = copies::expect_partners(plan, me);
+    let expected = fetch::expect_partners(plan, me);
     let origin = match (is_new, &plan.lost) {
         (true, _) => Origin::Understudy,
         (false, Some(_)) => Origin::SurvivorAnew,
         (false, None) if plan.source(me).is_some() => Origin::SurvivorAnew,
         (false, None) => Origin::Survivor,
     };
-    let loaded = load::load(origin, ready).map_err(|damaged| copies::refuse_own(plan, me, &damaged))?;
+    let loaded = load::load(origin, ready).map_err(|damaged| fetch::refuse_own(plan, me, &damaged))?;
     report.stage(RecoveryStage::Load);
     comm::drop_reals();
-    comm::rebuild(world::get().workers, checkpoint::epoch())?;
+    comm::rebuild(world::get().workers, copies::epoch())?;
     report.stage(RecoveryStage::Rebuild);
-    copies::make_again(&plan.remakes, me)?;
+    fetch::make_again(&plan.remakes, me)?;
     drop(expected);
     report.stage(RecoveryStage::Reprotect);
     Ok(loaded)
@@ -149,7 +149,7 @@ fn settle(plan: &Plan, loaded: Loaded) -> Frame {
         log::debug!("rank {} plays worker {}", takeover.player, takeover.worker);
         user::remove_ledger(world.players[takeover.worker as usize]);
         {
-            let keep = &mut *checkpoint::keep();
+            let keep = &mut *copies::keep();
             let (own, on_disk) = (&keep.own, loaded.on_disk);
             disk::take_over(takeover.worker, on_disk, &mut keep.store, &own.image, &own.state.bytes);
         }
@@ -165,6 +165,6 @@ fn settle(plan: &Plan, loaded: Loaded) -> Frame {
         disk::go_on_from(world::worker());
     }
     events::set_epoch(plan.epoch);
-    copies::forget_refusals();
+    fetch::forget_refusals();
     loaded.frame
 }

@@ -1,11 +1,11 @@
 //! A worker's copy made again from what its parity group has, and parity made again from what its members have.
 
-use super::copies::{Move, drive, refuse_own};
-use super::fail;
+use super::fetch::{Move, drive, refuse_own};
 use super::load::{self, Damaged};
 use super::plan::{Plan, Remake};
-use crate::checkpoint::parity::{self, Description, Folding};
-use crate::checkpoint::{self, Copy, Payload};
+use crate::copies::parity::{self, Description, Folding};
+use crate::copies::{self, Copy, Payload};
+use crate::ending::fail;
 use crate::image::epoch::{Epoch, Image, SlotRun};
 use crate::image::parity::{Combine, accumulate, blank};
 use crate::image::restore::Ready;
@@ -14,7 +14,7 @@ use std::ffi::c_int;
 
 /// What this worker gives for a lost one of its group.
 pub fn send_piece(lost: u32, me: u32) -> Option<Move> {
-    let (world, keep) = (world::get(), checkpoint::keep());
+    let (world, keep) = (world::get(), copies::keep());
     let redundancy = &world.redundancy;
     let layer = redundancy.layer(lost, me)?;
     let layers: Vec<Option<usize>> = redundancy
@@ -37,13 +37,13 @@ pub fn gather(plan: &Plan, me: u32, is_new: bool) -> Result<(Copy, Option<Ready>
         let added = match (driven, payload) {
             (Ok(()), Some(payload)) => add(payload, plan.epoch, &mut copy, is_new.then_some(&mut ready)),
             (driven, _) => {
-                copy.image.clear(&mut checkpoint::keep().store);
+                copy.image.clear(&mut copies::keep().store);
                 driven?;
                 continue;
             }
         };
         if let Err(damaged) = added {
-            copy.image.clear(&mut checkpoint::keep().store);
+            copy.image.clear(&mut copies::keep().store);
             return Err(refuse_own(plan, me, &damaged));
         }
     }
@@ -68,7 +68,7 @@ fn add(payload: Payload, epoch: u64, copy: &mut Copy, ready: Option<&mut Option<
             }
         }
     }
-    let store = &mut checkpoint::keep().store;
+    let store = &mut copies::keep().store;
     if outcome.is_ok() {
         accumulate(copy.image.runs(), &runs, store);
     }
@@ -78,7 +78,7 @@ fn add(payload: Payload, epoch: u64, copy: &mut Copy, ready: Option<&mut Option<
 
 /// A copy as described, without content.
 fn begin(description: &Description) -> Copy {
-    let store = &mut checkpoint::keep().store;
+    let store = &mut copies::keep().store;
     let image = blank(Epoch(description.epoch), &description.pages, store)
         .unwrap_or_else(|error| fail("no memory for copies", &error));
     store.note_sums(image.runs(), &description.sums);
@@ -91,14 +91,14 @@ fn begin(description: &Description) -> Copy {
 
 /// What this worker adds to parity that is made again.
 pub fn send_contribution(remake: &Remake, layers: usize) -> Move {
-    let keep = checkpoint::keep();
+    let keep = copies::keep();
     let transfer = parity::contribution(&keep.own, remake.layer, layers, &keep.store);
     Move::send(transfer, remake.at)
 }
 
 /// Parity from what all others of the group have sent, by layer.
 pub fn keep_parity(payloads: Vec<Payload>) {
-    let keep = &mut *checkpoint::keep();
+    let keep = &mut *copies::keep();
     let epoch = Epoch(payloads.first().map_or(0, Payload::epoch));
     let (mut combine, mut kept) = (Combine::default(), Copy::default());
     let folding = Folding::new(payloads, &Image::new(), epoch, &mut combine, &mut keep.store)

@@ -1,15 +1,15 @@
 //! Loading an epoch: the user side becomes what it was, in place or in another process.
 
-use super::fail;
 use crate::arch::Frame;
-use crate::checkpoint::{Saved, State};
+use crate::copies::{Saved, State};
+use crate::ending::fail;
 use crate::generated::Proc;
 use crate::image::layout::Layout;
 use crate::image::restore::{Ready, RestoreError, RestoreStats};
 use crate::image::runs::PageRun;
 use crate::image::{remap, restore};
 use crate::{
-    checkpoint, disk, early, events, fault, handles, marks, objects, rehearsal, requests, schedule, traffic, user,
+    copies, disk, early, events, fault, handles, marks, objects, rehearsal, requests, schedule, traffic, user,
 };
 use ckptd::events::{Kind, Worker};
 use std::time::Instant;
@@ -45,14 +45,14 @@ pub fn is_init(frame: &Frame) -> bool {
 }
 
 fn decode(state: &[u8]) -> Saved {
-    checkpoint::decode(state).unwrap_or_else(|why| fail("the saved state cannot be read", &std::io::Error::other(why)))
+    copies::decode(state).unwrap_or_else(|why| fail("the saved state cannot be read", &std::io::Error::other(why)))
 }
 
 /// Makes the user side's mappings those of a part whose pages (sorted) are on their way, and begins to make them present.
 pub fn prepare(pages: Vec<PageRun>, state: &State) -> Ready {
     let saved = decode(&state.bytes);
     restore_mappings(&saved);
-    restore::prepare(&mut checkpoint::keep().tracker, &saved.user.layout, &pages).unwrap_or_else(cannot_restore)
+    restore::prepare(&mut copies::keep().tracker, &saved.user.layout, &pages).unwrap_or_else(cannot_restore)
 }
 
 fn restore_mappings(saved: &Saved) {
@@ -67,15 +67,15 @@ fn restore_mappings(saved: &Saved) {
 /// A survivor keeps no copy of static data. What it has changed for the first time since the epoch is made again.
 fn put_back_static(layout: &Layout) -> Result<(), Damaged> {
     let missing = {
-        let keep = &mut *checkpoint::keep();
+        let keep = &mut *copies::keep();
         restore::missing(&mut keep.tracker, layout, &keep.own.image, &keep.store)
     }
     .unwrap_or_else(cannot_restore);
     if missing.is_empty() {
         return Ok(());
     }
-    fault::point("load.half", checkpoint::epoch());
-    let keep = &mut *checkpoint::keep();
+    fault::point("load.half", copies::epoch());
+    let keep = &mut *copies::keep();
     let (image, store) = (&mut keep.own.image, &mut keep.store);
     let began = Instant::now();
     let before = image.page_count();
@@ -95,7 +95,7 @@ fn cannot_restore<T>(error: RestoreError) -> T {
 }
 
 fn load_pages(origin: Origin, layout: &Layout, ready: Option<Ready>) -> Result<RestoreStats, RestoreError> {
-    let keep = &mut *checkpoint::keep();
+    let keep = &mut *copies::keep();
     match origin {
         // What has changed is known since the last epoch only.
         Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, &keep.own.image, &keep.store),
@@ -108,7 +108,7 @@ fn load_pages(origin: Origin, layout: &Layout, ready: Option<Ready>) -> Result<R
 ///
 /// A failure here leaves a user side that is neither old nor new, so it ends the job.
 pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
-    let state = checkpoint::keep().own.state.clone();
+    let state = copies::keep().own.state.clone();
     if !state.is_whole() {
         return Err(Damaged("the saved state has a wrong checksum".into()));
     }
@@ -132,7 +132,7 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     if let Err(error) = saved.user.restore(is_own) {
         fail("the program's state cannot be put back", &error);
     }
-    let pages = checkpoint::keep().own.image.pages();
+    let pages = copies::keep().own.image.pages();
     saved.user.take_locks(&pages);
     handles::mark();
     objects::release_local();

@@ -2,16 +2,16 @@
 #![allow(unsafe_code)]
 
 use super::alone;
-use super::copies;
 use super::deaths;
-use super::ending::{abort, undone};
+use super::fetch;
 use super::plan::{self, Gone, Held, Identity, Lost, NONE, Plan, Wish};
 use super::wishes;
+use crate::ending::{abort, undone};
 use crate::errors::{ERR_INTERN, succeeded};
 use crate::generated::real;
 use crate::handles;
 use crate::world::{self, Part};
-use crate::{checkpoint, disk, events, peers, renewal, user};
+use crate::{copies, disk, events, peers, renewal, user};
 use ckptd::events::Kind;
 use std::ffi::c_int;
 use std::time::Duration;
@@ -49,16 +49,16 @@ fn own_identity(whole: u64) -> Identity {
     let world = world::get();
     let (part, held) = match world.part {
         Part::Worker(worker) => (u64::from(worker), Held::NOTHING),
-        Part::Newcomer => (NONE, copies::held()),
+        Part::Newcomer => (NONE, fetch::held()),
     };
     Identity {
         launcher_rank: u64::from(world.launcher_rank),
         part,
-        committed: checkpoint::epoch(),
+        committed: copies::epoch(),
         whole,
         has_asked: wishes::word(),
         held,
-        refused: copies::refused(),
+        refused: fetch::refused(),
     }
 }
 
@@ -119,7 +119,7 @@ fn from_disk(all: RealComm, identities: &[Identity], wishes: &[Wish], lost: Lost
     let (redundancy, workers) = (&world.redundancy, world.worker_count);
     let plan = plan::from_disk(identities, redundancy, workers, wishes, lost.clone());
     let part = plan.part_of(world.launcher_rank).ok_or(ERR_INTERN)?;
-    let chosen = disk::choose(all, part, &mut checkpoint::keep().store)?;
+    let chosen = disk::choose(all, part, &mut copies::keep().store)?;
     Ok(chosen.map_or(Err(lost), |key| {
         Ok(Plan {
             epoch: key.epoch,

@@ -2,7 +2,7 @@
 //!
 //! Until then they have waited as spares, or the process manager has started them where none was left. All meet after the library's
 //! initialisation, and the others tell what the job is. If all have died at once, what they have left
-//! (`checkpoint::look_for_legacy`) tells it.
+//! (`copies::look_for_legacy`) tells it.
 #![allow(unsafe_code)]
 
 use super::deaths::{self, Death};
@@ -14,7 +14,7 @@ use crate::generated::real;
 use crate::handles;
 use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World};
-use crate::{checkpoint, disk, peers, told, user};
+use crate::{copies, disk, peers, told, user};
 use bincode::config::standard;
 use std::ffi::c_int;
 use understudy_mpi::library;
@@ -164,7 +164,7 @@ pub fn learn_places<'a>(nodes: &mut Vec<u64>, places: impl Iterator<Item = (u32,
 /// A part cannot be taken by a process whose address space differs.
 fn compare(all: RealComm) {
     if let Some(difference) = user::compare_layout(all) {
-        super::fail("a new process cannot take a part", &std::io::Error::other(difference));
+        crate::ending::fail("a new process cannot take a part", &std::io::Error::other(difference));
     }
 }
 
@@ -183,14 +183,14 @@ pub fn come_in() -> World {
 fn hear() -> Result<World, c_int> {
     let [all, own] = new_worlds()?;
     let number = told::launcher_rank();
-    let knows = checkpoint::look_for_legacy();
+    let knows = copies::look_for_legacy();
     let own_member = Member {
         number,
         knows,
         recoveries: 0,
     };
     let members = everybodys(all, &own_member)?;
-    let text = checkpoint::welcome_of_predecessor().unwrap_or_default();
+    let text = copies::welcome_of_predecessor().unwrap_or_default();
     let text = share(all, leader(&members)?, text)?;
     let places: Places = domains::meet(all);
     compare(all);

@@ -3,7 +3,7 @@
 use super::deaths;
 use super::meeting;
 use super::plan::{Lost, Plan};
-use crate::{checkpoint, events, fault, world};
+use crate::{copies, events, fault, world};
 use ckptd::events::{ErrorClass, Kind, RecoveryStage, Spare, Worker, WorldRank};
 use std::time::Instant;
 
@@ -54,7 +54,7 @@ impl Report {
             None => self.stages.push((stage, ns)),
         }
         self.mark = Instant::now();
-        fault::stage_ended(stage, checkpoint::epoch());
+        fault::stage_ended(stage, copies::epoch());
     }
 
     /// An attempt has succeeded: who has died, and who plays which part from now on. `players` are those until now.

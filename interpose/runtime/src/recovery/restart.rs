@@ -1,15 +1,16 @@
 //! The whole job has been started again: every worker becomes what it was at an epoch on disk.
 #![allow(unsafe_code)]
 
-use super::copies;
+use super::RESUMED_IN_INIT;
+use super::fetch;
 use super::load::{self, Origin};
 use super::repost::repost;
-use super::{RESUMED_IN_INIT, fail, failed_in_init, undone};
 use crate::arch::Rewound;
+use crate::ending::{fail, failed_in_init, undone};
 use crate::errors::succeeded;
 use crate::generated::real;
 use crate::objects::comm;
-use crate::{arch, checkpoint, disk, events, sys, user, world};
+use crate::{arch, copies, disk, events, sys, user, world};
 use ckptd::events::Kind;
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
@@ -20,8 +21,8 @@ use understudy_mpi::call;
 /// changed then, so it can be started again.
 pub fn from_disk() -> Rewound {
     let began = Instant::now();
-    copies::fetch_from_disk();
-    let epoch = checkpoint::epoch();
+    fetch::fetch_from_disk();
+    let epoch = copies::epoch();
     undone(user::undo_earlier(epoch));
     // SAFETY: a collective over the workers.
     succeeded(unsafe { real::PMPI_Barrier(world::private()) }).unwrap_or_else(|rc| failed_in_init(rc));
@@ -56,8 +57,8 @@ pub fn from_disk() -> Rewound {
 fn make_copies() -> Result<(), c_int> {
     // The program has made none since its MPI_Init has begun.
     comm::drop_reals();
-    comm::rebuild(world::get().workers, checkpoint::epoch())?;
-    copies::make_all(world::worker())?;
+    comm::rebuild(world::get().workers, copies::epoch())?;
+    fetch::make_all(world::worker())?;
     // SAFETY: a collective over the workers.
     succeeded(unsafe { real::PMPI_Barrier(world::private()) })
 }

@@ -5,16 +5,16 @@
 #![allow(unsafe_code)]
 
 use super::own_memory;
-use super::script::{Base, Way};
 use super::worker;
 use super::{replays, room};
 use crate::cell::Main;
+use crate::copies::{Base, Way};
 use crate::image::absent::Sums;
 use crate::image::epoch::Image;
 use crate::image::runs::{self, PageIndex, PageRun};
 use crate::image::store::PageStore;
 use crate::image::{PAGE_SIZE, remap};
-use crate::{checkpoint, fault, journal, told, user, world};
+use crate::{copies, fault, journal, told, user, world};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::unix::fs::FileExt;
@@ -66,7 +66,7 @@ pub fn keep_base(epoch: u64) {
     }
     let Some(script) = worker::script() else { return };
     let Way::Replay(before) = &script.way else { return };
-    let keep = checkpoint::keep();
+    let keep = copies::keep();
     let (pages, content) = changed(&keep.own.image, &keep.store, &script.pages);
     BASE.set(Some(Base {
         before: before.clone(),
@@ -109,7 +109,7 @@ pub fn forget() {
 /// Makes this process, which is a child at the end of the phase before, what the worker was when the new one began. Descriptors
 /// stay what they are.
 pub fn lay_over(base: &Base) -> Result<(), String> {
-    let saved = checkpoint::decode(&base.state)?;
+    let saved = copies::decode(&base.state)?;
     saved.user.restore_libraries().map_err(|error| error.to_string())?;
     let layout = &saved.user.layout;
     remap::restore_layout(layout, user::State::zones()).map_err(|error| error.to_string())?;

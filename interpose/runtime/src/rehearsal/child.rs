@@ -4,7 +4,7 @@
 use super::again;
 use super::inputs;
 use super::own_memory;
-use super::script::{Replay, Script, Way};
+use crate::copies::{Replay, Script, Way};
 use crate::disk::StaticFile;
 use crate::image::absent::Sums;
 use crate::image::layout::Layout;

@@ -2,8 +2,8 @@
 //! itself.
 
 use super::replays;
-use super::script::Script;
 use crate::cell::Main;
+use crate::copies::Script;
 use crate::image::PAGE_SIZE;
 use crate::{events, journal, sys, told, world};
 use ckptd::events::{Kind, Worker};

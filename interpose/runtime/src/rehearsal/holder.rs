@@ -3,10 +3,10 @@
 //! Its own seed does that: a process of another worker than the one whose phase it is, as the one that takes its part will be.
 
 use super::message::Message;
-use super::script::Script;
 use super::seed::{self, Asked};
 use super::{child::Finding, is_used};
 use crate::cell::Main;
+use crate::copies::Script;
 use crate::journal::Inputs;
 use crate::own_messages::{Peer, tag};
 use crate::{events, fault, world};

@@ -2,8 +2,8 @@
 
 use super::own_memory;
 use super::rebuild::{Offer, collect};
-use super::script::Script;
 use super::{seed, wanted};
+use crate::copies::Script;
 use crate::image::PAGE_SIZE;
 use crate::image::absent::{self, Sums};
 use crate::image::epoch::Image;

@@ -3,11 +3,11 @@
 
 use super::is_used;
 use super::message::Message;
-use super::script::{Script, Way};
 use super::seed::{self, Asked};
 use super::wanted;
 use crate::cell::Main;
-use crate::checkpoint::Copy;
+use crate::copies::Copy;
+use crate::copies::{Script, Way};
 use crate::fault;
 use crate::image::PAGE_SIZE;
 use crate::image::absent::{self, Sums};

@@ -10,8 +10,8 @@ mod work;
 
 use super::child;
 use super::holder::Rehearsed;
-use super::script::Script;
 use crate::cell::Main;
+use crate::copies::Script;
 use crate::image::runs::PageRun;
 use bincode::config::standard;
 use ckptd::line::Line;

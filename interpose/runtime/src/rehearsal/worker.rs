@@ -3,17 +3,17 @@
 
 use super::holder::{self, Proof};
 use super::message::Message;
-use super::script::{Base, Replay, Script, Way, sums_of};
 use super::{again, decision};
 use super::{is_on, is_used, own_pages, seed, spares_own};
 use crate::cell::Main;
+use crate::copies::{Base, Replay, Script, Way, sums_of};
 use crate::disk::Writing;
 use crate::fault::{self, Harm};
 use crate::image::store::PageStore;
 use crate::image::{PAGE_SIZE, absent};
 use crate::journal::{self, Inputs, Phase};
 use crate::own_messages::{Peer, tag};
-use crate::{checkpoint, disk, events, recovery, told, world};
+use crate::{copies, disk, ending, events, told, world};
 use bincode::config::standard;
 use ckptd::events::{Kind, Worker};
 use ckptd::settings::Static;
@@ -86,13 +86,13 @@ pub fn poll() {
         return;
     }
     holder::poll();
-    again::keep_base(checkpoint::epoch());
-    if let Some(phase) = journal::take_ended(checkpoint::epoch()) {
+    again::keep_base(copies::epoch());
+    if let Some(phase) = journal::take_ended(copies::epoch()) {
         state().set_own(phase);
-        fault::point("phase.end", checkpoint::epoch());
+        fault::point("phase.end", copies::epoch());
     }
     let mut state = state();
-    state.end_withdrawn(checkpoint::epoch());
+    state.end_withdrawn(copies::epoch());
     state.look_after_file();
     decision::look(matches!(state.own, Own::None));
     state.sent.retain_mut(|message| message.test() == Ok(false));
@@ -120,9 +120,7 @@ pub(super) fn cut(epoch: u64) {
         Own::None | Own::Writing { .. } | Own::Asked { .. } => state.before.take(),
     };
     let Some(script) = script else { return };
-    checkpoint::keep()
-        .tracker
-        .capture_again(&absent::pages_of(&script.pages));
+    copies::keep().tracker.capture_again(&absent::pages_of(&script.pages));
     state.own = Own::Withdrawn { script, until: epoch };
 }
 
@@ -130,8 +128,8 @@ pub(super) fn cut(epoch: u64) {
 fn own_of(phase: Phase) -> Option<Own> {
     let worker = world::worker();
     let mut pages = {
-        let keep = checkpoint::keep();
-        let saved = checkpoint::decode(&keep.own.state.bytes).ok()?;
+        let keep = copies::keep();
+        let saved = copies::decode(&keep.own.state.bytes).ok()?;
         let mut pages = sums_of(&saved.user.layout, &keep.own.image, &keep.store, saved.frame.rsp);
         pages.extend_from_slice(keep.own.image.absent());
         pages
@@ -144,7 +142,7 @@ fn own_of(phase: Phase) -> Option<Own> {
     }
     let way = Way::File(disk::static_path(worker)?);
     let script = Script { worker, way, pages };
-    let keep = checkpoint::keep();
+    let keep = copies::keep();
     match disk::write_static(worker, &keep.own.image, &keep.store) {
         Ok(writing) => Some(Own::Writing { script, writing }),
         Err(error) => {
@@ -166,7 +164,7 @@ fn replay_of(mut phase: Phase) -> Option<Replay> {
     if !phase.records {
         return None;
     }
-    let keep = checkpoint::keep();
+    let keep = copies::keep();
     let journal = phase.recorder.journal();
     let (calls, size) = (journal.calls, journal.size());
     let base = again::take_base();
@@ -332,7 +330,7 @@ impl State {
         let Own::Proved { script, is_thin, .. } = &mut self.own else {
             return;
         };
-        let keep = &mut *checkpoint::keep();
+        let keep = &mut *copies::keep();
         let lives = matches!(script.way, Way::File(_)) || seed::lives();
         let (image, store) = (&mut keep.own.image, &mut keep.store);
         if lives && spares_own() && !std::mem::replace(is_thin, true) {
@@ -352,7 +350,7 @@ impl State {
             let absent = image.absent().to_vec();
             // What has changed is part of the next checkpoint; until then it is lost.
             let kept = own_pages::keep_unchanged(&absent, image, store);
-            kept.unwrap_or_else(|why| recovery::fail("no memory for copies", &std::io::Error::other(why)));
+            kept.unwrap_or_else(|why| ending::fail("no memory for copies", &std::io::Error::other(why)));
         }
     }
 
@@ -387,8 +385,8 @@ fn thin(layer: usize, partner: u32, bytes: &[u8]) {
     if script.worker != partner {
         return;
     }
-    fault::point("thin.begin", checkpoint::epoch());
-    let mut guard = checkpoint::keep();
+    fault::point("thin.begin", copies::epoch());
+    let mut guard = copies::keep();
     let keep = &mut *guard;
     let copy = &mut keep.partners[layer];
     let before = copy.image.page_count();
@@ -407,7 +405,7 @@ fn thin(layer: usize, partner: u32, bytes: &[u8]) {
         left: before - pages,
         journal,
     });
-    fault::point("thin.end", checkpoint::epoch());
+    fault::point("thin.end", copies::epoch());
 }
 
 /// For tests: damages every journal that this process has.

@@ -3,10 +3,10 @@
 
 use super::plant::{Quiet, lift, look};
 use super::{Answer, Request, read};
+use crate::copies::Script;
 use crate::image::runs::PageRun;
 use crate::rehearsal::child::{Child, Finding, Task};
 use crate::rehearsal::holder::Rehearsed;
-use crate::rehearsal::script::Script;
 use bincode::config::standard;
 use ckptd::line::Line;
 use std::fs::File;

@@ -6,6 +6,7 @@ use super::legacy::{Kept, Legacy};
 use super::parity::{self, Description};
 use super::received::Received;
 use super::transfer::Transfer;
+use crate::ending::fail;
 use crate::errors::{SUCCESS, succeeded};
 use crate::image::epoch::{Delta, Epoch};
 use crate::image::helper::{Helper, Task, Work};
@@ -14,7 +15,6 @@ use crate::image::store::PageStore;
 use crate::image::wire::SendOptions;
 use crate::image::{parity as layers, sums};
 use crate::own_messages::tag;
-use crate::recovery::fail;
 use crate::rounds::{Numbers, Rounds};
 use crate::{events, fault, world};
 use ckptd::events::{Epoch as EventEpoch, Kind, WorldRank};
@@ -36,6 +36,16 @@ pub struct Hands<'a> {
     pub helper: &'a Helper,
     /// What outlives this process.
     pub legacy: Option<&'a mut Legacy>,
+}
+
+/// What a checkpoint has captured.
+pub struct Capture {
+    /// Pages that have changed.
+    pub delta: Delta,
+    /// The rest of the state.
+    pub state: State,
+    /// When it began.
+    pub began: Instant,
 }
 
 /// A checkpoint under way.
@@ -74,7 +84,8 @@ pub struct Remains {
 
 impl Pending {
     /// Begins, for what was captured; `transfers` are ready to receive.
-    pub fn begin(delta: Delta, state: State, began: Instant, transfers: Vec<Transfer>, hands: Hands) -> Pending {
+    pub fn begin(captured: Capture, transfers: Vec<Transfer>, hands: Hands) -> Pending {
+        let Capture { delta, state, began } = captured;
         let mut pending = Pending {
             epoch: delta.epoch().0,
             delta,
@@ -153,7 +164,8 @@ impl Pending {
     }
 
     /// Goes as far as it can; what came of the meeting, if it is over and everything is done.
-    pub fn advance(&mut self, mut hands: Hands) -> Result<Option<Numbers>, c_int> {
+    /// `welcome` is what a newcomer has to know.
+    pub fn advance(&mut self, mut hands: Hands, welcome: fn() -> Vec<u8>) -> Result<Option<Numbers>, c_int> {
         if let Some(task) = self.preparing.take_if(|task| hands.helper.is_over(task)) {
             let sums = hands.helper.end(task);
             succeeded(self.prepared(&sums, &mut hands))?;
@@ -187,6 +199,7 @@ impl Pending {
                         own: &own,
                         partners: &partners,
                     },
+                    welcome(),
                     hands.store,
                 );
             }

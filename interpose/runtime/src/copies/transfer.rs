@@ -309,7 +309,7 @@ impl Transfer {
         let mut incoming = self
             .their_header()
             .and_then(|header| Image::receive(header, store))
-            .unwrap_or_else(|error| crate::recovery::fail("the partner's copy cannot be received", &error));
+            .unwrap_or_else(|error| crate::ending::fail("the partner's copy cannot be received", &error));
         let chunks: Vec<_> = incoming.chunks().to_vec();
         let (sums, length) = (incoming.sums().as_mut_ptr().cast(), size_of_val(incoming.sums()));
         crate::fault::point("ship.half", incoming.header().epoch.0);

@@ -1,11 +1,12 @@
 //! Copies after a failure: those that died with a rank are fetched or made again, and so are damaged ones.
 
-use super::fail;
 use super::group;
 use super::load::{self, Damaged};
 use super::plan::{self, Held, Plan, REFUSALS, Refused, Remake};
+use super::welcome;
 use crate::cell::Main;
-use crate::checkpoint::{self, Payload, Transfer};
+use crate::copies::{self, Payload, Transfer};
+use crate::ending::fail;
 use crate::errors::{ERR_OTHER, SUCCESS, succeeded};
 use crate::image::prefault::Prefault;
 use crate::image::restore::Ready;
@@ -27,7 +28,7 @@ pub fn held() -> Held {
 
 /// Takes what a dead process has left to this newcomer, if it has.
 pub fn inherit() {
-    if let Some(got) = checkpoint::adopt() {
+    if let Some(got) = copies::adopt() {
         log::debug!("inherited: {got:?}");
         HELD.set(Held {
             own: u64::from(got.worker),
@@ -41,7 +42,7 @@ pub fn inherit() {
 
 /// Everybody goes back to this epoch.
 pub fn resolve(epoch: u64) {
-    checkpoint::resolve(epoch);
+    copies::resolve(epoch);
     let mut held = HELD.borrow_mut();
     if held.reaches(epoch) {
         (held.epoch, held.whole) = (epoch, 0);
@@ -51,7 +52,7 @@ pub fn resolve(epoch: u64) {
 /// The recovery has succeeded: what this process has is that of its part.
 pub fn settle() {
     HELD.set(Held::NOTHING);
-    checkpoint::renew_legacy();
+    copies::renew_legacy(welcome());
 }
 
 /// Damaged copies that this process has met in this recovery.
@@ -130,7 +131,7 @@ pub fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> Result<(), 
     let mut rc = moves.iter_mut().map(start).max().unwrap_or(SUCCESS);
     while rc == SUCCESS && !moves.iter().all(|it| it.transfer.is_done()) {
         for it in moves.iter_mut() {
-            rc = rc.max(it.transfer.poll(&mut checkpoint::keep().store));
+            rc = rc.max(it.transfer.poll(&mut copies::keep().store));
             poll(&it.transfer);
         }
     }
@@ -152,7 +153,7 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
     let mut moves: Vec<Move> = source.map(Move::receive).into_iter().collect();
     for fetch in plan.fetches.iter().filter(|fetch| fetch.from == me) {
         if let Some(layer) = world::get().redundancy.layer(fetch.worker, me) {
-            let keep = checkpoint::keep();
+            let keep = copies::keep();
             let transfer = Transfer::of(&keep.partners[layer], &keep.store);
             moves.push(Move::send(transfer, fetch.worker));
         }
@@ -174,7 +175,7 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
     if let Some(payload) = received {
         if payload.epoch() != plan.epoch {
             let damaged = Damaged(format!("it is of epoch {}", payload.epoch()));
-            payload.give_up(&mut checkpoint::keep().store);
+            payload.give_up(&mut copies::keep().store);
             return Err(refuse_own(plan, me, &damaged));
         }
         keep_own(payload);
@@ -188,7 +189,7 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
 }
 
 fn keep_own(payload: Payload) {
-    let keep = &mut *checkpoint::keep();
+    let keep = &mut *copies::keep();
     payload
         .apply(&mut keep.own, &mut keep.store)
         .unwrap_or_else(|error| fail("the copy of a worker cannot be kept", &error));
@@ -214,7 +215,7 @@ fn fetch_from_group(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
     }
     HELD.set(Held::NOTHING);
     let (copy, ready) = group::gather(plan, me, plan.takeover(me).is_some())?;
-    let keep = &mut *checkpoint::keep();
+    let keep = &mut *copies::keep();
     keep.own.replace(copy, &mut keep.store);
     has_own(plan, me);
     Ok(ready)
@@ -234,7 +235,7 @@ enum Missing {
 impl Missing {
     /// The holders say what is missing in the copies that they are about to send. Where a replay is needed it begins.
     fn learn(plan: &Plan, me: u32) -> Result<Missing, c_int> {
-        let (keep, world) = (checkpoint::keep(), world::get());
+        let (keep, world) = (copies::keep(), world::get());
         let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
         let thin = sent.filter_map(|fetch| {
             let layer = world.redundancy.layer(fetch.worker, me)?;
@@ -253,7 +254,7 @@ impl Missing {
 
     /// Adds it to the copy.
     fn add(self, me: u32) -> Result<(), String> {
-        let keep = &mut *checkpoint::keep();
+        let keep = &mut *copies::keep();
         let before = keep.own.image.page_count();
         let (script, took) = match self {
             Missing::Nothing => return Ok(()),
@@ -280,7 +281,7 @@ impl Missing {
 pub fn expect_partners(plan: &Plan, me: u32) -> Option<Prefault> {
     plan.takeover(me)?;
     let awaited = plan.remakes.iter().filter(|remake| remake.at == me).count() as u64;
-    let keep = &mut *checkpoint::keep();
+    let keep = &mut *copies::keep();
     let pages = awaited * keep.own.image.page_count();
     (pages > 0).then(|| Prefault::start(keep.store.upcoming(pages)))
 }
@@ -289,7 +290,7 @@ pub fn expect_partners(plan: &Plan, me: u32) -> Option<Prefault> {
 pub fn fetch_from_disk() {
     HELD.set(Held::NOTHING);
     if let Some(loaded) = disk::take_chosen() {
-        checkpoint::replace_own(loaded.image, loaded.state);
+        copies::replace_own(loaded.image, loaded.state);
         take_back_own_refusal(world::worker());
     }
 }
@@ -302,7 +303,7 @@ pub fn make_all(me: u32) -> Result<(), c_int> {
 
 /// Copies that are to be made again: their workers send them.
 pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
-    let (keep, world) = (checkpoint::keep(), world::get());
+    let (keep, world) = (copies::keep(), world::get());
     let redundancy = &world.redundancy;
     let mut expected: Vec<&Remake> = remakes.iter().filter(|remake| remake.at == me).collect();
     expected.sort_unstable_by_key(|remake| remake.layer);
@@ -319,7 +320,7 @@ pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
         moves.push(match redundancy.is_parity() {
             true => group::send_contribution(remake, redundancy.layers(me)),
             false => {
-                let keep = checkpoint::keep();
+                let keep = copies::keep();
                 Move::send(Transfer::of(&keep.own, &keep.store), remake.at)
             }
         });
@@ -335,7 +336,7 @@ pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
     }
     for ((it, remake), offer) in moves.iter_mut().zip(expected).zip(offers) {
         if let Some(payload) = it.transfer.take_received() {
-            let keep = &mut *checkpoint::keep();
+            let keep = &mut *copies::keep();
             let copy = &mut keep.partners[remake.layer];
             payload
                 .apply(copy, &mut keep.store)

@@ -1,10 +1,10 @@
 //! A committed copy of a rank: its pages and the rest of its state, with checksums.
 #![allow(unsafe_code)]
 
+use super::Script;
 use crate::image::epoch::Image;
 use crate::image::store::PageStore;
 use crate::image::{PAGE_SIZE, epoch::SlotRun};
-use crate::rehearsal::Script;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The encoded [`super::Saved`] of a rank.

@@ -4,11 +4,11 @@ use super::copy::Copy;
 use super::parity::Folding;
 use super::pending::Hands;
 use super::transfer::Payload;
+use crate::ending::fail;
 use crate::image::epoch::Epoch;
 use crate::image::helper::{Helper, Task};
 use crate::image::parity::Combine;
 use crate::image::store::PageStore;
-use crate::recovery::fail;
 use crate::world;
 
 /// What has come.

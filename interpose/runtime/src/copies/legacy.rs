@@ -16,7 +16,6 @@ use crate::fault::Lack;
 use crate::image::epoch::SlotRun;
 use crate::image::runs::{self, PageRun};
 use crate::image::store::{Extent, Files, PageStore, Slot, StoreError};
-use crate::recovery::welcome;
 use crate::renewal::Inheritance;
 use crate::{fault, peers, renewal, sys, world};
 use bincode::config::standard;
@@ -168,13 +167,13 @@ impl Legacy {
     }
 
     /// All copies of the next epoch are whole in this process. To be called before any other hears of that.
-    pub fn note_whole(&mut self, kept: Kept, store: &mut PageStore) {
+    pub fn note_whole(&mut self, kept: Kept, welcome: Vec<u8>, store: &mut PageStore) {
         if kept.is_thin() {
             return self.leave(store);
         }
         self.whole = kept.extents();
         store.protect([&self.committed[..], &self.whole].concat());
-        if !self.write(kept, Standing::Whole) {
+        if !self.write(kept, welcome, Standing::Whole) {
             self.leave(store);
         }
     }
@@ -194,13 +193,13 @@ impl Legacy {
     }
 
     /// After a recovery: these are the copies of the epoch that all have gone back to.
-    pub fn renew(&mut self, kept: Kept, store: &mut PageStore) {
+    pub fn renew(&mut self, kept: Kept, welcome: Vec<u8>, store: &mut PageStore) {
         if kept.is_thin() {
             return self.leave(store);
         }
         let extents = kept.extents();
         store.protect([&self.committed[..], &extents].concat());
-        if !self.write(kept, Standing::Committed) {
+        if !self.write(kept, welcome, Standing::Committed) {
             return self.leave(store);
         }
         self.committed = extents;
@@ -224,13 +223,13 @@ impl Legacy {
     }
 
     /// Whether there is room for it.
-    fn write(&mut self, kept: Kept, standing: Standing) -> bool {
+    fn write(&mut self, kept: Kept, welcome: Vec<u8>, standing: Standing) -> bool {
         let world = world::get();
         let written = Written {
             worker: world::worker(),
             player: world.launcher_rank,
             recoveries: world.recoveries,
-            welcome: welcome(),
+            welcome,
             own: kept.own,
             partners: kept.partners,
         };

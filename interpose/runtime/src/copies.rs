@@ -1,0 +1,334 @@
+//! Copies: what a process keeps of itself and of its partners, and the checkpoint that will follow.
+//!
+//! The last committed epoch stays intact while the next one is *pending*: captured, and on its way to the holders. After a failure what is
+//! pending is committed or given up, whichever all workers agree on.
+#![allow(unsafe_code)]
+
+mod copy;
+mod legacy;
+pub mod parity;
+mod pending;
+mod received;
+mod records;
+mod saved;
+mod script;
+mod transfer;
+
+use crate::arch::Frame;
+use crate::cell::Main;
+use crate::ending::fail;
+use crate::errors::SUCCESS;
+use crate::fault::Lack;
+use crate::image::epoch::Image;
+use crate::image::helper::Helper;
+use crate::image::store::{PageStore, StoreConfig};
+use crate::image::track::{TrackError, Tracker};
+use crate::rounds::Numbers;
+use crate::{disk, events, fault, own_messages, sys, told, traffic, user, world};
+use ckptd::events::{Epoch as EventEpoch, Kind};
+pub use copy::{Copy, State};
+pub use legacy::{Inherited, look as look_for_legacy, welcome_of_predecessor};
+use legacy::{Kept, Legacy};
+pub use pending::Capture;
+use pending::{Hands, Pending};
+pub use saved::{Saved, decode};
+pub use script::{Base, Replay, Script, Way, sums_of};
+use std::cell::RefMut;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+pub use transfer::{Payload, Transfer};
+
+/// What this process keeps.
+pub struct Keep {
+    /// Room for pages.
+    pub store: PageStore,
+    /// Knows which pages changed.
+    pub tracker: Tracker,
+    /// This rank's own last committed epoch.
+    pub own: Copy,
+    /// Its partners', by layer.
+    pub partners: Vec<Copy>,
+    helper: Helper,
+    legacy: Option<Legacy>,
+    /// How many epochs, one after the other, have used far less memory than is there.
+    frugal: u32,
+    pending: Option<Pending>,
+}
+
+/// Addresses set aside for copies: 1 TiB, of which only what is used takes memory.
+const STORE: StoreConfig = StoreConfig {
+    base: None,
+    capacity_pages: 1 << 28,
+    dont_fork: true,
+};
+
+/// So many pages without use (16 MiB) are not worth giving back.
+const FEW_IDLE: u64 = 4096;
+/// After so many epochs that used little, memory is given back.
+const FRUGAL_LIMIT: u32 = 3;
+
+impl Keep {
+    /// What is pending, and what it works with.
+    fn at_work(&mut self) -> (&mut Option<Pending>, Hands<'_>) {
+        let hands = Hands {
+            store: &mut self.store,
+            own: &self.own,
+            partners: &self.partners,
+            helper: &self.helper,
+            legacy: self.legacy.as_mut(),
+        };
+        (&mut self.pending, hands)
+    }
+}
+
+static KEEP: Main<Option<Keep>> = Main::new(None);
+/// Whether a checkpoint is under way: what every MPI call looks at.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// What this process keeps; made at the first use.
+#[track_caller]
+pub fn keep() -> RefMut<'static, Keep> {
+    let make = || {
+        let (store, legacy) = legacy::new_store().unwrap_or_else(|error| fail("no memory for copies", &error));
+        let selected = Tracker::select_where(told::config().tracking, pretended_lack())
+            .unwrap_or_else(|error| fail("UNDERSTUDY_TRACKING: changed pages cannot be found this way", &error));
+        if let Some(why) = selected.fallback {
+            log::info!(
+                "pages are compared with their copies, since the kernel's tracking cannot be used: {}",
+                sys::chain(&why)
+            );
+        }
+        let kept = 0..world::get().redundancy.kept();
+        Keep {
+            store,
+            tracker: selected.tracker,
+            own: Copy::default(),
+            partners: kept.map(|_| Copy::default()).collect(),
+            helper: Helper::new().unwrap_or_else(|error| fail("no thread for checksums", &error)),
+            legacy,
+            frugal: 0,
+            pending: None,
+        }
+    };
+    RefMut::map(KEEP.borrow_mut(), |keep| keep.get_or_insert_with(make))
+}
+
+/// The same, if nobody uses it; `None` inside before the first use.
+pub fn try_keep() -> Option<RefMut<'static, Option<Keep>>> {
+    KEEP.try_borrow_mut()
+}
+
+/// What the kernel is to be taken to lack.
+fn pretended_lack() -> Option<TrackError> {
+    if fault::pretends(Lack::PagemapScan) {
+        Some(TrackError::NoScan)
+    } else if fault::pretends(Lack::Userfaultfd) {
+        Some(TrackError::OpenUffd(std::io::Error::from_raw_os_error(libc::EPERM)))
+    } else {
+        None
+    }
+}
+
+/// Encodes the part of this process's state that is not in its pages.
+pub fn encode(frame: &Frame, user: &user::State) -> State {
+    State::new(saved::encode(frame, user))
+}
+
+/// Number of the last committed epoch; 0 before the first.
+pub fn epoch() -> u64 {
+    KEEP.borrow().as_ref().map_or(0, |keep| keep.own.image.epoch().0)
+}
+
+/// Number of the epoch that is or will be under way.
+pub fn next_epoch() -> u64 {
+    epoch() + 1
+}
+
+/// For each layer, the worker that keeps this worker's copy, and the worker whose copy this one keeps.
+fn buddies() -> impl Iterator<Item = (u32, u32)> {
+    let (world, worker) = (world::get(), world::worker());
+    let buddies = world
+        .redundancy
+        .holders_of(worker)
+        .zip(world.redundancy.partners_of(worker));
+    buddies.collect::<Vec<_>>().into_iter()
+}
+
+/// Makes an epoch that was read from the disk the last committed one of this rank.
+pub fn replace_own(image: Image, state: Vec<u8>) {
+    let state = State::new(state);
+    let keep = &mut *keep();
+    keep.own.replace(
+        Copy {
+            image,
+            state,
+            script: None,
+        },
+        &mut keep.store,
+    );
+}
+
+/// Whether a checkpoint is under way.
+#[inline]
+pub fn is_pending() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+}
+
+/// Makes ready for what the partners send; an MPI error code if it cannot be, with nothing under way then.
+pub fn expect(transfers: &mut Vec<Transfer>) -> c_int {
+    for (_, from) in buddies() {
+        let mut transfer = Transfer::receive_only();
+        let rc = transfer.expect(world::private(), from);
+        transfers.push(transfer);
+        if rc != SUCCESS {
+            transfers.drain(..).for_each(own_messages::keep);
+            return rc;
+        }
+    }
+    SUCCESS
+}
+
+/// Makes pending what was captured, and starts to send it; an MPI error code if that fails.
+pub fn ship(captured: Capture, transfers: Vec<Transfer>) -> c_int {
+    let keep = &mut *keep();
+    let (_, hands) = keep.at_work();
+    let pending = Pending::begin(captured, transfers, hands);
+    ACTIVE.store(true, Ordering::Relaxed);
+    keep.pending.insert(pending).ship_copies(&keep.store)
+}
+
+/// Helps along what is pending; what came of the meeting, if it is over. `welcome` is what a newcomer has to know.
+///
+/// # Errors
+/// Codes of the library.
+pub fn advance(welcome: fn() -> Vec<u8>) -> Result<Option<Numbers>, c_int> {
+    let keep = &mut *keep();
+    let (pending, hands) = keep.at_work();
+    match pending {
+        Some(pending) => pending.advance(hands, welcome),
+        None => Ok(None),
+    }
+}
+
+/// Gives memory back that it took to make parity of much, when several epochs have `used` far less. Touching memory anew costs
+/// more than anything else that is done with it, so not after every such epoch.
+fn trim(keep: &mut Keep, used: u64) {
+    if !world::get().redundancy.is_parity() || keep.store.idle() < 2 * used + FEW_IDLE {
+        keep.frugal = 0;
+        return;
+    }
+    keep.frugal += 1;
+    if keep.frugal == FRUGAL_LIMIT {
+        keep.frugal = 0;
+        if let Err(error) = keep.store.give_back(used) {
+            log::debug!("memory of copies is not given back: {}", sys::chain(&error));
+        }
+    }
+}
+
+/// Makes the pending epoch the committed one, on both sides.
+pub fn commit() {
+    let Some((epoch, began)) = commit_pending(&mut keep()) else {
+        return;
+    };
+    events::emit(Kind::Commit {
+        epoch: EventEpoch(epoch),
+        ns: events::nanoseconds(began),
+    });
+    traffic::tell_now_and_then();
+    fault::point("commit.end", epoch);
+}
+
+/// Returns its number, and when it began; `None` if there is none, or not all of it is here.
+fn commit_pending(keep: &mut Keep) -> Option<(u64, Instant)> {
+    let pending = keep.pending.take_if(|pending| pending.is_whole())?;
+    ACTIVE.store(false, Ordering::Relaxed);
+    let (epoch, began) = (pending.epoch, pending.began);
+    if let Some(legacy) = &mut keep.legacy {
+        legacy.commit(&mut keep.store);
+    }
+    let remains = pending.end(&mut keep.store, &keep.helper);
+    // The changes for others and from others, and the parity after them.
+    let used = 3 * remains.delta.page_count();
+    if keep.own.image.apply(remains.delta, &mut keep.store).is_err() {
+        fail(
+            "the epochs of this rank do not follow each other",
+            &std::io::Error::other("internal error"),
+        );
+    }
+    keep.own.state = remains.state;
+    if let Some(received) = remains.received {
+        received.apply(&mut keep.partners, &mut keep.store, &keep.helper);
+    }
+    trim(keep, used);
+    events::set_epoch(epoch);
+    // If this rank dies now, the others may not have committed it.
+    let before = epoch.saturating_sub(1);
+    user::forget_before(disk::oldest().map_or(before, |oldest| oldest.min(before)));
+    disk::committed(&mut keep.store, &keep.own.image, &keep.own.state.bytes, world::worker());
+    Some((epoch, began))
+}
+
+/// After a failure: no checkpoint is under way. The pending epoch, if all of its copies here are whole.
+pub fn interrupt() -> Option<u64> {
+    ACTIVE.store(false, Ordering::Relaxed);
+    let keep = KEEP.borrow();
+    let pending = keep.as_ref()?.pending.as_ref()?;
+    pending.is_whole().then_some(pending.epoch)
+}
+
+/// After a failure, once the workers know the last epoch that anyone has committed: commits or gives up what is pending.
+pub fn resolve(agreed: u64) {
+    if let Some(keep) = &mut *KEEP.borrow_mut() {
+        Legacy::resolve(keep, agreed);
+    }
+    let is_agreed = |pending: &Pending| pending.epoch == agreed && pending.is_whole();
+    let keeps = |keep: &Keep| keep.pending.as_ref().is_some_and(is_agreed);
+    if KEEP.borrow().as_ref().is_some_and(keeps) {
+        return commit();
+    }
+    give_up_pending();
+}
+
+/// Gives up what is pending.
+pub fn give_up_pending() {
+    let Some(keep) = &mut *KEEP.borrow_mut() else { return };
+    let Some(pending) = keep.pending.take() else { return };
+    if let Some(legacy) = &mut keep.legacy {
+        legacy.withdraw(&mut keep.store);
+    }
+    let remains = pending.end(&mut keep.store, &keep.helper);
+    keep.tracker.abandon(remains.delta, &mut keep.store);
+    if let Some(received) = remains.received {
+        received.give_up(&mut keep.store, &keep.helper);
+    }
+}
+
+/// All go back to an epoch on disk: what is recorded of later ones counts no more.
+pub fn forget_legacy() {
+    let Some(keep) = &mut *KEEP.borrow_mut() else { return };
+    Legacy::resolve(keep, 0);
+    if let Some(legacy) = &mut keep.legacy {
+        legacy.forget(&mut keep.store);
+    }
+}
+
+/// After a recovery: records what this worker keeps now.
+pub fn renew_legacy(welcome: Vec<u8>) {
+    let Keep {
+        legacy,
+        own,
+        partners,
+        store,
+        ..
+    } = &mut *keep();
+    if let Some(legacy) = legacy {
+        legacy.renew(Kept { own, partners }, welcome, store);
+    }
+}
+
+/// Takes over what a dead process has left to this one.
+pub fn adopt() -> Option<Inherited> {
+    legacy::adopt(&mut keep())
+}
