@@ -5,7 +5,7 @@
 //! all workers whether one is due; its result is looked at a fixed number of candidates after it was started, so that
 //! all look at the same one, and nobody waits for it. With `auto` the interval itself follows from the vote.
 
-use crate::arch::Rewound;
+use crate::arch::{self, Rewound};
 use crate::drain::{Ability, Exchange};
 use crate::handles::VirtComm;
 use crate::objects::comm;
@@ -265,7 +265,8 @@ fn ability() -> Result<(Ability, Option<String>), Rewound> {
     }
     let collectives = completion::test_all(requests::active(|kind| matches!(kind, Kind::Collective)))?;
     let is_held = schedule::state().held > 0;
-    let ability = if collectives.is_empty() && !user::is_loading() && !is_held {
+    let is_callback = arch::top_frame().is_none();
+    let ability = if collectives.is_empty() && !user::is_loading() && !is_held && !is_callback {
         Ability::Now
     } else {
         Ability::Later

@@ -29,7 +29,11 @@ use crate::arch::Rewound;
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;
 use crate::world;
-use crate::{arch, cell::Main, copies, ending, errors, events, overdue, peers, renewal};
+use crate::{
+    arch,
+    cell::{Copied, Main},
+    copies, ending, errors, events, overdue, peers, renewal,
+};
 use ckptd::events::{ErrorClass, Kind};
 
 pub use meeting::end_together;
@@ -59,6 +63,9 @@ macro_rules! attempt {
 /// Whether the program goes on from the end of MPI_Init.
 static RESUMED_IN_INIT: Main<bool> = Main::new(false);
 
+/// Whether a recovery runs.
+static IS_UNDER_WAY: Copied<bool> = Copied::new(false);
+
 /// Whether MPI_Init is entered because the program was set back to its end; true once.
 pub fn resumed_in_init() -> bool {
     RESUMED_IN_INIT.take()
@@ -86,13 +93,18 @@ fn classify(rc: c_int) -> Result<c_int, Rewound> {
     if !world::is_protected() || !means_failure(class) {
         return Ok(rc);
     }
-    let Some(_) = arch::top_frame() else {
-        crate::sys::say(format_args!(
-            "a process failed while the program was inside a callback of MPI; this cannot be rolled back, the job ends"
-        ));
-        ending::abort(understudy_abi::exit::LOST)
-    };
+    if IS_UNDER_WAY.get() {
+        // What the program's libraries do while they are opened again.
+        ending::fail(
+            "a process failed while a library of the program that is opened again communicated",
+            &std::io::Error::other(errors::text(rc)),
+        );
+    }
+    // Callbacks are not returned to: the program goes on outside of them.
+    arch::leave_callbacks();
+    IS_UNDER_WAY.set(true);
     recover(class);
+    IS_UNDER_WAY.set(false);
     Err(Rewound)
 }
 

@@ -40,8 +40,9 @@ pub struct Frame {
 #[derive(Debug)]
 pub struct Rewound;
 
-const FRAME_SIZE: usize = size_of::<Frame>();
 const RUNTIME_TOP: usize = RUNTIME_STACK + RUNTIME_STACK_SIZE;
+/// In bytes.
+pub(crate) const FRAME_SIZE: usize = size_of::<Frame>();
 /// In a [`Frame`].
 pub(crate) const OFFSET_OF_RBP: usize = 88;
 /// In a [`Frame`].
@@ -57,7 +58,7 @@ const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
 /// Where the next entry's frame ends.
 pub(crate) static TOP: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
 /// Where the frame of an outermost entry ends: lower while the program runs inside of [`run_user`].
-static BASE: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
+pub(crate) static BASE: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
 /// The stack pointer inside of [`run_user`].
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 /// What is to be done when a handler has returned: bits of [`EXECUTE`], [`RECORD`] and [`WAITED`].
@@ -132,7 +133,12 @@ pub fn addresses_of_last_call() -> [u64; 2] {
     [frame as u64, (frame + OFFSET_OF_RSP) as u64]
 }
 
-/// Replaces the frame of the outermost entry: when its handler returns, the call in `frame` is made instead.
+/// The program's callbacks that are under way are not returned to, nor are the calls that have led to them: this handler is the outermost one.
+pub fn leave_callbacks() {
+    TOP.store(BASE.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// Replaces the frame of the outermost entry: when its handler, or one that has left callbacks, returns, the call in `frame` is made instead.
 pub fn rewind(frame: &Frame) {
     let top = top_frame().unwrap_or_else(|| libc_abort());
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.

@@ -1,7 +1,9 @@
 //! x86-64: from a thunk to a handler and back. [`crate::arch`] has the picture.
 #![allow(unsafe_code)]
 
-use crate::arch::{AFTER, DISPATCH, EXECUTE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, TOP, WAITED};
+use crate::arch::{
+    AFTER, BASE, DISPATCH, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, TOP, WAITED,
+};
 use crate::cell::OWNER;
 use crate::entry::program;
 use crate::generated::{HANDLERS, SLOT_COUNT, STACK_WORDS};
@@ -140,6 +142,9 @@ unsafe extern "C" fn resume() {
         "ret",
         "3:",
         "and byte ptr [rip + {after}], {others}",
+        // The outermost frame's, if this one has left callbacks.
+        "mov rbp, qword ptr [rip + {base}]",
+        "sub rbp, {frame_size}",
         "mov rsp, rbp",
         "mov rax, qword ptr [rbp]",
         "mov rdi, qword ptr [rbp + 8]",
@@ -180,6 +185,8 @@ unsafe extern "C" fn resume() {
         not_waited = const !WAITED,
         execute = const EXECUTE,
         others = const !EXECUTE,
+        base = sym BASE,
+        frame_size = const FRAME_SIZE,
         off_rsp = const OFFSET_OF_RSP,
         off_rbp = const OFFSET_OF_RBP,
         off_rbx = const OFFSET_OF_RBX,
