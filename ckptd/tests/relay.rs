@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Part, Random, assert_stream, collect, pipe, place, relay, stream, writer};
+use support::{Part, Random, TIMEOUT, assert_stream, collect, pipe, place, relay, stream, writer};
 
 /// Not a test: the writer's process (see `support`).
 #[test]
@@ -61,7 +61,7 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
         let observer = LedgerObserver::open(&relay.ledger).unwrap();
         let ledger = relay.ledger.clone();
         assert!(relay.release().success());
-        high_water = high_water.max(observer.final_high_water(Stream::Out, PATIENCE).unwrap());
+        high_water = high_water.max(observer.final_high_water(Stream::Out, TIMEOUT).unwrap());
         assert!(observer.is_closed() && !observer.relay_alive());
         assert!(
             !status.success() || !ledger.exists(),
@@ -120,7 +120,7 @@ fn killed_between_takeover_and_first_byte() {
         Err(LedgerError::Timeout(_))
     ));
     relay.release();
-    assert_eq!(observer.final_high_water(Stream::Out, PATIENCE).unwrap(), at(3, 10));
+    assert_eq!(observer.final_high_water(Stream::Out, TIMEOUT).unwrap(), at(3, 10));
     observer.remove().unwrap();
 }
 
@@ -195,12 +195,12 @@ fn closed_and_full_stdout_do_not_block_the_rank() {
         File::from(relay.out.try_clone().unwrap())
             .write_all(&stream(0, 1_000_000))
             .unwrap();
-        view.flush(Stream::Out, PATIENCE).unwrap();
+        view.flush(Stream::Out, TIMEOUT).unwrap();
         assert_eq!(view.write_error(Stream::Out), Some(errno));
         let observer = LedgerObserver::open(&relay.ledger).unwrap();
         assert!(relay.release().success());
         assert_eq!(
-            observer.final_high_water(Stream::Out, PATIENCE).unwrap(),
+            observer.final_high_water(Stream::Out, TIMEOUT).unwrap(),
             place(1_000_000)
         );
         assert_eq!(observer.write_error(Stream::Out), Some(errno));
@@ -250,21 +250,21 @@ fn signals_do_not_end_the_relay_but_a_kill_is_noticed() {
     File::from(relay.out.try_clone().unwrap())
         .write_all(b"still here")
         .unwrap();
-    view.flush(Stream::Out, PATIENCE).unwrap();
+    view.flush(Stream::Out, TIMEOUT).unwrap();
     let observer = LedgerObserver::open(&relay.ledger).unwrap();
     assert!(observer.relay_alive());
     relay.child.kill().unwrap();
     relay.child.wait().unwrap();
     let pipes = [Some(relay.out.as_raw_fd()), None];
-    let attached = LedgerView::attach(Path::new("/nonexistent/ledger"), pipes, PATIENCE).map(|_| ());
+    let attached = LedgerView::attach(Path::new("/nonexistent/ledger"), pipes, TIMEOUT).map(|_| ());
     assert!(matches!(attached, Err(LedgerError::RelayGone)), "{attached:?}");
     assert_eq!(shown.join().unwrap(), b"still here");
     assert!(matches!(
-        observer.final_high_water(Stream::Out, PATIENCE),
+        observer.final_high_water(Stream::Out, TIMEOUT),
         Err(LedgerError::RelayGone)
     ));
     view.rebase(Stream::Out, place(1)).unwrap();
-    assert!(matches!(view.flush(Stream::Out, PATIENCE), Ok(())));
+    assert!(matches!(view.flush(Stream::Out, TIMEOUT), Ok(())));
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn without_a_ledger_output_goes_on() {
     let ((err_read, err), shown) = (pipe(), collect(real_read));
     let relay = relay(Path::new("/nonexistent/ledger"), real, Some(err));
     let pipes = [Some(relay.out.as_raw_fd()), None];
-    let attached = LedgerView::attach(&relay.ledger, pipes, PATIENCE).map(|_| ());
+    let attached = LedgerView::attach(&relay.ledger, pipes, TIMEOUT).map(|_| ());
     assert!(matches!(attached, Err(LedgerError::Impossible)), "{attached:?}");
     File::from(relay.out.try_clone().unwrap())
         .write_all(&stream(0, 300_000))
@@ -302,7 +302,7 @@ fn attaching_tells_what_is_wrong() {
     assert!(matches!(attach(None), Err(LedgerError::ForeignVersion { found: 99 })));
     let relay = relay(&dir.path().join("good"), pipe().1, None);
     let null = File::open("/dev/null").unwrap();
-    let view = LedgerView::attach(&relay.ledger, [Some(null.as_raw_fd()), None], PATIENCE).map(|_| ());
+    let view = LedgerView::attach(&relay.ledger, [Some(null.as_raw_fd()), None], TIMEOUT).map(|_| ());
     assert!(matches!(view, Err(LedgerError::NotAPipe(Stream::Out))));
 }
 

@@ -85,7 +85,7 @@ pub struct Job {
     /// A new spare has died on its way: no other is started.
     has_failed_to_replenish: bool,
     /// Until when to wait for the death for which MPI libraries have given up.
-    patience: Option<Duration>,
+    broken_deadline: Option<Duration>,
     /// Who has ended by itself without MPI_Finalize, and had been in a generation.
     leaver: Option<(Number, bool)>,
     status: i32,
@@ -125,7 +125,7 @@ impl Job {
             stillborn: 0,
             restarts: 0,
             has_failed_to_replenish: false,
-            patience: None,
+            broken_deadline: None,
             leaver: None,
             status: 0,
             culprit: None,
@@ -184,7 +184,7 @@ impl Job {
     pub fn deadline(&self) -> Option<Duration> {
         match self.phase {
             Phase::Ending { deadline } => deadline,
-            Phase::Running => self.patience,
+            Phase::Running => self.broken_deadline,
             _ => None,
         }
     }
@@ -381,7 +381,7 @@ impl Job {
         let open = &self.open;
         self.members.retain(|number, _| open.contains(number));
         self.stillborn = 0;
-        self.patience = None;
+        self.broken_deadline = None;
         self.phase = Phase::Running;
         let generation = self.generation;
         let spares = self.living.len() as u32 - self.workers;

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// Within this time a client must have sent the rest of a message that it has begun.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REST_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client that has sent no message and taken no answer for so long is turned away.
 const IDLE: Duration = Duration::from_secs(30);
 /// What is read from one client before the others have their turn.
@@ -103,7 +103,7 @@ impl Connection {
             speaks,
             out: Vec::new(),
             ends: false,
-            deadline: now + PATIENCE,
+            deadline: now + REST_TIMEOUT,
         }
     }
 
@@ -197,7 +197,7 @@ impl Connection {
             }
         }
         if decoder.waiting() > 0 && !(was_waiting && replies.is_empty()) {
-            self.deadline = now + PATIENCE;
+            self.deadline = now + REST_TIMEOUT;
         }
         for reply in replies {
             match reply {

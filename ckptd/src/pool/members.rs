@@ -60,7 +60,7 @@ impl Limits {
     }
 }
 
-/// How long a daemon is patient, and how much it takes.
+/// The timeouts of a daemon, and how much it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// A spare that has been silent for so long is dead.

@@ -32,7 +32,7 @@ impl LedgerObserver {
     pub fn final_high_water(&self, stream: Stream, timeout: Duration) -> Result<Position, LedgerError> {
         let cell = self.ledger.cell(stream);
         let begin = Instant::now();
-        let mut nap = Duration::from_micros(20);
+        let mut poll_interval = Duration::from_micros(20);
         loop {
             let alive = self.relay_alive();
             if cell.state() != StreamState::Open {
@@ -44,8 +44,8 @@ impl LedgerObserver {
             if begin.elapsed() >= timeout {
                 return Err(LedgerError::Timeout(timeout));
             }
-            std::thread::sleep(nap);
-            nap = (nap * 2).min(Duration::from_millis(1));
+            std::thread::sleep(poll_interval);
+            poll_interval = (poll_interval * 2).min(Duration::from_millis(1));
         }
     }
 

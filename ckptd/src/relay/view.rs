@@ -198,14 +198,14 @@ fn look(cell: &StreamCell, pipe: RawFd) -> Result<Snapshot, LedgerError> {
     })
 }
 
-/// Waits for the relay, with short naps, as long as there is one, until `look` gives something.
+/// Waits for the relay, polling, as long as there is one, until `look` gives something.
 fn wait<T>(
     pipe: RawFd,
     timeout: Option<Duration>,
     look: impl Fn() -> Result<Option<T>, LedgerError>,
 ) -> Result<T, LedgerError> {
     let begin = Instant::now();
-    let mut nap = Duration::from_micros(10);
+    let mut poll_interval = Duration::from_micros(10);
     loop {
         let gone = sys::reader_gone(pipe);
         if let Some(found) = look()? {
@@ -217,7 +217,7 @@ fn wait<T>(
         if let Some(limit) = timeout.filter(|&limit| begin.elapsed() >= limit) {
             return Err(LedgerError::Timeout(limit));
         }
-        std::thread::sleep(nap);
-        nap = (nap * 2).min(Duration::from_millis(1));
+        std::thread::sleep(poll_interval);
+        poll_interval = (poll_interval * 2).min(Duration::from_millis(1));
     }
 }

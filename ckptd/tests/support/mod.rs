@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 pub const WRITER_FD: RawFd = 10;
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// splitmix64 (Steele, Lea, Flood 2014).
 pub struct Random(u64);
@@ -154,7 +154,7 @@ impl Relay {
         LedgerView::attach(
             &self.ledger,
             [Some(self.out.as_raw_fd()), Some(self.err.as_raw_fd())],
-            PATIENCE,
+            TIMEOUT,
         )
         .unwrap()
     }
@@ -213,7 +213,7 @@ pub fn writer_main() {
     let Ok(ledger) = std::env::var("W_LEDGER") else { return };
     let text = |name: &str| std::env::var(format!("W_{name}")).unwrap();
     let number = |name: &str| text(name).parse::<u64>().unwrap();
-    let view = LedgerView::attach(Path::new(&ledger), [Some(WRITER_FD), None], PATIENCE).unwrap();
+    let view = LedgerView::attach(Path::new(&ledger), [Some(WRITER_FD), None], TIMEOUT).unwrap();
     let cuts = File::options().write(true).open(text("CUT")).unwrap();
     // SAFETY: the descriptor was given to this process for this purpose, and only here is it owned.
     let pipe = unsafe { File::from_raw_fd(WRITER_FD) };

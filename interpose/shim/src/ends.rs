@@ -6,7 +6,7 @@
 
 use crate::descriptors::{Poll, poll};
 use crate::threads::next;
-use crate::time::{nap, now};
+use crate::time::{now, sleep_briefly};
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 
 /// How long nothing may be heard of another generation, in nanoseconds.
-const PATIENCE: u64 = 10_000_000_000;
+const TIMEOUT: u64 = 10_000_000_000;
 
 /// Tells whether there is another generation; none in the namespace of the runtime.
 type IsOver = extern "C" fn() -> bool;
@@ -55,8 +55,8 @@ fn wait() {
     // SAFETY: set above.
     let is_over: IsOver = unsafe { transmute(is_over) };
     let (since, may_be_alone) = (now(), may_be_alone());
-    while is_over() || may_be_alone && now() - since < PATIENCE {
-        nap();
+    while is_over() || may_be_alone && now() - since < TIMEOUT {
+        sleep_briefly();
     }
 }
 

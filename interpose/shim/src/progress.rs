@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// How many looks in a row may find nothing: some microseconds.
-const PATIENCE: u32 = 64;
+const IDLE_LIMIT: u32 = 64;
 
 static WORKER_PROGRESS: AtomicUsize = AtomicUsize::new(0);
 
@@ -32,9 +32,9 @@ pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
         real(worker)
     };
     let idle = if found == 0 { IDLE.load(Relaxed) } else { 0 };
-    if idle == PATIENCE {
+    if idle == IDLE_LIMIT {
         sched_yield();
     }
-    IDLE.store((idle + 1).min(PATIENCE), Relaxed);
+    IDLE.store((idle + 1).min(IDLE_LIMIT), Relaxed);
     found
 }

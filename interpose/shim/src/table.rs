@@ -4,7 +4,7 @@
 //! checkpoint; and a rollback that puts the program's file under that number would make a thread of the library write to it.
 #![allow(unsafe_code)]
 
-use crate::time::nap;
+use crate::time::sleep_briefly;
 use core::ffi::c_int;
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::SeqCst;
@@ -19,8 +19,8 @@ static LIFTING: AtomicI32 = AtomicI32::new(0);
 static HOLDER: AtomicI32 = AtomicI32::new(0);
 /// How often it does.
 static DEPTH: AtomicI32 = AtomicI32::new(0);
-/// How many naps the holder waits for the others: some call may block (open(2) of a FIFO).
-const PATIENCE: u32 = 10_000;
+/// How often the holder looks for the others: some call may block (open(2) of a FIFO).
+const MOST_POLLS: u32 = 10_000;
 
 /// From before a descriptor is made until it is lifted.
 pub struct Below(());
@@ -35,7 +35,7 @@ pub fn go_below() -> Below {
             return Below(());
         }
         LIFTING.fetch_sub(1, SeqCst);
-        nap();
+        sleep_briefly();
     }
 }
 
@@ -53,11 +53,11 @@ pub extern "C" fn understudy_shim_hold_descriptors() {
     }
     // SAFETY: gettid(2).
     HOLDER.store(unsafe { gettid() }, SeqCst);
-    for _ in 0..PATIENCE {
+    for _ in 0..MOST_POLLS {
         if LIFTING.load(SeqCst) == 0 {
             return;
         }
-        nap();
+        sleep_briefly();
     }
 }
 

@@ -30,7 +30,7 @@ pub fn now() -> u64 {
 }
 
 /// Sleeps for 50 µs; the kernel adds its timer slack, prctl(2), and a signal may end it early.
-pub fn nap() {
+pub fn sleep_briefly() {
     let time = Time {
         seconds: 0,
         nanoseconds: 50_000,

@@ -3,14 +3,14 @@
 //! With `mpi_yield_when_idle` Open MPI calls sched_yield(2) as long as it waits. On Linux 6.18 a few processes that do
 //! nothing else keep a new one from running for ten seconds and more (measured with two cores, five such processes and
 //! `sched_autogroup_enabled`): a relay is such a new process, and so is a launcher's. A wait within one call of MPI is
-//! therefore interrupted by a short sleep every [`PATIENCE`], and one longer than [`LONG`] only looks between two sleeps.
+//! therefore interrupted by a short sleep every [`SLEEP_PERIOD`], and one longer than [`LONG`] only looks between two sleeps.
 //!
 //! More sleep would cost too much: a message is only seen after several looks, so that an agreement of five processes on two
 //! cores, which takes 5 ms when they yield, takes 100 to 460 ms when each look is followed by a sleep.
 #![allow(unsafe_code)]
 
 use crate::threads::next;
-use crate::time::{nap, now};
+use crate::time::{now, sleep_briefly};
 use core::ffi::c_int;
 use core::mem::transmute;
 use core::ptr::null_mut;
@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize}
 /// So many yields of a call are not timed: most waits are over by then, and a look at the clock takes as long as a look for messages.
 const FEW: u32 = 8;
 /// How long a wait only yields between two sleeps, in nanoseconds.
-const PATIENCE: u64 = 1_000_000;
+const SLEEP_PERIOD: u64 = 1_000_000;
 /// After so many nanoseconds it sleeps after each look: it has not much to lose any more.
 const LONG: u64 = 1_000_000_000;
 
@@ -33,7 +33,7 @@ static YIELDS: AtomicU32 = AtomicU32::new(0);
 /// When the call has yielded a few times, in nanoseconds.
 static SINCE: AtomicU64 = AtomicU64::new(0);
 /// When it sleeps next.
-static NEXT_NAP: AtomicU64 = AtomicU64::new(0);
+static NEXT_SLEEP: AtomicU64 = AtomicU64::new(0);
 
 /// Tells the shim of a byte in which `bit` is cleared at the end of every call of MPI. Before, everything is one call.
 ///
@@ -69,17 +69,17 @@ fn is_time_to_sleep() -> bool {
     let now = now();
     if yields == FEW {
         SINCE.store(now, Relaxed);
-        NEXT_NAP.store(now + PATIENCE, Relaxed);
+        NEXT_SLEEP.store(now + SLEEP_PERIOD, Relaxed);
     }
-    now >= NEXT_NAP.load(Relaxed)
+    now >= NEXT_SLEEP.load(Relaxed)
 }
 
 /// Sleeps, and says when to do so again.
 fn sleep() {
-    nap();
+    sleep_briefly();
     let now = now();
     let is_long = now - SINCE.load(Relaxed) >= LONG;
-    NEXT_NAP.store(if is_long { now } else { now + PATIENCE }, Relaxed);
+    NEXT_SLEEP.store(if is_long { now } else { now + SLEEP_PERIOD }, Relaxed);
 }
 
 /// sched_yield(2)

@@ -10,7 +10,7 @@ const STILLBORN: u32 = 10;
 /// A generation that fails this many times in a row without a death ends the job.
 const FUTILE: u32 = 10;
 /// How long a process whose MPI library has given up may wait for the death that has led to that: longer than a node may be silent.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BROKEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a job may begin from the beginning.
 const RESTARTS: u32 = 5;
 /// The number of SIGKILL on every system (signal(7)).
@@ -33,7 +33,7 @@ impl Job {
             // Nobody would take it out of there.
             self.actions.push(Action::Kill { number, at });
         } else if self.phase == Phase::Running {
-            self.patience.get_or_insert(self.now + PATIENCE);
+            self.broken_deadline.get_or_insert(self.now + BROKEN_TIMEOUT);
         }
         self.futile += u32::from(is_first && !is_ending);
         if self.futile == FUTILE && !is_ending {
@@ -44,13 +44,13 @@ impl Job {
 
     /// Nobody has died.
     pub(super) fn kill_broken_if_due(&mut self) {
-        if self.patience.is_some_and(|until| self.now >= until) {
+        if self.broken_deadline.is_some_and(|until| self.now >= until) {
             self.kill_broken();
         }
     }
 
     pub(super) fn kill_broken(&mut self) {
-        self.patience = None;
+        self.broken_deadline = None;
         let broken = self.living.iter().filter(|number| self.members[number].is_broken);
         let kill = |&number: &Number| Action::Kill {
             number,

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
 
 /// How long a child may take, beside several times as long as the phase took.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LEAST_TIMEOUT: Duration = Duration::from_secs(60);
 const TIMES: u32 = 10;
 /// A rehearsal gives way to the program (nice(2)), and so takes longer on a busy core.
 const NICE: c_int = 5;
@@ -89,7 +89,7 @@ impl Finding {
 
 /// How long a replay may take.
 pub fn limit(script: &Script) -> Duration {
-    PATIENCE + TIMES * script.took()
+    LEAST_TIMEOUT + TIMES * script.took()
 }
 
 /// A file in memory, for pages.
@@ -134,7 +134,7 @@ impl Child {
                 received: Vec::new(),
                 began: Instant::now(),
                 limit: match task {
-                    Task::Compare => PATIENCE + TIMES_OF_NICE * script.took(),
+                    Task::Compare => LEAST_TIMEOUT + TIMES_OF_NICE * script.took(),
                     Task::Write(..) => limit(script),
                 },
             })

@@ -26,7 +26,7 @@ static INHERITED: Main<[Position; 2]> = Main::new([Position::START; 2]);
 
 /// How long a relay may take to start, or to pass on what it still has: it may be kept from running on a machine with too
 /// much to do, or wait for a reader. One that is gone or cannot work is found out at once.
-const RELAY_PATIENCE: Duration = Duration::from_secs(120);
+const RELAY_TIMEOUT: Duration = Duration::from_secs(120);
 
 static LEDGER: Main<Option<PathBuf>> = Main::new(None);
 
@@ -59,7 +59,7 @@ pub fn new_ledger(job: &str, launcher_rank: u32) -> PathBuf {
 pub fn attach(path: PathBuf, is_silent: bool) {
     LEDGER.set(Some(path.clone()));
     let pipes = [private_copy(1), private_copy(2)];
-    match LedgerView::attach(&path, pipes, RELAY_PATIENCE) {
+    match LedgerView::attach(&path, pipes, RELAY_TIMEOUT) {
         Ok(view) => {
             view.introduce(std::os::unix::process::parent_id());
             for stream in Stream::BOTH
@@ -154,7 +154,7 @@ fn final_marks(path: &Path) -> [Position; 2] {
     let Ok(observer) = LedgerObserver::open(path) else {
         return [Position::START; 2];
     };
-    Stream::BOTH.map(|stream| match observer.final_high_water(stream, RELAY_PATIENCE) {
+    Stream::BOTH.map(|stream| match observer.final_high_water(stream, RELAY_TIMEOUT) {
         Ok(mark) => mark,
         Err(error) => {
             log::warn!("the dead rank's output relay does not answer ({error}); some output may appear twice");

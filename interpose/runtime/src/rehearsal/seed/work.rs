@@ -162,14 +162,14 @@ pub fn serve(kept: [OwnedFd; 3], quiet: &Quiet) -> ! {
             .as_ref()
             .and_then(|work| work.child.as_ref())
             .map(Child::descriptor);
-        let patience = match (&work, child) {
+        let timeout = match (&work, child) {
             (None, _) => -1,
             (Some(_), None) => TURN,
             (Some(_), Some(_)) => CHILD,
         };
         let mut all = vec![line.as_fd().as_raw_fd(), owner.as_raw_fd()];
         all.extend(child);
-        let seen = look(&all, patience);
+        let seen = look(&all, timeout);
         if seen[1] != 0 {
             end();
         }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long a directory may take to become empty: what others have made in it, they remove.
-const PATIENCE: Duration = Duration::from_secs(2);
+const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An effect could not be undone.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ fn remove(path: &Path) -> io::Result<()> {
     loop {
         match fs::remove_dir(path) {
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
-                if start.elapsed() > PATIENCE {
+                if start.elapsed() > EMPTY_TIMEOUT {
                     log::warn!(
                         "{} was made since the checkpoint and is left, since it is not empty",
                         path.display()
