@@ -3,7 +3,7 @@
 mod support;
 
 use ckptd::relay::{LedgerError, LedgerObserver, LedgerView, Position, Stream};
-use std::fs::{File, read, write};
+use std::fs::{File, create_dir, read, remove_dir, write};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -285,6 +285,24 @@ fn without_a_ledger_output_goes_on() {
         message.contains("/nonexistent/ledger") && message.lines().count() == 1,
         "{message}"
     );
+}
+
+/// Its rank and the job's manager were killed while it started: nobody else will.
+#[test]
+fn a_relay_removes_the_ledger_if_its_job_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = dir.path().join("understudy-ckptd-node-7@1-launch");
+    for job_lasts in [true, false] {
+        match job_lasts {
+            true => create_dir(&job).unwrap(),
+            false => remove_dir(&job).unwrap(),
+        }
+        let relay = relay(&dir.path().join("understudy-ckptd-node-7@1-3"), pipe().1, None);
+        relay.view();
+        let ledger = relay.ledger.clone();
+        assert!(relay.release().success());
+        assert_eq!(ledger.exists(), job_lasts);
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use super::pipe::{Messages, put};
 use super::share::Environment;
 use crate::line::{Line, Listener, Socket};
 use crate::private::{self, Directory};
+use crate::relay::name_of_directory;
 use crate::remains;
 use crate::wire::auth;
 use rustix::fs::{FlockOperation, flock};
@@ -253,14 +254,18 @@ impl Seat {
 pub(super) fn remove_left(directory: &Path) {
     let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let name = name.trim_start_matches("understudy-").trim_end_matches("-launch");
-    for left in remains::of_job(name) {
-        let _ = left.remove();
+    // The directory first: a relay that makes its ledger later removes that itself.
+    for is_directory in [true, false] {
+        let all = remains::of_job(name).into_iter();
+        for left in all.filter(|left| (left.path() == directory) == is_directory) {
+            let _ = left.remove();
+        }
     }
 }
 
 /// The job's directory in memory, which `understudy clean` knows by its name.
 pub(super) fn directory_of(job: &str) -> PathBuf {
-    private::in_memory().join(format!("understudy-{job}-launch"))
+    private::in_memory().join(name_of_directory(job))
 }
 
 /// Makes a job's directory, and locks it: one at a time looks for the manager.

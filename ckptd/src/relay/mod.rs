@@ -39,6 +39,7 @@
 //! flock(2), and ioctl_list(2) for `FIONREAD`, which the pipe driver answers at both ends.
 
 mod ledger;
+mod names;
 mod note;
 mod observer;
 mod position;
@@ -50,12 +51,13 @@ mod sys;
 mod view;
 
 pub use ledger::{LEDGER_LEN, LEDGER_MAGIC, LEDGER_VERSION, Ledger, LedgerError, RankStage, StreamCell, StreamState};
+pub use names::{job_of_name, name_of_directory};
 pub use note::{FRAMES, Frame, NAME_LEN, NOTE_WORDS, Note, NoteCell};
 pub use observer::LedgerObserver;
 pub use position::Position;
 pub use process::{IN_ERR_FD, IN_OUT_FD, run};
 #[cfg(feature = "cli")]
-pub use survey::{Entry, Seat, has_launcher, job_of_name, survey};
+pub use survey::{Entry, Seat, has_launcher, survey};
 pub use view::LedgerView;
 
 use std::fmt;

@@ -1,8 +1,10 @@
 //! The relay as a process.
 
 use super::ledger::{Ledger, Mapping, StreamState};
+use super::names::{job_of_name, name_of_directory};
 use super::pump::pump;
 use super::{Stream, sys};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
@@ -104,7 +106,14 @@ fn close(books: &Books) {
     let Books::Shared { ledger, path, .. } = books else {
         return;
     };
-    if ledger.remove_on_close.load(SeqCst) != 0 {
+    if ledger.remove_on_close.load(SeqCst) != 0 || !job_lasts(path) {
         let _ = std::fs::remove_file(path);
     }
+}
+
+/// Whether somebody is still to remove what the job has left. A rank may be killed together with its manager while its relay starts, which makes
+/// the ledger after everything else has been removed.
+fn job_lasts(ledger: &Path) -> bool {
+    let name = ledger.file_name().and_then(OsStr::to_str).and_then(job_of_name);
+    name.is_none_or(|(job, _)| ledger.with_file_name(name_of_directory(job)).exists())
 }

@@ -1,13 +1,11 @@
 //! All ledgers of a node, for who wants to know what runs there, or what was left behind.
 
 use super::ledger::{LedgerError, Mapping, RankStage};
-use super::lives;
+use super::{job_of_name, lives};
 use crate::private::{Directory, in_memory};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
-
-const PREFIX: &str = "understudy-";
 
 /// A rank of some job, as its ledger shows it.
 #[derive(Debug, Clone)]
@@ -64,12 +62,6 @@ pub fn has_launcher(job: &str) -> bool {
     pid.is_some_and(|pid| lives(pid) && has_started_ranks(pid))
 }
 
-/// The job and what follows it, for a name that a job has given to a file of one of its ranks.
-pub fn job_of_name(name: &str) -> Option<(&str, &str)> {
-    let (job, rest) = name.strip_prefix(PREFIX)?.rsplit_once('-')?;
-    job.contains('@').then_some((job, rest))
-}
-
 /// All ranks of this user that have a ledger on this node.
 pub fn survey() -> Vec<Seat> {
     let Ok(Some(directory)) = Directory::open(&in_memory()) else {
@@ -112,15 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_the_job() {
-        let name = "understudy-prterun-node-a-4711@1-12";
-        assert_eq!(job_of_name(name), Some(("prterun-node-a-4711@1", "12")));
-        assert_eq!(
-            job_of_name("understudy-prterun-vm-1@1-0.undo"),
-            Some(("prterun-vm-1@1", "0.undo"))
-        );
-        // A log of a job with a disk level, which a restart needs.
-        assert_eq!(job_of_name("understudy-0000000000000007-0000000000000001-3.undo"), None);
+    fn no_process_has_these_names() {
         assert!(!has_launcher("prterun-node-a-4294967295@1") && !has_launcher("nonsense"));
     }
 }
