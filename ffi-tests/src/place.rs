@@ -82,7 +82,19 @@ pub fn launcher() -> Launcher {
 /// # Panics
 /// If it is not there.
 pub fn example(name: &str) -> PathBuf {
-    let path = workspace().join("build/examples").join(name);
+    built("examples", name)
+}
+
+/// A program of this crate, `programs/NAME.c` or `NAME.cpp`.
+///
+/// # Panics
+/// If it is not there.
+pub fn test_program(name: &str) -> PathBuf {
+    built("programs", name)
+}
+
+fn built(kind: &str, name: &str) -> PathBuf {
+    let path = workspace().join("build").join(kind).join(name);
     assert!(path.is_file(), "{} is missing; run `make build`", path.display());
     path
 }
@@ -114,37 +126,6 @@ pub fn skip(reason: &str) {
 pub fn mpirun() -> PathBuf {
     on_path("mpirun")
         .expect("there is no mpirun on the PATH; run the tests by `make test`, or after eval \"$(make -s env)\"")
-}
-
-/// The compiler's option by which programs find understudy.h.
-fn include() -> String {
-    format!("-I{}", workspace().join("interpose/include").display())
-}
-
-/// Compiles `programs/NAME.c` or `NAME.cpp` of this crate; once per test program.
-///
-/// # Panics
-/// If it cannot be compiled.
-pub fn test_program(name: &str) -> PathBuf {
-    static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let directory = DIRECTORY.get_or_init(|| tempfile::tempdir().expect("there is room for temporary files"));
-    let source = |kind: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.{kind}"));
-    let (compiler, source) = match source("cpp") {
-        source if source.is_file() => ("mpicxx", source),
-        _ => ("mpicc", source("c")),
-    };
-    let program = directory.path().join(name);
-    let _turn = turn();
-    if !program.is_file() {
-        let status = Command::new(compiler)
-            .args(["-O1", "-g", "-Wall", &include(), "-o"])
-            .args([&program, &source])
-            .status();
-        let status =
-            status.unwrap_or_else(|_| panic!("there is no {compiler} on the PATH; run the tests by `make test`"));
-        assert!(status.success(), "{compiler} fails on {}", source.display());
-    }
-    program
 }
 
 /// Where MPICH's programs are.
