@@ -92,23 +92,31 @@ man: build ## write the man pages into build/man
 	'$(RELEASE)/ckptd' man build/man
 
 examples: setup ## build the example programs into build/examples
-	@$(IN_ENV) $(MAKE) -C c-examples OUT='$(CURDIR)/build/examples'
-	@$(IN_ENV) $(MAKE) -C ffi-tests/programs OUT='$(CURDIR)/build/programs'
+	@$(IN_ENV) $(MAKE) -j "$$(nproc)" -C c-examples OUT='$(CURDIR)/build/examples'
+	@$(IN_ENV) $(MAKE) -j "$$(nproc)" -C ffi-tests/programs OUT='$(CURDIR)/build/programs'
 
-test: build ## run the tests: every promise once
-	$(TEST) --no-fail-fast
+# What `build` builds and the tests, at once: each by itself leaves processors idle.
+.PHONY: both
+both: setup examples
+	@$(IN_ENV) trap wait EXIT; $(CARGO) build --release & products=$$!; $(TEST) --no-run; wait $$products
+
+# Undisturbed runs are made once for all test programs.
+SHARE = shared=$$(mktemp -d); trap 'rm -rf "$$shared"' EXIT; export FFI_TESTS_SHARED="$$shared";
+
+test: both ## run the tests: every promise once
+	@$(SHARE) $(TEST) --no-fail-fast
 
 # A job of each kind, by the names of their tests.
 QUICK := point_to_point collectives communicators every_promise the_layer_exports heat2d_survives ordinary_programs \
          a_worker_may_die_at_any_point_of_a_checkpoint the_death_of_an_idle_spare without_a_spare_left
 
-quick: build ## run the unit tests and a few jobs (two minutes after a build)
+quick: both ## run the unit tests and a few jobs (two minutes after a build)
 	$(TEST) --exclude ffi-tests
 	$(TEST) --test conformance --test promise --test symbols --test sweep --test inert --test kill_inside --test limits -- $(QUICK)
 
 # What takes an hour by itself has a target of its own: sweep, soak.
-test-all: build ## run the variants of the tests, too
-	export FFI_TESTS_ALL=1; \
+test-all: both ## run the variants of the tests, too
+	@$(SHARE) export FFI_TESTS_ALL=1; \
 	    $(TEST) --no-fail-fast -- --include-ignored --skip runs_with_random_deaths --skip any_second_process_may_die --skip every_worker_may_die
 
 # Kills per worker and program; every one is a run of a second or two.

@@ -234,8 +234,16 @@ impl Job {
     /// A name by which equal native runs are recognised.
     pub fn key(&self) -> String {
         format!(
-            "{:?} {:?} {} {:?} {:?}",
-            self.program, self.arguments, self.workers, self.inputs, self.slots
+            "{:?} {:?} {} {:?} {:?} {:?} {:?} {} {}",
+            self.program,
+            self.arguments,
+            self.workers,
+            self.inputs,
+            self.variables,
+            self.mpirun,
+            self.slots,
+            self.by,
+            self.tcp
         )
     }
 
@@ -326,7 +334,7 @@ impl Job {
 }
 
 /// A job's own.
-fn directory() -> tempfile::TempDir {
+pub(crate) fn directory() -> tempfile::TempDir {
     let directory = tempfile::Builder::new().prefix("ffi-test-").tempdir();
     directory.expect("there is room for temporary files")
 }

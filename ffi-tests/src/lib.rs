@@ -16,7 +16,8 @@
 //!
 //! A job needs the machine for itself, so jobs of all test programs take turns (a lock file). Environment:
 //! `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so; `FFI_TESTS_SEED`: repeats the random moments of an earlier run;
-//! `FFI_TESTS_KEEP=1`: the directories of all jobs stay; `FFI_TESTS_ALL=1`: all rows of the tables of variants, see [`few`].
+//! `FFI_TESTS_KEEP=1`: the directories of all jobs stay; `FFI_TESTS_ALL=1`: all rows of the tables of variants, see [`few`];
+//! `FFI_TESTS_SHARED`: a directory by which test programs share their undisturbed runs.
 
 pub mod command;
 pub mod daemon;
@@ -30,6 +31,7 @@ pub mod plain;
 pub mod processes;
 pub mod programs;
 pub mod random;
+mod shared;
 pub mod slurm;
 pub mod thin;
 pub mod users;

@@ -1,6 +1,7 @@
 //! What came of a job, and comparisons.
 
 use crate::job::Job;
+use crate::shared;
 use ckptd::events::{EndHow, EventReader, Kind, Record, WorldRank, file_name};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -70,7 +71,7 @@ impl Outcome {
         self.path(crate::job::DISK)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root
             .as_ref()
             .map_or_else(PathBuf::new, |root| root.path().join(name))
@@ -367,7 +368,7 @@ impl Drop for Outcome {
     }
 }
 
-/// The undisturbed run of a job without understudy; each is run once per test program.
+/// The undisturbed run of a job without understudy; each is run once per test program, or once for all that [share](crate::shared) it.
 ///
 /// # Panics
 /// If it fails.
@@ -380,12 +381,16 @@ pub fn native(job: Job) -> Arc<Outcome> {
     if let Some(outcome) = done.get(&key) {
         return Arc::clone(outcome);
     }
-    let outcome = Arc::new(job.run());
-    outcome.check(
-        outcome.status.is_some_and(|status| status.success()),
-        "the native run failed",
-    );
-    println!("native run: {:?}: {}", outcome.wall, outcome.line);
+    let run = || {
+        let outcome = job.run();
+        outcome.check(
+            outcome.status.is_some_and(|status| status.success()),
+            "the native run failed",
+        );
+        println!("native run: {:?}: {}", outcome.wall, outcome.line);
+        outcome
+    };
+    let outcome = Arc::new(shared::outcome(&key, run));
     done.insert(key, Arc::clone(&outcome));
     outcome
 }
