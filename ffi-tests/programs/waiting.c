@@ -1,9 +1,10 @@
 /*
- * waiting: rank 0 sleeps for some seconds outside MPI while the others wait
- * for its message in MPI_Recv.
+ * waiting: rank 0 sleeps for some seconds outside MPI, or until a file is there,
+ * while the others wait for its message in MPI_Recv.
  *
- *   mpirun -n 2 waiting SECONDS
+ *   mpirun -n 2 waiting SECONDS|FILE
  */
+#include <ctype.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,15 @@ static int __attribute__((noinline)) wait_for_message(void)
     return value + 1;
 }
 
+static void pass_time(const char *how)
+{
+    if (isdigit((unsigned char)*how))
+        sleep((unsigned)atoi(how));
+    else
+        while (access(how, F_OK) != 0)
+            usleep(1000);
+}
+
 int main(int argc, char **argv)
 {
     int rank, size, value = 41;
@@ -23,7 +33,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (rank == 0) {
-        sleep(argc > 1 ? (unsigned)atoi(argv[1]) : 1);
+        pass_time(argc > 1 ? argv[1] : "1");
         for (int other = 1; other < size; other++)
             MPI_Send(&value, 1, MPI_INT, other, 7, MPI_COMM_WORLD);
     } else {

@@ -140,12 +140,15 @@ fn without_a_daemon_the_built_in_rule_chooses() {
     );
 }
 
-/// Rank 0 sleeps for so long that a daemon can be started again meanwhile, and that spares have come back to it.
+/// Rank 0 waits for this file.
+const SIGN: &str = "sign";
+
+/// The file is there from the beginning.
 fn waiting() -> Case {
     Case {
         name: "waiting",
         files: &[],
-        make: || Job::new(place::test_program("waiting"), &["7"]),
+        make: || Job::new(place::test_program("waiting"), &[SIGN]).input(SIGN, ""),
         ..programs::heat2d()
     }
 }
@@ -161,7 +164,10 @@ fn is_protected(pid: u32) -> bool {
 /// Kills the victim when the daemon has been treated so, and its spares are as many as they should be then.
 fn killed_after(treat: fn(&mut Daemon), spares_then: usize) -> (SpareChoice, Option<String>, Outcome) {
     let daemon = Rc::new(RefCell::new(Daemon::start()));
-    let case = waiting();
+    let case = Case {
+        make: || Job::new(place::test_program("waiting"), &[SIGN]),
+        ..waiting()
+    };
     let socket = daemon.borrow().socket();
     let (mut is_treated, watched) = (false, Rc::clone(&daemon));
     let watch = move |ranks: &BTreeMap<u32, processes::Process>| {
@@ -176,11 +182,12 @@ fn killed_after(treat: fn(&mut Daemon), spares_then: usize) -> (SpareChoice, Opt
         let is_time = spares_then == 0 || daemon.spares().len() == spares_then;
         if is_time {
             processes::kill(ranks[&VICTIM].pid);
+            std::fs::write(format!("/proc/{}/cwd/{SIGN}", ranks[&0].pid), "").expect("rank 0 waits");
         }
         is_time
     };
     let outcome = job(&case, &socket).watch(watch).run();
-    let (chosen, reason) = judge(&case, &outcome);
+    let (chosen, reason) = judge(&waiting(), &outcome);
     (chosen, reason, outcome)
 }
 
