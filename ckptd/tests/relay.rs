@@ -96,7 +96,7 @@ fn killed_writers_are_taken_over() {
     let mut random = Random::announced("killed_writers_are_taken_over");
     let mut killed = 0;
     for _ in 0..12 {
-        let length = 1_000_000 + random.below(20_000_000);
+        let length = 1_000_000 + random.below(8_000_000);
         killed += job_with_kills(&mut random, length, 6, 40);
     }
     println!("{killed} writers were killed");

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 const WORKERS: u32 = 4;
 /// Rounds of every program, and the pause after each in milliseconds.
-const ROUNDS: usize = 40;
-const ARGUMENTS: [&str; 2] = ["40", "8"];
+const ROUNDS: usize = 24;
+const ARGUMENTS: [&str; 2] = ["24", "8"];
 /// Kills of each program; `make sweep` asks for more.
 const TIMES: usize = 1;
 

@@ -489,7 +489,7 @@ fn a_disk_that_has_room_again_is_used_again() {
 /// What writes epochs beside the program has no number, not even for a moment, that the program's next file would have.
 #[test]
 fn the_numbers_of_the_programs_files_are_its_own() {
-    let make = || Job::new(place::test_program("lowest"), &["3000"]);
+    let make = || Job::new(place::test_program("lowest"), &["1000"]);
     let outcome = make().disk().interval("10calls").limit(Duration::from_secs(60)).run();
     outcome.assert_success();
     outcome.assert_like(&native(make()), &[]);

@@ -4,7 +4,7 @@ use ffi_tests::outcome::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, place};
 use std::time::Duration;
 
-const STEPS: usize = 300;
+const STEPS: usize = 200;
 
 fn files() -> Job {
     Job::new(place::test_program("files"), &[&STEPS.to_string(), "2000"]).interval("0.1s")

@@ -84,7 +84,7 @@ fn nobody_else_reads_what_a_job_writes() {
         chmod 755 .; mkdir -m 755 open; chown $alice_id open; touch out errors; chown $alice_id out errors
         for disk in open made; do
             $alice timeout -s KILL 60 "$layer" run -n 3 --no-daemon --interval 20calls --disk $disk --log-dir events \
-                -- "$programs/aborting" 100 20 > out 2> errors
+                -- "$programs/aborting" 40 10 > out 2> errors
             echo $disk $? $(find $disk -name '*.epoch' | grep -q . && echo has epochs)
         done
         find events -name '*.events' | grep -q . && test -s events/run.json && echo has events
@@ -131,7 +131,7 @@ struct Seen {
 fn watched(secret: Option<&str>) -> Seen {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let program = place::example("heat2d").to_string_lossy().into_owned();
-    let line = ["run", "-n", "2", "--no-daemon", "--", &program, "200", "200", "20000"];
+    let line = ["run", "-n", "2", "--no-daemon", "--", &program, "200", "200", "6000"];
     let run = match secret {
         Some(secret) => Understudy::new(work.path(), &line).env(SECRET, secret),
         None => Understudy::new(work.path(), &line).without(SECRET),

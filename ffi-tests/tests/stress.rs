@@ -211,7 +211,24 @@ fn nothing_grows_in_two_hundred_renewals() {
 
 #[test]
 fn two_jobs_of_a_node_do_not_disturb_each_other() {
-    let case = programs::longer_heat2d();
+    // As many lines as the longer one has.
+    let case = Case {
+        name: "heat2d, many lines",
+        make: || {
+            let arguments = [
+                "300",
+                "300",
+                "12000",
+                "heat.field",
+                "--print-every",
+                "200",
+                "--log",
+                "heat.log",
+            ];
+            Job::new(place::example("heat2d"), &arguments).interval("0.1s")
+        },
+        ..heat2d()
+    };
     let struck = || {
         let kills = [(2, 10), (0, 25), (3, 40)].map(|(rank, lines)| Kill::at(rank, Trigger::Lines(lines)));
         kills.into_iter().fold(job(&case).spares(2), Job::kill)
