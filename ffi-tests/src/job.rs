@@ -268,6 +268,23 @@ impl Job {
         })
     }
 
+    /// Runs a job for each row, all at the same time: they wait for the most part.
+    ///
+    /// # Panics
+    /// If one cannot be started.
+    pub fn run_each<Row: Sync>(rows: &[Row], make: impl Fn(&Row) -> Job + Sync) -> Vec<Outcome> {
+        let _turn = place::turn();
+        std::thread::scope(|scope| {
+            let run = |row| {
+                let make = &make;
+                scope.spawn(move || make(row).run_in(directory()))
+            };
+            let running: Vec<_> = rows.iter().map(run).collect();
+            let ended = running.into_iter().map(|job| job.join().expect("it has been started"));
+            ended.collect()
+        })
+    }
+
     /// Runs the job in the directory of an earlier one, which has it no more.
     ///
     /// # Panics

@@ -17,6 +17,16 @@ fn job(arguments: &[&str]) -> Job {
         .limit(Duration::from_secs(30))
 }
 
+/// A few rows at a time with the outcomes of their jobs.
+fn each<Row: Copy + Sync>(
+    rows: impl IntoIterator<Item = Row>,
+    make: impl Fn(&Row) -> Job + Sync,
+) -> Vec<(Row, Outcome)> {
+    let rows: Vec<Row> = rows.into_iter().collect();
+    let outcomes = rows.chunks(3).flat_map(|rows| Job::run_each(rows, &make));
+    rows.iter().copied().zip(outcomes).collect()
+}
+
 #[track_caller]
 fn assert_status(outcome: &Outcome, status: i32) {
     outcome.check(outcome.status.is_some(), "the job hangs");
@@ -60,8 +70,7 @@ fn a_crash_that_repeats_is_the_programs() {
         ("raise", "of SIGSEGV at libc"),
         ("abort", "of SIGABRT at libc"),
     ];
-    for (way, words) in few(ways, 3) {
-        let outcome = job(&[way, "1"]).run();
+    for ((way, words), outcome) in each(few(ways, 3), |(way, _)| job(&[way, "1"])) {
         verdicts.judge(way, || assert_blamed(&outcome, &[words, "called from", "endings+0x"]));
     }
     verdicts.assert_all_good();
@@ -118,11 +127,11 @@ fn a_crash_that_does_not_repeat_is_recovered_from() {
 #[test]
 fn a_rank_that_is_killed_again_and_again_is_replaced_as_long_as_there_are_spares() {
     let mut verdicts = Verdicts::default();
-    for (way, words) in [
+    let ways = [
         ("kill", "(SIGKILL) for the 3rd time since epoch"),
         ("sent", "of SIGSEGV, which came from outside"),
-    ] {
-        let outcome = job(&[way, "1"]).run();
+    ];
+    for ((way, words), outcome) in each(ways, |(way, _)| job(&[way, "1"])) {
         verdicts.judge(way, || {
             assert_status(&outcome, 75);
             outcome.check(ends(&outcome) == 10, "another number of deaths");
@@ -161,8 +170,8 @@ fn a_child_may_end_as_it_likes() {
 fn a_rank_that_leaves_without_mpi_finalize_ends_the_job() {
     let mut verdicts = Verdicts::default();
     // The launcher knows no status but that of a rank, or 1.
-    for (way, said, status) in few([("_exit", 5, 5), ("exit-0", 0, 1), ("exit", 5, 5)], 2) {
-        let outcome = job(&[way, "1"]).run();
+    let ways = few([("_exit", 5, 5), ("exit-0", 0, 1), ("exit", 5, 5)], 2);
+    for ((way, said, status), outcome) in each(ways, |(way, ..)| job(&[way, "1"])) {
         verdicts.judge(way, || {
             assert_status(&outcome, status);
             outcome.check(ends(&outcome) == 1, "the program was started over");

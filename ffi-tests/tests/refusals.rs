@@ -23,27 +23,29 @@ fn assert_told(outcome: &Outcome, words: &[&str]) {
     }
 }
 
-fn assert_refused(change: impl Fn(Job) -> Job, ranks: (u32, u32), words: &[&str]) {
+fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: &[&str]) {
     // Without the layer nobody is a spare.
     let seen = ranks.0 + ranks.1;
     let undisturbed = native(chatter().workers(seen));
-    let unprotected = change(chatter().workers(ranks.0).spares(ranks.1)).run();
-    assert_told(&unprotected, words);
-    assert_told(&unprotected, &["unprotected"]);
+    let outcomes = Job::run_each(&["0", "1"], |require| {
+        change(chatter().workers(ranks.0).spares(ranks.1)).env("UNDERSTUDY_REQUIRE", require)
+    });
+    let [unprotected, stopped] = &outcomes[..] else {
+        unreachable!("two rows")
+    };
+    assert_told(unprotected, words);
+    assert_told(unprotected, &["unprotected"]);
     if place::launcher() == Launcher::Ckptd {
         // Without the layer the processes would be jobs of their own.
-        return assert_stopped(&unprotected);
+        return assert_stopped(unprotected);
     }
     unprotected.assert_success();
     unprotected.assert_same_lines(&undisturbed);
     unprotected.assert_nothing_left();
 
-    let stopped = change(chatter().workers(ranks.0).spares(ranks.1))
-        .env("UNDERSTUDY_REQUIRE", "1")
-        .run();
-    assert_stopped(&stopped);
-    assert_told(&stopped, words);
-    assert_told(&stopped, &["UNDERSTUDY_REQUIRE=1"]);
+    assert_stopped(stopped);
+    assert_told(stopped, words);
+    assert_told(stopped, &["UNDERSTUDY_REQUIRE=1"]);
 }
 
 #[track_caller]
