@@ -3,9 +3,9 @@
 //! Launchers end a job when one of its processes is killed. They have started guardians, which are not: a guardian starts the process, passes
 //! on its output and the launcher's signals, tells the job's manager how it ends, and starts another one when the manager asks for that.
 //! If the guardian is killed, so are its processes. If the manager dies, guardians start another one, and tell that what they have.
-#![allow(unsafe_code)]
 
 use super::local::{adopt, is_of_a_launcher};
+use super::parent::die_with_parent;
 use super::place::Seat;
 use super::ward::Ward;
 use super::{Error, Identity};
@@ -350,9 +350,7 @@ impl Guardian {
         if is_group {
             command.process_group(0);
         }
-        let prepare = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
-        // SAFETY: between fork and exec only a system call is made.
-        unsafe { command.pre_exec(prepare) };
+        die_with_parent(&mut command);
         let what = || Error::system(self.program.file.display().to_string());
         let mut child = command.spawn().map_err(what())?;
         self.pump(number, &mut child);

@@ -34,6 +34,7 @@ mod mail;
 mod manager;
 pub mod meeting;
 mod node;
+mod parent;
 mod peers;
 mod pipe;
 pub mod place;

@@ -10,6 +10,7 @@ use super::job::{Duty, FromLeader};
 use super::launchers::{JobName, Launcher, Meeting};
 use super::leader::GATHERING;
 use super::meeting::Leader;
+use super::parent::tie_to;
 use super::pipe::{Messages, put};
 use super::share::Environment;
 use crate::line::{Line, Listener, Socket};
@@ -19,7 +20,7 @@ use crate::remains;
 use crate::wire::auth;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Signal, set_parent_process_death_signal, setsid};
+use rustix::process::{getpid, set_parent_process_death_signal, setsid};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -368,13 +369,15 @@ fn start_manager(directory: &Directory, path: &Path, duty: Option<Option<&Enviro
     for (name, _) in std::env::vars_os().filter(|(name, _)| super::local::is_of_a_launcher(name)) {
         command.env_remove(name);
     }
-    let is_alone = duty.is_none();
+    let (is_alone, parent) = (duty.is_none(), getpid());
     let prepare = move || {
         fcntl_setfd(&descriptor, FdFlags::empty())?;
         setsid()?;
         // Until a guardian has come (`Node`). One with a duty ends with its standard input.
-        set_parent_process_death_signal(is_alone.then_some(Signal::KILL))?;
-        Ok(())
+        match is_alone {
+            true => tie_to(parent),
+            false => Ok(set_parent_process_death_signal(None)?),
+        }
     };
     // SAFETY: between fork and exec only system calls are made.
     let command = unsafe { command.pre_exec(prepare) };

@@ -3,6 +3,7 @@
 use super::Error;
 use super::hosts::deal;
 use super::job::{Duty, FromLeader, ToLeader};
+use super::parent::die_with_parent;
 use super::pipe::{Messages, put};
 use super::place;
 use super::remote::{Assignment, ToNode, build};
@@ -10,7 +11,6 @@ use super::share::{Environment, Share};
 use super::starter::{Plan, pass_signals_on};
 use crate::wire::auth;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io::{self, Read};
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::unix::ffi::OsStringExt;
@@ -133,7 +133,6 @@ fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
 }
 
 /// Starts `ckptd node` on a host.
-#[allow(unsafe_code)]
 fn start(agent: &[String], host: &str) -> Result<Child, Error> {
     let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
     let own = own.to_string_lossy().into_owned();
@@ -145,9 +144,7 @@ fn start(agent: &[String], host: &str) -> Result<Child, Error> {
     command.arg(format!("exec {} node", shell_words::quote(&own)));
     // What a terminal sends to all reaches it from here.
     command.stdin(Stdio::piped()).process_group(0);
-    let prepare = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
-    // SAFETY: between fork and exec only a system call is made.
-    unsafe { command.pre_exec(prepare) };
+    die_with_parent(&mut command);
     command.spawn().map_err(Error::system(program.clone()))
 }
 

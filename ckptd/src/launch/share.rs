@@ -1,14 +1,12 @@
 //! What a node has of a job that is started by ckptd: its guardians.
-#![allow(unsafe_code)]
 
 use super::local::{adopt, is_of_a_launcher};
+use super::parent::die_with_parent;
 use super::starter::Plan;
 use super::{Error, Identity};
 use bincode::{Decode, Encode};
-use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -165,9 +163,7 @@ impl Share {
             descriptor: None,
         };
         adopt(&mut command, identity);
-        let prepare = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
-        // SAFETY: between fork and exec only a system call is made.
-        unsafe { command.pre_exec(prepare) };
+        die_with_parent(&mut command);
         Ok(command)
     }
 }

@@ -1,0 +1,44 @@
+//! Children that do not outlive the process that starts them (prctl(2), PR_SET_PDEATHSIG).
+#![allow(unsafe_code)]
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// What this command starts is killed when the thread that starts it ends.
+pub fn die_with_parent(command: &mut Command) {
+    let parent = getpid();
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe { command.pre_exec(move || tie_to(parent)) };
+}
+
+/// The calling process is killed when its parent dies, which must be this one; to be called between fork and exec.
+///
+/// # Errors
+/// Those of prctl(2); ESRCH if the parent has died already, of which there is no signal.
+pub fn tie_to(parent: Pid) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    match getppid() {
+        Some(now) if now == parent => Ok(()),
+        _ => Err(Errno::SRCH.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_of_another_parent_is_not_started() {
+        let other = Pid::from_raw(1);
+        let mut command = Command::new("true");
+        // SAFETY: between fork and exec only system calls are made.
+        unsafe { command.pre_exec(move || tie_to(other.expect("not 0"))) };
+        assert!(command.status().is_err());
+        let mut command = Command::new("true");
+        die_with_parent(&mut command);
+        assert!(command.status().is_ok_and(|status| status.success()));
+    }
+}
