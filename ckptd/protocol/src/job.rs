@@ -303,7 +303,7 @@ impl Job {
             Said::Failed(_) => {}
             Said::Abort(status) => {
                 let at = member.at;
-                self.end_with(status, Some(at));
+                self.abort(status, at);
             }
         }
     }

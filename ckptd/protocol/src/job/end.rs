@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// How long the others may take to end by themselves.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The same when the program wants all to end (MPI_Abort).
+const LAST_WORD: Duration = Duration::from_millis(100);
 
 impl Job {
     /// One that has died at the end may have had something to do still, and nobody does it.
@@ -74,11 +76,20 @@ impl Job {
 
     /// Ends the job: what still runs after a while is killed.
     pub(super) fn end_with(&mut self, status: i32, culprit: Option<Guardian>) {
+        self.end_within(LAST_WORDS, status, culprit);
+    }
+
+    /// A process has asked for the end of the job.
+    pub(super) fn abort(&mut self, status: i32, culprit: Guardian) {
+        self.end_within(LAST_WORD, status, Some(culprit));
+    }
+
+    fn end_within(&mut self, limit: Duration, status: i32, culprit: Option<Guardian>) {
         if self.is_ending() {
             return;
         }
         self.note(status, culprit);
-        let deadline = Some(self.now + LAST_WORDS);
+        let deadline = Some(self.now + limit);
         self.phase = Phase::Ending { deadline };
         self.actions.push(Action::End { is_good: false });
     }
