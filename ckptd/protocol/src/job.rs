@@ -249,13 +249,18 @@ impl Job {
             }
         };
         let Some(at) = at else { return };
-        self.members.insert(number, Member::new(at));
+        let revivals = self.members.get(&number).map_or(0, |before| before.revivals + 1);
+        let member = Member {
+            revivals,
+            ..Member::new(at)
+        };
+        self.members.insert(number, member);
         self.living.insert(number);
         self.unready.insert(number);
         self.open.insert(number);
         *self.load.entry(at).or_default() += 1;
         let is_later = number.0 >= self.workers + self.spares;
-        let anew = is_later || self.generation > Generation::default() || self.restarts > 0;
+        let anew = is_later || self.generation > Generation::default() || self.restarts + revivals > 0;
         self.actions.push(Action::Start { number, at, anew });
     }
 
@@ -308,14 +313,16 @@ impl Job {
         }
     }
 
-    /// Starts processes where too few are left.
+    /// Starts processes where too few are left: at guardians of the dead that have none.
     fn start_missing(&mut self) {
         self.start_heirs();
-        let dead = self.members.values().rev().filter(|member| !member.lives());
-        let mut homes: Vec<Guardian> = dead.map(|member| member.at).collect();
         while (self.living.len() as u32) < self.workers && !self.guardians.is_empty() {
-            let home = homes.pop().unwrap_or(Guardian(0));
-            self.start_next(home);
+            let load = |at: &Guardian| self.load.get(at).copied().unwrap_or(0);
+            let dead = self.members.values().filter(|member| !member.lives());
+            let home = dead
+                .map(|member| member.at)
+                .min_by_key(|at| (!self.guardians.contains(at), load(at), *at));
+            self.start_next(home.unwrap_or(Guardian(0)));
         }
     }
 

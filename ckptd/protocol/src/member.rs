@@ -15,6 +15,8 @@ pub struct Member {
     pub is_broken: bool,
     /// It was started in place of a spare that was used up.
     pub is_replacement: bool,
+    /// How often it was started again before anybody had heard of it.
+    pub revivals: u32,
     /// The worker whose copies it has handed over.
     pub keeps: Option<u32>,
     /// It can be asked which spares should take parts.
@@ -33,6 +35,7 @@ impl Member {
             has_part: false,
             is_broken: false,
             is_replacement: false,
+            revivals: 0,
             keeps: None,
             can_choose: false,
             ending: None,

@@ -99,6 +99,11 @@ impl Job {
         self.living.iter().any(|number| self.members[number].has_played)
     }
 
+    /// No generation has begun, and the first is awaited.
+    fn is_at_start(&self) -> bool {
+        !self.is_protected && !self.has_begun() && self.is_meeting()
+    }
+
     /// The generation has failed without a death.
     pub(super) fn failed(&mut self) {
         if !self.is_protected {
@@ -154,7 +159,7 @@ impl Job {
             // Nobody has killed it but itself.
             Ending::Signal(signal) if !is_heard && signal != SIGKILL => self.end_with(ending.status(), Some(at)),
             // Nobody has heard of it, and it starts again alone (`revive`).
-            Ending::Signal(_) if !is_heard && !self.is_protected && self.is_meeting() => {}
+            Ending::Signal(_) if !is_heard && self.is_at_start() => {}
             Ending::Signal(_) => self.died(at, has_played),
         }
     }
@@ -281,13 +286,12 @@ impl Job {
     /// Starts a process again that was killed before anybody had heard of it.
     pub(super) fn revive(&mut self, number: Number) {
         let member = &self.members[&number];
-        if self.is_protected || !self.is_meeting() || member.is_heard() || !member.is_killed() {
+        if !self.is_at_start() || member.is_heard() || !member.is_killed() {
             return;
         }
-        if member.has_printed == Some(true) || self.restarts == RESTARTS {
+        if member.has_printed == Some(true) || member.revivals == RESTARTS {
             return self.restart();
         }
-        self.restarts += 1;
         self.start(number, member.at);
     }
 }
