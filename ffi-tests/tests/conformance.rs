@@ -67,6 +67,7 @@ programs! {
     messages_of_all_modes: "point_to_point";
     completion_and_persistent_requests: "completion";
     collectives: "collectives";
+    persistent_collectives: "persistent";
     intercommunicators: "intercommunicators";
     communicators: "communicators";
     topologies: "topologies";

@@ -263,7 +263,9 @@ fn ability() -> Result<(Ability, Option<String>), Rewound> {
     if let Err(why) = user::check() {
         return Ok((Ability::Never, Some(why.to_string())));
     }
-    let collectives = completion::test_all(requests::active(|kind| matches!(kind, Kind::Collective)))?;
+    let collectives = completion::test_all(requests::active(|kind| {
+        matches!(kind, Kind::Collective | Kind::PersistentCollective(_))
+    }))?;
     let is_held = schedule::state().held > 0;
     let is_callback = arch::top_frame().is_none();
     let ability = if collectives.is_empty() && !user::is_loading() && !is_held && !is_callback {

@@ -29,6 +29,8 @@ struct Bookmark {
     sent: u64,
     /// Whether the sender can be saved, as [`Ability`].
     ability: u64,
+    /// Of the collectives that it has started ([`requests::share`]): 0 in all, if all members have started the same.
+    started: u64,
     /// How many mappings the sender has that other processes may share.
     shared: u64,
     /// Of its disk level.
@@ -68,12 +70,14 @@ pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound>
     let epoch = copies::next_epoch();
     let disk = disk::report(&mut copies::keep().store, epoch);
     let phase = u64::from(journal::may_end(is_regular)) * MAY_END + u64::from(again::may_begin()) * MAY_BEGIN;
+    let started = requests::table().started;
     let own: Vec<Bookmark> = requests::table()
         .sent
         .iter()
         .map(|&sent| Bookmark {
             sent,
             ability: ability as u64,
+            started,
             shared: mappings.len() as u64,
             disk,
             phase,
@@ -103,9 +107,14 @@ pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound>
         .iter()
         .position(|bookmark| bookmark.ability == Ability::Never as u64)
         .unwrap_or(0);
+    // A process may have ended its part in a collective that another one has not begun.
+    let is_balanced = theirs
+        .iter()
+        .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.started))
+        == 0;
     Ok(match theirs.iter().map(|bookmark| bookmark.ability).max() {
         Some(never) if never == Ability::Never as u64 => Exchange::Unprotected(speaker as u32),
-        Some(later) if later == Ability::Later as u64 => Exchange::PutOff,
+        Some(later) if later == Ability::Later as u64 || !is_balanced => Exchange::PutOff,
         _ => {
             let reports: Vec<Report> = theirs.iter().map(|bookmark| bookmark.disk).collect();
             disk::agreed(&reports, world::worker(), epoch, world::get().recoveries);

@@ -2,6 +2,7 @@
 //! library's; nobody has looked yet whether they mean that a process has failed.
 #![allow(unsafe_code)]
 
+mod collective;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,7 @@ use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::real;
 use crate::handles::{real_comm, real_datatype};
 use crate::requests::{self, Envelope, Kind, Mode, State, count_sent, done, get, set_state, with_real};
+pub use collective::make;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
@@ -86,8 +88,12 @@ pub fn start_again(index: u32) -> c_int {
     let rc = with_real(index, |request| unsafe { real::PMPI_Start(request) });
     if rc == SUCCESS {
         set_state(index, State::Active);
-        if let Kind::PersistentSend(_, envelope) = kind {
-            count_sent(envelope.comm(), envelope.peer, envelope.count, envelope.datatype());
+        match kind {
+            Kind::PersistentSend(_, envelope) => {
+                count_sent(envelope.comm(), envelope.peer, envelope.count, envelope.datatype());
+            }
+            Kind::PersistentCollective(number) => collective::is_started(number),
+            _ => {}
         }
     }
     rc

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod buffer;
+mod collective;
 mod ends;
 mod order;
 mod record;
@@ -18,6 +19,7 @@ use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
 use crate::traffic;
 pub use buffer::{Attached, attach, attached};
+pub use collective::{Argument, Identity, Recipe, share};
 pub use ends::{alone, each_alone, end, end_all};
 pub use order::Requests;
 pub use record::{Envelope, Kind, Mode, Outcome, Request, State};
@@ -124,7 +126,42 @@ pub fn add_receive(envelope: Envelope, state: State, real: RealRequest) -> VirtR
 
 /// Adds a non-blocking collective that is under way.
 pub fn add_collective(comm: VirtComm, real: RealRequest) -> VirtRequest {
+    count_started(comm, 0);
     add(comm, Kind::Collective, State::Active, real)
+}
+
+/// Adds a persistent collective that is not started, with what the library looks at until it is freed.
+pub fn add_persistent_collective(recipe: Recipe, real: RealRequest, kept: Box<dyn Any + Send>) -> VirtRequest {
+    recipe.retain();
+    let comm = recipe.comm();
+    let number = {
+        let recipes = &mut table_mut().recipes;
+        let number = recipes.last_key_value().map_or(0, |(last, _)| last + 1);
+        recipes.insert(number, recipe);
+        number
+    };
+    let handle = add(comm, Kind::PersistentCollective(number), State::Inactive, real);
+    keep(handle, kept);
+    handle
+}
+
+/// How a persistent collective was made.
+pub fn recipe(number: u64) -> Option<Ref<'static, Recipe>> {
+    Ref::filter_map(table(), |table| table.recipes.get(&number)).ok()
+}
+
+/// A non-blocking collective, or a persistent one with its number on the communicator, has been started here.
+pub fn count_started(comm: VirtComm, number: u64) {
+    let share = share(comm, number);
+    let started = &mut table_mut().started;
+    *started = started.wrapping_add(share);
+}
+
+/// A communicator has been freed: its persistent collectives cannot be made again.
+pub fn forget_comm(comm: VirtComm) {
+    let recipes = &mut table_mut().recipes;
+    let of_comm = recipes.values_mut().filter(|recipe| recipe.comm() == comm);
+    of_comm.for_each(|recipe| recipe.identity = None);
 }
 
 /// Adds a request that has ended already.
@@ -150,8 +187,13 @@ pub fn buffered() -> u64 {
 /// Keeps something until a request has ended: what the real library has been given the address of.
 pub fn keep(handle: VirtRequest, what: Box<dyn Any + Send>) {
     if let Some(index) = index(handle) {
-        TABLE.borrow_mut().kept.push((index, what));
+        keep_for(index, what);
     }
+}
+
+/// The same by the index of the request.
+pub fn keep_for(index: u32, what: Box<dyn Any + Send>) {
+    TABLE.borrow_mut().kept.push((index, what));
 }
 
 /// Makes `second`, whose handle the program does not get, end with `first`.
@@ -185,7 +227,14 @@ pub fn remove(index: u32) {
     if !table.kept.is_empty() {
         table.kept.retain(|(of, _)| *of != index);
     }
+    let recipe = match request.kind {
+        Kind::PersistentCollective(number) => table.requests.recipes.remove(&number),
+        _ => None,
+    };
     drop(table);
+    if let Some(recipe) = recipe {
+        recipe.release();
+    }
     if let Some(envelope) = request.kind.envelope() {
         datatype::release(envelope.datatype());
     }

@@ -9,11 +9,12 @@ fn or_in_place(in_place: &str, otherwise: &str) -> String {
     format!("if {IN_PLACE} {{ {in_place} }} else {{ {otherwise} }}")
 }
 
-/// A Rust expression in terms of the parameters of a collective, blocking or not. Arguments that the standard lets the
+/// A Rust expression in terms of the parameters of a collective of any kind. Arguments that the standard lets the
 /// process leave open are not looked at.
 pub(crate) fn handed_over(procedure: &Procedure) -> String {
     let name = procedure.name.to_lowercase();
     let name = name.strip_prefix("mpi_").unwrap_or_default();
+    let name = name.strip_suffix("_init").unwrap_or(name);
     match name.strip_prefix('i').unwrap_or(name) {
         "barrier" => "0".into(),
         "bcast" => "if is_root(comm, root) { one(count, datatype) } else { 0 }".into(),
@@ -41,6 +42,11 @@ pub(crate) fn handed_over(procedure: &Procedure) -> String {
             "unsafe { list(peers(comm), recvcounts, recvtype) }",
             "unsafe { list(peers(comm), sendcounts, sendtype) }",
         ),
+        "alltoallw" => or_in_place(
+            "unsafe { typed_list(peers(comm), recvcounts, recvtypes) }",
+            "unsafe { typed_list(peers(comm), sendcounts, sendtypes) }",
+        ),
+        "neighbor_alltoallw" => "unsafe { typed_list(neighbours(comm), sendcounts, sendtypes) }".into(),
         "neighbor_allgather" | "neighbor_allgatherv" => "one(sendcount, sendtype)".into(),
         "neighbor_alltoall" => "each(neighbours(comm), sendcount, sendtype)".into(),
         "neighbor_alltoallv" => "unsafe { list(neighbours(comm), sendcounts, sendtype) }".into(),

@@ -3,7 +3,7 @@
 //! A cut may be taken before a blocking one, and a process may fail in it.
 
 use crate::amount::handed_over;
-use crate::model::{Parameter, Procedure};
+use crate::model::{Class, Handle, Parameter, Procedure, Table};
 use crate::runtime::translated;
 use crate::types::{self, Side};
 use std::fmt::Write;
@@ -87,4 +87,99 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
          \x20           unsafe {{ {request}.write(crate::requests::add_collective({comm}, real_request)) }};\n        }}\n"
     );
     tail(out, procedure, &rc, &after);
+}
+
+/// How many elements of an array of the program's the library may look at; nothing: the standard lets this process leave it open.
+fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'static str) {
+    let length = match parameter.length.as_deref() {
+        Some("indegree") => "crate::objects::comm::degrees(comm).0 as usize",
+        Some("outdegree") => "neighbours(comm)",
+        _ if procedure.name.contains("educe_scatter") => "members(comm)",
+        _ => "peers(comm)",
+    };
+    let has = |name: &str| procedure.parameters.iter().any(|other| other.name == name);
+    let condition = match parameter.name.starts_with('s') {
+        _ if has("root") => "is_root(comm, root)",
+        true if length == "peers(comm)" => "sendbuf != IN_PLACE",
+        _ => "true",
+    };
+    (length, condition)
+}
+
+/// The expression that records an argument.
+fn recorded(procedure: &Procedure, parameter: &Parameter) -> String {
+    let name = types::identifier(parameter);
+    let array = |kind: &str| {
+        let (length, condition) = looked_at(procedure, parameter);
+        format!(
+            "if {condition} {{ unsafe {{ Argument::{kind}({name}, {length}) }} }} else {{ Argument::Word({name} as u64) }}"
+        )
+    };
+    match parameter.c_type.as_str() {
+        "const int*" => array("integers"),
+        "const MPI_Aint*" => array("addresses"),
+        "const MPI_Datatype*" => array("datatypes"),
+        "MPI_Datatype" => format!("Argument::Datatype({name}.0 as u64)"),
+        "MPI_Op" => format!("Argument::Op({name}.0 as u64)"),
+        "MPI_Comm" => format!("Argument::Comm({name}.0 as u64)"),
+        "MPI_Info" => format!("Argument::Info({name}.0 as u64)"),
+        _ => format!("Argument::Word({name} as u64)"),
+    }
+}
+
+/// The parameters but for the request.
+fn inputs(procedure: &Procedure) -> &[Parameter] {
+    let count = procedure.parameters.len();
+    assert_eq!(procedure.parameters[count - 1].c_type, "MPI_Request*");
+    &procedure.parameters[..count - 1]
+}
+
+/// The handler of a persistent collective: its arguments are put on record.
+pub(crate) fn persistent(out: &mut String, procedure: &Procedure) {
+    let (name, comm, amount) = (&procedure.name, comm(procedure), handed_over(procedure));
+    head(out, procedure);
+    let recorded: Vec<String> = inputs(procedure)
+        .iter()
+        .map(|parameter| recorded(procedure, parameter))
+        .collect();
+    let _ = write!(
+        out,
+        "{SAFETY}        let amount = if crate::traffic::is_on() {{ {amount} }} else {{ 0 }};\n\
+         \x20       let arguments = vec![{}];\n\
+         \x20       unsafe {{ crate::calls::init_collective(Proc::{name}, {comm}, arguments, amount, request) }}\n    }}\n\n",
+        recorded.join(", ")
+    );
+}
+
+/// The function that makes the request of any persistent collective from its arguments, one word each.
+pub(crate) fn initialisers(out: &mut String, table: &Table) {
+    let argument = |(index, parameter): (usize, &Parameter)| {
+        let real = types::parameter_type(parameter, types::Side::Real);
+        match Handle::from_c_type(&parameter.c_type) {
+            Some(_) => format!("{real}(words[{index}] as *mut c_void)"),
+            None => format!("words[{index}] as {real}"),
+        }
+    };
+    let _ = write!(
+        out,
+        "\n/// Makes the request of a persistent collective from its arguments, one word each; nothing for other procedures.\n\
+         ///\n/// # Safety\n/// They must be those of the procedure: real handles, and arrays that outlive the request.\n\
+         #[allow(unsafe_code, clippy::too_many_lines)]\n\
+         pub unsafe fn init_collective(\n    procedure: Proc,\n    words: &[u64],\n    request: *mut understudy_mpi::real_types::RealRequest,\n\
+         ) -> Option<core::ffi::c_int> {{\n\
+         \x20   use core::ffi::{{c_int, c_void}};\n    use understudy_mpi::real_types::*;\n\
+         \x20   // SAFETY: handed on to the caller.\n    Some(unsafe {{\n        match procedure {{\n"
+    );
+    let rows = table.procedures.iter();
+    for procedure in rows.filter(|procedure| procedure.class == Class::PersistentCollective) {
+        let arguments: Vec<String> = inputs(procedure).iter().enumerate().map(argument).collect();
+        let _ = writeln!(
+            out,
+            "            Proc::{} => real::{}({}, request),",
+            procedure.name,
+            procedure.real_name(),
+            arguments.join(", ")
+        );
+    }
+    out.push_str("            _ => return None,\n        }\n    })\n}\n");
 }

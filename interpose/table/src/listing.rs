@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 fn word(source: Source) -> &'static str {
     match source {
-        Source::Generated | Source::Collective | Source::Nonblocking => "generated",
+        Source::Generated | Source::Collective | Source::Nonblocking | Source::Persistent => "generated",
         Source::Written => "by hand",
         Source::Refused => "refused",
     }

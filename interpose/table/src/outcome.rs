@@ -182,6 +182,8 @@ mod tests {
             "MPI_Neighbor_alltoallw",
             "MPI_Ialltoallw",
             "MPI_Ineighbor_alltoallw",
+            "MPI_Alltoallw_init",
+            "MPI_Neighbor_alltoallw_init",
         ];
         assert_eq!(procedures_with("Unit::Unknown"), unknown);
     }

@@ -16,6 +16,8 @@ pub(crate) enum Source {
     Collective,
     /// It is generated: a non-blocking collective, whose request is put on record.
     Nonblocking,
+    /// It is generated: a persistent collective, whose request is made again from its arguments.
+    Persistent,
     /// It is `crate::calls::NAME`.
     Written,
     /// It refuses.
@@ -39,6 +41,7 @@ pub(crate) fn sources<'t>(table: &'t Table, implemented: &[&str]) -> Vec<(&'t Pr
     let source = |procedure: &Procedure| match procedure.support {
         _ if written.contains(procedure.name.as_str()) => Source::Written,
         Support::Generic => Source::Generated,
+        Support::Manual if procedure.class == Class::PersistentCollective => Source::Persistent,
         // An array of datatype handles needs a translated copy, which is written by hand.
         Support::Manual if has_type_array(procedure) => Source::Refused,
         Support::Manual if procedure.class == Class::Collective => Source::Collective,
@@ -68,6 +71,7 @@ pub(crate) fn source(table: &Table, implemented: &[&str]) -> String {
     predefined(&mut out, table);
     out.push_str("\npub use understudy_mpi::{callbacks, real};\n");
     generic_handlers(&mut out, &sources);
+    collective::initialisers(&mut out, table);
     checks(&mut out, &sources);
     out.push_str(STUBS);
     handlers(&mut out, table, &sources);
@@ -214,12 +218,13 @@ fn generic_handlers(out: &mut String, sources: &[(&Procedure, Source)]) {
         "\n/// Handlers that translate handles and call the real procedure.\n{ALLOW}mod generic {{"
     );
     imports(out);
-    out.push_str("    use super::{Proc, real};\n    use crate::handles::IN_PLACE;\n    use crate::traffic::{\n        block_of, each, is_root, list, members, my_rank, neighbours, one, peers, sends_to,\n    };\n\n");
+    out.push_str("    use super::{Proc, real};\n    use crate::handles::IN_PLACE;\n    use crate::requests::Argument;\n    use crate::traffic::{\n        block_of, each, is_root, list, members, my_rank, neighbours, one, peers, sends_to, typed_list,\n    };\n\n");
     for (procedure, source) in sources {
         match source {
             Source::Generated => generic_handler(out, procedure),
             Source::Collective => collective::blocking(out, procedure),
             Source::Nonblocking => collective::nonblocking(out, procedure),
+            Source::Persistent => collective::persistent(out, procedure),
             Source::Written | Source::Refused => {}
         }
     }
@@ -296,7 +301,9 @@ mod stubs {
 fn handler(slot: usize, procedure: &Procedure, source: Source) -> String {
     let name = &procedure.name;
     match source {
-        Source::Generated | Source::Collective | Source::Nonblocking => format!("generic::h_{name}"),
+        Source::Generated | Source::Collective | Source::Nonblocking | Source::Persistent => {
+            format!("generic::h_{name}")
+        }
         Source::Written => format!("crate::calls::{name}"),
         Source::Refused if Handle::from_c_type(&procedure.returns).is_some() => {
             format!("stubs::unsupported_handle::<{slot}>")

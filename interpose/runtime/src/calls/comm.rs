@@ -284,6 +284,7 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
     if rc != errors::SUCCESS {
         return raise(procedure, rc, Some(handle));
     }
+    requests::forget_comm(handle);
     // SAFETY: the program's handle.
     unsafe { *comm = comm::null_handle() };
     errors::SUCCESS
@@ -313,6 +314,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
         return raise(procedure, rc, Some(handle));
     }
     create::forget(index);
+    requests::forget_comm(handle);
     traffic::forget_recent();
     // SAFETY: the program's handle.
     unsafe { *comm = comm::null_handle() };

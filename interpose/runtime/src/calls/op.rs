@@ -66,9 +66,8 @@ pub unsafe extern "C" fn MPI_Op_c2f(op: VirtOp) -> c_int {
 }
 
 pub unsafe extern "C" fn MPI_Op_f2c(op: c_int) -> VirtOp {
-    let exists = |index| crate::objects::objects().ops.get(index).is_some();
     // SAFETY: the real library checks the number.
-    VirtOp(from_fortran(HandleKind::Op, op, exists, || unsafe {
+    VirtOp(from_fortran(HandleKind::Op, op, op::exists, || unsafe {
         real::PMPI_Op_f2c(op).0
     }))
 }

@@ -55,6 +55,8 @@ pub struct Comm {
     pub info: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether it is an intracommunicator that every worker is a member of.
     pub collective_over_all: bool,
+    /// How many persistent collectives have been made on it.
+    pub inits: u64,
 }
 
 /// What belongs to this process and is not saved.
@@ -100,6 +102,7 @@ pub fn init(world: RealComm, workers: u32, my_worker_rank: u32) -> Result<(), c_
         errhandler,
         attributes: Vec::new(),
         info: Vec::new(),
+        inits: 0,
     };
     if objects().comms.get(WORLD).is_none() {
         let comms = &mut objects_mut().comms;
@@ -231,6 +234,11 @@ pub fn remote_members(comm: VirtComm) -> Option<Vec<u32>> {
     get(comm)?.remote.clone()
 }
 
+/// Number of the members of both groups; 0 if it is no communicator.
+pub fn size_of_both(comm: VirtComm) -> usize {
+    get(comm).map_or(0, |comm| comm.members.len() + comm.remote.as_ref().map_or(0, Vec::len))
+}
+
 /// The program's handle of the error handler; null if it is no communicator.
 pub fn errhandler(comm: VirtComm) -> u64 {
     get(comm).map_or(0, |comm| comm.errhandler)
@@ -252,6 +260,15 @@ pub fn attributes(comm: VirtComm) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
 pub fn my_rank(comm: &Comm) -> Option<usize> {
     let me = STATE.borrow().me;
     comm.members.iter().position(|&member| member == me)
+}
+
+/// `uid` of a communicator, this worker, and the one that comes after it among the members of both groups.
+pub fn neighbour(comm: VirtComm) -> Option<(u64, u32, u32)> {
+    let me = STATE.borrow().me;
+    let comm = get(comm)?;
+    let all = || comm.members.iter().chain(comm.remote.iter().flatten()).copied();
+    let next = all().filter(|&member| member > me).min().or_else(|| all().min());
+    Some((comm.uid, me, next.unwrap_or(me)))
 }
 
 /// Forgets the real communicators after a failure: they have gone with the library that has made them.

@@ -34,6 +34,10 @@ pub struct Op {
     pub function: u64,
     /// Whether it is commutative.
     pub commutes: bool,
+    /// Persistent requests that use it.
+    pub holders: u32,
+    /// The program has freed it.
+    pub freed: bool,
 }
 
 type Trampoline = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut RealDatatype);
@@ -132,9 +136,14 @@ pub fn null_handle() -> VirtOp {
     VirtOp(NULL.get())
 }
 
-/// The index of a created operator.
+/// The index of a created operator that the program has not freed.
 pub fn index(op: VirtOp) -> Option<u32> {
-    created(HandleKind::Op, op.0).filter(|&index| objects().ops.get(index).is_some())
+    created(HandleKind::Op, op.0).filter(|&index| exists(index))
+}
+
+/// Whether there is an operator of this index.
+pub fn exists(index: u32) -> bool {
+    objects().ops.get(index).is_some_and(|op| !op.freed)
 }
 
 /// Makes a real operator and tells which trampoline it has.
@@ -161,7 +170,12 @@ fn connect(index: u32, (real, number): (RealOp, usize)) {
 
 /// A new operator that calls the function at this address of the user side.
 pub fn create(function: u64, commutes: bool) -> Result<VirtOp, c_int> {
-    let op = Op { function, commutes };
+    let op = Op {
+        function,
+        commutes,
+        holders: 0,
+        freed: false,
+    };
     let made = make(&op)?;
     let index = objects_mut().ops.insert(op);
     connect(index, made);
@@ -171,8 +185,40 @@ pub fn create(function: u64, commutes: bool) -> Result<VirtOp, c_int> {
 /// Frees an operator.
 pub fn free(op: VirtOp) -> c_int {
     let Some(index) = index(op) else { return ERR_OP };
-    objects_mut().ops.remove(index);
-    drop_real(index)
+    if let Some(op) = objects_mut().ops.get_mut(index) {
+        op.freed = true;
+    }
+    collect(index)
+}
+
+/// It stays, though the program may free it, until [`release`].
+pub fn retain(op: VirtOp) {
+    if let Some(index) = created(HandleKind::Op, op.0)
+        && let Some(op) = objects_mut().ops.get_mut(index)
+    {
+        op.holders += 1;
+    }
+}
+
+/// Takes [`retain`] back.
+pub fn release(op: VirtOp) {
+    let Some(index) = created(HandleKind::Op, op.0) else {
+        return;
+    };
+    match objects_mut().ops.get_mut(index) {
+        Some(op) => op.holders = op.holders.saturating_sub(1),
+        None => return,
+    }
+    collect(index);
+}
+
+/// Frees one that nobody needs.
+fn collect(index: u32) -> c_int {
+    if objects().ops.get(index).is_some_and(|op| op.freed && op.holders == 0) {
+        objects_mut().ops.remove(index);
+        return drop_real(index);
+    }
+    SUCCESS
 }
 
 fn drop_real(index: u32) -> c_int {

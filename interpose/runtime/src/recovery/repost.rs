@@ -2,8 +2,14 @@
 
 use super::check;
 use crate::arch::Rewound;
+use crate::errors::SUCCESS;
+use crate::gather::everybodys;
+use crate::objects::comm;
 use crate::posting;
-use crate::requests::{self, Kind, State};
+use crate::requests::{self, Identity, Kind, State};
+use crate::world;
+use std::collections::HashMap;
+use std::ffi::c_int;
 
 /// Makes the real requests of the restored records again, receives in the order in which they were posted.
 pub fn repost() -> Result<(), Rewound> {
@@ -30,6 +36,51 @@ pub fn repost() -> Result<(), Rewound> {
             }
             _ => {}
         }
+    }
+    Ok(())
+}
+
+/// Makes persistent collectives again, none of which is active at a cut: all that no member has freed, in the order of the
+/// calls that made them.
+///
+/// # Errors
+/// That of a real procedure.
+pub fn make_collectives() -> Result<(), c_int> {
+    let mut wanted: Vec<(u64, u32)> = {
+        let table = requests::table();
+        let requests = table.iter();
+        let number = |kind: &Kind| match kind {
+            Kind::PersistentCollective(number) => Some(*number),
+            _ => None,
+        };
+        requests
+            .filter_map(|(index, request)| Some((number(&request.kind)?, index)))
+            .collect()
+    };
+    wanted.sort_unstable();
+    let identity = |number: u64| requests::recipe(number).and_then(|recipe| recipe.identity);
+    let own: Vec<Identity> = wanted.iter().filter_map(|&(number, _)| identity(number)).collect();
+    let mut holders: HashMap<Identity, usize> = HashMap::new();
+    for theirs in everybodys(world::get().private, &own)? {
+        for identity in theirs {
+            *holders.entry(identity).or_default() += 1;
+        }
+    }
+    for (number, index) in wanted {
+        let Some(recipe) = requests::recipe(number).map(|recipe| recipe.clone()) else {
+            continue;
+        };
+        let held = recipe.identity.and_then(|identity| holders.get(&identity).copied());
+        if held.is_none_or(|held| held < comm::size_of_both(recipe.comm())) {
+            log::debug!("request {index} is not made again: a member has freed it, or its communicator");
+            continue;
+        }
+        let (real, kept, rc) = posting::make(&recipe);
+        if rc != SUCCESS {
+            return Err(rc);
+        }
+        requests::set_real(index, real);
+        requests::keep_for(index, kept);
     }
     Ok(())
 }

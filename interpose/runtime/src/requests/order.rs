@@ -4,7 +4,8 @@
 //! table are reused, so they say nothing of that order: every request has a stamp, which is saved and goes back with it.
 //! Plain data; the real library has no part in it.
 
-use super::{Kind, Request, State};
+use super::{Kind, Recipe, Request, State};
+use std::collections::BTreeMap;
 
 /// When a request was begun: compares like the calls that began them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
@@ -17,6 +18,10 @@ pub struct Requests {
     free: Vec<u32>,
     /// That of the next request to be begun.
     next: Stamp,
+    /// How persistent collectives were made, in the order of the calls.
+    pub recipes: BTreeMap<u64, Recipe>,
+    /// The sum of [`super::share`]s of the collectives that this process has started.
+    pub started: u64,
     /// Messages sent to each worker since MPI_Init.
     pub sent: Vec<u64>,
     /// Messages received from each worker since MPI_Init.
@@ -29,6 +34,8 @@ impl Requests {
         entries: Vec::new(),
         free: Vec::new(),
         next: Stamp(0),
+        recipes: BTreeMap::new(),
+        started: 0,
         sent: Vec::new(),
         received: Vec::new(),
     };

@@ -68,6 +68,8 @@ pub enum Kind {
     PersistentSend(Mode, Envelope),
     /// A persistent receive (MPI_Recv_init).
     PersistentReceive(Envelope),
+    /// A persistent collective (MPI_Allreduce_init) with the number of its recipe.
+    PersistentCollective(u64),
 }
 
 /// How far it is.
@@ -108,7 +110,10 @@ pub struct Request {
 impl Request {
     /// Whether it outlives its completion.
     pub fn is_persistent(&self) -> bool {
-        matches!(self.kind, Kind::PersistentSend(..) | Kind::PersistentReceive(_))
+        matches!(
+            self.kind,
+            Kind::PersistentSend(..) | Kind::PersistentReceive(_) | Kind::PersistentCollective(_)
+        )
     }
 
     /// The communicator.
@@ -124,7 +129,7 @@ impl Kind {
             Kind::Receive(envelope) | Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope) => {
                 Some(envelope)
             }
-            Kind::Send | Kind::Collective => None,
+            Kind::Send | Kind::Collective | Kind::PersistentCollective(_) => None,
         }
     }
 }

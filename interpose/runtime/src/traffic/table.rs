@@ -123,6 +123,7 @@ mod tests {
             attributes: Vec::new(),
             info: Vec::new(),
             collective_over_all: true,
+            inits: 0,
         }
     }
 

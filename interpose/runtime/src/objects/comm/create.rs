@@ -104,6 +104,7 @@ fn describe(new: RealComm) -> Result<Comm, c_int> {
         attributes,
         info,
         collective_over_all,
+        inits: 0,
     })
 }
 

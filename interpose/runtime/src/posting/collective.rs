@@ -1,0 +1,71 @@
+//! Persistent collectives begin: their requests are made from their recipes, for the first time and after a rollback.
+#![allow(unsafe_code)]
+
+use crate::errors::ERR_INTERN;
+use crate::generated::{Proc, init_collective};
+use crate::handles::{VirtComm, VirtDatatype, VirtInfo, VirtOp, real_comm, real_datatype, real_info, real_op};
+use crate::requests::{self, Argument, Recipe};
+use crate::traffic;
+use std::any::Any;
+use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{RealDatatype, RealRequest};
+
+/// Arrays that the library looks at until the request is freed.
+#[derive(Default)]
+struct Arrays {
+    integers: Vec<Vec<c_int>>,
+    addresses: Vec<Vec<isize>>,
+    datatypes: Vec<Vec<RealDatatype>>,
+}
+
+impl Arrays {
+    /// The argument as the library gets it.
+    fn word(&mut self, argument: &Argument) -> u64 {
+        let pointer = |handle: u64| handle as *mut c_void;
+        match argument {
+            Argument::Word(word) => *word,
+            Argument::Datatype(handle) => real_datatype(VirtDatatype(pointer(*handle))).0 as u64,
+            Argument::Op(handle) => real_op(VirtOp(pointer(*handle))).0 as u64,
+            Argument::Comm(handle) => real_comm(VirtComm(pointer(*handle))).0 as u64,
+            Argument::Info(handle) => real_info(VirtInfo(pointer(*handle))).0 as u64,
+            Argument::Integers(all) => place(&mut self.integers, all.clone()),
+            Argument::Addresses(all) => place(&mut self.addresses, all.iter().map(|&one| one as isize).collect()),
+            Argument::Datatypes(all) => {
+                let real = |&handle: &u64| real_datatype(VirtDatatype(pointer(handle)));
+                place(&mut self.datatypes, all.iter().map(real).collect())
+            }
+        }
+    }
+}
+
+/// Keeps an array, and tells where it is.
+fn place<T>(arrays: &mut Vec<Vec<T>>, array: Vec<T>) -> u64 {
+    let place = array.as_ptr() as u64;
+    arrays.push(array);
+    place
+}
+
+/// Makes the real request; with what has to be kept until it is freed, and the return code.
+pub fn make(recipe: &Recipe) -> (RealRequest, Box<dyn Any + Send>, c_int) {
+    let mut request = RealRequest(std::ptr::null_mut());
+    let mut arrays = Arrays::default();
+    let words: Vec<u64> = recipe.arguments.iter().map(|argument| arrays.word(argument)).collect();
+    let procedure = Proc::from_slot(u32::from(recipe.slot));
+    // SAFETY: the arguments that were recorded for this procedure.
+    let rc = procedure.and_then(|procedure| unsafe { init_collective(procedure, &words, &mut request) });
+    (request, Box::new(arrays), rc.unwrap_or(ERR_INTERN))
+}
+
+/// One has been started: it is counted.
+pub fn is_started(number: u64) {
+    let Some((comm, of_comm, amount)) = requests::recipe(number).map(|recipe| {
+        let number = recipe.identity.map_or(0, |(_, number)| number);
+        (recipe.comm(), number, recipe.amount)
+    }) else {
+        return;
+    };
+    requests::count_started(comm, of_comm);
+    if traffic::is_on() {
+        traffic::collective(comm, amount);
+    }
+}

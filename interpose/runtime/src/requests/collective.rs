@@ -1,0 +1,144 @@
+//! Persistent collectives, as recipes: the arguments of the procedure that has made the request.
+//!
+//! The real requests are made again after a rollback, by all members in the order of the first time. A request that
+//! some member has freed already can never be started again, so it is not made (`recovery::repost`).
+#![allow(unsafe_code)]
+
+use crate::handles::{VirtComm, VirtDatatype, VirtOp};
+use crate::objects::{comm, datatype, op};
+use std::ffi::{c_int, c_void};
+
+/// An argument as the program has handed it over.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Argument {
+    /// A number, an address on the user side, or an array that MPI does not look at.
+    Word(u64),
+    /// A virtual datatype.
+    Datatype(u64),
+    /// A virtual operator.
+    Op(u64),
+    /// The virtual communicator.
+    Comm(u64),
+    /// A virtual info object: hints for the first time only.
+    Info(u64),
+    /// A copy of an array of integers.
+    Integers(Vec<i32>),
+    /// A copy of an array of addresses.
+    Addresses(Vec<i64>),
+    /// A copy of an array of virtual datatypes.
+    Datatypes(Vec<u64>),
+}
+
+impl Argument {
+    /// An array of the program's.
+    ///
+    /// # Safety
+    /// It must have so many elements, or be null.
+    pub unsafe fn integers(first: *const c_int, length: usize) -> Argument {
+        // SAFETY: handed on to the caller.
+        unsafe { array(first, length, |all: &[c_int]| Argument::Integers(all.to_vec())) }
+    }
+
+    /// The same.
+    ///
+    /// # Safety
+    /// As [`Argument::integers`].
+    pub unsafe fn addresses(first: *const isize, length: usize) -> Argument {
+        let copy = |all: &[isize]| Argument::Addresses(all.iter().map(|&address| address as i64).collect());
+        // SAFETY: handed on to the caller.
+        unsafe { array(first, length, copy) }
+    }
+
+    /// The same.
+    ///
+    /// # Safety
+    /// As [`Argument::integers`].
+    pub unsafe fn datatypes(first: *const VirtDatatype, length: usize) -> Argument {
+        let copy = |all: &[VirtDatatype]| Argument::Datatypes(all.iter().map(|datatype| datatype.0 as u64).collect());
+        // SAFETY: handed on to the caller.
+        unsafe { array(first, length, copy) }
+    }
+}
+
+/// A program that hands over no array will hear of it from MPI.
+unsafe fn array<T>(first: *const T, length: usize, copy: impl FnOnce(&[T]) -> Argument) -> Argument {
+    if first.is_null() {
+        return Argument::Word(0);
+    }
+    // SAFETY: handed on to the caller.
+    copy(unsafe { std::slice::from_raw_parts(first, length) })
+}
+
+/// Which one it is among all persistent collectives: the same in all members.
+pub type Identity = (u64, u64);
+
+/// What is needed to make the request again.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Recipe {
+    /// Slot of the procedure.
+    pub slot: u16,
+    /// Virtual communicator.
+    pub comm: u64,
+    /// Its `uid` and the number of the call on it; nothing if the communicator has been freed.
+    pub identity: Option<Identity>,
+    /// All arguments but the request.
+    pub arguments: Vec<Argument>,
+    /// Bytes that this process hands over at each start.
+    pub amount: u64,
+}
+
+impl Recipe {
+    /// The communicator.
+    pub fn comm(&self) -> VirtComm {
+        VirtComm(self.comm as *mut c_void)
+    }
+
+    fn each_datatype(&self, act: impl Fn(VirtDatatype)) {
+        for argument in &self.arguments {
+            match argument {
+                Argument::Datatype(one) => act(VirtDatatype(*one as *mut c_void)),
+                Argument::Datatypes(all) => all.iter().for_each(|&one| act(VirtDatatype(one as *mut c_void))),
+                _ => {}
+            }
+        }
+    }
+
+    fn each_op(&self, act: impl Fn(VirtOp)) {
+        for argument in &self.arguments {
+            if let Argument::Op(op) = argument {
+                act(VirtOp(*op as *mut c_void));
+            }
+        }
+    }
+
+    /// What it refers to stays, though the program may free it.
+    pub fn retain(&self) {
+        self.each_datatype(datatype::retain);
+        self.each_op(op::retain);
+    }
+
+    /// Takes [`Recipe::retain`] back.
+    pub fn release(&self) {
+        self.each_datatype(datatype::release);
+        self.each_op(op::release);
+    }
+}
+
+/// What the start of a collective adds to the sum of all members: nothing, when each of them has started it.
+///
+/// `number` is 0 for those that are started in the same order everywhere.
+pub fn share(comm: VirtComm, number: u64) -> u64 {
+    let Some((uid, me, next)) = comm::neighbour(comm) else {
+        return 0;
+    };
+    let weight = |worker: u32| mix(mix(mix(uid) ^ number) ^ u64::from(worker));
+    weight(me).wrapping_sub(weight(next))
+}
+
+/// The finalizer of SplitMix64.
+fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
