@@ -68,6 +68,7 @@ programs! {
     completion_and_persistent_requests: "completion";
     collectives: "collectives";
     persistent_collectives: "persistent";
+    generalized_requests: "general";
     intercommunicators: "intercommunicators";
     communicators: "communicators";
     topologies: "topologies";

@@ -16,6 +16,7 @@ use crate::handles::{self, Named, named};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::{Abi, Domain, current};
+use understudy_mpi::real_types::Status;
 
 /// Marks a created object.
 const CREATED: u32 = 0xc000_0000;
@@ -118,6 +119,20 @@ pub fn outward(abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
 /// A handle as a callback of the program gets it.
 pub fn for_program(kind: HandleKind, handle: u64) -> u64 {
     current().map_or(handle, |abi| outward(abi, kind, handle))
+}
+
+/// Lets a callback of the program write a status of its own ABI.
+pub fn with_status_for_program(status: &mut Status, callback: impl FnOnce(*mut c_void)) {
+    let Some(abi) = current() else {
+        return callback((&raw mut *status).cast());
+    };
+    let mut theirs = [0u64; 5];
+    // SAFETY: there is room for a status of any ABI.
+    unsafe {
+        abi.write_status(theirs.as_mut_ptr().cast(), status);
+        callback(theirs.as_mut_ptr().cast());
+        *status = abi.read_status(theirs.as_ptr().cast());
+    }
 }
 
 /// An integer as a callback of the program, or a place of it, gets it.

@@ -2,6 +2,8 @@
 //! look helps a checkpoint along that is under way.
 #![allow(unsafe_code)]
 
+mod general;
+
 use crate::arch::{self, Rewound};
 use crate::errors::{ERR_IN_STATUS, ERR_OTHER, ERR_PENDING, SUCCESS};
 use crate::generated::real;
@@ -13,6 +15,7 @@ use crate::requests::{
 use crate::{checkpoint, copies, journal, recovery};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
+use understudy_mpi::call;
 use understudy_mpi::real_types::{RealRequest, Status};
 
 /// Counts a message that has arrived, and lets the journal know.
@@ -30,8 +33,11 @@ fn test(index: u32) -> Result<bool, Rewound> {
     {
         test(other)?;
     }
-    if get(index).is_some_and(|request| request.state == State::Active) {
-        test_real(index)?;
+    match get(index).map(|request| request.state) {
+        Some(State::Active) => test_real(index)?,
+        // Nobody calls the library meanwhile, which would tell of a failure.
+        Some(State::Open) if call::is_over() => drop(recovery::check(call::ABANDONED)?),
+        _ => {}
     }
     Ok(!is_active(index))
 }
@@ -60,9 +66,15 @@ fn has_ended(index: u32, status: Status, rc: c_int) {
 
 /// The outcome of a request that is `Done` (or inactive).
 fn outcome(index: u32) -> Outcome {
+    let general = requests::general(index);
     let Some(request) = get(index) else {
         return Outcome::NOTHING;
     };
+    if let (Some(general), State::Done { .. }) = (general, request.state) {
+        let comm = request.comm();
+        drop(request);
+        return general::query(general, comm);
+    }
     let second = request.other.map(outcome);
     let State::Done {
         status: (source, tag, error, cancelled, bytes),
@@ -92,7 +104,10 @@ fn outcome(index: u32) -> Outcome {
 
 /// Takes the outcome of a request that is `Done` (or inactive): a persistent one becomes inactive, another one is gone.
 fn take(index: u32, handle: &mut VirtRequest) -> Outcome {
-    let outcome = outcome(index);
+    let mut outcome = outcome(index);
+    if let Some(general) = requests::general(index) {
+        outcome.rc = general::free(general, outcome.rc);
+    }
     let stays = get(index).is_some_and(|request| request.is_persistent());
     tell_journal(index, &outcome.status, stays);
     if stays {
@@ -265,7 +280,15 @@ fn note_ends(handles: &[VirtRequest], reals: &[RealRequest], statuses: &[Status]
     Ok(())
 }
 
-/// Whether it has ended, leaving it as it is (MPI_Request_get_status).
+/// Whether it has ended, leaving it as it is.
+pub fn has_come(handle: VirtRequest) -> Result<bool, Rewound> {
+    match index(handle) {
+        Some(index) if is_active(index) => test(index),
+        _ => Ok(true),
+    }
+}
+
+/// The same with its outcome (MPI_Request_get_status).
 pub fn peek(handle: VirtRequest) -> Result<Option<Outcome>, Rewound> {
     let Some(index) = index(handle) else {
         return Ok(Some(Outcome::NOTHING));
@@ -281,6 +304,9 @@ pub fn peek(handle: VirtRequest) -> Result<Option<Outcome>, Rewound> {
 /// Cancels an active request (MPI_Cancel), with the return code. A receive that could be cancelled has ended then, which must be
 /// on record: it is not to be posted again after a rollback.
 pub fn cancel(index: u32) -> Result<c_int, Rewound> {
+    if let Some(general) = requests::general(index) {
+        return Ok(general::cancel(general, !is_active(index)));
+    }
     // SAFETY: an active real request.
     let rc = with_real(index, |request| unsafe { real::PMPI_Cancel(request) });
     test(index)?;
@@ -338,6 +364,9 @@ pub fn run(comm: VirtComm, kind: Kind, start: impl FnOnce(&mut RealRequest) -> c
 pub fn reap_orphans() -> Result<(), Rewound> {
     for index in requests::indices() {
         if get(index).is_some_and(|request| request.orphan) && (!is_active(index) || test(index)?) {
+            if let Some(general) = requests::general(index) {
+                general::free(general, SUCCESS);
+            }
             release_real(index);
             remove(index);
         }

@@ -22,7 +22,7 @@ pub use buffer::{Attached, attach, attached};
 pub use collective::{Argument, Identity, Recipe, share};
 pub use ends::{alone, each_alone, end, end_all};
 pub use order::Requests;
-pub use record::{Envelope, Kind, Mode, Outcome, Request, State};
+pub use record::{Envelope, General, Kind, Mode, Outcome, Request, State};
 use std::any::Any;
 use std::cell::{Ref, RefMut};
 use std::ffi::c_int;
@@ -324,7 +324,9 @@ pub fn count_received(comm: VirtComm, status: &Status) {
 
 /// Whether a request is under way.
 pub fn is_active(index: u32) -> bool {
-    get(index).is_some_and(|request| request.state == State::Active || request.other.is_some_and(is_active))
+    get(index).is_some_and(|request| {
+        matches!(request.state, State::Active | State::Open) || request.other.is_some_and(is_active)
+    })
 }
 
 /// Whether it is a persistent request that is not started.
@@ -332,10 +334,19 @@ pub fn is_inactive(index: u32) -> bool {
     get(index).is_some_and(|request| request.state == State::Inactive)
 }
 
-/// Frees a request (MPI_Request_free): an active one is kept until it has ended.
+/// The functions of a generalized request.
+pub fn general(index: u32) -> Option<General> {
+    match get(index)?.kind {
+        Kind::General(general) => Some(general),
+        _ => None,
+    }
+}
+
+/// Frees a request (MPI_Request_free): an active one is kept until it has ended, and a generalized one until the program
+/// has been told.
 pub fn free(handle: &mut VirtRequest) {
     let Some(index) = index(*handle) else { return };
-    if is_active(index) {
+    if is_active(index) || general(index).is_some() {
         if let Some(mut request) = get_mut(index) {
             request.orphan = true;
         }

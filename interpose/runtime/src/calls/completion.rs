@@ -186,7 +186,7 @@ pub unsafe extern "C" fn MPI_Testall(
             }
         }
         for index in 0..arrays.count {
-            if outcome!(completion::peek(*arrays.request(index))).is_none() {
+            if !outcome!(completion::has_come(*arrays.request(index))) {
                 outcome!(checkpoint::poll());
                 flag.write(0);
                 return SUCCESS;
@@ -206,7 +206,7 @@ unsafe fn any(arrays: &Arrays) -> Result<(Option<usize>, bool), Rewound> {
         let handle = unsafe { *arrays.request(index) };
         if is_pending(handle) {
             pending = true;
-            if completion::peek(handle)?.is_some() {
+            if completion::has_come(handle)? {
                 return Ok((Some(index), true));
             }
         }
@@ -290,7 +290,7 @@ unsafe fn some(
                 continue;
             }
             pending = true;
-            if completion::peek(*handle)?.is_some() {
+            if completion::has_come(*handle)? {
                 let outcome = completion::wait(handle)?;
                 failed = failed.or(failure(&outcome));
                 indices.add(ended).write(index as c_int);
@@ -346,7 +346,7 @@ pub unsafe extern "C" fn MPI_Cancel(request: *mut VirtRequest) -> c_int {
     let Some(index) = requests::index(unsafe { *request }) else {
         return finish(Proc::MPI_Cancel, ERR_REQUEST, None);
     };
-    if requests::is_active(index) {
+    if requests::is_active(index) || requests::general(index).is_some() {
         return finish(Proc::MPI_Cancel, outcome!(completion::cancel(index)), None);
     }
     SUCCESS

@@ -1,8 +1,10 @@
-//! Fortran handles of requests, messages and files (MPI 4.1, section 19.3.4); those of other kinds are with their objects.
+//! Fortran handles of requests, messages, files, windows and sessions (MPI 4.1, section 19.3.4); those of other kinds are with their objects.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::generated::{HandleKind, real};
-use crate::handles::{VirtFile, VirtMessage, VirtRequest, real_message, virtual_handle};
+use crate::handles::{
+    VirtFile, VirtMessage, VirtRequest, VirtSession, VirtWin, predefined_handle, real_message, virtual_handle,
+};
 use crate::objects::errhandler::no_file;
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::{early, requests};
@@ -52,4 +54,37 @@ pub unsafe extern "C" fn MPI_File_f2c(fh: c_int) -> VirtFile {
     } else {
         VirtFile(std::ptr::null_mut())
     }
+}
+
+/// Fortran's number of the null handle, the only one of its kind that there is.
+fn null_to_fortran(handle: *mut std::ffi::c_void, null: &str) -> c_int {
+    if handle == predefined_handle(null) { 0 } else { -1 }
+}
+
+fn null_from_fortran(number: c_int, null: &str) -> *mut std::ffi::c_void {
+    if number == 0 {
+        predefined_handle(null)
+    } else {
+        std::ptr::null_mut()
+    }
+}
+
+/// `MPI_Win_c2f`
+pub unsafe extern "C" fn MPI_Win_c2f(win: VirtWin) -> c_int {
+    null_to_fortran(win.0, "ompi_mpi_win_null")
+}
+
+/// `MPI_Win_f2c`
+pub unsafe extern "C" fn MPI_Win_f2c(win: c_int) -> VirtWin {
+    VirtWin(null_from_fortran(win, "ompi_mpi_win_null"))
+}
+
+/// `MPI_Session_c2f`
+pub unsafe extern "C" fn MPI_Session_c2f(session: VirtSession) -> c_int {
+    null_to_fortran(session.0, "ompi_mpi_instance_null")
+}
+
+/// `MPI_Session_f2c`
+pub unsafe extern "C" fn MPI_Session_f2c(session: c_int) -> VirtSession {
+    VirtSession(null_from_fortran(session, "ompi_mpi_instance_null"))
 }

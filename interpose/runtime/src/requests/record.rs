@@ -70,6 +70,21 @@ pub enum Kind {
     PersistentReceive(Envelope),
     /// A persistent collective (MPI_Allreduce_init) with the number of its recipe.
     PersistentCollective(u64),
+    /// A generalized request (MPI_Grequest_start), which the library does not know.
+    General(General),
+}
+
+/// The program's functions of a generalized request (MPI 4.1, section 13.2), as addresses on the user side.
+#[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
+pub struct General {
+    /// Fills in the status.
+    pub query: u64,
+    /// Frees what belongs to it.
+    pub free: u64,
+    /// Is told of MPI_Cancel.
+    pub cancel: u64,
+    /// What all of them get.
+    pub extra: u64,
 }
 
 /// How far it is.
@@ -79,6 +94,8 @@ pub enum State {
     Inactive,
     /// The real request is under way.
     Active,
+    /// A generalized request that the program has not completed.
+    Open,
     /// It has ended with this outcome, which the program has not asked for yet.
     Done {
         /// Source, tag, error, cancelled, bytes.
@@ -129,7 +146,7 @@ impl Kind {
             Kind::Receive(envelope) | Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope) => {
                 Some(envelope)
             }
-            Kind::Send | Kind::Collective | Kind::PersistentCollective(_) => None,
+            Kind::Send | Kind::Collective | Kind::PersistentCollective(_) | Kind::General(_) => None,
         }
     }
 }

@@ -1,0 +1,46 @@
+//! Generalized requests (MPI 4.1, section 13.2), wholly on our side: nothing of them goes with the library.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::arguments::outcome;
+use crate::completion;
+use crate::errors::{ERR_REQUEST, SUCCESS};
+use crate::generated::Proc;
+use crate::generated::callbacks::{GrequestCancelFn, GrequestFreeFn, GrequestQueryFn};
+use crate::handles::VirtRequest;
+use crate::objects::comm;
+use crate::raise::finish;
+use crate::requests::{self, EMPTY, General, Kind, State};
+use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::RealRequest;
+
+/// `MPI_Grequest_start`
+pub unsafe extern "C" fn MPI_Grequest_start(
+    query_fn: GrequestQueryFn,
+    free_fn: GrequestFreeFn,
+    cancel_fn: GrequestCancelFn,
+    extra_state: *mut c_void,
+    request: *mut VirtRequest,
+) -> c_int {
+    let general = General {
+        query: query_fn.map_or(0, |function| function as usize as u64),
+        free: free_fn.map_or(0, |function| function as usize as u64),
+        cancel: cancel_fn.map_or(0, |function| function as usize as u64),
+        extra: extra_state as u64,
+    };
+    let none = RealRequest(std::ptr::null_mut());
+    let handle = requests::add(comm::world_handle(), Kind::General(general), State::Open, none);
+    // SAFETY: the program's place for the handle.
+    unsafe { request.write(handle) };
+    SUCCESS
+}
+
+/// `MPI_Grequest_complete`
+pub unsafe extern "C" fn MPI_Grequest_complete(request: VirtRequest) -> c_int {
+    let is_open = |&index: &u32| requests::general(index).is_some() && requests::is_active(index);
+    let Some(index) = requests::index(request).filter(is_open) else {
+        return finish(Proc::MPI_Grequest_complete, ERR_REQUEST, None);
+    };
+    requests::set_state(index, requests::done(EMPTY, SUCCESS));
+    outcome!(completion::reap_orphans());
+    SUCCESS
+}
