@@ -69,6 +69,7 @@ programs! {
     collectives: "collectives";
     persistent_collectives: "persistent";
     generalized_requests: "general";
+    the_tool_interface: "tools";
     intercommunicators: "intercommunicators";
     communicators: "communicators";
     topologies: "topologies";

@@ -59,6 +59,11 @@ fn messages_requests_and_collectives() {
 }
 
 #[test]
+fn persistent_collectives_generalized_requests_and_tools() {
+    conform(place::mpich_program, &["persistent", "general", "tools"]);
+}
+
+#[test]
 fn communicators_groups_and_topologies() {
     conform(
         place::mpich_program,

@@ -100,6 +100,29 @@ pub fn enter(generation: u32) {
     GENERATION.store(generation, Ordering::Release);
 }
 
+/// As long as it lives, calls are never abandoned: local ones that do not wait, at any time, and before any generation.
+pub struct Apart {
+    page: usize,
+    generation: u32,
+}
+
+impl Apart {
+    /// Local calls follow.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Apart {
+        let page = PAGE.swap(&raw const ALONE as usize, Ordering::Relaxed);
+        let generation = GENERATION.swap(0, Ordering::Relaxed);
+        Apart { page, generation }
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        GENERATION.store(self.generation, Ordering::Relaxed);
+        PAGE.store(self.page, Ordering::Relaxed);
+    }
+}
+
 /// As long as it lives, a callback of the library is running, which cannot be abandoned.
 pub struct Callback {
     frame: usize,

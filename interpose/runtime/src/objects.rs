@@ -13,6 +13,7 @@ pub mod info;
 pub(crate) mod lookup;
 pub mod op;
 mod slots;
+pub mod tool;
 
 use crate::cell::Main;
 use crate::errors;
@@ -42,6 +43,8 @@ pub struct Objects {
     pub infos: Slots<info::Info>,
     /// Attribute keys.
     pub keyvals: attribute::Keyvals,
+    /// What the tool interface has given out.
+    pub tool: tool::Tool,
 }
 
 static OBJECTS: Main<Objects> = Main::new(Objects {
@@ -54,6 +57,7 @@ static OBJECTS: Main<Objects> = Main::new(Objects {
     error_codes: errhandler::ErrorCodes::NONE,
     infos: Slots::NONE,
     keyvals: attribute::Keyvals::NONE,
+    tool: tool::Tool::NONE,
 });
 
 /// The objects of this process. A borrow must not be held while the program is called back.
@@ -82,6 +86,7 @@ pub fn release_local() {
     op::release_all();
     errhandler::release_all();
     info::release_all();
+    tool::forget_reals();
 }
 
 /// Tells of an object that could not be made again. If a further failure is why, all are made again in the next attempt.

@@ -57,6 +57,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     report.settle(&dead, &plan, &world.players);
     let frame = settle(&plan, loaded);
     fetch::settle();
+    objects::tool::rebuild();
     if make_collectives().is_err() || repost().is_err() {
         return Err(Again);
     }

@@ -1,0 +1,155 @@
+//! Performance variables (MPI 4.1, section 15.3.7): sessions and handles.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::tool::{check, must_be_open, object_at, real_of, returned};
+use crate::generated::real;
+use crate::objects::tool::{self, ALL, INVALID_HANDLE, INVALID_SESSION, Of, Pvar};
+use crate::objects::{objects, objects_mut};
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use understudy_mpi::call::Apart;
+
+/// `MPI_T_pvar_session_create`
+pub unsafe extern "C" fn MPI_T_pvar_session_create(session: *mut *mut c_void) -> c_int {
+    let make = || {
+        must_be_open()?;
+        let real = tool::make_session()?;
+        let index = objects_mut().tool.sessions.insert(());
+        tool::set_real(Of::Session, index, real);
+        // SAFETY: the program's argument.
+        unsafe { session.write(tool::handle(Of::Session, index)) };
+        Ok(())
+    };
+    returned(make())
+}
+
+/// `MPI_T_pvar_session_free`: handles of the session go with it.
+pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c_int {
+    // SAFETY: the program's argument.
+    let given = unsafe { &mut *session };
+    let mut free = || {
+        must_be_open()?;
+        let number = tool::index(Of::Session, *given).ok_or(INVALID_SESSION)?;
+        objects_mut().tool.sessions.remove(number).ok_or(INVALID_SESSION)?;
+        let mut real = tool::real_of(Of::Session, *given);
+        let handles = pvars_of(number);
+        for index in handles {
+            objects_mut().tool.pvars.remove(index);
+            tool::set_real(Of::Pvar, index, null_mut());
+        }
+        tool::set_real(Of::Session, number, null_mut());
+        *given = null_mut();
+        let _apart = Apart::new();
+        match real.is_null() {
+            true => Ok(()),
+            // SAFETY: a session of the library's.
+            false => check(unsafe { real::PMPI_T_pvar_session_free(&mut real) }),
+        }
+    };
+    returned(free())
+}
+
+/// The handles of a session, by index.
+fn pvars_of(session: u32) -> Vec<u32> {
+    let tool = &objects().tool;
+    let all = tool.pvars.iter().filter(|(_, pvar)| pvar.session == session);
+    all.map(|(index, _)| index).collect()
+}
+
+/// `MPI_T_pvar_handle_alloc`
+pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
+    session: *mut c_void,
+    pvar_index: c_int,
+    obj_handle: *mut c_void,
+    handle: *mut *mut c_void,
+    count: *mut c_int,
+) -> c_int {
+    let make = || {
+        real_of(Of::Session, session)?;
+        let variable = tool::describe_pvar(pvar_index)?;
+        let pvar = Pvar {
+            session: tool::index(Of::Session, session).ok_or(INVALID_SESSION)?,
+            name: variable.name,
+            class: variable.class,
+            // SAFETY: the program's argument.
+            object: unsafe { object_at(variable.bind, obj_handle) },
+            started: false,
+        };
+        let (real, elements) = tool::make_pvar(&pvar)?;
+        let index = objects_mut().tool.pvars.insert(pvar);
+        tool::set_real(Of::Pvar, index, real);
+        // SAFETY: the program's arguments.
+        unsafe {
+            handle.write(tool::handle(Of::Pvar, index));
+            count.write(elements);
+        }
+        Ok(())
+    };
+    returned(make())
+}
+
+/// `MPI_T_pvar_handle_free`
+pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: *mut c_void, handle: *mut *mut c_void) -> c_int {
+    // SAFETY: the program's argument.
+    let given = unsafe { &mut *handle };
+    let mut free = || {
+        let session = real_of(Of::Session, session)?;
+        let index = tool::index(Of::Pvar, *given).ok_or(INVALID_HANDLE)?;
+        objects_mut().tool.pvars.remove(index).ok_or(INVALID_HANDLE)?;
+        let mut real = tool::real_of(Of::Pvar, *given);
+        tool::set_real(Of::Pvar, index, null_mut());
+        *given = null_mut();
+        let _apart = Apart::new();
+        match real.is_null() {
+            true => Ok(()),
+            // SAFETY: a handle of the library's.
+            false => check(unsafe { real::PMPI_T_pvar_handle_free(session, &mut real) }),
+        }
+    };
+    returned(free())
+}
+
+/// Does something with a handle of a session, or with all of them.
+fn with_pvar(
+    session: *mut c_void,
+    handle: *mut c_void,
+    call: impl FnOnce(*mut c_void, *mut c_void) -> c_int,
+) -> Result<(), c_int> {
+    let real_session = real_of(Of::Session, session)?;
+    let real = real_of(Of::Pvar, handle)?;
+    let _apart = Apart::new();
+    check(call(real_session, real))
+}
+
+fn note_started(session: *mut c_void, handle: *mut c_void, started: bool) {
+    let handles = match tool::index(Of::Session, session) {
+        Some(session) if handle == ALL => pvars_of(session),
+        _ => tool::index(Of::Pvar, handle).into_iter().collect(),
+    };
+    for index in handles {
+        if let Some(pvar) = objects_mut().tool.pvars.get_mut(index) {
+            pvar.started = started;
+        }
+    }
+}
+
+macro_rules! pvars {
+    ($($name:ident, $real:ident($($argument:ident: $type:ty)?) $(notes $started:literal)?;)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`")]
+        pub unsafe extern "C" fn $name(session: *mut c_void, handle: *mut c_void $(, $argument: $type)?) -> c_int {
+            returned(with_pvar(session, handle, |real_session, real| {
+                // SAFETY: handles of the library's, and the program's buffer.
+                unsafe { real::$real(real_session, real $(, $argument)?) }
+            }).inspect(|()| { $(note_started(session, handle, $started);)? }))
+        }
+    )*};
+}
+
+pvars! {
+    MPI_T_pvar_start, PMPI_T_pvar_start() notes true;
+    MPI_T_pvar_stop, PMPI_T_pvar_stop() notes false;
+    MPI_T_pvar_read, PMPI_T_pvar_read(buf: *mut c_void);
+    MPI_T_pvar_write, PMPI_T_pvar_write(buf: *const c_void);
+    MPI_T_pvar_reset, PMPI_T_pvar_reset();
+    MPI_T_pvar_readreset, PMPI_T_pvar_readreset(buf: *mut c_void);
+}

@@ -1,0 +1,355 @@
+//! The tool interface (MPI 4.1, section 15.3). Its errors are returned, and go to no error handler.
+#![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+
+use crate::errors::SUCCESS;
+use crate::generated::real;
+use crate::handles::{VirtDatatype, predefined_handle, predefined_of, real_datatype};
+use crate::objects::tool::{self, Cvar, INVALID_HANDLE, INVALID_SESSION, NOT_INITIALIZED, Of};
+use crate::objects::{objects, objects_mut};
+use crate::world;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null_mut;
+use understudy_mpi::call::Apart;
+use understudy_mpi::real_types::RealDatatype;
+
+/// The outcome of a handler in which `?` ends it.
+pub(super) fn returned(outcome: Result<(), c_int>) -> c_int {
+    outcome.err().unwrap_or(SUCCESS)
+}
+
+pub(super) fn check(rc: c_int) -> Result<(), c_int> {
+    if rc == SUCCESS { Ok(()) } else { Err(rc) }
+}
+
+pub(super) fn must_be_open() -> Result<(), c_int> {
+    if tool::is_open() { Ok(()) } else { Err(NOT_INITIALIZED) }
+}
+
+/// Calls that only look at what the library has registered.
+macro_rules! local {
+    ($($name:ident, $real:ident($($argument:ident: $type:ty),*);)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`")]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            if !tool::is_open() {
+                return NOT_INITIALIZED;
+            }
+            let _apart = Apart::new();
+            // SAFETY: the program's arguments are handed on.
+            unsafe { real::$real($($argument),*) }
+        }
+    )*};
+}
+
+local! {
+    MPI_T_cvar_get_num, PMPI_T_cvar_get_num(num_cvar: *mut c_int);
+    MPI_T_cvar_get_index, PMPI_T_cvar_get_index(name: *const c_char, cvar_index: *mut c_int);
+    MPI_T_category_get_num, PMPI_T_category_get_num(num_cat: *mut c_int);
+    MPI_T_category_get_info, PMPI_T_category_get_info(cat_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int, num_cvars: *mut c_int, num_pvars: *mut c_int, num_categories: *mut c_int);
+    MPI_T_category_get_index, PMPI_T_category_get_index(name: *const c_char, category_index: *mut c_int);
+    MPI_T_category_get_cvars, PMPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: *mut c_int);
+    MPI_T_category_get_pvars, PMPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: *mut c_int);
+    MPI_T_category_get_categories, PMPI_T_category_get_categories(cat_index: c_int, len: c_int, indices: *mut c_int);
+    MPI_T_category_changed, PMPI_T_category_changed(stamp: *mut c_int);
+    MPI_T_pvar_get_num, PMPI_T_pvar_get_num(num_pvar: *mut c_int);
+    MPI_T_pvar_get_index, PMPI_T_pvar_get_index(name: *const c_char, var_class: c_int, pvar_index: *mut c_int);
+}
+
+/// `MPI_T_init_thread`
+pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int {
+    let mut level = 0;
+    let rc = tool::open(required, &mut level, !world::is_initialised());
+    if rc == SUCCESS {
+        objects_mut().tool.users += 1;
+        // SAFETY: the program's argument.
+        unsafe { provided.write(level) };
+    }
+    rc
+}
+
+/// `MPI_T_finalize`: the library's interface stays open.
+pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
+    let users = &mut objects_mut().tool.users;
+    match users.checked_sub(1) {
+        Some(left) => *users = left,
+        None => return NOT_INITIALIZED,
+    }
+    SUCCESS
+}
+
+/// What is given out instead of the library's datatype and enumeration, where the program wants them.
+struct Types {
+    datatype: RealDatatype,
+    enumtype: *mut c_void,
+}
+
+impl Types {
+    fn new() -> Types {
+        Types {
+            datatype: real_datatype(VirtDatatype(predefined_handle("ompi_mpi_datatype_null"))),
+            enumtype: null_mut(),
+        }
+    }
+
+    /// # Safety
+    /// The program's places, or null.
+    unsafe fn give(self, datatype: *mut VirtDatatype, enumtype: *mut *mut c_void, of: Of, index: c_int) {
+        let null = || predefined_handle("ompi_mpi_datatype_null");
+        // SAFETY: handed on to the caller.
+        unsafe {
+            if !datatype.is_null() {
+                datatype.write(VirtDatatype(predefined_of(self.datatype.0).unwrap_or_else(null)));
+            }
+            if !enumtype.is_null() {
+                let is_none = self.enumtype.is_null();
+                enumtype.write(if is_none {
+                    null_mut()
+                } else {
+                    tool::handle(of, index as u32)
+                });
+            }
+        }
+    }
+}
+
+/// `MPI_T_cvar_get_info`
+pub unsafe extern "C" fn MPI_T_cvar_get_info(
+    cvar_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    verbosity: *mut c_int,
+    datatype: *mut VirtDatatype,
+    enumtype: *mut *mut c_void,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    bind: *mut c_int,
+    scope: *mut c_int,
+) -> c_int {
+    if !tool::is_open() {
+        return NOT_INITIALIZED;
+    }
+    let mut types = Types::new();
+    let _apart = Apart::new();
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        let (real_type, real_enum) = (&mut types.datatype, &mut types.enumtype);
+        let rc = real::PMPI_T_cvar_get_info(
+            cvar_index, name, name_len, verbosity, real_type, real_enum, desc, desc_len, bind, scope,
+        );
+        if rc == SUCCESS {
+            types.give(datatype, enumtype, Of::CvarEnum, cvar_index);
+        }
+        rc
+    }
+}
+
+/// `MPI_T_pvar_get_info`
+pub unsafe extern "C" fn MPI_T_pvar_get_info(
+    pvar_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    verbosity: *mut c_int,
+    var_class: *mut c_int,
+    datatype: *mut VirtDatatype,
+    enumtype: *mut *mut c_void,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    bind: *mut c_int,
+    readonly: *mut c_int,
+    continuous: *mut c_int,
+    atomic: *mut c_int,
+) -> c_int {
+    if !tool::is_open() {
+        return NOT_INITIALIZED;
+    }
+    let mut types = Types::new();
+    let _apart = Apart::new();
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        let (real_type, real_enum) = (&mut types.datatype, &mut types.enumtype);
+        let rc = real::PMPI_T_pvar_get_info(
+            pvar_index, name, name_len, verbosity, var_class, real_type, real_enum, desc, desc_len, bind, readonly,
+            continuous, atomic,
+        );
+        if rc == SUCCESS {
+            types.give(datatype, enumtype, Of::PvarEnum, pvar_index);
+        }
+        rc
+    }
+}
+
+/// The library's enumeration behind the program's.
+fn real_enum(given: *mut c_void) -> Result<*mut c_void, c_int> {
+    must_be_open()?;
+    let enumtype = if let Some(index) = tool::index(Of::CvarEnum, given) {
+        tool::describe_cvar(index as c_int)?.enumtype
+    } else if let Some(index) = tool::index(Of::PvarEnum, given) {
+        tool::describe_pvar(index as c_int)?.enumtype
+    } else {
+        null_mut()
+    };
+    if enumtype.is_null() {
+        Err(INVALID_HANDLE)
+    } else {
+        Ok(enumtype)
+    }
+}
+
+/// `MPI_T_enum_get_info`
+pub unsafe extern "C" fn MPI_T_enum_get_info(
+    enumtype: *mut c_void,
+    num: *mut c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+) -> c_int {
+    returned(real_enum(enumtype).and_then(|real| {
+        let _apart = Apart::new();
+        // SAFETY: the program's arguments are handed on.
+        check(unsafe { real::PMPI_T_enum_get_info(real, num, name, name_len) })
+    }))
+}
+
+/// `MPI_T_enum_get_item`
+pub unsafe extern "C" fn MPI_T_enum_get_item(
+    enumtype: *mut c_void,
+    index: c_int,
+    value: *mut c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+) -> c_int {
+    returned(real_enum(enumtype).and_then(|real| {
+        let _apart = Apart::new();
+        // SAFETY: the program's arguments are handed on.
+        check(unsafe { real::PMPI_T_enum_get_item(real, index, value, name, name_len) })
+    }))
+}
+
+/// The program's handle of the object that a variable is bound to.
+///
+/// # Safety
+/// `object` must be where it is, if the variable is bound.
+pub(super) unsafe fn object_at(bind: c_int, object: *const c_void) -> u64 {
+    if bind == 0 || object.is_null() || crate::abi::is_foreign() {
+        return 0;
+    }
+    // SAFETY: handed on to the caller.
+    unsafe { object.cast::<u64>().read_unaligned() }
+}
+
+/// `MPI_T_cvar_handle_alloc`
+pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
+    cvar_index: c_int,
+    obj_handle: *mut c_void,
+    handle: *mut *mut c_void,
+    count: *mut c_int,
+) -> c_int {
+    let make = || {
+        must_be_open()?;
+        let variable = tool::describe_cvar(cvar_index)?;
+        let mut cvar = Cvar {
+            name: variable.name,
+            // SAFETY: the program's argument.
+            object: unsafe { object_at(variable.bind, obj_handle) },
+            count: 0,
+        };
+        let (real, elements) = tool::make_cvar(&cvar)?;
+        cvar.count = elements;
+        let index = objects_mut().tool.cvars.insert(cvar);
+        tool::set_real(Of::Cvar, index, real);
+        // SAFETY: the program's arguments.
+        unsafe {
+            handle.write(tool::handle(Of::Cvar, index));
+            count.write(elements);
+        }
+        Ok(())
+    };
+    returned(make())
+}
+
+/// The library's handle behind the program's.
+pub(super) fn real_of(of: Of, handle: *mut c_void) -> Result<*mut c_void, c_int> {
+    must_be_open()?;
+    let real = tool::real_of(of, handle);
+    match (real.is_null(), of) {
+        (false, _) => Ok(real),
+        (true, Of::Session) => Err(INVALID_SESSION),
+        (true, _) => Err(INVALID_HANDLE),
+    }
+}
+
+/// `MPI_T_cvar_handle_free`
+pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_int {
+    // SAFETY: the program's argument.
+    let given = unsafe { &mut *handle };
+    let mut free = || {
+        must_be_open()?;
+        let index = tool::index(Of::Cvar, *given).ok_or(INVALID_HANDLE)?;
+        objects_mut().tool.cvars.remove(index).ok_or(INVALID_HANDLE)?;
+        let mut real = tool::real_of(Of::Cvar, *given);
+        tool::set_real(Of::Cvar, index, null_mut());
+        *given = null_mut();
+        let _apart = Apart::new();
+        match real.is_null() {
+            true => Ok(()),
+            // SAFETY: a handle of the library's.
+            false => check(unsafe { real::PMPI_T_cvar_handle_free(&mut real) }),
+        }
+    };
+    returned(free())
+}
+
+/// `MPI_T_cvar_read`
+pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) -> c_int {
+    returned(real_of(Of::Cvar, handle).and_then(|real| {
+        let _apart = Apart::new();
+        // SAFETY: the program's buffer.
+        check(unsafe { real::PMPI_T_cvar_read(real, buf) })
+    }))
+}
+
+/// Bytes of a value of a variable: those of its elements, or the text.
+///
+/// # Safety
+/// The value must be one of this type.
+unsafe fn value_of(datatype: *mut c_void, count: c_int, value: *const c_void) -> Option<Vec<u8>> {
+    let of = |name: &str| predefined_of(datatype) == Some(predefined_handle(name));
+    if of("ompi_mpi_char") {
+        // SAFETY: handed on to the caller.
+        return Some(unsafe { CStr::from_ptr(value.cast()) }.to_bytes_with_nul().to_vec());
+    }
+    let size = [
+        ("ompi_mpi_int", size_of::<c_int>()),
+        ("ompi_mpi_unsigned", size_of::<c_int>()),
+        ("ompi_mpi_unsigned_long", 8),
+        ("ompi_mpi_unsigned_long_long", 8),
+        ("ompi_mpi_count", 8),
+        ("ompi_mpi_double", 8),
+    ];
+    let (_, size) = size.into_iter().find(|(name, _)| of(name))?;
+    // SAFETY: handed on to the caller.
+    Some(unsafe { std::slice::from_raw_parts(value.cast(), size * count.max(0) as usize) }.to_vec())
+}
+
+/// `MPI_T_cvar_write`: it is written again in each generation.
+pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_void) -> c_int {
+    let write = || {
+        let real = real_of(Of::Cvar, handle)?;
+        let index = tool::index(Of::Cvar, handle).ok_or(INVALID_HANDLE)?;
+        let cvar = objects().tool.cvars.get(index).cloned().ok_or(INVALID_HANDLE)?;
+        {
+            let _apart = Apart::new();
+            // SAFETY: the program's buffer.
+            check(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
+        }
+        let variable = tool::find_cvar(&cvar.name)?;
+        // SAFETY: the library has just read a value there.
+        match unsafe { value_of(variable.datatype.0, cvar.count, buf) } {
+            Some(value) => tool::note_written(&cvar, value),
+            None => log::warn!(
+                "{} has a type that is not known here: what was written to it is lost with a failure",
+                String::from_utf8_lossy(&cvar.name)
+            ),
+        }
+        Ok(())
+    };
+    returned(write())
+}

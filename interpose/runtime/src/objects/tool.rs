@@ -1,0 +1,414 @@
+//! The tool interface (MPI 4.1, chapter 15.3): what it has given out to the program, and how to get it again.
+//!
+//! Variables are the library's, and new in each generation: control variables that the program has written are written
+//! again, performance variables start from their beginning. All calls are local, so they are never abandoned, and may be made
+//! before `MPI_Init`.
+#![allow(unsafe_code)]
+
+use super::{Slots, objects, objects_mut};
+use crate::abi;
+use crate::cell::Main;
+use crate::errors::SUCCESS;
+use crate::generated::real;
+use crate::handles::{
+    VirtComm, VirtDatatype, VirtInfo, VirtOp, predefined_handle, real_comm, real_datatype, real_info, real_op,
+};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null_mut;
+use understudy_mpi::call::Apart;
+use understudy_mpi::real_types::RealDatatype;
+
+/// `MPI_T_ERR_NOT_INITIALIZED`
+pub const NOT_INITIALIZED: c_int = 55;
+/// `MPI_T_ERR_INVALID_HANDLE`
+pub const INVALID_HANDLE: c_int = 59;
+/// `MPI_T_ERR_INVALID_SESSION`
+pub const INVALID_SESSION: c_int = 62;
+/// `MPI_T_ERR_INVALID`
+const INVALID: c_int = 72;
+/// `MPI_T_PVAR_ALL_HANDLES`
+pub const ALL: *mut c_void = usize::MAX as *mut c_void;
+
+/// Names are cut to this length.
+const NAME: usize = 512;
+
+/// A handle of a control variable.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct Cvar {
+    /// Which variable.
+    pub name: Vec<u8>,
+    /// The program's handle of the object that it is bound to; 0: none.
+    pub object: u64,
+    /// Number of its elements.
+    pub count: c_int,
+}
+
+/// A handle of a performance variable.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct Pvar {
+    /// Index of its session.
+    pub session: u32,
+    /// Which variable.
+    pub name: Vec<u8>,
+    /// Its class, which is part of its name.
+    pub class: c_int,
+    /// As of [`Cvar`].
+    pub object: u64,
+    /// Whether the program has started it.
+    pub started: bool,
+}
+
+/// All of it.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct Tool {
+    /// How often it has been initialised, less how often it has been finalised.
+    pub users: u32,
+    /// Handles of control variables.
+    pub cvars: Slots<Cvar>,
+    /// Sessions.
+    pub sessions: Slots<()>,
+    /// Handles of performance variables.
+    pub pvars: Slots<Pvar>,
+    /// What has been written to control variables, in the order of the last writes.
+    pub written: Vec<(Cvar, Vec<u8>)>,
+}
+
+impl Tool {
+    /// Nothing.
+    pub const NONE: Tool = Tool {
+        users: 0,
+        cvars: Slots::NONE,
+        sessions: Slots::NONE,
+        pvars: Slots::NONE,
+        written: Vec::new(),
+    };
+}
+
+/// The real handles, by index, and what the library is.
+struct Reals {
+    cvars: Vec<*mut c_void>,
+    sessions: Vec<*mut c_void>,
+    pvars: Vec<*mut c_void>,
+    /// Whether the library's interface is initialised, and was before MPI_Init, where every generation begins.
+    is_open: bool,
+    was_open: bool,
+}
+
+// SAFETY: addresses that only the real library follows.
+unsafe impl Send for Reals {}
+
+static REALS: Main<Reals> = Main::new(Reals {
+    cvars: Vec::new(),
+    sessions: Vec::new(),
+    pvars: Vec::new(),
+    is_open: false,
+    was_open: false,
+});
+
+/// What a handle of the tool interface is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// A control variable.
+    Cvar = 0,
+    /// A session.
+    Session = 1,
+    /// A performance variable.
+    Pvar = 2,
+    /// The enumeration of a control variable, by its index.
+    CvarEnum = 3,
+    /// The enumeration of a performance variable, by its index.
+    PvarEnum = 4,
+}
+
+/// Behind the virtual handles of MPI objects; never mapped either.
+const BASE: usize = 0x1e20_0000_0000;
+
+/// The program's handle.
+pub fn handle(of: Of, index: u32) -> *mut c_void {
+    (BASE + ((of as usize) << 36) + ((index as usize) << 4)) as *mut c_void
+}
+
+/// The index behind a handle of the program's.
+pub fn index(of: Of, given: *mut c_void) -> Option<u32> {
+    let offset = (given as usize).wrapping_sub(handle(of, 0) as usize);
+    (offset < 1 << 36 && offset % 16 == 0).then_some((offset >> 4) as u32)
+}
+
+fn place(list: &mut Vec<*mut c_void>, index: u32, real: *mut c_void) {
+    if list.len() <= index as usize {
+        list.resize(index as usize + 1, null_mut());
+    }
+    list[index as usize] = real;
+}
+
+/// The real handle; null if there is none.
+pub fn real_of(of: Of, given: *mut c_void) -> *mut c_void {
+    let reals = REALS.borrow();
+    let list = match of {
+        Of::Cvar => &reals.cvars,
+        Of::Session => &reals.sessions,
+        Of::Pvar if given == ALL => return ALL,
+        Of::Pvar => &reals.pvars,
+        Of::CvarEnum | Of::PvarEnum => return null_mut(),
+    };
+    let real = index(of, given).and_then(|index| list.get(index as usize).copied());
+    real.unwrap_or(null_mut())
+}
+
+/// Puts a real handle behind that of the program's.
+pub fn set_real(of: Of, index: u32, real: *mut c_void) {
+    let reals = &mut *REALS.borrow_mut();
+    match of {
+        Of::Cvar => place(&mut reals.cvars, index, real),
+        Of::Session => place(&mut reals.sessions, index, real),
+        Of::Pvar => place(&mut reals.pvars, index, real),
+        Of::CvarEnum | Of::PvarEnum => {}
+    }
+}
+
+/// Opens the library's interface, once in each generation; it is never closed. `is_before`: before `MPI_Init`, from where on the
+/// library is put back to a moment in which it is open.
+pub fn open(required: c_int, provided: &mut c_int, is_before: bool) -> c_int {
+    let _apart = Apart::new();
+    // SAFETY: a plain argument.
+    let rc = unsafe { real::PMPI_T_init_thread(required, provided) };
+    let mut reals = REALS.borrow_mut();
+    reals.is_open |= rc == SUCCESS;
+    reals.was_open |= rc == SUCCESS && is_before;
+    rc
+}
+
+/// Whether the program may use it.
+pub fn is_open() -> bool {
+    objects().tool.users > 0
+}
+
+/// The library has been put back: its handles are void.
+pub fn forget_reals() {
+    let reals = &mut *REALS.borrow_mut();
+    for list in [&mut reals.cvars, &mut reals.sessions, &mut reals.pvars] {
+        list.clear();
+    }
+    reals.is_open = reals.was_open;
+}
+
+/// The object that a variable is bound to, as the library knows it.
+pub struct Bound(*mut c_void);
+
+impl Bound {
+    /// What the program's handle stands for, if the variable's binding is one of those that are known here. In another ABI
+    /// than Open MPI's no variable is bound.
+    pub fn new(bind: c_int, object: u64) -> Option<Bound> {
+        let object = object as *mut c_void;
+        Some(Bound(match bind {
+            _ if abi::is_foreign() => null_mut(),
+            0 => null_mut(),
+            1 => real_comm(VirtComm(object)).0,
+            2 => real_datatype(VirtDatatype(object)).0,
+            6 => real_op(VirtOp(object)).0,
+            10 => real_info(VirtInfo(object)).0,
+            _ => return None,
+        }))
+    }
+
+    /// As the library wants it: where the handle is.
+    pub fn pointer(&mut self) -> *mut c_void {
+        if self.0.is_null() {
+            null_mut()
+        } else {
+            (&raw mut self.0).cast()
+        }
+    }
+}
+
+/// What the library says of a variable.
+pub struct Variable {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Of a performance variable.
+    pub class: c_int,
+    /// What kind of object it is bound to.
+    pub bind: c_int,
+    /// The type of its values.
+    pub datatype: RealDatatype,
+    /// The library's enumeration of them, or null.
+    pub enumtype: *mut c_void,
+}
+
+/// Has the library describe a variable: `ask` gets room for the name, and places for everything else.
+fn describe(
+    ask: impl FnOnce(*mut c_char, &mut c_int, &mut Variable, &mut [c_int; 5]) -> c_int,
+) -> Result<Variable, c_int> {
+    let (mut name, mut length) = ([0 as c_char; NAME], NAME as c_int);
+    let null = VirtDatatype(predefined_handle("ompi_mpi_datatype_null"));
+    let mut variable = Variable {
+        name: Vec::new(),
+        class: 0,
+        bind: 0,
+        datatype: real_datatype(null),
+        enumtype: null_mut(),
+    };
+    let _apart = Apart::new();
+    check(ask(name.as_mut_ptr(), &mut length, &mut variable, &mut [0; 5]))?;
+    // SAFETY: a text in this array.
+    variable.name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_bytes().to_vec();
+    Ok(variable)
+}
+
+/// The control variable with this index.
+pub fn describe_cvar(index: c_int) -> Result<Variable, c_int> {
+    // SAFETY: places for all that is asked for.
+    describe(|name, length, variable, [verbosity, desc, scope, ..]| unsafe {
+        let (datatype, enumtype, bind) = (&mut variable.datatype, &mut variable.enumtype, &mut variable.bind);
+        real::PMPI_T_cvar_get_info(
+            index,
+            name,
+            length,
+            verbosity,
+            datatype,
+            enumtype,
+            null_mut(),
+            desc,
+            bind,
+            scope,
+        )
+    })
+}
+
+/// The performance variable with this index.
+pub fn describe_pvar(index: c_int) -> Result<Variable, c_int> {
+    // SAFETY: places for all that is asked for.
+    describe(
+        |name, length, variable, [verbosity, desc, readonly, continuous, atomic]| unsafe {
+            let (class, bind) = (&mut variable.class, &mut variable.bind);
+            let (datatype, enumtype) = (&mut variable.datatype, &mut variable.enumtype);
+            real::PMPI_T_pvar_get_info(
+                index,
+                name,
+                length,
+                verbosity,
+                class,
+                datatype,
+                enumtype,
+                null_mut(),
+                desc,
+                bind,
+                readonly,
+                continuous,
+                atomic,
+            )
+        },
+    )
+}
+
+/// The control variable of this name.
+pub fn find_cvar(name: &[u8]) -> Result<Variable, c_int> {
+    describe_cvar(index_of(name)?)
+}
+
+fn index_of(name: &[u8]) -> Result<c_int, c_int> {
+    let (name, mut index) = (named(name), 0);
+    let _apart = Apart::new();
+    // SAFETY: a text.
+    check(unsafe { real::PMPI_T_cvar_get_index(name.as_ptr(), &mut index) })?;
+    Ok(index)
+}
+
+fn named(name: &[u8]) -> Vec<c_char> {
+    name.iter().chain(&[0]).map(|&byte| byte as c_char).collect()
+}
+
+/// A real handle of a control variable, and the number of its elements.
+pub fn make_cvar(cvar: &Cvar) -> Result<(*mut c_void, c_int), c_int> {
+    let index = index_of(&cvar.name)?;
+    let mut object = Bound::new(describe_cvar(index)?.bind, cvar.object).ok_or(INVALID)?;
+    let (mut handle, mut count) = (null_mut(), 0);
+    let _apart = Apart::new();
+    // SAFETY: a variable of the library's.
+    check(unsafe { real::PMPI_T_cvar_handle_alloc(index, object.pointer(), &mut handle, &mut count) })?;
+    Ok((handle, count))
+}
+
+/// A real handle of a performance variable, which is not started, and the number of its elements.
+pub fn make_pvar(pvar: &Pvar) -> Result<(*mut c_void, c_int), c_int> {
+    let (name, mut index) = (named(&pvar.name), 0);
+    let _apart = Apart::new();
+    // SAFETY: a text.
+    check(unsafe { real::PMPI_T_pvar_get_index(name.as_ptr(), pvar.class, &mut index) })?;
+    let mut object = Bound::new(describe_pvar(index)?.bind, pvar.object).ok_or(INVALID)?;
+    let session = real_of(Of::Session, handle(Of::Session, pvar.session));
+    let (mut new, mut count) = (null_mut(), 0);
+    // SAFETY: a session and a variable of the library's.
+    check(unsafe { real::PMPI_T_pvar_handle_alloc(session, index, object.pointer(), &mut new, &mut count) })?;
+    Ok((new, count))
+}
+
+/// A real session.
+pub fn make_session() -> Result<*mut c_void, c_int> {
+    let mut session = null_mut();
+    let _apart = Apart::new();
+    // SAFETY: a place for the handle.
+    check(unsafe { real::PMPI_T_pvar_session_create(&mut session) })?;
+    Ok(session)
+}
+
+fn check(rc: c_int) -> Result<(), c_int> {
+    if rc == SUCCESS { Ok(()) } else { Err(rc) }
+}
+
+/// Puts on record what the program has written to a control variable.
+pub fn note_written(cvar: &Cvar, value: Vec<u8>) {
+    let written = &mut objects_mut().tool.written;
+    written.retain(|(other, _)| other.name != cvar.name || other.object != cvar.object);
+    written.push((cvar.clone(), value));
+}
+
+fn write_again(cvar: &Cvar, value: &[u8]) -> Result<(), c_int> {
+    let (mut handle, _) = make_cvar(cvar)?;
+    let _apart = Apart::new();
+    // SAFETY: a handle of the variable that this value was written to.
+    unsafe {
+        let rc = real::PMPI_T_cvar_write(handle, value.as_ptr().cast());
+        real::PMPI_T_cvar_handle_free(&mut handle);
+        check(rc)
+    }
+}
+
+/// Makes the real handles again, in a new generation. What the library does not have any more stays void.
+pub fn rebuild() {
+    if !is_open() {
+        return;
+    }
+    let (is_library_open, tool) = (REALS.borrow().is_open, objects().tool.clone());
+    if !is_library_open && open(0, &mut 0, false) != SUCCESS {
+        return log::error!("the tool interface of MPI could not be initialised again");
+    }
+    for (cvar, value) in &tool.written {
+        if let Err(rc) = write_again(cvar, value) {
+            super::not_made_again(&format!("variable {}", String::from_utf8_lossy(&cvar.name)), rc);
+        }
+    }
+    for (index, cvar) in tool.cvars.iter() {
+        connect(Of::Cvar, index, make_cvar(cvar).map(|(handle, _)| handle));
+    }
+    for (index, ()) in tool.sessions.iter() {
+        connect(Of::Session, index, make_session());
+    }
+    for (index, pvar) in tool.pvars.iter() {
+        connect(Of::Pvar, index, make_pvar(pvar).map(|(handle, _)| handle));
+        if pvar.started {
+            let session = real_of(Of::Session, handle(Of::Session, pvar.session));
+            let pvar = real_of(Of::Pvar, handle(Of::Pvar, index));
+            let _apart = Apart::new();
+            // SAFETY: handles of the library's.
+            unsafe { real::PMPI_T_pvar_start(session, pvar) };
+        }
+    }
+}
+
+fn connect(of: Of, index: u32, made: Result<*mut c_void, c_int>) {
+    match made {
+        Ok(real) => set_real(of, index, real),
+        Err(rc) => super::not_made_again(&format!("handle {index} of the tool interface"), rc),
+    }
+}
