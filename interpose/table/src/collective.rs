@@ -138,15 +138,19 @@ fn inputs(procedure: &Procedure) -> &[Parameter] {
 pub(crate) fn persistent(out: &mut String, procedure: &Procedure) {
     let (name, comm, amount) = (&procedure.name, comm(procedure), handed_over(procedure));
     head(out, procedure);
+    let amount = match amount.as_str() {
+        "0" => amount,
+        _ => format!("if crate::traffic::is_on() {{ {amount} }} else {{ 0 }}"),
+    };
     let recorded: Vec<String> = inputs(procedure)
         .iter()
         .map(|parameter| recorded(procedure, parameter))
         .collect();
     let _ = write!(
         out,
-        "{SAFETY}        let amount = if crate::traffic::is_on() {{ {amount} }} else {{ 0 }};\n\
-         \x20       let arguments = vec![{}];\n\
-         \x20       unsafe {{ crate::calls::init_collective(Proc::{name}, {comm}, arguments, amount, request) }}\n    }}\n\n",
+        "{SAFETY}        let amount = {amount};\n\
+         {SAFETY}        let arguments = vec![{}];\n\
+         {SAFETY}        unsafe {{ crate::calls::init_collective(Proc::{name}, {comm}, arguments, amount, request) }}\n    }}\n\n",
         recorded.join(", ")
     );
 }

@@ -131,7 +131,7 @@ pub fn handle(of: Of, index: u32) -> *mut c_void {
 /// The index behind a handle of the program's.
 pub fn index(of: Of, given: *mut c_void) -> Option<u32> {
     let offset = (given as usize).wrapping_sub(handle(of, 0) as usize);
-    (offset < 1 << 36 && offset % 16 == 0).then_some((offset >> 4) as u32)
+    (offset < 1 << 36 && offset.is_multiple_of(16)).then_some((offset >> 4) as u32)
 }
 
 fn place(list: &mut Vec<*mut c_void>, index: u32, real: *mut c_void) {
