@@ -150,6 +150,40 @@ static void come_and_go(void)
     CHECK((brief == MPI_REQUEST_NULL) == (age == 3 || (age == 2 && rank % 2)));
 }
 
+/* The root starts before a meeting, and its part may end there; the others start after it. */
+static void uneven(void)
+{
+    static MPI_Comm comms[2];
+    static MPI_Request started[2];
+    static int data[2];
+    int sender = round_ % size;
+    if (round_ == 0)
+        for (int i = 0; i < 2; i++)
+            MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+    if (round_ % size == 0 && round_ > 0)
+        MPI_Request_free(&started[0]);
+    if (round_ % size == 0)
+        MPI_Bcast_init(&data[0], 1, MPI_INT, 0, comms[0], MPI_INFO_NULL, &started[0]);
+    for (int turn = 0; turn < 2; turn++) {
+        if ((rank == 0) == (turn == 0)) {
+            data[0] = rank == 0 ? value(1, 0, 3) : -1;
+            MPI_Start(&started[0]);
+        }
+        if ((rank == sender) == (turn == 0)) {
+            data[1] = rank == sender ? value(2, sender, 3) : -1;
+            MPI_Ibcast(&data[1], 1, MPI_INT, sender, comms[1], &started[1]);
+        }
+        meet();
+    }
+    MPI_Waitall(2, started, MPI_STATUSES_IGNORE);
+    CHECK(data[0] == value(1, 0, 3) && data[1] == value(2, sender, 3));
+    if (round_ == rounds - 1) {
+        MPI_Request_free(&started[0]);
+        for (int i = 0; i < 2; i++)
+            MPI_Comm_free(&comms[i]);
+    }
+}
+
 static void content(void)
 {
     int flag;
@@ -158,6 +192,7 @@ static void content(void)
         make();
     come_and_go();
     meet();
+    uneven();
     fill();
     /* Inactive requests are done. */
     MPI_Test(&requests[round_ % KINDS], &flag, &status);

@@ -68,6 +68,7 @@ programs! {
     completion_and_persistent_requests: "completion";
     collectives: "collectives";
     persistent_collectives: "persistent";
+    partitioned_messages: "partitioned";
     generalized_requests: "general";
     the_tool_interface: "tools";
     intercommunicators: "intercommunicators";

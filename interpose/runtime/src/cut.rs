@@ -264,11 +264,12 @@ fn ability() -> Result<(Ability, Option<String>), Rewound> {
         return Ok((Ability::Never, Some(why.to_string())));
     }
     let collectives = completion::test_all(requests::active(|kind| {
-        matches!(kind, Kind::Collective | Kind::PersistentCollective(_))
+        matches!(kind, Kind::Collective | Kind::Recorded(_))
     }))?;
     let is_held = schedule::state().held > 0;
     let is_callback = arch::top_frame().is_none();
-    let ability = if collectives.is_empty() && !user::is_loading() && !is_held && !is_callback {
+    let is_open = !collectives.is_empty() || requests::is_any_unready();
+    let ability = if !is_open && !user::is_loading() && !is_held && !is_callback {
         Ability::Now
     } else {
         Ability::Later

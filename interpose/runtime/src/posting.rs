@@ -2,7 +2,7 @@
 //! library's; nobody has looked yet whether they mean that a process has failed.
 #![allow(unsafe_code)]
 
-mod collective;
+mod recorded;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +11,7 @@ use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::real;
 use crate::handles::{real_comm, real_datatype};
 use crate::requests::{self, Envelope, Kind, Mode, State, count_sent, done, get, set_state, with_real};
-pub use collective::make;
+pub use recorded::make;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
@@ -92,7 +92,7 @@ pub fn start_again(index: u32) -> c_int {
             Kind::PersistentSend(_, envelope) => {
                 count_sent(envelope.comm(), envelope.peer, envelope.count, envelope.datatype());
             }
-            Kind::PersistentCollective(number) => collective::is_started(number),
+            Kind::Recorded(number) => recorded::is_started(index, number),
             _ => {}
         }
     }

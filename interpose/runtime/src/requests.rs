@@ -6,9 +6,9 @@
 #![allow(unsafe_code)]
 
 mod buffer;
-mod collective;
 mod ends;
 mod order;
+mod recipe;
 mod record;
 
 use crate::cell::Main;
@@ -19,9 +19,9 @@ use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
 use crate::traffic;
 pub use buffer::{Attached, attach, attached};
-pub use collective::{Argument, Identity, Recipe, share};
 pub use ends::{alone, each_alone, end, end_all};
 pub use order::Requests;
+pub use recipe::{Argument, Identity, Recipe, partitioned, share};
 pub use record::{Envelope, General, Kind, Mode, Outcome, Request, State};
 use std::any::Any;
 use std::cell::{Ref, RefMut};
@@ -33,12 +33,15 @@ struct Table {
     reals: Vec<RealRequest>,
     /// What the real library looks at until the request with this index has ended.
     kept: Vec<(u32, Box<dyn Any + Send>)>,
+    /// Of partitioned sends that have been started: how many partitions are not ready.
+    unready: Vec<(u32, u64)>,
 }
 
 static TABLE: Main<Table> = Main::new(Table {
     requests: Requests::NONE,
     reals: Vec::new(),
     kept: Vec::new(),
+    unready: Vec::new(),
 });
 
 const NULL: RealRequest = RealRequest(std::ptr::null_mut());
@@ -70,6 +73,7 @@ pub fn replace(saved: Requests) {
     table.reals = vec![NULL; saved.places() as usize];
     table.requests = saved;
     table.kept.clear();
+    table.unready.clear();
 }
 
 /// The program's MPI_REQUEST_NULL.
@@ -126,12 +130,12 @@ pub fn add_receive(envelope: Envelope, state: State, real: RealRequest) -> VirtR
 
 /// Adds a non-blocking collective that is under way.
 pub fn add_collective(comm: VirtComm, real: RealRequest) -> VirtRequest {
-    count_started(comm, 0);
+    count_started(share(comm, 0));
     add(comm, Kind::Collective, State::Active, real)
 }
 
-/// Adds a persistent collective that is not started, with what the library looks at until it is freed.
-pub fn add_persistent_collective(recipe: Recipe, real: RealRequest, kept: Box<dyn Any + Send>) -> VirtRequest {
+/// Adds a request that has a recipe and is not started, with what the library looks at until it is freed.
+pub fn add_recorded(recipe: Recipe, real: RealRequest, kept: Box<dyn Any + Send>) -> VirtRequest {
     recipe.retain();
     let comm = recipe.comm();
     let number = {
@@ -140,24 +144,31 @@ pub fn add_persistent_collective(recipe: Recipe, real: RealRequest, kept: Box<dy
         recipes.insert(number, recipe);
         number
     };
-    let handle = add(comm, Kind::PersistentCollective(number), State::Inactive, real);
+    let handle = add(comm, Kind::Recorded(number), State::Inactive, real);
     keep(handle, kept);
     handle
 }
 
-/// How a persistent collective was made.
+/// How a request was made.
 pub fn recipe(number: u64) -> Option<Ref<'static, Recipe>> {
     Ref::filter_map(table(), |table| table.recipes.get(&number)).ok()
 }
 
-/// A non-blocking collective, or a persistent one with its number on the communicator, has been started here.
-pub fn count_started(comm: VirtComm, number: u64) {
-    let share = share(comm, number);
+/// Something that several processes must start before a cut has been started here, with this process's share.
+pub fn count_started(share: u64) {
     let started = &mut table_mut().started;
     *started = started.wrapping_add(share);
 }
 
-/// A communicator has been freed: its persistent collectives cannot be made again.
+/// The number of the next partitioned message of these ends and this tag, among those that this process sends, or receives.
+pub fn next_partitioned(pair: u64, is_send: bool) -> u64 {
+    let next = &mut table_mut().partitioned;
+    let next = next.entry((pair, is_send)).or_default();
+    *next += 1;
+    *next
+}
+
+/// A communicator has been freed: requests with recipes cannot be made again.
 pub fn forget_comm(comm: VirtComm) {
     let recipes = &mut table_mut().recipes;
     let of_comm = recipes.values_mut().filter(|recipe| recipe.comm() == comm);
@@ -227,8 +238,9 @@ pub fn remove(index: u32) {
     if !table.kept.is_empty() {
         table.kept.retain(|(of, _)| *of != index);
     }
+    table.unready.retain(|(of, _)| *of != index);
     let recipe = match request.kind {
-        Kind::PersistentCollective(number) => table.requests.recipes.remove(&number),
+        Kind::Recorded(number) => table.requests.recipes.remove(&number),
         _ => None,
     };
     drop(table);
@@ -320,6 +332,37 @@ pub fn count_received(comm: VirtComm, status: &Status) {
         let worker = comm::worker_of(comm, status.source);
         table_mut().count_received(worker);
     }
+}
+
+/// A partitioned send of so many partitions has been started. The library is not asked for it before all are ready: Open MPI 5.0
+/// would say that it has ended.
+pub fn open_partitions(index: u32, partitions: u64) {
+    set_state(index, State::Open);
+    let unready = &mut TABLE.borrow_mut().unready;
+    unready.retain(|(of, _)| *of != index);
+    unready.push((index, partitions));
+}
+
+/// So many of its partitions are ready.
+pub fn are_ready(index: u32, count: u64) {
+    let is_whole = {
+        let unready = &mut TABLE.borrow_mut().unready;
+        unready
+            .iter_mut()
+            .filter(|(of, _)| *of == index)
+            .for_each(|(_, left)| *left = left.saturating_sub(count));
+        let before = unready.len();
+        unready.retain(|(_, left)| *left > 0);
+        unready.len() < before
+    };
+    if is_whole {
+        set_state(index, State::Active);
+    }
+}
+
+/// Whether a partitioned send is not ready.
+pub fn is_any_unready() -> bool {
+    !TABLE.borrow().unready.is_empty()
 }
 
 /// Whether a request is under way.

@@ -3,7 +3,7 @@
 //! A cut may be taken before a blocking one, and a process may fail in it.
 
 use crate::amount::handed_over;
-use crate::model::{Class, Handle, Parameter, Procedure, Table};
+use crate::model::{Class, Flag, Handle, Parameter, Procedure, Table};
 use crate::runtime::translated;
 use crate::types::{self, Side};
 use std::fmt::Write;
@@ -111,9 +111,7 @@ fn recorded(procedure: &Procedure, parameter: &Parameter) -> String {
     let name = types::identifier(parameter);
     let array = |kind: &str| {
         let (length, condition) = looked_at(procedure, parameter);
-        format!(
-            "if {condition} {{ unsafe {{ Argument::{kind}({name}, {length}) }} }} else {{ Argument::Word({name} as u64) }}"
-        )
+        format!("if {condition} {{ Argument::{kind}({name}, {length}) }} else {{ Argument::Word({name} as u64) }}")
     };
     match parameter.c_type.as_str() {
         "const int*" => array("integers"),
@@ -138,24 +136,21 @@ fn inputs(procedure: &Procedure) -> &[Parameter] {
 pub(crate) fn persistent(out: &mut String, procedure: &Procedure) {
     let (name, comm, amount) = (&procedure.name, comm(procedure), handed_over(procedure));
     head(out, procedure);
-    let amount = match amount.as_str() {
-        "0" => amount,
-        _ => format!("if crate::traffic::is_on() {{ {amount} }} else {{ 0 }}"),
-    };
     let recorded: Vec<String> = inputs(procedure)
         .iter()
         .map(|parameter| recorded(procedure, parameter))
         .collect();
     let _ = write!(
         out,
-        "{SAFETY}        let amount = {amount};\n\
-         {SAFETY}        let arguments = vec![{}];\n\
-         {SAFETY}        unsafe {{ crate::calls::init_collective(Proc::{name}, {comm}, arguments, amount, request) }}\n    }}\n\n",
+        "        let mut amount = 0;\n        if crate::traffic::is_on() {{\n            // SAFETY: the program's arrays.\n\
+         \x20           amount = {amount};\n        }}\n{SAFETY}        unsafe {{\n\
+         \x20           let arguments = vec![{}];\n\
+         \x20           crate::calls::init_collective(Proc::{name}, {comm}, arguments, amount, request)\n        }}\n    }}\n\n",
         recorded.join(", ")
     );
 }
 
-/// The function that makes the request of any persistent collective from its arguments, one word each.
+/// The function that makes any request that has a recipe from its arguments, one word each.
 pub(crate) fn initialisers(out: &mut String, table: &Table) {
     let argument = |(index, parameter): (usize, &Parameter)| {
         let real = types::parameter_type(parameter, types::Side::Real);
@@ -166,16 +161,18 @@ pub(crate) fn initialisers(out: &mut String, table: &Table) {
     };
     let _ = write!(
         out,
-        "\n/// Makes the request of a persistent collective from its arguments, one word each; nothing for other procedures.\n\
+        "\n/// Makes a persistent request from its arguments, one word each; nothing for procedures whose requests have no recipes.\n\
          ///\n/// # Safety\n/// They must be those of the procedure: real handles, and arrays that outlive the request.\n\
          #[allow(unsafe_code, clippy::too_many_lines)]\n\
-         pub unsafe fn init_collective(\n    procedure: Proc,\n    words: &[u64],\n    request: *mut understudy_mpi::real_types::RealRequest,\n\
+         pub unsafe fn make_request(\n    procedure: Proc,\n    words: &[u64],\n    request: *mut understudy_mpi::real_types::RealRequest,\n\
          ) -> Option<core::ffi::c_int> {{\n\
          \x20   use core::ffi::{{c_int, c_void}};\n    use understudy_mpi::real_types::*;\n\
          \x20   // SAFETY: handed on to the caller.\n    Some(unsafe {{\n        match procedure {{\n"
     );
     let rows = table.procedures.iter();
-    for procedure in rows.filter(|procedure| procedure.class == Class::PersistentCollective) {
+    for procedure in
+        rows.filter(|procedure| procedure.has(Flag::Persistent) && procedure.class != Class::PersistentInit)
+    {
         let arguments: Vec<String> = inputs(procedure).iter().enumerate().map(argument).collect();
         let _ = writeln!(
             out,

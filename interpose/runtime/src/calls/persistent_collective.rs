@@ -4,7 +4,7 @@
 use crate::attempt;
 use crate::errors::{ERR_COMM, SUCCESS};
 use crate::generated::Proc;
-use crate::handles::{VirtComm, VirtRequest, predefined_handle};
+use crate::handles::{VirtComm, VirtRequest};
 use crate::objects::comm;
 use crate::posting;
 use crate::raise::finish;
@@ -30,6 +30,8 @@ pub unsafe fn init_collective(
         slot: procedure.slot() as u16,
         comm: comm.0 as u64,
         identity: Some(identity),
+        members: comm::size_of_both(comm) as u32,
+        share: requests::share(comm, identity.1),
         arguments,
         amount,
     };
@@ -39,12 +41,8 @@ pub unsafe fn init_collective(
         if let Some(mut comm) = comm::get_mut(comm) {
             comm.inits = identity.1;
         }
-        for argument in &mut recipe.arguments {
-            if let Argument::Info(hints) = argument {
-                *hints = predefined_handle("ompi_mpi_info_null") as u64;
-            }
-        }
-        let handle = requests::add_persistent_collective(recipe, real, kept);
+        recipe.forget_hints();
+        let handle = requests::add_recorded(recipe, real, kept);
         // SAFETY: the caller's promise.
         unsafe { request.write(handle) };
     }

@@ -5,7 +5,7 @@ use super::load::{self, Loaded, Origin};
 use super::meeting::{Meeting, give_up, meet};
 use super::plan::Plan;
 use super::report::Report;
-use super::repost::{make_collectives, repost};
+use super::repost::{make_recorded, repost};
 use super::{fetch, newcomers};
 use crate::arch::Frame;
 use crate::errors::{ERR_INTERN, SUCCESS};
@@ -58,7 +58,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     let frame = settle(&plan, loaded);
     fetch::settle();
     objects::tool::rebuild();
-    if make_collectives().is_err() || repost().is_err() {
+    if make_recorded().is_err() || repost().is_err() {
         return Err(Again);
     }
     report.stage(RecoveryStage::Resume);

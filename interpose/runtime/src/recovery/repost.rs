@@ -4,7 +4,6 @@ use super::check;
 use crate::arch::Rewound;
 use crate::errors::SUCCESS;
 use crate::gather::everybodys;
-use crate::objects::comm;
 use crate::posting;
 use crate::requests::{self, Identity, Kind, State};
 use crate::world;
@@ -40,17 +39,17 @@ pub fn repost() -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Makes persistent collectives again, none of which is active at a cut: all that no member has freed, in the order of the
-/// calls that made them.
+/// Makes requests with recipes again, none of which is active at a cut: all that nobody has freed who takes part, in the order
+/// of the calls that made them.
 ///
 /// # Errors
 /// That of a real procedure.
-pub fn make_collectives() -> Result<(), c_int> {
+pub fn make_recorded() -> Result<(), c_int> {
     let mut wanted: Vec<(u64, u32)> = {
         let table = requests::table();
         let requests = table.iter();
         let number = |kind: &Kind| match kind {
-            Kind::PersistentCollective(number) => Some(*number),
+            Kind::Recorded(number) => Some(*number),
             _ => None,
         };
         requests
@@ -71,8 +70,8 @@ pub fn make_collectives() -> Result<(), c_int> {
             continue;
         };
         let held = recipe.identity.and_then(|identity| holders.get(&identity).copied());
-        if held.is_none_or(|held| held < comm::size_of_both(recipe.comm())) {
-            log::debug!("request {index} is not made again: a member has freed it, or its communicator");
+        if held.is_none_or(|held| held < recipe.members as usize) {
+            log::debug!("request {index} is not made again: somebody has freed it, or its communicator");
             continue;
         }
         let (real, kept, rc) = posting::make(&recipe);

@@ -18,9 +18,11 @@ pub struct Requests {
     free: Vec<u32>,
     /// That of the next request to be begun.
     next: Stamp,
-    /// How persistent collectives were made, in the order of the calls.
+    /// How persistent collectives and partitioned messages were made, in the order of the calls.
     pub recipes: BTreeMap<u64, Recipe>,
-    /// The sum of [`super::share`]s of the collectives that this process has started.
+    /// How many partitioned messages there were between two ends with one tag; whether this process sends.
+    pub partitioned: BTreeMap<(u64, bool), u64>,
+    /// The sum of [`super::share`]s of what this process has started.
     pub started: u64,
     /// Messages sent to each worker since MPI_Init.
     pub sent: Vec<u64>,
@@ -35,6 +37,7 @@ impl Requests {
         free: Vec::new(),
         next: Stamp(0),
         recipes: BTreeMap::new(),
+        partitioned: BTreeMap::new(),
         started: 0,
         sent: Vec::new(),
         received: Vec::new(),

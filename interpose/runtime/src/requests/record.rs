@@ -68,8 +68,8 @@ pub enum Kind {
     PersistentSend(Mode, Envelope),
     /// A persistent receive (MPI_Recv_init).
     PersistentReceive(Envelope),
-    /// A persistent collective (MPI_Allreduce_init) with the number of its recipe.
-    PersistentCollective(u64),
+    /// A persistent collective or a partitioned message (MPI_Allreduce_init, MPI_Psend_init) with the number of its recipe.
+    Recorded(u64),
     /// A generalized request (MPI_Grequest_start), which the library does not know.
     General(General),
 }
@@ -94,7 +94,7 @@ pub enum State {
     Inactive,
     /// The real request is under way.
     Active,
-    /// A generalized request that the program has not completed.
+    /// A generalized request that the program has not completed, or a partitioned send of which not all is ready.
     Open,
     /// It has ended with this outcome, which the program has not asked for yet.
     Done {
@@ -129,7 +129,7 @@ impl Request {
     pub fn is_persistent(&self) -> bool {
         matches!(
             self.kind,
-            Kind::PersistentSend(..) | Kind::PersistentReceive(_) | Kind::PersistentCollective(_)
+            Kind::PersistentSend(..) | Kind::PersistentReceive(_) | Kind::Recorded(_)
         )
     }
 
@@ -146,7 +146,7 @@ impl Kind {
             Kind::Receive(envelope) | Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope) => {
                 Some(envelope)
             }
-            Kind::Send | Kind::Collective | Kind::PersistentCollective(_) | Kind::General(_) => None,
+            Kind::Send | Kind::Collective | Kind::Recorded(_) | Kind::General(_) => None,
         }
     }
 }

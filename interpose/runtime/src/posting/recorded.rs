@@ -1,9 +1,10 @@
-//! Persistent collectives begin: their requests are made from their recipes, for the first time and after a rollback.
+//! Requests with recipes are made, for the first time and after a rollback, and started.
 #![allow(unsafe_code)]
 
 use crate::errors::ERR_INTERN;
-use crate::generated::{Proc, init_collective};
+use crate::generated::{Proc, make_request};
 use crate::handles::{VirtComm, VirtDatatype, VirtInfo, VirtOp, real_comm, real_datatype, real_info, real_op};
+use crate::objects::comm;
 use crate::requests::{self, Argument, Recipe};
 use crate::traffic;
 use std::any::Any;
@@ -52,20 +53,37 @@ pub fn make(recipe: &Recipe) -> (RealRequest, Box<dyn Any + Send>, c_int) {
     let words: Vec<u64> = recipe.arguments.iter().map(|argument| arrays.word(argument)).collect();
     let procedure = Proc::from_slot(u32::from(recipe.slot));
     // SAFETY: the arguments that were recorded for this procedure.
-    let rc = procedure.and_then(|procedure| unsafe { init_collective(procedure, &words, &mut request) });
+    let rc = procedure.and_then(|procedure| unsafe { make_request(procedure, &words, &mut request) });
     (request, Box::new(arrays), rc.unwrap_or(ERR_INTERN))
 }
 
 /// One has been started: it is counted.
-pub fn is_started(number: u64) {
-    let Some((comm, of_comm, amount)) = requests::recipe(number).map(|recipe| {
-        let number = recipe.identity.map_or(0, |(_, number)| number);
-        (recipe.comm(), number, recipe.amount)
-    }) else {
+pub fn is_started(index: u32, number: u64) {
+    let Some(recipe) = requests::recipe(number).map(|recipe| recipe.clone()) else {
         return;
     };
-    requests::count_started(comm, of_comm);
-    if traffic::is_on() {
-        traffic::collective(comm, amount);
+    requests::count_started(recipe.share);
+    match (Proc::from_slot(u32::from(recipe.slot)), &recipe.arguments[..]) {
+        (
+            Some(Proc::MPI_Psend_init),
+            [
+                _,
+                Argument::Word(parts),
+                Argument::Word(count),
+                Argument::Datatype(datatype),
+                Argument::Word(peer),
+                ..,
+            ],
+        ) => {
+            requests::open_partitions(index, *parts);
+            let count = c_int::try_from(parts.saturating_mul(*count)).unwrap_or(c_int::MAX);
+            let worker = comm::worker_of(recipe.comm(), *peer as c_int);
+            if traffic::is_on() {
+                traffic::sent(recipe.comm(), worker, count, VirtDatatype(*datatype as *mut c_void));
+            }
+        }
+        (Some(Proc::MPI_Precv_init), _) => {}
+        _ if traffic::is_on() => traffic::collective(recipe.comm(), recipe.amount),
+        _ => {}
     }
 }

@@ -1,10 +1,10 @@
-//! Persistent collectives, as recipes: the arguments of the procedure that has made the request.
+//! Persistent collectives and partitioned messages, as recipes: the arguments of the procedure that has made the request.
 //!
-//! The real requests are made again after a rollback, by all members in the order of the first time. A request that
-//! some member has freed already can never be started again, so it is not made (`recovery::repost`).
+//! The real requests are made again after a rollback, by all who take part in the order of the first time. A request that
+//! one of them has freed already can never be started again, so it is not made (`recovery::repost`).
 #![allow(unsafe_code)]
 
-use crate::handles::{VirtComm, VirtDatatype, VirtOp};
+use crate::handles::{VirtComm, VirtDatatype, VirtOp, predefined_handle};
 use crate::objects::{comm, datatype, op};
 use std::ffi::{c_int, c_void};
 
@@ -69,7 +69,7 @@ unsafe fn array<T>(first: *const T, length: usize, copy: impl FnOnce(&[T]) -> Ar
     copy(unsafe { std::slice::from_raw_parts(first, length) })
 }
 
-/// Which one it is among all persistent collectives: the same in all members.
+/// Which one it is: the same in all processes that take part in it.
 pub type Identity = (u64, u64);
 
 /// What is needed to make the request again.
@@ -79,18 +79,42 @@ pub struct Recipe {
     pub slot: u16,
     /// Virtual communicator.
     pub comm: u64,
-    /// Its `uid` and the number of the call on it; nothing if the communicator has been freed.
+    /// Nothing if the communicator has been freed.
     pub identity: Option<Identity>,
+    /// How many processes take part.
+    pub members: u32,
+    /// What a start adds to the sum of all workers: nothing, when all who take part have started it.
+    pub share: u64,
     /// All arguments but the request.
     pub arguments: Vec<Argument>,
-    /// Bytes that this process hands over at each start.
+    /// Bytes that this process hands over at each start of a collective.
     pub amount: u64,
+}
+
+/// Marks numbers of partitioned messages.
+const PARTITIONED: u64 = 1 << 63;
+
+/// The partitioned message number `number` from one worker to another with this tag: its identity, and the share of its
+/// sender; that of its receiver is the opposite.
+pub fn partitioned(comm: u64, [from, to]: [u32; 2], tag: c_int, number: u64) -> (Identity, u64) {
+    let ends = u64::from(from) << 32 | u64::from(to);
+    let pair = mix(mix(comm ^ ends.rotate_left(7)) ^ mix(ends) ^ u64::from(tag as u32));
+    ((pair, number | PARTITIONED), mix(pair ^ mix(number)))
 }
 
 impl Recipe {
     /// The communicator.
     pub fn comm(&self) -> VirtComm {
         VirtComm(self.comm as *mut c_void)
+    }
+
+    /// The info object may be freed; hints are for the first time only.
+    pub fn forget_hints(&mut self) {
+        for argument in &mut self.arguments {
+            if let Argument::Info(hints) = argument {
+                *hints = predefined_handle("ompi_mpi_info_null") as u64;
+            }
+        }
     }
 
     fn each_datatype(&self, act: impl Fn(VirtDatatype)) {

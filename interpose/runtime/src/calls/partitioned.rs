@@ -1,0 +1,159 @@
+//! Partitioned communication (MPI 4.1, chapter 4): requests with recipes; a cut waits until both ends have ended.
+#![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+
+use crate::attempt;
+use crate::errors::{ERR_ARG, ERR_COMM, ERR_REQUEST, SUCCESS};
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtDatatype, VirtInfo, VirtRequest};
+use crate::objects::comm;
+use crate::posting;
+use crate::raise::finish;
+use crate::requests::{self, Argument, Kind, Recipe, partitioned};
+use crate::world;
+use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::RealRequest;
+
+/// Makes a request that is not started, and puts on record how.
+///
+/// # Safety
+/// The program's place for the handle.
+unsafe fn init(
+    procedure: Proc,
+    comm: VirtComm,
+    (peer, tag): (c_int, c_int),
+    arguments: Vec<Argument>,
+    request: *mut VirtRequest,
+) -> c_int {
+    let Some(uid) = comm::get(comm).map(|comm| comm.uid) else {
+        return finish(procedure, ERR_COMM, None);
+    };
+    let (is_send, me) = (procedure == Proc::MPI_Psend_init, world::worker());
+    let worker = comm::worker_of(comm, peer);
+    let ends = worker.map(|worker| if is_send { [me, worker] } else { [worker, me] });
+    let mut recipe = Recipe {
+        slot: procedure.slot() as u16,
+        comm: comm.0 as u64,
+        identity: None,
+        members: if ends.is_some() { 2 } else { 1 },
+        share: 0,
+        arguments,
+        amount: 0,
+    };
+    let (real, kept, rc) = posting::make(&recipe);
+    let rc = attempt!(rc);
+    if rc == SUCCESS && real.0.is_null() {
+        return finish(procedure, ERR_ARG, Some(comm));
+    }
+    if rc == SUCCESS {
+        // Those with MPI_PROC_NULL are nobody else's, and have numbers of their own.
+        let ends = ends.unwrap_or([me, u32::MAX]);
+        let ((pair, _), _) = partitioned(uid, ends, tag, 0);
+        let number = requests::next_partitioned(pair, is_send);
+        let (identity, share) = partitioned(uid, ends, tag, number);
+        recipe.identity = Some(identity);
+        recipe.share = match (worker, is_send) {
+            (None, _) => 0,
+            (Some(_), true) => share,
+            (Some(_), false) => share.wrapping_neg(),
+        };
+        recipe.forget_hints();
+        let handle = requests::add_recorded(recipe, real, kept);
+        // SAFETY: the caller's promise.
+        unsafe { request.write(handle) };
+    }
+    finish(procedure, rc, Some(comm))
+}
+
+macro_rules! inits {
+    ($($name:ident, $pointer:ty;)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`")]
+        pub unsafe extern "C" fn $name(
+            buf: $pointer, partitions: c_int, count: i64, datatype: VirtDatatype, peer: c_int, tag: c_int,
+            comm: VirtComm, info: VirtInfo, request: *mut VirtRequest,
+        ) -> c_int {
+            let arguments = vec![
+                Argument::Word(buf as u64),
+                Argument::Word(partitions as u64),
+                Argument::Word(count as u64),
+                Argument::Datatype(datatype.0 as u64),
+                Argument::Word(peer as u64),
+                Argument::Word(tag as u64),
+                Argument::Comm(comm.0 as u64),
+                Argument::Info(info.0 as u64),
+            ];
+            // SAFETY: the program's argument.
+            unsafe { init(Proc::$name, comm, (peer, tag), arguments, request) }
+        }
+    )*};
+}
+
+inits! {
+    MPI_Psend_init, *const c_void;
+    MPI_Precv_init, *mut c_void;
+}
+
+/// The index of a request that one of these procedures has made.
+fn found(request: VirtRequest, procedure: Proc) -> Option<u32> {
+    let index = requests::index(request)?;
+    let Kind::Recorded(number) = requests::get(index)?.kind else {
+        return None;
+    };
+    let slot = requests::recipe(number)?.slot;
+    (u32::from(slot) == procedure.slot()).then_some(index)
+}
+
+/// Says that partitions of a message that has been started are ready.
+fn ready(procedure: Proc, request: VirtRequest, count: c_int, call: impl FnOnce(RealRequest) -> c_int) -> c_int {
+    let index = found(request, Proc::MPI_Psend_init).filter(|&index| requests::is_active(index));
+    let Some(index) = index else {
+        return finish(procedure, ERR_REQUEST, None);
+    };
+    let rc = attempt!(call(requests::real_of(index)));
+    if rc == SUCCESS {
+        requests::are_ready(index, count.max(0) as u64);
+    }
+    finish(procedure, rc, None)
+}
+
+/// `MPI_Pready`
+pub unsafe extern "C" fn MPI_Pready(partition: c_int, request: VirtRequest) -> c_int {
+    // SAFETY: a partitioned request that has been started.
+    ready(Proc::MPI_Pready, request, 1, |real| unsafe {
+        real::PMPI_Pready(partition, real)
+    })
+}
+
+/// `MPI_Pready_range`
+pub unsafe extern "C" fn MPI_Pready_range(low: c_int, high: c_int, request: VirtRequest) -> c_int {
+    // SAFETY: a partitioned request that has been started.
+    ready(Proc::MPI_Pready_range, request, high - low + 1, |real| unsafe {
+        real::PMPI_Pready_range(low, high, real)
+    })
+}
+
+/// `MPI_Pready_list`
+pub unsafe extern "C" fn MPI_Pready_list(length: c_int, list: *mut c_int, request: VirtRequest) -> c_int {
+    // SAFETY: a partitioned request that has been started, and the program's array.
+    ready(Proc::MPI_Pready_list, request, length, |real| unsafe {
+        real::PMPI_Pready_list(length, list, real)
+    })
+}
+
+/// `MPI_Parrived`: all partitions of a message that has ended, or is not started, have arrived.
+pub unsafe extern "C" fn MPI_Parrived(request: VirtRequest, partition: c_int, flag: *mut c_int) -> c_int {
+    let procedure = Proc::MPI_Parrived;
+    let Some(index) = found(request, Proc::MPI_Precv_init) else {
+        return finish(procedure, ERR_REQUEST, None);
+    };
+    let mut arrived = 1;
+    let mut rc = SUCCESS;
+    if requests::is_active(index) {
+        // SAFETY: a partitioned request that has been started.
+        rc = attempt!(unsafe { real::PMPI_Parrived(requests::real_of(index), partition, &mut arrived) });
+    }
+    if rc == SUCCESS {
+        // SAFETY: the program's argument.
+        unsafe { flag.write(arrived) };
+    }
+    finish(procedure, rc, None)
+}
