@@ -155,6 +155,10 @@ pub fn share(comm: VirtComm, number: u64) -> u64 {
     let Some((uid, me, next)) = comm::neighbour(comm) else {
         return 0;
     };
+    share_of([me, next], uid, number)
+}
+
+fn share_of([me, next]: [u32; 2], uid: u64, number: u64) -> u64 {
     let weight = |worker: u32| mix(mix(mix(uid) ^ number) ^ u64::from(worker));
     weight(me).wrapping_sub(weight(next))
 }
@@ -165,4 +169,42 @@ fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{partitioned, share_of};
+
+    /// The sum over members of which each has started as many as this says.
+    fn sum(starts: &[u64], number: u64) -> u64 {
+        let members = [2u32, 5, 7, 11];
+        let share = |at: usize| share_of([members[at], members[(at + 1) % members.len()]], 3, number);
+        let shares = starts
+            .iter()
+            .enumerate()
+            .map(|(at, &times)| times.wrapping_mul(share(at)));
+        shares.fold(0, u64::wrapping_add)
+    }
+
+    #[test]
+    fn shares_cancel_out_when_all_have_started_the_same() {
+        assert_eq!((sum(&[1; 4], 1), sum(&[6; 4], 0)), (0, 0));
+        assert_ne!(sum(&[1, 1, 0, 1], 1), 0);
+        assert_ne!(sum(&[1, 0, 0, 0], 0), 0);
+        // As many, but not the same ones.
+        assert_ne!(sum(&[1, 1, 0, 0], 1).wrapping_add(sum(&[0, 0, 1, 1], 2)), 0);
+    }
+
+    #[test]
+    fn both_ends_of_a_partitioned_message_name_it_alike() {
+        assert_eq!(partitioned(3, [1, 2], 9, 4), partitioned(3, [1, 2], 9, 4));
+        for other in [
+            partitioned(3, [2, 1], 9, 4),
+            partitioned(3, [1, 2], 8, 4),
+            partitioned(3, [1, 2], 9, 5),
+            partitioned(4, [1, 2], 9, 4),
+        ] {
+            assert_ne!(partitioned(3, [1, 2], 9, 4), other);
+        }
+    }
 }
