@@ -163,7 +163,7 @@ fn a_job_started_again_opens_what_it_had_opened() {
 fn threads_use_the_thread_local_data_of_a_library_opened_late() {
     let job = || plugins(libraries(), 3, &["threads"]);
     let undisturbed = native(job());
-    // Protected until the end; and unprotected from the first cut on, because there are threads.
+    // With checkpoints between the threads, and without any.
     for interval in few(["1calls", "100s"], 1) {
         let outcome = job().interval(interval).run();
         outcome.assert_success();

@@ -18,7 +18,7 @@ pub const LEDGER_MAGIC: u64 = u64::from_le_bytes(*b"USTDYLGR");
 
 /// Bump rule: any change to the layout or to the meaning of a field of [`Ledger`] or [`StreamCell`],
 /// or to the protocol in the module's documentation, is a new version. Nobody reads another one.
-pub const LEDGER_VERSION: u32 = 5;
+pub const LEDGER_VERSION: u32 = 6;
 
 /// Length of the file: one page.
 pub const LEDGER_LEN: usize = 4096;
@@ -139,6 +139,8 @@ pub struct Ledger {
     pub(super) streams: [StreamCell; 2],
     /// Rank: what it dies of.
     pub(super) note: NoteCell,
+    /// Rank: 1 + the last epoch after whose cut one of its threads has changed files; 0: none has.
+    pub(super) effects: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Ledger>() <= LEDGER_LEN && align_of::<Ledger>() <= LEDGER_LEN);
@@ -159,6 +161,7 @@ impl Ledger {
             left: flag(),
             streams: [StreamCell::new(), StreamCell::new()],
             note: NoteCell::new(),
+            effects: AtomicU64::new(0),
         }
     }
 

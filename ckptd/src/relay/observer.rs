@@ -62,6 +62,11 @@ impl LedgerObserver {
         self.ledger.note.words()
     }
 
+    /// 1 + the last epoch after whose cut a thread of the rank has changed files; 0: none has.
+    pub fn effects(&self) -> u64 {
+        self.ledger.effects.load(SeqCst)
+    }
+
     /// The status with which the rank has ended without `MPI_Finalize`, if it has.
     pub fn left(&self) -> Option<u32> {
         self.ledger.left()

@@ -6,6 +6,7 @@ use super::position::Position;
 use super::{RawCount, Stream, sys};
 use std::os::fd::RawFd;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -75,6 +76,11 @@ impl LedgerView {
     /// Where this process notes what it dies of.
     pub fn note(&self) -> &NoteCell {
         &self.ledger.note
+    }
+
+    /// Where threads of this process note the epoch, plus 1, after whose cut they change files.
+    pub fn effects(&self) -> &AtomicU64 {
+        &self.ledger.effects
     }
 
     /// Tells the relay that this process ends with `status` although the job needs it. The relay ends the job then, if the

@@ -56,6 +56,8 @@ pub struct Config {
     pub restart: bool,
     /// Whether new spares join the job in place of those that are used up.
     pub replenish: bool,
+    /// Whether the program may have threads.
+    pub threads: bool,
     /// The daemon that may choose spares.
     pub daemon: Option<Address>,
     /// File of the token that it wants over TCP.
@@ -152,6 +154,10 @@ const VALUES: &[(&str, Parse)] = &[
         config.restart = switch(text)?;
         Ok(())
     }),
+    ("UNDERSTUDY_THREADS", |config, text| {
+        config.threads = switch(text)?;
+        Ok(())
+    }),
     ("UNDERSTUDY_REPLENISH", |config, text| {
         config.replenish = switch(text)?;
         Ok(())
@@ -211,6 +217,7 @@ impl Config {
             disk_hold: false,
             restart: false,
             replenish: false,
+            threads: true,
             daemon: None,
             daemon_token: None,
             log_dir: None,

@@ -159,6 +159,12 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Switch,
     },
     Setting {
+        variable: "UNDERSTUDY_THREADS",
+        default: "1",
+        meaning: "0: a program that creates threads loses its protection; 1: threads that do not call MPI are saved and brought back",
+        form: Form::Value("0|1"),
+    },
+    Setting {
         variable: "UNDERSTUDY_REPLENISH",
         default: "0",
         meaning: "1: when a spare has taken a part or died, another process is started, which is a spare then",

@@ -18,7 +18,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 11;
+pub const ABI_VERSION: u32 = 12;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -185,6 +185,37 @@ pub struct BootInfo {
     pub user_iterate: unsafe extern "C" fn(callback: *const c_void, data: *mut c_void) -> c_int,
     /// Sixteen integers on the user side, at the same address in every rank, for predefined attributes.
     pub attribute_cells: *mut c_int,
+    /// Where threads of the program are stopped.
+    pub stop: StopCode,
+}
+
+/// SIGSETXID of glibc: a program cannot block it by libc's functions. Threads of the program are stopped by it.
+pub const STOP_SIGNAL: c_int = 33;
+
+/// Addresses in the code that stops threads: a handler of [`STOP_SIGNAL`] for signals of which the value is the address of a word
+/// with a stack to be used. It calls `park(value, frame)`, which returns the frame to go on from, and whether the interrupted
+/// system call is continued. A frame begins with a return address, `ucontext_t` follows.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct StopCode {
+    /// The handler.
+    pub handler: usize,
+    /// From here to `leave` the system call is continued, on the thread's own stack, whose top is the frame.
+    pub restart: usize,
+    /// It has returned.
+    pub restarted: usize,
+    /// What it returned is in the frame.
+    pub noted: usize,
+    /// The frame is to be returned to; the stack pointer is its address.
+    pub leave: usize,
+    /// The same, eight bytes higher; also the kernel's way back from handlers (`sa_restorer`).
+    pub restorer: usize,
+    /// Behind it.
+    pub end: usize,
+    /// Where the address of `park` is to be put; as long as it is 0, nobody is stopped.
+    pub park: *mut usize,
+    /// The handler for all other signals of this number.
+    pub others: *mut usize,
 }
 
 /// How many entries there are for thunks.

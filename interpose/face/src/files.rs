@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::msg::{Text, say};
-use crate::sys;
+use crate::{stop, sys};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::{self, Hook};
@@ -55,7 +55,7 @@ pub const fn c_name(name: &str) -> &CStr {
     }
 }
 
-/// An effect on two names.
+/// An effect on two names. Whether the calling thread is held until it has happened ([`stop::hold`]).
 ///
 /// # Safety
 /// The strings must be valid or null.
@@ -66,22 +66,25 @@ unsafe fn tell_two(
     other_directory: c_int,
     other: *const c_char,
     value: i64,
-) {
+) -> bool {
     let hook = HOOK.load(Ordering::Acquire);
-    if !hook.is_null() {
-        // SAFETY: the runtime's function of this type.
-        unsafe {
-            let hook: Hook = core::mem::transmute(hook);
-            hook(kind, directory, path, other_directory, other, value);
-        }
+    if hook.is_null() {
+        return false;
     }
+    let held = stop::hold();
+    // SAFETY: the runtime's function of this type.
+    unsafe {
+        let hook: Hook = core::mem::transmute(hook);
+        hook(kind, directory, path, other_directory, other, value);
+    }
+    held
 }
 
-/// An effect on one name.
+/// An effect on one name, as [`tell_two`].
 ///
 /// # Safety
 /// The string must be valid or null.
-unsafe fn tell(kind: u32, directory: c_int, path: *const c_char, value: i64) {
+unsafe fn tell(kind: u32, directory: c_int, path: *const c_char, value: i64) -> bool {
     // SAFETY: handed on to the caller.
     unsafe { tell_two(kind, directory, path, AT_FDCWD, core::ptr::null(), value) }
 }
@@ -92,27 +95,28 @@ unsafe fn tell(kind: u32, directory: c_int, path: *const c_char, value: i64) {
 /// The string must be valid or null.
 pub unsafe fn tell_library(kind: u32, path: *const c_char, value: i64) {
     // SAFETY: handed on to the caller.
-    unsafe { tell(kind, AT_FDCWD, path, value) }
+    if unsafe { tell(kind, AT_FDCWD, path, value) } {
+        stop::unblock();
+    }
 }
 
 /// open(2) with these flags, if it may change anything.
 ///
 /// # Safety
 /// The string must be valid or null.
-unsafe fn tell_open(directory: c_int, path: *const c_char, flags: c_int) {
-    if flags & (O_ACCMODE | O_CREAT | O_TRUNC) != 0 {
-        // SAFETY: handed on to the caller.
-        unsafe { tell(effect::OPEN, directory, path, i64::from(flags)) }
-    }
+unsafe fn tell_open(directory: c_int, path: *const c_char, flags: c_int) -> bool {
+    let changes = flags & (O_ACCMODE | O_CREAT | O_TRUNC) != 0;
+    // SAFETY: handed on to the caller.
+    changes && unsafe { tell(effect::OPEN, directory, path, i64::from(flags)) }
 }
 
 /// fopen(3) with this mode, if it may change anything.
 ///
 /// # Safety
 /// The strings must be valid or null.
-unsafe fn tell_stream(path: *const c_char, mode: *const c_char) {
+unsafe fn tell_stream(path: *const c_char, mode: *const c_char) -> bool {
     if HOOK.load(Ordering::Relaxed).is_null() || path.is_null() || mode.is_null() {
-        return;
+        return false;
     }
     // SAFETY: handed on to the caller.
     let mode = unsafe { sys::bytes(mode) };
@@ -125,7 +129,7 @@ unsafe fn tell_stream(path: *const c_char, mode: *const c_char) {
         Some(b'r') if has(b'+') => access,
         Some(b'w') => access | O_CREAT | O_TRUNC | exclusive,
         Some(b'a') => access | O_CREAT | 0o2000 | exclusive,
-        _ => return,
+        _ => return false,
     };
     // SAFETY: handed on to the caller.
     unsafe { tell_open(AT_FDCWD, path, flags) }
@@ -145,9 +149,13 @@ macro_rules! told {
             const NAME: &CStr = c_name(concat!(stringify!($name), "\0"));
             // SAFETY: libc's function has this type; the rest is handed on to the caller.
             unsafe {
-                $tell;
+                let is_held: bool = $tell;
                 let real: unsafe extern "C" fn($($kind),*) -> $result = core::mem::transmute(next(&REAL, NAME));
-                real($($argument),*)
+                let result = real($($argument),*);
+                if is_held {
+                    stop::unblock();
+                }
+                result
             }
         }
     )*};

@@ -11,6 +11,7 @@
 //! - [`profiler`] lets libraries that wrap MPI's procedures stay in front;
 //! - [`sharing`] counts mappings that other processes may share;
 //! - [`fatal`] is there when the program dies of a signal, [`leave`] when it ends;
+//! - [`stop`] is where threads of the program are stopped;
 //! - [`files`] tells the runtime what the program does to files;
 //! - [`relay`] starts the process that carries standard output exactly once.
 #![no_std]
@@ -42,6 +43,7 @@ mod reopen;
 mod services;
 mod sharing;
 mod sources;
+mod stop;
 mod sys;
 mod threads;
 mod zone;

@@ -18,6 +18,8 @@ pub mod nr {
     pub const GETPID: usize = 39;
     pub const GETTID: usize = 186;
     pub const RT_SIGACTION: usize = 13;
+    pub const RT_SIGPROCMASK: usize = 14;
+    pub const SCHED_YIELD: usize = 24;
     pub const RT_TGSIGQUEUEINFO: usize = 297;
     pub const FORK: usize = 57;
     pub const EXECVE: usize = 59;

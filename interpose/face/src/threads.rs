@@ -1,6 +1,8 @@
-//! Threads of the user side: counted, since an understudy cannot bring them back; and one at the start, see below.
+//! Threads of the user side: counted, and begun so that they can be stopped at once ([`crate::stop`]); and one at the start,
+//! see below.
 #![allow(unsafe_code)]
 
+use crate::stop;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
@@ -24,9 +26,14 @@ pub fn remember_main() {
     MAIN.store(control_block(), Ordering::Relaxed);
 }
 
+/// Whether this is the main thread.
+pub fn is_main() -> bool {
+    control_block() == MAIN.load(Ordering::Relaxed)
+}
+
 /// Whether what ld.so allocates now, on the user side, is for another thread than the main one.
 pub fn is_for_another() -> bool {
-    MAIN_CREATES.load(Ordering::Relaxed) || control_block() != MAIN.load(Ordering::Relaxed)
+    MAIN_CREATES.load(Ordering::Relaxed) || !is_main()
 }
 
 /// Where the runtime may read the number of threads that the user side has created.
@@ -60,7 +67,67 @@ fn real_create() -> Create {
     unsafe { core::mem::transmute(real) }
 }
 
-/// pthread_create(3) of the user side: counts.
+/// A thread that has been created and has not begun.
+struct Beginning {
+    is_taken: AtomicBool,
+    start: AtomicUsize,
+    argument: AtomicUsize,
+}
+
+/// More threads than these wait for each other at their beginning.
+const BEGINNINGS: usize = 64;
+/// Nothing of it is in use while all threads stand still: whoever uses a place cannot be stopped.
+static BEGINNING: [Beginning; BEGINNINGS] = [const {
+    Beginning {
+        is_taken: AtomicBool::new(false),
+        start: AtomicUsize::new(0),
+        argument: AtomicUsize::new(0),
+    }
+}; BEGINNINGS];
+
+fn take_place() -> &'static Beginning {
+    loop {
+        let is_free = |place: &&Beginning| !place.is_taken.swap(true, Ordering::Acquire);
+        if let Some(place) = BEGINNING.iter().find(is_free) {
+            return place;
+        }
+        stop::give_way();
+    }
+}
+
+/// A thread's function and its argument.
+#[repr(C)]
+struct Task {
+    start: usize,
+    argument: usize,
+}
+
+/// From here on the new thread can be stopped.
+extern "C" fn take_task(place: &Beginning) -> Task {
+    let task = Task {
+        start: place.start.load(Ordering::Relaxed),
+        argument: place.argument.load(Ordering::Relaxed),
+    };
+    place.is_taken.store(false, Ordering::Release);
+    stop::unblock();
+    task
+}
+
+/// What a new thread does first. Nothing of it stays on the stack: pthread_exit(3) and cancellation walk that.
+#[unsafe(naked)]
+unsafe extern "C" fn begin() {
+    core::arch::naked_asm!(
+        "sub rsp, 8",
+        "call {take}",
+        "add rsp, 8",
+        "mov rdi, rdx",
+        "jmp rax",
+        take = sym take_task,
+    )
+}
+
+/// pthread_create(3) of the user side: counts. A new thread may wait for its creator with all signals blocked, so the creator
+/// cannot be stopped meanwhile either.
 ///
 /// # Safety
 /// As pthread_create(3).
@@ -72,15 +139,30 @@ pub unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     CREATED.fetch_add(1, Ordering::Relaxed);
-    let is_main = control_block() == MAIN.load(Ordering::Relaxed);
+    let is_main = is_main();
+    stop::block();
+    let place = take_place();
+    place.start.store(start as usize, Ordering::Relaxed);
+    place.argument.store(argument as usize, Ordering::Relaxed);
     if is_main {
         MAIN_CREATES.store(true, Ordering::Relaxed);
     }
     // SAFETY: handed on to the caller.
-    let result = unsafe { real_create()(thread, attributes, start, argument) };
+    let result = unsafe {
+        real_create()(
+            thread,
+            attributes,
+            begin as *const () as *const c_void,
+            core::ptr::from_ref(place).cast_mut().cast(),
+        )
+    };
     if is_main {
         MAIN_CREATES.store(false, Ordering::Relaxed);
     }
+    if result != 0 {
+        place.is_taken.store(false, Ordering::Release);
+    }
+    stop::unblock();
     result
 }
 

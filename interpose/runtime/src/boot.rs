@@ -156,6 +156,9 @@ fn start() -> Result<(), String> {
         events::open(directory, launcher_rank());
     }
     crate::user::remember_start();
+    if config.threads {
+        crate::user::allow_threads();
+    }
     if config.restart {
         crate::user::note_from_start();
     }

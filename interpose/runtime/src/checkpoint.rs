@@ -56,7 +56,7 @@ pub fn take() -> Result<(), Rewound> {
     let mut transfers = Vec::new();
     recovery::check_own(copies::expect(&mut transfers), LOST)?;
     // Most of what a program allocates for a while, it does while it begins. Later less and less often is often enough.
-    if epoch > 1 && epoch.is_power_of_two() && !rehearsal::compares() {
+    if epoch > 1 && epoch.is_power_of_two() && !rehearsal::compares() && !user::has_threads() {
         user::give_back_freed();
     }
     let state = match user::capture() {
@@ -84,6 +84,7 @@ pub fn take() -> Result<(), Rewound> {
     .unwrap_or_else(|error| fail("the program's memory cannot be saved", &error));
     let copy_ns = events::nanoseconds(scan);
     let encoded = copies::encode(&frame, &state);
+    user::let_threads_go();
     let pages = delta.page_count();
     events::emit(Kind::Cut {
         epoch: EventEpoch(epoch),

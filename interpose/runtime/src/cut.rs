@@ -221,7 +221,11 @@ pub fn take() -> Result<(), Rewound> {
     rehearsal::poll();
     completion::reap_orphans()?;
     let (ability, objection) = ability()?;
-    match drain::exchange(ability, is_regular())? {
+    let exchanged = drain::exchange(ability, is_regular())?;
+    if !matches!(exchanged, Exchange::InFlight(_)) {
+        user::let_threads_go();
+    }
+    match exchanged {
         Exchange::InFlight(in_flight) => {
             drain::drain(&in_flight)?;
             fault::point("cut.end", copies::next_epoch());
@@ -269,7 +273,8 @@ fn ability() -> Result<(Ability, Option<String>), Rewound> {
     let is_held = schedule::state().held > 0;
     let is_callback = arch::top_frame().is_none();
     let is_open = !collectives.is_empty() || requests::is_any_unready();
-    let ability = if !is_open && !user::is_loading() && !is_held && !is_callback {
+    let is_able = !is_open && !user::is_loading() && !is_held && !is_callback;
+    let ability = if is_able && user::stop_threads() {
         Ability::Now
     } else {
         Ability::Later

@@ -32,7 +32,7 @@ use crate::world;
 use crate::{
     arch,
     cell::{Copied, Main},
-    copies, ending, errors, events, overdue, peers, renewal,
+    copies, ending, errors, events, overdue, peers, renewal, user,
 };
 use ckptd::events::{ErrorClass, Kind};
 
@@ -165,6 +165,7 @@ fn resume(outcome: &attempt::Outcome, began: Instant, report: &Report) {
     let epoch = copies::epoch();
     RESUMED_IN_INIT.set(load::is_init(&outcome.frame));
     arch::rewind(&outcome.frame);
+    user::threads_go_back();
     let total = began.elapsed();
     events::emit(Kind::Resume {
         recovery: report.recovery,

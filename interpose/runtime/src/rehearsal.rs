@@ -25,7 +25,7 @@ mod seed;
 mod wanted;
 mod worker;
 
-use crate::{told, world};
+use crate::{told, user, world};
 use ckptd::settings::{LogLimit, Rehearse, Static};
 
 pub use own_pages::{from_own_memory, put_back};
@@ -76,7 +76,7 @@ fn spares_own() -> bool {
 
 /// This process stands at the end of `MPI_Init`.
 pub fn prepare() {
-    if is_on() && world::is_protected() {
+    if is_on() && world::is_protected() && !user::has_threads() {
         inputs::note();
         seed::plant();
     }

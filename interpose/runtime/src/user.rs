@@ -19,7 +19,7 @@ mod zones;
 use crate::image::layout::Layout;
 use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
-pub use effects::file_effect;
+pub use effects::{effect_of_others, file_effect};
 pub use files::written as written_files;
 pub use heap::give_back_freed;
 pub use input::leave as leave_input;
@@ -29,6 +29,10 @@ pub use output::{
     position as output_position, set_idle, set_stage,
 };
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
+pub use threads::{
+    allow as allow_threads, are_there as has_threads, go_back as threads_go_back, let_go as let_threads_go,
+    stop as stop_threads, stop_for_good as stop_threads_for_good,
+};
 pub use undo::{
     begin as begin_section, end_on_disk as end_files_on_disk, forget_before, keep_on_disk as keep_files_on_disk,
     note_from_start, undo as undo_files, undo_earlier, undo_start,
@@ -49,6 +53,7 @@ pub struct State {
     files: files::Saved,
     output: output::Saved,
     thread: locks::ThreadNumber,
+    threads: threads::Saved,
 }
 
 /// A rollback or a load failed; the message names cause and object.
@@ -62,6 +67,20 @@ pub enum UserError {
         "the program runs {0} thread(s) of its own, which an understudy could not bring back; set OMP_NUM_THREADS=1 or run it with UNDERSTUDY_DISABLE=1"
     )]
     Threads(u32),
+    /// What others than the main thread have done to files.
+    #[error(
+        "a thread of the program has made, opened for writing, renamed or removed files since the checkpoint, which only what the main thread does can be undone of; let the main thread do so, or run the program with UNDERSTUDY_THREADS=0"
+    )]
+    ThreadsFiles,
+    /// They cannot be stopped.
+    #[error("the program's threads cannot be stopped: {0}")]
+    Deaf(threads::Deaf),
+    /// Their thread-local data.
+    #[error("the thread-local data of the program's threads cannot be saved or put back with this C library")]
+    Vectors,
+    /// The kernel gives no thread.
+    #[error("a thread of the program cannot be made again: {0}")]
+    NoThread(std::io::Error),
     /// Workers share memory.
     #[error(
         "the program's ranks share memory by other means than MPI ({0}), which cannot be saved for each of them alone; if it can do without, tell it so"
@@ -134,6 +153,7 @@ pub fn capture() -> Result<State, UserError> {
         files: files::capture(),
         output: output::capture(),
         thread: locks::ThreadNumber::own(),
+        threads: threads::capture()?,
     })
 }
 
@@ -149,6 +169,12 @@ impl State {
         loader::restore(&self.libraries)
     }
 
+    /// Ends the threads that are not in the image, before mappings and pages are put back. From here on all others stand still.
+    pub fn clear_threads(&self) -> Result<(), UserError> {
+        threads::stop_for_good()?;
+        self.threads.clear()
+    }
+
     /// Puts everything back but the pages, after they have been put back. `own`: this process is the one that was saved.
     pub fn restore(&self, own: bool) -> Result<(), UserError> {
         input::restore(&self.input, own)?;
@@ -160,10 +186,13 @@ impl State {
         timers::restore(&self.timers)
     }
 
-    /// Makes this process's thread the owner of the locks that the program holds, after all else. `pages` (sorted) are those
-    /// that have been loaded.
-    pub fn take_locks(&self, pages: &[PageRun]) {
-        locks::pass_on(self.thread, &self.layout, pages, &self.thread_locals.ranges());
+    /// Makes the threads that are missing, and this process's threads the owners of the locks that the program holds, after all
+    /// else. `pages` (sorted) are those that have been loaded.
+    pub fn restore_threads(&self, pages: &[PageRun]) -> Result<(), UserError> {
+        let mut changed = self.threads.make(self.process.uses_tiles())?;
+        changed.push((self.thread, locks::ThreadNumber::own()));
+        locks::pass_on(&changed, &self.layout, pages, &self.thread_locals.ranges());
+        Ok(())
     }
 
     /// For a replay that begins here, after the pages have been put back: what does not reach beyond this process.

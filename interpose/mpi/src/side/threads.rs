@@ -129,14 +129,30 @@ impl Drop for Lock<'_> {
     }
 }
 
-/// exit(2) of the calling thread alone.
+/// exit(2) of the calling thread alone, if the signal came by tgkill(2): what was queued was for a thread of the program.
 #[unsafe(naked)]
 unsafe extern "C" fn end_thread() {
-    naked_asm!("xor edi, edi", "mov eax, 60", "syscall", "ud2")
+    naked_asm!(
+        "cmp dword ptr [rsi + 8], {tgkill}",
+        "jne 2f",
+        "xor edi, edi",
+        "mov eax, 60",
+        "syscall",
+        "ud2",
+        "2: ret",
+        tgkill = const libc::SI_TKILL,
+    )
+}
+
+/// rt_sigreturn(2)
+#[unsafe(naked)]
+unsafe extern "C" fn return_from_handler() {
+    naked_asm!("mov eax, 15", "syscall", "ud2")
 }
 
 /// rt_sigaction(2): the kernel wants a restorer on x86-64.
 const SA_RESTORER: usize = 0x0400_0000;
+const SA_SIGINFO: usize = 4;
 
 /// Ends all threads of the MPI side, and takes them out of what ld.so knows of them.
 ///
@@ -146,8 +162,8 @@ pub unsafe fn end_all() -> Result<(), Error> {
     let layout = Layout::get()?;
     let end: Action = [
         end_thread as *const () as usize,
-        SA_RESTORER,
-        end_thread as *const () as usize,
+        SA_RESTORER | SA_SIGINFO,
+        return_from_handler as *const () as usize,
         0,
     ];
     let before = signals::action(END, Some(&end));

@@ -194,7 +194,7 @@ unsafe extern "C" fn resume() {
 }
 
 /// What the face calls before an effect on files, with up to six register arguments: passed on to the runtime's stack,
-/// below what is in use there. Does nothing in another thread, or if the runtime itself is at work.
+/// below what is in use there. Does nothing if the runtime itself is at work.
 ///
 /// # Safety
 /// The arguments must be those of [`understudy_abi::effect::Hook`].
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn file_effect() {
         ".cfi_startproc",
         "mov r10, qword ptr fs:[0x10]",
         "cmp r10, qword ptr [rip + {owner}]",
-        "jne 9f",
+        "jne {others}",
         "mov r10, rsp",
         "shr r10, {zone_shift}",
         "cmp r10, {zone_tag}",
@@ -225,6 +225,7 @@ pub unsafe extern "C" fn file_effect() {
         owner = sym OWNER,
         top = sym TOP,
         note = sym crate::user::file_effect,
+        others = sym crate::user::effect_of_others,
         zone_shift = const ZONE_SHIFT,
         zone_tag = const ZONE_TAG,
     )

@@ -76,6 +76,7 @@ fn renew(report: &mut Report) -> Result<(RealComm, u64), c_int> {
         fetch::inherit();
         return Ok((all, 0));
     }
+    stand_still();
     let begin = renewal::leave_generation();
     own_messages::all_is_back();
     report.stage(RecoveryStage::Reset);
@@ -93,6 +94,20 @@ fn renew(report: &mut Report) -> Result<(RealComm, u64), c_int> {
     let all = newcomers::gather_all()?;
     report.stage(RecoveryStage::Initialise);
     Ok((all, whole))
+}
+
+/// The threads of a worker stand still before files or memory are put back. (A newcomer opens libraries first, and has nothing to lose.)
+/// Where that cannot be, the process ends, as one more that has died.
+fn stand_still() {
+    if let Part::Worker(_) = world::get().part
+        && let Err(error) = user::stop_threads_for_good()
+    {
+        crate::sys::say(format_args!(
+            "{error}; process {} ends, to be replaced",
+            std::process::id()
+        ));
+        crate::sys::kill_self();
+    }
 }
 
 /// What this process has come to, if all others have come as far. Where a generation fails, who has not ends it, as others may wait for

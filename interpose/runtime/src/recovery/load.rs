@@ -56,6 +56,10 @@ pub fn prepare(pages: Vec<PageRun>, state: &State) -> Ready {
 }
 
 fn restore_mappings(saved: &Saved) {
+    // Libraries may be opened where a new process has a thread's stack.
+    if let Err(error) = saved.user.clear_threads() {
+        fail("the program's threads cannot be put back", &error);
+    }
     if let Err(error) = saved.user.restore_libraries() {
         fail("the program's libraries cannot be put back", &error);
     }
@@ -133,7 +137,9 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
         fail("the program's state cannot be put back", &error);
     }
     let pages = copies::keep().own.image.pages();
-    saved.user.take_locks(&pages);
+    if let Err(error) = saved.user.restore_threads(&pages) {
+        fail("the program's threads cannot be put back", &error);
+    }
     handles::mark();
     objects::release_local();
     objects::replace(saved.objects);

@@ -33,6 +33,7 @@ use std::os::unix::fs::MetadataExt;
 use understudy_abi::{LD_HEAP_HEADER, LD_HEAP_SIZE, LIBRARY_PLACES, USER_LD_HEAP, effect};
 
 pub use list::libraries;
+pub use memory::is_locked;
 
 /// The libraries that the program has opened so far.
 pub fn opened() -> Vec<Library> {

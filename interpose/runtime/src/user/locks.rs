@@ -3,16 +3,16 @@
 //! Recursive, error-checking, robust and priority-inheriting mutexes, and read-write locks that are held for writing,
 //! compare the note with the caller. In a process that takes a part, the notes of the locks that the main thread holds
 //! are those of the dead process: unlocking would fail, or unlock as a reader. So once an image is loaded, its
-//! memory is searched for them, and this process's number is put in. The pages count as changed then, as by the
+//! memory is searched for them, and this process's numbers are put in. The pages count as changed then, as by the
 //! program itself; until the next checkpoint holds them, a rollback leads back to the old number, which is
 //! part of the saved state, and to another search.
 //!
 //! A number alone means nothing: it could be the program's data. All of the lock's words must be as a thread leaves them
-//! that is the only one, which the program's main thread is ([`super::threads`]). The layouts are glibc's from 2.25 on,
+//! among no more others than the program has. The layouts are glibc's from 2.25 on,
 //! x86-64 (`struct_mutex.h`, `struct_rwlock.h`; pthread_mutex_lock.c and pthread_rwlock_common.c).
 #![allow(unsafe_code)]
 
-use crate::image::layout::Layout;
+use crate::image::layout::{Area, Backing, Layout};
 use crate::image::runs::{self, AddrRange, PageRun};
 
 /// Number of a thread (gettid(2)).
@@ -24,6 +24,16 @@ impl ThreadNumber {
     pub fn own() -> Self {
         // SAFETY: gettid(2).
         Self(unsafe { libc::gettid() } as u32)
+    }
+
+    /// The kernel's number.
+    pub fn of(number: i32) -> Self {
+        Self(number as u32)
+    }
+
+    /// The same.
+    pub fn get(self) -> i32 {
+        self.0 as i32
     }
 }
 
@@ -43,8 +53,8 @@ fn join(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// Whether these are the words of a mutex that only `owner` uses and holds, and which compares its owner.
-fn is_held_mutex(words: &[u64], owner: u32) -> bool {
+/// Whether these are the words of a mutex that `owner` holds, that no more than `users` use, and which compares its owner.
+fn is_held_mutex(words: &[u64], owner: u32, users: u32) -> bool {
     const TYPE: u32 = 3;
     const RECURSIVE: u32 = 1;
     const ERRORCHECK: u32 = 2;
@@ -57,7 +67,12 @@ fn is_held_mutex(words: &[u64], owner: u32) -> bool {
     let (lock, count) = halves(first);
     let (kind, spins) = halves(third);
     let has = |bits| kind & bits != 0;
-    if second != join(owner, 1) || kind & !(TYPE | ROBUST | INHERIT | SHARED | NO_ELISION) != 0 || spins != 0 {
+    let (held_by, used_by) = halves(second);
+    if held_by != owner
+        || !(1..=users).contains(&used_by)
+        || kind & !(TYPE | ROBUST | INHERIT | SHARED | NO_ELISION) != 0
+        || spins != 0
+    {
         return false;
     }
     let compares = has(ROBUST | INHERIT) || matches!(kind & TYPE, RECURSIVE | ERRORCHECK);
@@ -81,21 +96,25 @@ fn is_held_mutex(words: &[u64], owner: u32) -> bool {
     compares && is_locked && is_counted && is_listed
 }
 
-/// Whether these are the words of a read-write lock that only `owner` uses and holds for writing.
-fn is_written_lock(words: &[u64], owner: u32) -> bool {
-    // Phase of the writers, and taken by one; no reader.
-    const HELD: u64 = 3;
+/// Whether these are the words of a read-write lock that `owner` holds for writing, and that no more than `users` use.
+fn is_written_lock(words: &[u64], owner: u32, users: u32) -> bool {
+    // Phase of the writers, and taken by one; above these bits, readers that wait.
+    const HELD: u32 = 3;
+    const READER: u32 = 8;
     /// Where a thread could sleep: 1, and 2 if another process may have slept there.
     fn is_futex(word: u32) -> bool {
         word & !2 == 1
     }
-    let &[users, futexes, padding, held_by, elision, more_padding, flags, ..] = words else {
+    let &[counts, futexes, padding, held_by, elision, more_padding, flags, ..] = words else {
         return false;
     };
+    let (readers, waiting) = halves(counts);
     let (phase, writers) = halves(futexes);
     let (who, shared) = halves(held_by);
     let (preference, _) = halves(flags);
-    users == HELD
+    readers % READER == HELD
+        && readers / READER < users
+        && waiting < users
         && is_futex(phase)
         && is_futex(writers)
         && who == owner
@@ -104,62 +123,96 @@ fn is_written_lock(words: &[u64], owner: u32) -> bool {
         && preference <= 2
 }
 
-/// Gives the locks among `words` (aligned memory) that `old` holds to `new`; the indices of the words with their owners.
-fn replace_owner(words: &mut [u64], old: ThreadNumber, new: ThreadNumber) -> Vec<usize> {
+/// A thread's number, and the one that it has now.
+pub type Change = (ThreadNumber, ThreadNumber);
+
+/// Finds the locks among `words` (aligned memory) that those hold who have other numbers now, with an owner in the first `length`: the
+/// indices of the words with the owners, and their new numbers.
+fn find_owners(words: &[u64], length: usize, changed: &[Change], users: u32) -> Vec<(usize, ThreadNumber)> {
     /// Words of a mutex, and of a lock, before the one with the owner.
     const BEFORE: (usize, usize) = (1, 3);
+    let old = || changed.iter().map(|(old, _)| old.0);
+    let (Some(least), Some(most)) = (old().min(), old().max()) else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
-    for start in (0..words.len()).step_by(CHUNK) {
-        let chunk = start..(start + CHUNK).min(words.len());
-        // The upper half is 0 or 1 in what is looked for. All words of the chunk, so that the processor takes several at a time.
-        let hits = |word: u64| word & !(1 << 32) == u64::from(old.0);
+    for start in (0..length).step_by(CHUNK) {
+        let chunk = start..(start + CHUNK).min(length);
+        // All words of the chunk, so that the processor takes several at a time. The upper half is small in what is looked for.
+        let hits = |word: u64| (word as u32).wrapping_sub(least) <= most - least && word >> 32 <= u64::from(users);
         if !words[chunk.clone()].iter().fold(false, |any, &word| any | hits(word)) {
             continue;
         }
         for at in chunk.filter(|&at| hits(words[at])) {
+            let Some(&(old, new)) = changed.iter().find(|(old, _)| old.0 == words[at] as u32) else {
+                continue;
+            };
             let from = |before: usize| at.checked_sub(before).map_or(&[][..], |first| &words[first..]);
-            let is_mutex = is_held_mutex(from(BEFORE.0), old.0);
-            if is_mutex || is_written_lock(from(BEFORE.1), old.0) {
-                found.push(at);
+            if is_held_mutex(from(BEFORE.0), old.0, users) || is_written_lock(from(BEFORE.1), old.0, users) {
+                found.push((at, new));
             }
-        }
-    }
-    for &at in &found {
-        words[at] = join(new.0, halves(words[at]).1);
-        // The lock has two bits of the kernel's above the number. (What follows the owner of a read-write lock is 0.)
-        let (lock, count) = halves(words[at - 1]);
-        if halves(words[at + 1]).0 & (ROBUST | INHERIT) != 0 {
-            words[at - 1] = join(lock & !libc::FUTEX_TID_MASK | new.0, count);
         }
     }
     found
 }
 
-/// Where the program may hold locks: what it can write of the loaded pages, and of its thread-local storage.
-fn places(layout: &Layout, pages: &[PageRun], thread_locals: &[AddrRange]) -> Vec<AddrRange> {
-    let writable = layout.areas().iter().filter(|area| area.prot.read && area.prot.write);
-    let loaded = writable.flat_map(|area| runs::within(pages, area.pages()));
-    let loaded = loaded.map(PageRun::range);
+/// Makes another thread the owner of a lock.
+///
+/// # Safety
+/// The words must be those that [`find_owners`] has found: the one before that with the owner, that, and the one behind.
+unsafe fn give(place: *mut [u64; 3], new: ThreadNumber) {
+    // SAFETY: as the caller promises.
+    let [before, owner, behind] = unsafe { &mut *place };
+    *owner = join(new.0, halves(*owner).1);
+    // The lock has two bits of the kernel's above the number. (What follows the owner of a read-write lock is 0.)
+    let (lock, count) = halves(*before);
+    if halves(*behind).0 & (ROBUST | INHERIT) != 0 {
+        *before = join(lock & !libc::FUTEX_TID_MASK | new.0, count);
+    }
+}
+
+/// The longest lock that is looked for, in bytes.
+const LONGEST: u64 = 56;
+
+/// Where the program may hold locks: what it can write of the loaded pages, and of its thread-local storage; and up to where what
+/// follows may be looked at. (A lock may end in a page that nobody has written, or in another area.)
+fn places(layout: &Layout, pages: &[PageRun], thread_locals: &[AddrRange]) -> Vec<(AddrRange, u64)> {
+    let writable = || layout.areas().iter().filter(|area| area.prot.read && area.prot.write);
+    // A file may end before its mapping does.
+    let is_file = |area: &Area| matches!(area.backing, Backing::SharedFile { .. });
+    let is_mapped = |address: u64| writable().any(|area| area.range.contains(address) && !is_file(area));
+    let with_rest = |range: AddrRange| match is_mapped(range.end) {
+        true => (range, range.end + LONGEST),
+        false => (range, range.end),
+    };
+    let loaded = writable().flat_map(|area| runs::within(pages, area.pages()));
+    let loaded = loaded.map(PageRun::range).map(with_rest);
     let aligned = thread_locals
         .iter()
         .map(|piece| AddrRange::new(piece.start.next_multiple_of(8), piece.end & !7))
         .filter(|piece| piece.start < piece.end);
-    loaded.chain(aligned).collect()
+    loaded.chain(aligned.map(|piece| (piece, piece.end))).collect()
 }
 
-/// Gives the locks to this thread that `old` held when the state was saved that has just been loaded.
-pub fn pass_on(old: ThreadNumber, layout: &Layout, pages: &[PageRun], thread_locals: &[AddrRange]) {
-    let new = ThreadNumber::own();
-    if new == old {
+/// Gives the locks in what has just been loaded to the threads that have other numbers now. `changed` has all threads.
+pub fn pass_on(changed: &[Change], layout: &Layout, pages: &[PageRun], thread_locals: &[AddrRange]) {
+    let users = changed.len() as u32;
+    let changed: Vec<Change> = changed.iter().copied().filter(|(old, new)| old != new).collect();
+    if changed.is_empty() {
         return;
     }
-    for place in places(layout, pages, thread_locals) {
+    let mut found = Vec::new();
+    for (place, end) in places(layout, pages, thread_locals) {
+        let length = (end - place.start) as usize / 8;
         // SAFETY: readable and writable memory of the user side, which stands still; aligned to words.
-        let words = unsafe { std::slice::from_raw_parts_mut(place.start as *mut u64, place.len() as usize / 8) };
-        for at in replace_owner(words, old, new) {
-            let address = place.start + 8 * at as u64;
-            log::debug!("the lock whose owner is at {address:#x} has passed from {old:?} to {new:?}");
-        }
+        let words = unsafe { std::slice::from_raw_parts(place.start as *const u64, length) };
+        let owners = find_owners(words, place.len() as usize / 8, &changed, users);
+        found.extend(owners.into_iter().map(|(at, new)| (place.start + 8 * at as u64, new)));
+    }
+    for (address, new) in found {
+        // SAFETY: a lock's words, found above.
+        unsafe { give((address as *mut u64).sub(1).cast(), new) };
+        log::debug!("the lock whose owner is at {address:#x} has passed to another thread");
     }
 }
 
@@ -173,6 +226,15 @@ mod tests {
 
     /// Memory with something in the middle.
     struct Memory(Box<[u64; WORDS]>);
+
+    fn replace_owner(words: &mut [u64], old: ThreadNumber, new: ThreadNumber) -> Vec<usize> {
+        let found = find_owners(words, words.len(), &[(old, new)], 1);
+        for &(at, new) in &found {
+            // SAFETY: found just before, in these words.
+            unsafe { give(words.as_mut_ptr().add(at - 1).cast(), new) };
+        }
+        found.into_iter().map(|(at, _)| at).collect()
+    }
 
     impl Memory {
         fn new() -> Self {
@@ -310,6 +372,18 @@ mod tests {
         let mut words = recursive(2);
         assert_eq!(replace_owner(&mut words, ThreadNumber(2), ThreadNumber(9)), [1]);
         assert_eq!(words, recursive(9));
+    }
+
+    /// What follows the memory may be looked at, but nothing is found there.
+    #[test]
+    fn a_lock_over_the_end_is_found_once() {
+        let mut memory = Memory::new();
+        let lock = mutex(&mut memory, libc::PTHREAD_MUTEX_RECURSIVE, 0, 0);
+        let changed = [(ThreadNumber::own(), ELSEWHERE)];
+        let found = |length| find_owners(&memory.0[..], length, &changed, 1).len();
+        assert_eq!([CHUNK, CHUNK + 1, CHUNK + 2].map(found), [0, 1, 1]);
+        // SAFETY: the mutex made above.
+        assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
     }
 
     /// Nothing outside of the memory is looked at.

@@ -1,11 +1,13 @@
 //! Standard output and error: exactly once, through the relay (`ckptd::relay`).
 
 use crate::cell::Main;
+use crate::told;
 use ckptd::private::in_memory;
 use ckptd::relay::{LedgerObserver, LedgerView, NOTE_WORDS, NoteCell, Position, RankStage, Stream};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Places in the two streams, if they go through a relay.
@@ -102,6 +104,17 @@ pub fn leave(status: i32) {
 /// Where this process notes what it dies of. Safe in a signal handler.
 pub fn note_cell() -> Option<&'static NoteCell> {
     OUTPUT.get().map(|output| output.view.note())
+}
+
+/// Where threads of this process note the epoch, plus 1, after whose cut they change files.
+pub fn effects() -> Option<&'static AtomicU64> {
+    OUTPUT.get().map(|output| output.view.effects())
+}
+
+/// Whether threads of some process of this node have changed files since the cut of this epoch.
+pub fn have_effects_since(epoch: u64) -> bool {
+    let ledgers = (0..told::process_count()).filter_map(|rank| LedgerObserver::open(&ledger_of(rank)?).ok());
+    ledgers.into_iter().any(|ledger| ledger.effects() > epoch)
 }
 
 /// What a process that has died, with this rank of the launcher's world, has left in its ledger, if it ran on this node:

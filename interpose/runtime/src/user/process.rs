@@ -88,6 +88,13 @@ pub fn capture() -> Saved {
     }
 }
 
+impl Saved {
+    /// Whether the program uses AMX's tile registers.
+    pub fn uses_tiles(&self) -> bool {
+        self.features & ON_REQUEST != 0
+    }
+}
+
 /// Sets them where they differ.
 pub fn restore(saved: &Saved) -> Result<(), UserError> {
     // The signal stack of the dead process had room for these registers; this one's may have none.

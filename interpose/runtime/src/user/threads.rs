@@ -1,15 +1,194 @@
-//! Threads of the program: an understudy cannot bring them back, so a checkpoint with any of them is refused.
+//! Threads of the program beside the main one, which do not call MPI.
+//!
+//! ```text
+//!   a cut        stop ── all that a signal reaches stand still, or the cut is put off
+//!                save ── what the kernel knows of each; the rest is in the image, with the frame of the signal
+//!                let go
+//!   a recovery   stop ── before files or memory are put back
+//!                end those that are not in the image, put back lists and pages, make those that are missing
+//!                let go ── from the frames in the image
+//! ```
+//!
+//! Threads of the runtime side have their stacks in the zone; nobody stops those.
 #![allow(unsafe_code)]
 
-use super::UserError;
+mod lists;
+mod raw;
+mod restore;
+mod slot;
+mod stop;
+mod vectors;
 
-/// Refuses if the program has created a thread.
+use super::UserError;
+use super::locks::ThreadNumber;
+use crate::cell::Main;
+use crate::told;
+use lists::Places;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use stop::Threads;
+
+/// Why threads cannot be stopped now.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub enum Deaf {
+    /// One does not hear.
+    #[error("its thread {0} does not react (a system call of its own blocks signal 33, or waits for a child)")]
+    Thread(i32),
+    /// One is inside of ld.so.
+    #[error("a thread is loading a library")]
+    Loader,
+    /// More than there is room for.
+    #[error("it has more than {0} threads")]
+    Many(usize),
+}
+
+/// What is saved of a thread. Its registers, signal mask and signal stack are in the frame, which is in the image.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+struct Thread {
+    number: ThreadNumber,
+    /// `struct pthread`: the fs register.
+    block: u64,
+    gs: u64,
+    frame: u64,
+    /// The libraries whose thread-local data it knows of.
+    generation: u64,
+    /// The list of its robust mutexes, and the length of its head.
+    robust: [u64; 2],
+    name: String,
+    /// The processors that it may run on, if they are not the main thread's.
+    processors: Option<Vec<u64>>,
+}
+
+/// All of them, and what ld.so knows of their stacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Saved {
+    threads: Vec<Thread>,
+    lists: lists::Saved,
+    libraries: Vec<vectors::Generation>,
+}
+
+/// `None`: threads are refused.
+static THREADS: Main<Option<Threads>> = Main::new(None);
+
+/// How long a cut waits for a thread, and how long a recovery.
+const PATIENCE: Duration = Duration::from_millis(50);
+const LONG_PATIENCE: Duration = Duration::from_secs(10);
+const MOMENT: Duration = Duration::from_micros(200);
+
+/// From here on threads can be stopped, where this C library is known. Before the program runs.
+pub fn allow() {
+    THREADS.set(Places::find().map(Threads::new));
+}
+
+/// Refuses if the program has created a thread that could not be brought back.
 pub fn check() -> Result<(), UserError> {
     // SAFETY: the face's counter lives as long as the process.
-    let created = unsafe { crate::told::info().user_threads.read_volatile() };
-    if created == 0 {
+    let created = unsafe { told::info().user_threads.read_volatile() };
+    if created == 0 || THREADS.borrow().is_some() {
         Ok(())
     } else {
         Err(UserError::Threads(created))
     }
+}
+
+/// Stops all threads for a cut; false: it must be put off.
+pub fn stop() -> bool {
+    let mut threads = THREADS.borrow_mut();
+    threads.as_mut().is_none_or(|threads| threads.try_to_stop(PATIENCE))
+}
+
+/// Stops all threads for a recovery, which cannot be put off.
+pub fn stop_for_good() -> Result<(), UserError> {
+    let mut threads = THREADS.borrow_mut();
+    let Some(threads) = threads.as_mut() else { return Ok(()) };
+    let begin = Instant::now();
+    loop {
+        match threads.stop(LONG_PATIENCE) {
+            Ok(()) => return Ok(()),
+            // It leaves ld.so when it is let go.
+            Err(Deaf::Loader) if begin.elapsed() < LONG_PATIENCE => std::thread::sleep(MOMENT),
+            Err(deaf) => return Err(UserError::Deaf(deaf)),
+        }
+    }
+}
+
+/// Lets all go on as if nothing had been.
+pub fn let_go() {
+    if let Some(threads) = THREADS.borrow_mut().as_mut() {
+        threads.release(slot::GO_ON);
+    }
+}
+
+/// Lets all go on from what has been loaded.
+pub fn go_back() {
+    if let Some(threads) = THREADS.borrow_mut().as_mut() {
+        threads.release(slot::GO_BACK);
+    }
+}
+
+/// Whether the program has threads beside the main one that could be stopped.
+pub fn are_there() -> bool {
+    let threads = THREADS.borrow();
+    let Some(threads) = threads.as_ref() else { return false };
+    // Somebody is in the lists just now, who is no program of one thread.
+    let listed = threads.places.threads();
+    listed.is_none_or(|listed| listed.iter().any(|thread| !thread.is_runtimes() && thread.number > 0))
+}
+
+/// Looks at all threads, which stand still.
+pub fn capture() -> Result<Saved, UserError> {
+    let threads = THREADS.borrow();
+    let Some(threads) = threads.as_ref() else {
+        return Ok(Saved::default());
+    };
+    let main = processors(ThreadNumber::own());
+    let look = |slot: &slot::Slot| {
+        let number = slot.number.load(Ordering::Relaxed);
+        let own = processors(ThreadNumber::of(number));
+        let name = std::fs::read_to_string(format!("/proc/self/task/{number}/comm")).unwrap_or_default();
+        let block = slot.block.load(Ordering::Relaxed) as u64;
+        let generation = vectors::known_by(block).ok_or(UserError::Vectors)?;
+        Ok(Thread {
+            number: ThreadNumber::of(number),
+            block,
+            generation,
+            gs: slot.gs.load(Ordering::Relaxed) as u64,
+            frame: slot.frame.load(Ordering::Relaxed) as u64,
+            robust: robust_list(number),
+            name: name.trim_end_matches('\n').to_owned(),
+            processors: (own != main).then_some(own),
+        })
+    };
+    let found = threads.parked().map(look).collect::<Result<Vec<Thread>, UserError>>()?;
+    let libraries = match found[..] {
+        [] => Vec::new(),
+        _ => vectors::generations().ok_or(UserError::Vectors)?,
+    };
+    // Without threads there may be stacks to be used again.
+    // SAFETY: all stand still.
+    let lists = unsafe { threads.places.save() }.ok_or(UserError::Deaf(Deaf::Loader))?;
+    Ok(Saved {
+        threads: found,
+        lists,
+        libraries,
+    })
+}
+
+/// Words of a set of processors: as many as the kernel knows at most.
+const WORDS: usize = 128;
+
+fn processors(thread: ThreadNumber) -> Vec<u64> {
+    let mut words = vec![0u64; WORDS];
+    let length = WORDS * size_of::<u64>();
+    // SAFETY: sched_getaffinity(2) writes that many bytes at most, and tells how many.
+    let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread.get(), length, words.as_mut_ptr()) };
+    words.truncate(written.max(0) as usize / size_of::<u64>());
+    words
+}
+
+fn robust_list(number: i32) -> [u64; 2] {
+    let mut list = [0u64; 2];
+    // SAFETY: get_robust_list(2) writes both words.
+    unsafe { libc::syscall(libc::SYS_get_robust_list, number, &raw mut list[0], &raw mut list[1]) };
+    list
 }

@@ -24,7 +24,7 @@ mod place;
 #[cfg(test)]
 mod tests;
 
-use super::UserError;
+use super::{UserError, effects, output};
 use crate::cell::Main;
 use crate::{told, world};
 use ckptd::private::{MEMORY, in_memory, open_own};
@@ -93,6 +93,9 @@ pub fn keep_on_disk(directory: &Path, lineage: u64, start: u64) {
     let on_disk = Recorder::new(place.log_of(rank), &directory, place.job(), rank).lasting(refuge.clone());
     let otherwise = |_| Recorder::new(refuge, &in_memory(), place.job(), rank);
     RECORDER.set(Some(on_disk.unwrap_or_else(otherwise)));
+    if told::config().threads {
+        tell(effects::note_in(&place.of_threads(rank)));
+    }
     ON_DISK.set(Some(place));
 }
 
@@ -114,6 +117,9 @@ pub fn undo_earlier(epoch: u64) -> Result<(), UserError> {
         path: "the undo log".into(),
         error,
     })?;
+    if place.have_effects_since(epoch) {
+        return Err(UserError::ThreadsFiles);
+    }
     undo_all(place.logs(), epoch)?;
     begin(epoch);
     Ok(())
@@ -127,6 +133,7 @@ fn tell(result: io::Result<()>) {
 
 /// This rank is at the cut of `epoch`: what the program does from here on belongs to it.
 pub fn begin(epoch: u64) {
+    effects::begin(epoch);
     recorder().begin(epoch);
 }
 
@@ -137,7 +144,11 @@ pub fn forget_before(epoch: u64) {
 
 /// Undoes what all ranks of this node have done since the cut of `epoch`. All living processes are in the recovery.
 pub fn undo(epoch: u64) -> Result<(), UserError> {
+    if output::have_effects_since(epoch) {
+        return Err(UserError::ThreadsFiles);
+    }
     undo_all(place().logs(), epoch)?;
+    effects::begin(epoch);
     tell(recorder().resume(epoch));
     Ok(())
 }

@@ -25,6 +25,8 @@ const REGION: u64 = (LD_HEAP_SIZE / LD_HEAP_REGIONS) as u64;
 
 /// Where the state lies. Empty: ld.so does not have the known form.
 static PLACES: Main<Vec<AddrRange>> = Main::new(Vec::new());
+/// Where ld.so's locks stand side by side.
+static LOCKS: Main<Option<AddrRange>> = Main::new(None);
 
 /// A copy of a piece of memory.
 type Copy = (u64, Vec<u8>);
@@ -84,6 +86,7 @@ fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
         info(&mut length, &mut alignment);
         let end = tls::control_block() + u64::from(size.read());
         let locks = locks(data)?;
+        LOCKS.set(Some(locks));
         let thread = AddrRange::new(end - (length + alignment) as u64, end);
         let stacks = AddrRange::new(lists, lists + LISTS_AND_LOCK);
         Some([locks, stacks, thread])
@@ -121,6 +124,14 @@ fn locks(data: AddrRange) -> Option<AddrRange> {
     }
     let count = 2 + u64::from(held + 2 * MUTEX <= data.end && kind(held + MUTEX) == RECURSIVE);
     Some(AddrRange::new(first, first + count * MUTEX))
+}
+
+/// Whether somebody is inside of ld.so, or its locks are not known.
+pub fn is_locked() -> bool {
+    let Some(locks) = *LOCKS.borrow() else { return true };
+    let mut words = (locks.start..locks.end).step_by(MUTEX as usize);
+    // SAFETY: words of ld.so's data.
+    words.any(|lock| unsafe { (lock as *const u32).read_volatile() } != 0)
 }
 
 fn copy(range: AddrRange) -> Copy {

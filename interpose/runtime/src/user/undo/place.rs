@@ -15,6 +15,8 @@ pub const MOVED: &str = "undo-moved";
 const LOG: &str = "undo";
 /// What a log is called while it is written anew without the records that nobody needs any more.
 pub const RENEWED: &str = "undo-new";
+/// A number: 1 + the last epoch after whose cut a thread of the process has changed files, which cannot be undone.
+const THREADS: &str = "undo-threads";
 /// Held by the one process of a node, or of a job on disk, that undoes effects.
 pub const LOCK: &str = "undo-lock";
 
@@ -84,6 +86,23 @@ impl Place {
         entries.map(|entry| entry.path()).filter(is_ours).collect()
     }
 
+    /// Where it is noted what threads of a process of this start have done, if that is to outlive the node.
+    pub fn of_threads(&self, launcher_rank: u32) -> PathBuf {
+        self.log_of(launcher_rank).with_extension(THREADS)
+    }
+
+    /// Whether threads have changed files after the cut of this epoch, in any start of the job.
+    pub fn have_effects_since(&self, epoch: u64) -> bool {
+        let Place::Disk { directory, .. } = self else {
+            return false;
+        };
+        let noted = |path: &PathBuf| Some(u64::from_ne_bytes(fs::read(path).ok()?.try_into().ok()?));
+        self.found(directory, THREADS)
+            .iter()
+            .filter_map(noted)
+            .any(|noted| noted > epoch)
+    }
+
     /// Whether all logs are still there of an earlier start of the job.
     pub fn check(&self) -> io::Result<()> {
         let Place::Disk { directory, .. } = self else {
@@ -113,7 +132,7 @@ impl Place {
     /// What a process may leave that dies while it renews its log, or while it undoes effects.
     fn halves(&self) -> Vec<PathBuf> {
         let mut all = Vec::new();
-        for extension in [RENEWED, LOCK] {
+        for extension in [RENEWED, LOCK, THREADS] {
             match self {
                 Place::Memory(_, ranks) => {
                     all.extend((0..*ranks).map(|rank| self.log_of(rank).with_extension(extension)));

@@ -1,0 +1,159 @@
+//! Programs with threads that compute but do not call MPI: they are stopped, saved and brought back.
+
+use ffi_tests::job::Scope;
+use ffi_tests::outcome::native;
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place};
+use std::time::Duration;
+
+const PROGRAMS: [(&str, &[&str]); 4] = [
+    ("pool", &["150", "4", "20000"]),
+    ("teams", &["90", "4"]),
+    ("shortlived", &["60"]),
+    ("naps", &["150"]),
+];
+
+fn job(program: &str, arguments: &[&str]) -> Job {
+    Job::new(place::test_program(program), arguments)
+        .workers(3)
+        .interval("5calls")
+        .limit(Duration::from_secs(60))
+}
+
+fn pool(what: &str) -> Job {
+    job("pool", &["150", "4", "20000", what])
+}
+
+/// Like an undisturbed run, and nobody has said that it is not protected.
+#[track_caller]
+fn assert_survived(outcome: &Outcome, undisturbed: &Outcome, workers: &[u32]) {
+    outcome.assert_success();
+    outcome.assert_same_lines(undisturbed);
+    outcome.assert_taken_over(workers);
+    outcome.assert_nothing_left();
+}
+
+/// Survivors roll back in place; another process makes the threads again.
+#[test]
+fn pools_teams_short_lived_and_sleeping_threads_are_brought_back() {
+    let mut verdicts = Verdicts::default();
+    for (program, arguments) in PROGRAMS {
+        verdicts.judge(program, || {
+            let kill = Kill::at(1, Trigger::Lines(6)).after(Duration::from_millis(20));
+            let outcome = job(program, arguments).kill(kill).run();
+            assert_survived(&outcome, &native(job(program, arguments)), &[1]);
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// Kills of all programs at many moments.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn threads_are_brought_back_whenever_a_worker_dies() {
+    let (mut verdicts, mut random) = (Verdicts::default(), Random::announced("threads"));
+    let points = [
+        "cut.begin",
+        "cut.end",
+        "capture.begin",
+        "capture.end",
+        "ship.half",
+        "commit.end",
+    ];
+    for round in 0..6 {
+        for (program, arguments) in PROGRAMS {
+            let mut fault = || {
+                let (rank, epoch) = (random.below(3), 2 + random.below(15));
+                format!("kill rank={rank} at={} epoch={epoch}", points[random.below(6) as usize])
+            };
+            let faults = format!("{}; {}", fault(), fault());
+            verdicts.judge(&format!("{program}, {round}: {faults}"), || {
+                let outcome = job(program, arguments).spares(2).fault(&faults).run();
+                outcome.assert_success();
+                outcome.assert_same_lines(&native(job(program, arguments)));
+                outcome.assert_nothing_left();
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+/// The main thread holds a recursive mutex over every collective, for which the others wait: its owner has another number
+/// then, and so have they.
+#[test]
+fn threads_are_brought_back_from_copies_of_holders_and_by_comparing_pages() {
+    let faults = [
+        "pretend no-memfd",
+        "pretend no-userfaultfd",
+        "pretend no-memfd; kill rank=2 at=load.begin",
+    ];
+    for fault in few(faults, 2) {
+        let outcome = pool("")
+            .spares(2)
+            .fault(&format!("{fault}; kill rank=1 at=commit.end epoch=9"))
+            .run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&native(pool("")));
+        outcome.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_job_with_threads_that_was_killed_goes_on_from_the_disk() {
+    let on_disk = || pool("").interval("5calls").disk();
+    let at = Trigger::OnDisk { workers: 3, epoch: 6 };
+    let mut ended = on_disk().killed_as_a_whole(at, Scope::Everything).run();
+    let outcome = on_disk().env("UNDERSTUDY_RESTART", "1").run_after(&mut ended);
+    outcome.assert_success();
+    let last = |outcome: &Outcome| {
+        String::from_utf8_lossy(&outcome.stdout)
+            .lines()
+            .last()
+            .map(str::to_owned)
+    };
+    outcome.check(last(&outcome) == last(&native(pool(""))), "it ends otherwise");
+    outcome.assert_nothing_left();
+}
+
+/// As before there was any of this.
+#[test]
+fn threads_are_refused_if_that_is_wanted() {
+    let outcome = pool("").env("UNDERSTUDY_THREADS", "0").run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&native(pool("")));
+    let lines = outcome.own_lines();
+    outcome.check(
+        lines.len() == 1 && lines[0].contains("thread(s) of its own") && lines[0].contains("unprotected"),
+        "it is not told",
+    );
+}
+
+/// What threads do to files is not undone: no wrong file is left behind silently.
+#[test]
+fn a_job_whose_threads_have_changed_files_since_the_checkpoint_ends() {
+    let undisturbed = pool("files").run();
+    undisturbed.assert_success();
+    undisturbed.assert_same_lines(&native(pool("files")));
+    let outcome = pool("files").fault("kill rank=1 at=cut.begin epoch=9").run();
+    outcome.check(
+        !outcome.status.is_some_and(|status| status.success()),
+        "the job did not fail",
+    );
+    let told = |line: &&str| line.contains("a thread of the program has made");
+    outcome.check(outcome.own_lines().iter().any(told), "no line says why");
+    outcome.assert_nothing_left();
+}
+
+/// It does not react, so there are no cuts; without a failure nothing else happens, and with one all go back far.
+#[test]
+#[ignore = "takes long: make test-all"]
+fn a_thread_that_blocks_all_signals_puts_cuts_off() {
+    let deaf = || job("pool", &["3000", "4", "20000", "deaf"]);
+    let outcome = deaf().run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&native(deaf()));
+    let told = |line: &&str| line.contains("no checkpoint is possible, as the program's threads cannot be stopped");
+    outcome.check(
+        outcome.own_lines().iter().any(told) || !is_thorough(),
+        "no line says so",
+    );
+}
