@@ -117,17 +117,17 @@ fn a_worker_that_dies_with_its_copy_ends_the_job() {
 #[test]
 fn when_all_workers_die_without_copies_the_job_ends_and_can_go_on_from_the_disk() {
     let case = heat2d();
-    let all: Vec<String> = (0..4)
-        .map(|rank| format!("kill rank={rank} at=cut.end epoch=9"))
-        .collect();
-    let all = format!("{}; pretend no-memfd", all.join("; "));
-    let lost = job().spares(2).interval("200calls").fault(&all).run();
+    let kill_all = |job: Job| {
+        let at_once = |job: Job, worker| job.kill(Kill::at(worker, Trigger::Lines(15)));
+        (0..4).fold(job.fault("pretend no-memfd"), at_once).run()
+    };
+    let lost = kill_all(job().spares(2).interval("200calls"));
     assert_ended(
         &lost,
         &["the job cannot be recovered: all workers died, and with them all copies; start the job again"],
     );
     let on_disk = || job().spares(2).interval("200calls").disk();
-    let mut lost = on_disk().fault(&all).run();
+    let mut lost = kill_all(on_disk());
     assert_ended(&lost, &["all workers died"]);
     let saved = on_disk().env("UNDERSTUDY_RESTART", "1").run_after(&mut lost);
     saved.assert_success();
