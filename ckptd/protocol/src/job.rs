@@ -35,7 +35,7 @@ enum Phase {
 /// Which spares should take parts: asked once for each generation.
 #[derive(Debug, Default)]
 struct Question {
-    asked: Option<Number>,
+    is_asked: bool,
     is_answered: bool,
     /// In the order in which they were told.
     wishes: Vec<Number>,

@@ -160,8 +160,9 @@ unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::u
     registers[REG_RIP] = abandon as *const () as i64;
 }
 
+/// rt_sigreturn(2): where handlers return to.
 #[unsafe(naked)]
-unsafe extern "C" fn restorer() {
+pub(crate) unsafe extern "C" fn restorer() {
     naked_asm!("mov eax, 15", "syscall", "ud2")
 }
 

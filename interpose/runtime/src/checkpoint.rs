@@ -20,7 +20,7 @@ use std::time::Instant;
 const LOST: &str = "a copy cannot be sent to another worker";
 
 /// For tests: damages what this process keeps. In the middle of a transfer that cannot be.
-fn damage(victim: Victim) {
+pub fn damage(victim: Victim) {
     let Some(mut keep) = copies::try_keep() else {
         sys::say(format_args!(
             "UNDERSTUDY_FAULT: copies are in use at this point and cannot be damaged; choose another one, as commit.end"
@@ -49,7 +49,6 @@ pub fn take() -> Result<(), Rewound> {
     let began = Instant::now();
     let epoch = copies::next_epoch();
     let Some(frame) = arch::top_frame() else { return Ok(()) };
-    fault::damages_copies_by(damage);
     rehearsal::cut(epoch);
     fault::point("capture.begin", epoch);
     // A partner may be faster.

@@ -86,6 +86,7 @@ pub fn init() -> Result<(), Rewound> {
 /// From here on this process knows its job.
 fn enter(world: World) {
     world::enter(world);
+    fault::damages_copies_by(checkpoint::damage);
     ending::undone(user::undo_start());
     recovery::offer_to_choose();
     listen_for_exit();

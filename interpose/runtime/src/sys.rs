@@ -73,6 +73,21 @@ pub fn symbol(name: &CStr) -> *mut c_void {
     std::hint::black_box(address)
 }
 
+/// An offset that libc publishes for debuggers (`_thread_db_*`, nptl_db/structs.def): the last word of a descriptor of size in
+/// bits, count and offset. `None`: this libc does not.
+pub fn debuggers_offset(name: &CStr) -> Option<u64> {
+    let descriptor = symbol(name).cast::<u32>();
+    // SAFETY: libc's descriptor, three 32-bit words.
+    (!descriptor.is_null()).then(|| u64::from(unsafe { descriptor.add(2).read() }))
+}
+
+/// A size, published in the same way.
+pub fn debuggers_size(name: &CStr) -> Option<u64> {
+    let size = symbol(name).cast::<u32>();
+    // SAFETY: one 32-bit word of libc's.
+    (!size.is_null()).then(|| u64::from(unsafe { size.read() }))
+}
+
 /// An error with its causes.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

@@ -59,12 +59,12 @@ impl Job {
         if self.question.is_answered || self.fallen.is_empty() {
             return false;
         }
-        if self.question.asked.is_none() {
+        if !self.question.is_asked {
             let mut living = self.living.iter().copied();
             let Some(number) = living.find(|it| self.members[it].has_played && self.members[it].can_choose) else {
                 return false;
             };
-            self.question.asked = Some(number);
+            self.question.is_asked = true;
             let fallen = self.fallen.iter().copied().collect();
             self.actions.push(Action::Ask { number, fallen });
         }

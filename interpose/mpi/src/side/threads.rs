@@ -6,6 +6,7 @@
 
 use super::signals::{self, Action};
 use super::{Error, is_mpi};
+use crate::call;
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -144,12 +145,6 @@ unsafe extern "C" fn end_thread() {
     )
 }
 
-/// rt_sigreturn(2)
-#[unsafe(naked)]
-unsafe extern "C" fn return_from_handler() {
-    naked_asm!("mov eax, 15", "syscall", "ud2")
-}
-
 /// rt_sigaction(2): the kernel wants a restorer on x86-64.
 const SA_RESTORER: usize = 0x0400_0000;
 const SA_SIGINFO: usize = 4;
@@ -163,7 +158,7 @@ pub unsafe fn end_all() -> Result<(), Error> {
     let end: Action = [
         end_thread as *const () as usize,
         SA_RESTORER | SA_SIGINFO,
-        return_from_handler as *const () as usize,
+        call::restorer as *const () as usize,
         0,
     ];
     let before = signals::action(END, Some(&end));

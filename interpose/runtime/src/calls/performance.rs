@@ -1,7 +1,8 @@
 //! Performance variables (MPI 4.1, section 15.3.7): sessions and handles.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::tool::{check, must_be_open, object_at, real_of, returned};
+use super::tool::{give_back, must_be_open, object_at, real_of, returned};
+use crate::errors::succeeded;
 use crate::generated::real;
 use crate::objects::tool::{self, ALL, INVALID_HANDLE, INVALID_SESSION, Of, Pvar};
 use crate::objects::{objects, objects_mut};
@@ -31,20 +32,14 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c
         must_be_open()?;
         let number = tool::index(Of::Session, *given).ok_or(INVALID_SESSION)?;
         objects_mut().tool.sessions.remove(number).ok_or(INVALID_SESSION)?;
-        let mut real = tool::real_of(Of::Session, *given);
-        let handles = pvars_of(number);
-        for index in handles {
+        for index in pvars_of(number) {
             objects_mut().tool.pvars.remove(index);
             tool::set_real(Of::Pvar, index, null_mut());
         }
-        tool::set_real(Of::Session, number, null_mut());
-        *given = null_mut();
-        let _apart = Apart::new();
-        match real.is_null() {
-            true => Ok(()),
-            // SAFETY: a session of the library's.
-            false => check(unsafe { real::PMPI_T_pvar_session_free(&mut real) }),
-        }
+        // SAFETY: a session of the library's.
+        give_back(Of::Session, number, given, |real| unsafe {
+            real::PMPI_T_pvar_session_free(real)
+        })
     };
     returned(free())
 }
@@ -96,15 +91,10 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: *mut c_void, handle: *m
         let session = real_of(Of::Session, session)?;
         let index = tool::index(Of::Pvar, *given).ok_or(INVALID_HANDLE)?;
         objects_mut().tool.pvars.remove(index).ok_or(INVALID_HANDLE)?;
-        let mut real = tool::real_of(Of::Pvar, *given);
-        tool::set_real(Of::Pvar, index, null_mut());
-        *given = null_mut();
-        let _apart = Apart::new();
-        match real.is_null() {
-            true => Ok(()),
-            // SAFETY: a handle of the library's.
-            false => check(unsafe { real::PMPI_T_pvar_handle_free(session, &mut real) }),
-        }
+        // SAFETY: a handle of the library's.
+        give_back(Of::Pvar, index, given, |real| unsafe {
+            real::PMPI_T_pvar_handle_free(session, real)
+        })
     };
     returned(free())
 }
@@ -118,7 +108,7 @@ fn with_pvar(
     let real_session = real_of(Of::Session, session)?;
     let real = real_of(Of::Pvar, handle)?;
     let _apart = Apart::new();
-    check(call(real_session, real))
+    succeeded(call(real_session, real))
 }
 
 fn note_started(session: *mut c_void, handle: *mut c_void, started: bool) {

@@ -1,7 +1,7 @@
 //! The tool interface (MPI 4.1, section 15.3). Its errors are returned, and go to no error handler.
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
-use crate::errors::SUCCESS;
+use crate::errors::{SUCCESS, succeeded};
 use crate::generated::real;
 use crate::handles::{VirtDatatype, predefined_handle, predefined_of, real_datatype};
 use crate::objects::tool::{self, Cvar, INVALID_HANDLE, INVALID_SESSION, NOT_INITIALIZED, Of};
@@ -15,10 +15,6 @@ use understudy_mpi::real_types::RealDatatype;
 /// The outcome of a handler in which `?` ends it.
 pub(super) fn returned(outcome: Result<(), c_int>) -> c_int {
     outcome.err().unwrap_or(SUCCESS)
-}
-
-pub(super) fn check(rc: c_int) -> Result<(), c_int> {
-    if rc == SUCCESS { Ok(()) } else { Err(rc) }
 }
 
 pub(super) fn must_be_open() -> Result<(), c_int> {
@@ -83,24 +79,37 @@ struct Types {
 }
 
 impl Types {
-    fn new() -> Types {
-        Types {
-            datatype: real_datatype(VirtDatatype(predefined_handle("ompi_mpi_datatype_null"))),
-            enumtype: null_mut(),
-        }
-    }
-
+    /// Asks the library for a variable, with places for its types, and gives the program what stands for those.
+    ///
     /// # Safety
     /// The program's places, or null.
-    unsafe fn give(self, datatype: *mut VirtDatatype, enumtype: *mut *mut c_void, of: Of, index: c_int) {
+    unsafe fn ask(
+        (datatype, enumtype): (*mut VirtDatatype, *mut *mut c_void),
+        (of, index): (Of, c_int),
+        ask: impl FnOnce(&mut RealDatatype, &mut *mut c_void) -> c_int,
+    ) -> c_int {
+        if !tool::is_open() {
+            return NOT_INITIALIZED;
+        }
         let null = || predefined_handle("ompi_mpi_datatype_null");
+        let mut types = Types {
+            datatype: real_datatype(VirtDatatype(null())),
+            enumtype: null_mut(),
+        };
+        let rc = {
+            let _apart = Apart::new();
+            ask(&mut types.datatype, &mut types.enumtype)
+        };
+        if rc != SUCCESS {
+            return rc;
+        }
         // SAFETY: handed on to the caller.
         unsafe {
             if !datatype.is_null() {
-                datatype.write(VirtDatatype(predefined_of(self.datatype.0).unwrap_or_else(null)));
+                datatype.write(VirtDatatype(predefined_of(types.datatype.0).unwrap_or_else(null)));
             }
             if !enumtype.is_null() {
-                let is_none = self.enumtype.is_null();
+                let is_none = types.enumtype.is_null();
                 enumtype.write(if is_none {
                     null_mut()
                 } else {
@@ -108,6 +117,7 @@ impl Types {
                 });
             }
         }
+        SUCCESS
     }
 }
 
@@ -124,21 +134,17 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
     bind: *mut c_int,
     scope: *mut c_int,
 ) -> c_int {
-    if !tool::is_open() {
-        return NOT_INITIALIZED;
-    }
-    let mut types = Types::new();
-    let _apart = Apart::new();
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        let (real_type, real_enum) = (&mut types.datatype, &mut types.enumtype);
-        let rc = real::PMPI_T_cvar_get_info(
-            cvar_index, name, name_len, verbosity, real_type, real_enum, desc, desc_len, bind, scope,
-        );
-        if rc == SUCCESS {
-            types.give(datatype, enumtype, Of::CvarEnum, cvar_index);
-        }
-        rc
+        Types::ask(
+            (datatype, enumtype),
+            (Of::CvarEnum, cvar_index),
+            |real_type, real_enum| {
+                real::PMPI_T_cvar_get_info(
+                    cvar_index, name, name_len, verbosity, real_type, real_enum, desc, desc_len, bind, scope,
+                )
+            },
+        )
     }
 }
 
@@ -158,22 +164,18 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
     continuous: *mut c_int,
     atomic: *mut c_int,
 ) -> c_int {
-    if !tool::is_open() {
-        return NOT_INITIALIZED;
-    }
-    let mut types = Types::new();
-    let _apart = Apart::new();
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        let (real_type, real_enum) = (&mut types.datatype, &mut types.enumtype);
-        let rc = real::PMPI_T_pvar_get_info(
-            pvar_index, name, name_len, verbosity, var_class, real_type, real_enum, desc, desc_len, bind, readonly,
-            continuous, atomic,
-        );
-        if rc == SUCCESS {
-            types.give(datatype, enumtype, Of::PvarEnum, pvar_index);
-        }
-        rc
+        Types::ask(
+            (datatype, enumtype),
+            (Of::PvarEnum, pvar_index),
+            |real_type, real_enum| {
+                real::PMPI_T_pvar_get_info(
+                    pvar_index, name, name_len, verbosity, var_class, real_type, real_enum, desc, desc_len, bind,
+                    readonly, continuous, atomic,
+                )
+            },
+        )
     }
 }
 
@@ -204,7 +206,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_info(
     returned(real_enum(enumtype).and_then(|real| {
         let _apart = Apart::new();
         // SAFETY: the program's arguments are handed on.
-        check(unsafe { real::PMPI_T_enum_get_info(real, num, name, name_len) })
+        succeeded(unsafe { real::PMPI_T_enum_get_info(real, num, name, name_len) })
     }))
 }
 
@@ -219,7 +221,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_item(
     returned(real_enum(enumtype).and_then(|real| {
         let _apart = Apart::new();
         // SAFETY: the program's arguments are handed on.
-        check(unsafe { real::PMPI_T_enum_get_item(real, index, value, name, name_len) })
+        succeeded(unsafe { real::PMPI_T_enum_get_item(real, index, value, name, name_len) })
     }))
 }
 
@@ -276,6 +278,23 @@ pub(super) fn real_of(of: Of, handle: *mut c_void) -> Result<*mut c_void, c_int>
     }
 }
 
+/// The program's handle is void from now on, and the library gets its own back, if there is one.
+pub(super) fn give_back(
+    of: Of,
+    index: u32,
+    given: &mut *mut c_void,
+    free: impl FnOnce(&mut *mut c_void) -> c_int,
+) -> Result<(), c_int> {
+    let mut real = tool::real_of(of, *given);
+    tool::set_real(of, index, null_mut());
+    *given = null_mut();
+    if real.is_null() {
+        return Ok(());
+    }
+    let _apart = Apart::new();
+    succeeded(free(&mut real))
+}
+
 /// `MPI_T_cvar_handle_free`
 pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_int {
     // SAFETY: the program's argument.
@@ -284,15 +303,10 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_i
         must_be_open()?;
         let index = tool::index(Of::Cvar, *given).ok_or(INVALID_HANDLE)?;
         objects_mut().tool.cvars.remove(index).ok_or(INVALID_HANDLE)?;
-        let mut real = tool::real_of(Of::Cvar, *given);
-        tool::set_real(Of::Cvar, index, null_mut());
-        *given = null_mut();
-        let _apart = Apart::new();
-        match real.is_null() {
-            true => Ok(()),
-            // SAFETY: a handle of the library's.
-            false => check(unsafe { real::PMPI_T_cvar_handle_free(&mut real) }),
-        }
+        // SAFETY: a handle of the library's.
+        give_back(Of::Cvar, index, given, |real| unsafe {
+            real::PMPI_T_cvar_handle_free(real)
+        })
     };
     returned(free())
 }
@@ -302,7 +316,7 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) 
     returned(real_of(Of::Cvar, handle).and_then(|real| {
         let _apart = Apart::new();
         // SAFETY: the program's buffer.
-        check(unsafe { real::PMPI_T_cvar_read(real, buf) })
+        succeeded(unsafe { real::PMPI_T_cvar_read(real, buf) })
     }))
 }
 
@@ -338,7 +352,7 @@ pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_voi
         {
             let _apart = Apart::new();
             // SAFETY: the program's buffer.
-            check(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
+            succeeded(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
         }
         let variable = tool::find_cvar(&cvar.name)?;
         // SAFETY: the library has just read a value there.

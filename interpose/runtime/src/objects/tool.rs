@@ -8,7 +8,7 @@
 use super::{Slots, objects, objects_mut};
 use crate::abi;
 use crate::cell::Main;
-use crate::errors::SUCCESS;
+use crate::errors::{SUCCESS, succeeded};
 use crate::generated::real;
 use crate::handles::{
     VirtComm, VirtDatatype, VirtInfo, VirtOp, predefined_handle, real_comm, real_datatype, real_info, real_op,
@@ -249,7 +249,7 @@ fn describe(
         enumtype: null_mut(),
     };
     let _apart = Apart::new();
-    check(ask(name.as_mut_ptr(), &mut length, &mut variable, &mut [0; 5]))?;
+    succeeded(ask(name.as_mut_ptr(), &mut length, &mut variable, &mut [0; 5]))?;
     // SAFETY: a text in this array.
     variable.name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_bytes().to_vec();
     Ok(variable)
@@ -310,7 +310,7 @@ fn index_of(name: &[u8]) -> Result<c_int, c_int> {
     let (name, mut index) = (named(name), 0);
     let _apart = Apart::new();
     // SAFETY: a text.
-    check(unsafe { real::PMPI_T_cvar_get_index(name.as_ptr(), &mut index) })?;
+    succeeded(unsafe { real::PMPI_T_cvar_get_index(name.as_ptr(), &mut index) })?;
     Ok(index)
 }
 
@@ -325,7 +325,7 @@ pub fn make_cvar(cvar: &Cvar) -> Result<(*mut c_void, c_int), c_int> {
     let (mut handle, mut count) = (null_mut(), 0);
     let _apart = Apart::new();
     // SAFETY: a variable of the library's.
-    check(unsafe { real::PMPI_T_cvar_handle_alloc(index, object.pointer(), &mut handle, &mut count) })?;
+    succeeded(unsafe { real::PMPI_T_cvar_handle_alloc(index, object.pointer(), &mut handle, &mut count) })?;
     Ok((handle, count))
 }
 
@@ -334,12 +334,12 @@ pub fn make_pvar(pvar: &Pvar) -> Result<(*mut c_void, c_int), c_int> {
     let (name, mut index) = (named(&pvar.name), 0);
     let _apart = Apart::new();
     // SAFETY: a text.
-    check(unsafe { real::PMPI_T_pvar_get_index(name.as_ptr(), pvar.class, &mut index) })?;
+    succeeded(unsafe { real::PMPI_T_pvar_get_index(name.as_ptr(), pvar.class, &mut index) })?;
     let mut object = Bound::new(describe_pvar(index)?.bind, pvar.object).ok_or(INVALID)?;
     let session = real_of(Of::Session, handle(Of::Session, pvar.session));
     let (mut new, mut count) = (null_mut(), 0);
     // SAFETY: a session and a variable of the library's.
-    check(unsafe { real::PMPI_T_pvar_handle_alloc(session, index, object.pointer(), &mut new, &mut count) })?;
+    succeeded(unsafe { real::PMPI_T_pvar_handle_alloc(session, index, object.pointer(), &mut new, &mut count) })?;
     Ok((new, count))
 }
 
@@ -348,12 +348,8 @@ pub fn make_session() -> Result<*mut c_void, c_int> {
     let mut session = null_mut();
     let _apart = Apart::new();
     // SAFETY: a place for the handle.
-    check(unsafe { real::PMPI_T_pvar_session_create(&mut session) })?;
+    succeeded(unsafe { real::PMPI_T_pvar_session_create(&mut session) })?;
     Ok(session)
-}
-
-fn check(rc: c_int) -> Result<(), c_int> {
-    if rc == SUCCESS { Ok(()) } else { Err(rc) }
 }
 
 /// Puts on record what the program has written to a control variable.
@@ -370,7 +366,7 @@ fn write_again(cvar: &Cvar, value: &[u8]) -> Result<(), c_int> {
     unsafe {
         let rc = real::PMPI_T_cvar_write(handle, value.as_ptr().cast());
         real::PMPI_T_cvar_handle_free(&mut handle);
-        check(rc)
+        succeeded(rc)
     }
 }
 

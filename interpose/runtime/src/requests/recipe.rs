@@ -7,6 +7,7 @@
 use crate::handles::{VirtComm, VirtDatatype, VirtOp, predefined_handle};
 use crate::objects::{comm, datatype, op};
 use std::ffi::{c_int, c_void};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// An argument as the program has handed it over.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -98,8 +99,8 @@ const PARTITIONED: u64 = 1 << 63;
 /// sender; that of its receiver is the opposite.
 pub fn partitioned(comm: u64, [from, to]: [u32; 2], tag: c_int, number: u64) -> (Identity, u64) {
     let ends = u64::from(from) << 32 | u64::from(to);
-    let pair = mix(mix(comm ^ ends.rotate_left(7)) ^ mix(ends) ^ u64::from(tag as u32));
-    ((pair, number | PARTITIONED), mix(pair ^ mix(number)))
+    let pair = hash([comm, ends, u64::from(tag as u32)]);
+    ((pair, number | PARTITIONED), hash([pair, number, 0]))
 }
 
 impl Recipe {
@@ -159,16 +160,12 @@ pub fn share(comm: VirtComm, number: u64) -> u64 {
 }
 
 fn share_of([me, next]: [u32; 2], uid: u64, number: u64) -> u64 {
-    let weight = |worker: u32| mix(mix(mix(uid) ^ number) ^ u64::from(worker));
+    let weight = |worker: u32| hash([uid, number, u64::from(worker)]);
     weight(me).wrapping_sub(weight(next))
 }
 
-/// The finalizer of SplitMix64.
-fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
+fn hash(words: [u64; 3]) -> u64 {
+    xxh3_64(words.map(u64::to_le_bytes).as_flattened())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use understudy_abi::{ZONE_END, ZONE_START};
 
 /// The kernel's `struct sigaction` on x86-64: handler, flags, restorer, mask.
-type Action = [u64; 4];
+pub type Action = [u64; 4];
 
 /// Process-wide settings that the program may have changed.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
@@ -19,9 +19,22 @@ pub struct Saved {
 
 const SIGNALS: i64 = 64;
 
-fn sigaction(signal: i64, new: *const Action, old: *mut Action) -> i64 {
+/// Asks for and, if `new` is given, sets what a signal does, past libc, which keeps two signals to itself.
+pub fn action(signal: i64, new: Option<&Action>) -> Action {
+    let mut old: Action = [0; 4];
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: rt_sigaction(2) with the kernel's structure and mask size.
-    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, new, old, 8usize) }
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, new, &raw mut old, 8usize) };
+    old
+}
+
+/// Asks for and, if `new` is given, sets this thread's signal mask, past libc in the same way.
+pub fn mask(new: Option<u64>) -> u64 {
+    let mut old = 0u64;
+    let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: rt_sigprocmask(2) with masks of eight bytes.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, &raw mut old, 8usize) };
+    old
 }
 
 fn belongs_to_runtime(action: &Action) -> bool {
@@ -30,50 +43,31 @@ fn belongs_to_runtime(action: &Action) -> bool {
 
 /// Reads the settings.
 pub fn capture() -> Saved {
-    let mut saved = Saved::default();
-    for signal in 1..=SIGNALS {
-        let mut action = [0; 4];
-        sigaction(signal, std::ptr::null(), &mut action);
-        saved.actions.push(action);
+    let directory = std::env::current_dir().map(|path| path.as_os_str().as_bytes().to_vec());
+    // SAFETY: umask(2), which can only be read by setting it.
+    let creation_mask = unsafe {
+        let creation_mask = libc::umask(0);
+        libc::umask(creation_mask);
+        creation_mask
+    };
+    Saved {
+        actions: (1..=SIGNALS).map(|signal| action(signal, None)).collect(),
+        mask: mask(None),
+        directory: directory.unwrap_or_default(),
+        creation_mask,
     }
-    // SAFETY: rt_sigprocmask(2) and umask(2), which can only be read by setting it.
-    unsafe {
-        let none: *const u64 = std::ptr::null();
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            none,
-            &raw mut saved.mask,
-            8usize,
-        );
-        saved.creation_mask = libc::umask(0);
-        libc::umask(saved.creation_mask);
-    }
-    saved.directory = std::env::current_dir()
-        .map(|path| path.as_os_str().as_bytes().to_vec())
-        .unwrap_or_default();
-    saved
 }
 
 /// Sets them. Handlers of the runtime side stay this process's own.
 pub fn restore(saved: &Saved) {
-    for (signal, action) in (1..=SIGNALS).zip(&saved.actions) {
-        let mut now = [0; 4];
-        sigaction(signal, std::ptr::null(), &mut now);
-        if now != *action && !belongs_to_runtime(action) {
-            sigaction(signal, action, std::ptr::null_mut());
+    for (signal, before) in (1..=SIGNALS).zip(&saved.actions) {
+        if action(signal, None) != *before && !belongs_to_runtime(before) {
+            action(signal, Some(before));
         }
     }
-    // SAFETY: rt_sigprocmask(2), umask(2), chdir(2) with values that were read before.
+    mask(Some(saved.mask));
+    // SAFETY: umask(2), chdir(2) with values that were read before.
     unsafe {
-        let none: *mut u64 = std::ptr::null_mut();
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const saved.mask,
-            none,
-            8usize,
-        );
         libc::umask(saved.creation_mask);
         if let Ok(directory) = CString::new(saved.directory.clone())
             && libc::chdir(directory.as_ptr()) != 0

@@ -71,9 +71,9 @@ pub struct Saved {
 static THREADS: Main<Option<Threads>> = Main::new(None);
 
 /// How long a cut waits for a thread, and how long a recovery.
-const PATIENCE: Duration = Duration::from_millis(50);
-const LONG_PATIENCE: Duration = Duration::from_secs(10);
-const MOMENT: Duration = Duration::from_micros(200);
+const CUT_TIMEOUT: Duration = Duration::from_millis(50);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// From here on threads can be stopped, where this C library is known. Before the program runs.
 pub fn allow() {
@@ -94,7 +94,7 @@ pub fn check() -> Result<(), UserError> {
 /// Stops all threads for a cut; false: it must be put off.
 pub fn stop() -> bool {
     let mut threads = THREADS.borrow_mut();
-    threads.as_mut().is_none_or(|threads| threads.try_to_stop(PATIENCE))
+    threads.as_mut().is_none_or(|threads| threads.try_to_stop(CUT_TIMEOUT))
 }
 
 /// Stops all threads for a recovery, which cannot be put off.
@@ -103,10 +103,10 @@ pub fn stop_for_good() -> Result<(), UserError> {
     let Some(threads) = threads.as_mut() else { return Ok(()) };
     let begin = Instant::now();
     loop {
-        match threads.stop(LONG_PATIENCE) {
+        match threads.stop(RECOVERY_TIMEOUT) {
             Ok(()) => return Ok(()),
             // It leaves ld.so when it is let go.
-            Err(Deaf::Loader) if begin.elapsed() < LONG_PATIENCE => std::thread::sleep(MOMENT),
+            Err(Deaf::Loader) if begin.elapsed() < RECOVERY_TIMEOUT => std::thread::sleep(POLL_INTERVAL),
             Err(deaf) => return Err(UserError::Deaf(deaf)),
         }
     }

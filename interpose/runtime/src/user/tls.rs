@@ -7,6 +7,7 @@
 
 use super::UserError;
 use crate::image::runs::AddrRange;
+use crate::sys;
 use crate::told;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_abi::RUNTIME_FIRST_KEY;
@@ -138,26 +139,21 @@ pub fn modules() -> Vec<Module> {
 /// Where the C library keeps the values of the pthread keys that belong to the user side: the first-level block of 32
 /// keys in the control block, and the pointers to the user side's further blocks.
 ///
-/// The offsets come from the descriptors that libc publishes for debuggers (`_thread_db_*`, nptl_db/structs.def).
 fn key_slots() -> Vec<(u64, usize)> {
-    let descriptor = crate::sys::symbol(c"_thread_db_pthread_specific");
-    let size = crate::sys::symbol(c"_thread_db_sizeof_pthread_key_data");
-    if descriptor.is_null() || size.is_null() {
+    let offset = sys::debuggers_offset(c"_thread_db_pthread_specific");
+    let size = sys::debuggers_size(c"_thread_db_sizeof_pthread_key_data");
+    let (Some(offset), Some(key_size)) = (offset, size) else {
         return Vec::new();
-    }
+    };
     const KEYS_PER_BLOCK: u32 = 32;
-    // SAFETY: a descriptor is three 32-bit words: size in bits, count, offset; the size is one word.
-    unsafe {
-        let offset = descriptor.cast::<u32>().add(2).read() as u64;
-        let key_size = size.cast::<u32>().read() as usize;
-        let table = control_block() + offset;
-        let first_block = (table as *const u64).read();
-        let mut slots = vec![(table + 8, (RUNTIME_FIRST_KEY / KEYS_PER_BLOCK - 1) as usize * 8)];
-        if first_block != 0 {
-            slots.push((first_block, KEYS_PER_BLOCK as usize * key_size));
-        }
-        slots
+    let table = control_block() + offset;
+    // SAFETY: the first word of the table in this thread's control block.
+    let first_block = unsafe { (table as *const u64).read() };
+    let mut slots = vec![(table + 8, (RUNTIME_FIRST_KEY / KEYS_PER_BLOCK - 1) as usize * 8)];
+    if first_block != 0 {
+        slots.push((first_block, KEYS_PER_BLOCK as usize * key_size as usize));
     }
+    slots
 }
 
 /// Address of this thread's control block.

@@ -15,6 +15,7 @@ use super::list::{self, Module};
 use super::vector::{self, Entry};
 use crate::cell::Main;
 use crate::image::runs::AddrRange;
+use crate::sys;
 use crate::told;
 use crate::user::tls;
 use std::ffi::c_int;
@@ -72,19 +73,19 @@ fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
     // `struct rtld_global` ends with the lists of stacks (glibc's sysdeps/generic/ldsodefs.h); libc tells debuggers their offset.
     const LISTS_AND_LOCK: u64 = 3 * 16 + 8 + 8 + 8;
     let global = told::user_symbol("_rtld_global");
-    let used = crate::sys::symbol(c"_thread_db_rtld_global__dl_stack_used").cast::<u32>();
-    let size = crate::sys::symbol(c"_thread_db_sizeof_pthread").cast::<u32>();
+    let used = sys::debuggers_offset(c"_thread_db_rtld_global__dl_stack_used")?;
+    let size = sys::debuggers_size(c"_thread_db_sizeof_pthread")?;
     let info = told::user_symbol("_dl_get_tls_static_info");
-    if global == 0 || used.is_null() || size.is_null() || info == 0 {
+    if global == 0 || info == 0 {
         return None;
     }
-    // SAFETY: descriptors of libc, see `tls`; ld.so's function tells size and alignment of static thread-local storage.
+    // SAFETY: ld.so's function tells size and alignment of static thread-local storage.
     unsafe {
-        let lists = global + u64::from(used.add(2).read());
+        let lists = global + used;
         let (mut length, mut alignment) = (0usize, 0usize);
         let info: unsafe extern "C" fn(*mut usize, *mut usize) = std::mem::transmute(info);
         info(&mut length, &mut alignment);
-        let end = tls::control_block() + u64::from(size.read());
+        let end = tls::control_block() + size;
         let locks = locks(data)?;
         LOCKS.set(Some(locks));
         let thread = AddrRange::new(end - (length + alignment) as u64, end);

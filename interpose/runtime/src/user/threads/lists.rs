@@ -5,10 +5,10 @@
 //! glibc's from 2.34 on (sysdeps/generic/ldsodefs.h, `struct rtld_global`).
 #![allow(unsafe_code)]
 
+use super::raw::word;
 use crate::sys;
 use crate::told;
 use crate::user::{loader, tls};
-use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
@@ -17,8 +17,8 @@ use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
 const LISTS: usize = 3;
 const LIST: usize = 16;
 /// How long ld.so's lock is waited for: while threads stop, one of which may hold it, and when all stand still and none does.
-const PATIENCE: Duration = Duration::from_millis(100);
-const LONG_PATIENCE: Duration = Duration::from_secs(10);
+const STOPPING_TIMEOUT: Duration = Duration::from_millis(100);
+const STILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where things are, as libc tells debuggers (nptl_db/structs.def).
 #[derive(Clone, Copy, Debug)]
@@ -54,18 +54,6 @@ impl Listed {
     }
 }
 
-fn offset(name: &CStr) -> Option<usize> {
-    let descriptor = sys::symbol(name).cast::<u32>();
-    // SAFETY: a descriptor of three 32-bit words, of which the last is the offset.
-    (!descriptor.is_null()).then(|| unsafe { descriptor.add(2).read() } as usize)
-}
-
-/// # Safety
-/// As of a word there.
-unsafe fn word(at: usize) -> *mut usize {
-    at as *mut usize
-}
-
 /// The lock of the lists, held.
 struct Lock<'a>(&'a AtomicU32);
 
@@ -81,6 +69,7 @@ impl Places {
     /// `None` if this libc does not tell, or has another form.
     pub fn find() -> Option<Places> {
         let global = told::user_symbol("_rtld_global") as usize;
+        let offset = |name| sys::debuggers_offset(name).map(|offset| offset as usize);
         let used = offset(c"_thread_db_rtld_global__dl_stack_used")?;
         let user = offset(c"_thread_db_rtld_global__dl_stack_user")?;
         let places = Places {
@@ -93,7 +82,7 @@ impl Places {
 
     /// The main thread is in the second list, all lists lead back to their heads, and nothing is in use of what follows.
     fn is_known(&self) -> bool {
-        let Some(_lock) = self.lock(LONG_PATIENCE) else {
+        let Some(_lock) = self.lock(STILL_TIMEOUT) else {
             return false;
         };
         let main = tls::control_block() as usize + self.links;
@@ -140,13 +129,13 @@ impl Places {
         unsafe { &*((self.in_flight() + 8) as *const AtomicU32) }
     }
 
-    fn lock(&self, patience: Duration) -> Option<Lock<'_>> {
+    fn lock(&self, timeout: Duration) -> Option<Lock<'_>> {
         let (word, begin) = (self.lock_word(), Instant::now());
         while word
             .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
-            if begin.elapsed() > patience {
+            if begin.elapsed() > timeout {
                 return None;
             }
             std::thread::yield_now();
@@ -179,7 +168,7 @@ impl Places {
 
     /// All threads but the main one; `None`: somebody does not give the lock back.
     pub fn threads(&self) -> Option<Vec<Listed>> {
-        let _lock = self.lock(PATIENCE)?;
+        let _lock = self.lock(STOPPING_TIMEOUT)?;
         let main = tls::control_block() as usize;
         // SAFETY: the lock is held; a node lies in a thread's structure.
         let listed = unsafe { [self.nodes(0), self.nodes(1)].concat() };
@@ -202,7 +191,7 @@ impl Places {
     /// # Safety
     /// All threads of the program must stand still.
     pub unsafe fn save(&self) -> Option<Saved> {
-        let _lock = self.lock(LONG_PATIENCE)?;
+        let _lock = self.lock(STILL_TIMEOUT)?;
         // SAFETY: the lock is held.
         unsafe {
             let programs = |list| {
@@ -224,7 +213,7 @@ impl Places {
     /// # Safety
     /// All threads of the program must stand still; until the nodes are put in, its memory may be anything.
     pub unsafe fn replace(&self, saved: &Saved) -> bool {
-        let Some(_lock) = self.lock(LONG_PATIENCE) else {
+        let Some(_lock) = self.lock(STILL_TIMEOUT) else {
             return false;
         };
         // SAFETY: the lock is held.

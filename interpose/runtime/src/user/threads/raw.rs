@@ -4,6 +4,11 @@
 use std::arch::asm;
 use std::sync::atomic::AtomicU32;
 
+/// The word at an address.
+pub fn word(at: usize) -> *mut usize {
+    at as *mut usize
+}
+
 /// One system call with up to six arguments.
 ///
 /// # Safety

@@ -5,6 +5,7 @@ use super::slot::{self, END, FREE, PARKED, Slot};
 use super::{Deaf, Saved, THREADS, Thread, raw, vectors};
 use crate::user::UserError;
 use crate::user::locks::ThreadNumber;
+use crate::user::signals::mask;
 use std::sync::atomic::Ordering;
 
 /// A thread's signals are held back while it is made.
@@ -14,34 +15,15 @@ struct Quiet {
 
 impl Quiet {
     fn begin() -> Quiet {
-        let (all, mut before) = (u64::MAX, 0u64);
-        // SAFETY: rt_sigprocmask(2), past libc, which leaves two signals out.
-        unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigprocmask,
-                libc::SIG_SETMASK,
-                &raw const all,
-                &raw mut before,
-                8usize,
-            )
-        };
-        Quiet { before }
+        Quiet {
+            before: mask(Some(u64::MAX)),
+        }
     }
 }
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        let none: *mut u64 = std::ptr::null_mut();
-        // SAFETY: as above.
-        unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigprocmask,
-                libc::SIG_SETMASK,
-                &raw const self.before,
-                none,
-                8usize,
-            )
-        };
+        mask(Some(self.before));
     }
 }
 

@@ -8,7 +8,7 @@
 //! What runs on a slot's stack uses neither libc nor memory of the user side, which may be loaded meanwhile.
 #![allow(unsafe_code)]
 
-use super::raw;
+use super::raw::{self, word};
 use crate::told;
 use std::arch::naked_asm;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -136,12 +136,6 @@ struct Way {
     continues: usize,
 }
 
-/// # Safety
-/// As of reading or writing there.
-unsafe fn word(at: usize) -> *mut usize {
-    at as *mut usize
-}
-
 /// Continued by restart_syscall(2), with the time that is left.
 fn is_timed(call: usize, frame: usize) -> bool {
     const RSI: usize = REGISTERS + 8 * libc::REG_RSI as usize;
@@ -256,23 +250,30 @@ unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
 /// # Safety
 /// `block` must be the caller's control block.
 unsafe fn register_again(block: usize) {
+    // SAFETY: rseq(2) of this thread; the second word of its area is the sequence that is under way.
+    unsafe {
+        if let Some(area) = unregister(block) {
+            word(area + 8).write(0);
+            raw::call(libc::SYS_rseq, [area, AREA, 0, SIGNATURE, 0, 0]);
+        }
+    }
+}
+
+/// The area is not used any more; nothing if it never was.
+///
+/// # Safety
+/// As [`register_again`].
+unsafe fn unregister(block: usize) -> Option<usize> {
     const UNREGISTER: usize = 1;
     let offset = SEQUENCES.load(Ordering::Relaxed);
-    if offset == 0 {
-        return;
-    }
-    let area = block.wrapping_add(offset);
-    // SAFETY: rseq(2) of this thread; the third word is the sequence that is under way.
-    unsafe {
-        raw::call(libc::SYS_rseq, [area, AREA, UNREGISTER, SIGNATURE, 0, 0]);
-        word(area + 8).write(0);
-        raw::call(libc::SYS_rseq, [area, AREA, 0, SIGNATURE, 0, 0]);
-    }
+    let area = (offset != 0).then(|| block.wrapping_add(offset))?;
+    // SAFETY: rseq(2) of this thread.
+    unsafe { raw::call(libc::SYS_rseq, [area, AREA, UNREGISTER, SIGNATURE, 0, 0]) };
+    Some(area)
 }
 
 /// Ends the calling thread; the kernel touches nothing of the program's afterwards.
 unsafe fn end(slot: &Slot, block: usize) -> ! {
-    const UNREGISTER: usize = 1;
     const LIST_HEAD: usize = 24;
     // SAFETY: system calls on this thread.
     unsafe {
@@ -281,11 +282,7 @@ unsafe fn end(slot: &Slot, block: usize) -> ! {
             libc::SYS_set_tid_address,
             [slot.exists.as_ptr() as usize, 0, 0, 0, 0, 0],
         );
-        let offset = SEQUENCES.load(Ordering::Relaxed);
-        if offset != 0 {
-            let area = block.wrapping_add(offset);
-            raw::call(libc::SYS_rseq, [area, AREA, UNREGISTER, SIGNATURE, 0, 0]);
-        }
+        unregister(block);
         loop {
             raw::call(libc::SYS_exit, [0; 6]);
         }

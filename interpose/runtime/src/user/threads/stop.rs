@@ -5,13 +5,11 @@ use super::lists::Places;
 use super::slot::{self, FREE, GO_ON, PARKED, SENT, SLOTS, STAY, Slot};
 use super::{Deaf, raw};
 use crate::told;
+use crate::user::signals::{Action, action};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use understudy_abi::STOP_SIGNAL;
-
-/// The kernel's `struct sigaction` on x86-64: handler, flags, restorer, mask.
-type Action = [usize; 4];
 
 /// The threads of this process.
 pub struct Threads {
@@ -38,14 +36,6 @@ struct Failures {
 const LONG: Duration = Duration::from_secs(2);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
-fn action(new: Option<&Action>) -> Action {
-    let mut old: Action = [0; 4];
-    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: rt_sigaction(2) with structures and a mask of the kernel's sizes.
-    unsafe { libc::syscall(libc::SYS_rt_sigaction, STOP_SIGNAL, new, &raw mut old, 8usize) };
-    old
-}
-
 /// The handler, as long as it lives.
 struct Handler {
     before: Action,
@@ -53,20 +43,25 @@ struct Handler {
 
 impl Handler {
     fn install() -> Handler {
-        const SA_RESTORER: usize = 0x0400_0000;
+        const SA_RESTORER: u64 = 0x0400_0000;
         let flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
         let code = &told::info().stop;
-        let ours = [code.handler, flags as usize | SA_RESTORER, code.restorer, usize::MAX];
-        let before = action(Some(&ours));
+        let ours = [
+            code.handler as u64,
+            flags as u64 | SA_RESTORER,
+            code.restorer as u64,
+            u64::MAX,
+        ];
+        let before = action(i64::from(STOP_SIGNAL), Some(&ours));
         // SAFETY: the face's word.
-        unsafe { code.others.write(before[0]) };
+        unsafe { code.others.write(before[0] as usize) };
         Handler { before }
     }
 }
 
 impl Drop for Handler {
     fn drop(&mut self) {
-        action(Some(&self.before));
+        action(i64::from(STOP_SIGNAL), Some(&self.before));
     }
 }
 
@@ -104,8 +99,8 @@ fn send(slot: &Slot, number: i32) -> bool {
     }
 }
 
-/// Nanoseconds after which is looked again.
-const MOMENT: i64 = 200_000;
+/// Nanoseconds between two looks.
+const POLL_INTERVAL: i64 = 200_000;
 
 /// What one look has found.
 enum Look {
@@ -126,7 +121,7 @@ impl Threads {
     }
 
     /// Stops all, if that was not tried in vain just before.
-    pub fn try_to_stop(&mut self, patience: Duration) -> bool {
+    pub fn try_to_stop(&mut self, timeout: Duration) -> bool {
         if self
             .failures
             .as_ref()
@@ -134,7 +129,7 @@ impl Threads {
         {
             return false;
         }
-        let Err(deaf) = self.stop(patience) else {
+        let Err(deaf) = self.stop(timeout) else {
             self.failures = None;
             return true;
         };
@@ -191,8 +186,8 @@ impl Threads {
         slot.state.store(SENT, Ordering::SeqCst);
     }
 
-    /// Stops all; within `patience`, or nobody is stopped.
-    pub fn stop(&mut self, patience: Duration) -> Result<(), Deaf> {
+    /// Stops all; within `timeout`, or nobody is stopped.
+    pub fn stop(&mut self, timeout: Duration) -> Result<(), Deaf> {
         if self.are_still {
             return Ok(());
         }
@@ -208,7 +203,7 @@ impl Threads {
             match self.look() {
                 Ok(Look::Still) if self.places.is_locked() => break Err(Deaf::Loader),
                 Ok(Look::Still) => break Ok(()),
-                Ok(Look::Moving(number)) if begin.elapsed() > patience => break Err(Deaf::Thread(number)),
+                Ok(Look::Moving(number)) if begin.elapsed() > timeout => break Err(Deaf::Thread(number)),
                 Ok(Look::Moving(_)) => {}
                 Err(deaf) => break Err(deaf),
             }
@@ -269,7 +264,7 @@ impl Threads {
             (moving, waited_for) = (Some(number), Some(slot));
         }
         match waited_for {
-            Some(slot) => raw::wait(&slot.state, SENT, MOMENT),
+            Some(slot) => raw::wait(&slot.state, SENT, POLL_INTERVAL),
             None if moving.is_some() => std::thread::yield_now(),
             None => {}
         }

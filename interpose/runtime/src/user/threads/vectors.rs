@@ -9,7 +9,6 @@
 use crate::sys;
 use crate::told;
 use crate::user::loader;
-use std::ffi::CStr;
 use understudy_abi::{LD_HEAP_SIZE, USER_LD_HEAP};
 
 /// The second word of the control block.
@@ -17,13 +16,6 @@ const VECTOR: u64 = 8;
 
 /// A library of the program by its number, and the generation in which it was opened.
 pub type Generation = (u64, u64);
-
-/// A word of a descriptor: size in bits, count, offset.
-fn offset(name: &CStr) -> Option<u64> {
-    let descriptor = sys::symbol(name).cast::<u32>();
-    // SAFETY: libc's descriptor.
-    (!descriptor.is_null()).then(|| u64::from(unsafe { descriptor.add(2).read() }))
-}
 
 /// # Safety
 /// As of reading a word there.
@@ -34,11 +26,12 @@ unsafe fn word(at: u64) -> u64 {
 
 /// The generations of the program's libraries; `None`: this libc does not tell.
 pub fn generations() -> Option<Vec<Generation>> {
-    let size = sys::symbol(c"_thread_db_sizeof_dtv_slotinfo").cast::<u32>();
+    let size = sys::debuggers_size(c"_thread_db_sizeof_dtv_slotinfo")?;
     let global = told::user_symbol("_rtld_global");
-    if size.is_null() || global == 0 {
+    if global == 0 {
         return None;
     }
+    let offset = sys::debuggers_offset;
     let first = global + offset(c"_thread_db_rtld_global__dl_tls_dtv_slotinfo_list")?;
     let [length, next] = [
         c"_thread_db_dtv_slotinfo_list_len",
@@ -50,7 +43,6 @@ pub fn generations() -> Option<Vec<Generation>> {
     let generation = offset(c"_thread_db_dtv_slotinfo_gen")?;
     // SAFETY: ld.so's lists of pieces of its table, which do not change: all threads stand still.
     unsafe {
-        let size = u64::from(size.read());
         let (mut all, mut piece) = (Vec::new(), word(first));
         while piece != 0 {
             all.extend((0..word(piece + length)).map(|index| word(piece + entries + index * size + generation)));
