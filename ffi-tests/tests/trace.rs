@@ -5,6 +5,7 @@ use ffi_tests::command::Understudy;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
 use ffi_tests::{Job, place};
+use std::collections::BTreeSet;
 
 const WORKERS: u32 = 4;
 
@@ -41,13 +42,16 @@ fn ends_the_phase(case: &Case, setting: &str) {
         .run();
     outcome.assert_success();
     outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
-    let rehearsed = outcome.events(WORKERS).into_iter().filter(|record| {
-        let Kind::Rehearsal { failure, .. } = &record.kind else {
-            return false;
-        };
-        failure.is_none()
-    });
-    outcome.check(rehearsed.count() == WORKERS as usize, "not every worker was rehearsed");
+    let events = (0..WORKERS).flat_map(|rank| outcome.events(rank));
+    let rehearsed: BTreeSet<u32> = events
+        .filter_map(|record| match record.kind {
+            Kind::Rehearsal {
+                worker, failure: None, ..
+            } => Some(worker.0),
+            _ => None,
+        })
+        .collect();
+    outcome.check(rehearsed.into_iter().eq(0..WORKERS), "not every worker was rehearsed");
 }
 
 #[test]

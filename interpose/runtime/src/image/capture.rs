@@ -65,7 +65,7 @@ pub fn capture(
     let dropped = runs::subtract(&runs::subtract(&known, &seen.content), &extra);
     let pages = runs::total(&changed);
     let extents = store.alloc(pages).map_err(|source| {
-        tracker.mark_changed(&changed);
+        tracker.mark_changed(&runs::union(&changed, &dropped));
         CaptureError::Allocate { pages, source }
     })?;
     let delta = Delta {

@@ -258,7 +258,7 @@ impl Delta {
     }
 
     /// Pages that are not what they were, sorted.
-    fn gone(&self) -> Vec<PageRun> {
+    pub(super) fn gone(&self) -> Vec<PageRun> {
         runs::union(&pages_of(&self.runs), &self.dropped)
     }
 

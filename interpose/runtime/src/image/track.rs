@@ -111,7 +111,7 @@ impl Tracker {
     /// Its pages count as changed in the next capture and in a rollback, as if it had never been
     /// captured.
     pub fn abandon(&mut self, delta: Delta, store: &mut PageStore) {
-        self.mark_changed(&delta.pages());
+        self.mark_changed(&delta.gone());
         delta.free(store);
     }
 

@@ -274,6 +274,26 @@ fn an_abandoned_delta_is_in_the_next_one_and_in_a_rollback() {
     });
 }
 
+/// The walk for a capture protects what is left out, too.
+#[test]
+fn what_an_abandoned_delta_left_out_is_put_back() {
+    with_each(|choice| {
+        let user = User::new();
+        user.map(0, 16, RW);
+        user.fill(0, 16, 1);
+        let mut rank = Rank::new(choice);
+        rank.commit(&user);
+        let want = user.snapshot();
+        user.fill(4, 8, 2);
+        rank.left_out = vec![PageRun::between(user.page(4), user.page(8))];
+        let lost = rank.capture(&user);
+        rank.tracker.abandon(lost, &mut rank.store);
+        rank.left_out.clear();
+        rank.rollback(&user);
+        user.snapshot().assert_same(&want, &format!("{choice:?}"));
+    });
+}
+
 #[test]
 fn extra_ranges_are_always_copied_and_always_put_back() {
     with_each(|choice| {

@@ -3,6 +3,7 @@
 use super::support::*;
 use super::wire::{assert_same_image, send_delta};
 use crate::image::epoch::Image;
+use crate::image::runs::PageRun;
 use ckptd::settings::Choice;
 
 const PAGES: u64 = 600;
@@ -103,8 +104,12 @@ fn run(choice: Choice, rounds: u64) {
             }
             2 => {
                 let saved = rank.saved.clone();
+                let first = world.random.below(PAGES);
+                let end = first + world.random.below(PAGES - first + 1);
+                rank.left_out = vec![PageRun::between(world.user.page(first), world.user.page(end))];
                 let lost = rank.capture(&world.user);
                 rank.tracker.abandon(lost, &mut rank.store);
+                rank.left_out.clear();
                 rank.saved = saved;
             }
             _ => {
