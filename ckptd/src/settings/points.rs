@@ -27,6 +27,7 @@ points! {
     "ship.begin": "the transfers to the buddy and from the partner have been started";
     "ship.half": "the partner's header is there, its pages are not";
     "ship.end": "the own copy is at the buddy, the partner's is whole";
+    "whole.begin": "the partner's copy is whole, of which no process knows yet, nor who inherits from this one";
     "commit.begin": "before this rank says that its partner's copy is whole";
     "commit.end": "the epoch counts in this rank";
     "phase.begin": "the program sets up anew: the epoch that is about to be captured begins another journal";

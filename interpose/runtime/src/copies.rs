@@ -19,6 +19,7 @@ use crate::cell::Main;
 use crate::ending::fail;
 use crate::errors::SUCCESS;
 use crate::fault::Lack;
+use crate::image::PAGE_SIZE;
 use crate::image::epoch::Image;
 use crate::image::helper::Helper;
 use crate::image::store::{PageStore, StoreConfig};
@@ -54,6 +55,10 @@ pub struct Keep {
     /// How many epochs, one after the other, have used far less memory than is there.
     frugal: u32,
     pending: Option<Pending>,
+    /// When the program was where the committed epoch is.
+    since: Instant,
+    /// The highest of all epochs, as [`Pending::rate`].
+    rate: f64,
 }
 
 /// Addresses set aside for copies: 1 TiB, of which only what is used takes memory.
@@ -109,6 +114,8 @@ pub fn keep() -> RefMut<'static, Keep> {
             legacy,
             frugal: 0,
             pending: None,
+            since: Instant::now(),
+            rate: 0.0,
         }
     };
     RefMut::map(KEEP.borrow_mut(), |keep| keep.get_or_insert_with(make))
@@ -245,6 +252,8 @@ fn commit_pending(keep: &mut Keep) -> Option<(u64, Instant)> {
     let pending = keep.pending.take_if(|pending| pending.is_whole())?;
     ACTIVE.store(false, Ordering::Relaxed);
     let (epoch, began) = (pending.epoch, pending.began);
+    keep.since = began;
+    keep.rate = pending.rate().map_or(keep.rate, |rate| rate.max(keep.rate));
     if let Some(legacy) = &mut keep.legacy {
         legacy.commit(&mut keep.store);
     }
@@ -276,6 +285,19 @@ pub fn interrupt() -> Option<u64> {
     let keep = KEEP.borrow();
     let pending = keep.as_ref()?.pending.as_ref()?;
     pending.is_whole().then_some(pending.epoch)
+}
+
+/// What it costs, in nanoseconds, to go back to the committed epoch instead of the pending one, and to have a whole copy sent.
+pub fn costs() -> (u64, u64) {
+    let keep = KEEP.borrow();
+    let Some(keep) = keep.as_ref() else { return (0, 0) };
+    let pending = keep
+        .pending
+        .as_ref()
+        .map(|pending| pending.began.duration_since(keep.since));
+    let bytes = keep.own.image.page_count() * PAGE_SIZE as u64;
+    let sent = if keep.rate > 0.0 { bytes as f64 / keep.rate } else { 0.0 };
+    (pending.map_or(0, |time| time.as_nanos() as u64), sent as u64)
 }
 
 /// After a failure, once the workers know the last epoch that anyone has committed: commits or gives up what is pending.
@@ -321,8 +343,10 @@ pub fn renew_legacy(welcome: Vec<u8>) {
         own,
         partners,
         store,
+        since,
         ..
     } = &mut *keep();
+    *since = Instant::now();
     if let Some(legacy) = legacy {
         legacy.renew(Kept { own, partners }, welcome, store);
     }

@@ -8,6 +8,7 @@ use super::received::Received;
 use super::transfer::Transfer;
 use crate::ending::fail;
 use crate::errors::{SUCCESS, succeeded};
+use crate::image::PAGE_SIZE;
 use crate::image::epoch::{Delta, Epoch};
 use crate::image::helper::{Helper, Task, Work};
 use crate::image::parity::Combine;
@@ -19,7 +20,7 @@ use crate::rounds::{Numbers, Rounds};
 use crate::{events, fault, world};
 use ckptd::events::{Epoch as EventEpoch, Kind, WorldRank};
 use std::ffi::c_int;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// So few pages (128 KiB) are worked on sooner than a thread is woken.
 const FEW: u64 = 32;
@@ -68,8 +69,8 @@ pub struct Pending {
     received: Option<(Received, Vec<u64>)>,
     /// The meeting, when this worker has what its partners need.
     commit: Option<Rounds>,
-    /// All has been sent, too, and this was reported.
-    is_shipped: bool,
+    /// How long it took until all was sent, too.
+    shipped: Option<Duration>,
 }
 
 /// What is left of a checkpoint when it is over, to be kept or given up.
@@ -96,7 +97,7 @@ impl Pending {
             transfers,
             received: None,
             commit: None,
-            is_shipped: false,
+            shipped: None,
         };
         let sums = sums::work(pending.delta.runs(), hands.store);
         let work: Work = if world::get().redundancy.is_parity() {
@@ -187,6 +188,7 @@ impl Pending {
             if !received.is_ready(hands.helper) {
                 return Ok(None);
             }
+            fault::point("whole.begin", self.epoch);
             if let Some(legacy) = hands.legacy.as_deref_mut() {
                 let own = Copy {
                     image: hands.own.image.after(&self.delta),
@@ -217,8 +219,8 @@ impl Pending {
         if !self.transfers.iter().all(Transfer::is_done) {
             return Ok(None);
         }
-        if !self.is_shipped {
-            self.is_shipped = true;
+        if self.shipped.is_none() {
+            self.shipped = Some(self.began.elapsed());
             let sent: Vec<u64> = self.transfers.iter().map(Transfer::bytes).collect();
             tell_shipped(self.epoch, self.began, &sent, lengths);
         }
@@ -228,6 +230,12 @@ impl Pending {
     /// Whether this worker has what its partners need.
     pub fn is_whole(&self) -> bool {
         self.commit.is_some()
+    }
+
+    /// Bytes a nanosecond at which the pages went out; `None` before they have.
+    pub fn rate(&self) -> Option<f64> {
+        let bytes = self.delta.page_count() * PAGE_SIZE as u64;
+        self.shipped.map(|took| bytes as f64 / took.as_nanos().max(1) as f64)
     }
 
     /// Nothing is under way any more: what is left, with the room for what was to be sent given back.

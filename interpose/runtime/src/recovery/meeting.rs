@@ -51,11 +51,14 @@ fn own_identity(whole: u64) -> Identity {
         Part::Worker(worker) => (u64::from(worker), Held::NOTHING),
         Part::Newcomer => (NONE, fetch::held()),
     };
+    let (lost_ns, fetch_ns) = copies::costs();
     Identity {
         launcher_rank: u64::from(world.launcher_rank),
         part,
         committed: copies::epoch(),
         whole,
+        lost_ns,
+        fetch_ns,
         has_asked: wishes::word(),
         held,
         refused: fetch::refused(),

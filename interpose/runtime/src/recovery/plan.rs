@@ -15,6 +15,10 @@ pub struct Identity {
     pub committed: u64,
     /// An epoch whose copies here are all whole but that it has not seen committed; 0: none.
     pub whole: u64,
+    /// Nanoseconds of work that are lost where all go back to `committed` instead of `whole`.
+    pub lost_ns: u64,
+    /// Nanoseconds that it takes to send a whole copy; 0: unknown.
+    pub fetch_ns: u64,
     /// See `wishes::word`.
     pub has_asked: u64,
     /// What a newcomer has.
@@ -84,6 +88,8 @@ impl Default for Identity {
             part: NONE,
             committed: 0,
             whole: 0,
+            lost_ns: 0,
+            fetch_ns: 0,
             has_asked: 0,
             held: Held::NOTHING,
             refused: [Refused::NOTHING; REFUSALS],
@@ -402,7 +408,7 @@ pub fn every_copy(redundancy: &Redundancy, workers: u32) -> Vec<Remake> {
 }
 
 /// The last epoch that anyone has committed, or, where all living workers have their copies whole, those of the dead
-/// among them, the one after: the dead may have committed it.
+/// among them, the one after: the dead may have committed it. If they cannot have, the one that costs less.
 fn epoch(job: &Job, dead: &[u32]) -> Result<u64, Lost> {
     let workers = || job.living.iter().filter(|identity| identity.part != NONE);
     let can_reach = |identity: &Identity, epoch| identity.committed == epoch || identity.whole == epoch;
@@ -411,7 +417,11 @@ fn epoch(job: &Job, dead: &[u32]) -> Result<u64, Lost> {
     let whole = workers().map(|identity| identity.whole);
     let whole = whole.chain(job.heirs().map(|held| held.whole)).max().unwrap_or(0);
     let all_reach_it = || workers().all(|identity| can_reach(identity, whole));
-    if whole > committed && all_reach_it() && dead.iter().all(|&worker| job.is_kept(worker, whole)) {
+    if whole > committed
+        && all_reach_it()
+        && dead.iter().all(|&worker| job.is_kept(worker, whole))
+        && !is_dearer(job, dead, committed)
+    {
         return Ok(whole);
     }
     if committed == 0 {
@@ -425,6 +435,23 @@ fn epoch(job: &Job, dead: &[u32]) -> Result<u64, Lost> {
             epoch: committed,
         }),
     }
+}
+
+/// Whether the epoch after `committed` costs more: who has died has left a copy of `committed` but none of the later one,
+/// which would have to be sent, and takes longer than to do the work between the two again. The copy is noted before
+/// its process comes to the meeting that commits the epoch, so nobody can have committed the later one.
+fn is_dearer(job: &Job, dead: &[u32], committed: u64) -> bool {
+    let has_left = |worker: u32| {
+        let is_left = |held: &&Held| held.own == u64::from(worker) && held.player != NONE;
+        job.heirs().find(is_left)
+    };
+    let stays = |worker: &u32| has_left(*worker).is_some_and(|held| held.epoch == committed);
+    let lacks = |worker: &u32| has_left(*worker).is_some_and(|held| held.epoch == committed && held.whole == 0);
+    let most = |of: fn(&Identity) -> u64| job.living.iter().map(of).max().unwrap_or(0);
+    committed != 0
+        && dead.iter().all(stays)
+        && dead.iter().any(lacks)
+        && most(|living| living.lost_ns) < most(|living| living.fetch_ns)
 }
 
 /// Gives each dead worker the newcomer that has its copy already, else the one that is wished, if it is free, else the lowest one;

@@ -219,6 +219,36 @@ fn heirs_tell_of_the_epoch_that_was_under_way() {
 }
 
 #[test]
+fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_one() {
+    let costs = |identity: Identity, lost_ns, fetch_ns| Identity {
+        lost_ns,
+        fetch_ns,
+        ..identity
+    };
+    let living = |lost, fetch| costs(whole(worker(0, 0, 3), 4), lost, fetch);
+    let other = costs(whole(worker(2, 2, 3), 4), 10, 100);
+    let epoch = |living: &[Identity]| make(living, 3, 1).map(|plan| (plan.epoch, plan.fetches.len()));
+    assert_eq!(epoch(&[living(99, 80), heir(4, 1, 3, 0), other]), Ok((3, 0)));
+    assert_eq!(epoch(&[living(100, 80), heir(4, 1, 3, 0), other]), Ok((4, 1)));
+    assert_eq!(
+        epoch(&[living(0, 0), heir(4, 1, 3, 0), whole(worker(2, 2, 3), 4)]),
+        Ok((4, 1))
+    );
+    // Worker 1 may have come to the meeting, and seen it committed.
+    assert_eq!(epoch(&[living(0, 80), heir(4, 1, 3, 4), other]), Ok((4, 0)));
+    assert_eq!(epoch(&[living(0, 80), newcomer(4), other]), Ok((4, 1)));
+    assert_eq!(epoch(&[living(0, 80), holding(4, 1, 1, 3), other]), Ok((4, 1)));
+    // One who has died never came.
+    assert_eq!(epoch(&[living(0, 80), heir(4, 1, 3, 4), heir(5, 2, 3, 0)]), Ok((3, 0)));
+    // There is no earlier one.
+    let first = |identity| costs(whole(identity, 1), 0, 80);
+    assert_eq!(
+        epoch(&[first(worker(0, 0, 0)), heir(4, 1, 0, 0), first(worker(2, 2, 0))]),
+        Ok((1, 1))
+    );
+}
+
+#[test]
 fn a_failure_without_a_dead_worker_needs_no_takeover() {
     let plan = make(&[worker(0, 0, 2), worker(1, 1, 2)], 2, 1).unwrap();
     assert_eq!(
