@@ -16,7 +16,7 @@ IN_ENV = . ./.env/env.sh;
 # Tests are compiled by a profile of their own; with all packages, so that cargo builds each of them once for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture bench bench-journal bench-memory lammps slurm python clean
+.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture bench bench-journal bench-memory lammps slurm python fortran clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,9 +46,9 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	    '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs'
 	install -m 755 '$(RELEASE)/understudy' '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 '$(RELEASE)/ckptd' '$(DESTDIR)$(PREFIX)/lib/understudy'
-	install -m 644 '$(RELEASE)/libunderstudy.so' '$(RELEASE)/libunderstudy_mpich.so' '$(RELEASE)/libunderstudy_standard.so' '$(RELEASE)/libunderstudy_shim.so' '$(RELEASE)/libunderstudy_runtime.so' \
+	install -m 644 '$(RELEASE)/libunderstudy.so' '$(RELEASE)/libunderstudy_mpich.so' '$(RELEASE)/libunderstudy_standard.so' '$(RELEASE)/libunderstudy_fortran.so' '$(RELEASE)/libunderstudy_shim.so' '$(RELEASE)/libunderstudy_runtime.so' \
 	    '$(DESTDIR)$(PREFIX)/lib/understudy'
-	for file in $(addprefix lib/understudy/,ckptd libunderstudy.so libunderstudy_mpich.so libunderstudy_standard.so libunderstudy_shim.so libunderstudy_runtime.so) bin/understudy; do \
+	for file in $(addprefix lib/understudy/,ckptd libunderstudy.so libunderstudy_mpich.so libunderstudy_standard.so libunderstudy_fortran.so libunderstudy_shim.so libunderstudy_runtime.so) bin/understudy; do \
 	    $(STRIP) --strip-debug "$(DESTDIR)$(PREFIX)/$$file"; done
 	ln -sf ../lib/understudy/ckptd '$(DESTDIR)$(PREFIX)/bin/ckptd'
 	install -m 644 interpose/include/understudy.h '$(DESTDIR)$(PREFIX)/include'
@@ -141,7 +141,7 @@ fuzz: ## feed the readers of files and messages with anything, for FUZZ_SECONDS=
 	@packaging/fuzz.sh '$(FUZZ_SECONDS)'
 
 # Without std there is no unwinding, which the tests' profile wants; that one's build scripts and macros are `make test`'s, too.
-NO_STD := face face-mpich face-standard shim
+NO_STD := face face-mpich face-standard fortran shim
 
 lint: setup ## check formatting and warnings
 	$(CARGO) fmt --all --check
@@ -179,6 +179,9 @@ slurm: ## unpack Slurm, under which some tests start jobs, into .env
 
 python: ## install mpi4py and numpy, which some tests import, into .env
 	@packaging/python.sh
+
+fortran: ## install a Fortran compiler and bindings, which some tests use, from the distribution
+	@packaging/fortran.sh
 
 clean: ## remove what was built (keeps .env)
 	$(CARGO) clean

@@ -12,6 +12,7 @@
 //! - [`kill`]: moments of death; [`processes`]: /proc; [`living`]: who lives under guardians;
 //! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
 //! - [`thin`]: copies without static data;
+//! - [`older`]: the distribution's Open MPI, and Fortran programs;
 //! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
 //!
 //! A job needs the machine for itself, so jobs of all test programs take turns (a lock file). Environment:
@@ -25,6 +26,7 @@ pub mod hosts;
 pub mod job;
 pub mod kill;
 pub mod living;
+pub mod older;
 pub mod outcome;
 pub mod place;
 pub mod plain;

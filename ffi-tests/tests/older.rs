@@ -1,28 +1,9 @@
 //! The distribution's older Open MPI (4.1), with its launcher: protected like any other under a plain mpirun.
 
+use ffi_tests::older::older;
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
-use ffi_tests::{Job, Kill, Launcher, Trigger, place};
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
-
-const LAUNCHER: &str = "/usr/bin/mpirun";
-
-/// Under that launcher, with its library; `None` if there is none, which is said.
-fn older(job: Job) -> Option<Job> {
-    let mut command = Command::new(LAUNCHER);
-    let version = command.arg("--version").env_remove("LD_LIBRARY_PATH").output();
-    let version = version.map(|output| output.stdout).unwrap_or_default();
-    if !String::from_utf8_lossy(&version).contains("(Open MPI) 4.1") {
-        place::skip(&format!("there is no Open MPI 4.1 in {LAUNCHER}"));
-        return None;
-    }
-    // Either version is called libmpi.so.40.
-    let library = "/usr/lib/x86_64-linux-gnu/openmpi/lib:/usr/lib/x86_64-linux-gnu";
-    let job = job.mpirun(Path::new(LAUNCHER)).launched_by(Launcher::Mpirun);
-    Some(job.env("LD_LIBRARY_PATH", library).limit(Duration::from_secs(90)))
-}
+use ffi_tests::{Job, Kill, Trigger};
 
 /// Workers are killed at these lines, and a program with this version writes what it would have written.
 fn survives(case: &Case, kills: &[(u32, usize)]) {

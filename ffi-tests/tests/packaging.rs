@@ -13,6 +13,7 @@ const FILES: &[&str] = &[
     "lib/understudy/libunderstudy.so",
     "lib/understudy/libunderstudy_mpich.so",
     "lib/understudy/libunderstudy_standard.so",
+    "lib/understudy/libunderstudy_fortran.so",
     "lib/understudy/libunderstudy_shim.so",
     "lib/understudy/libunderstudy_runtime.so",
     "lib/understudy/ckptd",

@@ -126,51 +126,6 @@ fn a_container_that_forbids_personality_is_refused() {
     assert_refused(change, (4, 1), &["personality", "seccomp", "setarch -R"]);
 }
 
-/// What a Fortran compiler wrapper links a program with; no Fortran is needed to be recognised by it.
-#[test]
-fn a_fortran_program_is_not_protected() {
-    let directory = tempfile::tempdir().expect("there is room for temporary files");
-    let at = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
-    let bindings = at("libmpi_mpifh.so.40");
-    let build = |arguments: &[&str]| {
-        let status = std::process::Command::new("mpicc").args(arguments).status();
-        assert!(status.is_ok_and(|status| status.success()), "mpicc {arguments:?}");
-    };
-    std::fs::write(at("bindings.c"), "void bindings(void) {}\n").expect("the directory is writable");
-    build(&[
-        "-shared",
-        "-fPIC",
-        "-Wl,-soname,libmpi_mpifh.so.40",
-        "-o",
-        &bindings,
-        &at("bindings.c"),
-    ]);
-    let source = place::workspace().join("ffi-tests/programs/chatter.c");
-    let rpath = format!("-Wl,-rpath,{}", directory.path().display());
-    build(&[
-        "-o",
-        &at("chatter"),
-        &source.to_string_lossy(),
-        "-Wl,--no-as-needed",
-        &bindings,
-        &rpath,
-        "-lm",
-    ]);
-    let job = || Job::new(at("chatter"), &[]);
-    let unprotected = job().run();
-    match place::launcher() == Launcher::Ckptd {
-        true => assert_stopped(&unprotected),
-        false => unprotected.assert_success(),
-    }
-    assert_told(&unprotected, &["Fortran", "unprotected"]);
-    let required = job().env("UNDERSTUDY_REQUIRE", "1").run();
-    required.check(
-        !required.status.is_some_and(|status| status.success()),
-        "a job that cannot be protected has run",
-    );
-    assert_told(&required, &["Fortran", "stops"]);
-}
-
 /// Ranks that map the same file could not be rolled back one by one; with a file each they can.
 #[test]
 fn ranks_that_share_memory_are_not_protected() {

@@ -62,7 +62,7 @@ pub enum Error {
     #[error("the nodes of the job do not find each other")]
     NoMeeting,
     /// Nobody is left to run the program.
-    #[error("of {size} process(es), {spares} would be spares (UNDERSTUDY_SPARES), and none a worker")]
+    #[error("with {spares} spares (UNDERSTUDY_SPARES) none of the {size} ranks is a worker")]
     OnlySpares { size: u32, spares: u32 },
     /// A list of hosts that is none.
     #[error("{0}")]
@@ -120,7 +120,7 @@ impl Error {
             Error::Nodes | Error::NoMeeting => {
                 "start it with mpirun, mpiexec, `srun --mpi=pmi2` or `understudy run --host`, or on one node"
             }
-            Error::OnlySpares { .. } => "start more processes, or set UNDERSTUDY_SPARES=0",
+            Error::OnlySpares { .. } => "start more ranks (mpirun -n), or set UNDERSTUDY_SPARES=0",
             Error::Hosts(_) => "give hosts as a:2,b:2, or in a file with lines such as `a slots=2`",
             Error::Slots { .. } => "give a host more (name:N), or name another one",
             Error::NoLeader(_) => "let hosts of the job reach each other over TCP, on any port",

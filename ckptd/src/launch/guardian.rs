@@ -101,10 +101,8 @@ pub fn run(program: Program) -> Result<i32, Error> {
     // A daemon says how many there may be, and is asked at the end of a recovery.
     let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
     let Some(workers) = seat.size.checked_sub(spares).filter(|&workers| workers > 0) else {
-        return Err(Error::OnlySpares {
-            size: seat.size,
-            spares,
-        });
+        let size = seat.size;
+        return go_without(&program, &seat, &Error::OnlySpares { size, spares });
     };
     let (line, manager) = match seat.call() {
         Err(error @ Error::Planted(_)) => return go_without(&program, &seat, &error),

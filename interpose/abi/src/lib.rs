@@ -57,6 +57,10 @@ pub const RUNTIME_FIRST_KEY: u32 = 512;
 /// The pthread keys from this one on belong to the MPI library's side.
 pub const MPI_FIRST_KEY: u32 = 768;
 
+/// Marks the address of a callback as that of a closure: a block in the program's memory, the first word of which is the address of the code. The code
+/// gets the block as its fifth argument.
+pub const CLOSURE: usize = 1 << 63;
+
 /// How the shim is to behave in its namespace.
 #[repr(C)]
 pub struct ShimStart {

@@ -18,10 +18,10 @@ use crate::late;
 use crate::link::{self, OUR_SONAME};
 use crate::load::{self, Failure, Second};
 use crate::msg::Text;
-use crate::profiler;
 use crate::relay;
 use crate::sys::{self, nr, sys};
 use crate::zone::PatchError;
+use crate::{fortran, profiler};
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use understudy_abi::{MPI_FD_BASE, RUNTIME_FD_BASE, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
@@ -90,9 +90,6 @@ unsafe fn workers(list: *const *const c_char) -> Option<usize> {
     number(size)?.checked_sub(spares.unwrap_or(1))
 }
 
-const FORTRAN: &str =
-    "the program uses Open MPI's Fortran bindings, which reach into its C library and cannot be protected yet";
-
 /// What all ranks know and other users do not ([`equalise`]).
 const SECRET: &[u8] = b"UNDERSTUDY_SECRET=";
 
@@ -107,13 +104,6 @@ fn first(program: &Program) -> ! {
         let protection = guard::protection(list);
         if protection == Protection::None {
             program.refuse(None, format_args!("{SEVERAL_NODES}"));
-        }
-        // A library may bring the bindings along unused; the program itself has been linked by a Fortran compiler.
-        if link::objects()
-            .next()
-            .is_some_and(|program| program.needs_fortran_bindings())
-        {
-            program.refuse(None, format_args!("{FORTRAN}"));
         }
         let limit = sys::open_files();
         if limit < LEAST_OPEN_FILES {
@@ -134,8 +124,8 @@ fn first(program: &Program) -> ! {
             program.refuse(None, format_args!("address randomisation cannot be switched off here (personality is refused); allow personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or start the program with `setarch -R`"));
         }
         let fixed = match environ::save(list, before as usize) {
-            Ok(fd) if program.is_late => environ::fixed(list, fd, None, None),
-            Ok(fd) => environ::fixed(list, fd, workers(list), profiler::find()),
+            Ok(fd) if program.is_late => environ::fixed(list, fd, None, [None, fortran::find(true)]),
+            Ok(fd) => environ::fixed(list, fd, workers(list), [profiler::find(), fortran::find(false)]),
             Err(error) => program.refuse(
                 Some(before as usize),
                 format_args!("the environment cannot be set aside (memfd, errno {error})"),

@@ -164,7 +164,7 @@ unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
 
 /// The environment for the second execution: `list` with `boot_fd` announced, padded. With a number of `workers` the
 /// hidden variables are left out and the program sees that number as the job's size; without one, everything is kept.
-/// The library `in_front` is preloaded before all others.
+/// The libraries `in_front` are preloaded before all others.
 ///
 /// # Safety
 /// As [`strings`].
@@ -172,7 +172,7 @@ pub unsafe fn fixed(
     list: *const *const c_char,
     boot_fd: i32,
     workers: Option<usize>,
-    in_front: Option<Path>,
+    in_front: [Option<Path>; 2],
 ) -> Option<*const *const c_char> {
     // SAFETY: handed on to the caller.
     let (count, bytes) = unsafe { measure(list) };
@@ -182,6 +182,8 @@ pub unsafe fn fixed(
     builder.add(&[BOOT_VARIABLE, number.as_bytes()]);
     // SAFETY: handed on to the caller.
     libpath::add(&mut builder, unsafe { strings(list) }.find_map(libpath::of));
+    let named = [0, 1].map(|i| in_front[i].as_ref().map_or(&b""[..], Path::as_bytes));
+    let colons = named.map(|path| if path.is_empty() { &b""[..] } else { b":" });
     let is_kept = |entry: &&[u8]| libpath::of(entry).is_none() && (workers.is_none() || !is_hidden(entry));
     // SAFETY: handed on to the caller.
     for entry in unsafe { strings(list) }.filter(is_kept) {
@@ -197,9 +199,9 @@ pub unsafe fn fixed(
                 let _ = write!(size, "{workers}");
                 builder.add(&[name, size.as_bytes()]);
             }
-            _ => match (entry.strip_prefix(PRELOAD), &in_front) {
-                (Some(preload), Some(library)) => builder.add(&[PRELOAD, library.as_bytes(), b":", preload]),
-                _ => builder.add(&[entry]),
+            _ => match entry.strip_prefix(PRELOAD) {
+                Some(preload) => builder.add(&[PRELOAD, named[0], colons[0], named[1], colons[1], preload]),
+                None => builder.add(&[entry]),
             },
         }
     }

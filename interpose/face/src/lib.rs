@@ -8,7 +8,7 @@
 //! - [`link`] reads ld.so's lists; [`entry`] is where thunks jump, `thunks` is generated from the call table;
 //! - [`late`] is about programs that load MPI in mid-run;
 //! - [`reopen`] is for programs that open libmpi themselves;
-//! - [`profiler`] lets libraries that wrap MPI's procedures stay in front;
+//! - [`profiler`] lets libraries that wrap MPI's procedures stay in front, [`fortran`] puts one there;
 //! - [`sharing`] counts mappings that other processes may share;
 //! - [`fatal`] is there when the program dies of a signal, [`leave`] when it ends;
 //! - [`stop`] is where threads of the program are stopped;
@@ -23,6 +23,7 @@ mod entry;
 mod environ;
 mod fatal;
 mod files;
+mod fortran;
 mod guard;
 mod heap;
 mod late;

@@ -11,3 +11,19 @@ pub use x86_64::{
     Answer, Frame, Rewound, addresses_of_last_call, answer_all, call_user, end_wait, is_recording, is_rewound,
     leave_callbacks, leave_user, rewind, run_user, set_recording, top_frame, wait_mark,
 };
+
+/// Calls a callback that the program has given: a function, or a [closure](understudy_abi::CLOSURE).
+///
+/// # Safety
+/// As [`call_user`]; the callback takes (up to) these arguments.
+#[allow(unsafe_code)]
+pub unsafe fn call_back(callback: u64, [a, b, c, d]: [u64; 4]) -> u64 {
+    let block = callback & !(understudy_abi::CLOSURE as u64);
+    let (function, context) = match block == callback {
+        true => (callback, 0),
+        // SAFETY: a block in the program's memory begins with the address of the code.
+        false => (unsafe { *(block as *const u64) }, block),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { call_user(function as *const std::ffi::c_void, a, b, c, d, context) }
+}

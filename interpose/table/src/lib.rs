@@ -10,6 +10,7 @@ mod amount;
 mod collective;
 mod edge;
 mod face;
+mod fortran;
 mod kind;
 mod length;
 mod listing;
@@ -55,6 +56,11 @@ pub fn table() -> &'static Table {
 /// that hold the addresses the thunks jump to, with the slot in `eax` and all argument registers as they were.
 pub fn face_thunks() -> String {
     face::source(table())
+}
+
+/// Rust source for the Fortran procedures that Open MPI's own bindings cannot do on the program's handles, under all their names.
+pub fn fortran_procedures() -> String {
+    fortran::source(table())
 }
 
 /// Rust source for MPICH's face: a function for each procedure that the call table does not have, and their names.

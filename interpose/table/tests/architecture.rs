@@ -54,6 +54,13 @@ const RULES: &[Rule] = &[
         others: false,
     },
     Rule {
+        directory: "interpose/fortran",
+        name: "understudy-fortran",
+        uses: &["understudy-abi"],
+        builds_with: &["understudy-table"],
+        others: false,
+    },
+    Rule {
         directory: "interpose/shim",
         name: "understudy-shim",
         uses: &["understudy-abi"],
@@ -335,7 +342,10 @@ fn function(code: &str) -> Option<&str> {
 #[test]
 fn only_handlers_are_called_like_procedures() {
     let handlers = root().join("interpose/runtime/src/calls");
-    let is_product = |path: &Path| path.components().any(|component| component.as_os_str() == "src");
+    // The Fortran procedures declare those that they call.
+    let declares = root().join("interpose/fortran");
+    let is_product =
+        |path: &Path| !path.starts_with(&declares) && path.components().any(|component| component.as_os_str() == "src");
     for (path, text) in sources().into_iter().filter(|(path, _)| is_product(path)) {
         for (line, code) in code(&text) {
             let Some(name) = function(&code).filter(|name| is_of_the_standard(name)) else {
@@ -373,12 +383,7 @@ fn used(text: &str) -> BTreeSet<String> {
     let code: Vec<String> = code(text).map(|(_, line)| line).collect();
     let code = code.join(" ");
     let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    let name = |text: &str| {
-        text.split(|character| !is_of_name(character))
-            .next()
-            .unwrap_or("")
-            .to_owned()
-    };
+    let name = |text: &str| text.split(|it| !is_of_name(it)).next().unwrap_or("").to_owned();
     let mut found = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
         let rest = &code[at + "crate::".len()..];

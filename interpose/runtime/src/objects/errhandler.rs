@@ -8,7 +8,7 @@ use super::comm;
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
 use crate::abi;
-use crate::arch::call_user;
+use crate::arch::call_back;
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
 use crate::handles::{Named, VirtComm, VirtErrhandler, VirtFile, named, virtual_handle};
@@ -153,14 +153,7 @@ impl Object {
         // SAFETY: a handler called by the program runs; its function takes pointers to a handle and a code. The further
         // arguments are not to be looked at (9.3.1).
         unsafe {
-            call_user(
-                function as *const c_void,
-                &raw mut handle as u64,
-                &raw mut code as u64,
-                0,
-                0,
-                0,
-            )
+            call_back(function, [&raw mut handle as u64, &raw mut code as u64, 0, 0]);
         };
     }
 }

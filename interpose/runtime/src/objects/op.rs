@@ -10,7 +10,7 @@ use super::datatype;
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
 use crate::abi;
-use crate::arch::call_user;
+use crate::arch::call_back;
 use crate::cell::Main;
 use crate::errors::{ERR_OP, SUCCESS};
 use crate::generated::{HandleKind, callbacks, real};
@@ -113,8 +113,8 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     let mut handle = abi::for_program(HandleKind::Datatype, handle.0 as u64);
     // SAFETY: the program's function of this type; the real library runs because the program has called it.
     unsafe {
-        let (function, handle) = (function as *const c_void, &raw mut handle as u64);
-        call_user(function, invec as u64, inoutvec as u64, len as u64, handle, 0);
+        let handle = &raw mut handle as u64;
+        call_back(function, [invec as u64, inoutvec as u64, len as u64, handle]);
     }
 }
 

@@ -1,11 +1,8 @@
-//! The program's own libraries: some cannot be protected, and some only with a setting.
+//! The program's own libraries: some cannot be protected.
 
 use super::Check;
 use crate::run::program;
-use object::Endianness;
-use object::elf::{DT_NEEDED, Dyn64, FileHeader64};
-use object::read::elf::{Dyn, FileHeader};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -24,29 +21,9 @@ pub fn check(name: &OsStr) -> Vec<Check> {
         return Vec::new();
     };
     match loaded(&path) {
-        Some(listing) => judge(&listing, &needed(&path), std::env::var_os("OMP_NUM_THREADS").as_deref()),
+        Some(listing) => judge(&listing),
         None => Vec::new(),
     }
-}
-
-/// The libraries that the program's file itself names (elf(5), DT_NEEDED).
-fn needed(path: &Path) -> Vec<String> {
-    let bytes = std::fs::read(path).unwrap_or_default();
-    names_in(&bytes).unwrap_or_default()
-}
-
-fn names_in(bytes: &[u8]) -> object::Result<Vec<String>> {
-    let header = FileHeader64::<Endianness>::parse(bytes)?;
-    let endian = header.endian()?;
-    let sections = header.sections(endian, bytes)?;
-    let Some((entries, link)) = sections.dynamic(endian, bytes)? else {
-        return Ok(Vec::new());
-    };
-    let strings = sections.strings(endian, bytes, link)?;
-    let named = entries.iter().filter(|entry| entry.tag32(endian) == Some(DT_NEEDED));
-    let name =
-        |entry: &Dyn64<Endianness>| Some(String::from_utf8_lossy(entry.string(endian, strings).ok()?).into_owned());
-    Ok(named.filter_map(name).collect())
 }
 
 /// The libraries of a program, a line each (ld.so(8), LD_TRACE_LOADED_OBJECTS); `None` of a script.
@@ -64,7 +41,7 @@ fn loaded(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn judge(listing: &str, needed: &[String], threads: Option<&OsStr>) -> Vec<Check> {
+fn judge(listing: &str) -> Vec<Check> {
     let names: Vec<&str> = listing
         .lines()
         .filter_map(|line| line.split_whitespace().next())
@@ -84,49 +61,26 @@ fn judge(listing: &str, needed: &[String], threads: Option<&OsStr>) -> Vec<Check
             "set LD_LIBRARY_PATH, or load its module",
         ));
     }
-    const FORTRAN: [&str; 2] = ["libmpi_mpifh.so", "libmpi_usempi"];
-    if let Some(found) = first(&FORTRAN) {
-        let is_own = needed
-            .iter()
-            .any(|name| FORTRAN.iter().any(|start| name.starts_with(start)));
-        checks.push(match is_own {
-            true => Check::failure(
+    const STOOD_IN_FOR: [&str; 5] = [
+        "libmpi.so.40",
+        "libmpi.so.12",
+        "libmpich.so.12",
+        "libmpi_cray.so.12",
+        "libmpi_abi.so.1",
+    ];
+    if first(&STOOD_IN_FOR).is_none() {
+        checks.push(match first(&["libmpi", "libmsmpi"]) {
+            Some(other) => Check::failure(
                 NAME,
-                format!("{found}: Open MPI's Fortran bindings, which cannot be protected"),
-                "none yet for Fortran programs",
+                format!("{other} is another MPI than Open MPI and MPICH"),
+                "build the program with the mpicc of one of them",
             ),
-            false => Check::warning(
+            None => Check::warning(
                 NAME,
-                format!(
-                    "one of them brings {found}, Open MPI's Fortran bindings; a call through them ends a protected job"
-                ),
-                "try it; if the program needs that library's Fortran part, there is no remedy yet",
+                "it is not linked with an MPI library",
+                "none if it loads MPI while it runs, as Python does; else build it with the mpicc of Open MPI or MPICH",
             ),
         });
-    }
-    let own = first(&["libmpi.so.40"]);
-    match (first(&["libmpi.so.12", "libmpich", "libmpi_cray", "libmsmpi"]), own) {
-        (Some(other), _) => checks.push(Check::failure(
-            NAME,
-            format!("{other} is another MPI than Open MPI"),
-            "build the program with the mpicc of Open MPI",
-        )),
-        (None, None) => checks.push(Check::warning(
-            NAME,
-            "it is not linked with libmpi.so.40 (Open MPI)",
-            "none if it loads MPI while it runs, as Python does; else build it with the mpicc of Open MPI",
-        )),
-        (None, Some(_)) => {}
-    }
-    let pool = first(&["libgomp.so", "libomp.so", "libiomp5.so", "libtbb.so", "libopenblas"]);
-    if let Some(pool) = pool
-        && threads != Some(&OsString::from("1"))
-    {
-        checks.push(Check::warning(
-            NAME,
-            format!("{pool} may start threads; with threads of its own a program is not protected"),
-            "OMP_NUM_THREADS=1 (OPENBLAS_NUM_THREADS=1), and one rank for each core",
-        ));
     }
     if checks.is_empty() {
         checks.push(Check::ok(NAME, "nothing that stands in the way"));
@@ -139,11 +93,11 @@ mod tests {
     use super::super::Grade;
     use super::*;
 
-    fn graded(listing: &str, threads: Option<&str>) -> Vec<(Grade, String)> {
-        let needed = listing.lines().filter_map(|line| line.split_whitespace().next());
-        let needed: Vec<String> = needed.map(str::to_owned).collect();
-        let checks = judge(listing, &needed, threads.map(OsStr::new));
-        checks.into_iter().map(|check| (check.grade, check.finding)).collect()
+    fn graded(listing: &str) -> Vec<(Grade, String)> {
+        judge(listing)
+            .into_iter()
+            .map(|check| (check.grade, check.finding))
+            .collect()
     }
 
     const MPI: &str =
@@ -151,37 +105,31 @@ mod tests {
 
     #[test]
     fn libraries_that_cannot_be_protected_are_named() {
-        assert_eq!(graded(MPI, None)[0].0, Grade::Ok);
-        for (more, words) in [
-            (
-                "\tlibmpi_mpifh.so.40 => /opt/lib/libmpi_mpifh.so.40 (0x7f)\n",
-                "Fortran",
-            ),
-            ("\tlibmpi.so.12 => /opt/mpich/libmpi.so.12 (0x7f)\n", "another MPI"),
-            ("\tlibfft.so.3 => not found\n", "libfft.so.3 is not found"),
+        for more in [
+            "",
+            "\tlibmpi_mpifh.so.40 => /opt/lib/libmpi_mpifh.so.40 (0x7f)\n",
+            "\tlibgomp.so.1 => /lib/libgomp.so.1 (0x7f)\n",
         ] {
-            let found = graded(&format!("{MPI}{more}"), None);
-            assert!(found[0].0 == Grade::Failure && found[0].1.contains(words), "{found:?}");
+            assert_eq!(graded(&format!("{MPI}{more}"))[0].0, Grade::Ok, "{more}");
         }
-        assert!(
-            graded("\tlibc.so.6 => /lib/libc.so.6 (0x7f)\n", None)[0]
-                .1
-                .contains("not linked with libmpi.so.40")
+        assert_eq!(
+            graded("\tlibmpi.so.12 => /opt/mpich/libmpi.so.12 (0x7f)\n")[0].0,
+            Grade::Ok
         );
-    }
-
-    #[test]
-    fn a_file_names_its_libraries() {
-        let own = needed(Path::new("/proc/self/exe"));
-        assert!(own.iter().any(|name| name == "libc.so.6"), "{own:?}");
-        assert!(names_in(b"no program").is_err());
-    }
-
-    #[test]
-    fn pools_of_threads_are_told_of_unless_they_have_one() {
-        let listing = format!("{MPI}\tlibgomp.so.1 => /lib/libgomp.so.1 (0x7f)\n");
-        assert_eq!(graded(&listing, None)[0].0, Grade::Warning);
-        assert_eq!(graded(&listing, Some("4"))[0].0, Grade::Warning);
-        assert_eq!(graded(&listing, Some("1"))[0].0, Grade::Ok);
+        let lost = &graded(&format!("{MPI}\tlibfft.so.3 => not found\n"))[0];
+        assert!(
+            lost.0 == Grade::Failure && lost.1.contains("libfft.so.3 is not found"),
+            "{lost:?}"
+        );
+        let other = &graded("\tlibmpi.so.20 => /opt/old/libmpi.so.20 (0x7f)\n")[0];
+        assert!(
+            other.0 == Grade::Failure && other.1.contains("another MPI"),
+            "{other:?}"
+        );
+        let none = &graded("\tlibc.so.6 => /lib/libc.so.6 (0x7f)\n")[0];
+        assert!(
+            none.0 == Grade::Warning && none.1.contains("not linked with"),
+            "{none:?}"
+        );
     }
 }

@@ -1,0 +1,67 @@
+//! Fortran programs: of mpif.h, of the module mpi and of mpi_f08, with the bindings that the distribution's Open MPI has.
+
+use ffi_tests::older::{fortran, older};
+use ffi_tests::outcome::native;
+use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few};
+
+const ANSWERS: (&str, &[&str]) = ("answers", &["40"]);
+const HEAT: (&str, &[&str]) = ("heat", &["300", "2000"]);
+const LEGACY: (&str, &[&str]) = ("legacy", &["1500"]);
+
+type Program = (&'static str, &'static [&'static str]);
+
+fn job((name, arguments): Program) -> Option<Job> {
+    let interval = if name == "heat" { "0.05s" } else { "7calls" };
+    fortran(name, arguments).map(|job| job.workers(3).interval(interval))
+}
+
+/// With each kill, the program prints what it would have printed with the Open MPI that its bindings are of.
+fn survives(program: Program, kills: &[(u32, usize)], launched: fn(Job) -> Option<Job>) {
+    let Some(undisturbed) = job(program).and_then(older).map(native) else {
+        return;
+    };
+    let mut verdicts = Verdicts::default();
+    for &(rank, lines) in kills {
+        let Some(job) = job(program).and_then(launched) else {
+            return;
+        };
+        let outcome = job.kill(Kill::at(rank, Trigger::Lines(lines))).run();
+        verdicts.judge(&format!("{program:?}, worker {rank} after {lines} lines"), || {
+            is_like(&outcome, &undisturbed);
+            outcome.assert_taken_over(&[rank]);
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+fn is_like(outcome: &Outcome, undisturbed: &Outcome) {
+    outcome.assert_success();
+    outcome.check(outcome.stdout == undisturbed.stdout, "the output differs");
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn what_mpi_answers_to_fortran_2008() {
+    let kills: Vec<_> = few([(1, 6), (0, 20), (2, 33), (0, 1)], 2).collect();
+    survives(ANSWERS, &kills, older);
+}
+
+#[test]
+fn a_worker_of_a_program_of_the_module_dies() {
+    let kills: Vec<_> = few([(2, 40), (0, 70), (1, 5)], 1).collect();
+    survives(HEAT, &kills, older);
+}
+
+#[test]
+fn a_worker_of_a_program_of_mpif_h_dies() {
+    let kills: Vec<_> = few([(1, 30), (0, 100), (2, 2)], 1).collect();
+    survives(LEGACY, &kills, older);
+}
+
+/// The bindings are wrappers, and the layer opens whichever libmpi there is.
+#[test]
+fn bindings_of_one_open_mpi_work_with_another() {
+    for program in few([ANSWERS, LEGACY, HEAT], 1) {
+        survives(program, &[(1, 10)], Some);
+    }
+}

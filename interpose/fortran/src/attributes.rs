@@ -1,0 +1,283 @@
+//! Attributes, which are integers of the size of an address in Fortran (MPI 4.1, 7.7 and 19.3.7).
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use crate::mpi::*;
+use alloc::boxed::Box;
+use core::ffi::{c_int, c_void};
+
+type Copy = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void, *mut *mut c_void, *mut c_int) -> c_int;
+type Delete = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
+
+unsafe extern "C" {
+    fn PMPI_Comm_create_keyval(copy: Copy, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
+    fn PMPI_Comm_get_attr(comm: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
+    fn PMPI_Comm_set_attr(comm: Handle, keyval: c_int, value: *mut c_void) -> c_int;
+    fn PMPI_Type_create_keyval(copy: Copy, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
+    fn PMPI_Type_get_attr(datatype: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
+    fn PMPI_Type_set_attr(datatype: Handle, keyval: c_int, value: *mut c_void) -> c_int;
+}
+
+/// An integer of a callback or of an attribute: of the size of an address, or as MPI-1 has it (16.1).
+trait Integer: Sized {
+    fn of(value: isize) -> Self;
+    fn value(self) -> isize;
+}
+
+impl Integer for isize {
+    fn of(value: isize) -> isize {
+        value
+    }
+    fn value(self) -> isize {
+        self
+    }
+}
+
+impl Integer for c_int {
+    fn of(value: isize) -> c_int {
+        value as c_int
+    }
+    fn value(self) -> isize {
+        self as isize
+    }
+}
+
+type FortranCopy<T> = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut T, *mut c_int, *mut c_int);
+type FortranDelete<T> = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut c_int);
+
+/// The callbacks of a key with their context: what the C callbacks get as theirs.
+struct Key<T> {
+    copy: FortranCopy<T>,
+    delete: FortranDelete<T>,
+    extra_state: isize,
+}
+
+/// The number of a communicator, or of a datatype.
+type Number = unsafe extern "C" fn(Handle) -> c_int;
+
+/// What an attribute may be of.
+trait Object {
+    const NUMBER: Number;
+}
+
+struct Comm;
+struct Datatype;
+
+impl Object for Comm {
+    const NUMBER: Number = PMPI_Comm_c2f;
+}
+
+impl Object for Datatype {
+    const NUMBER: Number = PMPI_Type_c2f;
+}
+
+/// # Safety
+/// To be called by MPI with a [`Key`] for its extra state.
+unsafe extern "C" fn copy<T: Integer, O: Object>(
+    object: Handle,
+    mut keyval: c_int,
+    key: *mut c_void,
+    value: *mut c_void,
+    copied: *mut *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the caller's promise; the program's callback takes the addresses of these.
+    unsafe {
+        let key = &*key.cast::<Key<T>>();
+        let (mut number, mut extra_state) = (O::NUMBER(object), T::of(key.extra_state));
+        let (mut value, mut result) = (T::of(value as isize), T::of(0));
+        let (mut wanted, mut rc) = (0, SUCCESS);
+        (key.copy)(
+            &mut number,
+            &mut keyval,
+            &mut extra_state,
+            &mut value,
+            &mut result,
+            &mut wanted,
+            &mut rc,
+        );
+        if rc == SUCCESS && wanted != 0 {
+            *copied = result.value() as *mut c_void;
+        }
+        *flag = c_int::from(wanted != 0);
+        rc
+    }
+}
+
+/// # Safety
+/// As [`copy`].
+unsafe extern "C" fn delete<T: Integer, O: Object>(
+    object: Handle,
+    mut keyval: c_int,
+    value: *mut c_void,
+    key: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise; the program's callback takes the addresses of these.
+    unsafe {
+        let key = &*key.cast::<Key<T>>();
+        let (mut number, mut extra_state) = (O::NUMBER(object), T::of(key.extra_state));
+        let (mut value, mut rc) = (T::of(value as isize), SUCCESS);
+        (key.delete)(&mut number, &mut keyval, &mut value, &mut extra_state, &mut rc);
+        rc
+    }
+}
+
+/// The block of a key stays as long as the program runs: attributes may outlive their key (7.7.2).
+fn key<T>(copy: FortranCopy<T>, delete: FortranDelete<T>, extra_state: isize) -> *mut c_void {
+    let key = Key {
+        copy,
+        delete,
+        extra_state,
+    };
+    Box::into_raw(Box::new(key)).cast()
+}
+
+pub unsafe extern "C" fn comm_create_keyval(
+    copies: FortranCopy<isize>,
+    deletes: FortranDelete<isize>,
+    keyval: *mut c_int,
+    extra_state: *const isize,
+    ierr: *mut c_int,
+) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let key = key(copies, deletes, *extra_state);
+        put(
+            ierr,
+            PMPI_Comm_create_keyval(copy::<isize, Comm>, delete::<isize, Comm>, keyval, key),
+        );
+    }
+}
+
+pub unsafe extern "C" fn keyval_create(
+    copies: FortranCopy<c_int>,
+    deletes: FortranDelete<c_int>,
+    keyval: *mut c_int,
+    extra_state: *const c_int,
+    ierr: *mut c_int,
+) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let key = key(copies, deletes, *extra_state as isize);
+        put(
+            ierr,
+            PMPI_Comm_create_keyval(copy::<c_int, Comm>, delete::<c_int, Comm>, keyval, key),
+        );
+    }
+}
+
+pub unsafe extern "C" fn type_create_keyval(
+    copies: FortranCopy<isize>,
+    deletes: FortranDelete<isize>,
+    keyval: *mut c_int,
+    extra_state: *const isize,
+    ierr: *mut c_int,
+) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let key = key(copies, deletes, *extra_state);
+        let (copy, delete) = (copy::<isize, Datatype>, delete::<isize, Datatype>);
+        put(ierr, PMPI_Type_create_keyval(copy, delete, keyval, key));
+    }
+}
+
+/// The predefined attributes of communicators, whose values have addresses in C: keys below this one in Open MPI.
+const FIRST_OF_PROGRAM: c_int = 7;
+
+/// # Safety
+/// Arguments of the program, as the standard says.
+unsafe fn get_attr<T: Integer>(
+    comm: *const c_int,
+    keyval: *const c_int,
+    value: *mut T,
+    flag: *mut c_int,
+    ierr: *mut c_int,
+) {
+    let (mut found, mut is_set) = (core::ptr::null_mut(), 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let rc = PMPI_Comm_get_attr(PMPI_Comm_f2c(*comm), *keyval, &mut found, &mut is_set);
+        if rc == SUCCESS && is_set != 0 {
+            let is_predefined = (0..FIRST_OF_PROGRAM).contains(&*keyval);
+            let found = if is_predefined {
+                *found.cast::<c_int>() as isize
+            } else {
+                found as isize
+            };
+            value.write(T::of(found));
+        }
+        put(flag, logical(is_set != 0));
+        put(ierr, rc);
+    }
+}
+
+pub unsafe extern "C" fn comm_get_attr(
+    comm: *const c_int,
+    keyval: *const c_int,
+    value: *mut isize,
+    flag: *mut c_int,
+    ierr: *mut c_int,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { get_attr(comm, keyval, value, flag, ierr) }
+}
+
+pub unsafe extern "C" fn attr_get(
+    comm: *const c_int,
+    keyval: *const c_int,
+    value: *mut c_int,
+    flag: *mut c_int,
+    ierr: *mut c_int,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { get_attr(comm, keyval, value, flag, ierr) }
+}
+
+pub unsafe extern "C" fn comm_set_attr(
+    comm: *const c_int,
+    keyval: *const c_int,
+    value: *const isize,
+    ierr: *mut c_int,
+) {
+    // SAFETY: arguments of the program, as the standard says.
+    put(ierr, unsafe {
+        PMPI_Comm_set_attr(PMPI_Comm_f2c(*comm), *keyval, *value as *mut c_void)
+    });
+}
+
+pub unsafe extern "C" fn attr_put(comm: *const c_int, keyval: *const c_int, value: *const c_int, ierr: *mut c_int) {
+    // SAFETY: arguments of the program, as the standard says.
+    put(ierr, unsafe {
+        PMPI_Comm_set_attr(PMPI_Comm_f2c(*comm), *keyval, *value as isize as *mut c_void)
+    });
+}
+
+pub unsafe extern "C" fn type_get_attr(
+    datatype: *const c_int,
+    keyval: *const c_int,
+    value: *mut isize,
+    flag: *mut c_int,
+    ierr: *mut c_int,
+) {
+    let (mut found, mut is_set) = (core::ptr::null_mut(), 0);
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let rc = PMPI_Type_get_attr(PMPI_Type_f2c(*datatype), *keyval, &mut found, &mut is_set);
+        if rc == SUCCESS && is_set != 0 {
+            *value = found as isize;
+        }
+        put(flag, logical(is_set != 0));
+        put(ierr, rc);
+    }
+}
+
+pub unsafe extern "C" fn type_set_attr(
+    datatype: *const c_int,
+    keyval: *const c_int,
+    value: *const isize,
+    ierr: *mut c_int,
+) {
+    // SAFETY: arguments of the program, as the standard says.
+    put(ierr, unsafe {
+        PMPI_Type_set_attr(PMPI_Type_f2c(*datatype), *keyval, *value as *mut c_void)
+    });
+}

@@ -1,0 +1,39 @@
+//! The program's heap.
+#![allow(unsafe_code)]
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::ffi::c_void;
+
+unsafe extern "C" {
+    fn malloc(bytes: usize) -> *mut c_void;
+    fn free(block: *mut c_void);
+    fn abort() -> !;
+}
+
+struct Heap;
+
+#[global_allocator]
+static HEAP: Heap = Heap;
+
+/// What malloc(3) aligns to.
+const ALIGNMENT: usize = 16;
+
+// SAFETY: malloc(3) and free(3); nothing here is aligned to more.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        assert!(layout.align() <= ALIGNMENT);
+        // SAFETY: any size is allowed.
+        unsafe { malloc(layout.size()).cast() }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
+        // SAFETY: a block of `alloc`.
+        unsafe { free(block.cast()) }
+    }
+}
+
+/// abort(3)
+pub fn abort_process() -> ! {
+    // SAFETY: does not return.
+    unsafe { abort() }
+}

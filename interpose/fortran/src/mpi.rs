@@ -1,0 +1,203 @@
+//! The C procedures, and the conversions between the bindings (MPI 4.1, 19.3).
+#![allow(unsafe_code, non_snake_case)]
+
+use alloc::vec::Vec;
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicI32, Ordering};
+
+/// A handle of the C bindings.
+pub type Handle = *mut c_void;
+/// Where a handle is going to be.
+pub const NONE: Handle = core::ptr::null_mut();
+
+pub const SUCCESS: c_int = 0;
+/// `MPI_ERR_ARG`, `MPI_UNDEFINED` and `MPI_PROC_NULL` of Open MPI.
+pub const ERR_ARG: c_int = 13;
+pub const UNDEFINED: c_int = -32766;
+/// `MPI_IN_PLACE` and `MPI_BOTTOM` of Open MPI's C bindings.
+const IN_PLACE: *mut c_void = core::ptr::without_provenance_mut(1);
+const BOTTOM: *mut c_void = core::ptr::null_mut();
+/// `MPI_CART`, `MPI_GRAPH` and `MPI_DIST_GRAPH` of Open MPI.
+const CART: c_int = 1;
+const GRAPH: c_int = 2;
+const DIST_GRAPH: c_int = 3;
+
+/// Integers in a status in Fortran (`MPI_STATUS_SIZE`).
+pub const STATUS_SIZE: usize = 6;
+
+/// `MPI_Status`; Fortran has the same bytes as integers.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Default)]
+pub struct Status([c_int; STATUS_SIZE]);
+
+unsafe extern "C" {
+    pub fn PMPI_Comm_f2c(number: c_int) -> Handle;
+    pub fn PMPI_Comm_c2f(handle: Handle) -> c_int;
+    pub fn PMPI_Type_f2c(number: c_int) -> Handle;
+    pub fn PMPI_Type_c2f(handle: Handle) -> c_int;
+    pub fn PMPI_Op_f2c(number: c_int) -> Handle;
+    pub fn PMPI_Op_c2f(handle: Handle) -> c_int;
+    pub fn PMPI_Info_f2c(number: c_int) -> Handle;
+    pub fn PMPI_Request_f2c(number: c_int) -> Handle;
+    pub fn PMPI_Request_c2f(handle: Handle) -> c_int;
+    pub fn PMPI_File_c2f(handle: Handle) -> c_int;
+    pub fn PMPI_Errhandler_c2f(handle: Handle) -> c_int;
+    fn PMPI_Comm_size(comm: Handle, size: *mut c_int) -> c_int;
+    fn PMPI_Comm_remote_size(comm: Handle, size: *mut c_int) -> c_int;
+    fn PMPI_Comm_test_inter(comm: Handle, flag: *mut c_int) -> c_int;
+    fn PMPI_Comm_rank(comm: Handle, rank: *mut c_int) -> c_int;
+    fn PMPI_Topo_test(comm: Handle, status: *mut c_int) -> c_int;
+    fn PMPI_Cartdim_get(comm: Handle, ndims: *mut c_int) -> c_int;
+    fn PMPI_Graph_neighbors_count(comm: Handle, rank: c_int, count: *mut c_int) -> c_int;
+    fn PMPI_Dist_graph_neighbors_count(
+        comm: Handle,
+        indegree: *mut c_int,
+        outdegree: *mut c_int,
+        weighted: *mut c_int,
+    ) -> c_int;
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    // Common blocks of the program; their addresses are the constants (MPI 4.1, 2.5.4).
+    static mpi_fortran_in_place_: c_int;
+    static mpi_fortran_bottom_: c_int;
+    static mpi_fortran_status_ignore_: c_int;
+    static mpi_fortran_statuses_ignore_: c_int;
+}
+
+fn is_at(place: *const c_int, constant: *const c_int) -> bool {
+    core::ptr::eq(place, constant)
+}
+
+/// A buffer, or the constant of the C bindings that it stands for.
+pub fn data(given: *mut c_void) -> *mut c_void {
+    if is_at(given.cast(), &raw const mpi_fortran_in_place_) {
+        IN_PLACE
+    } else if is_at(given.cast(), &raw const mpi_fortran_bottom_) {
+        BOTTOM
+    } else {
+        given
+    }
+}
+
+/// Hands an integer out, such as the error code, for which there may be no place.
+pub fn put(place: *mut c_int, value: c_int) {
+    if !place.is_null() {
+        // SAFETY: the program's place.
+        unsafe { *place = value };
+    }
+}
+
+/// Hands a status out, unless it is to be ignored.
+pub fn put_status(place: *mut c_int, status: &Status) {
+    if !is_at(place, &raw const mpi_fortran_status_ignore_) {
+        // SAFETY: the program's array of this many integers.
+        unsafe { place.copy_from_nonoverlapping(status.0.as_ptr(), STATUS_SIZE) };
+    }
+}
+
+/// Hands statuses out, unless they are to be ignored.
+pub fn put_statuses(place: *mut c_int, statuses: &[Status]) {
+    if is_at(place, &raw const mpi_fortran_statuses_ignore_) {
+        return;
+    }
+    for (i, status) in statuses.iter().enumerate() {
+        put_status(place.wrapping_add(i * STATUS_SIZE), status);
+    }
+}
+
+/// A truth value of the compiler that the bindings were built with.
+pub fn logical(value: bool) -> c_int {
+    static TRUE: AtomicI32 = AtomicI32::new(0);
+    if !value {
+        return 0;
+    }
+    match TRUE.load(Ordering::Relaxed) {
+        0 => {
+            let truth = ask_for_true();
+            TRUE.store(truth, Ordering::Relaxed);
+            truth
+        }
+        truth => truth,
+    }
+}
+
+/// What the bindings say to MPI_INITIALIZED.
+fn ask_for_true() -> c_int {
+    // SAFETY: dlsym(3) in the default scope; the procedure takes the addresses of a truth value and an error code.
+    unsafe {
+        let found = dlsym(core::ptr::null_mut(), c"mpi_initialized_".as_ptr());
+        if found.is_null() {
+            return 1;
+        }
+        let initialized: unsafe extern "C" fn(*mut c_int, *mut c_int) = core::mem::transmute(found);
+        let (mut flag, mut ierr) = (0, 0);
+        initialized(&mut flag, &mut ierr);
+        if flag == 0 { 1 } else { flag }
+    }
+}
+
+/// A list of datatypes for a buffer, with one for each of `count`; none for a buffer in place.
+///
+/// # Safety
+/// As many numbers are at `list`.
+pub unsafe fn types(list: *const c_int, buffer: *mut c_void, count: impl FnOnce() -> usize) -> Vec<Handle> {
+    if buffer == IN_PLACE {
+        return Vec::new();
+    }
+    // SAFETY: the caller's promise.
+    (0..count()).map(|i| unsafe { PMPI_Type_f2c(*list.add(i)) }).collect()
+}
+
+/// An integer that a procedure answers; 0 if it fails, as the call that it is asked for will.
+fn answer(ask: impl FnOnce(*mut c_int) -> c_int) -> c_int {
+    let mut value = 0;
+    match ask(&mut value) {
+        SUCCESS => value,
+        _ => 0,
+    }
+}
+
+/// How many processes a collective exchanges data with: those of the remote group of an intercommunicator.
+pub fn others(comm: Handle) -> usize {
+    // SAFETY: questions about a handle of the program.
+    let size = unsafe {
+        match answer(|flag| PMPI_Comm_test_inter(comm, flag)) {
+            0 => answer(|size| PMPI_Comm_size(comm, size)),
+            _ => answer(|size| PMPI_Comm_remote_size(comm, size)),
+        }
+    };
+    size as usize
+}
+
+/// Neighbours that send to this process, and those that it sends to.
+fn neighbours(comm: Handle) -> (c_int, c_int) {
+    // SAFETY: questions about a handle of the program.
+    unsafe {
+        match answer(|kind| PMPI_Topo_test(comm, kind)) {
+            CART => {
+                let count = 2 * answer(|dims| PMPI_Cartdim_get(comm, dims));
+                (count, count)
+            }
+            GRAPH => {
+                let rank = answer(|rank| PMPI_Comm_rank(comm, rank));
+                let count = answer(|count| PMPI_Graph_neighbors_count(comm, rank, count));
+                (count, count)
+            }
+            DIST_GRAPH => {
+                let (mut to, mut weighted) = (0, 0);
+                let from = answer(|from| PMPI_Dist_graph_neighbors_count(comm, from, &mut to, &mut weighted));
+                (from, to)
+            }
+            _ => (0, 0),
+        }
+    }
+}
+
+/// How many neighbours send to this process.
+pub fn sources(comm: Handle) -> usize {
+    neighbours(comm).0 as usize
+}
+
+/// How many neighbours this process sends to.
+pub fn destinations(comm: Handle) -> usize {
+    neighbours(comm).1 as usize
+}

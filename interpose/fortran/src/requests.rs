@@ -1,0 +1,263 @@
+//! Waits and tests (MPI 4.1, 3.7 and 4.2): indices count from one in Fortran.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use crate::mpi::*;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ffi::c_int;
+
+unsafe extern "C" {
+    fn PMPI_Wait(request: *mut Handle, status: *mut Status) -> c_int;
+    fn PMPI_Waitall(count: c_int, requests: *mut Handle, statuses: *mut Status) -> c_int;
+    fn PMPI_Waitany(count: c_int, requests: *mut Handle, index: *mut c_int, status: *mut Status) -> c_int;
+    fn PMPI_Waitsome(
+        incount: c_int,
+        requests: *mut Handle,
+        outcount: *mut c_int,
+        indices: *mut c_int,
+        statuses: *mut Status,
+    ) -> c_int;
+    fn PMPI_Test(request: *mut Handle, flag: *mut c_int, status: *mut Status) -> c_int;
+    fn PMPI_Testall(count: c_int, requests: *mut Handle, flag: *mut c_int, statuses: *mut Status) -> c_int;
+    fn PMPI_Testany(
+        count: c_int,
+        requests: *mut Handle,
+        index: *mut c_int,
+        flag: *mut c_int,
+        status: *mut Status,
+    ) -> c_int;
+    fn PMPI_Testsome(
+        incount: c_int,
+        requests: *mut Handle,
+        outcount: *mut c_int,
+        indices: *mut c_int,
+        statuses: *mut Status,
+    ) -> c_int;
+    fn PMPI_Request_free(request: *mut Handle) -> c_int;
+    fn PMPI_Parrived(request: Handle, partition: c_int, flag: *mut c_int) -> c_int;
+}
+
+/// The program's requests, as the C bindings want them.
+struct Requests {
+    numbers: *mut c_int,
+    handles: Vec<Handle>,
+    statuses: Vec<Status>,
+}
+
+impl Requests {
+    /// # Safety
+    /// `count` requests are at `numbers`.
+    unsafe fn at(numbers: *mut c_int, count: c_int) -> Requests {
+        let count = count.max(0) as usize;
+        Requests {
+            // SAFETY: the caller's promise.
+            handles: (0..count)
+                .map(|i| unsafe { PMPI_Request_f2c(*numbers.add(i)) })
+                .collect(),
+            statuses: vec![Status::default(); count],
+            numbers,
+        }
+    }
+
+    /// What has become of one.
+    fn put(&self, index: usize) {
+        // SAFETY: one of those that it was made of; the handle is what the C procedure has left.
+        unsafe { *self.numbers.add(index) = PMPI_Request_c2f(self.handles[index]) };
+    }
+
+    fn put_all(&self) {
+        (0..self.handles.len()).for_each(|index| self.put(index));
+    }
+}
+
+pub unsafe extern "C" fn wait(request: *mut c_int, status: *mut c_int, ierr: *mut c_int) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let (mut handle, mut got) = (PMPI_Request_f2c(*request), Status::default());
+        let rc = PMPI_Wait(&mut handle, &mut got);
+        if rc == SUCCESS {
+            *request = PMPI_Request_c2f(handle);
+            put_status(status, &got);
+        }
+        put(ierr, rc);
+    }
+}
+
+pub unsafe extern "C" fn test(request: *mut c_int, flag: *mut c_int, status: *mut c_int, ierr: *mut c_int) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let (mut handle, mut done, mut got) = (PMPI_Request_f2c(*request), 0, Status::default());
+        let rc = PMPI_Test(&mut handle, &mut done, &mut got);
+        put(flag, logical(done != 0));
+        if rc == SUCCESS && done != 0 {
+            *request = PMPI_Request_c2f(handle);
+            put_status(status, &got);
+        }
+        put(ierr, rc);
+    }
+}
+
+pub unsafe extern "C" fn waitall(count: *const c_int, requests: *mut c_int, statuses: *mut c_int, ierr: *mut c_int) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let mut all = Requests::at(requests, *count);
+        let rc = PMPI_Waitall(*count, all.handles.as_mut_ptr(), all.statuses.as_mut_ptr());
+        if rc == SUCCESS {
+            all.put_all();
+            put_statuses(statuses, &all.statuses);
+        }
+        put(ierr, rc);
+    }
+}
+
+pub unsafe extern "C" fn testall(
+    count: *const c_int,
+    requests: *mut c_int,
+    flag: *mut c_int,
+    statuses: *mut c_int,
+    ierr: *mut c_int,
+) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let (mut all, mut done) = (Requests::at(requests, *count), 0);
+        let rc = PMPI_Testall(*count, all.handles.as_mut_ptr(), &mut done, all.statuses.as_mut_ptr());
+        put(flag, logical(done != 0));
+        if rc == SUCCESS && done != 0 {
+            all.put_all();
+            put_statuses(statuses, &all.statuses);
+        }
+        put(ierr, rc);
+    }
+}
+
+/// Hands out which one has ended, if one has.
+fn put_one(all: &Requests, found: c_int, index: *mut c_int) {
+    match usize::try_from(found) {
+        Ok(found) => {
+            all.put(found);
+            put(index, found as c_int + 1);
+        }
+        Err(_) => put(index, found),
+    }
+}
+
+pub unsafe extern "C" fn waitany(
+    count: *const c_int,
+    requests: *mut c_int,
+    index: *mut c_int,
+    status: *mut c_int,
+    ierr: *mut c_int,
+) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let (mut all, mut found, mut got) = (Requests::at(requests, *count), UNDEFINED, Status::default());
+        let rc = PMPI_Waitany(*count, all.handles.as_mut_ptr(), &mut found, &mut got);
+        if rc == SUCCESS {
+            put_one(&all, found, index);
+            put_status(status, &got);
+        }
+        put(ierr, rc);
+    }
+}
+
+pub unsafe extern "C" fn testany(
+    count: *const c_int,
+    requests: *mut c_int,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut c_int,
+    ierr: *mut c_int,
+) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let (mut all, mut found, mut done, mut got) = (Requests::at(requests, *count), UNDEFINED, 0, Status::default());
+        let rc = PMPI_Testany(*count, all.handles.as_mut_ptr(), &mut found, &mut done, &mut got);
+        put(flag, logical(done != 0));
+        if rc == SUCCESS {
+            put_one(&all, if done != 0 { found } else { UNDEFINED }, index);
+            put_status(status, &got);
+        }
+        put(ierr, rc);
+    }
+}
+
+type OfSome = unsafe extern "C" fn(c_int, *mut Handle, *mut c_int, *mut c_int, *mut Status) -> c_int;
+
+/// `MPI_WAITSOME` and `MPI_TESTSOME`
+///
+/// # Safety
+/// Arguments of the program, as the standard says.
+unsafe fn some(
+    procedure: OfSome,
+    incount: *const c_int,
+    requests: *mut c_int,
+    [outcount, indices, statuses, ierr]: [*mut c_int; 4],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (mut all, mut found) = (Requests::at(requests, *incount), UNDEFINED);
+        let rc = procedure(
+            *incount,
+            all.handles.as_mut_ptr(),
+            &mut found,
+            indices,
+            all.statuses.as_mut_ptr(),
+        );
+        if rc == SUCCESS {
+            put(outcount, found);
+            let found = found.max(0) as usize;
+            for index in (0..found).map(|i| indices.add(i)) {
+                all.put(*index as usize);
+                *index += 1;
+            }
+            put_statuses(statuses, &all.statuses[..found]);
+        }
+        put(ierr, rc);
+    }
+}
+
+pub unsafe extern "C" fn waitsome(
+    incount: *const c_int,
+    requests: *mut c_int,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut c_int,
+    ierr: *mut c_int,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { some(PMPI_Waitsome, incount, requests, [outcount, indices, statuses, ierr]) }
+}
+
+pub unsafe extern "C" fn testsome(
+    incount: *const c_int,
+    requests: *mut c_int,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut c_int,
+    ierr: *mut c_int,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { some(PMPI_Testsome, incount, requests, [outcount, indices, statuses, ierr]) }
+}
+
+pub unsafe extern "C" fn request_free(request: *mut c_int, ierr: *mut c_int) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let mut handle = PMPI_Request_f2c(*request);
+        let rc = PMPI_Request_free(&mut handle);
+        if rc == SUCCESS {
+            *request = PMPI_Request_c2f(handle);
+        }
+        put(ierr, rc);
+    }
+}
+
+pub unsafe extern "C" fn parrived(request: *const c_int, partition: *const c_int, flag: *mut c_int, ierr: *mut c_int) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let mut arrived = 0;
+        let rc = PMPI_Parrived(PMPI_Request_f2c(*request), *partition, &mut arrived);
+        put(flag, logical(arrived != 0));
+        put(ierr, rc);
+    }
+}

@@ -1,0 +1,232 @@
+//! Fortran procedures (MPI 4.1, 19.1) that are made of their C bindings.
+//!
+//! Open MPI's own bindings call its C procedures, which is all that the layer needs. But where a procedure has to do with requests,
+//! callbacks or attributes, they look into the library's objects, for which the program's handles are no addresses. These are stood in for:
+//! those of the classes below are generated, the others written by hand.
+
+use crate::kind::ParamKind;
+use crate::model::{Class, Direction, Handle, Parameter, Procedure, Table};
+use std::fmt::Write;
+
+/// Written by hand: the module, and the procedures without their `MPI_`.
+const BY_HAND: [(&str, &[&str]); 5] = [
+    (
+        "requests",
+        &[
+            "wait",
+            "waitall",
+            "waitany",
+            "waitsome",
+            "test",
+            "testall",
+            "testany",
+            "testsome",
+            "request_free",
+            "parrived",
+        ],
+    ),
+    (
+        "attributes",
+        &[
+            "attr_get",
+            "attr_put",
+            "keyval_create",
+            "comm_create_keyval",
+            "comm_get_attr",
+            "comm_set_attr",
+            "type_create_keyval",
+            "type_get_attr",
+            "type_set_attr",
+        ],
+    ),
+    (
+        "callbacks",
+        &[
+            "op_create",
+            "errhandler_create",
+            "comm_create_errhandler",
+            "file_create_errhandler",
+            "grequest_start",
+        ],
+    ),
+    ("strings", &["info_get", "info_get_string"]),
+    ("datatypes", &["type_match_size"]),
+];
+
+/// Whether a procedure is generated.
+fn is_generated(procedure: &Procedure) -> bool {
+    let lists_types = procedure
+        .parameters
+        .iter()
+        .any(|it| it.kind == ParamKind::DatatypeArray);
+    let is_listed = match procedure.class {
+        Class::NonblockingCollective | Class::PersistentCollective => true,
+        Class::Collective => lists_types,
+        _ => false,
+    };
+    is_listed && procedure.name.starts_with("MPI_") && !procedure.name.ends_with("_c")
+}
+
+/// Name in Fortran without `mpi_`.
+fn short(procedure: &Procedure) -> String {
+    procedure.name["MPI_".len()..].to_lowercase()
+}
+
+pub(crate) fn source(table: &Table) -> String {
+    let mut out = String::from("// Generated from the call table; not to be edited.\n\n");
+    let generated: Vec<&Procedure> = table.procedures.iter().filter(|it| is_generated(it)).collect();
+    out.push_str("mod procedures {\n    use crate::mpi::*;\n    use core::ffi::{c_int, c_void};\n");
+    generated
+        .iter()
+        .for_each(|procedure| write_procedure(&mut out, procedure));
+    out.push_str("}\n\nuse crate::{attributes, callbacks, datatypes, requests, strings};\n\nnames! {\n");
+    for procedure in generated {
+        write_names(&mut out, "procedures", &short(procedure));
+    }
+    for (module, names) in BY_HAND {
+        names.iter().for_each(|name| write_names(&mut out, module, name));
+    }
+    out.push_str("}\n");
+    out
+}
+
+/// What compilers call a procedure, and what Open MPI's modules do.
+fn write_names(out: &mut String, module: &str, name: &str) {
+    let upper = name.to_uppercase();
+    let _ = writeln!(
+        out,
+        "    {module}::{name}: mpi_{name} mpi_{name}_ mpi_{name}__ MPI_{upper} pmpi_{name} pmpi_{name}_ pmpi_{name}__ PMPI_{upper} ompi_{name}_f pompi_{name}_f;"
+    );
+}
+
+/// The type of a parameter of the C binding.
+fn c_type(parameter: &Parameter) -> &'static str {
+    let plain = parameter.c_type.trim_start_matches("const ");
+    match plain {
+        "int" => "c_int",
+        "int*" => "*const c_int",
+        "MPI_Aint*" => "*const isize",
+        "void*" => "*mut c_void",
+        _ if Handle::from_c_type(plain).is_some() => "Handle",
+        _ if parameter.direction == Direction::In => "*const Handle",
+        _ => "*mut Handle",
+    }
+}
+
+/// The type of the same parameter in Fortran's binding, where everything is an address.
+fn fortran_type(parameter: &Parameter) -> &'static str {
+    match (c_type(parameter), parameter.direction) {
+        ("*mut c_void", _) => "*mut c_void",
+        ("*const isize", _) => "*const isize",
+        (_, Direction::In) => "*const c_int",
+        _ => "*mut c_int",
+    }
+}
+
+/// How a handle of this kind is called in the names of the conversions.
+fn conversion(parameter: &Parameter) -> &'static str {
+    match parameter.kind {
+        ParamKind::Datatype | ParamKind::DatatypeArray => "Type",
+        ParamKind::Comm => "Comm",
+        ParamKind::Op => "Op",
+        ParamKind::Info => "Info",
+        ParamKind::Request => "Request",
+        other => panic!("{}: no conversion for {}", parameter.name, other.name()),
+    }
+}
+
+fn write_procedure(out: &mut String, procedure: &Procedure) {
+    let name = short(procedure);
+    let declared: Vec<String> = procedure
+        .parameters
+        .iter()
+        .map(|it| format!("{}: {}", it.name, c_type(it)))
+        .collect();
+    let taken: Vec<String> = procedure
+        .parameters
+        .iter()
+        .map(|it| format!("{}: {}", it.name, fortran_type(it)))
+        .collect();
+    let _ = write!(
+        out,
+        "\n    unsafe extern \"C\" {{\n        fn P{}({}) -> c_int;\n    }}\n\n    pub unsafe extern \"C\" fn {name}({}, ierr: *mut c_int) {{\n        // SAFETY: arguments of the program, as the standard says.\n        unsafe {{\n",
+        procedure.name,
+        declared.join(", "),
+        taken.join(", ")
+    );
+    let mut handed = Vec::new();
+    let mut back = String::new();
+    for parameter in &procedure.parameters {
+        let name = &parameter.name;
+        match (c_type(parameter), parameter.direction) {
+            ("Handle", _) => {
+                let _ = writeln!(
+                    out,
+                    "            let {name} = PMPI_{}_f2c(*{name});",
+                    conversion(parameter)
+                );
+                handed.push(name.clone());
+            }
+            ("*const Handle", _) => handed.push(format!("{name}.as_ptr()")),
+            ("*mut Handle", _) => {
+                let _ = writeln!(out, "            let mut own_{name} = NONE;");
+                let _ = writeln!(
+                    back,
+                    "                *{name} = PMPI_{}_c2f(own_{name});",
+                    conversion(parameter)
+                );
+                handed.push(format!("&mut own_{name}"));
+            }
+            ("c_int", _) => handed.push(format!("*{name}")),
+            ("*mut c_void", _) => handed.push(format!("data({name})")),
+            _ => handed.push(name.clone()),
+        }
+    }
+    for parameter in procedure
+        .parameters
+        .iter()
+        .filter(|it| it.kind == ParamKind::DatatypeArray)
+    {
+        let (name, length) = (&parameter.name, length(parameter));
+        // With MPI_IN_PLACE there are none.
+        let buffer = if name.starts_with("send") { "sendbuf" } else { "recvbuf" };
+        let _ = writeln!(
+            out,
+            "            let {name} = types({name}, data({buffer}), || {length}(comm));"
+        );
+    }
+    let _ = writeln!(out, "            let rc = P{}({});", procedure.name, handed.join(", "));
+    if !back.is_empty() {
+        let _ = write!(out, "            if rc == SUCCESS {{\n{back}            }}\n");
+    }
+    out.push_str("            put(ierr, rc);\n        }\n    }\n");
+}
+
+/// The function that knows how many elements an array has.
+fn length(parameter: &Parameter) -> &'static str {
+    match parameter.length.as_deref() {
+        Some("comm_size") => "others",
+        Some("indegree") => "sources",
+        Some("outdegree") => "destinations",
+        other => panic!("{}: of length {other:?}", parameter.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_nonblocking_collective_has_a_fortran_binding() {
+        let source = crate::fortran_procedures();
+        for name in [
+            "ibarrier",
+            "ialltoallw",
+            "ineighbor_alltoallw",
+            "alltoallw",
+            "bcast_init",
+            "wait",
+        ] {
+            assert!(source.contains(&format!(": mpi_{name} mpi_{name}_ ")), "{name}");
+        }
+        assert!(!source.contains("mpi_ibcast_c"));
+    }
+}
