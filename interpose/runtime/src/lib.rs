@@ -25,6 +25,7 @@ pub mod boot;
 pub mod calls;
 pub mod cell;
 pub mod checkpoint;
+pub mod clock;
 pub mod completion;
 pub mod copies;
 pub mod cut;

@@ -106,7 +106,7 @@ fn a_generated_handler_translates_handles() {
         "let rc = unsafe { real::PMPI_Comm_test_inter(crate::handles::real_comm(comm), flag) };",
         "crate::raise::finish(Proc::MPI_Type_get_extent, rc, None)",
         "crate::raise::finish(Proc::MPI_Comm_remote_size, rc, Some(comm))",
-        "pub unsafe extern \"C\" fn h_MPI_Wtime() -> c_double {",
+        "pub unsafe extern \"C\" fn h_MPI_Wtick() -> c_double {",
     ] {
         assert!(source.contains(text), "{text}");
     }

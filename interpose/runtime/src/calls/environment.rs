@@ -8,7 +8,7 @@ use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
 use crate::raise::finish;
-use crate::{ending, job, renewal, spare, sys, world};
+use crate::{clock, ending, job, renewal, spare, sys, world};
 use ckptd::relay::RankStage;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -51,6 +51,8 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     if rc != SUCCESS {
         return rc;
     }
+    // SAFETY: the library is initialised.
+    clock::start(unsafe { real::PMPI_Wtime() });
     let level = required.clamp(THREAD_SINGLE, THREAD_SERIALIZED);
     TOLD.level.store(level, Ordering::Relaxed);
     TOLD.initialized.store(true, Ordering::Relaxed);
@@ -114,6 +116,12 @@ pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
         ));
     }
     ending::abort(errorcode)
+}
+
+/// `MPI_Wtime`
+pub unsafe extern "C" fn MPI_Wtime() -> f64 {
+    // SAFETY: the library answers before it is initialised, too.
+    clock::wtime().unwrap_or_else(|| unsafe { real::PMPI_Wtime() })
 }
 
 /// `MPI_Query_thread`

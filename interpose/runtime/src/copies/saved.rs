@@ -6,11 +6,11 @@ use crate::image::runs::PageRun;
 use crate::objects::{Objects, objects};
 use crate::requests::{self, Requests};
 use crate::schedule::{Schedule, schedule};
-use crate::{disk, marks, traffic, user};
+use crate::{clock, disk, marks, traffic, user};
 use bincode::config::standard;
 
 /// Magic number and version of the encoding; the version is bumped with any change of a type in [`Saved`].
-const MAGIC: u32 = u32::from_le_bytes(*b"uss\x0b");
+const MAGIC: u32 = u32::from_le_bytes(*b"uss\x0c");
 
 /// Everything of a rank but its pages.
 #[derive(bincode::Decode)]
@@ -34,6 +34,8 @@ pub struct Saved {
     pub traffic: traffic::Table,
     /// The name under which the epoch is to be written to disk, if it is.
     pub disk: Option<disk::Key>,
+    /// Where `MPI_Wtime` was.
+    pub clock: clock::Reading,
     /// Thread-locals, signals, files, output.
     pub user: user::State,
 }
@@ -51,6 +53,7 @@ struct Borrowed<'a> {
     attached: Option<requests::Attached>,
     traffic: &'a traffic::Table,
     disk: Option<disk::Key>,
+    clock: clock::Reading,
     user: &'a user::State,
 }
 
@@ -67,6 +70,7 @@ pub fn encode(frame: &Frame, user: &user::State) -> Vec<u8> {
         attached: requests::attached(),
         traffic: &traffic::table(),
         disk: disk::due(),
+        clock: clock::read(),
         user,
     };
     bincode::encode_to_vec(state, standard()).expect("encoding into memory does not fail")

@@ -9,7 +9,7 @@ use crate::image::restore::{Ready, RestoreError, RestoreStats};
 use crate::image::runs::PageRun;
 use crate::image::{remap, restore};
 use crate::{
-    copies, disk, early, events, fault, handles, marks, objects, rehearsal, requests, schedule, traffic, user,
+    clock, copies, disk, early, events, fault, handles, marks, objects, rehearsal, requests, schedule, traffic, user,
 };
 use ckptd::events::{Kind, Worker};
 use std::time::Instant;
@@ -151,6 +151,7 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     schedule::restore(saved.schedule, !is_init(&saved.frame));
     marks::restore(saved.excluded);
     requests::attach(saved.attached);
+    clock::restore(&saved.clock);
     Ok(Loaded {
         frame: saved.frame,
         on_disk: saved.disk,

@@ -1,0 +1,106 @@
+//! `MPI_Wtime` (MPI 4.1, 9.6): the time in the past that it counts from stays the same as long as the program runs.
+//!
+//! A library that is initialised again would count from then on. So this process counts from what the library said in the first `MPI_Init`, by the
+//! kernel's monotonic clock, and an understudy from what the dead process did. Monotonic clocks of other nodes, and of a node that has been
+//! started again, have nothing in common: then the time of day tells how much time has passed.
+
+#![allow(unsafe_code)]
+
+use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
+use std::sync::atomic::{AtomicU64, Ordering};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bits of the difference between `MPI_Wtime` and the monotonic clock, in seconds. Any thread may ask.
+static OFFSET: AtomicU64 = AtomicU64::new(UNSET);
+/// No number that is a difference.
+const UNSET: u64 = f64::NAN.to_bits();
+
+/// All clocks at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, bincode::Encode, bincode::Decode)]
+pub struct Reading {
+    /// What `MPI_Wtime` says.
+    wtime: f64,
+    /// Seconds of the monotonic clock, since this start of the node.
+    monotonic: f64,
+    /// Which start that is.
+    boot: u64,
+    /// Seconds of the time of day.
+    day: f64,
+}
+
+fn seconds(clock: clockid_t) -> f64 {
+    let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime(2) of a clock that every kernel has.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// What tells this start of the node from all others (random(4)).
+fn boot() -> u64 {
+    xxh3_64(&std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
+}
+
+/// The program counts from here on: `wtime` is what the library says.
+pub fn start(wtime: f64) {
+    let offset = wtime - seconds(CLOCK_MONOTONIC);
+    OFFSET.store(offset.to_bits(), Ordering::Relaxed);
+}
+
+/// `MPI_Wtime`, in seconds; `None` before [`start`].
+#[inline]
+pub fn wtime() -> Option<f64> {
+    let offset = f64::from_bits(OFFSET.load(Ordering::Relaxed));
+    (!offset.is_nan()).then(|| seconds(CLOCK_MONOTONIC) + offset)
+}
+
+/// All clocks now.
+pub fn read() -> Reading {
+    let monotonic = seconds(CLOCK_MONOTONIC);
+    Reading {
+        wtime: monotonic + f64::from_bits(OFFSET.load(Ordering::Relaxed)),
+        monotonic,
+        boot: boot(),
+        day: seconds(CLOCK_REALTIME),
+    }
+}
+
+/// Goes on from what was saved.
+pub fn restore(saved: &Reading) {
+    OFFSET.store(offset_after(saved, &read()).to_bits(), Ordering::Relaxed);
+}
+
+/// The difference to the monotonic clock of `now` that continues a reading.
+fn offset_after(saved: &Reading, now: &Reading) -> f64 {
+    match saved.boot == now.boot {
+        true => saved.wtime - saved.monotonic,
+        false => saved.wtime + (now.day - saved.day).max(0.0) - now.monotonic,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reading, offset_after};
+
+    #[test]
+    fn time_goes_on_wherever_the_program_does() {
+        let saved = Reading {
+            wtime: 5.0,
+            monotonic: 1000.0,
+            boot: 1,
+            day: 70_000.0,
+        };
+        let wtime = |boot, monotonic, day| {
+            let now = Reading {
+                wtime: f64::NAN,
+                monotonic,
+                boot,
+                day,
+            };
+            monotonic + offset_after(&saved, &now)
+        };
+        assert_eq!(wtime(1, 1003.0, 0.0), 8.0);
+        assert_eq!(wtime(2, 20.0, 70_003.5), 8.5);
+        // Its time of day is behind: time does not go back.
+        assert_eq!(wtime(2, 20.0, 60_000.0), 5.0);
+    }
+}
