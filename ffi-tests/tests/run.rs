@@ -371,6 +371,21 @@ fn what_cannot_be_run_is_told_in_one_line() {
             &program,
             "need 3 slots, and --host localhost:2 has 2",
         ),
+        (
+            2,
+            &["--host", "a:x"],
+            &program,
+            "--host: `a:x` is no host with a number",
+        ),
+        (2, &["--disk", "/proc/epochs"], &program, "--disk: /proc: "),
+        (
+            125,
+            &["--spares", "200000000"],
+            &program,
+            "are more than this node can have",
+        ),
+        // Without `--` before the program.
+        (127, &[], &["./solver", "-n", "3"], "./solver: there is no such program"),
         (125, &["--mpirun", "nompirun"], &program, "no nompirun on the PATH"),
         (125, &["--mpirun", "./old --bind-to core"], &program, "4.0.7 is too old"),
         (125, &["--mpirun", "./other"], &program, "HYDRA"),

@@ -18,6 +18,8 @@ const OTHERS: [&str; 8] = [
 
 /// Names that are more alike than this are taken for the same one, misspelt (Jaro's measure, 1: equal).
 const ALIKE: f64 = 0.74;
+/// So many slips of the keyboard may be in what settings begin with.
+const SLIPS: usize = 2;
 
 /// A variable that nobody reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,25 +39,34 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Those among `names` that begin like a setting and are none.
+/// Those among `names` that begin like a setting and are none, or nearly so and were meant for one.
 pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     let is_passed_on = |name: &str| name.starts_with(LAUNCHERS);
     let is_known = |name: &str| {
         is_passed_on(name) || OTHERS.contains(&name) || SETTINGS.iter().any(|setting| setting.variable == name)
     };
-    let strays = names.filter(|name| name.starts_with(PREFIX) && !is_known(name));
-    let mut found: Vec<Unknown> = strays
-        .map(|name| Unknown {
-            nearest: nearest(&name),
-            name,
-        })
-        .collect();
+    let strays = names.filter(|name| !is_known(name)).filter_map(|name| {
+        let nearest = nearest(&rest(&name)?);
+        (nearest.is_some() || name.starts_with(PREFIX)).then_some(Unknown { name, nearest })
+    });
+    let mut found: Vec<Unknown> = strays.collect();
     found.sort_by(|one, other| one.name.cmp(&other.name));
     found
 }
 
-fn nearest(name: &str) -> Option<&'static str> {
-    let likeness = |known: &str| strsim::jaro(&name[PREFIX.len()..], &known[PREFIX.len()..]);
+/// What follows the beginning that all settings have, in whatever letters and however misspelt.
+fn rest(name: &str) -> Option<String> {
+    let name = name.to_uppercase();
+    let (ours, bare) = (PREFIX, PREFIX.trim_end_matches('_'));
+    if let Some(rest) = name.strip_prefix(ours).or_else(|| name.strip_prefix(bare)) {
+        return (!rest.is_empty()).then(|| rest.to_owned());
+    }
+    let (begin, rest) = name.split_once('_')?;
+    (strsim::osa_distance(begin, bare) <= SLIPS).then(|| rest.to_owned())
+}
+
+fn nearest(rest: &str) -> Option<&'static str> {
+    let likeness = |known: &str| strsim::jaro(rest, &known[PREFIX.len()..]);
     let known = SETTINGS
         .iter()
         .map(|setting| (likeness(setting.variable), setting.variable));
@@ -79,6 +90,10 @@ mod tests {
             ("UNDERSTUDY_DISC", "UNDERSTUDY_DISK"),
             ("UNDERSTUDY_LOGDIR", "UNDERSTUDY_LOG_DIR"),
             ("UNDERSTUDY_COPY", "UNDERSTUDY_COPIES"),
+            ("understudy_spares", "UNDERSTUDY_SPARES"),
+            ("UNDERSTUDYSPARES", "UNDERSTUDY_SPARES"),
+            ("UNDERSTDUY_DISK", "UNDERSTUDY_DISK"),
+            ("UNDERTSUDY_INTERVALL", "UNDERSTUDY_INTERVAL"),
         ] {
             assert_eq!(of(name).first().and_then(|it| it.nearest), Some(meant), "{name}");
         }
@@ -96,6 +111,8 @@ mod tests {
             "UNDERSTUDY_LIBRARY",
             "UNDERSTUDY",
             "OMPI_UNDERSTUDY_X",
+            "UNDERSTUDYING",
+            "UNDERSCORE_DISK",
         ] {
             assert_eq!(of(name), [], "{name}");
         }

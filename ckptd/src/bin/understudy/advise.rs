@@ -137,7 +137,7 @@ impl Advice {
              Time between failures    {}\n\
              Best interval            {} by Daly's formula, {} by Young's\n\
              \x20 --interval {}   or   --interval auto --mtbf {}\n\
-             To compute for {} ({:.3}% of such runs see no failure):\n\
+             To compute for {} ({:.1}% of such runs see no failure):\n\
              \x20 without protection     {} expected, as each failure starts it over\n\
              \x20 with {:>8.0} intervals {} expected, {:.3}% more than without any failure\n",
             seconds(self.cost),

@@ -44,7 +44,7 @@ pub struct Arguments {
     #[arg(long, hide = true)]
     local: bool,
     /// Run this program under protection for a while, and estimate the memory that it needs.
-    #[arg(last = true, value_name = "PROGRAM")]
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
@@ -170,9 +170,9 @@ fn list(out: &mut String, checks: &[Check], least: Grade) {
             Grade::Warning => "warning",
             Grade::Failure => "FAILURE",
         };
-        let _ = writeln!(out, "{grade:<8} {:<22} {}", check.name, check.finding);
+        let _ = writeln!(out, "{grade:<8} {:<23} {}", check.name, check.finding);
         if let Some(remedy) = &check.remedy {
-            let _ = writeln!(out, "{:>31} -> {remedy}", "");
+            let _ = writeln!(out, "{:>32} -> {remedy}", "");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! This node.
 
+use ckptd::settings::Config;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::SystemTime;
@@ -24,6 +25,23 @@ pub fn cores() -> u32 {
         )
     };
     allowed.iter().map(place).collect::<BTreeSet<_>>().len().max(1) as u32
+}
+
+/// How many processes there can be at a time (proc(5), `pid_max`).
+pub fn most_processes() -> u64 {
+    let most = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok();
+    most.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX)
+}
+
+/// Whether files can be made where epochs are to go, or directories above that. Leaves nothing there.
+pub fn check_disk(config: &Config) -> Result<(), String> {
+    let Some(disk) = &config.disk else { return Ok(()) };
+    let path = std::path::absolute(disk).unwrap_or_else(|_| disk.clone());
+    let there = path.ancestors().find(|path| path.exists()).unwrap_or(&path);
+    let tried = tempfile::tempfile_in(there);
+    tried
+        .map(drop)
+        .map_err(|error| format!("UNDERSTUDY_DISK: {}: {error}", there.display()))
 }
 
 /// proc(5), `Cpus_allowed_list`: `0-3,7`.

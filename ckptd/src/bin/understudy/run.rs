@@ -95,7 +95,7 @@ pub struct Arguments {
     #[arg(long)]
     dry_run: bool,
     /// The program and its arguments.
-    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
@@ -133,10 +133,13 @@ impl Arguments {
         self.check_words(arguments)?;
         program::check(name)?;
         let by_ckptd = self.is_for_ckptd(name);
-        let mut line = match by_ckptd {
-            true => vec!["/usr/bin/env".into()],
-            false => self.mpirun_line(ranks)?,
+        let (mut line, launch) = match by_ckptd {
+            true => (vec!["/usr/bin/env".into()], self.ckptd_words(&preloaded, ranks)?),
+            false => (self.mpirun_line(ranks)?, Vec::new()),
         };
+        if !self.spans_hosts() {
+            settings.check_disk(&config)?;
+        }
         let events = attend::event_directory(&settings, self.spans_hosts(), self.dry_run)?;
         let daemon = self.daemon(&settings, &library, &events);
         let mut variables = settings.variables(&preloaded, events.path(), !self.allow_unprotected);
@@ -158,12 +161,11 @@ impl Arguments {
             line.push(assignment);
         }
         let secret = settings.secret().filter(|_| !self.dry_run);
-        if by_ckptd {
-            line.extend(self.ckptd_words(&preloaded, ranks)?);
-        } else if secret.is_some() {
+        if secret.is_some() && !by_ckptd {
             // Without its value, which the launcher takes from its own environment.
             line.extend(["-x".into(), SECRET.into()]);
         }
+        line.extend(launch);
         line.push(name.clone());
         line.extend_from_slice(arguments);
         if self.dry_run {

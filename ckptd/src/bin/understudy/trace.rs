@@ -25,7 +25,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// mpirun with its options, the program and its arguments.
-    #[arg(required = true, last = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 

@@ -61,7 +61,10 @@ pub fn settings() -> Vec<Check> {
     let mut checks: Vec<Check> = strays
         .map(|stray| Check::warning(NAME, stray.to_string(), "correct it, or unset it"))
         .collect();
-    let checked = Config::read(|name| std::env::var(name).ok()).and_then(|config| config.check_files());
+    let checked = Config::read(|name| std::env::var(name).ok()).and_then(|config| {
+        config.check_files()?;
+        node::check_disk(&config)
+    });
     if let Err(why) = checked {
         checks.push(Check::failure(NAME, why, "correct it, or unset it"));
     }

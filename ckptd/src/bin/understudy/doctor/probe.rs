@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     if let Some(check) = trial(is_protected, standing.is_some(), ended, arguments.seconds) {
         return Ok((check, None));
     }
-    if largest == 0 {
+    if largest == 0 || spare == 0 {
         let finding = "runs protected, to its end, which came too soon for an estimate of its memory";
         return Ok((Check::ok(NAME, finding), None));
     }
@@ -157,6 +157,11 @@ fn trial(is_protected: bool, has_begun: bool, ended: Option<ExitStatus>, seconds
             NAME,
             format!("ran protected, and failed with {}", how(status)),
             "what it has printed tells why; it is the program's own affair if it fails without the layer as well",
+        )),
+        (false, Some(status)) if status.success() && !has_begun => Some(Check::failure(
+            NAME,
+            "could not be protected: it has ended without a call of MPI_Init",
+            "name an MPI program, built for the same MPI library as the launcher's",
         )),
         (false, Some(status)) => Some(Check::failure(
             NAME,
@@ -256,5 +261,10 @@ mod tests {
         assert!(failed == Grade::Failure && why.contains("exit status 3"), "{why}");
         let (short, why) = grade(trial(false, false, None, 5)).expect("a finding");
         assert!(short == Grade::Warning && why.contains("nothing can be said"), "{why}");
+        let (other, why) = grade(trial(false, false, exit(0), 5)).expect("a finding");
+        assert!(
+            other == Grade::Failure && why.contains("without a call of MPI_Init"),
+            "{why}"
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use super::usage;
 use crate::layer;
+use crate::node;
 use crate::outcome::Failure;
 use ckptd::settings::{Config, Form, PREFIX, SECRET, SETTINGS, unknown};
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -89,9 +90,8 @@ impl Settings {
     /// All values as the ranks will read them, and whether a job of so many workers can be protected by them. What the ranks
     /// would refuse is refused here, before the job has waited for anything.
     pub fn check(&self, workers: u32, library: &Path, may_be_unprotected: bool) -> Result<Config, Failure> {
-        let misspelt = unknown(self.all.keys().cloned())
-            .into_iter()
-            .find(|it| it.nearest.is_some());
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let misspelt = unknown(names).into_iter().find(|it| it.nearest.is_some());
         if let Some(it) = misspelt {
             return Err(usage(format_args!("{it} Correct it, or unset it.")));
         }
@@ -111,6 +111,12 @@ impl Settings {
             Ok(config)
         };
         checked().map_err(|why: String| usage(self.as_given(why)))
+    }
+
+    /// Whether epochs can be written where they are to go.
+    pub fn check_disk(&self, config: &Config) -> Result<(), Failure> {
+        node::check_disk(config)
+            .map_err(|why| usage(self.as_given(why + ". Choose a directory that can be written to.")))
     }
 
     /// A message with options in place of the variables that the user has not set.

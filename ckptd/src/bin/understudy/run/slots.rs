@@ -1,8 +1,9 @@
 //! Whether there is room for all ranks.
 
-use super::{Arguments, cannot};
+use super::{Arguments, cannot, usage};
 use crate::node;
 use crate::outcome::Failure;
+use ckptd::launch::hosts::of_list;
 use ckptd::report::count;
 use std::ffi::OsString;
 use std::path::Path;
@@ -18,7 +19,11 @@ pub fn must_oversubscribe(arguments: &Arguments, line: &[OsString], ranks: u32) 
         return Ok(true);
     }
     if !arguments.host.is_empty() {
-        let slots: u32 = arguments.host.iter().map(|hosts| slots(hosts)).sum();
+        let slots = arguments
+            .host
+            .iter()
+            .map(|hosts| slots(hosts))
+            .sum::<Result<u32, _>>()?;
         if slots < ranks {
             return Err(cannot(format!(
                 "{} workers and {} need {ranks} slots, and --host {} has {slots}. Give a host more (`name:N`), name \
@@ -29,17 +34,23 @@ pub fn must_oversubscribe(arguments: &Arguments, line: &[OsString], ranks: u32) 
             )));
         }
     }
-    let is_ours_to_decide = arguments.host.is_empty() && arguments.hostfile.is_none() && batch_system().is_none();
-    Ok(is_ours_to_decide && node::cores() < ranks)
+    let most = node::most_processes();
+    if !arguments.host.is_empty() || arguments.hostfile.is_some() || batch_system().is_some() {
+        return Ok(false);
+    }
+    // Each has a guardian and a relay.
+    if u64::from(ranks) * 3 > most {
+        return Err(cannot(format!(
+            "{ranks} ranks are more than this node can have: it has {most} processes at most"
+        )));
+    }
+    Ok(node::cores() < ranks)
 }
 
 /// Slots of a list of hosts, as the launcher counts them: one for each time that a host is named without a number.
-fn slots(hosts: &str) -> u32 {
-    let of_host = |host: &str| match host.rsplit_once(':') {
-        Some((_, slots)) => slots.parse().unwrap_or(1),
-        None => 1,
-    };
-    hosts.split(',').filter(|host| !host.is_empty()).map(of_host).sum()
+fn slots(hosts: &str) -> Result<u32, Failure> {
+    let hosts = of_list(hosts).map_err(|error| usage(format_args!("--host: {error}")))?;
+    Ok(hosts.iter().map(|host| host.slots).sum())
 }
 
 /// The hosts that ranks may run on, or none if that is this one alone. A batch system may give others, whose names are not
@@ -88,9 +99,9 @@ mod tests {
 
     #[test]
     fn hosts_are_counted_as_the_launcher_does() {
-        assert_eq!(slots("a"), 1);
-        assert_eq!(slots("a,a,b"), 3);
-        assert_eq!(slots("a:2,b:3"), 5);
+        for (hosts, number) in [("a", Some(1)), ("a,a,b", Some(3)), ("a:2,b:3", Some(5)), ("a:x", None)] {
+            assert_eq!(slots(hosts).ok(), number, "{hosts}");
+        }
     }
 
     #[test]
