@@ -118,6 +118,18 @@ pub fn open_own(path: &Path, flags: libc::c_int) -> io::Result<File> {
     open_own_at(libc::AT_FDCWD, path.as_os_str(), flags)
 }
 
+/// Opens a regular file of whatever user for reading, never waiting for the other end of a FIFO.
+///
+/// # Errors
+/// Those of open(2); `InvalidInput` for anything else than a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = open_at(libc::AT_FDCWD, path.as_os_str(), libc::O_RDONLY | libc::O_NONBLOCK)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
+}
+
 fn open_own_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
     let file = open_at(directory, name, flags | libc::O_NOFOLLOW | libc::O_NONBLOCK)?;
     let about = file.metadata()?;

@@ -26,7 +26,7 @@ fn names_that_others_plant_do_not_disturb_a_job() {
     let script = r#"
         host=$(uname -n)
         names() { for pid in $(seq 2 500); do for rank in 0 1 2 3; do
-            echo "/dev/shm/understudy-prterun-$host-$pid@1-$rank$1"; done; done; }
+            echo "/dev/shm/understudy-ckptd-$host-$pid@1-$rank$1"; done; done; }
         for kind in '' .undo-lock .undo-new; do names $kind | xargs $mallory mkfifo -m 666; done
         names .undo | xargs $mallory truncate -s 200G
         names .undo | xargs $mallory chmod 666
@@ -43,6 +43,28 @@ fn names_that_others_plant_do_not_disturb_a_job() {
     "#;
     let Some(output) = users::run(script) else { return };
     assert_lines(&output, &["native 0", "protected 0", "equal", "1", "kept out"]);
+}
+
+/// In a directory for epochs that all may write to, names of newer epochs stop nobody and are loaded by nobody.
+#[test]
+fn epochs_that_others_plant_are_left_alone() {
+    let script = r#"
+        mkdir -m 1777 disk
+        run() { $alice timeout -s KILL 60 "$layer" run -n 2 --no-daemon --interval 5calls --disk disk "$@" 2> errors; echo $?; }
+        run -- "$programs/aborting" 40 10 > /dev/null
+        for worker in 0 1; do
+            newest=$(ls disk | grep "w0000$worker.epoch" | tail -n 1)
+            $mallory mkfifo -m 666 disk/${newest%-*-*}-99999999-w0000$worker.epoch
+            $mallory truncate -s 200G disk/${newest%-*-*}-99999998-w0000$worker.epoch
+            $mallory chmod 666 disk/${newest%-*-*}-99999998-w0000$worker.epoch
+        done
+        run --restart -- "$programs/aborting" 40 10 > /dev/null
+        grep -c -e 'the job goes on from epoch [0-9]\{1,4\} on disk' errors
+        grep -e 9999999 errors
+        timeout 20 "$layer" inspect disk > found; echo $?; grep -c 'not a regular file' found
+    "#;
+    let Some(output) = users::run(script) else { return };
+    assert_lines(&output, &["1", "1", "2"]);
 }
 
 /// Where the directory itself is somebody else's, nothing is kept there.

@@ -3,6 +3,7 @@
 use super::Record;
 use super::codec::{HEADER_LEN, Header};
 use super::reader::{EventReader, ReadError, first_record};
+use crate::private::open_regular;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -22,7 +23,7 @@ pub struct Follower {
 impl Follower {
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            file: File::open(path)?,
+            file: open_regular(path)?,
             header: None,
             rest: Vec::new(),
             at: 0,

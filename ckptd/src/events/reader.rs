@@ -2,6 +2,8 @@
 
 use super::codec::{FRAME_HEAD, HEADER_LEN, Header, MAX_PAYLOAD, decode_payload, frame_check, u32_at};
 use super::{MAGIC, Record, VERSION};
+use crate::private::open_regular;
+use std::io::Read;
 use std::path::Path;
 
 /// Why an event file gives no (more) records.
@@ -41,7 +43,9 @@ pub struct EventReader {
 
 impl EventReader {
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        Self::from_bytes(std::fs::read(path)?)
+        let mut bytes = Vec::new();
+        open_regular(path)?.read_to_end(&mut bytes)?;
+        Self::from_bytes(bytes)
     }
 
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ReadError> {

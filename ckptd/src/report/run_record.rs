@@ -1,6 +1,6 @@
 //! What `understudy run` writes beside the event files: the command as it was given, and how the job ended.
 
-use crate::private::create_anew;
+use crate::private::{create_anew, open_regular};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::path::Path;
@@ -35,7 +35,7 @@ impl RunRecord {
 
     /// The record of the job whose event files lie there and begin at `began_ns`; a job that was started by other means has none.
     pub fn of_job(dir: &Path, began_ns: u64) -> Option<Self> {
-        let record: Self = serde_json::from_slice(&std::fs::read(dir.join(FILE)).ok()?).ok()?;
+        let record: Self = serde_json::from_reader(open_regular(&dir.join(FILE)).ok()?).ok()?;
         let is_its = (record.started_ns..=record.ended_ns.unwrap_or(u64::MAX)).contains(&began_ns);
         is_its.then_some(record)
     }

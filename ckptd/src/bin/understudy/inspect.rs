@@ -7,6 +7,7 @@ mod tables;
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};
 use ckptd::epochs::catalogue::PART;
 use ckptd::events::rank_of_file_name;
+use ckptd::private::open_regular;
 use epochs::{EpochFile, Epochs};
 use event_files::EventFiles;
 use serde::Serialize;
@@ -98,7 +99,7 @@ fn kind(path: &Path, by_content: bool) -> io::Result<FileKind> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut magic = Vec::new();
     if by_content {
-        std::fs::File::open(path)?.take(8).read_to_end(&mut magic)?;
+        open_regular(path)?.take(8).read_to_end(&mut magic)?;
     }
     Ok(match &magic[..] {
         _ if name.ends_with(&format!(".epoch{PART}")) => FileKind::Torn,

@@ -6,6 +6,7 @@ use super::format::{Damage, Decoder, Head, Identity, SECTION_PAGES};
 use crate::image::epoch::{Epoch, Image};
 use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming};
+use ckptd::private::open_own;
 use std::fs::File;
 use std::path::Path;
 
@@ -21,7 +22,7 @@ pub struct Loaded {
 
 /// Reads a whole file, which must be what its name says and belong to this job.
 pub fn load(directory: &Path, name: Name, own: &Identity, store: &mut PageStore) -> Result<Loaded, Damage> {
-    let mut decoder = Decoder::new(File::open(directory.join(name.to_string()))?)?;
+    let mut decoder = Decoder::new(open_own(&directory.join(name.to_string()), libc::O_RDONLY)?)?;
     if let Some(difference) = own.difference(&decoder.head.identity) {
         return Err(Damage::Foreign(difference));
     }

@@ -6,6 +6,7 @@ use super::load::{Loaded, load};
 use super::static_file;
 use crate::image::store::PageStore;
 use ckptd::epochs::flush;
+use ckptd::private::is_own;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -19,10 +20,12 @@ pub struct Places {
     pub held: Option<PathBuf>,
 }
 
+/// Names of this user's files: in a directory that is for all, others could plant some.
 fn listing(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten();
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|entry| entry.metadata().is_ok_and(|about| is_own(&about)))
+        .filter_map(|entry| entry.file_name().into_string().ok())
         .collect()
 }
 

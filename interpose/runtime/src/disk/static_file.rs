@@ -16,7 +16,7 @@ use crate::image::threads::without_signals;
 use crate::sys;
 use bincode::config::standard;
 use ckptd::epochs::catalogue::{PART, PREFIX, STATIC};
-use ckptd::private::create_anew;
+use ckptd::private::{create_anew, open_own};
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Write};
@@ -141,7 +141,7 @@ impl StaticFile {
     /// Opens it and reads its head.
     pub fn open(path: &Path) -> Result<StaticFile, String> {
         let told = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-        let file = File::open(path).map_err(|error| told(&error))?;
+        let file = open_own(path, libc::O_RDONLY).map_err(|error| told(&error))?;
         let read = |length: usize| -> Result<Vec<u8>, String> {
             let mut bytes = vec![0; length];
             file.read_exact_at(&mut bytes, 0).map_err(|error| told(&error))?;

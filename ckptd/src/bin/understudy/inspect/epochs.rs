@@ -3,11 +3,11 @@
 use ckptd::epochs::catalogue::Key;
 use ckptd::epochs::format::{Damage, Decoder, Identity, SECTION_PAGES};
 use ckptd::pages::PAGE_SIZE;
+use ckptd::private::open_regular;
 use ckptd::report::bytes;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -58,7 +58,7 @@ impl EpochFile {
 }
 
 fn verify(path: &Path, content: &mut Option<Content>) -> Result<(), Damage> {
-    let mut decoder = Decoder::new(BufReader::new(File::open(path)?))?;
+    let mut decoder = Decoder::new(BufReader::new(open_regular(path)?))?;
     let (head, pages) = (&decoder.head, decoder.page_count());
     let Identity {
         build,

@@ -7,7 +7,7 @@ use super::log::Log;
 use ckptd::private::{in_memory, open_own};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// What a log has become that had to go on in memory.
@@ -96,7 +96,11 @@ impl Place {
         let Place::Disk { directory, .. } = self else {
             return false;
         };
-        let noted = |path: &PathBuf| Some(u64::from_ne_bytes(fs::read(path).ok()?.try_into().ok()?));
+        let noted = |path: &PathBuf| {
+            let mut bytes = [0; size_of::<u64>()];
+            open_own(path, libc::O_RDONLY).ok()?.read_exact(&mut bytes).ok()?;
+            Some(u64::from_ne_bytes(bytes))
+        };
         self.found(directory, THREADS)
             .iter()
             .filter_map(noted)
