@@ -12,6 +12,7 @@ use crate::disk::{self, Report};
 use crate::early::Early;
 use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
+use crate::objects::comm::freed;
 use crate::objects::objects;
 use crate::recovery;
 use crate::rehearsal::again;
@@ -31,6 +32,8 @@ struct Bookmark {
     ability: u64,
     /// Of the collectives that it has started ([`requests::share`]): 0 in all, if all members have started the same.
     started: u64,
+    /// Of the communicators that it has freed ([`freed`]): 0 in all, if nobody has use for any.
+    freed: u64,
     /// How many mappings the sender has that other processes may share.
     shared: u64,
     /// Of its disk level.
@@ -71,6 +74,7 @@ pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound>
     let disk = disk::report(&mut copies::keep().store, epoch);
     let phase = u64::from(journal::may_end(is_regular)) * MAY_END + u64::from(again::may_begin()) * MAY_BEGIN;
     let started = requests::table().started;
+    let (freed_ones, share) = freed::within(None, requests::are_on);
     let own: Vec<Bookmark> = requests::table()
         .sent
         .iter()
@@ -78,6 +82,7 @@ pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound>
             sent,
             ability: ability as u64,
             started,
+            freed: share,
             shared: mappings.len() as u64,
             disk,
             phase,
@@ -116,6 +121,13 @@ pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound>
         Some(never) if never == Ability::Never as u64 => Exchange::Unprotected(speaker as u32),
         Some(later) if later == Ability::Later as u64 || !is_balanced => Exchange::PutOff,
         _ => {
+            if theirs
+                .iter()
+                .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.freed))
+                == 0
+            {
+                freed::forget(&freed_ones);
+            }
             let reports: Vec<Report> = theirs.iter().map(|bookmark| bookmark.disk).collect();
             disk::agreed(&reports, world::worker(), epoch, world::get().recoveries);
             let all = |bit: u64| theirs.iter().all(|bookmark| bookmark.phase & bit != 0);
@@ -177,6 +189,7 @@ pub fn drain(in_flight: &[u64]) -> Result<(), Rewound> {
     Ok(())
 }
 
+/// Those on which messages may come that are not asked for.
 fn program_comms() -> Vec<(VirtComm, RealComm)> {
     let handle = |index: u32| match index {
         0 => crate::objects::comm::world_handle(),
@@ -186,6 +199,7 @@ fn program_comms() -> Vec<(VirtComm, RealComm)> {
     objects()
         .comms
         .iter()
+        .filter(|(_, comm)| !comm.is_freed)
         .map(|(index, _)| (handle(index), real_comm(handle(index))))
         .collect()
 }

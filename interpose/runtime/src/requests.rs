@@ -175,6 +175,11 @@ pub fn forget_comm(comm: VirtComm) {
     of_comm.for_each(|recipe| recipe.identity = None);
 }
 
+/// Whether the program has requests on a communicator.
+pub fn are_on(comm: VirtComm) -> bool {
+    table().iter().any(|(_, request)| request.comm == comm.0 as u64)
+}
+
 /// Adds a request that has ended already.
 pub fn add_done(comm: VirtComm, kind: Kind, status: Status, rc: c_int) -> VirtRequest {
     add(comm, kind, done(status, rc), NULL)

@@ -6,7 +6,7 @@ use crate::errors;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtRequest, real_comm, real_group, real_info};
 use crate::objects::comm::create::{self, Made};
-use crate::objects::comm::{self, hints};
+use crate::objects::comm::{self, freed, hints};
 use crate::objects::{attribute, info};
 use crate::raise::{finish, raise};
 use crate::requests;
@@ -51,7 +51,11 @@ macro_rules! construct {
             return $crate::raise::raise($procedure, rc, Some($parent));
         }
         let mut made = None;
-        let rc = $crate::attempt!($crate::objects::comm::create::make($constructor, &mut made));
+        let rc = $crate::attempt!($crate::objects::comm::create::make(
+            $constructor,
+            $crate::requests::are_on,
+            &mut made
+        ));
         // SAFETY: checked above.
         unsafe { $crate::calls::comm::constructed($procedure, rc, made, $parent, $newcomm) }
     }};
@@ -94,9 +98,9 @@ fn enter(made: Made, parent: VirtComm) -> VirtComm {
     create::register(made, parent)
 }
 
-fn remove(index: u32) -> c_int {
+fn free(index: u32) -> c_int {
     traffic::forget_recent();
-    create::remove(index)
+    freed::free(index)
 }
 
 /// What duplicates do besides: the attributes' copy functions run (7.7.2).
@@ -109,7 +113,7 @@ unsafe fn duplicated(procedure: Proc, rc: c_int, old: VirtComm, newcomm: *mut Vi
     let rc = attribute::copy_comm(old, new);
     if rc != errors::SUCCESS {
         if let Some(index) = comm::index(new) {
-            remove(index);
+            free(index);
         }
         // SAFETY: as above.
         unsafe { *newcomm = comm::null_handle() };
@@ -251,7 +255,7 @@ pub unsafe extern "C" fn MPI_Intercomm_merge(intercomm: VirtComm, high: c_int, n
     })
 }
 
-/// The index of a communicator that may be freed: a created one.
+/// The index of a communicator that may be freed: a created one, which has not been.
 unsafe fn to_free(comm: *mut VirtComm) -> Result<(VirtComm, u32), c_int> {
     if comm.is_null() {
         return Err(errors::ERR_ARG);
@@ -259,12 +263,14 @@ unsafe fn to_free(comm: *mut VirtComm) -> Result<(VirtComm, u32), c_int> {
     // SAFETY: the program's handle.
     let handle = unsafe { *comm };
     match comm::index(handle) {
-        Some(index) if index > comm::SELF => Ok((handle, index)),
+        Some(index) if index > comm::SELF && !comm::get(handle).is_some_and(|comm| comm.is_freed) => {
+            Ok((handle, index))
+        }
         _ => Err(errors::ERR_COMM),
     }
 }
 
-/// All members have called it before any returns, so a cut sees a communicator in all members or in none.
+/// Local, as in the libraries; what stays until all members have called it is in [`freed`].
 pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
     let procedure = Proc::MPI_Comm_free;
     // SAFETY: the program's handle.
@@ -272,14 +278,9 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
         Ok(found) => found,
         Err(rc) => return raise(procedure, rc, None),
     };
-    // SAFETY: a communicator.
-    let rc = unsafe { real::PMPI_Barrier(real_comm(handle)) };
-    let mut rc = attempt!(rc);
+    let mut rc = attribute::delete_comm(handle);
     if rc == errors::SUCCESS {
-        rc = attribute::delete_comm(handle);
-    }
-    if rc == errors::SUCCESS {
-        rc = remove(index);
+        rc = free(index);
     }
     if rc != errors::SUCCESS {
         return raise(procedure, rc, Some(handle));
@@ -313,7 +314,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     if rc != errors::SUCCESS {
         return raise(procedure, rc, Some(handle));
     }
-    create::forget(index);
+    freed::forget(&[index]);
     requests::forget_comm(handle);
     traffic::forget_recent();
     // SAFETY: the program's handle.

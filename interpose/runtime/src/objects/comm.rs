@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod create;
+pub mod freed;
 pub mod hints;
 mod plan;
 mod rebuild;
@@ -57,6 +58,21 @@ pub struct Comm {
     pub collective_over_all: bool,
     /// How many persistent collectives have been made on it.
     pub inits: u64,
+    /// Whether this process has freed it: see [`freed`].
+    pub is_freed: bool,
+}
+
+impl Comm {
+    /// The members of both groups.
+    fn workers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.members.iter().chain(self.remote.iter().flatten()).copied()
+    }
+
+    /// The one that comes after `me` among them, and after the last the first.
+    fn after(&self, me: u32) -> u32 {
+        let next = self.workers().filter(|&worker| worker > me).min();
+        next.or_else(|| self.workers().min()).unwrap_or(me)
+    }
 }
 
 /// What belongs to this process and is not saved.
@@ -103,6 +119,7 @@ pub fn init(world: RealComm, workers: u32, my_worker_rank: u32) -> Result<(), c_
         attributes: Vec::new(),
         info: Vec::new(),
         inits: 0,
+        is_freed: false,
     };
     if objects().comms.get(WORLD).is_none() {
         let comms = &mut objects_mut().comms;
@@ -266,9 +283,7 @@ pub fn my_rank(comm: &Comm) -> Option<usize> {
 pub fn neighbour(comm: VirtComm) -> Option<(u64, u32, u32)> {
     let me = STATE.borrow().me;
     let comm = get(comm)?;
-    let all = || comm.members.iter().chain(comm.remote.iter().flatten()).copied();
-    let next = all().filter(|&member| member > me).min().or_else(|| all().min());
-    Some((comm.uid, me, next.unwrap_or(me)))
+    Some((comm.uid, me, comm.after(me)))
 }
 
 /// Forgets the real communicators after a failure: they have gone with the library that has made them.

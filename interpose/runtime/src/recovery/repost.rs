@@ -4,6 +4,7 @@ use super::check;
 use crate::arch::Rewound;
 use crate::errors::SUCCESS;
 use crate::gather::everybodys;
+use crate::objects::comm::freed;
 use crate::posting;
 use crate::requests::{self, Identity, Kind, State};
 use crate::world;
@@ -36,6 +37,7 @@ pub fn repost() -> Result<(), Rewound> {
             _ => {}
         }
     }
+    freed::free_again();
     Ok(())
 }
 

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::plan::next_uid;
-use super::{Comm, STATE, Topology, check, hints, null_real};
+use super::{Comm, STATE, Topology, check, freed, hints, null_real};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
@@ -22,15 +22,20 @@ pub struct Made {
     recipe: Comm,
 }
 
-/// Runs a constructor. `made` stays empty if this process gets `MPI_COMM_NULL`. Collective in the way the constructor is.
-pub fn make(constructor: impl FnOnce(&mut RealComm) -> c_int, made: &mut Option<Made>) -> c_int {
+/// Runs a constructor. `made` stays empty if this process gets `MPI_COMM_NULL`. Collective in the way the constructor is. Freed
+/// communicators go on the way, of which all members are among the new one's, and on which nobody has requests.
+pub fn make(
+    constructor: impl FnOnce(&mut RealComm) -> c_int,
+    has_requests: impl Fn(VirtComm) -> bool,
+    made: &mut Option<Made>,
+) -> c_int {
     let mut new = null_real();
     let rc = constructor(&mut new);
     if rc != errors::SUCCESS || new.0.is_null() || new == null_real() {
         return rc;
     }
     errors::returns_errors(new);
-    match describe(new) {
+    match describe(new, has_requests) {
         Ok(recipe) => {
             *made = Some(Made { real: new, recipe });
             errors::SUCCESS
@@ -54,24 +59,6 @@ pub fn register(made: Made, parent: VirtComm) -> VirtComm {
     super::handle(index)
 }
 
-/// Removes an entry and frees the real communicator. All members have said that they do so.
-pub fn remove(index: u32) -> c_int {
-    let mut real = real_comm(super::handle(index));
-    // SAFETY: a communicator of ours. This is local in Open MPI.
-    let rc = unsafe { real::PMPI_Comm_free(&mut real) };
-    if rc == errors::SUCCESS {
-        forget(index);
-    }
-    rc
-}
-
-/// Removes the entry of a communicator that is freed already.
-pub fn forget(index: u32) {
-    objects_mut().comms.remove(index);
-    super::forget_recent();
-    handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());
-}
-
 /// The `uid` that this process gives to the next communicator whose leader it is.
 fn candidate() -> u64 {
     next_uid(STATE.borrow().me, objects().comms.iter().map(|(_, comm)| comm.uid))
@@ -80,12 +67,19 @@ fn candidate() -> u64 {
 /// `uid`, members and remote group.
 type Identity = (u64, Vec<u32>, Option<Vec<u32>>);
 
-fn describe(new: RealComm) -> Result<Comm, c_int> {
+fn describe(new: RealComm, has_requests: impl Fn(VirtComm) -> bool) -> Result<Comm, c_int> {
     let mut inter = 0;
     // SAFETY: a communicator of ours.
     check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
     let (uid, members, remote) = if inter == 0 {
-        let all = exchange(new, candidate())?;
+        let (freed, share) = match freed::within(None, |_| false).0.is_empty() {
+            true => (Vec::new(), 0),
+            false => freed::within(Some(&translate_group(new)?), has_requests),
+        };
+        let all = exchange(new, candidate(), share)?;
+        if all.iter().fold(0u64, |sum, one| sum.wrapping_add(one[2])) == 0 {
+            freed::forget(&freed);
+        }
         (leader_uid(&all)?, workers(&all), None)
     } else {
         describe_inter(new)?
@@ -105,14 +99,15 @@ fn describe(new: RealComm) -> Result<Comm, c_int> {
         info,
         collective_over_all,
         inits: 0,
+        is_freed: false,
     })
 }
 
-/// Worker rank and `uid` of each process: of the remote group for an intercommunicator.
-fn exchange(comm: RealComm, uid: u64) -> Result<Vec<[u64; 2]>, c_int> {
+/// Worker rank, `uid` and share of each process: of the remote group for an intercommunicator.
+fn exchange(comm: RealComm, uid: u64, share: u64) -> Result<Vec<[u64; 3]>, c_int> {
     let mut size = 0;
     let mut inter = 0;
-    let own = [u64::from(STATE.borrow().me), uid];
+    let own = [u64::from(STATE.borrow().me), uid, share];
     // SAFETY: a communicator of ours; the buffer has room for what each process sends.
     unsafe {
         check(real::PMPI_Comm_test_inter(comm, &mut inter))?;
@@ -122,8 +117,8 @@ fn exchange(comm: RealComm, uid: u64) -> Result<Vec<[u64; 2]>, c_int> {
             real::PMPI_Comm_remote_size(comm, &mut size)
         };
         check(rc)?;
-        let mut all = vec![[0u64; 2]; size.max(0) as usize];
-        let bytes = size_of::<[u64; 2]>() as c_int;
+        let mut all = vec![[0u64; 3]; size.max(0) as usize];
+        let bytes = size_of::<[u64; 3]>() as c_int;
         let (send, receive) = (own.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
         check(real::PMPI_Allgather(
             send,
@@ -138,27 +133,32 @@ fn exchange(comm: RealComm, uid: u64) -> Result<Vec<[u64; 2]>, c_int> {
     }
 }
 
-fn leader_uid(all: &[[u64; 2]]) -> Result<u64, c_int> {
+fn leader_uid(all: &[[u64; 3]]) -> Result<u64, c_int> {
     all.first().map(|first| first[1]).ok_or(errors::ERR_INTERN)
 }
 
-fn workers(all: &[[u64; 2]]) -> Vec<u32> {
+fn workers(all: &[[u64; 3]]) -> Vec<u32> {
     all.iter().map(|one| one[0] as u32).collect()
 }
 
 /// Both leaders propose a `uid`, the lower one is taken. Each group learns the other's proposal first, and then its own
 /// from the other group.
 fn describe_inter(new: RealComm) -> Result<Identity, c_int> {
-    let there = exchange(new, candidate())?;
+    let there = exchange(new, candidate(), 0)?;
     let theirs = leader_uid(&there)?;
-    let ours = leader_uid(&exchange(new, theirs)?)?;
+    let ours = leader_uid(&exchange(new, theirs, 0)?)?;
+    Ok((ours.min(theirs), translate_group(new)?, Some(workers(&there))))
+}
+
+/// Worker ranks of the members of the local group. Local.
+fn translate_group(new: RealComm) -> Result<Vec<u32>, c_int> {
     let mut group = real_group(VirtGroup(handles::predefined_handle("ompi_mpi_group_null")));
     // SAFETY: a communicator of ours; the group is ours then.
     unsafe {
         check(real::PMPI_Comm_group(new, &mut group))?;
         let here = translate(group);
         real::PMPI_Group_free(&mut group);
-        Ok((ours.min(theirs), here?, Some(workers(&there))))
+        here
     }
 }
 

@@ -1,0 +1,126 @@
+//! Communicators that this process has freed, and others may not have freed yet.
+//!
+//! `MPI_Comm_free` waits for nobody (MPI 4.1, 7.4.3), so at a cut some members may have freed a communicator and others not, and
+//! requests of this process may be under way on it. Its recipe stays until all members have freed it and have no such
+//! requests: after a rollback all of them make it again.
+//!
+//! Whether that is so tells a sum: each member adds a number of its own and takes that of the next member away, in a ring.
+#![allow(unsafe_code)]
+
+use super::{Comm, SELF, STATE, forget_recent, handle};
+use crate::errors;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtComm, real_comm};
+use crate::objects::{objects, objects_mut};
+use std::ffi::c_int;
+use understudy_mpi::real_types::RealComm;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Frees the real communicator, which goes on with what is under way; the entry stays.
+pub fn free(index: u32) -> c_int {
+    let mut real = real_comm(handle(index));
+    // SAFETY: a communicator of ours. This is local in the libraries that are known.
+    let rc = unsafe { real::PMPI_Comm_free(&mut real) };
+    if rc == errors::SUCCESS {
+        if let Some(comm) = objects_mut().comms.get_mut(index) {
+            comm.is_freed = true;
+        }
+        disconnect(index);
+    }
+    rc
+}
+
+fn disconnect(index: u32) {
+    forget_recent();
+    handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());
+}
+
+/// After a recovery, when requests have been posted again: frees the real ones as the program has done.
+pub fn free_again() {
+    for index in all(|_| true) {
+        let mut real: RealComm = real_comm(handle(index));
+        disconnect(index);
+        // SAFETY: a communicator of ours, made in this recovery.
+        unsafe { real::PMPI_Comm_free(&mut real) };
+    }
+}
+
+fn all(is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
+    let objects = objects();
+    let freed = objects.comms.iter().filter(|(_, comm)| comm.is_freed && is_meant(comm));
+    freed.map(|(index, _)| index).collect()
+}
+
+/// Those of which all members are among these workers, all if none are given, and what this process adds to their sum: if the
+/// sum of all workers is 0, all of them may be [forgotten](forget).
+pub fn within(workers: Option<&[u32]>, has_requests: impl Fn(VirtComm) -> bool) -> (Vec<u32>, u64) {
+    let is_within = |comm: &Comm| workers.is_none_or(|workers| comm.workers().all(|one| workers.contains(&one)));
+    let indices = all(is_within);
+    let (me, objects) = (STATE.borrow().me, objects());
+    let recipes = indices
+        .iter()
+        .filter_map(|&index| Some((index, objects.comms.get(index)?)));
+    let shares = recipes.map(|(index, comm)| share(comm, me, has_requests(handle(index))));
+    let sum = shares.fold(0, u64::wrapping_add);
+    (indices, sum)
+}
+
+/// No member has use for them any more.
+pub fn forget(indices: &[u32]) {
+    for &index in indices.iter().filter(|&&index| index > SELF) {
+        objects_mut().comms.remove(index);
+        disconnect(index);
+    }
+}
+
+/// What a member adds. With requests it breaks the ring.
+fn share(comm: &Comm, me: u32, has_requests: bool) -> u64 {
+    let of = |worker: u32| xxh3_64([comm.uid, u64::from(worker)].map(u64::to_le_bytes).as_flattened());
+    match has_requests {
+        true => of(me).rotate_left(1) | 1,
+        false => of(me).wrapping_sub(of(comm.after(me))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::comm::Topology;
+
+    fn comm(uid: u64, members: &[u32]) -> Comm {
+        Comm {
+            uid,
+            members: members.to_vec(),
+            remote: None,
+            topology: Topology::None,
+            name: None,
+            errhandler: 0,
+            attributes: Vec::new(),
+            info: Vec::new(),
+            collective_over_all: false,
+            inits: 0,
+            is_freed: true,
+        }
+    }
+
+    #[test]
+    fn the_sum_is_nothing_when_all_have_freed_and_nobody_has_requests() {
+        let (one, other) = (comm(7, &[2, 0, 5]), comm(8, &[5, 2]));
+        let both = Comm {
+            remote: Some(vec![1, 3]),
+            ..comm(9, &[4, 0])
+        };
+        let sum = |shares: &[(&Comm, u32, bool)]| {
+            let shares = shares.iter().map(|&(comm, me, used)| share(comm, me, used));
+            shares.fold(0, u64::wrapping_add)
+        };
+        let whole = [(&one, 0, false), (&one, 2, false), (&one, 5, false), (&other, 5, false)];
+        assert_ne!(sum(&whole), 0, "worker 2 has not freed the second");
+        assert_eq!(sum(&[&whole[..], &[(&other, 2, false)]].concat()), 0);
+        assert_ne!(sum(&[&whole[..], &[(&other, 2, true)]].concat()), 0);
+        let groups = [0, 1, 3, 4].map(|me| (&both, me, false));
+        assert_eq!(sum(&groups), 0);
+        assert_ne!(sum(&groups[..3]), 0);
+        assert_eq!(sum(&[(&comm(6, &[3]), 3, false)]), 0);
+    }
+}
