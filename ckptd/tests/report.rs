@@ -3,6 +3,7 @@
 use ckptd::events::{
     EndHow, Epoch, ErrorClass, EventWriter, Kind, RecoveryStage, Role, Spare, Worker, WorldRank, monotonic_ns,
 };
+use ckptd::report::RunRecord;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -254,6 +255,33 @@ fn a_lost_job_has_an_outcome_and_all_its_failures() {
     assert!(out.contains("1 process failed, 1 spare left"), "{out}");
     assert!(out.contains("Recoveries: 0, and 1 that did not complete"), "{out}");
     assert!(out.contains("rank 1 (worker 1), died of SIGKILL"), "{out}");
+}
+
+/// None of its workers could write down why.
+#[test]
+fn a_job_whose_workers_all_died_is_lost_as_run_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let writers = [0, 1, 2].map(|rank| EventWriter::create(dir.path(), WorldRank(rank)));
+    for rank in 0..2 {
+        writers[rank as usize].emit(Epoch(0), start(rank, Role::Worker(Worker(rank)), "job"));
+    }
+    writers[2].emit(Epoch(0), start(2, Role::Spare(Spare(0)), "job"));
+    let mut run = RunRecord {
+        command: vec!["understudy".into()],
+        host: "node".into(),
+        started_ns: 0,
+        ended_ns: Some(u64::MAX),
+        status: Some(75),
+        signal: None,
+    };
+    run.write(dir.path()).unwrap();
+    let (_, out, _) = events(dir.path(), &["--summary"]);
+    assert!(out.contains("Outcome: status 75: ranks 0, 1 died"), "{out}");
+    assert!(out.contains("2 processes failed, 1 spare left"), "{out}");
+    run.signal = Some(15);
+    run.write(dir.path()).unwrap();
+    let (_, out, _) = events(dir.path(), &["--summary"]);
+    assert!(out.contains("0 processes failed"), "{out}");
 }
 
 #[test]

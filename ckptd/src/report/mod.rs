@@ -58,8 +58,8 @@ impl Report {
         let recoveries = recovery::recoveries(&events);
         Self {
             began_ns,
+            outcome: Outcome::new(&events, &recoveries, run.as_ref()),
             run,
-            outcome: Outcome::new(&events, &recoveries),
             recoveries,
             checkpoints: Checkpoints::new(&events),
             ranks,

@@ -1,6 +1,6 @@
 //! How a job ended, and what it had left.
 
-use super::{Event, Recovery};
+use super::{Event, Recovery, RunRecord};
 use crate::events::{EndHow, Kind, Role, WorldRank};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,13 +35,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn new(events: &[Event], recoveries: &[Recovery]) -> Self {
+    /// What `run` knows counts where all who could have told are dead.
+    pub(super) fn new(events: &[Event], recoveries: &[Recovery], run: Option<&RunRecord>) -> Self {
         let failed: BTreeSet<WorldRank> = recoveries
             .iter()
             .flat_map(|it| it.failed.iter().map(|failed| failed.rank))
             .collect();
         let mut roles: BTreeMap<WorldRank, Role> = BTreeMap::new();
         let (mut lost, mut unprotected, mut workers, mut ends) = (None, None, 0, Vec::new());
+        let mut has_told = BTreeSet::new();
         for event in events {
             match &event.kind {
                 Kind::Start { role, workers: all, .. } => {
@@ -53,11 +55,25 @@ impl Outcome {
                 }
                 Kind::Lost { reason, status } => lost = Some((reason.clone(), *status)),
                 Kind::Refused { reason } => unprotected = Some(reason.clone()),
-                Kind::End { how } => ends.push(*how),
+                Kind::End { how } => {
+                    ends.push(*how);
+                    has_told.insert(event.rank);
+                }
                 _ => {}
             }
         }
         let first = |wanted: fn(&EndHow) -> Option<i32>| ends.iter().find_map(wanted);
+        let is_silent = |(rank, role): &(&WorldRank, &Role)| {
+            matches!(role, Role::Worker(_)) && !failed.contains(rank) && !has_told.contains(rank)
+        };
+        let silent: Vec<String> = roles
+            .iter()
+            .filter(is_silent)
+            .map(|(rank, _)| rank.to_string())
+            .collect();
+        let failed_run = run.filter(|run| run.signal.is_none()).and_then(|run| run.status);
+        let failed_run = failed_run.filter(|&status| status != 0 && !silent.is_empty());
+        let mut unheard = 0;
         let ended = if let Some((reason, status)) = lost {
             Ended::Lost { status, reason }
         } else if let Some(status) = first(|how| matches!(how, EndHow::Aborted(_)).then(|| code(*how))) {
@@ -66,13 +82,23 @@ impl Outcome {
             Ended::Exited { status }
         } else if workers > 0 && ends.iter().filter(|how| **how == EndHow::Finalized).count() >= workers {
             Ended::Finished
+        } else if let Some(status) = failed_run {
+            unheard = silent.len();
+            let reason = format!(
+                "ranks {} died, and nobody went on who could tell why",
+                silent.join(", ")
+            );
+            Ended::Lost {
+                status: status.into(),
+                reason,
+            }
         } else {
             Ended::Unfinished
         };
         let is_left = |(rank, role): &(&WorldRank, &Role)| matches!(role, Role::Spare(_)) && !failed.contains(rank);
         Self {
             ended,
-            failures: failed.len(),
+            failures: failed.len() + unheard,
             recoveries: recoveries
                 .iter()
                 .filter(|it| it.number != 0 && it.resumed_ns.is_some())

@@ -69,6 +69,12 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8, is_silent: bool) -> Ve
             _ => launcher,
         });
     }
+    if is_silent {
+        return told(
+            launcher,
+            "there was no room for event files, so there is no whole account of the job, which has ended well".into(),
+        );
+    }
     let why = match &standing.protection {
         Protection::Refused(_) => "the job was not protected then",
         _ => "nobody has taken their part",
@@ -93,6 +99,38 @@ fn as_status(code: i32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ckptd::events::{Epoch, EventWriter, Kind, Role, WorldRank};
+    use ckptd::report::Live;
+
+    /// A worker that has begun, and nothing more.
+    #[test]
+    fn a_full_event_directory_does_not_make_a_job_fail() {
+        let directory = tempfile::tempdir().expect("there is room");
+        let writer = EventWriter::create(directory.path(), WorldRank(0));
+        let start = Kind::Start {
+            pid: 1,
+            world_rank: WorldRank(0),
+            role: Role::Worker(Worker(0)),
+            workers: 1,
+            spares: 0,
+            host: String::new(),
+            program: String::new(),
+            command: Vec::new(),
+            version: String::new(),
+            job: String::new(),
+        };
+        writer.emit(Epoch(0), start);
+        let mut live = Live::new(directory.path());
+        let standing = live.poll().expect("the directory is there");
+        assert_eq!(verdict(standing, 0, false).status, LOST);
+        let full = verdict(standing, 0, true);
+        assert!(
+            full.status == 0
+                && full
+                    .remark
+                    .is_some_and(|remark| remark.contains("no room for event files"))
+        );
+    }
 
     #[test]
     fn event_files_that_stayed_empty_are_no_sign_of_a_job_without_protection() {
