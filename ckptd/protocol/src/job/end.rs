@@ -48,7 +48,8 @@ impl Job {
         }
         let generation = (!self.is_ending()).then_some(self.generation);
         self.actions.push(Action::Admit { number, generation });
-        if generation.is_none() {
+        // One that was started for a dead one when the job was lost tells nobody anything.
+        if generation.is_none() && self.status == 0 {
             self.say(format!("the job is at its end, and process {number} comes too late"));
         }
     }
