@@ -103,8 +103,14 @@ both: setup examples
 # Undisturbed runs are made once for all test programs.
 SHARE = shared=$$(mktemp -d); trap 'rm -rf "$$shared"' EXIT; export FFI_TESTS_SHARED="$$shared";
 
-test: both ## run the tests: every promise once
-	@$(SHARE) $(TEST) --no-fail-fast
+# Tests that run no jobs need only what is built for tests, so they run while `build` still compiles. What the others are called is
+# told, since cargo would build a selection by packages once more.
+JOBS := $(patsubst ffi-tests/tests/%.rs,--test %,$(wildcard ffi-tests/tests/*.rs))
+
+test: setup examples ## run the tests: every promise once
+	@$(SHARE) $(IN_ENV) $(CARGO) build --release & products=$$!; failed=0; \
+	    { $(TEST) --no-run; } && { $(TEST) --exclude ffi-tests --no-fail-fast; } || failed=1; \
+	    wait $$products && { $(TEST) $(JOBS) --no-fail-fast; } || failed=1; exit $$failed
 
 # A job of each kind, by the names of their tests.
 QUICK := point_to_point collectives communicators every_promise the_layer_exports heat2d_survives ordinary_programs \
