@@ -25,10 +25,9 @@ pub fn older(job: Job) -> Option<Job> {
 
 /// A Fortran program of the tests; `None` if no such can be compiled here, which is said.
 pub fn fortran(name: &str, arguments: &[&str]) -> Option<Job> {
-    let program = place::test_program(&format!("fortran-{name}"));
-    if !program.is_file() {
+    let program = place::fortran_program(name);
+    if program.is_none() {
         place::skip("there is no gfortran, or no Open MPI with Fortran bindings; try make fortran");
-        return None;
     }
-    Some(Job::new(program, arguments))
+    Some(Job::new(program?, arguments))
 }

@@ -93,6 +93,12 @@ pub fn test_program(name: &str) -> PathBuf {
     built("programs", name)
 }
 
+/// A Fortran program of this crate, `programs/fortran/NAME.f90` or `NAME.f`, if a compiler was there.
+pub fn fortran_program(name: &str) -> Option<PathBuf> {
+    let path = workspace().join(format!("build/programs/fortran-{name}"));
+    path.is_file().then_some(path)
+}
+
 fn built(kind: &str, name: &str) -> PathBuf {
     let path = workspace().join("build").join(kind).join(name);
     assert!(path.is_file(), "{} is missing; run `make build`", path.display());
