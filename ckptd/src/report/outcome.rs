@@ -1,7 +1,7 @@
 //! How a job ended, and what it had left.
 
 use super::{Event, Recovery};
-use crate::events::{EndHow, Kind, Role, WorldRank};
+use crate::events::{EndHow, Kind, ProcessNumber, Role};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,11 +36,11 @@ pub struct Outcome {
 
 impl Outcome {
     pub(super) fn new(events: &[Event], recoveries: &[Recovery]) -> Self {
-        let failed: BTreeSet<WorldRank> = recoveries
+        let failed: BTreeSet<ProcessNumber> = recoveries
             .iter()
             .flat_map(|it| it.failed.iter().map(|failed| failed.rank))
             .collect();
-        let mut roles: BTreeMap<WorldRank, Role> = BTreeMap::new();
+        let mut roles: BTreeMap<ProcessNumber, Role> = BTreeMap::new();
         let (mut lost, mut unprotected, mut workers, mut ends) = (None, None, 0, Vec::new());
         for event in events {
             match &event.kind {
@@ -69,7 +69,7 @@ impl Outcome {
         } else {
             Ended::Unfinished
         };
-        let is_left = |(rank, role): &(&WorldRank, &Role)| matches!(role, Role::Spare(_)) && !failed.contains(rank);
+        let is_left = |(rank, role): &(&ProcessNumber, &Role)| matches!(role, Role::Spare(_)) && !failed.contains(rank);
         Self {
             ended,
             failures: failed.len(),

@@ -238,7 +238,7 @@ pub fn take() -> Result<(), Rewound> {
                 state.pace.measure(cost);
                 state.last = Some(Instant::now());
             }
-            overdue::begin(epoch, world::worker(), world::get().launcher_rank);
+            overdue::begin(epoch, world::worker(), world::get().process);
         }
         Exchange::PutOff => {
             log::debug!(

@@ -20,6 +20,7 @@ use crate::{completion, copies, early, journal, own_messages, user, world};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
+use understudy_numbers::Worker;
 
 /// What every worker tells every other at a cut.
 #[repr(C)]
@@ -57,7 +58,7 @@ pub enum Exchange {
     /// The cut is put off.
     PutOff,
     /// The job cannot be protected any more; this worker speaks for those that object.
-    Unprotected(u32),
+    Unprotected(Worker),
 }
 
 /// What a worker says of its phase.
@@ -113,7 +114,7 @@ pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound>
         .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.started))
         == 0;
     Ok(match theirs.iter().map(|bookmark| bookmark.ability).max() {
-        Some(never) if never == Ability::Never as u64 => Exchange::Unprotected(speaker as u32),
+        Some(never) if never == Ability::Never as u64 => Exchange::Unprotected(Worker::at(speaker)),
         Some(later) if later == Ability::Later as u64 || !is_balanced => Exchange::PutOff,
         _ => {
             let reports: Vec<Report> = theirs.iter().map(|bookmark| bookmark.disk).collect();

@@ -7,7 +7,9 @@ use crate::errors::{SUCCESS, returns_errors};
 use crate::gather::everybodys;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::redundancy::Redundancy;
-use crate::world::{self, Part, World, duplicate, get, is_protected, size_and_rank, worker, workers_of};
+use crate::world::{
+    self, Part, World, duplicate, get, is_first_worker, is_protected, size_and_rank, worker, workers_of,
+};
 use crate::{
     arch, cell, checkpoint, copies, cut, disk, ending, events, fault, journal, objects, protection, recovery,
     rehearsal, renewal, requests, spare, sys, told, traffic, user,
@@ -16,6 +18,7 @@ use ckptd::events::{EndHow, Kind};
 use ckptd::settings::{Config, Scheme};
 use std::ffi::c_int;
 use understudy_abi::exit;
+use understudy_numbers::{ProcessNumber, Rank, Worker};
 
 /// Sets the world up after the real MPI_Init. Where the job has begun before, this process takes the part of a dead one, and the
 /// program's frame has been replaced.
@@ -30,10 +33,11 @@ pub fn init() -> Result<(), Rewound> {
     let config = told::config();
     let all = world::of_library();
     returns_errors(all);
-    let (worker_count, worker) = size_and_rank(all);
+    let (worker_count, Rank(worker)) = size_and_rank(all);
+    let worker = Worker(worker);
     let mismatch = user::compare_layout(all);
     let places = domains::meet(all);
-    let players = everybodys(all, &told::launcher_rank()).unwrap_or_else(|rc| ending::failed_in_init(rc));
+    let players = everybodys(all, &told::process()).unwrap_or_else(|rc| ending::failed_in_init(rc));
     let mut nodes = Vec::new();
     recovery::learn_places(&mut nodes, players.iter().copied().zip(places.all()));
     let wish = config.buddy_offset.unwrap_or_else(|| places.most_per_node());
@@ -60,7 +64,7 @@ pub fn init() -> Result<(), Rewound> {
         private,
         own,
         part: Part::Worker(worker),
-        launcher_rank: told::launcher_rank(),
+        process: told::process(),
         worker_count,
         redundancy,
         nodes,
@@ -102,10 +106,10 @@ fn open_disk() -> bool {
     match opened {
         Ok(Ok(is_restart)) => is_restart,
         Ok(Err(why)) => {
-            if worker() == 0 {
+            if is_first_worker() {
                 sys::say(format_args!("{why}; the job stops"));
             }
-            recovery::end_together(worker() == 0, exit::REFUSED)
+            recovery::end_together(is_first_worker(), exit::REFUSED)
         }
         Err(rc) => ending::failed_in_init(rc),
     }
@@ -128,7 +132,7 @@ fn tell_copies_at_home(places: &Places) -> String {
         world.redundancy.together(&places.domains(world.worker_count)).len(),
         world.worker_count,
     );
-    if at_home > 0 && world.protected && world.launcher_rank == 0 {
+    if at_home > 0 && world.protected && world.process == ProcessNumber(0) {
         let what = match world.redundancy.is_parity() {
             true => format!(
                 "{at_home} of {workers} workers share their domain with another one of their parity group, since there are fewer domains of their size than workers in a group; they are lost if all of it fails"

@@ -32,6 +32,7 @@ pub use inputs::Inputs;
 use outputs::Call;
 pub use recorder::Recorder;
 use std::time::Duration;
+use understudy_numbers::Epoch;
 
 /// A phase that is recorded.
 pub struct Phase {
@@ -40,7 +41,7 @@ pub struct Phase {
     /// The call that it began with: that of `MPI_Init`, or a cut.
     pub begin: Frame,
     /// The epoch of that cut.
-    pub base: Option<u64>,
+    pub base: Option<Epoch>,
     /// What a replay knows its last call by, the cut: slot, hash of the arguments.
     pub end: Option<(u64, u32)>,
     /// How long it took.
@@ -55,7 +56,7 @@ pub struct Phase {
     /// All workers agree that the next cut is its end.
     is_agreed: bool,
     /// The epoch at its end.
-    epoch: u64,
+    epoch: Epoch,
 }
 
 /// What is being recorded.
@@ -65,7 +66,7 @@ static ENDED: Main<Option<Phase>> = Main::new(None);
 
 /// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program: from here outcomes are recorded, until
 /// the rule says that it is enough, or the journal is longer than `limit` says.
-pub fn start(rule: &Rule, records: bool, base: Option<u64>, limit: fn() -> usize) {
+pub fn start(rule: &Rule, records: bool, base: Option<Epoch>, limit: fn() -> usize) {
     let Some(frame) = arch::top_frame() else { return };
     PHASE.set(Some(Phase {
         recorder: Recorder::new(events::are_kept()),
@@ -79,7 +80,7 @@ pub fn start(rule: &Rule, records: bool, base: Option<u64>, limit: fn() -> usize
         room: 0,
         limit,
         is_agreed: false,
-        epoch: 0,
+        epoch: Epoch::NONE,
     }));
     if records {
         sources::watch(true);
@@ -97,7 +98,7 @@ fn stop() -> Option<Phase> {
 }
 
 /// The epoch with which the phase began that is being recorded, if it began with one.
-pub fn base() -> Option<u64> {
+pub fn base() -> Option<Epoch> {
     PHASE.borrow().as_ref().filter(|phase| phase.records)?.base
 }
 
@@ -213,7 +214,7 @@ pub fn may_end(is_regular: bool) -> bool {
 
 /// A journal is too long: copies hold everything.
 pub fn tell_too_long(size: usize, limit: usize) {
-    let level = if crate::world::worker() == 0 {
+    let level = if crate::world::is_first_worker() {
         log::Level::Warn
     } else {
         log::Level::Info
@@ -233,7 +234,7 @@ pub fn agree(is_over: bool) {
 }
 
 /// A cut is being taken for this epoch; it may be the end of the phase.
-pub fn cut(epoch: u64) {
+pub fn cut(epoch: Epoch) {
     if !PHASE.borrow().as_ref().is_some_and(|phase| phase.is_agreed) {
         return;
     }
@@ -252,7 +253,7 @@ pub fn cut(epoch: u64) {
 }
 
 /// The phase that ended with this epoch, once that is committed.
-pub fn take_ended(committed: u64) -> Option<Phase> {
+pub fn take_ended(committed: Epoch) -> Option<Phase> {
     let mut ended = ENDED.borrow_mut();
     let is_over = ended.as_ref().is_some_and(|phase| phase.epoch <= committed);
     let phase = if is_over { ended.take() } else { None };

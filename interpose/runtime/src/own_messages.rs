@@ -11,6 +11,7 @@ use crate::handles;
 pub use lent::{Lent, all_is_back, keep};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_numbers::Worker;
 
 const NULL: RealRequest = RealRequest(std::ptr::null_mut());
 
@@ -47,8 +48,8 @@ pub mod tag {
 pub struct Peer {
     /// Communicator.
     pub comm: RealComm,
-    /// Rank in it.
-    pub rank: u32,
+    /// Rank in it, which has all workers.
+    pub rank: Worker,
     /// Tag.
     pub tag: c_int,
 }
@@ -59,7 +60,7 @@ pub struct Peer {
 /// The bytes must stay in place, unchanged, until the request has ended.
 pub unsafe fn send(data: *const c_void, length: usize, to: Peer, requests: &mut Vec<RealRequest>) -> c_int {
     let mut request = NULL;
-    let (length, bytes, rank) = (length as c_int, handles::byte_type(), to.rank as c_int);
+    let (length, bytes, rank) = (length as c_int, handles::byte_type(), to.rank.0 as c_int);
     // SAFETY: handed on to the caller.
     let rc = unsafe { real::PMPI_Isend(data, length, bytes, rank, to.tag, to.comm, &mut request) };
     if rc == SUCCESS {
@@ -74,7 +75,7 @@ pub unsafe fn send(data: *const c_void, length: usize, to: Peer, requests: &mut 
 /// Nobody may use the memory until the request has ended.
 pub unsafe fn receive(data: *mut c_void, length: usize, from: Peer, requests: &mut Vec<RealRequest>) -> c_int {
     let mut request = NULL;
-    let (length, bytes, rank) = (length as c_int, handles::byte_type(), from.rank as c_int);
+    let (length, bytes, rank) = (length as c_int, handles::byte_type(), from.rank.0 as c_int);
     // SAFETY: handed on to the caller.
     let rc = unsafe { real::PMPI_Irecv(data, length, bytes, rank, from.tag, from.comm, &mut request) };
     if rc == SUCCESS {

@@ -151,7 +151,7 @@ fn recover(class: c_int) {
     peers::keep_only(&world::get().players);
     resume(&outcome, began, &report);
     replenish::replenish();
-    overdue::begin(copies::epoch(), world::worker(), world::get().launcher_rank);
+    overdue::begin(copies::epoch(), world::worker(), world::get().process);
 }
 
 /// A newcomer takes part in the recovery that it was started for.
@@ -169,7 +169,7 @@ fn resume(outcome: &attempt::Outcome, began: Instant, report: &Report) {
     let total = began.elapsed();
     events::emit(Kind::Resume {
         recovery: report.recovery,
-        epoch: ckptd::events::Epoch(epoch),
+        epoch,
         total_ns: total.as_nanos() as u64,
     });
     if outcome.is_speaker {

@@ -14,6 +14,7 @@ pub use talk::{
     Inheritance, abort, choose_by, directory, hand_over, is_running, keep_nothing, neighbours, replenish,
     take_inheritance,
 };
+use understudy_numbers::{Generation, ProcessNumber, Rank};
 
 use crate::cell::Main;
 use crate::errors::SUCCESS;
@@ -58,16 +59,16 @@ pub struct Spare {
 
 /// A generation that this process is a rank of.
 pub struct Begin {
-    generation: u32,
+    generation: Generation,
     /// How many ranks it has, and which one this process is.
-    place: (u32, u32),
+    place: (u32, Rank),
     is_first: bool,
     spares: u32,
     variables: Vec<(String, String)>,
     /// A descriptor for the library, and the variable that tells its number.
     descriptor: Option<(String, OwnedFd)>,
     /// Who has left something to this process that comes before it begins.
-    heir_of: Option<u32>,
+    heir_of: Option<ProcessNumber>,
 }
 
 /// Learns of the process manager. To be called at the start.
@@ -208,7 +209,7 @@ fn await_generation() -> Begin {
         let wanted = call::wanted();
         if told != Some(wanted) {
             // Before: another manager may be the one that hears it.
-            lines().page.ready.store(wanted.wrapping_add(1), Ordering::Release);
+            lines().page.ready.store(wanted.0.wrapping_add(1), Ordering::Release);
             tell_ready();
             told = Some(wanted);
         }

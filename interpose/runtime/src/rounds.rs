@@ -9,6 +9,7 @@ use crate::errors::SUCCESS;
 use crate::own_messages::{self, Lent, Peer};
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_numbers::Worker;
 
 /// What is compared, number by number.
 pub type Numbers = [i64; 3];
@@ -32,7 +33,7 @@ pub struct Rounds {
     memory: Lent<Box<Memory>>,
     comm: RealComm,
     tag: c_int,
-    me: u32,
+    me: Worker,
     workers: u32,
     best: Numbers,
     /// The round whose messages are awaited.
@@ -62,7 +63,7 @@ impl Default for Memory {
 
 impl Rounds {
     /// Starts with this worker's numbers. An error code comes with what has been started so far, which must be ended.
-    pub fn start(comm: RealComm, tag: c_int, (me, workers): (u32, u32), numbers: Numbers) -> (Rounds, c_int) {
+    pub fn start(comm: RealComm, tag: c_int, (me, workers): (Worker, u32), numbers: Numbers) -> (Rounds, c_int) {
         let mut rounds = Rounds {
             memory: Lent::new(Box::default()),
             comm,
@@ -85,7 +86,7 @@ impl Rounds {
     fn peer(&self, distance: u32) -> Peer {
         Peer {
             comm: self.comm,
-            rank: (self.me + distance) % self.workers,
+            rank: Worker((self.me.0 + distance) % self.workers),
             tag: self.tag,
         }
     }

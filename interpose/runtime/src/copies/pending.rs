@@ -9,7 +9,7 @@ use super::transfer::Transfer;
 use crate::ending::fail;
 use crate::errors::{SUCCESS, succeeded};
 use crate::image::PAGE_SIZE;
-use crate::image::epoch::{Delta, Epoch};
+use crate::image::epoch::Delta;
 use crate::image::helper::{Helper, Task, Work};
 use crate::image::parity::Combine;
 use crate::image::store::PageStore;
@@ -18,9 +18,10 @@ use crate::image::{parity as layers, sums};
 use crate::own_messages::tag;
 use crate::rounds::{Numbers, Rounds};
 use crate::{events, fault, world};
-use ckptd::events::{Epoch as EventEpoch, Kind, WorldRank};
+use ckptd::events::Kind;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
+use understudy_numbers::{Epoch, Worker};
 
 /// So few pages (128 KiB) are worked on sooner than a thread is woken.
 const FEW: u64 = 32;
@@ -52,7 +53,7 @@ pub struct Capture {
 /// A checkpoint under way.
 pub struct Pending {
     /// Its number.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// What was captured.
     pub delta: Delta,
     /// The rest of the state.
@@ -88,7 +89,7 @@ impl Pending {
     pub fn begin(captured: Capture, transfers: Vec<Transfer>, hands: Hands) -> Pending {
         let Capture { delta, state, began } = captured;
         let mut pending = Pending {
-            epoch: delta.epoch().0,
+            epoch: delta.epoch(),
             delta,
             state,
             began,
@@ -158,7 +159,7 @@ impl Pending {
             } else {
                 State::default()
             };
-            let (epoch, base) = (Epoch(self.epoch), Some(self.delta.base()));
+            let (epoch, base) = (self.epoch, Some(self.delta.base()));
             parity::give(transfer, changes.runs().to_vec(), epoch, base, state, hands.store);
         }
         self.ship()
@@ -178,7 +179,7 @@ impl Pending {
         if self.received.is_none() && self.preparing.is_none() && is_whole {
             let payloads: Vec<_> = self.transfers.iter_mut().filter_map(Transfer::take_received).collect();
             let lengths = payloads.iter().map(|payload| payload.bytes()).collect();
-            let received = Received::new(payloads, Epoch(self.epoch), &mut hands);
+            let received = Received::new(payloads, self.epoch, &mut hands);
             self.received = Some((received, lengths));
         }
         let Some((received, lengths)) = &mut self.received else {
@@ -206,7 +207,7 @@ impl Pending {
                 );
             }
             fault::point("commit.begin", self.epoch);
-            let (epoch, world) = (self.epoch as i64, world::get());
+            let (epoch, world) = (self.epoch.0 as i64, world::get());
             let parts = (world::worker(), world.worker_count);
             let (rounds, rc) = Rounds::start(world.private, tag::COMMIT, parts, [epoch, -epoch, 0]);
             self.commit = Some(rounds);
@@ -254,9 +255,9 @@ impl Pending {
     }
 }
 
-fn tell_shipped(epoch: u64, began: Instant, sent: &[u64], received: &[u64]) {
-    let player = |worker: u32| WorldRank(world::get().players[worker as usize]);
-    let (of, ns) = (EventEpoch(epoch), events::nanoseconds(began));
+fn tell_shipped(epoch: Epoch, began: Instant, sent: &[u64], received: &[u64]) {
+    let player = |worker: Worker| world::get().players[worker.index()];
+    let (of, ns) = (epoch, events::nanoseconds(began));
     for (((to, from), &sent), &received) in buddies().zip(sent).zip(received) {
         events::emit(Kind::Ship {
             epoch: of,

@@ -7,12 +7,13 @@
 
 use super::copy::{Copy, State};
 use crate::errors::SUCCESS;
-use crate::image::epoch::{Epoch, Image, SlotRun};
+use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use crate::own_messages::{self, Peer, tag};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_numbers::{Epoch, Worker};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Room for a head.
@@ -60,8 +61,8 @@ impl Payload {
     }
 
     /// The epoch that it is of.
-    pub fn epoch(&self) -> u64 {
-        self.incoming.header().epoch.0
+    pub fn epoch(&self) -> Epoch {
+        self.incoming.header().epoch
     }
 
     /// Its length.
@@ -95,7 +96,7 @@ pub struct Transfer {
     head: Vec<u8>,
     sums: Vec<u64>,
     /// Who is still to be sent the checksums.
-    sums_for: Option<u32>,
+    sums_for: Option<Worker>,
     their_head: Vec<u8>,
     their_header: Vec<u8>,
     their_state: State,
@@ -103,7 +104,7 @@ pub struct Transfer {
     receives: Vec<RealRequest>,
     sends: Vec<RealRequest>,
     comm: RealComm,
-    from: u32,
+    from: Worker,
     step: Step,
 }
 
@@ -158,7 +159,7 @@ impl Transfer {
             receives: Vec::new(),
             sends: Vec::new(),
             comm: RealComm(std::ptr::null_mut()),
-            from: 0,
+            from: Worker::default(),
             step: Step::Whole,
         }
     }
@@ -195,7 +196,7 @@ impl Transfer {
         self.send(start, length, to, tag::SUMS)
     }
 
-    fn send(&mut self, data: *const c_void, length: usize, rank: u32, tag: c_int) -> c_int {
+    fn send(&mut self, data: *const c_void, length: usize, rank: Worker, tag: c_int) -> c_int {
         let to = Peer {
             comm: self.comm,
             rank,
@@ -216,7 +217,7 @@ impl Transfer {
     }
 
     /// Starts to receive: makes ready for the head.
-    pub fn expect(&mut self, comm: RealComm, from: u32) -> c_int {
+    pub fn expect(&mut self, comm: RealComm, from: Worker) -> c_int {
         (self.comm, self.from) = (comm, from);
         self.step = Step::Head;
         self.their_head = vec![0; HEAD_BYTES];
@@ -225,7 +226,7 @@ impl Transfer {
     }
 
     /// Starts to send: everything at once.
-    pub fn ship(&mut self, comm: RealComm, to: u32) -> c_int {
+    pub fn ship(&mut self, comm: RealComm, to: Worker) -> c_int {
         self.comm = comm;
         let (header, state) = (self.header.as_ptr().cast(), self.state.as_ptr().cast());
         let mut rc = self.send(self.head.as_ptr().cast(), self.head.len(), to, tag::HEAD);
@@ -246,7 +247,7 @@ impl Transfer {
     }
 
     /// Starts both ways.
-    pub fn start(&mut self, comm: RealComm, to: Option<u32>, from: Option<u32>) -> c_int {
+    pub fn start(&mut self, comm: RealComm, to: Option<Worker>, from: Option<Worker>) -> c_int {
         let expected = from.map_or(SUCCESS, |from| self.expect(comm, from));
         expected.max(to.map_or(SUCCESS, |to| self.ship(comm, to)))
     }
@@ -312,7 +313,7 @@ impl Transfer {
             .unwrap_or_else(|error| crate::ending::fail("the partner's copy cannot be received", &error));
         let chunks: Vec<_> = incoming.chunks().to_vec();
         let (sums, length) = (incoming.sums().as_mut_ptr().cast(), size_of_val(incoming.sums()));
-        crate::fault::point("ship.half", incoming.header().epoch.0);
+        crate::fault::point("ship.half", incoming.header().epoch);
         self.incoming = Some(incoming);
         let rc = chunks.iter().fold(SUCCESS, |rc, chunk| {
             rc.max(self.receive(chunk.ptr.cast(), chunk.len, tag::PAGES))

@@ -9,6 +9,7 @@ use crate::image::store::PageStore;
 use crate::sys;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Worker;
 
 /// An epoch that all workers have.
 pub struct Found {
@@ -21,13 +22,13 @@ pub struct Found {
 }
 
 /// The newest epoch of which anybody has a file.
-pub fn newest(disk: &Disk, comm: RealComm, worker: u32) -> Result<Option<Key>, c_int> {
+pub fn newest(disk: &Disk, comm: RealComm, worker: Worker) -> Result<Option<Key>, c_int> {
     Ok(everybodys(comm, &disk.places.keys(worker))?.into_iter().flatten().max())
 }
 
 /// Finds the epoch, over all processes of `comm`; this one plays or will play `worker`. Whatever stands in an epoch's way is said, by
 /// one worker for all.
-pub fn choose(disk: &Disk, comm: RealComm, worker: u32, store: &mut PageStore) -> Result<Option<Found>, c_int> {
+pub fn choose(disk: &Disk, comm: RealComm, worker: Worker, store: &mut PageStore) -> Result<Option<Found>, c_int> {
     let candidates = catalogue::candidates(&everybodys(comm, &disk.places.keys(worker))?);
     for (index, &key) in candidates.iter().enumerate() {
         let name = Name { key, worker };
@@ -57,9 +58,9 @@ fn refuse(disk: &Disk, name: Name, damage: &Damage, next: Option<&Key>) {
     ));
 }
 
-/// The lowest number that anybody names.
-fn lowest(comm: RealComm, own: Option<u32>) -> Result<Option<u32>, c_int> {
-    let own = own.map_or(u64::MAX, u64::from);
+/// The lowest worker that anybody names.
+fn lowest(comm: RealComm, own: Option<Worker>) -> Result<Option<Worker>, c_int> {
+    let own = own.map_or(u64::MAX, |worker| u64::from(worker.0));
     let all = extremes(comm, Extreme::Least, &[own])?;
-    Ok(u32::try_from(all[0]).ok())
+    Ok(u32::try_from(all[0]).ok().map(Worker))
 }

@@ -22,6 +22,7 @@ use std::cell::{Ref, RefMut};
 use std::ffi::{CStr, c_int};
 pub use topology::{Topology, degrees};
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Worker;
 
 /// Index of `MPI_COMM_WORLD`.
 pub const WORLD: u32 = 0;
@@ -40,9 +41,9 @@ pub struct Comm {
     /// `worker rank of the member that chose it << 40 | number`.
     pub uid: u64,
     /// The members (of the local group) in the order of their ranks, as ranks of `MPI_COMM_WORLD`.
-    pub members: Vec<u32>,
+    pub members: Vec<Worker>,
     /// The remote group of an intercommunicator.
-    pub remote: Option<Vec<u32>>,
+    pub remote: Option<Vec<Worker>>,
     /// The virtual topology.
     pub topology: Topology,
     /// The name that the program has set. C strings need not be UTF-8.
@@ -70,7 +71,7 @@ struct State {
     real_self: RealComm,
     /// Number of workers, and the rank of this one among them.
     workers: u32,
-    me: u32,
+    me: Worker,
     /// A communicator of all workers that the program does not know.
     bridge: Option<RealComm>,
 }
@@ -82,17 +83,17 @@ static STATE: Main<State> = Main::new(State {
     self_symbol: usize::MAX,
     real_self: RealComm(std::ptr::null_mut()),
     workers: 0,
-    me: 0,
+    me: Worker(0),
     bridge: None,
 });
 
 /// Enters the two predefined communicators in the table. `world` is what the program sees as `MPI_COMM_WORLD`: a
 /// communicator of all `workers`. Collective over them, since a second one is made for the layer's own use.
-pub fn init(world: RealComm, workers: u32, my_worker_rank: u32) -> Result<(), c_int> {
-    connect_world(world, workers, my_worker_rank);
+pub fn init(world: RealComm, workers: u32, me: Worker) -> Result<(), c_int> {
+    connect_world(world, workers, me);
     renew_self()?;
     let errhandler = handles::predefined_handle("ompi_mpi_errors_are_fatal") as u64;
-    let recipe = |uid, members: Vec<u32>| Comm {
+    let recipe = |uid, members: Vec<Worker>| Comm {
         uid,
         collective_over_all: members.len() == workers as usize,
         members,
@@ -106,14 +107,14 @@ pub fn init(world: RealComm, workers: u32, my_worker_rank: u32) -> Result<(), c_
     };
     if objects().comms.get(WORLD).is_none() {
         let comms = &mut objects_mut().comms;
-        comms.insert(recipe(WORLD_UID, (0..workers).collect()));
-        comms.insert(recipe(SELF_UID, vec![my_worker_rank]));
+        comms.insert(recipe(WORLD_UID, Worker::all(workers).collect()));
+        comms.insert(recipe(SELF_UID, vec![me]));
     }
     name_predefined();
     make_bridge(world)
 }
 
-fn connect_world(world: RealComm, workers: u32, my_worker_rank: u32) {
+fn connect_world(world: RealComm, workers: u32, me: Worker) {
     let mut state = STATE.borrow_mut();
     let symbol = |name| handles::symbol_index(name).unwrap_or(usize::MAX);
     state.world_symbol = symbol("ompi_mpi_comm_world");
@@ -124,7 +125,7 @@ fn connect_world(world: RealComm, workers: u32, my_worker_rank: u32) {
         state.real_self = real_comm(state.self_);
     }
     state.workers = workers;
-    state.me = my_worker_rank;
+    state.me = me;
     handles::set_predefined(state.world_symbol, world.0);
     forget_recent();
     errors::returns_errors(world);
@@ -225,12 +226,12 @@ pub fn get_mut(comm: VirtComm) -> Option<RefMut<'static, Comm>> {
 }
 
 /// The worker ranks of the local group in the order of their ranks.
-pub fn members(comm: VirtComm) -> Option<Vec<u32>> {
+pub fn members(comm: VirtComm) -> Option<Vec<Worker>> {
     Some(get(comm)?.members.clone())
 }
 
 /// The worker ranks of the remote group, if it is an intercommunicator.
-pub fn remote_members(comm: VirtComm) -> Option<Vec<u32>> {
+pub fn remote_members(comm: VirtComm) -> Option<Vec<Worker>> {
     get(comm)?.remote.clone()
 }
 
@@ -263,7 +264,7 @@ pub fn my_rank(comm: &Comm) -> Option<usize> {
 }
 
 /// `uid` of a communicator, this worker, and the one that comes after it among the members of both groups.
-pub fn neighbour(comm: VirtComm) -> Option<(u64, u32, u32)> {
+pub fn neighbour(comm: VirtComm) -> Option<(u64, Worker, Worker)> {
     let me = STATE.borrow().me;
     let comm = get(comm)?;
     let all = || comm.members.iter().chain(comm.remote.iter().flatten()).copied();

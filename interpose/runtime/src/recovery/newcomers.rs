@@ -19,6 +19,7 @@ use bincode::config::standard;
 use std::ffi::c_int;
 use understudy_mpi::library;
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::ProcessNumber;
 
 const NULL: RealComm = RealComm(std::ptr::null_mut());
 
@@ -26,7 +27,7 @@ const NULL: RealComm = RealComm(std::ptr::null_mut());
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct Welcome {
     pub workers: u32,
-    pub players: Vec<u32>,
+    pub players: Vec<ProcessNumber>,
     pub nodes: Vec<u64>,
     pub recoveries: u32,
     pub redundancy: Redundancy,
@@ -46,7 +47,7 @@ pub fn take_first() -> Option<RealComm> {
 #[derive(Clone, Copy, bincode::Encode, bincode::Decode)]
 struct Member {
     /// The process's number, by which the job knows it.
-    number: u32,
+    number: ProcessNumber,
     /// How much it knows of the job: nothing (0), more and more by what a dead process has left, or everything ([`OLD`]).
     knows: u32,
     /// How many recoveries there were, this one included, for all that it knows.
@@ -84,7 +85,7 @@ pub fn gather_all() -> Result<RealComm, c_int> {
     world::update(|world| (world.own, world.workers, world.private) = (own, NULL, NULL));
     let world = world::get();
     let own = Member {
-        number: world.launcher_rank,
+        number: world.process,
         knows: OLD,
         recoveries: world.recoveries,
     };
@@ -151,13 +152,13 @@ fn share(all: RealComm, root: u32, mut text: Vec<u8>) -> Result<Vec<u8>, c_int> 
 }
 
 /// Notes where the processes of these numbers are.
-pub fn learn_places<'a>(nodes: &mut Vec<u64>, places: impl Iterator<Item = (u32, &'a Place)>) {
+pub fn learn_places<'a>(nodes: &mut Vec<u64>, places: impl Iterator<Item = (ProcessNumber, &'a Place)>) {
     let own = domains::own_place();
     for (number, place) in places {
         peers::add(place, number, &own);
-        told::grow_to(number + 1);
-        nodes.resize(nodes.len().max(number as usize + 1), 0);
-        nodes[number as usize] = place.node;
+        told::grow_to(number.0 + 1);
+        nodes.resize(nodes.len().max(number.index() + 1), 0);
+        nodes[number.index()] = place.node;
     }
 }
 
@@ -182,7 +183,7 @@ pub fn come_in() -> World {
 
 fn hear() -> Result<World, c_int> {
     let [all, own] = new_worlds()?;
-    let number = told::launcher_rank();
+    let number = told::process();
     let knows = copies::look_for_legacy();
     let own_member = Member {
         number,
@@ -208,7 +209,7 @@ fn hear() -> Result<World, c_int> {
         private: NULL,
         own,
         part: Part::Newcomer,
-        launcher_rank: number,
+        process: number,
         worker_count: told.workers,
         redundancy: told.redundancy,
         nodes,

@@ -21,7 +21,7 @@ use understudy_mpi::call;
 /// changed then, so it can be started again.
 pub fn from_disk() -> Rewound {
     let began = Instant::now();
-    fetch::fetch_from_disk();
+    fetch::fetch_from_disk(world::worker());
     let epoch = copies::epoch();
     undone(user::undo_earlier(epoch));
     // SAFETY: a collective over the workers.
@@ -41,10 +41,10 @@ pub fn from_disk() -> Rewound {
     user::threads_go_back();
     events::emit(Kind::Resume {
         recovery: 0,
-        epoch: ckptd::events::Epoch(epoch),
+        epoch,
         total_ns: events::nanoseconds(began),
     });
-    if world::worker() == 0 {
+    if world::is_first_worker() {
         sys::say(format_args!(
             "the job goes on from epoch {epoch} on disk, after {:.1} ms; {}",
             began.elapsed().as_secs_f64() * 1e3,

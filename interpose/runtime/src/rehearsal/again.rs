@@ -18,6 +18,7 @@ use crate::{copies, fault, journal, told, user, world};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::unix::fs::FileExt;
+use understudy_numbers::Epoch;
 
 /// The program has asked for a new phase.
 static ASKED: Main<bool> = Main::new(false);
@@ -49,7 +50,7 @@ pub fn agree(may_begin: bool) {
 }
 
 /// A cut is being taken for this epoch.
-pub fn cut(epoch: u64) {
+pub fn cut(epoch: Epoch) {
     if AGREED.take() {
         ASKED.set(false);
         BASE.set(None);
@@ -60,7 +61,7 @@ pub fn cut(epoch: u64) {
 }
 
 /// An epoch is committed; it may be the one with which a phase has begun.
-pub fn keep_base(epoch: u64) {
+pub fn keep_base(epoch: Epoch) {
     if journal::base() != Some(epoch) || BASE.borrow().is_some() {
         return;
     }

@@ -7,13 +7,14 @@ use crate::handles;
 use crate::own_messages::{self, Lent, Peer};
 use crate::requests::EMPTY;
 use std::ffi::c_int;
-use understudy_mpi::real_types::{RealComm, RealRequest, Status};
+use understudy_mpi::real_types::{ANY_SOURCE, RealComm, RealRequest, Status};
+use understudy_numbers::Worker;
 
 /// A message on its way, with its memory, which is kept if the message is dropped before it has ended.
 pub(super) struct Message {
     pub(super) bytes: Lent<Vec<u8>>,
     requests: Vec<RealRequest>,
-    pub(super) from: u32,
+    pub(super) from: Worker,
 }
 
 impl Message {
@@ -34,13 +35,14 @@ impl Message {
         (rc == SUCCESS).then(|| Message::under_way(bytes, requests, from.rank))
     }
 
-    fn under_way(bytes: Vec<u8>, requests: Vec<RealRequest>, from: u32) -> Message {
+    fn under_way(bytes: Vec<u8>, requests: Vec<RealRequest>, from: Worker) -> Message {
         let bytes = Lent::new(bytes);
         Message { bytes, requests, from }
     }
 
-    /// Posts the receive of a message that has come, if one has.
-    pub(super) fn probe(comm: RealComm, source: c_int, tag: c_int) -> Option<Message> {
+    /// Posts the receive of a message that has come from this worker, or from anybody, if one has.
+    pub(super) fn probe(comm: RealComm, from: Option<Worker>, tag: c_int) -> Option<Message> {
+        let source = from.map_or(ANY_SOURCE, |worker| worker.0 as c_int);
         let (mut flag, mut status, mut length) = (0, EMPTY, 0);
         let status: &mut Status = &mut status;
         // SAFETY: a probe on a communicator of ours, and the length of a message of bytes.
@@ -51,7 +53,7 @@ impl Message {
             }
             real::PMPI_Get_count(status, handles::byte_type(), &mut length);
         }
-        let rank = status.source as u32;
+        let rank = Worker(status.source as u32);
         Message::receive(length.max(0) as usize, Peer { comm, rank, tag })
     }
 

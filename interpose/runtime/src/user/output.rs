@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+use understudy_numbers::{Epoch, ProcessNumber};
 
 /// Places in the two streams, if they go through a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -51,8 +52,8 @@ fn private_copy(fd: RawFd) -> Option<RawFd> {
 
 /// The path of this rank's ledger, which its relay is about to make. A job of the same name, whose launcher had the same process id, may have
 /// been killed as a whole: what is left of it goes.
-pub fn new_ledger(job: &str, launcher_rank: u32) -> PathBuf {
-    let path = in_memory().join(format!("understudy-{}-{launcher_rank}", job.replace('/', "_")));
+pub fn new_ledger(job: &str, process: ProcessNumber) -> PathBuf {
+    let path = in_memory().join(format!("understudy-{}-{process}", job.replace('/', "_")));
     let _ = std::fs::remove_file(&path);
     path
 }
@@ -112,15 +113,17 @@ pub fn effects() -> Option<&'static AtomicU64> {
 }
 
 /// Whether threads of some process of this node have changed files since the cut of this epoch.
-pub fn have_effects_since(epoch: u64) -> bool {
-    let ledgers = (0..told::process_count()).filter_map(|rank| LedgerObserver::open(&ledger_of(rank)?).ok());
-    ledgers.into_iter().any(|ledger| ledger.effects() > epoch)
+pub fn have_effects_since(epoch: Epoch) -> bool {
+    let ledgers = (0..told::process_count())
+        .map(ProcessNumber)
+        .filter_map(|it| LedgerObserver::open(&ledger_of(it)?).ok());
+    ledgers.into_iter().any(|ledger| ledger.effects() > epoch.0)
 }
 
-/// What a process that has died, with this rank of the launcher's world, has left in its ledger, if it ran on this node:
+/// What a process that has died has left in its ledger, if it ran on this node:
 /// its note, and the status with which it has ended without `MPI_Finalize`.
-pub fn dead_note(launcher_rank: u32) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
-    let ledger = LedgerObserver::open(&ledger_of(launcher_rank)?).ok()?;
+pub fn dead_note(process: ProcessNumber) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
+    let ledger = LedgerObserver::open(&ledger_of(process)?).ok()?;
     Some((ledger.note(), ledger.left()))
 }
 
@@ -156,11 +159,11 @@ pub fn restore(saved: &Saved, own: bool) {
     }
 }
 
-/// Path of the ledger of the process with this rank in the launcher's world.
-fn ledger_of(launcher_rank: u32) -> Option<PathBuf> {
+/// Path of the ledger of a process.
+fn ledger_of(process: ProcessNumber) -> Option<PathBuf> {
     let own = own_ledger()?;
     let name = own.file_name()?.to_str()?.rsplit_once('-')?.0.to_owned();
-    Some(own.with_file_name(format!("{name}-{launcher_rank}")))
+    Some(own.with_file_name(format!("{name}-{process}")))
 }
 
 fn final_marks(path: &Path) -> [Position; 2] {
@@ -176,9 +179,8 @@ fn final_marks(path: &Path) -> [Position; 2] {
     })
 }
 
-/// What the relays of dead processes have forwarded, as far as they ran on this node: one pair for each rank of the
-/// launcher's world in `dead`.
-pub fn dead_output(dead: &[u32]) -> Vec<[Position; 2]> {
+/// What the relays of dead processes have forwarded, as far as they ran on this node: one pair for each.
+pub fn dead_output(dead: &[ProcessNumber]) -> Vec<[Position; 2]> {
     dead.iter()
         .map(|&rank| ledger_of(rank).map_or([Position::START; 2], |path| final_marks(&path)))
         .collect()
@@ -204,17 +206,17 @@ pub fn inherit(marks: [Position; 2]) {
     INHERITED.set(marks);
 }
 
-/// Removes the ledgers of processes that have ended, among these ranks of the launcher's world.
+/// Removes the ledgers of processes that have ended, among these.
 pub fn remove_closed_ledgers(ranks: std::ops::Range<u32>) {
     let is_closed = |path: &PathBuf| LedgerObserver::open(path).is_ok_and(|ledger| ledger.is_closed());
-    for path in ranks.filter_map(ledger_of).filter(is_closed) {
+    for path in ranks.map(ProcessNumber).filter_map(ledger_of).filter(is_closed) {
         let _ = std::fs::remove_file(path);
     }
 }
 
 /// Removes the ledger of a process that has died, and whose part has been taken.
-pub fn remove_ledger(launcher_rank: u32) {
-    if let Some(path) = ledger_of(launcher_rank) {
+pub fn remove_ledger(process: ProcessNumber) {
+    if let Some(path) = ledger_of(process) {
         let _ = std::fs::remove_file(path);
     }
 }

@@ -15,6 +15,7 @@ use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::{objects, objects_mut};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealGroup};
+use understudy_numbers::Worker;
 
 /// A new communicator that is not yet in the table.
 pub struct Made {
@@ -78,7 +79,7 @@ fn candidate() -> u64 {
 }
 
 /// `uid`, members and remote group.
-type Identity = (u64, Vec<u32>, Option<Vec<u32>>);
+type Identity = (u64, Vec<Worker>, Option<Vec<Worker>>);
 
 fn describe(new: RealComm) -> Result<Comm, c_int> {
     let mut inter = 0;
@@ -112,7 +113,7 @@ fn describe(new: RealComm) -> Result<Comm, c_int> {
 fn exchange(comm: RealComm, uid: u64) -> Result<Vec<[u64; 2]>, c_int> {
     let mut size = 0;
     let mut inter = 0;
-    let own = [u64::from(STATE.borrow().me), uid];
+    let own = [u64::from(STATE.borrow().me.0), uid];
     // SAFETY: a communicator of ours; the buffer has room for what each process sends.
     unsafe {
         check(real::PMPI_Comm_test_inter(comm, &mut inter))?;
@@ -142,8 +143,8 @@ fn leader_uid(all: &[[u64; 2]]) -> Result<u64, c_int> {
     all.first().map(|first| first[1]).ok_or(errors::ERR_INTERN)
 }
 
-fn workers(all: &[[u64; 2]]) -> Vec<u32> {
-    all.iter().map(|one| one[0] as u32).collect()
+fn workers(all: &[[u64; 2]]) -> Vec<Worker> {
+    all.iter().map(|one| Worker(one[0] as u32)).collect()
 }
 
 /// Both leaders propose a `uid`, the lower one is taken. Each group learns the other's proposal first, and then its own
@@ -163,7 +164,7 @@ fn describe_inter(new: RealComm) -> Result<Identity, c_int> {
 }
 
 /// Worker ranks of the members of a real group, all of which are workers.
-fn translate(group: RealGroup) -> Result<Vec<u32>, c_int> {
+fn translate(group: RealGroup) -> Result<Vec<Worker>, c_int> {
     let world = real_comm(super::world_handle());
     let mut all = real_group(VirtGroup(handles::predefined_handle("ompi_mpi_group_null")));
     let mut size = 0;
@@ -178,7 +179,7 @@ fn translate(group: RealGroup) -> Result<Vec<u32>, c_int> {
         check(rc)?;
         workers
             .into_iter()
-            .map(|worker| u32::try_from(worker).map_err(|_| errors::ERR_INTERN))
+            .map(|worker| u32::try_from(worker).map(Worker).map_err(|_| errors::ERR_INTERN))
             .collect()
     }
 }
