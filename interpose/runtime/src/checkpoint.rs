@@ -102,8 +102,7 @@ pub fn take() -> Result<(), Rewound> {
         state: encoded,
         began,
     };
-    let rc = copies::ship(captured, transfers);
-    recovery::check_own(rc, LOST)?;
+    recovery::check_own(copies::ship(captured, transfers), LOST)?;
     advance()
 }
 
@@ -124,7 +123,7 @@ pub fn finish() -> Result<(), Rewound> {
 #[cold]
 fn advance() -> Result<(), Rewound> {
     let met = copies::advance(recovery::welcome);
-    match met.or_else(|rc| recovery::check_own(rc, LOST).map(|()| None))? {
+    match recovery::check_own(met, LOST)? {
         Some([most, least, _]) if most == -least => copies::commit(),
         Some([most, least, _]) => fail(
             "the workers do not commit the same epoch",

@@ -2,7 +2,6 @@
 //!
 //! The last committed epoch stays intact while the next one is *pending*: captured, and on its way to the holders. After a failure what is
 //! pending is committed or given up, whichever all workers agree on.
-#![allow(unsafe_code)]
 
 mod copy;
 mod legacy;
@@ -17,7 +16,6 @@ mod transfer;
 use crate::arch::Frame;
 use crate::cell::Main;
 use crate::ending::fail;
-use crate::errors::SUCCESS;
 use crate::fault::Lack;
 use crate::image::PAGE_SIZE;
 use crate::image::epoch::Image;
@@ -35,10 +33,10 @@ use pending::{Hands, Pending};
 pub use saved::{Saved, decode};
 pub use script::{Base, Replay, Script, Way, sums_of};
 use std::cell::RefMut;
-use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 pub use transfer::{Payload, Transfer};
+use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 
 /// What this process keeps.
@@ -185,22 +183,28 @@ pub fn is_pending() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Makes ready for what the partners send; an MPI error code if it cannot be, with nothing under way then.
-pub fn expect(transfers: &mut Vec<Transfer>) -> c_int {
+/// Makes ready for what the partners send.
+///
+/// # Errors
+/// The library's; nothing is under way then.
+pub fn expect(transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
     for (_, from) in buddies() {
         let mut transfer = Transfer::receive_only();
-        let rc = transfer.expect(world::private(), from);
+        let expected = transfer.expect(world::private(), from);
         transfers.push(transfer);
-        if rc != SUCCESS {
+        if expected.is_err() {
             transfers.drain(..).for_each(own_messages::keep);
-            return rc;
+            return expected;
         }
     }
-    SUCCESS
+    Ok(())
 }
 
-/// Makes pending what was captured, and starts to send it; an MPI error code if that fails.
-pub fn ship(captured: Capture, transfers: Vec<Transfer>) -> c_int {
+/// Makes pending what was captured, and starts to send it.
+///
+/// # Errors
+/// The library's.
+pub fn ship(captured: Capture, transfers: Vec<Transfer>) -> mpi::Result<()> {
     let keep = &mut *keep();
     let (_, hands) = keep.at_work();
     let pending = Pending::begin(captured, transfers, hands);
@@ -212,7 +216,7 @@ pub fn ship(captured: Capture, transfers: Vec<Transfer>) -> c_int {
 ///
 /// # Errors
 /// Codes of the library.
-pub fn advance(welcome: fn() -> Vec<u8>) -> Result<Option<Numbers>, c_int> {
+pub fn advance(welcome: fn() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
     let keep = &mut *keep();
     let (pending, hands) = keep.at_work();
     match pending {

@@ -25,9 +25,6 @@ mod static_file;
 mod writer;
 
 use crate::cell::Main;
-use crate::errors::succeeded;
-use crate::generated::real;
-use crate::handles;
 use crate::image::absent::Sums;
 use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
@@ -40,13 +37,14 @@ pub use load::Loaded;
 use places::Places;
 pub use static_file::{StaticFile, Writing};
 use std::collections::BTreeSet;
-use std::ffi::c_int;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use understudy_mpi as mpi;
+use understudy_mpi::comm::Plain;
 use understudy_mpi::real_types::RealComm;
-use understudy_numbers::{Epoch, Worker};
+use understudy_numbers::{Epoch, Rank, Worker};
 use writer::{Job, Pages, Piece, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -92,6 +90,9 @@ pub struct Report {
     written: u64,
 }
 
+// SAFETY: numbers.
+unsafe impl Plain for Report {}
+
 static DISK: Main<Option<Disk>> = Main::new(None);
 
 fn checksum(key: Key) -> u64 {
@@ -110,20 +111,15 @@ pub fn is_on() -> bool {
 
 /// Opens the directory, if there is to be one: a collective over all processes. Whether the job goes on from an epoch
 /// there, which is loaded; or why it must not start.
-pub fn open(
-    comm: RealComm,
-    worker: Worker,
-    workers: u32,
-    store: &mut PageStore,
-) -> Result<Result<bool, String>, c_int> {
+pub fn open(comm: RealComm, worker: Worker, workers: u32, store: &mut PageStore) -> mpi::Result<Result<bool, String>> {
     let config = told::config();
     let Some(directory) = &config.disk else {
         return Ok(Ok(false));
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut lineage = now.as_nanos() as u64;
-    // SAFETY: a collective over a valid communicator.
-    succeeded(unsafe { real::PMPI_Bcast((&raw mut lineage).cast(), 8, handles::byte_type(), 0, comm) })?;
+    let mut lineage = [now.as_nanos() as u64];
+    comm.broadcast(Rank(0), &mut lineage)?;
+    let [lineage] = lineage;
     let mut level = DISK.borrow_mut();
     let disk = level.insert(Disk::new(directory, lineage, workers));
     disk.places.remove_torn(worker);
@@ -182,7 +178,7 @@ pub fn join(told: Told, workers: u32) {
 
 /// Finds the newest epoch of which all workers have whole files, and loads that of the worker that this process plays or will play:
 /// a collective over all.
-pub fn choose(comm: RealComm, worker: Worker, store: &mut PageStore) -> Result<Option<Key>, c_int> {
+pub fn choose(comm: RealComm, worker: Worker, store: &mut PageStore) -> mpi::Result<Option<Key>> {
     let Some(disk) = &mut *DISK.borrow_mut() else {
         return Ok(None);
     };

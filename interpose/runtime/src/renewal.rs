@@ -14,12 +14,14 @@ pub use talk::{
     Inheritance, abort, choose_by, directory, hand_over, is_running, keep_nothing, neighbours, replenish,
     take_inheritance,
 };
+use understudy_mpi as mpi;
+use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, ProcessNumber, Rank};
 
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::{fault, sys, world};
+use crate::{fault, sys};
 use ckptd::line::{ToManager, ToProcess};
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -273,8 +275,9 @@ fn enter(begin: Begin) -> Option<c_int> {
     // SAFETY: the real library gets no arguments of the program's.
     let rc = unsafe { real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), level, &mut provided) };
     log::debug!("MPI_Init of generation {} took {:?}", begin.generation, began.elapsed());
+    let world = RealComm::world();
     // Open MPI takes a process for the only one of its job if the server cannot be reached.
-    if rc == SUCCESS && world::size_and_rank(world::of_library()) == begin.place {
+    if rc == SUCCESS && (world.size(), world.rank()) == (Ok(begin.place.0), Ok(begin.place.1)) {
         return Some(provided);
     }
     give_up();
@@ -282,8 +285,8 @@ fn enter(begin: Begin) -> Option<c_int> {
 }
 
 /// Initialises the library in the next generation; an error if another failure has come before the end.
-pub fn begin(begin: Begin) -> Result<(), c_int> {
-    enter(begin).map(|_| ()).ok_or(call::ABANDONED)
+pub fn begin(begin: Begin) -> mpi::Result<()> {
+    enter(begin).map(|_| ()).ok_or(mpi::Error::ABANDONED)
 }
 
 /// This generation has failed: returns when another one is to be.

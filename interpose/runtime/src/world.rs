@@ -1,16 +1,12 @@
 //! The workers: who plays which part, and the runtime's own communicators.
-#![allow(unsafe_code)]
 
 use crate::cell::Main;
-use crate::errors::{returns_errors, succeeded};
-use crate::generated::real;
 use crate::redundancy::Redundancy;
-use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use understudy_mpi::library;
+use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
-use understudy_numbers::{ProcessNumber, Rank, Worker};
+use understudy_numbers::{ProcessNumber, Worker};
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +45,6 @@ pub struct World {
     /// The number of the process that plays each worker.
     pub players: Vec<ProcessNumber>,
 }
-
-/// `MPI_COMM_NULL`'s place where there is no communicator.
-pub const NULL: RealComm = RealComm(std::ptr::null_mut());
 
 static WORLD: Main<Option<Arc<World>>> = Main::new(None);
 
@@ -130,40 +123,8 @@ pub fn is_first_worker() -> bool {
     with(|world| world.part == Part::Worker(Worker(0)))
 }
 
-/// The library's MPI_COMM_WORLD.
-pub fn of_library() -> RealComm {
-    RealComm(library::object(c"ompi_mpi_comm_world"))
-}
-
-/// Size of a communicator, and the own rank in it.
-pub fn size_and_rank(comm: RealComm) -> (u32, Rank) {
-    let (mut size, mut rank) = (0, 0);
-    // SAFETY: local queries of a valid communicator.
-    unsafe {
-        real::PMPI_Comm_size(comm, &mut size);
-        real::PMPI_Comm_rank(comm, &mut rank);
-    }
-    (size as u32, Rank(rank as u32))
-}
-
-/// A duplicate that returns errors.
-pub fn duplicate(comm: RealComm) -> Result<RealComm, c_int> {
-    let mut copy = NULL;
-    // SAFETY: collectives over a valid communicator.
-    unsafe {
-        succeeded(real::PMPI_Comm_dup(comm, &mut copy))?;
-        returns_errors(copy);
-    }
-    Ok(copy)
-}
-
 /// The communicators of the workers: the program's, and the runtime's own. A collective over all processes of a generation.
-pub fn workers_of(all: RealComm, worker: Worker) -> Result<[RealComm; 2], c_int> {
-    let mut workers = NULL;
-    // SAFETY: a collective over a valid communicator.
-    unsafe {
-        succeeded(real::PMPI_Comm_split(all, 0, worker.0 as c_int, &mut workers))?;
-        returns_errors(workers);
-    }
-    Ok([workers, duplicate(workers)?])
+pub fn workers_of(all: RealComm, worker: Worker) -> mpi::Result<[RealComm; 2]> {
+    let workers = all.ordered(worker.0)?;
+    Ok([workers, workers.duplicate()?])
 }

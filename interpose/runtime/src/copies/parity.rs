@@ -95,8 +95,7 @@ pub fn give(
 ) {
     let count = runs.iter().map(|run| run.pages.pages).sum::<u64>();
     transfer.give(Outgoing::of(epoch, base, runs, store), state);
-    // Nobody is waiting for them yet.
-    transfer.give_sums(vec![0; count as usize]);
+    transfer.sums_before(vec![0; count as usize]);
 }
 
 /// What a worker's copy adds to the parity of a layer's holder that has lost it.

@@ -7,7 +7,6 @@ use super::parity::{self, Description};
 use super::received::Received;
 use super::transfer::Transfer;
 use crate::ending::fail;
-use crate::errors::{SUCCESS, succeeded};
 use crate::image::PAGE_SIZE;
 use crate::image::epoch::Delta;
 use crate::image::helper::{Helper, Task, Work};
@@ -19,8 +18,9 @@ use crate::own_messages::tag;
 use crate::rounds::{Numbers, Rounds};
 use crate::{events, fault, world};
 use ckptd::events::Kind;
-use std::ffi::c_int;
 use std::time::{Duration, Instant};
+use understudy_mpi as mpi;
+use understudy_mpi::both;
 use understudy_numbers::{Epoch, Worker};
 
 /// So few pages (128 KiB) are worked on sooner than a thread is woken.
@@ -123,9 +123,9 @@ impl Pending {
     }
 
     /// Starts to send whole copies, whose checksums follow. With parity, nothing can be sent yet.
-    pub fn ship_copies(&mut self, store: &PageStore) -> c_int {
+    pub fn ship_copies(&mut self, store: &PageStore) -> mpi::Result<()> {
         if world::get().redundancy.is_parity() {
-            return SUCCESS;
+            return Ok(());
         }
         for transfer in &mut self.transfers {
             let outgoing = self.delta.outgoing(store, SendOptions::default());
@@ -134,23 +134,20 @@ impl Pending {
         self.ship()
     }
 
-    fn ship(&mut self) -> c_int {
+    fn ship(&mut self) -> mpi::Result<()> {
         for (transfer, (to, _)) in self.transfers.iter_mut().zip(buddies()) {
-            let rc = transfer.ship(world::private(), to);
-            if rc != SUCCESS {
-                return rc;
-            }
+            transfer.ship(world::private(), to)?;
         }
         fault::point("ship.begin", self.epoch);
-        SUCCESS
+        Ok(())
     }
 
     /// The checksums are there, and what changes in parity.
-    fn prepared(&mut self, sums: &[u64], hands: &mut Hands) -> c_int {
+    fn prepared(&mut self, sums: &[u64], hands: &mut Hands) -> mpi::Result<()> {
         hands.store.note_sums(self.delta.runs(), sums);
         if !world::get().redundancy.is_parity() {
             let give = |transfer: &mut Transfer| transfer.give_sums(sums.to_vec());
-            return self.transfers.iter_mut().map(give).max().unwrap_or(SUCCESS);
+            return self.transfers.iter_mut().map(give).fold(Ok(()), both);
         }
         let description = Description::after(&self.delta, &hands.own.image, &self.state, hands.store).encode();
         for (layer, (transfer, changes)) in self.transfers.iter_mut().zip(&self.changes).enumerate() {
@@ -167,13 +164,13 @@ impl Pending {
 
     /// Goes as far as it can; what came of the meeting, if it is over and everything is done.
     /// `welcome` is what a newcomer has to know.
-    pub fn advance(&mut self, mut hands: Hands, welcome: fn() -> Vec<u8>) -> Result<Option<Numbers>, c_int> {
+    pub fn advance(&mut self, mut hands: Hands, welcome: fn() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
         if let Some(task) = self.preparing.take_if(|task| hands.helper.is_over(task)) {
             let sums = hands.helper.end(task);
-            succeeded(self.prepared(&sums, &mut hands))?;
+            self.prepared(&sums, &mut hands)?;
         }
         for transfer in &mut self.transfers {
-            succeeded(transfer.poll(hands.store))?;
+            transfer.poll(hands.store)?;
         }
         let is_whole = self.transfers.iter().all(Transfer::is_whole);
         if self.received.is_none() && self.preparing.is_none() && is_whole {
@@ -209,9 +206,9 @@ impl Pending {
             fault::point("commit.begin", self.epoch);
             let (epoch, world) = (self.epoch.0 as i64, world::get());
             let parts = (world::worker(), world.worker_count);
-            let (rounds, rc) = Rounds::start(world.private, tag::COMMIT, parts, [epoch, -epoch, 0]);
-            self.commit = Some(rounds);
-            succeeded(rc)?;
+            // Others may commit if it fails half-way.
+            let rounds = Rounds::new(world.private, tag::COMMIT, parts, [epoch, -epoch, 0]);
+            self.commit.insert(rounds).start()?;
         }
         let Some(rounds) = &mut self.commit else {
             return Ok(None);

@@ -1,13 +1,10 @@
 //! Whether workers share memory with each other by other means than MPI.
 
 use crate::arch::Rewound;
-use crate::generated::real;
-use crate::handles;
 use crate::protection;
 use crate::recovery;
 use crate::user::{self, SharedMapping};
 use crate::world;
-use std::ffi::c_int;
 use understudy_numbers::Worker;
 
 /// Compares the mappings of all workers, each of which has `counts` of them; `own` are this worker's. If two workers have
@@ -19,15 +16,7 @@ pub fn first_sharer(own: &[SharedMapping], counts: &[u64]) -> Result<Option<Work
     }
     let mut mine: Vec<u64> = own.iter().map(|mapping| mapping.identity).collect();
     mine.resize(most, 0);
-    let mut all = vec![0u64; most * counts.len()];
-    let (size, bytes) = ((most * 8) as c_int, handles::byte_type());
-    #[allow(unsafe_code)]
-    // SAFETY: as many numbers from each worker, both ways.
-    let rc = unsafe {
-        let (send, receive) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
-        real::PMPI_Allgather(send, size, bytes, receive, size, bytes, world::private())
-    };
-    recovery::check(rc)?;
+    let all = recovery::check_own(world::private().gather(&mine), super::NO_BOOKMARKS)?;
     let Some((worker, identity)) = first_common(&all, most) else {
         return Ok(None);
     };

@@ -13,15 +13,15 @@ pub mod topology;
 
 use super::{objects, objects_mut};
 use crate::cell::Main;
-use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtComm, created, named, real_comm};
 pub use rebuild::rebuild;
 pub use recent::{forget_recent, index, rank_and_size, spans_all, worker_of};
 use std::cell::{Ref, RefMut};
-use std::ffi::{CStr, c_int};
+use std::ffi::CStr;
 pub use topology::{Topology, degrees};
 use understudy_mpi::real_types::RealComm;
+use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
 
 /// Index of `MPI_COMM_WORLD`.
@@ -89,7 +89,7 @@ static STATE: Main<State> = Main::new(State {
 
 /// Enters the two predefined communicators in the table. `world` is what the program sees as `MPI_COMM_WORLD`: a
 /// communicator of all `workers`. Collective over them, since a second one is made for the layer's own use.
-pub fn init(world: RealComm, workers: u32, me: Worker) -> Result<(), c_int> {
+pub fn init(world: RealComm, workers: u32, me: Worker) -> mpi::Result<()> {
     connect_world(world, workers, me);
     renew_self()?;
     let errhandler = handles::predefined_handle("ompi_mpi_errors_are_fatal") as u64;
@@ -128,17 +128,17 @@ fn connect_world(world: RealComm, workers: u32, me: Worker) {
     state.me = me;
     handles::set_predefined(state.world_symbol, world.0);
     forget_recent();
-    errors::returns_errors(world);
-    errors::returns_errors(state.real_self);
+    world.return_errors();
+    state.real_self.return_errors();
 }
 
 /// Puts a new duplicate behind `MPI_COMM_SELF`: what the program has sent itself and not received is lost with the old one.
-fn renew_self() -> Result<(), c_int> {
+fn renew_self() -> mpi::Result<()> {
     let state = STATE.borrow();
     let mut new = null_real();
     // SAFETY: a communicator of this process alone.
     check(unsafe { real::PMPI_Comm_dup(state.real_self, &mut new) })?;
-    errors::returns_errors(new);
+    new.return_errors();
     handles::set_predefined(state.self_symbol, new.0);
     Ok(())
 }
@@ -154,17 +154,13 @@ fn name_predefined() {
     }
 }
 
-fn make_bridge(world: RealComm) -> Result<(), c_int> {
+fn make_bridge(world: RealComm) -> mpi::Result<()> {
     let mut bridge = null_real();
     // SAFETY: a communicator of all workers, who all call this.
     check(unsafe { real::PMPI_Comm_dup(world, &mut bridge) })?;
-    errors::returns_errors(bridge);
+    bridge.return_errors();
     STATE.borrow_mut().bridge = Some(bridge);
     Ok(())
-}
-
-fn check(rc: c_int) -> Result<(), c_int> {
-    if rc == errors::SUCCESS { Ok(()) } else { Err(rc) }
 }
 
 fn null_real() -> RealComm {

@@ -1,5 +1,4 @@
 //! One attempt at a recovery, stage by stage.
-#![allow(unsafe_code)]
 
 use super::load::{self, Loaded, Origin};
 use super::meeting::{Meeting, give_up, meet};
@@ -8,13 +7,11 @@ use super::report::Report;
 use super::repost::{make_recorded, repost};
 use super::{fetch, newcomers};
 use crate::arch::Frame;
-use crate::errors::{ERR_INTERN, SUCCESS};
-use crate::generated::real;
 use crate::objects::comm;
 use crate::world::{self, Part};
 use crate::{copies, daemon, disk, events, objects, own_messages, rehearsal, renewal, user};
 use ckptd::events::RecoveryStage;
-use std::ffi::c_int;
+use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
@@ -72,7 +69,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
 
 /// The processes of a new generation of the job; and the epoch whose copies are whole, which nobody may have
 /// committed.
-fn renew(report: &mut Report) -> Result<(RealComm, Option<Epoch>), c_int> {
+fn renew(report: &mut Report) -> mpi::Result<(RealComm, Option<Epoch>)> {
     if let Some(all) = newcomers::take_first() {
         fetch::inherit();
         return Ok((all, None));
@@ -113,22 +110,18 @@ fn stand_still() {
 
 /// What this process has come to, if all others have come as far. Where a generation fails, who has not ends it, as others may wait for
 /// this process elsewhere; some may take it for a success, and meet the others in the next one.
-fn all_have<T>(all: RealComm, own: Result<T, c_int>) -> Result<T, Again> {
+fn all_have<T>(all: RealComm, own: mpi::Result<T>) -> Result<T, Again> {
     let own = own.map_err(|_| Again)?;
-    // SAFETY: a collective over all.
-    match unsafe { real::PMPI_Barrier(all) } {
-        SUCCESS => Ok(own),
-        _ => Err(Again),
-    }
+    all.barrier().map(|()| own).map_err(|_| Again)
 }
 
 /// The worker that this process plays by the plan.
-fn part_in(plan: &Plan) -> Result<Worker, c_int> {
-    plan.part_of(world::get().process).ok_or(ERR_INTERN)
+fn part_in(plan: &Plan) -> mpi::Result<Worker> {
+    plan.part_of(world::get().process).ok_or(mpi::Error::INTERN)
 }
 
 /// Fetch, load, rebuild, re-protect: all workers, each with its part by the plan.
-fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
+fn take_part(plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
     let me = part_in(plan)?;
     let is_new = plan.takeover(me).is_some();
     let ready = if plan.lost.is_some() {

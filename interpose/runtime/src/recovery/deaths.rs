@@ -12,11 +12,12 @@
 //! third of one worker, a line names the kernel's out-of-memory killer; the tenth is the last.
 
 use crate::cell::Main;
-use crate::gather::{Extreme, extremes};
 use crate::{peers, user, world};
 use ckptd::relay::{Frame, NOTE_WORDS, Note, Position};
 use std::ffi::c_int;
 use std::fmt::Write;
+use understudy_mpi as mpi;
+use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
@@ -89,7 +90,7 @@ pub fn learn(earlier: Vec<Death>) {
 }
 
 /// Everybody hears of what those on a dead process's node know: for each dead worker, up to where its output was seen.
-pub fn meet(all: RealComm, dead: &[Worker]) -> Result<Vec<[Position; 2]>, c_int> {
+pub fn meet(all: RealComm, dead: &[Worker]) -> mpi::Result<Vec<[Position; 2]>> {
     HISTORY.borrow_mut().now.clear();
     if dead.is_empty() {
         return Ok(Vec::new());
@@ -105,7 +106,7 @@ pub fn meet(all: RealComm, dead: &[Worker]) -> Result<Vec<[Position; 2]>, c_int>
         .map(|(&rank, marks)| known(rank, marks))
         .collect();
     // Who does not know a word has 0, and all others have the same.
-    let all = extremes(all, Extreme::Greatest, own.as_flattened())?;
+    let all = all.extremes(Extreme::Greatest, own.as_flattened())?;
     let (all, _) = all.as_chunks::<WORDS>();
     HISTORY.borrow_mut().now = dead
         .iter()

@@ -7,7 +7,6 @@ use super::welcome;
 use crate::cell::Main;
 use crate::copies::{self, Payload, Transfer};
 use crate::ending::fail;
-use crate::errors::{ERR_OTHER, SUCCESS, succeeded};
 use crate::image::prefault::Prefault;
 use crate::image::restore::Ready;
 use crate::image::runs::normalise;
@@ -15,8 +14,9 @@ use crate::rehearsal::{self, Offer, Rebuild};
 use crate::world;
 use crate::{disk, events, own_messages};
 use ckptd::events::Kind;
-use std::ffi::c_int;
 use std::time::Instant;
+use understudy_mpi as mpi;
+use understudy_mpi::both;
 use understudy_numbers::{Epoch, Worker};
 
 static HELD: Main<Option<Held>> = Main::new(None);
@@ -68,8 +68,8 @@ pub fn forget_refusals() {
 }
 
 /// The copy that this worker was to load is damaged, and so is the one that it was fetched from: nobody may use them any
-/// more. The code with which the attempt ends; in the next, another copy is taken.
-pub fn refuse_own(plan: &Plan, me: Worker, damaged: &Damaged) -> c_int {
+/// more. The error with which the attempt ends; in the next, another copy is taken.
+pub fn refuse_own(plan: &Plan, me: Worker, damaged: &Damaged) -> mpi::Error {
     let own = world::get().process;
     let from = plan.source(me).map_or(own, |holder| plan.players[holder.index()]);
     log::warn!("the copy of worker {me} at rank {from} is not used: {}", damaged.0);
@@ -81,7 +81,7 @@ pub fn refuse_own(plan: &Plan, me: Worker, damaged: &Damaged) -> c_int {
         }
     }
     HELD.set(None);
-    ERR_OTHER
+    mpi::Error::OTHER
 }
 
 /// This process has a new copy of its own.
@@ -119,26 +119,26 @@ impl Move {
 }
 
 /// Drives transfers to their end; `poll` is called again and again for each meanwhile.
-pub fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> Result<(), c_int> {
+pub fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> mpi::Result<()> {
     let start = |it: &mut Move| it.transfer.start(world::private(), it.to, it.from);
-    let mut rc = moves.iter_mut().map(start).max().unwrap_or(SUCCESS);
-    while rc == SUCCESS && !moves.iter().all(|it| it.transfer.is_done()) {
+    let mut driven = moves.iter_mut().map(start).fold(Ok(()), both);
+    while driven.is_ok() && !moves.iter().all(|it| it.transfer.is_done()) {
         for it in moves.iter_mut() {
-            rc = rc.max(it.transfer.poll(&mut copies::keep().store));
+            driven = both(driven, it.transfer.poll(&mut copies::keep().store));
             poll(&it.transfer);
         }
     }
-    if rc != SUCCESS {
+    if driven.is_err() {
         for it in moves {
             own_messages::keep(std::mem::replace(&mut it.transfer, Transfer::receive_only()));
         }
     }
-    succeeded(rc)
+    driven
 }
 
 /// The holders send copies to those workers that have none of their own. Such a process makes memory ready for it meanwhile,
 /// if it has nothing there yet.
-pub fn fetch(plan: &Plan, me: Worker) -> Result<Option<Ready>, c_int> {
+pub fn fetch(plan: &Plan, me: Worker) -> mpi::Result<Option<Ready>> {
     if world::get().redundancy.is_parity() {
         return fetch_from_group(plan, me);
     }
@@ -208,7 +208,7 @@ fn note_layers(layers: u64) {
 }
 
 /// The same with parity: all others of the group have a part in each copy.
-fn fetch_from_group(plan: &Plan, me: Worker) -> Result<Option<Ready>, c_int> {
+fn fetch_from_group(plan: &Plan, me: Worker) -> mpi::Result<Option<Ready>> {
     let lost = plan.fetches.iter().filter(|fetch| fetch.from == me);
     let mut moves: Vec<Move> = lost.filter_map(|fetch| group::send_piece(fetch.worker, me)).collect();
     drive(&mut moves, |_| ())?;
@@ -236,7 +236,7 @@ enum Missing {
 
 impl Missing {
     /// The holders say what is missing in the copies that they are about to send. Where a replay is needed it begins.
-    fn learn(plan: &Plan, me: Worker) -> Result<Missing, c_int> {
+    fn learn(plan: &Plan, me: Worker) -> mpi::Result<Missing> {
         let (keep, world) = (copies::keep(), world::get());
         let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
         let thin = sent.filter_map(|fetch| {
@@ -298,13 +298,13 @@ pub fn fetch_from_disk(me: Worker) {
 }
 
 /// Every worker's copies, after a restart.
-pub fn make_all(me: Worker) -> Result<(), c_int> {
+pub fn make_all(me: Worker) -> mpi::Result<()> {
     let world = world::get();
     make_again(&plan::every_copy(&world.redundancy, world.worker_count), me)
 }
 
 /// Copies that are to be made again: their workers send them.
-pub fn make_again(remakes: &[Remake], me: Worker) -> Result<(), c_int> {
+pub fn make_again(remakes: &[Remake], me: Worker) -> mpi::Result<()> {
     let (keep, world) = (copies::keep(), world::get());
     let redundancy = &world.redundancy;
     let mut expected: Vec<&Remake> = remakes.iter().filter(|remake| remake.at == me).collect();

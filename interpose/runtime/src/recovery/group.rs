@@ -10,7 +10,7 @@ use crate::image::epoch::{Image, SlotRun};
 use crate::image::parity::{Combine, accumulate, blank};
 use crate::image::restore::Ready;
 use crate::world;
-use std::ffi::c_int;
+use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 
 /// What this worker gives for a lost one of its group.
@@ -28,7 +28,7 @@ pub fn send_piece(lost: Worker, me: Worker) -> Option<Move> {
 
 /// The copy of this worker, made of what the others of its group give, one after the other: all of it at once could be more than
 /// there is memory.
-pub fn gather(plan: &Plan, me: Worker, is_new: bool) -> Result<(Copy, Option<Ready>), c_int> {
+pub fn gather(plan: &Plan, me: Worker, is_new: bool) -> mpi::Result<(Copy, Option<Ready>)> {
     let mut copy = Copy::default();
     let mut ready = None;
     for holder in plan.sources(me) {

@@ -6,7 +6,6 @@ use super::fetch;
 use super::plan::{self, Gone, Identity, Lost, Plan, Wish};
 use super::wishes;
 use crate::ending::{abort, undone};
-use crate::errors::ERR_INTERN;
 use crate::gather::everybodys;
 use crate::world::{self, Part};
 use crate::{copies, disk, events, peers, renewal, user};
@@ -14,6 +13,7 @@ use ckptd::events::Kind;
 use std::ffi::c_int;
 use std::time::Duration;
 use understudy_abi::exit;
+use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
@@ -50,7 +50,7 @@ fn own_identity(whole: Option<Epoch>) -> Identity {
 }
 
 /// Everybody comes to know the plan.
-pub fn meet(all: RealComm, whole: Option<Epoch>) -> Result<Meeting, c_int> {
+pub fn meet(all: RealComm, whole: Option<Epoch>) -> mpi::Result<Meeting> {
     let world = world::get();
     let identities = everybodys(all, &own_identity(whole))?;
     let world = match note_players(&identities) {
@@ -107,11 +107,11 @@ fn note_players(identities: &[Identity]) -> bool {
 }
 
 /// What is not in memory any more may be on disk.
-fn from_disk(all: RealComm, identities: &[Identity], wishes: &[Wish], lost: Lost) -> Result<Result<Plan, Lost>, c_int> {
+fn from_disk(all: RealComm, identities: &[Identity], wishes: &[Wish], lost: Lost) -> mpi::Result<Result<Plan, Lost>> {
     let world = world::get();
     let (redundancy, workers) = (&world.redundancy, world.worker_count);
     let plan = plan::from_disk(identities, redundancy, workers, wishes, lost.clone());
-    let part = plan.part_of(world.process).ok_or(ERR_INTERN)?;
+    let part = plan.part_of(world.process).ok_or(mpi::Error::INTERN)?;
     let chosen = disk::choose(all, part, &mut copies::keep().store)?;
     Ok(chosen.map_or(Err(lost), |key| {
         Ok(Plan {

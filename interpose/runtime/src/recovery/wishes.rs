@@ -6,12 +6,12 @@
 
 use super::plan::{Identity, Plan, Wish};
 use crate::cell::Main;
-use crate::gather::{Extreme, extremes};
 use crate::{daemon, events, renewal, world};
 use ckptd::events::{Kind, SpareChoice};
 use ckptd::pool::Lease;
-use std::ffi::c_int;
+use understudy_mpi as mpi;
 use understudy_mpi::call;
+use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, ProcessNumber, Worker};
 
@@ -49,7 +49,7 @@ pub fn has_asked() -> bool {
 }
 
 /// The daemon's wishes; the same in all processes. Collective if somebody has asked.
-pub fn hear(all: RealComm, living: &[Identity], dead: &[Worker]) -> Result<(Vec<Wish>, Option<Asked>), c_int> {
+pub fn hear(all: RealComm, living: &[Identity], dead: &[Worker]) -> mpi::Result<(Vec<Wish>, Option<Asked>)> {
     if dead.is_empty() || living.iter().all(|identity| !identity.has_asked) {
         return Ok((Vec::new(), None));
     }
@@ -63,7 +63,7 @@ pub fn hear(all: RealComm, living: &[Identity], dead: &[Worker]) -> Result<(Vec<
         .map(|worker| leased(worker).map_or(0, |lease| 1 + u64::from(lease.rank.0)))
         .collect();
     // One process says something, all others zeros.
-    let heard = extremes(all, Extreme::Greatest, &own)?;
+    let heard = all.extremes(Extreme::Greatest, &own)?;
     let wish = |(&worker, word): (&Worker, u64)| {
         let spare = ProcessNumber(word.checked_sub(1)? as u32);
         Some(Wish { worker, spare })

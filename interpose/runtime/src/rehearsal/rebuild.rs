@@ -17,10 +17,10 @@ use crate::image::store::PageStore;
 use crate::own_messages::{Peer, tag};
 use crate::world;
 use bincode::config::standard;
-use std::ffi::c_int;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
+use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 
 /// What a thin copy lacks, for the process that gets it.
@@ -57,8 +57,8 @@ impl Offer {
 static MESSAGES: Main<Vec<(bool, Message)>> = Main::new(Vec::new());
 
 /// Sends what is missing in copies that are about to be sent, each to the worker with this number, and receives the same
-/// from the workers `from`. Empty for copies that lack nothing. An MPI error code if a process fails.
-pub fn offer(copies: Vec<(Worker, &Image, Option<&Script>)>, from: &[Worker]) -> Result<Vec<Option<Offer>>, c_int> {
+/// from the workers `from`. Empty for copies that lack nothing. An error if a process fails.
+pub fn offer(copies: Vec<(Worker, &Image, Option<&Script>)>, from: &[Worker]) -> mpi::Result<Vec<Option<Offer>>> {
     if !is_used() {
         return Ok(from.iter().map(|_| None).collect());
     }
@@ -102,12 +102,12 @@ fn encode(image: &Image, script: Option<&Script>) -> Vec<u8> {
     }
 }
 
-fn receive(length: usize, from: Peer) -> Result<Vec<u8>, c_int> {
+fn receive(length: usize, from: Peer) -> mpi::Result<Vec<u8>> {
     let mut messages = MESSAGES.borrow_mut();
     messages.extend(Message::receive(length, from).map(|message| (true, message)));
     loop {
         let Some((true, message)) = messages.last_mut() else {
-            return Err(crate::errors::ERR_INTERN);
+            return Err(mpi::Error::INTERN);
         };
         if message.test()? {
             break;

@@ -8,13 +8,14 @@
 #![allow(unsafe_code)]
 
 use super::plan::next_uid;
-use super::{Comm, STATE, Topology, check, hints, null_real};
+use super::{Comm, STATE, Topology, hints, null_real};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::{objects, objects_mut};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealGroup};
+use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
 
 /// A new communicator that is not yet in the table.
@@ -30,16 +31,16 @@ pub fn make(constructor: impl FnOnce(&mut RealComm) -> c_int, made: &mut Option<
     if rc != errors::SUCCESS || new.0.is_null() || new == null_real() {
         return rc;
     }
-    errors::returns_errors(new);
+    new.return_errors();
     match describe(new) {
         Ok(recipe) => {
             *made = Some(Made { real: new, recipe });
             errors::SUCCESS
         }
-        Err(rc) => {
+        Err(error) => {
             // SAFETY: a communicator of ours that nobody else has.
             unsafe { real::PMPI_Comm_free(&mut new) };
-            rc
+            error.code()
         }
     }
 }
@@ -81,7 +82,7 @@ fn candidate() -> u64 {
 /// `uid`, members and remote group.
 type Identity = (u64, Vec<Worker>, Option<Vec<Worker>>);
 
-fn describe(new: RealComm) -> Result<Comm, c_int> {
+fn describe(new: RealComm) -> mpi::Result<Comm> {
     let mut inter = 0;
     // SAFETY: a communicator of ours.
     check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
@@ -110,7 +111,7 @@ fn describe(new: RealComm) -> Result<Comm, c_int> {
 }
 
 /// Worker rank and `uid` of each process: of the remote group for an intercommunicator.
-fn exchange(comm: RealComm, uid: u64) -> Result<Vec<[u64; 2]>, c_int> {
+fn exchange(comm: RealComm, uid: u64) -> mpi::Result<Vec<[u64; 2]>> {
     let mut size = 0;
     let mut inter = 0;
     let own = [u64::from(STATE.borrow().me.0), uid];
@@ -129,18 +130,18 @@ fn exchange(comm: RealComm, uid: u64) -> Result<Vec<[u64; 2]>, c_int> {
         check(real::PMPI_Allgather(
             send,
             bytes,
-            crate::handles::byte_type(),
+            understudy_mpi::comm::byte(),
             receive,
             bytes,
-            crate::handles::byte_type(),
+            understudy_mpi::comm::byte(),
             comm,
         ))?;
         Ok(all)
     }
 }
 
-fn leader_uid(all: &[[u64; 2]]) -> Result<u64, c_int> {
-    all.first().map(|first| first[1]).ok_or(errors::ERR_INTERN)
+fn leader_uid(all: &[[u64; 2]]) -> mpi::Result<u64> {
+    all.first().map(|first| first[1]).ok_or(mpi::Error::INTERN)
 }
 
 fn workers(all: &[[u64; 2]]) -> Vec<Worker> {
@@ -149,7 +150,7 @@ fn workers(all: &[[u64; 2]]) -> Vec<Worker> {
 
 /// Both leaders propose a `uid`, the lower one is taken. Each group learns the other's proposal first, and then its own
 /// from the other group.
-fn describe_inter(new: RealComm) -> Result<Identity, c_int> {
+fn describe_inter(new: RealComm) -> mpi::Result<Identity> {
     let there = exchange(new, candidate())?;
     let theirs = leader_uid(&there)?;
     let ours = leader_uid(&exchange(new, theirs)?)?;
@@ -164,7 +165,7 @@ fn describe_inter(new: RealComm) -> Result<Identity, c_int> {
 }
 
 /// Worker ranks of the members of a real group, all of which are workers.
-fn translate(group: RealGroup) -> Result<Vec<Worker>, c_int> {
+fn translate(group: RealGroup) -> mpi::Result<Vec<Worker>> {
     let world = real_comm(super::world_handle());
     let mut all = real_group(VirtGroup(handles::predefined_handle("ompi_mpi_group_null")));
     let mut size = 0;
@@ -179,7 +180,7 @@ fn translate(group: RealGroup) -> Result<Vec<Worker>, c_int> {
         check(rc)?;
         workers
             .into_iter()
-            .map(|worker| u32::try_from(worker).map(Worker).map_err(|_| errors::ERR_INTERN))
+            .map(|worker| u32::try_from(worker).map(Worker).map_err(|_| mpi::Error::INTERN))
             .collect()
     }
 }

@@ -3,14 +3,14 @@
 
 use super::create::BRIDGE_TAG;
 use super::plan::{Planned, batches, chooser, uids_of};
-use super::{SELF, STATE, Topology, check, connect_world, hints, make_bridge, name_predefined, null_real, renew_self};
-use crate::errors;
+use super::{SELF, STATE, Topology, connect_world, hints, make_bridge, name_predefined, null_real, renew_self};
 use crate::generated::{HandleKind, real};
 use crate::objects::{Objects, group, objects};
 use crate::{fault, gather, handles};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealComm, UNDEFINED};
+use understudy_mpi::{self as mpi, check};
 use understudy_numbers::{Epoch, Worker};
 
 /// Makes the real communicators and groups of all workers from their recipes. Collective over `new_world`, in which each
@@ -23,7 +23,7 @@ use understudy_numbers::{Epoch, Worker};
 /// # Errors
 /// The first error of a real procedure. If it is the failure of a process, others may have got further or even to the
 /// end; everything is to be begun again on another world, by all.
-pub fn rebuild(new_world: RealComm, epoch: Epoch) -> Result<(), c_int> {
+pub fn rebuild(new_world: RealComm, epoch: Epoch) -> mpi::Result<()> {
     let (mut me, mut workers) = (0, 0);
     // SAFETY: a communicator of ours.
     unsafe {
@@ -34,7 +34,7 @@ pub fn rebuild(new_world: RealComm, epoch: Epoch) -> Result<(), c_int> {
     connect_world(new_world, workers as u32, me);
     renew_self()?;
     make_bridge(new_world)?;
-    let bridge = STATE.borrow().bridge.ok_or(errors::ERR_INTERN)?;
+    let bridge = STATE.borrow().bridge.ok_or(mpi::Error::INTERN)?;
     let plan = batches(gather::everybodys(bridge, &chosen_by(me))?.concat());
     let own = own_indices();
     agree_on(bridge, uids_of(me, &plan) == sorted(own.keys().copied()))?;
@@ -99,13 +99,13 @@ fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
 }
 
 /// Fails in all workers if the tables of any do not fit to the plan; it would wait for ever otherwise.
-fn agree_on(world: RealComm, fits: bool) -> Result<(), c_int> {
+fn agree_on(world: RealComm, fits: bool) -> mpi::Result<()> {
     if !fits {
         log::error!("the communicators of this rank are not those that the other ranks have with it");
     }
     match gather::all_say(world, fits)? {
         true => Ok(()),
-        false => Err(errors::ERR_INTERN),
+        false => Err(mpi::Error::INTERN),
     }
 }
 
@@ -115,7 +115,7 @@ fn make_batch(
     batch: &[Planned],
     own: &HashMap<u64, u32>,
     made: &mut Made,
-) -> Result<(), c_int> {
+) -> mpi::Result<()> {
     let mine = batch
         .iter()
         .enumerate()
@@ -128,24 +128,24 @@ fn make_batch(
     // SAFETY: a communicator of ours; all workers call this for each batch.
     check(unsafe { real::PMPI_Comm_split(world, color, key, &mut comm) })?;
     let Some((_, planned, part)) = mine else { return Ok(()) };
-    errors::returns_errors(comm);
+    comm.return_errors();
     if let Some(remote) = part.remote {
-        let leader = remote.first().copied().ok_or(errors::ERR_INTERN)?;
+        let leader = remote.first().copied().ok_or(mpi::Error::INTERN)?;
         let mut inter = null_real();
         // SAFETY: communicators of ours; both groups are at this point.
         check(unsafe { real::PMPI_Intercomm_create(comm, 0, world, leader.0 as c_int, BRIDGE_TAG, &mut inter) })?;
         made.parts.push(comm);
-        errors::returns_errors(inter);
+        inter.return_errors();
         comm = inter;
     }
-    let index = *own.get(&planned.uid).ok_or(errors::ERR_INTERN)?;
+    let index = *own.get(&planned.uid).ok_or(mpi::Error::INTERN)?;
     let all = objects();
-    let recipe = all.comms.get(index).ok_or(errors::ERR_INTERN)?;
+    let recipe = all.comms.get(index).ok_or(mpi::Error::INTERN)?;
     if recipe.topology != Topology::None {
         let mut with_topology = null_real();
         check(recipe.topology.apply(comm, &mut with_topology))?;
         made.parts.push(comm);
-        errors::returns_errors(with_topology);
+        with_topology.return_errors();
         comm = with_topology;
     }
     check(hints::apply(comm, &recipe.info))?;
