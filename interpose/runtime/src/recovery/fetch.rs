@@ -19,32 +19,42 @@ use understudy_mpi as mpi;
 use understudy_mpi::both;
 use understudy_numbers::{Epoch, Worker};
 
-static HELD: Main<Option<Held>> = Main::new(None);
-static REFUSED: Main<Vec<Refused>> = Main::new(Vec::new());
+/// What this process tells of copies in a recovery.
+struct Found {
+    /// What this newcomer has got in an attempt that came to nothing, or from a dead process.
+    held: Option<Held>,
+    /// Damaged copies that it has met.
+    refused: Vec<Refused>,
+}
+
+static FOUND: Main<Found> = Main::new(Found {
+    held: None,
+    refused: Vec::new(),
+});
 
 /// What this newcomer has got in an attempt that came to nothing, or from a dead process.
 pub fn held() -> Option<Held> {
-    *HELD.borrow()
+    FOUND.borrow().held
 }
 
 /// Takes what a dead process has left to this newcomer, if it has.
 pub fn inherit() {
     if let Some(got) = copies::adopt() {
         log::debug!("inherited: {got:?}");
-        HELD.set(Some(Held {
+        FOUND.borrow_mut().held = Some(Held {
             own: got.worker,
             layers: (1 << world::get().redundancy.layers(got.worker)) - 1,
             epoch: got.committed,
             whole: got.whole,
             player: Some(got.player),
-        }));
+        });
     }
 }
 
 /// Everybody goes back to this epoch.
 pub fn resolve(epoch: Epoch) {
     copies::resolve(epoch);
-    if let Some(held) = &mut *HELD.borrow_mut()
+    if let Some(held) = &mut FOUND.borrow_mut().held
         && held.reaches(epoch)
     {
         (held.epoch, held.whole) = (epoch, None);
@@ -53,18 +63,18 @@ pub fn resolve(epoch: Epoch) {
 
 /// The recovery has succeeded: what this process has is that of its part.
 pub fn settle() {
-    HELD.set(None);
+    FOUND.borrow_mut().held = None;
     copies::renew_legacy(welcome());
 }
 
 /// Damaged copies that this process has met in this recovery.
 pub fn refused() -> Vec<Refused> {
-    REFUSED.borrow().clone()
+    FOUND.borrow().refused.clone()
 }
 
 /// The recovery has succeeded: damaged copies have been made again.
 pub fn forget_refusals() {
-    REFUSED.borrow_mut().clear();
+    FOUND.borrow_mut().refused.clear();
 }
 
 /// The copy that this worker was to load is damaged, and so is the one that it was fetched from: nobody may use them any
@@ -73,21 +83,24 @@ pub fn refuse_own(plan: &Plan, me: Worker, damaged: &Damaged) -> mpi::Error {
     let own = world::get().process;
     let from = plan.source(me).map_or(own, |holder| plan.players[holder.index()]);
     log::warn!("the copy of worker {me} at rank {from} is not used: {}", damaged.0);
+    let mut found = FOUND.borrow_mut();
     for at in [own, from] {
         let copy = Refused { worker: me, at };
-        let mut all = REFUSED.borrow_mut();
-        if !all.contains(&copy) {
-            all.push(copy);
+        if !found.refused.contains(&copy) {
+            found.refused.push(copy);
         }
     }
-    HELD.set(None);
+    found.held = None;
     mpi::Error::OTHER
 }
 
 /// This process has a new copy of its own.
 fn take_back_own_refusal(me: Worker) {
     let at = world::get().process;
-    REFUSED.borrow_mut().retain(|copy| *copy != Refused { worker: me, at });
+    FOUND
+        .borrow_mut()
+        .refused
+        .retain(|copy| *copy != Refused { worker: me, at });
 }
 
 /// A transfer with one other worker.
@@ -154,7 +167,7 @@ pub fn fetch(plan: &Plan, me: Worker) -> mpi::Result<Option<Ready>> {
     let rebuild = Missing::learn(plan, me)?;
     let may_prepare = plan.takeover(me).is_some();
     if source.is_some() {
-        HELD.set(None);
+        FOUND.borrow_mut().held = None;
     }
     let mut ready = None;
     drive(&mut moves, |transfer| {
@@ -191,18 +204,18 @@ fn keep_own(payload: Payload) {
 /// This process has got a copy of its own.
 fn has_own(plan: &Plan, me: Worker) {
     take_back_own_refusal(me);
-    HELD.set(Some(Held {
+    FOUND.borrow_mut().held = Some(Held {
         own: me,
         layers: 0,
         epoch: plan.epoch,
         whole: None,
         player: None,
-    }));
+    });
 }
 
 /// This process, if it is a newcomer, has got copies of partners in these layers.
 fn note_layers(layers: u64) {
-    if let Some(held) = &mut *HELD.borrow_mut() {
+    if let Some(held) = &mut FOUND.borrow_mut().held {
         held.layers |= layers;
     }
 }
@@ -215,7 +228,7 @@ fn fetch_from_group(plan: &Plan, me: Worker) -> mpi::Result<Option<Ready>> {
     if plan.source(me).is_none() {
         return Ok(None);
     }
-    HELD.set(None);
+    FOUND.borrow_mut().held = None;
     let (copy, ready) = group::gather(plan, me, plan.takeover(me).is_some())?;
     let keep = &mut *copies::keep();
     keep.own.replace(copy, &mut keep.store);
@@ -290,7 +303,7 @@ pub fn expect_partners(plan: &Plan, me: Worker) -> Option<Prefault> {
 
 /// What was read from the disk is this rank's own epoch.
 pub fn fetch_from_disk(me: Worker) {
-    HELD.set(None);
+    FOUND.borrow_mut().held = None;
     if let Some(loaded) = disk::take_chosen() {
         copies::replace_own(loaded.image, loaded.state);
         take_back_own_refusal(me);

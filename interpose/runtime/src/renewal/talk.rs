@@ -50,9 +50,18 @@ pub struct Inheritance {
     pub files: [OwnedFd; 2],
 }
 
-static INHERITANCE: Main<Option<Inheritance>> = Main::new(None);
-/// Whose files have come last.
-static HEIR_OF: Main<Option<ProcessNumber>> = Main::new(None);
+/// What has come of dead processes.
+struct Heir {
+    /// Whose files have come last.
+    of: Option<ProcessNumber>,
+    /// What is not taken up yet.
+    inheritance: Option<Inheritance>,
+}
+
+static HEIR: Main<Heir> = Main::new(Heir {
+    of: None,
+    inheritance: None,
+});
 
 /// What this process is for its guardian, and who that is.
 struct Own {
@@ -212,9 +221,10 @@ pub fn hear_with(limit: impl Into<Option<Duration>>) -> Option<(ToProcess, Vec<O
 }
 
 fn inherit(from: ProcessNumber, status: c_int, files: Vec<OwnedFd>) {
-    HEIR_OF.set(Some(from));
+    let mut heir = HEIR.borrow_mut();
+    heir.of = Some(from);
     if let Ok(files) = files.into_iter().map(lift).collect::<Vec<_>>().try_into() {
-        INHERITANCE.set(Some(Inheritance { from, status, files }));
+        heir.inheritance = Some(Inheritance { from, status, files });
     }
 }
 
@@ -235,7 +245,7 @@ fn choose(fallen: &[ProcessNumber]) {
 
 /// Whether what this dead process has left was the last to come.
 pub fn has_inherited_from(dead: ProcessNumber) -> bool {
-    *HEIR_OF.borrow() == Some(dead)
+    HEIR.borrow().of == Some(dead)
 }
 
 /// How many workers were started on this node.
@@ -250,7 +260,7 @@ pub fn can_choose() -> bool {
 
 /// What a dead process has left, if that has come since the last call.
 pub fn take_inheritance() -> Option<Inheritance> {
-    INHERITANCE.take()
+    HEIR.borrow_mut().inheritance.take()
 }
 
 /// These files are needed by whoever takes the part of this worker when this process dies; in place of any others.

@@ -24,17 +24,25 @@ struct Output {
 
 /// Looked at in signal handlers and by other threads, too.
 static OUTPUT: OnceLock<Output> = OnceLock::new();
-/// What a dead rank's relay has forwarded, for the understudy that goes on for it.
-static INHERITED: Main<[Position; 2]> = Main::new([Position::START; 2]);
+/// What only the main thread asks for.
+struct Streams {
+    /// The path of this rank's ledger.
+    ledger: Option<PathBuf>,
+    /// What a dead rank's relay has forwarded, for the understudy that goes on for it.
+    inherited: [Position; 2],
+}
+
+static STREAMS: Main<Streams> = Main::new(Streams {
+    ledger: None,
+    inherited: [Position::START; 2],
+});
 
 /// How long a relay may take to start, or to pass on what it still has: it may be kept from running on a machine with too
 /// much to do, or wait for a reader. One that is gone or cannot work is found out at once.
 const RELAY_TIMEOUT: Duration = Duration::from_secs(120);
 
-static LEDGER: Main<Option<PathBuf>> = Main::new(None);
-
 fn own_ledger() -> Option<PathBuf> {
-    LEDGER.borrow().clone()
+    STREAMS.borrow().ledger.clone()
 }
 
 #[allow(unsafe_code)]
@@ -60,7 +68,7 @@ pub fn new_ledger(job: &str, process: ProcessNumber) -> PathBuf {
 
 /// Connects to this rank's relay. `is_silent`: what the program prints until its state is loaded, nobody is to see.
 pub fn attach(path: PathBuf, is_silent: bool) {
-    LEDGER.set(Some(path.clone()));
+    STREAMS.borrow_mut().ledger = Some(path.clone());
     let pipes = [private_copy(1), private_copy(2)];
     match LedgerView::attach(&path, pipes, RELAY_TIMEOUT) {
         Ok(view) => {
@@ -151,7 +159,9 @@ pub fn restore(saved: &Saved, own: bool) {
         let done = if own {
             output.view.rebase(stream, place)
         } else {
-            output.view.takeover(stream, place, INHERITED.borrow()[stream.index()])
+            output
+                .view
+                .takeover(stream, place, STREAMS.borrow().inherited[stream.index()])
         };
         if let Err(error) = done {
             log::warn!("the output relay does not answer ({error}); some output may appear twice");
@@ -188,12 +198,12 @@ pub fn dead_output(dead: &[ProcessNumber]) -> Vec<[Position; 2]> {
 
 /// The job has been started again: the output of before ends at the place of the cut.
 pub fn continue_from(saved: &Saved) {
-    INHERITED.set(saved.places.map(Option::unwrap_or_default));
+    STREAMS.borrow_mut().inherited = saved.places.map(Option::unwrap_or_default);
 }
 
 /// Where standard output goes on after [`continue_from`], for the user.
 pub fn position() -> String {
-    let Position { line, column } = INHERITED.borrow()[0];
+    let Position { line, column } = STREAMS.borrow().inherited[0];
     let within = match column {
         0 => String::new(),
         _ => format!(" and {column} byte(s)"),
@@ -203,7 +213,7 @@ pub fn position() -> String {
 
 /// Takes over what a dead rank's relay has forwarded.
 pub fn inherit(marks: [Position; 2]) {
-    INHERITED.set(marks);
+    STREAMS.borrow_mut().inherited = marks;
 }
 
 /// Removes the ledgers of processes that have ended, among these.
