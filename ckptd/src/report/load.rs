@@ -183,16 +183,15 @@ impl Job {
             _ => None,
         });
         let Some(size) = sizes.min() else { return };
-        let is_there = |rank: u32| self.ranks.iter().any(|file| file.rank == ProcessNumber(rank));
+        let is_there = |rank: ProcessNumber| self.ranks.iter().any(|file| file.rank == rank);
         // Damaged files are told of already.
         let is_told = |name: &str| {
             self.problems
                 .iter()
                 .any(|problem| problem.starts_with(&format!("{name}:")))
         };
-        let missing = (0..size)
-            .filter(|rank| !is_there(*rank))
-            .map(|rank| file_name(ProcessNumber(rank)));
+        let missing = (0..size).map(ProcessNumber).filter(|rank| !is_there(*rank));
+        let missing = missing.map(file_name);
         let missing: Vec<String> = missing.filter(|name| !is_told(name)).take(MISSING_LISTED + 1).collect();
         let more = if missing.len() > MISSING_LISTED { ", …" } else { "" };
         if !missing.is_empty() {
