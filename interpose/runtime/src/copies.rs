@@ -23,7 +23,7 @@ use crate::image::helper::Helper;
 use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
 use crate::rounds::Numbers;
-use crate::{disk, events, fault, own_messages, sys, told, traffic, user, world};
+use crate::{disk, events, fault, sys, told, traffic, user, world};
 use ckptd::events::Kind;
 pub use copy::{Copy, State};
 pub use legacy::{Inherited, look as look_for_legacy, welcome_of_predecessor};
@@ -193,7 +193,7 @@ pub fn expect(transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
         let expected = transfer.expect(world::private(), from);
         transfers.push(transfer);
         if expected.is_err() {
-            transfers.drain(..).for_each(own_messages::keep);
+            transfers.clear();
             return expected;
         }
     }

@@ -11,6 +11,7 @@ use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use crate::own_messages::{self, Peer, tag};
 use std::ffi::{c_int, c_void};
+use std::mem::take;
 use understudy_mpi as mpi;
 use understudy_mpi::both;
 use understudy_mpi::real_types::{RealComm, RealRequest};
@@ -89,7 +90,7 @@ enum Step {
     Whole,
 }
 
-/// A transfer to one rank, from another, or both.
+/// A transfer to one rank, from another, or both. Its memory is kept if it is dropped before it has ended.
 pub struct Transfer {
     outgoing: Outgoing,
     header: Vec<u8>,
@@ -353,14 +354,33 @@ impl Transfer {
         }
         Some(Payload {
             incoming: self.incoming.take()?,
-            state: std::mem::take(&mut self.their_state),
+            state: take(&mut self.their_state),
         })
     }
 
-    /// Gives the room for received pages back, to which nobody writes any more.
-    pub fn give_up(self, store: &mut PageStore) {
-        if let Some(incoming) = self.incoming {
+    /// Gives the room for received pages back: the library has been put back, so nobody writes to anything any more.
+    pub fn give_up(mut self, store: &mut PageStore) {
+        if let Some(incoming) = self.incoming.take() {
             incoming.cancel(store);
         }
+        (self.step, self.sums_for) = (Step::Whole, None);
+        self.sends.clear();
+    }
+}
+
+impl Drop for Transfer {
+    /// What the library may still read or write is kept. (Pages are in the store, which stays.)
+    fn drop(&mut self) {
+        if self.is_done() {
+            return;
+        }
+        let sent = [&mut self.header, &mut self.state, &mut self.head].map(take);
+        let received = [
+            &mut self.their_head,
+            &mut self.their_header,
+            &mut self.their_state.bytes,
+        ]
+        .map(take);
+        own_messages::keep((sent, take(&mut self.sums), received, self.incoming.take()));
     }
 }

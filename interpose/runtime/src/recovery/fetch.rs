@@ -12,7 +12,7 @@ use crate::image::restore::Ready;
 use crate::image::runs::normalise;
 use crate::rehearsal::{self, Offer, Rebuild};
 use crate::world;
-use crate::{disk, events, own_messages};
+use crate::{disk, events};
 use ckptd::events::Kind;
 use std::time::Instant;
 use understudy_mpi as mpi;
@@ -143,7 +143,7 @@ pub fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> mpi::Result
     }
     if driven.is_err() {
         for it in moves {
-            own_messages::keep(std::mem::replace(&mut it.transfer, Transfer::receive_only()));
+            it.transfer = Transfer::receive_only();
         }
     }
     driven
