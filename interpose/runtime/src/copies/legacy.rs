@@ -271,9 +271,9 @@ impl Legacy {
     }
 }
 
-/// Takes up what the process manager has given to this process, if there is something new. How much it knows of the job: 0 is nothing,
-/// and more recoveries are more.
-pub fn look() -> u32 {
+/// Takes up what the process manager has given to this process, if there is something new. After how many recoveries of the job its predecessor
+/// has recorded that; `None` without one.
+pub fn look() -> Option<u32> {
     if let Some(inheritance) = renewal::take_inheritance() {
         peers::note_end(inheritance.from, inheritance.status);
         match read(inheritance) {
@@ -289,7 +289,7 @@ pub fn look() -> u32 {
     }
     let found = FOUND.borrow();
     let last = found.as_ref().and_then(Record::last);
-    last.map_or(0, |record| 1 + record.recoveries)
+    last.map(|record| record.recoveries)
 }
 
 /// What it has recorded for newcomers.

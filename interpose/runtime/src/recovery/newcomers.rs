@@ -41,24 +41,31 @@ pub fn take_first() -> Option<RealComm> {
 struct Member {
     /// The process's number, by which the job knows it.
     number: ProcessNumber,
-    /// How much it knows of the job: nothing (0), more and more by what a dead process has left, or everything ([`OLD`]).
-    knows: u32,
+    knows: Knowledge,
     /// How many recoveries there were, this one included, for all that it knows.
     recoveries: u32,
 }
 
-/// It has been in the job before.
-const OLD: u32 = u32::MAX;
+/// How much a process knows of the job, from little to much.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
+enum Knowledge {
+    Nothing,
+    /// What a dead process has left, after so many recoveries.
+    Left(u32),
+    /// It has been in the job before.
+    All,
+}
 
 impl Member {
     fn is_new(&self) -> bool {
-        self.knows != OLD
+        self.knows != Knowledge::All
     }
 }
 
 /// Who tells the newcomers of the job.
 fn leader(members: &[Member]) -> mpi::Result<Rank> {
-    let most = members.iter().map(|member| member.knows).max().filter(|&most| most > 0);
+    let most = members.iter().map(|member| member.knows).max();
+    let most = most.filter(|&most| most != Knowledge::Nothing);
     let first = members.iter().position(|member| Some(member.knows) == most);
     first.map(|rank| Rank(rank as u32)).ok_or(mpi::Error::INTERN)
 }
@@ -79,7 +86,7 @@ pub fn gather_all() -> mpi::Result<RealComm> {
     let world = world::get();
     let own = Member {
         number: world.process,
-        knows: OLD,
+        knows: Knowledge::All,
         recoveries: world.recoveries,
     };
     let members = everybodys(all, &own)?;
@@ -168,7 +175,7 @@ pub fn come_in() -> World {
 fn hear() -> mpi::Result<World> {
     let [all, own] = new_worlds()?;
     let number = told::process();
-    let knows = copies::look_for_legacy();
+    let knows = copies::look_for_legacy().map_or(Knowledge::Nothing, Knowledge::Left);
     let own_member = Member {
         number,
         knows,
