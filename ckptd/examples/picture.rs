@@ -1,6 +1,6 @@
 //! Draws the README's picture from the event files of a run: `make picture`.
 
-use ckptd::events::{Kind, Role, WorldRank};
+use ckptd::events::{Kind, ProcessNumber, Role};
 use ckptd::report::{Event, Job, Recovery, Report};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -34,7 +34,7 @@ fn main() {
 /// What is drawn, and where.
 struct Drawing<'a> {
     events: &'a [Event],
-    ranks: BTreeMap<WorldRank, Role>,
+    ranks: BTreeMap<ProcessNumber, Role>,
     from: u64,
     to: u64,
     killed: u64,
@@ -173,7 +173,7 @@ impl<'a> Drawing<'a> {
     }
 
     /// The checkpoints of a rank.
-    fn cuts(&self, out: &mut String, y: f64, rank: WorldRank) {
+    fn cuts(&self, out: &mut String, y: f64, rank: ProcessNumber) {
         for event in self.events.iter().filter(|event| event.rank == rank) {
             let Kind::Capture { scan_ns, copy_ns, .. } = event.kind else {
                 continue;

@@ -31,6 +31,10 @@
 //!                                             another ◄─ Guardian { rank }, Has(…), Told ─ │
 //! ```
 
+mod message;
+
+pub use message::{Call, Ended, FromGuardian, Has, Hello, ToGuardian, ToManager, ToProcess};
+
 use crate::private::Directory;
 use bincode::config::standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -46,6 +50,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
+use understudy_numbers::Guardian;
 
 /// In the environment of a process: its number, that of its guardian, and the job's directory, with commas in between.
 pub const LINE: &str = "UNDERSTUDY_LINE";
@@ -57,7 +62,7 @@ const GUARDIAN: &str = "guardian-";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Socket {
     Manager,
-    Guardian(u32),
+    Guardian(Guardian),
 }
 
 impl Socket {
@@ -69,8 +74,8 @@ impl Socket {
     }
 
     /// The guardian whose socket has this name.
-    pub fn guardian_of(name: &str) -> Option<u32> {
-        name.strip_prefix(GUARDIAN)?.parse().ok()
+    pub fn guardian_of(name: &str) -> Option<Guardian> {
+        name.strip_prefix(GUARDIAN)?.parse().ok().map(Guardian)
     }
 }
 
@@ -113,164 +118,6 @@ pub struct Page {
 
 /// Its length in bytes.
 pub const PAGE: usize = 4096;
-
-/// What a process or a guardian is.
-#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
-pub enum Hello {
-    /// One of the processes that a launcher has started.
-    Guardian {
-        rank: u32,
-        workers: u32,
-        spares: u32,
-        /// New spares are to be started in place of those that have died unused.
-        replenishes: bool,
-        /// It has had another manager, and tells what there is.
-        is_again: bool,
-    },
-    /// A process of the program, which calls its guardian.
-    Process {
-        number: u32,
-        /// The file of its MPI library.
-        library: String,
-    },
-}
-
-/// What the manager says to a process.
-#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
-pub enum ToProcess {
-    /// Its guardian's answer: its end of the line to the manager, as a descriptor that comes with this.
-    Line,
-    /// Its page, as a descriptor that comes with this; so many workers were started on this node.
-    Page { workers: u32 },
-    /// Another manager follows one that has died: a spare is to say again that it is ready.
-    Again,
-    /// This process is a rank of a generation.
-    Begin {
-        generation: u32,
-        rank: u32,
-        size: u32,
-        /// The job begins with it.
-        is_first: bool,
-        /// How many spares are left.
-        spares: u32,
-        /// For the MPI library's environment: names and values.
-        variables: Vec<(String, String)>,
-        /// The variable that tells the number of the descriptor that comes with this message, if one does.
-        descriptor: Option<String>,
-        /// What this one has left has come before, or comes at once ([`ToProcess::Inherit`]).
-        heir_of: Option<u32>,
-    },
-    /// Which spares should take the parts of these processes, which have died?
-    Ask { fallen: Vec<u32> },
-    /// With the files that a dead process has handed over: its number, and its status as wait(2) tells it. The guardian's word.
-    Inherit { from: u32, status: i32 },
-    /// All workers are at the end: nobody's death matters any more.
-    End,
-}
-
-/// What a process says.
-#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
-pub enum ToManager {
-    /// MPI is as before `MPI_Init`, for this generation; for any, if this process has not been in one: it is a spare until it is.
-    Ready { generation: u32 },
-    /// This worker goes on with the program in this generation: if it is protected, all can go back to an epoch.
-    Running { generation: u32 },
-    /// This generation has failed here, although nobody has died.
-    Failed { generation: u32 },
-    /// This worker is in `MPI_Finalize`, and needs the others no more.
-    AtEnd { generation: u32 },
-    /// With files that have copies of this worker and of its partners: they are to outlive this process. Said to the guardian first, as the next.
-    Keeps { worker: u32 },
-    /// What it has handed over, or inherited, is not needed any more.
-    KeepsNothing,
-    /// So many spares more are wanted.
-    Replenish { spares: u32 },
-    /// This process can be asked which spares should take parts.
-    CanChoose,
-    /// This one should.
-    Wish { spare: u32 },
-    /// That is all, for this generation.
-    HasChosen { generation: u32 },
-    /// The whole job is to end with this status.
-    Abort { status: i32 },
-}
-
-/// What the manager says to a guardian.
-#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
-pub enum ToGuardian {
-    /// Start a process of the program; `anew`: not for the first time.
-    Start { number: u32, anew: bool },
-    /// Kill it.
-    Kill { number: u32 },
-    /// End with this status.
-    Leave { status: i32 },
-    /// With the files that `from` had handed over, a copy of this worker, before it ended with this status: `heir` gets them, and they are to outlive it.
-    Inherit {
-        heir: u32,
-        from: u32,
-        worker: u32,
-        status: i32,
-    },
-    /// What this process has left, which has ended, is not needed any more.
-    Forget { number: u32 },
-    /// All have gone on in a generation since this manager was started.
-    GoesOn,
-    /// No other manager can take this one's place.
-    IsLast,
-}
-
-/// How a process has ended.
-#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
-pub enum Ended {
-    /// By `exit`, with this status; its process id was this.
-    Exited { number: u32, status: i32, pid: u32 },
-    /// By a signal; `is_asked`: one that the launcher has sent.
-    Killed { number: u32, signal: i32, is_asked: bool },
-    /// The output of a process has ended after so many bytes.
-    Closed { number: u32, written: u64 },
-}
-
-/// What a guardian says.
-#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
-pub enum FromGuardian {
-    Ended(Ended),
-    /// A process has called; comes with the [`Call::DESCRIPTORS`] of the call.
-    Called {
-        number: u32,
-        call: Call,
-    },
-    /// After [`Hello::Guardian`], and before [`FromGuardian::Told`]: what is known of a process.
-    Has(Has),
-    /// That was all.
-    Told,
-}
-
-/// A process has called its guardian.
-#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
-pub struct Call {
-    pub pid: u32,
-    /// The file of its MPI library.
-    pub library: String,
-}
-
-impl Call {
-    /// The line to it, its page, and itself (pidfd_open(2)).
-    pub const DESCRIPTORS: usize = 3;
-}
-
-/// What a guardian has of a process that it has started. Comes with the descriptors of the calls, and then the files.
-#[derive(Clone, PartialEq, Eq, Debug, Default, bincode::Encode, bincode::Decode)]
-pub struct Has {
-    pub number: u32,
-    /// The last ones: a script runs one program after the other.
-    pub calls: Vec<Call>,
-    /// The worker whose copies the files have that it has handed over, or has got as an heir.
-    pub keeps: Option<u32>,
-    /// It has inherited from this one.
-    pub heir_of: Option<u32>,
-    /// What has ended of it.
-    pub ends: Vec<Ended>,
-}
 
 /// One end of a line.
 #[derive(Debug)]
@@ -457,6 +304,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use understudy_numbers::{Generation, Rank};
 
     #[test]
     fn messages_arrive_one_by_one_with_descriptors_and_an_end_is_an_error() {
@@ -467,8 +315,8 @@ mod tests {
         let one = Line::call(&place, Socket::Manager).expect("connected");
         let other = listener.waiting().expect("a call");
         let begin = ToProcess::Begin {
-            generation: 7,
-            rank: 1,
+            generation: Generation(7),
+            rank: Rank(1),
             size: 4,
             is_first: true,
             spares: 4,

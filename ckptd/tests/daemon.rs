@@ -2,6 +2,7 @@
 
 use ckptd::client::{Address, Client, ClientError};
 use ckptd::epochs::flush;
+use ckptd::events::{ProcessNumber, Worker};
 use ckptd::pool::{Limits, Need, Place, Refusal, Spare};
 use ckptd::private;
 use ckptd::wire::{Answer, Ask, JobStatus, encode};
@@ -108,7 +109,7 @@ impl Daemon {
 
 fn register(client: &mut Client, job: &str, rank: u32, domain: &str) -> Answer {
     let spare = Spare {
-        rank,
+        rank: ProcessNumber(rank),
         pid: 1,
         launcher: std::process::id(),
         host: format!("host of {domain}"),
@@ -127,7 +128,7 @@ fn lease(client: &mut Client, job: &str, round: u64, worker: u32) -> Answer {
         domain: domain.into(),
     };
     let need = Need {
-        worker,
+        worker: Worker(worker),
         failed: place("a"),
         copies: vec![place("b")],
     };
@@ -141,7 +142,7 @@ fn lease(client: &mut Client, job: &str, round: u64, worker: u32) -> Answer {
 
 fn leased(answer: Answer) -> Vec<u32> {
     match answer {
-        Answer::Leased(leases) => leases.iter().map(|lease| lease.rank).collect(),
+        Answer::Leased(leases) => leases.iter().map(|lease| lease.rank.0).collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -175,7 +176,7 @@ fn spares_come_are_leased_play_and_die() {
     assert_eq!(register(&mut other, "another job", 4, "b"), Answer::Welcome);
     assert_eq!(leased(lease(&mut asker, "job", 1, 0)), [5]);
     assert_eq!(leased(lease(&mut asker, "job", 1, 0)), [5]);
-    two.tell(&Ask::Playing { worker: 0 }).expect("told");
+    two.tell(&Ask::Playing { worker: Worker(0) }).expect("told");
     drop(two);
     drop(one);
     let events = events_when(&mut asker, "job", |events| events.len() >= 5);

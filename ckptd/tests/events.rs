@@ -1,8 +1,8 @@
 //! Event files: what is written is read, and damage is told from a sudden end.
 
 use ckptd::events::{
-    EndHow, Epoch, ErrorClass, EventReader, EventWriter, HEADER_LEN, Kind, ReadError, Record, RecoveryStage, Role,
-    Spare, Worker, WorldRank, file_name, rank_of_file_name,
+    EndHow, Epoch, ErrorClass, EventReader, EventWriter, HEADER_LEN, Kind, ProcessNumber, ReadError, Record,
+    RecoveryStage, Role, Spare, Worker, file_name, rank_of_file_name,
 };
 use std::path::Path;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ fn every_kind() -> Vec<Kind> {
     let mut kinds = vec![
         Kind::Start {
             pid: 4711,
-            world_rank: WorldRank(5),
+            world_rank: ProcessNumber(5),
             role: Role::Spare(Spare(1)),
             workers: 4,
             spares: 2,
@@ -39,13 +39,13 @@ fn every_kind() -> Vec<Kind> {
         },
         Kind::Ship {
             epoch,
-            to: WorldRank(1),
+            to: ProcessNumber(1),
             bytes: 49152,
             ns: 5,
         },
         Kind::Received {
             epoch,
-            from: WorldRank(2),
+            from: ProcessNumber(2),
             bytes: 1,
             ns: 6,
         },
@@ -53,7 +53,7 @@ fn every_kind() -> Vec<Kind> {
         Kind::Kill { signal: 9 },
         Kind::Death {
             recovery,
-            rank: WorldRank(3),
+            rank: ProcessNumber(3),
             worker: Worker(2),
             cause: "SIGKILL".into(),
         },
@@ -79,7 +79,7 @@ fn every_kind() -> Vec<Kind> {
     let classes = [ErrorClass::Abandoned, ErrorClass::Other(-16)];
     kinds.extend(classes.map(|by| Kind::FailureDetected {
         recovery,
-        failed: vec![WorldRank(2), WorldRank(3)],
+        failed: vec![ProcessNumber(2), ProcessNumber(3)],
         by,
     }));
     let ends = [
@@ -95,7 +95,7 @@ fn every_kind() -> Vec<Kind> {
 /// A file with every kind of record: its bytes, and the offsets at which records end.
 fn sample() -> (Vec<u8>, Vec<usize>) {
     let dir = tempfile::tempdir().unwrap();
-    let writer = EventWriter::create(&dir.path().join("made/on/demand"), WorldRank(5));
+    let writer = EventWriter::create(&dir.path().join("made/on/demand"), ProcessNumber(5));
     let mut ends = vec![HEADER_LEN];
     for kind in every_kind() {
         writer.emit(Epoch(2), kind);
@@ -124,7 +124,7 @@ fn what_is_written_is_read() {
     let (bytes, _) = sample();
     assert_eq!(
         EventReader::from_bytes(bytes.clone()).unwrap().header().rank,
-        WorldRank(5)
+        ProcessNumber(5)
     );
     let (records, error) = read_all(&bytes);
     assert!(error.is_none());
@@ -201,7 +201,7 @@ fn absurd_lengths_are_refused() {
 #[test]
 fn trouble_turns_the_writer_off_with_one_message() {
     static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let writer = EventWriter::create_reporting(Path::new("/dev/null/events"), WorldRank(0), |message| {
+    let writer = EventWriter::create_reporting(Path::new("/dev/null/events"), ProcessNumber(0), |message| {
         MESSAGES.lock().unwrap().push(message.to_owned());
     });
     assert!(!writer.is_on());
@@ -215,17 +215,17 @@ fn trouble_turns_the_writer_off_with_one_message() {
 #[test]
 fn a_new_file_replaces_an_old_one() {
     let dir = tempfile::tempdir().unwrap();
-    let old = EventWriter::create(dir.path(), WorldRank(0));
+    let old = EventWriter::create(dir.path(), ProcessNumber(0));
     old.emit(Epoch(0), Kind::End { how: EndHow::Finalized });
-    let new = EventWriter::create(dir.path(), WorldRank(0));
+    let new = EventWriter::create(dir.path(), ProcessNumber(0));
     old.emit(Epoch(0), Kind::End { how: EndHow::Finalized });
     assert_eq!(EventReader::open(new.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn file_names() {
-    assert_eq!(file_name(WorldRank(12)), "rank-12.events");
-    assert_eq!(rank_of_file_name("rank-12.events"), Some(WorldRank(12)));
+    assert_eq!(file_name(ProcessNumber(12)), "rank-12.events");
+    assert_eq!(rank_of_file_name("rank-12.events"), Some(ProcessNumber(12)));
     for other in [
         "rank-.events",
         "rank-1.event",

@@ -1,6 +1,6 @@
 //! Random bytes through what `make fuzz` drives for longer and with more insight: nothing panics, and nothing allocates what bytes only claim.
 
-use ckptd::events::{Epoch, EventWriter, Kind, Role, Worker, WorldRank};
+use ckptd::events::{Epoch, EventWriter, Kind, ProcessNumber, Role, Worker};
 use ckptd::report::{Costs, Job, Live, Report};
 use fuzz::{epochs, events, watch};
 use proptest::collection::vec;
@@ -45,10 +45,10 @@ fn sums_of_absurd_numbers_are_the_largest() {
     let directory = tempfile::tempdir().unwrap();
     let epoch = Epoch(2);
     for rank in 0..2 {
-        let writer = EventWriter::create(directory.path(), WorldRank(rank));
+        let writer = EventWriter::create(directory.path(), ProcessNumber(rank));
         let start = Kind::Start {
             pid: 1,
-            world_rank: WorldRank(rank),
+            world_rank: ProcessNumber(rank),
             role: Role::Worker(Worker(rank)),
             workers: 2,
             spares: 0,

@@ -1,6 +1,6 @@
 //! `understudy report` on event files that were made for it.
 
-use ckptd::events::{Epoch, EventWriter, Kind, Role, Worker, WorldRank};
+use ckptd::events::{Epoch, EventWriter, Kind, ProcessNumber, Role, Worker};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -10,10 +10,10 @@ fn report(dir: &Path, more: &[&str]) -> Output {
 }
 
 fn job(dir: &Path, program: &str) {
-    let writer = EventWriter::create(dir, WorldRank(0));
+    let writer = EventWriter::create(dir, ProcessNumber(0));
     let start = Kind::Start {
         pid: 1,
-        world_rank: WorldRank(0),
+        world_rank: ProcessNumber(0),
         role: Role::Worker(Worker(0)),
         workers: 1,
         spares: 0,

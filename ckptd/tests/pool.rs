@@ -1,5 +1,6 @@
 //! Random histories of pools in simulated time. A failure shows the shortest history that leads to it; `POOL_SEED=N` repeats a run.
 
+use ckptd::events::{ProcessNumber, Worker};
 use ckptd::pool::{Happening, JobKey, Lease, Limits, Need, Place, Pools, Refusal, Rules, Spare, Ticket, Token};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -79,7 +80,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Does {
     Idle,
-    Leased(u32),
+    Leased(Worker),
     Plays,
 }
 
@@ -93,7 +94,7 @@ struct Known {
 
 #[derive(Debug, Default)]
 struct JobModel {
-    spares: BTreeMap<u32, Known>,
+    spares: BTreeMap<ProcessNumber, Known>,
     limits: Option<Limits>,
     expected: u32,
     asked: Duration,
@@ -102,7 +103,7 @@ struct JobModel {
 }
 
 impl JobModel {
-    fn in_pool(&self) -> impl Iterator<Item = (&u32, &Known)> {
+    fn in_pool(&self) -> impl Iterator<Item = (&ProcessNumber, &Known)> {
         self.spares.iter().filter(|(_, known)| known.does != Does::Plays)
     }
 }
@@ -113,7 +114,7 @@ struct World {
     pools: Pools,
     now: Duration,
     jobs: BTreeMap<JobKey, JobModel>,
-    tickets: Vec<(JobKey, u32, Ticket)>,
+    tickets: Vec<(JobKey, ProcessNumber, Ticket)>,
     leases: Vec<(JobKey, Lease)>,
     requests: Vec<Request>,
     tokens: Vec<Token>,
@@ -210,15 +211,15 @@ impl World {
         }
     }
 
-    fn register(&mut self, key: JobKey, rank: u32, limits: Limits) {
-        let Place { host, domain } = place(rank);
+    fn register(&mut self, key: JobKey, rank: ProcessNumber, limits: Limits) {
+        let Place { host, domain } = place(rank.0);
         let spare = Spare {
             rank,
-            pid: 1000 + rank,
+            pid: 1000 + rank.0,
             launcher: 0,
             host,
             domain: domain.clone(),
-            workers: rank % 3,
+            workers: rank.0 % 3,
         };
         let is_known = self.jobs.contains_key(&key);
         match self.pools.register(self.now, &key, spare, limits) {
@@ -251,9 +252,9 @@ impl World {
     fn lease(&mut self, key: JobKey, workers: &[u8], failed: u32, copy: u32) {
         let mut needs: Vec<Need> = Vec::new();
         for &worker in workers {
-            let worker = u32::from(worker);
+            let worker = Worker(u32::from(worker));
             if needs.iter().all(|need| need.worker != worker) {
-                let (failed, copies) = (place(failed + worker % 2), vec![place(copy)]);
+                let (failed, copies) = (place(failed + worker.0 % 2), vec![place(copy)]);
                 needs.push(Need { worker, failed, copies });
             }
         }
@@ -267,7 +268,7 @@ impl World {
         self.follow(&key, &happened);
         assert_eq!(leases.len(), in_pool.min(needs.len()), "as many as there are");
         let job = &self.jobs[&key];
-        let has_failed = |rank: u32| needs.iter().any(|need| need.failed.domain == job.spares[&rank].domain);
+        let has_failed = |rank: ProcessNumber| needs.iter().any(|need| need.failed.domain == job.spares[&rank].domain);
         let others = job.in_pool().filter(|(_, known)| known.does == Does::Idle);
         let is_another = others.map(|(&rank, _)| rank).any(|rank| !has_failed(rank));
         let in_failed = leases.iter().any(|lease| has_failed(lease.rank));
@@ -367,7 +368,7 @@ impl World {
                 minimum,
             } => {
                 let (minimum, maximum) = (u32::from(*minimum), u32::from(*maximum));
-                self.register(key(*job), u32::from(*rank), Limits { minimum, maximum });
+                self.register(key(*job), ProcessNumber(u32::from(*rank)), Limits { minimum, maximum });
             }
             Step::Beat { ticket } => self.beat(*ticket),
             Step::Lease {
@@ -384,9 +385,9 @@ impl World {
                 }
             }
             Step::GiveBack { lease } => self.give_back(*lease),
-            Step::Play { ticket } => {
-                self.with_ticket(*ticket, |pools, now, key, ticket| pools.playing(now, key, ticket, 0))
-            }
+            Step::Play { ticket } => self.with_ticket(*ticket, |pools, now, key, ticket| {
+                pools.playing(now, key, ticket, Worker(0))
+            }),
             Step::Leave { ticket } => {
                 self.with_ticket(*ticket, |pools, now, key, ticket| pools.leave(now, key, ticket))
             }
@@ -422,7 +423,8 @@ impl World {
         assert_eq!(self.pools.jobs().count(), self.jobs.len());
         for (key, model) in &self.jobs {
             let job = self.pools.job(key).expect("there");
-            let pool: Vec<(u32, Option<u32>)> = job.spares().map(|view| (view.spare.rank, view.leased)).collect();
+            let pool: Vec<(ProcessNumber, Option<Worker>)> =
+                job.spares().map(|view| (view.spare.rank, view.leased)).collect();
             let expected = model.in_pool().map(|(&rank, known)| match known.does {
                 Does::Leased(worker) => (rank, Some(worker)),
                 _ => (rank, None),
@@ -467,7 +469,7 @@ fn no_history_breaks_a_promise() {
 fn a_lease_that_nobody_confirms_goes_back_and_its_token_is_worth_nothing() {
     let (mut pools, job) = (Pools::new(RULES, 0), key(0));
     let spare = Spare {
-        rank: 4,
+        rank: ProcessNumber(4),
         pid: 1,
         launcher: 0,
         host: "h".into(),
@@ -477,19 +479,20 @@ fn a_lease_that_nobody_confirms_goes_back_and_its_token_is_worth_nothing() {
     let limits = Limits { minimum: 0, maximum: 1 };
     let (ticket, _) = pools.register(Duration::ZERO, &job, spare, limits).expect("registered");
     let needs = [Need {
-        worker: 2,
+        worker: Worker(2),
         failed: place(0),
         copies: Vec::new(),
     }];
     let (first, _) = pools.lease(Duration::ZERO, &job, 1, &needs).expect("leased");
     pools.beat(RULES.lease, &job, ticket).expect("alive");
+    let (rank, worker) = (ProcessNumber(4), Worker(2));
     let told = pools.tick(RULES.lease);
-    assert_eq!(told, [(job.clone(), vec![Happening::Returned { rank: 4, worker: 2 }])]);
+    assert_eq!(told, [(job.clone(), vec![Happening::Returned { rank, worker }])]);
     assert_eq!(pools.give_back(&job, first[0].token), Err(Refusal::Stale));
     let (second, _) = pools.lease(RULES.lease, &job, 2, &needs).expect("leased again");
     assert_ne!(first[0].token, second[0].token);
-    let told = pools.playing(RULES.lease, &job, ticket, 2).expect("in force");
-    assert_eq!(told, [Happening::Playing { rank: 4, worker: 2 }]);
+    let told = pools.playing(RULES.lease, &job, ticket, worker).expect("in force");
+    assert_eq!(told, [Happening::Playing { rank, worker }]);
     assert_eq!(pools.beat(RULES.lease, &job, ticket), Err(Refusal::Stale));
-    assert!(pools.job(&job).is_some_and(|job| job.players().eq([4])));
+    assert!(pools.job(&job).is_some_and(|job| job.players().eq([rank])));
 }

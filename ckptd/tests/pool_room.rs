@@ -1,5 +1,6 @@
 //! Jobs that have new spares started share the room on their node.
 
+use ckptd::events::ProcessNumber;
 use ckptd::pool::{JobKey, Limits, Pools, Rules, Spare};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ fn jobs_share_the_room_for_new_spares() {
     let limits = Limits { minimum: 0, maximum: 4 };
     for (job, rank) in [(0, 4), (0, 5), (1, 4)] {
         let spare = Spare {
-            rank,
+            rank: ProcessNumber(rank),
             pid: 10 + rank,
             launcher: 0,
             host: "h".into(),

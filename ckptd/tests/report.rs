@@ -1,7 +1,7 @@
 //! `understudy events` as a user runs it.
 
 use ckptd::events::{
-    EndHow, Epoch, ErrorClass, EventWriter, Kind, RecoveryStage, Role, Spare, Worker, WorldRank, monotonic_ns,
+    EndHow, Epoch, ErrorClass, EventWriter, Kind, ProcessNumber, RecoveryStage, Role, Spare, Worker, monotonic_ns,
 };
 use ckptd::report::RunRecord;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn events(dir: &Path, more: &[&str]) -> (i32, String, String) {
 fn start(rank: u32, role: Role, job: &str) -> Kind {
     Kind::Start {
         pid: 100 + rank,
-        world_rank: WorldRank(rank),
+        world_rank: ProcessNumber(rank),
         role,
         workers: 2,
         spares: 1,
@@ -39,7 +39,7 @@ fn start(rank: u32, role: Role, job: &str) -> Kind {
 
 /// Two workers and a spare; worker 1 dies at 50 ms, its spare goes on at epoch 4.
 fn job(dir: &Path) {
-    let writers = [0, 1, 2].map(|rank| EventWriter::create(dir, WorldRank(rank)));
+    let writers = [0, 1, 2].map(|rank| EventWriter::create(dir, ProcessNumber(rank)));
     let origin = monotonic_ns();
     let emit = |rank: usize, ms: u64, kind| writers[rank].emit_at(origin + ms * MS, Epoch(4), kind);
     let (epoch, recovery) = (Epoch(4), 1);
@@ -71,7 +71,7 @@ fn job(dir: &Path) {
             12,
             Kind::Ship {
                 epoch,
-                to: WorldRank(1 - rank as u32),
+                to: ProcessNumber(1 - rank as u32),
                 bytes: 3072,
                 ns: 1500,
             },
@@ -85,13 +85,13 @@ fn job(dir: &Path) {
         60,
         Kind::FailureDetected {
             recovery,
-            failed: vec![WorldRank(1)],
+            failed: vec![ProcessNumber(1)],
             by: ErrorClass::Abandoned,
         },
     );
     let death = |cause: &str| Kind::Death {
         recovery,
-        rank: WorldRank(1),
+        rank: ProcessNumber(1),
         worker: Worker(1),
         cause: cause.into(),
     };
@@ -224,12 +224,12 @@ fn a_torn_file_is_a_note() {
 #[test]
 fn a_lost_job_has_an_outcome_and_all_its_failures() {
     let dir = tempfile::tempdir().unwrap();
-    let writers = [0, 1, 2].map(|rank| EventWriter::create(dir.path(), WorldRank(rank)));
+    let writers = [0, 1, 2].map(|rank| EventWriter::create(dir.path(), ProcessNumber(rank)));
     for rank in 0..2 {
         writers[rank as usize].emit(Epoch(0), start(rank, Role::Worker(Worker(rank)), "job"));
     }
     writers[2].emit(Epoch(0), start(2, Role::Spare(Spare(0)), "job"));
-    let (recovery, rank, status) = (1, WorldRank(1), 75);
+    let (recovery, rank, status) = (1, ProcessNumber(1), 75);
     let (worker, cause, reason) = (Worker(1), "SIGKILL".into(), "no spare is left".into());
     writers[0].emit(
         Epoch(2),
@@ -261,7 +261,7 @@ fn a_lost_job_has_an_outcome_and_all_its_failures() {
 #[test]
 fn a_job_whose_workers_all_died_is_lost_as_run_says() {
     let dir = tempfile::tempdir().unwrap();
-    let writers = [0, 1, 2].map(|rank| EventWriter::create(dir.path(), WorldRank(rank)));
+    let writers = [0, 1, 2].map(|rank| EventWriter::create(dir.path(), ProcessNumber(rank)));
     for rank in 0..2 {
         writers[rank as usize].emit(Epoch(0), start(rank, Role::Worker(Worker(rank)), "job"));
     }
@@ -309,7 +309,7 @@ fn damage_and_foreign_files_leave_the_rest() {
     assert!(
         out.contains("\"recoveries\"") && err.contains("rank-0.events: foreign version: it has format version 200")
     );
-    EventWriter::create(dir.path(), WorldRank(9)).emit(Epoch(0), start(9, Role::Worker(Worker(9)), "other"));
+    EventWriter::create(dir.path(), ProcessNumber(9)).emit(Epoch(0), start(9, Role::Worker(Worker(9)), "other"));
     let (code, out, _) = events(dir.path(), &[]);
     assert!(
         code == 1 && out.contains("PROBLEM: the files are of different jobs (job, other)"),

@@ -1,8 +1,8 @@
 //! What `understudy inspect` and `understudy report` make of traffic and journals, on event files made for it.
 
 use ckptd::events::{
-    Amount, CommTraffic, Epoch, EventWriter, JournalCalls, JournalRow, Kind, PeerTraffic, Role, Spare, Traffic, Worker,
-    WorldRank,
+    Amount, CommTraffic, Epoch, EventWriter, JournalCalls, JournalRow, Kind, PeerTraffic, ProcessNumber, Role, Spare,
+    Traffic, Worker,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -30,7 +30,7 @@ fn amount(count: u64, bytes: u64) -> Amount {
 fn start(rank: u32, role: Role, workers: u32) -> Kind {
     Kind::Start {
         pid: 100 + rank,
-        world_rank: WorldRank(rank),
+        world_rank: ProcessNumber(rank),
         role,
         workers,
         spares: 0,
@@ -70,7 +70,7 @@ fn traffic(worker: u32, peers: &[(u32, Amount)], comms: Vec<CommTraffic>) -> Tra
 
 /// Three workers; the part of worker 1 is taken over by rank 3, whose counts go on from those of an epoch.
 fn job(dir: &Path) {
-    let writers = [0, 1, 2, 3].map(|rank| EventWriter::create(dir, WorldRank(rank)));
+    let writers = [0, 1, 2, 3].map(|rank| EventWriter::create(dir, ProcessNumber(rank)));
     let emit = |rank: usize, kind| writers[rank].emit(Epoch(4), kind);
     for rank in 0..3 {
         emit(rank, start(rank as u32, Role::Worker(Worker(rank as u32)), 3));
@@ -150,7 +150,7 @@ fn the_last_record_of_each_worker_counts() {
 fn many_workers_are_listed_by_pair() {
     let dir = tempfile::tempdir().unwrap();
     for rank in 0..17 {
-        let writer = EventWriter::create(dir.path(), WorldRank(rank));
+        let writer = EventWriter::create(dir.path(), ProcessNumber(rank));
         writer.emit(Epoch(1), start(rank, Role::Worker(Worker(rank)), 17));
         // To all others, the most to the one after it.
         let to = (0..17).filter(|&to| to != rank);
@@ -191,7 +191,7 @@ fn row(procedure: &str, place: &str, calls: Amount) -> JournalRow {
 #[test]
 fn journals_are_added_up_by_place() {
     let dir = tempfile::tempdir().unwrap();
-    let writers = [0, 1].map(|rank| EventWriter::create(dir.path(), WorldRank(rank)));
+    let writers = [0, 1].map(|rank| EventWriter::create(dir.path(), ProcessNumber(rank)));
     for (rank, writer) in (0..).zip(&writers) {
         writer.emit(Epoch(1), start(rank, Role::Worker(Worker(rank)), 2));
     }

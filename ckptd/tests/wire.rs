@@ -1,5 +1,6 @@
 //! The decoder of the wire under hostile bytes: it never panics, never allocates more than its limit, and never takes damaged bytes for a message.
 
+use ckptd::events::{ProcessNumber, Worker};
 use ckptd::pool::{Lease, Limits, Need, Place, Refusal, Spare, Token};
 use ckptd::wire::{
     Answer, Ask, DECODE_LIMIT, Decoder, Event, HEAD, JobStatus, MAX_PAYLOAD, SpareStatus, VERSION, WireError, encode,
@@ -23,7 +24,7 @@ fn place(name: &str) -> Place {
 
 fn spare() -> Spare {
     Spare {
-        rank: 5,
+        rank: ProcessNumber(5),
         pid: 4711,
         launcher: 4700,
         host: "host".into(),
@@ -35,7 +36,7 @@ fn spare() -> Spare {
 fn asks() -> Vec<Ask> {
     let needs = |count: u32| {
         let need = |worker| Need {
-            worker,
+            worker: Worker(worker),
             failed: place("a"),
             copies: vec![place("b"), place("c")],
         };
@@ -50,7 +51,7 @@ fn asks() -> Vec<Ask> {
             limits: Limits { minimum: 1, maximum: 3 },
         },
         Ask::Beat,
-        Ask::Playing { worker: 3 },
+        Ask::Playing { worker: Worker(3) },
         Ask::Leave,
         Ask::Lease {
             job: job(),
@@ -78,17 +79,17 @@ fn asks() -> Vec<Ask> {
 
 fn answers() -> Vec<Answer> {
     let lease = Lease {
-        worker: 1,
-        rank: 5,
+        worker: Worker(1),
+        rank: ProcessNumber(5),
         token: Token(u64::MAX),
     };
     let status = JobStatus {
         job: "job".into(),
         spares: vec![SpareStatus {
             spare: spare(),
-            leased: Some(1),
+            leased: Some(Worker(1)),
         }],
-        players: vec![6, 7],
+        players: vec![ProcessNumber(6), ProcessNumber(7)],
         wanted: 1,
         events: vec![Event {
             at: 1,

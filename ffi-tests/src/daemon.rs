@@ -2,7 +2,7 @@
 
 use crate::place;
 use ckptd::client::{Address, Client};
-use ckptd::events::{EventReader, Kind, SpareChoice};
+use ckptd::events::{EventReader, Kind, ProcessNumber, SpareChoice};
 use ckptd::pool::{Limits, Spare};
 use ckptd::wire::{Answer, Ask, JobStatus};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -144,7 +144,7 @@ impl Daemon {
     pub fn spares(&self) -> Vec<u32> {
         let status = self.status();
         let spares = status.iter().flat_map(|job| &job.spares);
-        spares.map(|spare| spare.spare.rank).collect()
+        spares.map(|spare| spare.spare.rank.0).collect()
     }
 
     /// A spare of another job than any that runs, as long as what is returned lives.
@@ -153,7 +153,7 @@ impl Daemon {
     /// If the daemon does not take it.
     pub fn strange_spare(&self, job: &str, rank: u32) -> StrangeSpare {
         let spare = Spare {
-            rank,
+            rank: ProcessNumber(rank),
             pid: std::process::id(),
             launcher: std::process::id(),
             host: "here".into(),

@@ -1,7 +1,7 @@
 //! Who is killed, and when.
 
 use crate::job::DISK;
-use ckptd::events::{EventReader, Kind, WorldRank, file_name};
+use ckptd::events::{EventReader, Kind, ProcessNumber, file_name};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -129,7 +129,7 @@ fn has_event(events: &Path, rank: u32, test: impl Fn(&Kind) -> bool) -> bool {
 }
 
 fn count_events(events: &Path, rank: u32, test: impl Fn(&Kind) -> bool) -> usize {
-    let Ok(reader) = EventReader::open(&events.join(file_name(WorldRank(rank)))) else {
+    let Ok(reader) = EventReader::open(&events.join(file_name(ProcessNumber(rank)))) else {
         return 0;
     };
     reader.flatten().filter(|record| test(&record.kind)).count()

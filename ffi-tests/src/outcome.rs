@@ -2,7 +2,7 @@
 
 use crate::job::Job;
 use crate::shared;
-use ckptd::events::{EndHow, EventReader, Kind, Record, WorldRank, file_name};
+use ckptd::events::{EndHow, EventReader, Kind, ProcessNumber, Record, file_name};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -116,7 +116,7 @@ impl Outcome {
 
     /// What a rank has recorded.
     pub fn events(&self, rank: u32) -> Vec<Record> {
-        let path = self.event_directory().join(file_name(WorldRank(rank)));
+        let path = self.event_directory().join(file_name(ProcessNumber(rank)));
         EventReader::open(&path).map_or_else(|_| Vec::new(), |reader| reader.flatten().collect())
     }
 

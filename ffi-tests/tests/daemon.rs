@@ -1,6 +1,6 @@
 //! A job beside a daemon: it may choose the spare, and nothing that it does or says can make a recovery wrong.
 
-use ckptd::events::{Kind, SpareChoice, Worker, WorldRank};
+use ckptd::events::{Kind, ProcessNumber, SpareChoice, Worker};
 use ckptd::pool::{Lease, Token};
 use ckptd::wire::{Answer, encode};
 use ffi_tests::daemon::{Daemon, pretend, private_directory};
@@ -51,7 +51,7 @@ fn judge(case: &Case, outcome: &Outcome) -> (SpareChoice, Option<String>) {
 fn choice(rank: u32, by_daemon: bool) -> SpareChoice {
     SpareChoice {
         worker: Worker(VICTIM),
-        rank: WorldRank(rank),
+        rank: ProcessNumber(rank),
         by_daemon,
     }
 }
@@ -220,8 +220,8 @@ fn pretended(answer: Vec<u8>) -> (SpareChoice, String, Outcome) {
 
 fn leases(of: &[(u32, u32)]) -> Vec<u8> {
     let lease = |&(worker, rank): &(u32, u32)| Lease {
-        worker,
-        rank,
+        worker: Worker(worker),
+        rank: ProcessNumber(rank),
         token: Token(1),
     };
     encode(&Answer::Leased(of.iter().map(lease).collect())).expect("short enough")

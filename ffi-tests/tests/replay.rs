@@ -1,6 +1,6 @@
 //! Copies without static data: what a program sets up once is rebuilt by replaying its initialisation phase.
 
-use ckptd::events::{EventReader, Kind, WorldRank, file_name};
+use ckptd::events::{EventReader, Kind, ProcessNumber, file_name};
 use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case, prints, setup};
 use ffi_tests::thin::{LOST, THIN, WORKERS, everyone_dies, job, like_undisturbed, rebuilt, thinned};
@@ -178,7 +178,7 @@ fn reader_of_much() -> Case {
 
 /// The epoch that worker 1 has committed last.
 fn committed(events: &Path) -> u64 {
-    let records = EventReader::open(&events.join(file_name(WorldRank(1))));
+    let records = EventReader::open(&events.join(file_name(ProcessNumber(1))));
     let epochs = records.into_iter().flatten().flatten();
     let epochs = epochs.filter_map(|record| match record.kind {
         Kind::Commit { epoch, .. } => Some(epoch.0),

@@ -1,6 +1,6 @@
 //! Many deaths under a plain mpirun: whoever dies and however often, the job writes the same, and nothing grows.
 
-use ckptd::events::{EventReader, Kind, WorldRank, file_name};
+use ckptd::events::{EventReader, Kind, ProcessNumber, file_name};
 use ffi_tests::living::{self, beside_work, look};
 use ffi_tests::outcome::native;
 use ffi_tests::processes::{self, Use};
@@ -97,7 +97,7 @@ type Uses = BTreeMap<(&'static str, u32), Use>;
 /// How often a process of the job has been brought back, and what all take; files in memory as well.
 fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
     let directory = beside_work(first.get(&0)?.pid)?.join("events");
-    let reader = EventReader::open(&directory.join(file_name(WorldRank(0)))).ok()?;
+    let reader = EventReader::open(&directory.join(file_name(ProcessNumber(0)))).ok()?;
     let renewals = reader
         .flatten()
         .filter(|record| matches!(record.kind, Kind::Resume { .. }))

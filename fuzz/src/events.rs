@@ -1,7 +1,7 @@
 //! The reader of event files, the one that follows them while they are written, and the report, under any bytes.
 
 use super::sums;
-use ckptd::events::{EventReader, Follower, ReadError, Record, WorldRank, encode_record, file_name};
+use ckptd::events::{EventReader, Follower, ProcessNumber, ReadError, Record, encode_record, file_name};
 use ckptd::report::{Costs, Job, JournalTable, Live, Report, Traffic};
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub fn drive(bytes: &[u8]) {
         if how & 0x80 == 0 {
             sums::events(&mut file);
         }
-        let path = directory.path().join(file_name(WorldRank(rank)));
+        let path = directory.path().join(file_name(ProcessNumber(rank)));
         same_when_followed(&path, &file, usize::from(*cut) * file.len() / 255);
     }
     report(directory.path());

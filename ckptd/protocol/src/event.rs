@@ -1,38 +1,7 @@
 //! What the state machine hears, and what it wants done.
 
-use std::fmt;
-
-/// One world of the job's MPI library; the first is 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Generation(pub u32);
-
-impl Generation {
-    /// The one after it.
-    #[must_use]
-    pub fn next(self) -> Generation {
-        Generation(self.0 + 1)
-    }
-}
-
-impl fmt::Display for Generation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// A process of the program: unique in the job, rises with each that is started.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Number(pub u32);
-
-impl fmt::Display for Number {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// A guardian, by its rank in what the launcher has started.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Guardian(pub u32);
+use bincode::{Decode, Encode};
+use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
 /// Where guardians are, and where what their processes have handed over stays.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -71,7 +40,7 @@ pub enum Said {
     /// This worker is in `MPI_Finalize`, and needs the others no more.
     AtEnd(Generation),
     /// It has handed over files with the copies of this worker, which are to outlive it.
-    Keeps(u32),
+    Keeps(Worker),
     /// Those, or what it has inherited, are not needed any more.
     KeepsNothing,
     /// So many spares more are wanted.
@@ -79,7 +48,7 @@ pub enum Said {
     /// It can be asked which spares should take parts ([`Action::Ask`]).
     CanChoose,
     /// This one should, if that is possible.
-    Wish(Number),
+    Wish(ProcessNumber),
     /// That is all that it has to say to the question of this generation.
     HasChosen(Generation),
     /// The whole job is to end with this status.
@@ -87,7 +56,7 @@ pub enum Said {
 }
 
 /// What is left of a process that another manager has known, which has died.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct Known {
     /// The generation that it was told last; its own, if it has been in one.
     pub generation: Generation,
@@ -102,9 +71,9 @@ pub struct Known {
     /// It may have been told that all workers are at their end.
     pub has_ended: bool,
     /// The worker whose copies it has handed over, or inherited.
-    pub keeps: Option<u32>,
+    pub keeps: Option<Worker>,
     /// It has inherited what this one had handed over.
-    pub heir_of: Option<Number>,
+    pub heir_of: Option<ProcessNumber>,
 }
 
 /// What happens.
@@ -115,17 +84,17 @@ pub enum Event {
     /// A guardian has died, and its processes with it.
     Gone(Guardian),
     /// Before the guardian comes: a process that it has started for another manager. If that has ended, this is told when all guardians have come.
-    Known(Number, Guardian, Known),
+    Known(ProcessNumber, Guardian, Known),
     /// A node is lost, with all that was there.
     Lost(Node),
     /// A process uses MPI: its program does, or the next one of its script.
-    Called(Number),
-    Said(Number, Said),
-    Ended(Number, Ending),
+    Called(ProcessNumber),
+    Said(ProcessNumber, Said),
+    Ended(ProcessNumber, Ending),
     /// The output of a process that has ended has come to its end: so many bytes, to standard output.
-    Closed(Number, u64),
+    Closed(ProcessNumber, u64),
     /// The MPI library of a process has given up in this generation, as it may when another process dies. (A program's own abort is [`Said::Abort`].)
-    Broke(Number, Generation),
+    Broke(ProcessNumber, Generation),
     /// The job cannot go on, and is to end with this status.
     Abort(i32),
     /// Time has passed.
@@ -136,28 +105,35 @@ pub enum Event {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Start a process of the program. `anew`: not for the first time.
-    Start { number: Number, at: Guardian, anew: bool },
+    Start {
+        number: ProcessNumber,
+        at: Guardian,
+        anew: bool,
+    },
     /// A process that uses MPI is let in, for this generation; or not, since the job is at its end.
     Admit {
-        number: Number,
+        number: ProcessNumber,
         generation: Option<Generation>,
     },
     /// Every living process is to leave its MPI library for this generation.
     Announce(Generation),
     /// A process gets the files that a dead one of its node has handed over; they are its own from now on.
-    Inherit { heir: Number, from: Number },
+    Inherit { heir: ProcessNumber, from: ProcessNumber },
     /// Which spares should take the parts of these, which have died? To a process that can say.
-    Ask { number: Number, fallen: Vec<Number> },
+    Ask {
+        number: ProcessNumber,
+        fallen: Vec<ProcessNumber>,
+    },
     /// The generation before ends; this one begins with these ranks, and so many spares are left.
     Begin {
         generation: Generation,
-        ranks: Vec<Number>,
+        ranks: Vec<ProcessNumber>,
         spares: u32,
         /// The job begins with it.
         is_first: bool,
     },
     /// The guardian may have gone.
-    Kill { number: Number, at: Guardian },
+    Kill { number: ProcessNumber, at: Guardian },
     /// The program is at its end. If that is a good one, all processes are to be told; another program of a script may follow it.
     End { is_good: bool },
     /// The guardian ends with this status.

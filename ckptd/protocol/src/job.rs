@@ -7,7 +7,7 @@ mod heirs;
 mod ranks;
 
 use crate::member::Member;
-use crate::{Action, Event, Generation, Guardian, Known, Node, Number, Said};
+use crate::{Action, Event, Generation, Guardian, Known, Node, ProcessNumber, Said, Worker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ struct Question {
     is_asked: bool,
     is_answered: bool,
     /// In the order in which they were told.
-    wishes: Vec<Number>,
+    wishes: Vec<ProcessNumber>,
 }
 
 /// A job.
@@ -52,21 +52,21 @@ pub struct Job {
     /// Where each is, or was.
     nodes: BTreeMap<Guardian, Node>,
     /// What another manager has known, until all guardians have come.
-    known: BTreeMap<Number, (Guardian, Known)>,
+    known: BTreeMap<ProcessNumber, (Guardian, Known)>,
     /// There has been another manager.
     is_again: bool,
-    members: BTreeMap<Number, Member>,
-    living: BTreeSet<Number>,
+    members: BTreeMap<ProcessNumber, Member>,
+    living: BTreeSet<ProcessNumber>,
     /// Living ones that are not ready for the generation.
-    unready: BTreeSet<Number>,
+    unready: BTreeSet<ProcessNumber>,
     /// Of these something will come yet.
-    open: BTreeSet<Number>,
+    open: BTreeSet<ProcessNumber>,
     /// Living ones that are in MPI_Finalize, and need the others no more.
-    at_end: BTreeSet<Number>,
+    at_end: BTreeSet<ProcessNumber>,
     /// By worker, who has died since the last generation began and has left its copies.
-    legacies: BTreeMap<u32, Number>,
+    legacies: BTreeMap<Worker, ProcessNumber>,
     /// Who has died, of those that were in a generation, since anybody could go on.
-    fallen: BTreeSet<Number>,
+    fallen: BTreeSet<ProcessNumber>,
     question: Question,
     /// New spares are started in place of dead ones without anybody asking.
     replenishes: bool,
@@ -87,7 +87,7 @@ pub struct Job {
     /// Until when to wait for the death for which MPI libraries have given up.
     broken_deadline: Option<Duration>,
     /// Who has ended by itself without MPI_Finalize, and had been in a generation.
-    leaver: Option<(Number, bool)>,
+    leaver: Option<(ProcessNumber, bool)>,
     status: i32,
     /// Whose process has ended the job so.
     culprit: Option<Guardian>,
@@ -231,13 +231,13 @@ impl Job {
     }
 
     fn start_next(&mut self, home: Guardian) {
-        let number = Number(self.next);
+        let number = ProcessNumber(self.next);
         self.next += 1;
         self.start(number, home);
     }
 
     /// Starts a process at this guardian or, if that has gone or has one, at the least busy one: of its node, if any is left there.
-    fn start(&mut self, number: Number, home: Guardian) {
+    fn start(&mut self, number: ProcessNumber, home: Guardian) {
         let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
         let at = match self.guardians.contains(&home) && load(&home) == 0 {
             true => Some(home),
@@ -264,7 +264,7 @@ impl Job {
         self.actions.push(Action::Start { number, at, anew });
     }
 
-    fn hear(&mut self, number: Number, said: Said) {
+    fn hear(&mut self, number: ProcessNumber, said: Said) {
         let (generation, is_begun) = (self.generation, self.phase == Phase::Running);
         // Who is killed to start from the beginning has nothing more to say.
         let Some(member) = self
@@ -333,7 +333,7 @@ impl Job {
         self.phase = Phase::Meeting;
         self.question = Question::default();
         // Spares need not say again that they are ready.
-        let is_spare = |number: &&Number| self.members[number].is_spare();
+        let is_spare = |number: &&ProcessNumber| self.members[number].is_spare();
         self.unready = self.living.iter().filter(|it| !is_spare(it)).copied().collect();
         self.at_end.clear();
         self.actions.push(Action::Announce(self.generation));

@@ -1,6 +1,6 @@
 //! A process of the program, as the manager knows it.
 
-use crate::{Ending, Generation, Guardian, Known};
+use crate::{Ending, Generation, Guardian, Known, Worker};
 
 #[derive(Debug)]
 pub struct Member {
@@ -18,7 +18,7 @@ pub struct Member {
     /// How often it was started again before anybody had heard of it.
     pub revivals: u32,
     /// The worker whose copies it has handed over.
-    pub keeps: Option<u32>,
+    pub keeps: Option<Worker>,
     /// It can be asked which spares should take parts.
     pub can_choose: bool,
     pub ending: Option<Ending>,

@@ -1,7 +1,7 @@
 //! The protocol with events in a given order.
 
 use std::time::Duration;
-use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Node, Number, Said};
+use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said, Worker};
 
 #[test]
 fn a_hundred_thousand_processes_cost_little() {
@@ -16,7 +16,7 @@ fn a_hundred_thousand_processes_cost_little() {
         WORKERS + 1
     );
     let first = Generation(0);
-    let begun = do_with_all(&|it| Event::Said(Number(it), Said::Ready(first)));
+    let begun = do_with_all(&|it| Event::Said(ProcessNumber(it), Said::Ready(first)));
     let begins = |actions: &[Action]| {
         let begin = actions.iter().filter_map(|action| match action {
             Action::Begin { ranks, spares, .. } => Some((ranks.len() as u32, *spares)),
@@ -25,10 +25,10 @@ fn a_hundred_thousand_processes_cost_little() {
         begin.collect::<Vec<_>>()
     };
     assert_eq!(begins(&begun), [(WORKERS, 1)]);
-    do_with_all(&|it| Event::Said(Number(it), Said::Running(first)));
-    let announced = job.handle(now, Event::Ended(Number(7), Ending::Signal(9)));
+    do_with_all(&|it| Event::Said(ProcessNumber(it), Said::Running(first)));
+    let announced = job.handle(now, Event::Ended(ProcessNumber(7), Ending::Signal(9)));
     assert_eq!(announced, [Action::Announce(Generation(1))]);
-    let ready = |it| Event::Said(Number(it), Said::Ready(Generation(1)));
+    let ready = |it| Event::Said(ProcessNumber(it), Said::Ready(Generation(1)));
     let begun: Vec<Action> = (0..=WORKERS).flat_map(|it| job.handle(now, ready(it))).collect();
     assert_eq!(begins(&begun), [(WORKERS, 0)]);
 }
@@ -44,8 +44,8 @@ fn the_next_program_of_a_script_is_a_job_like_the_first() {
     all(&|it| Event::Came(Guardian(it), Node(0)));
     for program in 0..2 {
         let generation = Generation(program);
-        let said = |said: Said| move |it| Event::Said(Number(it), said);
-        all(&|it| Event::Called(Number(it)));
+        let said = |said: Said| move |it| Event::Said(ProcessNumber(it), said);
+        all(&|it| Event::Called(ProcessNumber(it)));
         let begun = all(&said(Said::Ready(generation)));
         assert!(matches!(&begun[..], [Action::Begin { generation: of, .. }] if *of == generation));
         all(&said(Said::Running(generation)));
@@ -56,17 +56,17 @@ fn the_next_program_of_a_script_is_a_job_like_the_first() {
 #[test]
 fn a_process_that_dies_in_every_generation_ends_the_job() {
     let (mut job, now) = (Job::new(1, 0), Duration::ZERO);
-    let mut number = Number(0);
+    let mut number = ProcessNumber(0);
     let mut actions = job.handle(now, Event::Came(Guardian(0), Node(0)));
     for generation in (0..100).map(Generation) {
         actions.extend(job.handle(now, Event::Said(number, Said::Ready(generation))));
         if generation == Generation(0) {
             job.handle(now, Event::Said(number, Said::Running(generation)));
-            job.handle(now, Event::Said(number, Said::Keeps(0)));
+            job.handle(now, Event::Said(number, Said::Keeps(Worker(0))));
         }
         actions.extend(job.handle(now, Event::Ended(number, Ending::Signal(9))));
         actions.extend(job.handle(now, Event::Closed(number, 0)));
-        number = Number(number.0 + 1);
+        number = ProcessNumber(number.0 + 1);
     }
     let left = actions.iter().find_map(|action| match action {
         Action::Leave { status, .. } => Some(*status),
@@ -85,22 +85,25 @@ fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_de
     let (mut job, generation) = (Job::new(2, 0), Generation(0));
     let mut do_at = |seconds, event| job.handle(Duration::from_secs(seconds), event);
     (0..2).for_each(|it| drop(do_at(0, Event::Came(Guardian(it), Node(it)))));
-    (0..2).for_each(|it| drop(do_at(0, Event::Said(Number(it), Said::Ready(generation)))));
-    (0..2).for_each(|it| drop(do_at(0, Event::Said(Number(it), Said::Keeps(it)))));
-    (0..2).for_each(|it| drop(do_at(0, Event::Said(Number(it), Said::Running(generation)))));
-    assert_eq!(do_at(1, Event::Broke(Number(0), generation)), []);
+    (0..2).for_each(|it| drop(do_at(0, Event::Said(ProcessNumber(it), Said::Ready(generation)))));
+    (0..2).for_each(|it| drop(do_at(0, Event::Said(ProcessNumber(it), Said::Keeps(Worker(it))))));
+    (0..2).for_each(|it| drop(do_at(0, Event::Said(ProcessNumber(it), Said::Running(generation)))));
+    assert_eq!(do_at(1, Event::Broke(ProcessNumber(0), generation)), []);
     let next = Generation(1);
-    let told = do_at(1, Event::Ended(Number(1), Ending::Signal(9)));
+    let told = do_at(1, Event::Ended(ProcessNumber(1), Ending::Signal(9)));
     assert!(told.contains(&Action::Announce(next)));
-    do_at(1, Event::Said(Number(0), Said::Ready(next)));
-    do_at(1, Event::Said(Number(2), Said::Ready(next)));
+    do_at(1, Event::Said(ProcessNumber(0), Said::Ready(next)));
+    do_at(1, Event::Said(ProcessNumber(2), Said::Ready(next)));
     assert_eq!(do_at(9, Event::Tick), []);
-    let (late, new) = (Event::Broke(Number(0), generation), Event::Broke(Number(0), next));
+    let (late, new) = (
+        Event::Broke(ProcessNumber(0), generation),
+        Event::Broke(ProcessNumber(0), next),
+    );
     assert_eq!(
         [do_at(20, late), do_at(30, Event::Tick), do_at(30, new)],
         [const { Vec::new() }; 3]
     );
-    let (number, at) = (Number(0), Guardian(0));
+    let (number, at) = (ProcessNumber(0), Guardian(0));
     assert_eq!(do_at(40, Event::Tick), [Action::Kill { number, at }]);
     let told = do_at(40, Event::Ended(number, Ending::Exit(14)));
     assert!(told.contains(&Action::Announce(Generation(2))), "{told:?}");
@@ -111,9 +114,9 @@ fn begun() -> Job {
     let mut job = Job::new(4, 2);
     let now = Duration::ZERO;
     (0..6).for_each(|it| drop(job.handle(now, Event::Came(Guardian(it), Node(it % 2)))));
-    let ready = |it| Event::Said(Number(it), Said::Ready(Generation(0)));
+    let ready = |it| Event::Said(ProcessNumber(it), Said::Ready(Generation(0)));
     let actions: Vec<Action> = (0..6).rev().flat_map(|it| job.handle(now, ready(it))).collect();
-    let ranks = (0..4).map(Number).collect();
+    let ranks = (0..4).map(ProcessNumber).collect();
     let begin = Action::Begin {
         generation: Generation(0),
         ranks,
@@ -121,20 +124,20 @@ fn begun() -> Job {
         is_first: true,
     };
     assert_eq!(actions, [begin]);
-    (0..4).for_each(|it| drop(job.handle(now, Event::Said(Number(it), Said::Running(Generation(0))))));
+    (0..4).for_each(|it| drop(job.handle(now, Event::Said(ProcessNumber(it), Said::Running(Generation(0))))));
     job
 }
 
 /// Kills a process, and lets those that were ranks be ready for the next generation; who the ranks of that are.
 fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[Said]) -> Vec<u32> {
     let now = Duration::ZERO;
-    let mut actions = job.handle(now, Event::Ended(Number(dead), Ending::Signal(9)));
+    let mut actions = job.handle(now, Event::Ended(ProcessNumber(dead), Ending::Signal(9)));
     let generation = job.generation();
     for &other in others {
-        actions.extend(job.handle(now, Event::Said(Number(other), Said::Ready(generation))));
+        actions.extend(job.handle(now, Event::Said(ProcessNumber(other), Said::Ready(generation))));
     }
     for &said in answer {
-        actions.extend(job.handle(now, Event::Said(Number(others[0]), said)));
+        actions.extend(job.handle(now, Event::Said(ProcessNumber(others[0]), said)));
     }
     let ranks = actions.into_iter().find_map(|action| match action {
         Action::Begin { ranks, .. } => Some(ranks),
@@ -155,28 +158,28 @@ fn a_spare_of_the_same_node_comes_first() {
 
 #[test]
 fn a_wished_spare_comes_before_a_neighbour_and_after_an_heir() {
-    let wished = [Said::Wish(Number(5)), Said::HasChosen(Generation(1))];
+    let wished = [Said::Wish(ProcessNumber(5)), Said::HasChosen(Generation(1))];
     let asking = || {
         let mut job = begun();
-        job.handle(Duration::ZERO, Event::Said(Number(0), Said::CanChoose));
+        job.handle(Duration::ZERO, Event::Said(ProcessNumber(0), Said::CanChoose));
         job
     };
     assert_eq!(ranks_after(&mut asking(), 2, &[0, 1, 3], &wished), [0, 1, 3, 5]);
     // The answer is waited for.
     assert_eq!(ranks_after(&mut asking(), 2, &[0, 1, 3], &[]), []);
     let mut job = asking();
-    job.handle(Duration::ZERO, Event::Said(Number(2), Said::Keeps(2)));
+    job.handle(Duration::ZERO, Event::Said(ProcessNumber(2), Said::Keeps(Worker(2))));
     assert_eq!(ranks_after(&mut job, 2, &[0, 1, 3], &wished), [0, 1, 3, 4]);
 }
 
 #[test]
 fn the_death_of_a_spare_disturbs_nobody() {
     let (mut job, now) = (begun().replenishing(true), Duration::ZERO);
-    let died = job.handle(now, Event::Ended(Number(4), Ending::Signal(9)));
+    let died = job.handle(now, Event::Ended(ProcessNumber(4), Ending::Signal(9)));
     let [
         Action::Say(_),
         Action::Start {
-            number: Number(6),
+            number: ProcessNumber(6),
             anew: true,
             ..
         },
@@ -191,7 +194,7 @@ fn the_death_of_a_spare_disturbs_nobody() {
 #[test]
 fn a_launcher_that_ends_a_spare_ends_the_job() {
     let (mut job, now) = (begun(), Duration::ZERO);
-    let told = job.handle(now, Event::Ended(Number(4), Ending::Asked(15)));
+    let told = job.handle(now, Event::Ended(ProcessNumber(4), Ending::Asked(15)));
     assert_eq!(told, [Action::End { is_good: false }]);
 }
 
@@ -199,10 +202,10 @@ fn a_launcher_that_ends_a_spare_ends_the_job() {
 #[test]
 fn a_new_spare_that_comes_after_the_end_is_let_go() {
     let (mut job, now) = (begun().replenishing(true), Duration::ZERO);
-    job.handle(now, Event::Ended(Number(4), Ending::Signal(9)));
+    job.handle(now, Event::Ended(ProcessNumber(4), Ending::Signal(9)));
     let generation = Generation(0);
-    (0..4).for_each(|it| drop(job.handle(now, Event::Said(Number(it), Said::AtEnd(generation)))));
-    let number = Number(6);
+    (0..4).for_each(|it| drop(job.handle(now, Event::Said(ProcessNumber(it), Said::AtEnd(generation)))));
+    let number = ProcessNumber(6);
     let admitted = Action::Admit {
         number,
         generation: Some(generation),

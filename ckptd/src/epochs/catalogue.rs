@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use understudy_numbers::{Epoch, Worker};
 
 /// An epoch on disk. The order is that of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, bincode::Encode, bincode::Decode)]
@@ -12,7 +13,7 @@ pub struct Key {
     /// written before.
     pub generation: u64,
     /// Number of the epoch.
-    pub epoch: u64,
+    pub epoch: Epoch,
 }
 
 /// A worker's file of an epoch.
@@ -21,7 +22,7 @@ pub struct Name {
     /// The epoch.
     pub key: Key,
     /// The worker.
-    pub worker: u32,
+    pub worker: Worker,
 }
 
 /// What is behind the name of a file that is being written.
@@ -46,7 +47,8 @@ impl fmt::Display for Name {
         ) = (self.key, self.worker);
         write!(
             out,
-            "{PREFIX}{lineage:016x}-{generation:04}-{epoch:08}-w{worker:05}{SUFFIX}"
+            "{PREFIX}{lineage:016x}-{generation:04}-{:08}-w{:05}{SUFFIX}",
+            epoch.0, worker.0
         )
     }
 }
@@ -59,16 +61,16 @@ impl Name {
             key: Key {
                 lineage: u64::from_str_radix(parts.next()?, 16).ok()?,
                 generation: parts.next()?.parse().ok()?,
-                epoch: parts.next()?.parse().ok()?,
+                epoch: Epoch(parts.next()?.parse().ok()?),
             },
-            worker: parts.next()?.strip_prefix('w')?.parse().ok()?,
+            worker: Worker(parts.next()?.strip_prefix('w')?.parse().ok()?),
         };
         (name.to_string() == text).then_some(name)
     }
 }
 
 /// The epochs of which there is a file of `worker`, the oldest first.
-pub fn of_worker<'a>(listing: impl IntoIterator<Item = &'a str>, worker: u32) -> Vec<Key> {
+pub fn of_worker<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker) -> Vec<Key> {
     let names = listing.into_iter().filter_map(Name::parse);
     let keys: BTreeSet<Key> = names
         .filter(|name| name.worker == worker)
@@ -78,7 +80,7 @@ pub fn of_worker<'a>(listing: impl IntoIterator<Item = &'a str>, worker: u32) ->
 }
 
 /// Files of `worker` whose writing was never completed.
-pub fn torn<'a>(listing: impl IntoIterator<Item = &'a str>, worker: u32) -> Vec<&'a str> {
+pub fn torn<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker) -> Vec<&'a str> {
     let is_torn = |file: &&str| {
         let name = file.strip_suffix(PART);
         let name = name.and_then(|name| Name::parse(name.split_once(COPY).map_or(name, |(name, _)| name)));
@@ -119,12 +121,13 @@ mod tests {
         Key {
             lineage: 7,
             generation,
-            epoch,
+            epoch: Epoch(epoch),
         }
     }
 
     fn file(generation: u64, epoch: u64, worker: u32) -> String {
         let key = key(generation, epoch);
+        let worker = Worker(worker);
         Name { key, worker }.to_string()
     }
 
@@ -136,16 +139,16 @@ mod tests {
             Name::parse(&text),
             Some(Name {
                 key: key(2, 31),
-                worker: 4
+                worker: Worker(4)
             })
         );
         let huge = Name {
             key: Key {
                 lineage: u64::MAX,
                 generation: 123_456,
-                epoch: u64::MAX,
+                epoch: Epoch(u64::MAX),
             },
-            worker: u32::MAX,
+            worker: Worker(u32::MAX),
         };
         assert_eq!(Name::parse(&huge.to_string()), Some(huge));
         for wrong in [
@@ -171,7 +174,7 @@ mod tests {
             file(0, 9, 0),
             "core".into(),
         ];
-        let found = of_worker(files.iter().map(String::as_str), 1);
+        let found = of_worker(files.iter().map(String::as_str), Worker(1));
         assert_eq!(found, [key(0, 2), key(0, 3), key(1, 2)]);
         let all = candidates(&[vec![key(0, 2), key(0, 3)], vec![key(0, 2), key(1, 1)], vec![]]);
         assert_eq!(all, [key(1, 1), key(0, 3), key(0, 2)]);
@@ -186,7 +189,10 @@ mod tests {
             "x.part".into(),
             file(0, 5, 1) + COPY + "77" + PART,
         ];
-        assert_eq!(torn(files.iter().map(String::as_str), 1), [&files[1], &files[4]]);
+        assert_eq!(
+            torn(files.iter().map(String::as_str), Worker(1)),
+            [&files[1], &files[4]]
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::catalogue::Key;
 use crate::pages::{self, PAGE_SIZE, PageRun};
 use bincode::config::standard;
 use std::io::{self, ErrorKind, Read, Write};
+use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const MAGIC: &[u8; 8] = b"USTDYEPO";
@@ -51,7 +52,7 @@ pub struct Head {
     /// The epoch.
     pub key: Key,
     /// The worker.
-    pub worker: u32,
+    pub worker: Worker,
     /// Whose epoch it is.
     pub identity: Identity,
     /// Checksum of the environment.

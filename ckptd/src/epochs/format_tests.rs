@@ -1,14 +1,15 @@
 use super::*;
 use crate::pages::PageIndex;
+use understudy_numbers::{Epoch, Worker};
 
 fn head(pages: u64) -> Head {
     Head {
         key: Key {
             lineage: 1,
             generation: 0,
-            epoch: 5,
+            epoch: Epoch(5),
         },
-        worker: 2,
+        worker: Worker(2),
         identity: Identity {
             build: 3,
             mpi: "Open MPI v5".into(),

@@ -1,6 +1,6 @@
 //! Header and frames as bytes.
 
-use super::{ClockPair, MAGIC, Record, VERSION, WorldRank};
+use super::{ClockPair, MAGIC, ProcessNumber, Record, VERSION};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of the file header.
@@ -13,7 +13,7 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 /// The file header without magic, version and check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    pub rank: WorldRank,
+    pub rank: ProcessNumber,
     /// When the file was begun; every record's `t` counts from here.
     pub clocks: ClockPair,
 }
@@ -34,7 +34,7 @@ impl Header {
     /// The fields behind magic and version; `None` when the check does not hold.
     pub(super) fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Option<Self> {
         (u32_at(bytes, 32) == low32(xxh3_64(&bytes[..32]))).then(|| Self {
-            rank: WorldRank(u32_at(bytes, 12)),
+            rank: ProcessNumber(u32_at(bytes, 12)),
             clocks: ClockPair {
                 realtime_ns: u64_at(bytes, 16),
                 monotonic_ns: u64_at(bytes, 24),

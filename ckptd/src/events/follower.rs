@@ -83,12 +83,12 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::{Epoch, EventWriter, Kind, WorldRank, file_name};
+    use crate::events::{Epoch, EventWriter, Kind, ProcessNumber, file_name};
 
     #[test]
     fn records_come_as_they_are_written_however_they_are_torn() {
         let dir = tempfile::tempdir().expect("there is room for temporary files");
-        let writer = EventWriter::create(dir.path(), WorldRank(0));
+        let writer = EventWriter::create(dir.path(), ProcessNumber(0));
         (0..4).for_each(|n| {
             writer.emit(
                 Epoch(n),
@@ -98,7 +98,7 @@ mod tests {
                 },
             )
         });
-        let whole = std::fs::read(dir.path().join(file_name(WorldRank(0)))).expect("it was written");
+        let whole = std::fs::read(dir.path().join(file_name(ProcessNumber(0)))).expect("it was written");
         let path = dir.path().join("copy");
         std::fs::write(&path, []).expect("writable");
         let mut follower = Follower::open(&path).expect("it is there");
@@ -111,16 +111,16 @@ mod tests {
             found.iter().map(|record| record.epoch.0).collect::<Vec<_>>(),
             [0, 1, 2, 3]
         );
-        assert_eq!(follower.header().map(|header| header.rank), Some(WorldRank(0)));
+        assert_eq!(follower.header().map(|header| header.rank), Some(ProcessNumber(0)));
     }
 
     #[test]
     fn another_file_of_the_same_name_is_noticed() {
         let dir = tempfile::tempdir().expect("there is room for temporary files");
-        let first = EventWriter::create(dir.path(), WorldRank(0));
+        let first = EventWriter::create(dir.path(), ProcessNumber(0));
         let follower = Follower::open(first.path()).expect("it is there");
         assert!(!follower.is_replaced(first.path()));
-        let second = EventWriter::create(dir.path(), WorldRank(0));
+        let second = EventWriter::create(dir.path(), ProcessNumber(0));
         assert!(follower.is_replaced(second.path()));
     }
 

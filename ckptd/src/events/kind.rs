@@ -3,26 +3,7 @@
 use super::{JournalCalls, Traffic};
 use bincode::{Decode, Encode};
 use std::fmt;
-
-macro_rules! number {
-    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Encode, Decode)]
-        #[cfg_attr(feature = "cli", derive(serde::Serialize))]
-        pub struct $name(pub $inner);
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-    };
-}
-
-number!(/** Rank of a process in the real `MPI_COMM_WORLD`, spares included. */ WorldRank(u32));
-number!(/** Rank of a worker as the program sees it. */ Worker(u32));
-number!(/** Number of a spare, counted from 0. */ Spare(u32));
-number!(/** Number of a checkpoint epoch; 0 is before the first cut. */ Epoch(u64));
+use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
 
 /// What a process is at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
@@ -148,7 +129,7 @@ pub struct SpareChoice {
     /// The part.
     pub worker: Worker,
     /// The spare.
-    pub rank: WorldRank,
+    pub rank: ProcessNumber,
     /// Whether ckptd has named it; otherwise it is the built-in rule's.
     pub by_daemon: bool,
 }
@@ -164,7 +145,7 @@ pub enum Kind {
     /// The rank is up. `job` tells apart jobs that wrote to the same directory.
     Start {
         pid: u32,
-        world_rank: WorldRank,
+        world_rank: ProcessNumber,
         role: Role,
         workers: u32,
         spares: u32,
@@ -194,14 +175,14 @@ pub enum Kind {
     /// The capture was handed to the buddy.
     Ship {
         epoch: Epoch,
-        to: WorldRank,
+        to: ProcessNumber,
         bytes: u64,
         ns: u64,
     },
     /// A buddy's capture arrived here.
     Received {
         epoch: Epoch,
-        from: WorldRank,
+        from: ProcessNumber,
         bytes: u64,
         ns: u64,
     },
@@ -267,13 +248,13 @@ pub enum Kind {
     /// The rank learned of failures.
     FailureDetected {
         recovery: u32,
-        failed: Vec<WorldRank>,
+        failed: Vec<ProcessNumber>,
         by: ErrorClass,
     },
     /// A process has died, as those who go on know; every one of them tells of it.
     Death {
         recovery: u32,
-        rank: WorldRank,
+        rank: ProcessNumber,
         /// The part that it played.
         worker: Worker,
         /// A signal, with the place if the process has noted it; `unknown` if nobody saw it.

@@ -23,9 +23,10 @@ pub use clock::{ClockPair, monotonic_ns};
 pub use codec::{HEADER_LEN, Header, MAX_PAYLOAD, encode_record};
 #[cfg(feature = "cli")]
 pub use follower::Follower;
-pub use kind::{EndHow, Epoch, ErrorClass, Kind, RecoveryStage, Role, Spare, SpareChoice, Worker, WorldRank};
+pub use kind::{EndHow, ErrorClass, Kind, RecoveryStage, Role, SpareChoice};
 pub use reader::{EventReader, ReadError};
 pub use tables::{Amount, CommTraffic, JournalCalls, JournalRow, PeerTraffic, Traffic};
+pub use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
 pub use writer::EventWriter;
 
 use bincode::{Decode, Encode};
@@ -52,15 +53,15 @@ pub struct Record {
 }
 
 /// Name of the event file of a rank.
-pub fn file_name(rank: WorldRank) -> String {
+pub fn file_name(rank: ProcessNumber) -> String {
     format!("rank-{}.events", rank.0)
 }
 
 /// The rank an event file's name speaks of; `None` for any other file.
-pub fn rank_of_file_name(name: &str) -> Option<WorldRank> {
+pub fn rank_of_file_name(name: &str) -> Option<ProcessNumber> {
     name.strip_prefix("rank-")?
         .strip_suffix(".events")?
         .parse()
         .ok()
-        .map(WorldRank)
+        .map(ProcessNumber)
 }

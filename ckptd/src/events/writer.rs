@@ -1,6 +1,6 @@
 //! Writing a rank's event file. Trouble with the file never becomes trouble for the program.
 
-use super::{ClockPair, Epoch, Header, Kind, Record, WorldRank, encode_record, file_name, monotonic_ns};
+use super::{ClockPair, Epoch, Header, Kind, ProcessNumber, Record, encode_record, file_name, monotonic_ns};
 use crate::private::create_anew;
 use std::fs::{File, create_dir_all};
 use std::io::{self, Write};
@@ -21,12 +21,12 @@ pub struct EventWriter {
 impl EventWriter {
     /// Begins `rank-N.events` in `dir`, making the directory if need be and replacing an older file of
     /// that name. Errors are reported on standard error.
-    pub fn create(dir: &Path, rank: WorldRank) -> Self {
+    pub fn create(dir: &Path, rank: ProcessNumber) -> Self {
         Self::create_reporting(dir, rank, |message| eprintln!("{message}"))
     }
 
     /// As [`create`](Self::create), with `report` for the one message about an error.
-    pub fn create_reporting(dir: &Path, rank: WorldRank, report: fn(&str)) -> Self {
+    pub fn create_reporting(dir: &Path, rank: ProcessNumber, report: fn(&str)) -> Self {
         let header = Header {
             rank,
             clocks: ClockPair::now(),

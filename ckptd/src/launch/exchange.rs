@@ -2,6 +2,7 @@
 
 use super::talk::{FenceOf, Order};
 use std::collections::{BTreeMap, BTreeSet};
+use understudy_numbers::{Generation, Rank};
 
 /// A fence that not all nodes have come to.
 #[derive(Default)]
@@ -14,7 +15,7 @@ struct Gathering {
 /// What is asked for in the generation that has begun.
 #[derive(Default)]
 pub struct Exchange {
-    generation: u32,
+    generation: Generation,
     /// The node of each rank.
     of_rank: Vec<u32>,
     fences: BTreeMap<FenceOf, Gathering>,
@@ -25,7 +26,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// Of a generation that begins; what was asked for before is not answered any more.
-    pub fn of(generation: u32, of_rank: Vec<u32>) -> Exchange {
+    pub fn of(generation: Generation, of_rank: Vec<u32>) -> Exchange {
         Exchange {
             generation,
             of_rank,
@@ -38,7 +39,7 @@ impl Exchange {
         let nodes: Option<BTreeSet<u32>> = fence
             .members
             .iter()
-            .map(|&rank| self.of_rank.get(rank as usize).copied())
+            .map(|rank| self.of_rank.get(rank.index()).copied())
             .collect();
         let Some(nodes) = nodes.filter(|_| fence.generation == self.generation) else {
             return vec![(node, Order::Answer { id, bytes: None })];
@@ -58,11 +59,8 @@ impl Exchange {
     }
 
     /// A node wants what a rank of another one has put.
-    pub fn ask(&mut self, node: u32, id: u64, generation: u32, rank: u32) -> (u32, Order) {
-        let of = self
-            .of_rank
-            .get(rank as usize)
-            .filter(|_| generation == self.generation);
+    pub fn ask(&mut self, node: u32, id: u64, generation: Generation, rank: Rank) -> (u32, Order) {
+        let of = self.of_rank.get(rank.index()).filter(|_| generation == self.generation);
         let Some(&of) = of else {
             return (node, Order::Answer { id, bytes: None });
         };
@@ -85,8 +83,8 @@ mod tests {
 
     fn fence(generation: u32, members: &[u32]) -> FenceOf {
         FenceOf {
-            generation,
-            members: members.to_vec(),
+            generation: Generation(generation),
+            members: members.iter().copied().map(Rank).collect(),
             number: 0,
         }
     }
@@ -98,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_fence_waits_for_the_nodes_of_its_members() {
-        let mut exchange = Exchange::of(3, vec![0, 1, 2, 1]);
+        let mut exchange = Exchange::of(Generation(3), vec![0, 1, 2, 1]);
         assert_eq!(exchange.fence(1, 10, fence(3, &[0, 1, 3]), vec![1]), []);
         assert_eq!(
             exchange.fence(2, 20, fence(3, &[2]), vec![2]),
@@ -112,14 +110,14 @@ mod tests {
 
     #[test]
     fn a_question_goes_to_the_node_of_the_rank() {
-        let mut exchange = Exchange::of(0, vec![0, 1]);
-        let (node, order) = exchange.ask(0, 7, 0, 1);
+        let mut exchange = Exchange::of(Generation(0), vec![0, 1]);
+        let (node, order) = exchange.ask(0, 7, Generation(0), Rank(1));
         let Order::Modex { id, .. } = order else {
             panic!("{order:?}")
         };
         assert_eq!(node, 1);
         assert_eq!(exchange.answer(id, Some(vec![9])), Some(answer(0, 7, Some(&[9]))));
         assert_eq!(exchange.answer(id, None), None);
-        assert_eq!(exchange.ask(0, 8, 1, 1), answer(0, 8, None));
+        assert_eq!(exchange.ask(0, 8, Generation(1), Rank(1)), answer(0, 8, None));
     }
 }

@@ -3,16 +3,7 @@
 use super::Error;
 use std::borrow::Borrow;
 use std::fmt;
-
-/// Rank in the MPI_COMM_WORLD of a generation.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Rank(pub u32);
-
-impl fmt::Display for Rank {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+use understudy_numbers::Rank;
 
 /// What no other generation of any job on these nodes is called: MPI libraries name shared memory after it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -157,20 +148,20 @@ pub(crate) fn listed(ranks: impl Iterator<Item = Rank>) -> String {
 
 /// One MPI_COMM_WORLD.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Generation {
+pub struct Namespace {
     pub name: Name,
     pub placement: Placement,
     /// Which of the placement's hosts this node is.
     pub here: usize,
 }
 
-impl Generation {
+impl Namespace {
     /// One whose ranks are all on this node.
     ///
     /// # Errors
     /// [`Error::BadName`], [`Error::BadPlacement`].
-    pub fn here(job: &str, number: u32, host: &str, size: u32) -> Result<Generation, Error> {
-        Ok(Generation {
+    pub fn here(job: &str, number: u32, host: &str, size: u32) -> Result<Namespace, Error> {
+        Ok(Namespace {
             name: Name::new(job, number)?,
             placement: Placement::on_one(host, size)?,
             here: 0,

@@ -24,6 +24,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use understudy_numbers::{self as numbers, ProcessNumber};
 use understudy_protocol::LOST;
 
 /// Signals that a launcher passes on to its processes.
@@ -227,7 +228,7 @@ impl Guardian {
         Ok(None)
     }
 
-    fn with(&self, number: u32, then: impl FnOnce(&mut Ward)) {
+    fn with(&self, number: ProcessNumber, then: impl FnOnce(&mut Ward)) {
         self.wards().iter_mut().find(|ward| ward.number == number).map(then);
     }
 
@@ -320,11 +321,11 @@ impl Guardian {
     }
 
     /// Starts a process of the program, which does not outlive this one.
-    fn start(&mut self, number: u32, anew: bool) -> Result<(), Error> {
+    fn start(&mut self, number: ProcessNumber, anew: bool) -> Result<(), Error> {
         let mut command = self.program.command();
         command.env("UNDERSTUDY_SPARES", self.spares.to_string());
         command.env_remove("UNDERSTUDY_ASIDE");
-        if anew && number < self.seat.size {
+        if anew && number.0 < self.seat.size {
             // A fault strikes once; new processes have numbers of their own.
             command.env_remove("UNDERSTUDY_FAULT");
         }
@@ -337,7 +338,7 @@ impl Guardian {
                 command.env(was, value);
             }
         }
-        command.stdin(if anew && self.seat.rank != 0 {
+        command.stdin(if anew && self.seat.rank != numbers::Guardian(0) {
             Stdio::null()
         } else {
             Stdio::inherit()
@@ -360,7 +361,7 @@ impl Guardian {
     }
 
     /// What makes a process the one of this number, as a launcher would tell it.
-    fn identity(&self, number: u32) -> Identity {
+    fn identity(&self, number: ProcessNumber) -> Identity {
         let seat = &self.seat;
         let (number, size) = (number.to_string(), seat.size.to_string());
         let (local_size, local_rank) = (seat.local_size.to_string(), seat.local_rank.to_string());
@@ -382,7 +383,7 @@ impl Guardian {
     }
 
     /// Passes on what a process writes; tells when all that write there have closed it, relays among them.
-    fn pump(&self, number: u32, child: &mut Child) {
+    fn pump(&self, number: ProcessNumber, child: &mut Child) {
         let written = Arc::new(AtomicU64::new(0));
         let open = Arc::new(AtomicUsize::new(2));
         let close = {

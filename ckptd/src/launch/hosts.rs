@@ -2,6 +2,7 @@
 
 use super::Error;
 use std::path::Path;
+use understudy_numbers::Guardian;
 
 /// A host and how many processes it may have.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,7 +85,7 @@ fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::Slots`].
-pub fn deal(hosts: &[Host], size: u32, by: By) -> Result<Vec<Vec<u32>>, Error> {
+pub fn deal(hosts: &[Host], size: u32, by: By) -> Result<Vec<Vec<Guardian>>, Error> {
     let slots: u32 = hosts.iter().map(|host| host.slots).sum();
     if slots < size {
         return Err(Error::Slots { slots, size });
@@ -99,7 +100,7 @@ pub fn deal(hosts: &[Host], size: u32, by: By) -> Result<Vec<Vec<u32>>, Error> {
     }
     let mut ranks = vec![Vec::new(); hosts.len()];
     for (rank, (_, at)) in (0..size).zip(seats) {
-        ranks[at].push(rank);
+        ranks[at].push(Guardian(rank));
     }
     Ok(ranks)
 }
@@ -132,14 +133,16 @@ mod tests {
     #[test]
     fn ranks_fill_hosts_or_are_dealt_out() {
         let hosts = hosts(&[("a", 2), ("b", 1), ("c", 3)]);
-        assert_eq!(
-            deal(&hosts, 5, By::Slot).expect("room"),
-            [vec![0, 1], vec![2], vec![3, 4]]
-        );
-        assert_eq!(
-            deal(&hosts, 5, By::Node).expect("room"),
-            [vec![0, 3], vec![1], vec![2, 4]]
-        );
+        let numbers = |ranks: Vec<Guardian>| ranks.into_iter().map(|rank| rank.0).collect::<Vec<_>>();
+        let dealt = |by| {
+            deal(&hosts, 5, by)
+                .expect("room")
+                .into_iter()
+                .map(numbers)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(dealt(By::Slot), [vec![0, 1], vec![2], vec![3, 4]]);
+        assert_eq!(dealt(By::Node), [vec![0, 3], vec![1], vec![2, 4]]);
         assert!(matches!(
             deal(&hosts, 7, By::Slot),
             Err(Error::Slots { slots: 6, size: 7 })

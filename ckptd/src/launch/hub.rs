@@ -274,7 +274,9 @@ mod tests {
         let node = call(TOKEN);
         assert!(matches!(&news(&mut hub)[..], [(4, News::Joined(host))] if host == "n4"));
         let mut node = node.join().expect("no panic").expect("let in");
-        let report = Report::Gone { rank: 1 };
+        let report = Report::Gone {
+            rank: understudy_numbers::Guardian(1),
+        };
         node.tell(report.clone());
         assert!(matches!(&news(&mut hub)[..], [(4, News::Told(told))] if *told == report));
         hub.tell(4, Order::End { is_good: true });

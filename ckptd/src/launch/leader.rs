@@ -1,11 +1,11 @@
 //! The leader of a job: has the state machine that decides, and a clock. Reports become events, and actions become orders.
 
 use super::exchange::Exchange;
-use super::talk::{Beginning, Known, Order, Report};
+use super::talk::{Beginning, Order, Report};
 use crate::line::{Ended, ToGuardian, ToManager};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Node, Number, Said};
+use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The leader's own node.
@@ -24,8 +24,8 @@ pub struct Leader {
     hosts: BTreeMap<u32, String>,
     lost: BTreeSet<u32>,
     /// The node of each living guardian, by rank, and of each process, by number.
-    guardians: BTreeMap<u32, u32>,
-    processes: BTreeMap<u32, u32>,
+    guardians: BTreeMap<Guardian, u32>,
+    processes: BTreeMap<ProcessNumber, u32>,
     exchange: Exchange,
     orders: Vec<(u32, Order)>,
     /// A node is missing, and no guardian has come.
@@ -133,17 +133,17 @@ impl Leader {
             }
             Report::Knows { rank, number, known } => {
                 self.processes.insert(number, node);
-                self.happen(Event::Known(Number(number), Guardian(rank), known_to_node(&known)));
+                self.happen(Event::Known(number, rank, known));
             }
-            Report::Told { rank } => self.happen(Event::Came(Guardian(rank), Node(node))),
+            Report::Told { rank } => self.happen(Event::Came(rank, Node(node))),
             Report::Gone { rank } => {
                 self.guardians.remove(&rank);
-                self.happen(Event::Gone(Guardian(rank)));
+                self.happen(Event::Gone(rank));
             }
-            Report::Called { number } => self.happen(Event::Called(Number(number))),
-            Report::Process { number, said } => self.happen(Event::Said(Number(number), said_by_process(&said))),
+            Report::Called { number } => self.happen(Event::Called(number)),
+            Report::Process { number, said } => self.happen(Event::Said(number, said_by_process(&said))),
             Report::Ended(ended) => self.happen(said_by_guardian(&ended)),
-            Report::Broke { number, generation } => self.happen(Event::Broke(Number(number), Generation(generation))),
+            Report::Broke { number, generation } => self.happen(Event::Broke(number, generation)),
             Report::GivesUp(why) => self.give_up(&why),
             Report::Fence { id, fence, bytes } => {
                 let answers = self.exchange.fence(node, id, fence, bytes);
@@ -173,32 +173,24 @@ impl Leader {
     fn act(&mut self, action: Action) {
         match action {
             Action::Start { number, at, anew } => {
-                let node = self.tell_guardian(at, ToGuardian::Start { number: number.0, anew });
-                self.processes.insert(number.0, node);
+                let node = self.tell_guardian(at, ToGuardian::Start { number, anew });
+                self.processes.insert(number, node);
             }
-            Action::Kill { number, at } => drop(self.tell_guardian(at, ToGuardian::Kill { number: number.0 })),
+            Action::Kill { number, at } => drop(self.tell_guardian(at, ToGuardian::Kill { number })),
             Action::Leave { at, status } => drop(self.tell_guardian(at, ToGuardian::Leave { status })),
             Action::Admit { number, generation } => {
-                let (number, generation) = (number.0, generation.map(|generation| generation.0));
                 self.tell_node_of(number, Order::Admit { number, generation });
             }
             Action::Inherit { heir, from } => {
-                let (heir, from) = (heir.0, from.0);
                 self.tell_node_of(heir, Order::Inherit { heir, from });
             }
-            Action::Announce(Generation(generation)) => {
+            Action::Announce(generation) => {
                 log::info!("generation {generation} is to be");
                 self.tell_all(&Order::Announce { generation });
             }
             Action::Ask { number, fallen } => {
-                let fallen = fallen.into_iter().take(MOST_NAMED).map(|number| number.0).collect();
-                self.tell_node_of(
-                    number.0,
-                    Order::Ask {
-                        number: number.0,
-                        fallen,
-                    },
-                );
+                let fallen = fallen.into_iter().take(MOST_NAMED).collect();
+                self.tell_node_of(number, Order::Ask { number, fallen });
             }
             Action::Begin {
                 generation,
@@ -211,13 +203,13 @@ impl Leader {
         }
     }
 
-    fn begin(&mut self, Generation(generation): Generation, ranks: &[Number], (spares, is_first): (u32, bool)) {
+    fn begin(&mut self, generation: Generation, ranks: &[ProcessNumber], (spares, is_first): (u32, bool)) {
         log::info!("generation {generation} begins with {} processes", ranks.len());
-        let node_of = |number: &Number| self.processes.get(&number.0).copied().unwrap_or(OWN);
+        let node_of = |number: &ProcessNumber| self.processes.get(number).copied().unwrap_or(OWN);
         let of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
         // A host that is lost this moment has ranks nevertheless: they will be found dead.
         let place = |node: u32| self.hosts.range(..node).count() as u32;
-        let numbers = ranks.iter().map(|number| number.0);
+        let numbers = ranks.iter().copied();
         let beginning = Beginning {
             job: job_name(&self.hosts[&OWN]),
             generation,
@@ -235,13 +227,13 @@ impl Leader {
         self.orders.extend(all);
     }
 
-    fn tell_node_of(&mut self, number: u32, order: Order) {
+    fn tell_node_of(&mut self, number: ProcessNumber, order: Order) {
         let node = self.processes.get(&number).copied().unwrap_or(OWN);
         self.orders.push((node, order));
     }
 
     /// The guardian's node.
-    fn tell_guardian(&mut self, Guardian(rank): Guardian, message: ToGuardian) -> u32 {
+    fn tell_guardian(&mut self, rank: Guardian, message: ToGuardian) -> u32 {
         let node = self.guardians.get(&rank).copied().unwrap_or(OWN);
         self.orders.push((node, Order::Guardian { rank, message }));
         node
@@ -257,22 +249,9 @@ fn job_name(host: &str) -> String {
     )
 }
 
-fn known_to_node(known: &Known) -> understudy_protocol::Known {
-    understudy_protocol::Known {
-        generation: Generation(known.generation),
-        is_heard: known.is_heard,
-        has_played: known.has_played,
-        has_part: known.has_part,
-        is_protected: known.is_protected,
-        has_ended: known.has_ended,
-        keeps: known.keeps,
-        heir_of: known.heir_of.map(Number),
-    }
-}
-
 fn said_by_guardian(message: &Ended) -> Event {
     match *message {
-        Ended::Exited { number, status, .. } => Event::Ended(Number(number), Ending::Exit(status)),
+        Ended::Exited { number, status, .. } => Event::Ended(number, Ending::Exit(status)),
         Ended::Killed {
             number,
             signal,
@@ -282,24 +261,24 @@ fn said_by_guardian(message: &Ended) -> Event {
                 true => Ending::Asked(signal),
                 false => Ending::Signal(signal),
             };
-            Event::Ended(Number(number), ending)
+            Event::Ended(number, ending)
         }
-        Ended::Closed { number, written } => Event::Closed(Number(number), written),
+        Ended::Closed { number, written } => Event::Closed(number, written),
     }
 }
 
 fn said_by_process(message: &ToManager) -> Said {
     match *message {
-        ToManager::Ready { generation } => Said::Ready(Generation(generation)),
-        ToManager::Running { generation } => Said::Running(Generation(generation)),
-        ToManager::Failed { generation } => Said::Failed(Generation(generation)),
-        ToManager::AtEnd { generation } => Said::AtEnd(Generation(generation)),
+        ToManager::Ready { generation } => Said::Ready(generation),
+        ToManager::Running { generation } => Said::Running(generation),
+        ToManager::Failed { generation } => Said::Failed(generation),
+        ToManager::AtEnd { generation } => Said::AtEnd(generation),
         ToManager::Keeps { worker } => Said::Keeps(worker),
         ToManager::KeepsNothing => Said::KeepsNothing,
         ToManager::Replenish { spares } => Said::Replenish(spares),
         ToManager::CanChoose => Said::CanChoose,
-        ToManager::Wish { spare } => Said::Wish(Number(spare)),
-        ToManager::HasChosen { generation } => Said::HasChosen(Generation(generation)),
+        ToManager::Wish { spare } => Said::Wish(spare),
+        ToManager::HasChosen { generation } => Said::HasChosen(generation),
         ToManager::Abort { status } => Said::Abort(status),
     }
 }

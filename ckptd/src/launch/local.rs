@@ -1,7 +1,7 @@
 //! Starts the processes of a generation on this node, and waits for them.
 #![allow(unsafe_code)]
 
-use super::{Error, Generation, Identity, Manager, Rank};
+use super::{Error, Identity, Manager, Namespace};
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
+use understudy_numbers::Rank;
 
 /// Variables of the launcher that has started this process, of which its ranks must not hear; those of MCA are settings.
 const OF_LAUNCHERS: [&str; 10] = [
@@ -73,7 +74,7 @@ impl World {
     /// Those of [`Manager::identity`]; [`Error::System`] if a process cannot be started. Those that have been started are killed then.
     pub fn start(
         manager: &Manager,
-        generation: &Generation,
+        generation: &Namespace,
         mut command: impl FnMut(Rank) -> Command,
     ) -> Result<World, Error> {
         let mut world = World {

@@ -1,11 +1,12 @@
 //! What threads of the MPI library's servers have for the node, which has one thread.
 
-use super::{Event, Fence, Modex, Name, Peers, Rank, What};
+use super::{Event, Fence, Modex, Name, Peers, What};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use understudy_numbers::Rank;
 
 /// Something for the node.
 pub enum Mail {

@@ -1,7 +1,7 @@
 //! One process manager for either kind of MPI library.
 
 use super::program::{Kind, Mpi};
-use super::{Error, Generation, Name, Peers, Rank, pmi1, pmix};
+use super::{Error, Name, Namespace, Peers, pmi1, pmix};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -10,6 +10,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use understudy_numbers::Rank;
 
 /// What a rank has done.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,7 +102,7 @@ impl Manager {
     ///
     /// # Errors
     /// Those of [`pmix::Server::begin`] and [`pmi1::Server::begin`].
-    pub fn begin(&self, generation: &Generation) -> Result<(), Error> {
+    pub fn begin(&self, generation: &Namespace) -> Result<(), Error> {
         match &self.server {
             Server::Pmix(server) => server.begin(generation)?,
             Server::Pmi1(server) => server.begin(generation)?,

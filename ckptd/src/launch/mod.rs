@@ -4,14 +4,14 @@
 //! ([`pmix`]), MPICH and what derives from it a PMI-1 server ([`pmi1`]). Which one a program needs is read from its libraries ([`program`]).
 //!
 //! ```text
-//!   Generation { name: job.7, placement: which rank is on which host }
+//!   Namespace { name: job.7, placement: which rank is on which host }
 //!        │ begin                                    end │
 //!        ▼                                              ▼
 //!   Manager ── identity(rank): variables, descriptor ──► process of the rank ── MPI_Init
 //!        └──── Event: connected, finalised, abort ◄─────────────┘
 //! ```
 //!
-//! A [`Generation`] is one MPI_COMM_WORLD of exactly W ranks. The server outlives it: when a rank has died, the generation is ended and all
+//! A [`Namespace`] is one MPI_COMM_WORLD of exactly W ranks. The server outlives it: when a rank has died, the generation is ended and all
 //! ranks initialise MPI again in the next one, in new processes or in the same ones. To the library each generation is a job of its own (a PMIx
 //! namespace, a PMI-1 key space), so nothing of an ended one can reach a later one.
 //!
@@ -50,6 +50,7 @@ mod talk;
 mod ward;
 
 pub use error::Error;
-pub use generation::{Generation, Name, Placement, Rank};
+pub use generation::{Name, Namespace, Placement};
 pub use manager::{Event, Identity, Manager, Settings, What};
 pub use peers::{Alone, Answer, Fence, Modex, Peers};
+pub use understudy_numbers::Rank;

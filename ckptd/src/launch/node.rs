@@ -8,7 +8,7 @@ use super::mail::Mailbox;
 use super::place;
 use super::process::{Caller, Process};
 use super::talk::{Order, Report};
-use super::{Answer, Error, Manager, Rank};
+use super::{Answer, Error, Manager};
 use crate::line::{Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
 use again::Again;
 use generations::Begun;
@@ -19,6 +19,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
 /// How often processes are interrupted that are still in their MPI library.
 const INTERRUPT_PERIOD: Duration = Duration::from_millis(1);
@@ -30,7 +31,7 @@ const SCRIPTS_END: Duration = Duration::from_millis(500);
 /// What a process has handed over.
 struct Left {
     /// The worker whose copies these are.
-    worker: u32,
+    worker: Worker,
     files: Vec<OwnedFd>,
     /// How the process has ended, if it has.
     status: i32,
@@ -52,28 +53,28 @@ pub struct Node {
     /// How many workers the job has.
     workers: u32,
     /// By rank.
-    guardians: BTreeMap<u32, Line>,
+    guardians: BTreeMap<Guardian, Line>,
     /// If this manager follows another one.
     again: Again,
     /// No other manager can take this one's place.
     is_last: bool,
     /// The guardian of each process, by number, as all that follows.
-    homes: BTreeMap<u32, u32>,
-    waiting: BTreeMap<u32, Caller>,
+    homes: BTreeMap<ProcessNumber, Guardian>,
+    waiting: BTreeMap<ProcessNumber, Caller>,
     /// Programs of scripts that have come too late; each waits to be killed.
-    belated: BTreeMap<u32, Caller>,
-    processes: BTreeMap<u32, Process>,
-    files: BTreeMap<u32, Left>,
+    belated: BTreeMap<ProcessNumber, Caller>,
+    processes: BTreeMap<ProcessNumber, Process>,
+    files: BTreeMap<ProcessNumber, Left>,
     /// Who has inherited since the last generation began, and from whom.
-    heirs: BTreeMap<u32, u32>,
+    heirs: BTreeMap<ProcessNumber, ProcessNumber>,
     /// Who has ended, and is not forgotten by its guardian.
-    ended: BTreeSet<u32>,
+    ended: BTreeSet<ProcessNumber>,
     /// The last generation in which somebody has gone on with the program, and whether there has been one.
-    went_on: Option<u32>,
+    went_on: Option<Generation>,
     is_protected: bool,
     begun: Option<Begun>,
     /// The generation that processes are to leave their MPI library for, and since when.
-    announced: Option<(u32, Instant)>,
+    announced: Option<(Generation, Instant)>,
     /// The program is at its end.
     is_ending: bool,
     /// Guardians have been told to leave.
@@ -209,7 +210,7 @@ impl Node {
     }
 
     /// A process of the program uses MPI.
-    fn take_caller(&mut self, number: u32, caller: Caller) {
+    fn take_caller(&mut self, number: ProcessNumber, caller: Caller) {
         if self.is_ending {
             self.forget_program();
         } else if self.processes.contains_key(&number) || self.waiting.contains_key(&number) {
@@ -228,7 +229,7 @@ impl Node {
         self.is_protected = false;
     }
 
-    fn admit(&mut self, number: u32, generation: Option<u32>) {
+    fn admit(&mut self, number: ProcessNumber, generation: Option<Generation>) {
         let (Some(caller), Some(generation)) = (self.waiting.remove(&number), generation) else {
             return;
         };
@@ -247,7 +248,7 @@ impl Node {
 
     /// How many workers were started on this node.
     fn workers_here(&self) -> u32 {
-        self.guardians.range(..self.workers).count() as u32
+        self.guardians.range(..Guardian(self.workers)).count() as u32
     }
 
     /// Starts the servers of this MPI library, if there are none.
@@ -326,7 +327,7 @@ impl Node {
                     processes.for_each(|process| process.tell(&ToProcess::End, &[]));
                 }
             }
-            Order::Modex { id, generation, rank } => self.look_up(id, generation, Rank(rank)),
+            Order::Modex { id, generation, rank } => self.look_up(id, generation, rank),
             Order::Answer { id, bytes } => {
                 // Without bytes, or of a generation that has ended, there is none.
                 if let (Some(answer), Some(bytes)) = (self.asked.remove(&id), bytes) {

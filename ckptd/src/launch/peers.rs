@@ -3,8 +3,9 @@
 //! A server knows the processes of its node only. What it needs of others, it hands to its [`Peers`], with an [`Answer`] to fill in: whoever
 //! drives the daemon sends it there, and answers when all have come.
 
-use super::{Name, Rank};
+use super::Name;
 use std::sync::{Arc, Mutex, PoisonError};
+use understudy_numbers::Rank;
 
 /// Bytes or nothing; `None`: it can no longer come.
 type Reply = Option<Vec<u8>>;

@@ -29,6 +29,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use understudy_numbers::Guardian;
 
 /// What the names of jobs begin with that [`super::starter`] has started.
 pub(super) const OWN: &str = "ckptd-";
@@ -46,7 +47,7 @@ type Found = (io::Result<Line>, Option<Child>);
 pub struct Seat {
     /// Unique among the jobs of this user.
     pub job: String,
-    pub rank: u32,
+    pub rank: Guardian,
     pub size: u32,
     /// Ranks of this node, and the place among them.
     pub local_size: u32,
@@ -78,7 +79,7 @@ impl Seat {
         };
         let seat = Seat {
             job,
-            rank,
+            rank: Guardian(rank),
             size,
             local_size: if is_alone {
                 size
@@ -119,7 +120,7 @@ impl Seat {
             return self.call_or_start();
         };
         let manager = match self.rank {
-            0 => Some(self.start_leader(meeting)?),
+            Guardian(0) => Some(self.start_leader(meeting)?),
             _ => {
                 let leader = Leader::find(meeting)?;
                 self.job.clone_from(&leader.job);
@@ -142,7 +143,7 @@ impl Seat {
     fn start_follower(&self, leader: Leader) -> Result<Child, Error> {
         let duty = Duty::Follow {
             token: leader.token,
-            node: self.rank,
+            node: self.rank.0,
             leader: leader.addresses,
         };
         start_with_duty(&self.job, &duty, None)

@@ -1,7 +1,6 @@
 //! A process of the program, as its manager sees it: a line and a page.
 #![allow(unsafe_code)]
 
-use super::talk::Known;
 use crate::line::{Call, INTERRUPT, Line, PAGE, Page, ToManager, ToProcess};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -10,6 +9,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use understudy_numbers::Generation;
+use understudy_protocol::Known;
 
 /// A mapped page.
 pub struct Shared {
@@ -43,7 +44,7 @@ impl Shared {
     pub fn tell(&self, known: &mut Known) {
         let is = |word: &AtomicU32| word.load(Ordering::Acquire) != 0;
         let page = self.page();
-        known.generation = page.generation.load(Ordering::Acquire);
+        known.generation = Generation(page.generation.load(Ordering::Acquire));
         (known.is_heard, known.has_played) = (true, is(&page.has_played));
         (known.has_part, known.is_protected) = (is(&page.has_run), is(&page.is_protected));
         known.has_ended = self.has_ended();
@@ -64,7 +65,7 @@ pub struct Process {
     /// When it has closed it.
     closed: Option<Instant>,
     /// The last generation that it was ready for; none of a spare, which is for all.
-    ready: Option<u32>,
+    ready: Option<Generation>,
     pid: Pid,
     pidfd: OwnedFd,
     file: OwnedFd,
@@ -115,7 +116,7 @@ impl Process {
         let shared = Shared::new(&file)?;
         // If it has not said anything as a rank, another manager has made it one.
         let ready = shared.page().ready.load(Ordering::Acquire).saturating_sub(1);
-        let ready = shared.has_played().then_some(ready);
+        let ready = shared.has_played().then_some(Generation(ready));
         let pid = Pid::from_raw(caller.call.pid as i32);
         Ok(Process {
             line: Some(line.into()),
@@ -132,7 +133,7 @@ impl Process {
     ///
     /// # Errors
     /// Those of the line; it may have ended.
-    pub fn introduce(&self, workers: u32, generation: u32) -> io::Result<()> {
+    pub fn introduce(&self, workers: u32, generation: Generation) -> io::Result<()> {
         self.tell_generation(generation);
         let page = [self.file.as_fd()];
         self.line
@@ -162,12 +163,12 @@ impl Process {
     }
 
     /// It is a rank of this generation, and from now on not a spare.
-    pub fn takes_part(&mut self, generation: u32) {
+    pub fn takes_part(&mut self, generation: Generation) {
         self.ready = Some(generation);
     }
 
     /// It has been in a generation, and is not ready for this one.
-    pub fn is_late_for(&self, generation: u32) -> bool {
+    pub fn is_late_for(&self, generation: Generation) -> bool {
         self.ready.is_some_and(|ready| ready < generation)
     }
 
@@ -203,9 +204,9 @@ impl Process {
     }
 
     /// Another generation is to be.
-    pub fn tell_generation(&self, generation: u32) {
+    pub fn tell_generation(&self, generation: Generation) {
         self.shared.page().manager.store(std::process::id(), Ordering::Release);
-        self.shared.page().generation.store(generation, Ordering::Release);
+        self.shared.page().generation.store(generation.0, Ordering::Release);
     }
 
     /// Whether it is in its MPI library.

@@ -18,6 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use understudy_numbers::Guardian;
 
 /// How often agents are looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -67,7 +68,7 @@ pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
     let directory = std::env::current_dir().map_err(Error::system("the working directory"))?;
     for (node, (name, share)) in (1..).zip(elsewhere) {
         let mut child = start(&plan.agent, name)?;
-        let has_first = share.ranks.contains(&0);
+        let has_first = share.ranks.contains(&Guardian(0));
         let assignment = Assignment {
             build,
             directory: directory.clone().into_os_string().into_vec(),

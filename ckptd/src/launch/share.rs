@@ -9,6 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use understudy_numbers::Guardian;
 
 /// A text of the system's, as bytes.
 type Text = Vec<u8>;
@@ -57,7 +58,7 @@ pub struct Share {
     /// Of the whole job.
     pub size: u32,
     /// Those of the node.
-    pub ranks: Vec<u32>,
+    pub ranks: Vec<Guardian>,
     /// The program's file, and its name with its arguments.
     file: Text,
     program: Vec<Text>,
@@ -91,7 +92,7 @@ impl Share {
         let share = Share {
             job,
             size,
-            ranks: (0..size).collect(),
+            ranks: (0..size).map(Guardian).collect(),
             file: file.into_os_string().into_vec(),
             program: plan.program.iter().map(|word| word.as_bytes().to_vec()).collect(),
             preload: plan.preload.clone().into_vec(),
@@ -102,7 +103,7 @@ impl Share {
     }
 
     /// The same for these ranks.
-    pub fn with(&self, ranks: Vec<u32>) -> Share {
+    pub fn with(&self, ranks: Vec<Guardian>) -> Share {
         Share { ranks, ..self.clone() }
     }
 
@@ -131,13 +132,13 @@ impl Share {
     ) -> Result<Vec<Child>, Error> {
         let guardian = |(place, &rank)| {
             let mut command = self.command(environment, place, rank)?;
-            command.stdin(if rank == 0 { input() } else { Stdio::null() });
+            command.stdin(if rank == Guardian(0) { input() } else { Stdio::null() });
             command.spawn().map_err(Error::system("a guardian"))
         };
         (0..).zip(&self.ranks).map(guardian).collect()
     }
 
-    fn command(&self, environment: Option<&Environment>, place: u32, rank: u32) -> Result<Command, Error> {
+    fn command(&self, environment: Option<&Environment>, place: u32, rank: Guardian) -> Result<Command, Error> {
         let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
         let mut command = Command::new(own);
         command.args(["guardian", "--"]).arg(OsStr::from_bytes(&self.file));

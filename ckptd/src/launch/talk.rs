@@ -12,13 +12,15 @@
 
 use crate::line::{Ended, ToGuardian, ToManager};
 use bincode::{Decode, Encode};
+use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank};
+use understudy_protocol::Known;
 
 /// What a node tells the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Report {
     /// A guardian has come; `is_again`: it has had another manager.
     Came {
-        rank: u32,
+        rank: Guardian,
         workers: u32,
         spares: u32,
         replenishes: bool,
@@ -26,31 +28,31 @@ pub enum Report {
     },
     /// It has a process that it has started for another manager.
     Knows {
-        rank: u32,
-        number: u32,
+        rank: Guardian,
+        number: ProcessNumber,
         known: Known,
     },
     /// It has told all that it has.
     Told {
-        rank: u32,
+        rank: Guardian,
     },
     /// A guardian has gone, and its processes with it.
     Gone {
-        rank: u32,
+        rank: Guardian,
     },
     /// A process uses MPI.
     Called {
-        number: u32,
+        number: ProcessNumber,
     },
     Process {
-        number: u32,
+        number: ProcessNumber,
         said: ToManager,
     },
     Ended(Ended),
     /// The MPI library of a process has given up in a generation.
     Broke {
-        number: u32,
-        generation: u32,
+        number: ProcessNumber,
+        generation: Generation,
     },
     /// The job cannot go on here; why.
     GivesUp(String),
@@ -64,8 +66,8 @@ pub enum Report {
     /// A rank of this node wants what one of another node has put ([`super::Modex`]).
     Modex {
         id: u64,
-        generation: u32,
-        rank: u32,
+        generation: Generation,
+        rank: Rank,
     },
     /// The answer to an [`Order::Modex`].
     Answer {
@@ -74,24 +76,11 @@ pub enum Report {
     },
 }
 
-/// What another manager has known of a process ([`understudy_protocol::Known`]).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
-pub struct Known {
-    pub generation: u32,
-    pub is_heard: bool,
-    pub has_played: bool,
-    pub has_part: bool,
-    pub is_protected: bool,
-    pub has_ended: bool,
-    pub keeps: Option<u32>,
-    pub heir_of: Option<u32>,
-}
-
 /// Which fence of which ranks.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
 pub struct FenceOf {
-    pub generation: u32,
-    pub members: Vec<u32>,
+    pub generation: Generation,
+    pub members: Vec<Rank>,
     pub number: u64,
 }
 
@@ -99,27 +88,27 @@ pub struct FenceOf {
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Order {
     Guardian {
-        rank: u32,
+        rank: Guardian,
         message: ToGuardian,
     },
     /// A process is let in, for a generation, or not.
     Admit {
-        number: u32,
-        generation: Option<u32>,
+        number: ProcessNumber,
+        generation: Option<Generation>,
     },
     /// Processes are to leave their MPI library for this generation.
     Announce {
-        generation: u32,
+        generation: Generation,
     },
     /// A process is asked which spares should take parts.
     Ask {
-        number: u32,
-        fallen: Vec<u32>,
+        number: ProcessNumber,
+        fallen: Vec<ProcessNumber>,
     },
     /// A process gets the files of a dead one.
     Inherit {
-        heir: u32,
-        from: u32,
+        heir: ProcessNumber,
+        from: ProcessNumber,
     },
     /// The generation before ends, and this one begins.
     Begin(Beginning),
@@ -130,8 +119,8 @@ pub enum Order {
     /// What a rank of this node has put is wanted elsewhere.
     Modex {
         id: u64,
-        generation: u32,
-        rank: u32,
+        generation: Generation,
+        rank: Rank,
     },
     /// The answer to what the node has asked for.
     Answer {
@@ -145,12 +134,12 @@ pub enum Order {
 pub struct Beginning {
     /// The job's name, to which the generation's number is added ([`super::Name`]).
     pub job: String,
-    pub generation: u32,
+    pub generation: Generation,
     /// The job begins with it.
     pub is_first: bool,
     /// How many spares are left.
     pub spares: u32,
     /// The process of each rank, and where in `hosts` it is.
-    pub ranks: Vec<(u32, u32)>,
+    pub ranks: Vec<(ProcessNumber, u32)>,
     pub hosts: Vec<String>,
 }

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
+use understudy_numbers::{ProcessNumber, Worker};
 
 /// Of so many calls the manager is told when it follows another one.
 const CALLS: usize = 2;
@@ -24,7 +25,7 @@ struct Caller {
 
 /// A process that a guardian has started.
 pub struct Ward {
-    pub number: u32,
+    pub number: ProcessNumber,
     child: Child,
     pidfd: OwnedFd,
     is_group: bool,
@@ -32,8 +33,8 @@ pub struct Ward {
     pub asked: i32,
     callers: Vec<Caller>,
     /// The worker whose copies these files have.
-    keeps: Option<(u32, Vec<OwnedFd>)>,
-    heir_of: Option<u32>,
+    keeps: Option<(Worker, Vec<OwnedFd>)>,
+    heir_of: Option<ProcessNumber>,
     /// How it has ended, and its output.
     ending: Option<Ended>,
     closing: Option<Ended>,
@@ -45,7 +46,7 @@ impl Ward {
     ///
     /// # Errors
     /// Those of pidfd_open(2).
-    pub fn new(number: u32, child: Child, is_group: bool) -> io::Result<Ward> {
+    pub fn new(number: ProcessNumber, child: Child, is_group: bool) -> io::Result<Ward> {
         let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Ward {
             number,
@@ -122,7 +123,7 @@ impl Ward {
     }
 
     /// It gets the files of a dead process, a copy of this worker.
-    pub fn inherit(&mut self, from: u32, worker: u32, status: i32, files: Vec<OwnedFd>) {
+    pub fn inherit(&mut self, from: ProcessNumber, worker: Worker, status: i32, files: Vec<OwnedFd>) {
         // Whatever it has said before is older.
         self.hear();
         let borrowed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();

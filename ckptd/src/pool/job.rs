@@ -5,12 +5,17 @@ use super::lease::{self, Lease, Need};
 use super::members::{Limits, Refusal, Rules, Spare, Ticket, Token};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use understudy_numbers::{ProcessNumber, Worker};
 
 /// What a spare in the pool does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Idle,
-    Leased { worker: u32, token: Token, until: Duration },
+    Leased {
+        worker: Worker,
+        token: Token,
+        until: Duration,
+    },
 }
 
 /// A spare in the pool.
@@ -29,7 +34,7 @@ pub struct SpareView<'a> {
     /// What it says of itself.
     pub spare: &'a Spare,
     /// The worker whose part it is leased to.
-    pub leased: Option<u32>,
+    pub leased: Option<Worker>,
 }
 
 /// The last round of leases.
@@ -46,10 +51,10 @@ pub struct Job {
     limits: Limits,
     /// The process that has started its ranks, if that is on the same node; else 0.
     launcher: u32,
-    members: BTreeMap<u32, Member>,
+    members: BTreeMap<ProcessNumber, Member>,
     round: Option<Round>,
     /// Hosts of the spares that play parts.
-    players: BTreeMap<u32, String>,
+    players: BTreeMap<ProcessNumber, String>,
     /// Spares that were asked for and have not come yet, and until when they may.
     wanted: (u32, Duration),
     /// Until when nobody is asked for.
@@ -91,7 +96,7 @@ impl Job {
     }
 
     /// Ranks of former spares that play parts.
-    pub fn players(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn players(&self) -> impl Iterator<Item = ProcessNumber> + '_ {
         self.players.keys().copied()
     }
 
@@ -147,7 +152,7 @@ impl Job {
         now: Duration,
         rules: &Rules,
         ticket: Ticket,
-        worker: u32,
+        worker: Worker,
     ) -> Result<Vec<Happening>, Refusal> {
         let rank = self.member(ticket)?.spare.rank;
         if let Some(member) = self.members.remove(&rank) {

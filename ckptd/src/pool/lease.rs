@@ -3,6 +3,7 @@
 use super::members::{Spare, Token};
 use bincode::{Decode, Encode};
 use std::collections::BTreeMap;
+use understudy_numbers::{ProcessNumber, Worker};
 
 /// Where a process is or was.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -17,7 +18,7 @@ pub struct Place {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Need {
     /// The worker.
-    pub worker: u32,
+    pub worker: Worker,
     /// Where it has died.
     pub failed: Place,
     /// Where the copies of its memory are, the one that will be taken first.
@@ -28,15 +29,15 @@ pub struct Need {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Lease {
     /// The worker.
-    pub worker: u32,
+    pub worker: Worker,
     /// Rank of the spare in the launcher's world.
-    pub rank: u32,
+    pub rank: ProcessNumber,
     /// Of this lease.
     pub token: Token,
 }
 
 /// How good a spare is for a part; less is better.
-type Rating = (bool, u8, u32, u32);
+type Rating = (bool, u8, u32, ProcessNumber);
 
 /// A domain in which a worker has died comes last; then what is near the first copy: its host, its domain, others; then the host with the least
 /// load; then the lowest rank.
@@ -51,7 +52,7 @@ fn rating(spare: &Spare, need: &Need, failed: &[&str], load: u32) -> Rating {
 }
 
 /// The rank for each need, as far as there are spares. `load` is that of the hosts, and grows with every part given out.
-pub(super) fn choose(idle: &[&Spare], needs: &[Need], load: &BTreeMap<String, u32>) -> Vec<(u32, u32)> {
+pub(super) fn choose(idle: &[&Spare], needs: &[Need], load: &BTreeMap<String, u32>) -> Vec<(Worker, ProcessNumber)> {
     let (mut free, mut load) = (idle.to_vec(), load.clone());
     let failed: Vec<&str> = needs.iter().map(|need| need.failed.domain.as_str()).collect();
     let mut chosen = Vec::new();
@@ -74,7 +75,7 @@ mod tests {
 
     fn spare(rank: u32, host: &str, domain: &str) -> Spare {
         Spare {
-            rank,
+            rank: ProcessNumber(rank),
             pid: 100 + rank,
             launcher: 0,
             host: host.into(),
@@ -92,7 +93,7 @@ mod tests {
 
     fn need(worker: u32, failed: Place, copy: Place) -> Need {
         Need {
-            worker,
+            worker: Worker(worker),
             failed,
             copies: vec![copy],
         }
@@ -100,7 +101,8 @@ mod tests {
 
     fn chosen(spares: &[Spare], needs: &[Need], load: &[(&str, u32)]) -> Vec<(u32, u32)> {
         let load = load.iter().map(|&(host, count)| (host.to_owned(), count)).collect();
-        choose(&spares.iter().collect::<Vec<_>>(), needs, &load)
+        let chosen = choose(&spares.iter().collect::<Vec<_>>(), needs, &load);
+        chosen.into_iter().map(|(worker, rank)| (worker.0, rank.0)).collect()
     }
 
     #[test]

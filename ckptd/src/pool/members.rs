@@ -3,6 +3,7 @@
 use bincode::{Decode, Encode};
 use std::time::Duration;
 use thiserror::Error;
+use understudy_numbers::ProcessNumber;
 
 /// A job, as the daemon tells jobs apart.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +29,7 @@ pub struct Ticket {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Spare {
     /// Its rank in the launcher's world.
-    pub rank: u32,
+    pub rank: ProcessNumber,
     /// Its process on its host.
     pub pid: u32,
     /// The process that has started it, if that is on the same node; else 0.

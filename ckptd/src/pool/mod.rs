@@ -21,6 +21,7 @@ mod members;
 pub use job::{Job, SpareView};
 pub use lease::{Lease, Need, Place};
 pub use members::{JobKey, Limits, Refusal, Rules, Spare, Ticket, Token};
+use understudy_numbers::{ProcessNumber, Worker};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,17 +30,21 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happening {
     /// A spare has come.
-    Registered { rank: u32 },
+    Registered { rank: ProcessNumber },
     /// A spare has gone by itself, alive: the job has ended, or the daemon's client was closed in order.
-    Left { rank: u32 },
+    Left { rank: ProcessNumber },
     /// A spare is dead: it was silent for too long, or its connection has broken.
-    Died { rank: u32, silent: bool },
+    Died { rank: ProcessNumber, silent: bool },
     /// A spare is leased to the part of a worker.
-    Leased { rank: u32, worker: u32, round: u64 },
+    Leased {
+        rank: ProcessNumber,
+        worker: Worker,
+        round: u64,
+    },
     /// A lease has come to nothing, and its spare is idle again.
-    Returned { rank: u32, worker: u32 },
+    Returned { rank: ProcessNumber, worker: Worker },
     /// A spare plays the part of a worker.
-    Playing { rank: u32, worker: u32 },
+    Playing { rank: ProcessNumber, worker: Worker },
     /// There are fewer spares than the job wants.
     Wanted { count: u32 },
 }
@@ -104,7 +109,7 @@ impl Pools {
         now: Duration,
         key: &JobKey,
         ticket: Ticket,
-        worker: u32,
+        worker: Worker,
     ) -> Result<Vec<Happening>, Refusal> {
         let rules = self.rules;
         self.known(key)?.playing(now, &rules, ticket, worker)

@@ -6,6 +6,7 @@ use crate::private::{Directory, in_memory};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
+use understudy_numbers::ProcessNumber;
 
 /// A rank of some job, as its ledger shows it.
 #[derive(Debug, Clone)]
@@ -14,8 +15,7 @@ pub struct Seat {
     pub path: PathBuf,
     /// The launcher's name of the job.
     pub job: String,
-    /// The launcher's number of the rank.
-    pub rank: u32,
+    pub rank: ProcessNumber,
     /// What the ledger says; `None` if it is of another version, or not ready.
     pub entry: Option<Entry>,
 }
@@ -69,7 +69,7 @@ pub fn survey() -> Vec<Seat> {
     };
     let seat = |name: OsString| {
         let (job, rank) = job_of_name(name.to_str()?)?;
-        let (job, rank) = (job.to_owned(), rank.parse().ok()?);
+        let (job, rank) = (job.to_owned(), ProcessNumber(rank.parse().ok()?));
         let path = directory.path().join(&name);
         let entry = match Mapping::open_ready(&path, false) {
             Ok((ledger, _)) => {

@@ -1,7 +1,7 @@
 //! Statistics over the checkpoints of a job.
 
 use super::Event;
-use crate::events::{Epoch, Kind, WorldRank};
+use crate::events::{Epoch, Kind, ProcessNumber};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ pub struct Summary {
     pub total: u64,
     pub max: u64,
     /// The rank the greatest value comes from.
-    pub max_rank: Option<WorldRank>,
+    pub max_rank: Option<ProcessNumber>,
 }
 
 impl Summary {
-    fn add(&mut self, rank: WorldRank, value: u64) {
+    fn add(&mut self, rank: ProcessNumber, value: u64) {
         self.count += 1;
         self.total = self.total.saturating_add(value);
         if self.max_rank.is_none() || value > self.max {

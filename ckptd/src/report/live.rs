@@ -1,7 +1,7 @@
 //! A job as it stands, from event files that are still being written.
 
 use super::units::{bytes, count, time};
-use crate::events::{EndHow, Epoch, Follower, Kind, Record, Role, Worker, WorldRank, rank_of_file_name};
+use crate::events::{EndHow, Epoch, Follower, Kind, ProcessNumber, Record, Role, Worker, rank_of_file_name};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -58,7 +58,7 @@ pub struct Standing {
     pub lost: Option<String>,
     /// Recoveries that are over.
     pub recoveries: u32,
-    pub processes: BTreeMap<WorldRank, Process>,
+    pub processes: BTreeMap<ProcessNumber, Process>,
     /// Sizes and pauses of checkpoints that do not count yet.
     #[serde(skip)]
     captures: BTreeMap<Epoch, (u64, u64)>,
@@ -95,7 +95,7 @@ impl Standing {
     }
 
     /// The process that plays a worker, or was the last to.
-    pub fn player(&self, worker: Worker) -> Option<(WorldRank, &Process)> {
+    pub fn player(&self, worker: Worker) -> Option<(ProcessNumber, &Process)> {
         let plays = |process: &Process| process.role == Role::Worker(worker);
         let mut players = self.processes.iter().filter(|(_, process)| plays(process));
         let alive = players.clone().find(|(_, process)| !process.has_failed);
@@ -166,7 +166,7 @@ impl Standing {
         }
     }
 
-    fn take(&mut self, rank: WorldRank, began_ns: u64, record: Record) {
+    fn take(&mut self, rank: ProcessNumber, began_ns: u64, record: Record) {
         let at_ns = began_ns.saturating_add(record.t);
         match record.kind {
             Kind::Start {
@@ -231,7 +231,7 @@ impl Standing {
         }
     }
 
-    fn fail(&mut self, rank: WorldRank) {
+    fn fail(&mut self, rank: ProcessNumber) {
         if let Some(process) = self.processes.get_mut(&rank) {
             process.has_failed = true;
         }
@@ -256,7 +256,7 @@ impl Standing {
 /// Follows the event files of one directory.
 pub struct Live {
     dir: PathBuf,
-    files: BTreeMap<WorldRank, Follower>,
+    files: BTreeMap<ProcessNumber, Follower>,
     standing: Standing,
     /// What cannot be read, by file.
     problems: BTreeSet<String>,
@@ -288,11 +288,11 @@ impl Live {
         self.problems.iter()
     }
 
-    fn look(&mut self) -> io::Result<Vec<(WorldRank, u64, Record)>> {
+    fn look(&mut self) -> io::Result<Vec<(ProcessNumber, u64, Record)>> {
         for entry in std::fs::read_dir(&self.dir)? {
             let entry = entry?;
             let rank = entry.file_name().to_str().and_then(rank_of_file_name);
-            let is_new = |rank: &WorldRank| {
+            let is_new = |rank: &ProcessNumber| {
                 let known = self.files.get(rank);
                 known.is_none_or(|follower| follower.is_replaced(&entry.path()))
             };

@@ -1,6 +1,6 @@
 //! Finding, reading and aligning the event files of a directory.
 
-use crate::events::{EventReader, Header, Kind, ReadError, Record, WorldRank, file_name, rank_of_file_name};
+use crate::events::{EventReader, Header, Kind, ProcessNumber, ReadError, Record, file_name, rank_of_file_name};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -35,7 +35,7 @@ pub enum LoadError {
 /// One rank's file in short.
 #[derive(Debug, Clone, Serialize)]
 pub struct RankFile {
-    pub rank: WorldRank,
+    pub rank: ProcessNumber,
     pub file: String,
     pub records: usize,
     /// The file ends inside a record, as a killed rank's may.
@@ -47,7 +47,7 @@ pub struct RankFile {
 pub struct Event {
     /// Nanoseconds since the first rank began its file.
     pub at_ns: u64,
-    pub rank: WorldRank,
+    pub rank: ProcessNumber,
     pub epoch: crate::events::Epoch,
     #[serde(rename = "event")]
     pub kind: Kind,
@@ -109,7 +109,7 @@ impl Job {
         Ok(job)
     }
 
-    fn read(&mut self, rank: WorldRank, path: &Path) -> Option<Loaded> {
+    fn read(&mut self, rank: ProcessNumber, path: &Path) -> Option<Loaded> {
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut entry = RankFile {
             rank,
@@ -183,16 +183,15 @@ impl Job {
             _ => None,
         });
         let Some(size) = sizes.min() else { return };
-        let is_there = |rank: u32| self.ranks.iter().any(|file| file.rank == WorldRank(rank));
+        let is_there = |rank: ProcessNumber| self.ranks.iter().any(|file| file.rank == rank);
         // Damaged files are told of already.
         let is_told = |name: &str| {
             self.problems
                 .iter()
                 .any(|problem| problem.starts_with(&format!("{name}:")))
         };
-        let missing = (0..size)
-            .filter(|rank| !is_there(*rank))
-            .map(|rank| file_name(WorldRank(rank)));
+        let missing = (0..size).map(ProcessNumber).filter(|rank| !is_there(*rank));
+        let missing = missing.map(file_name);
         let missing: Vec<String> = missing.filter(|name| !is_told(name)).take(MISSING_LISTED + 1).collect();
         let more = if missing.len() > MISSING_LISTED { ", …" } else { "" };
         if !missing.is_empty() {
@@ -204,7 +203,7 @@ impl Job {
     }
 }
 
-fn event_files(dir: &Path) -> io::Result<Vec<(WorldRank, PathBuf)>> {
+fn event_files(dir: &Path) -> io::Result<Vec<(ProcessNumber, PathBuf)>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;

@@ -23,7 +23,7 @@ pub use run_record::RunRecord;
 pub use traffic::{Communicator, Pair, Traffic};
 pub use units::{bytes, count, time};
 
-use crate::events::{Role, Worker, WorldRank};
+use crate::events::{ProcessNumber, Role, Worker};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl Report {
 
 /// Who plays which part, followed along the timeline.
 #[derive(Default)]
-struct Parts(BTreeMap<WorldRank, Role>);
+struct Parts(BTreeMap<ProcessNumber, Role>);
 
 impl Parts {
     fn follow(&mut self, event: &Event) {
@@ -96,7 +96,7 @@ impl Parts {
         };
     }
 
-    fn role(&self, rank: WorldRank) -> Option<Role> {
+    fn role(&self, rank: ProcessNumber) -> Option<Role> {
         self.0.get(&rank).copied()
     }
 }

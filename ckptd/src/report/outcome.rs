@@ -1,7 +1,7 @@
 //! How a job ended, and what it had left.
 
 use super::{Event, Recovery, RunRecord};
-use crate::events::{EndHow, Kind, Role, WorldRank};
+use crate::events::{EndHow, Kind, ProcessNumber, Role};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,11 +37,11 @@ pub struct Outcome {
 impl Outcome {
     /// What `run` knows counts where all who could have told are dead.
     pub(super) fn new(events: &[Event], recoveries: &[Recovery], run: Option<&RunRecord>) -> Self {
-        let failed: BTreeSet<WorldRank> = recoveries
+        let failed: BTreeSet<ProcessNumber> = recoveries
             .iter()
             .flat_map(|it| it.failed.iter().map(|failed| failed.rank))
             .collect();
-        let mut roles: BTreeMap<WorldRank, Role> = BTreeMap::new();
+        let mut roles: BTreeMap<ProcessNumber, Role> = BTreeMap::new();
         let (mut lost, mut unprotected, mut workers, mut ends) = (None, None, 0, Vec::new());
         let mut has_told = BTreeSet::new();
         for event in events {
@@ -63,7 +63,7 @@ impl Outcome {
             }
         }
         let first = |wanted: fn(&EndHow) -> Option<i32>| ends.iter().find_map(wanted);
-        let is_silent = |(rank, role): &(&WorldRank, &Role)| {
+        let is_silent = |(rank, role): &(&ProcessNumber, &Role)| {
             matches!(role, Role::Worker(_)) && !failed.contains(rank) && !has_told.contains(rank)
         };
         let silent: Vec<String> = roles
@@ -95,7 +95,7 @@ impl Outcome {
         } else {
             Ended::Unfinished
         };
-        let is_left = |(rank, role): &(&WorldRank, &Role)| matches!(role, Role::Spare(_)) && !failed.contains(rank);
+        let is_left = |(rank, role): &(&ProcessNumber, &Role)| matches!(role, Role::Spare(_)) && !failed.contains(rank);
         Self {
             ended,
             failures: failed.len() + unheard,

@@ -1,14 +1,14 @@
 //! What happened in each recovery.
 
 use super::{Event, Parts};
-use crate::events::{Epoch, Kind, RecoveryStage, Role, Spare, Worker, WorldRank};
+use crate::events::{Epoch, Kind, ProcessNumber, RecoveryStage, Role, Spare, Worker};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A process that failed.
 #[derive(Debug, Serialize)]
 pub struct FailedRank {
-    pub rank: WorldRank,
+    pub rank: ProcessNumber,
     /// Its part when it failed, if its file tells.
     pub role: Option<Role>,
     /// Of what it died, as the others found out.
@@ -22,7 +22,7 @@ pub struct FailedRank {
 /// A spare that took over.
 #[derive(Debug, Serialize)]
 pub struct TakeoverBy {
-    pub rank: WorldRank,
+    pub rank: ProcessNumber,
     pub spare: Spare,
     pub as_worker: Worker,
 }
@@ -33,7 +33,7 @@ pub struct StageTime {
     pub stage: RecoveryStage,
     pub max_ns: u64,
     /// The rank that took longest.
-    pub slowest: WorldRank,
+    pub slowest: ProcessNumber,
     pub ranks: usize,
 }
 
@@ -44,13 +44,13 @@ pub struct Recovery {
     pub failed: Vec<FailedRank>,
     /// The first detection and what it came through.
     pub detected_ns: Option<u64>,
-    pub detected_by: Option<WorldRank>,
+    pub detected_by: Option<ProcessNumber>,
     pub error_class: Option<String>,
     pub takeovers: Vec<TakeoverBy>,
     /// The epoch the job went on from.
     pub epoch: Option<Epoch>,
     pub stages: Vec<StageTime>,
-    pub resumed: Vec<WorldRank>,
+    pub resumed: Vec<ProcessNumber>,
     /// When the last rank was back in the program.
     pub resumed_ns: Option<u64>,
     pub detect_to_resume_ns: Option<u64>,
@@ -89,7 +89,7 @@ fn recovery(wanted: u32, events: &[Event]) -> Recovery {
         kill_to_resume_ns: None,
     };
     let mut stages: BTreeMap<RecoveryStage, StageTime> = BTreeMap::new();
-    let mut failed: BTreeSet<WorldRank> = BTreeSet::new();
+    let mut failed: BTreeSet<ProcessNumber> = BTreeSet::new();
     for event in events.iter().filter(|event| number(&event.kind) == Some(wanted)) {
         match &event.kind {
             Kind::FailureDetected { failed: ranks, by, .. } => {
@@ -128,7 +128,7 @@ fn recovery(wanted: u32, events: &[Event]) -> Recovery {
     it
 }
 
-fn add_stage(stages: &mut BTreeMap<RecoveryStage, StageTime>, stage: RecoveryStage, rank: WorldRank, ns: u64) {
+fn add_stage(stages: &mut BTreeMap<RecoveryStage, StageTime>, stage: RecoveryStage, rank: ProcessNumber, ns: u64) {
     let entry = stages.entry(stage).or_insert(StageTime {
         stage,
         max_ns: ns,
@@ -142,7 +142,7 @@ fn add_stage(stages: &mut BTreeMap<RecoveryStage, StageTime>, stage: RecoverySta
 }
 
 /// A rank fails once and its file ends there, so its last part and record are those of the failure.
-fn failed_rank(rank: WorldRank, events: &[Event]) -> FailedRank {
+fn failed_rank(rank: ProcessNumber, events: &[Event]) -> FailedRank {
     let mut parts = Parts::default();
     let own = events.iter().filter(|event| event.rank == rank);
     own.clone().for_each(|event| parts.follow(event));

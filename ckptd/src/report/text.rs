@@ -2,7 +2,7 @@
 
 use super::units::{bytes, count, time};
 use super::{Checkpoints, Ended, Event, FailedRank, Outcome, Parts, Recovery, Report, Summary};
-use crate::events::{Kind, SpareChoice, Traffic, WorldRank};
+use crate::events::{Kind, ProcessNumber, SpareChoice, Traffic};
 use std::fmt::Write;
 
 /// Appends a line; writing to a `String` cannot fail.
@@ -361,7 +361,7 @@ fn summary(out: &mut String, name: &str, it: &Summary, show: fn(u64) -> String) 
 }
 
 /// A rank that learns of a failure by a revocation may not know whose it is.
-fn ranks(ranks: &[WorldRank]) -> String {
+fn ranks(ranks: &[ProcessNumber]) -> String {
     if ranks.is_empty() {
         return "ranks not yet known".to_owned();
     }

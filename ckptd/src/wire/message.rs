@@ -2,6 +2,7 @@
 
 use crate::pool::{Lease, Limits, Need, Refusal, Spare, Token};
 use bincode::{Decode, Encode};
+use understudy_numbers::{ProcessNumber, Worker};
 
 /// What a client says.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -25,7 +26,7 @@ pub enum Ask {
     /// The spare plays the part of a worker and is not in the pool any more. No answer.
     Playing {
         /// The worker.
-        worker: u32,
+        worker: Worker,
     },
     /// The spare goes, since the job has ended. No answer.
     Leave,
@@ -118,7 +119,7 @@ pub struct JobStatus {
     /// Spares in the pool.
     pub spares: Vec<SpareStatus>,
     /// Ranks of former spares that play parts.
-    pub players: Vec<u32>,
+    pub players: Vec<ProcessNumber>,
     /// Spares that were asked for and have not come yet.
     pub wanted: u32,
     /// What has happened last.
@@ -131,7 +132,7 @@ pub struct SpareStatus {
     /// What it says of itself.
     pub spare: Spare,
     /// The worker whose part it is leased to.
-    pub leased: Option<u32>,
+    pub leased: Option<Worker>,
 }
 
 /// Something that has happened to a job's pool.

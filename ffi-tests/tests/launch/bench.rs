@@ -2,7 +2,7 @@
 
 use ckptd::launch::local::World;
 use ckptd::launch::program::{Kind, Mpi};
-use ckptd::launch::{Alone, Event, Generation, Manager, Name, Peers, Placement, Rank, Settings, What};
+use ckptd::launch::{Alone, Event, Manager, Name, Namespace, Peers, Placement, Rank, Settings, What};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct Bench {
 
 /// A generation that runs.
 pub struct Run {
-    pub generation: Generation,
+    pub generation: Namespace,
     pub world: World,
     output: PathBuf,
 }
@@ -99,9 +99,9 @@ impl Bench {
     }
 
     /// The next generation, begun.
-    pub fn begin(&mut self) -> Generation {
+    pub fn begin(&mut self) -> Namespace {
         let hosts = (0..=self.of_rank.iter().max().copied().unwrap_or(0)).map(|host| format!("{HOST}{host}"));
-        let generation = Generation {
+        let generation = Namespace {
             name: Name::new(&self.job, self.number).unwrap(),
             placement: Placement::new(hosts.collect(), self.of_rank.clone()).unwrap(),
             here: self.here,
@@ -120,7 +120,7 @@ impl Bench {
         command
     }
 
-    pub fn output(&self, generation: &Generation) -> PathBuf {
+    pub fn output(&self, generation: &Namespace) -> PathBuf {
         self.directory.path().join(format!("output-{}", generation.name))
     }
 
@@ -137,7 +137,7 @@ impl Bench {
     }
 
     /// What has been told so far, of a generation.
-    pub fn events(&self, generation: &Generation) -> Vec<(u32, What)> {
+    pub fn events(&self, generation: &Namespace) -> Vec<(u32, What)> {
         let events = self
             .events
             .try_iter()
@@ -146,7 +146,7 @@ impl Bench {
     }
 
     /// Waits for an event of a generation; whose it is.
-    pub fn wait_for(&self, generation: &Generation, is_wanted: impl Fn(&What) -> bool) -> u32 {
+    pub fn wait_for(&self, generation: &Namespace, is_wanted: impl Fn(&What) -> bool) -> u32 {
         let until = Instant::now() + LIMIT;
         loop {
             let left = until.saturating_duration_since(Instant::now());

@@ -21,6 +21,7 @@ use crate::side::signals::{self, Action};
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use understudy_numbers::Generation;
 
 /// What an abandoned call returns: an error class that the library itself does not use.
 pub const ABANDONED: c_int = 77;
@@ -44,6 +45,9 @@ static ALONE: Page = Page {
 };
 
 static PAGE: AtomicUsize = AtomicUsize::new(0);
+/// What no generation is numbered.
+const NO_GENERATION: u32 = u32::MAX;
+
 /// The generation that this process is in.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// The innermost call's frame; 0: the library is not being called.
@@ -85,19 +89,24 @@ fn page() -> &'static Page {
 }
 
 /// The generation that is to be.
-pub fn wanted() -> u32 {
-    page().generation.load(Ordering::Acquire)
+pub fn wanted() -> Generation {
+    Generation(page().generation.load(Ordering::Acquire))
 }
 
 /// Whether another generation is to be than that which this process is in.
 #[inline]
 pub fn is_over() -> bool {
-    wanted() != GENERATION.load(Ordering::Relaxed)
+    wanted().0 != GENERATION.load(Ordering::Relaxed)
 }
 
 /// This process is in that generation: calls go to the library if it is the one that is to be.
-pub fn enter(generation: u32) {
-    GENERATION.store(generation, Ordering::Release);
+pub fn enter(generation: Generation) {
+    GENERATION.store(generation.0, Ordering::Release);
+}
+
+/// This process is in no generation.
+pub fn leave() {
+    GENERATION.store(NO_GENERATION, Ordering::Release);
 }
 
 /// As long as it lives, calls are never abandoned: local ones that do not wait, at any time, and before any generation.

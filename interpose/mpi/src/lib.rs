@@ -6,6 +6,8 @@
 
 pub mod abi;
 pub mod call;
+pub mod comm;
+pub mod error;
 pub mod library;
 pub mod real_types;
 pub mod side;
@@ -16,4 +18,5 @@ mod generated {
     include!(concat!(env!("OUT_DIR"), "/real.rs"));
 }
 
+pub use error::{Error, Result, both, check};
 pub use generated::{callbacks, real};

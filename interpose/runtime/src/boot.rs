@@ -2,12 +2,13 @@
 #![allow(unsafe_code)]
 
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
-use crate::told::{config, info, launcher_rank, launcher_size, number, variable};
+use crate::told::{config, info, launcher_size, number, process, variable};
 use crate::{abi, arch, cell, entry, events, fatal, fault, handles, renewal, shim, sys, told};
 use ckptd::settings::{Config, Static, refusal, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 use understudy_mpi::library;
+use understudy_numbers::{Epoch, ProcessNumber};
 
 /// The oldest Open MPI that the runtime has been tested with.
 const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
@@ -44,7 +45,7 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
 /// Where the relay of the program's streams is to make its ledger: a string that lives as long as the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_runtime_ledger() -> *const c_char {
-    let path = crate::user::new_ledger(&told::job(), launcher_rank());
+    let path = crate::user::new_ledger(&told::job(), process());
     let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap_or_default();
     path.into_raw()
 }
@@ -58,7 +59,7 @@ pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
     // SAFETY: as the caller promises.
     let path = unsafe { CStr::from_ptr(ledger) }.to_string_lossy().into_owned();
     // What is printed before a spare has a part, or before a job that is restarted is where it was, was printed before.
-    let is_silent = launcher_rank() + config().spares >= launcher_size() || config().restart;
+    let is_silent = process().0 + config().spares >= launcher_size() || config().restart;
     crate::user::attach_output(path.into(), is_silent);
 }
 
@@ -128,10 +129,9 @@ fn start() -> Result<(), String> {
     config.check_procedures(|name| Proc::from_name(name).is_some())?;
     if !config.faults.is_empty() {
         let workers = size - config.spares;
-        fault::set(config.faults.clone(), launcher_rank(), workers)
-            .map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
+        fault::set(config.faults.clone(), process(), workers).map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
     }
-    fault::point("boot.begin", 0);
+    fault::point("boot.begin", Epoch::NONE);
     match abi::is_foreign() {
         true => forget_launcher(),
         false => prefer_simple_mpi(),
@@ -153,7 +153,7 @@ fn start() -> Result<(), String> {
         Some(source) => sources[source],
     });
     if let Some(directory) = &config.log_dir {
-        events::open(directory, launcher_rank());
+        events::open(directory, process());
     }
     crate::user::remember_start();
     if config.threads {
@@ -163,7 +163,7 @@ fn start() -> Result<(), String> {
         crate::user::note_from_start();
     }
     told::settle(config);
-    fault::point("boot.end", 0);
+    fault::point("boot.end", Epoch::NONE);
     Ok(())
 }
 
@@ -183,7 +183,7 @@ fn without_recording(config: &mut Config) -> Result<(), String> {
 
 /// One process of the job names variables that look like settings and are none.
 fn tell_of_unknown_settings() {
-    if launcher_rank() == 0 && info().quiet == 0 {
+    if process() == ProcessNumber(0) && info().quiet == 0 {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         for stray in unknown(names) {
             crate::sys::say(format_args!("{stray}"));
@@ -193,7 +193,7 @@ fn tell_of_unknown_settings() {
 
 fn start_log() {
     use std::io::Write;
-    let rank = launcher_rank();
+    let rank = process();
     let filter = variable("UNDERSTUDY_LOG")
         .filter(|filter| !filter.is_empty())
         .unwrap_or_else(|| "warn".into());

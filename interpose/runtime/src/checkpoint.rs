@@ -11,10 +11,10 @@ use crate::copies::{self, Capture, Copy};
 use crate::ending::fail;
 use crate::fault::Victim;
 use crate::image::capture::capture;
-use crate::image::epoch::Epoch;
 use crate::{events, fault, marks, recovery, rehearsal, schedule, sys, user, world};
-use ckptd::events::{Epoch as EventEpoch, Kind};
+use ckptd::events::Kind;
 use std::time::Instant;
+use understudy_numbers::Epoch;
 
 /// What is said when a transfer ends with an error that is not a failure.
 const LOST: &str = "a copy cannot be sent to another worker";
@@ -55,7 +55,7 @@ pub fn take() -> Result<(), Rewound> {
     let mut transfers = Vec::new();
     recovery::check_own(copies::expect(&mut transfers), LOST)?;
     // Most of what a program allocates for a while, it does while it begins. Later less and less often is often enough.
-    if epoch > 1 && epoch.is_power_of_two() && !rehearsal::compares() && !user::has_threads() {
+    if epoch > Epoch(1) && epoch.0.is_power_of_two() && !rehearsal::compares() && !user::has_threads() {
         user::give_back_freed();
     }
     let state = match user::capture() {
@@ -70,15 +70,7 @@ pub fn take() -> Result<(), Rewound> {
     let delta = {
         let keep = &mut *copies::keep();
         let (tracker, store, own) = (&mut keep.tracker, &mut keep.store, &keep.own.image);
-        capture(
-            tracker,
-            &state.layout,
-            &[live],
-            &marks::left_out(),
-            Epoch(epoch),
-            store,
-            own,
-        )
+        capture(tracker, &state.layout, &[live], &marks::left_out(), epoch, store, own)
     }
     .unwrap_or_else(|error| fail("the program's memory cannot be saved", &error));
     let copy_ns = events::nanoseconds(scan);
@@ -86,14 +78,14 @@ pub fn take() -> Result<(), Rewound> {
     user::let_threads_go();
     let pages = delta.page_count();
     events::emit(Kind::Cut {
-        epoch: EventEpoch(epoch),
+        epoch,
         at_call: schedule::schedule().candidates,
         candidates: schedule::schedule().candidates,
     });
     let bytes = pages * crate::image::PAGE_SIZE as u64 + encoded.bytes.len() as u64;
     let scan_ns = (scan - began).as_nanos() as u64;
     events::emit(Kind::Capture {
-        epoch: EventEpoch(epoch),
+        epoch,
         pages,
         bytes,
         scan_ns,
@@ -110,8 +102,7 @@ pub fn take() -> Result<(), Rewound> {
         state: encoded,
         began,
     };
-    let rc = copies::ship(captured, transfers);
-    recovery::check_own(rc, LOST)?;
+    recovery::check_own(copies::ship(captured, transfers), LOST)?;
     advance()
 }
 
@@ -132,7 +123,7 @@ pub fn finish() -> Result<(), Rewound> {
 #[cold]
 fn advance() -> Result<(), Rewound> {
     let met = copies::advance(recovery::welcome);
-    match met.or_else(|rc| recovery::check_own(rc, LOST).map(|()| None))? {
+    match recovery::check_own(met, LOST)? {
         Some([most, least, _]) if most == -least => copies::commit(),
         Some([most, least, _]) => fail(
             "the workers do not commit the same epoch",

@@ -2,7 +2,6 @@
 //!
 //! The last committed epoch stays intact while the next one is *pending*: captured, and on its way to the holders. After a failure what is
 //! pending is committed or given up, whichever all workers agree on.
-#![allow(unsafe_code)]
 
 mod copy;
 mod legacy;
@@ -17,7 +16,6 @@ mod transfer;
 use crate::arch::Frame;
 use crate::cell::Main;
 use crate::ending::fail;
-use crate::errors::SUCCESS;
 use crate::fault::Lack;
 use crate::image::PAGE_SIZE;
 use crate::image::epoch::Image;
@@ -25,8 +23,8 @@ use crate::image::helper::Helper;
 use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
 use crate::rounds::Numbers;
-use crate::{disk, events, fault, own_messages, sys, told, traffic, user, world};
-use ckptd::events::{Epoch as EventEpoch, Kind};
+use crate::{disk, events, fault, sys, told, traffic, user, world};
+use ckptd::events::Kind;
 pub use copy::{Copy, State};
 pub use legacy::{Inherited, look as look_for_legacy, welcome_of_predecessor};
 use legacy::{Kept, Legacy};
@@ -35,10 +33,11 @@ use pending::{Hands, Pending};
 pub use saved::{Saved, decode};
 pub use script::{Base, Replay, Script, Way, sums_of};
 use std::cell::RefMut;
-use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 pub use transfer::{Payload, Transfer};
+use understudy_mpi as mpi;
+use understudy_numbers::{Epoch, Worker};
 
 /// What this process keeps.
 pub struct Keep {
@@ -143,17 +142,19 @@ pub fn encode(frame: &Frame, user: &user::State) -> State {
 }
 
 /// Number of the last committed epoch; 0 before the first.
-pub fn epoch() -> u64 {
-    KEEP.borrow().as_ref().map_or(0, |keep| keep.own.image.epoch().0)
+pub fn epoch() -> Epoch {
+    KEEP.borrow()
+        .as_ref()
+        .map_or(Epoch::NONE, |keep| keep.own.image.epoch())
 }
 
 /// Number of the epoch that is or will be under way.
-pub fn next_epoch() -> u64 {
-    epoch() + 1
+pub fn next_epoch() -> Epoch {
+    epoch().next()
 }
 
 /// For each layer, the worker that keeps this worker's copy, and the worker whose copy this one keeps.
-fn buddies() -> impl Iterator<Item = (u32, u32)> {
+fn buddies() -> impl Iterator<Item = (Worker, Worker)> {
     let (world, worker) = (world::get(), world::worker());
     let buddies = world
         .redundancy
@@ -182,22 +183,28 @@ pub fn is_pending() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Makes ready for what the partners send; an MPI error code if it cannot be, with nothing under way then.
-pub fn expect(transfers: &mut Vec<Transfer>) -> c_int {
+/// Makes ready for what the partners send.
+///
+/// # Errors
+/// The library's; nothing is under way then.
+pub fn expect(transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
     for (_, from) in buddies() {
         let mut transfer = Transfer::receive_only();
-        let rc = transfer.expect(world::private(), from);
+        let expected = transfer.expect(world::private(), from);
         transfers.push(transfer);
-        if rc != SUCCESS {
-            transfers.drain(..).for_each(own_messages::keep);
-            return rc;
+        if expected.is_err() {
+            transfers.clear();
+            return expected;
         }
     }
-    SUCCESS
+    Ok(())
 }
 
-/// Makes pending what was captured, and starts to send it; an MPI error code if that fails.
-pub fn ship(captured: Capture, transfers: Vec<Transfer>) -> c_int {
+/// Makes pending what was captured, and starts to send it.
+///
+/// # Errors
+/// The library's.
+pub fn ship(captured: Capture, transfers: Vec<Transfer>) -> mpi::Result<()> {
     let keep = &mut *keep();
     let (_, hands) = keep.at_work();
     let pending = Pending::begin(captured, transfers, hands);
@@ -209,7 +216,7 @@ pub fn ship(captured: Capture, transfers: Vec<Transfer>) -> c_int {
 ///
 /// # Errors
 /// Codes of the library.
-pub fn advance(welcome: fn() -> Vec<u8>) -> Result<Option<Numbers>, c_int> {
+pub fn advance(welcome: fn() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
     let keep = &mut *keep();
     let (pending, hands) = keep.at_work();
     match pending {
@@ -240,7 +247,7 @@ pub fn commit() {
         return;
     };
     events::emit(Kind::Commit {
-        epoch: EventEpoch(epoch),
+        epoch,
         ns: events::nanoseconds(began),
     });
     traffic::tell_now_and_then();
@@ -248,7 +255,7 @@ pub fn commit() {
 }
 
 /// Returns its number, and when it began; `None` if there is none, or not all of it is here.
-fn commit_pending(keep: &mut Keep) -> Option<(u64, Instant)> {
+fn commit_pending(keep: &mut Keep) -> Option<(Epoch, Instant)> {
     let pending = keep.pending.take_if(|pending| pending.is_whole())?;
     ACTIVE.store(false, Ordering::Relaxed);
     let (epoch, began) = (pending.epoch, pending.began);
@@ -273,14 +280,14 @@ fn commit_pending(keep: &mut Keep) -> Option<(u64, Instant)> {
     trim(keep, used);
     events::set_epoch(epoch);
     // If this rank dies now, the others may not have committed it.
-    let before = epoch.saturating_sub(1);
+    let before = Epoch(epoch.0.saturating_sub(1));
     user::forget_before(disk::oldest().map_or(before, |oldest| oldest.min(before)));
     disk::committed(&mut keep.store, &keep.own.image, &keep.own.state.bytes, world::worker());
     Some((epoch, began))
 }
 
 /// After a failure: no checkpoint is under way. The pending epoch, if all of its copies here are whole.
-pub fn interrupt() -> Option<u64> {
+pub fn interrupt() -> Option<Epoch> {
     ACTIVE.store(false, Ordering::Relaxed);
     let keep = KEEP.borrow();
     let pending = keep.as_ref()?.pending.as_ref()?;
@@ -301,7 +308,7 @@ pub fn costs() -> (u64, u64) {
 }
 
 /// After a failure, once the workers know the last epoch that anyone has committed: commits or gives up what is pending.
-pub fn resolve(agreed: u64) {
+pub fn resolve(agreed: Epoch) {
     if let Some(keep) = &mut *KEEP.borrow_mut() {
         Legacy::resolve(keep, agreed);
     }
@@ -330,7 +337,7 @@ pub fn give_up_pending() {
 /// All go back to an epoch on disk: what is recorded of later ones counts no more.
 pub fn forget_legacy() {
     let Some(keep) = &mut *KEEP.borrow_mut() else { return };
-    Legacy::resolve(keep, 0);
+    Legacy::resolve(keep, Epoch::NONE);
     if let Some(legacy) = &mut keep.legacy {
         legacy.forget(&mut keep.store);
     }

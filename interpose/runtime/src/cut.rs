@@ -23,6 +23,8 @@ use std::time::Instant;
 
 /// More candidates than this are never passed without a vote: after a burst of quick ones (a program's start) slow ones
 /// may follow, and the next cut should not have to wait for many of those.
+/// What a vote that fails means.
+const NO_VOTE: &str = "the workers cannot agree on a cut";
 const MAX_STRIDE: u64 = 32;
 /// While an initialisation phase is recorded anywhere, which should end soon after its worker wants that.
 const PHASE_STRIDE: u64 = 2;
@@ -167,18 +169,15 @@ fn vote() -> Result<(), Rewound> {
     let per_candidate = before.map_or(interval, since).as_nanos() as i64;
     let (world, numbers) = (world::get(), [says, per_candidate, state.pace.cost_ns()]);
     drop(guard);
-    let (vote, rc) = Rounds::start(world.private, tag::VOTE, (world::worker(), world.worker_count), numbers);
-    schedule::state().vote = Some(vote);
-    recovery::check_own(rc, "the workers cannot agree on a cut")
+    let vote = Rounds::new(world.private, tag::VOTE, (world::worker(), world.worker_count), numbers);
+    let started = schedule::state().vote.insert(vote).start();
+    recovery::check_own(started, NO_VOTE)
 }
 
 /// Helps the vote along; what came of it, if it has ended.
 fn help() -> Result<Option<Numbers>, Rewound> {
     let polled = schedule::state().vote.as_mut().map(Rounds::poll);
-    match polled.unwrap_or(Ok(None)) {
-        Ok(numbers) => Ok(numbers),
-        Err(rc) => recovery::check_own(rc, "the workers cannot agree on a cut").map(|()| None),
-    }
+    recovery::check_own(polled.unwrap_or(Ok(None)), NO_VOTE)
 }
 
 /// Looks at the vote; the same candidate in every worker. Also sets the stride, from the slowest worker's time, and the
@@ -238,7 +237,7 @@ pub fn take() -> Result<(), Rewound> {
                 state.pace.measure(cost);
                 state.last = Some(Instant::now());
             }
-            overdue::begin(epoch, world::worker(), world::get().launcher_rank);
+            overdue::begin(epoch, world::worker(), world::get().process);
         }
         Exchange::PutOff => {
             log::debug!(

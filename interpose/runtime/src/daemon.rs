@@ -11,6 +11,7 @@ use ckptd::pool::{Lease, Limits, Need, Place, Spare, Token};
 use ckptd::wire::{Answer, Ask, auth};
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_numbers::{ProcessNumber, Worker};
 
 /// How long a recovery waits for the daemon.
 const LIMIT: Duration = Duration::from_millis(100);
@@ -74,7 +75,7 @@ pub fn poll_spare() -> Option<Duration> {
 fn register() -> Result<Client, ClientError> {
     let place = domains::own_place();
     let spare = Spare {
-        rank: told::launcher_rank(),
+        rank: told::process(),
         pid: std::process::id(),
         launcher: std::os::unix::process::parent_id(),
         host: place.host_name(),
@@ -104,7 +105,7 @@ fn farewell(ask: &Ask) {
 }
 
 /// This process has the part of a worker from now on.
-pub fn playing(worker: u32) {
+pub fn playing(worker: Worker) {
     farewell(&Ask::Playing { worker });
 }
 
@@ -113,11 +114,11 @@ pub fn leave() {
     farewell(&Ask::Leave);
 }
 
-/// Where a process of this rank is or was.
-fn place_of(rank: u32) -> Place {
+/// Where a process is or was.
+fn place_of(process: ProcessNumber) -> Place {
     Place {
-        host: peers::host(rank),
-        domain: domain_name(peers::domain(rank)),
+        host: peers::host(process),
+        domain: domain_name(peers::domain(process)),
     }
 }
 
@@ -126,16 +127,16 @@ fn domain_name(domain: u64) -> String {
 }
 
 /// Asks for spares for dead workers. Rounds grow with every time that a job asks.
-pub fn lease(round: u64, dead: &[u32]) -> Result<Vec<Lease>, String> {
+pub fn lease(round: u64, dead: &[Worker]) -> Result<Vec<Lease>, String> {
     let world = world::get();
-    let need = |&worker: &u32| Need {
+    let need = |&worker: &Worker| Need {
         worker,
-        failed: place_of(world.players[worker as usize]),
+        failed: place_of(world.players[worker.index()]),
         copies: world
             .redundancy
             .holders_of(worker)
             .filter(|holder| !dead.contains(holder))
-            .map(|holder| place_of(world.players[holder as usize]))
+            .map(|holder| place_of(world.players[holder.index()]))
             .collect(),
     };
     let (job, needs) = (told::job(), dead.iter().map(need).collect());

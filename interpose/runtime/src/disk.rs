@@ -25,9 +25,6 @@ mod static_file;
 mod writer;
 
 use crate::cell::Main;
-use crate::errors::succeeded;
-use crate::generated::real;
-use crate::handles;
 use crate::image::absent::Sums;
 use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
@@ -40,12 +37,14 @@ pub use load::Loaded;
 use places::Places;
 pub use static_file::{StaticFile, Writing};
 use std::collections::BTreeSet;
-use std::ffi::c_int;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use understudy_mpi as mpi;
+use understudy_mpi::comm::Plain;
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{Epoch, Rank, Worker};
 use writer::{Job, Pages, Piece, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -91,6 +90,9 @@ pub struct Report {
     written: u64,
 }
 
+// SAFETY: numbers.
+unsafe impl Plain for Report {}
+
 static DISK: Main<Option<Disk>> = Main::new(None);
 
 fn checksum(key: Key) -> u64 {
@@ -99,7 +101,7 @@ fn checksum(key: Key) -> u64 {
         generation,
         epoch,
     } = key;
-    xxh3_64(&[lineage, generation, epoch].map(u64::to_le_bytes).concat()).max(1)
+    xxh3_64(&[lineage, generation, epoch.0].map(u64::to_le_bytes).concat()).max(1)
 }
 
 /// Whether there is a disk level.
@@ -109,15 +111,15 @@ pub fn is_on() -> bool {
 
 /// Opens the directory, if there is to be one: a collective over all processes. Whether the job goes on from an epoch
 /// there, which is loaded; or why it must not start.
-pub fn open(comm: RealComm, worker: u32, workers: u32, store: &mut PageStore) -> Result<Result<bool, String>, c_int> {
+pub fn open(comm: RealComm, worker: Worker, workers: u32, store: &mut PageStore) -> mpi::Result<Result<bool, String>> {
     let config = told::config();
     let Some(directory) = &config.disk else {
         return Ok(Ok(false));
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut lineage = now.as_nanos() as u64;
-    // SAFETY: a collective over a valid communicator.
-    succeeded(unsafe { real::PMPI_Bcast((&raw mut lineage).cast(), 8, handles::byte_type(), 0, comm) })?;
+    let mut lineage = [now.as_nanos() as u64];
+    comm.broadcast(Rank(0), &mut lineage)?;
+    let [lineage] = lineage;
     let mut level = DISK.borrow_mut();
     let disk = level.insert(Disk::new(directory, lineage, workers));
     disk.places.remove_torn(worker);
@@ -176,7 +178,7 @@ pub fn join(told: Told, workers: u32) {
 
 /// Finds the newest epoch of which all workers have whole files, and loads that of the worker that this process plays or will play:
 /// a collective over all.
-pub fn choose(comm: RealComm, worker: u32, store: &mut PageStore) -> Result<Option<Key>, c_int> {
+pub fn choose(comm: RealComm, worker: Worker, store: &mut PageStore) -> mpi::Result<Option<Key>> {
     let Some(disk) = &mut *DISK.borrow_mut() else {
         return Ok(None);
     };
@@ -202,7 +204,7 @@ pub fn take_chosen() -> Option<Loaded> {
     let loaded = disk.chosen.as_mut()?.1.take();
     if let Some(loaded) = &loaded
         && loaded.head.environment != disk.environment
-        && loaded.head.worker == 0
+        && loaded.head.worker == Worker(0)
     {
         log::warn!(
             "the environment is not that of the first start; the program keeps that one, which is in its memory"
@@ -212,7 +214,7 @@ pub fn take_chosen() -> Option<Loaded> {
 }
 
 /// All have gone back to the chosen epoch: there is nothing newer any more.
-pub fn go_on_from(worker: u32) {
+pub fn go_on_from(worker: Worker) {
     let Some(disk) = &mut *DISK.borrow_mut() else { return };
     let Some((key, _)) = disk.chosen.take() else { return };
     (disk.written, disk.due, disk.complete) = (Some(key), None, BTreeSet::from([key]));
@@ -235,7 +237,7 @@ pub fn due() -> Option<Key> {
 
 /// This process has taken a part at an epoch that was to be written with this key, if it was. If its predecessor has died before that, it
 /// is written now: else nobody could go on from this epoch, which may be the first.
-pub fn take_over(worker: u32, key: Option<Key>, store: &mut PageStore, image: &Image, state: &[u8]) {
+pub fn take_over(worker: Worker, key: Option<Key>, store: &mut PageStore, image: &Image, state: &[u8]) {
     let mut level = DISK.borrow_mut();
     let Some(disk) = &mut *level else { return };
     let files = disk.places.keys(worker).into_iter();
@@ -267,27 +269,27 @@ pub fn end() {
 }
 
 /// Where a worker's static data are, or are to be.
-pub fn static_path(worker: u32) -> Option<PathBuf> {
+pub fn static_path(worker: Worker) -> Option<PathBuf> {
     let level = DISK.borrow();
     let disk = level.as_ref()?;
     Some(disk.static_path(worker))
 }
 
 /// Starts to write an image there, beside the program.
-pub fn write_static(worker: u32, image: &Image, store: &PageStore) -> io::Result<Writing> {
+pub fn write_static(worker: Worker, image: &Image, store: &PageStore) -> io::Result<Writing> {
     let path = static_path(worker).ok_or(ErrorKind::NotFound)?;
     static_file::write(path, image, store)
 }
 
 /// The oldest epoch on disk that this process may have to go back to.
-pub fn oldest() -> Option<u64> {
+pub fn oldest() -> Option<Epoch> {
     let level = DISK.borrow();
     let disk = level.as_ref()?;
     disk.own.iter().chain(&disk.due).map(|key| key.epoch).min()
 }
 
 /// What this worker tells the others at a cut.
-pub fn report(store: &mut PageStore, epoch: u64) -> Report {
+pub fn report(store: &mut PageStore, epoch: Epoch) -> Report {
     let Some(disk) = &mut *DISK.borrow_mut() else {
         return Report::default();
     };
@@ -296,9 +298,9 @@ pub fn report(store: &mut PageStore, epoch: u64) -> Report {
     let since = disk
         .written
         .filter(|key| key.lineage == disk.lineage)
-        .map_or(0, |key| key.epoch);
+        .map_or(Epoch::NONE, |key| key.epoch);
     // After a rollback to an older epoch than the last on disk, the next one is due.
-    let is_due = epoch < since || epoch >= since + disk.every;
+    let is_due = epoch < since || epoch.0 >= since.0 + disk.every;
     Report {
         ready: u64::from(is_due && disk.writing.is_none()),
         trouble: u64::from(disk.trouble.is_some()),
@@ -307,7 +309,7 @@ pub fn report(store: &mut PageStore, epoch: u64) -> Report {
 }
 
 /// What all workers have told, by worker. If all can write, this cut's epoch will be written.
-pub fn agreed(reports: &[Report], worker: u32, epoch: u64, recoveries: u32) {
+pub fn agreed(reports: &[Report], worker: Worker, epoch: Epoch, recoveries: u32) {
     let Some(disk) = &mut *DISK.borrow_mut() else { return };
     let generation = disk.base + u64::from(recoveries);
     let lineage = disk.lineage;
@@ -331,9 +333,9 @@ pub fn agreed(reports: &[Report], worker: u32, epoch: u64, recoveries: u32) {
 }
 
 /// The epoch is committed: writes it if that is due.
-pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: u32) {
+pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: Worker) {
     let Some(disk) = &mut *DISK.borrow_mut() else { return };
-    let Some(key) = disk.due.take().filter(|key| key.epoch == image.epoch().0) else {
+    let Some(key) = disk.due.take().filter(|key| key.epoch == image.epoch()) else {
         return;
     };
     let name = Name { key, worker };
@@ -402,7 +404,7 @@ impl Disk {
         }
     }
 
-    fn static_path(&self, worker: u32) -> PathBuf {
+    fn static_path(&self, worker: Worker) -> PathBuf {
         static_file::path(&self.places.directory, self.lineage, worker)
     }
 
@@ -445,14 +447,14 @@ impl Disk {
     }
 
     /// Tells the user of trouble, and of its end, once: the lowest worker that has it speaks.
-    fn tell(&mut self, reports: &[Report], worker: u32) {
+    fn tell(&mut self, reports: &[Report], worker: Worker) {
         let first = reports.iter().position(|report| report.trouble != 0);
         match (first, &self.trouble) {
-            (Some(first), Some(why)) if first == worker as usize && !self.told => sys::say(format_args!(
+            (Some(first), Some(why)) if first == worker.index() && !self.told => sys::say(format_args!(
                 "epochs cannot be written to {}: {why}; the job goes on, protected in memory, and tries again",
                 self.places.directory.display()
             )),
-            (None, _) if self.told && worker == 0 => sys::say(format_args!(
+            (None, _) if self.told && worker == Worker(0) => sys::say(format_args!(
                 "epochs are written to {} again",
                 self.places.directory.display()
             )),
@@ -462,7 +464,7 @@ impl Disk {
     }
 
     /// Removes files of this worker that are not needed any more.
-    fn prune(&mut self, worker: u32) {
+    fn prune(&mut self, worker: Worker) {
         let expendable = catalogue::expendable(&self.places.keys(worker), &self.complete);
         self.places.remove(worker, &expendable);
         if let Some(&second) = self.complete.iter().rev().nth(1) {

@@ -1,12 +1,11 @@
 //! Where the processes are: nodes, and the domains that fail as a whole (UNDERSTUDY_DOMAIN).
 #![allow(unsafe_code)]
 
-use crate::generated::real;
-use crate::handles;
 use crate::{told, user};
 use ckptd::settings::domains::of_host;
-use std::ffi::c_int;
 use std::path::Path;
+use understudy_mpi as mpi;
+use understudy_mpi::comm::Plain;
 use understudy_mpi::real_types::RealComm;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -29,6 +28,9 @@ pub struct Place {
     /// Padded with zeros.
     host: [u8; NAME],
 }
+
+// SAFETY: numbers and bytes, without padding.
+unsafe impl Plain for Place {}
 
 impl Place {
     /// The name of the host.
@@ -83,18 +85,12 @@ impl Places {
 }
 
 /// Learns where everybody is; a collective over a world.
-pub fn meet(world: RealComm) -> Places {
-    let own = own_place();
-    let mut size = 0;
-    let (bytes, length) = (handles::byte_type(), size_of::<Place>() as c_int);
-    // SAFETY: one place from everybody; it has no padding.
-    unsafe {
-        real::PMPI_Comm_size(world, &mut size);
-        let mut all = vec![own; size as usize];
-        let (from, to) = ((&raw const own).cast(), all.as_mut_ptr().cast());
-        real::PMPI_Allgather(from, length, bytes, to, length, bytes, world);
-        Places { all }
-    }
+///
+/// # Errors
+/// That of the real procedure.
+pub fn meet(world: RealComm) -> mpi::Result<Places> {
+    let all = world.gather(&[own_place()])?;
+    Ok(Places { all })
 }
 
 /// Where this process is.

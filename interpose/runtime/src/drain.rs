@@ -20,7 +20,12 @@ use crate::requests::{self, EMPTY, Kind};
 use crate::{completion, copies, early, journal, own_messages, user, world};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
+use understudy_mpi::comm::Plain;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
+use understudy_numbers::Worker;
+
+/// What a cut for which they cannot be told means.
+const NO_BOOKMARKS: &str = "the workers cannot tell each other of their messages";
 
 /// What every worker tells every other at a cut.
 #[repr(C)]
@@ -42,6 +47,9 @@ struct Bookmark {
     phase: u64,
 }
 
+// SAFETY: numbers.
+unsafe impl Plain for Bookmark {}
+
 /// Whether a rank can be saved at this cut; the larger value is the stronger objection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ability {
@@ -60,7 +68,7 @@ pub enum Exchange {
     /// The cut is put off.
     PutOff,
     /// The job cannot be protected any more; this worker speaks for those that object.
-    Unprotected(u32),
+    Unprotected(Worker),
 }
 
 /// What a worker says of its phase.
@@ -88,22 +96,7 @@ pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound>
             phase,
         })
         .collect();
-    let mut theirs = vec![Bookmark::default(); own.len()];
-    let size = size_of::<Bookmark>() as c_int;
-    // SAFETY: one bookmark for each worker, both ways.
-    let rc = unsafe {
-        let (send, receive) = (own.as_ptr().cast(), theirs.as_mut_ptr().cast());
-        real::PMPI_Alltoall(
-            send,
-            size,
-            handles::byte_type(),
-            receive,
-            size,
-            handles::byte_type(),
-            world::private(),
-        )
-    };
-    recovery::check(rc)?;
+    let theirs = recovery::check_own(world::private().exchange(&own), NO_BOOKMARKS)?;
     let counts: Vec<u64> = theirs.iter().map(|bookmark| bookmark.shared).collect();
     if let Some(speaker) = sharing::first_sharer(&mappings, &counts)? {
         return Ok(Exchange::Unprotected(speaker));
@@ -118,7 +111,7 @@ pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound>
         .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.started))
         == 0;
     Ok(match theirs.iter().map(|bookmark| bookmark.ability).max() {
-        Some(never) if never == Ability::Never as u64 => Exchange::Unprotected(speaker as u32),
+        Some(never) if never == Ability::Never as u64 => Exchange::Unprotected(Worker::at(speaker)),
         Some(later) if later == Ability::Later as u64 || !is_balanced => Exchange::PutOff,
         _ => {
             if theirs
@@ -250,7 +243,15 @@ fn receive(message: &mut RealMessage, status: &mut Status) -> Result<Vec<u8>, Re
     let mut data = vec![0u8; status.bytes];
     let count = status.bytes as c_int;
     // SAFETY: a matched message, and a buffer of its size.
-    let rc = unsafe { real::PMPI_Mrecv(data.as_mut_ptr().cast(), count, handles::byte_type(), message, status) };
+    let rc = unsafe {
+        real::PMPI_Mrecv(
+            data.as_mut_ptr().cast(),
+            count,
+            understudy_mpi::comm::byte(),
+            message,
+            status,
+        )
+    };
     match recovery::check(rc) {
         Ok(_) => Ok(data),
         Err(rewound) => {

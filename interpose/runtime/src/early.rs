@@ -7,7 +7,7 @@ mod matched;
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::handles::{self, VirtComm, real_datatype};
+use crate::handles::{VirtComm, real_datatype};
 use crate::requests::{EMPTY, Envelope, Outcome};
 use crate::world;
 pub use matched::{
@@ -121,7 +121,7 @@ pub fn deliver(early: &Early, envelope: &Envelope) -> Outcome {
     let (from, length) = (early.data.as_ptr().cast(), early.data.len() as c_int);
     // SAFETY: a message from this process to itself, on a communicator of our own; the program's buffer.
     let rc = unsafe {
-        match real::PMPI_Isend(from, length, handles::byte_type(), 0, 0, own, &mut request) {
+        match real::PMPI_Isend(from, length, understudy_mpi::comm::byte(), 0, 0, own, &mut request) {
             SUCCESS => {
                 let rc = real::PMPI_Recv(to, envelope.count, datatype, 0, 0, own, &mut status);
                 real::PMPI_Wait(&mut request, std::ptr::null_mut());

@@ -1,10 +1,11 @@
 //! The end of the job where it cannot go on.
 
 use crate::user::UserError;
-use crate::{errors, events, renewal, sys, traffic, user};
+use crate::{events, renewal, sys, traffic, user};
 use ckptd::events::{EndHow, Kind};
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
+use understudy_mpi as mpi;
 
 /// Ends the job with a status: the launcher's status will be this process's.
 pub fn abort(code: c_int) -> ! {
@@ -39,7 +40,7 @@ pub fn end_unprotected() -> ! {
 }
 
 /// A process was lost before there was anything to go back to.
-pub fn failed_in_init(rc: c_int) -> ! {
-    log::info!("MPI_Init has failed: {}", errors::text(rc));
+pub fn failed_in_init(error: mpi::Error) -> ! {
+    log::info!("MPI_Init has failed: {error}");
     renewal::await_restart()
 }

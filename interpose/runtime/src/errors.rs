@@ -1,10 +1,7 @@
 //! Codes and classes of errors of MPI procedures, as the real library returns them. What the program sees of one is decided in
 //! [`crate::raise`].
-#![allow(unsafe_code)]
 
-use crate::generated::real;
-use std::ffi::{c_char, c_int};
-use understudy_mpi::real_types::RealComm;
+use std::ffi::c_int;
 
 /// `MPI_SUCCESS`
 pub const SUCCESS: c_int = 0;
@@ -42,22 +39,4 @@ pub const ERR_UNSUPPORTED_OPERATION: c_int = 52;
 /// An MPI return code as a result.
 pub fn succeeded(rc: c_int) -> Result<(), c_int> {
     if rc == SUCCESS { Ok(()) } else { Err(rc) }
-}
-
-/// The real library's text of an error class or code.
-pub fn text(rc: c_int) -> String {
-    let mut buffer = [0u8; 512];
-    let mut length = 0;
-    // SAFETY: MPI_Error_string writes at most MPI_MAX_ERROR_STRING (256) bytes.
-    unsafe { real::PMPI_Error_string(rc, buffer.as_mut_ptr().cast::<c_char>(), &mut length) };
-    String::from_utf8_lossy(&buffer[..length.clamp(0, 256) as usize]).into_owned()
-}
-
-/// Sets a real communicator to return its errors.
-pub fn returns_errors(comm: RealComm) {
-    let handler = crate::handles::real_errhandler(crate::handles::VirtErrhandler(crate::handles::predefined_handle(
-        "ompi_mpi_errors_return",
-    )));
-    // SAFETY: a communicator of ours and the predefined handler.
-    unsafe { real::PMPI_Comm_set_errhandler(comm, handler) };
 }

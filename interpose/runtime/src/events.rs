@@ -3,7 +3,7 @@
 //! An event that cannot be recorded at the moment, since another one is being recorded, is left out: no job ends for an event.
 
 use crate::cell::Main;
-use ckptd::events::{Epoch, EventWriter, Kind, WorldRank};
+use ckptd::events::{Epoch, EventWriter, Kind, ProcessNumber};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -12,8 +12,8 @@ static WRITER: Main<Option<EventWriter>> = Main::new(None);
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// Opens the event file of the process with this rank in the launcher's world.
-pub fn open(directory: &Path, rank: u32) {
-    WRITER.set(Some(EventWriter::create(directory, WorldRank(rank))));
+pub fn open(directory: &Path, rank: ProcessNumber) {
+    WRITER.set(Some(EventWriter::create(directory, rank)));
 }
 
 /// Whether there is an event file.
@@ -23,8 +23,8 @@ pub fn are_kept() -> bool {
 }
 
 /// The epoch that later events belong to.
-pub fn set_epoch(epoch: u64) {
-    EPOCH.store(epoch, Ordering::Relaxed);
+pub fn set_epoch(epoch: Epoch) {
+    EPOCH.store(epoch.0, Ordering::Relaxed);
 }
 
 /// Records an event of this moment.

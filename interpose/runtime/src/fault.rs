@@ -9,6 +9,7 @@ use ckptd::settings::points;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use understudy_numbers::{Epoch, ProcessNumber};
 
 struct State {
     /// What this process is to meet.
@@ -48,14 +49,14 @@ pub static CALLS: AtomicU64 = AtomicU64::new(0);
 /// The call at which [`call_is_due`] is to be called.
 pub static DUE: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Keeps those of the job's faults that a process with this rank of the launcher's meets, in a job of `workers` workers.
+/// Keeps those of the job's faults that this process meets, in a job of `workers` workers.
 ///
 /// # Errors
 /// Why a timer cannot be had.
-pub fn set(mut faults: Vec<Fault>, rank: u32, workers: u32) -> Result<(), String> {
+pub fn set(mut faults: Vec<Fault>, process: ProcessNumber, workers: u32) -> Result<(), String> {
     let is_mine = |who: Who| match who {
-        Who::Rank(number) => number == rank,
-        Who::Spare(number) => number.checked_add(workers) == Some(rank),
+        Who::Rank(number) => number == process.0,
+        Who::Spare(number) => number.checked_add(workers) == Some(process.0),
     };
     faults.retain(|fault| !matches!(fault, Fault::Strike { who, .. } if !is_mine(*who)));
     let counts = || points::POINTS.iter().map(|_| AtomicU64::new(0)).collect();
@@ -103,14 +104,14 @@ pub fn pretends(lack: Lack) -> bool {
 
 /// A fault point; one load and a predictable branch when nothing is set.
 #[inline]
-pub fn point(name: &str, epoch: u64) {
+pub fn point(name: &str, epoch: Epoch) {
     if ACTIVE.load(Ordering::Relaxed) {
         reached(name, epoch);
     }
 }
 
 /// The end of a stage of a recovery, and with it the begin of the next.
-pub fn stage_ended(stage: RecoveryStage, epoch: u64) {
+pub fn stage_ended(stage: RecoveryStage, epoch: Epoch) {
     if !ACTIVE.load(Ordering::Relaxed) {
         return;
     }
@@ -122,7 +123,7 @@ pub fn stage_ended(stage: RecoveryStage, epoch: u64) {
 }
 
 #[cold]
-fn reached(name: &str, epoch: u64) {
+fn reached(name: &str, epoch: Epoch) {
     let Some(here) = points::find(name) else {
         unreachable!("{name} is not in the table of fault points");
     };
@@ -137,7 +138,7 @@ fn reached(name: &str, epoch: u64) {
             ..
         } = fault
             && *point == here
-            && due.is_none_or(|due| due == epoch)
+            && due.is_none_or(|due| due == epoch.0)
         {
             log::info!("a fault at {name}: {}", points::POINTS[here].moment);
             strike(*delay, *action);

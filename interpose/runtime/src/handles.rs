@@ -14,7 +14,6 @@ use crate::cell::{Copied, Main};
 use crate::generated::{DATA_COUNT, HandleKind, PREDEFINED};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
 
 include!(concat!(env!("OUT_DIR"), "/virt_types.rs"));
 use understudy_mpi::real_types::*;
@@ -218,12 +217,6 @@ pub fn predefined_of(real: *mut c_void) -> Option<*mut c_void> {
         .as_ref()?
         .get(&(real as usize))
         .map(|&address| address as *mut c_void)
-}
-
-/// The real MPI_BYTE, looked up once: every message of the runtime's own is of this type.
-pub fn byte_type() -> RealDatatype {
-    static BYTE: OnceLock<RealDatatype> = OnceLock::new();
-    *BYTE.get_or_init(|| real_datatype(VirtDatatype(predefined_handle("ompi_mpi_byte"))))
 }
 
 /// Index of the data symbol of this name.

@@ -3,11 +3,11 @@
 
 use crate::arch::Rewound;
 use crate::domains::{self, Places};
-use crate::errors::{SUCCESS, returns_errors};
+use crate::errors::SUCCESS;
 use crate::gather::everybodys;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::redundancy::Redundancy;
-use crate::world::{self, Part, World, duplicate, get, is_protected, size_and_rank, worker, workers_of};
+use crate::world::{self, Part, World, get, is_first_worker, is_protected, worker, workers_of};
 use crate::{
     arch, cell, checkpoint, copies, cut, disk, ending, events, fault, journal, objects, protection, recovery,
     rehearsal, renewal, requests, spare, sys, told, traffic, user,
@@ -16,6 +16,8 @@ use ckptd::events::{EndHow, Kind};
 use ckptd::settings::{Config, Scheme};
 use std::ffi::c_int;
 use understudy_abi::exit;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{ProcessNumber, Rank, Worker};
 
 /// Sets the world up after the real MPI_Init. Where the job has begun before, this process takes the part of a dead one, and the
 /// program's frame has been replaced.
@@ -28,12 +30,14 @@ pub fn init() -> Result<(), Rewound> {
         return Err(recovery::take_part_at_once());
     }
     let config = told::config();
-    let all = world::of_library();
-    returns_errors(all);
-    let (worker_count, worker) = size_and_rank(all);
-    let mismatch = user::compare_layout(all);
-    let places = domains::meet(all);
-    let players = everybodys(all, &told::launcher_rank()).unwrap_or_else(|rc| ending::failed_in_init(rc));
+    let all = RealComm::world();
+    all.return_errors();
+    let size_and_rank = all.size().and_then(|size| Ok((size, all.rank()?)));
+    let (worker_count, Rank(worker)) = size_and_rank.unwrap_or_else(|error| ending::failed_in_init(error));
+    let worker = Worker(worker);
+    let mismatch = user::compare_layout(all).unwrap_or_else(|error| ending::failed_in_init(error));
+    let places = domains::meet(all).unwrap_or_else(|error| ending::failed_in_init(error));
+    let players = everybodys(all, &told::process()).unwrap_or_else(|error| ending::failed_in_init(error));
     let mut nodes = Vec::new();
     recovery::learn_places(&mut nodes, players.iter().copied().zip(places.all()));
     let wish = config.buddy_offset.unwrap_or_else(|| places.most_per_node());
@@ -51,16 +55,16 @@ pub fn init() -> Result<(), Rewound> {
         .filter(|_| !config.trace);
     let redundancy = Redundancy::place(&places.domains(worker_count), wish, scheme);
     let made = workers_of(all, worker);
-    let [workers, private] = made.unwrap_or_else(|rc| ending::failed_in_init(rc));
+    let [workers, private] = made.unwrap_or_else(|error| ending::failed_in_init(error));
     let own = real_comm(VirtComm(handles::predefined_handle("ompi_mpi_comm_self")));
-    let own = duplicate(own).unwrap_or_else(|rc| ending::failed_in_init(rc));
+    let own = own.duplicate().unwrap_or_else(|error| ending::failed_in_init(error));
     spare::tell_start();
     enter(World {
         workers,
         private,
         own,
         part: Part::Worker(worker),
-        launcher_rank: told::launcher_rank(),
+        process: told::process(),
         worker_count,
         redundancy,
         nodes,
@@ -74,7 +78,7 @@ pub fn init() -> Result<(), Rewound> {
         protection::refuse(&why);
     }
     let is_restart = open_disk();
-    objects::comm::init(workers, worker_count, worker).unwrap_or_else(|rc| ending::failed_in_init(rc));
+    objects::comm::init(workers, worker_count, worker).unwrap_or_else(|error| ending::failed_in_init(error));
     requests::init(worker_count);
     traffic::init(worker_count);
     match is_restart {
@@ -102,12 +106,12 @@ fn open_disk() -> bool {
     match opened {
         Ok(Ok(is_restart)) => is_restart,
         Ok(Err(why)) => {
-            if worker() == 0 {
+            if is_first_worker() {
                 sys::say(format_args!("{why}; the job stops"));
             }
-            recovery::end_together(worker() == 0, exit::REFUSED)
+            recovery::end_together(is_first_worker(), exit::REFUSED)
         }
-        Err(rc) => ending::failed_in_init(rc),
+        Err(error) => ending::failed_in_init(error),
     }
 }
 
@@ -128,7 +132,7 @@ fn tell_copies_at_home(places: &Places) -> String {
         world.redundancy.together(&places.domains(world.worker_count)).len(),
         world.worker_count,
     );
-    if at_home > 0 && world.protected && world.launcher_rank == 0 {
+    if at_home > 0 && world.protected && world.process == ProcessNumber(0) {
         let what = match world.redundancy.is_parity() {
             true => format!(
                 "{at_home} of {workers} workers share their domain with another one of their parity group, since there are fewer domains of their size than workers in a group; they are lost if all of it fails"

@@ -32,6 +32,7 @@ pub use inputs::Inputs;
 use outputs::Call;
 pub use recorder::Recorder;
 use std::time::Duration;
+use understudy_numbers::Epoch;
 
 /// A phase that is recorded.
 pub struct Phase {
@@ -40,7 +41,7 @@ pub struct Phase {
     /// The call that it began with: that of `MPI_Init`, or a cut.
     pub begin: Frame,
     /// The epoch of that cut.
-    pub base: Option<u64>,
+    pub base: Option<Epoch>,
     /// What a replay knows its last call by, the cut: slot, hash of the arguments.
     pub end: Option<(u64, u32)>,
     /// How long it took.
@@ -55,19 +56,44 @@ pub struct Phase {
     /// All workers agree that the next cut is its end.
     is_agreed: bool,
     /// The epoch at its end.
-    epoch: u64,
+    epoch: Epoch,
 }
 
-/// What is being recorded.
-static PHASE: Main<Option<Phase>> = Main::new(None);
-/// A phase whose last cut has been taken.
-static ENDED: Main<Option<Phase>> = Main::new(None);
+/// How far the recording of a phase is.
+enum Recording {
+    /// There is none.
+    Off,
+    /// It is under way.
+    On(Box<Phase>),
+    /// Its last cut has been taken, and nobody has asked for it yet.
+    Ended(Box<Phase>),
+}
+
+impl Recording {
+    /// The phase that is under way.
+    fn on(&self) -> Option<&Phase> {
+        match self {
+            Recording::On(phase) => Some(phase),
+            Recording::Off | Recording::Ended(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    fn on_mut(&mut self) -> Option<&mut Phase> {
+        match self {
+            Recording::On(phase) => Some(phase),
+            Recording::Off | Recording::Ended(_) => None,
+        }
+    }
+}
+
+static RECORDING: Main<Recording> = Main::new(Recording::Off);
 
 /// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program: from here outcomes are recorded, until
 /// the rule says that it is enough, or the journal is longer than `limit` says.
-pub fn start(rule: &Rule, records: bool, base: Option<u64>, limit: fn() -> usize) {
+pub fn start(rule: &Rule, records: bool, base: Option<Epoch>, limit: fn() -> usize) {
     let Some(frame) = arch::top_frame() else { return };
-    PHASE.set(Some(Phase {
+    RECORDING.set(Recording::On(Box::new(Phase {
         recorder: Recorder::new(events::are_kept()),
         // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
         begin: unsafe { *frame },
@@ -79,36 +105,37 @@ pub fn start(rule: &Rule, records: bool, base: Option<u64>, limit: fn() -> usize
         room: 0,
         limit,
         is_agreed: false,
-        epoch: 0,
-    }));
+        epoch: Epoch::NONE,
+    })));
     if records {
         sources::watch(true);
     }
     arch::set_recording(true);
 }
 
-fn stop() -> Option<Phase> {
-    let phase = PHASE.take();
-    if phase.is_some() {
+/// Nothing more is recorded: the phase that was.
+fn stop() -> Recording {
+    let before = RECORDING.replace(Recording::Off);
+    if let Recording::On(_) = before {
         sources::watch(false);
         arch::set_recording(false);
     }
-    phase
+    before
 }
 
 /// The epoch with which the phase began that is being recorded, if it began with one.
-pub fn base() -> Option<u64> {
-    PHASE.borrow().as_ref().filter(|phase| phase.records)?.base
+pub fn base() -> Option<Epoch> {
+    RECORDING.borrow().on().filter(|phase| phase.records)?.base
 }
 
 /// Whether a phase is under way, or has ended and has not been taken.
 pub fn is_under_way() -> bool {
-    PHASE.borrow().is_some() || ENDED.borrow().is_some()
+    !matches!(*RECORDING.borrow(), Recording::Off)
 }
 
 /// Nothing more is recorded, and what was recorded is forgotten: the program is about to be rolled back.
 pub fn give_up() {
-    if stop().is_some() || ENDED.take().is_some() {
+    if !matches!(stop(), Recording::Off) {
         log::info!("the initialisation phase is not recorded to its end");
     }
 }
@@ -124,8 +151,8 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     }
     // SAFETY: handed on to the caller.
     let frame = unsafe { &*frame };
-    let mut guard = PHASE.borrow_mut();
-    let Some(phase) = &mut *guard else {
+    let mut guard = RECORDING.borrow_mut();
+    let Some(phase) = guard.on_mut() else {
         drop(guard);
         return trace::call(frame);
     };
@@ -149,7 +176,7 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
 
 /// The end of a recording that has got too long; its memory is freed.
 fn end_if_too_long() {
-    let (size, room) = match &mut *PHASE.borrow_mut() {
+    let (size, room) = match RECORDING.borrow_mut().on_mut() {
         None => return,
         Some(phase) => {
             let size = phase.recorder.journal().size();
@@ -164,7 +191,7 @@ fn end_if_too_long() {
         return;
     }
     tell_too_long(size, room);
-    if let Some(mut phase) = stop() {
+    if let Recording::On(mut phase) = stop() {
         phase.recorder.close();
         phase.recorder.tell(None);
     }
@@ -174,7 +201,7 @@ fn end_if_too_long() {
 #[inline]
 pub fn received(bytes: usize) {
     if arch::is_recording()
-        && let Some(phase) = &mut *PHASE.borrow_mut()
+        && let Some(phase) = RECORDING.borrow_mut().on_mut()
     {
         phase.recorder.received(bytes);
     }
@@ -184,7 +211,7 @@ pub fn received(bytes: usize) {
 #[inline]
 pub fn ended(index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
     if arch::is_recording()
-        && let Some(phase) = &mut *PHASE.borrow_mut()
+        && let Some(phase) = RECORDING.borrow_mut().on_mut()
     {
         phase.recorder.ended(index, bytes(), stays);
     }
@@ -192,28 +219,28 @@ pub fn ended(index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
 
 /// Whether a phase is being recorded.
 pub fn is_recording() -> bool {
-    PHASE.borrow().is_some()
+    RECORDING.borrow().on().is_some()
 }
 
 /// Whether a cut should be taken soon, to be the end of the phase; true once.
 pub fn asks_for_cut() -> bool {
-    PHASE
+    RECORDING
         .borrow_mut()
-        .as_mut()
+        .on_mut()
         .is_some_and(|phase| phase.watch.asks_for_cut())
 }
 
 /// At a cut: whether the phase may end here, as far as this worker is concerned. `is_regular`: the cut would have been taken
 /// anyway.
 pub fn may_end(is_regular: bool) -> bool {
-    let mut guard = PHASE.borrow_mut();
-    let Some(phase) = &mut *guard else { return true };
+    let mut guard = RECORDING.borrow_mut();
+    let Some(phase) = guard.on_mut() else { return true };
     phase.watch.is_over() || (is_regular && phase.watch.is_over_by_default())
 }
 
 /// A journal is too long: copies hold everything.
 pub fn tell_too_long(size: usize, limit: usize) {
-    let level = if crate::world::worker() == 0 {
+    let level = if crate::world::is_first_worker() {
         log::Level::Warn
     } else {
         log::Level::Info
@@ -227,17 +254,17 @@ pub fn tell_too_long(size: usize, limit: usize) {
 
 /// Whether the phase may end here in all workers.
 pub fn agree(is_over: bool) {
-    if let Some(phase) = &mut *PHASE.borrow_mut() {
+    if let Some(phase) = RECORDING.borrow_mut().on_mut() {
         phase.is_agreed = is_over;
     }
 }
 
 /// A cut is being taken for this epoch; it may be the end of the phase.
-pub fn cut(epoch: u64) {
-    if !PHASE.borrow().as_ref().is_some_and(|phase| phase.is_agreed) {
+pub fn cut(epoch: Epoch) {
+    if !RECORDING.borrow().on().is_some_and(|phase| phase.is_agreed) {
         return;
     }
-    if let Some(mut phase) = stop() {
+    if let Recording::On(mut phase) = stop() {
         phase.recorder.finish();
         // Later the arguments on the program's stack are gone.
         phase.end = arch::top_frame().and_then(|frame| {
@@ -247,14 +274,20 @@ pub fn cut(epoch: u64) {
         });
         phase.took = phase.watch.elapsed();
         phase.epoch = epoch;
-        ENDED.set(Some(phase));
+        RECORDING.set(Recording::Ended(phase));
     }
 }
 
 /// The phase that ended with this epoch, once that is committed.
-pub fn take_ended(committed: u64) -> Option<Phase> {
-    let mut ended = ENDED.borrow_mut();
-    let is_over = ended.as_ref().is_some_and(|phase| phase.epoch <= committed);
-    let phase = if is_over { ended.take() } else { None };
-    phase.filter(|phase| phase.epoch == committed)
+pub fn take_ended(committed: Epoch) -> Option<Phase> {
+    let mut recording = RECORDING.borrow_mut();
+    let is_over = matches!(&*recording, Recording::Ended(phase) if phase.epoch <= committed);
+    let before = std::mem::replace(&mut *recording, Recording::Off);
+    match before {
+        Recording::Ended(phase) if is_over => (phase.epoch == committed).then_some(*phase),
+        before => {
+            *recording = before;
+            None
+        }
+    }
 }

@@ -16,7 +16,6 @@ mod slots;
 pub mod tool;
 
 use crate::cell::Main;
-use crate::errors;
 pub use slots::Slots;
 use std::cell::{Ref, RefMut};
 use std::ffi::c_int;
@@ -92,7 +91,7 @@ pub fn release_local() {
 /// Tells of an object that could not be made again. If a further failure is why, all are made again in the next attempt.
 fn not_made_again(what: &str, rc: c_int) {
     if rc != call::ABANDONED {
-        log::error!("{what} could not be made again: {}", errors::text(rc));
+        log::error!("{what} could not be made again: {}", understudy_mpi::error::text(rc));
     }
 }
 

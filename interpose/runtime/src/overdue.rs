@@ -15,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
 /// Intervals without a cut before the user is told.
 const INTERVALS: u32 = 10;
@@ -28,7 +29,7 @@ const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::f
 struct Phase {
     began: Instant,
     /// The epoch that the cut began.
-    epoch: u64,
+    epoch: Epoch,
     interval: Duration,
     /// The process, for the user.
     who: String,
@@ -42,8 +43,8 @@ fn phase() -> MutexGuard<'static, Option<Phase>> {
     PHASE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This process, with this rank of the launcher's, goes on from a cut as this worker.
-pub fn begin(epoch: u64, worker: u32, rank: u32) {
+/// This process goes on from a cut as this worker.
+pub fn begin(epoch: Epoch, worker: Worker, process: ProcessNumber) {
     static START: Once = Once::new();
     if !matches!(told::config().interval, Interval::Time(_) | Interval::Auto) {
         return;
@@ -52,7 +53,7 @@ pub fn begin(epoch: u64, worker: u32, rank: u32) {
         began: Instant::now(),
         epoch,
         interval: schedule::state().pace.interval(),
-        who: format!("worker {worker} (rank {rank} on {})", peers::host(rank)),
+        who: format!("worker {worker} (rank {process} on {})", peers::host(process)),
         put_off: 0,
     });
     START.call_once(|| {
@@ -113,7 +114,7 @@ impl Phase {
 }
 
 /// The word of a phase: a name that only one process of the node can have (unix(7), abstract sockets).
-fn take_word(epoch: u64) -> Option<UnixDatagram> {
+fn take_word(epoch: Epoch) -> Option<UnixDatagram> {
     let name = format!("understudy-overdue-{}-{epoch}", told::job());
     let address = SocketAddr::from_abstract_name(name).ok()?;
     UnixDatagram::bind_addr(&address).ok()

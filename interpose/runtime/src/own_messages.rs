@@ -5,12 +5,12 @@
 
 mod lent;
 
-use crate::errors::SUCCESS;
-use crate::generated::real;
-use crate::handles;
 pub use lent::{Lent, all_is_back, keep};
 use std::ffi::{c_int, c_void};
+use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_mpi::{self as mpi, check, real};
+use understudy_numbers::Worker;
 
 const NULL: RealRequest = RealRequest(std::ptr::null_mut());
 
@@ -47,46 +47,47 @@ pub mod tag {
 pub struct Peer {
     /// Communicator.
     pub comm: RealComm,
-    /// Rank in it.
-    pub rank: u32,
+    /// Rank in it, which has all workers.
+    pub rank: Worker,
     /// Tag.
     pub tag: c_int,
 }
 
-/// Starts to send bytes, and adds the request to the list. An MPI error code if it could not be started.
+/// Starts to send bytes, and adds the request to the list.
 ///
 /// # Safety
 /// The bytes must stay in place, unchanged, until the request has ended.
-pub unsafe fn send(data: *const c_void, length: usize, to: Peer, requests: &mut Vec<RealRequest>) -> c_int {
+pub unsafe fn send(data: *const c_void, length: usize, to: Peer, requests: &mut Vec<RealRequest>) -> mpi::Result<()> {
     let mut request = NULL;
-    let (length, bytes, rank) = (length as c_int, handles::byte_type(), to.rank as c_int);
+    let (length, bytes, rank) = (length as c_int, byte(), to.rank.0 as c_int);
     // SAFETY: handed on to the caller.
-    let rc = unsafe { real::PMPI_Isend(data, length, bytes, rank, to.tag, to.comm, &mut request) };
-    if rc == SUCCESS {
-        requests.push(request);
-    }
-    rc
+    check(unsafe { real::PMPI_Isend(data, length, bytes, rank, to.tag, to.comm, &mut request) })?;
+    requests.push(request);
+    Ok(())
 }
 
-/// Posts a receive of at most so many bytes, and adds the request to the list. An MPI error code if it could not be posted.
+/// Posts a receive of at most so many bytes, and adds the request to the list.
 ///
 /// # Safety
 /// Nobody may use the memory until the request has ended.
-pub unsafe fn receive(data: *mut c_void, length: usize, from: Peer, requests: &mut Vec<RealRequest>) -> c_int {
+pub unsafe fn receive(
+    data: *mut c_void,
+    length: usize,
+    from: Peer,
+    requests: &mut Vec<RealRequest>,
+) -> mpi::Result<()> {
     let mut request = NULL;
-    let (length, bytes, rank) = (length as c_int, handles::byte_type(), from.rank as c_int);
+    let (length, bytes, rank) = (length as c_int, byte(), from.rank.0 as c_int);
     // SAFETY: handed on to the caller.
-    let rc = unsafe { real::PMPI_Irecv(data, length, bytes, rank, from.tag, from.comm, &mut request) };
-    if rc == SUCCESS {
-        requests.push(request);
-    }
-    rc
+    check(unsafe { real::PMPI_Irecv(data, length, bytes, rank, from.tag, from.comm, &mut request) })?;
+    requests.push(request);
+    Ok(())
 }
 
-/// Whether all have ended; an MPI error code if one has failed.
-pub fn test(requests: &mut [RealRequest]) -> Result<bool, c_int> {
+/// Whether all have ended; an error if one has failed.
+pub fn test(requests: &mut [RealRequest]) -> mpi::Result<bool> {
     let (count, mut flag): (_, c_int) = (requests.len() as c_int, 0);
     // SAFETY: requests of our own; statuses are ignored.
-    let rc = unsafe { real::PMPI_Testall(count, requests.as_mut_ptr(), &mut flag, std::ptr::null_mut()) };
-    if rc == SUCCESS { Ok(flag != 0) } else { Err(rc) }
+    check(unsafe { real::PMPI_Testall(count, requests.as_mut_ptr(), &mut flag, std::ptr::null_mut()) })?;
+    Ok(flag != 0)
 }

@@ -5,19 +5,20 @@ use crate::domains::Place;
 use crate::sys;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use understudy_numbers::ProcessNumber;
 
 #[derive(Default)]
 struct Peers {
     /// Descriptors of the processes on this node.
     local: Vec<c_int>,
-    /// Their ranks in the launcher's world.
-    ranks: Vec<u32>,
-    /// Host of each rank of the launcher's world.
+    /// Their numbers.
+    ranks: Vec<ProcessNumber>,
+    /// Host of each process.
     hosts: Vec<String>,
-    /// Domain of each rank of the launcher's world.
+    /// Domain of each process.
     domains: Vec<u64>,
-    /// How processes have ended that this one has not seen, by rank of the launcher's world.
-    ends: Vec<(u32, c_int)>,
+    /// How processes have ended that this one has not seen.
+    ends: Vec<(ProcessNumber, c_int)>,
 }
 
 static PEERS: Mutex<Peers> = Mutex::new(Peers {
@@ -33,14 +34,14 @@ fn peers() -> MutexGuard<'static, Peers> {
 }
 
 /// Learns where a process of this number is; `own`: where this one is.
-pub fn add(place: &Place, number: u32, own: &Place) {
+pub fn add(place: &Place, number: ProcessNumber, own: &Place) {
     let peers = &mut *peers();
     peers
         .hosts
-        .resize(peers.hosts.len().max(number as usize + 1), "an unknown host".into());
-    peers.hosts[number as usize] = place.host_name();
+        .resize(peers.hosts.len().max(number.index() + 1), "an unknown host".into());
+    peers.hosts[number.index()] = place.host_name();
     peers.domains.resize(peers.hosts.len(), 0);
-    peers.domains[number as usize] = place.domain;
+    peers.domains[number.index()] = place.domain;
     if place.node != own.node || place.pid == own.pid {
         return;
     }
@@ -52,20 +53,20 @@ pub fn add(place: &Place, number: u32, own: &Place) {
     }
 }
 
-/// The host of a rank of the launcher's world.
-pub fn host(launcher_rank: u32) -> String {
-    let host = peers().hosts.get(launcher_rank as usize).cloned();
+/// The host of a process.
+pub fn host(process: ProcessNumber) -> String {
+    let host = peers().hosts.get(process.index()).cloned();
     host.unwrap_or_else(|| "an unknown host".into())
 }
 
-/// The domain of a rank of the launcher's world.
-pub fn domain(launcher_rank: u32) -> u64 {
-    peers().domains.get(launcher_rank as usize).copied().unwrap_or(0)
+/// The domain of a process.
+pub fn domain(process: ProcessNumber) -> u64 {
+    peers().domains.get(process.index()).copied().unwrap_or(0)
 }
 
 /// How a process of this node has ended, as wait(2) would tell its parent. Only known once that has waited for it, which the
 /// guardian does before it tells of a death, and from Linux 6.15 on (`PIDFD_GET_INFO` of pidfd(7)).
-pub fn wait_status(launcher_rank: u32) -> Option<c_int> {
+pub fn wait_status(process: ProcessNumber) -> Option<c_int> {
     /// `struct pidfd_info` in its first version.
     #[repr(C)]
     #[derive(Default)]
@@ -79,10 +80,10 @@ pub fn wait_status(launcher_rank: u32) -> Option<c_int> {
     const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
     const _: () = assert!(size_of::<Info>() == 0x40);
     let peers = peers();
-    if let Some((_, status)) = peers.ends.iter().find(|(rank, _)| *rank == launcher_rank) {
+    if let Some((_, status)) = peers.ends.iter().find(|(rank, _)| *rank == process) {
         return Some(*status);
     }
-    let at = peers.ranks.iter().position(|&rank| rank == launcher_rank)?;
+    let at = peers.ranks.iter().position(|&rank| rank == process)?;
     let mut info = Info {
         mask: PIDFD_INFO_EXIT,
         ..Info::default()
@@ -93,12 +94,12 @@ pub fn wait_status(launcher_rank: u32) -> Option<c_int> {
 }
 
 /// A process of this node has ended with this status, as wait(2) tells it.
-pub fn note_end(launcher_rank: u32, status: c_int) {
-    peers().ends.push((launcher_rank, status));
+pub fn note_end(process: ProcessNumber, status: c_int) {
+    peers().ends.push((process, status));
 }
 
 /// The recovery from deaths is over: nothing is asked of any processes but these any more.
-pub fn keep_only(living: &[u32]) {
+pub fn keep_only(living: &[ProcessNumber]) {
     let peers = &mut *peers();
     peers.ends.clear();
     let all = peers.local.drain(..).zip(peers.ranks.drain(..));

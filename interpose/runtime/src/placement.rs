@@ -5,11 +5,13 @@
 //! that puts both copies into other domains. Holders belong to workers, not to processes: an understudy, wherever it is,
 //! keeps the copy that the dead worker kept.
 
+use understudy_numbers::Worker;
+
 /// The holder of each worker's copy: every worker holds the copy of exactly one other.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Holders {
-    holder: Vec<u32>,
-    partner: Vec<u32>,
+    holder: Vec<Worker>,
+    partner: Vec<Worker>,
 }
 
 impl Holders {
@@ -21,15 +23,15 @@ impl Holders {
         } else {
             offset
         };
-        let at = |worker: u32| ((u64::from(worker) + u64::from(offset)) % u64::from(workers)) as u32;
-        Holders::new((0..workers).map(at).collect())
+        let at = |worker: Worker| Worker(((u64::from(worker.0) + u64::from(offset)) % u64::from(workers)) as u32);
+        Holders::new(Worker::all(workers).map(at).collect())
     }
 
     /// As near to that as `domains` (of each worker) allow: as few copies as possible are in their worker's domain.
     pub fn place(domains: &[u32], offset: u32) -> Holders {
         let workers = domains.len();
         let mut holder = Holders::rotation(workers as u32, offset).holder;
-        let apart = |worker: usize, holder: u32| domains[worker] != domains[holder as usize];
+        let apart = |worker: usize, holder: Worker| domains[worker] != domains[holder.index()];
         for worker in 0..workers {
             if apart(worker, holder[worker]) {
                 continue;
@@ -51,16 +53,16 @@ impl Holders {
     pub fn place_second(domains: &[u32], offset: u32, first: &Holders) -> Holders {
         let workers = domains.len();
         // What it costs that a worker's second copy is there.
-        let cost = |worker: usize, holder: u32| {
-            let is_taken = holder as usize == worker || holder == first.holder[worker];
-            let domain = domains[holder as usize];
+        let cost = |worker: usize, holder: Worker| {
+            let is_taken = holder.index() == worker || holder == first.holder[worker];
+            let domain = domains[holder.index()];
             let is_at_home = domain == domains[worker];
-            let is_with_first = domain == domains[first.holder[worker] as usize];
+            let is_with_first = domain == domains[first.holder[worker].index()];
             1_000_000 * u64::from(is_taken) + 1000 * u64::from(is_at_home) + u64::from(is_with_first)
         };
         let rotations = [offset.saturating_mul(2), offset.saturating_add(1), 1, 2];
         let rotations = rotations.map(|offset| Holders::rotation(workers as u32, offset).holder);
-        let total = |holder: &Vec<u32>| -> u64 { (0..workers).map(|worker| cost(worker, holder[worker])).sum() };
+        let total = |holder: &Vec<Worker>| -> u64 { (0..workers).map(|worker| cost(worker, holder[worker])).sum() };
         let [a, b, c, d] = rotations;
         let mut holder = [b, c, d]
             .into_iter()
@@ -85,22 +87,22 @@ impl Holders {
         Holders::new(holder)
     }
 
-    fn new(holder: Vec<u32>) -> Holders {
-        let mut partner = vec![0; holder.len()];
+    fn new(holder: Vec<Worker>) -> Holders {
+        let mut partner = vec![Worker::default(); holder.len()];
         for (worker, &holder) in holder.iter().enumerate() {
-            partner[holder as usize] = worker as u32;
+            partner[holder.index()] = Worker::at(worker);
         }
         Holders { holder, partner }
     }
 
     /// The worker that holds this worker's copy.
-    pub fn holder_of(&self, worker: u32) -> u32 {
-        self.holder[worker as usize]
+    pub fn holder_of(&self, worker: Worker) -> Worker {
+        self.holder[worker.index()]
     }
 
     /// The worker whose copy this worker holds.
-    pub fn partner_of(&self, worker: u32) -> u32 {
-        self.partner[worker as usize]
+    pub fn partner_of(&self, worker: Worker) -> Worker {
+        self.partner[worker.index()]
     }
 }
 
@@ -135,22 +137,22 @@ mod tests {
             let domains: Vec<u32> = (0..workers).map(|_| random.below(kinds)).collect();
             let offset = random.below(2 * workers);
             let holders = Holders::place(&domains, offset);
-            let mut seen: Vec<u32> = (0..workers).map(|worker| holders.holder_of(worker)).collect();
-            for worker in 0..workers {
+            let mut seen: Vec<Worker> = Worker::all(workers).map(|worker| holders.holder_of(worker)).collect();
+            for worker in Worker::all(workers) {
                 assert_ne!(holders.holder_of(worker), worker, "{domains:?} {offset}");
                 assert_eq!(holders.partner_of(holders.holder_of(worker)), worker);
             }
             seen.sort_unstable();
-            assert_eq!(seen, (0..workers).collect::<Vec<_>>());
+            assert_eq!(seen, Worker::all(workers).collect::<Vec<_>>());
             let fewest = (2 * largest_domain(&domains)).saturating_sub(workers as usize);
             assert_eq!(at_home(&holders, &domains), fewest, "{domains:?} {offset}");
         }
     }
 
     fn at_home(holders: &Holders, domains: &[u32]) -> usize {
-        let domain = |worker: usize| domains[worker];
-        let is_at_home = |&worker: &usize| domain(worker) == domain(holders.holder_of(worker as u32) as usize);
-        (0..domains.len()).filter(is_at_home).count()
+        let domain = |worker: Worker| domains[worker.index()];
+        let is_at_home = |&worker: &Worker| domain(worker) == domain(holders.holder_of(worker));
+        Worker::all(domains.len() as u32).filter(is_at_home).count()
     }
 
     #[test]
@@ -163,7 +165,7 @@ mod tests {
             let offset = random.below(2 * workers);
             let first = Holders::place(&domains, offset);
             let second = Holders::place_second(&domains, offset, &first);
-            for worker in 0..workers {
+            for worker in Worker::all(workers) {
                 let holder = second.holder_of(worker);
                 assert_ne!(holder, worker, "{domains:?} {offset}");
                 assert_ne!(holder, first.holder_of(worker), "{domains:?} {offset}");
@@ -174,8 +176,8 @@ mod tests {
         let domains = [0, 0, 1, 1, 2, 2];
         let first = Holders::place(&domains, 2);
         let second = Holders::place_second(&domains, 2, &first);
-        for worker in 0..6u32 {
-            let mut all = [worker, first.holder_of(worker), second.holder_of(worker)].map(|it| domains[it as usize]);
+        for worker in Worker::all(6) {
+            let mut all = [worker, first.holder_of(worker), second.holder_of(worker)].map(|it| domains[it.index()]);
             all.sort_unstable();
             assert_eq!(all, [0, 1, 2], "worker {worker}");
         }
@@ -197,7 +199,7 @@ mod tests {
     fn only_what_must_change_is_changed() {
         // Workers 0, 1 and 2 on one node, 3 and 4 on others: worker 0 would have its copy on its own node.
         let holders = Holders::place(&[0, 0, 0, 1, 2, 3], 2);
-        let all: Vec<u32> = (0..6).map(|worker| holders.holder_of(worker)).collect();
+        let all: Vec<u32> = Worker::all(6).map(|worker| holders.holder_of(worker).0).collect();
         assert_eq!(all, [5, 3, 4, 2, 0, 1]);
     }
 
@@ -205,10 +207,13 @@ mod tests {
     fn the_holder_is_never_the_worker_itself() {
         for offset in [0, 1, 2, 3, 4, 6, 8, u32::MAX] {
             let holders = Holders::rotation(4, offset);
-            assert!((0..4).all(|worker| holders.holder_of(worker) != worker), "{offset}");
+            assert!(
+                Worker::all(4).all(|worker| holders.holder_of(worker) != worker),
+                "{offset}"
+            );
         }
         assert_eq!(Holders::rotation(4, 8), Holders::rotation(4, 1));
-        assert_eq!(Holders::rotation(1, 3).holder_of(0), 0);
-        assert_eq!(Holders::rotation(8, 4).holder_of(5), 1);
+        assert_eq!(Holders::rotation(1, 3).holder_of(Worker(0)), Worker(0));
+        assert_eq!(Holders::rotation(8, 4).holder_of(Worker(5)), Worker(1));
     }
 }

@@ -4,16 +4,17 @@ use crate::world::{self, get};
 use crate::{events, recovery, sys, told};
 use ckptd::events::Kind;
 use understudy_abi::exit;
+use understudy_numbers::ProcessNumber;
 
 /// Says why the job is not protected; stops it if protection is required.
 pub fn refuse(why: &str) {
-    if get().launcher_rank == 0 {
+    if get().process == ProcessNumber(0) {
         tell_refused(why, told::config().strict());
     } else {
         events::emit(Kind::Refused { reason: why.to_owned() });
     }
     if told::config().strict().is_some() {
-        recovery::end_together(world::worker() == 0, exit::REFUSED);
+        recovery::end_together(world::is_first_worker(), exit::REFUSED);
     }
 }
 
@@ -34,7 +35,7 @@ fn tell_refused(why: &str, strict: Option<&str>) {
 /// No checkpoints any more, and no recovery; some rank has said why. All workers do this at the same cut.
 pub fn give_up_protection() {
     if told::config().require {
-        recovery::end_together(world::worker() == 0, exit::REFUSED);
+        recovery::end_together(world::is_first_worker(), exit::REFUSED);
     }
     world::update(|world| world.protected = false);
 }

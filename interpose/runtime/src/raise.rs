@@ -9,7 +9,7 @@ use crate::generated::{Proc, SLOT_NAMES};
 use crate::handles::{VirtComm, real_comm};
 use crate::objects::errhandler::{Action, Object};
 use crate::objects::{comm, objects};
-use crate::{ending, errors, recovery, sys};
+use crate::{ending, recovery, sys};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_mpi::call;
@@ -54,7 +54,7 @@ pub fn raise_on(procedure: Proc, rc: c_int, object: Object) -> c_int {
 fn text(rc: c_int) -> String {
     match objects().error_codes.text(rc) {
         Some(text) => String::from_utf8_lossy(text).into_owned(),
-        None => errors::text(rc),
+        None => understudy_mpi::error::text(rc),
     }
 }
 

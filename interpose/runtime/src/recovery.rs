@@ -32,9 +32,10 @@ use crate::world;
 use crate::{
     arch,
     cell::{Copied, Main},
-    copies, ending, errors, events, overdue, peers, renewal, user,
+    copies, ending, events, overdue, peers, renewal, user,
 };
 use ckptd::events::{ErrorClass, Kind};
+use understudy_mpi as mpi;
 
 pub use meeting::end_together;
 pub use newcomers::{come_in, learn_places, welcome};
@@ -77,12 +78,15 @@ pub fn check(rc: c_int) -> Result<c_int, Rewound> {
     if rc == SUCCESS { Ok(rc) } else { classify(rc) }
 }
 
-/// Looks at the return code of a message of the runtime's own: a failure leads to recovery, any other error to the end of the job.
-pub fn check_own(rc: c_int, what: &str) -> Result<(), Rewound> {
-    if check(rc)? != SUCCESS {
-        ending::fail(what, &std::io::Error::other(errors::text(rc)));
+/// Looks at what a message of the runtime's own has come to: a failure leads to recovery, any other error to the end of the job.
+pub fn check_own<T>(outcome: mpi::Result<T>, what: &str) -> Result<T, Rewound> {
+    match outcome {
+        Ok(value) => Ok(value),
+        Err(error) => {
+            classify(error.code())?;
+            ending::fail(what, &error)
+        }
     }
-    Ok(())
 }
 
 #[cold]
@@ -97,7 +101,7 @@ fn classify(rc: c_int) -> Result<c_int, Rewound> {
         // What the program's libraries do while they are opened again.
         ending::fail(
             "a process failed while a library of the program that is opened again communicated",
-            &std::io::Error::other(errors::text(rc)),
+            &std::io::Error::other(understudy_mpi::error::text(rc)),
         );
     }
     // Callbacks are not returned to: the program goes on outside of them.
@@ -151,7 +155,7 @@ fn recover(class: c_int) {
     peers::keep_only(&world::get().players);
     resume(&outcome, began, &report);
     replenish::replenish();
-    overdue::begin(copies::epoch(), world::worker(), world::get().launcher_rank);
+    overdue::begin(copies::epoch(), world::worker(), world::get().process);
 }
 
 /// A newcomer takes part in the recovery that it was started for.
@@ -169,7 +173,7 @@ fn resume(outcome: &attempt::Outcome, began: Instant, report: &Report) {
     let total = began.elapsed();
     events::emit(Kind::Resume {
         recovery: report.recovery,
-        epoch: ckptd::events::Epoch(epoch),
+        epoch,
         total_ns: total.as_nanos() as u64,
     });
     if outcome.is_speaker {

@@ -9,6 +9,7 @@ pub mod groups;
 use crate::placement::Holders;
 use ckptd::settings::Scheme;
 use groups::Groups;
+use understudy_numbers::Worker;
 
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Layers {
@@ -58,7 +59,7 @@ impl Redundancy {
     }
 
     /// How many layers this worker has.
-    pub fn layers(&self, worker: u32) -> usize {
+    pub fn layers(&self, worker: Worker) -> usize {
         match &self.layers {
             Layers::Copies(layers) => layers.len(),
             Layers::Parity(groups) => groups.layers(worker),
@@ -74,7 +75,7 @@ impl Redundancy {
     }
 
     /// The workers that hold something of this worker, by layer.
-    pub fn holders_of(&self, worker: u32) -> impl Iterator<Item = u32> {
+    pub fn holders_of(&self, worker: Worker) -> impl Iterator<Item = Worker> {
         (0..self.layers(worker)).map(move |layer| match &self.layers {
             Layers::Copies(layers) => layers[layer].holder_of(worker),
             Layers::Parity(groups) => groups.holder_of(worker, layer),
@@ -82,7 +83,7 @@ impl Redundancy {
     }
 
     /// The workers of which this worker holds something, by layer.
-    pub fn partners_of(&self, worker: u32) -> impl Iterator<Item = u32> {
+    pub fn partners_of(&self, worker: Worker) -> impl Iterator<Item = Worker> {
         (0..self.layers(worker)).map(move |layer| match &self.layers {
             Layers::Copies(layers) => layers[layer].partner_of(worker),
             Layers::Parity(groups) => groups.partner_of(worker, layer),
@@ -90,20 +91,20 @@ impl Redundancy {
     }
 
     /// The layer in which `holder` holds something of `worker`.
-    pub fn layer(&self, worker: u32, holder: u32) -> Option<usize> {
+    pub fn layer(&self, worker: Worker, holder: Worker) -> Option<usize> {
         self.holders_of(worker).position(|other| other == holder)
     }
 
     /// Workers that are lost if all of their own domain fails.
-    pub fn together(&self, domains: &[u32]) -> Vec<u32> {
-        let domain = |worker: u32| domains[worker as usize];
-        let is_lost = |worker: &u32| {
+    pub fn together(&self, domains: &[u32]) -> Vec<Worker> {
+        let domain = |worker: Worker| domains[worker.index()];
+        let is_lost = |worker: &Worker| {
             let mut is_with = self.holders_of(*worker).map(|holder| domain(holder) == domain(*worker));
             match self.layers {
                 Layers::Copies(_) => is_with.all(|is_with| is_with),
                 Layers::Parity(_) => is_with.any(|is_with| is_with),
             }
         };
-        (0..domains.len() as u32).filter(is_lost).collect()
+        Worker::all(domains.len() as u32).filter(is_lost).collect()
     }
 }

@@ -27,6 +27,7 @@ mod worker;
 
 use crate::{told, user, world};
 use ckptd::settings::{LogLimit, Rehearse, Static};
+use understudy_numbers::{Epoch, Worker};
 
 pub use own_pages::{from_own_memory, put_back};
 pub use rebuild::{Offer, Rebuild, offer};
@@ -64,8 +65,8 @@ fn is_on() -> bool {
 }
 
 /// Whether this worker's is. Nothing follows for the others, as nothing is proved of them.
-fn is_rehearsed(worker: u32) -> bool {
-    told::config().rehearse != Rehearse::Sample || worker.is_multiple_of(SAMPLE)
+fn is_rehearsed(worker: Worker) -> bool {
+    told::config().rehearse != Rehearse::Sample || worker.0.is_multiple_of(SAMPLE)
 }
 
 /// Whether a worker does without copies of its own static data. An epoch on disk is complete in itself: with a disk level that
@@ -112,7 +113,7 @@ fn anonymous_memory() -> usize {
 }
 
 /// A cut is being taken for this epoch: a phase may end with it, or begin.
-pub fn cut(epoch: u64) {
+pub fn cut(epoch: Epoch) {
     crate::journal::cut(epoch);
     again::cut(epoch);
     worker::cut(epoch);

@@ -14,11 +14,14 @@ pub use talk::{
     Inheritance, abort, choose_by, directory, hand_over, is_running, keep_nothing, neighbours, replenish,
     take_inheritance,
 };
+use understudy_mpi as mpi;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{Generation, ProcessNumber, Rank};
 
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::{fault, sys, world};
+use crate::{fault, sys};
 use ckptd::line::{ToManager, ToProcess};
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -58,16 +61,16 @@ pub struct Spare {
 
 /// A generation that this process is a rank of.
 pub struct Begin {
-    generation: u32,
+    generation: Generation,
     /// How many ranks it has, and which one this process is.
-    place: (u32, u32),
+    place: (u32, Rank),
     is_first: bool,
     spares: u32,
     variables: Vec<(String, String)>,
     /// A descriptor for the library, and the variable that tells its number.
     descriptor: Option<(String, OwnedFd)>,
     /// Who has left something to this process that comes before it begins.
-    heir_of: Option<u32>,
+    heir_of: Option<ProcessNumber>,
 }
 
 /// Learns of the process manager. To be called at the start.
@@ -208,7 +211,7 @@ fn await_generation() -> Begin {
         let wanted = call::wanted();
         if told != Some(wanted) {
             // Before: another manager may be the one that hears it.
-            lines().page.ready.store(wanted.wrapping_add(1), Ordering::Release);
+            lines().page.ready.store(wanted.0.wrapping_add(1), Ordering::Release);
             tell_ready();
             told = Some(wanted);
         }
@@ -272,8 +275,9 @@ fn enter(begin: Begin) -> Option<c_int> {
     // SAFETY: the real library gets no arguments of the program's.
     let rc = unsafe { real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), level, &mut provided) };
     log::debug!("MPI_Init of generation {} took {:?}", begin.generation, began.elapsed());
+    let world = RealComm::world();
     // Open MPI takes a process for the only one of its job if the server cannot be reached.
-    if rc == SUCCESS && world::size_and_rank(world::of_library()) == begin.place {
+    if rc == SUCCESS && (world.size(), world.rank()) == (Ok(begin.place.0), Ok(begin.place.1)) {
         return Some(provided);
     }
     give_up();
@@ -281,8 +285,8 @@ fn enter(begin: Begin) -> Option<c_int> {
 }
 
 /// Initialises the library in the next generation; an error if another failure has come before the end.
-pub fn begin(begin: Begin) -> Result<(), c_int> {
-    enter(begin).map(|_| ()).ok_or(call::ABANDONED)
+pub fn begin(begin: Begin) -> mpi::Result<()> {
+    enter(begin).map(|_| ()).ok_or(mpi::Error::ABANDONED)
 }
 
 /// This generation has failed: returns when another one is to be.

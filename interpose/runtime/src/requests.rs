@@ -27,6 +27,7 @@ use std::any::Any;
 use std::cell::{Ref, RefMut};
 use std::ffi::c_int;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
+use understudy_numbers::Worker;
 
 struct Table {
     requests: Requests,
@@ -322,7 +323,7 @@ pub fn count_sent(comm: VirtComm, peer: c_int, count: c_int, datatype: VirtDatat
 
 /// The worker that a message of so many elements is for, which is told of.
 #[inline(always)]
-fn receiver(comm: VirtComm, peer: c_int, count: c_int, datatype: VirtDatatype) -> Option<u32> {
+fn receiver(comm: VirtComm, peer: c_int, count: c_int, datatype: VirtDatatype) -> Option<Worker> {
     let worker = comm::worker_of(comm, peer);
     if traffic::is_on() {
         traffic::sent(comm, worker, count, datatype);

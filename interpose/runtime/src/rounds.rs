@@ -5,10 +5,11 @@
 //! Hensgen, Finkel, Manber 1988). A value that comes twice does no harm to a maximum.
 #![allow(unsafe_code)]
 
-use crate::errors::SUCCESS;
 use crate::own_messages::{self, Lent, Peer};
 use std::ffi::c_int;
+use understudy_mpi as mpi;
 use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_numbers::Worker;
 
 /// What is compared, number by number.
 pub type Numbers = [i64; 3];
@@ -32,7 +33,7 @@ pub struct Rounds {
     memory: Lent<Box<Memory>>,
     comm: RealComm,
     tag: c_int,
-    me: u32,
+    me: Worker,
     workers: u32,
     best: Numbers,
     /// The round whose messages are awaited.
@@ -61,9 +62,9 @@ impl Default for Memory {
 }
 
 impl Rounds {
-    /// Starts with this worker's numbers. An error code comes with what has been started so far, which must be ended.
-    pub fn start(comm: RealComm, tag: c_int, (me, workers): (u32, u32), numbers: Numbers) -> (Rounds, c_int) {
-        let mut rounds = Rounds {
+    /// With this worker's numbers; nothing is said yet.
+    pub fn new(comm: RealComm, tag: c_int, (me, workers): (Worker, u32), numbers: Numbers) -> Rounds {
+        Rounds {
             memory: Lent::new(Box::default()),
             comm,
             tag,
@@ -73,51 +74,49 @@ impl Rounds {
             round: 0,
             sends: Vec::new(),
             receives: Vec::new(),
-        };
-        let mut rc = rounds.listen();
-        if rc == SUCCESS {
-            rc = rounds.tell();
         }
-        (rounds, rc)
+    }
+
+    /// Starts.
+    ///
+    /// # Errors
+    /// The library's; others may have heard of this worker.
+    pub fn start(&mut self) -> mpi::Result<()> {
+        self.listen()?;
+        self.tell()
     }
 
     /// Who stands `distance` above (or, counted the other way, below) this worker.
     fn peer(&self, distance: u32) -> Peer {
         Peer {
             comm: self.comm,
-            rank: (self.me + distance) % self.workers,
+            rank: Worker((self.me.0 + distance) % self.workers),
             tag: self.tag,
         }
     }
 
-    fn listen(&mut self) -> c_int {
+    fn listen(&mut self) -> mpi::Result<()> {
         let rounds = (0..).take_while(|&round| distances(round, self.workers).next().is_some());
         for distance in rounds.flat_map(|round| distances(round, self.workers)) {
             let from = self.peer(self.workers - distance);
             let into = (&raw mut self.memory.heard[self.receives.len()]).cast();
             // SAFETY: the memory stays in place until the request has ended, and is looked at when it has.
-            let rc = unsafe { own_messages::receive(into, size_of::<Numbers>(), from, &mut self.receives) };
-            if rc != SUCCESS {
-                return rc;
-            }
+            unsafe { own_messages::receive(into, size_of::<Numbers>(), from, &mut self.receives) }?;
         }
-        SUCCESS
+        Ok(())
     }
 
     /// Tells this round's peers what is known.
-    fn tell(&mut self) -> c_int {
+    fn tell(&mut self) -> mpi::Result<()> {
         for distance in distances(self.round, self.workers) {
             let to = self.peer(distance);
             let told = &mut self.memory.told[self.round as usize];
             *told = self.best;
             let told = told.as_ptr().cast();
             // SAFETY: the memory stays in place; what is told in a round does not change any more.
-            let rc = unsafe { own_messages::send(told, size_of::<Numbers>(), to, &mut self.sends) };
-            if rc != SUCCESS {
-                return rc;
-            }
+            unsafe { own_messages::send(told, size_of::<Numbers>(), to, &mut self.sends) }?;
         }
-        SUCCESS
+        Ok(())
     }
 
     /// Whether more is to be told when more has been heard: such rounds need to be polled.
@@ -125,9 +124,9 @@ impl Rounds {
         distances(self.round + 1, self.workers).next().is_some()
     }
 
-    /// Goes as far as it can. The numbers of all workers' maximum when every message has ended; an MPI error code if
+    /// Goes as far as it can. The numbers of all workers' maximum when every message has ended; an error if
     /// something failed.
-    pub fn poll(&mut self) -> Result<Option<Numbers>, c_int> {
+    pub fn poll(&mut self) -> mpi::Result<Option<Numbers>> {
         loop {
             let first = (self.round * PEERS) as usize;
             let count = distances(self.round, self.workers).count();
@@ -145,10 +144,7 @@ impl Rounds {
                 self.best = std::array::from_fn(|index| self.best[index].max(heard[index]));
             }
             self.round += 1;
-            let rc = self.tell();
-            if rc != SUCCESS {
-                return Err(rc);
-            }
+            self.tell()?;
         }
     }
 }

@@ -4,7 +4,7 @@
 //! live. A spare that is needed becomes a rank of the next generation, and learns there what the job is (`recovery::newcomers`).
 
 use crate::{daemon, events, renewal, sys, told, user};
-use ckptd::events::{EndHow, Kind, Role, Spare, Worker, WorldRank};
+use ckptd::events::{EndHow, Kind, Role, Spare, Worker};
 use ckptd::relay::RankStage;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn workers() -> u32 {
 
 /// Whether this process was started as a worker.
 pub fn is_worker() -> bool {
-    told::launcher_rank() < workers()
+    told::process().0 < workers()
 }
 
 /// This process is about to wait, if it was not started as a worker.
@@ -33,14 +33,14 @@ pub fn begin() {
 
 /// Writes to the event file what this process is.
 pub fn tell_start() {
-    let (rank, workers) = (told::launcher_rank(), workers());
-    let role = match rank.checked_sub(workers) {
-        None => Role::Worker(Worker(rank)),
+    let (rank, workers) = (told::process(), workers());
+    let role = match rank.0.checked_sub(workers) {
+        None => Role::Worker(Worker(rank.0)),
         Some(spare) => Role::Spare(Spare(spare)),
     };
     events::emit(Kind::Start {
         pid: std::process::id(),
-        world_rank: WorldRank(rank),
+        world_rank: rank,
         role,
         workers,
         spares: told::config().spares,

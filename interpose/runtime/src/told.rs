@@ -7,6 +7,7 @@ use std::ffi::{CString, c_int};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_abi::BootInfo;
+use understudy_numbers::ProcessNumber;
 
 struct Info(BootInfo);
 
@@ -81,9 +82,9 @@ pub fn number(name: &str) -> Option<u32> {
     variable(name).and_then(|text| text.parse().ok())
 }
 
-/// Rank that the launcher has given this process.
-pub fn launcher_rank() -> u32 {
-    number("PMIX_RANK").unwrap_or(0)
+/// This process's number in the job.
+pub fn process() -> ProcessNumber {
+    ProcessNumber(number("PMIX_RANK").unwrap_or(0))
 }
 
 /// Whether the program could run without the layer: its own launcher has told what it needs.

@@ -13,7 +13,8 @@ mod table;
 use crate::cell::Main;
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::comm::{self, Comm};
-use crate::{events, told, world};
+use crate::world::{self, Part};
+use crate::{events, told};
 pub use amount::{block_of, each, is_root, list, members, my_rank, neighbours, one, peers, sends_to, typed_list};
 use ckptd::events::{Amount, Kind, Worker};
 use std::cell::Ref;
@@ -116,7 +117,7 @@ impl State {
 
 /// A message of so many elements is on its way to a worker.
 #[inline(never)]
-pub fn sent(comm: VirtComm, worker: Option<u32>, count: c_int, datatype: VirtDatatype) {
+pub fn sent(comm: VirtComm, worker: Option<Worker>, count: c_int, datatype: VirtDatatype) {
     let (Some(comm), Some(worker)) = (comm::get(comm), worker) else {
         return;
     };
@@ -128,7 +129,7 @@ pub fn sent(comm: VirtComm, worker: Option<u32>, count: c_int, datatype: VirtDat
         return;
     };
     let row = state.row(&comm);
-    if let Some(peer) = state.table.peers.get_mut(worker as usize) {
+    if let Some(peer) = state.table.peers.get_mut(worker.index()) {
         *peer += message;
     }
     if let Some(row) = state.table.rows.get_mut(row) {
@@ -165,10 +166,10 @@ pub fn tell() {
     if !is_on() {
         return;
     }
-    let Some(mut state) = STATE.try_borrow_mut() else {
+    let (Some(mut state), Part::Worker(worker)) = (STATE.try_borrow_mut(), world::get().part) else {
         return;
     };
-    let record = state.table.record(Worker(world::worker()), state.undone);
+    let record = state.table.record(worker, state.undone);
     let entries = (record.peers.len() + record.comms.len()) as u32;
     state.told = (
         state.table.all(),

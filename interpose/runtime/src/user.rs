@@ -33,6 +33,7 @@ pub use threads::{
     allow as allow_threads, are_there as has_threads, go_back as threads_go_back, let_go as let_threads_go,
     stop as stop_threads, stop_for_good as stop_threads_for_good,
 };
+use understudy_numbers::ProcessNumber;
 pub use undo::{
     begin as begin_section, end_on_disk as end_files_on_disk, forget_before, keep_on_disk as keep_files_on_disk,
     note_from_start, undo as undo_files, undo_earlier, undo_start,
@@ -220,9 +221,9 @@ pub fn release_output() {
 }
 
 /// Removes what a process has left in memory that has died.
-pub fn remove_ledger(launcher_rank: u32) {
-    undo::discard(launcher_rank);
-    output::remove_ledger(launcher_rank);
+pub fn remove_ledger(process: ProcessNumber) {
+    undo::discard(process);
+    output::remove_ledger(process);
 }
 
 /// Removes what processes have left in memory that have ended, among these ranks of the launcher's world.

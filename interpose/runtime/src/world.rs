@@ -1,21 +1,18 @@
 //! The workers: who plays which part, and the runtime's own communicators.
-#![allow(unsafe_code)]
 
 use crate::cell::Main;
-use crate::errors::{returns_errors, succeeded};
-use crate::generated::real;
 use crate::redundancy::Redundancy;
-use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use understudy_mpi::library;
+use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{ProcessNumber, Worker};
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Plays this worker.
-    Worker(u32),
+    Worker(Worker),
     /// Is to get the part of a dead process.
     Newcomer,
 }
@@ -32,7 +29,7 @@ pub struct World {
     /// What this process does.
     pub part: Part,
     /// Its number, by which the job knows it: its rank in the launcher's world, if that has started it.
-    pub launcher_rank: u32,
+    pub process: ProcessNumber,
     /// Number of workers.
     pub worker_count: u32,
     /// Who holds whose copies.
@@ -46,11 +43,8 @@ pub struct World {
     /// How many recoveries there were.
     pub recoveries: u32,
     /// The number of the process that plays each worker.
-    pub players: Vec<u32>,
+    pub players: Vec<ProcessNumber>,
 }
-
-/// `MPI_COMM_NULL`'s place where there is no communicator.
-pub const NULL: RealComm = RealComm(std::ptr::null_mut());
 
 static WORLD: Main<Option<Arc<World>>> = Main::new(None);
 
@@ -116,48 +110,21 @@ pub fn own_comm() -> RealComm {
     with(|world| world.own)
 }
 
-/// The worker that this process plays.
-pub fn worker() -> u32 {
+/// The worker that this process plays, which is no newcomer.
+pub fn worker() -> Worker {
     match with(|world| world.part) {
         Part::Worker(worker) => worker,
-        Part::Newcomer => u32::MAX,
+        Part::Newcomer => unreachable!("a newcomer has no part"),
     }
 }
 
-/// The library's MPI_COMM_WORLD.
-pub fn of_library() -> RealComm {
-    RealComm(library::object(c"ompi_mpi_comm_world"))
-}
-
-/// Size of a communicator, and the own rank in it.
-pub fn size_and_rank(comm: RealComm) -> (u32, u32) {
-    let (mut size, mut rank) = (0, 0);
-    // SAFETY: local queries of a valid communicator.
-    unsafe {
-        real::PMPI_Comm_size(comm, &mut size);
-        real::PMPI_Comm_rank(comm, &mut rank);
-    }
-    (size as u32, rank as u32)
-}
-
-/// A duplicate that returns errors.
-pub fn duplicate(comm: RealComm) -> Result<RealComm, c_int> {
-    let mut copy = NULL;
-    // SAFETY: collectives over a valid communicator.
-    unsafe {
-        succeeded(real::PMPI_Comm_dup(comm, &mut copy))?;
-        returns_errors(copy);
-    }
-    Ok(copy)
+/// Whether this process plays the first worker, which speaks for all.
+pub fn is_first_worker() -> bool {
+    with(|world| world.part == Part::Worker(Worker(0)))
 }
 
 /// The communicators of the workers: the program's, and the runtime's own. A collective over all processes of a generation.
-pub fn workers_of(all: RealComm, worker: u32) -> Result<[RealComm; 2], c_int> {
-    let mut workers = NULL;
-    // SAFETY: a collective over a valid communicator.
-    unsafe {
-        succeeded(real::PMPI_Comm_split(all, 0, worker as c_int, &mut workers))?;
-        returns_errors(workers);
-    }
-    Ok([workers, duplicate(workers)?])
+pub fn workers_of(all: RealComm, worker: Worker) -> mpi::Result<[RealComm; 2]> {
+    let workers = all.ordered(worker.0)?;
+    Ok([workers, workers.duplicate()?])
 }

@@ -17,91 +17,91 @@ struct Rule {
     others: bool,
 }
 
+/// What [`Rule`] says, in its order.
+const fn rule(
+    directory: &'static str,
+    name: &'static str,
+    uses: &'static [&'static str],
+    builds_with: &'static [&'static str],
+    others: bool,
+) -> Rule {
+    Rule {
+        directory,
+        name,
+        uses,
+        builds_with,
+        others,
+    }
+}
+
 const RULES: &[Rule] = &[
-    Rule {
-        directory: "interpose/abi",
-        name: "understudy-abi",
-        uses: &[],
-        builds_with: &[],
-        others: false,
-    },
-    Rule {
-        directory: "interpose/table",
-        name: "understudy-table",
-        uses: &[],
-        builds_with: &[],
-        others: false,
-    },
-    Rule {
-        directory: "interpose/face",
-        name: "understudy-face",
-        uses: &["understudy-abi"],
-        builds_with: &["understudy-table"],
-        others: false,
-    },
-    Rule {
-        directory: "interpose/face-mpich",
-        name: "understudy-face-mpich",
-        uses: &["understudy-abi"],
-        builds_with: &["understudy-table"],
-        others: false,
-    },
-    Rule {
-        directory: "interpose/face-standard",
-        name: "understudy-face-standard",
-        uses: &["understudy-abi"],
-        builds_with: &["understudy-table"],
-        others: false,
-    },
-    Rule {
-        directory: "interpose/fortran",
-        name: "understudy-fortran",
-        uses: &["understudy-abi"],
-        builds_with: &["understudy-table"],
-        others: false,
-    },
-    Rule {
-        directory: "interpose/shim",
-        name: "understudy-shim",
-        uses: &["understudy-abi"],
-        builds_with: &[],
-        others: false,
-    },
-    Rule {
-        directory: "interpose/mpi",
-        name: "understudy-mpi",
-        uses: &["understudy-abi"],
-        builds_with: &["understudy-table"],
-        others: true,
-    },
-    Rule {
-        directory: "ckptd/protocol",
-        name: "understudy-protocol",
-        uses: &[],
-        builds_with: &[],
-        others: false,
-    },
-    Rule {
-        directory: "ckptd",
-        name: "ckptd",
-        uses: &["understudy-protocol"],
-        builds_with: &[],
-        others: true,
-    },
-    Rule {
-        directory: "interpose/runtime",
-        name: "understudy-runtime",
-        uses: &["understudy-abi", "understudy-mpi", "ckptd"],
-        builds_with: &["understudy-table"],
-        others: true,
-    },
-    Rule {
-        directory: "ffi-tests",
-        name: "ffi-tests",
-        uses: &["ckptd", "understudy-abi", "understudy-table"],
-        builds_with: &[],
-        others: true,
-    },
+    rule("interpose/abi", "understudy-abi", &[], &[], false),
+    rule("interpose/table", "understudy-table", &[], &[], false),
+    rule(
+        "interpose/face",
+        "understudy-face",
+        &["understudy-abi"],
+        &["understudy-table"],
+        false,
+    ),
+    rule(
+        "interpose/face-mpich",
+        "understudy-face-mpich",
+        &["understudy-abi"],
+        &["understudy-table"],
+        false,
+    ),
+    rule(
+        "interpose/face-standard",
+        "understudy-face-standard",
+        &["understudy-abi"],
+        &["understudy-table"],
+        false,
+    ),
+    rule(
+        "interpose/fortran",
+        "understudy-fortran",
+        &["understudy-abi"],
+        &["understudy-table"],
+        false,
+    ),
+    rule("interpose/shim", "understudy-shim", &["understudy-abi"], &[], false),
+    rule(
+        "interpose/mpi",
+        "understudy-mpi",
+        &["understudy-abi", "understudy-numbers"],
+        &["understudy-table"],
+        true,
+    ),
+    rule("ckptd/numbers", "understudy-numbers", &[], &[], true),
+    rule(
+        "ckptd/protocol",
+        "understudy-protocol",
+        &["understudy-numbers"],
+        &[],
+        true,
+    ),
+    rule(
+        "ckptd",
+        "ckptd",
+        &["understudy-numbers", "understudy-protocol"],
+        &[],
+        true,
+    ),
+    rule(
+        "interpose/runtime",
+        "understudy-runtime",
+        &["understudy-abi", "understudy-mpi", "understudy-numbers", "ckptd"],
+        &["understudy-table"],
+        true,
+    ),
+    rule(
+        "ffi-tests",
+        "ffi-tests",
+        &["ckptd", "understudy-abi", "understudy-table"],
+        &[],
+        true,
+    ),
 ];
 
 fn root() -> PathBuf {

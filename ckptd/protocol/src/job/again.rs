@@ -2,7 +2,7 @@
 
 use super::{Job, Phase};
 use crate::member::Member;
-use crate::{Action, Guardian, LOST, Number};
+use crate::{Action, Guardian, LOST, ProcessNumber};
 
 impl Job {
     /// Guardians have died before all had come.
@@ -68,7 +68,7 @@ impl Job {
         }
         self.generation = self.generation.next();
         self.actions.push(Action::Announce(self.generation));
-        for number in (0..self.workers + self.spares).map(Number) {
+        for number in (0..self.workers + self.spares).map(ProcessNumber) {
             if !self.members.contains_key(&number) {
                 self.start(number, Guardian(number.0));
             }

@@ -2,7 +2,7 @@
 
 use super::{Job, Phase};
 use crate::member::Member;
-use crate::{Action, Ending, Generation, Guardian, LOST, Node, Number};
+use crate::{Action, Ending, Generation, Guardian, LOST, Node, ProcessNumber};
 use std::time::Duration;
 
 /// How many new processes may die before they have been in a generation.
@@ -19,7 +19,7 @@ const SIGKILL: i32 = 9;
 impl Job {
     /// Its library may have found a connection closed before anybody has told of the death behind that. In the next generation it is as before
     /// MPI_Init, if the process lives still; if there is none soon, that is one more death.
-    pub(super) fn broke(&mut self, number: Number, of: Generation) {
+    pub(super) fn broke(&mut self, number: ProcessNumber, of: Generation) {
         let is_first = !self.members.values().any(|member| member.lives() && member.is_broken);
         let (is_ending, starts_again) = (self.is_ending(), !self.is_protected);
         // Since then it may have left its library.
@@ -52,7 +52,7 @@ impl Job {
     pub(super) fn kill_broken(&mut self) {
         self.broken_deadline = None;
         let broken = self.living.iter().filter(|number| self.members[number].is_broken);
-        let kill = |&number: &Number| Action::Kill {
+        let kill = |&number: &ProcessNumber| Action::Kill {
             number,
             at: self.members[&number].at,
         };
@@ -77,7 +77,7 @@ impl Job {
             return self.gone_early(guardians);
         }
         let its = |member: &Member| guardians.contains(&member.at) && !member.is_over();
-        let its: Vec<Number> = self
+        let its: Vec<ProcessNumber> = self
             .members
             .iter()
             .filter(|(_, member)| its(member))
@@ -119,7 +119,7 @@ impl Job {
         self.end_with(LOST, None);
     }
 
-    pub(super) fn ended(&mut self, number: Number, ending: Ending) {
+    pub(super) fn ended(&mut self, number: ProcessNumber, ending: Ending) {
         let Some(member) = self.members.get_mut(&number).filter(|member| member.lives()) else {
             return;
         };
@@ -171,7 +171,7 @@ impl Job {
         }
         let missing = (self.workers + self.spares).saturating_sub(self.living.len() as u32);
         for _ in 0..spares.min(missing) {
-            let (number, first) = (Number(self.next), Guardian(self.workers));
+            let (number, first) = (ProcessNumber(self.next), Guardian(self.workers));
             let load = |it: &Guardian| self.load.get(it).copied().unwrap_or(0);
             let home = self
                 .guardians
@@ -186,7 +186,7 @@ impl Job {
     }
 
     /// A spare has died that waited.
-    fn lost_spare(&mut self, number: Number) {
+    fn lost_spare(&mut self, number: ProcessNumber) {
         let spares = self.spares_left();
         self.say(format!(
             "spare rank {number} died; the job goes on with {spares} spare(s)"
@@ -210,7 +210,7 @@ impl Job {
         ));
     }
 
-    pub(super) fn no_longer_lives(&mut self, number: Number, at: Guardian) {
+    pub(super) fn no_longer_lives(&mut self, number: ProcessNumber, at: Guardian) {
         for set in [&mut self.living, &mut self.unready, &mut self.at_end] {
             set.remove(&number);
         }
@@ -221,7 +221,7 @@ impl Job {
     }
 
     /// Nothing of this process will come any more, if that is so.
-    pub(super) fn settle(&mut self, number: Number) {
+    pub(super) fn settle(&mut self, number: ProcessNumber) {
         if self.members.get(&number).is_some_and(Member::is_over) {
             self.open.remove(&number);
             self.revive(number);
@@ -255,7 +255,7 @@ impl Job {
         self.kill_all();
     }
 
-    pub(super) fn closed(&mut self, number: Number, has_printed: bool) {
+    pub(super) fn closed(&mut self, number: ProcessNumber, has_printed: bool) {
         if let Some(member) = self.members.get_mut(&number) {
             member.has_printed = Some(has_printed);
             self.settle(number);
@@ -284,7 +284,7 @@ impl Job {
     }
 
     /// Starts a process again that was killed before anybody had heard of it.
-    pub(super) fn revive(&mut self, number: Number) {
+    pub(super) fn revive(&mut self, number: ProcessNumber) {
         let member = &self.members[&number];
         if !self.is_at_start() || member.is_heard() || !member.is_killed() {
             return;

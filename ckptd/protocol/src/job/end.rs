@@ -1,7 +1,7 @@
 //! The end of the job, good or bad.
 
 use super::{Job, Phase};
-use crate::{Action, Ending, Guardian, LOST, Number};
+use crate::{Action, Ending, Guardian, LOST, ProcessNumber};
 use std::time::Duration;
 
 /// How long the others may take to end by themselves.
@@ -11,7 +11,7 @@ const LAST_WORD: Duration = Duration::from_millis(100);
 
 impl Job {
     /// One that has died at the end may have had something to do still, and nobody does it.
-    pub(super) fn ended_at_the_end(&mut self, number: Number, ending: Ending, is_at_end: bool) {
+    pub(super) fn ended_at_the_end(&mut self, number: ProcessNumber, ending: Ending, is_at_end: bool) {
         let member = &self.members[&number];
         // Others have left the MPI library that a spare is still in; nothing depends on it.
         if self.phase == (Phase::Ending { deadline: None }) && self.is_protected && !member.has_part {
@@ -35,7 +35,7 @@ impl Job {
     }
 
     /// After the end of a program, the first process that calls begins the next one of its script.
-    pub(super) fn called(&mut self, number: Number) {
+    pub(super) fn called(&mut self, number: ProcessNumber) {
         let has_ended = self.phase == (Phase::Ending { deadline: None }) && self.status == 0;
         if has_ended && self.living.contains(&number) {
             if !self.members[&number].is_heard() {
@@ -135,7 +135,7 @@ impl Job {
     }
 
     pub(super) fn kill_all(&mut self) {
-        let kill = |&number: &Number| Action::Kill {
+        let kill = |&number: &ProcessNumber| Action::Kill {
             number,
             at: self.members[&number].at,
         };

@@ -1,7 +1,7 @@
 //! Who inherits what the dead have left: a process of the same node, which has neither a part nor copies.
 
 use super::Job;
-use crate::{Action, Guardian, Node, Number};
+use crate::{Action, Guardian, Node, ProcessNumber};
 use std::collections::BTreeMap;
 
 impl Job {
@@ -26,7 +26,7 @@ impl Job {
     }
 
     /// Where a process could inherit: it has nothing yet.
-    fn could_inherit_on(&self, number: Number) -> Option<Node> {
+    fn could_inherit_on(&self, number: ProcessNumber) -> Option<Node> {
         let member = &self.members[&number];
         (member.keeps.is_none() && !member.has_part).then(|| self.nodes[&member.at])
     }
@@ -51,12 +51,12 @@ impl Job {
     }
 
     /// Gives what the dead have left to ranks of the next generation.
-    pub(super) fn bequeath(&mut self, ranks: &[Number]) {
+    pub(super) fn bequeath(&mut self, ranks: &[ProcessNumber]) {
         let legacies = std::mem::take(&mut self.legacies);
         if legacies.is_empty() {
             return;
         }
-        let mut heirs: BTreeMap<Node, Vec<Number>> = BTreeMap::new();
+        let mut heirs: BTreeMap<Node, Vec<ProcessNumber>> = BTreeMap::new();
         for &number in ranks.iter().rev() {
             if let Some(node) = self.could_inherit_on(number) {
                 heirs.entry(node).or_default().push(number);

@@ -1,30 +1,31 @@
 //! Who is in a generation: whoever has been in one and lives, and a spare for each that has died.
 
 use super::Job;
-use crate::{Action, Node, Number};
+use crate::{Action, Node, ProcessNumber};
 
 /// Which spare is preferred.
 enum Preference {
     On(Node),
-    This(Number),
+    This(ProcessNumber),
 }
 
 impl Job {
     /// The ranks of the next generation, in rising order, if there are enough.
-    pub(super) fn choose_ranks(&self, is_first: bool) -> Option<Vec<Number>> {
+    pub(super) fn choose_ranks(&self, is_first: bool) -> Option<Vec<ProcessNumber>> {
         let workers = self.workers as usize;
-        let is_ready = |number: &Number| !self.unready.contains(number);
+        let is_ready = |number: &ProcessNumber| !self.unready.contains(number);
         if is_first {
             // A spare that came when the program has ended would be taken for the next one of a script. Of those that were killed before
             // anybody had heard of them, others will have the numbers.
             let is_whole = self.living.len() >= workers + self.spares as usize && self.unready.is_empty();
             return is_whole.then(|| self.living.iter().copied().take(workers).collect());
         }
-        let has_played = |number: &Number| self.members[number].has_played;
-        let (mut ranks, mut spares): (Vec<Number>, Vec<Number>) = self.living.iter().partition(|it| has_played(it));
+        let has_played = |number: &ProcessNumber| self.members[number].has_played;
+        let (mut ranks, mut spares): (Vec<ProcessNumber>, Vec<ProcessNumber>) =
+            self.living.iter().partition(|it| has_played(it));
         spares.retain(is_ready);
         for preference in self.preferences() {
-            let is_it = |spare: &Number| match preference {
+            let is_it = |spare: &ProcessNumber| match preference {
                 Preference::On(node) => self.node_of(*spare) == node,
                 Preference::This(number) => *spare == number,
             };
@@ -50,7 +51,7 @@ impl Job {
         heirs.chain(wished).chain(neighbours)
     }
 
-    fn node_of(&self, number: Number) -> Node {
+    fn node_of(&self, number: ProcessNumber) -> Node {
         self.nodes[&self.members[&number].at]
     }
 

@@ -2,12 +2,12 @@
 
 use super::{Process, Stage, World};
 use std::collections::{BTreeMap, BTreeSet};
-use understudy_protocol::{Node, Number};
+use understudy_protocol::{Node, ProcessNumber, Worker};
 
 impl World {
     /// Who has lived on keeps its part; those of the dead go to their heirs, if there are any.
-    pub fn give_parts(&mut self, ranks: &[Number]) {
-        for part in 0..self.workers as u32 {
+    pub fn give_parts(&mut self, ranks: &[ProcessNumber]) {
+        for part in Worker::all(self.workers as u32) {
             let find = |is_fit: &dyn Fn(&Process) -> bool| ranks.iter().find(|it| is_fit(&self.processes[it])).copied();
             if find(&|it| it.part == Some(part)).is_some() {
                 continue;
@@ -22,11 +22,11 @@ impl World {
     }
 
     /// What no rank has, nobody has who could be asked.
-    pub fn check_copies(&mut self, ranks: &[Number]) {
+    pub fn check_copies(&mut self, ranks: &[ProcessNumber]) {
         let is_left = |it: &Process| !self.lost.contains(&it.node) && (it.keeps || it.stage != Stage::Dead);
         let all = self.processes.iter().filter(|(_, process)| is_left(process));
         let (known, left): (Vec<_>, Vec<_>) = all.partition(|(number, _)| ranks.contains(number));
-        let of = |processes: &[(&Number, &Process)]| -> BTreeSet<u32> {
+        let of = |processes: &[(&ProcessNumber, &Process)]| -> BTreeSet<Worker> {
             processes.iter().flat_map(|(_, it)| it.copies.iter().copied()).collect()
         };
         let (known, left) = (of(&known), of(&left));
@@ -42,7 +42,7 @@ impl World {
         let has_own = |it: &Process| it.part.is_some_and(|part| it.copies.contains(&part));
         let keeps = |it: &&Process| it.keeps && it.stage != Stage::Dead && has_own(it);
         let keepers = self.processes.values().filter(keeps);
-        let of_parts: BTreeMap<u32, Node> = keepers.filter_map(|it| Some((it.part?, it.node))).collect();
+        let of_parts: BTreeMap<Worker, Node> = keepers.filter_map(|it| Some((it.part?, it.node))).collect();
         let is_whole = of_parts.len() == self.workers;
         for (part, node) in of_parts.into_iter().filter(|_| is_whole) {
             self.kept.insert(part);

@@ -9,7 +9,9 @@ mod follow;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, Known, LOST, Node, Number, Said};
+use understudy_protocol::{
+    Action, Ending, Event, Generation, Guardian, Job, Known, LOST, Node, ProcessNumber, Said, Worker,
+};
 
 /// SplitMix64 (Steele, Lea & Flood 2014): good enough to choose.
 struct Random(u64);
@@ -52,13 +54,13 @@ struct Process {
     /// The generation in its page.
     page: Generation,
     /// The worker that it plays, if it does not only wait.
-    part: Option<u32>,
+    part: Option<Worker>,
     /// It has copies of these workers.
-    copies: BTreeSet<u32>,
+    copies: BTreeSet<Worker>,
     /// It has handed them over.
     keeps: bool,
     /// The part of the dead process that it has these of, if it is an heir.
-    of_dead: Option<u32>,
+    of_dead: Option<Worker>,
 }
 
 /// Steps of the simulated program.
@@ -72,9 +74,9 @@ struct World {
     workers: usize,
     size: u32,
     now: Duration,
-    processes: BTreeMap<Number, Process>,
+    processes: BTreeMap<ProcessNumber, Process>,
     /// On their way to the manager, in order for each sender.
-    events: BTreeMap<Number, VecDeque<Event>>,
+    events: BTreeMap<ProcessNumber, VecDeque<Event>>,
     kills: u32,
     /// Managers that may die still.
     managers: u32,
@@ -84,13 +86,13 @@ struct World {
     /// Losses that the manager has not heard of.
     news: Vec<Node>,
     /// Who is to say which spares should take parts.
-    asked: Option<Number>,
+    asked: Option<ProcessNumber>,
     /// Workers of which there have been copies.
-    kept: BTreeSet<u32>,
+    kept: BTreeSet<Worker>,
     /// The last copy of one of them is lost.
     is_doomed: bool,
     statuses: BTreeMap<Guardian, i32>,
-    begun: Vec<(Generation, Vec<Number>)>,
+    begun: Vec<(Generation, Vec<ProcessNumber>)>,
     is_ending: bool,
     /// A manager has heard that somebody goes on.
     is_protected: bool,
@@ -150,14 +152,14 @@ impl World {
         }
     }
 
-    fn say(&mut self, number: Number, event: Event) {
+    fn say(&mut self, number: ProcessNumber, event: Event) {
         self.events.entry(number).or_default().push_back(event);
     }
 
     fn act(&mut self, action: Action) {
         match action {
             Action::Start { number, at, anew } => {
-                if anew && number == Number(0) {
+                if anew && number == ProcessNumber(0) {
                     // From the beginning: what the dead have left is of no use.
                     let dead = self.processes.values_mut().filter(|it| it.stage == Stage::Dead);
                     dead.for_each(|it| (it.keeps, it.copies) = (false, BTreeSet::new()));
@@ -232,7 +234,7 @@ impl World {
         }
     }
 
-    fn begin(&mut self, generation: Generation, ranks: Vec<Number>) {
+    fn begin(&mut self, generation: Generation, ranks: Vec<ProcessNumber>) {
         let last = self.begun.last().map(|(last, _)| *last);
         assert!(last.is_none_or(|last| last < generation), "generations begin in order");
         assert_eq!(
@@ -274,7 +276,7 @@ impl World {
         }
     }
 
-    fn kill(&mut self, number: Number) {
+    fn kill(&mut self, number: ProcessNumber) {
         let Some(process) = self.processes.get_mut(&number) else {
             return;
         };
@@ -287,7 +289,7 @@ impl World {
     }
 
     /// One process goes a step further.
-    fn step(&mut self, number: Number) {
+    fn step(&mut self, number: ProcessNumber) {
         let is_ending = self.is_ending;
         let process = self.processes.get_mut(&number).expect("a process");
         let page = process.page;
@@ -307,7 +309,7 @@ impl World {
             }
             Stage::Ready(of) if of == page && self.asked == Some(number) => {
                 self.asked = None;
-                let wish = Number(self.random.below(self.processes.len() as u64) as u32);
+                let wish = ProcessNumber(self.random.below(self.processes.len() as u64) as u32);
                 self.say(number, Event::Said(number, Said::Wish(wish)));
                 Said::HasChosen(of)
             }
@@ -339,7 +341,7 @@ impl World {
         self.say(number, Event::Said(number, said));
     }
 
-    fn go_on(&mut self, number: Number, of: Generation, left: u32) {
+    fn go_on(&mut self, number: ProcessNumber, of: Generation, left: u32) {
         let process = self.processes.get_mut(&number).expect("a process");
         process.stage = Stage::Running(of, left - 1);
     }
@@ -351,14 +353,14 @@ impl World {
     /// Something happens somewhere. False: nothing can any more.
     fn turn(&mut self) -> bool {
         self.now += Duration::from_millis(1);
-        let late: Vec<Number> = self
+        let late: Vec<ProcessNumber> = self
             .events
             .iter()
             .filter(|(_, it)| !it.is_empty())
             .map(|(&it, _)| it)
             .collect();
-        let living = |(_, process): &(&Number, &Process)| process.stage != Stage::Dead;
-        let living: Vec<Number> = self.processes.iter().filter(living).map(|(&it, _)| it).collect();
+        let living = |(_, process): &(&ProcessNumber, &Process)| process.stage != Stage::Dead;
+        let living: Vec<ProcessNumber> = self.processes.iter().filter(living).map(|(&it, _)| it).collect();
         if self.is_doomed && !living.is_empty() {
             self.is_doomed = false;
             self.kills = 0;

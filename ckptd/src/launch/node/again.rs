@@ -4,19 +4,21 @@ use super::generations::{SEGMENTS, SESSIONS};
 use super::{Left, Node};
 use crate::launch::manager::forget_all;
 use crate::launch::process::{Caller, Process};
-use crate::launch::talk::{Known, Report};
+use crate::launch::talk::Report;
 use crate::line::{Call, FromGuardian, Has, Line, Socket};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use understudy_numbers::Guardian;
+use understudy_protocol::Known;
 
 /// How often guardians are looked for that have not come.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What a guardian has said: its rank, and what has come with the message.
-type Heard = (u32, FromGuardian, Vec<OwnedFd>);
+type Heard = (Guardian, FromGuardian, Vec<OwnedFd>);
 
 /// What is known until all guardians have come.
 #[derive(Default)]
@@ -25,7 +27,7 @@ pub(super) struct Again {
     is_led: bool,
     /// How many guardians there were, if there has been another manager.
     size: Option<u32>,
-    absent: BTreeSet<u32>,
+    absent: BTreeSet<Guardian>,
     looked: Option<Instant>,
     /// What is to be seen to afterwards.
     held: Vec<Heard>,
@@ -49,7 +51,7 @@ impl Again {
         }
     }
 
-    pub fn hold(&mut self, rank: u32, message: FromGuardian, files: Vec<OwnedFd>) {
+    pub fn hold(&mut self, rank: Guardian, message: FromGuardian, files: Vec<OwnedFd>) {
         self.held.push((rank, message, files));
     }
 
@@ -76,7 +78,7 @@ impl Again {
 
 impl Node {
     /// A process that was started for another manager.
-    pub(super) fn learn(&mut self, rank: u32, has: Has, files: Vec<OwnedFd>) {
+    pub(super) fn learn(&mut self, rank: Guardian, has: Has, files: Vec<OwnedFd>) {
         let number = has.number;
         let mut files = files.into_iter();
         let mut known = Known {
@@ -125,7 +127,10 @@ impl Node {
             return;
         }
         self.again.looked = Some(Instant::now());
-        for rank in (0..size).filter(|rank| !self.guardians.contains_key(rank)) {
+        for rank in (0..size)
+            .map(Guardian)
+            .filter(|rank| !self.guardians.contains_key(rank))
+        {
             // Without a socket it is still to come.
             let called = Line::call(&self.directory, Socket::Guardian(rank));
             let has_gone = called.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);

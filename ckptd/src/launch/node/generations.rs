@@ -4,7 +4,7 @@ use super::Node;
 use crate::launch::mail::Mail;
 use crate::launch::program::Mpi;
 use crate::launch::talk::{Beginning, FenceOf, Report};
-use crate::launch::{Answer, Error, Generation, Manager, Name, Placement, Rank, Settings};
+use crate::launch::{Answer, Error, Manager, Name, Namespace, Placement, Settings};
 use crate::line::ToProcess;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use understudy_numbers::{Generation, ProcessNumber, Rank};
 
 /// Directories in that of the job.
 pub(super) const SESSIONS: &str = "sessions";
@@ -20,9 +21,9 @@ pub(super) const SEGMENTS: &str = "segments";
 /// The generation that has begun last.
 pub(super) struct Begun {
     name: Name,
-    generation: u32,
+    generation: Generation,
     /// The process of each rank.
-    ranks: Vec<u32>,
+    ranks: Vec<ProcessNumber>,
 }
 
 impl Node {
@@ -52,7 +53,7 @@ impl Node {
         match mail {
             Mail::Broke(name, rank) => {
                 let broken = current(&name).and_then(|begun| {
-                    let (number, generation) = (*begun.ranks.get(rank.0 as usize)?, begun.generation);
+                    let (number, generation) = (*begun.ranks.get(rank.index())?, begun.generation);
                     Some(Report::Broke { number, generation })
                 });
                 self.reports.extend(broken);
@@ -62,7 +63,7 @@ impl Node {
                     return;
                 };
                 let id = self.note(fence.answer);
-                let members = fence.members.iter().map(|rank| rank.0).collect();
+                let members = fence.members;
                 let of = FenceOf {
                     generation,
                     members,
@@ -75,7 +76,7 @@ impl Node {
                 let Some(generation) = current(&modex.generation).map(|begun| begun.generation) else {
                     return;
                 };
-                let (id, rank) = (self.note(modex.answer), modex.rank.0);
+                let (id, rank) = (self.note(modex.answer), modex.rank);
                 self.reports.push(Report::Modex { id, generation, rank });
             }
             Mail::Reply(id, bytes) => self.reports.push(Report::Answer { id, bytes }),
@@ -90,7 +91,7 @@ impl Node {
     }
 
     /// What a rank of this node has put, another node wants.
-    pub(super) fn look_up(&self, id: u64, generation: u32, rank: Rank) {
+    pub(super) fn look_up(&self, id: u64, generation: Generation, rank: Rank) {
         let begun = self.begun.as_ref().filter(|begun| begun.generation == generation);
         let slot = self.mailbox.slot();
         match begun.zip(self.servers.as_ref()) {
@@ -118,12 +119,13 @@ impl Node {
             ranks,
             hosts,
         } = beginning;
-        let (numbers, of_rank): (Vec<u32>, Vec<usize>) = ranks.iter().map(|&(it, host)| (it, host as usize)).unzip();
+        let (numbers, of_rank): (Vec<ProcessNumber>, Vec<usize>) =
+            ranks.iter().map(|&(it, host)| (it, host as usize)).unzip();
         self.files.retain(|number, _| numbers.contains(number));
         self.forget(|number| !numbers.contains(number));
         let here = hosts.iter().position(|host| *host == self.host).unwrap_or_default();
-        let of_all = Generation {
-            name: Name::new(&job, generation)?,
+        let of_all = Namespace {
+            name: Name::new(&job, generation.0)?,
             placement: Placement::new(hosts, of_rank)?,
             here,
         };
@@ -134,17 +136,17 @@ impl Node {
         let Some(servers) = &self.servers else { return Ok(()) };
         servers.begin(&of_all)?;
         // Another manager takes who has played for somebody who may know the job.
-        let process_of = |rank: Rank| self.processes.get(&numbers[rank.0 as usize]);
+        let process_of = |rank: Rank| self.processes.get(&numbers[rank.index()]);
         let processes = of_all.ranks_here().filter_map(process_of);
         processes.for_each(|process| process.note_played(self.is_protected));
         for rank in of_all.ranks_here() {
-            let number = numbers[rank.0 as usize];
+            let number = numbers[rank.index()];
             let identity = servers.identity(&of_all.name, rank)?;
             let text = |text: OsString| text.to_string_lossy().into_owned();
             let all = identity.defaults.into_iter().chain(identity.variables);
             let begin = ToProcess::Begin {
                 generation,
-                rank: rank.0,
+                rank,
                 size: of_all.placement.size(),
                 is_first,
                 spares,

@@ -6,6 +6,7 @@ use crate::launch::talk::Report;
 use crate::line::{ASIDE, Ended, FromGuardian, ToGuardian};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
+use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Node {
     pub(super) fn hear_guardians(&mut self) {
@@ -59,7 +60,7 @@ impl Node {
     }
 
     /// What a guardian means; and which process has ended, with its status as wait(2) tells it.
-    fn understood(&self, message: Ended) -> (Ended, Option<(u32, i32)>) {
+    fn understood(&self, message: Ended) -> (Ended, Option<(ProcessNumber, i32)>) {
         // Without the layer a process cannot be replaced.
         let is_aside = || self.directory.join(ASIDE).exists();
         let (number, signal, is_asked) = match message {
@@ -88,12 +89,12 @@ impl Node {
     }
 
     /// Has a process killed by its guardian, whichever that is.
-    pub(super) fn kill(&self, number: u32) {
+    pub(super) fn kill(&self, number: ProcessNumber) {
         let kill = ToGuardian::Kill { number };
         self.guardians.values().for_each(|line| drop(line.send(&kill)));
     }
 
-    pub(super) fn tell_guardian(&mut self, rank: u32, message: &ToGuardian) {
+    pub(super) fn tell_guardian(&mut self, rank: Guardian, message: &ToGuardian) {
         match message {
             ToGuardian::Start { number, .. } => {
                 self.processes.remove(number);
@@ -119,7 +120,7 @@ impl Node {
     }
 
     /// Gives a process the files of a dead one, by its guardian, who keeps them from now on.
-    pub(super) fn hand_out(&mut self, heir: u32, from: u32) {
+    pub(super) fn hand_out(&mut self, heir: ProcessNumber, from: ProcessNumber) {
         let Some(left) = self.files.remove(&from) else {
             return;
         };
@@ -146,7 +147,7 @@ impl Node {
     }
 
     /// What these have left is not needed any more; they have ended.
-    pub(super) fn forget(&mut self, is_forgotten: impl Fn(&u32) -> bool) {
+    pub(super) fn forget(&mut self, is_forgotten: impl Fn(&ProcessNumber) -> bool) {
         for number in self.ended.extract_if(.., |number| is_forgotten(number)) {
             let home = self.homes.remove(&number);
             let guardian = home.and_then(|rank| self.guardians.get(&rank));

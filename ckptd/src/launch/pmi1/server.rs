@@ -1,7 +1,7 @@
 //! The sockets of all generations, and the thread that serves them.
 
 use super::space::{Act, Space};
-use crate::launch::{Answer, Error, Event, Fence, Generation, Identity, Name, Peers, Rank, What};
+use crate::launch::{Answer, Error, Event, Fence, Identity, Name, Namespace, Peers, What};
 use crate::private::MEMORY;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use understudy_numbers::Rank;
 
 /// What is read from a client before the others have their turn, in bytes.
 const TURN: usize = 64 << 10;
@@ -39,7 +40,7 @@ struct State {
 }
 
 struct World {
-    generation: Generation,
+    generation: Namespace,
     space: Space,
     clients: BTreeMap<Rank, Client>,
 }
@@ -83,7 +84,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::Exists`].
-    pub fn begin(&self, generation: &Generation) -> Result<(), Error> {
+    pub fn begin(&self, generation: &Namespace) -> Result<(), Error> {
         let mut state = self.shared.lock();
         if state.worlds.contains_key(&generation.name) {
             return Err(Error::Exists(generation.name.to_string()));
@@ -359,7 +360,7 @@ mod tests {
     fn ranks_are_served_and_one_that_floods_is_disconnected() {
         let (server, events) = Server::start(Arc::new(Alone)).unwrap();
         for number in 0..3 {
-            let generation = Generation::here("job", number, "n", 2).unwrap();
+            let generation = Namespace::here("job", number, "n", 2).unwrap();
             server.begin(&generation).unwrap();
             assert!(matches!(server.begin(&generation), Err(Error::Exists(_))));
             let socket = |rank| {

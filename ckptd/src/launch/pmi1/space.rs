@@ -1,8 +1,9 @@
 //! The key space of a generation: what its ranks put, and where they wait for each other. Bytes in, [`Act`]s out; no sockets.
 
 use super::line::Line;
-use crate::launch::{Generation, Rank, What};
+use crate::launch::{Namespace, What};
 use std::collections::{BTreeMap, BTreeSet};
+use understudy_numbers::Rank;
 
 /// Longest key and value, in bytes; clients are told.
 const LONGEST_KEY: usize = 64;
@@ -54,7 +55,7 @@ pub struct Space {
 }
 
 impl Space {
-    pub fn new(generation: &Generation) -> Space {
+    pub fn new(generation: &Namespace) -> Space {
         let placement = &generation.placement;
         let here: BTreeSet<Rank> = generation.ranks_here().collect();
         let mut space = Space {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 fn space(of_rank: &[usize]) -> Space {
     let placement = Placement::new(vec!["a".into(), "b".into()], of_rank.to_vec()).unwrap();
-    Space::new(&Generation {
+    Space::new(&Namespace {
         name: Name::new("job", 3).unwrap(),
         placement,
         here: 0,

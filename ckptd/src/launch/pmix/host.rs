@@ -9,11 +9,12 @@ use super::abi::{EVERY_RANK, Info, LookupDone, ModexDone, Module, OpDone, Proc, 
 use super::store::{Owner, Store};
 use super::values::{Owned, bytes_at, fixed, text_in};
 use crate::launch::peers::Recall;
-use crate::launch::{Alone, Answer, Event, Fence, Generation, Modex, Name, Peers, Rank, What};
+use crate::launch::{Alone, Answer, Event, Fence, Modex, Name, Namespace, Peers, What};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use understudy_numbers::Rank;
 
 /// The server of this process, while libpmix may be called.
 static HOST: RwLock<Option<Arc<Host>>> = RwLock::new(None);
@@ -66,7 +67,7 @@ impl Host {
     }
 
     /// False if there is one of that name.
-    pub fn begin(&self, generation: &Generation) -> bool {
+    pub fn begin(&self, generation: &Namespace) -> bool {
         let mut worlds = lock(&self.worlds);
         if worlds.contains_key(&generation.name) {
             return false;

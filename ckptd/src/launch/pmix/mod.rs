@@ -24,7 +24,7 @@ mod store;
 mod values;
 
 use super::generation::listed;
-use super::{Error, Event, Generation, Name, Peers, Rank};
+use super::{Error, Event, Name, Namespace, Peers};
 use abi::{DmodexDone, EVERY_RANK, Module, NAMESPACE_SIZE, Proc, Status};
 use host::Host;
 use library::Functions;
@@ -39,6 +39,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use understudy_numbers::Rank;
 use values::{Infos, fixed};
 
 /// What a server needs.
@@ -59,7 +60,7 @@ pub struct Server {
     host: Arc<Host>,
     name: String,
     directory: PathBuf,
-    generations: Mutex<BTreeMap<Name, Generation>>,
+    generations: Mutex<BTreeMap<Name, Namespace>>,
 }
 
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -116,7 +117,7 @@ impl Server {
         Ok((server, received))
     }
 
-    fn generations(&self) -> MutexGuard<'_, BTreeMap<Name, Generation>> {
+    fn generations(&self) -> MutexGuard<'_, BTreeMap<Name, Namespace>> {
         self.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +125,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::BadPlacement`] if `here` is another host, [`Error::Pmix`], [`Error::System`].
-    pub fn begin(&self, generation: &Generation) -> Result<(), Error> {
+    pub fn begin(&self, generation: &Namespace) -> Result<(), Error> {
         if generation.placement.hosts().get(generation.here) != Some(&self.name) {
             return Err(Error::BadPlacement);
         }
@@ -141,7 +142,7 @@ impl Server {
         begun
     }
 
-    fn make_directories(&self, generation: &Generation) -> Result<(), Error> {
+    fn make_directories(&self, generation: &Namespace) -> Result<(), Error> {
         let session = self.session(&generation.name);
         let ranks = generation.ranks_here().map(|rank| session.join(rank.to_string()));
         for directory in std::iter::once(session.clone()).chain(ranks) {
@@ -156,7 +157,7 @@ impl Server {
         self.directory.join(generation.as_str())
     }
 
-    fn register(&self, generation: &Generation) -> Result<(), Error> {
+    fn register(&self, generation: &Namespace) -> Result<(), Error> {
         let functions = &self.functions;
         let mut infos = describe(generation, &self.session(&generation.name));
         let name = proc(&generation.name, Rank(0)).namespace;
@@ -356,7 +357,7 @@ fn job_size(infos: &mut Infos, size: u32) {
 }
 
 /// What the ranks may ask about their generation (PMIx Standard, "Job-level information").
-fn describe(generation: &Generation, session: &Path) -> Infos {
+fn describe(generation: &Namespace, session: &Path) -> Infos {
     let placement = &generation.placement;
     let size = placement.size();
     let here: Vec<Rank> = generation.ranks_here().collect();

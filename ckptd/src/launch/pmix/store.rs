@@ -2,8 +2,9 @@
 
 use super::abi::Status;
 use super::values::Owned;
-use crate::launch::{Name, Rank};
+use crate::launch::Name;
 use std::collections::BTreeMap;
+use understudy_numbers::Rank;
 
 /// Who has published something.
 pub type Owner = (Name, Rank);

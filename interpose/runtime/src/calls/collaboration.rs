@@ -30,11 +30,11 @@ impl State {
     fn now() -> State {
         let world = world::get();
         State {
-            checkpoint: copies::epoch() as i64,
+            checkpoint: copies::epoch().0 as i64,
             cost: schedule::state().cost.as_secs_f64(),
             is_protected: c_int::from(world.protected),
             recoveries: world.recoveries as c_int,
-            is_substitute: c_int::from(world.launcher_rank != world::worker()),
+            is_substitute: c_int::from(world.process.0 != world::worker().0),
         }
     }
 }

@@ -43,7 +43,7 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
         crate::rehearsal::start();
         return SUCCESS;
     }
-    crate::fault::point("init.begin", 0);
+    crate::fault::point("init.begin", understudy_numbers::Epoch::NONE);
     spare::begin();
     let mut provided = 0;
     let asked = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);

@@ -9,6 +9,7 @@ use crate::objects::group::{self, ERR_GROUP};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::raise::raise;
 use std::ffi::c_int;
+use understudy_numbers::Worker;
 
 /// Ends a constructor.
 ///
@@ -17,7 +18,7 @@ use std::ffi::c_int;
 unsafe fn constructed(
     procedure: Proc,
     newgroup: *mut VirtGroup,
-    members: Result<Vec<u32>, c_int>,
+    members: Result<Vec<Worker>, c_int>,
     comm: Option<VirtComm>,
 ) -> c_int {
     if newgroup.is_null() {
@@ -46,7 +47,7 @@ unsafe fn array<'a, T>(first: *const T, count: c_int) -> Result<&'a [T], c_int> 
     }
 }
 
-fn known(group: VirtGroup) -> Result<Vec<u32>, c_int> {
+fn known(group: VirtGroup) -> Result<Vec<Worker>, c_int> {
     group::members(group).ok_or(ERR_GROUP)
 }
 
@@ -74,7 +75,7 @@ pub unsafe extern "C" fn MPI_Comm_remote_group(comm: VirtComm, group: *mut VirtG
     }
 }
 
-type Selection<T> = fn(&[u32], &[T]) -> Result<Vec<u32>, c_int>;
+type Selection<T> = fn(&[Worker], &[T]) -> Result<Vec<Worker>, c_int>;
 
 /// # Safety
 /// The program's arguments.
@@ -150,7 +151,7 @@ pub unsafe extern "C" fn MPI_Group_range_excl(
 /// The program's arguments.
 unsafe fn combine(
     procedure: Proc,
-    operation: fn(&[u32], &[u32]) -> Vec<u32>,
+    operation: fn(&[Worker], &[Worker]) -> Vec<Worker>,
     (group1, group2, newgroup): (VirtGroup, VirtGroup, *mut VirtGroup),
 ) -> c_int {
     let members = known(group1).and_then(|first| Ok(operation(&first, &known(group2)?)));

@@ -29,12 +29,15 @@ unsafe fn init(
     };
     let (is_send, me) = (procedure == Proc::MPI_Psend_init, world::worker());
     let worker = comm::worker_of(comm, peer);
-    let ends = worker.map(|worker| if is_send { [me, worker] } else { [worker, me] });
+    let ends = match worker {
+        Some(_) if !is_send => [worker, Some(me)],
+        _ => [Some(me), worker],
+    };
     let mut recipe = Recipe {
         slot: procedure.slot() as u16,
         comm: comm.0 as u64,
         identity: None,
-        members: if ends.is_some() { 2 } else { 1 },
+        members: if worker.is_some() { 2 } else { 1 },
         share: 0,
         arguments,
         amount: 0,
@@ -46,7 +49,6 @@ unsafe fn init(
     }
     if rc == SUCCESS {
         // Those with MPI_PROC_NULL are nobody else's, and have numbers of their own.
-        let ends = ends.unwrap_or([me, u32::MAX]);
         let ((pair, _), _) = partitioned(uid, ends, tag, 0);
         let number = requests::next_partitioned(pair, is_send);
         let (identity, share) = partitioned(uid, ends, tag, number);

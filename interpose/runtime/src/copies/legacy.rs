@@ -22,6 +22,7 @@ use bincode::config::standard;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
 /// Copies of one epoch in this process.
 #[derive(Clone, Copy)]
@@ -34,8 +35,8 @@ pub struct Kept<'a> {
 /// What is recorded of them.
 #[derive(bincode::Encode)]
 struct Written<'a> {
-    worker: u32,
-    player: u32,
+    worker: Worker,
+    player: ProcessNumber,
     recoveries: u32,
     welcome: Vec<u8>,
     own: &'a Copy,
@@ -46,9 +47,9 @@ struct Written<'a> {
 #[derive(bincode::Decode)]
 struct Record {
     /// The worker that the process played.
-    worker: u32,
-    /// Its launcher rank.
-    player: u32,
+    worker: Worker,
+    /// Its number.
+    player: ProcessNumber,
     recoveries: u32,
     /// What a newcomer has to know of the job.
     welcome: Vec<u8>,
@@ -64,7 +65,7 @@ pub struct Legacy {
     committed: Vec<Extent>,
     whole: Vec<Extent>,
     /// The worker whose copies the process manager takes this for.
-    told: Option<u32>,
+    told: Option<Worker>,
     /// Copies of a later epoch that the process before had whole, in slots of their own where they differ.
     inherited: Option<(Copy, Vec<Copy>)>,
 }
@@ -73,13 +74,13 @@ pub struct Legacy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inherited {
     /// The worker.
-    pub worker: u32,
-    /// Launcher rank of the process that played it last.
-    pub player: u32,
-    /// Its last committed epoch; 0: none.
-    pub committed: u64,
-    /// A later one whose copies are whole; 0: none.
-    pub whole: u64,
+    pub worker: Worker,
+    /// The process that played it last.
+    pub player: ProcessNumber,
+    /// Its last committed epoch.
+    pub committed: Epoch,
+    /// A later one whose copies are whole.
+    pub whole: Option<Epoch>,
 }
 
 /// Somebody else's files, read but not used yet.
@@ -227,7 +228,7 @@ impl Legacy {
         let world = world::get();
         let written = Written {
             worker: world::worker(),
-            player: world.launcher_rank,
+            player: world.process,
             recoveries: world.recoveries,
             welcome,
             own: kept.own,
@@ -246,7 +247,7 @@ impl Legacy {
     }
 
     /// What the process before had whole is the epoch that all go back to, or is given up.
-    pub fn resolve(keep: &mut Keep, agreed: u64) {
+    pub fn resolve(keep: &mut Keep, agreed: Epoch) {
         let Some(legacy) = &mut keep.legacy else { return };
         let Some((own, partners)) = legacy.inherited.take() else {
             return;
@@ -259,7 +260,7 @@ impl Legacy {
             own: &keep.own,
             partners: &keep.partners,
         };
-        if own.image.epoch().0 == agreed {
+        if own.image.epoch() == agreed {
             legacy.commit(&mut keep.store);
             release_others(before, later, &mut keep.store);
             (keep.own, keep.partners) = (own, partners);
@@ -270,9 +271,9 @@ impl Legacy {
     }
 }
 
-/// Takes up what the process manager has given to this process, if there is something new. How much it knows of the job: 0 is nothing,
-/// and more recoveries are more.
-pub fn look() -> u32 {
+/// Takes up what the process manager has given to this process, if there is something new. After how many recoveries of the job its predecessor
+/// has recorded that; `None` without one.
+pub fn look() -> Option<u32> {
     if let Some(inheritance) = renewal::take_inheritance() {
         peers::note_end(inheritance.from, inheritance.status);
         match read(inheritance) {
@@ -288,7 +289,7 @@ pub fn look() -> u32 {
     }
     let found = FOUND.borrow();
     let last = found.as_ref().and_then(Record::last);
-    last.map_or(0, |record| 1 + record.recoveries)
+    last.map(|record| record.recoveries)
 }
 
 /// What it has recorded for newcomers.
@@ -346,12 +347,11 @@ fn take_over(estate: Estate, keep: &mut Keep) -> Option<Inherited> {
     let parts = |record: Option<Record>| record.map(|record| (record.own, record.partners));
     (keep.own, keep.partners) = parts(committed).unwrap_or_else(none);
     let inherited = parts(whole);
-    let epoch = |copy: &Copy| copy.image.epoch().0;
     let got = Inherited {
         worker,
         player,
-        committed: epoch(&keep.own),
-        whole: inherited.as_ref().map_or(0, |(own, _)| epoch(own)),
+        committed: keep.own.image.epoch(),
+        whole: inherited.as_ref().map(|(own, _)| own.image.epoch()),
     };
     keep.store = store;
     keep.legacy = Some(Legacy {

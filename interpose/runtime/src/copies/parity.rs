@@ -5,12 +5,13 @@
 
 use super::copy::{Copy, State};
 use super::transfer::{Payload, Transfer};
-use crate::image::epoch::{Delta, Epoch, Image, SlotRun, WrongBase};
+use crate::image::epoch::{Delta, Image, SlotRun, WrongBase};
 use crate::image::parity::{self, Combine};
 use crate::image::runs::{self, PageRun};
 use crate::image::store::{PageStore, StoreError};
 use crate::image::wire::Outgoing;
 use bincode::config::standard;
+use understudy_numbers::Epoch;
 
 /// The layer whose holder keeps the description.
 pub const DESCRIBED: usize = 0;
@@ -19,7 +20,7 @@ pub const DESCRIBED: usize = 0;
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct Description {
     /// Its number.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Its pages, sorted.
     pub pages: Vec<PageRun>,
     /// Their checksums.
@@ -32,7 +33,7 @@ impl Description {
     /// Of a committed copy.
     fn of(copy: &Copy, store: &PageStore) -> Description {
         Description {
-            epoch: copy.image.epoch().0,
+            epoch: copy.image.epoch(),
             pages: copy.image.pages(),
             sums: store.sums(copy.image.runs()),
             state: copy.state.bytes.clone(),
@@ -47,7 +48,7 @@ impl Description {
         all.extend(delta.runs());
         all.sort_unstable_by_key(|run| run.pages);
         Description {
-            epoch: delta.epoch().0,
+            epoch: delta.epoch(),
             pages: runs::normalise(all.iter().map(|run| run.pages).collect()),
             sums: store.sums(&all),
             state: state.bytes.clone(),
@@ -94,8 +95,7 @@ pub fn give(
 ) {
     let count = runs.iter().map(|run| run.pages.pages).sum::<u64>();
     transfer.give(Outgoing::of(epoch, base, runs, store), state);
-    // Nobody is waiting for them yet.
-    transfer.give_sums(vec![0; count as usize]);
+    transfer.sums_before(vec![0; count as usize]);
 }
 
 /// What a worker's copy adds to the parity of a layer's holder that has lost it.

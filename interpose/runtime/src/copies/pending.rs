@@ -7,9 +7,8 @@ use super::parity::{self, Description};
 use super::received::Received;
 use super::transfer::Transfer;
 use crate::ending::fail;
-use crate::errors::{SUCCESS, succeeded};
 use crate::image::PAGE_SIZE;
-use crate::image::epoch::{Delta, Epoch};
+use crate::image::epoch::Delta;
 use crate::image::helper::{Helper, Task, Work};
 use crate::image::parity::Combine;
 use crate::image::store::PageStore;
@@ -18,9 +17,11 @@ use crate::image::{parity as layers, sums};
 use crate::own_messages::tag;
 use crate::rounds::{Numbers, Rounds};
 use crate::{events, fault, world};
-use ckptd::events::{Epoch as EventEpoch, Kind, WorldRank};
-use std::ffi::c_int;
+use ckptd::events::Kind;
 use std::time::{Duration, Instant};
+use understudy_mpi as mpi;
+use understudy_mpi::both;
+use understudy_numbers::{Epoch, Worker};
 
 /// So few pages (128 KiB) are worked on sooner than a thread is woken.
 const FEW: u64 = 32;
@@ -52,7 +53,7 @@ pub struct Capture {
 /// A checkpoint under way.
 pub struct Pending {
     /// Its number.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// What was captured.
     pub delta: Delta,
     /// The rest of the state.
@@ -88,7 +89,7 @@ impl Pending {
     pub fn begin(captured: Capture, transfers: Vec<Transfer>, hands: Hands) -> Pending {
         let Capture { delta, state, began } = captured;
         let mut pending = Pending {
-            epoch: delta.epoch().0,
+            epoch: delta.epoch(),
             delta,
             state,
             began,
@@ -122,9 +123,9 @@ impl Pending {
     }
 
     /// Starts to send whole copies, whose checksums follow. With parity, nothing can be sent yet.
-    pub fn ship_copies(&mut self, store: &PageStore) -> c_int {
+    pub fn ship_copies(&mut self, store: &PageStore) -> mpi::Result<()> {
         if world::get().redundancy.is_parity() {
-            return SUCCESS;
+            return Ok(());
         }
         for transfer in &mut self.transfers {
             let outgoing = self.delta.outgoing(store, SendOptions::default());
@@ -133,23 +134,20 @@ impl Pending {
         self.ship()
     }
 
-    fn ship(&mut self) -> c_int {
+    fn ship(&mut self) -> mpi::Result<()> {
         for (transfer, (to, _)) in self.transfers.iter_mut().zip(buddies()) {
-            let rc = transfer.ship(world::private(), to);
-            if rc != SUCCESS {
-                return rc;
-            }
+            transfer.ship(world::private(), to)?;
         }
         fault::point("ship.begin", self.epoch);
-        SUCCESS
+        Ok(())
     }
 
     /// The checksums are there, and what changes in parity.
-    fn prepared(&mut self, sums: &[u64], hands: &mut Hands) -> c_int {
+    fn prepared(&mut self, sums: &[u64], hands: &mut Hands) -> mpi::Result<()> {
         hands.store.note_sums(self.delta.runs(), sums);
         if !world::get().redundancy.is_parity() {
             let give = |transfer: &mut Transfer| transfer.give_sums(sums.to_vec());
-            return self.transfers.iter_mut().map(give).max().unwrap_or(SUCCESS);
+            return self.transfers.iter_mut().map(give).fold(Ok(()), both);
         }
         let description = Description::after(&self.delta, &hands.own.image, &self.state, hands.store).encode();
         for (layer, (transfer, changes)) in self.transfers.iter_mut().zip(&self.changes).enumerate() {
@@ -158,7 +156,7 @@ impl Pending {
             } else {
                 State::default()
             };
-            let (epoch, base) = (Epoch(self.epoch), Some(self.delta.base()));
+            let (epoch, base) = (self.epoch, Some(self.delta.base()));
             parity::give(transfer, changes.runs().to_vec(), epoch, base, state, hands.store);
         }
         self.ship()
@@ -166,19 +164,19 @@ impl Pending {
 
     /// Goes as far as it can; what came of the meeting, if it is over and everything is done.
     /// `welcome` is what a newcomer has to know.
-    pub fn advance(&mut self, mut hands: Hands, welcome: fn() -> Vec<u8>) -> Result<Option<Numbers>, c_int> {
+    pub fn advance(&mut self, mut hands: Hands, welcome: fn() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
         if let Some(task) = self.preparing.take_if(|task| hands.helper.is_over(task)) {
             let sums = hands.helper.end(task);
-            succeeded(self.prepared(&sums, &mut hands))?;
+            self.prepared(&sums, &mut hands)?;
         }
         for transfer in &mut self.transfers {
-            succeeded(transfer.poll(hands.store))?;
+            transfer.poll(hands.store)?;
         }
         let is_whole = self.transfers.iter().all(Transfer::is_whole);
         if self.received.is_none() && self.preparing.is_none() && is_whole {
             let payloads: Vec<_> = self.transfers.iter_mut().filter_map(Transfer::take_received).collect();
             let lengths = payloads.iter().map(|payload| payload.bytes()).collect();
-            let received = Received::new(payloads, Epoch(self.epoch), &mut hands);
+            let received = Received::new(payloads, self.epoch, &mut hands);
             self.received = Some((received, lengths));
         }
         let Some((received, lengths)) = &mut self.received else {
@@ -206,11 +204,11 @@ impl Pending {
                 );
             }
             fault::point("commit.begin", self.epoch);
-            let (epoch, world) = (self.epoch as i64, world::get());
+            let (epoch, world) = (self.epoch.0 as i64, world::get());
             let parts = (world::worker(), world.worker_count);
-            let (rounds, rc) = Rounds::start(world.private, tag::COMMIT, parts, [epoch, -epoch, 0]);
-            self.commit = Some(rounds);
-            succeeded(rc)?;
+            // Others may commit if it fails half-way.
+            let rounds = Rounds::new(world.private, tag::COMMIT, parts, [epoch, -epoch, 0]);
+            self.commit.insert(rounds).start()?;
         }
         let Some(rounds) = &mut self.commit else {
             return Ok(None);
@@ -254,9 +252,9 @@ impl Pending {
     }
 }
 
-fn tell_shipped(epoch: u64, began: Instant, sent: &[u64], received: &[u64]) {
-    let player = |worker: u32| WorldRank(world::get().players[worker as usize]);
-    let (of, ns) = (EventEpoch(epoch), events::nanoseconds(began));
+fn tell_shipped(epoch: Epoch, began: Instant, sent: &[u64], received: &[u64]) {
+    let player = |worker: Worker| world::get().players[worker.index()];
+    let (of, ns) = (epoch, events::nanoseconds(began));
     for (((to, from), &sent), &received) in buddies().zip(sent).zip(received) {
         events::emit(Kind::Ship {
             epoch: of,

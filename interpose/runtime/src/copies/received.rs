@@ -5,11 +5,11 @@ use super::parity::Folding;
 use super::pending::Hands;
 use super::transfer::Payload;
 use crate::ending::fail;
-use crate::image::epoch::Epoch;
 use crate::image::helper::{Helper, Task};
 use crate::image::parity::Combine;
 use crate::image::store::PageStore;
 use crate::world;
+use understudy_numbers::Epoch;
 
 /// What has come.
 pub enum Received {

@@ -11,12 +11,13 @@ use crate::journal::{Inputs, Journal};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use understudy_numbers::Worker;
 
 /// How a worker's static data are had.
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub struct Script {
     /// The worker.
-    pub worker: u32,
+    pub worker: Worker,
     /// The way.
     pub way: Way,
     /// Pages as they are at the end of the phase.
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn pages_that_differ_are_left_out() {
         let script = Script {
-            worker: 0,
+            worker: Worker(0),
             way: Way::File(PathBuf::new()),
             pages: vec![
                 Sums {

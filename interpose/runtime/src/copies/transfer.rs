@@ -6,13 +6,16 @@
 #![allow(unsafe_code)]
 
 use super::copy::{Copy, State};
-use crate::errors::SUCCESS;
-use crate::image::epoch::{Epoch, Image, SlotRun};
+use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use crate::own_messages::{self, Peer, tag};
 use std::ffi::{c_int, c_void};
+use std::mem::take;
+use understudy_mpi as mpi;
+use understudy_mpi::both;
 use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_numbers::{Epoch, Worker};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Room for a head.
@@ -60,8 +63,8 @@ impl Payload {
     }
 
     /// The epoch that it is of.
-    pub fn epoch(&self) -> u64 {
-        self.incoming.header().epoch.0
+    pub fn epoch(&self) -> Epoch {
+        self.incoming.header().epoch
     }
 
     /// Its length.
@@ -87,7 +90,7 @@ enum Step {
     Whole,
 }
 
-/// A transfer to one rank, from another, or both.
+/// A transfer to one rank, from another, or both. Its memory is kept if it is dropped before it has ended.
 pub struct Transfer {
     outgoing: Outgoing,
     header: Vec<u8>,
@@ -95,7 +98,7 @@ pub struct Transfer {
     head: Vec<u8>,
     sums: Vec<u64>,
     /// Who is still to be sent the checksums.
-    sums_for: Option<u32>,
+    sums_for: Option<Worker>,
     their_head: Vec<u8>,
     their_header: Vec<u8>,
     their_state: State,
@@ -103,7 +106,7 @@ pub struct Transfer {
     receives: Vec<RealRequest>,
     sends: Vec<RealRequest>,
     comm: RealComm,
-    from: u32,
+    from: Worker,
     step: Step,
 }
 
@@ -158,7 +161,7 @@ impl Transfer {
             receives: Vec::new(),
             sends: Vec::new(),
             comm: RealComm(std::ptr::null_mut()),
-            from: 0,
+            from: Worker::default(),
             step: Step::Whole,
         }
     }
@@ -169,7 +172,7 @@ impl Transfer {
         let outgoing = copy.image.outgoing(store, SendOptions::default());
         let sums = store.sums(&outgoing.runs);
         transfer.give(outgoing, copy.state.clone());
-        transfer.sums = sums;
+        transfer.sums_before(sums);
         transfer
     }
 
@@ -181,21 +184,26 @@ impl Transfer {
     }
 
     /// The checksums of the pages that are being sent.
-    pub fn give_sums(&mut self, sums: Vec<u64>) -> c_int {
+    pub fn give_sums(&mut self, sums: Vec<u64>) -> mpi::Result<()> {
         self.sums = sums;
         self.send_sums()
     }
 
-    fn send_sums(&mut self) -> c_int {
+    /// The same before they are sent.
+    pub fn sums_before(&mut self, sums: Vec<u64>) {
+        self.sums = sums;
+    }
+
+    fn send_sums(&mut self) -> mpi::Result<()> {
         if self.sums.is_empty() {
-            return SUCCESS;
+            return Ok(());
         }
-        let Some(to) = self.sums_for.take() else { return SUCCESS };
+        let Some(to) = self.sums_for.take() else { return Ok(()) };
         let (start, length) = (self.sums.as_ptr().cast(), size_of_val(&self.sums[..]));
         self.send(start, length, to, tag::SUMS)
     }
 
-    fn send(&mut self, data: *const c_void, length: usize, rank: u32, tag: c_int) -> c_int {
+    fn send(&mut self, data: *const c_void, length: usize, rank: Worker, tag: c_int) -> mpi::Result<()> {
         let to = Peer {
             comm: self.comm,
             rank,
@@ -205,7 +213,7 @@ impl Transfer {
         unsafe { own_messages::send(data, length, to, &mut self.sends) }
     }
 
-    fn receive(&mut self, data: *mut c_void, length: usize, tag: c_int) -> c_int {
+    fn receive(&mut self, data: *mut c_void, length: usize, tag: c_int) -> mpi::Result<()> {
         let from = Peer {
             comm: self.comm,
             rank: self.from,
@@ -216,7 +224,7 @@ impl Transfer {
     }
 
     /// Starts to receive: makes ready for the head.
-    pub fn expect(&mut self, comm: RealComm, from: u32) -> c_int {
+    pub fn expect(&mut self, comm: RealComm, from: Worker) -> mpi::Result<()> {
         (self.comm, self.from) = (comm, from);
         self.step = Step::Head;
         self.their_head = vec![0; HEAD_BYTES];
@@ -225,56 +233,44 @@ impl Transfer {
     }
 
     /// Starts to send: everything at once.
-    pub fn ship(&mut self, comm: RealComm, to: u32) -> c_int {
+    pub fn ship(&mut self, comm: RealComm, to: Worker) -> mpi::Result<()> {
         self.comm = comm;
         let (header, state) = (self.header.as_ptr().cast(), self.state.as_ptr().cast());
-        let mut rc = self.send(self.head.as_ptr().cast(), self.head.len(), to, tag::HEAD);
-        if !fits(self.header.len(), self.state.len()) {
-            rc = rc.max(self.send(header, self.header.len(), to, tag::HEADER));
-            rc = rc.max(self.send(state, self.state.len(), to, tag::STATE));
-        }
         // After the first error nothing more is started: the peer is gone.
+        self.send(self.head.as_ptr().cast(), self.head.len(), to, tag::HEAD)?;
+        if !fits(self.header.len(), self.state.len()) {
+            self.send(header, self.header.len(), to, tag::HEADER)?;
+            self.send(state, self.state.len(), to, tag::STATE)?;
+        }
         for index in 0..self.outgoing.chunks.len() {
-            if rc != SUCCESS {
-                break;
-            }
             let chunk = self.outgoing.chunks[index];
-            rc = self.send(chunk.ptr.cast(), chunk.len, to, tag::PAGES);
+            self.send(chunk.ptr.cast(), chunk.len, to, tag::PAGES)?;
         }
         self.sums_for = (!self.outgoing.chunks.is_empty()).then_some(to);
-        if rc == SUCCESS { self.send_sums() } else { rc }
+        self.send_sums()
     }
 
     /// Starts both ways.
-    pub fn start(&mut self, comm: RealComm, to: Option<u32>, from: Option<u32>) -> c_int {
-        let expected = from.map_or(SUCCESS, |from| self.expect(comm, from));
-        expected.max(to.map_or(SUCCESS, |to| self.ship(comm, to)))
+    pub fn start(&mut self, comm: RealComm, to: Option<Worker>, from: Option<Worker>) -> mpi::Result<()> {
+        let expected = from.map_or(Ok(()), |from| self.expect(comm, from));
+        both(expected, to.map_or(Ok(()), |to| self.ship(comm, to)))
     }
 
-    /// Goes as far as it can; an MPI error code if something failed.
-    pub fn poll(&mut self, store: &mut PageStore) -> c_int {
+    /// Goes as far as it can; an error if something failed.
+    pub fn poll(&mut self, store: &mut PageStore) -> mpi::Result<()> {
         while self.step != Step::Whole {
-            let rc = match own_messages::test(&mut self.receives) {
-                Ok(true) => self.next(store),
-                Ok(false) => return SUCCESS,
-                Err(rc) => rc,
-            };
-            if rc != SUCCESS {
-                return rc;
+            if !own_messages::test(&mut self.receives)? {
+                return Ok(());
             }
+            self.next(store)?;
         }
-        match own_messages::test(&mut self.sends) {
-            Ok(ended) => {
-                if ended {
-                    self.sends.clear();
-                }
-                SUCCESS
-            }
-            Err(rc) => rc,
+        if own_messages::test(&mut self.sends)? {
+            self.sends.clear();
         }
+        Ok(())
     }
 
-    fn next(&mut self, store: &mut PageStore) -> c_int {
+    fn next(&mut self, store: &mut PageStore) -> mpi::Result<()> {
         self.receives.clear();
         match self.step {
             Step::Head => {
@@ -293,18 +289,18 @@ impl Transfer {
                     self.their_header.as_mut_ptr().cast(),
                     self.their_state.bytes.as_mut_ptr().cast(),
                 );
-                let rc = self.receive(header_to, header, tag::HEADER);
-                rc.max(self.receive(state_to, state, tag::STATE))
+                self.receive(header_to, header, tag::HEADER)?;
+                self.receive(state_to, state, tag::STATE)
             }
             Step::Long => self.receive_pages(store),
             Step::Pages | Step::Whole => {
                 self.step = Step::Whole;
-                SUCCESS
+                Ok(())
             }
         }
     }
 
-    fn receive_pages(&mut self, store: &mut PageStore) -> c_int {
+    fn receive_pages(&mut self, store: &mut PageStore) -> mpi::Result<()> {
         self.step = Step::Pages;
         let mut incoming = self
             .their_header()
@@ -312,13 +308,13 @@ impl Transfer {
             .unwrap_or_else(|error| crate::ending::fail("the partner's copy cannot be received", &error));
         let chunks: Vec<_> = incoming.chunks().to_vec();
         let (sums, length) = (incoming.sums().as_mut_ptr().cast(), size_of_val(incoming.sums()));
-        crate::fault::point("ship.half", incoming.header().epoch.0);
+        crate::fault::point("ship.half", incoming.header().epoch);
         self.incoming = Some(incoming);
-        let rc = chunks.iter().fold(SUCCESS, |rc, chunk| {
-            rc.max(self.receive(chunk.ptr.cast(), chunk.len, tag::PAGES))
-        });
-        if chunks.is_empty() || rc != SUCCESS {
-            return rc;
+        for chunk in &chunks {
+            self.receive(chunk.ptr.cast(), chunk.len, tag::PAGES)?;
+        }
+        if chunks.is_empty() {
+            return Ok(());
         }
         self.receive(sums, length, tag::SUMS)
     }
@@ -358,14 +354,33 @@ impl Transfer {
         }
         Some(Payload {
             incoming: self.incoming.take()?,
-            state: std::mem::take(&mut self.their_state),
+            state: take(&mut self.their_state),
         })
     }
 
-    /// Gives the room for received pages back, to which nobody writes any more.
-    pub fn give_up(self, store: &mut PageStore) {
-        if let Some(incoming) = self.incoming {
+    /// Gives the room for received pages back: the library has been put back, so nobody writes to anything any more.
+    pub fn give_up(mut self, store: &mut PageStore) {
+        if let Some(incoming) = self.incoming.take() {
             incoming.cancel(store);
         }
+        (self.step, self.sums_for) = (Step::Whole, None);
+        self.sends.clear();
+    }
+}
+
+impl Drop for Transfer {
+    /// What the library may still read or write is kept. (Pages are in the store, which stays.)
+    fn drop(&mut self) {
+        if self.is_done() {
+            return;
+        }
+        let sent = [&mut self.header, &mut self.state, &mut self.head].map(take);
+        let received = [
+            &mut self.their_head,
+            &mut self.their_header,
+            &mut self.their_state.bytes,
+        ]
+        .map(take);
+        own_messages::keep((sent, take(&mut self.sums), received, self.incoming.take()));
     }
 }

@@ -4,11 +4,13 @@ use super::Disk;
 use super::catalogue::{self, Key, Name};
 use super::format::Damage;
 use super::load::Loaded;
-use crate::gather::{Extreme, everybodys, extremes};
+use crate::gather::everybodys;
 use crate::image::store::PageStore;
 use crate::sys;
-use std::ffi::c_int;
+use understudy_mpi as mpi;
+use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Worker;
 
 /// An epoch that all workers have.
 pub struct Found {
@@ -21,13 +23,13 @@ pub struct Found {
 }
 
 /// The newest epoch of which anybody has a file.
-pub fn newest(disk: &Disk, comm: RealComm, worker: u32) -> Result<Option<Key>, c_int> {
+pub fn newest(disk: &Disk, comm: RealComm, worker: Worker) -> mpi::Result<Option<Key>> {
     Ok(everybodys(comm, &disk.places.keys(worker))?.into_iter().flatten().max())
 }
 
 /// Finds the epoch, over all processes of `comm`; this one plays or will play `worker`. Whatever stands in an epoch's way is said, by
 /// one worker for all.
-pub fn choose(disk: &Disk, comm: RealComm, worker: u32, store: &mut PageStore) -> Result<Option<Found>, c_int> {
+pub fn choose(disk: &Disk, comm: RealComm, worker: Worker, store: &mut PageStore) -> mpi::Result<Option<Found>> {
     let candidates = catalogue::candidates(&everybodys(comm, &disk.places.keys(worker))?);
     for (index, &key) in candidates.iter().enumerate() {
         let name = Name { key, worker };
@@ -57,9 +59,9 @@ fn refuse(disk: &Disk, name: Name, damage: &Damage, next: Option<&Key>) {
     ));
 }
 
-/// The lowest number that anybody names.
-fn lowest(comm: RealComm, own: Option<u32>) -> Result<Option<u32>, c_int> {
-    let own = own.map_or(u64::MAX, u64::from);
-    let all = extremes(comm, Extreme::Least, &[own])?;
-    Ok(u32::try_from(all[0]).ok())
+/// The lowest worker that anybody names.
+fn lowest(comm: RealComm, own: Option<Worker>) -> mpi::Result<Option<Worker>> {
+    let own = own.map_or(u64::MAX, |worker| u64::from(worker.0));
+    let all = comm.extremes(Extreme::Least, &[own])?;
+    Ok(u32::try_from(all[0]).ok().map(Worker))
 }

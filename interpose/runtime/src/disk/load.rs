@@ -3,7 +3,7 @@
 
 use super::catalogue::{Key, Name};
 use super::format::{Damage, Decoder, Head, Identity, SECTION_PAGES};
-use crate::image::epoch::{Epoch, Image};
+use crate::image::epoch::Image;
 use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming};
 use ckptd::private::open_own;
@@ -55,7 +55,7 @@ fn room(decoder: &Decoder<File>, key: Key, store: &mut PageStore) -> Result<Inco
     let mut chunks = vec![SECTION_PAGES as u32; whole as usize];
     chunks.extend((rest > 0).then_some(rest as u32));
     let header = Header {
-        epoch: Epoch(key.epoch),
+        epoch: key.epoch,
         base: None,
         runs: decoder.head.runs.clone(),
         dropped: vec![],

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use understudy_numbers::Worker;
 
 /// Where a worker's files are.
 pub struct Places {
@@ -48,7 +49,7 @@ impl Places {
     }
 
     /// The epochs of which there is a file of this worker, the oldest first.
-    pub fn keys(&self, worker: u32) -> Vec<Key> {
+    pub fn keys(&self, worker: Worker) -> Vec<Key> {
         let of = |place: &PathBuf| catalogue::of_worker(listing(place).iter().map(String::as_str), worker);
         let keys: BTreeSet<Key> = self.all().flat_map(of).collect();
         keys.into_iter().collect()
@@ -69,7 +70,7 @@ impl Places {
     }
 
     /// Removes files of a worker.
-    pub fn remove(&self, worker: u32, keys: &[Key]) {
+    pub fn remove(&self, worker: Worker, keys: &[Key]) {
         for &key in keys {
             let name = Name { key, worker }.to_string();
             self.all().for_each(|place| {
@@ -79,7 +80,7 @@ impl Places {
     }
 
     /// Removes what a worker, or the daemon for it, has not completed.
-    pub fn remove_torn(&self, worker: u32) {
+    pub fn remove_torn(&self, worker: Worker) {
         for place in self.all() {
             for torn in catalogue::torn(listing(place).iter().map(String::as_str), worker) {
                 let path = place.join(torn);
@@ -99,7 +100,7 @@ impl Places {
     }
 
     /// Removes static data of a worker.
-    pub fn remove_static(&self, worker: u32) {
+    pub fn remove_static(&self, worker: Worker) {
         for name in static_file::of_worker(&listing(&self.directory), worker) {
             let _ = fs::remove_file(self.directory.join(name));
         }

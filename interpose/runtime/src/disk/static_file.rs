@@ -24,6 +24,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 8] = b"USTDYSTA";
@@ -34,17 +35,17 @@ const PREAMBLE: usize = 16;
 /// A longer head is taken for damage.
 const LONGEST_HEAD: u32 = 256 << 20;
 
-fn ending(worker: u32) -> String {
+fn ending(worker: Worker) -> String {
     format!("-w{worker:05}{STATIC}")
 }
 
 /// Where a worker's file is.
-pub fn path(directory: &Path, lineage: u64, worker: u32) -> PathBuf {
+pub fn path(directory: &Path, lineage: u64, worker: Worker) -> PathBuf {
     directory.join(format!("{PREFIX}{lineage:016x}{}", ending(worker)))
 }
 
 /// Files of a worker in a list of names, those that were not completed, too.
-pub fn of_worker(listing: &[String], worker: u32) -> impl Iterator<Item = &String> {
+pub fn of_worker(listing: &[String], worker: Worker) -> impl Iterator<Item = &String> {
     let ending = ending(worker);
     let is_of = move |name: &&String| name.starts_with(PREFIX) && name.trim_end_matches(PART).ends_with(&ending);
     listing.iter().filter(is_of)
@@ -187,7 +188,7 @@ mod tests {
     fn pages_come_back_and_damage_is_found() {
         let directory = std::env::temp_dir().join(format!("understudy-static-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        let file = path(&directory, 7, 3);
+        let file = path(&directory, 7, Worker(3));
         let content: Vec<u8> = (0..3u8).flat_map(|page| [page + 1; PAGE_SIZE]).collect();
         let pages = [PageRun::between(10, 12), PageRun::between(20, 21)];
         let piece = |first: usize, count: usize| Piece {
@@ -207,8 +208,8 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        assert_eq!(of_worker(&names, 3).count(), 1);
-        assert_eq!(of_worker(&names, 30).count(), 0);
+        assert_eq!(of_worker(&names, Worker(3)).count(), 1);
+        assert_eq!(of_worker(&names, Worker(30)).count(), 0);
         let mut bytes = std::fs::read(&file).unwrap();
         bytes[PREAMBLE] ^= 1;
         std::fs::write(&file, bytes).unwrap();

@@ -1,59 +1,49 @@
 //! Whether workers share memory with each other by other means than MPI.
 
 use crate::arch::Rewound;
-use crate::generated::real;
-use crate::handles;
 use crate::protection;
 use crate::recovery;
 use crate::user::{self, SharedMapping};
 use crate::world;
-use std::ffi::c_int;
+use understudy_numbers::Worker;
 
 /// Compares the mappings of all workers, each of which has `counts` of them; `own` are this worker's. If two workers have
 /// one in common, the first of those says so, and all of them learn which it is.
-pub fn first_sharer(own: &[SharedMapping], counts: &[u64]) -> Result<Option<u32>, Rewound> {
+pub fn first_sharer(own: &[SharedMapping], counts: &[u64]) -> Result<Option<Worker>, Rewound> {
     let most = counts.iter().max().copied().unwrap_or(0) as usize;
     if most == 0 {
         return Ok(None);
     }
     let mut mine: Vec<u64> = own.iter().map(|mapping| mapping.identity).collect();
     mine.resize(most, 0);
-    let mut all = vec![0u64; most * counts.len()];
-    let (size, bytes) = ((most * 8) as c_int, handles::byte_type());
-    #[allow(unsafe_code)]
-    // SAFETY: as many numbers from each worker, both ways.
-    let rc = unsafe {
-        let (send, receive) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
-        real::PMPI_Allgather(send, size, bytes, receive, size, bytes, world::private())
-    };
-    recovery::check(rc)?;
+    let all = recovery::check_own(world::private().gather(&mine), super::NO_BOOKMARKS)?;
     let Some((worker, identity)) = first_common(&all, most) else {
         return Ok(None);
     };
-    if worker == world::worker() as usize
+    if worker == world::worker()
         && let Some(mapping) = own.iter().find(|mapping| mapping.identity == identity)
     {
         protection::say_refused(&user::UserError::SharedMemory(mapping.path.clone()).to_string());
     }
-    Ok(Some(worker as u32))
+    Ok(Some(worker))
 }
 
 /// The first worker that has a mapping in common with another, and which.
-fn first_common(all: &[u64], most: usize) -> Option<(usize, u64)> {
+fn first_common(all: &[u64], most: usize) -> Option<(Worker, u64)> {
     all.iter().enumerate().find_map(|(at, &identity)| {
         let again = all.iter().skip(at + 1).any(|&other| other == identity);
-        (identity != 0 && again).then_some((at / most, identity))
+        (identity != 0 && again).then_some((Worker::at(at / most), identity))
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::first_common;
+    use super::{Worker, first_common};
 
     #[test]
     fn the_first_worker_with_a_common_mapping_is_found() {
         assert_eq!(first_common(&[1, 0, 2, 0, 3, 0], 2), None);
-        assert_eq!(first_common(&[1, 0, 2, 3, 3, 0], 2), Some((1, 3)));
-        assert_eq!(first_common(&[5, 7, 7], 1), Some((1, 7)));
+        assert_eq!(first_common(&[1, 0, 2, 3, 3, 0], 2), Some((Worker(1), 3)));
+        assert_eq!(first_common(&[5, 7, 7], 1), Some((Worker(1), 7)));
     }
 }

@@ -3,13 +3,14 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::epoch::{Delta, Epoch, Image, SlotRun, lay_out};
+use super::epoch::{Delta, Image, SlotRun, lay_out};
 use super::layout::Layout;
 use super::observe::ObserveError;
 use super::prot::{Need, Opened, ProtError};
 use super::runs::{self, AddrRange, PageRun};
 use super::store::{PageStore, StoreError};
 use super::track::Tracker;
+use understudy_numbers::Epoch;
 
 /// A capture failed; the changes it would have held are in the next one.
 #[derive(Debug, thiserror::Error)]

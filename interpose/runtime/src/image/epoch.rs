@@ -6,10 +6,7 @@ use super::absent::{self, Sums};
 use super::runs::{self, PageIndex, PageRun};
 use super::store::{Extent, PageStore, Slot, StoreError};
 use bincode::{Decode, Encode};
-
-/// Number of a committed checkpoint; 0 is the empty image before the first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
-pub struct Epoch(pub u64);
+use understudy_numbers::Epoch;
 
 /// Consecutive pages kept in consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

@@ -7,9 +7,10 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::epoch::{Delta, Epoch, Image, SlotRun, lay_out};
+use super::epoch::{Delta, Image, SlotRun, lay_out};
 use super::runs::{self, PageRun};
 use super::store::{PageStore, Slot, StoreError};
+use understudy_numbers::Epoch;
 
 /// Pages in a unit: what stays together is sent together; what is shorter makes parity that few pages share.
 const UNIT: u64 = 16;

@@ -7,10 +7,11 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::epoch::{Delta, Epoch, Image, SlotRun, lay_out};
+use super::epoch::{Delta, Image, SlotRun, lay_out};
 use super::runs::{self, PageRun};
 use super::store::{Extent, PageStore, StoreError};
 use bincode::{Decode, Encode};
+use understudy_numbers::Epoch;
 
 /// Default limit of a chunk in bytes.
 pub const CHUNK_BYTES: usize = 1 << 20;

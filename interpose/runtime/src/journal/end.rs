@@ -15,7 +15,7 @@ const FEW_CALLS_OF_LONG: u64 = 32;
 
 /// The same is found in all workers.
 fn tell_all_once(name: &str, why: &VisitError) {
-    if crate::world::is_initialised() && crate::world::worker() == 0 {
+    if crate::world::is_initialised() && crate::world::is_first_worker() {
         crate::sys::say(format_args!(
             "UNDERSTUDY_INIT_END: function:{name} cannot be watched ({why}); the phase ends by `auto`"
         ));

@@ -10,7 +10,7 @@ use crate::generated::Proc;
 use crate::handles::VirtRequest;
 use crate::requests::{self, State};
 use crate::{events, world};
-use ckptd::events::{Amount, Kind, Worker};
+use ckptd::events::{Amount, Kind};
 use std::collections::HashMap;
 use std::ffi::c_void;
 
@@ -102,7 +102,7 @@ impl Recorder {
                 count: self.journal.calls,
                 bytes: self.journal.size() as u64,
             };
-            let table = accounts.table(Worker(world::worker()), journal, kept.map(|kept| kept as u64));
+            let table = accounts.table(world::worker(), journal, kept.map(|kept| kept as u64));
             events::emit(Kind::JournalCalls(table));
         }
     }

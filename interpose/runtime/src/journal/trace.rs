@@ -57,7 +57,7 @@ pub fn report() {
     arch::set_recording(false);
     let own = own_report(&state.tally);
     match gather::everybodys(world::get().private, &own) {
-        Ok(all) if world::worker() == 0 => sys::write_message(report::merge(all).to_string().as_bytes()),
+        Ok(all) if world::is_first_worker() => sys::write_message(report::merge(all).to_string().as_bytes()),
         Ok(_) => {}
         Err(class) => log::error!("the reports of all workers cannot be put together: error class {class}"),
     }

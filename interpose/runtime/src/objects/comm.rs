@@ -14,15 +14,16 @@ pub mod topology;
 
 use super::{objects, objects_mut};
 use crate::cell::Main;
-use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtComm, created, named, real_comm};
 pub use rebuild::rebuild;
 pub use recent::{forget_recent, index, rank_and_size, spans_all, worker_of};
 use std::cell::{Ref, RefMut};
-use std::ffi::{CStr, c_int};
+use std::ffi::CStr;
 pub use topology::{Topology, degrees};
 use understudy_mpi::real_types::RealComm;
+use understudy_mpi::{self as mpi, check};
+use understudy_numbers::Worker;
 
 /// Index of `MPI_COMM_WORLD`.
 pub const WORLD: u32 = 0;
@@ -41,9 +42,9 @@ pub struct Comm {
     /// `worker rank of the member that chose it << 40 | number`.
     pub uid: u64,
     /// The members (of the local group) in the order of their ranks, as ranks of `MPI_COMM_WORLD`.
-    pub members: Vec<u32>,
+    pub members: Vec<Worker>,
     /// The remote group of an intercommunicator.
-    pub remote: Option<Vec<u32>>,
+    pub remote: Option<Vec<Worker>>,
     /// The virtual topology.
     pub topology: Topology,
     /// The name that the program has set. C strings need not be UTF-8.
@@ -64,12 +65,12 @@ pub struct Comm {
 
 impl Comm {
     /// The members of both groups.
-    fn workers(&self) -> impl Iterator<Item = u32> + '_ {
+    fn workers(&self) -> impl Iterator<Item = Worker> + '_ {
         self.members.iter().chain(self.remote.iter().flatten()).copied()
     }
 
     /// The one that comes after `me` among them, and after the last the first.
-    fn after(&self, me: u32) -> u32 {
+    fn after(&self, me: Worker) -> Worker {
         let next = self.workers().filter(|&worker| worker > me).min();
         next.or_else(|| self.workers().min()).unwrap_or(me)
     }
@@ -86,7 +87,7 @@ struct State {
     real_self: RealComm,
     /// Number of workers, and the rank of this one among them.
     workers: u32,
-    me: u32,
+    me: Worker,
     /// A communicator of all workers that the program does not know.
     bridge: Option<RealComm>,
 }
@@ -98,17 +99,17 @@ static STATE: Main<State> = Main::new(State {
     self_symbol: usize::MAX,
     real_self: RealComm(std::ptr::null_mut()),
     workers: 0,
-    me: 0,
+    me: Worker(0),
     bridge: None,
 });
 
 /// Enters the two predefined communicators in the table. `world` is what the program sees as `MPI_COMM_WORLD`: a
 /// communicator of all `workers`. Collective over them, since a second one is made for the layer's own use.
-pub fn init(world: RealComm, workers: u32, my_worker_rank: u32) -> Result<(), c_int> {
-    connect_world(world, workers, my_worker_rank);
+pub fn init(world: RealComm, workers: u32, me: Worker) -> mpi::Result<()> {
+    connect_world(world, workers, me);
     renew_self()?;
     let errhandler = handles::predefined_handle("ompi_mpi_errors_are_fatal") as u64;
-    let recipe = |uid, members: Vec<u32>| Comm {
+    let recipe = |uid, members: Vec<Worker>| Comm {
         uid,
         collective_over_all: members.len() == workers as usize,
         members,
@@ -123,14 +124,14 @@ pub fn init(world: RealComm, workers: u32, my_worker_rank: u32) -> Result<(), c_
     };
     if objects().comms.get(WORLD).is_none() {
         let comms = &mut objects_mut().comms;
-        comms.insert(recipe(WORLD_UID, (0..workers).collect()));
-        comms.insert(recipe(SELF_UID, vec![my_worker_rank]));
+        comms.insert(recipe(WORLD_UID, Worker::all(workers).collect()));
+        comms.insert(recipe(SELF_UID, vec![me]));
     }
     name_predefined();
     make_bridge(world)
 }
 
-fn connect_world(world: RealComm, workers: u32, my_worker_rank: u32) {
+fn connect_world(world: RealComm, workers: u32, me: Worker) {
     let mut state = STATE.borrow_mut();
     let symbol = |name| handles::symbol_index(name).unwrap_or(usize::MAX);
     state.world_symbol = symbol("ompi_mpi_comm_world");
@@ -141,20 +142,20 @@ fn connect_world(world: RealComm, workers: u32, my_worker_rank: u32) {
         state.real_self = real_comm(state.self_);
     }
     state.workers = workers;
-    state.me = my_worker_rank;
+    state.me = me;
     handles::set_predefined(state.world_symbol, world.0);
     forget_recent();
-    errors::returns_errors(world);
-    errors::returns_errors(state.real_self);
+    world.return_errors();
+    state.real_self.return_errors();
 }
 
 /// Puts a new duplicate behind `MPI_COMM_SELF`: what the program has sent itself and not received is lost with the old one.
-fn renew_self() -> Result<(), c_int> {
+fn renew_self() -> mpi::Result<()> {
     let state = STATE.borrow();
     let mut new = null_real();
     // SAFETY: a communicator of this process alone.
     check(unsafe { real::PMPI_Comm_dup(state.real_self, &mut new) })?;
-    errors::returns_errors(new);
+    new.return_errors();
     handles::set_predefined(state.self_symbol, new.0);
     Ok(())
 }
@@ -170,17 +171,13 @@ fn name_predefined() {
     }
 }
 
-fn make_bridge(world: RealComm) -> Result<(), c_int> {
+fn make_bridge(world: RealComm) -> mpi::Result<()> {
     let mut bridge = null_real();
     // SAFETY: a communicator of all workers, who all call this.
     check(unsafe { real::PMPI_Comm_dup(world, &mut bridge) })?;
-    errors::returns_errors(bridge);
+    bridge.return_errors();
     STATE.borrow_mut().bridge = Some(bridge);
     Ok(())
-}
-
-fn check(rc: c_int) -> Result<(), c_int> {
-    if rc == errors::SUCCESS { Ok(()) } else { Err(rc) }
 }
 
 fn null_real() -> RealComm {
@@ -242,12 +239,12 @@ pub fn get_mut(comm: VirtComm) -> Option<RefMut<'static, Comm>> {
 }
 
 /// The worker ranks of the local group in the order of their ranks.
-pub fn members(comm: VirtComm) -> Option<Vec<u32>> {
+pub fn members(comm: VirtComm) -> Option<Vec<Worker>> {
     Some(get(comm)?.members.clone())
 }
 
 /// The worker ranks of the remote group, if it is an intercommunicator.
-pub fn remote_members(comm: VirtComm) -> Option<Vec<u32>> {
+pub fn remote_members(comm: VirtComm) -> Option<Vec<Worker>> {
     get(comm)?.remote.clone()
 }
 
@@ -280,7 +277,7 @@ pub fn my_rank(comm: &Comm) -> Option<usize> {
 }
 
 /// `uid` of a communicator, this worker, and the one that comes after it among the members of both groups.
-pub fn neighbour(comm: VirtComm) -> Option<(u64, u32, u32)> {
+pub fn neighbour(comm: VirtComm) -> Option<(u64, Worker, Worker)> {
     let me = STATE.borrow().me;
     let comm = get(comm)?;
     Some((comm.uid, me, comm.after(me)))

@@ -10,6 +10,7 @@ use crate::handles::{self, VirtGroup, real_comm, real_group};
 use std::collections::HashSet;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealGroup;
+use understudy_numbers::Worker;
 
 /// `MPI_ERR_GROUP`
 pub const ERR_GROUP: c_int = 9;
@@ -21,7 +22,7 @@ static EMPTY: Predefined = Predefined::new("ompi_mpi_group_empty");
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Group {
     /// In the order of their ranks, as ranks of `MPI_COMM_WORLD`.
-    pub members: Vec<u32>,
+    pub members: Vec<Worker>,
 }
 
 /// `MPI_GROUP_NULL` as the program knows it.
@@ -40,7 +41,7 @@ pub fn index(group: VirtGroup) -> Option<u32> {
 }
 
 /// The members of a group as ranks of `MPI_COMM_WORLD`; nothing for `MPI_GROUP_NULL` and for what is no group.
-pub fn members(group: VirtGroup) -> Option<Vec<u32>> {
+pub fn members(group: VirtGroup) -> Option<Vec<Worker>> {
     match index(group) {
         Some(index) => Some(objects().groups.get(index)?.members.clone()),
         None => (group == empty_handle()).then(Vec::new),
@@ -48,7 +49,7 @@ pub fn members(group: VirtGroup) -> Option<Vec<u32>> {
 }
 
 /// A group of these members; without any it is `MPI_GROUP_EMPTY`.
-pub fn create(members: Vec<u32>) -> Result<VirtGroup, c_int> {
+pub fn create(members: Vec<Worker>) -> Result<VirtGroup, c_int> {
     if members.is_empty() {
         return Ok(empty_handle());
     }
@@ -91,8 +92,8 @@ fn with_world<T>(action: impl FnOnce(RealGroup) -> Result<T, c_int>) -> Result<T
     }
 }
 
-fn make(world: RealGroup, members: &[u32]) -> Result<RealGroup, c_int> {
-    let ranks: Vec<c_int> = members.iter().map(|&member| member as c_int).collect();
+fn make(world: RealGroup, members: &[Worker]) -> Result<RealGroup, c_int> {
+    let ranks: Vec<c_int> = members.iter().map(|member| member.0 as c_int).collect();
     let mut group = real_group(null_handle());
     // SAFETY: the group of all workers and ranks in it.
     check(unsafe { real::PMPI_Group_incl(world, ranks.len() as c_int, ranks.as_ptr(), &mut group) })?;
@@ -121,7 +122,7 @@ pub fn rebuild() {
 }
 
 /// The members with these ranks, in this order (7.3.2: `MPI_Group_incl`).
-pub fn incl(members: &[u32], ranks: &[c_int]) -> Result<Vec<u32>, c_int> {
+pub fn incl(members: &[Worker], ranks: &[c_int]) -> Result<Vec<Worker>, c_int> {
     Ok(positions(members, ranks)?
         .into_iter()
         .map(|position| members[position])
@@ -129,7 +130,7 @@ pub fn incl(members: &[u32], ranks: &[c_int]) -> Result<Vec<u32>, c_int> {
 }
 
 /// All members but those with these ranks (`MPI_Group_excl`).
-pub fn excl(members: &[u32], ranks: &[c_int]) -> Result<Vec<u32>, c_int> {
+pub fn excl(members: &[Worker], ranks: &[c_int]) -> Result<Vec<Worker>, c_int> {
     let out: HashSet<usize> = positions(members, ranks)?.into_iter().collect();
     Ok(members
         .iter()
@@ -140,7 +141,7 @@ pub fn excl(members: &[u32], ranks: &[c_int]) -> Result<Vec<u32>, c_int> {
 }
 
 /// Ranks as indices: each must exist and occur once only.
-fn positions(members: &[u32], ranks: &[c_int]) -> Result<Vec<usize>, c_int> {
+fn positions(members: &[Worker], ranks: &[c_int]) -> Result<Vec<usize>, c_int> {
     let mut seen = HashSet::new();
     let valid = |&rank: &c_int| match usize::try_from(rank) {
         Ok(position) if position < members.len() && seen.insert(position) => Ok(position),
@@ -170,19 +171,19 @@ pub fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<c_int>, c_int> {
 }
 
 /// The first group's members, then those of the second that are not in it (`MPI_Group_union`).
-pub fn union(first: &[u32], second: &[u32]) -> Vec<u32> {
+pub fn union(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
     first.iter().copied().chain(difference(second, first)).collect()
 }
 
 /// The first group's members that are in the second (`MPI_Group_intersection`).
-pub fn intersection(first: &[u32], second: &[u32]) -> Vec<u32> {
-    let second: HashSet<u32> = second.iter().copied().collect();
+pub fn intersection(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
+    let second: HashSet<Worker> = second.iter().copied().collect();
     first.iter().copied().filter(|member| second.contains(member)).collect()
 }
 
 /// The first group's members that are not in the second (`MPI_Group_difference`).
-pub fn difference(first: &[u32], second: &[u32]) -> Vec<u32> {
-    let second: HashSet<u32> = second.iter().copied().collect();
+pub fn difference(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
+    let second: HashSet<Worker> = second.iter().copied().collect();
     first
         .iter()
         .copied()
@@ -192,14 +193,18 @@ pub fn difference(first: &[u32], second: &[u32]) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{difference, excl, expand, incl, intersection, union};
+    use super::{Worker, difference, excl, expand, incl, intersection, union};
     use crate::errors::{ERR_ARG, ERR_RANK};
 
-    const GROUP: [u32; 5] = [7, 3, 9, 0, 4];
+    const GROUP: [Worker; 5] = [Worker(7), Worker(3), Worker(9), Worker(0), Worker(4)];
+
+    fn workers<const N: usize>(workers: [u32; N]) -> Vec<Worker> {
+        workers.map(Worker).into()
+    }
 
     #[test]
     fn ranks_are_taken_in_the_order_given() {
-        assert_eq!(incl(&GROUP, &[4, 0, 2]), Ok(vec![4, 7, 9]));
+        assert_eq!(incl(&GROUP, &[4, 0, 2]), Ok(workers([4, 7, 9])));
         assert_eq!(incl(&GROUP, &[]), Ok(vec![]));
         assert_eq!(incl(&GROUP, &[1, 1]), Err(ERR_RANK));
         assert_eq!(incl(&GROUP, &[5]), Err(ERR_RANK));
@@ -208,7 +213,7 @@ mod tests {
 
     #[test]
     fn ranks_that_are_left_out_do_not_change_the_order() {
-        assert_eq!(excl(&GROUP, &[3, 1]), Ok(vec![7, 9, 4]));
+        assert_eq!(excl(&GROUP, &[3, 1]), Ok(workers([7, 9, 4])));
         assert_eq!(excl(&GROUP, &[]), Ok(GROUP.to_vec()));
         assert_eq!(excl(&GROUP, &[0, 0]), Err(ERR_RANK));
     }
@@ -233,10 +238,10 @@ mod tests {
 
     #[test]
     fn sets_keep_the_order_of_the_first_group() {
-        let (a, b) = ([1, 5, 2], [2, 8, 1, 0]);
-        assert_eq!(union(&a, &b), [1, 5, 2, 8, 0]);
-        assert_eq!(intersection(&a, &b), [1, 2]);
-        assert_eq!(difference(&a, &b), [5]);
-        assert_eq!(union(&[], &[]), [0u32; 0]);
+        let (a, b) = (workers([1, 5, 2]), workers([2, 8, 1, 0]));
+        assert_eq!(union(&a, &b), workers([1, 5, 2, 8, 0]));
+        assert_eq!(intersection(&a, &b), workers([1, 2]));
+        assert_eq!(difference(&a, &b), workers([5]));
+        assert_eq!(union(&[], &[]), []);
     }
 }

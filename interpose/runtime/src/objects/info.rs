@@ -95,7 +95,7 @@ fn make(info: &Info) -> Result<RealInfo, c_int> {
             if rc != SUCCESS {
                 log::warn!(
                     "a value of an info object could not be set again: {}",
-                    crate::errors::text(rc)
+                    understudy_mpi::error::text(rc)
                 );
             }
         }

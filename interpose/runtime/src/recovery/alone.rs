@@ -6,30 +6,31 @@
 use super::plan::{Identity, Plan};
 use crate::cell::Main;
 use crate::{sys, world};
+use understudy_numbers::{ProcessNumber, Worker};
 
 /// Workers whose part was taken over, and on whose node nobody lived any more.
-static ALONE: Main<Vec<u32>> = Main::new(Vec::new());
+static ALONE: Main<Vec<Worker>> = Main::new(Vec::new());
 
 /// Notes what a plan leads to. The players are still those from before the failure.
 pub fn note(living: &[Identity], plan: &Plan) {
     let world = world::get();
-    let living: Vec<u32> = living.iter().map(|living| living.launcher_rank as u32).collect();
+    let living: Vec<ProcessNumber> = living.iter().map(|living| living.process).collect();
     let dead = plan.takeovers.iter().map(|takeover| takeover.worker);
-    let dead: Vec<(u32, u32)> = dead.map(|worker| (worker, world.players[worker as usize])).collect();
+    let dead: Vec<_> = dead.map(|worker| (worker, world.players[worker.index()])).collect();
     ALONE.set(without_neighbour(&dead, &living, &world.nodes));
 }
 
-/// The dead workers (each with its launcher rank) on whose node no living launcher rank is.
-fn without_neighbour(dead: &[(u32, u32)], living: &[u32], nodes: &[u64]) -> Vec<u32> {
-    let node = |rank: u32| nodes.get(rank as usize);
-    let is_alone = |rank: u32| !living.iter().any(|&other| node(other) == node(rank));
+/// The dead workers (each with its process) on whose node no living process is.
+fn without_neighbour(dead: &[(Worker, ProcessNumber)], living: &[ProcessNumber], nodes: &[u64]) -> Vec<Worker> {
+    let node = |process: ProcessNumber| nodes.get(process.index());
+    let is_alone = |rank: ProcessNumber| !living.iter().any(|&other| node(other) == node(rank));
     let alone = dead.iter().filter(|(_, rank)| is_alone(*rank));
     alone.map(|(worker, _)| *worker).collect()
 }
 
 /// Tells the user.
 pub fn tell() {
-    let alone = ALONE.borrow();
+    let alone: Vec<u32> = ALONE.borrow().iter().map(|worker| worker.0).collect();
     if !alone.is_empty() {
         sys::say(format_args!(
             "nobody is left on the node of worker(s) {alone:?}: what they printed after the checkpoint appears again, and files that they created, removed, renamed or wrote and closed after it stay as they are"
@@ -39,7 +40,17 @@ pub fn tell() {
 
 #[cfg(test)]
 mod tests {
-    use super::without_neighbour;
+    use super::{ProcessNumber, Worker};
+
+    fn without_neighbour(dead: &[(u32, u32)], living: &[u32], nodes: &[u64]) -> Vec<u32> {
+        let dead: Vec<_> = dead
+            .iter()
+            .map(|&(worker, process)| (Worker(worker), ProcessNumber(process)))
+            .collect();
+        let living: Vec<_> = living.iter().copied().map(ProcessNumber).collect();
+        let alone = super::without_neighbour(&dead, &living, nodes);
+        alone.into_iter().map(|worker| worker.0).collect()
+    }
 
     #[test]
     fn a_newcomer_is_a_neighbour_too() {

@@ -1,5 +1,4 @@
 //! One attempt at a recovery, stage by stage.
-#![allow(unsafe_code)]
 
 use super::load::{self, Loaded, Origin};
 use super::meeting::{Meeting, give_up, meet};
@@ -8,14 +7,13 @@ use super::report::Report;
 use super::repost::{make_recorded, repost};
 use super::{fetch, newcomers};
 use crate::arch::Frame;
-use crate::errors::{ERR_INTERN, SUCCESS};
-use crate::generated::real;
 use crate::objects::comm;
 use crate::world::{self, Part};
 use crate::{copies, daemon, disk, events, objects, own_messages, rehearsal, renewal, user};
 use ckptd::events::RecoveryStage;
-use std::ffi::c_int;
+use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
 /// A further failure: everything from the start.
 pub struct Again;
@@ -44,8 +42,8 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     });
     let Meeting { living, verdict } = all_have(all, met)?;
     let world = world::get();
-    let dead = |player: &u32| !living.contains(player);
-    let dead: Vec<u32> = world.players.iter().copied().filter(dead).collect();
+    let dead = |player: &ProcessNumber| !living.contains(player);
+    let dead: Vec<ProcessNumber> = world.players.iter().copied().filter(dead).collect();
     let plan = verdict.unwrap_or_else(|lost| {
         report.note_deaths(&dead, &world.players);
         report.emit();
@@ -65,23 +63,23 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     let speaker = plan.takeovers.first().map_or(plan.players[0], |it| it.player);
     Ok(Outcome {
         frame,
-        is_speaker: speaker == world.launcher_rank,
+        is_speaker: speaker == world.process,
     })
 }
 
 /// The processes of a new generation of the job; and the epoch whose copies are whole, which nobody may have
-/// committed (0: none).
-fn renew(report: &mut Report) -> Result<(RealComm, u64), c_int> {
+/// committed.
+fn renew(report: &mut Report) -> mpi::Result<(RealComm, Option<Epoch>)> {
     if let Some(all) = newcomers::take_first() {
         fetch::inherit();
-        return Ok((all, 0));
+        return Ok((all, None));
     }
     stand_still();
     let begin = renewal::leave_generation();
     own_messages::all_is_back();
     report.stage(RecoveryStage::Reset);
     // Calls do nothing before the generation begins: what is under way has ended with the library that it was given to.
-    let whole = copies::interrupt().unwrap_or(0);
+    let whole = copies::interrupt();
     rehearsal::interrupt();
     objects::release_local();
     comm::drop_reals();
@@ -112,28 +110,24 @@ fn stand_still() {
 
 /// What this process has come to, if all others have come as far. Where a generation fails, who has not ends it, as others may wait for
 /// this process elsewhere; some may take it for a success, and meet the others in the next one.
-fn all_have<T>(all: RealComm, own: Result<T, c_int>) -> Result<T, Again> {
+fn all_have<T>(all: RealComm, own: mpi::Result<T>) -> Result<T, Again> {
     let own = own.map_err(|_| Again)?;
-    // SAFETY: a collective over all.
-    match unsafe { real::PMPI_Barrier(all) } {
-        SUCCESS => Ok(own),
-        _ => Err(Again),
-    }
+    all.barrier().map(|()| own).map_err(|_| Again)
 }
 
 /// The worker that this process plays by the plan.
-fn part_in(plan: &Plan) -> Result<u32, c_int> {
-    plan.part_of(world::get().launcher_rank).ok_or(ERR_INTERN)
+fn part_in(plan: &Plan) -> mpi::Result<Worker> {
+    plan.part_of(world::get().process).ok_or(mpi::Error::INTERN)
 }
 
 /// Fetch, load, rebuild, re-protect: all workers, each with its part by the plan.
-fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
+fn take_part(plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
     let me = part_in(plan)?;
     let is_new = plan.takeover(me).is_some();
     let ready = if plan.lost.is_some() {
         copies::give_up_pending();
         copies::forget_legacy();
-        fetch::fetch_from_disk();
+        fetch::fetch_from_disk(me);
         None
     } else {
         fetch::resolve(plan.epoch);
@@ -161,9 +155,9 @@ fn take_part(plan: &Plan, report: &mut Report) -> Result<Loaded, c_int> {
 /// The attempt has succeeded everywhere: the plan is the world now.
 fn settle(plan: &Plan, loaded: Loaded) -> Frame {
     let world = world::get();
-    for takeover in plan.takeovers.iter().filter(|it| it.player == world.launcher_rank) {
+    for takeover in plan.takeovers.iter().filter(|it| it.player == world.process) {
         log::debug!("rank {} plays worker {}", takeover.player, takeover.worker);
-        user::remove_ledger(world.players[takeover.worker as usize]);
+        user::remove_ledger(world.players[takeover.worker.index()]);
         {
             let keep = &mut *copies::keep();
             let (own, on_disk) = (&keep.own, loaded.on_disk);
@@ -172,7 +166,7 @@ fn settle(plan: &Plan, loaded: Loaded) -> Frame {
         daemon::playing(takeover.worker);
     }
     world::update(|world| {
-        if let Some(worker) = plan.part_of(world.launcher_rank) {
+        if let Some(worker) = plan.part_of(world.process) {
             world.part = Part::Worker(worker);
         }
         world.players.clone_from(&plan.players);

@@ -12,12 +12,14 @@
 //! third of one worker, a line names the kernel's out-of-memory killer; the tenth is the last.
 
 use crate::cell::Main;
-use crate::gather::{Extreme, extremes};
 use crate::{peers, user, world};
 use ckptd::relay::{Frame, NOTE_WORDS, Note, Position};
 use std::ffi::c_int;
 use std::fmt::Write;
+use understudy_mpi as mpi;
+use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
 /// How often the same may happen.
 const LIMIT: usize = 3;
@@ -48,9 +50,9 @@ enum Cause {
 /// The death of a worker's process.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Death {
-    worker: u32,
+    worker: Worker,
     /// What the recovery went back to.
-    epoch: u64,
+    epoch: Epoch,
     cause: Cause,
 }
 
@@ -88,14 +90,14 @@ pub fn learn(earlier: Vec<Death>) {
 }
 
 /// Everybody hears of what those on a dead process's node know: for each dead worker, up to where its output was seen.
-pub fn meet(all: RealComm, dead: &[u32]) -> Result<Vec<[Position; 2]>, c_int> {
+pub fn meet(all: RealComm, dead: &[Worker]) -> mpi::Result<Vec<[Position; 2]>> {
     HISTORY.borrow_mut().now.clear();
     if dead.is_empty() {
         return Ok(Vec::new());
     }
-    let players: Vec<u32> = dead
+    let players: Vec<ProcessNumber> = dead
         .iter()
-        .map(|&worker| world::get().players[worker as usize])
+        .map(|&worker| world::get().players[worker.index()])
         .collect();
     let marks = user::dead_output(&players);
     let own: Vec<[u64; WORDS]> = players
@@ -104,7 +106,7 @@ pub fn meet(all: RealComm, dead: &[u32]) -> Result<Vec<[Position; 2]>, c_int> {
         .map(|(&rank, marks)| known(rank, marks))
         .collect();
     // Who does not know a word has 0, and all others have the same.
-    let all = extremes(all, Extreme::Greatest, own.as_flattened())?;
+    let all = all.extremes(Extreme::Greatest, own.as_flattened())?;
     let (all, _) = all.as_chunks::<WORDS>();
     HISTORY.borrow_mut().now = dead
         .iter()
@@ -119,7 +121,7 @@ pub fn meet(all: RealComm, dead: &[u32]) -> Result<Vec<[Position; 2]>, c_int> {
 }
 
 /// What this process knows of a dead one; zeros are nothing.
-fn known(rank: u32, marks: [Position; 2]) -> [u64; WORDS] {
+fn known(rank: ProcessNumber, marks: [Position; 2]) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     for (words, mark) in words.chunks_mut(2).zip(marks) {
         words.copy_from_slice(&[mark.line, mark.column]);
@@ -133,17 +135,17 @@ fn known(rank: u32, marks: [Position; 2]) -> [u64; WORDS] {
 }
 
 /// Whether the job must end since the program is to blame, if everybody went back to this epoch. The same in all processes.
-pub fn judge(epoch: u64) -> Option<Verdict> {
+pub fn judge(epoch: Epoch) -> Option<Verdict> {
     HISTORY.borrow().judge(epoch)
 }
 
 /// The recovery has succeeded. What the user should be told.
-pub fn settle(epoch: u64) -> Option<String> {
+pub fn settle(epoch: Epoch) -> Option<String> {
     HISTORY.borrow_mut().settle(epoch)
 }
 
 /// Of what a worker's process has died, as ` of SIGSEGV at …`; empty if that is not known or SIGKILL.
-pub fn cause_of(worker: u32) -> String {
+pub fn cause_of(worker: Worker) -> String {
     let history = HISTORY.borrow();
     let mut deaths = history.now.iter().chain(history.earlier.iter().rev());
     let last = deaths.find(|death| death.worker == worker);
@@ -151,7 +153,7 @@ pub fn cause_of(worker: u32) -> String {
 }
 
 /// Of what the process of a worker has died, for the event file.
-pub fn label(worker: u32) -> String {
+pub fn label(worker: Worker) -> String {
     let history = HISTORY.borrow();
     let mut known = history.now.iter().chain(history.earlier.iter().rev());
     let death = known.find(|death| death.worker == worker);
@@ -164,7 +166,7 @@ pub fn label(worker: u32) -> String {
 }
 
 impl History {
-    fn judge(&self, epoch: u64) -> Option<Verdict> {
+    fn judge(&self, epoch: Epoch) -> Option<Verdict> {
         self.now.iter().find_map(|death| {
             let worker = death.worker;
             if let Cause::Left(status) = death.cause {
@@ -199,13 +201,13 @@ impl History {
         })
     }
 
-    fn settle(&mut self, epoch: u64) -> Option<String> {
+    fn settle(&mut self, epoch: Epoch) -> Option<String> {
         self.earlier.retain(|death| death.is_recent(epoch));
         for death in &mut self.now {
             death.epoch = epoch;
         }
         let is_killed = |death: &&Death| death.cause == Cause::Signal(libc::SIGKILL);
-        let count = |worker: u32| {
+        let count = |worker: Worker| {
             let of_it = |death: &&Death| death.worker == worker;
             self.earlier
                 .iter()
@@ -231,7 +233,7 @@ impl History {
 }
 
 impl Death {
-    fn read(worker: u32, words: &[u64; WORDS]) -> Death {
+    fn read(worker: Worker, words: &[u64; WORDS]) -> Death {
         let note = Note::from_words(&words[MARK_WORDS..][..NOTE_WORDS]);
         let cause = match (note, words[WORDS - 2], words[WORDS - 1]) {
             (Some(note), ..) => Cause::Fault(note),
@@ -239,13 +241,13 @@ impl Death {
             (None, 0, 0) => Cause::Unknown,
             (None, 0, status) => Cause::of_wait_status((status - 1) as c_int),
         };
-        let epoch = 0;
+        let epoch = Epoch::NONE;
         Death { worker, epoch, cause }
     }
 
     /// Whether no more than a few epochs lie between this and a recovery that goes back to `epoch`.
-    fn is_recent(&self, epoch: u64) -> bool {
-        (self.epoch..=self.epoch + EPOCHS).contains(&epoch)
+    fn is_recent(&self, epoch: Epoch) -> bool {
+        (self.epoch.0..=self.epoch.0 + EPOCHS).contains(&epoch.0)
     }
 }
 
@@ -379,12 +381,12 @@ mod tests {
         let mut history = History::default();
         deaths.iter().position(|(worker, epoch, cause)| {
             history.now = vec![Death {
-                worker: *worker,
-                epoch: 0,
+                worker: Worker(*worker),
+                epoch: Epoch::NONE,
                 cause: cause.clone(),
             }];
-            let verdict = history.judge(*epoch);
-            history.settle(*epoch);
+            let verdict = history.judge(Epoch(*epoch));
+            history.settle(Epoch(*epoch));
             verdict.is_some()
         })
     }
@@ -446,14 +448,14 @@ mod tests {
     fn a_process_that_ends_by_itself_ends_the_job() {
         let mut words = [0; WORDS];
         words[WORDS - 1] = 1 + (5 << 8);
-        assert_eq!(Death::read(1, &words).cause, Cause::Left(5));
+        assert_eq!(Death::read(Worker(1), &words).cause, Cause::Left(5));
         words[WORDS - 2] = 1 + 6;
-        assert_eq!(Death::read(1, &words).cause, Cause::Left(6));
+        assert_eq!(Death::read(Worker(1), &words).cause, Cause::Left(6));
         assert_eq!(ends_at(&[(1, 3, Cause::Left(6))]), Some(0));
         words = [0; WORDS];
-        assert_eq!(Death::read(1, &words).cause, Cause::Unknown);
+        assert_eq!(Death::read(Worker(1), &words).cause, Cause::Unknown);
         words[WORDS - 1] = 1 + 0x80 + libc::SIGSEGV as u64;
-        assert_eq!(Death::read(1, &words).cause, Cause::Signal(libc::SIGSEGV));
+        assert_eq!(Death::read(Worker(1), &words).cause, Cause::Signal(libc::SIGSEGV));
     }
 
     #[test]
@@ -462,11 +464,11 @@ mod tests {
         let told: Vec<bool> = (0..5)
             .map(|_| {
                 history.now = vec![Death {
-                    worker: 2,
-                    epoch: 0,
+                    worker: Worker(2),
+                    epoch: Epoch::NONE,
                     cause: Cause::Signal(libc::SIGKILL),
                 }];
-                history.settle(3).is_some()
+                history.settle(Epoch(3)).is_some()
             })
             .collect();
         assert_eq!(told, [false, false, true, false, false]);

@@ -2,112 +2,118 @@
 
 use super::group;
 use super::load::{self, Damaged};
-use super::plan::{self, Held, Plan, REFUSALS, Refused, Remake};
+use super::plan::{self, Held, Plan, Refused, Remake};
 use super::welcome;
 use crate::cell::Main;
 use crate::copies::{self, Payload, Transfer};
 use crate::ending::fail;
-use crate::errors::{ERR_OTHER, SUCCESS, succeeded};
 use crate::image::prefault::Prefault;
 use crate::image::restore::Ready;
 use crate::image::runs::normalise;
 use crate::rehearsal::{self, Offer, Rebuild};
 use crate::world;
-use crate::{disk, events, own_messages};
-use ckptd::events::{Kind, Worker};
-use std::ffi::c_int;
+use crate::{disk, events};
+use ckptd::events::Kind;
 use std::time::Instant;
+use understudy_mpi as mpi;
+use understudy_mpi::both;
+use understudy_numbers::{Epoch, Worker};
 
-static HELD: Main<Held> = Main::new(Held::NOTHING);
-static REFUSED: Main<[Refused; REFUSALS]> = Main::new([Refused::NOTHING; REFUSALS]);
+/// What this process tells of copies in a recovery.
+struct Found {
+    /// What this newcomer has got in an attempt that came to nothing, or from a dead process.
+    held: Option<Held>,
+    /// Damaged copies that it has met.
+    refused: Vec<Refused>,
+}
+
+static FOUND: Main<Found> = Main::new(Found {
+    held: None,
+    refused: Vec::new(),
+});
 
 /// What this newcomer has got in an attempt that came to nothing, or from a dead process.
-pub fn held() -> Held {
-    *HELD.borrow()
+pub fn held() -> Option<Held> {
+    FOUND.borrow().held
 }
 
 /// Takes what a dead process has left to this newcomer, if it has.
 pub fn inherit() {
     if let Some(got) = copies::adopt() {
         log::debug!("inherited: {got:?}");
-        HELD.set(Held {
-            own: u64::from(got.worker),
+        FOUND.borrow_mut().held = Some(Held {
+            own: got.worker,
             layers: (1 << world::get().redundancy.layers(got.worker)) - 1,
             epoch: got.committed,
             whole: got.whole,
-            player: u64::from(got.player),
+            player: Some(got.player),
         });
     }
 }
 
 /// Everybody goes back to this epoch.
-pub fn resolve(epoch: u64) {
+pub fn resolve(epoch: Epoch) {
     copies::resolve(epoch);
-    let mut held = HELD.borrow_mut();
-    if held.reaches(epoch) {
-        (held.epoch, held.whole) = (epoch, 0);
+    if let Some(held) = &mut FOUND.borrow_mut().held
+        && held.reaches(epoch)
+    {
+        (held.epoch, held.whole) = (epoch, None);
     }
 }
 
 /// The recovery has succeeded: what this process has is that of its part.
 pub fn settle() {
-    HELD.set(Held::NOTHING);
+    FOUND.borrow_mut().held = None;
     copies::renew_legacy(welcome());
 }
 
 /// Damaged copies that this process has met in this recovery.
-pub fn refused() -> [Refused; REFUSALS] {
-    *REFUSED.borrow()
+pub fn refused() -> Vec<Refused> {
+    FOUND.borrow().refused.clone()
 }
 
 /// The recovery has succeeded: damaged copies have been made again.
 pub fn forget_refusals() {
-    REFUSED.set([Refused::NOTHING; REFUSALS]);
+    FOUND.borrow_mut().refused.clear();
 }
 
 /// The copy that this worker was to load is damaged, and so is the one that it was fetched from: nobody may use them any
-/// more. The code with which the attempt ends; in the next, another copy is taken.
-pub fn refuse_own(plan: &Plan, me: u32, damaged: &Damaged) -> c_int {
-    let own = world::get().launcher_rank;
-    let from = plan.source(me).map_or(own, |holder| plan.players[holder as usize]);
+/// more. The error with which the attempt ends; in the next, another copy is taken.
+pub fn refuse_own(plan: &Plan, me: Worker, damaged: &Damaged) -> mpi::Error {
+    let own = world::get().process;
+    let from = plan.source(me).map_or(own, |holder| plan.players[holder.index()]);
     log::warn!("the copy of worker {me} at rank {from} is not used: {}", damaged.0);
-    let worker = u64::from(me);
-    for at in [u64::from(own), u64::from(from)] {
-        let copy = Refused { worker, at };
-        let mut all = REFUSED.borrow_mut();
-        if !all.contains(&copy)
-            && let Some(free) = all.iter_mut().find(|other| **other == Refused::NOTHING)
-        {
-            *free = copy;
+    let mut found = FOUND.borrow_mut();
+    for at in [own, from] {
+        let copy = Refused { worker: me, at };
+        if !found.refused.contains(&copy) {
+            found.refused.push(copy);
         }
     }
-    HELD.set(Held::NOTHING);
-    ERR_OTHER
+    found.held = None;
+    mpi::Error::OTHER
 }
 
 /// This process has a new copy of its own.
-fn take_back_own_refusal(me: u32) {
-    let (worker, at) = (u64::from(me), u64::from(world::get().launcher_rank));
-    for copy in REFUSED
+fn take_back_own_refusal(me: Worker) {
+    let at = world::get().process;
+    FOUND
         .borrow_mut()
-        .iter_mut()
-        .filter(|copy| **copy == Refused { worker, at })
-    {
-        *copy = Refused::NOTHING;
-    }
+        .refused
+        .retain(|copy| *copy != Refused { worker: me, at });
 }
 
 /// A transfer with one other worker.
 pub struct Move {
     /// The transfer.
     pub transfer: Transfer,
-    to: Option<u32>,
-    from: Option<u32>,
+    to: Option<Worker>,
+    from: Option<Worker>,
 }
 
 impl Move {
     /// To another worker.
-    pub fn send(transfer: Transfer, to: u32) -> Move {
+    pub fn send(transfer: Transfer, to: Worker) -> Move {
         Move {
             transfer,
             to: Some(to),
@@ -116,7 +122,7 @@ impl Move {
     }
 
     /// From another worker.
-    pub fn receive(from: u32) -> Move {
+    pub fn receive(from: Worker) -> Move {
         Move {
             transfer: Transfer::receive_only(),
             to: None,
@@ -126,26 +132,26 @@ impl Move {
 }
 
 /// Drives transfers to their end; `poll` is called again and again for each meanwhile.
-pub fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> Result<(), c_int> {
+pub fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> mpi::Result<()> {
     let start = |it: &mut Move| it.transfer.start(world::private(), it.to, it.from);
-    let mut rc = moves.iter_mut().map(start).max().unwrap_or(SUCCESS);
-    while rc == SUCCESS && !moves.iter().all(|it| it.transfer.is_done()) {
+    let mut driven = moves.iter_mut().map(start).fold(Ok(()), both);
+    while driven.is_ok() && !moves.iter().all(|it| it.transfer.is_done()) {
         for it in moves.iter_mut() {
-            rc = rc.max(it.transfer.poll(&mut copies::keep().store));
+            driven = both(driven, it.transfer.poll(&mut copies::keep().store));
             poll(&it.transfer);
         }
     }
-    if rc != SUCCESS {
+    if driven.is_err() {
         for it in moves {
-            own_messages::keep(std::mem::replace(&mut it.transfer, Transfer::receive_only()));
+            it.transfer = Transfer::receive_only();
         }
     }
-    succeeded(rc)
+    driven
 }
 
 /// The holders send copies to those workers that have none of their own. Such a process makes memory ready for it meanwhile,
 /// if it has nothing there yet.
-pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
+pub fn fetch(plan: &Plan, me: Worker) -> mpi::Result<Option<Ready>> {
     if world::get().redundancy.is_parity() {
         return fetch_from_group(plan, me);
     }
@@ -161,7 +167,7 @@ pub fn fetch(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
     let rebuild = Missing::learn(plan, me)?;
     let may_prepare = plan.takeover(me).is_some();
     if source.is_some() {
-        HELD.set(Held::NOTHING);
+        FOUND.borrow_mut().held = None;
     }
     let mut ready = None;
     drive(&mut moves, |transfer| {
@@ -196,24 +202,33 @@ fn keep_own(payload: Payload) {
 }
 
 /// This process has got a copy of its own.
-fn has_own(plan: &Plan, me: u32) {
+fn has_own(plan: &Plan, me: Worker) {
     take_back_own_refusal(me);
-    HELD.set(Held {
-        own: u64::from(me),
+    FOUND.borrow_mut().held = Some(Held {
+        own: me,
+        layers: 0,
         epoch: plan.epoch,
-        ..Held::NOTHING
+        whole: None,
+        player: None,
     });
 }
 
+/// This process, if it is a newcomer, has got copies of partners in these layers.
+fn note_layers(layers: u64) {
+    if let Some(held) = &mut FOUND.borrow_mut().held {
+        held.layers |= layers;
+    }
+}
+
 /// The same with parity: all others of the group have a part in each copy.
-fn fetch_from_group(plan: &Plan, me: u32) -> Result<Option<Ready>, c_int> {
+fn fetch_from_group(plan: &Plan, me: Worker) -> mpi::Result<Option<Ready>> {
     let lost = plan.fetches.iter().filter(|fetch| fetch.from == me);
     let mut moves: Vec<Move> = lost.filter_map(|fetch| group::send_piece(fetch.worker, me)).collect();
     drive(&mut moves, |_| ())?;
     if plan.source(me).is_none() {
         return Ok(None);
     }
-    HELD.set(Held::NOTHING);
+    FOUND.borrow_mut().held = None;
     let (copy, ready) = group::gather(plan, me, plan.takeover(me).is_some())?;
     let keep = &mut *copies::keep();
     keep.own.replace(copy, &mut keep.store);
@@ -234,7 +249,7 @@ enum Missing {
 
 impl Missing {
     /// The holders say what is missing in the copies that they are about to send. Where a replay is needed it begins.
-    fn learn(plan: &Plan, me: u32) -> Result<Missing, c_int> {
+    fn learn(plan: &Plan, me: Worker) -> mpi::Result<Missing> {
         let (keep, world) = (copies::keep(), world::get());
         let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
         let thin = sent.filter_map(|fetch| {
@@ -242,7 +257,7 @@ impl Missing {
             let copy = &keep.partners[layer];
             Some((fetch.worker, &copy.image, copy.script.as_ref()))
         });
-        let from: Vec<u32> = plan.source(me).into_iter().collect();
+        let from: Vec<Worker> = plan.source(me).into_iter().collect();
         let offers = rehearsal::offer(thin.collect(), &from)?;
         drop(keep);
         Ok(match offers.into_iter().next().flatten() {
@@ -253,7 +268,7 @@ impl Missing {
     }
 
     /// Adds it to the copy.
-    fn add(self, me: u32) -> Result<(), String> {
+    fn add(self, me: Worker) -> Result<(), String> {
         let keep = &mut *copies::keep();
         let before = keep.own.image.page_count();
         let (script, took) = match self {
@@ -268,7 +283,7 @@ impl Missing {
         };
         rehearsal::keep_script(script);
         events::emit(Kind::Rebuilt {
-            worker: Worker(me),
+            worker: me,
             pages: keep.own.image.page_count() - before,
             ns: took.as_nanos() as u64,
         });
@@ -278,7 +293,7 @@ impl Missing {
 
 /// Begins to make memory present for the copies that a new player will keep for its partners, which are about as long as
 /// its own.
-pub fn expect_partners(plan: &Plan, me: u32) -> Option<Prefault> {
+pub fn expect_partners(plan: &Plan, me: Worker) -> Option<Prefault> {
     plan.takeover(me)?;
     let awaited = plan.remakes.iter().filter(|remake| remake.at == me).count() as u64;
     let keep = &mut *copies::keep();
@@ -287,22 +302,22 @@ pub fn expect_partners(plan: &Plan, me: u32) -> Option<Prefault> {
 }
 
 /// What was read from the disk is this rank's own epoch.
-pub fn fetch_from_disk() {
-    HELD.set(Held::NOTHING);
+pub fn fetch_from_disk(me: Worker) {
+    FOUND.borrow_mut().held = None;
     if let Some(loaded) = disk::take_chosen() {
         copies::replace_own(loaded.image, loaded.state);
-        take_back_own_refusal(world::worker());
+        take_back_own_refusal(me);
     }
 }
 
 /// Every worker's copies, after a restart.
-pub fn make_all(me: u32) -> Result<(), c_int> {
+pub fn make_all(me: Worker) -> mpi::Result<()> {
     let world = world::get();
     make_again(&plan::every_copy(&world.redundancy, world.worker_count), me)
 }
 
 /// Copies that are to be made again: their workers send them.
-pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
+pub fn make_again(remakes: &[Remake], me: Worker) -> mpi::Result<()> {
     let (keep, world) = (copies::keep(), world::get());
     let redundancy = &world.redundancy;
     let mut expected: Vec<&Remake> = remakes.iter().filter(|remake| remake.at == me).collect();
@@ -312,7 +327,7 @@ pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
     let thin = own
         .clone()
         .map(|remake| (remake.at, &keep.own.image, script.as_deref()));
-    let from: Vec<u32> = expected.iter().map(|remake| remake.worker).collect();
+    let from: Vec<Worker> = expected.iter().map(|remake| remake.worker).collect();
     let offers = rehearsal::offer(thin.collect(), &from)?;
     drop((keep, script));
     let mut moves: Vec<Move> = expected.iter().map(|remake| Move::receive(remake.worker)).collect();
@@ -330,7 +345,7 @@ pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
         let payloads: Vec<_> = moves.iter_mut().filter_map(|it| it.transfer.take_received()).collect();
         if !payloads.is_empty() {
             group::keep_parity(payloads);
-            HELD.borrow_mut().layers = (1 << redundancy.layers(me)) - 1;
+            note_layers((1 << redundancy.layers(me)) - 1);
         }
         return Ok(());
     }
@@ -344,7 +359,7 @@ pub fn make_again(remakes: &[Remake], me: u32) -> Result<(), c_int> {
             if let Some(offer) = offer {
                 offer.note_in(copy);
             }
-            HELD.borrow_mut().layers |= 1 << remake.layer;
+            note_layers(1 << remake.layer);
         }
     }
     Ok(())

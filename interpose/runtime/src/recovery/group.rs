@@ -6,14 +6,15 @@ use super::plan::{Plan, Remake};
 use crate::copies::parity::{self, Description, Folding};
 use crate::copies::{self, Copy, Payload};
 use crate::ending::fail;
-use crate::image::epoch::{Epoch, Image, SlotRun};
+use crate::image::epoch::{Image, SlotRun};
 use crate::image::parity::{Combine, accumulate, blank};
 use crate::image::restore::Ready;
 use crate::world;
-use std::ffi::c_int;
+use understudy_mpi as mpi;
+use understudy_numbers::{Epoch, Worker};
 
 /// What this worker gives for a lost one of its group.
-pub fn send_piece(lost: u32, me: u32) -> Option<Move> {
+pub fn send_piece(lost: Worker, me: Worker) -> Option<Move> {
     let (world, keep) = (world::get(), copies::keep());
     let redundancy = &world.redundancy;
     let layer = redundancy.layer(lost, me)?;
@@ -27,7 +28,7 @@ pub fn send_piece(lost: u32, me: u32) -> Option<Move> {
 
 /// The copy of this worker, made of what the others of its group give, one after the other: all of it at once could be more than
 /// there is memory.
-pub fn gather(plan: &Plan, me: u32, is_new: bool) -> Result<(Copy, Option<Ready>), c_int> {
+pub fn gather(plan: &Plan, me: Worker, is_new: bool) -> mpi::Result<(Copy, Option<Ready>)> {
     let mut copy = Copy::default();
     let mut ready = None;
     for holder in plan.sources(me) {
@@ -51,13 +52,13 @@ pub fn gather(plan: &Plan, me: u32, is_new: bool) -> Result<(Copy, Option<Ready>
 }
 
 /// Adds what one of them has given. The first has the description.
-fn add(payload: Payload, epoch: u64, copy: &mut Copy, ready: Option<&mut Option<Ready>>) -> Result<(), Damaged> {
+fn add(payload: Payload, epoch: Epoch, copy: &mut Copy, ready: Option<&mut Option<Ready>>) -> Result<(), Damaged> {
     let of = payload.epoch();
     let (runs, state) = payload.into_parts();
     let mut outcome = Ok(());
     if of != epoch {
         outcome = Err(Damaged(format!("a part of it is of epoch {of}")));
-    } else if copy.image.epoch() == Epoch(0) {
+    } else if copy.image.epoch() == Epoch::NONE {
         match Description::decode(&state).filter(|description| description.epoch == epoch) {
             None => outcome = Err(Damaged("its description has a wrong checksum".into())),
             Some(description) => {
@@ -79,7 +80,7 @@ fn add(payload: Payload, epoch: u64, copy: &mut Copy, ready: Option<&mut Option<
 /// A copy as described, without content.
 fn begin(description: &Description) -> Copy {
     let store = &mut copies::keep().store;
-    let image = blank(Epoch(description.epoch), &description.pages, store)
+    let image = blank(description.epoch, &description.pages, store)
         .unwrap_or_else(|error| fail("no memory for copies", &error));
     store.note_sums(image.runs(), &description.sums);
     Copy {
@@ -99,7 +100,7 @@ pub fn send_contribution(remake: &Remake, layers: usize) -> Move {
 /// Parity from what all others of the group have sent, by layer.
 pub fn keep_parity(payloads: Vec<Payload>) {
     let keep = &mut *copies::keep();
-    let epoch = Epoch(payloads.first().map_or(0, Payload::epoch));
+    let epoch = payloads.first().map_or(Epoch::NONE, Payload::epoch);
     let (mut combine, mut kept) = (Combine::default(), Copy::default());
     let folding = Folding::new(payloads, &Image::new(), epoch, &mut combine, &mut keep.store)
         .unwrap_or_else(|error| fail("no memory for copies", &error));

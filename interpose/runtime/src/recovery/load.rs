@@ -11,7 +11,7 @@ use crate::image::{remap, restore};
 use crate::{
     clock, copies, disk, early, events, fault, handles, marks, objects, rehearsal, requests, schedule, traffic, user,
 };
-use ckptd::events::{Kind, Worker};
+use ckptd::events::Kind;
 use std::time::Instant;
 
 /// The user side is loaded.
@@ -87,7 +87,7 @@ fn put_back_static(layout: &Layout) -> Result<(), Damaged> {
     rehearsal::put_back(&missing, &script, image, store)
         .map_err(|why| Damaged(format!("its static data cannot be rebuilt: {why}")))?;
     events::emit(Kind::Rebuilt {
-        worker: Worker(script.worker),
+        worker: script.worker,
         pages: image.page_count() - before,
         ns: events::nanoseconds(began),
     });

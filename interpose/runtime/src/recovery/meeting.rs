@@ -1,80 +1,66 @@
 //! The meeting of the living: everybody says who it is, and the same plan comes out everywhere.
-#![allow(unsafe_code)]
 
 use super::alone;
 use super::deaths;
 use super::fetch;
-use super::plan::{self, Gone, Held, Identity, Lost, NONE, Plan, Wish};
+use super::plan::{self, Gone, Identity, Lost, Plan, Wish};
 use super::wishes;
 use crate::ending::{abort, undone};
-use crate::errors::{ERR_INTERN, succeeded};
-use crate::generated::real;
-use crate::handles;
+use crate::gather::everybodys;
 use crate::world::{self, Part};
 use crate::{copies, disk, events, peers, renewal, user};
 use ckptd::events::Kind;
 use std::ffi::c_int;
 use std::time::Duration;
 use understudy_abi::exit;
+use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
 /// How long the others leave it to the first process to end the job.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// What a meeting comes to; the same in all who come to it.
 pub struct Meeting {
-    /// Launcher ranks of the living, in rising order.
-    pub living: Vec<u32>,
+    /// The living, in rising order.
+    pub living: Vec<ProcessNumber>,
     /// What is to be done, or why nothing can be.
     pub verdict: Result<Plan, Lost>,
 }
 
-/// Everybody says who it is.
-pub fn introduce(all: RealComm, own: Identity) -> Result<Vec<Identity>, c_int> {
-    let mut size = 0;
-    let bytes = handles::byte_type();
-    let length = size_of::<Identity>() as c_int;
-    // SAFETY: one identity from everybody.
-    unsafe {
-        real::PMPI_Comm_size(all, &mut size);
-        let mut living = vec![Identity::default(); size as usize];
-        let (from, to) = ((&raw const own).cast(), living.as_mut_ptr().cast());
-        succeeded(real::PMPI_Allgather(from, length, bytes, to, length, bytes, all))?;
-        Ok(living)
-    }
-}
-
 /// What this process says of itself; `whole` is as in [`Identity`].
-fn own_identity(whole: u64) -> Identity {
+fn own_identity(whole: Option<Epoch>) -> Identity {
     let world = world::get();
     let (part, held) = match world.part {
-        Part::Worker(worker) => (u64::from(worker), Held::NOTHING),
-        Part::Newcomer => (NONE, fetch::held()),
+        Part::Worker(worker) => (Some(worker), None),
+        Part::Newcomer => (None, fetch::held()),
     };
     let (lost_ns, fetch_ns) = copies::costs();
     Identity {
-        launcher_rank: u64::from(world.launcher_rank),
+        process: world.process,
         part,
         committed: copies::epoch(),
         whole,
         lost_ns,
         fetch_ns,
-        has_asked: wishes::word(),
+        has_asked: wishes::has_asked(),
         held,
         refused: fetch::refused(),
     }
 }
 
 /// Everybody comes to know the plan.
-pub fn meet(all: RealComm, whole: u64) -> Result<Meeting, c_int> {
+pub fn meet(all: RealComm, whole: Option<Epoch>) -> mpi::Result<Meeting> {
     let world = world::get();
-    let identities = introduce(all, own_identity(whole))?;
+    let identities = everybodys(all, &own_identity(whole))?;
     let world = match note_players(&identities) {
         true => world::get(),
         false => world,
     };
-    let plays = |worker: u32| identities.iter().any(|living| living.part == u64::from(worker));
-    let dead: Vec<u32> = (0..world.worker_count).filter(|&worker| !plays(worker)).collect();
+    let plays = |worker: Worker| identities.iter().any(|living| living.part == Some(worker));
+    let dead: Vec<Worker> = Worker::all(world.worker_count)
+        .filter(|&worker| !plays(worker))
+        .collect();
     let (wishes, asked) = wishes::hear(all, &identities, &dead)?;
     let mut verdict = plan::make(&identities, &world.redundancy, world.worker_count, &wishes);
     if let Err(lost @ (Lost::Copies { .. } | Lost::Behind { .. } | Lost::Everyone)) = &verdict
@@ -83,7 +69,11 @@ pub fn meet(all: RealComm, whole: u64) -> Result<Meeting, c_int> {
         verdict = from_disk(all, &identities, &wishes, lost.clone())?;
     }
     let output = deaths::meet(all, &dead)?;
-    let newest = identities.iter().map(|living| living.committed).max().unwrap_or(0);
+    let newest = identities
+        .iter()
+        .map(|living| living.committed)
+        .max()
+        .unwrap_or_default();
     if let Some(blamed) = deaths::judge(verdict.as_ref().map_or(newest, |plan| plan.epoch)) {
         verdict = Err(Lost::Program(blamed));
     }
@@ -92,13 +82,13 @@ pub fn meet(all: RealComm, whole: u64) -> Result<Meeting, c_int> {
         alone::note(&identities, plan);
         if let Some(at) = dead
             .iter()
-            .position(|&worker| plan.part_of(world.launcher_rank) == Some(worker))
+            .position(|&worker| plan.part_of(world.process) == Some(worker))
         {
             user::inherit_output(output[at]);
         }
         undone(user::undo_files(plan.epoch));
     }
-    let mut living: Vec<u32> = identities.iter().map(|living| living.launcher_rank as u32).collect();
+    let mut living: Vec<ProcessNumber> = identities.iter().map(|living| living.process).collect();
     living.sort_unstable();
     Ok(Meeting { living, verdict })
 }
@@ -106,22 +96,22 @@ pub fn meet(all: RealComm, whole: u64) -> Result<Meeting, c_int> {
 /// What a dead process has left tells who it was: it may have played its part for less time than the others know. Whether that
 /// changes anything.
 fn note_players(identities: &[Identity]) -> bool {
-    let told = |living: &&Identity| living.held.own != NONE && living.held.player != NONE;
-    let told: Vec<Held> = identities.iter().filter(told).map(|living| living.held).collect();
+    let held = identities.iter().filter_map(|living| living.held);
+    let told: Vec<_> = held.filter_map(|held| Some((held.own, held.player?))).collect();
     world::update(|world| {
-        for held in &told {
-            world.players[held.own as usize] = held.player as u32;
+        for &(worker, player) in &told {
+            world.players[worker.index()] = player;
         }
     });
     !told.is_empty()
 }
 
 /// What is not in memory any more may be on disk.
-fn from_disk(all: RealComm, identities: &[Identity], wishes: &[Wish], lost: Lost) -> Result<Result<Plan, Lost>, c_int> {
+fn from_disk(all: RealComm, identities: &[Identity], wishes: &[Wish], lost: Lost) -> mpi::Result<Result<Plan, Lost>> {
     let world = world::get();
     let (redundancy, workers) = (&world.redundancy, world.worker_count);
     let plan = plan::from_disk(identities, redundancy, workers, wishes, lost.clone());
-    let part = plan.part_of(world.launcher_rank).ok_or(ERR_INTERN)?;
+    let part = plan.part_of(world.process).ok_or(mpi::Error::INTERN)?;
     let chosen = disk::choose(all, part, &mut copies::keep().store)?;
     Ok(chosen.map_or(Err(lost), |key| {
         Ok(Plan {
@@ -132,7 +122,7 @@ fn from_disk(all: RealComm, identities: &[Identity], wishes: &[Wish], lost: Lost
 }
 
 /// The job is lost, as all living processes know and have agreed on: the first of them says why.
-pub fn give_up(living: &[u32], lost: &Lost) -> ! {
+pub fn give_up(living: &[ProcessNumber], lost: &Lost) -> ! {
     if *lost == Lost::Init {
         renewal::await_restart();
     }
@@ -140,7 +130,7 @@ pub fn give_up(living: &[u32], lost: &Lost) -> ! {
         Lost::Program(blamed) => (format!("the job ends: {}", blamed.why), blamed.status),
         _ => (format!("the job cannot be recovered: {}", describe(lost)), exit::LOST),
     };
-    let is_first = living.first() == Some(&world::get().launcher_rank);
+    let is_first = living.first() == Some(&world::get().process);
     if is_first {
         crate::sys::say(format_args!("{reason}"));
     }
@@ -158,8 +148,8 @@ pub fn end_together(is_first: bool, code: c_int) -> ! {
 }
 
 /// A worker, with its process and host.
-fn who(worker: u32) -> String {
-    let player = world::get().players[worker as usize];
+fn who(worker: Worker) -> String {
+    let player = world::get().players[worker.index()];
     format!("worker {worker} (rank {player} on {})", peers::host(player))
 }
 
@@ -194,7 +184,7 @@ pub fn cause(lost: &Lost) -> String {
 }
 
 /// That no copy of a worker is left, and what has become of each.
-fn no_copy(worker: u32, died: bool, holders: &[(u32, Gone)], epoch: u64) -> String {
+fn no_copy(worker: Worker, died: bool, holders: &[(Worker, Gone)], epoch: Epoch) -> String {
     let names = |gone: Gone| {
         let of = holders.iter().filter(move |holder| holder.1 == gone);
         of.map(|holder| who(holder.0)).collect::<Vec<_>>()
@@ -237,7 +227,7 @@ fn no_copy(worker: u32, died: bool, holders: &[(u32, Gone)], epoch: u64) -> Stri
 }
 
 /// The same where parity is kept: which of its group have `died`, or cannot give what they have.
-fn no_parity(worker: &str, worker_died: bool, [dead, damaged]: [&str; 2], epoch: u64) -> String {
+fn no_parity(worker: &str, worker_died: bool, [dead, damaged]: [&str; 2], epoch: Epoch) -> String {
     let lost = match worker_died {
         true => format!("{worker} died"),
         false => format!("the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum"),

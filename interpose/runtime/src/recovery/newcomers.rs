@@ -3,30 +3,24 @@
 //! Until then they have waited as spares, or the process manager has started them where none was left. All meet after the library's
 //! initialisation, and the others tell what the job is. If all have died at once, what they have left
 //! (`copies::look_for_legacy`) tells it.
-#![allow(unsafe_code)]
 
 use super::deaths::{self, Death};
 use crate::cell::Main;
 use crate::domains::{self, Place, Places};
-use crate::errors::{self, ERR_INTERN, returns_errors, succeeded};
 use crate::gather::everybodys;
-use crate::generated::real;
-use crate::handles;
 use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World};
 use crate::{copies, disk, peers, told, user};
 use bincode::config::standard;
-use std::ffi::c_int;
-use understudy_mpi::library;
+use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
-
-const NULL: RealComm = RealComm(std::ptr::null_mut());
+use understudy_numbers::{ProcessNumber, Rank};
 
 /// What a newcomer has to know of the job.
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct Welcome {
     pub workers: u32,
-    pub players: Vec<u32>,
+    pub players: Vec<ProcessNumber>,
     pub nodes: Vec<u64>,
     pub recoveries: u32,
     pub redundancy: Redundancy,
@@ -46,46 +40,53 @@ pub fn take_first() -> Option<RealComm> {
 #[derive(Clone, Copy, bincode::Encode, bincode::Decode)]
 struct Member {
     /// The process's number, by which the job knows it.
-    number: u32,
-    /// How much it knows of the job: nothing (0), more and more by what a dead process has left, or everything ([`OLD`]).
-    knows: u32,
+    number: ProcessNumber,
+    knows: Knowledge,
     /// How many recoveries there were, this one included, for all that it knows.
     recoveries: u32,
 }
 
-/// It has been in the job before.
-const OLD: u32 = u32::MAX;
+/// How much a process knows of the job, from little to much.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
+enum Knowledge {
+    Nothing,
+    /// What a dead process has left, after so many recoveries.
+    Left(u32),
+    /// It has been in the job before.
+    All,
+}
 
 impl Member {
     fn is_new(&self) -> bool {
-        self.knows != OLD
+        self.knows != Knowledge::All
     }
 }
 
 /// Who tells the newcomers of the job.
-fn leader(members: &[Member]) -> Result<u32, c_int> {
-    let most = members.iter().map(|member| member.knows).max().filter(|&most| most > 0);
+fn leader(members: &[Member]) -> mpi::Result<Rank> {
+    let most = members.iter().map(|member| member.knows).max();
+    let most = most.filter(|&most| most != Knowledge::Nothing);
     let first = members.iter().position(|member| Some(member.knows) == most);
-    first.map(|rank| rank as u32).ok_or(ERR_INTERN)
+    first.map(|rank| Rank(rank as u32)).ok_or(mpi::Error::INTERN)
 }
 
 /// The world of the library, and this process's own, ready for use.
-fn new_worlds() -> Result<[RealComm; 2], c_int> {
+fn new_worlds() -> mpi::Result<[RealComm; 2]> {
     // What the program sees under these names may be duplicates.
-    let [all, own] = [c"ompi_mpi_comm_world", c"ompi_mpi_comm_self"].map(|name| RealComm(library::object(name)));
-    returns_errors(all);
-    returns_errors(own);
-    Ok([all, world::duplicate(own)?])
+    let [all, own] = [RealComm::world(), RealComm::of_self()];
+    all.return_errors();
+    own.return_errors();
+    Ok([all, own.duplicate()?])
 }
 
 /// All processes of the generation that has begun. Newcomers are told of the job.
-pub fn gather_all() -> Result<RealComm, c_int> {
+pub fn gather_all() -> mpi::Result<RealComm> {
     let [all, own] = new_worlds()?;
-    world::update(|world| (world.own, world.workers, world.private) = (own, NULL, NULL));
+    world::update(|world| (world.own, world.workers, world.private) = (own, RealComm::NONE, RealComm::NONE));
     let world = world::get();
     let own = Member {
-        number: world.launcher_rank,
-        knows: OLD,
+        number: world.process,
+        knows: Knowledge::All,
         recoveries: world.recoveries,
     };
     let members = everybodys(all, &own)?;
@@ -102,10 +103,10 @@ fn recoveries(members: &[Member]) -> u32 {
 }
 
 /// Tells newcomers of the job, and hears of their places.
-fn greet(all: RealComm, members: &[Member]) -> Result<(), c_int> {
+fn greet(all: RealComm, members: &[Member]) -> mpi::Result<()> {
     share(all, leader(members)?, welcome())?;
-    let places = domains::meet(all);
-    compare(all);
+    let places = domains::meet(all)?;
+    compare(all)?;
     let places = members.iter().zip(places.all());
     let new = places.filter(|(member, _)| member.is_new());
     world::update(|world| learn_places(&mut world.nodes, new.map(|(member, place)| (member.number, place))));
@@ -132,40 +133,31 @@ fn welcome_of() -> Welcome {
 }
 
 /// The bytes of process `root`, for everybody.
-fn share(all: RealComm, root: u32, mut text: Vec<u8>) -> Result<Vec<u8>, c_int> {
-    let mut length = text.len() as u64;
-    let bytes = handles::byte_type();
-    // SAFETY: broadcasts of a length, and of that many bytes.
-    unsafe {
-        succeeded(real::PMPI_Bcast((&raw mut length).cast(), 8, bytes, root as c_int, all))?;
-        text.resize(length as usize, 0);
-        succeeded(real::PMPI_Bcast(
-            text.as_mut_ptr().cast(),
-            length as c_int,
-            bytes,
-            root as c_int,
-            all,
-        ))?;
-    }
+fn share(all: RealComm, root: Rank, mut text: Vec<u8>) -> mpi::Result<Vec<u8>> {
+    let mut length = [text.len() as u64];
+    all.broadcast(root, &mut length)?;
+    text.resize(length[0] as usize, 0);
+    all.broadcast(root, &mut text)?;
     Ok(text)
 }
 
 /// Notes where the processes of these numbers are.
-pub fn learn_places<'a>(nodes: &mut Vec<u64>, places: impl Iterator<Item = (u32, &'a Place)>) {
+pub fn learn_places<'a>(nodes: &mut Vec<u64>, places: impl Iterator<Item = (ProcessNumber, &'a Place)>) {
     let own = domains::own_place();
     for (number, place) in places {
         peers::add(place, number, &own);
-        told::grow_to(number + 1);
-        nodes.resize(nodes.len().max(number as usize + 1), 0);
-        nodes[number as usize] = place.node;
+        told::grow_to(number.0 + 1);
+        nodes.resize(nodes.len().max(number.index() + 1), 0);
+        nodes[number.index()] = place.node;
     }
 }
 
 /// A part cannot be taken by a process whose address space differs.
-fn compare(all: RealComm) {
-    if let Some(difference) = user::compare_layout(all) {
+fn compare(all: RealComm) -> mpi::Result<()> {
+    if let Some(difference) = user::compare_layout(all)? {
         crate::ending::fail("a new process cannot take a part", &std::io::Error::other(difference));
     }
+    Ok(())
 }
 
 /// The newcomer's side: the job as it sees it. Nothing is known here that another failure could destroy: the process would
@@ -173,17 +165,17 @@ fn compare(all: RealComm) {
 pub fn come_in() -> World {
     match hear() {
         Ok(world) => world,
-        Err(rc) => {
-            log::info!("the first generation of this process has failed: {}", errors::text(rc));
+        Err(error) => {
+            log::info!("the first generation of this process has failed: {error}");
             crate::sys::kill_self();
         }
     }
 }
 
-fn hear() -> Result<World, c_int> {
+fn hear() -> mpi::Result<World> {
     let [all, own] = new_worlds()?;
-    let number = told::launcher_rank();
-    let knows = copies::look_for_legacy();
+    let number = told::process();
+    let knows = copies::look_for_legacy().map_or(Knowledge::Nothing, Knowledge::Left);
     let own_member = Member {
         number,
         knows,
@@ -192,9 +184,9 @@ fn hear() -> Result<World, c_int> {
     let members = everybodys(all, &own_member)?;
     let text = copies::welcome_of_predecessor().unwrap_or_default();
     let text = share(all, leader(&members)?, text)?;
-    let places: Places = domains::meet(all);
-    compare(all);
-    let (told, _) = bincode::decode_from_slice::<Welcome, _>(&text, standard()).map_err(|_| ERR_INTERN)?;
+    let places: Places = domains::meet(all)?;
+    compare(all)?;
+    let (told, _) = bincode::decode_from_slice::<Welcome, _>(&text, standard()).map_err(|_| mpi::Error::INTERN)?;
     let mut nodes = told.nodes;
     let numbers = members.iter().map(|member| member.number);
     learn_places(&mut nodes, numbers.zip(places.all()));
@@ -204,11 +196,11 @@ fn hear() -> Result<World, c_int> {
     }
     FIRST.set(Some(all));
     Ok(World {
-        workers: NULL,
-        private: NULL,
+        workers: RealComm::NONE,
+        private: RealComm::NONE,
         own,
         part: Part::Newcomer,
-        launcher_rank: number,
+        process: number,
         worker_count: told.workers,
         redundancy: told.redundancy,
         nodes,

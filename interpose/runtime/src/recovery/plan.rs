@@ -2,98 +2,61 @@
 
 use super::deaths::Verdict;
 use crate::redundancy::Redundancy;
+use bincode::{Decode, Encode};
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
 /// What a living process says of itself.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Identity {
-    /// Rank in the launcher's world.
-    pub launcher_rank: u64,
-    /// The worker that it plays, or [`NONE`] for a newcomer.
-    pub part: u64,
+    /// Its number.
+    pub process: ProcessNumber,
+    /// The worker that it plays; a newcomer plays none.
+    pub part: Option<Worker>,
     /// Last epoch that it has committed.
-    pub committed: u64,
-    /// An epoch whose copies here are all whole but that it has not seen committed; 0: none.
-    pub whole: u64,
+    pub committed: Epoch,
+    /// An epoch whose copies here are all whole but that it has not seen committed.
+    pub whole: Option<Epoch>,
     /// Nanoseconds of work that are lost where all go back to `committed` instead of `whole`.
     pub lost_ns: u64,
     /// Nanoseconds that it takes to send a whole copy; 0: unknown.
     pub fetch_ns: u64,
-    /// See `wishes::word`.
-    pub has_asked: u64,
+    /// It has asked the daemon for spares (`wishes`).
+    pub has_asked: bool,
     /// What a newcomer has.
-    pub held: Held,
+    pub held: Option<Held>,
     /// Copies that it has found damaged in this recovery.
-    pub refused: [Refused; REFUSALS],
+    pub refused: Vec<Refused>,
 }
-
-/// How many damaged copies a process can tell of: more than it can have met, its own and one for each layer.
-pub const REFUSALS: usize = 4;
 
 /// A damaged copy.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Refused {
-    /// The worker whose copy it is, or [`NONE`].
-    pub worker: u64,
-    /// Launcher rank of the process that has it.
-    pub at: u64,
+    /// The worker whose copy it is.
+    pub worker: Worker,
+    /// The process that has it.
+    pub at: ProcessNumber,
 }
-
-impl Refused {
-    /// No copy.
-    pub const NOTHING: Refused = Refused { worker: NONE, at: NONE };
-}
-
-/// No worker.
-pub const NONE: u64 = u64::MAX;
 
 /// Copies of an epoch that a newcomer has got when it was to take a part, before another failure ended that attempt, or that a dead
 /// process has left to it. They are as good as those of a worker.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Held {
-    /// The worker whose part it was to take and whose own copy it has, or [`NONE`].
-    pub own: u64,
+    /// The worker whose part it was to take and whose own copy it has.
+    pub own: Worker,
     /// The layers (1 << layer) in which it has the copy of that worker's partner.
     pub layers: u64,
-    /// Their epoch, the last that is committed; 0: none.
-    pub epoch: u64,
-    /// A later epoch of which it has them as well: whoever had them died before it saw that committed; 0: none.
-    pub whole: u64,
-    /// Launcher rank of the process that has left them, or [`NONE`].
-    pub player: u64,
+    /// Their epoch, the last that is committed.
+    pub epoch: Epoch,
+    /// A later epoch of which it has them as well: whoever had them died before it saw that committed.
+    pub whole: Option<Epoch>,
+    /// The process that has left them, if one has.
+    pub player: Option<ProcessNumber>,
 }
 
 impl Held {
-    /// Nothing.
-    pub const NOTHING: Held = Held {
-        own: NONE,
-        layers: 0,
-        epoch: 0,
-        whole: 0,
-        player: NONE,
-    };
-
     /// Whether they are copies of this epoch, or can be.
-    pub fn reaches(&self, epoch: u64) -> bool {
-        epoch != 0 && (self.epoch == epoch || self.whole == epoch)
-    }
-}
-
-impl Default for Identity {
-    fn default() -> Self {
-        Identity {
-            launcher_rank: 0,
-            part: NONE,
-            committed: 0,
-            whole: 0,
-            lost_ns: 0,
-            fetch_ns: 0,
-            has_asked: 0,
-            held: Held::NOTHING,
-            refused: [Refused::NOTHING; REFUSALS],
-        }
+    pub fn reaches(&self, epoch: Epoch) -> bool {
+        epoch != Epoch::NONE && (self.epoch == epoch || self.whole == Some(epoch))
     }
 }
 
@@ -101,18 +64,18 @@ impl Default for Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// The worker.
-    pub worker: u32,
-    /// Launcher rank of the spare.
-    pub spare: u64,
+    pub worker: Worker,
+    /// The spare.
+    pub spare: ProcessNumber,
 }
 
 /// A newcomer takes the part of a dead worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Takeover {
     /// The worker.
-    pub worker: u32,
-    /// Launcher rank of the spare.
-    pub player: u32,
+    pub worker: Worker,
+    /// The newcomer.
+    pub player: ProcessNumber,
     /// It has the worker's own copy already.
     pub has_own: bool,
     /// The layers (1 << layer) in which it has already the copy that the worker kept for its partner.
@@ -123,31 +86,31 @@ pub struct Takeover {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// The worker.
-    pub worker: u32,
+    pub worker: Worker,
     /// The holder.
-    pub from: u32,
+    pub from: Worker,
 }
 
 /// A worker's copy is made again at its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remake {
     /// The worker.
-    pub worker: u32,
+    pub worker: Worker,
     /// The layer.
     pub layer: usize,
     /// The holder.
-    pub at: u32,
+    pub at: Worker,
 }
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The epoch that everybody goes back to.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Dead workers in rising order.
     pub takeovers: Vec<Takeover>,
-    /// Launcher rank of the player of each worker, takeovers included.
-    pub players: Vec<u32>,
+    /// The player of each worker, takeovers included.
+    pub players: Vec<ProcessNumber>,
     /// Workers that have no good copy of their own.
     pub fetches: Vec<Fetch>,
     /// Copies that died with their holders or are damaged.
@@ -157,25 +120,25 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The part that a process of this launcher rank plays.
-    pub fn part_of(&self, launcher_rank: u32) -> Option<u32> {
-        let at = self.players.iter().position(|&player| player == launcher_rank);
-        at.map(|worker| worker as u32)
+    /// The part that this process plays.
+    pub fn part_of(&self, process: ProcessNumber) -> Option<Worker> {
+        let at = self.players.iter().position(|&player| player == process);
+        at.map(Worker::at)
     }
 
     /// Who takes the part of this worker, if that is new.
-    pub fn takeover(&self, worker: u32) -> Option<&Takeover> {
+    pub fn takeover(&self, worker: Worker) -> Option<&Takeover> {
         self.takeovers.iter().find(|takeover| takeover.worker == worker)
     }
 
     /// Where this worker gets its own copy from, if it has none: the holder, or all others of its parity group, by layer.
-    pub fn sources(&self, worker: u32) -> impl Iterator<Item = u32> {
+    pub fn sources(&self, worker: Worker) -> impl Iterator<Item = Worker> {
         let fetches = self.fetches.iter().filter(move |fetch| fetch.worker == worker);
         fetches.map(|fetch| fetch.from)
     }
 
     /// The first of them.
-    pub fn source(&self, worker: u32) -> Option<u32> {
+    pub fn source(&self, worker: Worker) -> Option<Worker> {
         self.sources(worker).next()
     }
 }
@@ -199,22 +162,22 @@ pub enum Lost {
     /// No copy of a worker is left.
     Copies {
         /// The worker.
-        worker: u32,
+        worker: Worker,
         /// Whether it has died; otherwise its own copy is damaged.
         died: bool,
         /// Each holder of its copy, and what is wrong there.
-        holders: Vec<(u32, Gone)>,
+        holders: Vec<(Worker, Gone)>,
         /// The epoch.
-        epoch: u64,
+        epoch: Epoch,
     },
     /// A worker has neither committed the epoch nor its copies whole, which cannot be.
     Behind {
         /// The worker.
-        worker: u32,
+        worker: Worker,
         /// The epoch that it has.
-        at: u64,
+        at: Epoch,
         /// The epoch of the others.
-        epoch: u64,
+        epoch: Epoch,
     },
     /// The program itself is to blame.
     Program(Verdict),
@@ -229,36 +192,36 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn player(&self, worker: u32) -> Option<&Identity> {
-        self.living.iter().find(|identity| identity.part == u64::from(worker))
+    fn player(&self, worker: Worker) -> Option<&Identity> {
+        self.living.iter().find(|identity| identity.part == Some(worker))
     }
 
-    fn dead(&self) -> Vec<u32> {
-        (0..self.workers)
+    fn dead(&self) -> Vec<Worker> {
+        Worker::all(self.workers)
             .filter(|&worker| self.player(worker).is_none())
             .collect()
     }
 
     fn newcomers(&self) -> Vec<&Identity> {
-        self.living.iter().filter(|identity| identity.part == NONE).collect()
+        self.living.iter().filter(|identity| identity.part.is_none()).collect()
     }
 
     /// Newcomers that have the copies of a dead worker.
     fn heirs(&self) -> impl Iterator<Item = &Held> {
-        let newcomers = self.living.iter().filter(|identity| identity.part == NONE);
-        let held = newcomers.map(|newcomer| &newcomer.held).filter(|held| held.own != NONE);
-        held.filter(|held| self.player(held.own as u32).is_none())
+        let newcomers = self.living.iter().filter(|identity| identity.part.is_none());
+        let held = newcomers.filter_map(|newcomer| newcomer.held.as_ref());
+        held.filter(|held| self.player(held.own).is_none())
     }
 
     /// Whether somebody has this dead worker's own copy of this epoch.
-    fn has_heir(&self, worker: u32, epoch: u64) -> bool {
-        let is_its = |held: &&Held| held.own == u64::from(worker);
+    fn has_heir(&self, worker: Worker, epoch: Epoch) -> bool {
+        let is_its = |held: &&Held| held.own == worker;
         self.heirs().filter(is_its).any(|held| held.reaches(epoch))
     }
 
     /// Whether somebody has a copy of this epoch of a dead worker, if all living workers have it.
-    fn is_kept(&self, worker: u32, epoch: u64) -> bool {
-        let lives = |holder: u32| self.player(holder).is_some() || self.has_heir(holder, epoch);
+    fn is_kept(&self, worker: Worker, epoch: Epoch) -> bool {
+        let lives = |holder: Worker| self.player(holder).is_some() || self.has_heir(holder, epoch);
         let mut live = self.redundancy.holders_of(worker).map(lives);
         let is_held = match self.redundancy.is_parity() {
             true => live.all(|lives| lives),
@@ -267,12 +230,9 @@ impl Job<'_> {
         is_held || self.has_heir(worker, epoch)
     }
 
-    /// Whether the process of this launcher rank has a copy of the worker that somebody has found damaged.
-    fn is_refused(&self, worker: u32, launcher_rank: u64) -> bool {
-        let copy = Refused {
-            worker: u64::from(worker),
-            at: launcher_rank,
-        };
+    /// Whether this process has a copy of the worker that somebody has found damaged.
+    fn is_refused(&self, worker: Worker, process: ProcessNumber) -> bool {
+        let copy = Refused { worker, at: process };
         self.living.iter().any(|identity| identity.refused.contains(&copy))
     }
 }
@@ -290,7 +250,7 @@ pub fn make(living: &[Identity], redundancy: &Redundancy, workers: u32, wishes: 
         return Err(Lost::Everyone);
     }
     let epoch = epoch(&job, &dead)?;
-    let takeovers = assign(&dead, &newcomers, epoch, job.wishes);
+    let takeovers = assign(&dead, &newcomers, Some(epoch), job.wishes);
     let fetches = fetches(&job, &takeovers, epoch)?;
     Ok(Plan {
         epoch,
@@ -312,9 +272,9 @@ pub fn from_disk(living: &[Identity], redundancy: &Redundancy, workers: u32, wis
     };
     let (dead, newcomers) = (job.dead(), job.newcomers());
     // What a newcomer has got is of another epoch.
-    let takeovers = assign(&dead, &newcomers, u64::MAX, job.wishes);
+    let takeovers = assign(&dead, &newcomers, None, job.wishes);
     Plan {
-        epoch: 0,
+        epoch: Epoch::NONE,
         players: players(&job, &takeovers),
         remakes: every_copy(redundancy, workers),
         takeovers,
@@ -323,25 +283,25 @@ pub fn from_disk(living: &[Identity], redundancy: &Redundancy, workers: u32, wis
     }
 }
 
-/// Launcher rank of the player of each worker.
-fn players(job: &Job, takeovers: &[Takeover]) -> Vec<u32> {
-    let taken = |worker: u32| takeovers.iter().find(|takeover| takeover.worker == worker);
-    let players = (0..job.workers).map(|worker| match (taken(worker), job.player(worker)) {
+/// The player of each worker.
+fn players(job: &Job, takeovers: &[Takeover]) -> Vec<ProcessNumber> {
+    let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
+    let players = Worker::all(job.workers).map(|worker| match (taken(worker), job.player(worker)) {
         (Some(takeover), _) => takeover.player,
-        (None, living) => living.map_or(0, |living| living.launcher_rank as u32),
+        (None, living) => living.map_or_else(ProcessNumber::default, |living| living.process),
     });
     players.collect()
 }
 
 /// Where each worker without a good copy of its own gets one from.
-fn fetches(job: &Job, takeovers: &[Takeover], epoch: u64) -> Result<Vec<Fetch>, Lost> {
-    let taken = |worker: u32| takeovers.iter().find(|takeover| takeover.worker == worker);
-    let lacks_own = |worker: &u32| match job.player(*worker) {
-        Some(player) => job.is_refused(*worker, player.launcher_rank),
+fn fetches(job: &Job, takeovers: &[Takeover], epoch: Epoch) -> Result<Vec<Fetch>, Lost> {
+    let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
+    let lacks_own = |worker: &Worker| match job.player(*worker) {
+        Some(player) => job.is_refused(*worker, player.process),
         None => !taken(*worker).is_some_and(|takeover| takeover.has_own),
     };
     let mut fetches = Vec::new();
-    for worker in (0..job.workers).filter(lacks_own) {
+    for worker in Worker::all(job.workers).filter(lacks_own) {
         let (mut good, mut gone) = (Vec::new(), Vec::new());
         for (layer, holder) in job.redundancy.holders_of(worker).enumerate() {
             match state_of(job, taken(holder), worker, (layer, holder)) {
@@ -370,15 +330,15 @@ fn fetches(job: &Job, takeovers: &[Takeover], epoch: u64) -> Result<Vec<Fetch>, 
 }
 
 /// Why a holder cannot give what it holds of a worker, if it cannot. `successor` is who takes its part, if it has died.
-fn state_of(job: &Job, successor: Option<&Takeover>, worker: u32, (layer, holder): (usize, u32)) -> Option<Gone> {
+fn state_of(job: &Job, successor: Option<&Takeover>, worker: Worker, (layer, holder): (usize, Worker)) -> Option<Gone> {
     // With parity, it gives of its own pages, too.
     let (is_parity, all) = (job.redundancy.is_parity(), (1 << job.redundancy.layers(holder)) - 1);
     let has_it = |takeover: &&Takeover| match is_parity {
         true => takeover.has_own && takeover.layers == all,
         false => takeover.layers & (1 << layer) != 0,
     };
-    let successor = successor.filter(has_it).map(|takeover| u64::from(takeover.player));
-    let living = job.player(holder).map(|player| player.launcher_rank);
+    let successor = successor.filter(has_it).map(|takeover| takeover.player);
+    let living = job.player(holder).map(|player| player.process);
     let Some(player) = living.or(successor) else {
         return Some(Gone::Dead);
     };
@@ -388,9 +348,9 @@ fn state_of(job: &Job, successor: Option<&Takeover>, worker: u32, (layer, holder
 
 /// Which copies are to be made again.
 fn remakes(job: &Job, takeovers: &[Takeover]) -> Vec<Remake> {
-    let taken = |worker: u32| takeovers.iter().find(|takeover| takeover.worker == worker);
+    let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
     let is_gone = |copy: &Remake| match job.player(copy.at) {
-        Some(player) => job.is_refused(copy.worker, player.launcher_rank),
+        Some(player) => job.is_refused(copy.worker, player.process),
         None => taken(copy.at).is_none_or(|takeover| takeover.layers & (1 << copy.layer) == 0),
     };
     let mut all = every_copy(job.redundancy, job.workers);
@@ -400,22 +360,28 @@ fn remakes(job: &Job, takeovers: &[Takeover]) -> Vec<Remake> {
 
 /// All copies, as if none were there: everybody goes back to an epoch that was not in memory.
 pub fn every_copy(redundancy: &Redundancy, workers: u32) -> Vec<Remake> {
-    let of = |worker: u32| {
+    let of = |worker: Worker| {
         let holders = redundancy.holders_of(worker).enumerate();
         holders.map(move |(layer, at)| Remake { worker, layer, at })
     };
-    (0..workers).flat_map(of).collect()
+    Worker::all(workers).flat_map(of).collect()
 }
 
 /// The last epoch that anyone has committed, or, where all living workers have their copies whole, those of the dead
 /// among them, the one after: the dead may have committed it. If they cannot have, the one that costs less.
-fn epoch(job: &Job, dead: &[u32]) -> Result<u64, Lost> {
-    let workers = || job.living.iter().filter(|identity| identity.part != NONE);
-    let can_reach = |identity: &Identity, epoch| identity.committed == epoch || identity.whole == epoch;
+fn epoch(job: &Job, dead: &[Worker]) -> Result<Epoch, Lost> {
+    let workers = || job.living.iter().filter(|identity| identity.part.is_some());
+    let can_reach = |identity: &Identity, epoch| identity.committed == epoch || identity.whole == Some(epoch);
     let committed = workers().map(|identity| identity.committed);
-    let committed = committed.chain(job.heirs().map(|held| held.epoch)).max().unwrap_or(0);
-    let whole = workers().map(|identity| identity.whole);
-    let whole = whole.chain(job.heirs().map(|held| held.whole)).max().unwrap_or(0);
+    let committed = committed
+        .chain(job.heirs().map(|held| held.epoch))
+        .max()
+        .unwrap_or_default();
+    let whole = workers().filter_map(|identity| identity.whole);
+    let whole = whole
+        .chain(job.heirs().filter_map(|held| held.whole))
+        .max()
+        .unwrap_or_default();
     let all_reach_it = || workers().all(|identity| can_reach(identity, whole));
     if whole > committed
         && all_reach_it()
@@ -424,14 +390,15 @@ fn epoch(job: &Job, dead: &[u32]) -> Result<u64, Lost> {
     {
         return Ok(whole);
     }
-    if committed == 0 {
+    if committed == Epoch::NONE {
         return Err(Lost::Init);
     }
-    match workers().find(|identity| !can_reach(identity, committed)) {
+    let behind = workers().find(|identity| !can_reach(identity, committed));
+    match behind.and_then(|identity| Some((identity.part?, identity.committed))) {
         None => Ok(committed),
-        Some(behind) => Err(Lost::Behind {
-            worker: behind.part as u32,
-            at: behind.committed,
+        Some((worker, at)) => Err(Lost::Behind {
+            worker,
+            at,
             epoch: committed,
         }),
     }
@@ -440,15 +407,15 @@ fn epoch(job: &Job, dead: &[u32]) -> Result<u64, Lost> {
 /// Whether the epoch after `committed` costs more: who has died has left a copy of `committed` but none of the later one,
 /// which would have to be sent, and takes longer than to do the work between the two again. The copy is noted before
 /// its process comes to the meeting that commits the epoch, so nobody can have committed the later one.
-fn is_dearer(job: &Job, dead: &[u32], committed: u64) -> bool {
-    let has_left = |worker: u32| {
-        let is_left = |held: &&Held| held.own == u64::from(worker) && held.player != NONE;
+fn is_dearer(job: &Job, dead: &[Worker], committed: Epoch) -> bool {
+    let has_left = |worker: Worker| {
+        let is_left = |held: &&Held| held.own == worker && held.player.is_some();
         job.heirs().find(is_left)
     };
-    let stays = |worker: &u32| has_left(*worker).is_some_and(|held| held.epoch == committed);
-    let lacks = |worker: &u32| has_left(*worker).is_some_and(|held| held.epoch == committed && held.whole == 0);
+    let stays = |worker: &Worker| has_left(*worker).is_some_and(|held| held.epoch == committed);
+    let lacks = |worker: &Worker| has_left(*worker).is_some_and(|held| held.epoch == committed && held.whole.is_none());
     let most = |of: fn(&Identity) -> u64| job.living.iter().map(of).max().unwrap_or(0);
-    committed != 0
+    committed != Epoch::NONE
         && dead.iter().all(stays)
         && dead.iter().any(lacks)
         && most(|living| living.lost_ns) < most(|living| living.fetch_ns)
@@ -456,29 +423,32 @@ fn is_dearer(job: &Job, dead: &[u32], committed: u64) -> bool {
 
 /// Gives each dead worker the newcomer that has its copy already, else the one that is wished, if it is free, else the lowest one;
 /// newcomers that have a dead worker's copy are not free.
-fn assign(dead: &[u32], newcomers: &[&Identity], epoch: u64, wishes: &[Wish]) -> Vec<Takeover> {
+fn assign(dead: &[Worker], newcomers: &[&Identity], epoch: Option<Epoch>, wishes: &[Wish]) -> Vec<Takeover> {
     assert!(dead.len() <= newcomers.len(), "the process manager has sent too few");
-    let has = |newcomer: &Identity, worker: u32| newcomer.held.own == u64::from(worker) && newcomer.held.reaches(epoch);
+    let held = |newcomer: &Identity, worker: Worker| {
+        let held = newcomer.held.filter(|held| held.own == worker);
+        held.filter(|held| epoch.is_some_and(|epoch| held.reaches(epoch)))
+    };
     let mut free: Vec<&Identity> = newcomers.to_vec();
     let mut chosen: Vec<Option<&Identity>> = Vec::new();
     for &worker in dead {
-        let at = free.iter().position(|newcomer| has(newcomer, worker));
+        let at = free.iter().position(|newcomer| held(newcomer, worker).is_some());
         chosen.push(at.map(|at| free.remove(at)));
     }
     for (&worker, chosen) in dead.iter().zip(&mut chosen).filter(|(_, chosen)| chosen.is_none()) {
         let wish = wishes.iter().find(|wish| wish.worker == worker);
-        let at = wish.and_then(|wish| free.iter().position(|newcomer| newcomer.launcher_rank == wish.spare));
+        let at = wish.and_then(|wish| free.iter().position(|newcomer| newcomer.process == wish.spare));
         *chosen = at.map(|at| free.remove(at));
     }
     let mut free = free.into_iter();
     let takeovers = dead.iter().zip(chosen).filter_map(|(&worker, chosen)| {
         let newcomer = chosen.or_else(|| free.next())?;
-        let has_own = has(newcomer, worker);
+        let held = held(newcomer, worker);
         Some(Takeover {
             worker,
-            player: newcomer.launcher_rank as u32,
-            has_own,
-            layers: if has_own { newcomer.held.layers } else { 0 },
+            player: newcomer.process,
+            has_own: held.is_some(),
+            layers: held.map_or(0, |held| held.layers),
         })
     });
     takeovers.collect()

@@ -1,8 +1,9 @@
 //! Plans from what the living say.
 
-use super::{Fetch, Gone, Held, Identity, Lost, NONE, Plan, Refused, Remake, Takeover, Wish};
+use super::{Fetch, Gone, Held, Identity, Lost, Plan, Refused, Remake, Takeover, Wish};
 use crate::redundancy::Redundancy;
 use ckptd::settings::Scheme;
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
 /// All workers in one domain.
 fn copies(workers: u32, offset: u32, copies: u32) -> Redundancy {
@@ -14,42 +15,64 @@ fn make(living: &[Identity], workers: u32, offset: u32) -> Result<Plan, Lost> {
     super::make(living, &copies(workers, offset, 1), workers, &[])
 }
 
-fn worker(launcher_rank: u64, part: u64, committed: u64) -> Identity {
+fn worker(process: u32, part: u32, committed: u64) -> Identity {
     Identity {
-        launcher_rank,
-        part,
-        committed,
+        process: ProcessNumber(process),
+        part: Some(Worker(part)),
+        committed: Epoch(committed),
         ..Identity::default()
     }
 }
 
-fn newcomer(launcher_rank: u64) -> Identity {
-    worker(launcher_rank, NONE, 0)
+fn newcomer(process: u32) -> Identity {
+    Identity {
+        process: ProcessNumber(process),
+        ..Identity::default()
+    }
 }
 
-fn holding(launcher_rank: u64, own: u64, layers: u64, epoch: u64) -> Identity {
+fn holding(process: u32, own: u32, layers: u64, epoch: u64) -> Identity {
+    let held = Held {
+        own: Worker(own),
+        layers,
+        epoch: Epoch(epoch),
+        whole: None,
+        player: None,
+    };
     Identity {
-        held: Held {
-            own,
-            layers,
-            epoch,
-            ..Held::NOTHING
-        },
-        ..newcomer(launcher_rank)
+        held: Some(held),
+        ..newcomer(process)
     }
 }
 
 fn whole(identity: Identity, whole: u64) -> Identity {
-    Identity { whole, ..identity }
+    Identity {
+        whole: Some(Epoch(whole)),
+        ..identity
+    }
 }
 
 fn takeover(worker: u32, player: u32) -> Takeover {
     Takeover {
-        worker,
-        player,
+        worker: Worker(worker),
+        player: ProcessNumber(player),
         has_own: false,
         layers: 0,
     }
+}
+
+fn fetch(worker: u32, from: u32) -> Fetch {
+    let (worker, from) = (Worker(worker), Worker(from));
+    Fetch { worker, from }
+}
+
+fn remake(worker: u32, layer: usize, at: u32) -> Remake {
+    let (worker, at) = (Worker(worker), Worker(at));
+    Remake { worker, layer, at }
+}
+
+fn players<const N: usize>(players: [u32; N]) -> Vec<ProcessNumber> {
+    players.map(ProcessNumber).into()
 }
 
 #[test]
@@ -65,15 +88,11 @@ fn the_lowest_newcomer_takes_the_lowest_dead_part() {
     assert_eq!(
         plan,
         Plan {
-            epoch: 3,
+            epoch: Epoch(3),
             takeovers: vec![takeover(1, 4)],
-            players: vec![0, 4, 2, 3],
-            fetches: vec![Fetch { worker: 1, from: 3 }],
-            remakes: vec![Remake {
-                worker: 3,
-                layer: 0,
-                at: 1
-            }],
+            players: players([0, 4, 2, 3]),
+            fetches: vec![fetch(1, 3)],
+            remakes: vec![remake(3, 0, 1)],
             lost: None,
         }
     );
@@ -82,14 +101,14 @@ fn the_lowest_newcomer_takes_the_lowest_dead_part() {
 #[test]
 fn an_epoch_that_anyone_has_committed_counts() {
     let living = [whole(worker(0, 0, 3), 4), worker(1, 1, 4), newcomer(3)];
-    assert_eq!(make(&living, 3, 1).unwrap().epoch, 4);
+    assert_eq!(make(&living, 3, 1).unwrap().epoch, Epoch(4));
     let behind = [worker(0, 0, 3), worker(1, 1, 4), newcomer(3)];
     assert_eq!(
         make(&behind, 3, 1),
         Err(Lost::Behind {
-            worker: 0,
-            at: 3,
-            epoch: 4
+            worker: Worker(0),
+            at: Epoch(3),
+            epoch: Epoch(4)
         })
     );
 }
@@ -97,9 +116,9 @@ fn an_epoch_that_anyone_has_committed_counts() {
 #[test]
 fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole() {
     let all = [whole(worker(0, 0, 3), 4), whole(worker(1, 1, 3), 4), newcomer(3)];
-    assert_eq!(make(&all, 3, 1).unwrap().epoch, 4);
+    assert_eq!(make(&all, 3, 1).unwrap().epoch, Epoch(4));
     let not_all = [whole(worker(0, 0, 3), 4), worker(1, 1, 3), newcomer(3)];
-    assert_eq!(make(&not_all, 3, 1).unwrap().epoch, 3);
+    assert_eq!(make(&not_all, 3, 1).unwrap().epoch, Epoch(3));
     // Worker 2, which is dead as well, may have been the only one who knew that worker 1 had not got so far.
     let no_holder = [
         whole(worker(0, 0, 3), 4),
@@ -108,10 +127,10 @@ fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole(
         newcomer(5),
     ];
     let lost = Lost::Copies {
-        worker: 1,
+        worker: Worker(1),
         died: true,
-        holders: vec![(2, Gone::Dead)],
-        epoch: 3,
+        holders: vec![(Worker(2), Gone::Dead)],
+        epoch: Epoch(3),
     };
     assert_eq!(make(&no_holder, 4, 1), Err(lost));
 }
@@ -120,10 +139,10 @@ fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole(
 fn what_is_lost_is_named() {
     let living = [worker(0, 0, 2), worker(3, 3, 2), newcomer(4), newcomer(5)];
     let lost = Lost::Copies {
-        worker: 1,
+        worker: Worker(1),
         died: true,
-        holders: vec![(2, Gone::Dead)],
-        epoch: 2,
+        holders: vec![(Worker(2), Gone::Dead)],
+        epoch: Epoch(2),
     };
     assert_eq!(make(&living, 4, 1), Err(lost));
     assert_eq!(make(&[worker(0, 0, 0), newcomer(2)], 2, 1), Err(Lost::Init));
@@ -139,10 +158,13 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
     let living = [worker(0, 0, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 0, 2)];
     let plan = make(&living, 4, 1).unwrap();
     assert_eq!(plan.takeovers, vec![fetched, takeover(2, 4)]);
-    assert_eq!(plan.players, vec![0, 5, 4, 3]);
+    assert_eq!(plan.players, players([0, 5, 4, 3]));
     // An older epoch is of no use.
     let living = [worker(0, 0, 3), worker(3, 3, 3), newcomer(4), holding(5, 1, 0, 2)];
-    assert!(matches!(make(&living, 4, 1), Err(Lost::Copies { worker: 1, .. })));
+    assert!(matches!(
+        make(&living, 4, 1),
+        Err(Lost::Copies { worker: Worker(1), .. })
+    ));
     // Worker 1 kept the copy of worker 0, which its successor has got.
     let living = [worker(2, 2, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 1, 2)];
     let plan = make(&living, 4, 1).unwrap();
@@ -150,13 +172,19 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
     assert_eq!(plan.takeovers, vec![takeover(0, 4), both]);
     // Without that copy, worker 0 is lost.
     let living = [worker(2, 2, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 0, 2)];
-    assert!(matches!(make(&living, 4, 1), Err(Lost::Copies { worker: 0, .. })));
+    assert!(matches!(
+        make(&living, 4, 1),
+        Err(Lost::Copies { worker: Worker(0), .. })
+    ));
 }
 
 /// An heir that has all layers of one, and of a later epoch, if `whole` is not 0.
-fn heir(launcher_rank: u64, own: u64, epoch: u64, whole: u64) -> Identity {
-    let mut heir = holding(launcher_rank, own, 1, epoch);
-    (heir.held.whole, heir.held.player) = (whole, own);
+fn heir(process: u32, own: u32, epoch: u64, whole: u64) -> Identity {
+    let mut heir = holding(process, own, 1, epoch);
+    if let Some(held) = &mut heir.held {
+        held.whole = (whole != 0).then_some(Epoch(whole));
+        held.player = Some(ProcessNumber(own));
+    }
     heir
 }
 
@@ -174,7 +202,7 @@ fn heirs_need_nobody_else() {
     assert_eq!((plan.fetches, plan.remakes), (vec![], vec![]));
     let plan = make(&[heir(2, 1, 3, 0), heir(3, 0, 3, 0)], 2, 1).unwrap();
     assert_eq!(plan.takeovers, [has_all(0, 3), has_all(1, 2)]);
-    assert_eq!(plan.epoch, 3);
+    assert_eq!(plan.epoch, Epoch(3));
     // A single worker has no holder.
     let alone = Redundancy::place(&[0], 1, Scheme::Copies(0));
     assert_eq!(
@@ -190,7 +218,7 @@ fn heirs_need_nobody_else() {
 
 #[test]
 fn heirs_tell_of_the_epoch_that_was_under_way() {
-    let epoch = |living: &[Identity]| make(living, 3, 1).map(|plan| plan.epoch);
+    let epoch = |living: &[Identity]| make(living, 3, 1).map(|plan| plan.epoch.0);
     // Somebody has seen it committed.
     assert_eq!(epoch(&[heir(3, 0, 4, 0), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]), Ok(4));
     assert_eq!(epoch(&[worker(0, 0, 4), heir(4, 1, 3, 4), worker(2, 2, 4)]), Ok(4));
@@ -215,7 +243,7 @@ fn heirs_tell_of_the_epoch_that_was_under_way() {
     );
     // Worker 1's copy comes from the heir of its holder.
     let plan = make(&[whole(worker(0, 0, 3), 4), heir(4, 1, 3, 0), heir(5, 2, 3, 4)], 3, 1).unwrap();
-    assert_eq!((plan.epoch, plan.fetches), (4, vec![Fetch { worker: 1, from: 2 }]));
+    assert_eq!((plan.epoch, plan.fetches), (Epoch(4), vec![fetch(1, 2)]));
 }
 
 #[test]
@@ -227,16 +255,16 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
     };
     let living = |lost, fetch| costs(whole(worker(0, 0, 3), 4), lost, fetch);
     let other = costs(whole(worker(2, 2, 3), 4), 10, 100);
-    let epoch = |living: &[Identity]| make(living, 3, 1).map(|plan| (plan.epoch, plan.fetches.len()));
-    assert_eq!(epoch(&[living(99, 80), heir(4, 1, 3, 0), other]), Ok((3, 0)));
-    assert_eq!(epoch(&[living(100, 80), heir(4, 1, 3, 0), other]), Ok((4, 1)));
+    let epoch = |living: &[Identity]| make(living, 3, 1).map(|plan| (plan.epoch.0, plan.fetches.len()));
+    assert_eq!(epoch(&[living(99, 80), heir(4, 1, 3, 0), other.clone()]), Ok((3, 0)));
+    assert_eq!(epoch(&[living(100, 80), heir(4, 1, 3, 0), other.clone()]), Ok((4, 1)));
     assert_eq!(
         epoch(&[living(0, 0), heir(4, 1, 3, 0), whole(worker(2, 2, 3), 4)]),
         Ok((4, 1))
     );
     // Worker 1 may have come to the meeting, and seen it committed.
-    assert_eq!(epoch(&[living(0, 80), heir(4, 1, 3, 4), other]), Ok((4, 0)));
-    assert_eq!(epoch(&[living(0, 80), newcomer(4), other]), Ok((4, 1)));
+    assert_eq!(epoch(&[living(0, 80), heir(4, 1, 3, 4), other.clone()]), Ok((4, 0)));
+    assert_eq!(epoch(&[living(0, 80), newcomer(4), other.clone()]), Ok((4, 1)));
     assert_eq!(epoch(&[living(0, 80), holding(4, 1, 1, 3), other]), Ok((4, 1)));
     // One who has died never came.
     assert_eq!(epoch(&[living(0, 80), heir(4, 1, 3, 4), heir(5, 2, 3, 0)]), Ok((3, 0)));
@@ -254,9 +282,9 @@ fn a_failure_without_a_dead_worker_needs_no_takeover() {
     assert_eq!(
         plan,
         Plan {
-            epoch: 2,
+            epoch: Epoch(2),
             takeovers: vec![],
-            players: vec![0, 1],
+            players: players([0, 1]),
             fetches: vec![],
             remakes: vec![],
             lost: None,
@@ -268,23 +296,21 @@ fn a_failure_without_a_dead_worker_needs_no_takeover() {
 fn what_is_lost_in_memory_may_be_on_disk() {
     let living = [worker(0, 0, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 0, 2)];
     let lost = Lost::Behind {
-        worker: 3,
-        at: 2,
-        epoch: 4,
+        worker: Worker(3),
+        at: Epoch(2),
+        epoch: Epoch(4),
     };
     let plan = super::from_disk(&living, &copies(4, 1, 1), 4, &[], lost.clone());
     assert_eq!(plan.takeovers, [takeover(1, 4), takeover(2, 5)]);
-    assert_eq!((plan.players, plan.lost), (vec![0, 4, 5, 3], Some(lost.clone())));
+    assert_eq!((plan.players, plan.lost), (players([0, 4, 5, 3]), Some(lost.clone())));
 }
 
-fn refusing(identity: Identity, worker: u32, at: u64) -> Identity {
-    let mut refused = identity.refused;
-    let free = refused.iter().position(|copy| *copy == Refused::NOTHING).unwrap();
-    refused[free] = Refused {
-        worker: u64::from(worker),
-        at,
-    };
-    Identity { refused, ..identity }
+fn refusing(mut identity: Identity, worker: u32, at: u32) -> Identity {
+    identity.refused.push(Refused {
+        worker: Worker(worker),
+        at: ProcessNumber(at),
+    });
+    identity
 }
 
 #[test]
@@ -297,17 +323,16 @@ fn a_damaged_copy_is_not_used_and_made_again() {
         refusing(newcomer(4), 1, 2),
     ];
     let plan = super::make(&living, &copies(4, 1, 2), 4, &[]).unwrap();
-    assert_eq!(plan.fetches, [Fetch { worker: 1, from: 3 }]);
-    let remake = |worker, layer, at| Remake { worker, layer, at };
+    assert_eq!(plan.fetches, [fetch(1, 3)]);
     assert_eq!(plan.remakes, [remake(0, 0, 1), remake(1, 0, 2), remake(3, 1, 1)]);
     // With that one copy only, it is lost.
     let damaged = |died, holders| Lost::Copies {
-        worker: 1,
+        worker: Worker(1),
         died,
         holders,
-        epoch: 5,
+        epoch: Epoch(5),
     };
-    let lost = damaged(true, vec![(2, Gone::Damaged)]);
+    let lost = damaged(true, vec![(Worker(2), Gone::Damaged)]);
     assert_eq!(make(&living, 4, 1), Err(lost));
     // All that is lost is named.
     let living = [
@@ -316,17 +341,17 @@ fn a_damaged_copy_is_not_used_and_made_again() {
         refusing(newcomer(4), 1, 2),
         newcomer(5),
     ];
-    let lost = damaged(true, vec![(2, Gone::Damaged), (3, Gone::Dead)]);
+    let lost = damaged(true, vec![(Worker(2), Gone::Damaged), (Worker(3), Gone::Dead)]);
     assert_eq!(super::make(&living, &copies(4, 1, 2), 4, &[]), Err(lost));
     // A survivor whose own copy is damaged gets it from its holder.
     let living = [worker(0, 0, 5), refusing(worker(1, 1, 5), 1, 1)];
-    assert_eq!(make(&living, 2, 1).unwrap().fetches, [Fetch { worker: 1, from: 0 }]);
+    assert_eq!(make(&living, 2, 1).unwrap().fetches, [fetch(1, 0)]);
     let living = [refusing(worker(0, 0, 5), 1, 0), refusing(worker(1, 1, 5), 1, 1)];
     let lost = Lost::Copies {
-        worker: 1,
+        worker: Worker(1),
         died: false,
-        holders: vec![(0, Gone::Damaged)],
-        epoch: 5,
+        holders: vec![(Worker(0), Gone::Damaged)],
+        epoch: Epoch(5),
     };
     assert_eq!(make(&living, 2, 1), Err(lost));
 }
@@ -336,12 +361,16 @@ fn with_two_copies_any_two_may_die_at_once() {
     for first in 0..5 {
         for second in first + 1..5u32 {
             let alive = (0..5u32).filter(|part| ![first, second].contains(part));
-            let mut living: Vec<Identity> = alive.map(|part| worker(part.into(), part.into(), 3)).collect();
+            let mut living: Vec<Identity> = alive.map(|part| worker(part, part, 3)).collect();
             living.extend([newcomer(5), newcomer(6)]);
             let plan = super::make(&living, &copies(5, 1, 2), 5, &[]).unwrap();
-            let fetched: Vec<u32> = plan.fetches.iter().map(|fetch| fetch.worker).collect();
+            let fetched: Vec<u32> = plan.fetches.iter().map(|fetch| fetch.worker.0).collect();
             assert_eq!(fetched, [first, second]);
-            assert!(plan.fetches.iter().all(|fetch| ![first, second].contains(&fetch.from)));
+            assert!(
+                plan.fetches
+                    .iter()
+                    .all(|fetch| ![first, second].contains(&fetch.from.0))
+            );
         }
     }
 }
@@ -358,16 +387,14 @@ fn with_parity_all_others_of_the_group_are_needed() {
         newcomer(6),
     ];
     let plan = parity(&living).unwrap();
-    let fetch = |worker, from| Fetch { worker, from };
     assert_eq!(plan.fetches, [fetch(0, 2), fetch(0, 4), fetch(3, 1)]);
-    let remake = |worker, layer, at| Remake { worker, layer, at };
     assert_eq!(plan.remakes, [remake(1, 0, 3), remake(2, 1, 0), remake(4, 0, 0)]);
     // Two of a group.
     let gone = |worker, holders| Lost::Copies {
-        worker,
+        worker: Worker(worker),
         died: true,
         holders,
-        epoch: 5,
+        epoch: Epoch(5),
     };
     let living = [
         worker(1, 1, 5),
@@ -376,7 +403,7 @@ fn with_parity_all_others_of_the_group_are_needed() {
         newcomer(5),
         newcomer(6),
     ];
-    assert_eq!(parity(&living), Err(gone(0, vec![(2, Gone::Dead)])));
+    assert_eq!(parity(&living), Err(gone(0, vec![(Worker(2), Gone::Dead)])));
     // A successor that has all that the dead member had is as good as that, one without the parity is not.
     let living = |layers| {
         let successor = holding(5, 2, layers, 5);
@@ -389,7 +416,7 @@ fn with_parity_all_others_of_the_group_are_needed() {
         ]
     };
     assert_eq!(parity(&living(3)).unwrap().fetches, [fetch(0, 2), fetch(0, 4)]);
-    assert_eq!(parity(&living(0)), Err(gone(0, vec![(2, Gone::Dead)])));
+    assert_eq!(parity(&living(0)), Err(gone(0, vec![(Worker(2), Gone::Dead)])));
     // What somebody has found damaged cannot be used for others.
     let living = [
         worker(1, 1, 5),
@@ -398,15 +425,19 @@ fn with_parity_all_others_of_the_group_are_needed() {
         worker(4, 4, 5),
         newcomer(5),
     ];
-    assert_eq!(parity(&living), Err(gone(0, vec![(2, Gone::Damaged)])));
+    assert_eq!(parity(&living), Err(gone(0, vec![(Worker(2), Gone::Damaged)])));
 }
 
 /// Whatever is wished, the plan has each part once and each newcomer once, and only living idle ones.
 #[test]
 fn a_wish_counts_if_it_is_possible() {
     let living = [worker(0, 0, 3), worker(3, 3, 3), newcomer(4), newcomer(5), newcomer(6)];
-    let takeovers = |wishes: &[(u32, u64)]| {
-        let wishes: Vec<Wish> = wishes.iter().map(|&(worker, spare)| Wish { worker, spare }).collect();
+    let takeovers = |wishes: &[(u32, u32)]| {
+        let wish = |&(worker, spare): &(u32, u32)| Wish {
+            worker: Worker(worker),
+            spare: ProcessNumber(spare),
+        };
+        let wishes: Vec<Wish> = wishes.iter().map(wish).collect();
         super::make(&living, &copies(4, 2, 1), 4, &wishes).unwrap().takeovers
     };
     assert_eq!(takeovers(&[(1, 6), (2, 5)]), [takeover(1, 6), takeover(2, 5)]);
@@ -414,7 +445,7 @@ fn a_wish_counts_if_it_is_possible() {
     let by_rule = [takeover(1, 4), takeover(2, 5)];
     // A worker, nobody, a dead one, nonsense, other parts.
     assert_eq!(takeovers(&[(1, 0), (2, 99)]), by_rule);
-    assert_eq!(takeovers(&[(1, 1), (2, u64::MAX)]), by_rule);
+    assert_eq!(takeovers(&[(1, 1), (2, u32::MAX)]), by_rule);
     assert_eq!(takeovers(&[(0, 6), (7, 5)]), by_rule);
     // The same newcomer twice.
     assert_eq!(takeovers(&[(1, 6), (2, 6)]), [takeover(1, 6), takeover(2, 4)]);
@@ -429,7 +460,10 @@ fn a_copy_that_is_there_counts_more_than_a_wish() {
         newcomer(4),
         holding(5, 1, 1, 3),
     ];
-    let wish = Wish { worker: 1, spare: 4 };
+    let wish = Wish {
+        worker: Worker(1),
+        spare: ProcessNumber(4),
+    };
     let plan = super::make(&living, &copies(4, 2, 1), 4, &[wish]).unwrap();
-    assert_eq!(plan.takeovers[0].player, 5);
+    assert_eq!(plan.takeovers[0].player, ProcessNumber(5));
 }

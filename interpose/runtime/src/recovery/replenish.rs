@@ -9,7 +9,7 @@ use crate::{daemon, renewal, sys, told};
 pub fn replenish() {
     let spares = renewal::spares();
     let config = told::config();
-    if world::worker() == 0 && config.replenish && world::is_protected() && spares < config.spares {
+    if world::is_first_worker() && config.replenish && world::is_protected() && spares < config.spares {
         renewal::replenish(grant(spares));
     }
 }

@@ -4,8 +4,9 @@ use super::deaths;
 use super::meeting;
 use super::plan::{Lost, Plan};
 use crate::{copies, events, fault, world};
-use ckptd::events::{ErrorClass, Kind, RecoveryStage, Spare, Worker, WorldRank};
+use ckptd::events::{ErrorClass, Kind, RecoveryStage, Spare};
 use std::time::Instant;
+use understudy_numbers::{ProcessNumber, Worker};
 
 /// What happened, for the user and the event file.
 pub struct Report {
@@ -13,12 +14,12 @@ pub struct Report {
     pub recovery: u32,
     /// When, and through which error, this process learned of the failure.
     noticed: (u64, ErrorClass),
-    /// Launcher ranks that died.
-    failed: Vec<u32>,
+    /// Processes that died.
+    failed: Vec<ProcessNumber>,
     /// The same, with what they were and of what they died.
     deaths: Vec<Kind>,
     /// Workers whose parts were taken, each with the number of the process that plays it now.
-    takeovers: Vec<(u32, u32)>,
+    takeovers: Vec<(Worker, ProcessNumber)>,
     /// Of what their processes died.
     causes: Vec<String>,
     /// What the user should be told besides.
@@ -58,7 +59,7 @@ impl Report {
     }
 
     /// An attempt has succeeded: who has died, and who plays which part from now on. `players` are those until now.
-    pub fn settle(&mut self, dead: &[u32], plan: &Plan, players: &[u32]) {
+    pub fn settle(&mut self, dead: &[ProcessNumber], plan: &Plan, players: &[ProcessNumber]) {
         self.note_deaths(dead, players);
         let causes = plan.takeovers.iter().map(|it| deaths::cause_of(it.worker));
         self.causes.extend(causes);
@@ -66,7 +67,7 @@ impl Report {
         self.takeovers
             .extend(plan.takeovers.iter().map(|it| (it.worker, it.player)));
         if let Some(lost @ (Lost::Copies { epoch, .. } | Lost::Behind { epoch, .. })) = &plan.lost {
-            let older = match epoch.saturating_sub(plan.epoch) {
+            let older = match epoch.0.saturating_sub(plan.epoch.0) {
                 0 => "the same one".into(),
                 older => format!("{older} older"),
             };
@@ -77,14 +78,17 @@ impl Report {
         }
     }
 
-    /// These ranks have died. `players` are those until now.
-    pub fn note_deaths(&mut self, dead: &[u32], players: &[u32]) {
+    /// These processes have died. `players` are those until now.
+    pub fn note_deaths(&mut self, dead: &[ProcessNumber], players: &[ProcessNumber]) {
         self.failed.extend(dead);
-        let parts = (0..).zip(players).filter(|(_, player)| dead.contains(player));
+        let parts = (0..)
+            .map(Worker)
+            .zip(players)
+            .filter(|(_, player)| dead.contains(player));
         self.deaths.extend(parts.map(|(worker, &rank)| Kind::Death {
             recovery: self.recovery,
-            rank: WorldRank(rank),
-            worker: Worker(worker),
+            rank,
+            worker,
             cause: deaths::label(worker),
         }));
     }
@@ -92,7 +96,7 @@ impl Report {
     /// Writes what has happened to the event file.
     pub fn emit(&self) {
         let (moment, by) = self.noticed;
-        let failed = self.failed.iter().map(|&rank| WorldRank(rank)).collect();
+        let failed = self.failed.clone();
         let recovery = self.recovery;
         events::emit_at(moment, Kind::FailureDetected { recovery, failed, by });
         self.deaths
@@ -106,12 +110,12 @@ impl Report {
             });
         }
         let world = world::get();
-        for &(worker, player) in self.takeovers.iter().filter(|it| it.1 == world.launcher_rank) {
-            let from = Spare(player - world.worker_count.min(player));
+        for &(worker, player) in self.takeovers.iter().filter(|it| it.1 == world.process) {
+            let from = Spare(player.0.saturating_sub(world.worker_count));
             events::emit(Kind::Takeover {
                 recovery: self.recovery,
                 from,
-                as_worker: Worker(worker),
+                as_worker: worker,
             });
         }
     }
@@ -138,16 +142,17 @@ impl Report {
 mod tests {
     use super::super::plan::Takeover;
     use super::*;
+    use understudy_numbers::Epoch;
 
     fn plan(takeovers: &[(u32, u32)]) -> Plan {
         let takeover = |&(worker, player): &(u32, u32)| Takeover {
-            worker,
-            player,
+            worker: Worker(worker),
+            player: ProcessNumber(player),
             has_own: false,
             layers: 0,
         };
         Plan {
-            epoch: 1,
+            epoch: Epoch(1),
             takeovers: takeovers.iter().map(takeover).collect(),
             players: vec![],
             fetches: vec![],
@@ -162,10 +167,10 @@ mod tests {
         crate::cell::set_owner();
         let mut report = Report::new(1, 0, ErrorClass::Abandoned);
         assert_eq!(report.summary(), "communication failed, but no rank has died");
-        report.settle(&[1], &plan(&[(1, 4)]), &[0, 1, 2, 3]);
+        report.settle(&[ProcessNumber(1)], &plan(&[(1, 4)]), &[0, 1, 2, 3].map(ProcessNumber));
         assert_eq!(report.summary(), "worker 1 died, spare rank 4 has taken its part");
         // The part is played by rank 4 now, which dies as well.
-        report.settle(&[4], &plan(&[(1, 7)]), &[0, 4, 2, 3]);
+        report.settle(&[ProcessNumber(4)], &plan(&[(1, 7)]), &[0, 4, 2, 3].map(ProcessNumber));
         assert_eq!(
             report.summary(),
             "worker 1 died, spare rank 4 has taken its part; worker 1 died, spare rank 7 has taken its part"

@@ -2,14 +2,13 @@
 
 use super::check;
 use crate::arch::Rewound;
-use crate::errors::SUCCESS;
 use crate::gather::everybodys;
 use crate::objects::comm::freed;
 use crate::posting;
 use crate::requests::{self, Identity, Kind, State};
 use crate::world;
 use std::collections::HashMap;
-use std::ffi::c_int;
+use understudy_mpi as mpi;
 
 /// Makes the real requests of the restored records again, receives in the order in which they were posted.
 pub fn repost() -> Result<(), Rewound> {
@@ -46,7 +45,7 @@ pub fn repost() -> Result<(), Rewound> {
 ///
 /// # Errors
 /// That of a real procedure.
-pub fn make_recorded() -> Result<(), c_int> {
+pub fn make_recorded() -> mpi::Result<()> {
     let mut wanted: Vec<(u64, u32)> = {
         let table = requests::table();
         let requests = table.iter();
@@ -77,9 +76,7 @@ pub fn make_recorded() -> Result<(), c_int> {
             continue;
         }
         let (real, kept, rc) = posting::make(&recipe);
-        if rc != SUCCESS {
-            return Err(rc);
-        }
+        mpi::check(rc)?;
         requests::set_real(index, real);
         requests::keep_for(index, kept);
     }

@@ -1,5 +1,4 @@
 //! The whole job has been started again: every worker becomes what it was at an epoch on disk.
-#![allow(unsafe_code)]
 
 use super::RESUMED_IN_INIT;
 use super::fetch;
@@ -7,33 +6,29 @@ use super::load::{self, Origin};
 use super::repost::repost;
 use crate::arch::Rewound;
 use crate::ending::{fail, failed_in_init, undone};
-use crate::errors::succeeded;
-use crate::generated::real;
 use crate::objects::comm;
 use crate::{arch, copies, disk, events, sys, user, world};
 use ckptd::events::Kind;
 use ckptd::relay::RankStage;
-use std::ffi::c_int;
 use std::time::Instant;
-use understudy_mpi::call;
+use understudy_mpi as mpi;
 
 /// At the end of MPI_Init, when the epoch is chosen and in memory. A failure here ends the job; nothing on disk has
 /// changed then, so it can be started again.
 pub fn from_disk() -> Rewound {
     let began = Instant::now();
-    fetch::fetch_from_disk();
+    fetch::fetch_from_disk(world::worker());
     let epoch = copies::epoch();
     undone(user::undo_earlier(epoch));
-    // SAFETY: a collective over the workers.
-    succeeded(unsafe { real::PMPI_Barrier(world::private()) }).unwrap_or_else(|rc| failed_in_init(rc));
+    world::private().barrier().unwrap_or_else(|error| failed_in_init(error));
     let loaded = load::load(Origin::Restart, None).unwrap_or_else(|load::Damaged(what)| {
         fail("the epoch on disk was damaged in memory", &std::io::Error::other(what))
     });
-    make_copies().unwrap_or_else(|rc| failed_in_init(rc));
+    make_copies().unwrap_or_else(|error| failed_in_init(error));
     disk::go_on_from(world::worker());
     events::set_epoch(epoch);
     if repost().is_err() {
-        failed_in_init(call::ABANDONED);
+        failed_in_init(mpi::Error::ABANDONED);
     }
     RESUMED_IN_INIT.set(load::is_init(&loaded.frame));
     user::set_stage(RankStage::Running);
@@ -41,10 +36,10 @@ pub fn from_disk() -> Rewound {
     user::threads_go_back();
     events::emit(Kind::Resume {
         recovery: 0,
-        epoch: ckptd::events::Epoch(epoch),
+        epoch,
         total_ns: events::nanoseconds(began),
     });
-    if world::worker() == 0 {
+    if world::is_first_worker() {
         sys::say(format_args!(
             "the job goes on from epoch {epoch} on disk, after {:.1} ms; {}",
             began.elapsed().as_secs_f64() * 1e3,
@@ -55,11 +50,10 @@ pub fn from_disk() -> Rewound {
 }
 
 /// Communicators, and the copies of the buddies. Nobody goes on before all have got so far.
-fn make_copies() -> Result<(), c_int> {
+fn make_copies() -> mpi::Result<()> {
     // The program has made none since its MPI_Init has begun.
     comm::drop_reals();
     comm::rebuild(world::get().workers, copies::epoch())?;
     fetch::make_all(world::worker())?;
-    // SAFETY: a collective over the workers.
-    succeeded(unsafe { real::PMPI_Barrier(world::private()) })
+    world::private().barrier()
 }

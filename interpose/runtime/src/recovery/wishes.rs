@@ -6,16 +6,17 @@
 
 use super::plan::{Identity, Plan, Wish};
 use crate::cell::Main;
-use crate::gather::{Extreme, extremes};
 use crate::{daemon, events, renewal, world};
-use ckptd::events::{Kind, SpareChoice, Worker, WorldRank};
+use ckptd::events::{Kind, SpareChoice};
 use ckptd::pool::Lease;
-use std::ffi::c_int;
+use understudy_mpi as mpi;
 use understudy_mpi::call;
+use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{Generation, ProcessNumber, Worker};
 
 /// What this process has been told, and for which generation.
-static ASKED: Main<Option<(u32, Asked)>> = Main::new(None);
+static ASKED: Main<Option<(Generation, Asked)>> = Main::new(None);
 
 /// What the process that has asked knows of the answer.
 pub struct Asked(Result<Vec<Lease>, String>);
@@ -28,12 +29,12 @@ pub fn offer() {
 }
 
 /// Which spares should take the parts of these processes.
-fn choose(fallen: &[u32]) -> Vec<u32> {
+fn choose(fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
     let (world, generation) = (world::get(), call::wanted());
-    let parts = (0..).zip(&world.players);
+    let parts = Worker::all(world.worker_count).zip(&world.players);
     let fallen = parts.filter(|(_, player)| fallen.contains(player));
-    let dead: Vec<u32> = fallen.map(|(worker, _)| worker).collect();
-    let asked = Asked(daemon::lease(u64::from(generation), &dead));
+    let dead: Vec<Worker> = fallen.map(|(worker, _)| worker).collect();
+    let asked = Asked(daemon::lease(u64::from(generation.0), &dead));
     let leases = asked.0.as_deref().unwrap_or_default();
     let asked_for = leases.iter().filter(|lease| dead.contains(&lease.worker));
     let spares = asked_for.map(|lease| lease.rank).collect();
@@ -41,30 +42,30 @@ fn choose(fallen: &[u32]) -> Vec<u32> {
     spares
 }
 
-/// What a process says of itself: 1 if it has asked.
-pub fn word() -> u64 {
-    let is_current = |(generation, _): &(u32, Asked)| *generation == call::wanted();
-    u64::from(ASKED.borrow().as_ref().is_some_and(is_current))
+/// Whether this process has asked.
+pub fn has_asked() -> bool {
+    let is_current = |(generation, _): &(Generation, Asked)| *generation == call::wanted();
+    ASKED.borrow().as_ref().is_some_and(is_current)
 }
 
 /// The daemon's wishes; the same in all processes. Collective if somebody has asked.
-pub fn hear(all: RealComm, living: &[Identity], dead: &[u32]) -> Result<(Vec<Wish>, Option<Asked>), c_int> {
-    if dead.is_empty() || living.iter().all(|identity| identity.has_asked == 0) {
+pub fn hear(all: RealComm, living: &[Identity], dead: &[Worker]) -> mpi::Result<(Vec<Wish>, Option<Asked>)> {
+    if dead.is_empty() || living.iter().all(|identity| !identity.has_asked) {
         return Ok((Vec::new(), None));
     }
-    let asked = (word() != 0).then(|| ASKED.take()).flatten().map(|(_, asked)| asked);
-    let leased = |worker: &u32| {
+    let asked = has_asked().then(|| ASKED.take()).flatten().map(|(_, asked)| asked);
+    let leased = |worker: &Worker| {
         let leases = asked.as_ref().and_then(|asked| asked.0.as_ref().ok())?;
         leases.iter().find(|lease| lease.worker == *worker)
     };
     let own: Vec<u64> = dead
         .iter()
-        .map(|worker| leased(worker).map_or(0, |lease| 1 + u64::from(lease.rank)))
+        .map(|worker| leased(worker).map_or(0, |lease| 1 + u64::from(lease.rank.0)))
         .collect();
     // One process says something, all others zeros.
-    let heard = extremes(all, Extreme::Greatest, &own)?;
-    let wish = |(&worker, word): (&u32, u64)| {
-        let spare = word.checked_sub(1)?;
+    let heard = all.extremes(Extreme::Greatest, &own)?;
+    let wish = |(&worker, word): (&Worker, u64)| {
+        let spare = ProcessNumber(word.checked_sub(1)? as u32);
         Some(Wish { worker, spare })
     };
     Ok((dead.iter().zip(heard).filter_map(wish).collect(), asked))
@@ -76,15 +77,15 @@ pub fn settle(asked: Option<Asked>, plan: &Plan) {
     let leases = answer.as_deref().unwrap_or_default();
     let is_used = |lease: &&Lease| plan.takeover(lease.worker).is_some_and(|it| it.player == lease.rank);
     let choices = plan.takeovers.iter().map(|it| SpareChoice {
-        worker: Worker(it.worker),
-        rank: WorldRank(it.player),
+        worker: it.worker,
+        rank: it.player,
         by_daemon: leases.iter().filter(is_used).any(|lease| lease.worker == it.worker),
     });
     let choices: Vec<SpareChoice> = choices.collect();
     let reason = match &answer {
         Err(why) => Some(format!("the daemon: {why}")),
         Ok(leases) => choices.iter().find(|choice| !choice.by_daemon).map(|choice| {
-            let lease = leases.iter().find(|lease| lease.worker == choice.worker.0);
+            let lease = leases.iter().find(|lease| lease.worker == choice.worker);
             match lease {
                 None => format!("the daemon has no spare for worker {}", choice.worker),
                 Some(lease) => format!(

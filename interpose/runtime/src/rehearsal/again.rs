@@ -18,41 +18,52 @@ use crate::{copies, fault, journal, told, user, world};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::unix::fs::FileExt;
+use understudy_numbers::Epoch;
 
-/// The program has asked for a new phase.
-static ASKED: Main<bool> = Main::new(false);
-/// All workers have, and it begins with the next cut.
-static AGREED: Main<bool> = Main::new(false);
-/// What the process was at the cut with which the phase that is under way has begun.
-static BASE: Main<Option<Base>> = Main::new(None);
+/// What is known of new phases.
+struct NewPhase {
+    /// The program has asked for one.
+    is_asked: bool,
+    /// All workers have, and it begins with the next cut.
+    is_agreed: bool,
+    /// What the process was at the cut with which the one that is under way has begun.
+    base: Option<Base>,
+}
+
+const NOTHING: NewPhase = NewPhase {
+    is_asked: false,
+    is_agreed: false,
+    base: None,
+};
+
+static STATE: Main<NewPhase> = Main::new(NOTHING);
 
 /// The program has called `MPI_Pcontrol`.
 pub fn control(level: c_int) {
     if replays() && world::is_protected() && told::config().new_phase == Some(level) {
-        ASKED.set(true);
+        STATE.borrow_mut().is_asked = true;
     }
 }
 
 /// Whether a cut should be taken for it.
 pub fn asks_for_cut() -> bool {
-    *ASKED.borrow()
+    STATE.borrow().is_asked
 }
 
 /// At a cut: whether a new phase may begin here, as far as this worker is concerned.
 pub fn may_begin() -> bool {
-    *ASKED.borrow() && !journal::is_under_way() && !worker::is_waiting()
+    STATE.borrow().is_asked && !journal::is_under_way() && !worker::is_waiting()
 }
 
 /// Whether it may in all workers.
 pub fn agree(may_begin: bool) {
-    AGREED.set(may_begin);
+    STATE.borrow_mut().is_agreed = may_begin;
 }
 
 /// A cut is being taken for this epoch.
-pub fn cut(epoch: u64) {
-    if AGREED.take() {
-        ASKED.set(false);
-        BASE.set(None);
+pub fn cut(epoch: Epoch) {
+    if STATE.borrow().is_agreed {
+        STATE.set(NOTHING);
         // The others must not wait for one who has nothing to build on.
         journal::start(&told::config().init_end, worker::script().is_some(), Some(epoch), room);
         fault::point("phase.begin", epoch);
@@ -60,20 +71,21 @@ pub fn cut(epoch: u64) {
 }
 
 /// An epoch is committed; it may be the one with which a phase has begun.
-pub fn keep_base(epoch: u64) {
-    if journal::base() != Some(epoch) || BASE.borrow().is_some() {
+pub fn keep_base(epoch: Epoch) {
+    if journal::base() != Some(epoch) || STATE.borrow().base.is_some() {
         return;
     }
     let Some(script) = worker::script() else { return };
     let Way::Replay(before) = &script.way else { return };
     let keep = copies::keep();
     let (pages, content) = changed(&keep.own.image, &keep.store, &script.pages);
-    BASE.set(Some(Base {
+    let base = Base {
         before: before.clone(),
         state: keep.own.state.bytes.clone(),
         pages,
         content: lz4_flex::block::compress_prepend_size(&content),
-    }));
+    };
+    STATE.borrow_mut().base = Some(base);
 }
 
 /// Pages of an image that are not as the phase before has left them, and their contents.
@@ -96,14 +108,12 @@ fn changed(image: &Image, store: &PageStore, known: &[Sums]) -> (Vec<PageRun>, V
 
 /// That of the phase that has ended.
 pub fn take_base() -> Option<Base> {
-    BASE.take()
+    STATE.borrow_mut().base.take()
 }
 
 /// The program is about to be rolled back.
 pub fn forget() {
-    ASKED.set(false);
-    AGREED.set(false);
-    BASE.set(None);
+    STATE.set(NOTHING);
 }
 
 /// Makes this process, which is a child at the end of the phase before, what the worker was when the new one began. Descriptors

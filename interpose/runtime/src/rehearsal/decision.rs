@@ -6,7 +6,7 @@ use crate::cell::Main;
 use crate::copies::Script;
 use crate::image::PAGE_SIZE;
 use crate::{events, journal, sys, told, world};
-use ckptd::events::{Kind, Worker};
+use ckptd::events::Kind;
 use ckptd::settings::Static;
 
 /// A decision is to be made.
@@ -57,11 +57,11 @@ fn decide(replay: bool, why: &str) {
     IS_OPEN.set(false);
     let way = if replay { "replay" } else { "image" };
     events::emit(Kind::StaticData {
-        worker: Worker(world::worker()),
+        worker: world::worker(),
         way: way.into(),
         reason: why.into(),
     });
-    if world::worker() == 0 {
+    if world::is_first_worker() {
         sys::say(format_args!("UNDERSTUDY_STATIC=auto: {way} for worker 0 ({why})"));
     } else {
         log::info!("UNDERSTUDY_STATIC=auto: {way} ({why})");

@@ -11,9 +11,9 @@ use crate::journal::Inputs;
 use crate::own_messages::{Peer, tag};
 use crate::{events, fault, world};
 use bincode::config::standard;
-use ckptd::events::{Kind, Worker};
+use ckptd::events::Kind;
 use std::time::Duration;
-use understudy_mpi::real_types::ANY_SOURCE;
+use understudy_numbers::{Epoch, Worker};
 
 /// What a worker is told: the numbers of pages that are not rebuilt, and what was read of files; or that none are.
 pub(super) type Proof = Option<(Vec<u64>, Inputs)>;
@@ -22,8 +22,8 @@ pub(super) type Proof = Option<(Vec<u64>, Inputs)>;
 struct State {
     incoming: Option<Message>,
     /// Scripts, each with its worker, in the order in which they have come.
-    waiting: Vec<(u32, Vec<u8>)>,
-    asked: Option<(u32, Asked)>,
+    waiting: Vec<(Worker, Vec<u8>)>,
+    asked: Option<(Worker, Asked)>,
     told: Vec<Message>,
 }
 
@@ -81,19 +81,19 @@ pub(super) fn poll() {
 impl State {
     fn receive(&mut self) {
         let Some(message) = &mut self.incoming else {
-            self.incoming = Message::probe(world::private(), ANY_SOURCE, tag::SCRIPT);
+            self.incoming = Message::probe(world::private(), None, tag::SCRIPT);
             return;
         };
         if message.test() == Ok(true)
             && let Some(message) = self.incoming.take()
         {
             self.waiting.push((message.from, message.bytes.to_vec()));
-            fault::point("rehearse.begin", 0);
+            fault::point("rehearse.begin", Epoch::NONE);
         }
     }
 
-    fn settle(&mut self, worker: u32, rehearsed: Rehearsed) {
-        fault::point("rehearse.end", 0);
+    fn settle(&mut self, worker: Worker, rehearsed: Rehearsed) {
+        fault::point("rehearse.end", Epoch::NONE);
         tell_user(worker, &rehearsed);
         if !is_used() {
             return;
@@ -111,7 +111,7 @@ impl State {
     }
 }
 
-fn tell_user(worker: u32, rehearsed: &Rehearsed) {
+fn tell_user(worker: Worker, rehearsed: &Rehearsed) {
     let Rehearsed {
         finding,
         journal,
@@ -125,7 +125,7 @@ fn tell_user(worker: u32, rehearsed: &Rehearsed) {
         finding.failure.as_ref().map_or(String::new(), |why| format!("; {why}"))
     );
     events::emit(Kind::Rehearsal {
-        worker: Worker(worker),
+        worker,
         journal: *journal,
         pages: *pages,
         different: finding.different.len() as u64,

@@ -3,17 +3,18 @@
 
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::handles;
 use crate::own_messages::{self, Lent, Peer};
 use crate::requests::EMPTY;
 use std::ffi::c_int;
-use understudy_mpi::real_types::{RealComm, RealRequest, Status};
+use understudy_mpi as mpi;
+use understudy_mpi::real_types::{ANY_SOURCE, RealComm, RealRequest, Status};
+use understudy_numbers::Worker;
 
 /// A message on its way, with its memory, which is kept if the message is dropped before it has ended.
 pub(super) struct Message {
     pub(super) bytes: Lent<Vec<u8>>,
     requests: Vec<RealRequest>,
-    pub(super) from: u32,
+    pub(super) from: Worker,
 }
 
 impl Message {
@@ -22,25 +23,26 @@ impl Message {
         let mut requests = Vec::new();
         c_int::try_from(bytes.len()).ok()?;
         // SAFETY: the bytes stay beside the request.
-        let rc = unsafe { own_messages::send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests) };
-        (rc == SUCCESS).then(|| Message::under_way(bytes, requests, to.rank))
+        unsafe { own_messages::send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests) }.ok()?;
+        Some(Message::under_way(bytes, requests, to.rank))
     }
 
     /// Posts the receive of a message of this length.
     pub(super) fn receive(length: usize, from: Peer) -> Option<Message> {
         let (mut bytes, mut requests) = (vec![0u8; length], Vec::new());
         // SAFETY: as above.
-        let rc = unsafe { own_messages::receive(bytes.as_mut_ptr().cast(), length, from, &mut requests) };
-        (rc == SUCCESS).then(|| Message::under_way(bytes, requests, from.rank))
+        unsafe { own_messages::receive(bytes.as_mut_ptr().cast(), length, from, &mut requests) }.ok()?;
+        Some(Message::under_way(bytes, requests, from.rank))
     }
 
-    fn under_way(bytes: Vec<u8>, requests: Vec<RealRequest>, from: u32) -> Message {
+    fn under_way(bytes: Vec<u8>, requests: Vec<RealRequest>, from: Worker) -> Message {
         let bytes = Lent::new(bytes);
         Message { bytes, requests, from }
     }
 
-    /// Posts the receive of a message that has come, if one has.
-    pub(super) fn probe(comm: RealComm, source: c_int, tag: c_int) -> Option<Message> {
+    /// Posts the receive of a message that has come from this worker, or from anybody, if one has.
+    pub(super) fn probe(comm: RealComm, from: Option<Worker>, tag: c_int) -> Option<Message> {
+        let source = from.map_or(ANY_SOURCE, |worker| worker.0 as c_int);
         let (mut flag, mut status, mut length) = (0, EMPTY, 0);
         let status: &mut Status = &mut status;
         // SAFETY: a probe on a communicator of ours, and the length of a message of bytes.
@@ -49,14 +51,14 @@ impl Message {
             if rc != SUCCESS || flag == 0 {
                 return None;
             }
-            real::PMPI_Get_count(status, handles::byte_type(), &mut length);
+            real::PMPI_Get_count(status, understudy_mpi::comm::byte(), &mut length);
         }
-        let rank = status.source as u32;
+        let rank = Worker(status.source as u32);
         Message::receive(length.max(0) as usize, Peer { comm, rank, tag })
     }
 
-    /// Whether it has ended; an MPI error code if it has failed, which does not say that the library has done with its memory.
-    pub(super) fn test(&mut self) -> Result<bool, c_int> {
+    /// Whether it has ended; an error if it has failed, which does not say that the library has done with its memory.
+    pub(super) fn test(&mut self) -> mpi::Result<bool> {
         let has_ended = own_messages::test(&mut self.requests)?;
         if has_ended {
             self.bytes.give_back();

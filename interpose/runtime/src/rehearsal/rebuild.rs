@@ -17,10 +17,11 @@ use crate::image::store::PageStore;
 use crate::own_messages::{Peer, tag};
 use crate::world;
 use bincode::config::standard;
-use std::ffi::c_int;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
+use understudy_mpi as mpi;
+use understudy_numbers::{Epoch, Worker};
 
 /// What a thin copy lacks, for the process that gets it.
 #[derive(bincode::Encode, bincode::Decode)]
@@ -56,8 +57,8 @@ impl Offer {
 static MESSAGES: Main<Vec<(bool, Message)>> = Main::new(Vec::new());
 
 /// Sends what is missing in copies that are about to be sent, each to the worker with this number, and receives the same
-/// from the workers `from`. Empty for copies that lack nothing. An MPI error code if a process fails.
-pub fn offer(copies: Vec<(u32, &Image, Option<&Script>)>, from: &[u32]) -> Result<Vec<Option<Offer>>, c_int> {
+/// from the workers `from`. Empty for copies that lack nothing. An error if a process fails.
+pub fn offer(copies: Vec<(Worker, &Image, Option<&Script>)>, from: &[Worker]) -> mpi::Result<Vec<Option<Offer>>> {
     if !is_used() {
         return Ok(from.iter().map(|_| None).collect());
     }
@@ -101,12 +102,12 @@ fn encode(image: &Image, script: Option<&Script>) -> Vec<u8> {
     }
 }
 
-fn receive(length: usize, from: Peer) -> Result<Vec<u8>, c_int> {
+fn receive(length: usize, from: Peer) -> mpi::Result<Vec<u8>> {
     let mut messages = MESSAGES.borrow_mut();
     messages.extend(Message::receive(length, from).map(|message| (true, message)));
     loop {
         let Some((true, message)) = messages.last_mut() else {
-            return Err(crate::errors::ERR_INTERN);
+            return Err(mpi::Error::INTERN);
         };
         if message.test()? {
             break;
@@ -133,7 +134,7 @@ pub struct Rebuild {
 impl Rebuild {
     /// Begins.
     pub fn start(offer: Offer) -> Result<Rebuild, String> {
-        fault::point("replay.begin", 0);
+        fault::point("replay.begin", Epoch::NONE);
         let began = Instant::now();
         let asked = seed::make(&offer.script, &absent::pages_of(&offer.absent))?;
         Ok(Rebuild { offer, asked, began })
@@ -143,7 +144,7 @@ impl Rebuild {
     pub fn finish(self, image: &mut Image, store: &mut PageStore) -> Result<(Script, Duration), String> {
         let Rebuild { offer, asked, began } = self;
         collect(&offer.absent, &offer.script, asked, image, store)?;
-        fault::point("replay.end", 0);
+        fault::point("replay.end", Epoch::NONE);
         Ok((offer.script, began.elapsed()))
     }
 }

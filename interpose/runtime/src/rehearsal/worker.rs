@@ -18,9 +18,9 @@ use bincode::config::standard;
 use ckptd::events::{Kind, Worker};
 use ckptd::settings::Static;
 use std::cell::{Ref, RefMut};
-use std::ffi::c_int;
 use std::path::Path;
 use std::time::Duration;
+use understudy_numbers::Epoch;
 
 /// How far this worker's script is.
 #[derive(Default)]
@@ -41,7 +41,7 @@ enum Own {
         is_thin: bool,
     },
     /// What it reads has changed. It counts until this epoch is committed, which has all pages again.
-    Withdrawn { script: Script, until: u64 },
+    Withdrawn { script: Script, until: Epoch },
 }
 
 impl Own {
@@ -110,7 +110,7 @@ pub fn poll() {
 }
 
 /// A cut is being taken for this epoch. If a file has changed that a replay would read, it gets all pages again.
-pub(super) fn cut(epoch: u64) {
+pub(super) fn cut(epoch: Epoch) {
     let changed = script().and_then(|script| script.changed_input().map(Path::to_owned));
     let Some(path) = changed else { return };
     log::warn!("{} has changed: copies of static data are kept again", path.display());
@@ -221,7 +221,7 @@ impl State {
     }
 
     /// A replay is not needed any more once an epoch is committed that has all pages.
-    fn end_withdrawn(&mut self, committed: u64) {
+    fn end_withdrawn(&mut self, committed: Epoch) {
         if matches!(self.own, Own::Withdrawn { until, .. } if until <= committed) {
             self.own = Own::None;
         }
@@ -265,7 +265,7 @@ impl State {
             return;
         }
         let Some(message) = &mut self.proof else {
-            self.proof = Message::probe(world::private(), rehearser() as c_int, tag::PROOF);
+            self.proof = Message::probe(world::private(), Some(rehearser()), tag::PROOF);
             return;
         };
         if message.test() != Ok(true) {
@@ -355,14 +355,14 @@ impl State {
     }
 
     /// What partners need not have kept: layer, partner, and its script.
-    fn scripts_that_have_come(&mut self) -> Vec<(usize, u32, Vec<u8>)> {
+    fn scripts_that_have_come(&mut self) -> Vec<(usize, Worker, Vec<u8>)> {
         let world = world::get();
-        let partners: Vec<u32> = world.redundancy.partners_of(world::worker()).collect();
+        let partners: Vec<Worker> = world.redundancy.partners_of(world::worker()).collect();
         for (layer, &partner) in partners.iter().enumerate() {
             if self.scripts.iter().any(|(waiting, _)| *waiting == layer) {
                 continue;
             }
-            let message = Message::probe(world.private, partner as c_int, tag::STATIC);
+            let message = Message::probe(world.private, Some(partner), tag::STATIC);
             self.scripts.extend(message.map(|message| (layer, message)));
         }
         let come = self.scripts.extract_if(.., |(_, message)| message.test() == Ok(true));
@@ -372,13 +372,13 @@ impl State {
 }
 
 /// Who has this worker's phase rehearsed. Another process, if there is one: nothing is proved that only this one can make.
-fn rehearser() -> u32 {
+fn rehearser() -> Worker {
     let me = world::worker();
     world::get().redundancy.holders_of(me).next().unwrap_or(me)
 }
 
 /// The copy of a partner need not hold what can be rebuilt.
-fn thin(layer: usize, partner: u32, bytes: &[u8]) {
+fn thin(layer: usize, partner: Worker, bytes: &[u8]) {
     let Ok((script, _)) = bincode::decode_from_slice::<Script, _>(bytes, standard()) else {
         return;
     };
@@ -400,7 +400,7 @@ fn thin(layer: usize, partner: u32, bytes: &[u8]) {
     drop(guard);
     log::info!("the copy of worker {partner} is without {pages} of {before} pages, which can be rebuilt");
     events::emit(Kind::Thinned {
-        worker: Worker(partner),
+        worker: partner,
         pages,
         left: before - pages,
         journal,

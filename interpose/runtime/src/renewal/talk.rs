@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use understudy_mpi::{call, library};
+use understudy_numbers::{Guardian, ProcessNumber, Worker};
 
 // understudy-mpi and ckptd do not know each other.
 const _: () = {
@@ -35,28 +36,37 @@ pub struct Lines {
 static LINES: OnceLock<Lines> = OnceLock::new();
 
 /// Says which spares should take the parts of processes that have died; all by their numbers.
-type Chooser = fn(&[u32]) -> Vec<u32>;
+type Chooser = fn(&[ProcessNumber]) -> Vec<ProcessNumber>;
 
 static CHOOSER: OnceLock<Chooser> = OnceLock::new();
 
 /// What a dead process has left to this one.
 pub struct Inheritance {
     /// Its number, by which the job knows it.
-    pub from: u32,
+    pub from: ProcessNumber,
     /// How it has ended, as wait(2) tells it.
     pub status: c_int,
     /// What it has handed over.
     pub files: [OwnedFd; 2],
 }
 
-static INHERITANCE: Main<Option<Inheritance>> = Main::new(None);
-/// Whose files have come last.
-static HEIR_OF: Main<Option<u32>> = Main::new(None);
+/// What has come of dead processes.
+struct Heir {
+    /// Whose files have come last.
+    of: Option<ProcessNumber>,
+    /// What is not taken up yet.
+    inheritance: Option<Inheritance>,
+}
+
+static HEIR: Main<Heir> = Main::new(Heir {
+    of: None,
+    inheritance: None,
+});
 
 /// What this process is for its guardian, and who that is.
 struct Own {
-    number: u32,
-    guardian: u32,
+    number: ProcessNumber,
+    guardian: Guardian,
     directory: PathBuf,
 }
 
@@ -76,8 +86,8 @@ pub fn learn() -> Result<(), String> {
         .zip(part())
         .and_then(|((number, guardian), directory)| {
             Some(Own {
-                number: number.parse().ok()?,
-                guardian: guardian.parse().ok()?,
+                number: ProcessNumber(number.parse().ok()?),
+                guardian: Guardian(guardian.parse().ok()?),
                 directory: directory.into(),
             })
         });
@@ -143,7 +153,7 @@ fn connect(own: &Own) -> io::Result<()> {
     });
     // SAFETY: it begins with the words that calls need.
     call::listen(unsafe { &*mapped.cast::<call::Page>() });
-    call::enter(u32::MAX);
+    call::leave();
     // The snapshot is taken after this, so the shim keeps it.
     shim::hold_ends(is_over);
     Ok(())
@@ -210,10 +220,11 @@ pub fn hear_with(limit: impl Into<Option<Duration>>) -> Option<(ToProcess, Vec<O
     }
 }
 
-fn inherit(from: u32, status: c_int, files: Vec<OwnedFd>) {
-    HEIR_OF.set(Some(from));
+fn inherit(from: ProcessNumber, status: c_int, files: Vec<OwnedFd>) {
+    let mut heir = HEIR.borrow_mut();
+    heir.of = Some(from);
     if let Ok(files) = files.into_iter().map(lift).collect::<Vec<_>>().try_into() {
-        INHERITANCE.set(Some(Inheritance { from, status, files }));
+        heir.inheritance = Some(Inheritance { from, status, files });
     }
 }
 
@@ -222,7 +233,7 @@ pub fn choose_by(chooser: Chooser) {
     let _ = CHOOSER.set(chooser);
 }
 
-fn choose(fallen: &[u32]) {
+fn choose(fallen: &[ProcessNumber]) {
     let wishes = CHOOSER.get().map_or(Vec::new(), |chooser| chooser(fallen));
     for spare in wishes {
         tell(&ToManager::Wish { spare });
@@ -233,8 +244,8 @@ fn choose(fallen: &[u32]) {
 }
 
 /// Whether what this dead process has left was the last to come.
-pub fn has_inherited_from(dead: u32) -> bool {
-    *HEIR_OF.borrow() == Some(dead)
+pub fn has_inherited_from(dead: ProcessNumber) -> bool {
+    HEIR.borrow().of == Some(dead)
 }
 
 /// How many workers were started on this node.
@@ -249,11 +260,11 @@ pub fn can_choose() -> bool {
 
 /// What a dead process has left, if that has come since the last call.
 pub fn take_inheritance() -> Option<Inheritance> {
-    INHERITANCE.take()
+    HEIR.borrow_mut().inheritance.take()
 }
 
 /// These files are needed by whoever takes the part of this worker when this process dies; in place of any others.
-pub fn hand_over(worker: u32, files: [&impl AsFd; 2]) {
+pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
     let (message, lines) = (ToManager::Keeps { worker }, lines());
     // The guardian first: it keeps them for another manager as well.
     for line in [&lines.guardian, &lines.manager] {

@@ -6,6 +6,7 @@
 
 use super::{Kind, Recipe, Request, State};
 use std::collections::BTreeMap;
+use understudy_numbers::Worker;
 
 /// When a request was begun: compares like the calls that began them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
@@ -45,16 +46,16 @@ impl Requests {
 
     /// A message is on its way to a worker.
     #[inline]
-    pub fn count_sent(&mut self, worker: Option<u32>) {
-        if let Some(sent) = worker.and_then(|worker| self.sent.get_mut(worker as usize)) {
+    pub fn count_sent(&mut self, worker: Option<Worker>) {
+        if let Some(sent) = worker.and_then(|worker| self.sent.get_mut(worker.index())) {
             *sent += 1;
         }
     }
 
     /// A message has come from a worker.
     #[inline]
-    pub fn count_received(&mut self, worker: Option<u32>) {
-        if let Some(received) = worker.and_then(|worker| self.received.get_mut(worker as usize)) {
+    pub fn count_received(&mut self, worker: Option<Worker>) {
+        if let Some(received) = worker.and_then(|worker| self.received.get_mut(worker.index())) {
             *received += 1;
         }
     }

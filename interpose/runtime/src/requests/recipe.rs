@@ -7,6 +7,7 @@
 use crate::handles::{VirtComm, VirtDatatype, VirtOp, predefined_handle};
 use crate::objects::{comm, datatype, op};
 use std::ffi::{c_int, c_void};
+use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// An argument as the program has handed it over.
@@ -96,8 +97,9 @@ pub struct Recipe {
 const PARTITIONED: u64 = 1 << 63;
 
 /// The partitioned message number `number` from one worker to another with this tag: its identity, and the share of its
-/// sender; that of its receiver is the opposite.
-pub fn partitioned(comm: u64, [from, to]: [u32; 2], tag: c_int, number: u64) -> (Identity, u64) {
+/// sender; that of its receiver is the opposite. An end may be nobody.
+pub fn partitioned(comm: u64, ends: [Option<Worker>; 2], tag: c_int, number: u64) -> (Identity, u64) {
+    let [from, to] = ends.map(|end| end.map_or(u32::MAX, |worker| worker.0));
     let ends = u64::from(from) << 32 | u64::from(to);
     let pair = hash([comm, ends, u64::from(tag as u32)]);
     ((pair, number | PARTITIONED), hash([pair, number, 0]))
@@ -159,8 +161,8 @@ pub fn share(comm: VirtComm, number: u64) -> u64 {
     share_of([me, next], uid, number)
 }
 
-fn share_of([me, next]: [u32; 2], uid: u64, number: u64) -> u64 {
-    let weight = |worker: u32| hash([uid, number, u64::from(worker)]);
+fn share_of([me, next]: [Worker; 2], uid: u64, number: u64) -> u64 {
+    let weight = |worker: Worker| hash([uid, number, u64::from(worker.0)]);
     weight(me).wrapping_sub(weight(next))
 }
 
@@ -170,11 +172,11 @@ fn hash(words: [u64; 3]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{partitioned, share_of};
+    use super::{Worker, partitioned, share_of};
 
     /// The sum over members of which each has started as many as this says.
     fn sum(starts: &[u64], number: u64) -> u64 {
-        let members = [2u32, 5, 7, 11];
+        let members = [2, 5, 7, 11].map(Worker);
         let share = |at: usize| share_of([members[at], members[(at + 1) % members.len()]], 3, number);
         let shares = starts
             .iter()
@@ -194,6 +196,8 @@ mod tests {
 
     #[test]
     fn both_ends_of_a_partitioned_message_name_it_alike() {
+        let partitioned =
+            |comm, ends: [u32; 2], tag, number| partitioned(comm, ends.map(|end| Some(Worker(end))), tag, number);
         assert_eq!(partitioned(3, [1, 2], 9, 4), partitioned(3, [1, 2], 9, 4));
         for other in [
             partitioned(3, [2, 1], 9, 4),

@@ -7,6 +7,7 @@ use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::comm;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::Status;
+use understudy_numbers::Worker;
 
 /// Buffer, count, datatype, peer and tag of a message, on one communicator.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
@@ -37,7 +38,7 @@ impl Envelope {
     }
 
     /// Worker rank of the peer; `None` for MPI_PROC_NULL and wildcards.
-    pub fn worker(&self) -> Option<u32> {
+    pub fn worker(&self) -> Option<Worker> {
         comm::worker_of(self.comm(), self.peer)
     }
 }

@@ -115,7 +115,7 @@ mod tests {
     fn comm(uid: u64, name: Option<&str>) -> Comm {
         Comm {
             uid,
-            members: vec![0, 1, 2],
+            members: [0, 1, 2].map(Worker).into(),
             remote: None,
             topology: Topology::None,
             name: name.map(|name| name.as_bytes().to_vec()),
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(table.row_of(&comm(7, None)), 0);
         assert_eq!(table.row_of(&comm(7, Some("ocean"))), 2);
         let smaller = Comm {
-            members: vec![0, 1],
+            members: [0, 1].map(Worker).into(),
             ..comm(7, None)
         };
         assert_eq!(table.row_of(&smaller), 3);

@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use understudy_abi::effect;
+use understudy_numbers::Epoch;
 
 /// What [`crate::entry::file_effect`] calls, on the runtime's stack: an effect that is about to happen.
 ///
@@ -37,8 +38,8 @@ static NOTES: [AtomicPtr<AtomicU64>; 2] = [const { AtomicPtr::new(std::ptr::null
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// The program is behind the cut of this epoch. All its threads stand still.
-pub fn begin(epoch: u64) {
-    EPOCH.store(epoch, Ordering::Relaxed);
+pub fn begin(epoch: Epoch) {
+    EPOCH.store(epoch.0, Ordering::Relaxed);
     let note = output::effects().map_or(std::ptr::null_mut(), |note| std::ptr::from_ref(note).cast_mut());
     NOTES[0].store(note, Ordering::Relaxed);
 }

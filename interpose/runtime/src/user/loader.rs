@@ -19,7 +19,7 @@ mod replay;
 mod vector;
 
 use super::UserError;
-use crate::cell::Main;
+use crate::cell::{Copied, Main};
 use crate::image::runs::AddrRange;
 use crate::image::vmas;
 use crate::{told, unwinder, world};
@@ -37,7 +37,7 @@ pub use memory::is_locked;
 
 /// The libraries that the program has opened so far.
 pub fn opened() -> Vec<Library> {
-    libraries().split_off(*AT_START.borrow())
+    libraries().split_off(BEFORE.get().libraries)
 }
 
 /// A block of thread-local data.
@@ -91,10 +91,19 @@ const MOST_STATES: usize = 16;
 /// A program that opens and closes more than this would make every checkpoint long.
 const MOST_OPERATIONS: usize = 5000;
 
-/// How many libraries there were at the start.
-static AT_START: Main<usize> = Main::new(0);
-/// How many link-map namespaces there were in MPI_Init.
-static NAMESPACES: Main<usize> = Main::new(0);
+/// What there was before the program opened anything.
+#[derive(Clone, Copy)]
+struct Before {
+    /// Libraries at the start.
+    libraries: usize,
+    /// Link-map namespaces in MPI_Init.
+    namespaces: usize,
+}
+
+static BEFORE: Copied<Before> = Copied::new(Before {
+    libraries: 0,
+    namespaces: 0,
+});
 static KEPT: Main<Option<Kept>> = Main::new(None);
 
 fn kept() -> RefMut<'static, Kept> {
@@ -111,7 +120,10 @@ fn mark() -> Mark {
 
 /// Finds ld.so's state, before the program runs.
 pub fn find(first_heap: &[AddrRange]) {
-    AT_START.set(list::modules().len());
+    BEFORE.set(Before {
+        libraries: list::modules().len(),
+        ..BEFORE.get()
+    });
     memory::find(first_heap);
 }
 
@@ -125,8 +137,11 @@ pub fn begin() {
         checked: mark(),
         ..Kept::default()
     };
-    NAMESPACES.set(list::namespaces());
-    list::find_static_blocks(*AT_START.borrow());
+    BEFORE.set(Before {
+        namespaces: list::namespaces(),
+        ..BEFORE.get()
+    });
+    list::find_static_blocks(BEFORE.get().libraries);
     operations::begin();
 }
 
@@ -168,7 +183,7 @@ pub fn check() -> Result<(), UserError> {
     {
         return refuse(&first.path, "this C library's loader is not known");
     }
-    if list::namespaces() != *NAMESPACES.borrow() {
+    if list::namespaces() != BEFORE.get().namespaces {
         return refuse("a library", "it has done so in a namespace of its own, by dlmopen");
     }
     if operations.len() > MOST_OPERATIONS
@@ -229,7 +244,7 @@ fn blocks(libraries: &[Library]) -> Vec<Block> {
 pub fn capture() -> Saved {
     let operations = operations::operations();
     if !kept().last.is_some_and(|(_, last)| last == mark()) {
-        list::find_static_blocks(*AT_START.borrow());
+        list::find_static_blocks(BEFORE.get().libraries);
     }
     let mut kept = kept();
     let mark = mark();

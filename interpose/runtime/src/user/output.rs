@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+use understudy_numbers::{Epoch, ProcessNumber};
 
 /// Places in the two streams, if they go through a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -23,17 +24,25 @@ struct Output {
 
 /// Looked at in signal handlers and by other threads, too.
 static OUTPUT: OnceLock<Output> = OnceLock::new();
-/// What a dead rank's relay has forwarded, for the understudy that goes on for it.
-static INHERITED: Main<[Position; 2]> = Main::new([Position::START; 2]);
+/// What only the main thread asks for.
+struct Streams {
+    /// The path of this rank's ledger.
+    ledger: Option<PathBuf>,
+    /// What a dead rank's relay has forwarded, for the understudy that goes on for it.
+    inherited: [Position; 2],
+}
+
+static STREAMS: Main<Streams> = Main::new(Streams {
+    ledger: None,
+    inherited: [Position::START; 2],
+});
 
 /// How long a relay may take to start, or to pass on what it still has: it may be kept from running on a machine with too
 /// much to do, or wait for a reader. One that is gone or cannot work is found out at once.
 const RELAY_TIMEOUT: Duration = Duration::from_secs(120);
 
-static LEDGER: Main<Option<PathBuf>> = Main::new(None);
-
 fn own_ledger() -> Option<PathBuf> {
-    LEDGER.borrow().clone()
+    STREAMS.borrow().ledger.clone()
 }
 
 #[allow(unsafe_code)]
@@ -51,15 +60,15 @@ fn private_copy(fd: RawFd) -> Option<RawFd> {
 
 /// The path of this rank's ledger, which its relay is about to make. A job of the same name, whose launcher had the same process id, may have
 /// been killed as a whole: what is left of it goes.
-pub fn new_ledger(job: &str, launcher_rank: u32) -> PathBuf {
-    let path = in_memory().join(format!("understudy-{}-{launcher_rank}", job.replace('/', "_")));
+pub fn new_ledger(job: &str, process: ProcessNumber) -> PathBuf {
+    let path = in_memory().join(format!("understudy-{}-{process}", job.replace('/', "_")));
     let _ = std::fs::remove_file(&path);
     path
 }
 
 /// Connects to this rank's relay. `is_silent`: what the program prints until its state is loaded, nobody is to see.
 pub fn attach(path: PathBuf, is_silent: bool) {
-    LEDGER.set(Some(path.clone()));
+    STREAMS.borrow_mut().ledger = Some(path.clone());
     let pipes = [private_copy(1), private_copy(2)];
     match LedgerView::attach(&path, pipes, RELAY_TIMEOUT) {
         Ok(view) => {
@@ -112,15 +121,17 @@ pub fn effects() -> Option<&'static AtomicU64> {
 }
 
 /// Whether threads of some process of this node have changed files since the cut of this epoch.
-pub fn have_effects_since(epoch: u64) -> bool {
-    let ledgers = (0..told::process_count()).filter_map(|rank| LedgerObserver::open(&ledger_of(rank)?).ok());
-    ledgers.into_iter().any(|ledger| ledger.effects() > epoch)
+pub fn have_effects_since(epoch: Epoch) -> bool {
+    let ledgers = (0..told::process_count())
+        .map(ProcessNumber)
+        .filter_map(|it| LedgerObserver::open(&ledger_of(it)?).ok());
+    ledgers.into_iter().any(|ledger| ledger.effects() > epoch.0)
 }
 
-/// What a process that has died, with this rank of the launcher's world, has left in its ledger, if it ran on this node:
+/// What a process that has died has left in its ledger, if it ran on this node:
 /// its note, and the status with which it has ended without `MPI_Finalize`.
-pub fn dead_note(launcher_rank: u32) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
-    let ledger = LedgerObserver::open(&ledger_of(launcher_rank)?).ok()?;
+pub fn dead_note(process: ProcessNumber) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
+    let ledger = LedgerObserver::open(&ledger_of(process)?).ok()?;
     Some((ledger.note(), ledger.left()))
 }
 
@@ -148,7 +159,9 @@ pub fn restore(saved: &Saved, own: bool) {
         let done = if own {
             output.view.rebase(stream, place)
         } else {
-            output.view.takeover(stream, place, INHERITED.borrow()[stream.index()])
+            output
+                .view
+                .takeover(stream, place, STREAMS.borrow().inherited[stream.index()])
         };
         if let Err(error) = done {
             log::warn!("the output relay does not answer ({error}); some output may appear twice");
@@ -156,11 +169,11 @@ pub fn restore(saved: &Saved, own: bool) {
     }
 }
 
-/// Path of the ledger of the process with this rank in the launcher's world.
-fn ledger_of(launcher_rank: u32) -> Option<PathBuf> {
+/// Path of the ledger of a process.
+fn ledger_of(process: ProcessNumber) -> Option<PathBuf> {
     let own = own_ledger()?;
     let name = own.file_name()?.to_str()?.rsplit_once('-')?.0.to_owned();
-    Some(own.with_file_name(format!("{name}-{launcher_rank}")))
+    Some(own.with_file_name(format!("{name}-{process}")))
 }
 
 fn final_marks(path: &Path) -> [Position; 2] {
@@ -176,9 +189,8 @@ fn final_marks(path: &Path) -> [Position; 2] {
     })
 }
 
-/// What the relays of dead processes have forwarded, as far as they ran on this node: one pair for each rank of the
-/// launcher's world in `dead`.
-pub fn dead_output(dead: &[u32]) -> Vec<[Position; 2]> {
+/// What the relays of dead processes have forwarded, as far as they ran on this node: one pair for each.
+pub fn dead_output(dead: &[ProcessNumber]) -> Vec<[Position; 2]> {
     dead.iter()
         .map(|&rank| ledger_of(rank).map_or([Position::START; 2], |path| final_marks(&path)))
         .collect()
@@ -186,12 +198,12 @@ pub fn dead_output(dead: &[u32]) -> Vec<[Position; 2]> {
 
 /// The job has been started again: the output of before ends at the place of the cut.
 pub fn continue_from(saved: &Saved) {
-    INHERITED.set(saved.places.map(Option::unwrap_or_default));
+    STREAMS.borrow_mut().inherited = saved.places.map(Option::unwrap_or_default);
 }
 
 /// Where standard output goes on after [`continue_from`], for the user.
 pub fn position() -> String {
-    let Position { line, column } = INHERITED.borrow()[0];
+    let Position { line, column } = STREAMS.borrow().inherited[0];
     let within = match column {
         0 => String::new(),
         _ => format!(" and {column} byte(s)"),
@@ -201,20 +213,20 @@ pub fn position() -> String {
 
 /// Takes over what a dead rank's relay has forwarded.
 pub fn inherit(marks: [Position; 2]) {
-    INHERITED.set(marks);
+    STREAMS.borrow_mut().inherited = marks;
 }
 
-/// Removes the ledgers of processes that have ended, among these ranks of the launcher's world.
+/// Removes the ledgers of processes that have ended, among these.
 pub fn remove_closed_ledgers(ranks: std::ops::Range<u32>) {
     let is_closed = |path: &PathBuf| LedgerObserver::open(path).is_ok_and(|ledger| ledger.is_closed());
-    for path in ranks.filter_map(ledger_of).filter(is_closed) {
+    for path in ranks.map(ProcessNumber).filter_map(ledger_of).filter(is_closed) {
         let _ = std::fs::remove_file(path);
     }
 }
 
 /// Removes the ledger of a process that has died, and whose part has been taken.
-pub fn remove_ledger(launcher_rank: u32) {
-    if let Some(path) = ledger_of(launcher_rank) {
+pub fn remove_ledger(process: ProcessNumber) {
+    if let Some(path) = ledger_of(process) {
         let _ = std::fs::remove_file(path);
     }
 }

@@ -38,12 +38,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use understudy_abi::effect;
+use understudy_numbers::{Epoch, ProcessNumber};
 
 static RECORDER: Main<Option<Recorder>> = Main::new(None);
 /// Beside the epochs on disk, until the job has come to its end.
 static ON_DISK: Main<Option<Place>> = Main::new(None);
 /// Effects are noted before MPI_Init: the job is started again, and what the program has done then is on disk.
 static EARLY: Main<bool> = Main::new(false);
+
+/// What the program does before it is started again belongs to this epoch.
+const START: Epoch = Epoch(1);
+/// By the names of whose logs the lock is called.
+const FIRST: ProcessNumber = ProcessNumber(0);
 
 fn of_memory() -> Place {
     Place::Memory(told::job().replace('/', "_"), told::process_count())
@@ -55,7 +61,7 @@ fn place() -> Place {
 
 fn recorder() -> RefMut<'static, Recorder> {
     let make = || {
-        let (place, rank) = (of_memory(), told::launcher_rank());
+        let (place, rank) = (of_memory(), told::process());
         Recorder::new(place.log_of(rank), &in_memory(), place.job(), rank)
     };
     RefMut::map(RECORDER.borrow_mut(), |recorder| recorder.get_or_insert_with(make))
@@ -64,13 +70,13 @@ fn recorder() -> RefMut<'static, Recorder> {
 /// A job that is started again: notes what the program does before it is replaced by what it was.
 pub fn note_from_start() {
     EARLY.set(true);
-    recorder().begin(1);
+    recorder().begin(START);
 }
 
 /// Undoes what the program has done so far. All processes are in MPI_Init.
 pub fn undo_start() -> Result<(), UserError> {
     if EARLY.take() {
-        undo_all(of_memory().logs(), 1)?;
+        undo_all(of_memory().logs(), START)?;
         RECORDER
             .take()
             .map_or(Ok(()), |mut recorder| recorder.end())
@@ -82,7 +88,7 @@ pub fn undo_start() -> Result<(), UserError> {
 /// Keeps the log in a directory, so that a job can be started again. If that cannot be, it stays in memory: then there are
 /// no epochs on disk either.
 pub fn keep_on_disk(directory: &Path, lineage: u64, start: u64) {
-    let (lineage, rank) = (format!("{lineage:016x}"), told::launcher_rank());
+    let (lineage, rank) = (format!("{lineage:016x}"), told::process());
     let directory = directory.to_owned();
     let place = Place::Disk {
         directory: directory.clone(),
@@ -111,7 +117,7 @@ pub fn end_on_disk() {
 }
 
 /// The job is started again from `epoch`: undoes what its earlier starts have done since.
-pub fn undo_earlier(epoch: u64) -> Result<(), UserError> {
+pub fn undo_earlier(epoch: Epoch) -> Result<(), UserError> {
     let place = place();
     place.check().map_err(|error| apply::Failed {
         path: "the undo log".into(),
@@ -132,18 +138,18 @@ fn tell(result: io::Result<()>) {
 }
 
 /// This rank is at the cut of `epoch`: what the program does from here on belongs to it.
-pub fn begin(epoch: u64) {
+pub fn begin(epoch: Epoch) {
     effects::begin(epoch);
     recorder().begin(epoch);
 }
 
 /// Nobody goes back further than to the cut of this epoch any more.
-pub fn forget_before(epoch: u64) {
+pub fn forget_before(epoch: Epoch) {
     tell(recorder().forget_before(epoch));
 }
 
 /// Undoes what all ranks of this node have done since the cut of `epoch`. All living processes are in the recovery.
-pub fn undo(epoch: u64) -> Result<(), UserError> {
+pub fn undo(epoch: Epoch) -> Result<(), UserError> {
     if output::have_effects_since(epoch) {
         return Err(UserError::ThreadsFiles);
     }
@@ -162,10 +168,10 @@ impl From<apply::Failed> for UserError {
     }
 }
 
-fn undo_all(logs: Vec<PathBuf>, epoch: u64) -> Result<(), apply::Failed> {
+fn undo_all(logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::Failed> {
     let place = place();
     // Where nothing can be written to the disk, the logs have gone on in memory, and so each node has its own.
-    let [lock, other] = [place.log_of(0), place.refuge_of(0)].map(|log| log.with_extension(place::LOCK));
+    let [lock, other] = [place.log_of(FIRST), place.refuge_of(FIRST)].map(|log| log.with_extension(place::LOCK));
     let alone = alone(&lock).map(|file| (file, lock));
     let (_alone, lock) = alone
         .or_else(|_| self::alone(&other).map(|file| (file, other.clone())))
@@ -203,8 +209,8 @@ pub fn release() {
 }
 
 /// Removes the log of a process that has died, with its backups.
-pub fn discard(launcher_rank: u32) {
-    let path = of_memory().log_of(launcher_rank);
+pub fn discard(process: ProcessNumber) {
+    let path = of_memory().log_of(process);
     let _ = fs::remove_file(path.with_extension(place::RENEWED));
     if let Ok(Some(log)) = log::Log::open(&path) {
         let _ = log.remove();

@@ -3,14 +3,14 @@
 
 use super::{loader, tls};
 use crate::cell::Main;
-use crate::generated::real;
-use crate::handles;
 use crate::image::runs::AddrRange;
 use crate::image::vmas::{self, Owner, Zones};
 use crate::told;
 use std::sync::OnceLock;
 use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
+use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Rank;
 use xxhash_rust::xxh3::xxh3_64;
 
 static ZONES: OnceLock<Zones> = OnceLock::new();
@@ -133,36 +133,28 @@ pub fn layout() -> Vec<(String, u64)> {
 }
 
 /// Compares the layout over all ranks. Names the first difference between this rank and rank 0, in every rank alike.
-pub fn compare_layout(world: RealComm) -> Option<String> {
+///
+/// # Errors
+/// That of a real procedure.
+pub fn compare_layout(world: RealComm) -> mpi::Result<Option<String>> {
     let list = layout();
-    let own: Vec<u64> = [xxh3_64(format!("{list:?}").as_bytes())].into();
-    let mut size = 0;
-    let bytes = handles::byte_type();
-    // SAFETY: collectives over the launcher's world, on buffers of the right sizes.
-    unsafe {
-        real::PMPI_Comm_size(world, &mut size);
-        let mut all = vec![0u64; size as usize];
-        real::PMPI_Allgather(own.as_ptr().cast(), 8, bytes, all.as_mut_ptr().cast(), 8, bytes, world);
-        let different = all.iter().position(|&hash| hash != all[0])?;
-        let mut theirs = bincode::encode_to_vec(&list, bincode::config::standard()).unwrap_or_default();
-        let mut length = theirs.len() as u64;
-        real::PMPI_Bcast((&raw mut length).cast(), 8, bytes, different as i32, world);
-        theirs.resize(length as usize, 0);
-        real::PMPI_Bcast(
-            theirs.as_mut_ptr().cast(),
-            length as i32,
-            bytes,
-            different as i32,
-            world,
-        );
-        let theirs: Vec<(String, u64)> = bincode::decode_from_slice(&theirs, bincode::config::standard())
-            .map(|(list, _)| list)
-            .unwrap_or_default();
-        let what = first_difference(&list, &theirs);
-        Some(format!(
-            "the address space of rank {different} differs from that of rank 0: {what}; use the same program, libraries and kind of node for all ranks"
-        ))
-    }
+    let all = world.gather(&[xxh3_64(format!("{list:?}").as_bytes())])?;
+    let Some(different) = all.iter().position(|&hash| hash != all[0]) else {
+        return Ok(None);
+    };
+    let root = Rank(different as u32);
+    let mut theirs = bincode::encode_to_vec(&list, bincode::config::standard()).unwrap_or_default();
+    let mut length = [theirs.len() as u64];
+    world.broadcast(root, &mut length)?;
+    theirs.resize(length[0] as usize, 0);
+    world.broadcast(root, &mut theirs)?;
+    let theirs: Vec<(String, u64)> = bincode::decode_from_slice(&theirs, bincode::config::standard())
+        .map(|(list, _)| list)
+        .unwrap_or_default();
+    let what = first_difference(&list, &theirs);
+    Ok(Some(format!(
+        "the address space of rank {different} differs from that of rank 0: {what}; use the same program, libraries and kind of node for all ranks"
+    )))
 }
 
 fn first_difference(ours: &[(String, u64)], theirs: &[(String, u64)]) -> String {

@@ -11,6 +11,7 @@ use std::fmt::Write;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use understudy_numbers::{Epoch, Worker};
 
 /// A worker's file of an epoch.
 #[derive(Debug, Serialize)]
@@ -28,8 +29,8 @@ pub struct EpochFile {
 pub struct Content {
     pub lineage: u64,
     pub generation: u64,
-    pub epoch: u64,
-    pub worker: u32,
+    pub epoch: Epoch,
+    pub worker: Worker,
     pub workers: u32,
     pub program: String,
     pub arguments: Vec<String>,
@@ -101,7 +102,7 @@ fn verify(path: &Path, content: &mut Option<Content>) -> Result<(), Damage> {
 pub struct Epochs {
     pub lineage: u64,
     pub generation: u64,
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Every worker has a whole file.
     pub is_complete: bool,
     pub files: Vec<EpochFile>,
@@ -130,7 +131,7 @@ impl Epochs {
         Self {
             lineage: key.map_or(0, |key| key.lineage),
             generation: key.map_or(0, |key| key.generation),
-            epoch: key.map_or(0, |key| key.epoch),
+            epoch: key.map_or(Epoch::NONE, |key| key.epoch),
             is_complete: workers.is_some_and(|workers| whole.count() == workers as usize),
             files,
         }

@@ -1,7 +1,7 @@
 //! Event files: how much each kind of record takes, who has sent how much to whom, and what journals are made of.
 
 use super::tables;
-use ckptd::events::{Kind, Record, Worker, WorldRank, encode_record};
+use ckptd::events::{Kind, ProcessNumber, Record, Worker, encode_record};
 use ckptd::report::{Event, Job, JournalTable, Traffic, bytes};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +18,8 @@ pub struct Copied {
 /// A pair of ranks.
 #[derive(Debug, Serialize)]
 pub struct Pair {
-    pub from: WorldRank,
-    pub to: WorldRank,
+    pub from: ProcessNumber,
+    pub to: ProcessNumber,
     #[serde(flatten)]
     pub copied: Copied,
 }
@@ -88,7 +88,7 @@ impl EventFiles {
         (self.notes, self.problems) = (job.notes, job.problems);
         self.traffic = Traffic::new(&job.events);
         self.journal_calls = JournalTable::new(&job.events);
-        let mut pairs: BTreeMap<(WorldRank, WorldRank), Copied> = BTreeMap::new();
+        let mut pairs: BTreeMap<(ProcessNumber, ProcessNumber), Copied> = BTreeMap::new();
         for event in job.events {
             match event.kind {
                 Kind::Ship { to, bytes, .. } => {

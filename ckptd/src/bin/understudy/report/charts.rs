@@ -2,7 +2,7 @@
 
 use super::chart::{percent, table, time_axis};
 use super::timeline::seconds;
-use ckptd::events::{Epoch, Kind, WorldRank};
+use ckptd::events::{Epoch, Kind, ProcessNumber};
 use ckptd::report::{Report, bytes, time};
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ pub struct Point {
 /// Checkpoints in the order of time. An epoch that was cut again after a rollback is another one.
 pub fn points(report: &Report) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
-    let mut captured: BTreeSet<WorldRank> = BTreeSet::new();
+    let mut captured: BTreeSet<ProcessNumber> = BTreeSet::new();
     for event in &report.timeline {
         match event.kind {
             Kind::Capture {
@@ -107,13 +107,13 @@ const MATRIX: usize = 8;
 
 /// Who has sent copies to whom.
 pub fn traffic(report: &Report) -> Markup {
-    let mut pairs: BTreeMap<(WorldRank, WorldRank), u64> = BTreeMap::new();
+    let mut pairs: BTreeMap<(ProcessNumber, ProcessNumber), u64> = BTreeMap::new();
     for event in &report.timeline {
         if let Kind::Ship { to, bytes, .. } = event.kind {
             *pairs.entry((event.rank, to)).or_default() += bytes;
         }
     }
-    let ranks: BTreeSet<WorldRank> = pairs.keys().flat_map(|(from, to)| [*from, *to]).collect();
+    let ranks: BTreeSet<ProcessNumber> = pairs.keys().flat_map(|(from, to)| [*from, *to]).collect();
     let most = pairs.values().copied().max().unwrap_or(1).max(1);
     let shade = |sum: u64| format!("--share:{:.0}%", sum as f64 / most as f64 * 100.0);
     html! {

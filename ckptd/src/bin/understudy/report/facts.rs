@@ -2,7 +2,7 @@
 
 use super::clock::{date_and_time, time_of_day};
 use super::timeline::seconds;
-use ckptd::events::{Kind, Role, WorldRank};
+use ckptd::events::{Kind, ProcessNumber, Role};
 use ckptd::report::{Ended, FailedRank, Recovery, Report, count, time};
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ pub struct Facts {
     pub job: String,
     pub workers: u32,
     pub spares: u32,
-    pub hosts: BTreeMap<WorldRank, String>,
+    pub hosts: BTreeMap<ProcessNumber, String>,
     /// Settings by name; those of the first process.
     pub settings: BTreeMap<String, String>,
     /// The last moment that anything was recorded, since the begin.

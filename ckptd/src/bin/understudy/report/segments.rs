@@ -1,6 +1,6 @@
 //! What each process did when, from its records.
 
-use ckptd::events::{Kind, RecoveryStage, Role, WorldRank};
+use ckptd::events::{Kind, ProcessNumber, RecoveryStage, Role};
 use ckptd::report::{Event, Report};
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ pub struct Segment {
 /// A process through the job.
 #[derive(Debug)]
 pub struct Row {
-    pub rank: WorldRank,
+    pub rank: ProcessNumber,
     /// Its parts, one after the other.
     pub parts: Vec<Role>,
     pub segments: Vec<Segment>,
@@ -119,7 +119,7 @@ pub struct Row {
 
 /// All processes, by rank.
 pub fn rows(report: &Report) -> Vec<Row> {
-    let mut by_rank: BTreeMap<WorldRank, Vec<&Event>> = BTreeMap::new();
+    let mut by_rank: BTreeMap<ProcessNumber, Vec<&Event>> = BTreeMap::new();
     for event in &report.timeline {
         by_rank.entry(event.rank).or_default().push(event);
     }
@@ -130,7 +130,7 @@ pub fn rows(report: &Report) -> Vec<Row> {
             .iter()
             .map(move |failed| (failed.rank, failed.killed_ns.or(detected).or(failed.last_sign_ns)))
     });
-    let died: BTreeMap<WorldRank, Option<u64>> = failed.collect();
+    let died: BTreeMap<ProcessNumber, Option<u64>> = failed.collect();
     by_rank
         .into_iter()
         .map(|(rank, events)| row(rank, &events, died.get(&rank).copied().flatten()))
@@ -159,7 +159,7 @@ pub fn in_short(rows: &[Row]) -> Vec<Row> {
     rows.iter().map(row).collect()
 }
 
-fn row(rank: WorldRank, events: &[&Event], died: Option<u64>) -> Row {
+fn row(rank: ProcessNumber, events: &[&Event], died: Option<u64>) -> Row {
     let last = events.last().map_or(0, |event| event.at_ns);
     let mut row = Row {
         rank,

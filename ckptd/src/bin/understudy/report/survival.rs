@@ -67,13 +67,13 @@ fn longest_gap(points: &[Point], end: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ckptd::events::WorldRank;
+    use ckptd::events::ProcessNumber;
 
     fn facts(hosts: &[&str]) -> Facts {
         let hosts = hosts.iter().enumerate();
         Facts {
             hosts: hosts
-                .map(|(rank, host)| (WorldRank(rank as u32), (*host).to_owned()))
+                .map(|(rank, host)| (ProcessNumber(rank as u32), (*host).to_owned()))
                 .collect(),
             ..Facts::default()
         }

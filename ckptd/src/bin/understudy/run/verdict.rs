@@ -99,17 +99,17 @@ fn as_status(code: i32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ckptd::events::{Epoch, EventWriter, Kind, Role, WorldRank};
+    use ckptd::events::{Epoch, EventWriter, Kind, ProcessNumber, Role};
     use ckptd::report::Live;
 
     /// A worker that has begun, and nothing more.
     #[test]
     fn a_full_event_directory_does_not_make_a_job_fail() {
         let directory = tempfile::tempdir().expect("there is room");
-        let writer = EventWriter::create(directory.path(), WorldRank(0));
+        let writer = EventWriter::create(directory.path(), ProcessNumber(0));
         let start = Kind::Start {
             pid: 1,
-            world_rank: WorldRank(0),
+            world_rank: ProcessNumber(0),
             role: Role::Worker(Worker(0)),
             workers: 1,
             spares: 0,

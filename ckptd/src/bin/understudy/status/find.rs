@@ -1,7 +1,7 @@
 //! Jobs by the ledgers of their ranks, and by their event files where the launcher tells where these are.
 
 use crate::node::now_ns;
-use ckptd::events::{Role, WorldRank};
+use ckptd::events::{ProcessNumber, Role};
 use ckptd::relay::{RankStage, Seat, survey};
 use ckptd::report::{Live, Standing};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// A rank on this node.
 #[derive(Debug, Serialize)]
 pub struct RankStatus {
-    pub rank: u32,
+    pub rank: ProcessNumber,
     pub pid: u32,
     pub lives: bool,
     /// `starting`, `in MPI_Init` or `running`.
@@ -97,7 +97,7 @@ impl JobStatus {
 
 impl RankStatus {
     fn new(seat: &Seat, standing: Option<&Standing>) -> Self {
-        let process = standing.and_then(|standing| standing.processes.get(&WorldRank(seat.rank)));
+        let process = standing.and_then(|standing| standing.processes.get(&seat.rank));
         Self {
             rank: seat.rank,
             pid: seat.entry.map_or(0, |entry| entry.pid),

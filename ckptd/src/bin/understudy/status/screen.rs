@@ -80,14 +80,14 @@ fn draw(frame: &mut Frame, jobs: &[JobStatus]) {
 mod tests {
     use super::super::find::RankStatus;
     use super::*;
-    use ckptd::events::{Role, Worker};
+    use ckptd::events::{ProcessNumber, Role, Worker};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
     #[test]
     fn jobs_and_their_ranks_are_on_the_screen() {
         let rank = |rank, lives, is_idle| RankStatus {
-            rank,
+            rank: ProcessNumber(rank),
             pid: 100 + rank,
             lives,
             stage: "running",

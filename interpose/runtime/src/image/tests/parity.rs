@@ -4,11 +4,12 @@
 
 use super::support::*;
 use crate::image::PAGE_SIZE;
-use crate::image::epoch::{Delta, Epoch, Image, SlotRun, lay_out};
+use crate::image::epoch::{Delta, Image, SlotRun, lay_out};
 use crate::image::parity::{Combine, accumulate, blank, block, changes, fold, piece, thin};
 use crate::image::runs::{self, PageIndex, PageRun};
 use crate::image::store::{PageStore, Slot};
 use std::collections::BTreeMap;
+use understudy_numbers::Epoch;
 
 /// One rank: its image, and the parity that it keeps.
 #[derive(Default)]

@@ -4,7 +4,7 @@
 
 use crate::image::PAGE_SIZE;
 use crate::image::capture::capture;
-use crate::image::epoch::{Delta, Epoch, Image};
+use crate::image::epoch::{Delta, Image};
 use crate::image::layout::{Backing, Layout};
 use crate::image::remap::restore_layout;
 use crate::image::restore::{RestoreStats, restore_pages};
@@ -18,6 +18,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use understudy_numbers::Epoch;
 
 pub const PAGE: u64 = PAGE_SIZE as u64;
 const WINDOW: u64 = 1 << 36;

@@ -5,12 +5,12 @@
 use super::support::*;
 use crate::image::PAGE_SIZE;
 use crate::image::capture::capture;
-use crate::image::epoch::Epoch;
 use crate::image::restore::load_all;
 use crate::image::runs::AddrRange;
 use crate::image::store::Files;
 use ckptd::settings::Choice;
 use std::time::{Duration, Instant};
+use understudy_numbers::Epoch;
 
 fn timed(body: impl FnOnce()) -> Duration {
     let start = Instant::now();

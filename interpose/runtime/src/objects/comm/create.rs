@@ -8,13 +8,15 @@
 #![allow(unsafe_code)]
 
 use super::plan::next_uid;
-use super::{Comm, STATE, Topology, check, freed, hints, null_real};
+use super::{Comm, STATE, Topology, freed, hints, null_real};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::{objects, objects_mut};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealGroup};
+use understudy_mpi::{self as mpi, check};
+use understudy_numbers::Worker;
 
 /// A new communicator that is not yet in the table.
 pub struct Made {
@@ -34,16 +36,16 @@ pub fn make(
     if rc != errors::SUCCESS || new.0.is_null() || new == null_real() {
         return rc;
     }
-    errors::returns_errors(new);
+    new.return_errors();
     match describe(new, has_requests) {
         Ok(recipe) => {
             *made = Some(Made { real: new, recipe });
             errors::SUCCESS
         }
-        Err(rc) => {
+        Err(error) => {
             // SAFETY: a communicator of ours that nobody else has.
             unsafe { real::PMPI_Comm_free(&mut new) };
-            rc
+            error.code()
         }
     }
 }
@@ -65,9 +67,9 @@ fn candidate() -> u64 {
 }
 
 /// `uid`, members and remote group.
-type Identity = (u64, Vec<u32>, Option<Vec<u32>>);
+type Identity = (u64, Vec<Worker>, Option<Vec<Worker>>);
 
-fn describe(new: RealComm, has_requests: impl Fn(VirtComm) -> bool) -> Result<Comm, c_int> {
+fn describe(new: RealComm, has_requests: impl Fn(VirtComm) -> bool) -> mpi::Result<Comm> {
     let mut inter = 0;
     // SAFETY: a communicator of ours.
     check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
@@ -104,10 +106,10 @@ fn describe(new: RealComm, has_requests: impl Fn(VirtComm) -> bool) -> Result<Co
 }
 
 /// Worker rank, `uid` and share of each process: of the remote group for an intercommunicator.
-fn exchange(comm: RealComm, uid: u64, share: u64) -> Result<Vec<[u64; 3]>, c_int> {
+fn exchange(comm: RealComm, uid: u64, share: u64) -> mpi::Result<Vec<[u64; 3]>> {
     let mut size = 0;
     let mut inter = 0;
-    let own = [u64::from(STATE.borrow().me), uid, share];
+    let own = [u64::from(STATE.borrow().me.0), uid, share];
     // SAFETY: a communicator of ours; the buffer has room for what each process sends.
     unsafe {
         check(real::PMPI_Comm_test_inter(comm, &mut inter))?;
@@ -123,27 +125,27 @@ fn exchange(comm: RealComm, uid: u64, share: u64) -> Result<Vec<[u64; 3]>, c_int
         check(real::PMPI_Allgather(
             send,
             bytes,
-            crate::handles::byte_type(),
+            understudy_mpi::comm::byte(),
             receive,
             bytes,
-            crate::handles::byte_type(),
+            understudy_mpi::comm::byte(),
             comm,
         ))?;
         Ok(all)
     }
 }
 
-fn leader_uid(all: &[[u64; 3]]) -> Result<u64, c_int> {
-    all.first().map(|first| first[1]).ok_or(errors::ERR_INTERN)
+fn leader_uid(all: &[[u64; 3]]) -> mpi::Result<u64> {
+    all.first().map(|first| first[1]).ok_or(mpi::Error::INTERN)
 }
 
-fn workers(all: &[[u64; 3]]) -> Vec<u32> {
-    all.iter().map(|one| one[0] as u32).collect()
+fn workers(all: &[[u64; 3]]) -> Vec<Worker> {
+    all.iter().map(|one| Worker(one[0] as u32)).collect()
 }
 
 /// Both leaders propose a `uid`, the lower one is taken. Each group learns the other's proposal first, and then its own
 /// from the other group.
-fn describe_inter(new: RealComm) -> Result<Identity, c_int> {
+fn describe_inter(new: RealComm) -> mpi::Result<Identity> {
     let there = exchange(new, candidate(), 0)?;
     let theirs = leader_uid(&there)?;
     let ours = leader_uid(&exchange(new, theirs, 0)?)?;
@@ -151,7 +153,7 @@ fn describe_inter(new: RealComm) -> Result<Identity, c_int> {
 }
 
 /// Worker ranks of the members of the local group. Local.
-fn translate_group(new: RealComm) -> Result<Vec<u32>, c_int> {
+fn translate_group(new: RealComm) -> mpi::Result<Vec<Worker>> {
     let mut group = real_group(VirtGroup(handles::predefined_handle("ompi_mpi_group_null")));
     // SAFETY: a communicator of ours; the group is ours then.
     unsafe {
@@ -163,7 +165,7 @@ fn translate_group(new: RealComm) -> Result<Vec<u32>, c_int> {
 }
 
 /// Worker ranks of the members of a real group, all of which are workers.
-fn translate(group: RealGroup) -> Result<Vec<u32>, c_int> {
+fn translate(group: RealGroup) -> mpi::Result<Vec<Worker>> {
     let world = real_comm(super::world_handle());
     let mut all = real_group(VirtGroup(handles::predefined_handle("ompi_mpi_group_null")));
     let mut size = 0;
@@ -178,7 +180,7 @@ fn translate(group: RealGroup) -> Result<Vec<u32>, c_int> {
         check(rc)?;
         workers
             .into_iter()
-            .map(|worker| u32::try_from(worker).map_err(|_| errors::ERR_INTERN))
+            .map(|worker| u32::try_from(worker).map(Worker).map_err(|_| mpi::Error::INTERN))
             .collect()
     }
 }

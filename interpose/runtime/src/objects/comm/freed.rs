@@ -14,6 +14,7 @@ use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::{objects, objects_mut};
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Frees the real communicator, which goes on with what is under way; the entry stays.
@@ -53,7 +54,7 @@ fn all(is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
 
 /// Those of which all members are among these workers, all if none are given, and what this process adds to their sum: if the
 /// sum of all workers is 0, all of them may be [forgotten](forget).
-pub fn within(workers: Option<&[u32]>, has_requests: impl Fn(VirtComm) -> bool) -> (Vec<u32>, u64) {
+pub fn within(workers: Option<&[Worker]>, has_requests: impl Fn(VirtComm) -> bool) -> (Vec<u32>, u64) {
     let is_within = |comm: &Comm| workers.is_none_or(|workers| comm.workers().all(|one| workers.contains(&one)));
     let indices = all(is_within);
     let (me, objects) = (STATE.borrow().me, objects());
@@ -74,8 +75,8 @@ pub fn forget(indices: &[u32]) {
 }
 
 /// What a member adds. With requests it breaks the ring.
-fn share(comm: &Comm, me: u32, has_requests: bool) -> u64 {
-    let of = |worker: u32| xxh3_64([comm.uid, u64::from(worker)].map(u64::to_le_bytes).as_flattened());
+fn share(comm: &Comm, me: Worker, has_requests: bool) -> u64 {
+    let of = |worker: Worker| xxh3_64([comm.uid, u64::from(worker.0)].map(u64::to_le_bytes).as_flattened());
     match has_requests {
         true => of(me).rotate_left(1) | 1,
         false => of(me).wrapping_sub(of(comm.after(me))),
@@ -90,7 +91,7 @@ mod tests {
     fn comm(uid: u64, members: &[u32]) -> Comm {
         Comm {
             uid,
-            members: members.to_vec(),
+            members: members.iter().copied().map(Worker).collect(),
             remote: None,
             topology: Topology::None,
             name: None,
@@ -107,11 +108,11 @@ mod tests {
     fn the_sum_is_nothing_when_all_have_freed_and_nobody_has_requests() {
         let (one, other) = (comm(7, &[2, 0, 5]), comm(8, &[5, 2]));
         let both = Comm {
-            remote: Some(vec![1, 3]),
+            remote: Some(vec![Worker(1), Worker(3)]),
             ..comm(9, &[4, 0])
         };
         let sum = |shares: &[(&Comm, u32, bool)]| {
-            let shares = shares.iter().map(|&(comm, me, used)| share(comm, me, used));
+            let shares = shares.iter().map(|&(comm, me, used)| share(comm, Worker(me), used));
             shares.fold(0, u64::wrapping_add)
         };
         let whole = [(&one, 0, false), (&one, 2, false), (&one, 5, false), (&other, 5, false)];

@@ -1,6 +1,7 @@
 //! Which communicators there are in all of the workers, and in which order they are made again.
 
 use std::collections::HashMap;
+use understudy_numbers::Worker;
 
 /// A communicator as told to all workers by the one that chose its `uid`.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -8,19 +9,19 @@ pub struct Planned {
     /// See [`super::Comm::uid`].
     pub uid: u64,
     /// Worker ranks of one group in the order of their ranks.
-    pub members: Vec<u32>,
+    pub members: Vec<Worker>,
     /// Worker ranks of the other group of an intercommunicator.
-    pub remote: Option<Vec<u32>>,
+    pub remote: Option<Vec<Worker>>,
 }
 
 impl Planned {
-    fn workers(&self) -> impl Iterator<Item = u32> + '_ {
+    fn workers(&self) -> impl Iterator<Item = Worker> + '_ {
         self.members.iter().chain(self.remote.iter().flatten()).copied()
     }
 
     /// The part of a worker, if it has one.
-    pub fn part_of(&self, worker: u32) -> Option<Part<'_>> {
-        let rank_in = |group: &[u32]| group.iter().position(|&member| member == worker);
+    pub fn part_of(&self, worker: Worker) -> Option<Part<'_>> {
+        let rank_in = |group: &[Worker]| group.iter().position(|&member| member == worker);
         if let Some(rank) = rank_in(&self.members) {
             return Some(Part {
                 rank,
@@ -45,18 +46,18 @@ pub struct Part<'p> {
     /// Whether that is the second of the two groups as they stand in the plan.
     pub second: bool,
     /// The other group.
-    pub remote: Option<&'p [u32]>,
+    pub remote: Option<&'p [Worker]>,
 }
 
 /// The worker that chose a `uid`.
-pub fn chooser(uid: u64) -> u32 {
-    (uid >> 40) as u32
+pub fn chooser(uid: u64) -> Worker {
+    Worker((uid >> 40) as u32)
 }
 
 /// The lowest `uid` that `worker` may choose, given those that it knows. Whoever chooses is a member, so it knows all
 /// that it has chosen.
-pub fn next_uid(worker: u32, known: impl Iterator<Item = u64>) -> u64 {
-    let first = (u64::from(worker) << 40) | 1;
+pub fn next_uid(worker: Worker, known: impl Iterator<Item = u64>) -> u64 {
+    let first = (u64::from(worker.0) << 40) | 1;
     known
         .filter(|&uid| uid >= first && chooser(uid) == worker)
         .max()
@@ -70,7 +71,7 @@ pub fn batches(mut planned: Vec<Planned>) -> Vec<Vec<Planned>> {
     planned.dedup_by_key(|planned| planned.uid);
     let mut batches: Vec<Vec<Planned>> = Vec::new();
     // The batches that each worker is in, as a set of bits.
-    let mut taken: HashMap<u32, Vec<u64>> = HashMap::new();
+    let mut taken: HashMap<Worker, Vec<u64>> = HashMap::new();
     for one in planned {
         let mut occupied = vec![0u64; batches.len() / 64 + 1];
         for worker in one.workers() {
@@ -100,7 +101,7 @@ pub fn batches(mut planned: Vec<Planned>) -> Vec<Vec<Planned>> {
 }
 
 /// The `uid`s that `worker` takes part in, sorted.
-pub fn uids_of(worker: u32, batches: &[Vec<Planned>]) -> Vec<u64> {
+pub fn uids_of(worker: Worker, batches: &[Vec<Planned>]) -> Vec<u64> {
     let own = batches
         .iter()
         .flatten()
@@ -114,10 +115,14 @@ pub fn uids_of(worker: u32, batches: &[Vec<Planned>]) -> Vec<u64> {
 mod tests {
     use super::*;
 
+    fn workers(workers: &[u32]) -> Vec<Worker> {
+        workers.iter().copied().map(Worker).collect()
+    }
+
     fn intra(uid: u64, members: &[u32]) -> Planned {
         Planned {
             uid,
-            members: members.to_vec(),
+            members: workers(members),
             remote: None,
         }
     }
@@ -125,8 +130,8 @@ mod tests {
     fn inter(uid: u64, members: &[u32], remote: &[u32]) -> Planned {
         Planned {
             uid,
-            members: members.to_vec(),
-            remote: Some(remote.to_vec()),
+            members: workers(members),
+            remote: Some(workers(remote)),
         }
     }
 
@@ -187,24 +192,24 @@ mod tests {
     fn parts_are_derived_for_both_sides() {
         let planned = inter(9, &[4, 2], &[1, 3]);
         assert_eq!(
-            planned.part_of(2),
+            planned.part_of(Worker(2)),
             Some(Part {
                 rank: 1,
                 second: false,
-                remote: Some(&[1, 3])
+                remote: Some(&[Worker(1), Worker(3)])
             })
         );
         assert_eq!(
-            planned.part_of(3),
+            planned.part_of(Worker(3)),
             Some(Part {
                 rank: 1,
                 second: true,
-                remote: Some(&[4, 2])
+                remote: Some(&[Worker(4), Worker(2)])
             })
         );
-        assert_eq!(planned.part_of(0), None);
+        assert_eq!(planned.part_of(Worker(0)), None);
         assert_eq!(
-            intra(9, &[4, 2]).part_of(4),
+            intra(9, &[4, 2]).part_of(Worker(4)),
             Some(Part {
                 rank: 0,
                 second: false,
@@ -212,18 +217,18 @@ mod tests {
             })
         );
         assert_eq!(
-            uids_of(3, &batches(vec![intra(7, &[3]), planned, intra(8, &[0])])),
+            uids_of(Worker(3), &batches(vec![intra(7, &[3]), planned, intra(8, &[0])])),
             [7, 9]
         );
     }
 
     #[test]
     fn uids_are_not_used_twice_while_they_exist() {
-        assert_eq!(next_uid(0, [0, u64::MAX].into_iter()), 1);
+        assert_eq!(next_uid(Worker(0), [0, u64::MAX].into_iter()), 1);
         assert_eq!(
-            next_uid(3, [0, 5, (3 << 40) | 1, (3 << 40) | 7, 4 << 40].into_iter()),
+            next_uid(Worker(3), [0, 5, (3 << 40) | 1, (3 << 40) | 7, 4 << 40].into_iter()),
             (3 << 40) | 8
         );
-        assert_eq!(chooser(next_uid(3, std::iter::empty())), 3);
+        assert_eq!(chooser(next_uid(Worker(3), std::iter::empty())), Worker(3));
     }
 }

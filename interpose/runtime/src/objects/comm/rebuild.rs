@@ -3,14 +3,15 @@
 
 use super::create::BRIDGE_TAG;
 use super::plan::{Planned, batches, chooser, uids_of};
-use super::{SELF, STATE, Topology, check, connect_world, hints, make_bridge, name_predefined, null_real, renew_self};
-use crate::errors;
+use super::{SELF, STATE, Topology, connect_world, hints, make_bridge, name_predefined, null_real, renew_self};
 use crate::generated::{HandleKind, real};
 use crate::objects::{Objects, group, objects};
 use crate::{fault, gather, handles};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealComm, UNDEFINED};
+use understudy_mpi::{self as mpi, check};
+use understudy_numbers::{Epoch, Worker};
 
 /// Makes the real communicators and groups of all workers from their recipes. Collective over `new_world`, in which each
 /// worker has the rank that it has in the recipes.
@@ -22,24 +23,25 @@ use understudy_mpi::real_types::{RealComm, UNDEFINED};
 /// # Errors
 /// The first error of a real procedure. If it is the failure of a process, others may have got further or even to the
 /// end; everything is to be begun again on another world, by all.
-pub fn rebuild(new_world: RealComm, epoch: u64) -> Result<(), c_int> {
+pub fn rebuild(new_world: RealComm, epoch: Epoch) -> mpi::Result<()> {
     let (mut me, mut workers) = (0, 0);
     // SAFETY: a communicator of ours.
     unsafe {
         check(real::PMPI_Comm_rank(new_world, &mut me))?;
         check(real::PMPI_Comm_size(new_world, &mut workers))?;
     }
-    connect_world(new_world, workers as u32, me as u32);
+    let me = Worker(me as u32);
+    connect_world(new_world, workers as u32, me);
     renew_self()?;
     make_bridge(new_world)?;
-    let bridge = STATE.borrow().bridge.ok_or(errors::ERR_INTERN)?;
-    let plan = batches(gather::everybodys(bridge, &chosen_by(me as u32))?.concat());
+    let bridge = STATE.borrow().bridge.ok_or(mpi::Error::INTERN)?;
+    let plan = batches(gather::everybodys(bridge, &chosen_by(me))?.concat());
     let own = own_indices();
-    agree_on(bridge, uids_of(me as u32, &plan) == sorted(own.keys().copied()))?;
+    agree_on(bridge, uids_of(me, &plan) == sorted(own.keys().copied()))?;
 
     let mut made = Made::default();
     for batch in &plan {
-        make_batch(bridge, me as u32, batch, &own, &mut made)?;
+        make_batch(bridge, me, batch, &own, &mut made)?;
         fault::point("rebuild.half", epoch);
     }
     finish(made);
@@ -75,7 +77,7 @@ fn created(all: &Objects) -> impl Iterator<Item = (u32, &super::Comm)> {
 }
 
 /// The communicators whose `uid` this worker has chosen.
-fn chosen_by(me: u32) -> Vec<Planned> {
+fn chosen_by(me: Worker) -> Vec<Planned> {
     created(&objects())
         .filter(|(_, comm)| chooser(comm.uid) == me)
         .map(|(_, comm)| Planned {
@@ -97,23 +99,23 @@ fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
 }
 
 /// Fails in all workers if the tables of any do not fit to the plan; it would wait for ever otherwise.
-fn agree_on(world: RealComm, fits: bool) -> Result<(), c_int> {
+fn agree_on(world: RealComm, fits: bool) -> mpi::Result<()> {
     if !fits {
         log::error!("the communicators of this rank are not those that the other ranks have with it");
     }
     match gather::all_say(world, fits)? {
         true => Ok(()),
-        false => Err(errors::ERR_INTERN),
+        false => Err(mpi::Error::INTERN),
     }
 }
 
 fn make_batch(
     world: RealComm,
-    me: u32,
+    me: Worker,
     batch: &[Planned],
     own: &HashMap<u64, u32>,
     made: &mut Made,
-) -> Result<(), c_int> {
+) -> mpi::Result<()> {
     let mine = batch
         .iter()
         .enumerate()
@@ -126,24 +128,24 @@ fn make_batch(
     // SAFETY: a communicator of ours; all workers call this for each batch.
     check(unsafe { real::PMPI_Comm_split(world, color, key, &mut comm) })?;
     let Some((_, planned, part)) = mine else { return Ok(()) };
-    errors::returns_errors(comm);
+    comm.return_errors();
     if let Some(remote) = part.remote {
-        let leader = remote.first().copied().ok_or(errors::ERR_INTERN)?;
+        let leader = remote.first().copied().ok_or(mpi::Error::INTERN)?;
         let mut inter = null_real();
         // SAFETY: communicators of ours; both groups are at this point.
-        check(unsafe { real::PMPI_Intercomm_create(comm, 0, world, leader as c_int, BRIDGE_TAG, &mut inter) })?;
+        check(unsafe { real::PMPI_Intercomm_create(comm, 0, world, leader.0 as c_int, BRIDGE_TAG, &mut inter) })?;
         made.parts.push(comm);
-        errors::returns_errors(inter);
+        inter.return_errors();
         comm = inter;
     }
-    let index = *own.get(&planned.uid).ok_or(errors::ERR_INTERN)?;
+    let index = *own.get(&planned.uid).ok_or(mpi::Error::INTERN)?;
     let all = objects();
-    let recipe = all.comms.get(index).ok_or(errors::ERR_INTERN)?;
+    let recipe = all.comms.get(index).ok_or(mpi::Error::INTERN)?;
     if recipe.topology != Topology::None {
         let mut with_topology = null_real();
         check(recipe.topology.apply(comm, &mut with_topology))?;
         made.parts.push(comm);
-        errors::returns_errors(with_topology);
+        with_topology.return_errors();
         comm = with_topology;
     }
     check(hints::apply(comm, &recipe.info))?;

@@ -3,6 +3,7 @@
 use super::{Comm, VirtComm, find, my_rank, objects};
 use crate::cell::Copied;
 use std::ffi::c_int;
+use understudy_numbers::Worker;
 
 /// What most calls want to know of a communicator.
 #[derive(Clone, Copy)]
@@ -16,7 +17,7 @@ struct Recent {
     /// Rank of this process in its own group, if it has one, and the size of that.
     own: Option<(c_int, c_int)>,
     /// The worker behind the first rank that messages may name, and behind how many ranks from that on the next ones are, in order.
-    first: u32,
+    first: Worker,
     in_order: u32,
 }
 
@@ -25,7 +26,7 @@ const NOTHING: Recent = Recent {
     index: u32::MAX,
     spans_all: false,
     own: None,
-    first: 0,
+    first: Worker(0),
     in_order: 0,
 };
 
@@ -67,7 +68,7 @@ fn look_up(comm: VirtComm) -> Option<Recent> {
     let all = objects();
     let recipe = all.comms.get(index)?;
     let peers = peers(recipe);
-    let first = peers.first().copied().unwrap_or(0);
+    let first = peers.first().copied().unwrap_or_default();
     let recent = Recent {
         handle: comm.0 as u64,
         index,
@@ -76,8 +77,8 @@ fn look_up(comm: VirtComm) -> Option<Recent> {
         first,
         in_order: peers
             .iter()
-            .zip(first..)
-            .take_while(|(peer, next)| *peer == next)
+            .zip(first.0..)
+            .take_while(|(peer, next)| peer.0 == *next)
             .count() as u32,
     };
     RECENT.set(recent);
@@ -91,23 +92,23 @@ pub fn rank_and_size(comm: VirtComm) -> Option<(c_int, c_int)> {
 }
 
 /// Those that messages go to: the remote group if there is one.
-fn peers(comm: &Comm) -> &[u32] {
+fn peers(comm: &Comm) -> &[Worker] {
     comm.remote.as_ref().unwrap_or(&comm.members)
 }
 
 /// The worker behind a rank that point-to-point communication on `comm` may name.
 #[inline]
-pub fn worker_of(comm: VirtComm, rank: c_int) -> Option<u32> {
+pub fn worker_of(comm: VirtComm, rank: c_int) -> Option<Worker> {
     let recent = RECENT.get();
     // A negative rank is none, and greater than every length.
     if recent.handle == comm.0 as u64 && (rank as u32) < recent.in_order {
-        Some(recent.first + rank as u32)
+        Some(Worker(recent.first.0 + rank as u32))
     } else {
         look_behind(comm, rank)
     }
 }
 
 #[inline(never)]
-fn look_behind(comm: VirtComm, rank: c_int) -> Option<u32> {
+fn look_behind(comm: VirtComm, rank: c_int) -> Option<Worker> {
     peers(objects().comms.get(index(comm)?)?).get(rank as usize).copied()
 }

@@ -7,6 +7,7 @@ use crate::generated::real;
 use crate::handles::{VirtComm, real_comm};
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
+use understudy_mpi::{self as mpi};
 
 /// `MPI_CART`
 const CART: c_int = 1;
@@ -94,7 +95,7 @@ fn zeros(length: c_int) -> Vec<c_int> {
 
 impl Topology {
     /// Reads the topology of a real communicator. Local.
-    pub fn read(comm: RealComm) -> Result<Topology, c_int> {
+    pub fn read(comm: RealComm) -> mpi::Result<Topology> {
         let mut kind = 0;
         // SAFETY: a communicator of ours, and each array is as long as the real library was told.
         unsafe {

@@ -24,10 +24,18 @@ use understudy_abi::{LD_HEAP_CLASSES, LD_HEAP_REGIONS, LD_HEAP_SIZE, RUNTIME_LD_
 const WORD: u64 = 8;
 const REGION: u64 = (LD_HEAP_SIZE / LD_HEAP_REGIONS) as u64;
 
-/// Where the state lies. Empty: ld.so does not have the known form.
-static PLACES: Main<Vec<AddrRange>> = Main::new(Vec::new());
-/// Where ld.so's locks stand side by side.
-static LOCKS: Main<Option<AddrRange>> = Main::new(None);
+/// What is known of ld.so.
+struct Known {
+    /// Where the state lies. Empty: ld.so does not have the known form.
+    places: Vec<AddrRange>,
+    /// Where its locks stand side by side.
+    locks: Option<AddrRange>,
+}
+
+static KNOWN: Main<Known> = Main::new(Known {
+    places: Vec::new(),
+    locks: None,
+});
 
 /// A copy of a piece of memory.
 type Copy = (u64, Vec<u8>);
@@ -60,12 +68,12 @@ pub fn find(first_heap: &[AddrRange]) {
             .flat_map(|range| super::super::zones::without(range, hole))
             .collect();
     }
-    PLACES.set(places);
+    KNOWN.borrow_mut().places = places;
 }
 
 /// Whether ld.so's state is known.
 pub fn is_known() -> bool {
-    !PLACES.borrow().is_empty()
+    !KNOWN.borrow().places.is_empty()
 }
 
 /// What is not to be put back: locks, the lists of threads' stacks, and the main thread's own memory.
@@ -87,7 +95,7 @@ fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
         info(&mut length, &mut alignment);
         let end = tls::control_block() + size;
         let locks = locks(data)?;
-        LOCKS.set(Some(locks));
+        KNOWN.borrow_mut().locks = Some(locks);
         let thread = AddrRange::new(end - (length + alignment) as u64, end);
         let stacks = AddrRange::new(lists, lists + LISTS_AND_LOCK);
         Some([locks, stacks, thread])
@@ -129,7 +137,7 @@ fn locks(data: AddrRange) -> Option<AddrRange> {
 
 /// Whether somebody is inside of ld.so, or its locks are not known.
 pub fn is_locked() -> bool {
-    let Some(locks) = *LOCKS.borrow() else { return true };
+    let Some(locks) = KNOWN.borrow().locks else { return true };
     let mut words = (locks.start..locks.end).step_by(MUTEX as usize);
     // SAFETY: words of ld.so's data.
     words.any(|lock| unsafe { (lock as *const u32).read_volatile() } != 0)
@@ -181,7 +189,7 @@ fn shared_blocks() -> Vec<AddrRange> {
     let data = AddrRange::new(start as u64, (start + length) as u64);
     let is_data = |range: &&AddrRange| data.intersect(**range).is_some();
     let words = |range: &AddrRange| (range.start..range.end).step_by(WORD as usize);
-    for word in PLACES.borrow().iter().filter(is_data).flat_map(words) {
+    for word in KNOWN.borrow().places.iter().filter(is_data).flat_map(words) {
         // SAFETY: words of ld.so's data, and of its heap below.
         let mut address = unsafe { (word as *const u64).read() };
         for _ in 0..LONGEST_CHAIN {
@@ -207,7 +215,7 @@ impl Snapshot {
     pub fn take() -> Snapshot {
         let heap = &told::info().loader_heap;
         Snapshot {
-            data: PLACES.borrow().iter().copied().map(copy).collect(),
+            data: KNOWN.borrow().places.iter().copied().map(copy).collect(),
             heap: in_use(0).map(copy).collect(),
             // SAFETY: the face's books of that length.
             books: unsafe { std::slice::from_raw_parts(heap.state, heap.state_length) }.to_vec(),

@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use understudy_numbers::Epoch;
 
 /// How long a directory may take to become empty: what others have made in it, they remove.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -24,7 +25,7 @@ pub struct Failed {
 
 /// Undoes all sections from `first` on in all of `logs`, the latest effect first. It may be repeated at any point: a
 /// record goes as soon as its effect is undone, and one effect may be undone twice.
-pub fn undo(logs: &mut [Log], first: u64) -> Result<(), Failed> {
+pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
     let mut renewed = Renewed::default();
     loop {
         let due = |log: &Log| log.last().filter(|last| last.section >= first).map(|last| last.time);

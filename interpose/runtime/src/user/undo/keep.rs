@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use understudy_numbers::ProcessNumber;
 
 /// Copies up to this size are kept in memory.
 pub const SMALL: u64 = 64 << 10;
@@ -16,14 +17,14 @@ pub struct Keeper {
     pub memory: PathBuf,
     /// Hidden, and the same for all backups of the job.
     pub prefix: String,
-    /// Launcher rank.
-    pub rank: u32,
+    /// The process.
+    pub rank: ProcessNumber,
     count: u64,
 }
 
 impl Keeper {
     /// For the rank of a job.
-    pub fn new(memory: &Path, job: &str, rank: u32) -> Keeper {
+    pub fn new(memory: &Path, job: &str, rank: ProcessNumber) -> Keeper {
         Keeper {
             memory: memory.to_owned(),
             prefix: format!(".understudy-{job}-"),

@@ -13,6 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use understudy_numbers::Epoch;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 12] = b"understudy\0U";
@@ -108,7 +109,7 @@ fn is_backup(path: &Path) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Record {
     /// Number of the cut that the effect followed.
-    pub section: u64,
+    pub section: Epoch,
     /// The node's clock since its start, which brings the records of all its ranks into one order.
     pub time: u64,
     /// What is about to happen.
@@ -267,7 +268,7 @@ impl Log {
     }
 
     /// Forgets all sections before `first`, and what was kept for them.
-    pub fn forget_before(&mut self, first: u64) -> io::Result<()> {
+    pub fn forget_before(&mut self, first: Epoch) -> io::Result<()> {
         let count = self.records().take_while(|record| record.section < first).count();
         if count == 0 {
             return Ok(());

@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use understudy_numbers::{Epoch, ProcessNumber};
 
 /// A larger file is not copied because the program may overwrite parts of it.
 const LARGEST_OVERWRITTEN: u64 = 64 << 20;
@@ -63,7 +64,7 @@ pub struct Recorder {
     place: PathBuf,
     keeper: Keeper,
     log: Option<Log>,
-    section: u64,
+    section: Epoch,
     /// When the section began. Files get times that are up to a few milliseconds behind the clock.
     began: SystemTime,
     /// Where the log goes if it cannot be where it is.
@@ -106,12 +107,12 @@ pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
 
 impl Recorder {
     /// Notes nothing yet. The log will be at `place`, small backups in `memory`.
-    pub fn new(place: PathBuf, memory: &Path, job: &str, rank: u32) -> Recorder {
+    pub fn new(place: PathBuf, memory: &Path, job: &str, rank: ProcessNumber) -> Recorder {
         Recorder {
             place,
             keeper: Keeper::new(memory, job, rank),
             log: None,
-            section: 0,
+            section: Epoch::NONE,
             began: SystemTime::now(),
             refuge: None,
             clock: libc::CLOCK_MONOTONIC,
@@ -130,8 +131,8 @@ impl Recorder {
         Ok(self)
     }
 
-    /// A cut has been made: what follows belongs to its section. 0: nothing is noted.
-    pub fn begin(&mut self, section: u64) {
+    /// A cut has been made: what follows belongs to its section. With [`Epoch::NONE`] nothing is noted.
+    pub fn begin(&mut self, section: Epoch) {
         self.section = section;
         self.began = SystemTime::now();
         self.created.clear();
@@ -145,23 +146,23 @@ impl Recorder {
 
     /// Whether effects are to be noted.
     pub fn is_on(&self) -> bool {
-        self.section != 0
+        self.section != Epoch::NONE
     }
 
     /// Nobody goes back to before cut `first` any more.
-    pub fn forget_before(&mut self, first: u64) -> io::Result<()> {
+    pub fn forget_before(&mut self, first: Epoch) -> io::Result<()> {
         self.log.as_mut().map_or(Ok(()), |log| log.forget_before(first))
     }
 
     /// The log was undone, possibly by another process: goes on in `section`.
-    pub fn resume(&mut self, section: u64) -> io::Result<()> {
+    pub fn resume(&mut self, section: Epoch) -> io::Result<()> {
         self.begin(section);
         self.log.as_mut().map_or(Ok(()), Log::reload)
     }
 
     /// Removes everything.
     pub fn end(&mut self) -> io::Result<()> {
-        self.begin(0);
+        self.begin(Epoch::NONE);
         self.log.take().map_or(Ok(()), Log::remove)
     }
 

@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use understudy_numbers::{Epoch, ProcessNumber};
 
 /// What a log has become that had to go on in memory.
 pub const MOVED: &str = "undo-moved";
@@ -38,22 +39,22 @@ pub enum Place {
 
 impl Place {
     /// The log of a process of this start of the job.
-    pub fn log_of(&self, launcher_rank: u32) -> PathBuf {
+    pub fn log_of(&self, process: ProcessNumber) -> PathBuf {
         match self {
-            Place::Memory(job, _) => in_memory().join(format!("understudy-{job}-{launcher_rank}.{LOG}")),
-            Place::Disk { directory, .. } => directory.join(self.name_on_disk(launcher_rank)),
+            Place::Memory(job, _) => in_memory().join(format!("understudy-{job}-{process}.{LOG}")),
+            Place::Disk { directory, .. } => directory.join(self.name_on_disk(process)),
         }
     }
 
     /// Where the log goes if the disk takes no more.
-    pub fn refuge_of(&self, launcher_rank: u32) -> PathBuf {
-        in_memory().join(self.name_on_disk(launcher_rank))
+    pub fn refuge_of(&self, process: ProcessNumber) -> PathBuf {
+        in_memory().join(self.name_on_disk(process))
     }
 
-    fn name_on_disk(&self, launcher_rank: u32) -> String {
+    fn name_on_disk(&self, process: ProcessNumber) -> String {
         match self {
-            Place::Memory(job, _) => format!("understudy-{job}-{launcher_rank}.{LOG}"),
-            Place::Disk { lineage, start, .. } => format!("understudy-{lineage}-{start:016x}-{launcher_rank}.{LOG}"),
+            Place::Memory(job, _) => format!("understudy-{job}-{process}.{LOG}"),
+            Place::Disk { lineage, start, .. } => format!("understudy-{lineage}-{start:016x}-{process}.{LOG}"),
         }
     }
 
@@ -67,7 +68,7 @@ impl Place {
     /// All logs that there may be, those of earlier starts of the job included.
     pub fn logs(&self) -> Vec<PathBuf> {
         match self {
-            Place::Memory(_, ranks) => (0..*ranks).map(|rank| self.log_of(rank)).collect(),
+            Place::Memory(_, ranks) => (0..*ranks).map(|rank| self.log_of(ProcessNumber(rank))).collect(),
             Place::Disk { directory, .. } => {
                 let mut all = self.found(directory, LOG);
                 all.extend(self.found(&in_memory(), LOG));
@@ -87,12 +88,12 @@ impl Place {
     }
 
     /// Where it is noted what threads of a process of this start have done, if that is to outlive the node.
-    pub fn of_threads(&self, launcher_rank: u32) -> PathBuf {
-        self.log_of(launcher_rank).with_extension(THREADS)
+    pub fn of_threads(&self, process: ProcessNumber) -> PathBuf {
+        self.log_of(process).with_extension(THREADS)
     }
 
     /// Whether threads have changed files after the cut of this epoch, in any start of the job.
-    pub fn have_effects_since(&self, epoch: u64) -> bool {
+    pub fn have_effects_since(&self, epoch: Epoch) -> bool {
         let Place::Disk { directory, .. } = self else {
             return false;
         };
@@ -104,7 +105,7 @@ impl Place {
         self.found(directory, THREADS)
             .iter()
             .filter_map(noted)
-            .any(|noted| noted > epoch)
+            .any(|noted| noted > epoch.0)
     }
 
     /// Whether all logs are still there of an earlier start of the job.
@@ -139,7 +140,7 @@ impl Place {
         for extension in [RENEWED, LOCK, THREADS] {
             match self {
                 Place::Memory(_, ranks) => {
-                    all.extend((0..*ranks).map(|rank| self.log_of(rank).with_extension(extension)));
+                    all.extend((0..*ranks).map(|rank| self.log_of(ProcessNumber(rank)).with_extension(extension)));
                 }
                 Place::Disk { directory, .. } => {
                     all.extend(self.found(directory, extension));

@@ -9,6 +9,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use understudy_numbers::{Epoch, ProcessNumber};
 
 /// A directory that goes away.
 struct Room(PathBuf);
@@ -32,12 +33,12 @@ impl Room {
     }
 
     fn recorder(&self, rank: u32) -> Recorder {
-        Recorder::new(self.log(rank), &self.0.join("memory"), "job", rank)
+        Recorder::new(self.log(rank), &self.0.join("memory"), "job", ProcessNumber(rank))
     }
 
     fn undo(&self, ranks: u32, section: u64) {
         let logs = (0..ranks).filter_map(|rank| Log::open(&self.log(rank)).unwrap());
-        apply::undo(&mut logs.collect::<Vec<_>>(), section).unwrap();
+        apply::undo(&mut logs.collect::<Vec<_>>(), Epoch(section)).unwrap();
     }
 
     /// What is kept for undoing, anywhere.
@@ -83,7 +84,7 @@ fn tree(top: &Path) -> Tree {
 
 fn created(section: u64, name: &str) -> Record {
     Record {
-        section,
+        section: Epoch(section),
         time: section,
         effect: Effect::Created { path: name.into() },
     }
@@ -120,12 +121,12 @@ fn sections_are_forgotten_and_what_follows_stays() {
     for section in 1..=4 {
         log.append(created(section, "x")).unwrap();
     }
-    log.forget_before(3).unwrap();
+    log.forget_before(Epoch(3)).unwrap();
     log.append(created(5, "y")).unwrap();
     let read = Log::open(&room.log(0)).unwrap().unwrap();
     assert!(!read.is_abandoned());
-    assert!(read.records().map(|record| record.section).eq([3, 4, 5]));
-    log.forget_before(9).unwrap();
+    assert!(read.records().map(|record| record.section).eq([3, 4, 5].map(Epoch)));
+    log.forget_before(Epoch(9)).unwrap();
     assert_eq!(Log::open(&room.log(0)).unwrap().unwrap().records().count(), 0);
     drop(log);
     assert!(Log::open(&room.log(0)).unwrap().unwrap().is_abandoned());
@@ -157,7 +158,7 @@ fn another_file_of_the_same_name_is_not_cut() {
         size: 3,
     };
     log.append(Record {
-        section: 1,
+        section: Epoch(1),
         time: 1,
         effect,
     })
@@ -176,16 +177,16 @@ fn what_the_dead_have_begun_is_removed() {
         lineage: "lineage".into(),
         start: 1,
     };
-    let log = place.log_of(0);
+    let log = place.log_of(ProcessNumber(0));
     fs::write(&log, "under").unwrap();
     for extension in [RENEWED, LOCK] {
         fs::write(log.with_extension(extension), "").unwrap();
     }
-    let held = fs::File::create(place.log_of(1).with_extension(RENEWED)).unwrap();
+    let held = fs::File::create(place.log_of(ProcessNumber(1)).with_extension(RENEWED)).unwrap();
     held.lock().unwrap();
     place.clean(false);
     let left: Vec<PathBuf> = tree(&directory).into_keys().collect();
-    assert_eq!(left, [place.log_of(1).with_extension(RENEWED)]);
+    assert_eq!(left, [place.log_of(ProcessNumber(1)).with_extension(RENEWED)]);
     place.clean(true);
     assert!(tree(&directory).is_empty());
 }
@@ -204,11 +205,11 @@ fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
         files: true,
         directories: true,
     };
-    rank.begin(1);
+    rank.begin(Epoch(1));
     rank.note(&remove(&file)).unwrap();
     fs::remove_file(&file).unwrap();
     assert_eq!(room.backups().len(), 1);
-    rank.begin(2);
+    rank.begin(Epoch(2));
     // Twice, and the directory moves in between.
     rank.note(&remove(&top.join("d/f"))).unwrap();
     fs::remove_dir(top.join("d/f")).unwrap();
@@ -223,9 +224,9 @@ fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
     rank.note(&remove(&to)).unwrap();
     fs::remove_dir(&to).unwrap();
     assert_eq!(room.backups().len(), 1);
-    rank.forget_before(2).unwrap();
+    rank.forget_before(Epoch(2)).unwrap();
     room.undo(1, 2);
-    rank.resume(2).unwrap();
+    rank.resume(Epoch(2)).unwrap();
     assert!(top.join("d/f").is_dir() && !file.exists());
     rank.end().unwrap();
     assert_eq!(room.backups(), Vec::<PathBuf>::new());
@@ -240,7 +241,7 @@ fn an_exchange_is_undone_though_one_of_the_two_is_gone() {
     fs::write(old.join("file"), "old").unwrap();
     let mut log = Log::create(&room.log(0)).unwrap();
     let mut write = |time, effect| {
-        let section = 1;
+        let section = Epoch(1);
         log.append(Record { section, time, effect }).unwrap();
     };
     write(1, Effect::Created { path: new.clone() });
@@ -381,7 +382,7 @@ fn round(seed: u64) {
     let mut cuts = Vec::new();
     for section in 0..4 {
         cuts.push(tree(&room.files()));
-        ranks.iter_mut().for_each(|rank| rank.begin(section));
+        ranks.iter_mut().for_each(|rank| rank.begin(Epoch(section)));
         if seed % 16 < 2 {
             // Time for files to be younger than the cut.
             std::thread::sleep(std::time::Duration::from_millis(12));
@@ -395,13 +396,13 @@ fn round(seed: u64) {
         }
     }
     let back = 2 + random.below(2);
-    ranks.iter_mut().for_each(|rank| rank.forget_before(2).unwrap());
+    ranks.iter_mut().for_each(|rank| rank.forget_before(Epoch(2)).unwrap());
     room.undo(count, back as u64);
     let now = tree(&room.files());
     let differs = difference(&now, &cuts[back]);
     assert!(differs.is_empty(), "UNDO_SEED={seed}, back to cut {back}: {differs:?}");
     for rank in &mut ranks {
-        rank.resume(back as u64).unwrap();
+        rank.resume(Epoch(back as u64)).unwrap();
         rank.end().unwrap();
     }
     // A rank does not know what becomes of its backups when another one moves the directory that they are in.

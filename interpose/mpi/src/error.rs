@@ -1,0 +1,97 @@
+//! Errors of the library, which are not its return codes: success is none.
+#![allow(unsafe_code)]
+
+use crate::call::ABANDONED;
+use crate::generated::real;
+use std::ffi::{c_char, c_int};
+use std::fmt;
+
+/// An error of the library, by its code or class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Error(c_int);
+
+/// What a procedure of the library comes to.
+pub type Result<T> = std::result::Result<T, Error>;
+
+const SUCCESS: c_int = 0;
+
+impl Error {
+    /// The call was abandoned, since a process has failed.
+    pub const ABANDONED: Error = Error(ABANDONED);
+    /// `MPI_ERR_OTHER`
+    pub const OTHER: Error = Error(16);
+    /// `MPI_ERR_INTERN`
+    pub const INTERN: Error = Error(17);
+
+    /// The code, as the library has returned it.
+    pub fn code(self) -> c_int {
+        self.0
+    }
+
+    /// The class of the code.
+    pub fn class(self) -> c_int {
+        let mut class = self.0;
+        // SAFETY: a local query, which writes one number.
+        unsafe { real::PMPI_Error_class(self.0, &mut class) };
+        class
+    }
+
+    /// Of two, the one that says more: that a process has failed explains every other.
+    #[must_use]
+    pub fn worse(self, other: Error) -> Error {
+        if other == Error::ABANDONED { other } else { self }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(self.0))
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Error> for c_int {
+    fn from(error: Error) -> c_int {
+        error.0
+    }
+}
+
+/// A return code as a result.
+#[inline]
+pub fn check(rc: c_int) -> Result<()> {
+    if rc == SUCCESS { Ok(()) } else { Err(Error(rc)) }
+}
+
+/// Both have succeeded; or the worse error of the two.
+pub fn both(one: Result<()>, other: Result<()>) -> Result<()> {
+    match (one, other) {
+        (Err(one), Err(other)) => Err(one.worse(other)),
+        (one, other) => one.and(other),
+    }
+}
+
+/// The library's text of an error class or code.
+pub fn text(rc: c_int) -> String {
+    let mut buffer = [0u8; 512];
+    let mut length = 0;
+    // SAFETY: MPI_Error_string writes at most MPI_MAX_ERROR_STRING (256) bytes.
+    unsafe { real::PMPI_Error_string(rc, buffer.as_mut_ptr().cast::<c_char>(), &mut length) };
+    String::from_utf8_lossy(&buffer[..length.clamp(0, 256) as usize]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_failure_of_a_process_is_worse_than_any_other_error() {
+        let (failed, wrong) = (Err(Error::ABANDONED), Err(Error::OTHER));
+        for (one, other) in [(failed, wrong), (wrong, failed), (failed, Ok(())), (Ok(()), failed)] {
+            assert_eq!(both(one, other), failed);
+        }
+        assert_eq!(both(wrong, Err(Error::INTERN)), wrong);
+        assert_eq!((both(Ok(()), wrong), both(Ok(()), Ok(()))), (wrong, Ok(())));
+        assert_eq!(check(Error::OTHER.code()), wrong);
+    }
+}
