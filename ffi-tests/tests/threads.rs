@@ -157,3 +157,23 @@ fn a_thread_that_blocks_all_signals_puts_cuts_off() {
         "no line says so",
     );
 }
+
+/// Any thread calls MPI, and makes the cuts; survivors of which another one leads the way back.
+const CALLERS: [(&str, &[&str]); 3] = [
+    ("serialized", &["80", "4"]),
+    ("callers", &["60"]),
+    ("serialized", &["60", "3", "files"]),
+];
+
+#[test]
+fn threads_that_call_mpi_one_after_the_other_are_brought_back() {
+    let mut verdicts = Verdicts::default();
+    for (program, arguments) in CALLERS {
+        verdicts.judge(&format!("{program} {arguments:?}"), || {
+            let kill = Kill::at(1, Trigger::Lines(6)).after(Duration::from_millis(20));
+            let outcome = job(program, arguments).kill(kill).run();
+            assert_survived(&outcome, &native(job(program, arguments)), &[1]);
+        });
+    }
+    verdicts.assert_all_good();
+}
