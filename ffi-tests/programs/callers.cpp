@@ -64,9 +64,22 @@ public:
     }
 };
 
+static MPI_Op add;
+static uint64_t *callers;
+
+// A callback has the thread-local data of the thread that has called.
+static void add_up(void *in, void *inout, int *length, MPI_Datatype *)
+{
+    if (callers != &calls)
+        std::abort();
+    for (int i = 0; i < *length; i++)
+        static_cast<uint64_t *>(inout)[i] += static_cast<uint64_t *>(in)[i];
+}
+
 static uint64_t sum(uint64_t value)
 {
-    MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    callers = &calls;
+    MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_UINT64_T, add, MPI_COMM_WORLD);
     seen.push_back(value);
     return value + ++calls + seen.size();
 }
@@ -79,6 +92,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int steps = argc > 1 ? atoi(argv[1]) : 100;
     uint64_t total = rank;
+    MPI_Op_create(add_up, 1, &add);
     {
         Server server;
         for (int step = 1; step <= steps; step++) {

@@ -6,10 +6,11 @@
 #![allow(unsafe_code)]
 
 use crate::entry::{ENTRY, connect};
+use crate::msg::say;
 use crate::sys::{nr, sys};
 use crate::{stop, threads};
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use understudy_abi::ENTRIES;
 use understudy_abi::effect::Hook;
 use understudy_abi::turn::{Turn, TurnCode};
@@ -21,6 +22,11 @@ static ENTER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 const ARCH_SET_FS: usize = 0x1002;
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
+/// -ETIMEDOUT
+const TIMED_OUT: isize = -110;
+
+/// Whether the user has been told that a thread waits for long.
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// No mask is: SIGKILL cannot be blocked.
 const NESTED: u64 = u64::MAX;
@@ -152,18 +158,20 @@ fn set_mask(mask: u64) -> u64 {
     before
 }
 
-/// Waits for the lock; with a limit in nanoseconds for each of `rounds`, or for ever if that is 0. Whether it was got.
+/// Waits for the lock, for so many times 10 ms, or, if that is 0, for ever. Whether it was got.
 fn acquire(lock: &AtomicU32, rounds: u32) -> bool {
     const SPINS: u32 = 100;
-    let free = |_: &u32| lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    let free = |_: &u32| {
+        lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    };
     if (0..SPINS).any(|spin| {
         core::hint::spin_loop();
         free(&spin)
     }) {
         return true;
     }
-    let limit: [i64; 2] = [0, 10_000_000];
-    let timeout = if rounds == 0 { 0 } else { limit.as_ptr() as usize };
+    let limit: [i64; 2] = if rounds == 0 { [10, 0] } else { [0, 10_000_000] };
     let mut round = 0;
     while lock.swap(2, Ordering::Acquire) != 0 {
         if rounds != 0 && round == rounds {
@@ -171,7 +179,12 @@ fn acquire(lock: &AtomicU32, rounds: u32) -> bool {
         }
         round += 1;
         // SAFETY: futex(2) on a word that lives.
-        unsafe { sys!(nr::FUTEX, lock.as_ptr(), FUTEX_WAIT_PRIVATE, 2, timeout, 0, 0) };
+        let result = unsafe { sys!(nr::FUTEX, lock.as_ptr(), FUTEX_WAIT_PRIVATE, 2, limit.as_ptr(), 0, 0) };
+        if rounds == 0 && result == TIMED_OUT && !IS_TOLD.swap(true, Ordering::Relaxed) {
+            say(format_args!(
+                "a thread has waited for ten seconds to call MPI, where another one is; MPI_THREAD_MULTIPLE is not granted, threads must call MPI one after the other"
+            ));
+        }
     }
     true
 }
@@ -219,7 +232,11 @@ fn is_nested(kept: &mut Kept, own: usize) -> bool {
 extern "C" fn take(kept: &mut Kept) -> u32 {
     let own = threads::control_block();
     let slot = kept.slot as u32;
-    if TURN.questions.iter().any(|question| question.load(Ordering::Relaxed) == slot) {
+    if TURN
+        .questions
+        .iter()
+        .any(|question| question.load(Ordering::Relaxed) == slot)
+    {
         return QUESTION;
     }
     if !is_nested(kept, own) {

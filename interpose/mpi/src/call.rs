@@ -148,7 +148,11 @@ impl Callback {
 impl Drop for Callback {
     fn drop(&mut self) {
         FRAME.store(self.frame, Ordering::Relaxed);
-        let inside = if self.frame == 0 { 0 } else { CALLER.load(Ordering::Relaxed) };
+        let inside = if self.frame == 0 {
+            0
+        } else {
+            CALLER.load(Ordering::Relaxed)
+        };
         page().is_inside.store(inside, Ordering::Relaxed);
     }
 }

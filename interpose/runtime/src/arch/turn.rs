@@ -51,7 +51,8 @@ pub fn share() {
     for (place, question) in turn.questions.iter().zip(QUESTIONS) {
         place.store(question.slot(), Ordering::Relaxed);
     }
-    turn.told.store(std::ptr::from_ref(call::caller()).cast_mut(), Ordering::Relaxed);
+    turn.told
+        .store(std::ptr::from_ref(call::caller()).cast_mut(), Ordering::Relaxed);
     // SAFETY: the main thread is in a call of the program.
     unsafe { (told::info().turns.share)() };
 }
@@ -91,7 +92,11 @@ pub fn has_turn(frame: &Frame) -> bool {
 /// Where the program has made a call: its return address.
 pub fn call_site(frame: &Frame) -> u64 {
     const RBP: usize = 4;
-    let place = if has_turn(frame) { frame.preserved[RBP] + 8 } else { frame.rsp };
+    let place = if has_turn(frame) {
+        frame.preserved[RBP] + 8
+    } else {
+        frame.rsp
+    };
     // SAFETY: the stack pointer points to the return address; where turns are taken, that is above the saved frame pointer.
     unsafe { (place as *const u64).read() }
 }

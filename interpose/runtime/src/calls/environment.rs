@@ -81,7 +81,7 @@ pub unsafe extern "C" fn MPI_Init(_argc: *mut c_int, _argv: *mut *mut *mut c_cha
     init(Proc::MPI_Init, THREAD_SINGLE, |_| ())
 }
 
-/// `MPI_Init_thread`: one thread at a time is the most that is given.
+/// `MPI_Init_thread`: any thread, one at a time, is the most that is given.
 pub unsafe extern "C" fn MPI_Init_thread(
     _argc: *mut c_int,
     _argv: *mut *mut *mut c_char,

@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use crate::arch::{
-    AFTER, BASE, DEPART, DISPATCH, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, TOP, WAITED,
+    AFTER, BASE, DEPART, DISPATCH, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, TOP,
+    WAITED,
 };
 use crate::cell::OWNER;
 use crate::entry::program;

@@ -77,7 +77,10 @@ pub struct Saved {
 impl Saved {
     /// How far down the main thread's stack is in use, if it was stopped.
     pub fn main_stack(&self) -> Option<u64> {
-        self.threads.iter().find(|thread| thread.is_main()).map(|thread| thread.frame)
+        self.threads
+            .iter()
+            .find(|thread| thread.is_main())
+            .map(|thread| thread.frame)
     }
 }
 
@@ -185,7 +188,10 @@ pub fn capture() -> Result<Saved, UserError> {
 }
 
 fn look(slot: &slot::Slot) -> Result<Thread, UserError> {
-    let thread = look_at(slot.number.load(Ordering::Relaxed), slot.block.load(Ordering::Relaxed) as u64)?;
+    let thread = look_at(
+        slot.number.load(Ordering::Relaxed),
+        slot.block.load(Ordering::Relaxed) as u64,
+    )?;
     Ok(Thread {
         gs: slot.gs.load(Ordering::Relaxed) as u64,
         frame: slot.frame.load(Ordering::Relaxed) as u64,

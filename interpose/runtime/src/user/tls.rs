@@ -177,7 +177,14 @@ fn robust_list() -> Option<(u64, usize)> {
     const POINTER: usize = size_of::<u64>();
     let (mut head, mut length) = (0u64, 0usize);
     // SAFETY: get_robust_list(2) of the main thread writes both.
-    unsafe { libc::syscall(libc::SYS_get_robust_list, libc::getpid(), &raw mut head, &raw mut length) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_get_robust_list,
+            libc::getpid(),
+            &raw mut head,
+            &raw mut length,
+        )
+    };
     // A program may have given the kernel another one, which is in its memory then.
     let is_glibcs = (control_block()..control_block() + 4096).contains(&head);
     is_glibcs.then_some((head - POINTER as u64, length + POINTER))

@@ -64,7 +64,25 @@ impl Caller<'_> {
         words[1] = SEGMENT_FLAGS;
         words[3..6].copy_from_slice(&self.signal_stack);
         let registers = [
-            r8, r9, 0, 0, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, slot, rcx, rsp, rip, PROCESSOR_FLAGS, SEGMENTS,
+            r8,
+            r9,
+            0,
+            0,
+            r12,
+            r13,
+            r14,
+            r15,
+            rdi,
+            rsi,
+            rbp,
+            rbx,
+            rdx,
+            slot,
+            rcx,
+            rsp,
+            rip,
+            PROCESSOR_FLAGS,
+            SEGMENTS,
         ];
         words[REGISTERS..REGISTERS + registers.len()].copy_from_slice(&registers);
         words[FRAME_WORDS - 1] = self.mask;

@@ -5,9 +5,9 @@ use super::slot::{self, END, FREE, PARKED, Slot};
 use super::{Caller, Deaf, Saved, THREADS, Thread, vectors};
 use crate::arch::{self, raw, turn};
 use crate::cell::Copied;
-use crate::user::{UserError, tls};
 use crate::user::locks::ThreadNumber;
 use crate::user::signals::mask;
+use crate::user::{UserError, tls};
 use std::sync::atomic::Ordering;
 
 /// A thread's signals are held back while it is made.

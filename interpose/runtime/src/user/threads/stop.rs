@@ -1,9 +1,9 @@
 //! All threads of the program stand still, or none does.
 #![allow(unsafe_code)]
 
+use super::Deaf;
 use super::lists::Places;
 use super::slot::{self, FREE, GO_ON, PARKED, SENT, SLOTS, STAY, Slot};
-use super::Deaf;
 use crate::arch::raw;
 use crate::told;
 use crate::user::signals::{Action, action};
