@@ -1,4 +1,4 @@
-/* OpenMP threads that call MPI one after the other (MPI_THREAD_SERIALIZED): serialized STEPS THREADS [files]. */
+/* OpenMP threads that call MPI one after the other (MPI_THREAD_SERIALIZED): serialized STEPS THREADS [files | exit | abort]. */
 #include <mpi.h>
 #include <omp.h>
 #include <stdint.h>
@@ -38,6 +38,28 @@ static uint64_t sum_of_logs(int rank, int threads)
                 fclose(log);
         }
     return sum;
+}
+
+/* The main thread ends the job while another one waits for a message that never comes. */
+static void end(int by_exit)
+{
+    int waits = 0;
+#pragma omp parallel num_threads(2)
+    {
+        if (omp_get_thread_num() == 1) {
+            int never;
+#pragma omp atomic write
+            waits = 1;
+            MPI_Recv(&never, 1, MPI_INT, MPI_ANY_SOURCE, 1000, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            for (int seen = 0; !seen;)
+#pragma omp atomic read
+                seen = waits;
+            if (by_exit)
+                exit(3);
+            MPI_Abort(MPI_COMM_WORLD, 4);
+        }
+    }
 }
 
 int main(int argc, char **argv)
@@ -101,6 +123,8 @@ int main(int argc, char **argv)
             }
         }
     }
+    if (rank == 1 && argc > 3 && !logs)
+        end(!strcmp(argv[3], "exit"));
     if (logs) {
         uint64_t sum = sum_of_logs(rank, threads);
         MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);

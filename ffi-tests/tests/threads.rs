@@ -86,6 +86,21 @@ fn threads_that_call_mpi_are_brought_back_from_any_epoch_and_copy() {
     verdicts.assert_all_good();
 }
 
+/// It does not wait for ever to have its turn.
+#[test]
+fn a_thread_ends_the_job_while_another_one_is_in_mpi() {
+    for (how, status) in [("exit", "status 3"), ("abort", "4")] {
+        let outcome = job("serialized", &["10", "2", how]).run();
+        outcome.check(
+            outcome.status.is_some_and(|status| !status.success()),
+            "the job did not fail",
+        );
+        let told = |line: &&str| line.contains(status) && (line.contains("ended with") || line.contains("MPI_Abort"));
+        outcome.check(outcome.own_lines().iter().any(told), "no line says how");
+        outcome.assert_nothing_left();
+    }
+}
+
 /// Kills of all programs at many moments.
 #[test]
 #[ignore = "a variant: make test-all"]

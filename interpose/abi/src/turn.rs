@@ -29,6 +29,8 @@ pub struct Turn {
     pub told: AtomicPtr<AtomicU32>,
     /// The slots of what may be called at any time.
     pub questions: [AtomicU32; QUESTIONS],
+    /// The slot of what ends the job (MPI_Abort), for which no turn is waited for long.
+    pub abort: AtomicU32,
     /// What answers them: two arguments and the slot.
     pub answer: AtomicUsize,
     /// What notes an effect on files that will not be undone: the first three arguments of [`crate::effect::Hook`].
@@ -60,6 +62,7 @@ impl Turn {
             mask: AtomicU64::new(0),
             told: AtomicPtr::new(core::ptr::null_mut()),
             questions: [const { AtomicU32::new(u32::MAX) }; QUESTIONS],
+            abort: AtomicU32::new(u32::MAX),
             answer: AtomicUsize::new(0),
             note: AtomicUsize::new(0),
         }

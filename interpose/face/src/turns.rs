@@ -8,7 +8,7 @@
 use crate::entry::{ENTRY, connect};
 use crate::msg::say;
 use crate::sys::{nr, sys};
-use crate::{stop, threads};
+use crate::{leave, sources, stop, threads};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use understudy_abi::ENTRIES;
@@ -40,6 +40,16 @@ const SET: usize = 2;
 pub struct Kept {
     mask: u64,
     slot: u64,
+    /// r9, r8, rcx, rdx, rsi, rdi.
+    arguments: [u64; 6],
+}
+
+impl Kept {
+    const NOTHING: Kept = Kept {
+        mask: 0,
+        slot: 0,
+        arguments: [0; 6],
+    };
 }
 
 /// How a call goes on.
@@ -138,6 +148,7 @@ unsafe extern "C" fn share() {
         ENTER.store(ENTRY[ENTRIES - 1].load(Ordering::Relaxed), Ordering::Relaxed);
         TURN.is_shared.store(1, Ordering::SeqCst);
         connect(&[understudy_turn_enter as *const c_void; ENTRIES]);
+        sources::enter_by(understudy_turn_enter as *const c_void);
     }
 }
 
@@ -200,6 +211,7 @@ fn release(lock: &AtomicU32) {
 fn begin(kept: &mut Kept, own: usize) {
     let mut number = 0;
     if own != threads::main() {
+        sources::pass();
         kept.mask = set_mask(!LET_THROUGH);
         // SAFETY: gettid(2).
         number = unsafe { sys!(nr::GETTID) } as i32;
@@ -239,11 +251,43 @@ extern "C" fn take(kept: &mut Kept) -> u32 {
     {
         return QUESTION;
     }
-    if !is_nested(kept, own) {
-        acquire(&TURN.lock, 0);
-        begin(kept, own);
+    if is_nested(kept, own) {
+        return 0;
     }
+    if slot != TURN.abort.load(Ordering::Relaxed) {
+        acquire(&TURN.lock, 0);
+    } else if !acquire(&TURN.lock, ABORT_ROUNDS) {
+        say(format_args!(
+            "MPI_Abort was called while another thread was in MPI for a second; this process ends"
+        ));
+        const CODE: usize = 4;
+        leave::_exit(kept.arguments[CODE] as c_int);
+    }
+    begin(kept, own);
     0
+}
+
+/// The program ends by exit(3): `run` gets a turn, the last one. False: there is none for half a second.
+pub fn at_the_end(run: impl FnOnce()) -> bool {
+    if !is_shared() {
+        run();
+        return true;
+    }
+    let (own, mut kept) = (threads::control_block(), Kept::NOTHING);
+    if !is_nested(&mut kept, own) {
+        if !acquire(&TURN.lock, EFFECT_ROUNDS) {
+            return false;
+        }
+        begin(&mut kept, own);
+    }
+    run();
+    if own != threads::main() {
+        set_thread(own);
+        if kept.mask != NESTED {
+            set_mask(kept.mask);
+        }
+    }
+    true
 }
 
 /// After a call.
@@ -262,6 +306,8 @@ extern "C" fn end(kept: &mut Kept) {
     }
 }
 
+/// The same for the end of the job.
+const ABORT_ROUNDS: u32 = 100;
 /// How often, for 10 ms each, the noting of an effect on files waits for a turn: a call may wait for what another rank does.
 const EFFECT_ROUNDS: u32 = 50;
 
@@ -275,7 +321,7 @@ pub type Effect = (u32, c_int, *const c_char, c_int, *const c_char, i64);
 /// As of the runtime's function.
 pub unsafe fn tell(hook: Hook, (kind, directory, path, other_directory, other, value): Effect) {
     let own = threads::control_block();
-    let mut kept = Kept { mask: 0, slot: 0 };
+    let mut kept = Kept::NOTHING;
     // SAFETY: the runtime's functions of these types.
     unsafe {
         if is_nested(&mut kept, own) {

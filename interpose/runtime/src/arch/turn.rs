@@ -51,6 +51,7 @@ pub fn share() {
     for (place, question) in turn.questions.iter().zip(QUESTIONS) {
         place.store(question.slot(), Ordering::Relaxed);
     }
+    turn.abort.store(Proc::MPI_Abort.slot(), Ordering::Relaxed);
     turn.told
         .store(std::ptr::from_ref(call::caller()).cast_mut(), Ordering::Relaxed);
     // SAFETY: the main thread is in a call of the program.
