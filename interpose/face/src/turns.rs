@@ -10,12 +10,14 @@ use crate::msg::say;
 use crate::sys::{nr, sys};
 use crate::{leave, sources, stop, threads};
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 use understudy_abi::ENTRIES;
 use understudy_abi::effect::Hook;
 use understudy_abi::turn::{Turn, TurnCode};
 
 static TURN: Turn = Turn::new();
+/// The process in which turns are taken: the program's children inherit all this.
+static PROCESS: AtomicIsize = AtomicIsize::new(0);
 /// Where calls go on: the runtime's entry for all numbers of arguments.
 static ENTER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -146,6 +148,7 @@ pub fn code() -> TurnCode {
 unsafe extern "C" fn share() {
     if !is_shared() {
         ENTER.store(ENTRY[ENTRIES - 1].load(Ordering::Relaxed), Ordering::Relaxed);
+        PROCESS.store(process(), Ordering::Relaxed);
         TURN.is_shared.store(1, Ordering::SeqCst);
         connect(&[understudy_turn_enter as *const c_void; ENTRIES]);
         sources::enter_by(understudy_turn_enter as *const c_void);
@@ -155,6 +158,11 @@ unsafe extern "C" fn share() {
 /// Whether calls take turns.
 pub fn is_shared() -> bool {
     TURN.is_shared.load(Ordering::Relaxed) != 0
+}
+
+fn process() -> isize {
+    // SAFETY: getpid(2).
+    unsafe { sys!(nr::GETPID) }
 }
 
 fn set_thread(block: usize) {
@@ -299,11 +307,12 @@ extern "C" fn end(kept: &mut Kept) {
     if kept.mask == NESTED || own == 0 {
         return;
     }
-    TURN.holder.store(0, Ordering::Relaxed);
-    release(&TURN.lock);
+    // Before anybody else can make a cut: an effect that was noted has not happened yet.
     if own != threads::main() {
         set_mask(kept.mask);
     }
+    TURN.holder.store(0, Ordering::Relaxed);
+    release(&TURN.lock);
 }
 
 /// The same for the end of the job.
@@ -315,13 +324,16 @@ const EFFECT_ROUNDS: u32 = 50;
 pub type Effect = (u32, c_int, *const c_char, c_int, *const c_char, i64);
 
 /// Has an effect noted in a turn of the calling thread, or, if there is none for long, noted as one that will not be undone. The thread is
-/// not to be stopped until the effect has happened.
+/// not to be stopped until the effect has happened. What children do is not undone.
 ///
 /// # Safety
 /// As of the runtime's function.
 pub unsafe fn tell(hook: Hook, (kind, directory, path, other_directory, other, value): Effect) {
     let own = threads::control_block();
     let mut kept = Kept::NOTHING;
+    if process() != PROCESS.load(Ordering::Relaxed) {
+        return stop::block();
+    }
     // SAFETY: the runtime's functions of these types.
     unsafe {
         if is_nested(&mut kept, own) {
