@@ -5,10 +5,10 @@
 
 use super::Frame;
 use crate::generated::Proc;
-use crate::told;
 use std::ffi::{c_char, c_int};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use understudy_abi::turn::Turn;
+use understudy_abi::turn::{Turn, TurnCode};
 use understudy_mpi::call;
 
 /// `struct pthread` of the main thread, whose thread-local data these are.
@@ -19,9 +19,29 @@ fn main_block() -> usize {
     block
 }
 
+/// The face's part, and what finds symbols of the program.
+struct Face {
+    code: TurnCode,
+    symbol: fn(&str) -> u64,
+}
+
+// SAFETY: never changed; what it points to lives as long as the process, and is made of atomics.
+unsafe impl Send for Face {}
+// SAFETY: as above.
+unsafe impl Sync for Face {}
+
+static FACE: OnceLock<Face> = OnceLock::new();
+
+/// Connects this with the face's part; `symbol` gives the address of a symbol as the program sees it, or 0.
+pub fn connect(code: TurnCode, symbol: fn(&str) -> u64) {
+    let _ = FACE.set(Face { code, symbol });
+}
+
 fn turn() -> &'static Turn {
+    /// Without a face.
+    static NOBODYS: Turn = Turn::new();
     // SAFETY: the face's, which lives as long as the process.
-    unsafe { &*told::info().turns.turn }
+    FACE.get().map_or(&NOBODYS, |face| unsafe { &*face.code.turn })
 }
 
 /// What may be called at any time (MPI 4.1, 11.6.1).
@@ -54,8 +74,10 @@ pub fn share() {
     turn.abort.store(Proc::MPI_Abort.slot(), Ordering::Relaxed);
     turn.told
         .store(std::ptr::from_ref(call::caller()).cast_mut(), Ordering::Relaxed);
-    // SAFETY: the main thread is in a call of the program.
-    unsafe { (told::info().turns.share)() };
+    if let Some(face) = FACE.get() {
+        // SAFETY: the main thread is in a call of the program.
+        unsafe { (face.code.share)() };
+    }
 }
 
 /// Whether any thread may call.
@@ -104,16 +126,17 @@ pub fn call_site(frame: &Frame) -> u64 {
 
 /// Whether an address is that to which calls return in order to give the turn back.
 pub fn is_return(address: u64) -> bool {
-    address == told::info().turns.returned as u64
+    FACE.get().is_some_and(|face| address == face.code.returned as u64)
 }
 
 /// Where a thread of the program is to go on so that it makes this call.
 pub fn address_of_call(frame: &Frame) -> Option<u64> {
+    let face = FACE.get()?;
     if has_turn(frame) {
-        return Some(told::info().turns.again as u64);
+        return Some(face.code.again as u64);
     }
     let procedure = Proc::ALL.get(frame.slot as usize)?;
-    Some(told::user_symbol(procedure.name())).filter(|&address| address != 0)
+    Some((face.symbol)(procedure.name())).filter(|&address| address != 0)
 }
 
 /// The main thread goes on with the call in `frame`: it is its turn exactly if the end of the call gives the turn back.
