@@ -93,6 +93,8 @@ const BACKLOG: i32 = 4096;
 
 /// The signal that takes a process out of its MPI library: the first that glibc keeps for itself.
 pub const INTERRUPT: i32 = 32;
+/// The main thread, whatever its number.
+pub const MAIN_THREAD: u32 = 1;
 
 /// What a process and its manager share. All but the first two words is for a manager that follows another one; not 0 is yes.
 #[repr(C)]
@@ -100,7 +102,7 @@ pub const INTERRUPT: i32 = 32;
 pub struct Page {
     /// The generation that has begun or is to; the manager's word.
     pub generation: AtomicU32,
-    /// While the process is in its MPI library; its word.
+    /// The number of the thread that is in the MPI library, or [`MAIN_THREAD`]; 0: none. The process's word.
     pub is_inside: AtomicU32,
     /// One more than the last generation that the process was ready for; its word.
     pub ready: AtomicU32,

@@ -62,15 +62,20 @@ fn opens_plugins() -> Job {
 
 /// A Python program that imports modules while it runs; `None`, with the reason printed, if these are not installed.
 fn imports(modules: &str) -> Option<Job> {
+    python("imports.py", &[modules, &ROUNDS.to_string(), "0.005"])
+}
+
+/// A Python program with these arguments.
+fn python(script: &str, arguments: &[&str]) -> Option<Job> {
     let python = place::workspace().join(".env/python/bin/python3");
     if !python.is_file() {
         place::skip("mpi4py and numpy are not installed; `make python` installs them");
         return None;
     }
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/imports.py");
+    let script = format!("{}/programs/{script}", env!("CARGO_MANIFEST_DIR"));
     let library = place::libmpi();
     let directory = library.parent().unwrap_or(&library).to_string_lossy().into_owned();
-    let job = Job::new(python, &[script, modules, &ROUNDS.to_string(), "0.005"]);
+    let job = Job::new(python, &[&[&script[..]], arguments].concat());
     let job = job
         .workers(WORKERS)
         .interval("5calls")
@@ -197,6 +202,13 @@ fn an_interpreter_imports_modules_while_it_runs() {
 #[test]
 fn numpy_is_imported_while_the_program_runs() {
     kill_often("numpy", || imports("numpy"), 3);
+}
+
+/// mpi4py asks for MPI_THREAD_MULTIPLE, and gets what lets threads call one after the other.
+#[test]
+fn threads_of_an_interpreter_call_mpi_and_change_files() {
+    let steps = ROUNDS.to_string();
+    kill_often("threaded", || python("threaded.py", &[&steps, "0.005"]), 3);
 }
 
 #[test]

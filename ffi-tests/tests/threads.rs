@@ -1,4 +1,4 @@
-//! Programs with threads that compute but do not call MPI: they are stopped, saved and brought back.
+//! Programs with threads, of which one at a time calls MPI: they are stopped, saved and brought back.
 
 use ffi_tests::job::Scope;
 use ffi_tests::outcome::native;
@@ -10,6 +10,13 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
     ("teams", &["90", "4"]),
     ("shortlived", &["60"]),
     ("naps", &["150"]),
+];
+
+/// Any thread calls MPI, makes the cuts and leads the way back.
+const CALLERS: [(&str, &[&str]); 3] = [
+    ("serialized", &["80", "4"]),
+    ("callers", &["60"]),
+    ("serialized", &["60", "3", "files"]),
 ];
 
 fn job(program: &str, arguments: &[&str]) -> Job {
@@ -46,6 +53,54 @@ fn pools_teams_short_lived_and_sleeping_threads_are_brought_back() {
     verdicts.assert_all_good();
 }
 
+#[test]
+fn threads_that_call_mpi_one_after_the_other_are_brought_back() {
+    let mut verdicts = Verdicts::default();
+    for (program, arguments) in CALLERS {
+        verdicts.judge(&format!("{program} {arguments:?}"), || {
+            let kill = Kill::at(1, Trigger::Lines(6)).after(Duration::from_millis(20));
+            let outcome = job(program, arguments).kill(kill).run();
+            assert_survived(&outcome, &native(job(program, arguments)), &[1]);
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// The copy comes from its holder; a second process dies meanwhile; the last epoch is that of MPI_Init.
+#[test]
+fn threads_that_call_mpi_are_brought_back_from_any_epoch_and_copy() {
+    let faults = [
+        "kill rank=1 at=commit.end epoch=7; kill rank=2 at=load.end",
+        "kill rank=2 at=cut.begin epoch=2; kill rank=0 at=rebuild.begin",
+        "pretend no-memfd; pretend no-userfaultfd; kill rank=0 at=capture.end epoch=9",
+    ];
+    let mut verdicts = Verdicts::default();
+    for (fault, (program, arguments)) in few(faults, 2).zip(CALLERS) {
+        verdicts.judge(&format!("{program}: {fault}"), || {
+            let outcome = job(program, arguments).spares(2).fault(fault).run();
+            outcome.assert_success();
+            outcome.assert_same_lines(&native(job(program, arguments)));
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// It does not wait for ever to have its turn.
+#[test]
+fn a_thread_ends_the_job_while_another_one_is_in_mpi() {
+    for (how, status) in [("exit", "status 3"), ("abort", "4")] {
+        let outcome = job("serialized", &["10", "2", how]).run();
+        outcome.check(
+            outcome.status.is_some_and(|status| !status.success()),
+            "the job did not fail",
+        );
+        let told = |line: &&str| line.contains(status) && (line.contains("ended with") || line.contains("MPI_Abort"));
+        outcome.check(outcome.own_lines().iter().any(told), "no line says how");
+        outcome.assert_nothing_left();
+    }
+}
+
 /// Kills of all programs at many moments.
 #[test]
 #[ignore = "a variant: make test-all"]
@@ -60,7 +115,7 @@ fn threads_are_brought_back_whenever_a_worker_dies() {
         "commit.end",
     ];
     for round in 0..6 {
-        for (program, arguments) in PROGRAMS {
+        for (program, arguments) in PROGRAMS.into_iter().chain(CALLERS) {
             let mut fault = || {
                 let (rank, epoch) = (random.below(3), 2 + random.below(15));
                 format!("kill rank={rank} at={} epoch={epoch}", points[random.below(6) as usize])
@@ -99,19 +154,22 @@ fn threads_are_brought_back_from_copies_of_holders_and_by_comparing_pages() {
 
 #[test]
 fn a_job_with_threads_that_was_killed_goes_on_from_the_disk() {
-    let on_disk = || pool("").interval("5calls").disk();
-    let at = Trigger::OnDisk { workers: 3, epoch: 6 };
-    let mut ended = on_disk().killed_as_a_whole(at, Scope::Everything).run();
-    let outcome = on_disk().env("UNDERSTUDY_RESTART", "1").run_after(&mut ended);
-    outcome.assert_success();
-    let last = |outcome: &Outcome| {
-        String::from_utf8_lossy(&outcome.stdout)
-            .lines()
-            .last()
-            .map(str::to_owned)
-    };
-    outcome.check(last(&outcome) == last(&native(pool(""))), "it ends otherwise");
-    outcome.assert_nothing_left();
+    for (program, arguments) in [PROGRAMS[0], CALLERS[1]] {
+        let on_disk = || job(program, arguments).disk();
+        let at = Trigger::OnDisk { workers: 3, epoch: 6 };
+        let mut ended = on_disk().killed_as_a_whole(at, Scope::Everything).run();
+        let outcome = on_disk().env("UNDERSTUDY_RESTART", "1").run_after(&mut ended);
+        outcome.assert_success();
+        let last = |outcome: &Outcome| {
+            String::from_utf8_lossy(&outcome.stdout)
+                .lines()
+                .last()
+                .map(str::to_owned)
+        };
+        let undisturbed = native(job(program, arguments));
+        outcome.check(last(&outcome) == last(&undisturbed), "it ends otherwise");
+        outcome.assert_nothing_left();
+    }
 }
 
 /// As before there was any of this.

@@ -1,7 +1,7 @@
 //! A process of the program, as its manager sees it: a line and a page.
 #![allow(unsafe_code)]
 
-use crate::line::{Call, INTERRUPT, Line, PAGE, Page, ToManager, ToProcess};
+use crate::line::{Call, INTERRUPT, Line, MAIN_THREAD, PAGE, Page, ToManager, ToProcess};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
@@ -214,14 +214,18 @@ impl Process {
         self.shared.page().is_inside.load(Ordering::Acquire) != 0
     }
 
-    /// Takes its main thread out of there.
+    /// Takes the thread that is in there out of it.
     pub fn interrupt(&self) {
         let pid = self.pid.as_raw_nonzero().get();
+        let thread = match self.shared.page().is_inside.load(Ordering::Acquire) {
+            0 | MAIN_THREAD => pid,
+            thread => thread as i32,
+        };
         let mut polls = [PollFd::new(&self.pidfd, PollFlags::IN)];
         // The number of one that has ended may be another's.
         if let Ok(0) = poll(&mut polls, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
             // SAFETY: tgkill(2) has no memory effects.
-            unsafe { libc::syscall(libc::SYS_tgkill, pid, pid, INTERRUPT) };
+            unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, INTERRUPT) };
         }
     }
 

@@ -18,7 +18,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 12;
+pub const ABI_VERSION: u32 = 13;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -89,6 +89,7 @@ pub mod exit {
 }
 
 pub mod source;
+pub mod turn;
 
 /// Room for addresses of libraries, with the 0 that ends the list.
 pub const LIBRARY_PLACES: usize = 256;
@@ -191,6 +192,8 @@ pub struct BootInfo {
     pub attribute_cells: *mut c_int,
     /// Where threads of the program are stopped.
     pub stop: StopCode,
+    /// Where threads of the program take turns.
+    pub turns: turn::TurnCode,
 }
 
 /// SIGSETXID of glibc: a program cannot block it by libc's functions. Threads of the program are stopped by it.

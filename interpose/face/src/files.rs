@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::msg::{Text, say};
-use crate::{stop, sys};
+use crate::{stop, sys, turns};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::{self, Hook};
@@ -71,13 +71,17 @@ unsafe fn tell_two(
     if hook.is_null() {
         return false;
     }
-    let held = stop::hold();
     // SAFETY: the runtime's function of this type.
     unsafe {
         let hook: Hook = core::mem::transmute(hook);
+        if turns::is_shared() {
+            turns::tell(hook, (kind, directory, path, other_directory, other, value));
+            return true;
+        }
+        let held = stop::hold();
         hook(kind, directory, path, other_directory, other, value);
+        held
     }
-    held
 }
 
 /// An effect on one name, as [`tell_two`].

@@ -4,6 +4,7 @@
 
 use crate::boot::on_stack;
 use crate::sys::{self, nr, sys};
+use crate::turns;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE};
@@ -46,7 +47,22 @@ unsafe extern "C" fn leaving(status: c_int, _: *mut c_void) {
     }
     let argument = status as usize as *mut c_void;
     // SAFETY: nothing of the runtime is under way on its stack, or if (exit called in a callback) it never goes on.
-    unsafe { on_stack(argument, on_zone_stack, RUNTIME_STACK + RUNTIME_STACK_SIZE) };
+    let run = || unsafe { on_stack(argument, on_zone_stack, RUNTIME_STACK + RUNTIME_STACK_SIZE) };
+    if !turns::at_the_end(run) {
+        leave_at_once(status);
+    }
+}
+
+/// Tells the runtime, which may be at work for another thread.
+fn leave_at_once(status: c_int) {
+    let hook = HOOK_AT_ONCE.load(Ordering::Acquire);
+    if !hook.is_null() && is_for_this_process() {
+        // SAFETY: set by `call_at_exit`.
+        unsafe {
+            let hook: unsafe extern "C" fn(c_int) = core::mem::transmute(hook);
+            hook(status);
+        }
+    }
 }
 
 /// libc's functions of these names: the end at once, also from inside of a signal handler.
@@ -55,14 +71,7 @@ macro_rules! at_once {
         /// libc's function of this name.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(status: c_int) -> ! {
-            let hook = HOOK_AT_ONCE.load(Ordering::Acquire);
-            if !hook.is_null() && is_for_this_process() {
-                // SAFETY: set by `call_at_exit`.
-                unsafe {
-                    let hook: unsafe extern "C" fn(c_int) = core::mem::transmute(hook);
-                    hook(status);
-                }
-            }
+            leave_at_once(status);
             sys::exit(status)
         }
     )*};

@@ -12,6 +12,7 @@
 //! - [`sharing`] counts mappings that other processes may share;
 //! - [`fatal`] is there when the program dies of a signal, [`leave`] when it ends;
 //! - [`stop`] is where threads of the program are stopped;
+//! - [`turns`] lets any thread call MPI, one at a time;
 //! - [`files`] tells the runtime what the program does to files;
 //! - [`relay`] starts the process that carries standard output exactly once.
 #![no_std]
@@ -47,6 +48,7 @@ mod sources;
 mod stop;
 mod sys;
 mod threads;
+mod turns;
 mod zone;
 
 /// One thunk per exported procedure, one object per exported datum of libmpi.

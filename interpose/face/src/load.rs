@@ -9,7 +9,7 @@ use crate::auxv::Auxv;
 use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::relay::{self, Streams};
 use crate::zone::{self, Half, Library, PatchError, Patched};
-use crate::{entry, environ, late, ldheap, leave, passive, services, sharing, sources, stop, threads};
+use crate::{entry, environ, late, ldheap, leave, passive, services, sharing, sources, stop, threads, turns};
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use understudy_abi::{
     ABI_VERSION, BootInfo, EntryPoints, MPI_FD_BASE, MPI_FIRST_KEY, RUNTIME_FD_BASE, RUNTIME_FIRST_KEY, ShimStart,
@@ -210,6 +210,7 @@ fn start_runtime(
         user_iterate: services::iterate,
         attribute_cells: (&raw mut services::ATTRIBUTE_CELLS).cast(),
         stop: stop::code(),
+        turns: turns::code(),
     };
     let mut points = EntryPoints {
         version: 0,

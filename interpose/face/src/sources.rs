@@ -9,7 +9,7 @@ use crate::files::{c_name, next};
 use crate::sys::{nr, sys};
 use core::arch::naked_asm;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::source::{COUNT, SOURCES};
 use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
 
@@ -18,6 +18,8 @@ static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(core::ptr::nul
 /// The runtime's entry, and the slot of the first of them.
 static ENTRY: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static FIRST_SLOT: AtomicUsize = AtomicUsize::new(0);
+/// Whether calls enter the runtime.
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 /// The thread whose calls count (fs:0x10).
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
@@ -159,6 +161,20 @@ pub unsafe extern "C" fn addresses(addresses: *mut *mut c_void) {
     }
 }
 
+/// From now on calls enter the runtime by way of this, if they do.
+pub fn enter_by(entry: *const c_void) {
+    ENTRY.store(entry.cast_mut(), Ordering::Relaxed);
+}
+
+/// Another thread enters the runtime: what it does is not the same twice, so nothing is recorded any more.
+pub fn pass() {
+    if IS_WATCHED.swap(false, Ordering::Relaxed) {
+        for (index, place) in TABLE.iter().enumerate() {
+            place.store(real(index), Ordering::Relaxed);
+        }
+    }
+}
+
 /// Whether calls of the calling thread enter the runtime from now on.
 ///
 /// # Safety
@@ -168,6 +184,7 @@ pub unsafe extern "C" fn watch(on: bool) {
     // SAFETY: glibc's thread control block points to itself at fs:0x10.
     unsafe { core::arch::asm!("mov {}, fs:[0x10]", out(reg) owner, options(nostack, readonly, preserves_flags)) };
     OWNER.store(owner, Ordering::Relaxed);
+    IS_WATCHED.store(on, Ordering::Relaxed);
     for (index, entering) in entering().into_iter().enumerate() {
         let target = if on { entering } else { real(index) };
         TABLE[index].store(target, Ordering::Relaxed);

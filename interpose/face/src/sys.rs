@@ -35,6 +35,8 @@ pub mod nr {
     pub const CLOSE_RANGE: usize = 436;
     pub const PRLIMIT64: usize = 302;
     pub const SETSID: usize = 112;
+    pub const ARCH_PRCTL: usize = 158;
+    pub const FUTEX: usize = 202;
 }
 
 /// One system call; the result is negative (`-errno`) on failure.

@@ -14,7 +14,7 @@ static MAIN: AtomicUsize = AtomicUsize::new(0);
 static MAIN_CREATES: AtomicBool = AtomicBool::new(false);
 
 /// The calling thread's control block, which points to itself at fs:0x10.
-fn control_block() -> usize {
+pub fn control_block() -> usize {
     let own: usize;
     // SAFETY: a word of glibc's thread control block on x86-64.
     unsafe { core::arch::asm!("mov {}, fs:[0x10]", out(reg) own, options(nostack, readonly, preserves_flags)) };
@@ -24,6 +24,11 @@ fn control_block() -> usize {
 /// The calling thread is the main one.
 pub fn remember_main() {
     MAIN.store(control_block(), Ordering::Relaxed);
+}
+
+/// The main thread's control block.
+pub fn main() -> usize {
+    MAIN.load(Ordering::Relaxed)
 }
 
 /// Whether this is the main thread.

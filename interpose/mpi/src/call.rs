@@ -1,8 +1,8 @@
 //! How the real library is called: so that a call can be abandoned from a signal handler.
 //!
 //! When a process of the job has died, calls that wait for it never return. The process manager then makes another
-//! *generation* of the job known in a page that it shares with this process ([`Page`]), and sends [`INTERRUPT`] to the main
-//! thread as long as that is inside the library. The handler drops the library's frames: the call returns [`ABANDONED`] to
+//! *generation* of the job known in a page that it shares with this process ([`Page`]), and sends [`INTERRUPT`] to the
+//! thread that is inside the library as long as it is. The handler drops the library's frames: the call returns [`ABANDONED`] to
 //! the runtime, like an error of the library. From then on every call returns so at once, until the library's side has been
 //! put back (`side`) and [`enter`] is called with the new generation.
 //!
@@ -12,7 +12,7 @@
 //!                                              └◄─ the handler leads here: rsp = FRAME, eax = ABANDONED
 //! ```
 //!
-//! Only the main thread calls the library. A callback of the program, called by the library, is not part of a call
+//! Only one thread at a time calls the library. A callback of the program, called by the library, is not part of a call
 //! ([`Callback`]): it is not abandoned, but the library is when the callback has returned.
 #![allow(unsafe_code)]
 
@@ -26,7 +26,7 @@ use understudy_numbers::Generation;
 /// What an abandoned call returns: an error class that the library itself does not use.
 pub const ABANDONED: c_int = 77;
 
-/// SIGCANCEL of glibc: a program cannot block it by libc's functions. It is sent to the main thread only.
+/// SIGCANCEL of glibc: a program cannot block it by libc's functions. It is sent to the thread in the library only.
 pub const INTERRUPT: c_int = 32;
 
 /// What this process and its process manager share.
@@ -34,7 +34,7 @@ pub const INTERRUPT: c_int = 32;
 pub struct Page {
     /// The generation of the job that is to be; written by the manager.
     pub generation: AtomicU32,
-    /// Whether this process is inside the library; written by this process.
+    /// Not 0 while this process is inside the library: the number of the thread that is, 1 for the main one; written by this process.
     pub is_inside: AtomicU32,
 }
 
@@ -50,8 +50,15 @@ const NO_GENERATION: u32 = u32::MAX;
 
 /// The generation that this process is in.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// The thread that calls the library, as in [`Page`].
+static CALLER: AtomicU32 = AtomicU32::new(1);
 /// The innermost call's frame; 0: the library is not being called.
 static FRAME: AtomicUsize = AtomicUsize::new(0);
+
+/// Where the number of the thread is to be told that calls the library; 1 for the main one. Only one may at a time.
+pub fn caller() -> &'static AtomicU32 {
+    &CALLER
+}
 
 /// Without a process manager nothing is ever abandoned.
 pub(crate) fn stand_alone() {
@@ -150,7 +157,12 @@ impl Callback {
 impl Drop for Callback {
     fn drop(&mut self) {
         FRAME.store(self.frame, Ordering::Relaxed);
-        page().is_inside.store(u32::from(self.frame != 0), Ordering::Relaxed);
+        let inside = if self.frame == 0 {
+            0
+        } else {
+            CALLER.load(Ordering::Relaxed)
+        };
+        page().is_inside.store(inside, Ordering::Relaxed);
     }
 }
 
@@ -158,12 +170,22 @@ impl Drop for Callback {
 const REG_RSP: usize = libc::REG_RSP as usize;
 const REG_RIP: usize = libc::REG_RIP as usize;
 
+/// Whether this is the thread that calls the library: a late signal may come to another one.
+fn is_caller() -> bool {
+    // SAFETY: gettid(2), getpid(2).
+    let (thread, process) = unsafe { (libc::syscall(libc::SYS_gettid), libc::syscall(libc::SYS_getpid)) };
+    match CALLER.load(Ordering::Relaxed) {
+        1 => thread == process,
+        caller => thread == i64::from(caller),
+    }
+}
+
 unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
     let frame = FRAME.load(Ordering::Relaxed);
-    if frame == 0 || !is_over() {
+    if frame == 0 || !is_over() || !is_caller() {
         return;
     }
-    // SAFETY: the kernel's record of the main thread, which is in a call of the library with this frame.
+    // SAFETY: the kernel's record of this thread, which is in a call of the library with this frame.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     registers[REG_RSP] = frame as i64;
     registers[REG_RIP] = abandon as *const () as i64;
@@ -246,7 +268,8 @@ macro_rules! calls {
                 "push r15",
                 "push qword ptr [rip + {frame}]",
                 "mov qword ptr [rip + {frame}], rsp",
-                "mov dword ptr [rax + {inside}], 1",
+                "mov r10d, dword ptr [rip + {caller}]",
+                "mov dword ptr [rax + {inside}], r10d",
                 // The frame has 64 bytes with the return address: aligned. An odd word needs another one.
                 "sub rsp, {pad}",
                 $($copy,)*
@@ -261,6 +284,7 @@ macro_rules! calls {
                 ".cfi_endproc",
                 page = sym PAGE,
                 generation = sym GENERATION,
+                caller = sym CALLER,
                 frame = sym FRAME,
                 inside = const std::mem::offset_of!(Page, is_inside),
                 pad = const 8 * ($words & 1),

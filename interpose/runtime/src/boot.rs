@@ -155,6 +155,8 @@ fn start() -> Result<(), String> {
     if let Some(directory) = &config.log_dir {
         events::open(directory, process());
     }
+    arch::turn::connect(info().turns, told::user_symbol);
+    arch::turn::without_turn(crate::calls::from_another_thread, crate::user::effect_of_others);
     crate::user::remember_start();
     if config.threads {
         crate::user::allow_threads();

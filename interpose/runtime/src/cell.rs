@@ -1,7 +1,7 @@
 //! State of the main thread.
 //!
-//! MPI is entered by one thread only (the entry code refuses every other one), so the runtime's state needs no lock. It
-//! is kept in a few statics of this type, one for each module that has state. What other threads or signal handlers look at is in
+//! MPI is entered by one thread only (the entry code refuses every other one), or by one at a time, which has the main thread's control
+//! block as long as it is there ([`crate::arch::turn`]), so the runtime's state needs no lock. It is kept in a few statics of this type, one for each module that has state. What other threads or signal handlers look at is in
 //! atomics, `OnceLock`s and locks instead.
 #![allow(unsafe_code)]
 

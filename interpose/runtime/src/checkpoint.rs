@@ -65,7 +65,7 @@ pub fn take() -> Result<(), Rewound> {
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
     let frame: Frame = unsafe { *frame };
     user::begin_section(epoch);
-    let live = user::live_stack(frame.rsp);
+    let live = user::live_stack(state.main_stack(&frame));
     let scan = Instant::now();
     let delta = {
         let keep = &mut *copies::keep();

@@ -149,6 +149,10 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     if !is_outermost || arch::is_rewound() {
         return;
     }
+    // What other threads do is not the same twice.
+    if arch::turn::is_foreign() {
+        return give_up();
+    }
     // SAFETY: handed on to the caller.
     let frame = unsafe { &*frame };
     let mut guard = RECORDING.borrow_mut();
@@ -156,8 +160,7 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
         drop(guard);
         return trace::call(frame);
     };
-    // SAFETY: the frame's stack pointer points to the return address.
-    let place = unsafe { *(frame.rsp as *const u64) };
+    let place = arch::turn::call_site(frame);
     if sources::row_of(frame.slot as usize).is_none() {
         phase.watch.call(frame, place, phase.recorder.journal().size());
     }

@@ -151,10 +151,14 @@ impl Place {
             let read = memory.as_ref()?.read_exact_at(&mut bytes, address);
             read.ok().map(|()| u64::from_ne_bytes(bytes))
         };
-        let [slot, stack] = arch::addresses_of_last_call().map(word);
+        let [slot, stack, base] = arch::addresses_of_last_call().map(word);
+        let address = match stack.and_then(word) {
+            Some(address) if arch::turn::is_return(address) => base.and_then(|base| word(base + 8)),
+            address => address,
+        };
         Place {
             procedure: slot.and_then(|slot| Proc::from_slot(u32::try_from(slot).ok()?)),
-            address: stack.and_then(word).unwrap_or(0),
+            address: address.unwrap_or(0),
         }
     }
 

@@ -111,7 +111,7 @@ pub fn wrong_thread(slot: u32) -> c_int {
             .get(slot as usize)
             .map_or("?".into(), |name| name.to_string_lossy());
         sys::say(format_args!(
-            "{name} was called by a thread that did not initialise MPI; only MPI_THREAD_SERIALIZED and below by one thread is supported"
+            "{name} was called by a thread that did not initialise MPI, in a program that has not asked for MPI_THREAD_SERIALIZED (MPI_Init_thread)"
         ));
     }
     ERR_OTHER

@@ -169,7 +169,7 @@ fn resume(outcome: &attempt::Outcome, began: Instant, report: &Report) {
     let epoch = copies::epoch();
     RESUMED_IN_INIT.set(load::is_init(&outcome.frame));
     arch::rewind(&outcome.frame);
-    user::threads_go_back();
+    user::threads_go_back(&outcome.frame);
     let total = began.elapsed();
     events::emit(Kind::Resume {
         recovery: report.recovery,

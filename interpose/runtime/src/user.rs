@@ -16,6 +16,7 @@ mod tls;
 mod undo;
 mod zones;
 
+use crate::arch::Frame;
 use crate::image::layout::Layout;
 use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
@@ -153,7 +154,7 @@ pub fn capture() -> Result<State, UserError> {
         input: input::capture(),
         files: files::capture(),
         output: output::capture(),
-        thread: locks::ThreadNumber::own(),
+        thread: locks::ThreadNumber::main(),
         threads: threads::capture()?,
     })
 }
@@ -179,27 +180,38 @@ impl State {
     /// Puts everything back but the pages, after they have been put back. `own`: this process is the one that was saved.
     pub fn restore(&self, own: bool) -> Result<(), UserError> {
         input::restore(&self.input, own)?;
+        let is_mains = self.threads.is_mains();
         tls::restore(&self.thread_locals)?;
-        signals::restore(&self.signals);
+        signals::restore(&self.signals, is_mains);
         files::restore(&self.files)?;
         output::restore(&self.output, own);
-        process::restore(&self.process)?;
+        process::restore(&self.process, is_mains)?;
         timers::restore(&self.timers)
     }
 
     /// Makes the threads that are missing, and this process's threads the owners of the locks that the program holds, after all
-    /// else. `pages` (sorted) are those that have been loaded.
-    pub fn restore_threads(&self, pages: &[PageRun]) -> Result<(), UserError> {
-        let mut changed = self.threads.make(self.process.uses_tiles())?;
-        changed.push((self.thread, locks::ThreadNumber::own()));
+    /// else. `pages` (sorted) are those that have been loaded, `frame` the call at the cut.
+    pub fn restore_threads(&self, frame: &Frame, pages: &[PageRun]) -> Result<(), UserError> {
+        let caller = threads::Caller {
+            frame,
+            mask: self.signals.mask(),
+            signal_stack: self.process.signal_stack(),
+            floating_point: self.thread_locals.floating_point(),
+        };
+        let changed = self.threads.make(&caller, self.thread, self.process.uses_tiles())?;
         locks::pass_on(&changed, &self.layout, pages, &self.thread_locals.ranges());
         Ok(())
+    }
+
+    /// How far down the main thread's stack is in use, if the call of `frame` is the cut.
+    pub fn main_stack(&self, frame: &Frame) -> u64 {
+        self.threads.main_stack().unwrap_or(frame.rsp)
     }
 
     /// For a replay that begins here, after the pages have been put back: what does not reach beyond this process.
     pub fn restore_for_replay(&self) -> Result<(), UserError> {
         tls::restore(&self.thread_locals)?;
-        signals::restore(&self.signals);
+        signals::restore(&self.signals, true);
         Ok(())
     }
 

@@ -65,6 +65,8 @@ static LEFT: AtomicUsize = AtomicUsize::new(0);
 pub(crate) static AFTER: AtomicU8 = AtomicU8::new(0);
 /// The frame was overwritten by recovery and is to be executed.
 pub(crate) const EXECUTE: u8 = 1;
+/// What makes the calling thread leave the runtime instead of executing the rewound frame: a function that does not return; 0: none.
+pub(crate) static DEPART: AtomicUsize = AtomicUsize::new(0);
 /// The call is to be recorded.
 pub(crate) const RECORD: u8 = 2;
 /// The call has waited: set by the shim, for which it tells one call from the next at no cost to those that do not wait.
@@ -85,8 +87,17 @@ const SLOTS: usize = SLOT_COUNT + source::COUNT;
 ///
 /// # Safety
 /// To be called from a handler; `function` must take (up to) these five arguments.
+pub unsafe fn call_user(function: *const c_void, a: u64, b: u64, c: u64, d: u64, e: u64) -> u64 {
+    // SAFETY: handed on to the caller.
+    super::turn::as_program(|| unsafe { call_on_stack(function, a, b, c, d, e) })
+}
+
+/// [`call_user`] with the thread-local data that are there.
+///
+/// # Safety
+/// As [`call_user`].
 #[unsafe(naked)]
-pub unsafe extern "C" fn call_user(function: *const c_void, a: u64, b: u64, c: u64, d: u64, e: u64) -> u64 {
+unsafe extern "C" fn call_on_stack(function: *const c_void, a: u64, b: u64, c: u64, d: u64, e: u64) -> u64 {
     naked_asm!(
         ".cfi_startproc",
         "push rbp",
@@ -126,11 +137,11 @@ pub fn top_frame() -> Option<*mut Frame> {
     (TOP.load(Ordering::Relaxed) == base).then_some((base - FRAME_SIZE) as *mut Frame)
 }
 
-/// Where the slot and the stack pointer of the program's last call stand, for another thread: they stay there when the call has
+/// Where the slot, the stack pointer and rbp of the program's last call stand, for another thread: they stay there when the call has
 /// returned.
-pub fn addresses_of_last_call() -> [u64; 2] {
+pub fn addresses_of_last_call() -> [u64; 3] {
     let frame = BASE.load(Ordering::Relaxed) - FRAME_SIZE;
-    [frame as u64, (frame + OFFSET_OF_RSP) as u64]
+    [frame, frame + OFFSET_OF_RSP, frame + OFFSET_OF_RBP].map(|address| address as u64)
 }
 
 /// The program's callbacks that are under way are not returned to, nor are the calls that have led to them: this handler is the outermost one.
@@ -144,6 +155,21 @@ pub fn rewind(frame: &Frame) {
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
     unsafe { top.write(*frame) };
     AFTER.fetch_or(EXECUTE, Ordering::Relaxed);
+}
+
+/// When the rewound frame is due, the calling thread does not execute it, but this.
+pub fn depart_by(depart: extern "C" fn() -> !) {
+    DEPART.store(depart as usize, Ordering::Relaxed);
+}
+
+/// The calling thread executes the rewound frame after all.
+pub fn stay() {
+    DEPART.store(0, Ordering::Relaxed);
+}
+
+/// Whether the calling thread will leave the runtime so.
+pub fn departs() -> bool {
+    DEPART.load(Ordering::Relaxed) != 0
 }
 
 /// Whether the handler that runs now should return as soon as it can, with any value.

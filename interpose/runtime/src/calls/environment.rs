@@ -3,7 +3,7 @@
 
 use super::arguments::outcome;
 use super::collaboration;
-use crate::arch::Rewound;
+use crate::arch::{Rewound, turn};
 use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
@@ -25,12 +25,15 @@ struct Told {
     initialized: AtomicBool,
     /// Not before the delete functions of MPI_COMM_SELF's attributes have run (11.2.4).
     finalized: AtomicBool,
+    /// Of the standard, where any thread may ask while another one is in the library; 0: not known.
+    version: [AtomicI32; 2],
 }
 
 static TOLD: Told = Told {
     level: AtomicI32::new(THREAD_SINGLE),
     initialized: AtomicBool::new(false),
     finalized: AtomicBool::new(false),
+    version: [const { AtomicI32::new(0) }; 2],
 };
 
 /// Initialises, once. `written` runs before the first checkpoint, so that what it writes is part of the image. When the
@@ -56,6 +59,14 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     let level = required.clamp(THREAD_SINGLE, THREAD_SERIALIZED);
     TOLD.level.store(level, Ordering::Relaxed);
     TOLD.initialized.store(true, Ordering::Relaxed);
+    if required >= THREAD_SERIALIZED && crate::told::config().threads {
+        let [mut version, mut subversion] = [0; 2];
+        // SAFETY: two places.
+        unsafe { real::PMPI_Get_version(&mut version, &mut subversion) };
+        TOLD.version[0].store(version, Ordering::Relaxed);
+        TOLD.version[1].store(subversion, Ordering::Relaxed);
+        turn::share();
+    }
     outcome!(job::init());
     written(level);
     outcome!(job::first_checkpoint());
@@ -70,7 +81,7 @@ pub unsafe extern "C" fn MPI_Init(_argc: *mut c_int, _argv: *mut *mut *mut c_cha
     init(Proc::MPI_Init, THREAD_SINGLE, |_| ())
 }
 
-/// `MPI_Init_thread`: one thread at a time is the most that is given.
+/// `MPI_Init_thread`: any thread, one at a time, is the most that is given.
 pub unsafe extern "C" fn MPI_Init_thread(
     _argc: *mut c_int,
     _argv: *mut *mut *mut c_char,
@@ -150,8 +161,8 @@ pub unsafe extern "C" fn MPI_Get_library_version(version: *mut c_char, resultlen
     SUCCESS
 }
 
-/// A call from a thread other than the one that initialised MPI, on that thread's stack, with its first two arguments.
-/// What any thread may ask for is answered from atomics and constants (MPI 4.1, 11.6.1); everything else is refused.
+/// A call from a thread other than the one that initialised MPI, or one while another thread may be in MPI, on the caller's stack, with
+/// its first two arguments. What any thread may ask for is answered from atomics and constants (MPI 4.1, 11.6.1); everything else is refused.
 ///
 /// # Safety
 /// The arguments must be those of the slot's procedure.
@@ -163,10 +174,15 @@ pub unsafe extern "C" fn from_another_thread(first: *mut c_int, second: *mut c_i
             Some(Proc::MPI_Initialized) => MPI_Initialized(first),
             Some(Proc::MPI_Finalized) => MPI_Finalized(first),
             Some(Proc::MPI_Query_thread) => MPI_Query_thread(first),
+            Some(Proc::MPI_Get_version) if TOLD.version[0].load(Ordering::Relaxed) != 0 => {
+                first.write(TOLD.version[0].load(Ordering::Relaxed));
+                second.write(TOLD.version[1].load(Ordering::Relaxed));
+                SUCCESS
+            }
             Some(Proc::MPI_Get_version) => real::PMPI_Get_version(first, second),
             Some(Proc::MPI_Get_library_version) => MPI_Get_library_version(first.cast(), second),
             Some(Proc::MPI_Is_thread_main) => {
-                first.write(0);
+                first.write(c_int::from(crate::cell::is_owner()));
                 SUCCESS
             }
             _ => crate::raise::wrong_thread(slot),

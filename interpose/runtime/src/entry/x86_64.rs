@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use crate::arch::{
-    AFTER, BASE, DISPATCH, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, TOP, WAITED,
+    AFTER, BASE, DEPART, DISPATCH, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, TOP,
+    WAITED,
 };
 use crate::cell::OWNER;
 use crate::entry::program;
@@ -146,6 +147,9 @@ unsafe extern "C" fn resume() {
         "mov rbp, qword ptr [rip + {base}]",
         "sub rbp, {frame_size}",
         "mov rsp, rbp",
+        "mov rax, qword ptr [rip + {depart}]",
+        "test rax, rax",
+        "jne 4f",
         "mov rax, qword ptr [rbp]",
         "mov rdi, qword ptr [rbp + 8]",
         "mov rsi, qword ptr [rbp + 16]",
@@ -176,8 +180,12 @@ unsafe extern "C" fn resume() {
         "mov rbp, qword ptr [rbp + {off_rbp}]",
         ".cfi_same_value rbp",
         "ret",
+        "4: mov qword ptr [rip + {depart}], 0",
+        "call rax",
+        "ud2",
         ".cfi_endproc",
         handlers = sym DISPATCH,
+        depart = sym DEPART,
         after = sym AFTER,
         resume = sym resume,
         record_call = sym crate::journal::record_call,

@@ -46,8 +46,7 @@ pub fn call(frame: &Frame) {
     }
     let now = schedule::schedule().candidates;
     let may_be_cut = std::mem::replace(&mut state.candidates, now) != now;
-    // SAFETY: the frame's stack pointer points to the return address.
-    let place = unsafe { *(frame.rsp as *const u64) };
+    let place = arch::turn::call_site(frame);
     state.tally.call((place, frame.slot as u16), bytes, may_be_cut);
 }
 

@@ -137,7 +137,7 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
         fail("the program's state cannot be put back", &error);
     }
     let pages = copies::keep().own.image.pages();
-    if let Err(error) = saved.user.restore_threads(&pages) {
+    if let Err(error) = saved.user.restore_threads(&saved.frame, &pages) {
         fail("the program's threads cannot be put back", &error);
     }
     handles::mark();

@@ -33,7 +33,7 @@ pub fn from_disk() -> Rewound {
     RESUMED_IN_INIT.set(load::is_init(&loaded.frame));
     user::set_stage(RankStage::Running);
     arch::rewind(&loaded.frame);
-    user::threads_go_back();
+    user::threads_go_back(&loaded.frame);
     events::emit(Kind::Resume {
         recovery: 0,
         epoch,

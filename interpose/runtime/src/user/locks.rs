@@ -26,6 +26,11 @@ impl ThreadNumber {
         Self(unsafe { libc::gettid() } as u32)
     }
 
+    /// That of the main thread.
+    pub fn main() -> Self {
+        Self(std::process::id())
+    }
+
     /// The kernel's number.
     pub fn of(number: i32) -> Self {
         Self(number as u32)

@@ -89,14 +89,19 @@ pub fn capture() -> Saved {
 }
 
 impl Saved {
+    /// The alternate signal stack of the thread that has made the cut.
+    pub fn signal_stack(&self) -> [u64; 3] {
+        self.signal_stack
+    }
+
     /// Whether the program uses AMX's tile registers.
     pub fn uses_tiles(&self) -> bool {
         self.features & ON_REQUEST != 0
     }
 }
 
-/// Sets them where they differ.
-pub fn restore(saved: &Saved) -> Result<(), UserError> {
+/// Sets them where they differ; the signal stack only if this is the thread that has made the cut (`is_callers`).
+pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
     // The signal stack of the dead process had room for these registers; this one's may have none.
     ask_for(saved.features)?;
     for (which, value) in TIMERS.into_iter().zip(&saved.timers) {
@@ -119,7 +124,7 @@ pub fn restore(saved: &Saved) -> Result<(), UserError> {
             );
         }
     }
-    if saved.signal_stack != signal_stack() {
+    if is_callers && saved.signal_stack != signal_stack() {
         // SAFETY: sigaltstack(2) with a value that was read before; the runtime has none of its own.
         unsafe {
             libc::syscall(

@@ -1,6 +1,7 @@
 //! Signal dispositions, the signal mask, the working directory and the file mode creation mask.
 #![allow(unsafe_code)]
 
+use crate::arch::turn;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::{ZONE_END, ZONE_START};
@@ -52,20 +53,30 @@ pub fn capture() -> Saved {
     };
     Saved {
         actions: (1..=SIGNALS).map(|signal| action(signal, None)).collect(),
-        mask: mask(None),
+        mask: turn::mask().unwrap_or_else(|| mask(None)),
         directory: directory.unwrap_or_default(),
         creation_mask,
     }
 }
 
-/// Sets them. Handlers of the runtime side stay this process's own.
-pub fn restore(saved: &Saved) {
+impl Saved {
+    /// The signals that the thread that has made the cut has blocked.
+    pub fn mask(&self) -> u64 {
+        self.mask
+    }
+}
+
+/// Sets them. Handlers of the runtime side stay this process's own. The signal mask is this thread's only if `is_callers`, the one
+/// that has made the cut.
+pub fn restore(saved: &Saved, is_callers: bool) {
     for (signal, before) in (1..=SIGNALS).zip(&saved.actions) {
         if action(signal, None) != *before && !belongs_to_runtime(before) {
             action(signal, Some(before));
         }
     }
-    mask(Some(saved.mask));
+    if is_callers {
+        mask(Some(saved.mask));
+    }
     // SAFETY: umask(2), chdir(2) with values that were read before.
     unsafe {
         libc::umask(saved.creation_mask);

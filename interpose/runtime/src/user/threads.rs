@@ -1,4 +1,4 @@
-//! Threads of the program beside the main one, which do not call MPI.
+//! Threads of the program beside the one that is in MPI.
 //!
 //! ```text
 //!   a cut        stop ── all that a signal reaches stand still, or the cut is put off
@@ -12,8 +12,8 @@
 //! Threads of the runtime side have their stacks in the zone; nobody stops those.
 #![allow(unsafe_code)]
 
+mod context;
 mod lists;
-mod raw;
 mod restore;
 mod slot;
 mod stop;
@@ -21,8 +21,11 @@ mod vectors;
 
 use super::UserError;
 use super::locks::ThreadNumber;
+use super::tls;
+use crate::arch::{self, Frame, raw, turn};
 use crate::cell::Main;
 use crate::told;
+pub use context::Caller;
 use lists::Places;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -65,6 +68,26 @@ pub struct Saved {
     threads: Vec<Thread>,
     lists: lists::Saved,
     libraries: Vec<vectors::Generation>,
+    /// The thread that has made the cut, with no frame, if that was not the main one, which is among the others then.
+    caller: Option<Thread>,
+    /// Whether any thread may call MPI.
+    is_shared: bool,
+}
+
+impl Saved {
+    /// How far down the main thread's stack is in use, if it was stopped.
+    pub fn main_stack(&self) -> Option<u64> {
+        self.threads
+            .iter()
+            .find(|thread| thread.is_main())
+            .map(|thread| thread.frame)
+    }
+}
+
+impl Thread {
+    fn is_main(&self) -> bool {
+        self.block == tls::control_block()
+    }
 }
 
 /// `None`: threads are refused.
@@ -119,8 +142,13 @@ pub fn let_go() {
     }
 }
 
-/// Lets all go on from what has been loaded.
-pub fn go_back() {
+/// Lets all go on from what has been loaded; the call at the cut was that of `frame`.
+pub fn go_back(frame: &Frame) {
+    if arch::departs() {
+        turn::keep();
+    } else {
+        turn::pass_to_main(frame);
+    }
     if let Some(threads) = THREADS.borrow_mut().as_mut() {
         threads.release(slot::GO_BACK);
     }
@@ -141,25 +169,8 @@ pub fn capture() -> Result<Saved, UserError> {
     let Some(threads) = threads.as_ref() else {
         return Ok(Saved::default());
     };
-    let main = processors(ThreadNumber::own());
-    let look = |slot: &slot::Slot| {
-        let number = slot.number.load(Ordering::Relaxed);
-        let own = processors(ThreadNumber::of(number));
-        let name = std::fs::read_to_string(format!("/proc/self/task/{number}/comm")).unwrap_or_default();
-        let block = slot.block.load(Ordering::Relaxed) as u64;
-        let generation = vectors::known_by(block).ok_or(UserError::Vectors)?;
-        Ok(Thread {
-            number: ThreadNumber::of(number),
-            block,
-            generation,
-            gs: slot.gs.load(Ordering::Relaxed) as u64,
-            frame: slot.frame.load(Ordering::Relaxed) as u64,
-            robust: robust_list(number),
-            name: name.trim_end_matches('\n').to_owned(),
-            processors: (own != main).then_some(own),
-        })
-    };
     let found = threads.parked().map(look).collect::<Result<Vec<Thread>, UserError>>()?;
+    let caller = turn::is_foreign().then(look_at_caller).transpose()?;
     let libraries = match found[..] {
         [] => Vec::new(),
         _ => vectors::generations().ok_or(UserError::Vectors)?,
@@ -171,6 +182,46 @@ pub fn capture() -> Result<Saved, UserError> {
         threads: found,
         lists,
         libraries,
+        caller,
+        is_shared: turn::is_shared(),
+    })
+}
+
+fn look(slot: &slot::Slot) -> Result<Thread, UserError> {
+    let thread = look_at(
+        slot.number.load(Ordering::Relaxed),
+        slot.block.load(Ordering::Relaxed) as u64,
+    )?;
+    Ok(Thread {
+        gs: slot.gs.load(Ordering::Relaxed) as u64,
+        frame: slot.frame.load(Ordering::Relaxed) as u64,
+        ..thread
+    })
+}
+
+fn look_at_caller() -> Result<Thread, UserError> {
+    const ARCH_GET_GS: usize = 0x1004;
+    // SAFETY: gettid(2); arch_prctl(2) writes one word.
+    unsafe {
+        let mut gs = 0u64;
+        raw::call(libc::SYS_arch_prctl, [ARCH_GET_GS, &raw mut gs as usize, 0, 0, 0, 0]);
+        let thread = look_at(libc::gettid(), turn::block() as u64)?;
+        Ok(Thread { gs, ..thread })
+    }
+}
+
+fn look_at(number: i32, block: u64) -> Result<Thread, UserError> {
+    let [own, main] = [ThreadNumber::of(number), ThreadNumber::main()].map(processors);
+    let name = std::fs::read_to_string(format!("/proc/self/task/{number}/comm")).unwrap_or_default();
+    Ok(Thread {
+        number: ThreadNumber::of(number),
+        block,
+        generation: vectors::known_by(block).ok_or(UserError::Vectors)?,
+        gs: 0,
+        frame: 0,
+        robust: robust_list(number),
+        name: name.trim_end_matches('\n').to_owned(),
+        processors: (own != main).then_some(own),
     })
 }
 

@@ -176,14 +176,26 @@ pub fn guards() -> u64 {
 fn robust_list() -> Option<(u64, usize)> {
     const POINTER: usize = size_of::<u64>();
     let (mut head, mut length) = (0u64, 0usize);
-    // SAFETY: get_robust_list(2) of this thread writes both.
-    unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
+    // SAFETY: get_robust_list(2) of the main thread writes both.
+    unsafe {
+        libc::syscall(
+            libc::SYS_get_robust_list,
+            libc::getpid(),
+            &raw mut head,
+            &raw mut length,
+        )
+    };
     // A program may have given the kernel another one, which is in its memory then.
     let is_glibcs = (control_block()..control_block() + 4096).contains(&head);
     is_glibcs.then_some((head - POINTER as u64, length + POINTER))
 }
 
 impl Saved {
+    /// MXCSR and the x87 control word of the thread that has made the cut.
+    pub fn floating_point(&self) -> (u32, u16) {
+        self.floating_point
+    }
+
     /// The addresses of what is saved.
     pub fn ranges(&self) -> Vec<AddrRange> {
         let range = |piece: &Piece| AddrRange::new(piece.address, piece.address + piece.bytes.len() as u64);

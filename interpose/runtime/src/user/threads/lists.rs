@@ -5,9 +5,11 @@
 //! glibc's from 2.34 on (sysdeps/generic/ldsodefs.h, `struct rtld_global`).
 #![allow(unsafe_code)]
 
-use super::raw::word;
+use crate::arch::raw::{self, word};
+use crate::arch::turn;
 use crate::sys;
 use crate::told;
+use crate::user::locks::ThreadNumber;
 use crate::user::{loader, tls};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -60,7 +62,7 @@ struct Lock<'a>(&'a AtomicU32);
 impl Drop for Lock<'_> {
     fn drop(&mut self) {
         if self.0.swap(0, Ordering::Release) == 2 {
-            super::raw::wake(self.0);
+            raw::wake(self.0);
         }
     }
 }
@@ -166,10 +168,10 @@ impl Places {
         nodes
     }
 
-    /// All threads but the main one; `None`: somebody does not give the lock back.
+    /// All threads but the one that is in the runtime; `None`: somebody does not give the lock back.
     pub fn threads(&self) -> Option<Vec<Listed>> {
         let _lock = self.lock(STOPPING_TIMEOUT)?;
-        let main = tls::control_block() as usize;
+        let own = turn::block();
         // SAFETY: the lock is held; a node lies in a thread's structure.
         let listed = unsafe { [self.nodes(0), self.nodes(1)].concat() };
         let listed = listed.iter().map(|node| Listed {
@@ -177,7 +179,15 @@ impl Places {
             // SAFETY: as above.
             number: unsafe { ((node - self.links + self.number) as *const i32).read_volatile() },
         });
-        Some(listed.filter(|thread| thread.block != main).collect())
+        Some(listed.filter(|thread| thread.block != own).collect())
+    }
+
+    /// Notes the calling thread's number in its `struct pthread`, and returns it.
+    pub fn tell_number(&self, block: u64) -> ThreadNumber {
+        let number = ThreadNumber::own();
+        // SAFETY: a word of the structure.
+        unsafe { ((block as usize + self.number) as *mut i32).write_volatile(number.get()) };
+        number
     }
 
     fn is_programs(&self, node: usize) -> bool {

@@ -2,10 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::slot::{self, END, FREE, PARKED, Slot};
-use super::{Deaf, Saved, THREADS, Thread, raw, vectors};
-use crate::user::UserError;
+use super::{Caller, Deaf, Saved, THREADS, Thread, vectors};
+use crate::arch::{self, raw, turn};
+use crate::cell::Copied;
 use crate::user::locks::ThreadNumber;
 use crate::user::signals::mask;
+use crate::user::{UserError, tls};
 use std::sync::atomic::Ordering;
 
 /// A thread's signals are held back while it is made.
@@ -27,9 +29,42 @@ impl Drop for Quiet {
     }
 }
 
+/// Where the thread that leads the way back goes on itself; 0: it is not in the image, and ends.
+static OWN_FRAME: Copied<u64> = Copied::new(0);
+
 fn is_that(slot: &Slot, thread: &Thread) -> bool {
-    slot.number.load(Ordering::Relaxed) == thread.number.get()
-        && slot.block.load(Ordering::Relaxed) as u64 == thread.block
+    let number = slot.number.load(Ordering::Relaxed);
+    is_same(number, slot.block.load(Ordering::Relaxed) as u64, thread)
+}
+
+/// There is but one main thread, which has another number in another process.
+fn is_same(number: i32, block: u64, thread: &Thread) -> bool {
+    block == thread.block && (thread.is_main() || number == thread.number.get())
+}
+
+/// Whether a thread is the one that leads the way back, or what that is to be from now on: in its place in memory there is only one.
+fn is_own(thread: &Thread) -> bool {
+    turn::block() as u64 == thread.block
+}
+
+/// The thread that leads the way back leaves the runtime.
+extern "C" fn depart() -> ! {
+    mask(Some(u64::MAX));
+    // SAFETY: gettid(2).
+    let number = unsafe { libc::gettid() };
+    let threads = THREADS.borrow();
+    let found = threads.as_ref().and_then(|threads| threads.slot_for(number));
+    drop(threads);
+    let Some(slot) = found else {
+        crate::sys::say(format_args!("{}", Deaf::Many(slot::SLOTS)));
+        crate::sys::kill_self()
+    };
+    let frame = OWN_FRAME.get();
+    slot.frame.store(frame as usize, Ordering::Relaxed);
+    slot.block.store(turn::block(), Ordering::Relaxed);
+    slot.exists.store(u32::from(frame == 0), Ordering::Relaxed);
+    // SAFETY: signals are blocked, and nothing is borrowed.
+    unsafe { slot::leave_by(slot, slot.stack()) }
 }
 
 fn end(slot: &Slot) {
@@ -51,10 +86,17 @@ impl Saved {
     pub fn clear(&self) -> Result<(), UserError> {
         let threads = THREADS.borrow();
         let Some(threads) = threads.as_ref() else { return Ok(()) };
-        let surplus = threads
-            .parked()
-            .filter(|slot| !self.threads.iter().any(|thread| is_that(slot, thread)));
-        surplus.collect::<Vec<_>>().into_iter().for_each(end);
+        let is_surplus = |slot: &&Slot| {
+            let is_main = slot.block.load(Ordering::Relaxed) as u64 == tls::control_block();
+            let mut saved = self.threads.iter().chain(&self.caller);
+            !is_main && !saved.any(|thread| is_that(slot, thread))
+        };
+        let surplus: Vec<_> = threads.parked().filter(is_surplus).collect();
+        surplus.into_iter().for_each(end);
+        if turn::is_foreign() {
+            // SAFETY: this thread's area, which may be unmapped for a while.
+            unsafe { slot::unregister(turn::block()) };
+        }
         // SAFETY: all stand still.
         match unsafe { threads.places.replace(&super::lists::Saved::default()) } {
             true => Ok(()),
@@ -63,10 +105,19 @@ impl Saved {
     }
 
     /// After all has been put back: makes the threads that are missing; all wait to go back. Their numbers then and now.
-    pub fn make(&self, uses_tiles: bool) -> Result<Vec<(ThreadNumber, ThreadNumber)>, UserError> {
+    pub fn make(
+        &self,
+        caller: &Caller<'_>,
+        main: ThreadNumber,
+        uses_tiles: bool,
+    ) -> Result<Vec<(ThreadNumber, ThreadNumber)>, UserError> {
+        if self.is_shared && !turn::is_shared() {
+            turn::share();
+        }
+        let mut changed = vec![(main, ThreadNumber::main())];
         let threads = THREADS.borrow();
         let Some(threads) = threads.as_ref() else {
-            return Ok(Vec::new());
+            return Ok(changed);
         };
         // SAFETY: all stand still, and their memory is that of the image.
         if !unsafe { threads.places.replace(&self.lists) } {
@@ -76,24 +127,65 @@ impl Saved {
             [] => Vec::new(),
             _ => vectors::generations().ok_or(UserError::Vectors)?,
         };
-        let (mut changed, quiet) = (Vec::new(), Quiet::begin());
-        for thread in &self.threads {
+        let all = self.all(caller, main)?;
+        let quiet = Quiet::begin();
+        for thread in &all {
             // SAFETY: the thread's memory has been put back, and it stands still or is to be made.
-            if !unsafe { vectors::tell(thread.block, thread.generation, &self.libraries, &now) } {
+            if !thread.is_main() && !unsafe { vectors::tell(thread.block, thread.generation, &self.libraries, &now) } {
                 return Err(UserError::Vectors);
             }
-            if let Some(slot) = threads.parked().find(|slot| is_that(slot, thread)) {
+            let number = if is_own(thread) {
+                OWN_FRAME.set(thread.frame);
+                threads.places.tell_number(thread.block)
+            } else if let Some(slot) = threads.parked().find(|slot| is_that(slot, thread)) {
                 slot.frame.store(thread.frame as usize, Ordering::SeqCst);
-                changed.push((thread.number, thread.number));
-                continue;
-            }
-            let slot = threads.slot_for(0).ok_or(UserError::Deaf(Deaf::Many(slot::SLOTS)))?;
-            slot.uses_tiles.store(u32::from(uses_tiles), Ordering::Relaxed);
-            let number = threads.make(slot, thread)?;
+                ThreadNumber::of(slot.number.load(Ordering::Relaxed))
+            } else {
+                let slot = threads.slot_for(0).ok_or(UserError::Deaf(Deaf::Many(slot::SLOTS)))?;
+                slot.uses_tiles.store(u32::from(uses_tiles), Ordering::Relaxed);
+                threads.make(slot, thread)?
+            };
             changed.push((thread.number, number));
         }
         drop(quiet);
         Ok(changed)
+    }
+
+    /// Whether the main thread has made the cut and leads the way back: it executes the call itself. Else it goes on like all others.
+    pub fn is_mains(&self) -> bool {
+        self.caller.is_none() && !turn::is_foreign()
+    }
+
+    /// All threads that go on from a frame, the one that leads the way back included.
+    fn all(&self, caller: &Caller<'_>, main: ThreadNumber) -> Result<Vec<Thread>, UserError> {
+        let mut all = self.threads.clone();
+        if self.is_mains() {
+            arch::stay();
+            return Ok(all);
+        }
+        OWN_FRAME.set(0);
+        arch::depart_by(depart);
+        let thread = self.caller.clone().unwrap_or_else(|| Thread::main(main));
+        // SAFETY: the memory is that of the image.
+        let frame = unsafe { caller.write() }.ok_or(UserError::Vectors)?;
+        all.push(Thread { frame, ..thread });
+        Ok(all)
+    }
+}
+
+impl Thread {
+    /// The main thread, which is never made, but for its frame.
+    fn main(number: ThreadNumber) -> Thread {
+        Thread {
+            number,
+            block: tls::control_block(),
+            gs: 0,
+            frame: 0,
+            generation: 0,
+            robust: [0; 2],
+            name: String::new(),
+            processors: None,
+        }
     }
 }
 

@@ -8,7 +8,8 @@
 //! What runs on a slot's stack uses neither libc nor memory of the user side, which may be loaded meanwhile.
 #![allow(unsafe_code)]
 
-use super::raw::{self, word};
+use crate::arch::raw::{self, word};
+use crate::arch::turn;
 use crate::told;
 use std::arch::naked_asm;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -263,7 +264,7 @@ unsafe fn register_again(block: usize) {
 ///
 /// # Safety
 /// As [`register_again`].
-unsafe fn unregister(block: usize) -> Option<usize> {
+pub unsafe fn unregister(block: usize) -> Option<usize> {
     const UNREGISTER: usize = 1;
     let offset = SEQUENCES.load(Ordering::Relaxed);
     let area = (offset != 0).then(|| block.wrapping_add(offset))?;
@@ -342,6 +343,34 @@ unsafe extern "C" fn begin(slot: &Slot) -> ! {
         slot.state.store(FREE, Ordering::SeqCst);
         std::arch::asm!("mov rsp, {}", "mov eax, 15", "syscall", "ud2", in(reg) frame + 8, options(noreturn));
     }
+}
+
+/// Leaves the runtime: the calling thread goes on from the slot's frame, or ends if that is 0. On the slot's stack, with all signals
+/// blocked; as soon as the turn is given back, another thread may use all that the runtime has.
+unsafe extern "C" fn leave(slot: &Slot) -> ! {
+    let (block, frame) = (slot.block.load(Ordering::Relaxed), slot.frame.load(Ordering::Relaxed));
+    // SAFETY: the caller's control block, and what was saved of it.
+    unsafe {
+        if frame != 0 {
+            turn::set_thread(block);
+            register_again(block);
+            slot.state.store(FREE, Ordering::SeqCst);
+        }
+        turn::leave();
+        if frame == 0 {
+            end(slot, block)
+        }
+        std::arch::asm!("mov rsp, {}", "mov eax, 15", "syscall", "ud2", in(reg) frame + 8, options(noreturn));
+    }
+}
+
+/// Moves to the slot's stack, and leaves the runtime.
+///
+/// # Safety
+/// As [`leave`]; nothing is dropped.
+#[unsafe(naked)]
+pub unsafe extern "C" fn leave_by(slot: &Slot, stack: usize) -> ! {
+    naked_asm!("mov rsp, rsi", "xor ebp, ebp", "call {leave}", "ud2", leave = sym leave)
 }
 
 /// The kernel gives a thread room for its tiles at the first use; without that it would drop them from the frame.

@@ -1,9 +1,10 @@
 //! All threads of the program stand still, or none does.
 #![allow(unsafe_code)]
 
+use super::Deaf;
 use super::lists::Places;
 use super::slot::{self, FREE, GO_ON, PARKED, SENT, SLOTS, STAY, Slot};
-use super::{Deaf, raw};
+use crate::arch::raw;
 use crate::told;
 use crate::user::signals::{Action, action};
 use std::ffi::c_int;
@@ -70,11 +71,13 @@ fn exists(number: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, 0) == 0 }
 }
 
-/// The kernel's numbers of all threads but the main one's.
+/// The kernel's numbers of all threads but the calling one's.
 fn tasks() -> Vec<i32> {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let numbers = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
-    numbers.filter(|&number| number != std::process::id() as i32).collect()
+    // SAFETY: gettid(2).
+    let own = unsafe { libc::gettid() };
+    numbers.filter(|&number| number != own).collect()
 }
 
 /// The system call that a thread is in, with program counter and stack pointer (proc(5), `/proc/pid/task/tid/syscall`).

@@ -1,0 +1,76 @@
+//! Whose turn it is to be in the runtime, in a program any of whose threads may call MPI.
+
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+
+/// As many procedures may be called at any time.
+pub const QUESTIONS: usize = 6;
+
+/// What face and runtime share of it. It lies on the runtime side: it does not roll back.
+///
+/// Whose turn it is runs on the runtime's stack, with the main thread's thread-local data, and with nearly all signals blocked if it
+/// is another thread. A call begins as follows, with 64 bytes below the saved frame pointer for its arguments:
+///
+/// ```text
+///   rbp → caller's rbp    rbp - 8 … rbp - 48: rdi rsi rdx rcx r8 r9    rbp - 56: the slot    rbp - 64: signal mask
+/// ```
+#[repr(C)]
+pub struct Turn {
+    /// A futex: 0 it is nobody's turn, 1 somebody's, 2 somebody's for whom others wait.
+    pub lock: AtomicU32,
+    /// Not 0: calls take turns.
+    pub is_shared: AtomicU32,
+    /// Control block (fs register) of the thread whose turn it is; 0: nobody's.
+    pub holder: AtomicUsize,
+    /// The kernel's number of that thread; 0: the main one.
+    pub number: AtomicI32,
+    /// The signals that it has blocked.
+    pub mask: AtomicU64,
+    /// Where the runtime wants to have that number, 1 for the main thread.
+    pub told: AtomicPtr<AtomicU32>,
+    /// The slots of what may be called at any time.
+    pub questions: [AtomicU32; QUESTIONS],
+    /// The slot of what ends the job (MPI_Abort), for which no turn is waited for long.
+    pub abort: AtomicU32,
+    /// What answers them: two arguments and the slot.
+    pub answer: AtomicUsize,
+    /// What notes an effect on files that will not be undone: the first three arguments of [`crate::effect::Hook`].
+    pub note: AtomicUsize,
+}
+
+/// Addresses of code of the face, the same in all ranks.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TurnCode {
+    /// Makes the call once more whose arguments the frame pointer leads to.
+    pub again: usize,
+    /// Where such a call returns to.
+    pub returned: usize,
+    /// From now on calls take turns.
+    pub share: unsafe extern "C" fn(),
+    /// The shared state.
+    pub turn: *const Turn,
+}
+
+impl Turn {
+    /// Nobody's turn.
+    pub const fn new() -> Turn {
+        Turn {
+            lock: AtomicU32::new(0),
+            is_shared: AtomicU32::new(0),
+            holder: AtomicUsize::new(0),
+            number: AtomicI32::new(0),
+            mask: AtomicU64::new(0),
+            told: AtomicPtr::new(core::ptr::null_mut()),
+            questions: [const { AtomicU32::new(u32::MAX) }; QUESTIONS],
+            abort: AtomicU32::new(u32::MAX),
+            answer: AtomicUsize::new(0),
+            note: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,366 @@
+//! Any thread of the program may call MPI: whose turn it is has the runtime for itself.
+//!
+//! Who waits does so here, on its own stack, where it can be stopped and brought back like any thread that computes: it has not begun
+//! its call. Whose turn it is gets the main thread's thread-local data, since those of the runtime side lie beside the program's, in
+//! memory that rolls back. The shared state is not rolled back, as the face is not.
+#![allow(unsafe_code)]
+
+use crate::entry::{ENTRY, connect};
+use crate::msg::say;
+use crate::sys::{nr, sys};
+use crate::{leave, sources, stop, threads};
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, Ordering};
+use understudy_abi::ENTRIES;
+use understudy_abi::effect::Hook;
+use understudy_abi::turn::{Turn, TurnCode};
+
+static TURN: Turn = Turn::new();
+/// The process in which turns are taken: the program's children inherit all this.
+static PROCESS: AtomicIsize = AtomicIsize::new(0);
+/// Where calls go on: the runtime's entry for all numbers of arguments.
+static ENTER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+const ARCH_SET_FS: usize = 0x1002;
+const FUTEX_WAIT_PRIVATE: usize = 128;
+const FUTEX_WAKE_PRIVATE: usize = 129;
+/// -ETIMEDOUT
+const TIMED_OUT: isize = -110;
+
+/// Whether the user has been told that a thread waits for long.
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// No mask is: SIGKILL cannot be blocked.
+const NESTED: u64 = u64::MAX;
+/// What is not blocked while it is a thread's turn: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV; 32, which takes it out of the library;
+/// and 33, by which threads of the library are ended, that inherit this.
+const LET_THROUGH: u64 = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 31 | 1 << 32;
+const SET: usize = 2;
+
+/// What the entry keeps on the caller's stack.
+#[repr(C)]
+pub struct Kept {
+    mask: u64,
+    slot: u64,
+    /// r9, r8, rcx, rdx, rsi, rdi.
+    arguments: [u64; 6],
+}
+
+impl Kept {
+    const NOTHING: Kept = Kept {
+        mask: 0,
+        slot: 0,
+        arguments: [0; 6],
+    };
+}
+
+/// How a call goes on.
+const QUESTION: u32 = 1;
+
+// Registers and stack words are as at the call when the runtime's entry is reached; it is a call of its own, which comes back here.
+core::arch::global_asm!(
+    ".hidden understudy_turn_enter",
+    ".globl understudy_turn_enter",
+    "understudy_turn_enter:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "push rcx",
+    "push r8",
+    "push r9",
+    "push rax",
+    "push 0",
+    ".hidden understudy_turn_again",
+    ".globl understudy_turn_again",
+    "understudy_turn_again:",
+    "lea rsp, [rbp - 64]",
+    "mov rdi, rsp",
+    "call {take}",
+    "test eax, eax",
+    "jne 2f",
+    "push qword ptr [rbp + 72]",
+    "push qword ptr [rbp + 64]",
+    "push qword ptr [rbp + 56]",
+    "push qword ptr [rbp + 48]",
+    "push qword ptr [rbp + 40]",
+    "push qword ptr [rbp + 32]",
+    "push qword ptr [rbp + 24]",
+    "push qword ptr [rbp + 16]",
+    "mov rdi, qword ptr [rbp - 8]",
+    "mov rsi, qword ptr [rbp - 16]",
+    "mov rdx, qword ptr [rbp - 24]",
+    "mov rcx, qword ptr [rbp - 32]",
+    "mov r8, qword ptr [rbp - 40]",
+    "mov r9, qword ptr [rbp - 48]",
+    "mov rax, qword ptr [rbp - 56]",
+    "call qword ptr [rip + {enter}]",
+    ".hidden understudy_turn_returned",
+    ".globl understudy_turn_returned",
+    "understudy_turn_returned:",
+    "lea rsp, [rbp - 64]",
+    "mov qword ptr [rbp - 56], rax",
+    "movsd qword ptr [rbp - 48], xmm0",
+    "mov rdi, rsp",
+    "call {end}",
+    "movsd xmm0, qword ptr [rbp - 48]",
+    "mov rax, qword ptr [rbp - 56]",
+    "3: mov rsp, rbp",
+    "pop rbp",
+    ".cfi_remember_state",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_restore_state",
+    "2: mov rdi, qword ptr [rbp - 8]",
+    "mov rsi, qword ptr [rbp - 16]",
+    "mov rdx, qword ptr [rbp - 56]",
+    "call {question}",
+    "jmp 3b",
+    ".cfi_endproc",
+    take = sym take,
+    end = sym end,
+    question = sym question,
+    enter = sym ENTER,
+);
+
+unsafe extern "C" {
+    fn understudy_turn_enter();
+    fn understudy_turn_again();
+    fn understudy_turn_returned();
+}
+
+/// What the runtime needs to know of it.
+pub fn code() -> TurnCode {
+    TurnCode {
+        again: understudy_turn_again as *const () as usize,
+        returned: understudy_turn_returned as *const () as usize,
+        share,
+        turn: &raw const TURN,
+    }
+}
+
+/// From now on calls take turns. For the main thread, in a call.
+unsafe extern "C" fn share() {
+    if !is_shared() {
+        ENTER.store(ENTRY[ENTRIES - 1].load(Ordering::Relaxed), Ordering::Relaxed);
+        PROCESS.store(process(), Ordering::Relaxed);
+        TURN.is_shared.store(1, Ordering::SeqCst);
+        connect(&[understudy_turn_enter as *const c_void; ENTRIES]);
+        sources::enter_by(understudy_turn_enter as *const c_void);
+    }
+}
+
+/// Whether calls take turns.
+pub fn is_shared() -> bool {
+    TURN.is_shared.load(Ordering::Relaxed) != 0
+}
+
+fn process() -> isize {
+    // SAFETY: getpid(2).
+    unsafe { sys!(nr::GETPID) }
+}
+
+fn set_thread(block: usize) {
+    // SAFETY: arch_prctl(2); this code has no thread-local data.
+    unsafe { sys!(nr::ARCH_PRCTL, ARCH_SET_FS, block) };
+}
+
+fn set_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    // SAFETY: rt_sigprocmask(2) of sets of this frame.
+    unsafe { sys!(nr::RT_SIGPROCMASK, SET, &raw const mask, &raw mut before, 8, 0, 0) };
+    before
+}
+
+/// Waits for the lock, for so many times 10 ms, or, if that is 0, for ever. Whether it was got.
+fn acquire(lock: &AtomicU32, rounds: u32) -> bool {
+    const SPINS: u32 = 100;
+    let free = |_: &u32| {
+        lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    };
+    if (0..SPINS).any(|spin| {
+        core::hint::spin_loop();
+        free(&spin)
+    }) {
+        return true;
+    }
+    let limit: [i64; 2] = if rounds == 0 { [10, 0] } else { [0, 10_000_000] };
+    let mut round = 0;
+    while lock.swap(2, Ordering::Acquire) != 0 {
+        if rounds != 0 && round == rounds {
+            return false;
+        }
+        round += 1;
+        // SAFETY: futex(2) on a word that lives.
+        let result = unsafe { sys!(nr::FUTEX, lock.as_ptr(), FUTEX_WAIT_PRIVATE, 2, limit.as_ptr(), 0, 0) };
+        if rounds == 0 && result == TIMED_OUT && !IS_TOLD.swap(true, Ordering::Relaxed) {
+            say(format_args!(
+                "a thread has waited for ten seconds to call MPI, where another one is; MPI_THREAD_MULTIPLE is not granted, threads must call MPI one after the other"
+            ));
+        }
+    }
+    true
+}
+
+fn release(lock: &AtomicU32) {
+    if lock.swap(0, Ordering::Release) == 2 {
+        // SAFETY: futex(2) on a word that lives.
+        unsafe { sys!(nr::FUTEX, lock.as_ptr(), FUTEX_WAKE_PRIVATE, 1, 0, 0, 0) };
+    }
+}
+
+/// The lock is held: it is this thread's turn.
+fn begin(kept: &mut Kept, own: usize) {
+    let mut number = 0;
+    if own != threads::main() {
+        sources::pass();
+        kept.mask = set_mask(!LET_THROUGH);
+        // SAFETY: gettid(2).
+        number = unsafe { sys!(nr::GETTID) } as i32;
+    }
+    TURN.mask.store(kept.mask, Ordering::Relaxed);
+    TURN.number.store(number, Ordering::Relaxed);
+    // SAFETY: null, or the runtime's word.
+    if let Some(told) = unsafe { TURN.told.load(Ordering::Relaxed).as_ref() } {
+        told.store((number as u32).max(1), Ordering::Relaxed);
+    }
+    TURN.holder.store(own, Ordering::Relaxed);
+    if own != threads::main() {
+        set_thread(threads::main());
+    }
+}
+
+/// Whether it is the calling thread's turn already: a callback of the program has called.
+fn is_nested(kept: &mut Kept, own: usize) -> bool {
+    let is_nested = TURN.holder.load(Ordering::Relaxed) == own;
+    if is_nested {
+        kept.mask = NESTED;
+        if own != threads::main() {
+            set_thread(threads::main());
+        }
+    }
+    is_nested
+}
+
+/// Before a call.
+extern "C" fn take(kept: &mut Kept) -> u32 {
+    let own = threads::control_block();
+    let slot = kept.slot as u32;
+    if TURN
+        .questions
+        .iter()
+        .any(|question| question.load(Ordering::Relaxed) == slot)
+    {
+        return QUESTION;
+    }
+    if is_nested(kept, own) {
+        return 0;
+    }
+    if slot != TURN.abort.load(Ordering::Relaxed) {
+        acquire(&TURN.lock, 0);
+    } else if !acquire(&TURN.lock, ABORT_ROUNDS) {
+        say(format_args!(
+            "MPI_Abort was called while another thread was in MPI for a second; this process ends"
+        ));
+        const CODE: usize = 4;
+        leave::_exit(kept.arguments[CODE] as c_int);
+    }
+    begin(kept, own);
+    0
+}
+
+/// The program ends by exit(3): `run` gets a turn, the last one. False: there is none for half a second.
+pub fn at_the_end(run: impl FnOnce()) -> bool {
+    if !is_shared() {
+        run();
+        return true;
+    }
+    let (own, mut kept) = (threads::control_block(), Kept::NOTHING);
+    if !is_nested(&mut kept, own) {
+        if !acquire(&TURN.lock, EFFECT_ROUNDS) {
+            return false;
+        }
+        begin(&mut kept, own);
+    }
+    run();
+    if own != threads::main() {
+        set_thread(own);
+        if kept.mask != NESTED {
+            set_mask(kept.mask);
+        }
+    }
+    true
+}
+
+/// After a call.
+extern "C" fn end(kept: &mut Kept) {
+    let own = TURN.holder.load(Ordering::Relaxed);
+    if own != threads::main() && own != 0 {
+        set_thread(own);
+    }
+    if kept.mask == NESTED || own == 0 {
+        return;
+    }
+    // Before anybody else can make a cut: an effect that was noted has not happened yet.
+    if own != threads::main() {
+        set_mask(kept.mask);
+    }
+    TURN.holder.store(0, Ordering::Relaxed);
+    release(&TURN.lock);
+}
+
+/// The same for the end of the job.
+const ABORT_ROUNDS: u32 = 100;
+/// How often, for 10 ms each, the noting of an effect on files waits for a turn: a call may wait for what another rank does.
+const EFFECT_ROUNDS: u32 = 50;
+
+/// What is about to happen to files or libraries: kind, directory and path, the same once more, value.
+pub type Effect = (u32, c_int, *const c_char, c_int, *const c_char, i64);
+
+/// Has an effect noted in a turn of the calling thread, or, if there is none for long, noted as one that will not be undone. The thread is
+/// not to be stopped until the effect has happened. What children do is not undone.
+///
+/// # Safety
+/// As of the runtime's function.
+pub unsafe fn tell(hook: Hook, (kind, directory, path, other_directory, other, value): Effect) {
+    let own = threads::control_block();
+    let mut kept = Kept::NOTHING;
+    if process() != PROCESS.load(Ordering::Relaxed) {
+        return stop::block();
+    }
+    // SAFETY: the runtime's functions of these types.
+    unsafe {
+        if is_nested(&mut kept, own) {
+            stop::block();
+        } else if acquire(&TURN.lock, EFFECT_ROUNDS) {
+            stop::block();
+            begin(&mut kept, own);
+        } else {
+            type Note = unsafe extern "C" fn(u32, c_int, *const c_char);
+            stop::block();
+            let note: Note = core::mem::transmute(TURN.note.load(Ordering::Relaxed));
+            return note(kind, directory, path);
+        }
+        hook(kind, directory, path, other_directory, other, value);
+    }
+    end(&mut kept);
+}
+
+/// What may be asked at any time, also while it is somebody else's turn. The answer is given by code that is not to be in an image.
+extern "C" fn question(first: *mut c_int, second: *mut c_int, slot: u64) -> c_int {
+    type Answer = unsafe extern "C" fn(*mut c_int, *mut c_int, u32) -> c_int;
+    stop::block();
+    // SAFETY: the runtime's function of this type, with the program's arguments.
+    let result = unsafe {
+        let answer: Answer = core::mem::transmute(TURN.answer.load(Ordering::Relaxed));
+        answer(first, second, slot as u32)
+    };
+    stop::unblock();
+    result
+}

@@ -1,0 +1,198 @@
+//! Which thread of the program is in the runtime, where any may call MPI ([`understudy_abi::turn`]).
+//!
+//! The runtime itself is always run with the main thread's thread-local data.
+#![allow(unsafe_code)]
+
+use super::Frame;
+use crate::generated::Proc;
+use std::ffi::{c_char, c_int};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+use understudy_abi::turn::{Turn, TurnCode};
+use understudy_mpi::call;
+
+/// `struct pthread` of the main thread, whose thread-local data these are.
+fn main_block() -> usize {
+    let block: usize;
+    // SAFETY: glibc's thread control block points to itself at fs:0x10.
+    unsafe { std::arch::asm!("mov {}, fs:[0x10]", out(reg) block, options(nostack, readonly, preserves_flags)) };
+    block
+}
+
+/// The face's part, and what finds symbols of the program.
+struct Face {
+    code: TurnCode,
+    symbol: fn(&str) -> u64,
+}
+
+// SAFETY: never changed; what it points to lives as long as the process, and is made of atomics.
+unsafe impl Send for Face {}
+// SAFETY: as above.
+unsafe impl Sync for Face {}
+
+static FACE: OnceLock<Face> = OnceLock::new();
+
+/// Connects this with the face's part; `symbol` gives the address of a symbol as the program sees it, or 0.
+pub fn connect(code: TurnCode, symbol: fn(&str) -> u64) {
+    let _ = FACE.set(Face { code, symbol });
+}
+
+fn turn() -> &'static Turn {
+    /// Without a face.
+    static NOBODYS: Turn = Turn::new();
+    // SAFETY: the face's, which lives as long as the process.
+    FACE.get().map_or(&NOBODYS, |face| unsafe { &*face.code.turn })
+}
+
+/// What may be called at any time (MPI 4.1, 11.6.1).
+const QUESTIONS: [Proc; understudy_abi::turn::QUESTIONS] = [
+    Proc::MPI_Initialized,
+    Proc::MPI_Finalized,
+    Proc::MPI_Query_thread,
+    Proc::MPI_Is_thread_main,
+    Proc::MPI_Get_version,
+    Proc::MPI_Get_library_version,
+];
+
+/// Answers what may be asked at any time: two arguments and the slot.
+type Answer = unsafe extern "C" fn(*mut c_int, *mut c_int, u32) -> c_int;
+/// Notes an effect on files: kind, directory, path.
+type Note = unsafe extern "C" fn(u32, c_int, *const c_char);
+
+/// These are called whoever's turn it is, on the caller's stack.
+pub fn without_turn(answer: Answer, note: Note) {
+    turn().answer.store(answer as usize, Ordering::Relaxed);
+    turn().note.store(note as usize, Ordering::Relaxed);
+}
+
+/// From now on any thread of the program may call.
+pub fn share() {
+    let turn = turn();
+    for (place, question) in turn.questions.iter().zip(QUESTIONS) {
+        place.store(question.slot(), Ordering::Relaxed);
+    }
+    turn.abort.store(Proc::MPI_Abort.slot(), Ordering::Relaxed);
+    turn.told
+        .store(std::ptr::from_ref(call::caller()).cast_mut(), Ordering::Relaxed);
+    if let Some(face) = FACE.get() {
+        // SAFETY: the main thread is in a call of the program.
+        unsafe { (face.code.share)() };
+    }
+}
+
+/// Whether any thread may call.
+pub fn is_shared() -> bool {
+    turn().is_shared.load(Ordering::Relaxed) != 0
+}
+
+/// Control block of the program's thread that is in the runtime.
+pub fn block() -> usize {
+    match turn().holder.load(Ordering::Relaxed) {
+        0 => main_block(),
+        holder => holder,
+    }
+}
+
+/// Whether that is another one than the main thread.
+#[inline]
+pub fn is_foreign() -> bool {
+    let holder = turn().holder.load(Ordering::Relaxed);
+    holder != 0 && holder != main_block()
+}
+
+/// The signals that the program has blocked in the thread that is in the runtime, if those that are blocked now are others.
+pub fn mask() -> Option<u64> {
+    is_foreign().then(|| turn().mask.load(Ordering::Relaxed))
+}
+
+/// Whether a call was made by way of taking turns, so that it ends by giving the turn back.
+pub fn has_turn(frame: &Frame) -> bool {
+    // SAFETY: the return address of the program's call, at its stack pointer.
+    let returns_to = unsafe { (frame.rsp as *const usize).read() };
+    is_return(returns_to as u64)
+}
+
+/// Where the program has made a call: its return address.
+pub fn call_site(frame: &Frame) -> u64 {
+    const RBP: usize = 4;
+    let place = if has_turn(frame) {
+        frame.preserved[RBP] + 8
+    } else {
+        frame.rsp
+    };
+    // SAFETY: the stack pointer points to the return address; where turns are taken, that is above the saved frame pointer.
+    unsafe { (place as *const u64).read() }
+}
+
+/// Whether an address is that to which calls return in order to give the turn back.
+pub fn is_return(address: u64) -> bool {
+    FACE.get().is_some_and(|face| address == face.code.returned as u64)
+}
+
+/// Where a thread of the program is to go on so that it makes this call.
+pub fn address_of_call(frame: &Frame) -> Option<u64> {
+    let face = FACE.get()?;
+    if has_turn(frame) {
+        return Some(face.code.again as u64);
+    }
+    let procedure = Proc::ALL.get(frame.slot as usize)?;
+    Some((face.symbol)(procedure.name())).filter(|&address| address != 0)
+}
+
+/// The main thread goes on with the call in `frame`: it is its turn exactly if the end of the call gives the turn back.
+pub fn pass_to_main(frame: &Frame) {
+    if !is_shared() {
+        return;
+    }
+    let turn = turn();
+    turn.number.store(0, Ordering::Relaxed);
+    call::caller().store(1, Ordering::Relaxed);
+    if has_turn(frame) {
+        turn.holder.store(main_block(), Ordering::Relaxed);
+        turn.lock.store(2, Ordering::SeqCst);
+    } else {
+        give_back(turn);
+    }
+}
+
+/// It is the turn of the thread in the runtime, if that is the main one, which came when none were taken.
+pub fn keep() {
+    let turn = turn();
+    if is_shared() && turn.holder.load(Ordering::Relaxed) == 0 {
+        turn.holder.store(main_block(), Ordering::Relaxed);
+        turn.lock.store(2, Ordering::SeqCst);
+    }
+}
+
+/// Nobody's turn. Uses neither libc nor thread-local data.
+fn give_back(turn: &Turn) {
+    turn.holder.store(0, Ordering::Relaxed);
+    if turn.lock.swap(0, Ordering::SeqCst) != 0 {
+        super::raw::wake(&turn.lock);
+    }
+}
+
+/// The calling thread, which is no more in the runtime, gives its turn back.
+pub fn leave() {
+    give_back(turn());
+}
+
+/// Runs with the thread-local data of the program's thread.
+pub fn as_program<T>(run: impl FnOnce() -> T) -> T {
+    if !is_foreign() {
+        return run();
+    }
+    let main = main_block();
+    set_thread(block());
+    let result = run();
+    set_thread(main);
+    result
+}
+
+/// Makes these the calling thread's thread-local data.
+#[inline(always)]
+pub fn set_thread(block: usize) {
+    const ARCH_SET_FS: usize = 0x1002;
+    // SAFETY: arch_prctl(2) with the control block of a thread.
+    unsafe { super::raw::call(libc::SYS_arch_prctl, [ARCH_SET_FS, block, 0, 0, 0, 0]) };
+}
