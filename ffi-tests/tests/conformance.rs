@@ -160,7 +160,6 @@ fn mpi_comm_free_waits_for_nobody() {
 }
 
 #[test]
-#[ignore = "MPI_Comm_idup waits for all members, until communicators are no longer made again by all their members together"]
 fn mpi_comm_idup_waits_for_nobody() {
     answers_the_same("local", &["idup"]);
 }

@@ -62,6 +62,11 @@ fn has_ended(index: u32, status: Status, rc: c_int) {
         count_received(envelope.comm(), &status);
     }
     set_state(index, done(status, rc));
+    if let Some(Kind::Duplicate(made)) = kind
+        && rc == SUCCESS
+    {
+        requests::finish_duplicate(made);
+    }
 }
 
 /// The outcome of a request that is `Done` (or inactive).

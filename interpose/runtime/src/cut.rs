@@ -267,7 +267,7 @@ fn ability() -> Result<(Ability, Option<String>), Rewound> {
         return Ok((Ability::Never, Some(why.to_string())));
     }
     let collectives = completion::test_all(requests::active(|kind| {
-        matches!(kind, Kind::Collective | Kind::Recorded(_))
+        matches!(kind, Kind::Collective | Kind::Duplicate(_) | Kind::Recorded(_))
     }))?;
     let is_held = schedule::state().held > 0;
     let is_callback = arch::top_frame().is_none();

@@ -15,6 +15,7 @@ use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtDatatype, VirtRequest, created};
+use crate::objects::comm::create::Begun;
 use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
 use crate::traffic;
@@ -133,6 +134,28 @@ pub fn add_receive(envelope: Envelope, state: State, real: RealRequest) -> VirtR
 pub fn add_collective(comm: VirtComm, real: RealRequest) -> VirtRequest {
     count_started(share(comm, 0));
     add(comm, Kind::Collective, State::Active, real)
+}
+
+/// Adds the two requests that make a communicator; they end together, and what the library writes to is kept until then.
+pub fn add_duplicate(comm: VirtComm, begun: Box<Begun>, [made, told]: [RealRequest; 2]) -> VirtRequest {
+    count_started(share(comm, 0));
+    let kind = Kind::Duplicate(begun.index);
+    let handle = add(comm, kind, State::Active, made);
+    join(handle, add(comm, kind, State::Active, told));
+    keep(handle, begun);
+    handle
+}
+
+/// Enters the communicator of this index in the table, if nothing is under way any more that makes it.
+pub fn finish_duplicate(index: u32) {
+    if !active(|kind| matches!(kind, Kind::Duplicate(of) if *of == index)).is_empty() {
+        return;
+    }
+    let table = TABLE.borrow();
+    let mut begun = table.kept.iter().filter_map(|(_, kept)| kept.downcast_ref::<Begun>());
+    if let Some(begun) = begun.find(|begun| begun.index == index) {
+        begun.finish();
+    }
 }
 
 /// Adds a request that has a recipe and is not started, with what the library looks at until it is freed.

@@ -5,13 +5,15 @@ use crate::attempt;
 use crate::errors;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtRequest, real_comm, real_group, real_info};
-use crate::objects::comm::create::{self, Made};
+use crate::objects::comm::create::{self, Begun, Made};
 use crate::objects::comm::{self, freed, hints};
 use crate::objects::{attribute, info};
 use crate::raise::{finish, raise};
 use crate::requests;
 use crate::traffic;
 use std::ffi::{c_char, c_int};
+use understudy_mpi::comm::byte;
+use understudy_mpi::real_types::{RealComm, RealRequest};
 
 /// `MPI_Comm_rank`: known here, but for what is no communicator, of which the library says so.
 pub unsafe extern "C" fn MPI_Comm_rank(comm: VirtComm, rank: *mut c_int) -> c_int {
@@ -141,9 +143,45 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: VirtComm, info: VirtInfo, 
     unsafe { duplicated(procedure, rc, comm, newcomm) }
 }
 
-/// A duplicate that is there at once: `MPI_Comm_idup` waits for the other members here, which the standard does not say.
-/// A program that lets one member wait for another before that one has called it will hang.
-macro_rules! immediate_duplicate {
+/// Begins a duplicate (7.4.2): no other process is waited for. The number that all members must know comes by a broadcast beside it.
+///
+/// # Safety
+/// The program's places for the handles.
+unsafe fn begin_duplicate(
+    procedure: Proc,
+    comm: VirtComm,
+    newcomm: *mut VirtComm,
+    request: *mut VirtRequest,
+    start: impl FnOnce(&mut RealComm, &mut RealRequest) -> c_int,
+) -> c_int {
+    if let Err(rc) = may_construct(comm, newcomm) {
+        return raise(procedure, rc, Some(comm));
+    }
+    let Some(mut begun) = Begun::new(comm) else {
+        return raise(procedure, errors::ERR_COMM, Some(comm));
+    };
+    let [mut made, mut told] = [const { RealRequest(std::ptr::null_mut()) }; 2];
+    let rc = attempt!(start(&mut begun.real, &mut made));
+    if rc != errors::SUCCESS {
+        freed::forget(&[begun.index]);
+        return raise(procedure, rc, Some(comm));
+    }
+    let number = (&raw mut begun.uid).cast();
+    // SAFETY: eight bytes that stay where they are until the request has ended.
+    let rc = attempt!(unsafe { real::PMPI_Ibcast(number, 8, byte(), 0, real_comm(comm), &mut told) });
+    if rc != errors::SUCCESS {
+        return raise(procedure, rc, Some(comm));
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        newcomm.write(comm::handle(begun.index));
+        request.write(requests::add_duplicate(comm, begun, [made, told]));
+        duplicated(procedure, errors::SUCCESS, comm, newcomm)
+    }
+}
+
+/// Of an intercommunicator: it is there at once, and the other members are waited for, which the standard does not say.
+macro_rules! duplicate_at_once {
     ($procedure:expr, $comm:ident, $newcomm:ident, $request:ident, $constructor:expr) => {{
         let rc = construct!($procedure, $comm, $newcomm, $constructor);
         // SAFETY: as in MPI_Comm_dup; the program's place for the request.
@@ -163,10 +201,19 @@ macro_rules! immediate_duplicate {
 }
 
 pub unsafe extern "C" fn MPI_Comm_idup(comm: VirtComm, newcomm: *mut VirtComm, request: *mut VirtRequest) -> c_int {
-    // SAFETY: a communicator.
-    immediate_duplicate!(Proc::MPI_Comm_idup, comm, newcomm, request, |new| unsafe {
-        real::PMPI_Comm_dup(real_comm(comm), new)
-    })
+    let procedure = Proc::MPI_Comm_idup;
+    if comm::remote_members(comm).is_some() {
+        // SAFETY: a communicator.
+        return duplicate_at_once!(procedure, comm, newcomm, request, |new| unsafe {
+            real::PMPI_Comm_dup(real_comm(comm), new)
+        });
+    }
+    // SAFETY: a communicator; the program's arguments.
+    unsafe {
+        begin_duplicate(procedure, comm, newcomm, request, |new, made| {
+            real::PMPI_Comm_idup(real_comm(comm), new, made)
+        })
+    }
 }
 
 pub unsafe extern "C" fn MPI_Comm_idup_with_info(
@@ -175,10 +222,19 @@ pub unsafe extern "C" fn MPI_Comm_idup_with_info(
     newcomm: *mut VirtComm,
     request: *mut VirtRequest,
 ) -> c_int {
-    // SAFETY: a communicator; the real library checks the info object.
-    immediate_duplicate!(Proc::MPI_Comm_idup_with_info, comm, newcomm, request, |new| unsafe {
-        real::PMPI_Comm_dup_with_info(real_comm(comm), real_info(info), new)
-    })
+    let procedure = Proc::MPI_Comm_idup_with_info;
+    if comm::remote_members(comm).is_some() {
+        // SAFETY: a communicator; the real library checks the info object.
+        return duplicate_at_once!(procedure, comm, newcomm, request, |new| unsafe {
+            real::PMPI_Comm_dup_with_info(real_comm(comm), real_info(info), new)
+        });
+    }
+    // SAFETY: as above.
+    unsafe {
+        begin_duplicate(procedure, comm, newcomm, request, |new, made| {
+            real::PMPI_Comm_idup_with_info(real_comm(comm), real_info(info), new, made)
+        })
+    }
 }
 
 pub unsafe extern "C" fn MPI_Comm_split(comm: VirtComm, color: c_int, key: c_int, newcomm: *mut VirtComm) -> c_int {

@@ -61,6 +61,44 @@ pub fn register(made: Made, parent: VirtComm) -> VirtComm {
     super::handle(index)
 }
 
+/// A duplicate that the library has begun to make ([`Comm`] is in the table already): where it writes to.
+pub struct Begun {
+    /// Its index in the table.
+    pub index: u32,
+    /// The communicator, when it is there.
+    pub real: RealComm,
+    /// The number that the first member has chosen.
+    pub uid: u64,
+}
+
+impl Begun {
+    /// Of an intracommunicator. Local: nothing is known of a duplicate that is not known of its parent, but its `uid`.
+    pub fn new(parent: VirtComm) -> Option<Box<Begun>> {
+        let recipe = super::get(parent).filter(|parent| parent.remote.is_none())?.clone();
+        let is_first = super::rank_and_size(parent).is_some_and(|(rank, _)| rank == 0);
+        let uid = if is_first { candidate() } else { 0 };
+        let index = objects_mut().comms.insert(Comm {
+            uid,
+            name: None,
+            attributes: Vec::new(),
+            inits: 0,
+            ..recipe
+        });
+        let real = null_real();
+        Some(Box::new(Begun { index, real, uid }))
+    }
+
+    /// The library has made it, and all members know the number.
+    pub fn finish(&self) {
+        self.real.return_errors();
+        let info = hints::of_comm(self.real);
+        if let Some(comm) = objects_mut().comms.get_mut(self.index) {
+            (comm.uid, comm.info) = (self.uid, info);
+        }
+        handles::set_real(HandleKind::Comm, self.index, self.real.0);
+    }
+}
+
 /// The `uid` that this process gives to the next communicator whose leader it is.
 fn candidate() -> u64 {
     next_uid(STATE.borrow().me, objects().comms.iter().map(|(_, comm)| comm.uid))
