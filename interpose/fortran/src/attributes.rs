@@ -183,21 +183,21 @@ pub unsafe extern "C" fn type_create_keyval(
 /// The predefined attributes of communicators, whose values have addresses in C: keys below this one in Open MPI.
 const FIRST_OF_PROGRAM: c_int = 7;
 
+/// Hands out an attribute that `ask` finds.
+///
 /// # Safety
-/// Arguments of the program, as the standard says.
-unsafe fn get_attr<T: Integer>(
-    comm: *const c_int,
-    keyval: *const c_int,
+/// Places of the program; the value of a predefined attribute is an address.
+unsafe fn answer<T: Integer>(
+    ask: impl FnOnce(*mut *mut c_void, *mut c_int) -> c_int,
+    is_predefined: bool,
     value: *mut T,
-    flag: *mut c_int,
-    ierr: *mut c_int,
+    [flag, ierr]: [*mut c_int; 2],
 ) {
     let (mut found, mut is_set) = (core::ptr::null_mut(), 0);
-    // SAFETY: the caller's promise.
-    unsafe {
-        let rc = PMPI_Comm_get_attr(PMPI_Comm_f2c(*comm), *keyval, &mut found, &mut is_set);
-        if rc == SUCCESS && is_set != 0 {
-            let is_predefined = (0..FIRST_OF_PROGRAM).contains(&*keyval);
+    let rc = ask(&mut found, &mut is_set);
+    if rc == SUCCESS && is_set != 0 {
+        // SAFETY: the caller's promise.
+        unsafe {
             let found = if is_predefined {
                 *found.cast::<c_int>() as isize
             } else {
@@ -205,8 +205,24 @@ unsafe fn get_attr<T: Integer>(
             };
             value.write(T::of(found));
         }
-        put(flag, logical(is_set != 0));
-        put(ierr, rc);
+    }
+    put(flag, logical(is_set != 0));
+    put(ierr, rc);
+}
+
+/// # Safety
+/// Arguments of the program, as the standard says.
+unsafe fn of_comm<T: Integer>(comm: *const c_int, keyval: *const c_int, value: *mut T, places: [*mut c_int; 2]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (comm, keyval) = (PMPI_Comm_f2c(*comm), *keyval);
+        let is_predefined = (0..FIRST_OF_PROGRAM).contains(&keyval);
+        answer(
+            |found, is_set| PMPI_Comm_get_attr(comm, keyval, found, is_set),
+            is_predefined,
+            value,
+            places,
+        );
     }
 }
 
@@ -218,7 +234,7 @@ pub unsafe extern "C" fn comm_get_attr(
     ierr: *mut c_int,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { get_attr(comm, keyval, value, flag, ierr) }
+    unsafe { of_comm(comm, keyval, value, [flag, ierr]) }
 }
 
 pub unsafe extern "C" fn attr_get(
@@ -229,7 +245,26 @@ pub unsafe extern "C" fn attr_get(
     ierr: *mut c_int,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { get_attr(comm, keyval, value, flag, ierr) }
+    unsafe { of_comm(comm, keyval, value, [flag, ierr]) }
+}
+
+pub unsafe extern "C" fn type_get_attr(
+    datatype: *const c_int,
+    keyval: *const c_int,
+    value: *mut isize,
+    flag: *mut c_int,
+    ierr: *mut c_int,
+) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe {
+        let (datatype, keyval) = (PMPI_Type_f2c(*datatype), *keyval);
+        answer(
+            |found, is_set| PMPI_Type_get_attr(datatype, keyval, found, is_set),
+            false,
+            value,
+            [flag, ierr],
+        );
+    }
 }
 
 pub unsafe extern "C" fn comm_set_attr(
@@ -249,25 +284,6 @@ pub unsafe extern "C" fn attr_put(comm: *const c_int, keyval: *const c_int, valu
     put(ierr, unsafe {
         PMPI_Comm_set_attr(PMPI_Comm_f2c(*comm), *keyval, *value as isize as *mut c_void)
     });
-}
-
-pub unsafe extern "C" fn type_get_attr(
-    datatype: *const c_int,
-    keyval: *const c_int,
-    value: *mut isize,
-    flag: *mut c_int,
-    ierr: *mut c_int,
-) {
-    let (mut found, mut is_set) = (core::ptr::null_mut(), 0);
-    // SAFETY: arguments of the program, as the standard says.
-    unsafe {
-        let rc = PMPI_Type_get_attr(PMPI_Type_f2c(*datatype), *keyval, &mut found, &mut is_set);
-        if rc == SUCCESS && is_set != 0 {
-            *value = found as isize;
-        }
-        put(flag, logical(is_set != 0));
-        put(ierr, rc);
-    }
 }
 
 pub unsafe extern "C" fn type_set_attr(

@@ -80,6 +80,20 @@ unsafe fn value_of(info: *const c_int, key: &[u8]) -> Result<Option<Vec<u8>>, c_
     }
 }
 
+/// Hands out what was found: `show` puts the text where it belongs.
+fn answer(found: Result<Option<Vec<u8>>, c_int>, flag: *mut c_int, ierr: *mut c_int, show: impl FnOnce(&[u8])) {
+    match found {
+        Ok(found) => {
+            put(flag, logical(found.is_some()));
+            put(ierr, SUCCESS);
+            if let Some(text) = found {
+                show(&text);
+            }
+        }
+        Err(rc) => put(ierr, rc),
+    }
+}
+
 pub unsafe extern "C" fn info_get(
     info: *const c_int,
     key: *const u8,
@@ -92,16 +106,8 @@ pub unsafe extern "C" fn info_get(
 ) {
     // SAFETY: arguments of the program, as the standard says; the lengths of strings come last.
     unsafe {
-        match value_of(info, &string(key, key_length)) {
-            Ok(found) => {
-                if let Some(text) = &found {
-                    fill(value, value_length, text);
-                }
-                put(flag, logical(found.is_some()));
-                put(ierr, SUCCESS);
-            }
-            Err(rc) => put(ierr, rc),
-        }
+        let found = value_of(info, &string(key, key_length));
+        answer(found, flag, ierr, |text| fill(value, value_length, text));
     }
 }
 
@@ -117,18 +123,12 @@ pub unsafe extern "C" fn info_get_string(
 ) {
     // SAFETY: as above.
     unsafe {
-        match value_of(info, &string(key, key_length)) {
-            Ok(found) => {
-                if let Some(text) = &found {
-                    if *buflen > 0 {
-                        fill(value, value_length, text);
-                    }
-                    *buflen = text.len() as c_int;
-                }
-                put(flag, logical(found.is_some()));
-                put(ierr, SUCCESS);
+        let found = value_of(info, &string(key, key_length));
+        answer(found, flag, ierr, |text| {
+            if *buflen > 0 {
+                fill(value, value_length, text);
             }
-            Err(rc) => put(ierr, rc),
-        }
+            *buflen = text.len() as c_int;
+        });
     }
 }
