@@ -31,7 +31,8 @@ impl Kind {
         ("libmpi_abi.so.1", Kind::Standard),
     ];
 
-    fn of(library: &str) -> Option<Kind> {
+    /// Of a library with this soname, if it is one that the layer stands in for.
+    pub fn of(library: &str) -> Option<Kind> {
         let found = Kind::NAMES.iter().find(|(name, _)| library == *name);
         found.map(|&(_, kind)| kind)
     }

@@ -283,3 +283,20 @@ pub mod effect {
 const _: () = assert!(ZONE_START == 0x2000_0000_0000 && ZONE_END == 0x2800_0000_0000);
 const _: () = assert!(RUNTIME_LD_HEAP + LD_HEAP_SIZE <= ZONE_START && USER_LD_HEAP + LD_HEAP_SIZE <= RUNTIME_LD_HEAP);
 const _: () = assert!(RUNTIME_STACK + RUNTIME_STACK_SIZE < ZONE_END);
+
+/// For a library without std. The precompiled `core` refers to the unwinder's personality routine, which such a library has to name itself;
+/// nothing unwinds there (panics abort), so it is never called. Assembly keeps the symbol hidden.
+#[macro_export]
+macro_rules! without_unwinder {
+    () => {
+        #[allow(unsafe_code)]
+        mod personality {
+            core::arch::global_asm!(
+                ".hidden rust_eh_personality",
+                ".globl rust_eh_personality",
+                "rust_eh_personality:",
+                "ud2"
+            );
+        }
+    };
+}

@@ -54,9 +54,13 @@ struct Key<T> {
 /// The number of a communicator, or of a datatype.
 type Number = unsafe extern "C" fn(Handle) -> c_int;
 
+/// How a key is made.
+type CreateKey = unsafe extern "C" fn(Copy, Delete, *mut c_int, *mut c_void) -> c_int;
+
 /// What an attribute may be of.
 trait Object {
     const NUMBER: Number;
+    const CREATE_KEY: CreateKey;
 }
 
 struct Comm;
@@ -64,10 +68,12 @@ struct Datatype;
 
 impl Object for Comm {
     const NUMBER: Number = PMPI_Comm_c2f;
+    const CREATE_KEY: CreateKey = PMPI_Comm_create_keyval;
 }
 
 impl Object for Datatype {
     const NUMBER: Number = PMPI_Type_c2f;
+    const CREATE_KEY: CreateKey = PMPI_Type_create_keyval;
 }
 
 /// # Safety
@@ -121,14 +127,25 @@ unsafe extern "C" fn delete<T: Integer, O: Object>(
     }
 }
 
-/// The block of a key stays as long as the program runs: attributes may outlive their key (7.7.2).
-fn key<T>(copy: FortranCopy<T>, delete: FortranDelete<T>, extra_state: isize) -> *mut c_void {
-    let key = Key {
-        copy,
-        delete,
-        extra_state,
-    };
-    Box::into_raw(Box::new(key)).cast()
+/// Makes a key. Its block stays as long as the program runs: attributes may outlive their key (7.7.2).
+///
+/// # Safety
+/// Arguments of the program, as the standard says.
+unsafe fn create_key<T: Integer, O: Object>(
+    (copies, deletes): (FortranCopy<T>, FortranDelete<T>),
+    extra_state: *const T,
+    [keyval, ierr]: [*mut c_int; 2],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let key = Key {
+            copy: copies,
+            delete: deletes,
+            extra_state: extra_state.read().value(),
+        };
+        let key = Box::into_raw(Box::new(key)).cast();
+        put(ierr, O::CREATE_KEY(copy::<T, O>, delete::<T, O>, keyval, key));
+    }
 }
 
 pub unsafe extern "C" fn comm_create_keyval(
@@ -139,13 +156,7 @@ pub unsafe extern "C" fn comm_create_keyval(
     ierr: *mut c_int,
 ) {
     // SAFETY: arguments of the program, as the standard says.
-    unsafe {
-        let key = key(copies, deletes, *extra_state);
-        put(
-            ierr,
-            PMPI_Comm_create_keyval(copy::<isize, Comm>, delete::<isize, Comm>, keyval, key),
-        );
-    }
+    unsafe { create_key::<isize, Comm>((copies, deletes), extra_state, [keyval, ierr]) }
 }
 
 pub unsafe extern "C" fn keyval_create(
@@ -156,13 +167,7 @@ pub unsafe extern "C" fn keyval_create(
     ierr: *mut c_int,
 ) {
     // SAFETY: arguments of the program, as the standard says.
-    unsafe {
-        let key = key(copies, deletes, *extra_state as isize);
-        put(
-            ierr,
-            PMPI_Comm_create_keyval(copy::<c_int, Comm>, delete::<c_int, Comm>, keyval, key),
-        );
-    }
+    unsafe { create_key::<c_int, Comm>((copies, deletes), extra_state, [keyval, ierr]) }
 }
 
 pub unsafe extern "C" fn type_create_keyval(
@@ -173,11 +178,7 @@ pub unsafe extern "C" fn type_create_keyval(
     ierr: *mut c_int,
 ) {
     // SAFETY: arguments of the program, as the standard says.
-    unsafe {
-        let key = key(copies, deletes, *extra_state);
-        let (copy, delete) = (copy::<isize, Datatype>, delete::<isize, Datatype>);
-        put(ierr, PMPI_Type_create_keyval(copy, delete, keyval, key));
-    }
+    unsafe { create_key::<isize, Datatype>((copies, deletes), extra_state, [keyval, ierr]) }
 }
 
 /// The predefined attributes of communicators, whose values have addresses in C: keys below this one in Open MPI.

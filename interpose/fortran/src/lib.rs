@@ -44,14 +44,4 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     memory::abort_process()
 }
 
-/// The precompiled `core` refers to the unwinder's personality routine, which a library without std has to name itself;
-/// nothing unwinds here (panics abort), so it is never called. Assembly keeps the symbol hidden.
-#[allow(unsafe_code)]
-mod personality {
-    core::arch::global_asm!(
-        ".hidden rust_eh_personality",
-        ".globl rust_eh_personality",
-        "rust_eh_personality:",
-        "ud2"
-    );
-}
+understudy_abi::without_unwinder!();

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -35,10 +36,9 @@ fn seconds(clock: clockid_t) -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// What tells this start of the node from all others (random(4)).
-fn boot() -> u64 {
-    xxh3_64(&std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
-}
+/// What tells this start of the node from all others (random(4)); read once, since every checkpoint needs it.
+static BOOT: LazyLock<u64> =
+    LazyLock::new(|| xxh3_64(&std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()));
 
 /// The program counts from here on: `wtime` is what the library says.
 pub fn start(wtime: f64) {
@@ -59,7 +59,7 @@ pub fn read() -> Reading {
     Reading {
         wtime: monotonic + f64::from_bits(OFFSET.load(Ordering::Relaxed)),
         monotonic,
-        boot: boot(),
+        boot: *BOOT,
         day: seconds(CLOCK_REALTIME),
     }
 }

@@ -408,16 +408,14 @@ fn epoch(job: &Job, dead: &[Worker]) -> Result<Epoch, Lost> {
 /// which would have to be sent, and takes longer than to do the work between the two again. The copy is noted before
 /// its process comes to the meeting that commits the epoch, so nobody can have committed the later one.
 fn is_dearer(job: &Job, dead: &[Worker], committed: Epoch) -> bool {
-    let has_left = |worker: Worker| {
-        let is_left = |held: &&Held| held.own == worker && held.player.is_some();
-        job.heirs().find(is_left)
+    let left = |worker: &Worker| {
+        let is_its = |held: &&Held| held.own == *worker && held.player.is_some();
+        job.heirs().find(is_its).filter(|held| held.epoch == committed)
     };
-    let stays = |worker: &Worker| has_left(*worker).is_some_and(|held| held.epoch == committed);
-    let lacks = |worker: &Worker| has_left(*worker).is_some_and(|held| held.epoch == committed && held.whole.is_none());
+    let left: Option<Vec<&Held>> = dead.iter().map(left).collect();
     let most = |of: fn(&Identity) -> u64| job.living.iter().map(of).max().unwrap_or(0);
     committed != Epoch::NONE
-        && dead.iter().all(stays)
-        && dead.iter().any(lacks)
+        && left.is_some_and(|left| left.iter().any(|held| held.whole.is_none()))
         && most(|living| living.lost_ns) < most(|living| living.fetch_ns)
 }
 

@@ -2,6 +2,7 @@
 
 use super::Check;
 use crate::run::program;
+use ckptd::launch::program::Kind;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -61,14 +62,7 @@ fn judge(listing: &str) -> Vec<Check> {
             "set LD_LIBRARY_PATH, or load its module",
         ));
     }
-    const STOOD_IN_FOR: [&str; 5] = [
-        "libmpi.so.40",
-        "libmpi.so.12",
-        "libmpich.so.12",
-        "libmpi_cray.so.12",
-        "libmpi_abi.so.1",
-    ];
-    if first(&STOOD_IN_FOR).is_none() {
+    if !names.iter().any(|name| Kind::of(name).is_some()) {
         checks.push(match first(&["libmpi", "libmsmpi"]) {
             Some(other) => Check::failure(
                 NAME,
