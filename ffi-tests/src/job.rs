@@ -19,8 +19,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// A file of this name in the working directory is the launcher's standard input.
 pub const STANDARD_INPUT: &str = "standard-input";
-/// Where in its directory a job has its epochs.
-pub const DISK: &str = "disk";
 
 /// Which processes of a job are killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,7 +251,7 @@ impl Job {
     /// If it cannot be started.
     pub fn run(self) -> Outcome {
         let _turn = place::turn();
-        self.run_in(directory())
+        self.run_in(place::directory())
     }
 
     /// Runs another job at the same time.
@@ -263,8 +261,11 @@ impl Job {
     pub fn run_beside(self, other: impl FnOnce() -> Job + Send) -> [Outcome; 2] {
         let _turn = place::turn();
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| other().run_in(directory()));
-            [self.run_in(directory()), other.join().expect("it has been started")]
+            let other = scope.spawn(|| other().run_in(place::directory()));
+            [
+                self.run_in(place::directory()),
+                other.join().expect("it has been started"),
+            ]
         })
     }
 
@@ -277,7 +278,7 @@ impl Job {
         std::thread::scope(|scope| {
             let run = |row| {
                 let make = &make;
-                scope.spawn(move || make(row).run_in(directory()))
+                scope.spawn(move || make(row).run_in(place::directory()))
             };
             let running: Vec<_> = rows.iter().map(run).collect();
             let ended = running.into_iter().map(|job| job.join().expect("it has been started"));
@@ -348,12 +349,6 @@ impl Job {
         drop(slurm);
         Outcome::new(root, line, status, wall, run.killed, left_behind)
     }
-}
-
-/// A job's own.
-pub(crate) fn directory() -> tempfile::TempDir {
-    let directory = tempfile::Builder::new().prefix("ffi-test-").tempdir();
-    directory.expect("there is room for temporary files")
 }
 
 /// What mpirun makes of its standard input, and ckptd's launcher leaves as it is: a pipe.

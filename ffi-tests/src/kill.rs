@@ -1,6 +1,6 @@
 //! Who is killed, and when.
 
-use crate::job::DISK;
+use crate::place::DISK;
 use ckptd::events::{EventReader, Kind, ProcessNumber, file_name};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -33,7 +33,7 @@ pub mod plain;
 pub mod processes;
 pub mod programs;
 pub mod random;
-mod shared;
+pub mod shared;
 pub mod slurm;
 pub mod thin;
 pub mod users;

@@ -1,14 +1,11 @@
 //! What came of a job, and comparisons.
 
-use crate::job::Job;
-use crate::shared;
+use crate::place;
 use ckptd::events::{EndHow, EventReader, Kind, ProcessNumber, Record, file_name};
-use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A rank that was killed.
@@ -68,7 +65,7 @@ impl Outcome {
 
     /// The directory of the epochs on disk.
     pub fn disk(&self) -> PathBuf {
-        self.path(crate::job::DISK)
+        self.path(place::DISK)
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -103,7 +100,7 @@ impl Outcome {
 
     /// Names in the job's temporary directory that neither the job nor this crate has a use for any more.
     pub fn temporary_files(&self) -> Vec<String> {
-        let known = ["work", "events", "stdout", "stderr", crate::job::DISK];
+        let known = ["work", "events", "stdout", "stderr", place::DISK];
         let names = std::fs::read_dir(self.path("")).into_iter().flatten().flatten();
         let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
         names.filter(|name| !known.contains(&name.as_str())).collect()
@@ -366,31 +363,4 @@ impl Drop for Outcome {
             eprintln!("the job's directory stays: {}", root.keep().display());
         }
     }
-}
-
-/// The undisturbed run of a job without understudy; each is run once per test program, or once for all that [share](crate::shared) it.
-///
-/// # Panics
-/// If it fails.
-pub fn native(job: Job) -> Arc<Outcome> {
-    static DONE: Mutex<Option<HashMap<String, Arc<Outcome>>>> = Mutex::new(None);
-    let mut done = DONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let done = done.get_or_insert_default();
-    let job = job.native();
-    let key = job.key();
-    if let Some(outcome) = done.get(&key) {
-        return Arc::clone(outcome);
-    }
-    let run = || {
-        let outcome = job.run();
-        outcome.check(
-            outcome.status.is_some_and(|status| status.success()),
-            "the native run failed",
-        );
-        println!("native run: {:?}: {}", outcome.wall, outcome.line);
-        outcome
-    };
-    let outcome = Arc::new(shared::outcome(&key, run));
-    done.insert(key, Arc::clone(&outcome));
-    outcome
 }

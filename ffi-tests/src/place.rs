@@ -208,12 +208,24 @@ pub fn libmpi() -> PathBuf {
     PathBuf::from(path.expect("chatter is linked with libmpi.so.40"))
 }
 
+/// Where in its directory a job has its epochs.
+pub const DISK: &str = "disk";
+
+/// A job's own.
+pub(crate) fn directory() -> tempfile::TempDir {
+    let directory = tempfile::Builder::new().prefix("ffi-test-").tempdir();
+    directory.expect("there is room for temporary files")
+}
+
 /// Test programs whose jobs may run beside each other: none of them looks at what others do, or at how long anything takes.
-const SIDE_BY_SIDE: [&str; 15] = [
+const SIDE_BY_SIDE: [&str; 21] = [
     "conformance",
     "disk",
     "endings",
+    "held",
+    "hosts",
     "journal",
+    "kill_anywhere",
     "kill_inside",
     "large",
     "legacy",
@@ -224,7 +236,10 @@ const SIDE_BY_SIDE: [&str; 15] = [
     "plugins",
     "redundancy",
     "refusals",
+    "replenish",
+    "report",
     "static_modes",
+    "threads",
 ];
 
 fn is_side_by_side() -> bool {

@@ -1,8 +1,9 @@
 //! The programs that are run, with arguments for runs of one or two seconds.
 
 use crate::job::Job;
-use crate::outcome::{Canonical, Outcome, native};
+use crate::outcome::{Canonical, Outcome};
 use crate::place;
+use crate::shared::native;
 use regex::bytes::Regex;
 use std::path::PathBuf;
 use std::sync::OnceLock;

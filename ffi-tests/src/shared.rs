@@ -1,16 +1,47 @@
 //! Undisturbed runs that test programs share: those of one `make test` are given a directory for them, which is removed at its end.
 
+use crate::job::Job;
 use crate::outcome::Outcome;
+use crate::place;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// The directory.
 const VARIABLE: &str = "FFI_TESTS_SHARED";
 
+/// The undisturbed run of a job without understudy; each is run once per test program, or once for all test programs of one `make test`.
+///
+/// # Panics
+/// If it fails.
+pub fn native(job: Job) -> Arc<Outcome> {
+    static DONE: Mutex<Option<HashMap<String, Arc<Outcome>>>> = Mutex::new(None);
+    let mut done = DONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let done = done.get_or_insert_default();
+    let job = job.native();
+    let key = job.key();
+    if let Some(outcome) = done.get(&key) {
+        return Arc::clone(outcome);
+    }
+    let run = || {
+        let outcome = job.run();
+        outcome.check(
+            outcome.status.is_some_and(|status| status.success()),
+            "the native run failed",
+        );
+        println!("native run: {:?}: {}", outcome.wall, outcome.line);
+        outcome
+    };
+    let outcome = Arc::new(outcome(&key, run));
+    done.insert(key, Arc::clone(&outcome));
+    outcome
+}
+
 /// The outcome of a successful run of that name by an earlier test program, or of this `run`.
-pub(crate) fn outcome(name: &str, run: impl FnOnce() -> Outcome) -> Outcome {
+fn outcome(name: &str, run: impl FnOnce() -> Outcome) -> Outcome {
     let Some(directory) = std::env::var_os(VARIABLE).map(PathBuf::from) else {
         return run();
     };
@@ -29,7 +60,7 @@ pub(crate) fn outcome(name: &str, run: impl FnOnce() -> Outcome) -> Outcome {
 }
 
 fn of(place: &Path, name: &str) -> Outcome {
-    let (began, root) = (Instant::now(), crate::job::directory());
+    let (began, root) = (Instant::now(), place::directory());
     copy(&place.join("."), root.path());
     let (status, line) = (Some(ExitStatus::default()), format!("as before: {name}"));
     Outcome::new(root, line, status, began.elapsed(), Vec::new(), Vec::new())

@@ -1,7 +1,7 @@
 //! What tests of copies without static data have in common.
 
-use crate::outcome::native;
 use crate::programs::Case;
+use crate::shared::native;
 use crate::{Job, Kill, Outcome, Trigger, Verdicts};
 use ckptd::events::Kind;
 use std::time::Duration;

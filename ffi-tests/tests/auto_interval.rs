@@ -2,7 +2,7 @@
 
 use ckptd::advice;
 use ckptd::events::{Epoch, Kind};
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, place};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Programs for each area of the standard get the same answers with and without the layer, and with a worker killed.
 
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, is_thorough, place};
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The disk level: whole jobs that are killed and started again, damaged files, and the loss of all copies in memory.
 
 use ffi_tests::kill::epochs_on_disk;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{Case, cg, heat2d};
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, few, place};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;

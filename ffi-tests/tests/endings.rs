@@ -1,7 +1,7 @@
 //! Ends that are the program's own doing: the right status and a line that says what happened, in time, and never all spares
 //! used up for a bug.
 
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, Verdicts, few, place};
 use std::time::Duration;
 

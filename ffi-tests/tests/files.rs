@@ -1,6 +1,6 @@
 //! Files that are opened and closed between two checkpoints, and their names, are those of an undisturbed run, too.
 
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, place};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Fortran programs: of mpif.h, of the module mpi and of mpi_f08, with the bindings that the distribution's Open MPI has.
 
 use ffi_tests::older::{fortran, older};
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few};
 
 const ANSWERS: (&str, &[&str]) = ("answers", &["40"]);

@@ -1,7 +1,7 @@
 //! Jobs under a plain mpirun, without any flag: what it has started are guardians, and survive the ranks.
 
-use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Launcher, Scope, Trigger, few, place, processes};
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -3,8 +3,8 @@
 use ckptd::epochs::flush;
 use ffi_tests::command::understudy;
 use ffi_tests::daemon::Daemon;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{Case, heat2d};
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, Scope, Trigger, Verdicts, few};
 use std::cell::RefCell;
 use std::fs::{self, OpenOptions};

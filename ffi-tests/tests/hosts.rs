@@ -2,8 +2,8 @@
 
 use ffi_tests::daemon::{self, spares_chosen};
 use ffi_tests::hosts::Hosts;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Launcher, Outcome, Random, Trigger, Verdicts, few, place, processes};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use ffi_tests::plain::{assert_indifferent, run};
 use ffi_tests::programs::heat2d;
-use ffi_tests::{Job, Launcher, outcome::native, place};
+use ffi_tests::{Job, Launcher, place, shared::native};
 
 #[test]
 fn ordinary_programs_do_not_notice_the_layer() {

@@ -1,7 +1,7 @@
 //! Standard input: a file is read on where it was at the checkpoint; what is read of a pipe is never lost in silence.
 
 use ffi_tests::job::STANDARD_INPUT;
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Trigger, place};
 
 /// Rounds of the program, and the pause after each in milliseconds.

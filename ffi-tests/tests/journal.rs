@@ -1,8 +1,8 @@
 //! The journal of the initialisation phase: what programs may do in that phase, and what happens if a journal is damaged.
 
 use ckptd::events::Kind;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, prints};
+use ffi_tests::shared::native;
 use ffi_tests::thin::{THIN, WORKERS, assert_lost, everyone_dies, job, like_undisturbed, rebuilt, thinned};
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
 use std::process::Command;

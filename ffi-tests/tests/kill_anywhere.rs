@@ -1,7 +1,7 @@
 //! A worker is killed somewhere in the run: the job writes the same bytes as if nothing had happened.
 
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
+use ffi_tests::shared::native;
 use ffi_tests::{Kill, Random, Trigger, Verdicts, few};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A worker dies at a named point of the runtime: inside a checkpoint, before the first one, at the end.
 
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, place};
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 //! Four workers and two spares; worker 1 dies at a cut. Its copy is kept by worker 2, and it kept that of worker 0.
 
 use ckptd::events::RecoveryStage;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
+use ffi_tests::shared::native;
 use ffi_tests::{Outcome, Verdicts, few};
 use std::fmt::{self, Display};
 

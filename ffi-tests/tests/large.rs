@@ -2,7 +2,7 @@
 //! memory that has been set back.
 
 use ckptd::events::Kind;
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, place};
 use std::time::Duration;
 

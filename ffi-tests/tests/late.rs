@@ -1,7 +1,7 @@
 //! Programs that load the MPI library in mid-run, and wrappers of programs, are protected or told that they are not.
 
-use ffi_tests::outcome::native;
 use ffi_tests::plain::assert_indifferent;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Trigger, place};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

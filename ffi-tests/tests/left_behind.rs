@@ -2,7 +2,7 @@
 
 use ckptd::private;
 use ffi_tests::command::{Ran, Understudy, understudy};
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, place, processes};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

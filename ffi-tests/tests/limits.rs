@@ -1,8 +1,8 @@
 //! More than one death, deaths of spares, and what cannot be recovered: a clear end instead of a hang or a wrong result.
 
 use ffi_tests::hosts::Hosts;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
 use std::cell::Cell;
 use std::rc::Rc;

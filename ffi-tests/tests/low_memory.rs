@@ -1,7 +1,7 @@
 //! Workers keep no copy of their own static data: what they change for the first time is made again when they go back.
 
 use ckptd::events::Kind;
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, Trigger, place, processes};
 use std::cell::Cell;
 use std::collections::BTreeMap;

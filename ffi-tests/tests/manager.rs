@@ -1,8 +1,8 @@
 //! The death of the process manager: a guardian starts another one, which learns from the guardians what there is.
 
 use ffi_tests::living::look;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, heat2d};
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Launcher, Outcome, Random, place, processes};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! What a program may tell the layer (`understudy.h`), and what comes of that.
 
 use ckptd::events::Kind;
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Trigger, place};
 
 fn job(way: &str) -> Job {

@@ -3,7 +3,7 @@
 //! MPICH spins while it waits, so its own launcher gets two ranks; the jobs here have as many workers, and a spare.
 
 use ffi_tests::hosts::Hosts;
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, Verdicts, few, is_thorough, place};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

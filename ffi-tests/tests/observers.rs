@@ -2,8 +2,8 @@
 
 use ckptd::events::RecoveryStage;
 use ffi_tests::daemon::Daemon;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Trigger, place, plain, processes};
 use std::process::Command;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
 //! Every line is printed exactly once, in order, and soon.
 
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, place, processes};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

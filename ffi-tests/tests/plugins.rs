@@ -1,7 +1,8 @@
 //! Programs that open libraries while they run: plug-ins with thread-local data, and Python's extension modules.
 
 use ffi_tests::job::Scope;
-use ffi_tests::outcome::{Outcome, native};
+use ffi_tests::outcome::Outcome;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, place};
 use std::path::Path;
 use std::process::Command;

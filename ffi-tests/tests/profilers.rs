@@ -1,6 +1,6 @@
 //! Libraries that wrap MPI's procedures keep their place between the program and the layer.
 
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Trigger};
 use std::process::Command;
 

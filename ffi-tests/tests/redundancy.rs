@@ -3,8 +3,8 @@
 //! Four workers with an offset of 1: worker 1's copies are at worker 2 and, with UNDERSTUDY_COPIES=2, at worker 3. The groups
 //! of xor:2 are workers 0 and 2, and 1 and 3.
 
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, Verdicts, few, place};
 
 fn job(case: &Case, copies: &str, fault: &str) -> Job {

@@ -1,7 +1,7 @@
 //! What cannot be protected is told in one clear line; then it runs unprotected, or stops if that was asked for.
 
-use ffi_tests::outcome::native;
 use ffi_tests::programs::heat2d;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place};
 use std::process::Command;
 use std::time::Duration;

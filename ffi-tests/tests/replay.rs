@@ -1,8 +1,8 @@
 //! Copies without static data: what a program sets up once is rebuilt by replaying its initialisation phase.
 
 use ckptd::events::{EventReader, Kind, ProcessNumber, file_name};
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case, prints, setup};
+use ffi_tests::shared::native;
 use ffi_tests::thin::{LOST, THIN, WORKERS, everyone_dies, job, like_undisturbed, rebuilt, thinned};
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
 use std::fs;

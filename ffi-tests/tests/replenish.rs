@@ -1,8 +1,8 @@
 //! New spares join the running job in place of those that are used up.
 
 use ffi_tests::daemon::Daemon;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{Case, cg, heat2d, longer_heat2d};
+use ffi_tests::shared::native;
 use ffi_tests::thin::{self, THIN, WORKERS};
 use ffi_tests::{Job, Kill, Outcome, Trigger};
 use std::time::Duration;

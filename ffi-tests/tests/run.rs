@@ -2,7 +2,7 @@
 
 use ffi_tests::command::{Ran, Understudy};
 use ffi_tests::daemon::spares_chosen;
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, place, processes};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

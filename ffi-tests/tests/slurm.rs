@@ -1,8 +1,8 @@
 //! Jobs that Slurm's srun starts: what it has started are guardians.
 
 use ffi_tests::hosts::Hosts;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, heat2d};
+use ffi_tests::shared::native;
 use ffi_tests::slurm::Slurm;
 use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, place, plain};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Many failures, for as long as one likes (`make soak MINUTES=10 SEED=…`): nothing accumulates.
 
-use ffi_tests::outcome::native;
 use ffi_tests::processes::{self, Use};
 use ffi_tests::programs::{self, Case};
+use ffi_tests::shared::native;
 use ffi_tests::{Kill, Outcome, Random, Trigger, Verdicts};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

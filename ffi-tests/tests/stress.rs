@@ -2,9 +2,9 @@
 
 use ckptd::events::{EventReader, Kind, ProcessNumber, file_name};
 use ffi_tests::living::{self, beside_work, look};
-use ffi_tests::outcome::native;
 use ffi_tests::processes::{self, Use};
 use ffi_tests::programs::{self, Case, heat2d};
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Launcher, Outcome, Random, Trigger, few, place};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -3,8 +3,8 @@
 //! names what was lost; a table says how many did what.
 
 use ckptd::events::Kind;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
+use ffi_tests::shared::native;
 use ffi_tests::thin::rebuilt;
 use ffi_tests::{Job, Outcome, place};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Programs with threads, of which one at a time calls MPI: they are stopped, saved and brought back.
 
 use ffi_tests::job::Scope;
-use ffi_tests::outcome::native;
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place};
 use std::time::Duration;
 

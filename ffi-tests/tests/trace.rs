@@ -2,8 +2,8 @@
 
 use ckptd::events::Kind;
 use ffi_tests::command::Understudy;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case};
+use ffi_tests::shared::native;
 use ffi_tests::{Job, place};
 use std::collections::BTreeSet;
 

@@ -2,8 +2,8 @@
 
 use ckptd::events::{Amount, CommTraffic, EndHow, JournalCalls, Kind, Traffic};
 use ffi_tests::command::Understudy;
-use ffi_tests::outcome::native;
 use ffi_tests::programs::{self, Case, prints};
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, Verdicts, place};
 use std::collections::BTreeMap;
 

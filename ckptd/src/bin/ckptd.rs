@@ -3,7 +3,7 @@
 use ckptd::daemon::{self, StartError};
 use ckptd::launch::guardian::{self, Program};
 use ckptd::launch::hosts::{self, By};
-use ckptd::launch::starter::Plan;
+use ckptd::launch::plan::Plan;
 use ckptd::{launch, manual};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;

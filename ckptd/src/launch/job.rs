@@ -1,6 +1,7 @@
 //! The manager of a job on a node: its node, and its leader or a connection to that.
 
 use super::Error;
+use super::duty::{Duty, FromLeader, ToLeader};
 use super::follower::Follower;
 use super::hub::{Hub, News};
 use super::leader::{GATHERING, Leader, OWN};
@@ -8,7 +9,6 @@ use super::node::Node;
 use super::pipe::{Messages, put};
 use super::talk::Order;
 use crate::line::Listener;
-use bincode::{Decode, Encode};
 use rustix::event::{PollFd, PollFlags};
 use std::fs::File;
 use std::io;
@@ -19,35 +19,6 @@ use understudy_protocol::LOST;
 
 /// How long the last words to other nodes may take.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// What the manager of a job on several nodes is there for; comes by its standard input.
-#[derive(Debug, Encode, Decode)]
-pub enum Duty {
-    /// It leads those of the other nodes, whose hosts have these names.
-    Lead { token: Vec<u8>, others: Vec<String> },
-    /// It is another node's, and calls the leader at one of these addresses.
-    Follow {
-        token: Vec<u8>,
-        node: u32,
-        leader: Vec<String>,
-    },
-}
-
-/// What a leader is told later.
-#[derive(Debug, Encode, Decode)]
-pub enum ToLeader {
-    /// What was to start this node has ended.
-    Ended { node: u32, status: i32 },
-}
-
-/// What a leader says, by its standard output.
-#[derive(Debug, Encode, Decode)]
-pub enum FromLeader {
-    /// It listens there.
-    Port(u16),
-    /// It does not wait for this node any more.
-    Lost(u32),
-}
 
 /// Manages the job that has this directory, until its guardians have gone; `has_duty`: standard input tells what for. The exit status.
 ///

@@ -18,9 +18,11 @@
 //! [`local`] starts the processes of a generation on this node. A protected job has a [`guardian`] for each process, whatever has started those
 //! ([`starter`], or a launcher of an MPI library's), and one manager ([`job`]).
 
+mod duty;
 mod error;
 mod exchange;
 mod follower;
+mod forward;
 mod generation;
 pub mod guardian;
 pub mod hosts;
@@ -38,6 +40,7 @@ mod parent;
 mod peers;
 mod pipe;
 pub mod place;
+pub mod plan;
 pub mod pmi1;
 pub mod pmix;
 mod process;

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::Error;
-use super::job::{Duty, FromLeader};
+use super::duty::{Duty, FromLeader};
 use super::launchers::{JobName, Launcher, Meeting};
 use super::leader::GATHERING;
 use super::meeting::Leader;

@@ -1,11 +1,11 @@
 //! `ckptd node`: the part of a job's starter on another host. What to do comes by standard input, from the starter, and the output goes to it.
 
 use super::Error;
-use super::job::Duty;
+use super::duty::Duty;
+use super::forward::pass_signals_on;
 use super::pipe::Messages;
 use super::place;
 use super::share::{Environment, Share};
-use super::starter::pass_signals_on;
 use bincode::{Decode, Encode};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;

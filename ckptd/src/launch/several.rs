@@ -1,14 +1,15 @@
 //! Starts a job on several hosts: the leader's manager here, so that no other host is needed to the end, and a `ckptd node` on each other host.
 
 use super::Error;
+use super::duty::{Duty, FromLeader, ToLeader};
+use super::forward::pass_signals_on;
 use super::hosts::deal;
-use super::job::{Duty, FromLeader, ToLeader};
 use super::parent::die_with_parent;
 use super::pipe::{Messages, put};
 use super::place;
+use super::plan::Plan;
 use super::remote::{Assignment, ToNode, build};
 use super::share::{Environment, Share};
-use super::starter::{Plan, pass_signals_on};
 use crate::wire::auth;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};

@@ -2,7 +2,7 @@
 
 use super::local::{adopt, is_of_a_launcher};
 use super::parent::die_with_parent;
-use super::starter::Plan;
+use super::plan::Plan;
 use super::{Error, Identity};
 use bincode::{Decode, Encode};
 use std::ffi::{OsStr, OsString};

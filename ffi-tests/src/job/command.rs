@@ -1,6 +1,6 @@
 //! How a job is started: mpirun's command line, or that of ckptd's own launcher.
 
-use super::{DISK, Job};
+use super::Job;
 use crate::hosts::Hosts;
 use crate::place::{self, Launcher};
 use crate::processes;
@@ -70,7 +70,7 @@ impl Job {
             set("UNDERSTUDY_SPARES", &self.spares.to_string().into());
         }
         if self.disk {
-            set("UNDERSTUDY_DISK", &root.join(DISK).into());
+            set("UNDERSTUDY_DISK", &root.join(place::DISK).into());
         }
         for (name, value) in &self.variables {
             set(name, &value.into());
@@ -160,7 +160,7 @@ impl Job {
             .env("OMPI_MCA_mpi_yield_when_idle", "1");
         command.env("UNDERSTUDY_LOG_DIR", root.join("events"));
         if self.disk {
-            command.env("UNDERSTUDY_DISK", root.join(DISK));
+            command.env("UNDERSTUDY_DISK", root.join(place::DISK));
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.env(processes::MARK, mark);

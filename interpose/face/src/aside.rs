@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use crate::auxv::Auxv;
-use crate::environ;
-use crate::guard;
+use crate::environ::{self, MANAGER};
+use crate::launched::{self, Protection};
 use crate::link::{self, Path};
 use crate::msg::say;
 use crate::sys::{self, nr, sys};
@@ -95,7 +95,7 @@ impl Program {
         }
         if !self.is_late {
             // SAFETY: a valid environment.
-            unsafe { guard::note_aside(self.environment) };
+            unsafe { note_aside(self.environment) };
         }
         if let Some(personality) = personality {
             // SAFETY: personality(2) has no memory effects.
@@ -150,7 +150,7 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
             !environ::has_launcher(environment),
             environ::is_on(environment, b"UNDERSTUDY_REQUIRE="),
             environ::is_on(environment, b"UNDERSTUDY_RESTART="),
-            guard::launcher(environment).and_then(|launcher| environ::variable(environment, launcher.local_rank)),
+            launched::launcher(environment).and_then(|launcher| environ::variable(environment, launcher.local_rank)),
         )
     };
     let required = managed || require || restart;
@@ -171,5 +171,51 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
     }
     if required {
         sys::exit(exit::REFUSED)
+    }
+}
+
+/// Says that a program that was not prepared uses MPI, and ends it if it must be protected.
+///
+/// # Safety
+/// `list` must be a valid environment.
+pub unsafe fn say_unprepared(list: *const *const c_char) {
+    // SAFETY: handed on to the caller.
+    unsafe {
+        if !launched::is_concerned(list) {
+        } else if launched::protection(list) != Protection::None {
+            say_unprotected(
+                list,
+                format_args!(
+                    "the program loads the MPI library late and was not prepared for it (started by a script, or not \
+                     possible here); UNDERSTUDY_LATE=1 prepares it or says why not"
+                ),
+            );
+        } else {
+            say_unprotected(list, format_args!("{}", launched::SEVERAL_NODES));
+        }
+    }
+}
+
+/// The name of the file in the job's directory that tells the manager of it; `ckptd::line` has the same.
+const ASIDE: &[u8] = b"/aside";
+
+/// The program is about to run without us: its processes cannot be replaced.
+///
+/// # Safety
+/// `list` must be a valid environment.
+unsafe fn note_aside(list: *const *const c_char) {
+    const O_CREAT: usize = 0o100;
+    // SAFETY: handed on to the caller; openat(2) and close(2) of a path of our own.
+    unsafe {
+        let Some(manager) = environ::value(list, MANAGER) else {
+            return;
+        };
+        let directory = manager.splitn(3, |&byte| byte == b',').nth(2).unwrap_or_default();
+        let mut path = Path::new();
+        path.push(directory).push(ASIDE);
+        let file = sys!(nr::OPENAT, -100isize, path.as_ptr(), O_CREAT, 0o600);
+        if file >= 0 {
+            sys!(nr::CLOSE, file);
+        }
     }
 }

@@ -12,22 +12,21 @@
 use crate::aside::Program;
 use crate::auxv::Auxv;
 use crate::environ::{self, BOOT_VARIABLE};
-use crate::guard::{self, Protection};
+use crate::guard;
 use crate::heap;
 use crate::late;
+use crate::launched::{self, Protection, SEVERAL_NODES};
 use crate::link::{self, OUR_SONAME};
 use crate::load::{self, Failure, Second};
 use crate::msg::Text;
 use crate::relay;
+use crate::stack::on_stack;
 use crate::sys::{self, nr, sys};
 use crate::zone::PatchError;
 use crate::{fortran, profiler};
-use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use understudy_abi::{MPI_FD_BASE, RUNTIME_FD_BASE, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
 
-/// Why a job cannot be protected.
-pub const SEVERAL_NODES: &str = "the job has ranks on several nodes, and its launcher does not let them find each other; start it with mpirun, mpiexec, `srun --mpi=pmi2` or `understudy run --host`, or on one node";
 /// The least RLIMIT_NOFILE: the program's descriptors, and those of the layer and the MPI library above them.
 const LEAST_OPEN_FILES: u64 = MPI_FD_BASE as u64 + 64;
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
@@ -65,7 +64,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             }
             return;
         }
-        let launched = guard::is_launched(list);
+        let launched = launched::is_launched(list);
         if uses_other_mpi {
             guard::find_a_face(&program, list);
         }
@@ -101,7 +100,7 @@ fn first(program: &Program) -> ! {
     let list = program.environment;
     // SAFETY: a valid environment; personality(2) and execve(2).
     unsafe {
-        let protection = guard::protection(list);
+        let protection = launched::protection(list);
         if protection == Protection::None {
             program.refuse(None, format_args!("{SEVERAL_NODES}"));
         }
@@ -185,26 +184,6 @@ unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_ch
         );
         relay::line_buffer_terminal();
     }
-}
-
-/// Calls `function(argument)` on another stack, whose highest address is `top`.
-#[unsafe(naked)]
-pub unsafe extern "C" fn on_stack(argument: *mut c_void, function: unsafe extern "C" fn(*mut c_void), top: usize) {
-    naked_asm!(
-        ".cfi_startproc",
-        "push rbp",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_rel_offset rbp, 0",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "mov rsp, rdx",
-        "call rsi",
-        "mov rsp, rbp",
-        "pop rbp",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
-    )
 }
 
 /// Gives every rank of the job the same stack canary, pointer guard, random bytes and heap, derived from its secret or, if it has none, from

@@ -5,11 +5,10 @@
 //! program at the first call.
 #![allow(unsafe_code)]
 
+use crate::aside;
 use crate::environ;
-use crate::late;
 use crate::link::{self, Path};
 use crate::msg::{Text, say};
-use crate::reopen;
 use crate::sys;
 use crate::thunks::{DATA_ADDRESSES, DATA_SYMBOLS, DataAddress, SLOT_NAMES, STACK_WORDS};
 use core::arch::naked_asm;
@@ -96,9 +95,9 @@ fn open_real() -> *mut c_void {
     let mut path = Path::new();
     // SAFETY: `environ` is libc's; dlopen(3), dlsym(3); the copied sizes are the table's, equal on both sides.
     unsafe {
-        late::say_unprepared(environ);
+        aside::say_unprepared(environ);
         let library_path = environ::value(environ, b"LD_LIBRARY_PATH=").unwrap_or(b"");
-        if let Some(asked) = reopen::asked().filter(|asked| asked.is_file()) {
+        if let Some(asked) = link::asked().filter(|asked| asked.is_file()) {
             path.push(asked.as_bytes());
         } else if !link::find_library(link::OUR_SONAME, library_path, &mut path) {
             say(format_args!("{}", link::NOT_FOUND));

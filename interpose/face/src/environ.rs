@@ -5,6 +5,7 @@
 //! of the launcher and ours are moved aside (into a memfd), the rest is padded to a fixed count and size.
 #![allow(unsafe_code)]
 
+use crate::block::{Builder, PAD_VARIABLE};
 use crate::libpath;
 use crate::link::Path;
 use crate::msg::Line;
@@ -24,12 +25,6 @@ const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";
 /// Whether to expect that a program loads MPI late; see [`crate::late`].
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
-const PAD_VARIABLE: &[u8] = b"UNDERSTUDY_PAD=";
-
-/// The environment's count is padded to a multiple of this …
-const COUNT_STEP: usize = 300;
-/// … and its size in bytes to a multiple of this.
-const SIZE_STEP: usize = 48 << 10;
 
 const BLOB_MAGIC: u64 = u64::from_le_bytes(*b"ustdyenv");
 
@@ -106,55 +101,6 @@ fn is_hidden(entry: &[u8]) -> bool {
     HIDDEN.iter().any(|prefix| entry.starts_with(prefix)) && !entry.starts_with(SHOWN)
 }
 
-/// Memory that strings and pointers are laid out in; made once per exec, so never given back.
-pub struct Builder {
-    pointers: *mut *const c_char,
-    count: usize,
-    text: *mut u8,
-    used: usize,
-    capacity: usize,
-}
-
-impl Builder {
-    fn new(count: usize, bytes: usize) -> Option<Builder> {
-        let slots = (count + 2 * COUNT_STEP) * 8;
-        let capacity = bytes + 4 * SIZE_STEP;
-        let memory = sys::map_anonymous(0, slots + capacity, 0).ok()?;
-        Some(Builder {
-            pointers: memory as *mut _,
-            count: 0,
-            text: (memory + slots) as *mut u8,
-            used: 0,
-            capacity,
-        })
-    }
-
-    /// Adds one string given in parts.
-    pub fn add(&mut self, parts: &[&[u8]]) {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
-        assert!(self.used + length < self.capacity);
-        // SAFETY: within the buffer, as asserted; the array has room for more pointers than are ever added.
-        unsafe {
-            let start = self.text.add(self.used);
-            let mut at = start;
-            for part in parts {
-                core::ptr::copy_nonoverlapping(part.as_ptr(), at, part.len());
-                at = at.add(part.len());
-            }
-            at.write(0);
-            self.pointers.add(self.count).write(start.cast());
-        }
-        self.count += 1;
-        self.used += length + 1;
-    }
-
-    fn finish(self) -> *const *const c_char {
-        // SAFETY: room for the terminator was reserved; fresh memory is zero anyway.
-        unsafe { self.pointers.add(self.count).write(core::ptr::null()) };
-        self.pointers
-    }
-}
-
 /// # Safety
 /// As [`strings`].
 unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
@@ -205,13 +151,7 @@ pub unsafe fn fixed(
             },
         }
     }
-    let target_count = (builder.count + 1).next_multiple_of(COUNT_STEP);
-    while builder.count + 1 < target_count {
-        builder.add(&[b"_="]);
-    }
-    let left = (builder.used + PAD_VARIABLE.len() + 1).next_multiple_of(SIZE_STEP) - builder.used;
-    let filler = [b'.'; SIZE_STEP];
-    builder.add(&[PAD_VARIABLE, &filler[..left - PAD_VARIABLE.len() - 1]]);
+    builder.pad();
     Some(builder.finish())
 }
 

@@ -8,7 +8,7 @@
 //! The handler's address is the same in all ranks, so the kernel's table of signals can be saved and put back as it is.
 #![allow(unsafe_code)]
 
-use crate::files::{c_name, next};
+use crate::libc::{c_name, next};
 use crate::sys::{nr, sys};
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};

@@ -5,8 +5,8 @@
 //! undo it. Calls inside of libc do not come here, which is why fopen(3) is among them besides open(2).
 #![allow(unsafe_code)]
 
-use crate::msg::{Text, say};
-use crate::{stop, sys, turns};
+use crate::libc::{c_name, next};
+use crate::{stop, sys, threads, turns};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::{self, Hook};
@@ -24,38 +24,7 @@ pub fn tell_runtime(hook: *const c_void) {
     HOOK.store(hook.cast_mut(), Ordering::Release);
 }
 
-unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
-/// The next definition of `name`, looked up once. Not inlined, and not a tail call of dlsym(3): RTLD_NEXT goes by the
-/// caller.
-#[inline(never)]
-pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
-    const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
-    let known = real.load(Ordering::Relaxed);
-    if !known.is_null() {
-        return known;
-    }
-    // SAFETY: dlsym(3).
-    let found = core::hint::black_box(unsafe { dlsym(RTLD_NEXT, name.as_ptr()) });
-    if found.is_null() {
-        say(format_args!("the C library has no {}", Text(name.to_bytes())));
-        sys::exit(127);
-    }
-    real.store(found, Ordering::Relaxed);
-    found
-}
-
-/// A name that ends with a NUL, as a C string.
-pub const fn c_name(name: &str) -> &CStr {
-    match CStr::from_bytes_with_nul(name.as_bytes()) {
-        Ok(name) => name,
-        Err(_) => panic!(),
-    }
-}
-
-/// An effect on two names. Whether the calling thread is held until it has happened ([`stop::hold`]).
+/// An effect on two names. Whether the calling thread is held until it has happened ([`threads::hold`]).
 ///
 /// # Safety
 /// The strings must be valid or null.
@@ -78,7 +47,7 @@ unsafe fn tell_two(
             turns::tell(hook, (kind, directory, path, other_directory, other, value));
             return true;
         }
-        let held = stop::hold();
+        let held = threads::hold();
         hook(kind, directory, path, other_directory, other, value);
         held
     }

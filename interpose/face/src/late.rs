@@ -7,25 +7,18 @@
 //! would prepare each of its commands; `UNDERSTUDY_LATE=1` prepares them nevertheless.
 #![allow(unsafe_code)]
 
-use crate::aside;
-use crate::boot::on_stack;
 use crate::entry;
 use crate::environ::{self, LATE_VARIABLE, MANAGER};
-use crate::guard::{self, PMIX_RANK, Protection};
+use crate::launched::{self, PMIX_RANK, Protection, is_concerned};
 use crate::msg::Line;
 use crate::relay::{self, Streams};
+use crate::stack::on_stack;
 use crate::sys::{nr, sys};
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_void};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::{ENTRIES, RUNTIME_STACK, RUNTIME_STACK_SIZE};
-
-/// Whether a launcher has started this job, and the layer is not switched off.
-unsafe fn is_concerned(list: *const *const c_char) -> bool {
-    // SAFETY: handed on to the caller.
-    unsafe { guard::is_launched(list) && !environ::is_on(list, b"UNDERSTUDY_DISABLE=") }
-}
 
 /// Whether a program that does not need libmpi is prepared for loading it.
 ///
@@ -37,7 +30,7 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
         is_concerned(list)
             && match environ::value(list, LATE_VARIABLE) {
                 Some(_) => environ::is_on(list, LATE_VARIABLE),
-                None => guard::protection(list) != Protection::None && !parent_is_launched(list),
+                None => launched::protection(list) != Protection::None && !parent_is_launched(list),
             }
     }
 }
@@ -48,7 +41,7 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
 /// `list` must be a valid environment.
 unsafe fn parent_is_launched(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller.
-    let (is_guarded, launcher) = unsafe { (environ::value(list, MANAGER).is_some(), guard::launcher(list)) };
+    let (is_guarded, launcher) = unsafe { (environ::value(list, MANAGER).is_some(), launched::launcher(list)) };
     match launcher {
         _ if is_guarded => parent_has(MANAGER),
         Some(launcher) => parent_has(launcher.rank.as_bytes()),
@@ -156,27 +149,5 @@ unsafe extern "C" fn start_streams(_: *mut c_void) {
     // SAFETY: written once, before this could be called.
     if let Some(streams) = unsafe { (&raw const STREAMS).read() } {
         streams.start();
-    }
-}
-
-/// Says that a program that was not prepared uses MPI, and ends it if it must be protected.
-///
-/// # Safety
-/// `list` must be a valid environment.
-pub unsafe fn say_unprepared(list: *const *const c_char) {
-    // SAFETY: handed on to the caller.
-    unsafe {
-        if !is_concerned(list) {
-        } else if guard::protection(list) != Protection::None {
-            aside::say_unprotected(
-                list,
-                format_args!(
-                    "the program loads the MPI library late and was not prepared for it (started by a script, or not \
-                     possible here); UNDERSTUDY_LATE=1 prepares it or says why not"
-                ),
-            );
-        } else {
-            aside::say_unprotected(list, format_args!("{}", crate::boot::SEVERAL_NODES));
-        }
     }
 }

@@ -1,63 +1,33 @@
-//! The program's end by exit(3) or _exit(2), which the runtime must hear of: a rank that leaves without MPI_Finalize is
-//! missed by the others, and the launcher does not tell them.
+//! The program's end by _exit(2), which the runtime must hear of, too.
 #![allow(unsafe_code)]
 
-use crate::boot::on_stack;
 use crate::sys::{self, nr, sys};
-use crate::turns;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
-use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE};
 
-/// The runtime's function. It is not part of the program's image, but the address of [`leaving`] is, and is the same in
-/// every rank.
+/// The runtime's function.
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-
-unsafe extern "C" {
-    fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
-}
-
-/// The same for _exit(2).
-static HOOK_AT_ONCE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// The process that they are for: children inherit what is registered.
+/// The process that it is for: children inherit what is registered.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
-/// Registers `hook` to be called with the status of exit(3), and `at_once` for _exit(2); once.
-///
-/// # Safety
-/// To be called on the program's stack: it registers with the program's libc (on_exit(3)).
-pub unsafe extern "C" fn call_at_exit(hook: unsafe extern "C" fn(c_int), at_once: unsafe extern "C" fn(c_int)) {
+/// From now on `hook` is called with the status.
+pub fn listen(hook: unsafe extern "C" fn(c_int)) {
     // SAFETY: getpid(2).
     PROCESS.store(unsafe { sys!(nr::GETPID) }, Ordering::Relaxed);
-    HOOK_AT_ONCE.store(at_once as *mut c_void, Ordering::Release);
-    if HOOK.swap(hook as *mut c_void, Ordering::Release).is_null() {
-        // SAFETY: on_exit(3).
-        unsafe { on_exit(leaving, core::ptr::null_mut()) };
-    }
+    HOOK.store(hook as *mut c_void, Ordering::Release);
 }
 
-fn is_for_this_process() -> bool {
+/// Whether the end of this process is to be told.
+pub fn is_for_this_process() -> bool {
     // SAFETY: getpid(2).
     unsafe { sys!(nr::GETPID) == PROCESS.load(Ordering::Relaxed) }
 }
 
-unsafe extern "C" fn leaving(status: c_int, _: *mut c_void) {
-    if !is_for_this_process() {
-        return;
-    }
-    let argument = status as usize as *mut c_void;
-    // SAFETY: nothing of the runtime is under way on its stack, or if (exit called in a callback) it never goes on.
-    let run = || unsafe { on_stack(argument, on_zone_stack, RUNTIME_STACK + RUNTIME_STACK_SIZE) };
-    if !turns::at_the_end(run) {
-        leave_at_once(status);
-    }
-}
-
 /// Tells the runtime, which may be at work for another thread.
-fn leave_at_once(status: c_int) {
-    let hook = HOOK_AT_ONCE.load(Ordering::Acquire);
+pub fn at_once(status: c_int) {
+    let hook = HOOK.load(Ordering::Acquire);
     if !hook.is_null() && is_for_this_process() {
-        // SAFETY: set by `call_at_exit`.
+        // SAFETY: set by `listen`.
         unsafe {
             let hook: unsafe extern "C" fn(c_int) = core::mem::transmute(hook);
             hook(status);
@@ -66,26 +36,15 @@ fn leave_at_once(status: c_int) {
 }
 
 /// libc's functions of these names: the end at once, also from inside of a signal handler.
-macro_rules! at_once {
+macro_rules! ends {
     ($($name:ident)*) => {$(
         /// libc's function of this name.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(status: c_int) -> ! {
-            leave_at_once(status);
+            at_once(status);
             sys::exit(status)
         }
     )*};
 }
 
-at_once! { _exit _Exit }
-
-unsafe extern "C" fn on_zone_stack(argument: *mut c_void) {
-    let hook = HOOK.load(Ordering::Acquire);
-    if !hook.is_null() {
-        // SAFETY: set by `call_at_exit`.
-        unsafe {
-            let hook: unsafe extern "C" fn(c_int) = core::mem::transmute(hook);
-            hook(argument as usize as c_int);
-        }
-    }
-}
+ends! { _exit _Exit }

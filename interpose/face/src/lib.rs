@@ -10,7 +10,7 @@
 //! - [`reopen`] is for programs that open libmpi themselves;
 //! - [`profiler`] lets libraries that wrap MPI's procedures stay in front, [`fortran`] puts one there;
 //! - [`sharing`] counts mappings that other processes may share;
-//! - [`fatal`] is there when the program dies of a signal, [`leave`] when it ends;
+//! - [`fatal`] is there when the program dies of a signal, [`at_exit`] and [`leave`] when it ends;
 //! - [`stop`] is where threads of the program are stopped;
 //! - [`turns`] lets any thread call MPI, one at a time;
 //! - [`files`] tells the runtime what the program does to files;
@@ -18,7 +18,9 @@
 #![no_std]
 
 mod aside;
+mod at_exit;
 mod auxv;
+mod block;
 mod boot;
 mod entry;
 mod environ;
@@ -28,10 +30,12 @@ mod fortran;
 mod guard;
 mod heap;
 mod late;
+mod launched;
 #[path = "../../../ckptd/src/launch/launchers.rs"]
 mod launchers;
 mod ldheap;
 mod leave;
+mod libc;
 mod libpath;
 mod link;
 mod load;
@@ -45,6 +49,7 @@ mod reopen;
 mod services;
 mod sharing;
 mod sources;
+mod stack;
 mod stop;
 mod sys;
 mod threads;

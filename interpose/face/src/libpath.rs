@@ -7,7 +7,7 @@
 //! it, wherever it was before. None of the added directories can exist.
 #![allow(unsafe_code)]
 
-use crate::environ::Builder;
+use crate::block::Builder;
 use core::ffi::c_char;
 
 const VARIABLE: &[u8] = b"LD_LIBRARY_PATH=";

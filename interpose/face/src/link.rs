@@ -5,6 +5,7 @@
 
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// The soname that this library shares with the libmpi that it stands in for.
 pub const SONAME: &CStr = if cfg!(feature = "standard") {
@@ -439,4 +440,23 @@ pub fn own_base() -> usize {
         static __ehdr_start: u8;
     }
     &raw const __ehdr_start as usize
+}
+
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
+static mut ASKED: Path = Path::new();
+
+/// The program asks for this file of libmpi. The first one counts.
+pub fn ask_for(file: Path) {
+    if !IS_ASKED.load(Ordering::Relaxed) {
+        // SAFETY: written once, before it can be read.
+        unsafe { ASKED = file };
+        IS_ASKED.store(true, Ordering::Release);
+    }
+}
+
+/// The file that the program has asked for, if it has.
+#[allow(static_mut_refs)]
+pub fn asked() -> Option<&'static Path> {
+    // SAFETY: written once, before the mark was set.
+    IS_ASKED.load(Ordering::Acquire).then_some(unsafe { &ASKED })
 }

@@ -9,7 +9,7 @@ use crate::auxv::Auxv;
 use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::relay::{self, Streams};
 use crate::zone::{self, Half, Library, PatchError, Patched};
-use crate::{entry, environ, late, ldheap, leave, passive, services, sharing, sources, stop, threads, turns};
+use crate::{at_exit, entry, environ, late, ldheap, passive, services, sharing, sources, stop, threads, turns};
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use understudy_abi::{
     ABI_VERSION, BootInfo, EntryPoints, MPI_FD_BASE, MPI_FIRST_KEY, RUNTIME_FD_BASE, RUNTIME_FIRST_KEY, ShimStart,
@@ -195,7 +195,7 @@ fn start_runtime(
         mpi: mpi.library,
         mpi_shim: mpi.shim,
         messages: relay::copy_of_stderr(),
-        call_at_exit: leave::call_at_exit,
+        call_at_exit: at_exit::call_at_exit,
         user_threads: threads::created(),
         user_shared_maps: sharing::made(),
         user_dlopen: passive::open,

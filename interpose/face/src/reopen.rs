@@ -4,12 +4,10 @@
 //! The runtime is told of all that the program opens and closes: an understudy does the same.
 #![allow(unsafe_code)]
 
-use crate::files;
-use crate::link::{OUR_SONAME, Path, SONAME};
-use crate::sys;
+use crate::link::{self, OUR_SONAME, Path, SONAME};
+use crate::{files, libc, sys};
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use understudy_abi::effect;
 
 /// libc's function of this name, with another path if need be. It is jumped to, since it goes by its caller's address.
@@ -30,12 +28,9 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: i32) -> *mut c_void 
         "pop rsi",
         "jmp rax",
         path = sym replaced,
-        real = sym real,
+        real = sym libc::real_open,
     )
 }
-
-static IS_ASKED: AtomicBool = AtomicBool::new(false);
-static mut ASKED: Path = Path::new();
 
 /// dlclose(3) of the program.
 ///
@@ -46,21 +41,8 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     // SAFETY: no string; the rest is handed on to the caller.
     unsafe {
         files::tell_library(effect::CLOSE_LIBRARY, core::ptr::null(), handle as i64);
-        real_close()(handle)
+        libc::real_close()(handle)
     }
-}
-
-/// libc's dlopen(3).
-pub extern "C" fn real() -> *mut c_void {
-    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    files::next(&REAL, c"dlopen")
-}
-
-/// libc's dlclose(3).
-pub fn real_close() -> unsafe extern "C" fn(*mut c_void) -> c_int {
-    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    // SAFETY: libc's function has this type.
-    unsafe { core::mem::transmute(files::next(&REAL, c"dlclose")) }
 }
 
 /// Tells the runtime of it. Returns the name under which ld.so finds this library, if that is what `path` is about.
@@ -85,17 +67,8 @@ fn name_of(path: *const c_char) -> *const c_char {
     if !is_ours {
         return path;
     }
-    if has_directory && !IS_ASKED.load(Ordering::Relaxed) {
-        // SAFETY: written once, before it can be read.
-        unsafe { ASKED = real };
-        IS_ASKED.store(true, Ordering::Release);
+    if has_directory {
+        link::ask_for(real);
     }
     SONAME.as_ptr()
-}
-
-/// The file that the program has asked for, if it has.
-#[allow(static_mut_refs)]
-pub fn asked() -> Option<&'static Path> {
-    // SAFETY: written once, before the mark was set.
-    IS_ASKED.load(Ordering::Acquire).then_some(unsafe { &ASKED })
 }

@@ -2,9 +2,10 @@
 //! the calls must come from this library, and must not be tail calls.
 #![allow(unsafe_code)]
 
+use crate::libc;
 use core::ffi::{c_char, c_int, c_void};
 
-mod libc {
+mod real {
     use core::ffi::{c_char, c_int, c_void};
 
     unsafe extern "C" {
@@ -20,8 +21,7 @@ mod libc {
 pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
     // SAFETY: dlopen(3), called from this library, searches the program's namespace.
     let handle = unsafe {
-        let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void =
-            core::mem::transmute(crate::reopen::real());
+        let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void = core::mem::transmute(libc::real_open());
         open(path, flags)
     };
     core::hint::black_box(handle)
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
 /// As the procedure of libc.
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     // SAFETY: dlclose(3) of a handle of the program's namespace.
-    let result = unsafe { crate::reopen::real_close()(handle) };
+    let result = unsafe { libc::real_close()(handle) };
     core::hint::black_box(result)
 }
 
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
 /// As the procedure of libc.
 pub unsafe extern "C" fn dlsym(name: *const c_char) -> *mut c_void {
     // SAFETY: dlsym(3) with RTLD_DEFAULT; not a tail call, which would make it search the caller's namespace.
-    let address = unsafe { libc::dlsym(core::ptr::null_mut(), name) };
+    let address = unsafe { real::dlsym(core::ptr::null_mut(), name) };
     core::hint::black_box(address)
 }
 
@@ -56,6 +56,6 @@ pub static mut ATTRIBUTE_CELLS: [c_int; 16] = [0; 16];
 /// As the procedure of libc.
 pub unsafe extern "C" fn iterate(callback: *const c_void, data: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr(3) from this library walks the program's namespace.
-    let result = unsafe { libc::dl_iterate_phdr(callback, data) };
+    let result = unsafe { real::dl_iterate_phdr(callback, data) };
     core::hint::black_box(result)
 }

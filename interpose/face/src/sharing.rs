@@ -2,7 +2,7 @@
 //! have been any.
 #![allow(unsafe_code)]
 
-use crate::files::next;
+use crate::libc::next;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -30,7 +30,7 @@ macro_rules! counted {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> *mut c_void {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-            const NAME: &core::ffi::CStr = crate::files::c_name(concat!(stringify!($name), "\0"));
+            const NAME: &core::ffi::CStr = crate::libc::c_name(concat!(stringify!($name), "\0"));
             $count;
             // SAFETY: libc's function has this type; the rest is handed on to the caller.
             unsafe {

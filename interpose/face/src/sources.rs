@@ -5,7 +5,7 @@
 //! stack count: a signal handler may have interrupted the runtime.
 #![allow(unsafe_code)]
 
-use crate::files::{c_name, next};
+use crate::libc::{c_name, next};
 use crate::sys::{nr, sys};
 use core::arch::naked_asm;
 use core::ffi::c_void;

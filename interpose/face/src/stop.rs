@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 use crate::sys::{nr, sys};
-use crate::threads;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use understudy_abi::{STOP_SIGNAL, StopCode};
@@ -136,16 +135,6 @@ fn set(how: usize) {
 /// The calling thread is not to be stopped now.
 pub fn block() {
     set(0);
-}
-
-/// The calling thread is about to change files: that is to be on the same side of a cut as what the runtime notes of it. (The
-/// main thread makes cuts itself.) Whether it must be [`unblock`]ed afterwards.
-pub fn hold() -> bool {
-    let holds = !threads::is_main();
-    if holds {
-        block();
-    }
-    holds
 }
 
 /// It may be stopped again.

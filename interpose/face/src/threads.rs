@@ -203,3 +203,13 @@ pub fn make_libc_multithreaded() -> Result<(), c_int> {
         }
     }
 }
+
+/// The calling thread is about to change files: that is to be on the same side of a cut as what the runtime notes of it. (The
+/// main thread makes cuts itself.) Whether it must be [`stop::unblock`]ed afterwards.
+pub fn hold() -> bool {
+    let holds = !is_main();
+    if holds {
+        stop::block();
+    }
+    holds
+}

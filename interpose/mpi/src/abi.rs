@@ -18,8 +18,8 @@ mod library;
 mod special;
 
 pub use arguments::{Handles, Integers, Statuses, Text, Way, pointer, value};
-pub use library::{Library, current, degrees, members};
-pub(crate) use library::{connect, real_object};
+pub(crate) use library::connect;
+pub use library::{Library, current, degrees, members, object};
 
 use crate::real_types::{HandleKind, Status};
 use std::ffi::{CStr, c_int};

@@ -1,9 +1,9 @@
 //! Communicators of the library: what processes of the layer say to each other.
 #![allow(unsafe_code)]
 
+use crate::abi::object;
 use crate::error::{Error, Result, check};
 use crate::generated::real;
-use crate::library::object;
 use crate::real_types::{RealComm, RealDatatype, RealErrhandler, RealOp};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;

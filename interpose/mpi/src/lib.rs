@@ -20,3 +20,17 @@ mod generated {
 
 pub use error::{Error, Result, both, check};
 pub use generated::{callbacks, real};
+
+use std::ffi::c_void;
+
+/// Connects to the opened library.
+///
+/// # Safety
+/// `library` must be a handle of dlmopen(3) for an MPI library whose calling conventions and types are those of the call
+/// table or of an ABI that is known here, `shim` one for the shim in its namespace; both must stay open.
+#[allow(unsafe_code)]
+pub unsafe fn connect(library: *mut c_void, shim: *mut c_void) {
+    call::stand_alone();
+    library::look_up(library, shim);
+    abi::connect();
+}

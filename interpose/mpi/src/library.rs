@@ -55,22 +55,11 @@ extern "C" fn missing() -> ! {
     panic!("the MPI library does not have a procedure that the layer has called");
 }
 
-/// Connects to the opened library.
-///
-/// # Safety
-/// `library` must be a handle of dlmopen(3) for an MPI library whose calling conventions and types are those of the call
-/// table or of an ABI that is known here, `shim` one for the shim in its namespace; both must stay open.
-pub unsafe fn connect(library: *mut c_void, shim: *mut c_void) {
-    crate::call::stand_alone();
+/// Looks the procedures up in this library; the shim's namespace is its own.
+pub(crate) fn look_up(library: *mut c_void, shim: *mut c_void) {
     LIBRARY.store(library, Relaxed);
     SHIM.store(shim, Relaxed);
     crate::generated::PROCEDURES.iter().for_each(Procedure::find);
-    crate::abi::connect();
-}
-
-/// The library's handle of a predefined object, by Open MPI's name of that; null if it has none.
-pub fn object(name: &CStr) -> *mut c_void {
-    crate::abi::real_object(name)
 }
 
 /// A symbol of the library or of what it needs; null if there is none.

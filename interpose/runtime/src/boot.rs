@@ -117,7 +117,7 @@ fn start() -> Result<(), String> {
     start_log();
     sys::tell_panics();
     // SAFETY: the face has opened the library, and keeps it open.
-    unsafe { library::connect(info().mpi, info().mpi_shim) };
+    unsafe { understudy_mpi::connect(info().mpi, info().mpi_shim) };
     renewal::learn()?;
     check_mpi()?;
     tell_of_unknown_settings();
@@ -141,7 +141,7 @@ fn start() -> Result<(), String> {
     if symbols.len() != crate::generated::DATA_COUNT {
         return Err("libunderstudy.so and libunderstudy_runtime.so are of different versions".into());
     }
-    handles::connect(symbols, library::object);
+    handles::connect(symbols, understudy_mpi::abi::object);
     abi::connect();
     let (byte, bit) = arch::wait_mark();
     shim::mark_waits(byte, bit);

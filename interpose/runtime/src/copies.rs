@@ -4,6 +4,7 @@
 //! pending is committed or given up, whichever all workers agree on.
 
 mod copy;
+mod hands;
 mod legacy;
 pub mod parity;
 mod pending;
@@ -26,10 +27,11 @@ use crate::rounds::Numbers;
 use crate::{disk, events, fault, sys, told, traffic, user, world};
 use ckptd::events::Kind;
 pub use copy::{Copy, State};
+use hands::Hands;
 pub use legacy::{Inherited, look as look_for_legacy, welcome_of_predecessor};
 use legacy::{Kept, Legacy};
 pub use pending::Capture;
-use pending::{Hands, Pending};
+use pending::Pending;
 pub use saved::{Saved, decode};
 pub use script::{Base, Replay, Script, Way, sums_of};
 use std::cell::RefMut;

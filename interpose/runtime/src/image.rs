@@ -35,6 +35,7 @@ pub mod wire;
 
 mod fill;
 mod observe;
+mod opened;
 mod procmap;
 mod prot;
 mod settled;

@@ -18,6 +18,7 @@ mod names;
 pub mod outputs;
 mod recorder;
 pub mod replay;
+mod row;
 mod sources;
 pub mod trace;
 mod typemap;

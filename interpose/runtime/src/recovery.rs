@@ -13,10 +13,12 @@ mod alone;
 mod attempt;
 mod deaths;
 mod fetch;
+mod found;
 
 mod group;
 mod load;
 mod meeting;
+mod moves;
 mod newcomers;
 mod plan;
 mod replenish;

@@ -13,8 +13,10 @@
 //! A page that changes after the phase is part of a checkpoint, and so of the copy, from then on.
 
 pub mod again;
+mod base;
 mod child;
 mod decision;
+mod finding;
 mod holder;
 mod inputs;
 mod message;
@@ -25,13 +27,13 @@ mod seed;
 mod wanted;
 mod worker;
 
-use crate::{told, user, world};
+use crate::{copies, told, user, world};
 use ckptd::settings::{LogLimit, Rehearse, Static};
 use understudy_numbers::{Epoch, Worker};
 
 pub use own_pages::{from_own_memory, put_back};
 pub use rebuild::{Offer, Rebuild, offer};
-pub use worker::{damage_journals, keep as keep_script, poll, script as own_script};
+pub use worker::{damage_journals, keep as keep_script, script as own_script};
 
 /// While the program sets itself up, a part of its memory may be nothing yet.
 const LEAST_ROOM: usize = 16 << 20;
@@ -117,6 +119,15 @@ pub fn cut(epoch: Epoch) {
     crate::journal::cut(epoch);
     again::cut(epoch);
     worker::cut(epoch);
+}
+
+/// Goes on as far as possible. Called between checkpoints.
+pub fn poll() {
+    if is_on() {
+        holder::poll();
+        base::keep(copies::epoch(), own_script);
+        worker::poll();
+    }
 }
 
 /// After a failure: messages are forgotten, and a child ends.

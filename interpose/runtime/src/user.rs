@@ -3,6 +3,7 @@
 mod effects;
 mod files;
 mod heap;
+mod hook;
 mod input;
 mod loader;
 mod locks;
@@ -20,9 +21,10 @@ use crate::arch::Frame;
 use crate::image::layout::Layout;
 use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
-pub use effects::{effect_of_others, file_effect};
+pub use effects::effect_of_others;
 pub use files::written as written_files;
 pub use heap::give_back_freed;
+pub use hook::file_effect;
 pub use input::leave as leave_input;
 pub use loader::is_loading;
 pub use output::{

@@ -4,7 +4,6 @@
 
 use crate::amount::handed_over;
 use crate::model::{Class, Flag, Handle, Parameter, Procedure, Table};
-use crate::runtime::translated;
 use crate::types::{self, Side};
 use std::fmt::Write;
 
@@ -18,7 +17,7 @@ fn comm(procedure: &Procedure) -> String {
 fn arguments(procedure: &Procedure) -> String {
     let argument = |parameter: &Parameter| match parameter.c_type.as_str() {
         "MPI_Request*" => "&mut real_request".to_owned(),
-        _ => translated(parameter),
+        _ => types::translated(parameter),
     };
     procedure.parameters.iter().map(argument).collect::<Vec<_>>().join(", ")
 }

@@ -1,14 +1,14 @@
 //! How handlers reach the real library's procedures: `real::PMPI_NAME(…)`, through a table of addresses.
 
 use crate::model::{Handle, Procedure, Table};
-use crate::runtime::{self, ALLOW};
 use crate::types::{self, Side};
+use crate::types::{ALLOW, CALLBACKS};
 use std::fmt::Write;
 
 /// The callback types, the table of addresses, and a function for each of its rows.
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::from("// Generated from the call table; not to be edited.\n");
-    runtime::callbacks(&mut out);
+    callbacks(&mut out);
     addresses(&mut out, table, "the real procedures", "PROCEDURES");
     functions(&mut out, table);
     out
@@ -61,6 +61,22 @@ fn functions(out: &mut String, table: &Table) {
             procedure.real_name(),
             types::parameter_list(procedure, Side::Real),
             types::return_type(procedure, Side::Real),
+        );
+    }
+    out.push_str("}\n");
+}
+
+fn callbacks(out: &mut String) {
+    out.push_str(
+        "\n/// Callback types; `H` is the handle that the callback gets.\n#[allow(dead_code)]\npub mod callbacks {\n",
+    );
+    out.push_str("    use core::ffi::{c_int, c_void};\n    use crate::real_types::Status;\n");
+    for (kind, handle, signature) in CALLBACKS {
+        let (name, generics) = (kind.name(), handle.map_or("", |_| "<H>"));
+        let _ = writeln!(out, "    /// `{name}`");
+        let _ = writeln!(
+            out,
+            "    pub type {name}{generics} = Option<unsafe extern \"C\" fn{signature}>;"
         );
     }
     out.push_str("}\n");

@@ -2,8 +2,8 @@
 
 use crate::collective;
 use crate::face;
-use crate::model::{Class, Handle, Parameter, Policy, Procedure, Support, Table};
-use crate::types::{self, CALLBACKS, Side};
+use crate::model::{Class, Handle, Policy, Procedure, Support, Table};
+use crate::types::{self, ALLOW, Side};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -158,39 +158,11 @@ pub(crate) fn imports(out: &mut String) {
     );
 }
 
-pub(crate) const ALLOW: &str =
-    "#[allow(dead_code, unused_imports, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]\n";
-
-pub(crate) fn callbacks(out: &mut String) {
-    out.push_str(
-        "\n/// Callback types; `H` is the handle that the callback gets.\n#[allow(dead_code)]\npub mod callbacks {\n",
-    );
-    out.push_str("    use core::ffi::{c_int, c_void};\n    use crate::real_types::Status;\n");
-    for (kind, handle, signature) in CALLBACKS {
-        let (name, generics) = (kind.name(), handle.map_or("", |_| "<H>"));
-        let _ = writeln!(out, "    /// `{name}`");
-        let _ = writeln!(
-            out,
-            "    pub type {name}{generics} = Option<unsafe extern \"C\" fn{signature}>;"
-        );
-    }
-    out.push_str("}\n");
-}
-
-/// The argument for the real procedure.
-pub(crate) fn translated(parameter: &Parameter) -> String {
-    let name = types::identifier(parameter);
-    match Handle::from_c_type(&parameter.c_type) {
-        Some(handle) => format!("crate::handles::real_{}({name})", handle.name().to_lowercase()),
-        None => name,
-    }
-}
-
 fn generic_handler(out: &mut String, procedure: &Procedure) {
     let name = &procedure.name;
     let parameters = types::parameter_list(procedure, Side::Virt);
     let result = types::return_type(procedure, Side::Virt);
-    let arguments: Vec<String> = procedure.parameters.iter().map(translated).collect();
+    let arguments: Vec<String> = procedure.parameters.iter().map(types::translated).collect();
     let call = format!("real::{}({})", procedure.real_name(), arguments.join(", "));
     let safety = "        // SAFETY: the program's arguments are handed on.\n";
     let _ = writeln!(

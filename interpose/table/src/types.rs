@@ -140,3 +140,16 @@ pub(crate) fn fn_pointer(procedure: &Procedure, side: Side) -> String {
         return_type(procedure, side)
     )
 }
+
+/// Before modules of generated procedures.
+pub(crate) const ALLOW: &str =
+    "#[allow(dead_code, unused_imports, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]\n";
+
+/// The argument for the real procedure.
+pub(crate) fn translated(parameter: &Parameter) -> String {
+    let name = identifier(parameter);
+    match Handle::from_c_type(&parameter.c_type) {
+        Some(handle) => format!("crate::handles::real_{}({name})", handle.name().to_lowercase()),
+        None => name,
+    }
+}

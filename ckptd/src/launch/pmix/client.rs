@@ -24,6 +24,21 @@ pub struct Functions {
     pub finalize: unsafe extern "C" fn(*const Info, usize) -> Status,
 }
 
+/// Those of this libpmix.
+fn functions(path: &Path) -> Result<Functions, Error> {
+    let library = library::open(path)?;
+    // SAFETY: all declarations are those of pmix.h in the known versions, and the library stays.
+    unsafe {
+        Ok(Functions {
+            init: *library.get(b"PMIx_Init\0")?,
+            put: *library.get(b"PMIx_Put\0")?,
+            commit: *library.get(b"PMIx_Commit\0")?,
+            get: *library.get(b"PMIx_Get\0")?,
+            finalize: *library.get(b"PMIx_Finalize\0")?,
+        })
+    }
+}
+
 /// This process, as the rank that its environment says it is. There is one client in the life of a process.
 pub struct Client {
     functions: Functions,
@@ -37,7 +52,7 @@ impl Client {
     /// [`Error::NotLaunched`], [`Error::Load`], [`Error::Version`], [`Error::Pmix`].
     pub fn connect() -> Result<Client, Error> {
         let path = of_launcher().ok_or(Error::NotLaunched)?;
-        let functions = library::client(&path)?;
+        let functions = functions(&path)?;
         let mut own = Proc {
             namespace: fixed(""),
             rank: 0,

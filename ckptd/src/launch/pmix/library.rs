@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use super::abi::{DmodexDone, Info, Module, OpDone, Proc, Status, Version};
-use super::client;
 use crate::launch::{Error, program};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -39,7 +38,10 @@ pub struct Functions {
 }
 
 /// Opens a libpmix and looks at its version.
-fn open(path: &Path) -> Result<Library, Error> {
+///
+/// # Errors
+/// [`Error::Load`], [`Error::Version`].
+pub(super) fn open(path: &Path) -> Result<Library, Error> {
     // SAFETY: its constructors and those of what it needs (libevent, hwloc) do nothing to this process.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL | STAYS)? };
     // SAFETY: it is declared so in all versions.
@@ -76,23 +78,5 @@ impl Functions {
                 dmodex_request: *library.get(b"PMIx_server_dmodex_request\0")?,
             })
         }
-    }
-}
-
-/// Those of a client.
-///
-/// # Errors
-/// [`Error::Load`], [`Error::Version`].
-pub fn client(path: &Path) -> Result<client::Functions, Error> {
-    let library = open(path)?;
-    // SAFETY: all declarations are those of pmix.h in the known versions, and the library stays.
-    unsafe {
-        Ok(client::Functions {
-            init: *library.get(b"PMIx_Init\0")?,
-            put: *library.get(b"PMIx_Put\0")?,
-            commit: *library.get(b"PMIx_Commit\0")?,
-            get: *library.get(b"PMIx_Get\0")?,
-            finalize: *library.get(b"PMIx_Finalize\0")?,
-        })
     }
 }

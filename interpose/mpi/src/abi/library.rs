@@ -44,8 +44,8 @@ pub(crate) fn connect() {
     }
 }
 
-/// The library's handle of a predefined object, by Open MPI's name of it; null if it does not have it.
-pub(crate) fn real_object(symbol: &CStr) -> *mut c_void {
+/// The library's handle of a predefined object, by Open MPI's name of that; null if it has none.
+pub fn object(symbol: &CStr) -> *mut c_void {
     match current() {
         None => library::symbol(symbol),
         Some(abi) => {

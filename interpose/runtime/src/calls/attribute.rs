@@ -11,7 +11,6 @@ use crate::raise::{finish, raise};
 use crate::{abi, told};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
-use understudy_mpi::library;
 use understudy_mpi::real_types::RealComm;
 
 // The keys of predefined attributes (MPI 4.1, 9.1.2) in Open MPI's numbers: MPI_TAG_UB, MPI_HOST, MPI_IO,
@@ -40,7 +39,7 @@ fn predefined(key: c_int) -> Result<Option<u64>, c_int> {
 
 /// The library's own: only it has the predefined attributes for certain.
 fn whole_world() -> RealComm {
-    RealComm(library::object(c"ompi_mpi_comm_world"))
+    RealComm(understudy_mpi::abi::object(c"ompi_mpi_comm_world"))
 }
 
 fn real_value(key: c_int) -> Result<Option<c_int>, c_int> {

@@ -143,7 +143,8 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: VirtComm, info: VirtInfo, 
     unsafe { duplicated(procedure, rc, comm, newcomm) }
 }
 
-/// Begins a duplicate (7.4.2): no other process is waited for. The number that all members must know comes by a broadcast beside it.
+/// Begins a duplicate (7.4.2): no other process is waited for. The number that all members must know comes by a broadcast beside it. The
+/// attributes' copy functions run first (7.7.2): one that fails leaves nothing under way.
 ///
 /// # Safety
 /// The program's places for the handles.
@@ -160,6 +161,12 @@ unsafe fn begin_duplicate(
     let Some(mut begun) = Begun::new(comm) else {
         return raise(procedure, errors::ERR_COMM, Some(comm));
     };
+    let new = comm::handle(begun.index);
+    let rc = attribute::copy_comm(comm, new);
+    if rc != errors::SUCCESS {
+        freed::forget(&[begun.index]);
+        return raise(procedure, rc, Some(comm));
+    }
     let [mut made, mut told] = [const { RealRequest(std::ptr::null_mut()) }; 2];
     let rc = attempt!(start(&mut begun.real, &mut made));
     if rc != errors::SUCCESS {
@@ -170,14 +177,17 @@ unsafe fn begin_duplicate(
     // SAFETY: eight bytes that stay where they are until the request has ended.
     let rc = attempt!(unsafe { real::PMPI_Ibcast(number, 8, byte(), 0, real_comm(comm), &mut told) });
     if rc != errors::SUCCESS {
+        freed::forget(&[begun.index]);
+        // The library writes there when the duplicate is made.
+        Box::leak(begun);
         return raise(procedure, rc, Some(comm));
     }
     // SAFETY: the caller's promise.
     unsafe {
-        newcomm.write(comm::handle(begun.index));
+        newcomm.write(new);
         request.write(requests::add_duplicate(comm, begun, [made, told]));
-        duplicated(procedure, errors::SUCCESS, comm, newcomm)
     }
+    errors::SUCCESS
 }
 
 /// Of an intercommunicator: it is there at once, and the other members are waited for, which the standard does not say.

@@ -2,7 +2,8 @@
 
 use super::buddies;
 use super::copy::{Copy, State};
-use super::legacy::{Kept, Legacy};
+use super::hands::Hands;
+use super::legacy::Kept;
 use super::parity::{self, Description};
 use super::received::Received;
 use super::transfer::Transfer;
@@ -25,20 +26,6 @@ use understudy_numbers::{Epoch, Worker};
 
 /// So few pages (128 KiB) are worked on sooner than a thread is woken.
 const FEW: u64 = 32;
-
-/// What a checkpoint works with.
-pub struct Hands<'a> {
-    /// Room for pages.
-    pub store: &'a mut PageStore,
-    /// The last epoch.
-    pub own: &'a Copy,
-    /// What is kept of the partners, of that epoch.
-    pub partners: &'a [Copy],
-    /// Makes checksums and parity.
-    pub helper: &'a Helper,
-    /// What outlives this process.
-    pub legacy: Option<&'a mut Legacy>,
-}
 
 /// What a checkpoint has captured.
 pub struct Capture {

@@ -1,8 +1,8 @@
 //! What has come from the partners for an epoch that is not committed yet.
 
 use super::copy::Copy;
+use super::hands::Hands;
 use super::parity::Folding;
-use super::pending::Hands;
 use super::transfer::Payload;
 use crate::ending::fail;
 use crate::image::helper::{Helper, Task};

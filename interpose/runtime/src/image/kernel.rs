@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code)]
 
-use super::runs::AddrRange;
+use super::runs::{AddrRange, PageRun};
 use std::fs::File;
 use std::io;
 use std::mem::size_of;
@@ -67,6 +67,13 @@ pub struct Region {
     pub end: u64,
     /// Bits of [`category`], those asked for.
     pub categories: u64,
+}
+
+impl Region {
+    /// Its pages.
+    pub fn pages(&self) -> PageRun {
+        AddrRange::new(self.start, self.end).pages()
+    }
 }
 
 #[repr(C)]

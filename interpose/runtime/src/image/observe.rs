@@ -18,7 +18,8 @@
 use super::PAGE_SIZE;
 use super::kernel::{Filter, Pagemap, Region, category as cat};
 use super::layout::{Area, Backing, Layout};
-use super::prot::{Need, Opened, ProtError};
+use super::opened::{Need, Opened};
+use super::prot::ProtError;
 use super::runs::{self, AddrRange, PageIndex, PageRun};
 use super::settled::{self, Part};
 use std::ffi::{CString, OsStr};
@@ -217,7 +218,7 @@ impl Presence {
     fn observe_private_file(&mut self, area: &Area, seen: &mut Observation) -> Result<(), ObserveError> {
         self.regions_of(area.range, !0)?;
         let away = |r: &&Region| r.categories & (cat::SWAPPED | cat::PRESENT | cat::GUARD) == cat::SWAPPED;
-        let away: Vec<PageRun> = self.regions.iter().filter(away).map(pages_of).collect();
+        let away: Vec<PageRun> = self.regions.iter().filter(away).map(Region::pages).collect();
         let mut unreadable = Vec::new();
         if !away.is_empty() {
             unreadable = fault_in_area(area, &away)?;
@@ -236,13 +237,13 @@ impl Presence {
         for region in &self.regions {
             let is = |bits| region.categories & bits != 0;
             if is(cat::GUARD) {
-                runs::push(&mut seen.guards, pages_of(region));
+                runs::push(&mut seen.guards, region.pages());
                 continue;
             }
             if is(cat::PFNZERO) || is(cat::FILE) {
                 continue;
             }
-            for run in runs::subtract(&[pages_of(region)], unreadable) {
+            for run in runs::subtract(&[region.pages()], unreadable) {
                 runs::push(&mut seen.content, run);
                 if is(cat::WRITTEN) {
                     runs::push(&mut seen.written, run);
@@ -257,7 +258,7 @@ impl Presence {
         for region in &self.regions {
             let guard = region.categories & cat::GUARD != 0;
             let list = if guard { &mut seen.guards } else { &mut mapped };
-            runs::push(list, pages_of(region));
+            runs::push(list, region.pages());
         }
         let exists = runs::union(&existing(area)?, &runs::within(known, area.pages()));
         let hidden = runs::subtract(&runs::subtract(&exists, &mapped), &seen.guards);
@@ -295,10 +296,6 @@ impl Presence {
         };
         result.map_err(|source| ObserveError::Scan { range, source })
     }
-}
-
-pub(super) fn pages_of(region: &Region) -> PageRun {
-    AddrRange::new(region.start, region.end).pages()
 }
 
 /// Reads page map entries, for kernels without `PAGEMAP_SCAN`; every page counts as written.

@@ -7,7 +7,6 @@
 //! What is found unprotected among them is then looked at in full, and protected again.
 
 use super::kernel::{Filter, Pagemap, Region, category as cat};
-use super::observe::pages_of;
 use super::runs::{self, AddrRange, PageRun};
 use std::io;
 
@@ -54,7 +53,7 @@ pub(super) fn unprotected(pagemap: &mut Pagemap, range: AddrRange) -> io::Result
     };
     pagemap.scan(range, want, &mut found)?;
     let mut list = Vec::with_capacity(found.len());
-    found.iter().for_each(|region| runs::push(&mut list, pages_of(region)));
+    found.iter().for_each(|region| runs::push(&mut list, region.pages()));
     Ok(list)
 }
 

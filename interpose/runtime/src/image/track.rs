@@ -8,7 +8,7 @@ use super::epoch::{Delta, Image};
 use super::kernel::Uffd;
 use super::layout::{Backing, Layout};
 use super::observe::{Arming, Observation, ObserveError, Presence};
-use super::prot::{Need, Opened};
+use super::opened::{Need, Opened};
 use super::runs::{self, AddrRange, PageRun};
 use super::settled;
 use super::store::PageStore;

@@ -3,7 +3,8 @@
 
 use super::accounts::Accounts;
 use super::format::{END, Journal, Record, Site, Written};
-use super::outputs::{Call, NotKnown, Piece, Unit};
+use super::outputs::{Call, NotKnown, Piece};
+use super::row::Unit;
 use super::typemap::TypeMaps;
 use crate::arch::Frame;
 use crate::generated::Proc;

@@ -2,7 +2,7 @@
 //! ([`understudy_abi::source`]).
 #![allow(unsafe_code)]
 
-use super::outputs::{Amount, Members, Output, Row, Unit};
+use super::row::{Amount, Members, Output, Row, Unit};
 use crate::generated::SLOT_COUNT;
 use crate::told;
 use std::sync::LazyLock;

@@ -5,7 +5,7 @@ use super::meeting::{Meeting, give_up, meet};
 use super::plan::Plan;
 use super::report::Report;
 use super::repost::{make_recorded, repost};
-use super::{fetch, newcomers};
+use super::{fetch, found, newcomers};
 use crate::arch::Frame;
 use crate::objects::comm;
 use crate::world::{self, Part};
@@ -54,7 +54,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
     let loaded = all_have(all, take_part(&plan, report))?;
     report.settle(&dead, &plan, &world.players);
     let frame = settle(&plan, loaded);
-    fetch::settle();
+    found::settle();
     objects::tool::rebuild();
     if make_recorded().is_err() || repost().is_err() {
         return Err(Again);
@@ -71,7 +71,7 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
 /// committed.
 fn renew(report: &mut Report) -> mpi::Result<(RealComm, Option<Epoch>)> {
     if let Some(all) = newcomers::take_first() {
-        fetch::inherit();
+        found::inherit();
         return Ok((all, None));
     }
     stand_still();
@@ -85,7 +85,7 @@ fn renew(report: &mut Report) -> mpi::Result<(RealComm, Option<Epoch>)> {
     comm::drop_reals();
     report.stage(RecoveryStage::Drain);
     match world::get().part {
-        Part::Newcomer => fetch::inherit(),
+        Part::Newcomer => found::inherit(),
         Part::Worker(_) => drop(renewal::take_inheritance()),
     }
     renewal::begin(begin)?;
@@ -130,7 +130,7 @@ fn take_part(plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
         fetch::fetch_from_disk(me);
         None
     } else {
-        fetch::resolve(plan.epoch);
+        found::resolve(plan.epoch);
         fetch::fetch(plan, me)?
     };
     report.stage(RecoveryStage::Fetch);
@@ -141,7 +141,7 @@ fn take_part(plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
         (false, None) if plan.source(me).is_some() => Origin::SurvivorAnew,
         (false, None) => Origin::Survivor,
     };
-    let loaded = load::load(origin, ready).map_err(|damaged| fetch::refuse_own(plan, me, &damaged))?;
+    let loaded = load::load(origin, ready).map_err(|damaged| found::refuse_own(plan, me, &damaged))?;
     report.stage(RecoveryStage::Load);
     comm::drop_reals();
     comm::rebuild(world::get().workers, copies::epoch())?;
@@ -175,6 +175,6 @@ fn settle(plan: &Plan, loaded: Loaded) -> Frame {
         disk::go_on_from(world::worker());
     }
     events::set_epoch(plan.epoch);
-    fetch::forget_refusals();
+    found::forget_refusals();
     loaded.frame
 }

@@ -1,10 +1,10 @@
 //! Copies after a failure: those that died with a rank are fetched or made again, and so are damaged ones.
 
+use super::found::{self, has_own, note_layers, refuse_own};
 use super::group;
 use super::load::{self, Damaged};
-use super::plan::{self, Held, Plan, Refused, Remake};
-use super::welcome;
-use crate::cell::Main;
+use super::moves::{Move, drive};
+use super::plan::{self, Plan, Remake};
 use crate::copies::{self, Payload, Transfer};
 use crate::ending::fail;
 use crate::image::prefault::Prefault;
@@ -16,138 +16,7 @@ use crate::{disk, events};
 use ckptd::events::Kind;
 use std::time::Instant;
 use understudy_mpi as mpi;
-use understudy_mpi::both;
-use understudy_numbers::{Epoch, Worker};
-
-/// What this process tells of copies in a recovery.
-struct Found {
-    /// What this newcomer has got in an attempt that came to nothing, or from a dead process.
-    held: Option<Held>,
-    /// Damaged copies that it has met.
-    refused: Vec<Refused>,
-}
-
-static FOUND: Main<Found> = Main::new(Found {
-    held: None,
-    refused: Vec::new(),
-});
-
-/// What this newcomer has got in an attempt that came to nothing, or from a dead process.
-pub fn held() -> Option<Held> {
-    FOUND.borrow().held
-}
-
-/// Takes what a dead process has left to this newcomer, if it has.
-pub fn inherit() {
-    if let Some(got) = copies::adopt() {
-        log::debug!("inherited: {got:?}");
-        FOUND.borrow_mut().held = Some(Held {
-            own: got.worker,
-            layers: (1 << world::get().redundancy.layers(got.worker)) - 1,
-            epoch: got.committed,
-            whole: got.whole,
-            player: Some(got.player),
-        });
-    }
-}
-
-/// Everybody goes back to this epoch.
-pub fn resolve(epoch: Epoch) {
-    copies::resolve(epoch);
-    if let Some(held) = &mut FOUND.borrow_mut().held
-        && held.reaches(epoch)
-    {
-        (held.epoch, held.whole) = (epoch, None);
-    }
-}
-
-/// The recovery has succeeded: what this process has is that of its part.
-pub fn settle() {
-    FOUND.borrow_mut().held = None;
-    copies::renew_legacy(welcome());
-}
-
-/// Damaged copies that this process has met in this recovery.
-pub fn refused() -> Vec<Refused> {
-    FOUND.borrow().refused.clone()
-}
-
-/// The recovery has succeeded: damaged copies have been made again.
-pub fn forget_refusals() {
-    FOUND.borrow_mut().refused.clear();
-}
-
-/// The copy that this worker was to load is damaged, and so is the one that it was fetched from: nobody may use them any
-/// more. The error with which the attempt ends; in the next, another copy is taken.
-pub fn refuse_own(plan: &Plan, me: Worker, damaged: &Damaged) -> mpi::Error {
-    let own = world::get().process;
-    let from = plan.source(me).map_or(own, |holder| plan.players[holder.index()]);
-    log::warn!("the copy of worker {me} at rank {from} is not used: {}", damaged.0);
-    let mut found = FOUND.borrow_mut();
-    for at in [own, from] {
-        let copy = Refused { worker: me, at };
-        if !found.refused.contains(&copy) {
-            found.refused.push(copy);
-        }
-    }
-    found.held = None;
-    mpi::Error::OTHER
-}
-
-/// This process has a new copy of its own.
-fn take_back_own_refusal(me: Worker) {
-    let at = world::get().process;
-    FOUND
-        .borrow_mut()
-        .refused
-        .retain(|copy| *copy != Refused { worker: me, at });
-}
-
-/// A transfer with one other worker.
-pub struct Move {
-    /// The transfer.
-    pub transfer: Transfer,
-    to: Option<Worker>,
-    from: Option<Worker>,
-}
-
-impl Move {
-    /// To another worker.
-    pub fn send(transfer: Transfer, to: Worker) -> Move {
-        Move {
-            transfer,
-            to: Some(to),
-            from: None,
-        }
-    }
-
-    /// From another worker.
-    pub fn receive(from: Worker) -> Move {
-        Move {
-            transfer: Transfer::receive_only(),
-            to: None,
-            from: Some(from),
-        }
-    }
-}
-
-/// Drives transfers to their end; `poll` is called again and again for each meanwhile.
-pub fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> mpi::Result<()> {
-    let start = |it: &mut Move| it.transfer.start(world::private(), it.to, it.from);
-    let mut driven = moves.iter_mut().map(start).fold(Ok(()), both);
-    while driven.is_ok() && !moves.iter().all(|it| it.transfer.is_done()) {
-        for it in moves.iter_mut() {
-            driven = both(driven, it.transfer.poll(&mut copies::keep().store));
-            poll(&it.transfer);
-        }
-    }
-    if driven.is_err() {
-        for it in moves {
-            it.transfer = Transfer::receive_only();
-        }
-    }
-    driven
-}
+use understudy_numbers::Worker;
 
 /// The holders send copies to those workers that have none of their own. Such a process makes memory ready for it meanwhile,
 /// if it has nothing there yet.
@@ -167,7 +36,7 @@ pub fn fetch(plan: &Plan, me: Worker) -> mpi::Result<Option<Ready>> {
     let rebuild = Missing::learn(plan, me)?;
     let may_prepare = plan.takeover(me).is_some();
     if source.is_some() {
-        FOUND.borrow_mut().held = None;
+        found::forget_held();
     }
     let mut ready = None;
     drive(&mut moves, |transfer| {
@@ -201,25 +70,6 @@ fn keep_own(payload: Payload) {
         .unwrap_or_else(|error| fail("the copy of a worker cannot be kept", &error));
 }
 
-/// This process has got a copy of its own.
-fn has_own(plan: &Plan, me: Worker) {
-    take_back_own_refusal(me);
-    FOUND.borrow_mut().held = Some(Held {
-        own: me,
-        layers: 0,
-        epoch: plan.epoch,
-        whole: None,
-        player: None,
-    });
-}
-
-/// This process, if it is a newcomer, has got copies of partners in these layers.
-fn note_layers(layers: u64) {
-    if let Some(held) = &mut FOUND.borrow_mut().held {
-        held.layers |= layers;
-    }
-}
-
 /// The same with parity: all others of the group have a part in each copy.
 fn fetch_from_group(plan: &Plan, me: Worker) -> mpi::Result<Option<Ready>> {
     let lost = plan.fetches.iter().filter(|fetch| fetch.from == me);
@@ -228,7 +78,7 @@ fn fetch_from_group(plan: &Plan, me: Worker) -> mpi::Result<Option<Ready>> {
     if plan.source(me).is_none() {
         return Ok(None);
     }
-    FOUND.borrow_mut().held = None;
+    found::forget_held();
     let (copy, ready) = group::gather(plan, me, plan.takeover(me).is_some())?;
     let keep = &mut *copies::keep();
     keep.own.replace(copy, &mut keep.store);
@@ -303,10 +153,10 @@ pub fn expect_partners(plan: &Plan, me: Worker) -> Option<Prefault> {
 
 /// What was read from the disk is this rank's own epoch.
 pub fn fetch_from_disk(me: Worker) {
-    FOUND.borrow_mut().held = None;
+    found::forget_held();
     if let Some(loaded) = disk::take_chosen() {
         copies::replace_own(loaded.image, loaded.state);
-        take_back_own_refusal(me);
+        found::take_back_own_refusal(me);
     }
 }
 

@@ -1,7 +1,8 @@
 //! A worker's copy made again from what its parity group has, and parity made again from what its members have.
 
-use super::fetch::{Move, drive, refuse_own};
+use super::found::refuse_own;
 use super::load::{self, Damaged};
+use super::moves::{Move, drive};
 use super::plan::{Plan, Remake};
 use crate::copies::parity::{self, Description, Folding};
 use crate::copies::{self, Copy, Payload};

@@ -2,7 +2,7 @@
 
 use super::alone;
 use super::deaths;
-use super::fetch;
+use super::found;
 use super::plan::{self, Gone, Identity, Lost, Plan, Wish};
 use super::wishes;
 use crate::ending::{abort, undone};
@@ -33,7 +33,7 @@ fn own_identity(whole: Option<Epoch>) -> Identity {
     let world = world::get();
     let (part, held) = match world.part {
         Part::Worker(worker) => (Some(worker), None),
-        Part::Newcomer => (None, fetch::held()),
+        Part::Newcomer => (None, found::held()),
     };
     let (lost_ns, fetch_ns) = copies::costs();
     Identity {
@@ -45,7 +45,7 @@ fn own_identity(whole: Option<Epoch>) -> Identity {
         fetch_ns,
         has_asked: wishes::has_asked(),
         held,
-        refused: fetch::refused(),
+        refused: found::refused(),
     }
 }
 

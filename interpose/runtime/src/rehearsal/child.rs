@@ -1,7 +1,8 @@
 //! A child process in which a phase is replayed: it touches no MPI, and nothing of the runtime side that others see.
 #![allow(unsafe_code)]
 
-use super::again;
+use super::base;
+use super::finding::Finding;
 use super::inputs;
 use super::own_memory;
 use crate::copies::{Replay, Script, Way};
@@ -39,52 +40,6 @@ pub enum Task<'a> {
     Compare,
     /// It writes these pages (sorted) one after the other to this file.
     Write(&'a [PageRun], &'a File),
-}
-
-/// What a child has found out.
-#[derive(Default, bincode::Encode, bincode::Decode)]
-pub struct Finding {
-    /// Why the replay did not come to its end.
-    pub failure: Option<String>,
-    /// Numbers of the pages that are not equal, sorted.
-    pub different: Vec<u64>,
-    /// The mappings they are in, with how many there are in each.
-    pub places: Vec<String>,
-    /// How long the replay took.
-    pub took: Duration,
-    /// What it has read of files.
-    pub inputs: Inputs,
-}
-
-impl Finding {
-    /// What this one and another of the same phase have found.
-    pub fn and(mut self, other: Finding) -> Finding {
-        if self.failure.is_some() || other.failure.is_some() {
-            let failure = self.failure.or(other.failure);
-            return Finding { failure, ..other };
-        }
-        self.different.extend(other.different);
-        self.different.sort_unstable();
-        self.different.dedup();
-        let Finding {
-            places, took, inputs, ..
-        } = other;
-        let fewer = places.len() < self.places.len();
-        let places = if fewer { self.places } else { places };
-        Finding {
-            places,
-            took,
-            inputs,
-            ..self
-        }
-    }
-
-    pub fn failed(why: String) -> Finding {
-        Finding {
-            failure: Some(why),
-            ..Finding::default()
-        }
-    }
 }
 
 /// How long a replay may take.
@@ -314,7 +269,7 @@ fn play(script: &Script, replay: &Replay, task: &Task<'_>, memory: c_int) -> Fin
 fn run(replay: &Replay) -> Result<Inputs, String> {
     if let Some(base) = &replay.base {
         run(&base.before)?;
-        again::lay_over(base)?;
+        base::lay_over(base)?;
     }
     let layout = Layout::read_self(user::State::zones()).map_err(|error| error.to_string())?;
     if layout

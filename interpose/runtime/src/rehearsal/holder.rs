@@ -2,21 +2,16 @@
 //!
 //! Its own seed does that: a process of another worker than the one whose phase it is, as the one that takes its part will be.
 
+use super::finding::{Proof, Rehearsed};
+use super::is_used;
 use super::message::Message;
 use super::seed::{self, Asked};
-use super::{child::Finding, is_used};
 use crate::cell::Main;
-use crate::copies::Script;
-use crate::journal::Inputs;
 use crate::own_messages::{Peer, tag};
 use crate::{events, fault, world};
 use bincode::config::standard;
 use ckptd::events::Kind;
-use std::time::Duration;
 use understudy_numbers::{Epoch, Worker};
-
-/// What a worker is told: the numbers of pages that are not rebuilt, and what was read of files; or that none are.
-pub(super) type Proof = Option<(Vec<u64>, Inputs)>;
 
 #[derive(Default)]
 struct State {
@@ -25,35 +20,6 @@ struct State {
     waiting: Vec<(Worker, Vec<u8>)>,
     asked: Option<(Worker, Asked)>,
     told: Vec<Message>,
-}
-
-/// What came of a rehearsal, and of what.
-#[derive(bincode::Encode, bincode::Decode)]
-pub struct Rehearsed {
-    finding: Finding,
-    journal: u64,
-    pages: u64,
-    took: Duration,
-}
-
-impl Rehearsed {
-    pub fn of(script: &Script, finding: Finding) -> Rehearsed {
-        Rehearsed {
-            finding,
-            journal: script.journal(),
-            pages: script.page_count(),
-            took: script.took(),
-        }
-    }
-
-    fn none(failure: String) -> Rehearsed {
-        Rehearsed {
-            finding: Finding::failed(failure),
-            journal: 0,
-            pages: 0,
-            took: Duration::ZERO,
-        }
-    }
 }
 
 static STATE: Main<Option<State>> = Main::new(None);

@@ -6,10 +6,11 @@
 #![allow(unsafe_code)]
 
 mod plant;
+mod quiet;
 mod work;
 
 use super::child;
-use super::holder::Rehearsed;
+use super::finding::Rehearsed;
 use crate::cell::Main;
 use crate::copies::Script;
 use crate::image::runs::PageRun;
@@ -61,7 +62,7 @@ pub fn plant() {
 /// Whether there is one.
 pub fn lives() -> bool {
     let mut seed = SEED.borrow_mut();
-    *seed = seed.take_if(|seed| !plant::has_ended(&seed.line));
+    *seed = seed.take_if(|seed| !quiet::has_ended(&seed.line));
     seed.is_some()
 }
 

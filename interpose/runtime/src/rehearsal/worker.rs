@@ -1,10 +1,10 @@
 //! A worker's part: it has its phase rehearsed, tells the holders of its copies what is proved, and thins the copies that it
 //! holds.
 
-use super::holder::{self, Proof};
+use super::finding::Proof;
 use super::message::Message;
-use super::{again, decision};
-use super::{is_on, is_used, own_pages, seed, spares_own};
+use super::{base, decision};
+use super::{is_used, own_pages, seed, spares_own};
 use crate::cell::Main;
 use crate::copies::{Base, Replay, Script, Way, sums_of};
 use crate::disk::Writing;
@@ -82,11 +82,6 @@ fn state() -> RefMut<'static, State> {
 
 /// Goes on as far as possible. Called between checkpoints.
 pub fn poll() {
-    if !is_on() {
-        return;
-    }
-    holder::poll();
-    again::keep_base(copies::epoch());
     if let Some(phase) = journal::take_ended(copies::epoch()) {
         state().set_own(phase);
         fault::point("phase.end", copies::epoch());
@@ -167,7 +162,7 @@ fn replay_of(mut phase: Phase) -> Option<Replay> {
     let keep = copies::keep();
     let journal = phase.recorder.journal();
     let (calls, size) = (journal.calls, journal.size());
-    let base = again::take_base();
+    let base = base::take();
     if base.is_none() && phase.base.is_some() {
         return None;
     }

@@ -1,7 +1,7 @@
-//! Effects of the program that the face tells of before they happen: on files, and on the loaded libraries.
+//! Effects on files of other threads than the main one, which cannot be undone.
 #![allow(unsafe_code)]
 
-use super::{loader, output, undo};
+use super::output;
 use ckptd::private::open_own;
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
@@ -10,27 +10,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use understudy_abi::effect;
 use understudy_numbers::Epoch;
-
-/// What [`crate::entry::file_effect`] calls, on the runtime's stack: an effect that is about to happen.
-///
-/// # Safety
-/// The strings must be valid or null.
-pub unsafe extern "C" fn file_effect(
-    kind: u32,
-    directory: c_int,
-    path: *const c_char,
-    other_directory: c_int,
-    other: *const c_char,
-    value: i64,
-) {
-    // SAFETY: handed on to the caller.
-    unsafe {
-        match kind {
-            effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => loader::note(kind, path, value),
-            _ => undo::file_effect(kind, directory, path, other_directory, other, value),
-        }
-    }
-}
 
 /// Where it is noted that other threads than the main one change files: in the ledger, and beside the epochs on disk; null: nobody looks.
 static NOTES: [AtomicPtr<AtomicU64>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
@@ -63,7 +42,7 @@ pub fn note_in(path: &Path) -> io::Result<()> {
 /// noted that something is done which will not be undone.
 ///
 /// # Safety
-/// As [`file_effect`].
+/// The string must be valid or null.
 pub unsafe extern "C" fn effect_of_others(kind: u32, _: c_int, path: *const c_char) {
     if matches!(kind, effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY) {
         return;

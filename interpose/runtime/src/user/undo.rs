@@ -211,7 +211,7 @@ pub fn release() {
 /// Removes the log of a process that has died, with its backups.
 pub fn discard(process: ProcessNumber) {
     let path = of_memory().log_of(process);
-    let _ = fs::remove_file(path.with_extension(place::RENEWED));
+    let _ = fs::remove_file(path.with_extension(log::RENEWED));
     if let Ok(Some(log)) = log::Log::open(&path) {
         let _ = log.remove();
     }

@@ -1,10 +1,9 @@
 //! Files of a replay: in memory, with what was recorded of those that the program reads, and empty where it makes them anew.
 #![allow(unsafe_code)]
 
-use super::inquire::key;
 use super::{Fate, Hold, make};
 use crate::journal::inputs::{Identity, Outcome, STAT};
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString, c_int, c_long};
 use std::fs::File;
 use std::io::Write;
 use std::mem::ManuallyDrop;
@@ -332,4 +331,17 @@ pub fn inherit(hold: &mut Hold, descriptor: c_int, flags: c_int, offset: i64) ->
 /// What is said of a long file that is not what it was.
 pub fn changed(path: &str) -> String {
     format!("{path} has changed since it was read")
+}
+
+/// What a call is known by: its number and the arguments that mean something.
+pub fn key(number: c_long, values: &[i64], texts: &[&[u8]]) -> Vec<u8> {
+    let mut key = (number as u16).to_le_bytes().to_vec();
+    values
+        .iter()
+        .for_each(|value| key.extend((*value as i32).to_le_bytes()));
+    for text in texts {
+        key.extend_from_slice(text);
+        key.push(0);
+    }
+    key
 }

@@ -56,19 +56,6 @@ fn question_of(number: c_long) -> Option<Question> {
     })
 }
 
-/// What a call is known by: its number and the arguments that mean something.
-pub fn key(number: c_long, values: &[i64], texts: &[&[u8]]) -> Vec<u8> {
-    let mut key = (number as u16).to_le_bytes().to_vec();
-    values
-        .iter()
-        .for_each(|value| key.extend((*value as i32).to_le_bytes()));
-    for text in texts {
-        key.extend_from_slice(text);
-        key.push(0);
-    }
-    key
-}
-
 /// What becomes of such a call.
 pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
     let Some(question) = question_of(number) else {
@@ -97,7 +84,7 @@ pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
         };
         return Fate::Answer(0);
     }
-    let key = key(number, &values, &texts);
+    let key = files::key(number, &values, &texts);
     if let Some(Outcome::Result(result, bytes)) = hold.asked.next(&key) {
         if let Some((at, _)) = question.answer {
             // SAFETY: the same call has written as much where this argument points to.

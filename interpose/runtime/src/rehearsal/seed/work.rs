@@ -1,12 +1,12 @@
 //! A seed's life: it waits, and has phases replayed in children of its own.
 #![allow(unsafe_code)]
 
-use super::plant::{Quiet, lift, look};
+use super::quiet::{Quiet, lift, look};
 use super::{Answer, Request, read};
 use crate::copies::Script;
 use crate::image::runs::PageRun;
-use crate::rehearsal::child::{Child, Finding, Task};
-use crate::rehearsal::holder::Rehearsed;
+use crate::rehearsal::child::{Child, Task};
+use crate::rehearsal::finding::{Finding, Rehearsed};
 use bincode::config::standard;
 use ckptd::line::Line;
 use std::fs::File;

@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 use understudy_numbers::Epoch;
 use xxhash_rust::xxh3::xxh3_64;
 
+/// What a log is called while it is written anew without the records that nobody needs any more.
+pub const RENEWED: &str = "undo-new";
+
 const MAGIC: &[u8; 12] = b"understudy\0U";
 const VERSION: u32 = 1;
 const HEADER: u64 = 16;
@@ -279,7 +282,7 @@ impl Log {
             self.records.clear();
             return self.file.set_len(HEADER);
         }
-        let mut next = Log::create(&self.path.with_extension(super::place::RENEWED))?;
+        let mut next = Log::create(&self.path.with_extension(RENEWED))?;
         for record in kept {
             next.append(record)?;
         }

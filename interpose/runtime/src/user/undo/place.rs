@@ -3,7 +3,7 @@
 //! They are in the user's directory in memory that outlives a process (`ckptd::private`). With a disk level they are beside the epochs, since the job may be started
 //! again when the memory is gone, or on another node; if the disk takes no more, in memory again, and a mark stays.
 
-use super::log::Log;
+use super::log::{Log, RENEWED};
 use ckptd::private::{in_memory, open_own};
 use std::ffi::OsStr;
 use std::fs;
@@ -14,8 +14,6 @@ use understudy_numbers::{Epoch, ProcessNumber};
 /// What a log has become that had to go on in memory.
 pub const MOVED: &str = "undo-moved";
 const LOG: &str = "undo";
-/// What a log is called while it is written anew without the records that nobody needs any more.
-pub const RENEWED: &str = "undo-new";
 /// A number: 1 + the last epoch after whose cut a thread of the process has changed files, which cannot be undone.
 const THREADS: &str = "undo-threads";
 /// Held by the one process of a node, or of a job on disk, that undoes effects.

@@ -1,8 +1,9 @@
 //! The log by itself, and random sequences of calls that are undone and compared with a copy.
 
+use super::log::RENEWED;
 use super::log::{Effect, Id, Log, Record};
 use super::note::{Call, Recorder, exchange};
-use super::place::{LOCK, Place, RENEWED};
+use super::place::{LOCK, Place};
 use super::{apply, followed};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};

@@ -1,0 +1,75 @@
+//! The block of strings and pointers that an execution gets as its environment or arguments.
+#![allow(unsafe_code)]
+
+use crate::sys;
+use core::ffi::c_char;
+
+/// The variable that fills an environment up.
+pub const PAD_VARIABLE: &[u8] = b"UNDERSTUDY_PAD=";
+
+/// The environment's count is padded to a multiple of this …
+const COUNT_STEP: usize = 300;
+/// … and its size in bytes to a multiple of this.
+const SIZE_STEP: usize = 48 << 10;
+
+/// Memory that strings and pointers are laid out in; made once per exec, so never given back.
+pub struct Builder {
+    pointers: *mut *const c_char,
+    count: usize,
+    text: *mut u8,
+    used: usize,
+    capacity: usize,
+}
+
+impl Builder {
+    /// Room for `count` strings of `bytes` bytes, and for what pads them.
+    pub fn new(count: usize, bytes: usize) -> Option<Builder> {
+        let slots = (count + 2 * COUNT_STEP) * 8;
+        let capacity = bytes + 4 * SIZE_STEP;
+        let memory = sys::map_anonymous(0, slots + capacity, 0).ok()?;
+        Some(Builder {
+            pointers: memory as *mut _,
+            count: 0,
+            text: (memory + slots) as *mut u8,
+            used: 0,
+            capacity,
+        })
+    }
+
+    /// Adds one string given in parts.
+    pub fn add(&mut self, parts: &[&[u8]]) {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        assert!(self.used + length < self.capacity);
+        // SAFETY: within the buffer, as asserted; the array has room for more pointers than are ever added.
+        unsafe {
+            let start = self.text.add(self.used);
+            let mut at = start;
+            for part in parts {
+                core::ptr::copy_nonoverlapping(part.as_ptr(), at, part.len());
+                at = at.add(part.len());
+            }
+            at.write(0);
+            self.pointers.add(self.count).write(start.cast());
+        }
+        self.count += 1;
+        self.used += length + 1;
+    }
+
+    /// Fills up count and size, the terminators included, so that all ranks come to the same.
+    pub fn pad(&mut self) {
+        let target_count = (self.count + 1).next_multiple_of(COUNT_STEP);
+        while self.count + 1 < target_count {
+            self.add(&[b"_="]);
+        }
+        let left = (self.used + PAD_VARIABLE.len() + 1).next_multiple_of(SIZE_STEP) - self.used;
+        let filler = [b'.'; SIZE_STEP];
+        self.add(&[PAD_VARIABLE, &filler[..left - PAD_VARIABLE.len() - 1]]);
+    }
+
+    /// The null-terminated array.
+    pub fn finish(self) -> *const *const c_char {
+        // SAFETY: room for the terminator was reserved; fresh memory is zero anyway.
+        unsafe { self.pointers.add(self.count).write(core::ptr::null()) };
+        self.pointers
+    }
+}

@@ -1,0 +1,80 @@
+//! What launcher has started this process, and what that allows.
+#![allow(unsafe_code)]
+
+use crate::environ::{self, MANAGER};
+use crate::launchers::Launcher;
+use core::ffi::c_char;
+
+/// Why a job cannot be protected.
+pub const SEVERAL_NODES: &str = "the job has ranks on several nodes, and its launcher does not let them find each other; start it with mpirun, mpiexec, `srun --mpi=pmi2` or `understudy run --host`, or on one node";
+
+/// How a failed job can go on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// It cannot.
+    None,
+    /// This process has a process manager, and a guardian.
+    Manager,
+    /// This process can become a guardian.
+    Guardian,
+}
+
+/// What this process's launcher allows.
+///
+/// # Safety
+/// `list` must be a valid environment.
+pub unsafe fn protection(list: *const *const c_char) -> Protection {
+    // SAFETY: handed on to the caller.
+    if unsafe { environ::value(list, MANAGER) }.is_some() {
+        return Protection::Manager;
+    }
+    // SAFETY: handed on to the caller.
+    match unsafe { can_meet(list) } {
+        true => Protection::Guardian,
+        false => Protection::None,
+    }
+}
+
+/// The launcher that has started this process.
+///
+/// # Safety
+/// As [`protection`].
+pub unsafe fn launcher(list: *const *const c_char) -> Option<&'static Launcher> {
+    // SAFETY: handed on to the caller.
+    Launcher::of(|name| unsafe { environ::variable(list, name) })
+}
+
+/// What every PMIx launcher tells.
+pub const PMIX_RANK: &[u8] = b"PMIX_RANK=";
+
+/// Whether a launcher has started this process.
+///
+/// # Safety
+/// As [`protection`].
+pub unsafe fn is_launched(list: *const *const c_char) -> bool {
+    // SAFETY: handed on to the caller.
+    unsafe { launcher(list).is_some() || environ::value(list, PMIX_RANK).is_some() }
+}
+
+/// Whether the guardians of this job can find each other: on one node, or by their launcher.
+///
+/// # Safety
+/// As [`protection`].
+unsafe fn can_meet(list: *const *const c_char) -> bool {
+    // SAFETY: handed on to the caller.
+    unsafe {
+        launcher(list).is_some_and(|launcher| {
+            launcher.meeting(|name| environ::variable(list, name)).is_some()
+                || environ::variable(list, launcher.size) == environ::variable(list, launcher.local_size)
+        })
+    }
+}
+
+/// Whether a launcher has started this job, and the layer is not switched off.
+///
+/// # Safety
+/// As [`protection`].
+pub unsafe fn is_concerned(list: *const *const c_char) -> bool {
+    // SAFETY: handed on to the caller.
+    unsafe { is_launched(list) && !environ::is_on(list, b"UNDERSTUDY_DISABLE=") }
+}

@@ -1,0 +1,51 @@
+//! libc's own functions, behind those that stand here under the same names.
+#![allow(unsafe_code)]
+
+use crate::msg::{Text, say};
+use crate::sys;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// The next definition of `name`, looked up once. Not inlined, and not a tail call of dlsym(3): RTLD_NEXT goes by the
+/// caller.
+#[inline(never)]
+pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+    let known = real.load(Ordering::Relaxed);
+    if !known.is_null() {
+        return known;
+    }
+    // SAFETY: dlsym(3).
+    let found = core::hint::black_box(unsafe { dlsym(RTLD_NEXT, name.as_ptr()) });
+    if found.is_null() {
+        say(format_args!("the C library has no {}", Text(name.to_bytes())));
+        sys::exit(127);
+    }
+    real.store(found, Ordering::Relaxed);
+    found
+}
+
+/// A name that ends with a NUL, as a C string.
+pub const fn c_name(name: &str) -> &CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!(),
+    }
+}
+
+/// libc's dlopen(3).
+pub extern "C" fn real_open() -> *mut c_void {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    next(&REAL, c"dlopen")
+}
+
+/// libc's dlclose(3).
+pub fn real_close() -> unsafe extern "C" fn(*mut c_void) -> c_int {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    // SAFETY: libc's function has this type.
+    unsafe { core::mem::transmute(next(&REAL, c"dlclose")) }
+}

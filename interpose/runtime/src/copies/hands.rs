@@ -1,0 +1,20 @@
+//! What a checkpoint under way may use of this process's copies.
+
+use super::copy::Copy;
+use super::legacy::Legacy;
+use crate::image::helper::Helper;
+use crate::image::store::PageStore;
+
+/// What a checkpoint works with.
+pub struct Hands<'a> {
+    /// Room for pages.
+    pub store: &'a mut PageStore,
+    /// The last epoch.
+    pub own: &'a Copy,
+    /// What is kept of the partners, of that epoch.
+    pub partners: &'a [Copy],
+    /// Makes checksums and parity.
+    pub helper: &'a Helper,
+    /// What outlives this process.
+    pub legacy: Option<&'a mut Legacy>,
+}

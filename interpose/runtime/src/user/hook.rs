@@ -1,0 +1,27 @@
+//! Effects of the program that the face tells of before they happen: on files, and on the loaded libraries.
+#![allow(unsafe_code)]
+
+use super::{loader, undo};
+use std::ffi::{c_char, c_int};
+use understudy_abi::effect;
+
+/// What [`crate::entry::file_effect`] calls, on the runtime's stack: an effect that is about to happen.
+///
+/// # Safety
+/// The strings must be valid or null.
+pub unsafe extern "C" fn file_effect(
+    kind: u32,
+    directory: c_int,
+    path: *const c_char,
+    other_directory: c_int,
+    other: *const c_char,
+    value: i64,
+) {
+    // SAFETY: handed on to the caller.
+    unsafe {
+        match kind {
+            effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => loader::note(kind, path, value),
+            _ => undo::file_effect(kind, directory, path, other_directory, other, value),
+        }
+    }
+}
