@@ -286,6 +286,7 @@ fn prefer_simple_mpi() {
         ("pml", "ob1"),
         ("btl", "^ofi,uct,openib,usnic"),
         ("mtl", "^ofi,psm2,portals4"),
+        ("osc", "^ucx,portals4"),
         // Their reductions depend on which processes share a node, which a recovery may change.
         ("coll", "^han,hcoll,portals4,cuda,ucc"),
         // Idle spares and oversubscribed workers give way.
