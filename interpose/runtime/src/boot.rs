@@ -286,7 +286,6 @@ fn prefer_simple_mpi() {
         ("pml", "ob1"),
         ("btl", "^ofi,uct,openib,usnic"),
         ("mtl", "^ofi,psm2,portals4"),
-        ("osc", "^ucx,portals4"),
         // Their reductions depend on which processes share a node, which a recovery may change.
         ("coll", "^han,hcoll,portals4,cuda,ucc"),
         // Idle spares and oversubscribed workers give way.
@@ -303,6 +302,9 @@ fn prefer_simple_mpi() {
     for (name, value) in PREFERENCES {
         set_default(&format!("OMPI_MCA_{name}"), value);
     }
+    // Open MPI 4's component for RDMA makes no windows on a node without it, or crashes.
+    let is_4 = library::version().0.starts_with("Open MPI v4");
+    set_default("OMPI_MCA_osc", if is_4 { "pt2pt" } else { "^ucx,portals4" });
     // PMIx's shared-memory store wants a fixed address; the hash store does not.
     set_default("PMIX_MCA_gds", "hash");
     // SAFETY: the MPI library has no thread yet.
