@@ -71,6 +71,7 @@ programs! {
     partitioned_messages: "partitioned";
     generalized_requests: "general";
     the_tool_interface: "tools";
+    one_sided_communication: "windows";
     intercommunicators: "intercommunicators";
     communicators: "communicators";
     communicators_that_some_free_before_others: "parting";

@@ -64,6 +64,11 @@ fn persistent_collectives_generalized_requests_and_tools() {
 }
 
 #[test]
+fn windows() {
+    conform(place::mpich_program, &["windows"]);
+}
+
+#[test]
 fn communicators_groups_and_topologies() {
     conform(
         place::mpich_program,
@@ -80,7 +85,7 @@ fn operators_and_the_environment() {
 fn a_worker_of_a_program_of_the_standard_abi_dies() {
     conform(
         place::standard_program,
-        &["completion", "intercommunicators", "topologies"],
+        &["completion", "intercommunicators", "topologies", "windows"],
     );
 }
 

@@ -15,6 +15,9 @@ unsafe extern "C" {
     fn PMPI_Type_create_keyval(copy: Copy, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
     fn PMPI_Type_get_attr(datatype: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
     fn PMPI_Type_set_attr(datatype: Handle, keyval: c_int, value: *mut c_void) -> c_int;
+    fn PMPI_Win_create_keyval(copy: Copy, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
+    fn PMPI_Win_get_attr(win: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
+    fn PMPI_Win_set_attr(win: Handle, keyval: c_int, value: *mut c_void) -> c_int;
 }
 
 /// An integer of a callback or of an attribute: of the size of an address, or as MPI-1 has it (16.1).
@@ -65,10 +68,16 @@ trait Object {
 
 struct Comm;
 struct Datatype;
+struct Win;
 
 impl Object for Comm {
     const NUMBER: Number = PMPI_Comm_c2f;
     const CREATE_KEY: CreateKey = PMPI_Comm_create_keyval;
+}
+
+impl Object for Win {
+    const NUMBER: Number = PMPI_Win_c2f;
+    const CREATE_KEY: CreateKey = PMPI_Win_create_keyval;
 }
 
 impl Object for Datatype {
@@ -296,5 +305,51 @@ pub unsafe extern "C" fn type_set_attr(
     // SAFETY: arguments of the program, as the standard says.
     put(ierr, unsafe {
         PMPI_Type_set_attr(PMPI_Type_f2c(*datatype), *keyval, *value as *mut c_void)
+    });
+}
+
+pub unsafe extern "C" fn win_create_keyval(
+    copies: FortranCopy<isize>,
+    deletes: FortranDelete<isize>,
+    keyval: *mut c_int,
+    extra_state: *const isize,
+    ierr: *mut c_int,
+) {
+    // SAFETY: arguments of the program, as the standard says.
+    unsafe { create_key::<isize, Win>((copies, deletes), extra_state, [keyval, ierr]) }
+}
+
+/// The predefined attributes of windows in Open MPI: MPI_WIN_BASE, an address in Fortran, too; MPI_WIN_SIZE, of the size of an
+/// address; MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR and MPI_WIN_MODEL.
+const WIN_SIZE: c_int = 8;
+const WIN_DISP_UNIT: c_int = 9;
+const WIN_MODEL: c_int = 11;
+
+pub unsafe extern "C" fn win_get_attr(
+    win: *const c_int,
+    keyval: *const c_int,
+    value: *mut isize,
+    flag: *mut c_int,
+    ierr: *mut c_int,
+) {
+    // SAFETY: arguments of the program, as the standard says; what is found of a predefined attribute is an address.
+    unsafe {
+        let (win, keyval) = (PMPI_Win_f2c(*win), *keyval);
+        let ask = |found: *mut *mut c_void, is_set: *mut c_int| {
+            let rc = PMPI_Win_get_attr(win, keyval, found, is_set);
+            if rc == SUCCESS && *is_set != 0 && keyval == WIN_SIZE {
+                *found = found.read().cast::<*mut c_void>().read();
+            }
+            rc
+        };
+        let is_integer = (WIN_DISP_UNIT..=WIN_MODEL).contains(&keyval);
+        answer(ask, is_integer, value, [flag, ierr]);
+    }
+}
+
+pub unsafe extern "C" fn win_set_attr(win: *const c_int, keyval: *const c_int, value: *const isize, ierr: *mut c_int) {
+    // SAFETY: arguments of the program, as the standard says.
+    put(ierr, unsafe {
+        PMPI_Win_set_attr(PMPI_Win_f2c(*win), *keyval, *value as *mut c_void)
     });
 }

@@ -14,6 +14,7 @@ unsafe extern "C" {
     fn PMPI_Op_create(function: *const c_void, commute: c_int, op: *mut Handle) -> c_int;
     fn PMPI_Comm_create_errhandler(function: *const c_void, errhandler: *mut Handle) -> c_int;
     fn PMPI_File_create_errhandler(function: *const c_void, errhandler: *mut Handle) -> c_int;
+    fn PMPI_Win_create_errhandler(function: *const c_void, errhandler: *mut Handle) -> c_int;
     fn PMPI_Grequest_start(
         query: Query,
         free: Free,
@@ -88,6 +89,13 @@ unsafe extern "C" fn on_file(file: *const Handle, code: *mut c_int, _: u64, _: u
     unsafe { ((*closure).function)(&mut PMPI_File_c2f(*file), code) }
 }
 
+/// # Safety
+/// As [`on_comm`].
+unsafe extern "C" fn on_win(win: *const Handle, code: *mut c_int, _: u64, _: u64, closure: *const Closure<OnError>) {
+    // SAFETY: arguments of an error handler; the program's takes the number of the window.
+    unsafe { ((*closure).function)(&mut PMPI_Win_c2f(*win), code) }
+}
+
 type Create = unsafe extern "C" fn(*const c_void, *mut Handle) -> c_int;
 
 /// # Safety
@@ -123,6 +131,11 @@ pub unsafe extern "C" fn errhandler_create(function: OnError, errhandler: *mut c
 pub unsafe extern "C" fn file_create_errhandler(function: OnError, errhandler: *mut c_int, ierr: *mut c_int) {
     // SAFETY: the caller's promise.
     unsafe { create(PMPI_File_create_errhandler, on_file, function, errhandler, ierr) }
+}
+
+pub unsafe extern "C" fn win_create_errhandler(function: OnError, errhandler: *mut c_int, ierr: *mut c_int) {
+    // SAFETY: the caller's promise.
+    unsafe { create(PMPI_Win_create_errhandler, on_win, function, errhandler, ierr) }
 }
 
 /// Subroutines of a generalized request with their context.

@@ -40,6 +40,8 @@ unsafe extern "C" {
     pub fn PMPI_Info_f2c(number: c_int) -> Handle;
     pub fn PMPI_Request_f2c(number: c_int) -> Handle;
     pub fn PMPI_Request_c2f(handle: Handle) -> c_int;
+    pub fn PMPI_Win_f2c(number: c_int) -> Handle;
+    pub fn PMPI_Win_c2f(handle: Handle) -> c_int;
     pub fn PMPI_File_c2f(handle: Handle) -> c_int;
     pub fn PMPI_Errhandler_c2f(handle: Handle) -> c_int;
     fn PMPI_Comm_size(comm: Handle, size: *mut c_int) -> c_int;

@@ -96,7 +96,7 @@ pub struct Abi {
     /// Predefined handles.
     pub handles: &'static [Predefined],
     /// By domain: values in Open MPI and here.
-    pub values: [&'static [(c_int, c_int)]; 13],
+    pub values: [&'static [(c_int, c_int)]; 17],
     /// By kind of pointer: values in Open MPI and here.
     pub pointers: [&'static [(isize, Value)]; 4],
     /// Lengths of texts: name, length in Open MPI, length here.
@@ -115,6 +115,9 @@ impl Abi {
     /// The integer here of Open MPI's.
     pub fn foreign(&self, domain: Domain, value: c_int) -> c_int {
         let pairs = self.values[domain as usize];
+        if domain == Domain::Assert {
+            return bits(pairs.iter().copied(), value);
+        }
         match (pairs.iter().find(|pair| pair.0 == value), domain) {
             (Some(pair), _) => pair.1,
             (None, Domain::ErrorCode) if value > LAST_CODE => FIRST_OWN_CODE + value,
@@ -127,6 +130,9 @@ impl Abi {
     /// Open MPI's integer of that here.
     pub fn canonical(&self, domain: Domain, value: c_int) -> c_int {
         let pairs = self.values[domain as usize];
+        if domain == Domain::Assert {
+            return bits(pairs.iter().map(|&(ours, theirs)| (theirs, ours)), value);
+        }
         match (pairs.iter().find(|pair| pair.1 == value), domain) {
             (Some(pair), _) => pair.0,
             (None, Domain::ErrorCode) if value >= FIRST_OWN_CODE => value - FIRST_OWN_CODE,
@@ -181,6 +187,12 @@ impl Abi {
             unsafe { at.add(offset).cast::<u32>().write_unaligned(word) };
         }
     }
+}
+
+/// The bits of a value, each by its own pair; bits that have none are left out.
+fn bits(pairs: impl Iterator<Item = (c_int, c_int)>, value: c_int) -> c_int {
+    let set = pairs.filter(|&(from, _)| value & from != 0);
+    set.fold(0, |all, (_, to)| all | to)
 }
 
 /// `MPI_ERR_OTHER` of Open MPI.
@@ -285,6 +297,8 @@ mod tests {
                 let theirs = abi.foreign(Domain::ErrorCode, code);
                 assert_eq!(abi.canonical(Domain::ErrorCode, theirs), code, "{}", abi.name);
             }
+            let assert = |bits| abi.canonical(Domain::Assert, abi.foreign(Domain::Assert, bits));
+            assert!((0..32).all(|bits| assert(bits) == bits), "{}", abi.name);
             let keys = [1000, 1001, 5000].map(|key| abi.foreign(Domain::Keyval, key));
             assert_eq!(keys.map(|key| abi.canonical(Domain::Keyval, key)), [1000, 1001, 5000]);
         }

@@ -302,6 +302,9 @@ fn prefer_simple_mpi() {
     for (name, value) in PREFERENCES {
         set_default(&format!("OMPI_MCA_{name}"), value);
     }
+    // Open MPI 4's component for RDMA makes no windows on a node without it, or crashes.
+    let is_4 = library::version().0.starts_with("Open MPI v4");
+    set_default("OMPI_MCA_osc", if is_4 { "pt2pt" } else { "^ucx,portals4" });
     // PMIx's shared-memory store wants a fixed address; the hash store does not.
     set_default("PMIX_MCA_gds", "hash");
     // SAFETY: the MPI library has no thread yet.

@@ -73,6 +73,7 @@ pub fn take() -> Result<(), Rewound> {
         capture(tracker, &state.layout, &[live], &marks::left_out(), epoch, store, own)
     }
     .unwrap_or_else(|error| fail("the program's memory cannot be saved", &error));
+    copies::expose_only_windows();
     let copy_ns = events::nanoseconds(scan);
     let encoded = copies::encode(&frame, &state);
     user::let_threads_go();

@@ -21,8 +21,10 @@ use crate::fault::Lack;
 use crate::image::PAGE_SIZE;
 use crate::image::epoch::Image;
 use crate::image::helper::Helper;
+use crate::image::runs::{self, AddrRange, PageRun};
 use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
+use crate::objects::window;
 use crate::rounds::Numbers;
 use crate::{disk, events, fault, sys, told, traffic, user, world};
 use ckptd::events::Kind;
@@ -125,6 +127,24 @@ pub fn keep() -> RefMut<'static, Keep> {
 /// The same, if nobody uses it; `None` inside before the first use.
 pub fn try_keep() -> Option<RefMut<'static, Option<Keep>>> {
     KEEP.try_borrow_mut()
+}
+
+/// The pages of this process's windows, sorted.
+fn exposed() -> Vec<PageRun> {
+    let pages = |(start, bytes): (u64, u64)| AddrRange::new(start, start + bytes).pages();
+    runs::normalise(window::exposed().into_iter().map(pages).collect())
+}
+
+/// What others may write into windows from now on is found, too, whatever they write with.
+pub fn expose_windows() {
+    if let Some(keep) = KEEP.borrow_mut().as_mut() {
+        keep.tracker.expose(&exposed());
+    }
+}
+
+/// The same after a capture: windows that have gone count no more.
+pub fn expose_only_windows() {
+    keep().tracker.expose_only(exposed());
 }
 
 /// What the kernel is to be taken to lack.

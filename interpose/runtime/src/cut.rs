@@ -8,7 +8,7 @@
 use crate::arch::{self, Rewound};
 use crate::drain::{Ability, Exchange};
 use crate::handles::VirtComm;
-use crate::objects::comm;
+use crate::objects::{comm, window};
 use crate::own_messages::tag;
 use crate::rehearsal::again;
 use crate::requests::{self, Kind};
@@ -28,6 +28,9 @@ const NO_VOTE: &str = "the workers cannot agree on a cut";
 const MAX_STRIDE: u64 = 32;
 /// While an initialisation phase is recorded anywhere, which should end soon after its worker wants that.
 const PHASE_STRIDE: u64 = 2;
+
+/// What it means if the windows cannot be brought to rest.
+const NO_QUIET: &str = "the operations on windows do not end";
 
 /// What a worker says in a vote; the greatest counts.
 const RECORDS: i64 = 1;
@@ -219,6 +222,7 @@ pub fn take() -> Result<(), Rewound> {
     checkpoint::finish()?;
     rehearsal::poll();
     completion::reap_orphans()?;
+    recovery::check_own(window::quiesce(), NO_QUIET)?;
     let (ability, objection) = ability()?;
     let exchanged = drain::exchange(ability, is_regular())?;
     if !matches!(exchanged, Exchange::InFlight(_)) {
@@ -230,6 +234,7 @@ pub fn take() -> Result<(), Rewound> {
             fault::point("cut.end", copies::next_epoch());
             let (began, epoch) = (Instant::now(), copies::next_epoch());
             checkpoint::take()?;
+            recovery::check_own(window::meet_again(), NO_QUIET)?;
             {
                 let mut state = schedule::state();
                 state.cost = began.elapsed();
@@ -241,7 +246,7 @@ pub fn take() -> Result<(), Rewound> {
         }
         Exchange::PutOff => {
             log::debug!(
-                "a non-blocking collective is under way somewhere, a library is being opened, or the program wants none: the cut is put off"
+                "a non-blocking collective or a general epoch of a window is under way somewhere, a library is being opened, or the program wants none: the cut is put off"
             );
             let schedule = &mut schedule::state().schedule;
             schedule.next = schedule.candidates + 1;
@@ -267,11 +272,14 @@ fn ability() -> Result<(Ability, Option<String>), Rewound> {
         return Ok((Ability::Never, Some(why.to_string())));
     }
     let collectives = completion::test_all(requests::active(|kind| {
-        matches!(kind, Kind::Collective | Kind::Duplicate(_) | Kind::Recorded(_))
+        matches!(
+            kind,
+            Kind::Collective | Kind::OneSided | Kind::Duplicate(_) | Kind::Recorded(_)
+        )
     }))?;
     let is_held = schedule::state().held > 0;
     let is_callback = arch::top_frame().is_none();
-    let is_open = !collectives.is_empty() || requests::is_any_unready();
+    let is_open = !collectives.is_empty() || requests::is_any_unready() || !window::are_quiet();
     let is_able = !is_open && !user::is_loading() && !is_held && !is_callback;
     let ability = if is_able && user::stop_threads() {
         Ability::Now

@@ -33,6 +33,10 @@ pub const ERR_IN_STATUS: c_int = 18;
 pub const ERR_PENDING: c_int = 19;
 /// `MPI_ERR_FILE`
 pub const ERR_FILE: c_int = 30;
+/// `MPI_ERR_NO_MEM`
+pub const ERR_NO_MEM: c_int = 39;
+/// `MPI_ERR_WIN`
+pub const ERR_WIN: c_int = 53;
 /// `MPI_ERR_UNSUPPORTED_OPERATION`
 pub const ERR_UNSUPPORTED_OPERATION: c_int = 52;
 

@@ -14,6 +14,7 @@ pub(crate) mod lookup;
 pub mod op;
 mod slots;
 pub mod tool;
+pub mod window;
 
 use crate::cell::Main;
 pub use slots::Slots;
@@ -44,6 +45,8 @@ pub struct Objects {
     pub keyvals: attribute::Keyvals,
     /// What the tool interface has given out.
     pub tool: tool::Tool,
+    /// Windows.
+    pub windows: Slots<window::Window>,
 }
 
 static OBJECTS: Main<Objects> = Main::new(Objects {
@@ -57,6 +60,7 @@ static OBJECTS: Main<Objects> = Main::new(Objects {
     infos: Slots::NONE,
     keyvals: attribute::Keyvals::NONE,
     tool: tool::Tool::NONE,
+    windows: Slots::NONE,
 });
 
 /// The objects of this process. A borrow must not be held while the program is called back.

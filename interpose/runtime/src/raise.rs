@@ -6,9 +6,9 @@
 use crate::arch::Rewound;
 use crate::errors::{ERR_OTHER, ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use crate::generated::{Proc, SLOT_NAMES};
-use crate::handles::{VirtComm, real_comm};
+use crate::handles::{VirtComm, VirtWin, real_comm};
 use crate::objects::errhandler::{Action, Object};
-use crate::objects::{comm, objects};
+use crate::objects::{comm, objects, window};
 use crate::{ending, recovery, sys};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,25 @@ pub fn finish(procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
         SUCCESS
     } else {
         raise(procedure, rc, comm)
+    }
+}
+
+/// [`finish`] for a procedure on a window: an error goes to the error handler of that, or of the world if there is no such window.
+#[inline]
+pub fn finish_win(procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
+    match rc {
+        SUCCESS => SUCCESS,
+        rc if window::index(win).is_some() => raise_on(procedure, rc, Object::Win(win)),
+        rc => raise(procedure, rc, None),
+    }
+}
+
+/// The same for what the library has returned, which may be the failure of a process.
+#[inline]
+pub fn finish_one_sided(procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
+    match recovery::check(rc) {
+        Ok(rc) => finish_win(procedure, rc, win),
+        Err(Rewound) => SUCCESS,
     }
 }
 

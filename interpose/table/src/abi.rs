@@ -5,7 +5,7 @@ use crate::parse::rows;
 use std::fmt::Write;
 
 /// Kinds of parameters whose values differ between ABIs, and what the generated enum calls them.
-const DOMAINS: [(&str, &str); 13] = [
+const DOMAINS: [(&str, &str); 17] = [
     ("Rank", "Rank"),
     ("Tag", "Tag"),
     ("Keyval", "Keyval"),
@@ -19,6 +19,11 @@ const DOMAINS: [(&str, &str); 13] = [
     ("Comparison", "Comparison"),
     ("ThreadLevel", "ThreadLevel"),
     ("ErrorCode", "ErrorCode"),
+    ("LockType", "LockType"),
+    ("Assert", "Assert"),
+    // Values of attributes of windows.
+    ("WinFlavor", "WinFlavor"),
+    ("WinModel", "WinModel"),
 ];
 
 /// Kinds of pointers some values of which are constants.

@@ -37,6 +37,9 @@ const BY_HAND: [(&str, &[&str]); 5] = [
             "type_create_keyval",
             "type_get_attr",
             "type_set_attr",
+            "win_create_keyval",
+            "win_get_attr",
+            "win_set_attr",
         ],
     ),
     (
@@ -46,6 +49,7 @@ const BY_HAND: [(&str, &[&str]); 5] = [
             "errhandler_create",
             "comm_create_errhandler",
             "file_create_errhandler",
+            "win_create_errhandler",
             "grequest_start",
         ],
     ),

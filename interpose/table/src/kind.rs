@@ -83,6 +83,10 @@ named! {
         ErrorCode = "ErrorCode",
         /// Level of thread support.
         ThreadLevel = "ThreadLevel",
+        /// Whether a lock of a window is shared or exclusive.
+        LockType = "LockType",
+        /// What a program asserts of an epoch of a window, as bits.
+        Assert = "Assert",
         /// How alike two communicators or groups are.
         Comparison = "Comparison",
         /// Kind of a virtual topology.

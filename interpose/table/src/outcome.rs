@@ -49,10 +49,14 @@ fn packed(procedure: &Procedure, parameter: &Parameter) -> Option<String> {
     is_buffer(parameter).then(|| format!("Unit::Packed({count}, {datatype}, {position})"))
 }
 
+fn is_new_window(parameter: &Parameter) -> bool {
+    parameter.c_type == "MPI_Win*" && parameter.direction == Direction::Out
+}
+
 /// The unit and the amounts of a length; nothing if it is not known here.
 fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<String>)> {
-    // Names and values of the tool interface have lengths of many kinds, or none.
-    if procedure.class == Class::Tool {
+    // Names and values of the tool interface have lengths of many kinds, or none. What others write into a window is not recorded.
+    if procedure.class == Class::Tool || is_new_window(parameter) {
         return None;
     }
     if let Some(unit) = packed(procedure, parameter) {
@@ -188,6 +192,9 @@ mod tests {
             "MPI_Ineighbor_alltoallw",
             "MPI_Alltoallw_init",
             "MPI_Neighbor_alltoallw_init",
+            "MPI_Win_allocate",
+            "MPI_Win_create",
+            "MPI_Win_create_dynamic",
         ];
         let others = procedures_with("Unit::Unknown").into_iter();
         let others: Vec<_> = others.filter(|name| !name.starts_with("MPI_T_")).collect();

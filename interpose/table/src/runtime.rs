@@ -169,7 +169,14 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
         out,
         "    pub unsafe extern \"C\" fn h_{name}({parameters}) -> {result} {{"
     );
-    if result == "c_int" {
+    if let Some(window) = procedure.window() {
+        let window = types::identifier(window);
+        let _ = write!(
+            out,
+            "{safety}        let rc = unsafe {{ {call} }};\n\
+             \x20       crate::raise::finish_one_sided(Proc::{name}, rc, {window})\n    }}\n\n"
+        );
+    } else if result == "c_int" {
         let communicator = match procedure.communicator() {
             Some(parameter) => format!("Some({})", types::identifier(parameter)),
             None => "None".to_owned(),

@@ -1,13 +1,13 @@
 //! Attribute keys and attributes (MPI 4.1, 7.7), also by their names in MPI-1 (16.1).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use crate::errors::{ERR_ARG, ERR_COMM, ERR_TYPE, SUCCESS};
-use crate::generated::callbacks::{CommCopyFn, CommDeleteFn, TypeCopyFn, TypeDeleteFn};
+use crate::errors::{ERR_ARG, ERR_COMM, ERR_TYPE, ERR_WIN, SUCCESS};
+use crate::generated::callbacks::{CommCopyFn, CommDeleteFn, TypeCopyFn, TypeDeleteFn, WinCopyFn, WinDeleteFn};
 use crate::generated::{Proc, real};
-use crate::handles::{VirtComm, VirtDatatype};
+use crate::handles::{VirtComm, VirtDatatype, VirtWin};
 use crate::objects::attribute::{ERR_KEYVAL, INVALID, Kind, Object};
-use crate::objects::{objects, objects_mut};
-use crate::raise::{finish, raise};
+use crate::objects::{objects, objects_mut, window};
+use crate::raise::{finish, finish_win, raise};
 use crate::{abi, told};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
@@ -54,11 +54,12 @@ fn real_value(key: c_int) -> Result<Option<c_int>, c_int> {
     }
 }
 
-/// The communicator whose error handler is concerned.
-fn communicator(object: Object) -> Option<VirtComm> {
+/// The object's error handler is concerned, or that of the world.
+fn finish_on(procedure: Proc, rc: c_int, object: Object) -> c_int {
     match object {
-        Object::Comm(comm) => Some(comm),
-        Object::Datatype(_) => None,
+        Object::Comm(comm) => finish(procedure, rc, Some(comm)),
+        Object::Datatype(_) => finish(procedure, rc, None),
+        Object::Win(win) => finish_win(procedure, rc, win),
     }
 }
 
@@ -66,6 +67,7 @@ fn missing(object: Object) -> c_int {
     match object {
         Object::Comm(_) => ERR_COMM,
         Object::Datatype(_) => ERR_TYPE,
+        Object::Win(_) => ERR_WIN,
     }
 }
 
@@ -75,7 +77,7 @@ fn set(procedure: Proc, object: Object, key: c_int, value: *mut c_void) -> c_int
     } else {
         missing(object)
     };
-    finish(procedure, rc, communicator(object))
+    finish_on(procedure, rc, object)
 }
 
 fn delete(procedure: Proc, object: Object, key: c_int) -> c_int {
@@ -84,21 +86,25 @@ fn delete(procedure: Proc, object: Object, key: c_int) -> c_int {
     } else {
         missing(object)
     };
-    finish(procedure, rc, communicator(object))
+    finish_on(procedure, rc, object)
 }
 
 /// # Safety
 /// `value` and `flag` are the program's, or null.
 unsafe fn get(procedure: Proc, object: Object, key: c_int, value: *mut c_void, flag: *mut c_int) -> c_int {
-    let comm = communicator(object);
     if value.is_null() || flag.is_null() {
-        return raise(procedure, ERR_ARG, comm);
+        return finish_on(procedure, ERR_ARG, object);
     }
     if !object.exists() {
-        return raise(procedure, missing(object), comm);
+        return finish_on(procedure, missing(object), object);
     }
-    let found = match comm {
-        Some(_) if (0..PREDEFINED).contains(&key) => predefined(key),
+    let of_window = match object {
+        Object::Win(win) => window::predefined(win, key),
+        _ => None,
+    };
+    let found = match object {
+        Object::Comm(_) if (0..PREDEFINED).contains(&key) => predefined(key),
+        _ if of_window.is_some() => Ok(of_window),
         _ => object.get(key),
     };
     match found {
@@ -112,7 +118,7 @@ unsafe fn get(procedure: Proc, object: Object, key: c_int, value: *mut c_void, f
             }
             SUCCESS
         }
-        Err(rc) => raise(procedure, rc, comm),
+        Err(rc) => finish_on(procedure, rc, object),
     }
 }
 
@@ -201,6 +207,20 @@ pub unsafe extern "C" fn MPI_Type_create_keyval(
     }
 }
 
+pub unsafe extern "C" fn MPI_Win_create_keyval(
+    copy: WinCopyFn<VirtWin>,
+    delete: WinDeleteFn<VirtWin>,
+    keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> c_int {
+    let functions = (
+        copy.map(|function| function as usize),
+        delete.map(|function| function as usize),
+    );
+    // SAFETY: the program's arguments are handed on.
+    unsafe { create_keyval(Proc::MPI_Win_create_keyval, Kind::Win, functions, keyval, extra_state) }
+}
+
 pub unsafe extern "C" fn MPI_Comm_free_keyval(keyval: *mut c_int) -> c_int {
     // SAFETY: the program's argument is handed on.
     unsafe { free_keyval(Proc::MPI_Comm_free_keyval, Kind::Comm, keyval) }
@@ -216,6 +236,11 @@ pub unsafe extern "C" fn MPI_Type_free_keyval(keyval: *mut c_int) -> c_int {
     unsafe { free_keyval(Proc::MPI_Type_free_keyval, Kind::Datatype, keyval) }
 }
 
+pub unsafe extern "C" fn MPI_Win_free_keyval(keyval: *mut c_int) -> c_int {
+    // SAFETY: the program's argument is handed on.
+    unsafe { free_keyval(Proc::MPI_Win_free_keyval, Kind::Win, keyval) }
+}
+
 pub unsafe extern "C" fn MPI_Comm_set_attr(comm: VirtComm, keyval: c_int, value: *mut c_void) -> c_int {
     set(Proc::MPI_Comm_set_attr, Object::Comm(comm), keyval, value)
 }
@@ -226,6 +251,10 @@ pub unsafe extern "C" fn MPI_Attr_put(comm: VirtComm, keyval: c_int, value: *mut
 
 pub unsafe extern "C" fn MPI_Type_set_attr(datatype: VirtDatatype, keyval: c_int, value: *mut c_void) -> c_int {
     set(Proc::MPI_Type_set_attr, Object::Datatype(datatype), keyval, value)
+}
+
+pub unsafe extern "C" fn MPI_Win_set_attr(win: VirtWin, keyval: c_int, value: *mut c_void) -> c_int {
+    set(Proc::MPI_Win_set_attr, Object::Win(win), keyval, value)
 }
 
 pub unsafe extern "C" fn MPI_Comm_get_attr(
@@ -251,6 +280,15 @@ pub unsafe extern "C" fn MPI_Type_get_attr(
 ) -> c_int {
     // SAFETY: the program's arguments are handed on.
     unsafe { get(Proc::MPI_Type_get_attr, Object::Datatype(datatype), keyval, value, flag) }
+}
+
+pub unsafe extern "C" fn MPI_Win_get_attr(win: VirtWin, keyval: c_int, value: *mut c_void, flag: *mut c_int) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    unsafe { get(Proc::MPI_Win_get_attr, Object::Win(win), keyval, value, flag) }
+}
+
+pub unsafe extern "C" fn MPI_Win_delete_attr(win: VirtWin, keyval: c_int) -> c_int {
+    delete(Proc::MPI_Win_delete_attr, Object::Win(win), keyval)
 }
 
 pub unsafe extern "C" fn MPI_Comm_delete_attr(comm: VirtComm, keyval: c_int) -> c_int {

@@ -1,9 +1,9 @@
-//! Fortran handles of requests, messages, files, windows and sessions (MPI 4.1, section 19.3.4); those of other kinds are with their objects.
+//! Fortran handles of requests, messages, files and sessions (MPI 4.1, section 19.3.4); those of other kinds are with their objects.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::generated::{HandleKind, real};
 use crate::handles::{
-    VirtFile, VirtMessage, VirtRequest, VirtSession, VirtWin, predefined_handle, real_message, virtual_handle,
+    VirtFile, VirtMessage, VirtRequest, VirtSession, predefined_handle, real_message, virtual_handle,
 };
 use crate::objects::errhandler::no_file;
 use crate::objects::lookup::{from_fortran, to_fortran};
@@ -67,16 +67,6 @@ fn null_from_fortran(number: c_int, null: &str) -> *mut std::ffi::c_void {
     } else {
         std::ptr::null_mut()
     }
-}
-
-/// `MPI_Win_c2f`
-pub unsafe extern "C" fn MPI_Win_c2f(win: VirtWin) -> c_int {
-    null_to_fortran(win.0, "ompi_mpi_win_null")
-}
-
-/// `MPI_Win_f2c`
-pub unsafe extern "C" fn MPI_Win_f2c(win: c_int) -> VirtWin {
-    VirtWin(null_from_fortran(win, "ompi_mpi_win_null"))
 }
 
 /// `MPI_Session_c2f`

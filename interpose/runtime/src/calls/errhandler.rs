@@ -1,14 +1,14 @@
 //! Error handlers, error classes and codes (MPI 4.1, 9.3 to 9.5).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use crate::errors::{ERR_ARG, ERR_COMM, ERR_FILE, SUCCESS};
-use crate::generated::callbacks::{CommErrhandlerFn, FileErrhandlerFn};
+use crate::errors::{ERR_ARG, ERR_COMM, ERR_FILE, ERR_WIN, SUCCESS};
+use crate::generated::callbacks::{CommErrhandlerFn, FileErrhandlerFn, WinErrhandlerFn};
 use crate::generated::{HandleKind, Proc, real};
-use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtInfo, real_errhandler};
+use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtInfo, VirtWin, real_errhandler};
 use crate::objects::errhandler::{Kind, Object};
 use crate::objects::lookup::{from_fortran, to_fortran};
-use crate::objects::{comm, errhandler, objects, objects_mut};
-use crate::raise::{finish, raise, raise_on, unsupported_file};
+use crate::objects::{comm, errhandler, objects, objects_mut, window};
+use crate::raise::{finish, finish_win, raise, raise_on, unsupported_file};
 use std::ffi::{CStr, c_char, c_int};
 
 /// `MPI_MAX_ERROR_STRING` of Open MPI.
@@ -99,6 +99,46 @@ pub unsafe extern "C" fn MPI_Comm_call_errhandler(comm: VirtComm, errorcode: c_i
     }
     raise(procedure, errorcode, Some(comm));
     SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_create_errhandler(
+    function: WinErrhandlerFn<VirtWin>,
+    errhandler: *mut VirtErrhandler,
+) -> c_int {
+    let function = function.map(|function| function as usize);
+    // SAFETY: the program's arguments are handed on.
+    unsafe { create(Proc::MPI_Win_create_errhandler, Kind::Win, function, errhandler) }
+}
+
+/// Of a window that exists, with its error handler for errors.
+fn finish_window(procedure: Proc, win: VirtWin, rc: impl FnOnce(Object) -> c_int) -> c_int {
+    match window::index(win) {
+        Some(_) => finish_win(procedure, rc(Object::Win(win)), win),
+        None => raise(procedure, ERR_WIN, None),
+    }
+}
+
+pub unsafe extern "C" fn MPI_Win_set_errhandler(win: VirtWin, errhandler: VirtErrhandler) -> c_int {
+    finish_window(Proc::MPI_Win_set_errhandler, win, |object| object.set(errhandler))
+}
+
+pub unsafe extern "C" fn MPI_Win_get_errhandler(win: VirtWin, errhandler: *mut VirtErrhandler) -> c_int {
+    finish_window(Proc::MPI_Win_get_errhandler, win, |object| {
+        if errhandler.is_null() {
+            return ERR_ARG;
+        }
+        // SAFETY: the program's place for the handle.
+        unsafe { *errhandler = object.get() };
+        SUCCESS
+    })
+}
+
+pub unsafe extern "C" fn MPI_Win_call_errhandler(win: VirtWin, errorcode: c_int) -> c_int {
+    let procedure = Proc::MPI_Win_call_errhandler;
+    finish_window(procedure, win, |object| {
+        raise_on(procedure, errorcode, object);
+        SUCCESS
+    })
 }
 
 /// The only file there is.

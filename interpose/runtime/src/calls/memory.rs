@@ -9,7 +9,7 @@ use super::arguments::outcome;
 use super::combined::pack;
 use crate::arch::Rewound;
 use crate::arch::call_user;
-use crate::errors::{ERR_BUFFER, SUCCESS};
+use crate::errors::{ERR_BUFFER, ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtInfo, predefined_handle, real_comm, real_datatype};
 use crate::raise::finish;
@@ -93,7 +93,6 @@ pub unsafe extern "C" fn MPI_Buffer_detach(buffer: *mut c_void, size: *mut c_int
 
 /// `MPI_Alloc_mem`
 pub unsafe extern "C" fn MPI_Alloc_mem(size: isize, _info: VirtInfo, baseptr: *mut c_void) -> c_int {
-    const ERR_NO_MEM: c_int = 39;
     // SAFETY: the program's malloc(3), called on its own stack; `baseptr` is where the address goes.
     unsafe {
         let block = call_user(user_symbol("malloc") as *const c_void, size.max(1) as u64, 0, 0, 0, 0);

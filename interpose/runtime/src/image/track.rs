@@ -63,6 +63,8 @@ pub struct ScanTracker {
     unwatched: Vec<PageRun>,
     /// Pages that count as written although they are protected: their delta was abandoned.
     carry: Vec<PageRun>,
+    /// Pages that are written in ways that the kernel may not see: by other processes or devices. They are compared.
+    exposed: Vec<PageRun>,
 }
 
 /// State of [`Tracker::Compare`].
@@ -128,6 +130,21 @@ impl Tracker {
         match self {
             Self::PagemapScan(_) => self.mark_changed(pages),
             Self::Compare(compare) => compare.wanted = pages.to_vec(),
+        }
+    }
+
+    /// From now on to the next capture, these pages (sorted) are compared with their copies: others may write them, by their own
+    /// mappings of them or by devices, which the kernel does not tell.
+    pub fn expose(&mut self, pages: &[PageRun]) {
+        if let Self::PagemapScan(scan) = self {
+            scan.exposed = runs::union(&scan.exposed, pages);
+        }
+    }
+
+    /// Ends that for all others than these.
+    pub fn expose_only(&mut self, pages: Vec<PageRun>) {
+        if let Self::PagemapScan(scan) = self {
+            scan.exposed = pages;
         }
     }
 
@@ -205,6 +222,7 @@ impl ScanTracker {
             presence,
             unwatched: Vec::new(),
             carry: Vec::new(),
+            exposed: Vec::new(),
         };
         tracker.self_test()?;
         if tracker.sees_what_is_dropped().map_err(TrackError::SelfTest)? {
@@ -278,6 +296,10 @@ impl ScanTracker {
         if !(self.carry.is_empty() && self.unwatched.is_empty()) {
             let also = runs::union(&self.carry, &self.unwatched);
             seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &also));
+        }
+        if !self.exposed.is_empty() {
+            let also = runs::intersect(&seen.content, &self.exposed);
+            seen.uncertain = runs::union(&seen.uncertain, &runs::subtract(&also, &seen.written));
         }
         if !seen.uncertain.is_empty() {
             compare(&mut seen, layout, image, store)?;

@@ -1,4 +1,4 @@
-//! Attribute keys and attributes (MPI 4.1, 7.7) of communicators and datatypes, wholly on our side.
+//! Attribute keys and attributes (MPI 4.1, 7.7) of communicators, datatypes and windows, wholly on our side.
 //!
 //! Attributes are kept in the order in which they were set: a duplicate gets its copies in that order, and they are
 //! deleted in the reverse one, which the standard demands for `MPI_COMM_SELF` (11.2.4) and Open MPI does for all. No
@@ -7,10 +7,10 @@
 
 mod callback;
 
-use super::{Slots, comm, datatype, objects, objects_mut};
+use super::{Slots, comm, datatype, objects, objects_mut, window};
 use crate::errors::SUCCESS;
 use crate::generated::HandleKind;
-use crate::handles::{VirtComm, VirtDatatype};
+use crate::handles::{VirtComm, VirtDatatype, VirtWin};
 use std::cell::RefMut;
 use std::ffi::c_int;
 
@@ -28,6 +28,8 @@ pub enum Kind {
     Comm,
     /// Datatypes.
     Datatype,
+    /// Windows.
+    Win,
 }
 
 impl Kind {
@@ -36,6 +38,7 @@ impl Kind {
         match self {
             Kind::Comm => HandleKind::Comm,
             Kind::Datatype => HandleKind::Datatype,
+            Kind::Win => HandleKind::Win,
         }
     }
 }
@@ -128,6 +131,8 @@ pub enum Object {
     Comm(VirtComm),
     /// A datatype.
     Datatype(VirtDatatype),
+    /// A window.
+    Win(VirtWin),
 }
 
 impl Object {
@@ -135,6 +140,7 @@ impl Object {
         match self {
             Object::Comm(_) => Kind::Comm,
             Object::Datatype(_) => Kind::Datatype,
+            Object::Win(_) => Kind::Win,
         }
     }
 
@@ -142,6 +148,7 @@ impl Object {
         match self {
             Object::Comm(comm) => comm.0 as u64,
             Object::Datatype(datatype) => datatype.0 as u64,
+            Object::Win(win) => win.0 as u64,
         }
     }
 
@@ -150,6 +157,7 @@ impl Object {
         match self {
             Object::Comm(comm) => comm::index(comm).is_some(),
             Object::Datatype(datatype) => datatype::index(datatype).is_some() || datatype::is_predefined(datatype),
+            Object::Win(win) => window::index(win).is_some(),
         }
     }
 
@@ -157,6 +165,7 @@ impl Object {
         match self {
             Object::Comm(comm) => comm::attributes(comm),
             Object::Datatype(datatype) => datatype::attributes(datatype),
+            Object::Win(win) => window::attributes(win),
         }
     }
 
@@ -164,6 +173,7 @@ impl Object {
         match self {
             Object::Comm(comm) => comm::attributes(comm),
             Object::Datatype(datatype) => datatype::attributes_to_set(datatype),
+            Object::Win(win) => window::attributes(win),
         }
     }
 
@@ -276,6 +286,11 @@ pub fn delete_comm(comm: VirtComm) -> c_int {
 /// Copies the attributes of a datatype that is duplicated (7.7.4).
 pub fn copy_type(old: VirtDatatype, new: VirtDatatype) -> Result<(), c_int> {
     Object::Datatype(old).copy_to(Object::Datatype(new))
+}
+
+/// Deletes the attributes of a window that is freed.
+pub fn delete_win(win: VirtWin) -> c_int {
+    Object::Win(win).remove_all()
 }
 
 /// Deletes the attributes of a datatype that is freed.

@@ -4,14 +4,13 @@
 //! does the rest. Codes that the program adds are not known to it either, because a rollback could not take them back.
 #![allow(unsafe_code)]
 
-use super::comm;
 use super::lookup::{Predefined, created};
-use super::{objects, objects_mut};
+use super::{comm, objects, objects_mut, window};
 use crate::abi;
 use crate::arch::call_back;
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
-use crate::handles::{Named, VirtComm, VirtErrhandler, VirtFile, named, virtual_handle};
+use crate::handles::{Named, VirtComm, VirtErrhandler, VirtFile, VirtWin, named, virtual_handle};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
@@ -30,6 +29,8 @@ pub enum Kind {
     Comm,
     /// Files.
     File,
+    /// Windows.
+    Win,
 }
 
 /// What errors are raised on.
@@ -39,6 +40,8 @@ pub enum Object {
     Comm(VirtComm),
     /// `MPI_FILE_NULL`: files are refused, so there is no other.
     NoFile,
+    /// A window.
+    Win(VirtWin),
 }
 
 /// An error handler of the program.
@@ -98,6 +101,7 @@ impl Object {
         match self {
             Object::Comm(_) => Kind::Comm,
             Object::NoFile => Kind::File,
+            Object::Win(_) => Kind::Win,
         }
     }
 
@@ -106,6 +110,7 @@ impl Object {
         let (handle, default) = match self {
             Object::Comm(comm) => (comm::errhandler(comm), &FATAL),
             Object::NoFile => (objects().file_errhandler, &RETURN),
+            Object::Win(win) => (window::errhandler(win), &FATAL),
         };
         match handle {
             0 => VirtErrhandler(default.get()),
@@ -128,6 +133,11 @@ impl Object {
         match self {
             Object::Comm(comm) => comm::set_errhandler(comm, errhandler.0 as u64),
             Object::NoFile => objects_mut().file_errhandler = errhandler.0 as u64,
+            Object::Win(win) => {
+                if let Some(mut window) = window::get_mut(win) {
+                    window.errhandler = errhandler.0 as u64;
+                }
+            }
         }
         SUCCESS
     }
@@ -148,6 +158,7 @@ impl Object {
         let mut handle = match self {
             Object::Comm(comm) => abi::for_program(HandleKind::Comm, comm.0 as u64),
             Object::NoFile => abi::for_program(HandleKind::File, no_file().0 as u64),
+            Object::Win(win) => abi::for_program(HandleKind::Win, win.0 as u64),
         };
         code = abi::integer_for_program(Domain::ErrorCode, code);
         // SAFETY: a handler called by the program runs; its function takes pointers to a handle and a code. The further
@@ -190,7 +201,9 @@ fn collect() {
     let freed = all.errhandlers.iter().filter(|(_, entry)| entry.handles == 0);
     let used = |index: u32| {
         let handle = virtual_handle(HandleKind::Errhandler, index) as u64;
-        all.file_errhandler == handle || all.comms.iter().any(|(_, comm)| comm.errhandler == handle)
+        all.file_errhandler == handle
+            || all.comms.iter().any(|(_, comm)| comm.errhandler == handle)
+            || all.windows.iter().any(|(_, window)| window.errhandler == handle)
     };
     let unused: Vec<u32> = freed.map(|(index, _)| index).filter(|&index| !used(index)).collect();
     for index in unused {

@@ -79,7 +79,8 @@ fn drop_real(index: u32) -> c_int {
     unsafe { real::PMPI_Info_free(&mut info) }
 }
 
-fn make(info: &Info) -> Result<RealInfo, c_int> {
+/// A real info object with these pairs.
+pub(super) fn make(info: &Info) -> Result<RealInfo, c_int> {
     let mut new = hints::null_info();
     // SAFETY: the info object is ours, and keys and values are C strings.
     unsafe {

@@ -7,7 +7,7 @@ use super::report::Report;
 use super::repost::{make_recorded, repost};
 use super::{fetch, found, newcomers};
 use crate::arch::Frame;
-use crate::objects::comm;
+use crate::objects::{comm, window};
 use crate::world::{self, Part};
 use crate::{copies, daemon, disk, events, objects, own_messages, rehearsal, renewal, user};
 use ckptd::events::RecoveryStage;
@@ -83,6 +83,7 @@ fn renew(report: &mut Report) -> mpi::Result<(RealComm, Option<Epoch>)> {
     rehearsal::interrupt();
     objects::release_local();
     comm::drop_reals();
+    window::drop_reals();
     report.stage(RecoveryStage::Drain);
     match world::get().part {
         Part::Newcomer => found::inherit(),
@@ -145,6 +146,7 @@ fn take_part(plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
     report.stage(RecoveryStage::Load);
     comm::drop_reals();
     comm::rebuild(world::get().workers, copies::epoch())?;
+    window::rebuild()?;
     report.stage(RecoveryStage::Rebuild);
     fetch::make_again(&plan.remakes, me)?;
     drop(expected);

@@ -144,6 +144,7 @@ pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
     objects::release_local();
     objects::replace(saved.objects);
     objects::rebuild_local();
+    copies::expose_windows();
     traffic::replace(saved.traffic, saved.requests.sent.len() as u32);
     requests::replace(saved.requests);
     early::forget_matched();

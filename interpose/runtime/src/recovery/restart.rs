@@ -6,7 +6,7 @@ use super::load::{self, Origin};
 use super::repost::repost;
 use crate::arch::Rewound;
 use crate::ending::{fail, failed_in_init, undone};
-use crate::objects::comm;
+use crate::objects::{comm, window};
 use crate::{arch, copies, disk, events, sys, user, world};
 use ckptd::events::Kind;
 use ckptd::relay::RankStage;
@@ -54,6 +54,7 @@ fn make_copies() -> mpi::Result<()> {
     // The program has made none since its MPI_Init has begun.
     comm::drop_reals();
     comm::rebuild(world::get().workers, copies::epoch())?;
+    window::rebuild()?;
     fetch::make_all(world::worker())?;
     world::private().barrier()
 }

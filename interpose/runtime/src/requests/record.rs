@@ -65,6 +65,8 @@ pub enum Kind {
     Receive(Envelope),
     /// A non-blocking collective.
     Collective,
+    /// A one-sided operation (MPI_Rput, MPI_Rget, …).
+    OneSided,
     /// Makes the communicator of this index, or tells all members of it (MPI_Comm_idup).
     Duplicate(u32),
     /// A persistent send (MPI_Send_init).
@@ -149,7 +151,12 @@ impl Kind {
             Kind::Receive(envelope) | Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope) => {
                 Some(envelope)
             }
-            Kind::Send | Kind::Collective | Kind::Duplicate(_) | Kind::Recorded(_) | Kind::General(_) => None,
+            Kind::Send
+            | Kind::Collective
+            | Kind::OneSided
+            | Kind::Duplicate(_)
+            | Kind::Recorded(_)
+            | Kind::General(_) => None,
         }
     }
 }

@@ -70,6 +70,32 @@ fn pages_that_are_left_out() {
     });
 }
 
+/// What is written in ways that the kernel does not tell is found in pages that may be written so, and only there.
+#[test]
+fn exposed_pages() {
+    with_each(|choice| {
+        let user = User::new();
+        user.map(0, 64, RW);
+        user.fill(0, 64, 1);
+        let mut rank = Rank::new(choice);
+        rank.commit(&user);
+        rank.tracker.expose(&[PageRun::between(user.page(8), user.page(16))]);
+        let write_unseen = |rank: &mut Rank, page| {
+            user.write(page, 9);
+            rank.tracker.arm(&user.layout(), &[]).unwrap();
+        };
+        write_unseen(&mut rank, 10);
+        assert_eq!(rank.commit(&user).page_count(), 1, "{choice:?}");
+        write_unseen(&mut rank, 11);
+        rank.rollback(&user);
+        assert_eq!([user.read(10), user.read(11)], [9, 1 ^ 11], "{choice:?}");
+        rank.tracker.expose_only(Vec::new());
+        write_unseen(&mut rank, 12);
+        let found = rank.commit(&user).page_count();
+        assert_eq!(found, u64::from(choice == Choice::Compare), "{choice:?}");
+    });
+}
+
 #[test]
 fn dropped_pages() {
     cycle(

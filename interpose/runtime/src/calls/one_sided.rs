@@ -1,0 +1,270 @@
+//! Epochs of windows (MPI 4.1, 12.5), and operations with requests (12.3.5).
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
+
+use super::arguments::outcome;
+use crate::attempt;
+use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
+use crate::generated::{Proc, real};
+use crate::handles::{
+    VirtDatatype, VirtGroup, VirtOp, VirtRequest, VirtWin, real_datatype, real_group, real_op, real_win,
+};
+use crate::objects::window::{self, Epochs};
+use crate::raise::{finish_win, raise};
+use crate::requests::{self, Kind, State};
+use crate::{checkpoint, cut};
+use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::RealRequest;
+
+/// `MPI_MODE_NOSUCCEED`
+const NO_SUCCEED: c_int = 16;
+
+/// Ends a procedure that opens or closes an epoch, and notes that if it has succeeded.
+fn noted(procedure: Proc, rc: c_int, win: VirtWin, change: impl FnOnce(&mut Epochs)) -> c_int {
+    if rc == SUCCESS
+        && let Some(mut window) = window::get_mut(win)
+    {
+        change(&mut window.epochs);
+    }
+    finish_win(procedure, rc, win)
+}
+
+/// Over all workers it is where a checkpoint may be taken, as the entry of a collective.
+pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
+    let procedure = Proc::MPI_Win_fence;
+    let Some(comm) = window::comm_of(win) else {
+        return raise(procedure, ERR_WIN, None);
+    };
+    outcome!(cut::collective(comm));
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(unsafe { real::PMPI_Win_fence(assert, real_win(win)) });
+    noted(procedure, rc, win, |epochs| epochs.is_fenced = assert & NO_SUCCEED == 0)
+}
+
+pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: VirtWin) -> c_int {
+    outcome!(checkpoint::poll());
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(unsafe { real::PMPI_Win_lock(lock_type, rank, assert, real_win(win)) });
+    noted(Proc::MPI_Win_lock, rc, win, |epochs| {
+        epochs.locks.insert(rank, (lock_type, assert));
+    })
+}
+
+pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
+    outcome!(checkpoint::poll());
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(unsafe { real::PMPI_Win_unlock(rank, real_win(win)) });
+    noted(Proc::MPI_Win_unlock, rc, win, |epochs| {
+        epochs.locks.remove(&rank);
+    })
+}
+
+pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int {
+    outcome!(checkpoint::poll());
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(unsafe { real::PMPI_Win_lock_all(assert, real_win(win)) });
+    noted(Proc::MPI_Win_lock_all, rc, win, |epochs| epochs.all = Some(assert))
+}
+
+pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
+    outcome!(checkpoint::poll());
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(unsafe { real::PMPI_Win_unlock_all(real_win(win)) });
+    noted(Proc::MPI_Win_unlock_all, rc, win, |epochs| epochs.all = None)
+}
+
+pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: VirtWin) -> c_int {
+    outcome!(checkpoint::poll());
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(unsafe { real::PMPI_Win_start(real_group(group), assert, real_win(win)) });
+    noted(Proc::MPI_Win_start, rc, win, |epochs| epochs.has_started = true)
+}
+
+pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
+    outcome!(checkpoint::poll());
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(unsafe { real::PMPI_Win_complete(real_win(win)) });
+    noted(Proc::MPI_Win_complete, rc, win, |epochs| epochs.has_started = false)
+}
+
+pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: VirtWin) -> c_int {
+    outcome!(checkpoint::poll());
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(unsafe { real::PMPI_Win_post(real_group(group), assert, real_win(win)) });
+    noted(Proc::MPI_Win_post, rc, win, |epochs| epochs.has_posted = true)
+}
+
+pub unsafe extern "C" fn MPI_Win_wait(win: VirtWin) -> c_int {
+    outcome!(checkpoint::poll());
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(unsafe { real::PMPI_Win_wait(real_win(win)) });
+    noted(Proc::MPI_Win_wait, rc, win, |epochs| epochs.has_posted = false)
+}
+
+pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
+    outcome!(checkpoint::poll());
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(unsafe { real::PMPI_Win_test(real_win(win), flag) });
+    noted(Proc::MPI_Win_test, rc, win, |epochs| {
+        // SAFETY: the program's place, just written.
+        epochs.has_posted &= unsafe { *flag } == 0;
+    })
+}
+
+/// Starts an operation and puts its request on record. Where no cut is taken before it has ended, it need not be made again.
+///
+/// # Safety
+/// The program's place for the request, or null.
+unsafe fn start(
+    procedure: Proc,
+    win: VirtWin,
+    request: *mut VirtRequest,
+    operation: impl FnOnce(&mut RealRequest) -> c_int,
+) -> c_int {
+    let Some(comm) = window::comm_of(win) else {
+        return raise(procedure, ERR_WIN, None);
+    };
+    if request.is_null() {
+        return finish_win(procedure, ERR_ARG, win);
+    }
+    let mut new = RealRequest(std::ptr::null_mut());
+    let rc = attempt!(operation(&mut new));
+    if rc == SUCCESS {
+        // SAFETY: the caller's promise.
+        unsafe { request.write(requests::add(comm, Kind::OneSided, State::Active, new)) };
+    }
+    finish_win(procedure, rc, win)
+}
+
+pub unsafe extern "C" fn MPI_Rput(
+    origin_addr: *const c_void,
+    origin_count: c_int,
+    origin_datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: c_int,
+    target_datatype: VirtDatatype,
+    win: VirtWin,
+    request: *mut VirtRequest,
+) -> c_int {
+    let (from, to) = (real_datatype(origin_datatype), real_datatype(target_datatype));
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        start(Proc::MPI_Rput, win, request, |new| {
+            let win = real_win(win);
+            real::PMPI_Rput(
+                origin_addr,
+                origin_count,
+                from,
+                target_rank,
+                target_disp,
+                target_count,
+                to,
+                win,
+                new,
+            )
+        })
+    }
+}
+
+pub unsafe extern "C" fn MPI_Rget(
+    origin_addr: *mut c_void,
+    origin_count: c_int,
+    origin_datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: c_int,
+    target_datatype: VirtDatatype,
+    win: VirtWin,
+    request: *mut VirtRequest,
+) -> c_int {
+    let (to, from) = (real_datatype(origin_datatype), real_datatype(target_datatype));
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        start(Proc::MPI_Rget, win, request, |new| {
+            let win = real_win(win);
+            real::PMPI_Rget(
+                origin_addr,
+                origin_count,
+                to,
+                target_rank,
+                target_disp,
+                target_count,
+                from,
+                win,
+                new,
+            )
+        })
+    }
+}
+
+pub unsafe extern "C" fn MPI_Raccumulate(
+    origin_addr: *const c_void,
+    origin_count: c_int,
+    origin_datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: c_int,
+    target_datatype: VirtDatatype,
+    op: VirtOp,
+    win: VirtWin,
+    request: *mut VirtRequest,
+) -> c_int {
+    let (from, to) = (real_datatype(origin_datatype), real_datatype(target_datatype));
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        start(Proc::MPI_Raccumulate, win, request, |new| {
+            let (op, win) = (real_op(op), real_win(win));
+            real::PMPI_Raccumulate(
+                origin_addr,
+                origin_count,
+                from,
+                target_rank,
+                target_disp,
+                target_count,
+                to,
+                op,
+                win,
+                new,
+            )
+        })
+    }
+}
+
+pub unsafe extern "C" fn MPI_Rget_accumulate(
+    origin_addr: *const c_void,
+    origin_count: c_int,
+    origin_datatype: VirtDatatype,
+    result_addr: *mut c_void,
+    result_count: c_int,
+    result_datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: c_int,
+    target_datatype: VirtDatatype,
+    op: VirtOp,
+    win: VirtWin,
+    request: *mut VirtRequest,
+) -> c_int {
+    let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(real_datatype);
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        start(Proc::MPI_Rget_accumulate, win, request, |new| {
+            let (op, win) = (real_op(op), real_win(win));
+            real::PMPI_Rget_accumulate(
+                origin_addr,
+                origin_count,
+                from,
+                result_addr,
+                result_count,
+                result,
+                target_rank,
+                target_disp,
+                target_count,
+                to,
+                op,
+                win,
+                new,
+            )
+        })
+    }
+}

@@ -1,0 +1,342 @@
+//! Windows (MPI 4.1, 12.2): their making and end, and what is asked about them.
+//!
+//! Operations on them (12.3) are generated, as they only need their handles translated.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::arguments::outcome;
+use crate::arch::{Rewound, call_user};
+use crate::attempt;
+use crate::errors::{ERR_ARG, ERR_COMM, ERR_NO_MEM, ERR_WIN, SUCCESS};
+use crate::gather;
+use crate::generated::{HandleKind, Proc, real};
+use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtWin, real_comm, real_info, real_win};
+use crate::objects::comm::{create, hints};
+use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::objects::window::{self, Cells, Epochs, Flavor, Window};
+use crate::objects::{attribute, comm, group, info, objects};
+use crate::raise::{finish_win, raise};
+use crate::told::user_symbol;
+use crate::{copies, recovery, requests, traffic};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use understudy_mpi::real_types::{RealComm, RealWin};
+
+/// `MPI_MAX_OBJECT_NAME` of Open MPI.
+const MAX_NAME: usize = 64;
+/// Memory of MPI_Win_allocate begins at a multiple of this.
+const ALIGNMENT: u64 = 64;
+
+/// Zeros of the program's malloc; 0 if it has none.
+fn zeros(bytes: u64) -> u64 {
+    // SAFETY: calloc(3), called on the program's stack; a handler called by the program runs.
+    unsafe { call_user(user_symbol("calloc") as *const c_void, 1, bytes, 0, 0, 0) }
+}
+
+fn free(block: u64) {
+    // SAFETY: free(3), called on the program's stack, for a block of [`zeros`], or null.
+    unsafe { call_user(user_symbol("free") as *const c_void, block, 0, 0, 0, 0) };
+}
+
+/// A window without memory, or with so many bytes of its own.
+fn blank(comm: VirtComm, flavor: Flavor, bytes: Option<isize>) -> Window {
+    let block = bytes.map_or(0, |bytes| zeros(bytes.max(0) as u64 + ALIGNMENT));
+    Window {
+        comm: comm::index(comm).unwrap_or(comm::SELF),
+        flavor,
+        base: block.next_multiple_of(ALIGNMENT),
+        size: 0,
+        disp_unit: 1,
+        cells: zeros(size_of::<Cells>() as u64),
+        block,
+        attached: Vec::new(),
+        info: Vec::new(),
+        name: Vec::new(),
+        errhandler: 0,
+        attributes: Vec::new(),
+        epochs: Epochs::default(),
+    }
+}
+
+/// What a window has had besides the real one.
+fn give_back(window: &Window) {
+    traffic::forget_recent();
+    if window.comm > comm::SELF {
+        comm::freed::free(window.comm);
+    }
+    free(window.cells);
+    free(window.block);
+}
+
+/// Makes a window with a communicator of its own; `bytes` of memory, if the program has none for it. `constructor` fills in the rest.
+fn make(
+    comm: VirtComm,
+    flavor: Flavor,
+    bytes: Option<isize>,
+    constructor: impl FnOnce(&mut Window, RealComm, &mut RealWin) -> c_int,
+) -> Result<Result<VirtWin, c_int>, Rewound> {
+    let mut made = None;
+    // SAFETY: a communicator.
+    let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(comm), new) };
+    let rc = recovery::check(create::make(duplicate, requests::are_on, &mut made))?;
+    let Some(own) = made.filter(|_| rc == SUCCESS) else {
+        return Ok(Err(rc));
+    };
+    traffic::forget_recent();
+    let own = create::register(own, comm);
+    let mut window = blank(own, flavor, bytes);
+    let is_there = window.cells != 0 && (bytes.is_none() || window.block != 0);
+    let mut new = RealWin(std::ptr::null_mut());
+    let rc = match gather::all_say(real_comm(own), is_there) {
+        Ok(true) => constructor(&mut window, real_comm(own), &mut new),
+        Ok(false) => ERR_NO_MEM,
+        Err(error) => error.code(),
+    };
+    let rc = recovery::check(rc)?;
+    if rc != SUCCESS {
+        give_back(&window);
+        return Ok(Err(rc));
+    }
+    Ok(Ok(window::register(new, window)))
+}
+
+/// Checks arguments that the layer itself uses.
+fn may_make(comm: VirtComm, win: *mut VirtWin) -> Result<(), c_int> {
+    match comm::get(comm) {
+        None => Err(ERR_COMM),
+        Some(comm) if comm.remote.is_some() => Err(ERR_COMM),
+        Some(_) if win.is_null() => Err(ERR_ARG),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Makes a window in a handler, and leaves that in case of an error.
+macro_rules! made {
+    ($procedure:expr, $comm:expr, $win:expr, $made:expr) => {{
+        if let Err(rc) = may_make($comm, $win) {
+            return raise($procedure, rc, Some($comm));
+        }
+        match outcome!($made) {
+            // SAFETY: the program's place for the handle.
+            Ok(window) => unsafe { $win.write(window) },
+            Err(rc) => return raise($procedure, rc, Some($comm)),
+        }
+        copies::expose_windows();
+    }};
+}
+
+pub unsafe extern "C" fn MPI_Win_create(
+    base: *mut c_void,
+    size: isize,
+    disp_unit: c_int,
+    info: VirtInfo,
+    comm: VirtComm,
+    win: *mut VirtWin,
+) -> c_int {
+    made!(
+        Proc::MPI_Win_create,
+        comm,
+        win,
+        make(comm, Flavor::Create, None, |window, own, new| {
+            (window.base, window.size, window.disp_unit) = (base as u64, size as i64, disp_unit);
+            // SAFETY: the program's memory; the real library checks the rest.
+            unsafe { real::PMPI_Win_create(base, size, disp_unit, real_info(info), own, new) }
+        })
+    );
+    SUCCESS
+}
+
+/// The memory is the program's, as that of `MPI_Alloc_mem`.
+pub unsafe extern "C" fn MPI_Win_allocate(
+    size: isize,
+    disp_unit: c_int,
+    info: VirtInfo,
+    comm: VirtComm,
+    baseptr: *mut c_void,
+    win: *mut VirtWin,
+) -> c_int {
+    made!(
+        Proc::MPI_Win_allocate,
+        comm,
+        win,
+        make(comm, Flavor::Allocate, Some(size), |window, own, new| {
+            (window.size, window.disp_unit) = (size as i64, disp_unit);
+            let base = window.base as *mut c_void;
+            // SAFETY: so many bytes of the program's memory; its place for the address.
+            unsafe {
+                baseptr.cast::<*mut c_void>().write_unaligned(base);
+                real::PMPI_Win_create(base, size, disp_unit, real_info(info), own, new)
+            }
+        })
+    );
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_create_dynamic(info: VirtInfo, comm: VirtComm, win: *mut VirtWin) -> c_int {
+    made!(
+        Proc::MPI_Win_create_dynamic,
+        comm,
+        win,
+        make(comm, Flavor::Dynamic, None, |_, own, new| {
+            // SAFETY: the real library checks its arguments.
+            unsafe { real::PMPI_Win_create_dynamic(real_info(info), own, new) }
+        })
+    );
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_attach(win: VirtWin, base: *mut c_void, size: isize) -> c_int {
+    // SAFETY: the program's memory; the real library checks the rest.
+    let rc = attempt!(unsafe { real::PMPI_Win_attach(real_win(win), base, size) });
+    if rc == SUCCESS {
+        if let Some(mut window) = window::get_mut(win) {
+            window.attached.push((base as u64, size as i64));
+        }
+        copies::expose_windows();
+    }
+    finish_win(Proc::MPI_Win_attach, rc, win)
+}
+
+pub unsafe extern "C" fn MPI_Win_detach(win: VirtWin, base: *const c_void) -> c_int {
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(unsafe { real::PMPI_Win_detach(real_win(win), base) });
+    if rc == SUCCESS
+        && let Some(mut window) = window::get_mut(win)
+        && let Some(position) = window.attached.iter().position(|&(known, _)| known == base as u64)
+    {
+        window.attached.remove(position);
+    }
+    finish_win(Proc::MPI_Win_detach, rc, win)
+}
+
+/// Collective: no member goes on before all have called it.
+pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
+    let procedure = Proc::MPI_Win_free;
+    // SAFETY: the program's handle.
+    let Some(handle) = (!win.is_null()).then(|| unsafe { *win }) else {
+        return raise(procedure, ERR_ARG, None);
+    };
+    let Some(index) = window::index(handle) else {
+        return raise(procedure, ERR_WIN, None);
+    };
+    let rc = attribute::delete_win(handle);
+    if rc != SUCCESS {
+        return finish_win(procedure, rc, handle);
+    }
+    let mut real = real_win(handle);
+    // SAFETY: a window, which is gone after a success.
+    let rc = attempt!(unsafe { real::PMPI_Win_free(&mut real) });
+    if rc != SUCCESS {
+        return finish_win(procedure, rc, handle);
+    }
+    if let Some(window) = window::remove(index) {
+        give_back(&window);
+    }
+    // SAFETY: the program's handle.
+    unsafe { *win = window::null_handle() };
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_get_group(win: VirtWin, group: *mut VirtGroup) -> c_int {
+    let procedure = Proc::MPI_Win_get_group;
+    let Some(members) = window::comm_of(win).and_then(comm::members) else {
+        return raise(procedure, ERR_WIN, None);
+    };
+    if group.is_null() {
+        return finish_win(procedure, ERR_ARG, win);
+    }
+    match group::create(members) {
+        Ok(made) => {
+            // SAFETY: the program's place for the handle.
+            unsafe { *group = made };
+            SUCCESS
+        }
+        Err(rc) => finish_win(procedure, rc, win),
+    }
+}
+
+pub unsafe extern "C" fn MPI_Win_set_info(win: VirtWin, info: VirtInfo) -> c_int {
+    let real = real_win(win);
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(unsafe { real::PMPI_Win_set_info(real, real_info(info)) });
+    if rc == SUCCESS
+        && let Some(mut window) = window::get_mut(win)
+    {
+        window.info = window::info_of(real);
+    }
+    finish_win(Proc::MPI_Win_set_info, rc, win)
+}
+
+pub unsafe extern "C" fn MPI_Win_get_info(win: VirtWin, info_used: *mut VirtInfo) -> c_int {
+    let procedure = Proc::MPI_Win_get_info;
+    if window::index(win).is_none() {
+        return raise(procedure, ERR_WIN, None);
+    }
+    if info_used.is_null() {
+        return finish_win(procedure, ERR_ARG, win);
+    }
+    let mut real = hints::null_info();
+    // SAFETY: a window; the info object is ours then.
+    let rc = unsafe { real::PMPI_Win_get_info(real_win(win), &mut real) };
+    if rc == SUCCESS {
+        // SAFETY: the program's place for the handle.
+        unsafe { *info_used = info::adopt(real) };
+    }
+    finish_win(procedure, rc, win)
+}
+
+/// A name that is too long is cut.
+pub unsafe extern "C" fn MPI_Win_set_name(win: VirtWin, win_name: *const c_char) -> c_int {
+    let procedure = Proc::MPI_Win_set_name;
+    let Some(mut window) = window::get_mut(win) else {
+        return raise(procedure, ERR_WIN, None);
+    };
+    if win_name.is_null() {
+        drop(window);
+        return finish_win(procedure, ERR_ARG, win);
+    }
+    // SAFETY: a C string of the program.
+    let name = unsafe { CStr::from_ptr(win_name) }.to_bytes();
+    window.name = name[..name.len().min(MAX_NAME - 1)].to_vec();
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_get_name(win: VirtWin, win_name: *mut c_char, resultlen: *mut c_int) -> c_int {
+    let procedure = Proc::MPI_Win_get_name;
+    let Some(name) = window::get(win).map(|window| window.name.clone()) else {
+        return raise(procedure, ERR_WIN, None);
+    };
+    if win_name.is_null() || resultlen.is_null() {
+        return finish_win(procedure, ERR_ARG, win);
+    }
+    // SAFETY: the program's array of MPI_MAX_OBJECT_NAME characters; a name is shorter.
+    unsafe {
+        win_name.copy_from_nonoverlapping(name.as_ptr().cast(), name.len());
+        win_name.add(name.len()).write(0);
+        *resultlen = name.len() as c_int;
+    }
+    SUCCESS
+}
+
+/// Segments of other processes can only be asked of a window of MPI_Win_allocate_shared, and there is none.
+pub unsafe extern "C" fn MPI_Win_shared_query(
+    win: VirtWin,
+    _rank: c_int,
+    _size: *mut isize,
+    _disp_unit: *mut c_int,
+    _baseptr: *mut c_void,
+) -> c_int {
+    /// `MPI_ERR_RMA_FLAVOR`
+    const ERR_RMA_FLAVOR: c_int = 70;
+    finish_win(Proc::MPI_Win_shared_query, ERR_RMA_FLAVOR, win)
+}
+
+pub unsafe extern "C" fn MPI_Win_c2f(win: VirtWin) -> c_int {
+    to_fortran(HandleKind::Win, win.0, || 0)
+}
+
+pub unsafe extern "C" fn MPI_Win_f2c(win: c_int) -> VirtWin {
+    if win == 0 {
+        return window::null_handle();
+    }
+    let exists = |index| objects().windows.get(index).is_some();
+    VirtWin(from_fortran(HandleKind::Win, win, exists, std::ptr::null_mut))
+}

@@ -1,0 +1,244 @@
+//! Windows (MPI 4.1, chapter 12): recipes, and which epochs are open.
+//!
+//! Each window has a communicator of its own in the table, which the program does not know: that tells the members, is made
+//! again like any other, and its `uid` says in which order windows are made again. The memory of MPI_Win_allocate is the
+//! program's, so it is in the image.
+#![allow(unsafe_code)]
+
+mod epochs;
+mod rebuild;
+
+use super::comm::hints::{self, Pairs};
+use super::lookup::{Predefined, created};
+use super::{comm, info, objects, objects_mut};
+use crate::abi;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtComm, VirtWin, real_comm, real_win};
+pub use epochs::{Epochs, are_quiet, meet_again, quiesce};
+pub use rebuild::{drop_reals, rebuild};
+use std::cell::{Ref, RefMut};
+use std::ffi::{c_int, c_void};
+use understudy_mpi::abi::Domain;
+use understudy_mpi::library;
+use understudy_mpi::real_types::{RealComm, RealErrhandler, RealInfo, RealWin};
+
+/// The keys of predefined attributes of windows (MPI 4.1, 12.2.6) in Open MPI's numbers.
+const BASE: c_int = 7;
+const SIZE: c_int = 8;
+const DISP_UNIT: c_int = 9;
+const CREATE_FLAVOR: c_int = 10;
+const MODEL: c_int = 11;
+
+/// By which procedure a window was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Flavor {
+    /// MPI_Win_create
+    Create = 1,
+    /// MPI_Win_allocate
+    Allocate = 2,
+    /// MPI_Win_create_dynamic
+    Dynamic = 3,
+}
+
+/// What is needed to make a window again, and what the program has attached to it.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Window {
+    /// Index of its communicator.
+    pub comm: u32,
+    /// How it was made.
+    pub flavor: Flavor,
+    /// Address of this process's part on the user side.
+    pub base: u64,
+    /// Its bytes.
+    pub size: i64,
+    /// Bytes of a unit of displacements.
+    pub disp_unit: i32,
+    /// Address of [`Cells`] on the user side, which malloc(3) has given.
+    pub cells: u64,
+    /// What malloc(3) has given for the memory of MPI_Win_allocate; or 0.
+    pub block: u64,
+    /// Memory that is attached to a dynamic window: address and bytes, in the order of attaching.
+    pub attached: Vec<(u64, i64)>,
+    /// Hints: key and value.
+    pub info: Pairs,
+    /// The name that the program has set. C strings need not be UTF-8.
+    pub name: Vec<u8>,
+    /// The error handler: the program's handle; 0: the default.
+    pub errhandler: u64,
+    /// Attributes: key and value.
+    pub attributes: Vec<(i32, u64)>,
+    /// What is open.
+    pub epochs: Epochs,
+}
+
+/// Values of predefined attributes on the user side, to which the program gets the addresses.
+#[repr(C)]
+pub struct Cells {
+    size: i64,
+    disp_unit: c_int,
+    flavor: c_int,
+    model: c_int,
+}
+
+/// `MPI_WIN_NULL` as the program knows it.
+pub fn null_handle() -> VirtWin {
+    static NULL: Predefined = Predefined::new("ompi_mpi_win_null");
+    VirtWin(NULL.get())
+}
+
+/// The program's handle of the window with this index.
+pub fn handle(index: u32) -> VirtWin {
+    VirtWin(handles::virtual_handle(HandleKind::Win, index))
+}
+
+/// The index of a window.
+pub fn index(win: VirtWin) -> Option<u32> {
+    created(HandleKind::Win, win.0).filter(|&index| objects().windows.get(index).is_some())
+}
+
+/// The recipe of a window.
+pub fn get(win: VirtWin) -> Option<Ref<'static, Window>> {
+    let index = index(win)?;
+    Ref::filter_map(objects(), |all| all.windows.get(index)).ok()
+}
+
+/// The same, to be changed.
+pub fn get_mut(win: VirtWin) -> Option<RefMut<'static, Window>> {
+    let index = index(win)?;
+    RefMut::filter_map(objects_mut(), |all| all.windows.get_mut(index)).ok()
+}
+
+/// Its communicator, which the program does not know.
+pub fn comm_of(win: VirtWin) -> Option<VirtComm> {
+    get(win).map(|window| comm::handle(window.comm))
+}
+
+/// The program's handle of the error handler; 0: the default.
+pub fn errhandler(win: VirtWin) -> u64 {
+    get(win).map_or(0, |window| window.errhandler)
+}
+
+/// The attributes.
+pub fn attributes(win: VirtWin) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
+    get_mut(win).map(|window| RefMut::map(window, |window| &mut window.attributes))
+}
+
+/// The value of a predefined attribute: an address on the user side; nothing for other keys.
+pub fn predefined(win: VirtWin, key: c_int) -> Option<u64> {
+    let window = get(win)?;
+    let cell = |offset: usize| window.cells + offset as u64;
+    match key {
+        BASE => Some(window.base),
+        SIZE => Some(cell(std::mem::offset_of!(Cells, size))),
+        DISP_UNIT => Some(cell(std::mem::offset_of!(Cells, disp_unit))),
+        CREATE_FLAVOR => Some(cell(std::mem::offset_of!(Cells, flavor))),
+        MODEL => Some(cell(std::mem::offset_of!(Cells, model))),
+        _ => None,
+    }
+}
+
+/// Enters a window, whose real one is there, and fills its cells.
+pub fn register(real: RealWin, window: Window) -> VirtWin {
+    let cells = Cells {
+        size: window.size,
+        disp_unit: window.disp_unit,
+        flavor: abi::integer_for_program(Domain::WinFlavor, window.flavor as c_int),
+        model: model(real),
+    };
+    // SAFETY: so many bytes of the program's malloc(3).
+    unsafe { (window.cells as *mut Cells).write(cells) };
+    return_errors(real);
+    let info = info_of(real);
+    let index = objects_mut().windows.insert(Window { info, ..window });
+    handles::set_real(HandleKind::Win, index, real.0);
+    handle(index)
+}
+
+/// Removes a window whose real one has gone.
+pub fn remove(index: u32) -> Option<Window> {
+    handles::set_real(HandleKind::Win, index, std::ptr::null_mut());
+    objects_mut().windows.remove(index)
+}
+
+/// The memory model, in the program's constants: its ABI is the library's.
+fn model(win: RealWin) -> c_int {
+    let (mut at, mut flag) = (std::ptr::null::<c_int>(), 0);
+    // SAFETY: a window of ours; the value is the address of an integer.
+    unsafe {
+        match real::PMPI_Win_get_attr(win, MODEL, (&raw mut at).cast::<c_void>(), &mut flag) {
+            0 if flag != 0 && !at.is_null() => *at,
+            _ => abi::integer_for_program(Domain::WinModel, 0),
+        }
+    }
+}
+
+fn return_errors(win: RealWin) {
+    let handler = RealErrhandler(library::object(c"ompi_mpi_errors_return"));
+    // SAFETY: a window and the predefined handler.
+    unsafe { real::PMPI_Win_set_errhandler(win, handler) };
+}
+
+/// The hints of a real window.
+pub fn info_of(win: RealWin) -> Pairs {
+    let mut info = hints::null_info();
+    // SAFETY: a window of ours; the info object is ours then.
+    unsafe {
+        if real::PMPI_Win_get_info(win, &mut info) != 0 {
+            return Vec::new();
+        }
+        let found = hints::pairs(info);
+        real::PMPI_Info_free(&mut info);
+        found
+    }
+}
+
+/// A real info object with these hints, to be freed.
+fn info_with(pairs: &Pairs) -> Result<RealInfo, c_int> {
+    info::make(&info::Info { pairs: pairs.clone() })
+}
+
+/// A window as the library and the layer know it.
+struct Known {
+    index: u32,
+    real: RealWin,
+    comm: VirtComm,
+    epochs: Epochs,
+}
+
+/// All windows, in an order that is the same in all members: that of their communicators' numbers.
+fn in_order() -> Vec<Known> {
+    let all = objects();
+    let uid = |window: &Window| all.comms.get(window.comm).map_or(0, |comm| comm.uid);
+    let mut sorted: Vec<(u64, u32)> = all.windows.iter().map(|(index, window)| (uid(window), index)).collect();
+    sorted.sort_unstable();
+    let known = |(_, index): (u64, u32)| {
+        let window = all.windows.get(index)?;
+        Some(Known {
+            index,
+            real: real_win(handle(index)),
+            comm: comm::handle(window.comm),
+            epochs: window.epochs.clone(),
+        })
+    };
+    sorted.into_iter().filter_map(known).collect()
+}
+
+/// Addresses and bytes of this process's memory that others may write.
+pub fn exposed() -> Vec<(u64, u64)> {
+    let all = objects();
+    let mut parts = Vec::new();
+    for (_, window) in all.windows.iter() {
+        parts.push((window.base, window.size));
+        parts.extend_from_slice(&window.attached);
+    }
+    let is_some = |&(base, size): &(u64, i64)| base != 0 && size > 0;
+    parts
+        .into_iter()
+        .filter(is_some)
+        .map(|(base, size)| (base, size as u64))
+        .collect()
+}
+
+fn real_comm_of(window: &Window) -> RealComm {
+    real_comm(comm::handle(window.comm))
+}

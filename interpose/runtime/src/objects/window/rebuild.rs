@@ -1,0 +1,67 @@
+//! Making windows again in the next generation of MPI.
+#![allow(unsafe_code)]
+
+use super::{Flavor, Window, in_order, info_with, real_comm_of, return_errors};
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtWin, real_win};
+use crate::objects::objects;
+use std::ffi::c_void;
+use understudy_mpi::real_types::{RealInfo, RealWin};
+use understudy_mpi::{self as mpi, check};
+
+/// Makes all windows from their recipes, and opens the epochs that were open. Collective over the workers, which have their
+/// communicators again.
+///
+/// # Errors
+/// The first error of a real procedure; then all begin again in another generation.
+pub fn rebuild() -> mpi::Result<()> {
+    for known in in_order() {
+        let Some(window) = objects().windows.get(known.index).cloned() else {
+            continue;
+        };
+        let mut info = info_with(&window.info).map_err(|_| mpi::Error::INTERN)?;
+        let made = make(&window, info);
+        // SAFETY: an info object of ours.
+        unsafe { real::PMPI_Info_free(&mut info) };
+        let real = made?;
+        handles::set_real(HandleKind::Win, known.index, real.0);
+        return_errors(real);
+        known.epochs.open(real)?;
+    }
+    Ok(())
+}
+
+fn make(window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
+    let comm = real_comm_of(window);
+    let mut new = real_win(VirtWin(std::ptr::null_mut()));
+    // SAFETY: memory of the program, as at the cut; a communicator of ours, all members of which are here.
+    unsafe {
+        match window.flavor {
+            Flavor::Create | Flavor::Allocate => {
+                let (base, size) = (window.base as *mut c_void, window.size as isize);
+                check(real::PMPI_Win_create(
+                    base,
+                    size,
+                    window.disp_unit,
+                    info,
+                    comm,
+                    &mut new,
+                ))?;
+            }
+            Flavor::Dynamic => {
+                check(real::PMPI_Win_create_dynamic(info, comm, &mut new))?;
+                for &(base, size) in &window.attached {
+                    check(real::PMPI_Win_attach(new, base as *mut c_void, size as isize))?;
+                }
+            }
+        }
+    }
+    Ok(new)
+}
+
+/// Forgets the real windows after a failure: they have gone with the library that has made them.
+pub fn drop_reals() {
+    for (index, _) in objects().windows.iter() {
+        handles::set_real(HandleKind::Win, index, std::ptr::null_mut());
+    }
+}
