@@ -154,7 +154,8 @@ fn tell_slow(goal: &[u64]) {
     );
 }
 
-/// Receives until nothing is in flight; then every send of this process has ended too.
+/// Receives until nothing is in flight; then every send of this process has ended too. Nobody goes on before all have come so far: what
+/// is sent behind the cut would meet receives that are posted before it.
 pub fn drain(in_flight: &[u64]) -> Result<(), Rewound> {
     let goal: Vec<u64> = requests::table()
         .received
@@ -179,7 +180,7 @@ pub fn drain(in_flight: &[u64]) -> Result<(), Rewound> {
     while !sends.is_empty() {
         sends = completion::test_all(sends)?;
     }
-    Ok(())
+    recovery::check_own(world::private().barrier(), NO_BOOKMARKS)
 }
 
 /// Those on which messages may come that are not asked for.
