@@ -19,7 +19,6 @@ pub use rebuild::{drop_reals, rebuild};
 use std::cell::{Ref, RefMut};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
-use understudy_mpi::library;
 use understudy_mpi::real_types::{RealComm, RealErrhandler, RealInfo, RealWin};
 
 /// The keys of predefined attributes of windows (MPI 4.1, 12.2.6) in Open MPI's numbers.
@@ -173,7 +172,7 @@ fn model(win: RealWin) -> c_int {
 }
 
 fn return_errors(win: RealWin) {
-    let handler = RealErrhandler(library::object(c"ompi_mpi_errors_return"));
+    let handler = RealErrhandler(understudy_mpi::abi::object(c"ompi_mpi_errors_return"));
     // SAFETY: a window and the predefined handler.
     unsafe { real::PMPI_Win_set_errhandler(win, handler) };
 }
