@@ -20,7 +20,7 @@ mod recorder;
 pub mod replay;
 mod sources;
 pub mod trace;
-mod typemap;
+pub mod typemap;
 
 use crate::arch::{self, Frame};
 use crate::cell::Main;
