@@ -4,8 +4,8 @@
 //! does the rest. Codes that the program adds are not known to it either, because a rollback could not take them back.
 #![allow(unsafe_code)]
 
-use super::comm;
 use super::lookup::{Predefined, created};
+use super::{comm, file};
 use super::{objects, objects_mut};
 use crate::abi;
 use crate::arch::call_back;
@@ -37,7 +37,9 @@ pub enum Kind {
 pub enum Object {
     /// A communicator.
     Comm(VirtComm),
-    /// `MPI_FILE_NULL`: files are refused, so there is no other.
+    /// An open file.
+    File(VirtFile),
+    /// `MPI_FILE_NULL`: errors without a file.
     NoFile,
 }
 
@@ -77,6 +79,11 @@ pub fn no_file() -> VirtFile {
     VirtFile(NO_FILE.get())
 }
 
+/// What a file that is opened now has as its error handler: that of `MPI_FILE_NULL`.
+pub fn default_of_files() -> u64 {
+    objects().file_errhandler
+}
+
 /// What an error handler does; nothing for `MPI_ERRHANDLER_NULL` and for what is no error handler.
 fn action(errhandler: VirtErrhandler) -> Option<Action> {
     if let Some(index) = created(HandleKind::Errhandler, errhandler.0) {
@@ -97,7 +104,7 @@ impl Object {
     fn kind(self) -> Kind {
         match self {
             Object::Comm(_) => Kind::Comm,
-            Object::NoFile => Kind::File,
+            Object::File(_) | Object::NoFile => Kind::File,
         }
     }
 
@@ -105,6 +112,7 @@ impl Object {
     fn errhandler(self) -> VirtErrhandler {
         let (handle, default) = match self {
             Object::Comm(comm) => (comm::errhandler(comm), &FATAL),
+            Object::File(file) => (file::get(file).map_or(0, |file| file.errhandler), &RETURN),
             Object::NoFile => (objects().file_errhandler, &RETURN),
         };
         match handle {
@@ -127,6 +135,11 @@ impl Object {
         }
         match self {
             Object::Comm(comm) => comm::set_errhandler(comm, errhandler.0 as u64),
+            Object::File(file) => {
+                if let Some(mut file) = file::get_mut(file) {
+                    file.errhandler = errhandler.0 as u64;
+                }
+            }
             Object::NoFile => objects_mut().file_errhandler = errhandler.0 as u64,
         }
         SUCCESS
@@ -147,6 +160,7 @@ impl Object {
     pub fn call(self, function: u64, mut code: c_int) {
         let mut handle = match self {
             Object::Comm(comm) => abi::for_program(HandleKind::Comm, comm.0 as u64),
+            Object::File(file) => abi::for_program(HandleKind::File, file.0 as u64),
             Object::NoFile => abi::for_program(HandleKind::File, no_file().0 as u64),
         };
         code = abi::integer_for_program(Domain::ErrorCode, code);
@@ -190,7 +204,9 @@ fn collect() {
     let freed = all.errhandlers.iter().filter(|(_, entry)| entry.handles == 0);
     let used = |index: u32| {
         let handle = virtual_handle(HandleKind::Errhandler, index) as u64;
-        all.file_errhandler == handle || all.comms.iter().any(|(_, comm)| comm.errhandler == handle)
+        all.file_errhandler == handle
+            || all.files.iter().any(|(_, file)| file.errhandler == handle)
+            || all.comms.iter().any(|(_, comm)| comm.errhandler == handle)
     };
     let unused: Vec<u32> = freed.map(|(index, _)| index).filter(|&index| !used(index)).collect();
     for index in unused {
