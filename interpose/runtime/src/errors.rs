@@ -31,10 +31,36 @@ pub const ERR_INTERN: c_int = 17;
 pub const ERR_IN_STATUS: c_int = 18;
 /// `MPI_ERR_PENDING`
 pub const ERR_PENDING: c_int = 19;
+/// `MPI_ERR_ACCESS`
+pub const ERR_ACCESS: c_int = 20;
+/// `MPI_ERR_AMODE`
+pub const ERR_AMODE: c_int = 21;
+/// `MPI_ERR_BAD_FILE`
+pub const ERR_BAD_FILE: c_int = 23;
+/// `MPI_ERR_CONVERSION`
+pub const ERR_CONVERSION: c_int = 25;
+/// `MPI_ERR_FILE_EXISTS`
+pub const ERR_FILE_EXISTS: c_int = 28;
+/// `MPI_ERR_FILE_IN_USE`
+pub const ERR_FILE_IN_USE: c_int = 29;
 /// `MPI_ERR_FILE`
 pub const ERR_FILE: c_int = 30;
+/// `MPI_ERR_IO`
+pub const ERR_IO: c_int = 35;
 /// `MPI_ERR_NO_MEM`
 pub const ERR_NO_MEM: c_int = 39;
+/// `MPI_ERR_NOT_SAME`
+pub const ERR_NOT_SAME: c_int = 40;
+/// `MPI_ERR_NO_SPACE`
+pub const ERR_NO_SPACE: c_int = 41;
+/// `MPI_ERR_NO_SUCH_FILE`
+pub const ERR_NO_SUCH_FILE: c_int = 42;
+/// `MPI_ERR_QUOTA`
+pub const ERR_QUOTA: c_int = 44;
+/// `MPI_ERR_READ_ONLY`
+pub const ERR_READ_ONLY: c_int = 45;
+/// `MPI_ERR_UNSUPPORTED_DATAREP`
+pub const ERR_UNSUPPORTED_DATAREP: c_int = 51;
 /// `MPI_ERR_WIN`
 pub const ERR_WIN: c_int = 53;
 /// `MPI_ERR_UNSUPPORTED_OPERATION`

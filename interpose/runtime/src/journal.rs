@@ -21,7 +21,7 @@ pub mod replay;
 mod row;
 mod sources;
 pub mod trace;
-mod typemap;
+pub mod typemap;
 
 use crate::arch::{self, Frame};
 use crate::cell::Main;

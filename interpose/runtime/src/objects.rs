@@ -8,6 +8,7 @@ pub mod attribute;
 pub mod comm;
 pub mod datatype;
 pub mod errhandler;
+pub mod file;
 pub mod group;
 pub mod info;
 pub(crate) mod lookup;
@@ -35,6 +36,8 @@ pub struct Objects {
     pub ops: Slots<op::Op>,
     /// Error handlers.
     pub errhandlers: Slots<errhandler::Errhandler>,
+    /// Files.
+    pub files: Slots<file::File>,
     /// Error handler of MPI_FILE_NULL; 0: the default.
     pub file_errhandler: u64,
     /// Error classes and codes of the program.
@@ -55,6 +58,7 @@ static OBJECTS: Main<Objects> = Main::new(Objects {
     datatypes: Slots::NONE,
     ops: Slots::NONE,
     errhandlers: Slots::NONE,
+    files: Slots::NONE,
     file_errhandler: 0,
     error_codes: errhandler::ErrorCodes::NONE,
     infos: Slots::NONE,
@@ -80,6 +84,7 @@ pub fn objects_mut() -> RefMut<'static, Objects> {
 pub fn replace(saved: Objects) {
     OBJECTS.set(saved);
     comm::forget_recent();
+    file::forget_open();
 }
 
 /// Releases the real objects that are local to this process, before [`replace`].

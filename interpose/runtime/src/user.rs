@@ -22,7 +22,7 @@ use crate::image::layout::Layout;
 use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
 pub use effects::effect_of_others;
-pub use files::written as written_files;
+pub use files::{also_written as also_written_file, written as written_files};
 pub use heap::give_back_freed;
 pub use hook::file_effect;
 pub use input::leave as leave_input;
@@ -37,6 +37,7 @@ pub use threads::{
     stop as stop_threads, stop_for_good as stop_threads_for_good,
 };
 use understudy_numbers::ProcessNumber;
+pub use undo::{Call as FileCall, Range as FileRange, full_name, note as note_effect, note_overwriting};
 pub use undo::{
     begin as begin_section, end_on_disk as end_files_on_disk, forget_before, keep_on_disk as keep_files_on_disk,
     note_from_start, undo as undo_files, undo_earlier, undo_start,

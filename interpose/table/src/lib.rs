@@ -94,9 +94,12 @@ pub fn runtime_outputs() -> String {
 /// # Errors
 /// If the directory or a file cannot be read.
 pub fn implemented(directory: &std::path::Path) -> std::io::Result<Vec<String>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        files.push(entry?.path());
+    let (mut files, mut directories) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory)? {
+            let path = entry?.path();
+            if path.is_dir() { &mut directories } else { &mut files }.push(path);
+        }
     }
     files.sort();
     let mut names = Vec::new();

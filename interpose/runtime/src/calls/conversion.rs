@@ -7,6 +7,7 @@ use crate::handles::{
 };
 use crate::objects::errhandler::no_file;
 use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::objects::objects;
 use crate::{early, requests};
 use std::ffi::c_int;
 
@@ -42,17 +43,17 @@ pub unsafe extern "C" fn MPI_Message_f2c(message: c_int) -> VirtMessage {
     VirtMessage(from_fortran(HandleKind::Message, message, early::matched_exists, real))
 }
 
-/// `MPI_File_c2f`: MPI_FILE_NULL, the only one there is, is 0 in Open MPI; what is no file is -1.
+/// `MPI_File_c2f`: MPI_FILE_NULL is 0 in Open MPI, what is no file -1.
 pub unsafe extern "C" fn MPI_File_c2f(fh: VirtFile) -> c_int {
-    if fh == no_file() { 0 } else { -1 }
+    to_fortran(HandleKind::File, fh.0, || if fh == no_file() { 0 } else { -1 })
 }
 
 /// `MPI_File_f2c`
 pub unsafe extern "C" fn MPI_File_f2c(fh: c_int) -> VirtFile {
-    if fh == 0 {
-        no_file()
-    } else {
-        VirtFile(std::ptr::null_mut())
+    let exists = |index| objects().files.get(index).is_some();
+    match fh {
+        0 => no_file(),
+        fh => VirtFile(from_fortran(HandleKind::File, fh, exists, std::ptr::null_mut)),
     }
 }
 

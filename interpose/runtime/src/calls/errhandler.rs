@@ -4,11 +4,11 @@
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_FILE, ERR_WIN, SUCCESS};
 use crate::generated::callbacks::{CommErrhandlerFn, FileErrhandlerFn, WinErrhandlerFn};
 use crate::generated::{HandleKind, Proc, real};
-use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtInfo, VirtWin, real_errhandler};
+use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtWin, real_errhandler};
 use crate::objects::errhandler::{Kind, Object};
 use crate::objects::lookup::{from_fortran, to_fortran};
-use crate::objects::{comm, errhandler, objects, objects_mut, window};
-use crate::raise::{finish, finish_win, raise, raise_on, unsupported_file};
+use crate::objects::{comm, errhandler, file, objects, objects_mut, window};
+use crate::raise::{finish, finish_win, raise, raise_on};
 use std::ffi::{CStr, c_char, c_int};
 
 /// `MPI_MAX_ERROR_STRING` of Open MPI.
@@ -25,7 +25,7 @@ unsafe fn create(procedure: Proc, kind: Kind, function: Option<usize>, errhandle
     SUCCESS
 }
 
-/// Files are refused, but an error handler for them may be made (14.7).
+/// Of files (14.7).
 pub unsafe extern "C" fn MPI_File_create_errhandler(
     function: FileErrhandlerFn<VirtFile>,
     errhandler: *mut VirtErrhandler,
@@ -141,50 +141,44 @@ pub unsafe extern "C" fn MPI_Win_call_errhandler(win: VirtWin, errorcode: c_int)
     })
 }
 
-/// The only file there is.
-fn finish_file(procedure: Proc, fh: VirtFile, rc: impl FnOnce() -> c_int) -> c_int {
-    match if fh == errhandler::no_file() { rc() } else { ERR_FILE } {
+/// What errors of this file are raised on.
+fn object_of(fh: VirtFile) -> Result<Object, c_int> {
+    match fh {
+        fh if fh == errhandler::no_file() => Ok(Object::NoFile),
+        fh if file::index(fh).is_some() => Ok(Object::File(fh)),
+        _ => Err(ERR_FILE),
+    }
+}
+
+fn finish_file(procedure: Proc, fh: VirtFile, rc: impl FnOnce(Object) -> c_int) -> c_int {
+    let object = object_of(fh);
+    match object.map_or_else(|rc| rc, rc) {
         SUCCESS => SUCCESS,
-        rc => raise_on(procedure, rc, Object::NoFile),
+        rc => raise_on(procedure, rc, object.unwrap_or(Object::NoFile)),
     }
 }
 
 pub unsafe extern "C" fn MPI_File_set_errhandler(fh: VirtFile, errhandler: VirtErrhandler) -> c_int {
-    finish_file(Proc::MPI_File_set_errhandler, fh, || Object::NoFile.set(errhandler))
+    finish_file(Proc::MPI_File_set_errhandler, fh, |object| object.set(errhandler))
 }
 
 pub unsafe extern "C" fn MPI_File_get_errhandler(fh: VirtFile, errhandler: *mut VirtErrhandler) -> c_int {
-    finish_file(Proc::MPI_File_get_errhandler, fh, || {
+    finish_file(Proc::MPI_File_get_errhandler, fh, |object| {
         if errhandler.is_null() {
             return ERR_ARG;
         }
         // SAFETY: the program's place for the handle.
-        unsafe { *errhandler = Object::NoFile.get() };
+        unsafe { *errhandler = object.get() };
         SUCCESS
     })
 }
 
 pub unsafe extern "C" fn MPI_File_call_errhandler(fh: VirtFile, errorcode: c_int) -> c_int {
     let procedure = Proc::MPI_File_call_errhandler;
-    finish_file(procedure, fh, || {
-        raise_on(procedure, errorcode, Object::NoFile);
+    finish_file(procedure, fh, |object| {
+        raise_on(procedure, errorcode, object);
         SUCCESS
     })
-}
-
-/// `MPI_File_open`: the program gets no file.
-pub unsafe extern "C" fn MPI_File_open(
-    _comm: VirtComm,
-    _filename: *const c_char,
-    _amode: c_int,
-    _info: VirtInfo,
-    fh: *mut VirtFile,
-) -> c_int {
-    if !fh.is_null() {
-        // SAFETY: the program's place for the handle.
-        unsafe { *fh = errhandler::no_file() };
-    }
-    unsupported_file(Proc::MPI_File_open)
 }
 
 pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: *mut VirtErrhandler) -> c_int {

@@ -23,12 +23,26 @@ pub struct TypeMap {
 }
 
 /// The type maps that have been asked for.
-#[derive(Default)]
 pub struct TypeMaps {
     known: HashMap<usize, Arc<TypeMap>>,
+    most: usize,
+}
+
+impl Default for TypeMaps {
+    fn default() -> TypeMaps {
+        TypeMaps::new(MOST_PIECES)
+    }
 }
 
 impl TypeMaps {
+    /// With at most so many pieces in a map.
+    pub fn new(most: usize) -> TypeMaps {
+        TypeMaps {
+            known: HashMap::new(),
+            most,
+        }
+    }
+
     /// The map of a datatype.
     pub fn of(&mut self, datatype: VirtDatatype) -> Arc<TypeMap> {
         if let Some(known) = self.known.get(&(datatype.0 as usize)) {
@@ -47,7 +61,7 @@ impl TypeMaps {
     fn make(&mut self, datatype: VirtDatatype) -> TypeMap {
         let (whole, extent, size) = measure(datatype);
         let dense = vec![whole];
-        let pieces = match datatype::recipe(datatype) {
+        let pieces = match datatype::kept_recipe(datatype) {
             Some(recipe) if whole.1 != size => self.pieces(&recipe).unwrap_or(dense),
             _ => dense,
         };
@@ -58,8 +72,8 @@ impl TypeMaps {
     fn pieces(&mut self, recipe: &Recipe) -> Option<Vec<(isize, usize)>> {
         let base = |at: usize| Some(VirtDatatype(*recipe.contained.get(at)? as *mut c_void));
         let old = self.of(base(0)?);
-        let mut pieces = Pieces::default();
-        match combiner::blocks(recipe)? {
+        let mut pieces = Pieces::new(self.most);
+        match combiner::blocks(recipe, self.most)? {
             combiner::Blocks::Same(blocks) => {
                 for (offset, count) in blocks {
                     pieces.add(&old, offset, count)?;
@@ -81,20 +95,34 @@ impl TypeMaps {
     }
 }
 
-#[derive(Default)]
-struct Pieces(Vec<(isize, usize)>);
+struct Pieces(Vec<(isize, usize)>, usize);
 
 impl Pieces {
+    fn new(most: usize) -> Pieces {
+        Pieces(Vec::new(), most)
+    }
+
+    fn push(&mut self, begin: isize, length: usize) {
+        match self.0.last_mut() {
+            Some((last, size)) if *last + *size as isize == begin => *size += length,
+            _ if length > 0 => self.0.push((begin, length)),
+            _ => {}
+        }
+    }
+
     fn add(&mut self, of: &TypeMap, at: isize, count: usize) -> Option<()> {
+        if let [(offset, length)] = of.pieces[..]
+            && length as isize == of.extent
+        {
+            self.push(at + offset, length * count);
+            return Some(());
+        }
         for element in 0..count as isize {
             for &(offset, length) in &of.pieces {
                 let begin = at + element * of.extent + offset;
-                match self.0.last_mut() {
-                    Some((last, size)) if *last + *size as isize == begin => *size += length,
-                    _ => self.0.push((begin, length)),
-                }
+                self.push(begin, length);
             }
-            if self.0.len() > MOST_PIECES {
+            if self.0.len() > self.1 {
                 return None;
             }
         }
@@ -174,7 +202,7 @@ mod tests {
 
     #[test]
     fn touching_pieces_are_merged() {
-        let mut pieces = Pieces::default();
+        let mut pieces = Pieces::new(9);
         pieces.add(&map(&[(0, 8)], 8), 0, 3).unwrap();
         pieces.add(&map(&[(0, 8)], 8), 24, 1).unwrap();
         pieces.add(&map(&[(0, 4)], 8), 40, 2).unwrap();

@@ -390,6 +390,12 @@ pub fn recipe(datatype: VirtDatatype) -> Option<Ref<'static, Recipe>> {
     Ref::filter_map(objects(), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
 }
 
+/// The same, though the program may have freed it.
+pub fn kept_recipe(datatype: VirtDatatype) -> Option<Ref<'static, Recipe>> {
+    let index = created(HandleKind::Datatype, datatype.0)?;
+    Ref::filter_map(objects(), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
+}
+
 /// Names a real datatype.
 fn rename(datatype: RealDatatype, name: &[u8]) {
     if let Ok(name) = CString::new(name) {

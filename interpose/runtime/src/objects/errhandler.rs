@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::lookup::{Predefined, created};
-use super::{comm, objects, objects_mut, window};
+use super::{comm, file, objects, objects_mut, window};
 use crate::abi;
 use crate::arch::call_back;
 use crate::errors::{ERR_ARG, SUCCESS};
@@ -38,7 +38,9 @@ pub enum Kind {
 pub enum Object {
     /// A communicator.
     Comm(VirtComm),
-    /// `MPI_FILE_NULL`: files are refused, so there is no other.
+    /// An open file.
+    File(VirtFile),
+    /// `MPI_FILE_NULL`: errors without a file.
     NoFile,
     /// A window.
     Win(VirtWin),
@@ -80,6 +82,11 @@ pub fn no_file() -> VirtFile {
     VirtFile(NO_FILE.get())
 }
 
+/// What a file that is opened now has as its error handler: that of `MPI_FILE_NULL`.
+pub fn default_of_files() -> u64 {
+    objects().file_errhandler
+}
+
 /// What an error handler does; nothing for `MPI_ERRHANDLER_NULL` and for what is no error handler.
 fn action(errhandler: VirtErrhandler) -> Option<Action> {
     if let Some(index) = created(HandleKind::Errhandler, errhandler.0) {
@@ -100,7 +107,7 @@ impl Object {
     fn kind(self) -> Kind {
         match self {
             Object::Comm(_) => Kind::Comm,
-            Object::NoFile => Kind::File,
+            Object::File(_) | Object::NoFile => Kind::File,
             Object::Win(_) => Kind::Win,
         }
     }
@@ -109,6 +116,7 @@ impl Object {
     fn errhandler(self) -> VirtErrhandler {
         let (handle, default) = match self {
             Object::Comm(comm) => (comm::errhandler(comm), &FATAL),
+            Object::File(file) => (file::get(file).map_or(0, |file| file.errhandler), &RETURN),
             Object::NoFile => (objects().file_errhandler, &RETURN),
             Object::Win(win) => (window::errhandler(win), &FATAL),
         };
@@ -132,6 +140,11 @@ impl Object {
         }
         match self {
             Object::Comm(comm) => comm::set_errhandler(comm, errhandler.0 as u64),
+            Object::File(file) => {
+                if let Some(mut file) = file::get_mut(file) {
+                    file.errhandler = errhandler.0 as u64;
+                }
+            }
             Object::NoFile => objects_mut().file_errhandler = errhandler.0 as u64,
             Object::Win(win) => {
                 if let Some(mut window) = window::get_mut(win) {
@@ -157,6 +170,7 @@ impl Object {
     pub fn call(self, function: u64, mut code: c_int) {
         let mut handle = match self {
             Object::Comm(comm) => abi::for_program(HandleKind::Comm, comm.0 as u64),
+            Object::File(file) => abi::for_program(HandleKind::File, file.0 as u64),
             Object::NoFile => abi::for_program(HandleKind::File, no_file().0 as u64),
             Object::Win(win) => abi::for_program(HandleKind::Win, win.0 as u64),
         };
@@ -202,8 +216,9 @@ fn collect() {
     let used = |index: u32| {
         let handle = virtual_handle(HandleKind::Errhandler, index) as u64;
         all.file_errhandler == handle
-            || all.comms.iter().any(|(_, comm)| comm.errhandler == handle)
+            || all.files.iter().any(|(_, file)| file.errhandler == handle)
             || all.windows.iter().any(|(_, window)| window.errhandler == handle)
+            || all.comms.iter().any(|(_, comm)| comm.errhandler == handle)
     };
     let unused: Vec<u32> = freed.map(|(index, _)| index).filter(|&index| !used(index)).collect();
     for index in unused {

@@ -62,6 +62,16 @@ pub fn adopt(real: RealInfo) -> VirtInfo {
     VirtInfo(handles::virtual_handle(HandleKind::Info, index))
 }
 
+/// A new info object with these keys and values.
+pub fn create(pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<VirtInfo, c_int> {
+    make(&Info { pairs: pairs.to_vec() }).map(adopt)
+}
+
+/// Keys and values of an info object; none of the null handle.
+pub fn pairs(info: VirtInfo) -> Vec<(Vec<u8>, Vec<u8>)> {
+    get_mut(info).map_or_else(Vec::new, |info| info.pairs.clone())
+}
+
 /// Frees an info object.
 pub fn free(info: VirtInfo) -> c_int {
     let Some(index) = index(info) else { return ERR_INFO };

@@ -10,8 +10,10 @@ use crate::cell::Main;
 use crate::shim;
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 use understudy_abi::RUNTIME_FD_BASE;
 
 /// An open regular file, directory or device.
@@ -126,15 +128,31 @@ pub fn capture() -> Saved {
     saved
 }
 
+/// Files that the layer has open for the program (MPI's files).
+static OF_LAYER: Main<Vec<Weak<File>>> = Main::new(Vec::new());
+
+/// The layer has opened a file for the program.
+pub fn also_written(file: &Arc<File>) {
+    let mut all = OF_LAYER.borrow_mut();
+    all.retain(|file| file.strong_count() > 0);
+    all.push(Arc::downgrade(file));
+}
+
 /// The regular files that the program may be writing, opened once more.
-pub fn written() -> Vec<std::fs::File> {
+pub fn written() -> Vec<File> {
+    let of_layer: Vec<File> = OF_LAYER
+        .borrow()
+        .iter()
+        .filter_map(|file| file.upgrade()?.try_clone().ok())
+        .collect();
     let saved = capture();
     let written = saved
         .files
         .iter()
         .filter(|(_, file)| file.same_as.is_none() && is_writable(file.flags));
     written
-        .filter_map(|(fd, _)| std::fs::File::open(format!("/proc/self/fd/{fd}")).ok())
+        .filter_map(|(fd, _)| File::open(format!("/proc/self/fd/{fd}")).ok())
+        .chain(of_layer)
         .collect()
 }
 

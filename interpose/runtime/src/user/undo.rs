@@ -20,6 +20,7 @@ mod apply;
 mod keep;
 mod log;
 mod note;
+mod overwrite;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,9 @@ use super::{UserError, effects, output};
 use crate::cell::Main;
 use crate::{told, world};
 use ckptd::private::{MEMORY, in_memory, open_own};
-use note::{Call, Recorder};
+pub use note::Call;
+use note::Recorder;
+pub use overwrite::Range;
 use place::Place;
 use std::cell::RefMut;
 use std::ffi::{CStr, OsStr, c_char, c_int};
@@ -234,11 +237,7 @@ pub unsafe fn file_effect(
     other: *const c_char,
     value: i64,
 ) {
-    let Some(recorder) = &mut *RECORDER.borrow_mut() else {
-        return;
-    };
-    // A child that the program has forked is not protected, though it has all of this.
-    if !recorder.is_on() || !(world::is_protected() || *EARLY.borrow()) || recorder.process() != std::process::id() {
+    if !is_noting() {
         return;
     }
     // SAFETY: handed on to the caller.
@@ -255,11 +254,41 @@ pub unsafe fn file_effect(
             _ => absolute(directory, path).and_then(|path| call_on(kind, path, value)),
         }
     };
-    if let Some(call) = call
-        && let Err(error) = recorder.note(&call)
-    {
-        recorder.warn(call.path(), &error.to_string());
+    if let Some(call) = call {
+        note(&call);
     }
+}
+
+/// Whether effects are noted: a child that the program has forked is not protected, though it has all of this.
+fn is_noting() -> bool {
+    let is_of_this = |recorder: &Recorder| recorder.is_on() && recorder.process() == std::process::id();
+    (world::is_protected() || *EARLY.borrow()) && RECORDER.borrow().as_ref().is_some_and(is_of_this)
+}
+
+/// The layer is about to do this to a file of the program's.
+pub fn note(call: &Call) {
+    with_recorder(call.path(), |recorder| recorder.note(call));
+}
+
+/// The layer is about to write these ranges of a file of the program's, which is open.
+pub fn note_overwriting(path: &Path, file: &File, ranges: &[Range]) {
+    with_recorder(path, |recorder| recorder.overwrite(path, file, ranges));
+}
+
+fn with_recorder(path: &Path, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {
+    if is_noting()
+        && let Some(recorder) = &mut *RECORDER.borrow_mut()
+        && let Err(error) = act(recorder)
+    {
+        recorder.warn(path, &error.to_string());
+    }
+}
+
+/// The file that a name of the program's leads to, by its full name; what is no file keeps its name.
+pub fn full_name(name: &CStr) -> PathBuf {
+    // SAFETY: a valid string.
+    let found = unsafe { absolute(libc::AT_FDCWD, name.as_ptr()) };
+    found.map_or_else(|| PathBuf::from(OsStr::from_bytes(name.to_bytes())), followed)
 }
 
 fn call_on(kind: u32, path: PathBuf, value: i64) -> Option<Call> {

@@ -3,6 +3,7 @@
 use super::keep::clone_or_copy;
 use super::log::{Effect, Id, Log};
 use super::note::exchange;
+use super::overwrite;
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -66,6 +67,16 @@ impl Renewed {
             Effect::Created { path } => (path, remove(path)),
             Effect::Grown { path, id, size } => (path, shrink(path, now(id), *size)),
             Effect::Changed { path, size, backup, .. } => (path, refill(path, *size, backup)),
+            Effect::Overwritten {
+                path,
+                id,
+                ranges,
+                bytes,
+                backup,
+            } => {
+                let done = overwrite::put_back(path, now(id), ranges, bytes, backup.as_deref());
+                (path, done)
+            }
             Effect::Removed { path, id, backup } => (path, bring_back(path, *id, backup)),
             Effect::RemovedDirectory { path, mode, .. } => (path, make_directory(path, *mode)),
             Effect::Renamed { from, to, id, .. } => (from, rename_back(from, to, now(id))),

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const RENEWED: &str = "undo-new";
 
 const MAGIC: &[u8; 12] = b"understudy\0U";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: u64 = 16;
 const FRAME: usize = 12;
 
@@ -57,6 +57,14 @@ pub enum Effect {
         size: u64,
         backup: PathBuf,
     },
+    /// Ranges of the file are overwritten; their old bytes are here, one after the other, or in `backup`, once it has so many.
+    Overwritten {
+        path: PathBuf,
+        id: Id,
+        ranges: Vec<(u64, u64)>,
+        bytes: Vec<u8>,
+        backup: Option<PathBuf>,
+    },
     /// The name goes away; the file is still at `backup`.
     Removed { path: PathBuf, id: Id, backup: PathBuf },
     /// A directory goes away.
@@ -77,6 +85,7 @@ impl Effect {
     pub fn backup(&self) -> Option<&Path> {
         match self {
             Effect::Changed { backup, .. } | Effect::Removed { backup, .. } => Some(backup),
+            Effect::Overwritten { backup, .. } => backup.as_deref(),
             // A backup that had to be moved.
             Effect::Renamed { to, .. } if is_backup(to) => Some(to),
             _ => None,
@@ -91,6 +100,7 @@ impl Effect {
             Effect::Created { .. } => return,
             Effect::Grown { path, id, .. }
             | Effect::Changed { path, id, .. }
+            | Effect::Overwritten { path, id, .. }
             | Effect::Removed { path, id, .. }
             | Effect::RemovedDirectory { path, id, .. } => (path, id),
             Effect::Renamed { to, id, .. } | Effect::Exchanged { to, id, .. } => (to, id),

@@ -3,6 +3,7 @@
 
 use super::keep::{self, Keeper};
 use super::log::{Effect, Id, Log, Record};
+use super::overwrite::Ranges;
 use super::place::MOVED;
 use ckptd::private::in_memory;
 use std::collections::{HashMap, HashSet};
@@ -54,7 +55,7 @@ impl Call {
 
 /// How much of a file has been noted in this section.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Known {
+pub(super) enum Known {
     Size,
     Content,
 }
@@ -73,12 +74,14 @@ pub struct Recorder {
     /// Names made since the cut. Their files are of no interest to it, if they are still those files.
     created: HashSet<PathBuf>,
     /// Files that have been noted since the cut.
-    known: HashMap<Id, Known>,
+    pub(super) known: HashMap<Id, Known>,
+    /// Ranges of files whose old bytes have been noted since the cut.
+    pub(super) overwritten: HashMap<Id, Ranges>,
     warned: bool,
     process: u32,
 }
 
-fn metadata_of(path: &Path) -> Option<Metadata> {
+pub(super) fn metadata_of(path: &Path) -> Option<Metadata> {
     fs::symlink_metadata(path).ok()
 }
 
@@ -118,6 +121,7 @@ impl Recorder {
             clock: libc::CLOCK_MONOTONIC,
             created: HashSet::new(),
             known: HashMap::new(),
+            overwritten: HashMap::new(),
             warned: false,
             process: std::process::id(),
         }
@@ -137,6 +141,7 @@ impl Recorder {
         self.began = SystemTime::now();
         self.created.clear();
         self.known.clear();
+        self.overwritten.clear();
     }
 
     /// The process whose effects are noted.
@@ -181,7 +186,7 @@ impl Recorder {
         }
     }
 
-    fn write(&mut self, effect: Effect) -> io::Result<()> {
+    pub(super) fn write(&mut self, effect: Effect) -> io::Result<()> {
         let log = match &mut self.log {
             Some(log) => log,
             none => none.insert(Log::create(&self.place)?),
@@ -237,7 +242,7 @@ impl Recorder {
 
     /// Whether this file was made since the cut. Another rank may have put an old one in the place of one that this rank
     /// has made, so its time of birth counts, too; where there is none (statx(2)), files are taken to be old.
-    fn is_new(&self, path: &Path, metadata: &Metadata) -> bool {
+    pub(super) fn is_new(&self, path: &Path, metadata: &Metadata) -> bool {
         self.created.contains(path) && metadata.created().is_ok_and(|born| born > self.began)
     }
 
@@ -248,7 +253,7 @@ impl Recorder {
     }
 
     /// The file may grow.
-    fn size(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
+    pub(super) fn size(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         let id = Id::of(metadata);
         if self.known.contains_key(&id) {
             return Ok(());
@@ -292,7 +297,7 @@ impl Recorder {
     }
 
     /// Writes a record, and then makes its backup in `directory`: a backup without a record would stay for ever.
-    fn kept(
+    pub(super) fn kept(
         &mut self,
         directory: &Path,
         record: impl Fn(&Path) -> Effect,

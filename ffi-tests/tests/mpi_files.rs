@@ -1,0 +1,89 @@
+//! MPI's files: a program that writes them in every way prints and leaves what it would have without a failure.
+
+use ffi_tests::shared::native;
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, is_thorough, place};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const WORKERS: u32 = 4;
+const ROUNDS: usize = 12;
+const ARGUMENTS: [&str; 2] = ["12", "8"];
+const SHARED: [&str; 4] = ["grid.dat", "record.dat", "memo.dat", "dealt.dat"];
+
+/// Cuts fall on all the meetings of a round in turn.
+fn job(program: &Path) -> Job {
+    Job::new(program, &ARGUMENTS).interval("17calls")
+}
+
+fn assert_same(outcome: &Outcome, undisturbed: &Outcome, workers: u32) {
+    let own: Vec<String> = (0..workers).map(|worker| format!("own.{worker}")).collect();
+    let files: Vec<&str> = SHARED.into_iter().chain(own.iter().map(String::as_str)).collect();
+    outcome.assert_success();
+    outcome.assert_like(undisturbed, &files);
+    outcome.assert_nothing_left();
+}
+
+fn alone(job: Job) -> Arc<Outcome> {
+    let undisturbed = native(job);
+    undisturbed.assert_success();
+    let text = String::from_utf8_lossy(&undisturbed.stdout);
+    assert!(
+        !text.contains("FAILED"),
+        "the program does not like MPI itself:\n{text}"
+    );
+    undisturbed
+}
+
+/// Kills in the middle of rounds, while files are open.
+fn killed(make: impl Fn() -> Job, workers: u32, times: usize, name: &str) {
+    let undisturbed = alone(make());
+    let text = String::from_utf8_lossy(&undisturbed.stdout);
+    let first_lines = text.lines().take_while(|line| !line.starts_with("round 1:")).count();
+    let mut verdicts = Verdicts::default();
+    let mut random = Random::announced(name);
+    for _ in 0..times {
+        let worker = random.below(u64::from(workers)) as u32;
+        let after = first_lines + random.below(ROUNDS as u64 - 3) as usize;
+        let delay = Duration::from_micros(random.below(30_000));
+        let kill = Kill::at(worker, Trigger::Lines(after)).after(delay);
+        let outcome = make().kill(kill).run();
+        verdicts.judge(&format!("worker {worker}, {delay:?} after line {after}"), || {
+            assert_same(&outcome, &undisturbed, workers);
+            outcome.assert_taken_over(&[worker]);
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn nothing_changes_under_the_layer() {
+    let make = || job(&place::test_program("mpi_files"));
+    assert_same(&make().run(), &alone(make()), WORKERS);
+}
+
+#[test]
+fn a_worker_dies_between_writes() {
+    let times = if is_thorough() { 8 } else { 2 };
+    killed(|| job(&place::test_program("mpi_files")), WORKERS, times, "mpi_files");
+}
+
+/// The second death finds the files that the first recovery has opened again.
+#[test]
+fn two_die_one_after_the_other() {
+    let make = || job(&place::test_program("mpi_files"));
+    let undisturbed = alone(make());
+    let deaths = "kill rank=1 at=cut.end epoch=4; kill rank=2 at=cut.end epoch=7";
+    let outcome = make().spares(2).fault(deaths).run();
+    assert_same(&outcome, &undisturbed, WORKERS);
+    outcome.assert_taken_over(&[1, 2]);
+}
+
+#[test]
+fn a_worker_of_mpich_dies() {
+    let Some(program) = place::mpich_program("mpi_files") else {
+        return;
+    };
+    let make = || job(&program).workers(2).limit(Duration::from_secs(40)).of_mpich();
+    killed(make, 2, if is_thorough() { 4 } else { 1 }, "mpi_files of MPICH");
+}

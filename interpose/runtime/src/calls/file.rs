@@ -1,0 +1,452 @@
+//! Files (MPI 4.1, chapter 14): the layer's alone, by pread(2) and pwrite(2).
+//!
+//! ```text
+//!   view     which bytes of the file a process sees
+//!   memory   the program's buffers, as bytes in the order of their type map
+//!   access   reads and writes, at whatever pointer
+//!   data     the procedures that do so
+//!   shared   the shared pointer
+//! ```
+//!
+//! Data access needs nobody else, but for the shared pointer: a collective is what each process would do alone, and whatever does not
+//! block has ended when it returns. So no file has anything under way at a cut. What is written or changed is noted in the undo log first.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+mod access;
+mod data;
+mod memory;
+mod shared;
+mod view;
+
+pub use data::*;
+pub use view::{MPI_File_get_byte_offset, MPI_File_get_type_extent, MPI_File_get_view, MPI_File_set_view};
+
+use crate::errors::*;
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtFile, VirtGroup, VirtInfo, real_comm};
+use crate::objects::comm::create;
+use crate::objects::errhandler::{self, Object};
+use crate::objects::file::{self, File, mode};
+use crate::objects::{comm, group, info};
+use crate::raise::raise_on;
+use crate::user::{self, FileCall};
+use crate::{recovery, requests, told, traffic};
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use understudy_mpi::comm::Extreme;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Rank;
+
+/// Why a procedure fails.
+enum Failure {
+    /// What the library has returned; it may be that a process has died.
+    Library(c_int),
+    /// An error of this class.
+    Class(c_int),
+}
+
+type Result<T> = std::result::Result<T, Failure>;
+
+impl From<understudy_mpi::Error> for Failure {
+    fn from(error: understudy_mpi::Error) -> Failure {
+        Failure::Library(error.code())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Class(class_of(&error))
+    }
+}
+
+/// The class of an error of the operating system (14.7).
+fn class_of(error: &io::Error) -> c_int {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => ERR_NO_SUCH_FILE,
+        Some(libc::EEXIST) => ERR_FILE_EXISTS,
+        Some(libc::EACCES | libc::EPERM) => ERR_ACCESS,
+        Some(libc::EROFS) => ERR_READ_ONLY,
+        Some(libc::ENAMETOOLONG | libc::ENOTDIR | libc::EISDIR | libc::ELOOP) => ERR_BAD_FILE,
+        Some(libc::ENOSPC) => ERR_NO_SPACE,
+        Some(libc::EDQUOT) => ERR_QUOTA,
+        Some(libc::ETXTBSY) => ERR_FILE_IN_USE,
+        _ => ERR_IO,
+    }
+}
+
+fn class(class: c_int) -> Failure {
+    Failure::Class(class)
+}
+
+/// A return code of the library as a result.
+fn library(rc: c_int) -> Result<()> {
+    if rc == SUCCESS {
+        Ok(())
+    } else {
+        Err(Failure::Library(rc))
+    }
+}
+
+/// What a procedure returns: an error goes to the error handler of the file, or of `MPI_FILE_NULL`.
+fn finish(procedure: Proc, fh: VirtFile, outcome: Result<()>) -> c_int {
+    let rc = match outcome {
+        Ok(()) => return SUCCESS,
+        Err(Failure::Class(rc)) => rc,
+        Err(Failure::Library(rc)) => match recovery::check(rc) {
+            Ok(rc) => rc,
+            // The program has been rewound.
+            Err(_) => return SUCCESS,
+        },
+    };
+    let object = match file::index(fh) {
+        Some(_) => Object::File(fh),
+        None => Object::NoFile,
+    };
+    raise_on(procedure, rc, object)
+}
+
+/// A copy of an open file's entry.
+fn known(fh: VirtFile) -> Result<File> {
+    file::get(fh).map(|file| file.clone()).ok_or(class(ERR_FILE))
+}
+
+fn comm_of(file: &File) -> RealComm {
+    real_comm(file.comm())
+}
+
+/// Writes a value to the program's place for it.
+///
+/// # Safety
+/// `to` is such a place, or null.
+unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
+    if to.is_null() {
+        return Err(class(ERR_ARG));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// All processes do the same, or none of them: what has gone wrong for one has for all.
+fn agree(comm: RealComm, outcome: Result<()>) -> Result<()> {
+    let code = match outcome {
+        Ok(()) => SUCCESS,
+        Err(Failure::Class(rc)) => rc,
+        library => return library,
+    };
+    match comm.extremes(Extreme::Greatest, &[code as u64])?.first() {
+        Some(&worst) if worst != SUCCESS as u64 => Err(class(worst as c_int)),
+        _ => Ok(()),
+    }
+}
+
+/// One process does something for all, when all have come; nobody goes on before.
+fn first_does(comm: RealComm, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    comm.barrier()?;
+    let outcome = if comm.rank()? == Rank(0) { act() } else { Ok(()) };
+    agree(comm, outcome)
+}
+
+/// A name may begin with that of a file system's type.
+fn without_type(name: &CStr) -> &[u8] {
+    let bytes = name.to_bytes();
+    let types = ["ufs:", "nfs:", "lustre:", "gpfs:", "panfs:", "pvfs2:"];
+    types
+        .iter()
+        .find_map(|start| bytes.strip_prefix(start.as_bytes()))
+        .unwrap_or(bytes)
+}
+
+/// The full name of a file.
+///
+/// # Safety
+/// A C string, or null.
+unsafe fn path_of(name: *const c_char) -> Result<PathBuf> {
+    if name.is_null() {
+        return Err(class(ERR_ARG));
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) };
+    let plain = std::ffi::CString::new(without_type(name)).map_err(|_| class(ERR_BAD_FILE))?;
+    if plain.is_empty() {
+        return Err(class(ERR_BAD_FILE));
+    }
+    Ok(user::full_name(&plain))
+}
+
+fn check_mode(amode: c_int) -> Result<()> {
+    let has = |flag: c_int| amode & flag != 0;
+    let ways = [mode::RDONLY, mode::WRONLY, mode::RDWR]
+        .into_iter()
+        .filter(|&way| has(way));
+    let makes = has(mode::CREATE) || has(mode::EXCL);
+    if ways.count() != 1 || (has(mode::RDONLY) && makes) || (has(mode::RDWR) && has(mode::SEQUENTIAL)) {
+        return Err(class(ERR_AMODE));
+    }
+    Ok(())
+}
+
+/// Makes the file, or finds that it is there.
+fn make_file(path: &Path, amode: c_int) -> Result<()> {
+    if amode & mode::CREATE == 0 {
+        return Ok(());
+    }
+    user::note_effect(&FileCall::Open {
+        path: path.to_owned(),
+        flags: libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
+    });
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o666).open(path);
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && amode & mode::EXCL == 0 => Ok(()),
+        other => Ok(other.map(drop)?),
+    }
+}
+
+/// A communicator of the file's own.
+fn duplicate(parent: VirtComm) -> Result<VirtComm> {
+    if comm::index(parent).is_none() || comm::remote_members(parent).is_some() {
+        return Err(class(ERR_COMM));
+    }
+    let mut made = None;
+    // SAFETY: a communicator, and a place for the new one.
+    let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(parent), new) };
+    library(create::make(duplicate, requests::are_on, &mut made))?;
+    traffic::forget_recent();
+    let made = made.ok_or(class(ERR_INTERN))?;
+    Ok(create::register(made, parent))
+}
+
+fn free_comm(file_comm: VirtComm) -> Result<()> {
+    traffic::forget_recent();
+    library(comm::index(file_comm).map_or(SUCCESS, comm::freed::free))
+}
+
+/// The hidden file of the shared pointer: one for each time that a file is opened.
+fn shared_path(path: &Path, file_comm: VirtComm) -> Vec<u8> {
+    let uid = comm::get(file_comm).map_or(0, |comm| comm.uid);
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_else(|| OsStr::new("file")));
+    name.push(format!(".understudy-shared-{}-{uid:x}", told::job().replace('/', "_")));
+    path.with_file_name(name).into_os_string().into_vec()
+}
+
+fn open(parent: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
+    check_mode(amode)?;
+    let file_comm = duplicate(parent)?;
+    let opened = open_on(file_comm, path, amode, hints);
+    if let Err(Failure::Class(_)) = opened {
+        free_comm(file_comm)?;
+    }
+    opened
+}
+
+fn open_on(file_comm: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
+    let real = real_comm(file_comm);
+    first_does(real, || make_file(path, amode))?;
+    let mut descriptor = None;
+    let opened = file::open(path, amode).and_then(|opened| {
+        if opened.metadata()?.is_dir() {
+            return Err(io::Error::from_raw_os_error(libc::EISDIR));
+        }
+        descriptor = Some(opened);
+        Ok(())
+    });
+    agree(real, opened.map_err(Failure::from))?;
+    let descriptor = descriptor.ok_or(class(ERR_INTERN))?;
+    let start = if amode & mode::APPEND != 0 {
+        descriptor.metadata()?.len()
+    } else {
+        0
+    };
+    Ok(file::enter(
+        File {
+            path: path.as_os_str().as_bytes().to_vec(),
+            mode: amode,
+            comm: file_comm.0 as u64,
+            info: info::pairs(hints),
+            errhandler: errhandler::default_of_files(),
+            view: view::of_bytes(),
+            atomic: false,
+            position: start,
+            shared_start: start,
+            shared_path: shared_path(path, file_comm),
+            split: None,
+        },
+        descriptor,
+    ))
+}
+
+pub unsafe extern "C" fn MPI_File_open(
+    comm: VirtComm,
+    filename: *const c_char,
+    amode: c_int,
+    info: VirtInfo,
+    fh: *mut VirtFile,
+) -> c_int {
+    // SAFETY: the program's arguments.
+    let opened = unsafe {
+        put(fh, errhandler::no_file())
+            .and_then(|()| path_of(filename))
+            .and_then(|path| open(comm, &path, amode, info))
+            .and_then(|opened| put(fh, opened))
+    };
+    finish(Proc::MPI_File_open, errhandler::no_file(), opened)
+}
+
+fn delete(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Err(io::Error::from_raw_os_error(libc::EISDIR).into());
+    }
+    user::note_effect(&FileCall::Remove {
+        path: path.to_owned(),
+        files: true,
+        directories: false,
+    });
+    Ok(fs::remove_file(path)?)
+}
+
+fn close(fh: VirtFile) -> Result<()> {
+    let file = known(fh)?;
+    if file.split.is_some() {
+        return Err(class(ERR_REQUEST));
+    }
+    first_does(comm_of(&file), || {
+        shared::forget(&file)?;
+        if file.mode & mode::DELETE_ON_CLOSE != 0 {
+            delete(file.path())?;
+        }
+        Ok(())
+    })?;
+    free_comm(file.comm())?;
+    view::release(&file.view);
+    file::remove(fh);
+    Ok(())
+}
+
+pub unsafe extern "C" fn MPI_File_close(fh: *mut VirtFile) -> c_int {
+    if fh.is_null() {
+        return finish(Proc::MPI_File_close, errhandler::no_file(), Err(class(ERR_ARG)));
+    }
+    // SAFETY: the program's handle.
+    let handle = unsafe { *fh };
+    let closed = close(handle);
+    if closed.is_ok() {
+        // SAFETY: as above.
+        unsafe { *fh = errhandler::no_file() };
+    }
+    finish(Proc::MPI_File_close, handle, closed)
+}
+
+pub unsafe extern "C" fn MPI_File_delete(filename: *const c_char, _info: VirtInfo) -> c_int {
+    // SAFETY: a C string of the program.
+    let deleted = unsafe { path_of(filename) }.and_then(|path| delete(&path));
+    finish(Proc::MPI_File_delete, errhandler::no_file(), deleted)
+}
+
+/// Makes a file longer or shorter; `only_longer`, but not shorter.
+fn set_size(fh: VirtFile, size: i64, only_longer: bool) -> Result<()> {
+    let file = known(fh)?;
+    let size = u64::try_from(size).map_err(|_| class(ERR_ARG))?;
+    if file.mode & mode::RDONLY != 0 {
+        return Err(class(ERR_READ_ONLY));
+    }
+    first_does(comm_of(&file), || {
+        let descriptor = file::descriptor(fh)?;
+        let old = descriptor.metadata()?.len();
+        if size == old || (only_longer && size < old) {
+            return Ok(());
+        }
+        // What is cut off is noted as if it were overwritten, so that accesses after it need not be noted again.
+        let cut = [(size.min(old), old.saturating_sub(size))];
+        user::note_overwriting(file.path(), &descriptor, &cut);
+        Ok(descriptor.set_len(size)?)
+    })
+}
+
+pub unsafe extern "C" fn MPI_File_set_size(fh: VirtFile, size: i64) -> c_int {
+    finish(Proc::MPI_File_set_size, fh, set_size(fh, size, false))
+}
+
+pub unsafe extern "C" fn MPI_File_preallocate(fh: VirtFile, size: i64) -> c_int {
+    finish(Proc::MPI_File_preallocate, fh, set_size(fh, size, true))
+}
+
+fn size_of(fh: VirtFile) -> Result<u64> {
+    known(fh)?;
+    Ok(file::descriptor(fh)?.metadata()?.len())
+}
+
+pub unsafe extern "C" fn MPI_File_get_size(fh: VirtFile, size: *mut i64) -> c_int {
+    // SAFETY: the program's place for it.
+    let got = size_of(fh).and_then(|bytes| unsafe { put(size, bytes as i64) });
+    finish(Proc::MPI_File_get_size, fh, got)
+}
+
+pub unsafe extern "C" fn MPI_File_get_group(fh: VirtFile, group: *mut VirtGroup) -> c_int {
+    let members = known(fh).and_then(|file| comm::members(file.comm()).ok_or(class(ERR_COMM)));
+    let made = members.and_then(|members| group::create(members).map_err(Failure::Library));
+    // SAFETY: the program's place for the handle.
+    let got = made.and_then(|handle| unsafe { put(group, handle) });
+    finish(Proc::MPI_File_get_group, fh, got)
+}
+
+pub unsafe extern "C" fn MPI_File_get_amode(fh: VirtFile, amode: *mut c_int) -> c_int {
+    // SAFETY: the program's place for it.
+    let got = known(fh).and_then(|file| unsafe { put(amode, file.mode) });
+    finish(Proc::MPI_File_get_amode, fh, got)
+}
+
+/// Replaces hints; those that are not mentioned stay.
+fn add_hints(fh: VirtFile, hints: VirtInfo) {
+    let new = info::pairs(hints);
+    if let Some(mut file) = file::get_mut(fh) {
+        let mut all = info::Info {
+            pairs: std::mem::take(&mut file.info),
+        };
+        new.iter().for_each(|(key, value)| all.set(key, value));
+        file.info = all.pairs;
+    }
+}
+
+pub unsafe extern "C" fn MPI_File_set_info(fh: VirtFile, info: VirtInfo) -> c_int {
+    let set = known(fh).map(|_| add_hints(fh, info));
+    finish(Proc::MPI_File_set_info, fh, set)
+}
+
+pub unsafe extern "C" fn MPI_File_get_info(fh: VirtFile, info_used: *mut VirtInfo) -> c_int {
+    let made = known(fh).and_then(|file| info::create(&file.info).map_err(Failure::Library));
+    // SAFETY: the program's place for the handle.
+    let got = made.and_then(|handle| unsafe { put(info_used, handle) });
+    finish(Proc::MPI_File_get_info, fh, got)
+}
+
+fn set_atomicity(fh: VirtFile, flag: bool) -> Result<()> {
+    let file = known(fh)?;
+    comm_of(&file).barrier()?;
+    file::get_mut(fh).ok_or(class(ERR_FILE))?.atomic = flag;
+    Ok(())
+}
+
+pub unsafe extern "C" fn MPI_File_set_atomicity(fh: VirtFile, flag: c_int) -> c_int {
+    finish(Proc::MPI_File_set_atomicity, fh, set_atomicity(fh, flag != 0))
+}
+
+pub unsafe extern "C" fn MPI_File_get_atomicity(fh: VirtFile, flag: *mut c_int) -> c_int {
+    // SAFETY: the program's place for it.
+    let got = known(fh).and_then(|file| unsafe { put(flag, c_int::from(file.atomic)) });
+    finish(Proc::MPI_File_get_atomicity, fh, got)
+}
+
+fn sync(fh: VirtFile) -> Result<()> {
+    let file = known(fh)?;
+    let synced = file::descriptor(fh).and_then(|descriptor| descriptor.sync_all());
+    agree(comm_of(&file), synced.map_err(Failure::from))
+}
+
+pub unsafe extern "C" fn MPI_File_sync(fh: VirtFile) -> c_int {
+    finish(Proc::MPI_File_sync, fh, sync(fh))
+}

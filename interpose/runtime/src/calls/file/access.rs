@@ -1,0 +1,193 @@
+//! Reading and writing (MPI 4.1, 14.4).
+#![allow(unsafe_code)]
+
+use super::memory::Memory;
+use super::shared::{self, lock};
+use super::{Result, class, comm_of, known, view};
+use crate::errors::*;
+use crate::handles::{VirtDatatype, VirtFile};
+use crate::objects::file::layout::Range;
+use crate::objects::file::{self, File, mode};
+use crate::user;
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::os::unix::fs::FileExt;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Rank;
+
+/// From the file or to it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+}
+
+/// Where an access begins.
+#[derive(Clone, Copy)]
+pub(super) enum At {
+    /// At so many units.
+    Offset(i64),
+    /// At the individual pointer.
+    Individual,
+    /// At the shared pointer.
+    Shared,
+    /// At the shared pointer, one process after the other.
+    Ordered,
+}
+
+/// The program's buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Buffer {
+    /// Where it is.
+    pub address: *mut c_void,
+    /// Number of elements.
+    pub count: c_int,
+    /// What they are.
+    pub datatype: VirtDatatype,
+}
+
+/// How many units there are up to the end of the file.
+pub(super) fn units_before_end(fh: VirtFile, file: &File) -> Result<u64> {
+    let size = file::descriptor(fh)?.metadata()?.len();
+    Ok(view::layout_of(fh, file)?.bytes_before(size).div_ceil(file.view.unit))
+}
+
+/// Where the access of each process begins, when all have come: one value is known to the first process.
+fn in_order(file: &File, units: u64) -> Result<u64> {
+    let comm: RealComm = comm_of(file);
+    let all = comm.gather(&[units])?;
+    let mine = comm.rank()?.0 as usize;
+    // What goes wrong for the first one is told as a place that is none.
+    let mut base = [u64::MAX];
+    let mut failed = None;
+    if mine == 0 {
+        match shared::move_on(file, all.iter().sum()) {
+            Ok(old) => base = [old],
+            Err(failure) => failed = Some(failure),
+        }
+    }
+    comm.broadcast(Rank(0), &mut base)?;
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    if base[0] == u64::MAX {
+        return Err(class(ERR_IO));
+    }
+    Ok(base[0] + all[..mine].iter().sum::<u64>())
+}
+
+/// Reads or writes; with the number of bytes.
+///
+/// # Safety
+/// The buffer must be the program's.
+pub(super) unsafe fn access(fh: VirtFile, way: Way, at: At, buffer: Buffer) -> Result<u64> {
+    let file = known(fh)?;
+    let has = |flag: c_int| file.mode & flag != 0;
+    match way {
+        Way::Read if has(mode::WRONLY) => return Err(class(ERR_ACCESS)),
+        Way::Write if has(mode::RDONLY) => return Err(class(ERR_READ_ONLY)),
+        _ => {}
+    }
+    if has(mode::SEQUENTIAL) && matches!(at, At::Offset(_) | At::Individual) {
+        return Err(class(ERR_UNSUPPORTED_OPERATION));
+    }
+    let memory = Memory::new(buffer.address, buffer.count, buffer.datatype, file.view.representation)?;
+    let units = memory.bytes().div_ceil(file.view.unit);
+    let start = match at {
+        At::Offset(offset) => u64::try_from(offset).map_err(|_| class(ERR_ARG))?,
+        At::Individual => file.position,
+        At::Shared => shared::move_on(&file, units)?,
+        At::Ordered => in_order(&file, units)?,
+    };
+    let ranges = view::layout_of(fh, &file)?.ranges(start * file.view.unit, memory.bytes());
+    // SAFETY: handed on to the caller.
+    let bytes = unsafe {
+        match way {
+            Way::Read => read(fh, &file, &ranges, &memory)?,
+            Way::Write => write(fh, &file, &ranges, &memory)?,
+        }
+    };
+    if let (At::Individual, Some(mut file)) = (at, file::get_mut(fh)) {
+        file.position = start + bytes.div_ceil(file.view.unit);
+    }
+    Ok(bytes)
+}
+
+/// From the first to the last byte.
+fn whole(ranges: &[Range]) -> Option<Range> {
+    let begin = ranges.iter().map(|range| range.0).min()?;
+    let end = ranges.iter().map(|range| range.0 + range.1).max()?;
+    Some((begin, end - begin))
+}
+
+/// Keeps everybody else from conflicting accesses, if the file is atomic.
+fn locked<T>(
+    file: &File,
+    open: &std::fs::File,
+    kind: c_int,
+    ranges: &[Range],
+    act: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    match whole(ranges) {
+        Some(range) if file.atomic => {
+            lock(open, kind, range)?;
+            let done = act();
+            lock(open, libc::F_UNLCK, range)?;
+            done
+        }
+        _ => act(),
+    }
+}
+
+/// Reads up to the end of the file.
+fn read_ranges(open: &std::fs::File, ranges: &[Range], into: &mut [u8]) -> io::Result<usize> {
+    let mut done = 0;
+    for &(offset, length) in ranges {
+        let end = done + length as usize;
+        let mut at = offset;
+        while done < end {
+            match open.read_at(&mut into[done..end], at) {
+                Ok(0) => return Ok(done),
+                Ok(count) => (done, at) = (done + count, at + count as u64),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(done)
+}
+
+unsafe fn read(fh: VirtFile, file: &File, ranges: &[Range], memory: &Memory) -> Result<u64> {
+    let open = file::descriptor(fh)?;
+    let read = |into: &mut [u8]| {
+        locked(file, &open, libc::F_RDLCK, ranges, || {
+            Ok(read_ranges(&open, ranges, into)?)
+        })
+    };
+    if let Some(plain) = memory.plain() {
+        // SAFETY: the caller's promise.
+        return Ok(read(unsafe { &mut *plain })? as u64);
+    }
+    let mut data = vec![0; memory.bytes() as usize];
+    let count = read(&mut data)?;
+    memory.scatter(&data[..count])?;
+    Ok(count as u64)
+}
+
+unsafe fn write(fh: VirtFile, file: &File, ranges: &[Range], memory: &Memory) -> Result<u64> {
+    let open = file::descriptor(fh)?;
+    // SAFETY: handed on to the caller.
+    let data = unsafe { memory.gather()? };
+    locked(file, &open, libc::F_WRLCK, ranges, || {
+        user::note_overwriting(file.path(), &open, ranges);
+        let mut rest = &data[..];
+        for &(offset, length) in ranges {
+            let (part, after) = rest.split_at(length as usize);
+            open.write_all_at(part, offset)?;
+            rest = after;
+        }
+        Ok((data.len() - rest.len()) as u64)
+    })
+}

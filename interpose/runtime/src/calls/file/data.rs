@@ -1,0 +1,215 @@
+//! The procedures that read and write (MPI 4.1, 14.4.2 to 14.4.5), and those of the individual pointer.
+#![allow(unsafe_code)]
+
+use super::access::{At, Buffer, Way, access};
+use super::{Result, class, comm_of, finish, known, put, shared};
+use crate::calls::arguments::put_status;
+use crate::errors::{ERR_ARG, ERR_REQUEST, SUCCESS};
+use crate::generated::Proc;
+use crate::handles::{VirtDatatype, VirtFile, VirtRequest};
+use crate::objects::comm;
+use crate::objects::file::{self, Split};
+use crate::requests::{self, EMPTY, Kind};
+pub use shared::{MPI_File_get_position_shared, MPI_File_seek_shared};
+use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::Status;
+
+fn buffer(address: *const c_void, count: c_int, datatype: VirtDatatype) -> Buffer {
+    Buffer {
+        address: address.cast_mut(),
+        count,
+        datatype,
+    }
+}
+
+fn status_of(bytes: u64) -> Status {
+    Status {
+        bytes: bytes as usize,
+        ..EMPTY
+    }
+}
+
+/// When all have written: who reads what another one has written in the same collective's place finds it.
+fn end_together(fh: VirtFile, way: Way) -> Result<()> {
+    match way {
+        Way::Write => Ok(comm_of(&known(fh)?).barrier()?),
+        Way::Read => Ok(()),
+    }
+}
+
+/// # Safety
+/// The program's arguments.
+unsafe fn now(fh: VirtFile, way: Way, at: At, buffer: Buffer, is_collective: bool, status: *mut Status) -> Result<()> {
+    // SAFETY: handed on to the caller.
+    unsafe {
+        let bytes = access(fh, way, at, buffer)?;
+        if is_collective {
+            end_together(fh, way)?;
+        }
+        put_status(status, status_of(bytes));
+    }
+    Ok(())
+}
+
+/// # Safety
+/// The program's arguments.
+unsafe fn begun(fh: VirtFile, way: Way, at: At, buffer: Buffer, request: *mut VirtRequest) -> Result<()> {
+    if request.is_null() {
+        return Err(class(ERR_ARG));
+    }
+    // SAFETY: handed on to the caller.
+    unsafe {
+        let bytes = access(fh, way, at, buffer)?;
+        let done = requests::add_done(comm::self_handle(), Kind::Send, status_of(bytes), SUCCESS);
+        put(request, done)
+    }
+}
+
+/// # Safety
+/// The program's arguments.
+unsafe fn begin(fh: VirtFile, split: Split, way: Way, at: At, buffer: Buffer) -> Result<()> {
+    if known(fh)?.split.is_some() {
+        return Err(class(ERR_REQUEST));
+    }
+    // SAFETY: handed on to the caller.
+    let bytes = unsafe { access(fh, way, at, buffer)? };
+    if let Some(mut file) = file::get_mut(fh) {
+        file.split = Some((split, bytes));
+    }
+    Ok(())
+}
+
+/// # Safety
+/// The program's arguments.
+unsafe fn end(fh: VirtFile, split: Split, way: Way, status: *mut Status) -> Result<()> {
+    let bytes = match known(fh)?.split {
+        Some((begun, bytes)) if begun == split => bytes,
+        _ => return Err(class(ERR_REQUEST)),
+    };
+    end_together(fh, way)?;
+    if let Some(mut file) = file::get_mut(fh) {
+        file.split = None;
+    }
+    // SAFETY: handed on to the caller.
+    unsafe { put_status(status, status_of(bytes)) };
+    Ok(())
+}
+
+macro_rules! blocking {
+    ($($name:ident, $way:ident, $buffer:ty, $at:expr, $collective:literal $(, $offset:ident)?;)*) => {$(
+        pub unsafe extern "C" fn $name(
+            fh: VirtFile,
+            $($offset: i64,)?
+            buf: $buffer,
+            count: c_int,
+            datatype: VirtDatatype,
+            status: *mut Status,
+        ) -> c_int {
+            let at = blocking!(@ $at $(, $offset)?);
+            // SAFETY: the program's arguments are handed on.
+            let done = unsafe { now(fh, Way::$way, at, buffer(buf, count, datatype), $collective, status) };
+            finish(Proc::$name, fh, done)
+        }
+    )*};
+    (@ $at:expr) => { $at };
+    (@ $at:expr, $offset:ident) => { $at($offset) };
+}
+type To = *mut c_void;
+type From = *const c_void;
+
+blocking! {
+    MPI_File_read_at, Read, To, At::Offset, false, offset;
+    MPI_File_read_at_all, Read, To, At::Offset, true, offset;
+    MPI_File_write_at, Write, From, At::Offset, false, offset;
+    MPI_File_write_at_all, Write, From, At::Offset, true, offset;
+    MPI_File_read, Read, To, At::Individual, false;
+    MPI_File_read_all, Read, To, At::Individual, true;
+    MPI_File_write, Write, From, At::Individual, false;
+    MPI_File_write_all, Write, From, At::Individual, true;
+    MPI_File_read_shared, Read, To, At::Shared, false;
+    MPI_File_write_shared, Write, From, At::Shared, false;
+    MPI_File_read_ordered, Read, To, At::Ordered, true;
+    MPI_File_write_ordered, Write, From, At::Ordered, true;
+}
+
+macro_rules! nonblocking {
+    ($($name:ident, $way:ident, $buffer:ty, $at:expr $(, $offset:ident)?;)*) => {$(
+        pub unsafe extern "C" fn $name(
+            fh: VirtFile,
+            $($offset: i64,)?
+            buf: $buffer,
+            count: c_int,
+            datatype: VirtDatatype,
+            request: *mut VirtRequest,
+        ) -> c_int {
+            let at = blocking!(@ $at $(, $offset)?);
+            // SAFETY: the program's arguments are handed on.
+            let done = unsafe { begun(fh, Way::$way, at, buffer(buf, count, datatype), request) };
+            finish(Proc::$name, fh, done)
+        }
+    )*};
+}
+
+nonblocking! {
+    MPI_File_iread_at, Read, To, At::Offset, offset;
+    MPI_File_iread_at_all, Read, To, At::Offset, offset;
+    MPI_File_iwrite_at, Write, From, At::Offset, offset;
+    MPI_File_iwrite_at_all, Write, From, At::Offset, offset;
+    MPI_File_iread, Read, To, At::Individual;
+    MPI_File_iread_all, Read, To, At::Individual;
+    MPI_File_iwrite, Write, From, At::Individual;
+    MPI_File_iwrite_all, Write, From, At::Individual;
+    MPI_File_iread_shared, Read, To, At::Shared;
+    MPI_File_iwrite_shared, Write, From, At::Shared;
+}
+
+macro_rules! split {
+    ($($begin:ident, $end:ident, $split:ident, $way:ident, $buffer:ty, $at:expr $(, $offset:ident)?;)*) => {$(
+        pub unsafe extern "C" fn $begin(
+            fh: VirtFile,
+            $($offset: i64,)?
+            buf: $buffer,
+            count: c_int,
+            datatype: VirtDatatype,
+        ) -> c_int {
+            let at = blocking!(@ $at $(, $offset)?);
+            // SAFETY: the program's arguments are handed on.
+            let done = unsafe { begin(fh, Split::$split, Way::$way, at, buffer(buf, count, datatype)) };
+            finish(Proc::$begin, fh, done)
+        }
+
+        pub unsafe extern "C" fn $end(fh: VirtFile, _buf: $buffer, status: *mut Status) -> c_int {
+            // SAFETY: the program's arguments are handed on.
+            let done = unsafe { end(fh, Split::$split, Way::$way, status) };
+            finish(Proc::$end, fh, done)
+        }
+    )*};
+}
+
+split! {
+    MPI_File_read_at_all_begin, MPI_File_read_at_all_end, ReadAt, Read, To, At::Offset, offset;
+    MPI_File_write_at_all_begin, MPI_File_write_at_all_end, WriteAt, Write, From, At::Offset, offset;
+    MPI_File_read_all_begin, MPI_File_read_all_end, Read, Read, To, At::Individual;
+    MPI_File_write_all_begin, MPI_File_write_all_end, Write, Write, From, At::Individual;
+    MPI_File_read_ordered_begin, MPI_File_read_ordered_end, ReadOrdered, Read, To, At::Ordered;
+    MPI_File_write_ordered_begin, MPI_File_write_ordered_end, WriteOrdered, Write, From, At::Ordered;
+}
+
+fn seek(fh: VirtFile, offset: i64, whence: c_int) -> Result<()> {
+    let file = known(fh)?;
+    let to = shared::sought(fh, &file, offset, whence, file.position)?;
+    if let Some(mut file) = file::get_mut(fh) {
+        file.position = to;
+    }
+    Ok(())
+}
+
+pub unsafe extern "C" fn MPI_File_seek(fh: VirtFile, offset: i64, whence: c_int) -> c_int {
+    finish(Proc::MPI_File_seek, fh, seek(fh, offset, whence))
+}
+
+pub unsafe extern "C" fn MPI_File_get_position(fh: VirtFile, offset: *mut i64) -> c_int {
+    // SAFETY: the program's place for it.
+    let got = known(fh).and_then(|file| unsafe { put(offset, file.position as i64) });
+    finish(Proc::MPI_File_get_position, fh, got)
+}

@@ -1,0 +1,174 @@
+//! The program's buffers, as bytes in the order of their type map.
+#![allow(unsafe_code)]
+
+use super::{Result, class, library, view};
+use crate::errors::*;
+use crate::generated::real;
+use crate::handles::{VirtDatatype, real_datatype};
+use crate::objects::datatype;
+use crate::objects::file::Representation;
+use std::borrow::Cow;
+use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::RealComm;
+
+/// At most so many bytes are packed at once.
+const MOST_BYTES: u64 = 1 << 29;
+
+/// So many elements of the program's.
+pub(super) struct Memory {
+    address: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    size: u64,
+    extent: isize,
+    /// Data without gaps, in the order of memory.
+    is_plain: bool,
+    representation: Representation,
+}
+
+impl Memory {
+    /// Checks the arguments.
+    pub(super) fn new(
+        address: *mut c_void,
+        count: c_int,
+        datatype: VirtDatatype,
+        representation: Representation,
+    ) -> Result<Memory> {
+        if count < 0 {
+            return Err(class(ERR_COUNT));
+        }
+        let size = view::size_of(datatype)?;
+        let (mut bound, mut extent) = (0, 0);
+        // SAFETY: a local query of a datatype.
+        library(unsafe { real::PMPI_Type_get_extent(real_datatype(datatype), &mut bound, &mut extent) })?;
+        let is_native = representation == Representation::Native;
+        if !is_native && view::external_size(datatype)? != size {
+            return Err(class(ERR_CONVERSION));
+        }
+        let is_plain = is_native && datatype::is_predefined(datatype) && extent as u64 == size;
+        Ok(Memory {
+            address,
+            count,
+            datatype,
+            size,
+            extent,
+            is_plain,
+            representation,
+        })
+    }
+
+    /// Bytes of data.
+    pub(super) fn bytes(&self) -> u64 {
+        self.size * self.count as u64
+    }
+
+    /// The memory itself, if the data lie there as they are in the file.
+    pub(super) fn plain(&self) -> Option<*mut [u8]> {
+        let is_there = self.is_plain && self.bytes() > 0;
+        is_there.then(|| std::ptr::slice_from_raw_parts_mut(self.address.cast(), self.bytes() as usize))
+    }
+
+    /// Elements in parts that are not too large: number of the first one, count.
+    fn parts(&self, elements: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let most = (MOST_BYTES / self.size.max(1)).max(1);
+        (0..elements)
+            .step_by(most as usize)
+            .map(move |first| (first, most.min(elements - first)))
+    }
+
+    fn element(&self, number: u64) -> *mut c_void {
+        self.address
+            .wrapping_byte_offset((number as isize).wrapping_mul(self.extent))
+    }
+
+    fn pack(&self, first: u64, count: u64, into: &mut [u8]) -> Result<()> {
+        let (from, count, length) = (self.element(first), count as c_int, into.len());
+        let (datatype, to) = (real_datatype(self.datatype), into.as_mut_ptr().cast());
+        // SAFETY: elements of the program's, and room for their data.
+        library(unsafe {
+            match self.representation {
+                Representation::Native => {
+                    let mut position = 0;
+                    real::PMPI_Pack(
+                        from,
+                        count,
+                        datatype,
+                        to,
+                        length as c_int,
+                        &mut position,
+                        RealComm::of_self(),
+                    )
+                }
+                Representation::External32 => {
+                    let mut position = 0;
+                    let name = c"external32".as_ptr();
+                    real::PMPI_Pack_external(name, from, count, datatype, to, length as isize, &mut position)
+                }
+            }
+        })
+    }
+
+    fn unpack(&self, first: u64, count: u64, from: &[u8]) -> Result<()> {
+        let (to, count, length) = (self.element(first), count as c_int, from.len());
+        let (datatype, from) = (real_datatype(self.datatype), from.as_ptr().cast());
+        // SAFETY: the data of as many elements, and the program's place for them.
+        library(unsafe {
+            match self.representation {
+                Representation::Native => {
+                    let mut position = 0;
+                    real::PMPI_Unpack(
+                        from,
+                        length as c_int,
+                        &mut position,
+                        to,
+                        count,
+                        datatype,
+                        RealComm::of_self(),
+                    )
+                }
+                Representation::External32 => {
+                    let mut position = 0;
+                    let name = c"external32".as_ptr();
+                    real::PMPI_Unpack_external(name, from, length as isize, &mut position, to, count, datatype)
+                }
+            }
+        })
+    }
+
+    /// The data.
+    ///
+    /// # Safety
+    /// They must be the program's buffer.
+    pub(super) unsafe fn gather(&self) -> Result<Cow<'_, [u8]>> {
+        if let Some(plain) = self.plain() {
+            // SAFETY: the caller's promise.
+            return Ok(Cow::Borrowed(unsafe { &*plain }));
+        }
+        let mut data = vec![0; self.bytes() as usize];
+        for (first, count) in self.parts(if self.size == 0 { 0 } else { self.count as u64 }) {
+            let (begin, end) = (first * self.size, (first + count) * self.size);
+            self.pack(first, count, &mut data[begin as usize..end as usize])?;
+        }
+        Ok(Cow::Owned(data))
+    }
+
+    /// Puts data into the elements, as many as there are: the last one may get a part.
+    pub(super) fn scatter(&self, data: &[u8]) -> Result<()> {
+        if self.size == 0 {
+            return Ok(());
+        }
+        let whole = data.len() as u64 / self.size;
+        for (first, count) in self.parts(whole) {
+            let (begin, end) = (first * self.size, (first + count) * self.size);
+            self.unpack(first, count, &data[begin as usize..end as usize])?;
+        }
+        let rest = &data[(whole * self.size) as usize..];
+        if !rest.is_empty() {
+            let mut last = vec![0; self.size as usize];
+            self.pack(whole, 1, &mut last)?;
+            last[..rest.len()].copy_from_slice(rest);
+            self.unpack(whole, 1, &last)?;
+        }
+        Ok(())
+    }
+}

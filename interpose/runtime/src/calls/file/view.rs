@@ -1,0 +1,233 @@
+//! Which part of a file a process sees (MPI 4.1, 14.3).
+#![allow(unsafe_code)]
+
+use super::{Failure, Result, add_hints, agree, class, comm_of, finish, first_does, known, library, put, shared};
+use crate::errors::*;
+use crate::generated::{Proc, real};
+use crate::handles::{VirtDatatype, VirtFile, VirtInfo, predefined_handle, real_datatype};
+use crate::journal::typemap::TypeMaps;
+use crate::objects::datatype;
+use crate::objects::file::layout::Layout;
+use crate::objects::file::{self, File, Representation, View, mode};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Arc;
+use understudy_mpi::comm::Extreme;
+
+/// `MPI_DISPLACEMENT_CURRENT`
+const DISPLACEMENT_CURRENT: i64 = -54_278_278;
+/// A view with more pieces than this is refused.
+const MOST_PIECES: usize = 1 << 24;
+
+/// What a file is seen as when it is opened (14.2.1).
+pub(super) fn of_bytes() -> View {
+    let byte = predefined_handle("ompi_mpi_byte") as u64;
+    View {
+        displacement: 0,
+        etype: byte,
+        unit: 1,
+        filetype: byte,
+        representation: Representation::Native,
+    }
+}
+
+fn handle(word: u64) -> VirtDatatype {
+    VirtDatatype(word as *mut c_void)
+}
+
+/// The datatypes of a view are not needed any more.
+pub(super) fn release(view: &View) {
+    datatype::release(handle(view.etype));
+    datatype::release(handle(view.filetype));
+}
+
+/// Bytes of data in an element.
+pub(super) fn size_of(datatype: VirtDatatype) -> Result<u64> {
+    let mut size = 0;
+    if datatype::index(datatype).is_none() && !datatype::is_predefined(datatype) {
+        return Err(class(ERR_TYPE));
+    }
+    // SAFETY: a local query of a datatype.
+    library(unsafe { real::PMPI_Type_size_x(real_datatype(datatype), &mut size) })?;
+    u64::try_from(size).map_err(|_| class(ERR_TYPE))
+}
+
+/// Where the data of a file's view lie.
+pub(super) fn layout_of(fh: VirtFile, file: &File) -> Result<Arc<Layout>> {
+    if let Some(layout) = file::layout(fh) {
+        return Ok(layout);
+    }
+    let layout = Arc::new(make_layout(&file.view)?);
+    file::set_layout(fh, Some(Arc::clone(&layout)));
+    Ok(layout)
+}
+
+fn make_layout(view: &View) -> Result<Layout> {
+    let map = TypeMaps::new(MOST_PIECES).of(handle(view.filetype));
+    let total: usize = map.pieces.iter().map(|(_, length)| length).sum();
+    let is_rising = map
+        .pieces
+        .windows(2)
+        .all(|two| two[0].0 + two[0].1 as isize <= two[1].0);
+    if total != map.size || !is_rising || map.extent < 0 || map.pieces.first().is_some_and(|first| first.0 < 0) {
+        log::error!(
+            "the file type of a view has more than {MOST_PIECES} pieces, or places that do not rise (MPI 4.1, 14.3)"
+        );
+        return Err(class(ERR_TYPE));
+    }
+    let pieces = map.pieces.iter().filter(|(_, length)| *length > 0);
+    let pieces = pieces.map(|&(offset, length)| (offset as u64, length as u64));
+    Ok(Layout::new(view.displacement, pieces, map.extent as u64))
+}
+
+/// # Safety
+/// A C string, or null.
+unsafe fn representation_of(name: *const c_char) -> Result<Representation> {
+    if name.is_null() {
+        return Err(class(ERR_ARG));
+    }
+    // SAFETY: the caller's promise.
+    match &unsafe { CStr::from_ptr(name) }.to_bytes().to_ascii_lowercase()[..] {
+        b"native" | b"internal" => Ok(Representation::Native),
+        b"external32" => Ok(Representation::External32),
+        _ => Err(class(ERR_UNSUPPORTED_DATAREP)),
+    }
+}
+
+/// Bytes of an element in a file of the portable representation.
+pub(super) fn external_size(datatype: VirtDatatype) -> Result<u64> {
+    let mut size = 0;
+    // SAFETY: a datatype and the name of the representation.
+    let rc = unsafe { real::PMPI_Pack_external_size(c"external32".as_ptr(), 1, real_datatype(datatype), &mut size) };
+    library(rc)?;
+    Ok(size as u64)
+}
+
+fn new_view(file: &File, disp: i64, etype: VirtDatatype, filetype: VirtDatatype, of: Representation) -> Result<View> {
+    let displacement = match disp {
+        DISPLACEMENT_CURRENT if file.mode & mode::SEQUENTIAL != 0 => None,
+        disp => Some(u64::try_from(disp).map_err(|_| class(ERR_ARG))?),
+    };
+    let (unit, tile) = (size_of(etype)?, size_of(filetype)?);
+    if unit == 0 || tile % unit != 0 {
+        return Err(class(ERR_TYPE));
+    }
+    if of == Representation::External32 && (external_size(etype)? != unit || external_size(filetype)? != tile) {
+        log::error!("a view in external32 needs datatypes that are as long there as in memory");
+        return Err(class(ERR_UNSUPPORTED_DATAREP));
+    }
+    Ok(View {
+        displacement: displacement.unwrap_or(u64::MAX),
+        etype: etype.0 as u64,
+        unit,
+        filetype: filetype.0 as u64,
+        representation: of,
+    })
+}
+
+/// With the position from which files are seen on that are read or written from one end to the other.
+fn placed(fh: VirtFile, file: &File, mut new: View) -> Result<(View, Layout)> {
+    if new.displacement == u64::MAX {
+        let at = shared::position(file)?;
+        new.displacement = layout_of(fh, file)?.place(at * file.view.unit);
+    }
+    let layout = make_layout(&new)?;
+    Ok((new, layout))
+}
+
+fn set(fh: VirtFile, new: Result<View>) -> Result<()> {
+    let file = known(fh)?;
+    let comm = comm_of(&file);
+    let (new, layout) = match new.and_then(|new| placed(fh, &file, new)) {
+        Ok(new) => {
+            agree(comm, Ok(()))?;
+            new
+        }
+        Err(failure) => return agree(comm, Err(failure)),
+    };
+    // The unit is to be the same everywhere, and the shared pointer is set to 0 while nobody uses it.
+    let greatest = comm.extremes(Extreme::Greatest, &[new.unit, u64::MAX - new.unit])?;
+    if greatest[0] != u64::MAX - greatest[1] {
+        return Err(class(ERR_NOT_SAME));
+    }
+    first_does(comm, || shared::forget(&file))?;
+    datatype::retain(handle(new.etype));
+    datatype::retain(handle(new.filetype));
+    if let Some(mut file) = file::get_mut(fh) {
+        (file.view, file.position, file.shared_start) = (new, 0, 0);
+    }
+    release(&file.view);
+    file::set_layout(fh, Some(Arc::new(layout)));
+    Ok(())
+}
+
+pub unsafe extern "C" fn MPI_File_set_view(
+    fh: VirtFile,
+    disp: i64,
+    etype: VirtDatatype,
+    filetype: VirtDatatype,
+    datarep: *const c_char,
+    info: VirtInfo,
+) -> c_int {
+    // SAFETY: a C string of the program.
+    let view = unsafe { representation_of(datarep) }
+        .and_then(|of| known(fh).and_then(|file| new_view(&file, disp, etype, filetype, of)));
+    let set = set(fh, view).map(|()| add_hints(fh, info));
+    finish(Proc::MPI_File_set_view, fh, set)
+}
+
+pub unsafe extern "C" fn MPI_File_get_view(
+    fh: VirtFile,
+    disp: *mut i64,
+    etype: *mut VirtDatatype,
+    filetype: *mut VirtDatatype,
+    datarep: *mut c_char,
+) -> c_int {
+    let view = || {
+        let view = known(fh)?.view;
+        let equal = |word| datatype::equivalent(handle(word)).map_err(Failure::Library);
+        let name: &CStr = match view.representation {
+            Representation::Native => c"native",
+            Representation::External32 => c"external32",
+        };
+        // SAFETY: the program's places; the text is shorter than MPI_MAX_DATAREP_STRING.
+        unsafe {
+            put(disp, view.displacement as i64)?;
+            put(etype, equal(view.etype)?)?;
+            put(filetype, equal(view.filetype)?)?;
+            if datarep.is_null() {
+                return Err(class(ERR_ARG));
+            }
+            datarep.copy_from_nonoverlapping(name.as_ptr(), name.to_bytes_with_nul().len());
+        }
+        Ok(())
+    };
+    finish(Proc::MPI_File_get_view, fh, view())
+}
+
+pub unsafe extern "C" fn MPI_File_get_byte_offset(fh: VirtFile, offset: i64, disp: *mut i64) -> c_int {
+    let place = || {
+        let file = known(fh)?;
+        let unit = u64::try_from(offset).map_err(|_| class(ERR_ARG))?;
+        Ok(layout_of(fh, &file)?.place(unit * file.view.unit) as i64)
+    };
+    // SAFETY: the program's place for it.
+    let got = place().and_then(|place| unsafe { put(disp, place) });
+    finish(Proc::MPI_File_get_byte_offset, fh, got)
+}
+
+pub unsafe extern "C" fn MPI_File_get_type_extent(fh: VirtFile, datatype: VirtDatatype, extent: *mut isize) -> c_int {
+    let measure = || {
+        let file = known(fh)?;
+        size_of(datatype)?;
+        if file.view.representation == Representation::External32 && datatype::is_predefined(datatype) {
+            return Ok(external_size(datatype)? as isize);
+        }
+        let (mut bound, mut extent) = (0, 0);
+        // SAFETY: a local query of a datatype.
+        library(unsafe { real::PMPI_Type_get_extent(real_datatype(datatype), &mut bound, &mut extent) })?;
+        Ok(extent)
+    };
+    // SAFETY: the program's place for it.
+    let got = measure().and_then(|value| unsafe { put(extent, value) });
+    finish(Proc::MPI_File_get_type_extent, fh, got)
+}

@@ -1,0 +1,223 @@
+//! Files (MPI 4.1, chapter 14), wholly on our side: the real library has none.
+//!
+//! A file is opened again by its name when it is next used after a rollback, never created or truncated. What has been written to it since
+//! is undone with all other effects on files (`user::undo`), and so is what the shared pointer has become, which is in a hidden file
+//! beside it.
+
+pub mod layout;
+
+use super::lookup::created;
+use super::{objects, objects_mut};
+use crate::cell::Main;
+use crate::generated::HandleKind;
+use crate::handles::{VirtComm, VirtFile, virtual_handle};
+use crate::user;
+use layout::Layout;
+use std::cell::{Ref, RefMut};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, c_void};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How a file may be used (`MPI_MODE_…`, alike in all ABIs).
+pub mod mode {
+    /// `MPI_MODE_CREATE`
+    pub const CREATE: i32 = 1;
+    /// `MPI_MODE_RDONLY`
+    pub const RDONLY: i32 = 2;
+    /// `MPI_MODE_WRONLY`
+    pub const WRONLY: i32 = 4;
+    /// `MPI_MODE_RDWR`
+    pub const RDWR: i32 = 8;
+    /// `MPI_MODE_DELETE_ON_CLOSE`
+    pub const DELETE_ON_CLOSE: i32 = 16;
+    /// `MPI_MODE_EXCL`
+    pub const EXCL: i32 = 64;
+    /// `MPI_MODE_APPEND`
+    pub const APPEND: i32 = 128;
+    /// `MPI_MODE_SEQUENTIAL`
+    pub const SEQUENTIAL: i32 = 256;
+}
+
+/// How data are represented in a file (14.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Representation {
+    /// As in memory; `internal` is the same.
+    Native,
+    /// Big-endian, with sizes of its own.
+    External32,
+}
+
+/// Which part of a file a process sees (14.3).
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct View {
+    /// Bytes before the first tile.
+    pub displacement: u64,
+    /// The program's handle of the unit of access.
+    pub etype: u64,
+    /// Bytes of data of the unit.
+    pub unit: u64,
+    /// The program's handle of the tile.
+    pub filetype: u64,
+    /// How data are represented.
+    pub representation: Representation,
+}
+
+/// A split collective (14.4.5) that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Split {
+    /// `MPI_File_read_at_all_begin`
+    ReadAt,
+    /// `MPI_File_write_at_all_begin`
+    WriteAt,
+    /// `MPI_File_read_all_begin`
+    Read,
+    /// `MPI_File_write_all_begin`
+    Write,
+    /// `MPI_File_read_ordered_begin`
+    ReadOrdered,
+    /// `MPI_File_write_ordered_begin`
+    WriteOrdered,
+}
+
+/// An open file.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct File {
+    /// Its full name.
+    pub path: Vec<u8>,
+    /// `MPI_MODE_…`
+    pub mode: i32,
+    /// A communicator of its own, of the processes that have opened it.
+    pub comm: u64,
+    /// Hints.
+    pub info: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The program's error handler; 0: the default.
+    pub errhandler: u64,
+    /// What of it is seen.
+    pub view: View,
+    /// Whether accesses are atomic.
+    pub atomic: bool,
+    /// The individual pointer, in units of the view.
+    pub position: u64,
+    /// Where the shared pointer is as long as its file does not say otherwise.
+    pub shared_start: u64,
+    /// The full name of the shared pointer's file, which exists when the pointer has been moved.
+    pub shared_path: Vec<u8>,
+    /// What has begun and not ended, with its bytes.
+    pub split: Option<(Split, u64)>,
+}
+
+impl File {
+    /// Its name.
+    pub fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.path))
+    }
+
+    /// The name of the shared pointer's file.
+    pub fn shared_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.shared_path))
+    }
+
+    /// Its communicator.
+    pub fn comm(&self) -> VirtComm {
+        VirtComm(self.comm as *mut c_void)
+    }
+}
+
+/// What belongs to this process and is made anew after a rollback.
+#[derive(Default)]
+struct Here {
+    descriptor: Option<Arc<std::fs::File>>,
+    layout: Option<Arc<Layout>>,
+}
+
+static HERE: Main<BTreeMap<u32, Here>> = Main::new(BTreeMap::new());
+
+/// All files are opened again when they are next used.
+pub fn forget_open() {
+    HERE.set(BTreeMap::new());
+}
+
+/// The program's handle of the file with this index.
+pub fn handle(index: u32) -> VirtFile {
+    VirtFile(virtual_handle(HandleKind::File, index))
+}
+
+/// The index of an open file.
+pub fn index(file: VirtFile) -> Option<u32> {
+    created(HandleKind::File, file.0).filter(|&index| objects().files.get(index).is_some())
+}
+
+/// The entry of an open file.
+pub fn get(file: VirtFile) -> Option<Ref<'static, File>> {
+    let index = created(HandleKind::File, file.0)?;
+    Ref::filter_map(objects(), |all| all.files.get(index)).ok()
+}
+
+/// The same, to be changed.
+pub fn get_mut(file: VirtFile) -> Option<RefMut<'static, File>> {
+    let index = created(HandleKind::File, file.0)?;
+    RefMut::filter_map(objects_mut(), |all| all.files.get_mut(index)).ok()
+}
+
+/// Enters an open file.
+pub fn enter(file: File, descriptor: std::fs::File) -> VirtFile {
+    let index = objects_mut().files.insert(file);
+    keep(index, Arc::new(descriptor));
+    handle(index)
+}
+
+/// Takes a file out of the table, and closes it.
+pub fn remove(file: VirtFile) -> Option<File> {
+    let index = created(HandleKind::File, file.0)?;
+    HERE.borrow_mut().remove(&index);
+    objects_mut().files.remove(index)
+}
+
+/// Opens a file that exists. One that is only written is opened for reading as well, if that may be: its old bytes are kept.
+pub fn open(path: &Path, mode: i32) -> io::Result<std::fs::File> {
+    let open = |read, write| OpenOptions::new().read(read).write(write).open(path);
+    if mode & mode::RDONLY != 0 {
+        return open(true, false);
+    }
+    match open(true, true) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && mode & mode::WRONLY != 0 => open(false, true),
+        other => other,
+    }
+}
+
+fn keep(index: u32, descriptor: Arc<std::fs::File>) {
+    user::also_written_file(&descriptor);
+    HERE.borrow_mut().entry(index).or_default().descriptor = Some(descriptor);
+}
+
+/// The descriptor of an open file.
+pub fn descriptor(file: VirtFile) -> io::Result<Arc<std::fs::File>> {
+    let index = created(HandleKind::File, file.0).unwrap_or(u32::MAX);
+    if let Some(descriptor) = HERE.borrow().get(&index).and_then(|here| here.descriptor.clone()) {
+        return Ok(descriptor);
+    }
+    let (path, mode) = match get(file) {
+        Some(file) => (file.path().to_owned(), file.mode),
+        None => return Err(io::ErrorKind::NotFound.into()),
+    };
+    let descriptor = Arc::new(open(&path, mode)?);
+    keep(index, Arc::clone(&descriptor));
+    Ok(descriptor)
+}
+
+/// Where the data of a file's view lie, if that has been found out.
+pub fn layout(file: VirtFile) -> Option<Arc<Layout>> {
+    let index = created(HandleKind::File, file.0)?;
+    HERE.borrow().get(&index)?.layout.clone()
+}
+
+/// Notes the layout; `None`: there is another view.
+pub fn set_layout(file: VirtFile, layout: Option<Arc<Layout>>) {
+    if let Some(index) = created(HandleKind::File, file.0) {
+        HERE.borrow_mut().entry(index).or_default().layout = layout;
+    }
+}

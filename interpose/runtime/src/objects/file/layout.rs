@@ -1,0 +1,153 @@
+//! From bytes of data in a file's view to places in the file (MPI 4.1, 14.3).
+//!
+//! ```text
+//!   displacement │ tile 0: pieces, gaps │ tile 1 │ tile 2 │ …
+//! ```
+
+/// A part of a file: offset and length in bytes.
+pub type Range = (u64, u64);
+
+/// The data of a view.
+#[derive(Debug)]
+pub struct Layout {
+    displacement: u64,
+    /// Offset in the tile, length, and bytes of data before it.
+    pieces: Vec<[u64; 3]>,
+    /// Bytes from one tile to the next.
+    extent: u64,
+    /// Bytes of data in a tile.
+    size: u64,
+}
+
+impl Layout {
+    /// Tiles with data in `pieces` (offset and length) by rising offset.
+    pub fn new(displacement: u64, pieces: impl IntoIterator<Item = Range>, extent: u64) -> Layout {
+        let (mut list, mut size) = (Vec::new(), 0);
+        for (offset, length) in pieces {
+            list.push([offset, length, size]);
+            size += length;
+        }
+        Layout {
+            displacement,
+            pieces: list,
+            extent,
+            size,
+        }
+    }
+
+    /// The piece that holds a byte of a tile.
+    fn piece_of(&self, byte: u64) -> usize {
+        self.pieces.partition_point(|piece| piece[2] <= byte).saturating_sub(1)
+    }
+
+    /// Where a byte of data is.
+    pub fn place(&self, byte: u64) -> u64 {
+        if self.size == 0 {
+            return self.displacement;
+        }
+        let (tile, byte) = (byte / self.size, byte % self.size);
+        let [offset, _, before] = self.pieces[self.piece_of(byte)];
+        self.displacement + tile * self.extent + offset + (byte - before)
+    }
+
+    /// Where `length` bytes of data from number `from` on are; ranges that touch are one.
+    pub fn ranges(&self, from: u64, length: u64) -> Vec<Range> {
+        let mut ranges: Vec<Range> = Vec::new();
+        if self.size == 0 || length == 0 {
+            return ranges;
+        }
+        if self.size == self.extent && self.pieces.len() == 1 {
+            return vec![(self.displacement + self.pieces[0][0] + from, length)];
+        }
+        let (mut tile, byte) = (from / self.size, from % self.size);
+        let mut piece = self.piece_of(byte);
+        let (mut skip, mut left) = (byte - self.pieces[piece][2], length);
+        while left > 0 {
+            let [offset, whole, _] = self.pieces[piece];
+            let begin = self.displacement + tile * self.extent + offset + skip;
+            let count = (whole - skip).min(left);
+            match ranges.last_mut() {
+                Some((last, size)) if *last + *size == begin => *size += count,
+                _ if count > 0 => ranges.push((begin, count)),
+                _ => {}
+            }
+            (left, skip) = (left - count, 0);
+            piece += 1;
+            if piece == self.pieces.len() {
+                (piece, tile) = (0, tile + 1);
+            }
+        }
+        ranges
+    }
+
+    /// How many bytes of data lie before a place in the file.
+    pub fn bytes_before(&self, end: u64) -> u64 {
+        let Some(end) = end.checked_sub(self.displacement).filter(|_| self.size > 0) else {
+            return 0;
+        };
+        let in_tile = |end: u64| -> u64 {
+            let part = |&[offset, length, _]: &[u64; 3]| end.saturating_sub(offset).min(length);
+            self.pieces.iter().map(part).sum()
+        };
+        let last = self.pieces.last().map_or(0, |piece| piece[0] + piece[1]);
+        // Tiles may reach into each other.
+        let reach = last.div_ceil(self.extent.max(1)).max(1);
+        let tile = end / self.extent.max(1);
+        let whole = (tile + 1).saturating_sub(reach);
+        let rest: u64 = (whole..=tile).map(|tile| in_tile(end - tile * self.extent)).sum();
+        whole * self.size + rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Layout;
+
+    #[test]
+    fn bytes_are_one_range() {
+        let layout = Layout::new(5, [(0, 1)], 1);
+        assert_eq!(layout.ranges(10, 20), [(15, 20)]);
+        assert_eq!((layout.place(10), layout.bytes_before(15)), (15, 10));
+    }
+
+    #[test]
+    fn tiles_with_gaps_are_told_apart() {
+        let layout = Layout::new(100, [(4, 4), (12, 8)], 24);
+        assert_eq!(layout.ranges(0, 24), [(104, 4), (112, 8), (128, 4), (136, 8)]);
+        assert_eq!(layout.ranges(2, 4), [(106, 2), (112, 2)]);
+        assert_eq!(layout.ranges(11, 3), [(119, 1), (128, 2)]);
+        assert_eq!((layout.place(0), layout.place(4), layout.place(12)), (104, 112, 128));
+        for (end, bytes) in [
+            (0, 0),
+            (104, 0),
+            (106, 2),
+            (110, 4),
+            (113, 5),
+            (124, 12),
+            (129, 13),
+            (400, 148),
+        ] {
+            assert_eq!(layout.bytes_before(end), bytes, "{end}");
+        }
+    }
+
+    #[test]
+    fn neighbouring_tiles_are_merged() {
+        let layout = Layout::new(0, [(0, 4), (8, 4)], 12);
+        assert_eq!(layout.ranges(4, 12), [(8, 8), (20, 4)]);
+    }
+
+    #[test]
+    fn tiles_that_reach_into_each_other() {
+        let layout = Layout::new(0, [(0, 4), (16, 4)], 4);
+        assert_eq!(layout.ranges(0, 12), [(0, 4), (16, 4), (4, 4)]);
+        assert_eq!(layout.bytes_before(8), 8);
+    }
+
+    #[test]
+    fn an_empty_view_has_no_data() {
+        let layout = Layout::new(7, [], 0);
+        assert!(layout.ranges(0, 10).is_empty());
+        assert_eq!((layout.place(3), layout.bytes_before(100)), (7, 0));
+    }
+}

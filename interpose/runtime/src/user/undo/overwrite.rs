@@ -1,0 +1,183 @@
+//! Ranges of a file that are about to be overwritten: their old bytes are kept.
+//!
+//! The bytes are read before the record gets its time. So a record never holds what a rank with a later record has written, and of the
+//! records of all ranks about one byte, the first one has that of the cut: in whatever order ranks write, undoing everything from the
+//! latest record to the first ends there. A rank needs one record for a byte and a section.
+
+use super::keep::SMALL;
+use super::log::{Effect, Id};
+use super::note::{Known, Recorder, metadata_of};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// A part of a file: offset and length in bytes.
+pub type Range = (u64, u64);
+
+/// Bytes of a file, as ranges that do not touch: begin and end.
+#[derive(Default)]
+pub struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    /// Adds a range; the parts of it that are new go to `new`.
+    fn add(&mut self, (offset, length): Range, new: &mut Vec<Range>) {
+        if length == 0 {
+            return;
+        }
+        let (mut begin, mut end) = (offset, offset + length);
+        let mut at = begin;
+        let before = self.0.range(..=begin).next_back();
+        if let Some((&first, &last)) = before
+            && last >= begin
+        {
+            (begin, at) = (first, last.max(at));
+        }
+        let touched: Vec<Range> = self.0.range(begin..=end).map(|(&from, &to)| (from, to)).collect();
+        let wanted = offset + length;
+        for (from, to) in touched {
+            if from > at {
+                new.push((at, from.min(wanted) - at));
+            }
+            (at, end) = (at.max(to), end.max(to));
+            self.0.remove(&from);
+        }
+        if at < wanted {
+            new.push((at, wanted - at));
+        }
+        self.0.insert(begin, end);
+    }
+}
+
+impl Recorder {
+    /// Notes that these ranges of a file are about to be written, with their old bytes, which are read from `file`.
+    pub fn overwrite(&mut self, path: &Path, file: &File, ranges: &[Range]) -> io::Result<()> {
+        let metadata = file.metadata()?;
+        let id = Id::of(&metadata);
+        let is_there = metadata_of(path).is_some_and(|found| Id::of(&found) == id);
+        if !is_there || self.is_new(path, &metadata) {
+            return Ok(());
+        }
+        self.size(path, &metadata)?;
+        if self.known.get(&id) == Some(&Known::Content) {
+            return Ok(());
+        }
+        let known = self.overwritten.entry(id).or_default();
+        let mut new = Vec::new();
+        for &(offset, length) in ranges {
+            let end = offset.saturating_add(length).min(metadata.len());
+            known.add((offset, end.saturating_sub(offset)), &mut new);
+        }
+        let total: u64 = new.iter().map(|(_, length)| length).sum();
+        if total == 0 {
+            return Ok(());
+        }
+        let mut old = vec![0; total as usize];
+        let mut rest = old.as_mut_slice();
+        for &(offset, length) in &new {
+            let (part, after) = rest.split_at_mut(length as usize);
+            file.read_exact_at(part, offset)?;
+            rest = after;
+        }
+        self.keep_old(path, id, new, old)
+    }
+
+    fn keep_old(&mut self, path: &Path, id: Id, ranges: Vec<Range>, bytes: Vec<u8>) -> io::Result<()> {
+        let path = path.to_owned();
+        if bytes.len() as u64 <= SMALL {
+            return self.write(Effect::Overwritten {
+                path,
+                id,
+                ranges,
+                bytes,
+                backup: None,
+            });
+        }
+        let directory = path.parent().unwrap_or(&path).to_owned();
+        let record = |backup: &Path| Effect::Overwritten {
+            path: path.clone(),
+            id,
+            ranges: ranges.clone(),
+            bytes: Vec::new(),
+            backup: Some(backup.to_owned()),
+        };
+        self.kept(&directory, record, |backup| {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600);
+            options.open(backup)?.write_all(&bytes)
+        })
+    }
+}
+
+/// Writes old bytes back. If the rank died before the backup was whole, nothing was overwritten.
+pub fn put_back(path: &Path, id: Id, ranges: &[Range], bytes: &[u8], backup: Option<&Path>) -> io::Result<()> {
+    let total: u64 = ranges.iter().map(|(_, length)| length).sum();
+    let kept = match backup {
+        Some(backup) => match fs::read(backup) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            read => read?,
+        },
+        None => bytes.to_vec(),
+    };
+    let is_it = metadata_of(path).is_some_and(|found| found.is_file() && Id::of(&found) == id);
+    if !is_it || (kept.len() as u64) < total {
+        return Ok(());
+    }
+    let mut options = OpenOptions::new();
+    let file = options.write(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    let mut rest = kept.as_slice();
+    for &(offset, length) in ranges {
+        let (part, after) = rest.split_at(length as usize);
+        file.write_all_at(part, offset)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Range, Ranges};
+
+    fn add(ranges: &mut Ranges, range: Range) -> Vec<Range> {
+        let mut new = Vec::new();
+        ranges.add(range, &mut new);
+        new
+    }
+
+    #[test]
+    fn only_what_is_new_is_kept() {
+        let mut ranges = Ranges::default();
+        assert_eq!(add(&mut ranges, (10, 10)), [(10, 10)]);
+        assert_eq!(add(&mut ranges, (12, 3)), []);
+        assert_eq!(add(&mut ranges, (0, 12)), [(0, 10)]);
+        assert_eq!(add(&mut ranges, (30, 5)), [(30, 5)]);
+        assert_eq!(add(&mut ranges, (15, 30)), [(20, 10), (35, 10)]);
+        assert_eq!(add(&mut ranges, (0, 45)), []);
+        assert_eq!(add(&mut ranges, (44, 2)), [(45, 1)]);
+        assert_eq!(ranges.0.into_iter().collect::<Vec<_>>(), [(0, 46)]);
+    }
+
+    #[test]
+    fn random_ranges_are_kept_once_and_whole() {
+        let (mut state, mut ranges, mut seen) = (12345u64, Ranges::default(), [false; 512]);
+        for _ in 0..2000 {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            let (offset, length) = ((state >> 33) % 480, (state >> 50) % 32);
+            let mut expected: Vec<u64> = (offset..offset + length).filter(|&at| !seen[at as usize]).collect();
+            let mut found: Vec<u64> = add(&mut ranges, (offset, length))
+                .into_iter()
+                .flat_map(|(from, count)| from..from + count)
+                .collect();
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected);
+            expected.iter().for_each(|&at| seen[at as usize] = true);
+            if state >> 60 == 0 {
+                (ranges, seen) = (Ranges::default(), [false; 512]);
+            }
+        }
+    }
+}
