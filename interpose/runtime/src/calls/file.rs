@@ -14,6 +14,7 @@
 
 mod access;
 mod data;
+mod extent;
 mod memory;
 mod shared;
 mod view;

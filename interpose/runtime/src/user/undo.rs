@@ -22,6 +22,7 @@ mod log;
 mod note;
 mod overwrite;
 mod place;
+mod ranges;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +32,8 @@ use crate::{told, world};
 use ckptd::private::{MEMORY, in_memory, open_own};
 pub use note::Call;
 use note::Recorder;
-pub use overwrite::Range;
 use place::Place;
+pub use ranges::Range;
 use std::cell::RefMut;
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::fs::{self, File};

@@ -1,9 +1,10 @@
 //! Reading and writing (MPI 4.1, 14.4).
 #![allow(unsafe_code)]
 
+use super::extent::layout_of;
 use super::memory::Memory;
 use super::shared::{self, lock};
-use super::{Result, class, comm_of, known, view};
+use super::{Result, class, comm_of, known};
 use crate::errors::*;
 use crate::handles::{VirtDatatype, VirtFile};
 use crate::objects::file::layout::Range;
@@ -46,12 +47,6 @@ pub(super) struct Buffer {
     pub count: c_int,
     /// What they are.
     pub datatype: VirtDatatype,
-}
-
-/// How many units there are up to the end of the file.
-pub(super) fn units_before_end(fh: VirtFile, file: &File) -> Result<u64> {
-    let size = file::descriptor(fh)?.metadata()?.len();
-    Ok(view::layout_of(fh, file)?.bytes_before(size).div_ceil(file.view.unit))
 }
 
 /// Where the access of each process begins, when all have come: one value is known to the first process.
@@ -101,7 +96,7 @@ pub(super) unsafe fn access(fh: VirtFile, way: Way, at: At, buffer: Buffer) -> R
         At::Shared => shared::move_on(&file, units)?,
         At::Ordered => in_order(&file, units)?,
     };
-    let ranges = view::layout_of(fh, &file)?.ranges(start * file.view.unit, memory.bytes());
+    let ranges = layout_of(fh, &file)?.ranges(start * file.view.unit, memory.bytes());
     // SAFETY: handed on to the caller.
     let bytes = unsafe {
         match way {

@@ -1,7 +1,8 @@
 //! The program's buffers, as bytes in the order of their type map.
 #![allow(unsafe_code)]
 
-use super::{Result, class, library, view};
+use super::extent::{external_size, size_of};
+use super::{Result, class, library};
 use crate::errors::*;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
@@ -37,12 +38,12 @@ impl Memory {
         if count < 0 {
             return Err(class(ERR_COUNT));
         }
-        let size = view::size_of(datatype)?;
+        let size = size_of(datatype)?;
         let (mut bound, mut extent) = (0, 0);
         // SAFETY: a local query of a datatype.
         library(unsafe { real::PMPI_Type_get_extent(real_datatype(datatype), &mut bound, &mut extent) })?;
         let is_native = representation == Representation::Native;
-        if !is_native && view::external_size(datatype)? != size {
+        if !is_native && external_size(datatype)? != size {
             return Err(class(ERR_CONVERSION));
         }
         let is_plain = is_native && datatype::is_predefined(datatype) && extent as u64 == size;

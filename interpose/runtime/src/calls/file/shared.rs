@@ -4,8 +4,8 @@
 //! undo log as those of any other file, so a rollback sets the pointer back.
 #![allow(unsafe_code)]
 
+use super::extent::units_before_end;
 use super::{Failure, Result, class, comm_of, finish, first_does, known};
-use crate::calls::file::access::units_before_end;
 use crate::errors::ERR_ARG;
 use crate::generated::Proc;
 use crate::handles::VirtFile;

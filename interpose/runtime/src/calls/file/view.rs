@@ -1,23 +1,20 @@
 //! Which part of a file a process sees (MPI 4.1, 14.3).
 #![allow(unsafe_code)]
 
+use super::extent::{external_size, handle, layout_of, make_layout, size_of};
 use super::{Failure, Result, add_hints, agree, class, comm_of, finish, first_does, known, library, put, shared};
 use crate::errors::*;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtFile, VirtInfo, predefined_handle, real_datatype};
-use crate::journal::typemap::TypeMaps;
 use crate::objects::datatype;
 use crate::objects::file::layout::Layout;
 use crate::objects::file::{self, File, Representation, View, mode};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
 use understudy_mpi::comm::Extreme;
 
 /// `MPI_DISPLACEMENT_CURRENT`
 const DISPLACEMENT_CURRENT: i64 = -54_278_278;
-/// A view with more pieces than this is refused.
-const MOST_PIECES: usize = 1 << 24;
-
 /// What a file is seen as when it is opened (14.2.1).
 pub(super) fn of_bytes() -> View {
     let byte = predefined_handle("ompi_mpi_byte") as u64;
@@ -30,53 +27,10 @@ pub(super) fn of_bytes() -> View {
     }
 }
 
-fn handle(word: u64) -> VirtDatatype {
-    VirtDatatype(word as *mut c_void)
-}
-
 /// The datatypes of a view are not needed any more.
 pub(super) fn release(view: &View) {
     datatype::release(handle(view.etype));
     datatype::release(handle(view.filetype));
-}
-
-/// Bytes of data in an element.
-pub(super) fn size_of(datatype: VirtDatatype) -> Result<u64> {
-    let mut size = 0;
-    if datatype::index(datatype).is_none() && !datatype::is_predefined(datatype) {
-        return Err(class(ERR_TYPE));
-    }
-    // SAFETY: a local query of a datatype.
-    library(unsafe { real::PMPI_Type_size_x(real_datatype(datatype), &mut size) })?;
-    u64::try_from(size).map_err(|_| class(ERR_TYPE))
-}
-
-/// Where the data of a file's view lie.
-pub(super) fn layout_of(fh: VirtFile, file: &File) -> Result<Arc<Layout>> {
-    if let Some(layout) = file::layout(fh) {
-        return Ok(layout);
-    }
-    let layout = Arc::new(make_layout(&file.view)?);
-    file::set_layout(fh, Some(Arc::clone(&layout)));
-    Ok(layout)
-}
-
-fn make_layout(view: &View) -> Result<Layout> {
-    let map = TypeMaps::new(MOST_PIECES).of(handle(view.filetype));
-    let total: usize = map.pieces.iter().map(|(_, length)| length).sum();
-    let is_rising = map
-        .pieces
-        .windows(2)
-        .all(|two| two[0].0 + two[0].1 as isize <= two[1].0);
-    if total != map.size || !is_rising || map.extent < 0 || map.pieces.first().is_some_and(|first| first.0 < 0) {
-        log::error!(
-            "the file type of a view has more than {MOST_PIECES} pieces, or places that do not rise (MPI 4.1, 14.3)"
-        );
-        return Err(class(ERR_TYPE));
-    }
-    let pieces = map.pieces.iter().filter(|(_, length)| *length > 0);
-    let pieces = pieces.map(|&(offset, length)| (offset as u64, length as u64));
-    Ok(Layout::new(view.displacement, pieces, map.extent as u64))
 }
 
 /// # Safety
@@ -91,15 +45,6 @@ unsafe fn representation_of(name: *const c_char) -> Result<Representation> {
         b"external32" => Ok(Representation::External32),
         _ => Err(class(ERR_UNSUPPORTED_DATAREP)),
     }
-}
-
-/// Bytes of an element in a file of the portable representation.
-pub(super) fn external_size(datatype: VirtDatatype) -> Result<u64> {
-    let mut size = 0;
-    // SAFETY: a datatype and the name of the representation.
-    let rc = unsafe { real::PMPI_Pack_external_size(c"external32".as_ptr(), 1, real_datatype(datatype), &mut size) };
-    library(rc)?;
-    Ok(size as u64)
 }
 
 fn new_view(file: &File, disp: i64, etype: VirtDatatype, filetype: VirtDatatype, of: Representation) -> Result<View> {

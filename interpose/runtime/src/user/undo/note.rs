@@ -3,8 +3,8 @@
 
 use super::keep::{self, Keeper};
 use super::log::{Effect, Id, Log, Record};
-use super::overwrite::Ranges;
 use super::place::MOVED;
+use super::ranges::Ranges;
 use ckptd::private::in_memory;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
