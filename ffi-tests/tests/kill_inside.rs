@@ -55,6 +55,7 @@ fn die_at(points: &[&str], epoch: &str, tracking: &str, workers: impl Fn(usize) 
 /// The points of a checkpoint, in their order.
 const CHECKPOINT: &[&str] = &[
     "cut.begin",
+    "cut.agreed",
     "cut.end",
     "capture.end",
     "ship.begin",
@@ -258,4 +259,20 @@ fn receives_are_posted_again_in_their_order() {
         });
     }
     verdicts.assert_all_good();
+}
+
+/// What the root of a broadcast sends behind a cut does not meet receives that another worker still drains.
+#[test]
+fn no_message_overtakes_a_cut() {
+    let make = || {
+        Job::new(place::test_program("crossing"), &[])
+            .workers(3)
+            .interval("1calls")
+            .limit(Duration::from_secs(20))
+    };
+    let fault = "wait rank=1 at=cut.agreed epoch=4 delay=300ms; kill rank=2 at=commit.end epoch=4";
+    let outcome = make().fault(fault).run();
+    outcome.assert_success();
+    outcome.assert_like(&native(make()), &[]);
+    outcome.assert_taken_over(&[2]);
 }

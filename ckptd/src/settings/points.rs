@@ -21,6 +21,7 @@ points! {
     "init.begin": "MPI_Init was called, the real one not yet";
     "init.end": "the first checkpoint is committed, MPI_Init has not returned";
     "cut.begin": "a cut was agreed on";
+    "cut.agreed": "all workers make the cut; messages are in flight";
     "cut.end": "no message crosses the cut any more";
     "capture.begin": "nothing has been copied";
     "capture.end": "the changed pages and the state are copied";

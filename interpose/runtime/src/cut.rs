@@ -230,6 +230,7 @@ pub fn take() -> Result<(), Rewound> {
     }
     match exchanged {
         Exchange::InFlight(in_flight) => {
+            fault::point("cut.agreed", copies::next_epoch());
             drain::drain(&in_flight)?;
             fault::point("cut.end", copies::next_epoch());
             let (began, epoch) = (Instant::now(), copies::next_epoch());
