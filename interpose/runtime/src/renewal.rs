@@ -28,7 +28,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use talk::{hear, hear_with, lines, tell};
-use understudy_mpi::side::Snapshot;
+use understudy_mpi::side::{self, Snapshot};
 use understudy_mpi::{call, library};
 
 /// How long to wait for a word of the manager before the page is looked at again.
@@ -124,21 +124,24 @@ pub fn spares() -> u32 {
 
 /// Puts the library's side back. A process in which that cannot be done dies, and is replaced.
 fn reset() {
+    if let Err(error) = put_back() {
+        sys::say(format_args!(
+            "{}; process {} ends, to be replaced",
+            sys::chain(&error),
+            std::process::id()
+        ));
+        sys::kill_self();
+    }
+}
+
+fn put_back() -> Result<(), side::Error> {
     let state = STATE.borrow();
-    let Some(snapshot) = &state.before_init else { return };
+    let Some(snapshot) = &state.before_init else { return Ok(()) };
     // SAFETY: this is the main thread, and the call that it was in has been abandoned or has returned; handles and
     // requests of the generation are not used again.
-    match unsafe { snapshot.put_back() } {
-        Ok(times) => log::debug!("the MPI library is put back: {times:?}"),
-        Err(error) => {
-            sys::say(format_args!(
-                "{}; process {} ends, to be replaced",
-                sys::chain(&error),
-                std::process::id()
-            ));
-            sys::kill_self();
-        }
-    }
+    let times = unsafe { snapshot.put_back() }?;
+    log::debug!("the MPI library is put back: {times:?}");
+    Ok(())
 }
 
 /// The library's side is put back, and all other processes have done so too, when this returns. If nobody has died, this
@@ -332,8 +335,10 @@ pub fn meet_at_the_end() -> c_int {
     }
 }
 
-/// The library is not needed any more.
+/// The library is not needed any more: what of its side cannot be put back ends with the process.
 pub fn finalise() {
     call::enter(call::wanted());
-    reset();
+    if let Err(error) = put_back() {
+        log::info!("{}", sys::chain(&error));
+    }
 }

@@ -18,7 +18,7 @@ use understudy_mpi::{call, library};
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Opens what the library will open. Without an answer nothing is opened; a process whose library cannot be put back then
-/// says why.
+/// says why. Where components are files that is certain, and the process ends at once, to be replaced.
 pub fn open() {
     let began = Instant::now();
     match learn() {
@@ -26,7 +26,12 @@ pub fn open() {
             let count = library::open_ahead(names.lines());
             log::debug!("{count} libraries are opened ahead, after {:?}", began.elapsed());
         }
-        Err(error) => log::warn!("what the MPI library opens in MPI_Init could not be learnt: {error}"),
+        Err(error) => {
+            log::warn!("what the MPI library opens in MPI_Init could not be learnt: {error}");
+            if components::are_files() {
+                crate::sys::kill_self();
+            }
+        }
     }
 }
 

@@ -30,6 +30,8 @@ pub unsafe fn prepare() {
         unsafe {
             LAUNCHED.iter().for_each(|name| library::set_variable(name, None));
             library::set_variable(c"OMPI_MCA_ess_singleton_isolated", Some(c"1"));
+            // Children of several processes would make one directory, and the first that ends removes what another is in.
+            library::set_variable(c"OMPI_MCA_orte_create_session_dirs", Some(c"0"));
         }
     }
 }
