@@ -136,7 +136,9 @@ fn reset() {
 
 fn put_back() -> Result<(), side::Error> {
     let state = STATE.borrow();
-    let Some(snapshot) = &state.before_init else { return Ok(()) };
+    let Some(snapshot) = &state.before_init else {
+        return Ok(());
+    };
     // SAFETY: this is the main thread, and the call that it was in has been abandoned or has returned; handles and
     // requests of the generation are not used again.
     let times = unsafe { snapshot.put_back() }?;
