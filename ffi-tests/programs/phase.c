@@ -22,7 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { CELLS = 100000, ATTACHED = 20000000, PACKED = 4000000, ITEMS = 500, POLLS = 200000 };
+enum { CELLS = 100000, ATTACHED = 20000000, PACKED = 4000000, ITEMS = 500, POLLS = 50000 };
 
 static double table_[CELLS];
 

@@ -4,7 +4,7 @@ use ckptd::private;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The workspace.
@@ -132,6 +132,30 @@ pub fn skip(reason: &str) {
 pub fn mpirun() -> PathBuf {
     on_path("mpirun")
         .expect("there is no mpirun on the PATH; run the tests by `make test`, or after eval \"$(make -s env)\"")
+}
+
+/// Writes an executable file.
+///
+/// Another process opens `path`: one that another thread starts meanwhile would keep a descriptor of this process for writing, and the
+/// file could not be executed (ETXTBSY, execve(2)).
+///
+/// # Panics
+/// If it cannot be written.
+pub fn script(path: &Path, text: &str) {
+    let mut install = Command::new("install");
+    install
+        .args(["-m", "755", "/dev/stdin"])
+        .arg(path)
+        .stdin(Stdio::piped());
+    let mut install = install.spawn().expect("there is an install(1)");
+    let mut input = install.stdin.take().expect("a pipe");
+    input.write_all(text.as_bytes()).expect("install(1) reads");
+    drop(input);
+    assert!(
+        install.wait().is_ok_and(|status| status.success()),
+        "{}",
+        path.display()
+    );
 }
 
 /// Where MPICH's programs are.

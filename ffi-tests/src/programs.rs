@@ -43,7 +43,8 @@ fn all_of_it(bytes: &[u8]) -> Vec<u8> {
     bytes.to_vec()
 }
 
-fn heat2d_job(side: &str, iterations: &str, print_every: &str) -> Job {
+/// Jacobi iterations on `side` x `side` cells.
+pub fn heat2d_of(side: &str, iterations: &str, print_every: &str) -> Job {
     let output = ["heat.field", "--print-every", print_every, "--log", "heat.log"];
     let arguments = [&[side, side, iterations], &output[..]].concat();
     Job::new(place::example("heat2d"), &arguments).interval("0.1s")
@@ -56,7 +57,7 @@ pub fn heat2d() -> Case {
         tail: 1,
         files: &["heat.field", "heat.log"],
         canonical: all_of_it,
-        make: || heat2d_job("300", "6000", "150"),
+        make: || heat2d_of("300", "6000", "150"),
     }
 }
 
@@ -64,7 +65,7 @@ pub fn heat2d() -> Case {
 pub fn longer_heat2d() -> Case {
     Case {
         name: "heat2d, longer",
-        make: || heat2d_job("300", "30000", "500"),
+        make: || heat2d_of("300", "30000", "500"),
         ..heat2d()
     }
 }
@@ -73,7 +74,7 @@ pub fn longer_heat2d() -> Case {
 pub fn large_heat2d() -> Case {
     Case {
         name: "heat2d, large",
-        make: || heat2d_job("1200", "500", "20"),
+        make: || heat2d_of("1200", "500", "20"),
         ..heat2d()
     }
 }
@@ -82,7 +83,7 @@ pub fn large_heat2d() -> Case {
 pub fn short_heat2d() -> Case {
     Case {
         name: "heat2d, short",
-        make: || heat2d_job("300", "900", "20"),
+        make: || heat2d_of("300", "450", "10"),
         ..heat2d()
     }
 }
@@ -91,7 +92,7 @@ pub fn short_heat2d() -> Case {
 pub fn long_heat2d() -> Case {
     Case {
         name: "heat2d, long",
-        make: || heat2d_job("200", "300000", "5000").workers(3).interval("50ms"),
+        make: || heat2d_of("200", "300000", "5000").workers(3).interval("50ms"),
         ..heat2d()
     }
 }

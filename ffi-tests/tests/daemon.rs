@@ -18,7 +18,7 @@ const SPARES: u32 = 2;
 const FAULT: &str = "kill rank=1 at=commit.end epoch=4; pretend no-memfd";
 
 fn job(case: &Case, socket: &Path) -> Job {
-    let job = case.job().spares(SPARES).interval("100calls");
+    let job = case.job().spares(SPARES).interval("60calls");
     job.env("UNDERSTUDY_CKPTD", &socket.to_string_lossy())
 }
 

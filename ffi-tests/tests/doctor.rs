@@ -3,7 +3,6 @@
 use ffi_tests::command::{Ran, Understudy};
 use ffi_tests::place;
 use regex::Regex;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 fn doctor(arguments: &[&str]) -> Ran {
@@ -119,8 +118,7 @@ fn what_is_missing_is_found_and_named() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let script = |name: &str, words: &str| {
         let path = work.path().join(name);
-        std::fs::write(&path, format!("#!/bin/sh\necho '{words}'\n")).expect("writable");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("ours");
+        place::script(&path, &format!("#!/bin/sh\necho '{words}'\n"));
     };
     script("mpirun", "mpirun (Open MPI) 4.0.7");
     let cases: &[(&[&str], (&str, &str), &str)] = &[

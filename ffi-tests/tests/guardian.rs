@@ -58,10 +58,8 @@ fn a_guardian_that_dies_under_our_own_launcher_is_a_death_of_its_rank() {
 
 /// A script in the test's directory.
 fn script(place: &Path, text: &str) -> std::path::PathBuf {
-    use std::os::unix::fs::PermissionsExt;
     let path = place.join("script");
-    std::fs::write(&path, format!("#!/bin/bash\n{text}\n")).expect("written");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    place::script(&path, &format!("#!/bin/bash\n{text}\n"));
     path
 }
 

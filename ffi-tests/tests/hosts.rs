@@ -118,7 +118,7 @@ fn a_worker_may_die_at_any_point_of_a_checkpoint() {
         };
         let undisturbed = native(spread(case.job()));
         let fault = format!("kill rank={worker} at={point}");
-        let outcome = spread(case.job()).interval("100calls").fault(&fault).run();
+        let outcome = spread(case.job()).interval("60calls").fault(&fault).run();
         println!(
             "{fault}: {:?}, recovery in {:?}",
             outcome.wall,
@@ -143,7 +143,7 @@ fn all_ranks_of_a_host_may_be_killed_at_once() {
     };
     let inside = |job: Job, both: [u32; 2]| {
         let fault = both.map(|rank| format!("kill rank={rank} at=cut.end epoch=4"));
-        job.interval("100calls").fault(&fault.join("; "))
+        job.interval("60calls").fault(&fault.join("; "))
     };
     let ways: [&dyn Fn(Job, [u32; 2]) -> Job; 2] = [&killed, &inside];
     let deaths = [
@@ -176,7 +176,7 @@ fn a_worker_of_each_host_may_be_killed() {
     }
     let case = programs::short_heat2d();
     let undisturbed = native(spread(case.job()));
-    let job = spread(case.job()).launched_by(Launcher::Ckptd).interval("100calls");
+    let job = spread(case.job()).launched_by(Launcher::Ckptd).interval("60calls");
     let fault = [1, 2, 4].map(|rank| format!("kill rank={rank} at=cut.end epoch=4"));
     let outcome = job.fault(&fault.join("; ")).run();
     assert_good(&outcome, &undisturbed, &case, &[1, 2, 4]);
@@ -190,7 +190,7 @@ fn workers_die_under_a_plain_mpirun() {
     }
     let case = programs::short_heat2d();
     let undisturbed = native(spread(case.job()));
-    let job = spread(case.job()).launched_by(Launcher::Mpirun).interval("100calls");
+    let job = spread(case.job()).launched_by(Launcher::Mpirun).interval("60calls");
     let fault = "kill rank=2 at=cut.end epoch=4; kill rank=0 at=cut.end epoch=6";
     let outcome = job.fault(fault).run();
     assert_good(&outcome, &undisturbed, &case, &[0, 2]);
@@ -247,7 +247,7 @@ fn copies_are_on_other_hosts_however_ranks_are_placed() {
         .spares(3)
         .hosts(&[3, 3, 3])
         .map_by("node")
-        .interval("100calls")
+        .interval("60calls")
         .fault(fault)
         .run();
     assert_good(&outcome, &undisturbed, &case, &[1, 4]);

@@ -3,7 +3,6 @@
 use ffi_tests::plain::assert_indifferent;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Trigger, place};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 fn python(library: &Path) -> Job {
@@ -92,8 +91,7 @@ fn a_script_gets_its_arguments_once() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let script = |name: &str, text: &str| {
         let path = work.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        place::script(&path, text);
         path.to_string_lossy().into_owned()
     };
     const TELL: &str = "printf '<%s>' \"$0\" \"$@\"; cat /proc/$$/comm\n";

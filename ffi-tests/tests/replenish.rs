@@ -1,11 +1,20 @@
 //! New spares join the running job in place of those that are used up.
 
 use ffi_tests::daemon::Daemon;
-use ffi_tests::programs::{Case, cg, heat2d, longer_heat2d};
+use ffi_tests::programs::{Case, cg, heat2d, heat2d_of};
 use ffi_tests::shared::native;
 use ffi_tests::thin::{self, THIN, WORKERS};
 use ffi_tests::{Job, Kill, Outcome, Trigger};
 use std::time::Duration;
+
+/// Long enough for 16 epochs and five newcomers.
+fn enough_of_heat2d() -> Case {
+    Case {
+        name: "heat2d, 15000",
+        make: || heat2d_of("300", "15000", "250").interval("50ms"),
+        ..heat2d()
+    }
+}
 
 fn job(case: &Case) -> Job {
     case.job()
@@ -30,7 +39,7 @@ fn joined(outcome: &Outcome) -> Vec<u32> {
 
 #[test]
 fn with_one_spare_five_failures_are_survived() {
-    let case = longer_heat2d();
+    let case = enough_of_heat2d();
     // The second is the death of the first newcomer in its part; the third, of another worker; the last, of rank 0.
     let fault = "kill rank=1 at=cut.end epoch=3; kill rank=5 at=cut.end epoch=8; kill rank=2 at=ship.half epoch=12; \
                  kill rank=0 at=cut.end epoch=16";
@@ -59,7 +68,7 @@ fn newcomers_take_parts_in_a_program_with_libraries() {
 
 #[test]
 fn a_newcomer_that_dies_on_its_way_is_done_without() {
-    let case = longer_heat2d();
+    let case = enough_of_heat2d();
     let fault = "kill rank=1 at=cut.end epoch=3; kill rank=5 at=boot.end";
     let outcome = job(&case).fault(fault).run();
     assert_undisturbed(&outcome, &case);
@@ -75,7 +84,7 @@ fn a_newcomer_that_dies_on_its_way_is_done_without() {
 /// The job waits for one that is needed.
 #[test]
 fn a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it() {
-    let case = longer_heat2d();
+    let case = enough_of_heat2d();
     let fault = "kill rank=1 at=cut.end epoch=3; wait rank=5 at=boot.end delay=800ms; kill rank=2 at=cut.end epoch=4";
     let outcome = job(&case).fault(fault).run();
     assert_undisturbed(&outcome, &case);
@@ -88,7 +97,7 @@ fn a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_daemon_grants_new_spares() {
-    let case = longer_heat2d();
+    let case = enough_of_heat2d();
     for (others, granted) in [(0, 1), (2, 0)] {
         let daemon = Daemon::start_with(&["--most-spares", "2"]);
         let _others: Vec<_> = (0..others)
@@ -113,7 +122,7 @@ fn a_daemon_grants_new_spares() {
 /// Both spares are used up at once: two newcomers join, the first of them helps the second in, and both take parts later.
 #[test]
 fn two_may_join_at_once() {
-    let case = longer_heat2d();
+    let case = enough_of_heat2d();
     let fault = "kill rank=1 at=cut.end epoch=3; kill rank=3 at=cut.end epoch=3; kill rank=0 at=cut.end epoch=7; \
                  kill rank=2 at=cut.end epoch=7";
     let outcome = job(&case)
@@ -135,7 +144,7 @@ fn two_may_join_at_once() {
 /// With a disk level: newcomers know of it, and everybody goes back to what is there when copies are lost.
 #[test]
 fn newcomers_know_of_the_disk_level() {
-    let case = longer_heat2d();
+    let case = enough_of_heat2d();
     // Rank 4 plays worker 1 and rank 5, a newcomer, worker 2; then worker 1 dies together with the holder of its only copy.
     let fault = "kill rank=1 at=cut.end epoch=3; kill rank=2 at=cut.end epoch=6; kill rank=4 at=cut.end epoch=9; \
                  kill rank=5 at=cut.end epoch=9; pretend no-memfd";

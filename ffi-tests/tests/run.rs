@@ -25,7 +25,7 @@ fn run_heat(work: &Path, options: &[&str]) -> Ran {
     Understudy::new(
         work,
         &[
-            &["run", "-n", "3", "--spares", "2", "--interval", "0.1s"],
+            &["run", "-n", "3", "--spares", "2", "--interval", "20ms"],
             options,
             &program,
         ]
@@ -289,8 +289,7 @@ fn has_ledgers() -> bool {
 
 fn script(work: &Path, name: &str, text: &str) -> PathBuf {
     let path = work.join(name);
-    std::fs::write(&path, text).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    place::script(&path, text);
     path
 }
 
@@ -312,7 +311,7 @@ fn a_shell_script_must_give_way_to_the_program() {
             "--spares",
             "2",
             "--interval",
-            "0.1s",
+            "20ms",
             "--fault",
             KILL,
             "--",
@@ -357,8 +356,7 @@ fn what_cannot_be_run_is_told_in_one_line() {
     script(work.path(), "old", "#!/bin/sh\necho 'mpirun (Open MPI) 4.0.7'\n");
     script(work.path(), "other", "#!/bin/sh\necho 'HYDRA build details:'\n");
     std::fs::write(work.path().join("data"), "").unwrap();
-    std::fs::write(work.path().join("broken"), "MZ").unwrap();
-    std::fs::set_permissions(work.path().join("broken"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    script(work.path(), "broken", "MZ");
     let program = ["--", heat.as_str()];
     let cases: &[(i32, &[&str], &[&str], &str)] = &[
         (127, &[], &solver, "there is no such program"),

@@ -50,7 +50,7 @@ fn workers_die_on_several_nodes_under_srun() {
     let case = programs::short_heat2d();
     let spread = || case.job().hosts(&[2, 2]).launched_by_slurm("pmi2");
     let fault = "kill rank=1 at=cut.end epoch=4; kill rank=0 at=cut.end epoch=6";
-    let outcome = spread().interval("100calls").fault(fault).run();
+    let outcome = spread().interval("60calls").fault(fault).run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
     outcome.assert_taken_over(&[1, 0]);

@@ -263,7 +263,7 @@ fn a_guardian_that_dies_under_mpirun_ends_the_job() {
 fn no_byte_of_a_large_message_comes_late() {
     let mut random = Random::announced("bulk");
     let bulk = || {
-        Job::new(place::test_program("bulk"), &["12", "0", "32"])
+        Job::new(place::test_program("bulk"), &["10", "0", "32"])
             .interval("0.3s")
             .launched_by(Launcher::Mpirun)
     };

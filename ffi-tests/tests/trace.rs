@@ -62,7 +62,7 @@ fn heat2d_is_traced() {
         None,
         &["4 workers", "MPI_Irecv at main+0x", "(heat2d)"],
     );
-    ends_the_phase(&programs::longer_heat2d(), &setting);
+    ends_the_phase(&programs::heat2d(), &setting);
 }
 
 #[test]
