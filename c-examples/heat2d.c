@@ -201,6 +201,7 @@ static double relax(block *b, long row_from, long row_to, long col_from, long co
         const double *above = here - b->stride, *below = here + b->stride;
         const double *source = cell(b, b->source, r, 0);
         double *out = cell(b, b->next, r, 0);
+#pragma omp simd reduction(+ : change)
         for (long c = col_from; c < col_to; c++) {
             double value = 0.25 * (above[c] + below[c] + here[c - 1] + here[c + 1]) + source[c];
             double d = value - here[c];

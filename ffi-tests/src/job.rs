@@ -340,6 +340,7 @@ impl Job {
             ranks: BTreeMap::new(),
             relay_mark: String::new(),
             shared_memory: BTreeSet::new(),
+            mapped_at: None,
             killed: Vec::new(),
             began,
         };

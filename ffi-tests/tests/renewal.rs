@@ -31,6 +31,7 @@ fn one_after_the_other_is_replaced_without_a_spare() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_worker_may_die_before_and_in_mpi_init() {
     let points = [
         "boot.begin",

@@ -155,6 +155,7 @@ fn files_that_were_looked_at_may_come_change_and_go() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn input_may_change_that_was_read() {
     let case = setup(|| {
         let numbers = "0.5 0.25 0.125 0.0625\n";

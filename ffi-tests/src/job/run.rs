@@ -11,6 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often the job is looked at.
 const TICK: Duration = Duration::from_millis(4);
+/// How often the ranks' mappings are looked at: /proc/PID/maps is long, and reading it holds up page faults.
+const MAPS_EVERY: Duration = Duration::from_millis(200);
 /// How long relays and the launcher may take to clean up after mpirun has ended.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -26,6 +28,8 @@ pub(super) struct Run {
     /// What the names of the job's files have in them, and its relays' command lines.
     pub(super) relay_mark: String,
     pub(super) shared_memory: BTreeSet<String>,
+    /// When the ranks' mappings were looked at.
+    pub(super) mapped_at: Option<Instant>,
     pub(super) killed: Vec<Killed>,
     /// Files that are older are another job's, whose launcher had the same process number.
     pub(super) began: SystemTime,
@@ -105,7 +109,9 @@ impl Run {
                 .filter(|path| path.contains("sm_segment"))
                 .count()
                 < self.size as usize
+            && self.mapped_at.is_none_or(|at| at.elapsed() >= MAPS_EVERY)
         {
+            self.mapped_at = Some(Instant::now());
             self.shared_memory.extend(
                 self.ranks
                     .values()

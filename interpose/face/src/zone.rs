@@ -298,6 +298,16 @@ pub enum PatchError {
     Protect(i32),
 }
 
+/// Where `pattern` occurs. Four bytes at once are compared first, since libc's code has more than a million.
+fn places<'a>(text: &'a [u8], pattern: &'a [u8; 7]) -> impl Iterator<Item = usize> + 'a {
+    let first = u32::from_le_bytes([pattern[0], pattern[1], pattern[2], pattern[3]]);
+    let windows = text.windows(pattern.len()).enumerate();
+    let may_be = move |window: &[u8]| u32::from_le_bytes([window[0], window[1], window[2], window[3]]) == first;
+    windows
+        .filter(move |&(_, window)| may_be(window) && window == pattern)
+        .map(|(at, _)| at)
+}
+
 /// Patches the one instruction pair of `call` in `library`'s code at `code`; it must occur exactly once.
 ///
 /// # Safety
@@ -306,15 +316,9 @@ pub unsafe fn patch(library: Library, call: Patched, code: usize, length: usize)
     let pattern = [0xb8, call.number(), 0, 0, 0, 0x0f, 0x05];
     // SAFETY: mapped code, as the caller promises.
     let text = unsafe { core::slice::from_raw_parts(code as *const u8, length) };
-    let mut found = text
-        .windows(pattern.len())
-        .enumerate()
-        .filter(|(_, window)| *window == pattern)
-        .map(|(at, _)| at);
+    let mut found = places(text, &pattern);
     let (Some(at), 0) = (found.next(), found.by_ref().count()) else {
-        return Err(PatchError::Found(
-            text.windows(pattern.len()).filter(|window| *window == pattern).count(),
-        ));
+        return Err(PatchError::Found(places(text, &pattern).count()));
     };
     let mut code_bytes = [0xb8, 0, 0, 0, 0, 0xff, 0xd0];
     code_bytes[1..5].copy_from_slice(&(library.stub(call) as u32).to_le_bytes());
