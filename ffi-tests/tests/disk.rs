@@ -1,7 +1,7 @@
 //! The disk level: whole jobs that are killed and started again, damaged files, and the loss of all copies in memory.
 
 use ffi_tests::kill::epochs_on_disk;
-use ffi_tests::programs::{Case, cg, heat2d};
+use ffi_tests::programs::{Case, HEAT2D, cg, heat2d};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, few, place};
 use std::fs::{self, OpenOptions};
@@ -16,7 +16,7 @@ const REFUSED: i32 = 78;
 
 /// With so many checkpoints, on a machine of any speed, that some are on disk long before the end.
 fn job(case: &Case) -> Job {
-    let interval = if case.name == "cg" { "8calls" } else { "150calls" };
+    let interval = if case.name == "cg" { "8calls" } else { "60calls" };
     case.job().disk().interval(interval).limit(Duration::from_secs(30))
 }
 
@@ -268,7 +268,7 @@ fn epochs_of_another_job_are_refused() {
     let program = place::example("heat2d");
     let other = Job::new(program, &["300", "300", "9000", "heat.field"]).disk();
     let mut other = other.env("UNDERSTUDY_RESTART", "1").run_after(&mut more);
-    assert_refused(&other, &["other arguments", "300 300 6000"]);
+    assert_refused(&other, &["other arguments", &HEAT2D[..3].join(" ")]);
     let again = restarted(&case).run_after(&mut other);
     assert_as_undisturbed(&case, &first.stdout, again);
 }

@@ -1,6 +1,6 @@
 //! Jobs under a plain mpirun, without any flag: what it has started are guardians, and survive the ranks.
 
-use ffi_tests::programs::heat2d;
+use ffi_tests::programs::{HEAT2D, heat2d};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Launcher, Scope, Trigger, few, place, processes};
 use std::io::{BufRead, BufReader};
@@ -153,18 +153,9 @@ fn contained(work: &Path, iterations: &str) -> Command {
         .arg(place::ckptd())
         .args(["launch", "-n", "4", "--spares", "1", "--preload"]);
     command.arg(place::layer()).arg("--").arg(place::example("heat2d"));
-    command.args([
-        "300",
-        "300",
-        iterations,
-        "heat.field",
-        "--print-every",
-        "150",
-        "--log",
-        "heat.log",
-    ]);
+    command.args(&HEAT2D[..2]).arg(iterations).args(&HEAT2D[3..]);
     command
-        .env("UNDERSTUDY_INTERVAL", "0.1s")
+        .env("UNDERSTUDY_INTERVAL", "100calls")
         .env("OMPI_MCA_btl", "self,sm")
         .env("OMPI_MCA_mpi_yield_when_idle", "1");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).current_dir(work);
@@ -210,7 +201,7 @@ fn a_container_may_end_with_its_launcher_and_be_killed_with_it() {
             assert!(unshare.is_some_and(processes::kill), "it had ended before");
             killed.wait().expect("it is our child");
         }
-        let output = contained(work.path(), "6000").output().expect("util-linux is there");
+        let output = contained(work.path(), HEAT2D[2]).output().expect("util-linux is there");
         assert!(output.status.success(), "{output:?}");
         assert_eq!(output.stdout, undisturbed.stdout, "after {kill_first}");
         assert_eq!(left(), [""; 0], "something is left");

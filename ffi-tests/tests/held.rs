@@ -19,7 +19,7 @@ fn job(case: &Case) -> Job {
     case.job()
         .disk()
         .env("UNDERSTUDY_DISK_HOLD", "1")
-        .interval("150calls")
+        .interval("60calls")
         .limit(Duration::from_secs(30))
 }
 

@@ -121,12 +121,12 @@ fn when_all_workers_die_without_copies_the_job_ends_and_can_go_on_from_the_disk(
         let at_once = |job: Job, worker| job.kill(Kill::at(worker, Trigger::Lines(15)));
         (0..4).fold(job.fault("pretend no-memfd"), at_once).run()
     };
-    let lost = kill_all(job().spares(2).interval("200calls"));
+    let lost = kill_all(job().spares(2).interval("80calls"));
     assert_ended(
         &lost,
         &["the job cannot be recovered: all workers died, and with them all copies; start the job again"],
     );
-    let on_disk = || job().spares(2).interval("200calls").disk();
+    let on_disk = || job().spares(2).interval("80calls").disk();
     let mut lost = kill_all(on_disk());
     assert_ended(&lost, &["all workers died"]);
     let saved = on_disk().env("UNDERSTUDY_RESTART", "1").run_after(&mut lost);
@@ -192,11 +192,11 @@ fn a_process_may_die_before_mpi_init() {
 #[ignore = "a variant: make test-all"]
 fn checkpoints_may_be_counted_in_calls() {
     let case = heat2d();
-    let outcome = job().interval("200calls").kill(Kill::at(1, Trigger::Lines(20))).run();
+    let outcome = job().interval("80calls").kill(Kill::at(1, Trigger::Lines(20))).run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
     outcome.assert_taken_over(&[1]);
-    outcome.check(outcome.last_epoch(0) >= 20, "6000 collectives are 30 checkpoints");
+    outcome.check(outcome.last_epoch(0) >= 20, "2400 collectives are 30 checkpoints");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn six_failures_in_one_run_are_survived() {
     let deaths: Vec<String> = (0..6)
         .map(|rank| format!("kill rank={rank} at=cut.begin epoch={}", 2 + 2 * rank))
         .collect();
-    let outcome = job().spares(6).interval("300calls").fault(&deaths.join(";")).run();
+    let outcome = job().spares(6).interval("120calls").fault(&deaths.join(";")).run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
     outcome.assert_taken_over(&[0, 1, 2, 3, 0, 1]);

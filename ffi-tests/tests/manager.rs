@@ -1,7 +1,7 @@
 //! The death of the process manager: a guardian starts another one, which learns from the guardians what there is.
 
 use ffi_tests::living::look;
-use ffi_tests::programs::{self, heat2d};
+use ffi_tests::programs::{self, HEAT2D, heat2d};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Launcher, Outcome, Random, place, processes};
 use std::collections::BTreeMap;
@@ -131,18 +131,8 @@ fn it_may_die_in_a_job_of_mpichs() {
     let Some(program) = place::mpich_example("heat2d") else {
         return;
     };
-    let arguments = [
-        "300",
-        "300",
-        "6000",
-        "heat.field",
-        "--print-every",
-        "150",
-        "--log",
-        "heat.log",
-    ];
     let of_mpich = || {
-        let job = Job::new(&program, &arguments).workers(2).interval("20calls").of_mpich();
+        let job = Job::new(&program, &HEAT2D).workers(2).interval("20calls").of_mpich();
         job.limit(Duration::from_secs(60))
     };
     let alone = native(of_mpich());

@@ -3,6 +3,7 @@
 //! MPICH spins while it waits, so its own launcher gets two ranks; the jobs here have as many workers, and a spare.
 
 use ffi_tests::hosts::Hosts;
+use ffi_tests::programs::HEAT2D;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, Verdicts, few, is_thorough, place};
 use std::fmt::Write;
@@ -113,9 +114,7 @@ fn what_mpich_answers_otherwise() {
 }
 
 fn heat2d(program: &Path) -> Job {
-    let output = ["heat.field", "--print-every", "150", "--log", "heat.log"];
-    let arguments = [&["300", "300", "6000"], &output[..]].concat();
-    let job = Job::new(program, &arguments).workers(2).interval("0.1s");
+    let job = Job::new(program, &HEAT2D).workers(2).interval("100calls");
     job.limit(Duration::from_secs(60)).of_mpich()
 }
 

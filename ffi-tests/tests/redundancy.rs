@@ -83,7 +83,7 @@ fn a_damaged_copy_is_made_again() {
     // Worker 1 is played by rank 4 when it dies again, and worker 3, which has the second copy, dies with it.
     let fault = "corrupt rank=2 at=commit.end epoch=3; kill rank=1 at=cut.end epoch=4; \
                  kill rank=4 at=cut.begin epoch=6 delay=40ms; kill rank=3 at=cut.begin epoch=6 delay=40ms";
-    let outcome = job(&case, "2", fault).interval("400calls").run();
+    let outcome = job(&case, "2", fault).interval("160calls").run();
     assert_survived(&outcome, &case, &[1, 1, 3]);
     assert_refusals(&outcome, 1);
 }
@@ -93,7 +93,7 @@ fn a_damaged_copy_is_made_again() {
 fn the_disk_is_used_when_a_copy_is_damaged() {
     let case = programs::heat2d();
     let fault = "corrupt rank=2 at=commit.end epoch=9; kill rank=1 at=cut.end epoch=10";
-    let outcome = job(&case, "1", fault).interval("400calls").disk().run();
+    let outcome = job(&case, "1", fault).interval("160calls").disk().run();
     assert_survived(&outcome, &case, &[1]);
     assert_refusals(&outcome, 1);
     let says = |line: &&str| line.contains("wrong checksum") && line.contains("on disk");
@@ -209,7 +209,7 @@ fn both_copies_are_made_again_after_a_recovery() {
             "kill rank=1 at=cut.end epoch=3; kill rank={dead} at=cut.begin epoch=5 delay=40ms; \
              kill rank={holder} at=cut.begin epoch=5 delay=40ms"
         );
-        let outcome = job(&case, "2", &fault).interval("400calls").run();
+        let outcome = job(&case, "2", &fault).interval("160calls").run();
         let mut second = [dead, holder];
         second.sort_unstable();
         verdicts.judge(&fault, || assert_survived(&outcome, &case, &[1, second[0], second[1]]));
@@ -283,11 +283,11 @@ fn with_parity_one_of_each_group_may_die_at_once_and_another_later() {
     // Worker 0's part is played by rank 4 then, whose parity brings worker 2 back.
     let later = "; kill rank=2 at=cut.end epoch=5";
     let fault = deaths(&[0, 1], "cut.begin") + later;
-    let outcome = job(&case, "xor:2", &fault).interval("400calls").run();
+    let outcome = job(&case, "xor:2", &fault).interval("160calls").run();
     verdicts.judge(&fault, || assert_survived(&outcome, &case, &[0, 1, 2]));
     // An uneven number of workers, with groups of 3 and 2.
     let fault = format!("{}{later}", deaths(&[1, 4], "cut.begin"));
-    let five = |job: Job| job.workers(5).interval("400calls");
+    let five = |job: Job| job.workers(5).interval("160calls");
     let outcome = five(job(&case, "xor:3", &fault)).run();
     verdicts.judge(&format!("five workers: {fault}"), || {
         outcome.assert_success();
@@ -344,7 +344,7 @@ fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
         verdicts.judge(&format!("{scheme}: {fault}"), || assert_lost(&outcome, &words));
     }
     let disk = job(&case, "xor:4", &damaged.replace("=3", "=9").replace("=4", "=10"));
-    let outcome = disk.interval("400calls").disk().run();
+    let outcome = disk.interval("160calls").disk().run();
     verdicts.judge("xor:4 with a disk", || assert_survived(&outcome, &case, &[1]));
     verdicts.assert_all_good();
 }

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const WORKERS: u32 = 4;
-const SPARES: u32 = 2;
 
 fn minutes() -> f64 {
     let minutes = std::env::var("FFI_TESTS_MINUTES")
@@ -20,12 +19,12 @@ fn minutes() -> f64 {
 
 /// Two deaths: the first at a random line, the second a random time after the recovery from it. Always as many random
 /// numbers, so that the n-th run of a seed is the same, however long the others took.
-fn deaths(random: &mut Random, lines: usize) -> [Kill; 2] {
+fn deaths(random: &mut Random, lines: usize, spares: u32) -> [Kill; 2] {
     let first = random.below(u64::from(WORKERS)) as u32;
     let line = 1 + random.below(lines as u64 * 7 / 10) as usize;
     let delay = Duration::from_micros(random.below(15_000));
     // The understudy of the first is a victim like all others, and so is the second spare.
-    let others: Vec<u32> = (0..WORKERS + SPARES).filter(|&rank| rank != first).collect();
+    let others: Vec<u32> = (0..WORKERS + spares).filter(|&rank| rank != first).collect();
     let second = others[random.below(others.len() as u64) as usize];
     let later = Duration::from_micros(random.below(200_000));
     let witness = (0..WORKERS).find(|&rank| rank != first && rank != second).unwrap_or(0);
@@ -74,14 +73,19 @@ fn runs_with_random_deaths_write_the_same_and_leave_nothing() {
         for case in &cases {
             let undisturbed = native(case.job());
             let lines = undisturbed.stdout.iter().filter(|&&byte| byte == b'\n').count() - case.tail;
-            let kills = deaths(&mut random, lines);
+            // In every second pair of runs, a newcomer joins the job while the second death comes.
+            let spares = if runs / 2 % 2 == 0 { 2 } else { 1 };
+            let kills = deaths(&mut random, lines, spares);
             before.get_or_insert_with(|| (own(std::process::id()), shared_memory()));
-            let job = case.job().workers(WORKERS).spares(SPARES);
+            let mut job = case.job().workers(WORKERS).spares(spares);
+            if spares == 1 {
+                job = job.env("UNDERSTUDY_REPLENISH", "1");
+            }
             let outcome = kills.into_iter().fold(job, |job, kill| job.kill(kill)).run();
             runs += 1;
             recoveries += outcome.takeovers().len();
             missed += 2 - outcome.killed.iter().filter(|killed| killed.hit).count();
-            let what = format!("run {runs}, {}, {:?}", case.name, outcome.killed);
+            let what = format!("run {runs}, {}, {spares} spare(s), {:?}", case.name, outcome.killed);
             println!("{what}: {:?}", outcome.wall);
             verdicts.judge(&what, || judge(case, &undisturbed, &outcome));
         }
