@@ -108,6 +108,21 @@ static void half_an_exchange(void)
     CHECK(got == left + round_ && untouched == -1);
 }
 
+/* What is no communicator has no error handler. */
+static void no_communicator(void)
+{
+    int count, other;
+    MPI_Group group;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    say("size: %d", class_of(MPI_Comm_size(MPI_COMM_NULL, &count)));
+    say("compare: %d", class_of(MPI_Comm_compare(MPI_COMM_SELF, MPI_COMM_NULL, &other)));
+    say("group: %d", class_of(MPI_Comm_group(MPI_COMM_NULL, &group)));
+    say("send: %d", class_of(MPI_Send(&count, 1, MPI_INT, 0, 0, MPI_COMM_NULL)));
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 /* Without a file open, errors are those of MPI_FILE_NULL; they return unless the program says otherwise. */
 static void files(void)
 {
@@ -167,6 +182,7 @@ static void content(void)
     }
     handlers();
     half_an_exchange();
+    no_communicator();
     files();
     truncated();
     codes();

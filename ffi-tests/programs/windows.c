@@ -19,7 +19,8 @@ static double edges[2 * OWN];
 static MPI_Win dynamic;
 static int *attached;
 static MPI_Aint *places;
-static MPI_Win brief;
+static MPI_Win brief, own;
+static int *own_cells;
 static int *briefly;
 static MPI_Errhandler on_error;
 static int key, deleted, errors;
@@ -72,6 +73,8 @@ static void make(void)
     MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, on_delete, &key, counters);
     MPI_Type_vector(4, 1, 2, MPI_INT, &spaced);
     MPI_Type_commit(&spaced);
+    MPI_Win_allocate_shared(OWN * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_SELF, &own_cells, &own);
+    memset(own_cells, 0, OWN * sizeof(int));
 }
 
 /* What is put before a meeting is there behind the next fence, wherever the state has been saved. */
@@ -302,8 +305,26 @@ static void ask(void)
 #endif
 }
 
+/* Shared memory of a single process. */
+static void by_itself(void)
+{
+    int *base, unit, *flavor, flag, seen = -1, add = rank + 1, last = own_cells[OWN - 1];
+    MPI_Aint bytes;
+    MPI_Win_shared_query(own, MPI_PROC_NULL, &bytes, &unit, &base);
+    CHECK(base == own_cells && bytes == OWN * (MPI_Aint)sizeof(int) && unit == sizeof(int));
+    MPI_Win_get_attr(own, MPI_WIN_CREATE_FLAVOR, &flavor, &flag);
+    CHECK(flag && *flavor == MPI_WIN_FLAVOR_SHARED);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, own);
+    MPI_Fetch_and_op(&add, &seen, MPI_INT, 0, OWN - 1, MPI_SUM, own);
+    meet();
+    MPI_Win_unlock_all(own);
+    CHECK(seen == last && own_cells[OWN - 1] == last + add);
+    say("by itself: %d", own_cells[OWN - 1]);
+}
+
 static void content(void)
 {
+    by_itself();
     between_fences();
     with_a_lock_of_all();
     with_locks_in_turns();
@@ -326,6 +347,7 @@ int main(int argc, char **argv)
         MPI_Win_free(&brief);
     MPI_Win_fence(MPI_MODE_NOSUCCEED, fenced);
     MPI_Win_unlock_all(shared);
+    MPI_Win_free(&own);
     MPI_Win_free(&fenced);
     MPI_Win_free(&shared);
     MPI_Win_free(&turns);

@@ -82,6 +82,7 @@ programs! {
     attributes: "attributes";
     errors: "errors";
     buffered_sends: "buffered";
+    sessions_beside_mpi_init: "sessions";
     environment: "environment";
     timers_limits_and_the_signal_stack: "process";
     directories_and_devices: "descriptors";

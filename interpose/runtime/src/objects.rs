@@ -13,6 +13,7 @@ pub mod group;
 pub mod info;
 pub(crate) mod lookup;
 pub mod op;
+pub mod session;
 mod slots;
 pub mod tool;
 pub mod window;
@@ -50,6 +51,8 @@ pub struct Objects {
     pub tool: tool::Tool,
     /// Windows.
     pub windows: Slots<window::Window>,
+    /// Sessions.
+    pub sessions: Slots<session::Session>,
 }
 
 static OBJECTS: Main<Objects> = Main::new(Objects {
@@ -65,6 +68,7 @@ static OBJECTS: Main<Objects> = Main::new(Objects {
     keyvals: attribute::Keyvals::NONE,
     tool: tool::Tool::NONE,
     windows: Slots::NONE,
+    sessions: Slots::NONE,
 });
 
 /// The objects of this process. A borrow must not be held while the program is called back.

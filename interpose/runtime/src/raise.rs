@@ -6,7 +6,7 @@
 use crate::arch::Rewound;
 use crate::errors::{ERR_OTHER, ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use crate::generated::{Proc, SLOT_NAMES};
-use crate::handles::{VirtComm, VirtWin, real_comm};
+use crate::handles::{VirtComm, VirtWin};
 use crate::objects::errhandler::{Action, Object};
 use crate::objects::{comm, objects, window};
 use crate::{ending, recovery, sys};
@@ -48,7 +48,8 @@ pub fn finish_one_sided(procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
 #[cold]
 pub fn raise(procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
     let world = comm::world_handle();
-    let comm = comm.filter(|&comm| !real_comm(comm).0.is_null()).unwrap_or(world);
+    // MPI_COMM_NULL has no error handler.
+    let comm = comm.filter(|&comm| comm::index(comm).is_some()).unwrap_or(world);
     raise_on(procedure, rc, Object::Comm(comm))
 }
 

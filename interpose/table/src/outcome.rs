@@ -193,6 +193,7 @@ mod tests {
             "MPI_Alltoallw_init",
             "MPI_Neighbor_alltoallw_init",
             "MPI_Win_allocate",
+            "MPI_Win_allocate_shared",
             "MPI_Win_create",
             "MPI_Win_create_dynamic",
         ];

@@ -2,9 +2,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::generated::{HandleKind, real};
-use crate::handles::{
-    VirtFile, VirtMessage, VirtRequest, VirtSession, predefined_handle, real_message, virtual_handle,
-};
+use crate::handles::{VirtFile, VirtMessage, VirtRequest, real_message, virtual_handle};
 use crate::objects::errhandler::no_file;
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::objects;
@@ -55,27 +53,4 @@ pub unsafe extern "C" fn MPI_File_f2c(fh: c_int) -> VirtFile {
         0 => no_file(),
         fh => VirtFile(from_fortran(HandleKind::File, fh, exists, std::ptr::null_mut)),
     }
-}
-
-/// Fortran's number of the null handle, the only one of its kind that there is.
-fn null_to_fortran(handle: *mut std::ffi::c_void, null: &str) -> c_int {
-    if handle == predefined_handle(null) { 0 } else { -1 }
-}
-
-fn null_from_fortran(number: c_int, null: &str) -> *mut std::ffi::c_void {
-    if number == 0 {
-        predefined_handle(null)
-    } else {
-        std::ptr::null_mut()
-    }
-}
-
-/// `MPI_Session_c2f`
-pub unsafe extern "C" fn MPI_Session_c2f(session: VirtSession) -> c_int {
-    null_to_fortran(session.0, "ompi_mpi_instance_null")
-}
-
-/// `MPI_Session_f2c`
-pub unsafe extern "C" fn MPI_Session_f2c(session: c_int) -> VirtSession {
-    VirtSession(null_from_fortran(session, "ompi_mpi_instance_null"))
 }

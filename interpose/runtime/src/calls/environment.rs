@@ -36,6 +36,15 @@ static TOLD: Told = Told {
     version: [const { AtomicI32::new(0) }; 2],
 };
 
+/// The thread level that the program was given, by its name.
+pub(super) fn level_name() -> &'static [u8] {
+    match TOLD.level.load(Ordering::Relaxed) {
+        THREAD_SINGLE => b"MPI_THREAD_SINGLE",
+        THREAD_FUNNELED => b"MPI_THREAD_FUNNELED",
+        _ => b"MPI_THREAD_SERIALIZED",
+    }
+}
+
 /// Initialises, once. `written` runs before the first checkpoint, so that what it writes is part of the image. When the
 /// program is rewound to that checkpoint, it comes here again, and its initialisation phase begins anew.
 fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int {

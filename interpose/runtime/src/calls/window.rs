@@ -6,7 +6,7 @@
 use super::arguments::outcome;
 use crate::arch::{Rewound, call_user};
 use crate::attempt;
-use crate::errors::{ERR_ARG, ERR_COMM, ERR_NO_MEM, ERR_WIN, SUCCESS};
+use crate::errors::{ERR_ARG, ERR_COMM, ERR_NO_MEM, ERR_RANK, ERR_WIN, SUCCESS};
 use crate::gather;
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtWin, real_comm, real_info, real_win};
@@ -14,11 +14,11 @@ use crate::objects::comm::{create, hints};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::window::{self, Cells, Epochs, Flavor, Window};
 use crate::objects::{attribute, comm, group, info, objects};
-use crate::raise::{finish_win, raise};
+use crate::raise::{finish_win, raise, unsupported};
 use crate::told::user_symbol;
 use crate::{copies, recovery, requests, traffic};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use understudy_mpi::real_types::{RealComm, RealWin};
+use understudy_mpi::real_types::{PROC_NULL, RealComm, RealWin};
 
 /// `MPI_MAX_OBJECT_NAME` of Open MPI.
 const MAX_NAME: usize = 64;
@@ -145,6 +145,26 @@ pub unsafe extern "C" fn MPI_Win_create(
 }
 
 /// The memory is the program's, as that of `MPI_Alloc_mem`.
+macro_rules! allocated {
+    ($procedure:expr, $flavor:expr, ($size:ident, $disp_unit:ident, $info:ident, $comm:ident, $baseptr:ident, $win:ident)) => {{
+        made!(
+            $procedure,
+            $comm,
+            $win,
+            make($comm, $flavor, Some($size), |window, own, new| {
+                (window.size, window.disp_unit) = ($size as i64, $disp_unit);
+                let base = window.base as *mut c_void;
+                // SAFETY: so many bytes of the program's memory; its place for the address.
+                unsafe {
+                    $baseptr.cast::<*mut c_void>().write_unaligned(base);
+                    real::PMPI_Win_create(base, $size, $disp_unit, real_info($info), own, new)
+                }
+            })
+        );
+        SUCCESS
+    }};
+}
+
 pub unsafe extern "C" fn MPI_Win_allocate(
     size: isize,
     disp_unit: c_int,
@@ -153,21 +173,24 @@ pub unsafe extern "C" fn MPI_Win_allocate(
     baseptr: *mut c_void,
     win: *mut VirtWin,
 ) -> c_int {
-    made!(
-        Proc::MPI_Win_allocate,
-        comm,
-        win,
-        make(comm, Flavor::Allocate, Some(size), |window, own, new| {
-            (window.size, window.disp_unit) = (size as i64, disp_unit);
-            let base = window.base as *mut c_void;
-            // SAFETY: so many bytes of the program's memory; its place for the address.
-            unsafe {
-                baseptr.cast::<*mut c_void>().write_unaligned(base);
-                real::PMPI_Win_create(base, size, disp_unit, real_info(info), own, new)
-            }
-        })
-    );
-    SUCCESS
+    let procedure = Proc::MPI_Win_allocate;
+    allocated!(procedure, Flavor::Allocate, (size, disp_unit, info, comm, baseptr, win))
+}
+
+/// Only where no other process shares the memory.
+pub unsafe extern "C" fn MPI_Win_allocate_shared(
+    size: isize,
+    disp_unit: c_int,
+    info: VirtInfo,
+    comm: VirtComm,
+    baseptr: *mut c_void,
+    win: *mut VirtWin,
+) -> c_int {
+    let procedure = Proc::MPI_Win_allocate_shared;
+    if comm::rank_and_size(comm).is_some_and(|(_, members)| members > 1) {
+        return unsupported(procedure);
+    }
+    allocated!(procedure, Flavor::Shared, (size, disp_unit, info, comm, baseptr, win))
 }
 
 pub unsafe extern "C" fn MPI_Win_create_dynamic(info: VirtInfo, comm: VirtComm, win: *mut VirtWin) -> c_int {
@@ -316,17 +339,33 @@ pub unsafe extern "C" fn MPI_Win_get_name(win: VirtWin, win_name: *mut c_char, r
     SUCCESS
 }
 
-/// Segments of other processes can only be asked of a window of MPI_Win_allocate_shared, and there is none.
+/// Of a window of MPI_Win_allocate_shared, which has one member.
 pub unsafe extern "C" fn MPI_Win_shared_query(
     win: VirtWin,
-    _rank: c_int,
-    _size: *mut isize,
-    _disp_unit: *mut c_int,
-    _baseptr: *mut c_void,
+    rank: c_int,
+    size: *mut isize,
+    disp_unit: *mut c_int,
+    baseptr: *mut c_void,
 ) -> c_int {
     /// `MPI_ERR_RMA_FLAVOR`
     const ERR_RMA_FLAVOR: c_int = 70;
-    finish_win(Proc::MPI_Win_shared_query, ERR_RMA_FLAVOR, win)
+    let procedure = Proc::MPI_Win_shared_query;
+    let rc = match window::get(win) {
+        None => ERR_WIN,
+        Some(window) if window.flavor != Flavor::Shared => ERR_RMA_FLAVOR,
+        Some(_) if rank != 0 && rank != PROC_NULL => ERR_RANK,
+        Some(_) if size.is_null() || disp_unit.is_null() || baseptr.is_null() => ERR_ARG,
+        Some(window) => {
+            // SAFETY: the program's places for them.
+            unsafe {
+                size.write(window.size as isize);
+                disp_unit.write(window.disp_unit);
+                baseptr.cast::<u64>().write_unaligned(window.base);
+            }
+            SUCCESS
+        }
+    };
+    finish_win(procedure, rc, win)
 }
 
 pub unsafe extern "C" fn MPI_Win_c2f(win: VirtWin) -> c_int {

@@ -5,12 +5,12 @@
 #![allow(unsafe_code)]
 
 use super::lookup::{Predefined, created};
-use super::{comm, file, objects, objects_mut, window};
+use super::{comm, file, objects, objects_mut, session, window};
 use crate::abi;
 use crate::arch::call_back;
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
-use crate::handles::{Named, VirtComm, VirtErrhandler, VirtFile, VirtWin, named, virtual_handle};
+use crate::handles::{Named, VirtComm, VirtErrhandler, VirtFile, VirtSession, VirtWin, named, virtual_handle};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
@@ -31,6 +31,8 @@ pub enum Kind {
     File,
     /// Windows.
     Win,
+    /// Sessions.
+    Session,
 }
 
 /// What errors are raised on.
@@ -44,6 +46,10 @@ pub enum Object {
     NoFile,
     /// A window.
     Win(VirtWin),
+    /// A session.
+    Session(VirtSession),
+    /// A communicator or a session that is being made, with this error handler.
+    New(VirtErrhandler),
 }
 
 /// An error handler of the program.
@@ -103,9 +109,22 @@ fn action(errhandler: VirtErrhandler) -> Option<Action> {
     }
 }
 
+/// What an error handler of the program may be set for; nothing for others.
+fn kind_of(errhandler: VirtErrhandler) -> Option<Kind> {
+    let own = created(HandleKind::Errhandler, errhandler.0)?;
+    objects().errhandlers.get(own).map(|own| own.kind)
+}
+
+/// Whether it is an error handler that may be set for objects of a kind.
+pub fn is_of(errhandler: VirtErrhandler, kind: Kind) -> bool {
+    action(errhandler).is_some() && kind_of(errhandler).is_none_or(|own| own == kind)
+}
+
 impl Object {
     fn kind(self) -> Kind {
         match self {
+            Object::New(errhandler) => kind_of(errhandler).unwrap_or(Kind::Comm),
+            Object::Session(_) => Kind::Session,
             Object::Comm(_) => Kind::Comm,
             Object::File(_) | Object::NoFile => Kind::File,
             Object::Win(_) => Kind::Win,
@@ -119,6 +138,8 @@ impl Object {
             Object::File(file) => (file::get(file).map_or(0, |file| file.errhandler), &RETURN),
             Object::NoFile => (objects().file_errhandler, &RETURN),
             Object::Win(win) => (window::errhandler(win), &FATAL),
+            Object::Session(session) => (session::errhandler(session), &FATAL),
+            Object::New(errhandler) => (errhandler.0 as u64, &FATAL),
         };
         match handle {
             0 => VirtErrhandler(default.get()),
@@ -133,9 +154,7 @@ impl Object {
 
     /// Sets the error handler, if it is one of this kind.
     pub fn set(self, errhandler: VirtErrhandler) -> c_int {
-        let own = created(HandleKind::Errhandler, errhandler.0);
-        let kind = own.and_then(|index| objects().errhandlers.get(index).map(|own| own.kind));
-        if action(errhandler).is_none() || kind.is_some_and(|kind| kind != self.kind()) {
+        if !is_of(errhandler, self.kind()) {
             return ERR_ARG;
         }
         match self {
@@ -151,6 +170,12 @@ impl Object {
                     window.errhandler = errhandler.0 as u64;
                 }
             }
+            Object::Session(session) => {
+                if let Some(mut session) = session::get_mut(session) {
+                    session.errhandler = errhandler.0 as u64;
+                }
+            }
+            Object::New(_) => {}
         }
         SUCCESS
     }
@@ -173,6 +198,11 @@ impl Object {
             Object::File(file) => abi::for_program(HandleKind::File, file.0 as u64),
             Object::NoFile => abi::for_program(HandleKind::File, no_file().0 as u64),
             Object::Win(win) => abi::for_program(HandleKind::Win, win.0 as u64),
+            Object::Session(session) => abi::for_program(HandleKind::Session, session.0 as u64),
+            Object::New(_) if self.kind() == Kind::Session => {
+                abi::for_program(HandleKind::Session, session::null_handle().0 as u64)
+            }
+            Object::New(_) => abi::for_program(HandleKind::Comm, comm::null_handle().0 as u64),
         };
         code = abi::integer_for_program(Domain::ErrorCode, code);
         // SAFETY: a handler called by the program runs; its function takes pointers to a handle and a code. The further
@@ -218,6 +248,7 @@ fn collect() {
         all.file_errhandler == handle
             || all.files.iter().any(|(_, file)| file.errhandler == handle)
             || all.windows.iter().any(|(_, window)| window.errhandler == handle)
+            || all.sessions.iter().any(|(_, session)| session.errhandler == handle)
             || all.comms.iter().any(|(_, comm)| comm.errhandler == handle)
     };
     let unused: Vec<u32> = freed.map(|(index, _)| index).filter(|&index| !used(index)).collect();

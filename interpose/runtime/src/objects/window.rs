@@ -37,6 +37,8 @@ pub enum Flavor {
     Allocate = 2,
     /// MPI_Win_create_dynamic
     Dynamic = 3,
+    /// MPI_Win_allocate_shared, by a single process
+    Shared = 4,
 }
 
 /// What is needed to make a window again, and what the program has attached to it.

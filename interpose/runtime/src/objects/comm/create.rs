@@ -13,7 +13,7 @@ use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::{objects, objects_mut};
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealGroup};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
@@ -220,6 +220,46 @@ fn translate(group: RealGroup) -> mpi::Result<Vec<Worker>> {
             .into_iter()
             .map(|worker| u32::try_from(worker).map(Worker).map_err(|_| mpi::Error::INTERN))
             .collect()
+    }
+}
+
+/// Bounds of tags made of strings: any library has these.
+const TAGS: u32 = 1 << 15;
+
+/// A tag for what has this name.
+pub fn tag_of(name: &CStr) -> c_int {
+    let mix = |hash: u32, &byte: &u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    (name.to_bytes().iter().fold(0x811c_9dc5, mix) % TAGS) as c_int
+}
+
+/// The constructor of a communicator of a group to which this process belongs, without a parent that the program knows.
+pub fn of_group(group: VirtGroup, tag: c_int, new: &mut RealComm) -> c_int {
+    // SAFETY: the world, and a group of ours.
+    unsafe { real::PMPI_Comm_create_group(real_comm(super::world_handle()), real_group(group), tag, new) }
+}
+
+/// The constructor of an intercommunicator between a group to which this process belongs, with the rank of its leader in it, and
+/// another one, whose leader is known to the leader here.
+pub fn between_groups(
+    (local_group, local_leader): (VirtGroup, c_int),
+    remote_leader: Option<Worker>,
+    tag: c_int,
+    new: &mut RealComm,
+) -> c_int {
+    let mut local = null_real();
+    match of_group(local_group, tag, &mut local) {
+        errors::SUCCESS => local.return_errors(),
+        rc => return rc,
+    }
+    let bridge = STATE.borrow().bridge.unwrap_or(local);
+    let remote_leader = remote_leader.map_or(0, |leader| leader.0 as c_int);
+    // SAFETY: communicators of ours; the bridge and the remote leader are looked at by the leader only.
+    unsafe {
+        let rc = real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, BRIDGE_TAG, new);
+        match real::PMPI_Comm_free(&mut local) {
+            _ if rc != errors::SUCCESS => rc,
+            freed => freed,
+        }
     }
 }
 

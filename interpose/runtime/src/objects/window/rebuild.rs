@@ -37,7 +37,7 @@ fn make(window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
     // SAFETY: memory of the program, as at the cut; a communicator of ours, all members of which are here.
     unsafe {
         match window.flavor {
-            Flavor::Create | Flavor::Allocate => {
+            Flavor::Create | Flavor::Allocate | Flavor::Shared => {
                 let (base, size) = (window.base as *mut c_void, window.size as isize);
                 check(real::PMPI_Win_create(
                     base,

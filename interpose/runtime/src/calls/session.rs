@@ -1,0 +1,350 @@
+//! Sessions (MPI 4.1, 11.3) beside `MPI_Init`, and communicators of groups without a parent (7.4.2, 7.6.2).
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::environment;
+use crate::attempt;
+use crate::errors::{ERR_ARG, ERR_RANK, SUCCESS};
+use crate::generated::callbacks::SessionErrhandlerFn;
+use crate::generated::{HandleKind, Proc};
+use crate::handles::{VirtComm, VirtErrhandler, VirtGroup, VirtInfo, VirtSession};
+use crate::objects::comm::{create, hints};
+use crate::objects::errhandler::{self, Kind, Object};
+use crate::objects::group::ERR_GROUP;
+use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::objects::session::{self, ERR_SESSION, SETS};
+use crate::objects::{comm, group, info, objects};
+use crate::raise::{raise, raise_on, unsupported};
+use crate::{requests, traffic, world};
+use std::ffi::{CStr, c_char, c_int};
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Worker;
+
+/// What a procedure on a session returns: an error goes to the session's error handler, or to that of the world.
+fn finish(procedure: Proc, session: VirtSession, outcome: Result<(), c_int>) -> c_int {
+    match outcome {
+        Ok(()) => SUCCESS,
+        Err(rc) if session::index(session).is_some() => raise_on(procedure, rc, Object::Session(session)),
+        Err(rc) => raise(procedure, rc, None),
+    }
+}
+
+fn known(session: VirtSession) -> Result<u32, c_int> {
+    session::index(session).ok_or(ERR_SESSION)
+}
+
+/// Writes to the program's place.
+///
+/// # Safety
+/// `to` is one, or null.
+unsafe fn put<T>(to: *mut T, value: T) -> Result<(), c_int> {
+    if to.is_null() {
+        return Err(ERR_ARG);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// # Safety
+/// A C string of the program, or null.
+unsafe fn text<'a>(string: *const c_char) -> Result<&'a CStr, c_int> {
+    if string.is_null() {
+        return Err(ERR_ARG);
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { CStr::from_ptr(string) })
+}
+
+/// Only in a program that is between MPI_Init and MPI_Finalize: what those do is not done here.
+pub unsafe extern "C" fn MPI_Session_init(
+    _info: VirtInfo,
+    errhandler: VirtErrhandler,
+    session: *mut VirtSession,
+) -> c_int {
+    let procedure = Proc::MPI_Session_init;
+    if !world::is_initialised() || world::get().finalized {
+        return unsupported(procedure);
+    }
+    if session.is_null() || !errhandler::is_of(errhandler, Kind::Session) {
+        return raise_on(procedure, ERR_ARG, Object::New(errhandler));
+    }
+    // SAFETY: the program's place for the handle.
+    unsafe { session.write(session::create(errhandler)) };
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Session_finalize(session: *mut VirtSession) -> c_int {
+    let procedure = Proc::MPI_Session_finalize;
+    // SAFETY: the program's handle.
+    let Some(handle) = (!session.is_null()).then(|| unsafe { *session }) else {
+        return raise(procedure, ERR_ARG, None);
+    };
+    let outcome = known(handle).map(session::remove);
+    if outcome.is_ok() {
+        // SAFETY: the program's handle.
+        unsafe { session.write(session::null_handle()) };
+    }
+    finish(procedure, handle, outcome)
+}
+
+/// The hints that are used: the thread level (11.3.1).
+pub unsafe extern "C" fn MPI_Session_get_info(session: VirtSession, info_used: *mut VirtInfo) -> c_int {
+    let level = (b"thread_level".to_vec(), environment::level_name().to_vec());
+    // SAFETY: the program's argument is handed on.
+    let outcome = known(session).and_then(|_| unsafe { put_info(info_used, level) });
+    finish(Proc::MPI_Session_get_info, session, outcome)
+}
+
+/// # Safety
+/// The program's place for the handle, or null.
+unsafe fn put_info(place: *mut VirtInfo, pair: (Vec<u8>, Vec<u8>)) -> Result<(), c_int> {
+    if place.is_null() {
+        return Err(ERR_ARG);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { put(place, info::create(&[pair])?) }
+}
+
+/// A hint may be ignored.
+pub unsafe extern "C" fn MPI_Session_set_info(session: VirtSession, info: VirtInfo) -> c_int {
+    let outcome = known(session).and_then(|_| info::index(info).map(|_| ()).ok_or(info::ERR_INFO));
+    finish(Proc::MPI_Session_set_info, session, outcome)
+}
+
+pub unsafe extern "C" fn MPI_Session_get_num_psets(
+    session: VirtSession,
+    _info: VirtInfo,
+    npset_names: *mut c_int,
+) -> c_int {
+    // SAFETY: the program's argument is handed on.
+    let outcome = known(session).and_then(|_| unsafe { put(npset_names, SETS.len() as c_int) });
+    finish(Proc::MPI_Session_get_num_psets, session, outcome)
+}
+
+/// The name is cut to the room there is; its length, with the zero, is told in any case.
+pub unsafe extern "C" fn MPI_Session_get_nth_pset(
+    session: VirtSession,
+    _info: VirtInfo,
+    n: c_int,
+    len: *mut c_int,
+    pset_name: *mut c_char,
+) -> c_int {
+    let name = usize::try_from(n).ok().and_then(|n| SETS.get(n)).ok_or(ERR_ARG);
+    let outcome = known(session).and(name).and_then(|name| {
+        let bytes = name.to_bytes();
+        // SAFETY: the program's place for the length, and so much room.
+        unsafe {
+            let room = usize::try_from(*len.as_ref().ok_or(ERR_ARG)?).unwrap_or(0);
+            if room > 0 && pset_name.is_null() {
+                return Err(ERR_ARG);
+            }
+            if room > 0 {
+                let count = bytes.len().min(room - 1);
+                pset_name.copy_from_nonoverlapping(bytes.as_ptr().cast(), count);
+                pset_name.add(count).write(0);
+            }
+            put(len, bytes.len() as c_int + 1)
+        }
+    });
+    finish(Proc::MPI_Session_get_nth_pset, session, outcome)
+}
+
+pub unsafe extern "C" fn MPI_Session_get_pset_info(
+    session: VirtSession,
+    pset_name: *const c_char,
+    info_used: *mut VirtInfo,
+) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    let outcome = known(session).and_then(|_| unsafe {
+        let members = session::members(text(pset_name)?).ok_or(ERR_ARG)?;
+        put_info(
+            info_used,
+            (b"mpi_size".to_vec(), members.len().to_string().into_bytes()),
+        )
+    });
+    finish(Proc::MPI_Session_get_pset_info, session, outcome)
+}
+
+pub unsafe extern "C" fn MPI_Group_from_session_pset(
+    session: VirtSession,
+    pset_name: *const c_char,
+    newgroup: *mut VirtGroup,
+) -> c_int {
+    // SAFETY: the program's arguments are handed on.
+    let outcome = known(session).and_then(|_| unsafe {
+        put(newgroup, group::null_handle())?;
+        let members = session::members(text(pset_name)?).ok_or(ERR_ARG)?;
+        put(newgroup, group::create(members)?)
+    });
+    finish(Proc::MPI_Group_from_session_pset, session, outcome)
+}
+
+pub unsafe extern "C" fn MPI_Session_create_errhandler(
+    function: SessionErrhandlerFn<VirtSession>,
+    errhandler: *mut VirtErrhandler,
+) -> c_int {
+    let Some(function) = function.filter(|_| !errhandler.is_null()) else {
+        return raise(Proc::MPI_Session_create_errhandler, ERR_ARG, None);
+    };
+    // SAFETY: the program's place for the handle.
+    unsafe { errhandler.write(errhandler::create(Kind::Session, function as usize as u64)) };
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Session_set_errhandler(session: VirtSession, errhandler: VirtErrhandler) -> c_int {
+    let set = |_| match Object::Session(session).set(errhandler) {
+        SUCCESS => Ok(()),
+        rc => Err(rc),
+    };
+    finish(Proc::MPI_Session_set_errhandler, session, known(session).and_then(set))
+}
+
+pub unsafe extern "C" fn MPI_Session_get_errhandler(session: VirtSession, errhandler: *mut VirtErrhandler) -> c_int {
+    let outcome = match known(session) {
+        Ok(_) if errhandler.is_null() => Err(ERR_ARG),
+        // SAFETY: the program's place for the handle.
+        Ok(_) => unsafe { put(errhandler, Object::Session(session).get()) },
+        Err(rc) => Err(rc),
+    };
+    finish(Proc::MPI_Session_get_errhandler, session, outcome)
+}
+
+pub unsafe extern "C" fn MPI_Session_call_errhandler(session: VirtSession, errorcode: c_int) -> c_int {
+    let procedure = Proc::MPI_Session_call_errhandler;
+    if session::index(session).is_none() {
+        return raise(procedure, ERR_SESSION, None);
+    }
+    raise_on(procedure, errorcode, Object::Session(session));
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Session_c2f(session: VirtSession) -> c_int {
+    to_fortran(HandleKind::Session, session.0, || 0)
+}
+
+pub unsafe extern "C" fn MPI_Session_f2c(session: c_int) -> VirtSession {
+    let exists = |index| objects().sessions.get(index).is_some();
+    match session {
+        0 => session::null_handle(),
+        session => VirtSession(from_fortran(HandleKind::Session, session, exists, std::ptr::null_mut)),
+    }
+}
+
+/// The members of a group, to which this process must belong.
+fn members_with_me(group: VirtGroup) -> Result<Vec<Worker>, c_int> {
+    let members = group::members(group).ok_or(ERR_GROUP)?;
+    let me = comm::members(comm::self_handle()).unwrap_or_default();
+    match me.iter().all(|me| members.contains(me)) {
+        true => Ok(members),
+        false => Err(ERR_GROUP),
+    }
+}
+
+/// Checks what all constructors of this kind have.
+///
+/// # Safety
+/// A C string of the program, or null.
+unsafe fn checked(tag: *const c_char, errhandler: VirtErrhandler, new: *mut VirtComm) -> Result<c_int, c_int> {
+    // SAFETY: the caller's promise.
+    let tag = unsafe { text(tag) }?;
+    if new.is_null() || !errhandler::is_of(errhandler, Kind::Comm) {
+        return Err(ERR_ARG);
+    }
+    Ok(create::tag_of(tag))
+}
+
+/// Runs a constructor in a handler and enters the result. A macro because [`attempt!`] leaves the handler.
+macro_rules! construct {
+    ($procedure:expr, $info:expr, $errhandler:expr, $newcomm:expr, $constructor:expr) => {{
+        let (mut made, constructor) = (None, $constructor);
+        let with_hints = |new: &mut RealComm| match constructor(new) {
+            SUCCESS => {
+                new.return_errors();
+                hints::apply(*new, &info::pairs($info))
+            }
+            rc => rc,
+        };
+        match attempt!(create::make(with_hints, requests::are_on, &mut made)) {
+            SUCCESS => (),
+            rc => return raise_on($procedure, rc, Object::New($errhandler)),
+        }
+        let Some(made) = made else {
+            return raise_on($procedure, ERR_ARG, Object::New($errhandler));
+        };
+        traffic::forget_recent();
+        let new = create::register(made, comm::world_handle());
+        comm::set_errhandler(new, $errhandler.0 as u64);
+        // SAFETY: the program's place for the handle, which was checked.
+        unsafe { $newcomm.write(new) };
+        SUCCESS
+    }};
+}
+
+pub unsafe extern "C" fn MPI_Comm_create_from_group(
+    group: VirtGroup,
+    tag: *const c_char,
+    info: VirtInfo,
+    errhandler: VirtErrhandler,
+    newcomm: *mut VirtComm,
+) -> c_int {
+    let procedure = Proc::MPI_Comm_create_from_group;
+    // SAFETY: the program's arguments are handed on.
+    let tag = match unsafe { checked(tag, errhandler, newcomm) } {
+        Ok(_) if group == group::empty_handle() => {
+            // SAFETY: the program's place for the handle, which was checked.
+            unsafe { newcomm.write(comm::null_handle()) };
+            return SUCCESS;
+        }
+        Ok(tag) => members_with_me(group).map(|_| tag),
+        Err(rc) => Err(rc),
+    };
+    match tag {
+        Ok(tag) => construct!(procedure, info, errhandler, newcomm, |new: &mut RealComm| {
+            create::of_group(group, tag, new)
+        }),
+        Err(rc) => raise_on(procedure, rc, Object::New(errhandler)),
+    }
+}
+
+/// The leader in the remote group, which is only looked at by that in the local one.
+fn other_leader(
+    (local_group, local_leader): (VirtGroup, c_int),
+    (remote_group, remote_leader): (VirtGroup, c_int),
+) -> Result<Option<Worker>, c_int> {
+    let local = members_with_me(local_group)?;
+    let at = |members: &[Worker], rank: c_int| {
+        let member = usize::try_from(rank).ok().and_then(|rank| members.get(rank));
+        member.copied().ok_or(ERR_RANK)
+    };
+    let leader = at(&local, local_leader)?;
+    if comm::members(comm::self_handle()).as_deref() != Some(&[leader]) {
+        return Ok(None);
+    }
+    let remote = group::members(remote_group).ok_or(ERR_GROUP)?;
+    if remote.iter().any(|member| local.contains(member)) {
+        return Err(ERR_GROUP);
+    }
+    at(&remote, remote_leader).map(Some)
+}
+
+pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
+    local_group: VirtGroup,
+    local_leader: c_int,
+    remote_group: VirtGroup,
+    remote_leader: c_int,
+    tag: *const c_char,
+    info: VirtInfo,
+    errhandler: VirtErrhandler,
+    newintercomm: *mut VirtComm,
+) -> c_int {
+    let procedure = Proc::MPI_Intercomm_create_from_groups;
+    let leader = other_leader((local_group, local_leader), (remote_group, remote_leader));
+    // SAFETY: the program's arguments are handed on.
+    let tag = unsafe { checked(tag, errhandler, newintercomm) };
+    match leader.and_then(|leader| Ok((leader, tag?))) {
+        Ok((leader, tag)) => construct!(procedure, info, errhandler, newintercomm, |new: &mut RealComm| {
+            create::between_groups((local_group, local_leader), leader, tag, new)
+        }),
+        Err(rc) => raise_on(procedure, rc, Object::New(errhandler)),
+    }
+}
