@@ -35,6 +35,7 @@ def command(options, layer, fault, work):
     home = ROOT / (".env/mpich" if options.mpich else ".env/venv")
     place = os.environ | {
         "LD_LIBRARY_PATH": str(home / "lib"),
+        "MPI4PY_MPIABI": "mpich" if options.mpich else "openmpi",
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONWARNINGS": "ignore",
@@ -47,7 +48,7 @@ def command(options, layer, fault, work):
         place["UNDERSTUDY_FAULT"] = fault
     release = ROOT / "target/release"
     if layer and options.mpich:
-        start = [release / "understudy", "run", "-n", str(RANKS), "--spares", "1", "--mpi", home / "lib/libmpi.so.12", "--"]
+        start = [release / "ckptd", "launch", "-n", str(RANKS), "--spares", "1", "--mpi", home / "lib/libmpi.so.12", "--"]
     elif options.mpich:
         start = [home / "bin/mpiexec", "-n", str(RANKS)]
     else:
@@ -63,7 +64,7 @@ class Run:
 
     def __init__(self, options, module, kind, fault=None):
         LOGS.mkdir(parents=True, exist_ok=True)
-        log = LOGS / f"{module}.{kind}"
+        log = LOGS / f"{module}.{'mpich.' if options.mpich else ''}{kind}"
         self.status = 0
         if not (kind == "plain" and options.old and pathlib.Path(f"{log}.out").exists()):
             self.start(options, module, kind, fault, log)
