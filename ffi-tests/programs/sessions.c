@@ -1,4 +1,4 @@
-/* Sessions beside MPI_Init: groups of process sets, communicators of groups; a session and its communicator live on from round to round. */
+/* Sessions beside MPI_Init, and communicators of groups; one of each lives on. */
 #include "check.h"
 
 static MPI_Session kept = MPI_SESSION_NULL;

@@ -4,6 +4,7 @@ use ckptd::daemon::{self, StartError};
 use ckptd::launch::guardian::{self, Program};
 use ckptd::launch::hosts::{self, By};
 use ckptd::launch::plan::Plan;
+use ckptd::launch::program::{Kind, Mpi};
 use ckptd::{launch, manual};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -125,7 +126,7 @@ struct Launch {
     #[arg(long, default_value_t = 1)]
     spares: u32,
 
-    /// The layer's library [default: libunderstudy.so beside ckptd].
+    /// The layer's library [default: the one beside ckptd for --mpi, or libunderstudy.so].
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
 
@@ -186,9 +187,11 @@ fn exit_with(status: Result<i32, launch::Error>) -> ExitCode {
 
 fn launch(options: Launch) -> Result<i32, launch::Error> {
     let own = std::env::current_exe().unwrap_or_default();
-    let preload = options
-        .preload
-        .unwrap_or_else(|| own.with_file_name("libunderstudy.so"));
+    let kind = match &options.mpi {
+        Some(library) => Mpi::named(library)?.kind,
+        None => Kind::OpenMpi,
+    };
+    let preload = options.preload.unwrap_or_else(|| own.with_file_name(kind.layer()));
     let hosts = match &options.hostfile {
         Some(file) => hosts::of_file(file)?,
         None => hosts::of_list(&options.host.join(","))?,

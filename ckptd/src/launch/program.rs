@@ -36,6 +36,16 @@ impl Kind {
         let found = Kind::NAMES.iter().find(|(name, _)| library == *name);
         found.map(|&(_, kind)| kind)
     }
+
+    /// The layer's library that stands in for it. A program that is linked with another one than that is given the right one by itself;
+    /// one that opens its library late has to have it from the start.
+    pub fn layer(self) -> &'static str {
+        match self {
+            Kind::OpenMpi => "libunderstudy.so",
+            Kind::Mpich => "libunderstudy_mpich.so",
+            Kind::Standard => "libunderstudy_standard.so",
+        }
+    }
 }
 
 /// The MPI library of a program.
@@ -145,6 +155,15 @@ mod tests {
                 library("libx.so", None)
             ]
         );
+    }
+
+    #[test]
+    fn a_library_that_is_named_has_its_own_layer() {
+        let layer = |library: &str| Mpi::named(Path::new(library)).map(|mpi| mpi.kind.layer()).ok();
+        assert_eq!(layer("/a/libmpi.so.40"), Some("libunderstudy.so"));
+        assert_eq!(layer("/a/libmpi.so.12"), Some("libunderstudy_mpich.so"));
+        assert_eq!(layer("/a/libmpi_abi.so.1"), Some("libunderstudy_standard.so"));
+        assert_eq!(layer("/a/libc.so.6"), None);
     }
 
     #[test]

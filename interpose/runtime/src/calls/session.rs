@@ -1,4 +1,4 @@
-//! Sessions (MPI 4.1, 11.3) beside `MPI_Init`, and communicators of groups without a parent (7.4.2, 7.6.2).
+//! Sessions (MPI 4.1, 11.3) beside `MPI_Init`, and communicators of groups (7.4.2, 7.6.2).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::environment;

@@ -1,4 +1,6 @@
-//! Sessions (MPI 4.1, 11.3) beside `MPI_Init`: process sets of the workers. They are wholly on our side, and hold nothing.
+//! Sessions (MPI 4.1, 11.3) beside `MPI_Init`: process sets of the workers.
+//!
+//! They are wholly on our side, and hold nothing.
 
 use super::lookup::{Predefined, created};
 use super::{comm, objects, objects_mut};

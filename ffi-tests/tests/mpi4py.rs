@@ -1,0 +1,60 @@
+//! mpi4py's own tests come to the same verdicts with and without the layer, and with a worker killed; `make conformance` runs all of them.
+
+use ffi_tests::shared::native;
+use ffi_tests::{Job, place};
+use std::time::Duration;
+
+/// A few areas of the standard.
+const MODULES: [&str; 6] = [
+    "test_attributes",
+    "test_comm_inter",
+    "test_errhandler",
+    "test_group",
+    "test_request",
+    "test_session",
+];
+
+/// These modules in one job of two workers; `None`, with the reason printed, if they are not installed.
+fn modules() -> Option<Job> {
+    let python = place::workspace().join(".env/python/bin/python3");
+    let tests = place::workspace().join(".env/python/mpi4py-tests");
+    if !tests.is_dir() {
+        place::skip("mpi4py's tests are not installed; `make python` installs them");
+        return None;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/modules.py");
+    let library = place::libmpi();
+    let directory = library.parent().unwrap_or(&library).to_string_lossy().into_owned();
+    let tests = tests.to_string_lossy();
+    let arguments = [&[script, &*tests][..], &MODULES].concat();
+    let job = Job::new(python, &arguments)
+        .workers(2)
+        .env("LD_LIBRARY_PATH", &directory)
+        .env("OPENBLAS_NUM_THREADS", "1");
+    Some(job.env("PYTHONDONTWRITEBYTECODE", "1").limit(Duration::from_secs(60)))
+}
+
+#[test]
+fn modules_of_mpi4py_s_tests_come_to_the_same_verdicts() {
+    let (Some(plain), Some(layered)) = (modules(), modules()) else {
+        return;
+    };
+    let undisturbed = native(plain);
+    undisturbed.assert_success();
+    let outcome = layered.run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&undisturbed);
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_worker_may_die_in_mpi4py_s_tests() {
+    let (Some(plain), Some(layered)) = (modules(), modules()) else {
+        return;
+    };
+    let undisturbed = native(plain);
+    let outcome = layered.fault("kill rank=1 at=commit.end epoch=2 delay=70ms").run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&undisturbed);
+    outcome.assert_taken_over(&[1]);
+}
