@@ -22,6 +22,8 @@ use understudy_numbers::{Epoch, ProcessNumber, Worker};
 const INTERVALS: u32 = 10;
 /// Intervals without a cut before one is asked for at any call.
 const PATIENCE: u32 = 3;
+/// As often as this the patience doubles.
+const MOST_FAILURES: u32 = 4;
 /// So much time at least: with short intervals every hiccup of a machine would be told of.
 const LEAST: Duration = Duration::from_secs(2);
 /// How often the clock is looked at, at most and at least.
@@ -40,6 +42,8 @@ struct Phase {
     put_off: u32,
     /// When a cut at any call is asked for, unless one comes before.
     asks: Instant,
+    /// How often that has failed.
+    failures: u32,
 }
 
 static PHASE: Mutex<Option<Phase>> = Mutex::new(None);
@@ -63,6 +67,7 @@ pub fn begin(epoch: Epoch, at_candidate: bool, worker: Worker, process: ProcessN
         interval,
         who: format!("worker {worker} (rank {process} on {})", peers::host(process)),
         put_off: 0,
+        failures: 0,
         asks: Instant::now() + interval * if at_candidate { PATIENCE } else { 1 },
     });
     drop(phase);
@@ -78,13 +83,16 @@ pub fn begin(epoch: Epoch, at_candidate: bool, worker: Worker, process: ProcessN
 pub fn put_off() {
     if let Some(phase) = &mut *phase() {
         phase.put_off += 1;
+        // Who was behind in a collective has come through it soon.
+        phase.asks = Instant::now() + phase.interval / 4 * (1 << phase.put_off.min(MOST_FAILURES));
     }
 }
 
 /// A cut at any call was not possible: another one is asked for later.
 pub fn ask_again() {
     if let Some(phase) = &mut *phase() {
-        phase.asks = Instant::now() + phase.interval * PATIENCE;
+        phase.asks = Instant::now() + phase.interval * (PATIENCE << phase.failures);
+        phase.failures = (phase.failures + 1).min(MOST_FAILURES);
     }
 }
 

@@ -40,6 +40,10 @@ pub struct Anywhere {
     pub is_second: bool,
     /// What checkpoints cost, as the first one has found.
     pub cost: i64,
+    /// Attempts that have followed each other at once.
+    pub tries: u32,
+    /// How long entries of collectives wait in this attempt.
+    pub waits_until: Option<Instant>,
     /// What others are being told: that somebody goes on.
     pub told: Vec<(Lent<Box<u64>>, Vec<RealRequest>)>,
 }
@@ -51,6 +55,8 @@ impl Anywhere {
         vote: None,
         is_second: false,
         cost: 0,
+        tries: 0,
+        waits_until: None,
         told: Vec::new(),
     };
 }

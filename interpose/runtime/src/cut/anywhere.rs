@@ -22,8 +22,14 @@ use understudy_mpi::{self as mpi, check};
 
 /// What it means if votes fail.
 const NO_AGREEMENT: &str = "the workers cannot agree on a cut";
-/// How long the entry of a collective waits for the others to look: so much of the interval, and so much at most.
-const HOLD: (u32, Duration) = (4, Duration::from_millis(500));
+/// How long entries of collectives wait for the others to look, in one attempt: a part of the interval, so much at least, and at most.
+const HOLD: (u32, Duration, Duration) = (16, Duration::from_millis(10), Duration::from_millis(200));
+/// So many attempts follow each other at once, if nothing stands in the way but that somebody has gone on.
+const TRIES: u32 = 6;
+
+/// What a worker says in the second vote: it has gone on, or objects for another reason.
+const HAS_GONE_ON: i64 = 1;
+const OBJECTS: i64 = 2;
 
 /// A call at which a cut may be taken: it has not begun, or its requests are on record, and it has told the program nothing.
 #[inline(always)]
@@ -60,12 +66,14 @@ fn wait_outside() -> Result<(), Rewound> {
     if !is_asked() {
         return leave();
     }
-    let interval = schedule::state().pace.interval();
-    let end = Instant::now() + (interval / HOLD.0).min(HOLD.1);
     loop {
         let may = step()?;
-        let is_gathering = schedule::state().anywhere.agreement.is_gathering();
-        if may == May::GoOn && (!is_gathering || Instant::now() >= end) {
+        let may_wait = {
+            let anywhere = &schedule::state().anywhere;
+            let waits = anywhere.agreement.is_hopeful() || attention::is(ASKED);
+            waits && anywhere.waits_until.is_some_and(|end| Instant::now() < end)
+        };
+        if may == May::GoOn && !may_wait {
             return leave();
         }
     }
@@ -115,7 +123,11 @@ fn step() -> Result<May, Rewound> {
         return Ok(may);
     }
     take_at(false)?;
-    schedule::state().anywhere.agreement.end();
+    {
+        let anywhere = &mut schedule::state().anywhere;
+        anywhere.agreement.end();
+        anywhere.tries = 0;
+    }
     is_over();
     Ok(May::GoOn)
 }
@@ -139,13 +151,19 @@ fn advance() -> mpi::Result<()> {
         vote,
         is_second,
         cost,
+        tries,
+        waits_until,
         ..
     } = &mut state.anywhere;
+    // Whether another attempt may follow at once.
+    let mut is_near = false;
     if !agreement.is_under_way() {
         attention::clear(ASKED);
         attention::set(AGREEING);
         arch::divert(&MAY_WAIT);
         agreement.begin();
+        let hold = (state.pace.interval() / HOLD.0).clamp(HOLD.1, HOLD.2);
+        *waits_until = Some(Instant::now() + hold);
         let says = [i64::from(objects), state.pace.cost_ns(), 0];
         let first = Rounds::new(world.private, tag::GATHER, parts, says);
         vote.insert(first).start()?;
@@ -159,6 +177,7 @@ fn advance() -> mpi::Result<()> {
         if std::mem::take(is_second) {
             // Where some have passed more candidates than others, something of a collective is on its way.
             agreement.stood(objections == 0 && most == -least);
+            is_near = objections == HAS_GONE_ON;
             if agreement.may() == May::Cut {
                 // All have passed the same candidates, as the pace says how far apart votes are.
                 state.pace.agree(*cost);
@@ -168,16 +187,30 @@ fn advance() -> mpi::Result<()> {
         *cost = most;
         if let Some(agrees) = agreement.gathered(objections == 0, !objects) {
             let candidates = state.schedule.candidates as i64;
-            let says = [i64::from(!agrees), candidates, -candidates];
+            let says = match (objects, agrees) {
+                (true, _) => OBJECTS,
+                (false, false) => HAS_GONE_ON,
+                (false, true) => 0,
+            };
+            let says = [says, candidates, -candidates];
             *is_second = true;
             vote.insert(Rounds::new(world.private, tag::STAND, parts, says))
                 .start()?;
         }
     }
     if !agreement.is_under_way() {
+        *tries += 1;
+        let is_near = is_near && *tries < TRIES;
+        if !is_near {
+            *tries = 0;
+        }
         drop(guard);
         is_over();
-        overdue::ask_again();
+        if is_near {
+            attention::set(ASKED);
+        } else {
+            overdue::ask_again();
+        }
     }
     Ok(())
 }

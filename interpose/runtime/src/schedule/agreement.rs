@@ -109,13 +109,18 @@ impl Agreement {
     pub fn may(&self) -> May {
         match self.phase {
             Phase::Agreed => May::Cut,
-            Phase::Standing { agrees: true } if self.off < self.number => May::Stand,
+            // Where somebody is in a later attempt, this one is over, and the end of its vote on the way.
+            Phase::Standing { agrees: true } if self.off != self.number => May::Stand,
             _ => May::GoOn,
         }
     }
 
-    /// Whether this worker waits for the first vote.
-    pub fn is_gathering(&self) -> bool {
-        self.phase == Phase::Gathering && self.off < self.number
+    /// Whether the end of a vote is near: all who look may have come to it.
+    pub fn is_hopeful(&self) -> bool {
+        match self.phase {
+            Phase::Gathering => self.off < self.number,
+            Phase::Standing { .. } => true,
+            Phase::Over | Phase::Agreed => false,
+        }
     }
 }

@@ -180,6 +180,10 @@ impl Job {
         let Some(&next) = self.workers[who].program.front() else {
             return false;
         };
+        // The cut itself waits for all.
+        if self.workers.iter().any(|worker| worker.cuts < self.workers[who].cuts) {
+            return false;
+        }
         let looks = self.workers[who].agreement.is_under_way() || self.workers[who].is_asked;
         match next {
             // Whoever is in a wait without looking is not asked before it is over.
