@@ -22,8 +22,8 @@ use understudy_mpi::{self as mpi, check};
 
 /// What it means if votes fail.
 const NO_AGREEMENT: &str = "the workers cannot agree on a cut";
-/// How long entries of collectives wait for the others to look, in one attempt: a part of the interval, so much at least, and at most.
-const HOLD: (u32, Duration, Duration) = (16, Duration::from_millis(10), Duration::from_millis(200));
+/// How long entries of collectives wait for the others to look, in one vote: a part of the interval, so much at least, and at most.
+const HOLD: (u32, Duration, Duration) = (16, Duration::from_millis(20), Duration::from_millis(200));
 /// So many attempts follow each other at once, if nothing stands in the way but that somebody has gone on.
 const TRIES: u32 = 6;
 
@@ -155,6 +155,7 @@ fn advance() -> mpi::Result<()> {
         waits_until,
         ..
     } = &mut state.anywhere;
+    let hold = (state.pace.interval() / HOLD.0).clamp(HOLD.1, HOLD.2);
     // Whether another attempt may follow at once.
     let mut is_near = false;
     if !agreement.is_under_way() {
@@ -162,7 +163,6 @@ fn advance() -> mpi::Result<()> {
         attention::set(AGREEING);
         arch::divert(&MAY_WAIT);
         agreement.begin();
-        let hold = (state.pace.interval() / HOLD.0).clamp(HOLD.1, HOLD.2);
         *waits_until = Some(Instant::now() + hold);
         let says = [i64::from(objects), state.pace.cost_ns(), 0];
         let first = Rounds::new(world.private, tag::GATHER, parts, says);
@@ -178,6 +178,11 @@ fn advance() -> mpi::Result<()> {
             // Where some have passed more candidates than others, something of a collective is on its way.
             agreement.stood(objections == 0 && most == -least);
             is_near = objections == HAS_GONE_ON;
+            log::debug!(
+                "attempt {}: {objections} object, candidates {most} and {}",
+                agreement.number(),
+                -least
+            );
             if agreement.may() == May::Cut {
                 // All have passed the same candidates, as the pace says how far apart votes are.
                 state.pace.agree(*cost);
@@ -185,6 +190,7 @@ fn advance() -> mpi::Result<()> {
             continue;
         }
         *cost = most;
+        log::debug!("attempt {}: all look, {objections} object", agreement.number());
         if let Some(agrees) = agreement.gathered(objections == 0, !objects) {
             let candidates = state.schedule.candidates as i64;
             let says = match (objects, agrees) {
@@ -194,6 +200,7 @@ fn advance() -> mpi::Result<()> {
             };
             let says = [says, candidates, -candidates];
             *is_second = true;
+            *waits_until = Some(Instant::now() + hold);
             vote.insert(Rounds::new(world.private, tag::STAND, parts, says))
                 .start()?;
         }

@@ -57,6 +57,11 @@ impl Agreement {
         phase: Phase::Over,
     };
 
+    /// The number of the present attempt, or of the last.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The last attempt in which somebody has gone on.
     pub fn off(&self) -> u64 {
         self.off
