@@ -70,7 +70,15 @@ pub fn take() -> Result<(), Rewound> {
     let delta = {
         let keep = &mut *copies::keep();
         let (tracker, store, own) = (&mut keep.tracker, &mut keep.store, &keep.own.image);
-        capture(tracker, &state.layout, &[live], &marks::left_out(), epoch, store, own)
+        capture(
+            tracker,
+            &state.layout,
+            &[live],
+            &marks::left_out(schedule::schedule().at_candidate),
+            epoch,
+            store,
+            own,
+        )
     }
     .unwrap_or_else(|error| fail("the program's memory cannot be saved", &error));
     copies::expose_only_windows();

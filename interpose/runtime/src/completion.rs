@@ -12,7 +12,7 @@ use crate::requests::{
     self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, release_real, remove, set_state,
     with_real,
 };
-use crate::{checkpoint, copies, journal, recovery};
+use crate::{attention, checkpoint, copies, journal, recovery};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use understudy_mpi::call;
@@ -124,12 +124,18 @@ fn take(index: u32, handle: &mut VirtRequest) -> Outcome {
     outcome
 }
 
-/// Waits for one request (MPI_Wait).
+/// Waits for one request.
 #[inline]
 pub fn wait(handle: &mut VirtRequest) -> Result<Outcome, Rewound> {
+    wait_with(handle, || Ok(()))
+}
+
+/// The same, with something to be done between two looks.
+#[inline]
+pub fn wait_with(handle: &mut VirtRequest, meanwhile: impl Fn() -> Result<(), Rewound>) -> Result<Outcome, Rewound> {
     loop {
-        // A checkpoint under way wants to be helped along meanwhile.
-        if !copies::is_pending()
+        // A checkpoint under way wants to be helped along meanwhile, and so does an agreement on one.
+        if !attention::is_on()
             && let Some((index, mut request)) = requests::alone(*handle)
         {
             let mut status = EMPTY;
@@ -140,6 +146,7 @@ pub fn wait(handle: &mut VirtRequest) -> Result<Outcome, Rewound> {
         if let Some(ended) = poll(handle)? {
             return Ok(ended);
         }
+        meanwhile()?;
     }
 }
 
@@ -291,6 +298,11 @@ pub fn has_come(handle: VirtRequest) -> Result<bool, Rewound> {
         Some(index) if is_active(index) => test(index),
         _ => Ok(true),
     }
+}
+
+/// The return code of a request that has ended.
+pub fn code(handle: VirtRequest) -> c_int {
+    index(handle).map_or(SUCCESS, |index| outcome(index).rc)
 }
 
 /// The same with its outcome (MPI_Request_get_status).

@@ -15,6 +15,7 @@ mod script;
 mod transfer;
 
 use crate::arch::Frame;
+use crate::attention::{self, PENDING};
 use crate::cell::Main;
 use crate::ending::fail;
 use crate::fault::Lack;
@@ -37,7 +38,6 @@ use pending::Pending;
 pub use saved::{Saved, decode};
 pub use script::{Base, Replay, Script, Way, sums_of};
 use std::cell::RefMut;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 pub use transfer::{Payload, Transfer};
 use understudy_mpi as mpi;
@@ -91,8 +91,6 @@ impl Keep {
 }
 
 static KEEP: Main<Option<Keep>> = Main::new(None);
-/// Whether a checkpoint is under way: what every MPI call looks at.
-static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// What this process keeps; made at the first use.
 #[track_caller]
@@ -202,7 +200,7 @@ pub fn replace_own(image: Image, state: Vec<u8>) {
 /// Whether a checkpoint is under way.
 #[inline]
 pub fn is_pending() -> bool {
-    ACTIVE.load(Ordering::Relaxed)
+    attention::is(PENDING)
 }
 
 /// Makes ready for what the partners send.
@@ -230,7 +228,7 @@ pub fn ship(captured: Capture, transfers: Vec<Transfer>) -> mpi::Result<()> {
     let keep = &mut *keep();
     let (_, hands) = keep.at_work();
     let pending = Pending::begin(captured, transfers, hands);
-    ACTIVE.store(true, Ordering::Relaxed);
+    attention::set(PENDING);
     keep.pending.insert(pending).ship_copies(&keep.store)
 }
 
@@ -279,7 +277,7 @@ pub fn commit() {
 /// Returns its number, and when it began; `None` if there is none, or not all of it is here.
 fn commit_pending(keep: &mut Keep) -> Option<(Epoch, Instant)> {
     let pending = keep.pending.take_if(|pending| pending.is_whole())?;
-    ACTIVE.store(false, Ordering::Relaxed);
+    attention::clear(PENDING);
     let (epoch, began) = (pending.epoch, pending.began);
     keep.since = began;
     keep.rate = pending.rate().map_or(keep.rate, |rate| rate.max(keep.rate));
@@ -310,7 +308,7 @@ fn commit_pending(keep: &mut Keep) -> Option<(Epoch, Instant)> {
 
 /// After a failure: no checkpoint is under way. The pending epoch, if all of its copies here are whole.
 pub fn interrupt() -> Option<Epoch> {
-    ACTIVE.store(false, Ordering::Relaxed);
+    attention::clear(PENDING);
     let keep = KEEP.borrow();
     let pending = keep.as_ref()?.pending.as_ref()?;
     pending.is_whole().then_some(pending.epoch)

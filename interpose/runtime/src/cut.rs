@@ -5,6 +5,8 @@
 //! all workers whether one is due; its result is looked at a fixed number of candidates after it was started, so that
 //! all look at the same one, and nobody waits for it. With `auto` the interval itself follows from the vote.
 
+mod anywhere;
+
 use crate::arch::{self, Rewound};
 use crate::drain::{Ability, Exchange};
 use crate::handles::VirtComm;
@@ -18,6 +20,7 @@ use crate::{
     checkpoint, completion, copies, drain, fault, journal, marks, overdue, protection, recovery, rehearsal, schedule,
     user, world,
 };
+pub use anywhere::{here, leave_by_call, part};
 use ckptd::settings::Interval;
 use std::time::Instant;
 
@@ -40,6 +43,7 @@ const HOLDS: i64 = 4;
 /// At the end: all workers have passed the same candidates, so the same vote is under way everywhere.
 pub fn finish() -> Result<(), Rewound> {
     overdue::end();
+    anywhere::finish();
     while schedule::state().vote.is_some() {
         if help()?.is_some() {
             schedule::state().vote = None;
@@ -52,7 +56,13 @@ pub fn finish() -> Result<(), Rewound> {
 #[inline]
 pub fn collective(comm: VirtComm) -> Result<(), Rewound> {
     checkpoint::poll()?;
-    if comm::spans_all(comm) { pass() } else { Ok(()) }
+    if comm::spans_all(comm) {
+        anywhere::leave()?;
+        return pass();
+    }
+    anywhere::hold()?;
+    comm::count_collective(comm);
+    Ok(())
 }
 
 /// A point that the program names in all workers.
@@ -218,19 +228,25 @@ fn is_regular() -> bool {
 
 /// Takes a cut here and starts its checkpoint.
 pub fn take() -> Result<(), Rewound> {
+    take_at(true)
+}
+
+/// The same at a candidate, or wherever the workers are.
+fn take_at(candidate: bool) -> Result<(), Rewound> {
     fault::point("cut.begin", copies::next_epoch());
     checkpoint::finish()?;
     rehearsal::poll();
     completion::reap_orphans()?;
     recovery::check_own(window::quiesce(), NO_QUIET)?;
     let (ability, objection) = ability()?;
-    let exchanged = drain::exchange(ability, is_regular())?;
+    let exchanged = drain::exchange(ability, candidate.then(is_regular))?;
     if !matches!(exchanged, Exchange::InFlight(_)) {
         user::let_threads_go();
     }
     match exchanged {
         Exchange::InFlight(in_flight) => {
             fault::point("cut.agreed", copies::next_epoch());
+            schedule::state().schedule.at_candidate = candidate;
             drain::drain(&in_flight)?;
             fault::point("cut.end", copies::next_epoch());
             let (began, epoch) = (Instant::now(), copies::next_epoch());
@@ -243,15 +259,17 @@ pub fn take() -> Result<(), Rewound> {
                 state.pace.measure(cost);
                 state.last = Some(Instant::now());
             }
-            overdue::begin(epoch, world::worker(), world::get().process);
+            overdue::begin(epoch, candidate, world::worker(), world::get().process);
         }
         Exchange::PutOff => {
             log::debug!(
                 "a non-blocking collective or a general epoch of a window is under way somewhere, a library is being opened, or the program wants none: the cut is put off"
             );
-            let schedule = &mut schedule::state().schedule;
-            schedule.next = schedule.candidates + 1;
-            schedule.overdue = true;
+            if candidate {
+                let schedule = &mut schedule::state().schedule;
+                schedule.next = schedule.candidates + 1;
+                schedule.overdue = true;
+            }
             overdue::put_off();
         }
         Exchange::Unprotected(speaker) => {

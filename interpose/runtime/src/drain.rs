@@ -75,13 +75,15 @@ pub enum Exchange {
 const MAY_END: u64 = 1;
 const MAY_BEGIN: u64 = 2;
 
-/// Exchanges the bookmarks over all workers.
-pub fn exchange(ability: Ability, is_regular: bool) -> Result<Exchange, Rewound> {
+/// Exchanges the bookmarks over all workers. `is_regular`: see [`journal::may_end`]; no phase ends or begins outside of candidates.
+pub fn exchange(ability: Ability, is_regular: Option<bool>) -> Result<Exchange, Rewound> {
     let mappings = user::shared_mappings();
     let epoch = copies::next_epoch();
     let disk = disk::report(&mut copies::keep().store, epoch);
-    let phase = u64::from(journal::may_end(is_regular)) * MAY_END + u64::from(again::may_begin()) * MAY_BEGIN;
-    let started = requests::table().started;
+    let phase = is_regular.map_or(0, |is_regular| {
+        u64::from(journal::may_end(is_regular)) * MAY_END + u64::from(again::may_begin()) * MAY_BEGIN
+    });
+    let started = requests::started();
     let (freed_ones, share) = freed::within(None, requests::are_on);
     let own: Vec<Bookmark> = requests::table()
         .sent

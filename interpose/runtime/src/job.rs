@@ -181,6 +181,7 @@ unsafe extern "C" fn leaving(status: c_int) {
     if !cell::is_owner() {
         return;
     }
+    cut::part();
     world::update(|world| world.finalized = true);
     if status != 0 {
         sys::say(format_args!(

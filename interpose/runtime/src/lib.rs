@@ -21,6 +21,7 @@
 
 pub mod abi;
 pub mod arch;
+pub mod attention;
 pub mod boot;
 pub mod calls;
 pub mod cell;

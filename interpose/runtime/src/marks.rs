@@ -71,9 +71,14 @@ pub fn include(range: AddrRange) {
     MARKS.borrow_mut().include(range);
 }
 
-/// What need not be in a checkpoint that is taken now (sorted).
-pub fn left_out() -> Vec<PageRun> {
-    MARKS.borrow().left_out()
+/// What need not be in a checkpoint that is taken now (sorted), at a point or elsewhere.
+pub fn left_out(at_point: bool) -> Vec<PageRun> {
+    let marks = MARKS.borrow();
+    if at_point {
+        marks.left_out()
+    } else {
+        marks.excluded.clone()
+    }
 }
 
 /// A point has been passed: what was not needed there is needed as soon as it has been written.

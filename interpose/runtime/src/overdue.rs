@@ -1,13 +1,14 @@
 //! Tells the user when no checkpoint has been possible for long.
 //!
-//! A cut needs a collective over all workers, and a program may have phases without any: a failure then costs the whole phase. After
+//! A cut needs all workers at an MPI call, and a program may have phases in which one of them makes none: a failure then costs the
+//! whole phase. Without a candidate for [`PATIENCE`] intervals a cut is asked for at any call about messages ([`attention`]). After
 //! [`INTERVALS`] intervals without a cut, one process of the node says where it is. A thread looks at the clock now and then, so that
 //! calls of MPI cost nothing; it never calls MPI. Where the program is, the frame of its last call tells, which stays on the
 //! runtime's stack ([`arch`]). It is read through `/proc/self/mem`, since the program goes on meanwhile.
 
 use crate::generated::Proc;
 use crate::journal::trace::places;
-use crate::{arch, peers, schedule, sys, told};
+use crate::{arch, attention, peers, schedule, sys, told};
 use ckptd::settings::Interval;
 use std::fs::File;
 use std::os::linux::net::SocketAddrExt;
@@ -19,6 +20,10 @@ use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
 /// Intervals without a cut before the user is told.
 const INTERVALS: u32 = 10;
+/// Intervals without a cut before one is asked for at any call.
+const PATIENCE: u32 = 3;
+/// As often as this the patience doubles.
+const MOST_FAILURES: u32 = 4;
 /// So much time at least: with short intervals every hiccup of a machine would be told of.
 const LEAST: Duration = Duration::from_secs(2);
 /// How often the clock is looked at, at most and at least.
@@ -35,6 +40,10 @@ struct Phase {
     who: String,
     /// Cuts that were put off since.
     put_off: u32,
+    /// When a cut at any call is asked for, unless one comes before.
+    asks: Instant,
+    /// How often that has failed.
+    failures: u32,
 }
 
 static PHASE: Mutex<Option<Phase>> = Mutex::new(None);
@@ -43,19 +52,25 @@ fn phase() -> MutexGuard<'static, Option<Phase>> {
     PHASE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This process goes on from a cut as this worker.
-pub fn begin(epoch: Epoch, worker: Worker, process: ProcessNumber) {
+/// This process goes on from a cut as this worker. Where the last cut was no candidate, none is waited for.
+pub fn begin(epoch: Epoch, at_candidate: bool, worker: Worker, process: ProcessNumber) {
     static START: Once = Once::new();
     if !matches!(told::config().interval, Interval::Time(_) | Interval::Auto) {
         return;
     }
-    *phase() = Some(Phase {
+    let interval = schedule::state().pace.interval();
+    let mut phase = phase();
+    attention::clear(attention::ASKED);
+    *phase = Some(Phase {
         began: Instant::now(),
         epoch,
-        interval: schedule::state().pace.interval(),
+        interval,
         who: format!("worker {worker} (rank {process} on {})", peers::host(process)),
         put_off: 0,
+        failures: 0,
+        asks: Instant::now() + interval * if at_candidate { PATIENCE } else { 1 },
     });
+    drop(phase);
     START.call_once(|| {
         let thread = std::thread::Builder::new().name("understudy-overdue".into());
         if let Err(error) = thread.spawn(watch) {
@@ -68,6 +83,16 @@ pub fn begin(epoch: Epoch, worker: Worker, process: ProcessNumber) {
 pub fn put_off() {
     if let Some(phase) = &mut *phase() {
         phase.put_off += 1;
+        // Who was behind in a collective has come through it soon.
+        phase.asks = Instant::now() + phase.interval / 4 * (1 << phase.put_off.min(MOST_FAILURES));
+    }
+}
+
+/// A cut at any call was not possible: another one is asked for later.
+pub fn ask_again() {
+    if let Some(phase) = &mut *phase() {
+        phase.asks = Instant::now() + phase.interval * (PATIENCE << phase.failures);
+        phase.failures = (phase.failures + 1).min(MOST_FAILURES);
     }
 }
 
@@ -86,6 +111,7 @@ fn watch() {
         let pause = now.as_ref().map_or(LOOK_EVERY.1, |phase| phase.interval / 2);
         std::thread::sleep(pause.clamp(LOOK_EVERY.0, LOOK_EVERY.1));
         let Some(phase) = now else { continue };
+        ask();
         if told.as_ref().is_some_and(|(began, _)| *began == phase.began) {
             continue;
         }
@@ -106,6 +132,16 @@ fn watch() {
     }
 }
 
+/// Asks for a cut at any call, if it is time to.
+fn ask() {
+    if let Some(phase) = &mut *phase()
+        && Instant::now() >= phase.asks
+    {
+        phase.asks = Instant::now() + phase.interval * PATIENCE;
+        attention::set(attention::ASKED);
+    }
+}
+
 impl Phase {
     /// Whether it lasts so many times as long as it may.
     fn lasts(&self, times: u32) -> bool {
@@ -123,7 +159,9 @@ fn take_word(epoch: Epoch) -> Option<UnixDatagram> {
 fn say(phase: &Phase, place: Place) {
     let Phase { epoch, who, .. } = phase;
     let why = match phase.put_off {
-        0 => format!("one needs a collective over all workers, and {who} has come to none; {place}"),
+        0 => format!(
+            "one needs all workers in a collective over all of them, or in calls about messages, and {who} has come to none; {place}"
+        ),
         times => format!(
             "it was put off {times} times because of a non-blocking collective that was under way, or of a library that was being opened; {who}: {place}"
         ),

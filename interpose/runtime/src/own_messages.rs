@@ -40,6 +40,12 @@ pub mod tag {
     pub const STATIC: c_int = 11;
     /// The same for the process that gets a copy.
     pub const OFFER: c_int = 12;
+    /// All look for a cut wherever they are.
+    pub const GATHER: c_int = 13;
+    /// All stand still.
+    pub const STAND: c_int = 14;
+    /// Nobody is to stand still.
+    pub const OFF: c_int = 15;
 }
 
 /// The other end of a message.
@@ -82,6 +88,17 @@ pub unsafe fn receive(
     check(unsafe { real::PMPI_Irecv(data, length, bytes, rank, from.tag, from.comm, &mut request) })?;
     requests.push(request);
     Ok(())
+}
+
+/// Cancels receives that have not ended.
+pub fn cancel(requests: &mut [RealRequest]) {
+    for request in requests.iter_mut().filter(|request| **request != NULL) {
+        // SAFETY: a receive of our own; it ends whether it can be cancelled or not.
+        unsafe {
+            real::PMPI_Cancel(request);
+            real::PMPI_Request_free(request);
+        }
+    }
 }
 
 /// Whether all have ended; an error if one has failed.

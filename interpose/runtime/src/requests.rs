@@ -11,6 +11,8 @@ mod order;
 mod recipe;
 mod record;
 
+use crate::arch;
+use crate::attention::{self, RESUMES};
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
@@ -76,6 +78,11 @@ pub fn replace(saved: Requests) {
     table.requests = saved;
     table.kept.clear();
     table.unready.clear();
+    if table.requests.begun.iter().any(Option::is_some) {
+        attention::set(RESUMES);
+    } else {
+        attention::clear(RESUMES);
+    }
 }
 
 /// The program's MPI_REQUEST_NULL.
@@ -182,6 +189,36 @@ pub fn recipe(number: u64) -> Option<Ref<'static, Recipe>> {
 pub fn count_started(share: u64) {
     let started = &mut table_mut().started;
     *started = started.wrapping_add(share);
+}
+
+/// What this process has started, in the sum of all.
+pub fn started() -> u64 {
+    table()
+        .started
+        .wrapping_add(comm::collectives(|uid, ends| recipe::share_of(ends, uid, 0)))
+}
+
+/// The blocking call that is under way has started these requests: should the program be set back to a cut in it, the call, made
+/// again, finds them.
+pub fn begin(requests: [Option<VirtRequest>; 2]) {
+    if arch::top_frame().is_some() {
+        table_mut().begun = requests.map(|request| index(request?));
+    }
+}
+
+/// What the call that is made now has started before the program was set back, if it is that one.
+pub fn resume() -> Option<[Option<VirtRequest>; 2]> {
+    if !attention::is(RESUMES) {
+        return None;
+    }
+    attention::clear(RESUMES);
+    let handle = |index| VirtRequest(handles::virtual_handle(HandleKind::Request, index));
+    Some(table().begun.map(|begun| begun.map(handle)))
+}
+
+/// The blocking call has ended.
+pub fn has_ended() {
+    begin([None, None]);
 }
 
 /// The number of the next partitioned message of these ends and this tag, among those that this process sends, or receives.

@@ -52,6 +52,13 @@ fn distances(round: u32, workers: u32) -> impl Iterator<Item = u32> {
         .map(|distance| distance as u32)
 }
 
+/// Whom a worker tells in all rounds together: what each of these tells on in the same way gets to everybody.
+pub fn peers_of(me: Worker, workers: u32) -> impl Iterator<Item = Worker> {
+    let rounds = (0..).take_while(move |&round| distances(round, workers).next().is_some());
+    let all = rounds.flat_map(move |round| distances(round, workers));
+    all.map(move |distance| Worker(((u64::from(me.0) + u64::from(distance)) % u64::from(workers)) as u32))
+}
+
 impl Default for Memory {
     fn default() -> Memory {
         Memory {
@@ -117,6 +124,11 @@ impl Rounds {
             unsafe { own_messages::send(told, size_of::<Numbers>(), to, &mut self.sends) }?;
         }
         Ok(())
+    }
+
+    /// Nobody looks at it any more: what has not come is not received.
+    pub fn cancel(mut self) {
+        own_messages::cancel(&mut self.receives);
     }
 
     /// Whether more is to be told when more has been heard: such rounds need to be polled.

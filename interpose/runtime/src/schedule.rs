@@ -1,12 +1,19 @@
 //! When the next cut is: what [`crate::cut`] counts and remembers, part of which is saved with a cut.
 
+mod agreement;
 mod pace;
 
+use crate::arch;
+use crate::attention::{self, AGREEING, ASKED};
 use crate::cell::Main;
+use crate::generated::MAY_WAIT;
+use crate::own_messages::Lent;
 use crate::rounds::Rounds;
+pub use agreement::{Agreement, May};
 use pace::Pace;
 use std::cell::RefMut;
 use std::time::{Duration, Instant};
+use understudy_mpi::real_types::RealRequest;
 
 /// The part of the state that belongs to the program's time line and is saved with a cut.
 #[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
@@ -19,6 +26,39 @@ pub struct Schedule {
     pub stride: u64,
     /// A cut was put off and is to be taken at the next candidate.
     pub overdue: bool,
+    /// Whether the cut is a candidate.
+    pub at_candidate: bool,
+}
+
+/// The agreement on a cut at any call.
+pub struct Anywhere {
+    /// This worker's part.
+    pub agreement: Agreement,
+    /// The vote under way.
+    pub vote: Option<Rounds>,
+    /// Whether that is the second one.
+    pub is_second: bool,
+    /// What checkpoints cost, as the first one has found.
+    pub cost: i64,
+    /// Attempts that have followed each other at once.
+    pub tries: u32,
+    /// How long entries of collectives wait in this attempt.
+    pub waits_until: Option<Instant>,
+    /// What others are being told: that somebody goes on.
+    pub told: Vec<(Lent<Box<u64>>, Vec<RealRequest>)>,
+}
+
+impl Anywhere {
+    /// There was none.
+    pub const NONE: Anywhere = Anywhere {
+        agreement: Agreement::NONE,
+        vote: None,
+        is_second: false,
+        cost: 0,
+        tries: 0,
+        waits_until: None,
+        told: Vec::new(),
+    };
 }
 
 /// What the next cut follows from.
@@ -41,6 +81,8 @@ pub struct State {
     pub cost: Duration,
     /// How often the program has said that it wants no cut, and has not taken that back. 0 at every cut but the first.
     pub held: u32,
+    /// The agreement on a cut at any call.
+    pub anywhere: Anywhere,
 }
 
 const START: Schedule = Schedule {
@@ -48,6 +90,7 @@ const START: Schedule = Schedule {
     next: 1,
     stride: 1,
     overdue: false,
+    at_candidate: true,
 };
 
 static STATE: Main<State> = Main::new(State {
@@ -60,6 +103,7 @@ static STATE: Main<State> = Main::new(State {
     pace: Pace::START,
     cost: Duration::ZERO,
     held: 0,
+    anywhere: Anywhere::NONE,
 });
 
 /// What is counted and remembered.
@@ -74,9 +118,9 @@ pub fn schedule() -> Schedule {
     STATE.borrow().schedule
 }
 
-/// Goes on from a saved schedule. `at_candidate`: the call that is made next is the cut itself. The vote that was under
-/// way has died with its communicator.
-pub fn restore(schedule: Schedule, at_candidate: bool) {
+/// Goes on from a saved schedule. `at_call`: the call that is made next is the cut itself. The votes that were under
+/// way have died with their communicator.
+pub fn restore(schedule: Schedule, at_call: bool) {
     let (pace, cost) = {
         let before = STATE.borrow();
         (before.pace.after_recovery(), before.cost)
@@ -87,9 +131,12 @@ pub fn restore(schedule: Schedule, at_candidate: bool) {
         vote: None,
         last: Some(Instant::now()),
         decided: None,
-        resumed: at_candidate,
+        resumed: at_call && schedule.at_candidate,
         pace,
         cost,
         held: 0,
+        anywhere: Anywhere::NONE,
     });
+    attention::clear(ASKED | AGREEING);
+    arch::undivert(&MAY_WAIT);
 }

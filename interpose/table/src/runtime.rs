@@ -103,6 +103,26 @@ impl Proc {
 }
 "#;
 
+/// Whether it may wait for other processes, and neither is about messages nor a collective.
+fn may_wait(procedure: &Procedure) -> bool {
+    const OTHERS: [&str; 5] = [
+        "MPI_Abort",
+        "MPI_Buffer_detach",
+        "MPI_Comm_disconnect",
+        "MPI_Comm_free",
+        "MPI_Finalize",
+    ];
+    let classes = [
+        Class::CommConstructor,
+        Class::Rma,
+        Class::Io,
+        Class::Session,
+        Class::Dynamic,
+        Class::PersistentCollective,
+    ];
+    classes.contains(&procedure.class) || OTHERS.contains(&procedure.name.as_str())
+}
+
 fn procedures(out: &mut String, table: &Table) {
     out.push_str(
         "\n/// The MPI procedures, numbered by their slots.\n\
@@ -118,6 +138,15 @@ fn procedures(out: &mut String, table: &Table) {
     }
     out.push_str("    ];\n}\n");
     out.push_str(PROC_METHODS);
+    let waiting: Vec<usize> = (0..table.procedures.len())
+        .filter(|&slot| may_wait(&table.procedures[slot]))
+        .collect();
+    let _ = writeln!(
+        out,
+        "\n/// Slots of procedures, collectives apart, that may wait for other processes and are not about messages.\n\
+         pub static MAY_WAIT: [u32; {}] = {waiting:?};",
+        waiting.len()
+    );
 }
 
 /// Which exported objects are the targets of predefined handles.

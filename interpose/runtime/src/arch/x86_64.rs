@@ -268,6 +268,40 @@ pub unsafe extern "C" fn leave_user(value: u64) -> ! {
     )
 }
 
+/// The handlers of slots that lead to [`divert`]'s function for now.
+pub(crate) static DIVERTED: [AtomicPtr<c_void>; SLOT_COUNT] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOT_COUNT];
+/// Where they lead.
+static DIVERSION: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// What diverted slots lead to: it goes on to their handlers in [`DIVERTED`].
+pub(crate) fn divert_to(function: unsafe extern "C" fn()) {
+    DIVERSION.store(function as *mut c_void, Ordering::Relaxed);
+}
+
+/// From now on these slots' calls are diverted.
+pub fn divert(slots: &[u32]) {
+    let function = DIVERSION.load(Ordering::Relaxed);
+    for &slot in slots {
+        let entry = &DISPATCH[slot as usize];
+        let before = entry.load(Ordering::Relaxed);
+        if before != function && !function.is_null() {
+            DIVERTED[slot as usize].store(before, Ordering::Relaxed);
+            entry.store(function, Ordering::Relaxed);
+        }
+    }
+}
+
+/// No call is diverted any more.
+pub fn undivert(slots: &[u32]) {
+    for &slot in slots {
+        let before = DIVERTED[slot as usize].swap(std::ptr::null_mut(), Ordering::Relaxed);
+        if !before.is_null() {
+            DISPATCH[slot as usize].store(before, Ordering::Relaxed);
+        }
+    }
+}
+
 /// What a call returns that is answered: the same bits in the register for integers and in that for doubles.
 #[repr(C)]
 pub struct Answer {

@@ -9,7 +9,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, predefined_handle, real_comm, real_datatype};
 use crate::raise::finish;
 use crate::requests::{self, Envelope, Kind, State, count_sent};
-use crate::{completion, posting};
+use crate::{completion, cut, posting};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
@@ -168,16 +168,20 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
     let mut request = requests::null_handle();
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        let rc = isendrecv_replace(
-            procedure,
-            (dest, sendtag),
-            envelope(buf, count, datatype, source, recvtag, comm),
-            &mut request,
-        );
-        if rc != SUCCESS || requests::index(request).is_none() {
-            return rc;
+        match requests::resume() {
+            Some([Some(begun), _]) => request = begun,
+            _ => {
+                outcome!(cut::here());
+                let received = envelope(buf, count, datatype, source, recvtag, comm);
+                let rc = isendrecv_replace(procedure, (dest, sendtag), received, &mut request);
+                if rc != SUCCESS || requests::index(request).is_none() {
+                    return rc;
+                }
+            }
         }
-        let ended = outcome!(completion::wait(&mut request));
+        requests::begin([Some(request), None]);
+        let ended = outcome!(completion::wait_with(&mut request, cut::here));
+        requests::has_ended();
         put_status(status, ended.status);
         finish(procedure, ended.rc, Some(comm))
     }

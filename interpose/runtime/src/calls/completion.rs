@@ -3,13 +3,13 @@
 
 use super::arguments::{outcome, put_status};
 use crate::arch::Rewound;
-use crate::checkpoint;
 use crate::completion::{self, How, TOGETHER, Together};
 use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::raise::{finish, raise};
 use crate::requests::{self, EMPTY, Outcome};
+use crate::{attention, checkpoint, cut};
 use std::ffi::c_int;
 use std::ops::Range;
 use understudy_mpi::real_types::{Status, UNDEFINED};
@@ -18,7 +18,8 @@ use understudy_mpi::real_types::{Status, UNDEFINED};
 pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status) -> c_int {
     // SAFETY: the program's arguments.
     unsafe {
-        let ended = outcome!(completion::wait(&mut *request));
+        outcome!(cut::here());
+        let ended = outcome!(completion::wait_with(&mut *request, cut::here));
         put_status(status, ended.status);
         finish(Proc::MPI_Wait, ended.rc, ended.comm)
     }
@@ -28,6 +29,7 @@ pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status
 pub unsafe extern "C" fn MPI_Test(request: *mut VirtRequest, flag: *mut c_int, status: *mut Status) -> c_int {
     // SAFETY: the program's arguments.
     unsafe {
+        outcome!(cut::here());
         let ended = outcome!(completion::poll(&mut *request));
         flag.write(c_int::from(ended.is_some()));
         let Some(ended) = ended else { return SUCCESS };
@@ -148,6 +150,23 @@ unsafe fn wait_for_each(arrays: &Arrays, which: Range<usize>) -> Result<Failure,
     Ok(failed)
 }
 
+/// Waits until all of these have ended, and takes none: a cut that is taken meanwhile finds the arrays as they were.
+///
+/// # Safety
+/// As [`Arrays::request`].
+#[cold]
+#[inline(never)]
+unsafe fn watch_all(arrays: &Arrays) -> Result<(), Rewound> {
+    cut::here()?;
+    for index in 0..arrays.count {
+        // SAFETY: handed on to the caller.
+        while !completion::has_come(unsafe { *arrays.request(index) })? {
+            cut::here()?;
+        }
+    }
+    Ok(())
+}
+
 /// `MPI_Waitall`
 pub unsafe extern "C" fn MPI_Waitall(
     count: c_int,
@@ -155,6 +174,10 @@ pub unsafe extern "C" fn MPI_Waitall(
     array_of_statuses: *mut Status,
 ) -> c_int {
     let arrays = Arrays::new(count, array_of_requests, array_of_statuses);
+    if attention::is_on() {
+        // SAFETY: the program's arrays of `count` elements.
+        outcome!(unsafe { watch_all(&arrays) });
+    }
     let mut failed = None;
     for first in (0..arrays.count).step_by(TOGETHER) {
         let count = TOGETHER.min(arrays.count - first);
@@ -176,6 +199,7 @@ pub unsafe extern "C" fn MPI_Testall(
     array_of_statuses: *mut Status,
 ) -> c_int {
     let arrays = Arrays::new(count, array_of_requests, array_of_statuses);
+    outcome!(cut::here());
     // SAFETY: the program's arrays of `count` elements.
     unsafe {
         if arrays.count <= TOGETHER {
@@ -222,13 +246,14 @@ pub unsafe extern "C" fn MPI_Waitany(
     index: *mut c_int,
     status: *mut Status,
 ) -> c_int {
+    outcome!(cut::here());
     let arrays = Arrays::new(count, array_of_requests, std::ptr::null_mut());
     // SAFETY: the program's arguments.
     unsafe {
         loop {
             match outcome!(any(&arrays)) {
                 (Some(found), _) => return complete(Proc::MPI_Waitany, &arrays, found, index, status),
-                (None, true) => {}
+                (None, true) => outcome!(cut::here()),
                 (None, false) => {
                     index.write(UNDEFINED);
                     put_status(status, EMPTY);
@@ -247,6 +272,7 @@ pub unsafe extern "C" fn MPI_Testany(
     flag: *mut c_int,
     status: *mut Status,
 ) -> c_int {
+    outcome!(cut::here());
     let arrays = Arrays::new(count, array_of_requests, std::ptr::null_mut());
     // SAFETY: the program's arguments.
     unsafe {
@@ -313,11 +339,12 @@ pub unsafe extern "C" fn MPI_Waitsome(
     array_of_indices: *mut c_int,
     array_of_statuses: *mut Status,
 ) -> c_int {
+    outcome!(cut::here());
     let arrays = Arrays::new(incount, array_of_requests, array_of_statuses);
     loop {
         // SAFETY: the program's arguments.
         match outcome!(unsafe { some(&arrays, outcount, array_of_indices) }) {
-            Some((0, _)) => {}
+            Some((0, _)) => outcome!(cut::here()),
             Some((_, failed)) => return finish_many(Proc::MPI_Waitsome, failed),
             None => return SUCCESS,
         }
@@ -332,6 +359,7 @@ pub unsafe extern "C" fn MPI_Testsome(
     array_of_indices: *mut c_int,
     array_of_statuses: *mut Status,
 ) -> c_int {
+    outcome!(cut::here());
     let arrays = Arrays::new(incount, array_of_requests, array_of_statuses);
     // SAFETY: the program's arguments.
     match outcome!(unsafe { some(&arrays, outcount, array_of_indices) }) {

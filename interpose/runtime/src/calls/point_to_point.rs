@@ -1,7 +1,8 @@
 //! Point-to-point communication (MPI 4.1, chapter 3).
 //!
-//! Blocking procedures are the library's own. While a checkpoint is under way they run as their non-blocking twins on record (see
-//! `requests`), so that each look at the message helps the checkpoint along.
+//! Blocking procedures are the library's own. While a checkpoint is under way, or workers agree on one, they run as their non-blocking
+//! twins on record (see `requests`), so that each look at the message helps the checkpoint along. A cut may be taken between two
+//! looks: the call that is made again then finds what it has begun.
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
 use super::arguments::{envelope, outcome, put_status};
@@ -12,7 +13,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
 use crate::requests::{self, Envelope, Kind, State};
-use crate::{completion, copies, early, posting};
+use crate::{attention, completion, cut, early, posting};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest, Status};
 
@@ -26,7 +27,7 @@ type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
 #[inline(always)]
 unsafe fn send(procedure: Proc, blocking: RealSend, nonblocking: RealIsend, message: Message) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
-    if !copies::is_pending() {
+    if !attention::is_on() {
         let real_type = real_datatype(datatype);
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(comm)) };
@@ -47,19 +48,29 @@ fn failed(procedure: Proc, rc: c_int, comm: VirtComm) -> c_int {
     finish(procedure, attempt!(rc), Some(comm))
 }
 
-/// While a checkpoint is under way.
+/// While a checkpoint is under way, or workers agree on one.
 #[inline(never)]
 unsafe fn send_on_record(procedure: Proc, nonblocking: RealIsend, message: Message) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
     let (real_type, real_comm) = (real_datatype(datatype), real_comm(comm));
     // SAFETY: the program's arguments are handed on.
-    let start =
-        |request: &mut RealRequest| unsafe { nonblocking(buf, count, real_type, dest, tag, real_comm, request) };
-    let rc = outcome!(completion::run(comm, Kind::Send, start)).rc;
-    if rc == SUCCESS {
-        requests::count_sent(comm, dest, count, datatype);
-    }
-    finish(procedure, rc, Some(comm))
+    let mut handle = match requests::resume() {
+        Some([Some(send), _]) => send,
+        _ => {
+            outcome!(cut::here());
+            let mut request = RealRequest(std::ptr::null_mut());
+            // SAFETY: the program's arguments are handed on.
+            let rc = attempt!(unsafe { nonblocking(buf, count, real_type, dest, tag, real_comm, &mut request) });
+            if rc != SUCCESS {
+                return finish(procedure, rc, Some(comm));
+            }
+            requests::add_send(comm, dest, count, datatype, request)
+        }
+    };
+    requests::begin([Some(handle), None]);
+    let ended = outcome!(completion::wait_with(&mut handle, cut::here));
+    requests::has_ended();
+    finish(procedure, ended.rc, Some(comm))
 }
 
 #[inline(always)]
@@ -150,7 +161,7 @@ pub unsafe extern "C" fn MPI_Recv(
     comm: VirtComm,
     status: *mut Status,
 ) -> c_int {
-    if !copies::is_pending() && !early::has_any() {
+    if !attention::is_on() && !early::has_any() {
         let real_type = real_datatype(datatype);
         let mut got = requests::EMPTY;
         // SAFETY: the program's arguments are handed on.
@@ -185,13 +196,21 @@ unsafe fn received_badly(procedure: Proc, rc: c_int, got: Status, comm: VirtComm
 #[inline(never)]
 unsafe fn receive_on_record(envelope: Envelope, status: *mut Status) -> c_int {
     let comm = envelope.comm();
-    let (state, request, rc) = posting::receive(envelope);
-    let rc = attempt!(rc);
-    if rc != SUCCESS {
-        return finish(Proc::MPI_Recv, rc, Some(comm));
-    }
-    let mut handle = requests::add_receive(envelope, state, request);
-    let ended = outcome!(completion::wait(&mut handle));
+    let mut handle = match requests::resume() {
+        Some([Some(receive), _]) => receive,
+        _ => {
+            outcome!(cut::here());
+            let (state, request, rc) = posting::receive(envelope);
+            let rc = attempt!(rc);
+            if rc != SUCCESS {
+                return finish(Proc::MPI_Recv, rc, Some(comm));
+            }
+            requests::add_receive(envelope, state, request)
+        }
+    };
+    requests::begin([Some(handle), None]);
+    let ended = outcome!(completion::wait_with(&mut handle, cut::here));
+    requests::has_ended();
     // SAFETY: handed on to the caller.
     unsafe { put_status(status, ended.status) };
     finish(Proc::MPI_Recv, ended.rc, Some(comm))
@@ -252,7 +271,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
     comm: VirtComm,
     status: *mut Status,
 ) -> c_int {
-    if !copies::is_pending() && !early::has_any() {
+    if !attention::is_on() && !early::has_any() {
         let (send_type, receive_type) = (real_datatype(sendtype), real_datatype(recvtype));
         let mut got = requests::EMPTY;
         // SAFETY: the program's arguments are handed on.
@@ -285,36 +304,58 @@ pub unsafe extern "C" fn MPI_Sendrecv(
         unsafe { put_status(status, got) };
         return SUCCESS;
     }
+    let sent = (sendbuf, sendcount, sendtype, dest, sendtag, comm);
     let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
-    let (state, request, rc) = posting::receive(received);
-    let rc = attempt!(rc);
-    if rc != SUCCESS {
-        return finish(Proc::MPI_Sendrecv, rc, Some(comm));
-    }
-    let mut receive = requests::add_receive(received, state, request);
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        let start = |request: &mut RealRequest| {
-            real::PMPI_Isend(
-                sendbuf,
-                sendcount,
-                real_datatype(sendtype),
-                dest,
-                sendtag,
-                real_comm(comm),
-                request,
-            )
-        };
-        let sent = outcome!(completion::run(comm, Kind::Send, start));
-        if sent.rc != SUCCESS {
-            outcome!(completion::abandon(&mut receive));
-            return finish(Proc::MPI_Sendrecv, sent.rc, Some(comm));
+    // SAFETY: as above.
+    unsafe { exchange_on_record(sent, received, status) }
+}
+
+/// While a checkpoint is under way, or workers agree on one, and as long as there may be an early message.
+#[inline(never)]
+unsafe fn exchange_on_record(sent: Message, received: Envelope, status: *mut Status) -> c_int {
+    const PROCEDURE: Proc = Proc::MPI_Sendrecv;
+    let (buf, count, datatype, dest, tag, comm) = sent;
+    let [mut receive, mut send] = match requests::resume() {
+        Some([Some(receive), Some(send)]) => [receive, send],
+        _ => {
+            outcome!(cut::here());
+            let (state, request, rc) = posting::receive(received);
+            let rc = attempt!(rc);
+            if rc != SUCCESS {
+                return finish(PROCEDURE, rc, Some(comm));
+            }
+            let mut receive = requests::add_receive(received, state, request);
+            let mut request = RealRequest(std::ptr::null_mut());
+            let real_type = real_datatype(datatype);
+            // SAFETY: the program's arguments are handed on.
+            let rc =
+                attempt!(unsafe { real::PMPI_Isend(buf, count, real_type, dest, tag, real_comm(comm), &mut request) });
+            if rc != SUCCESS {
+                outcome!(completion::abandon(&mut receive));
+                return finish(PROCEDURE, rc, Some(comm));
+            }
+            [receive, requests::add_send(comm, dest, count, datatype, request)]
         }
-        requests::count_sent(comm, dest, sendcount, sendtype);
-        let got = outcome!(completion::wait(&mut receive));
-        put_status(status, got.status);
-        finish(Proc::MPI_Sendrecv, got.rc, Some(comm))
+    };
+    requests::begin([Some(receive), Some(send)]);
+    // Neither is taken before both have ended: a cut would know of one only.
+    while !outcome!(completion::has_come(send)) {
+        outcome!(cut::here());
     }
+    let failed = completion::code(send);
+    while failed == SUCCESS && !outcome!(completion::has_come(receive)) {
+        outcome!(cut::here());
+    }
+    requests::has_ended();
+    outcome!(completion::wait(&mut send));
+    if failed != SUCCESS {
+        outcome!(completion::abandon(&mut receive));
+        return finish(PROCEDURE, failed, Some(comm));
+    }
+    let got = outcome!(completion::wait(&mut receive));
+    // SAFETY: handed on to the caller.
+    unsafe { put_status(status, got.status) };
+    finish(PROCEDURE, got.rc, Some(comm))
 }
 
 /// Makes a persistent request of this kind.

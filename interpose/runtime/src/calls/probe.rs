@@ -10,7 +10,7 @@ use crate::handles::{self, VirtComm, VirtDatatype, VirtMessage, VirtRequest, rea
 use crate::objects::comm;
 use crate::raise::finish;
 use crate::requests::{EMPTY, Kind, State};
-use crate::{checkpoint, completion, early, recovery, requests};
+use crate::{completion, cut, early, recovery, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 
@@ -32,8 +32,8 @@ pub unsafe extern "C" fn MPI_Iprobe(
     flag: *mut c_int,
     status: *mut Status,
 ) -> c_int {
+    outcome!(cut::here());
     let (found, rc) = outcome!(iprobe(source, tag, comm));
-    outcome!(checkpoint::poll());
     // SAFETY: the program's arguments.
     unsafe {
         flag.write(c_int::from(found.is_some()));
@@ -47,8 +47,8 @@ pub unsafe extern "C" fn MPI_Iprobe(
 /// `MPI_Probe`
 pub unsafe extern "C" fn MPI_Probe(source: c_int, tag: c_int, comm: VirtComm, status: *mut Status) -> c_int {
     loop {
+        outcome!(cut::here());
         let (found, rc) = outcome!(iprobe(source, tag, comm));
-        outcome!(checkpoint::poll());
         if let Some(found) = found {
             // SAFETY: the program's argument.
             unsafe { put_status(status, found) };
@@ -99,10 +99,8 @@ pub unsafe extern "C" fn MPI_Improbe(
     message: *mut VirtMessage,
     status: *mut Status,
 ) -> c_int {
+    outcome!(cut::here());
     let (found, rc) = outcome!(improbe(source, tag, comm));
-    if found.is_none() {
-        outcome!(checkpoint::poll());
-    }
     // SAFETY: the program's arguments.
     unsafe {
         flag.write(c_int::from(found.is_some()));
@@ -123,6 +121,7 @@ pub unsafe extern "C" fn MPI_Mprobe(
     status: *mut Status,
 ) -> c_int {
     loop {
+        outcome!(cut::here());
         let (found, rc) = outcome!(improbe(source, tag, comm));
         if let Some((handle, found)) = found {
             // SAFETY: the program's arguments.
@@ -135,7 +134,6 @@ pub unsafe extern "C" fn MPI_Mprobe(
         if rc != SUCCESS {
             return finish(Proc::MPI_Mprobe, rc, Some(comm));
         }
-        outcome!(checkpoint::poll());
     }
 }
 

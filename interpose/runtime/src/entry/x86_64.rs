@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use crate::arch::{
-    AFTER, BASE, DEPART, DISPATCH, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, TOP,
-    WAITED,
+    AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD,
+    TOP, WAITED, divert_to,
 };
 use crate::cell::OWNER;
 use crate::entry::program;
@@ -24,6 +24,7 @@ pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
         };
         DISPATCH[slot].store(address, Ordering::Relaxed);
     }
+    divert_to(enter_apart);
     for (slot, entry) in DISPATCH.iter().enumerate().skip(SLOT_COUNT) {
         entry.store(forward(slot), Ordering::Relaxed);
     }
@@ -198,6 +199,46 @@ unsafe extern "C" fn resume() {
         off_rsp = const OFFSET_OF_RSP,
         off_rbp = const OFFSET_OF_RBP,
         off_rbx = const OFFSET_OF_RBX,
+    )
+}
+
+/// Stands in front of the handlers of calls in which this process may wait for others without looking, while workers agree on a
+/// cut at any call ([`crate::cut`]): as [`crate::arch::DISPATCH`], with the slot in `rax`.
+#[unsafe(naked)]
+unsafe extern "C" fn enter_apart() {
+    naked_asm!(
+        // Seven registers and the return address: the stack is aligned for a call.
+        "push rax",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "call {leave}",
+        "mov r11d, eax",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "pop rax",
+        "test r11b, r11b",
+        "jne 9f",
+        "lea r10, [rip + {handlers}]",
+        "mov r10, qword ptr [r10 + rax * 8]",
+        "test r10, r10",
+        "jne 8f",
+        // It has just been taken back.
+        "lea r10, [rip + {dispatch}]",
+        "mov r10, qword ptr [r10 + rax * 8]",
+        "8: jmp r10",
+        "9: xor eax, eax",
+        "ret",
+        leave = sym crate::cut::leave_by_call,
+        handlers = sym DIVERTED,
+        dispatch = sym DISPATCH,
     )
 }
 

@@ -59,6 +59,8 @@ pub struct Comm {
     pub collective_over_all: bool,
     /// How many persistent collectives have been made on it.
     pub inits: u64,
+    /// How many blocking collectives this process has entered on it, unless every worker is a member.
+    pub collectives: u64,
     /// Whether this process has freed it: see [`freed`].
     pub is_freed: bool,
 }
@@ -120,6 +122,7 @@ pub fn init(world: RealComm, workers: u32, me: Worker) -> mpi::Result<()> {
         attributes: Vec::new(),
         info: Vec::new(),
         inits: 0,
+        collectives: 0,
         is_freed: false,
     };
     if objects().comms.get(WORLD).is_none() {
@@ -281,6 +284,27 @@ pub fn neighbour(comm: VirtComm) -> Option<(u64, Worker, Worker)> {
     let me = STATE.borrow().me;
     let comm = get(comm)?;
     Some((comm.uid, me, comm.after(me)))
+}
+
+/// A blocking collective over some workers is entered.
+#[inline]
+pub fn count_collective(comm: VirtComm) {
+    if let Some(mut comm) = get_mut(comm) {
+        comm.collectives += 1;
+    }
+}
+
+/// The sum over all communicators of what `share` makes of the `uid`, this worker, the one after it, and how many blocking collectives
+/// this process has entered.
+pub fn collectives(share: impl Fn(u64, [Worker; 2]) -> u64) -> u64 {
+    let (me, objects) = (STATE.borrow().me, objects());
+    let entered = objects
+        .comms
+        .iter()
+        .map(|(_, comm)| comm)
+        .filter(|comm| comm.collectives > 0);
+    let shares = entered.map(|comm| share(comm.uid, [me, comm.after(me)]).wrapping_mul(comm.collectives));
+    shares.fold(0, u64::wrapping_add)
 }
 
 /// Forgets the real communicators after a failure: they have gone with the library that has made them.

@@ -161,7 +161,7 @@ pub fn share(comm: VirtComm, number: u64) -> u64 {
     share_of([me, next], uid, number)
 }
 
-fn share_of([me, next]: [Worker; 2], uid: u64, number: u64) -> u64 {
+pub(super) fn share_of([me, next]: [Worker; 2], uid: u64, number: u64) -> u64 {
     let weight = |worker: Worker| hash([uid, number, u64::from(worker.0)]);
     weight(me).wrapping_sub(weight(next))
 }

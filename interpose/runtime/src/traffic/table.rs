@@ -124,6 +124,7 @@ mod tests {
             info: Vec::new(),
             collective_over_all: true,
             inits: 0,
+            collectives: 0,
             is_freed: false,
         }
     }

@@ -82,6 +82,7 @@ impl Begun {
             name: None,
             attributes: Vec::new(),
             inits: 0,
+            collectives: 0,
             ..recipe
         });
         let real = null_real();
@@ -139,6 +140,7 @@ fn describe(new: RealComm, has_requests: impl Fn(VirtComm) -> bool) -> mpi::Resu
         info,
         collective_over_all,
         inits: 0,
+        collectives: 0,
         is_freed: false,
     })
 }

@@ -100,6 +100,7 @@ mod tests {
             info: Vec::new(),
             collective_over_all: false,
             inits: 0,
+            collectives: 0,
             is_freed: true,
         }
     }

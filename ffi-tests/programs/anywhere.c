@@ -1,0 +1,248 @@
+/*
+ * Programs without a collective over all ranks: anywhere HOW STEPS.
+ *
+ * HOW is `ring`: MPI_Sendrecv and MPI_Sendrecv_replace; `halo`: MPI_Isend, MPI_Irecv and all kinds of waits and tests; `farm`: rank 0
+ * gives tasks to whoever asks; `pairs`: blocking and persistent messages, probes; `rows`: a ring, and collectives of rows and columns.
+ */
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CELLS 512
+
+static int rank, size;
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    uint64_t z = a * 0x9e3779b97f4a7c15u + b + 0x1234567u;
+    z ^= z >> 29;
+    z *= 0xbf58476d1ce4e5b9u;
+    return z ^ (z >> 32);
+}
+
+/* Some work, so that steps take their time. */
+static uint64_t work(uint64_t value, int rounds)
+{
+    for (int i = 0; i < rounds; i++)
+        value = mix(value, i);
+    return value;
+}
+
+static uint64_t ring(int steps)
+{
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    uint64_t own[CELLS], came[CELLS];
+    for (int i = 0; i < CELLS; i++)
+        own[i] = mix(rank, i);
+    for (int step = 0; step < steps; step++) {
+        MPI_Status status;
+        MPI_Sendrecv(own, CELLS, MPI_UINT64_T, right, step % 5, came, CELLS, MPI_UINT64_T, left, step % 5, MPI_COMM_WORLD, &status);
+        int count;
+        MPI_Get_count(&status, MPI_UINT64_T, &count);
+        if (count != CELLS || status.MPI_SOURCE != left || status.MPI_TAG != step % 5)
+            printf("rank %d, step %d: %d from %d, tag %d\n", rank, step, count, status.MPI_SOURCE, status.MPI_TAG);
+        for (int i = 0; i < CELLS; i++)
+            own[i] = mix(own[i], came[i]);
+        MPI_Sendrecv_replace(own, CELLS, MPI_UINT64_T, left, 7, right, 7, MPI_COMM_WORLD, &status);
+        if (status.MPI_SOURCE != right || status.MPI_TAG != 7)
+            printf("rank %d, step %d: replaced from %d, tag %d\n", rank, step, status.MPI_SOURCE, status.MPI_TAG);
+        own[step % CELLS] = work(own[step % CELLS], 20000);
+    }
+    uint64_t sum = 0;
+    for (int i = 0; i < CELLS; i++)
+        sum = mix(sum, own[i]);
+    return sum;
+}
+
+/* Waits in a way of its own in every step; what came must be in place then. */
+static void wait_for(int step, int count, MPI_Request *requests, const int *from)
+{
+    MPI_Status statuses[4];
+    int flag = 0, index, some, indices[4];
+    switch (step % 6) {
+    case 0:
+        MPI_Waitall(count, requests, statuses);
+        for (int i = 0; i < count; i++)
+            if (from[i] >= 0 && statuses[i].MPI_SOURCE != from[i])
+                printf("rank %d, step %d: request %d from %d\n", rank, step, i, statuses[i].MPI_SOURCE);
+        break;
+    case 1:
+        for (int i = 0; i < count; i++) {
+            MPI_Waitany(count, requests, &index, statuses);
+            if (from[index] >= 0 && statuses[0].MPI_SOURCE != from[index])
+                printf("rank %d, step %d: any request %d from %d\n", rank, step, index, statuses[0].MPI_SOURCE);
+        }
+        break;
+    case 2:
+        for (int done = 0; done < count; done += some)
+            MPI_Waitsome(count, requests, &some, indices, statuses);
+        break;
+    case 3:
+        while (!flag)
+            MPI_Testall(count, requests, &flag, statuses);
+        break;
+    case 4:
+        for (int i = count - 1; i >= 0; i--) {
+            MPI_Wait(&requests[i], statuses);
+            if (from[i] >= 0 && statuses[0].MPI_SOURCE != from[i])
+                printf("rank %d, step %d: waited for %d from %d\n", rank, step, i, statuses[0].MPI_SOURCE);
+        }
+        break;
+    default:
+        for (int i = 0; i < count; i++)
+            for (flag = 0; !flag;)
+                MPI_Test(&requests[i], &flag, statuses);
+    }
+}
+
+static uint64_t halo(int steps)
+{
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    static uint64_t cells[CELLS + 2], next[CELLS + 2];
+    const int from[4] = {left, right, -1, -1};
+    for (int i = 0; i < CELLS; i++)
+        cells[i + 1] = mix(rank, i);
+    for (int step = 0; step < steps; step++) {
+        MPI_Request requests[4];
+        MPI_Irecv(&cells[0], 1, MPI_UINT64_T, left, 1, MPI_COMM_WORLD, &requests[0]);
+        MPI_Irecv(&cells[CELLS + 1], 1, MPI_UINT64_T, right, 2, MPI_COMM_WORLD, &requests[1]);
+        MPI_Isend(&cells[CELLS], 1, MPI_UINT64_T, right, 1, MPI_COMM_WORLD, &requests[2]);
+        MPI_Isend(&cells[1], 1, MPI_UINT64_T, left, 2, MPI_COMM_WORLD, &requests[3]);
+        next[CELLS / 2] = work(cells[CELLS / 2], 20000);
+        wait_for(step, 4, requests, from);
+        for (int i = 1; i <= CELLS; i++)
+            next[i] = mix(cells[i - 1] ^ cells[i + 1], cells[i]);
+        memcpy(&cells[1], &next[1], CELLS * sizeof *cells);
+    }
+    uint64_t sum = 0;
+    for (int i = 1; i <= CELLS; i++)
+        sum = mix(sum, cells[i]);
+    return sum;
+}
+
+/* Tasks are numbers; a result does not tell who has made it. */
+static uint64_t farm(int tasks)
+{
+    uint64_t message[2] = {0, 0}, sum = 0;
+    MPI_Status status;
+    if (rank != 0) {
+        for (;;) {
+            MPI_Send(message, 2, MPI_UINT64_T, 0, 1, MPI_COMM_WORLD);
+            MPI_Recv(message, 1, MPI_UINT64_T, 0, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+            if (status.MPI_TAG == 3)
+                return 0;
+            message[1] = work(message[0], 10000 + 5000 * (message[0] % 7));
+        }
+    }
+    for (int next = 1, busy = size - 1; busy > 0;) {
+        if (next % 3 == 0)
+            MPI_Probe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &status);
+        if (next % 3 == 1)
+            for (int flag = 0; !flag;)
+                MPI_Iprobe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &flag, &status);
+        MPI_Recv(message, 2, MPI_UINT64_T, next % 3 == 2 ? MPI_ANY_SOURCE : status.MPI_SOURCE, 1, MPI_COMM_WORLD, &status);
+        sum += mix(message[0], message[1]);
+        uint64_t task = next;
+        if (next <= tasks) {
+            MPI_Send(&task, 1, MPI_UINT64_T, status.MPI_SOURCE, 2, MPI_COMM_WORLD);
+            next++;
+        } else {
+            MPI_Send(&task, 1, MPI_UINT64_T, status.MPI_SOURCE, 3, MPI_COMM_WORLD);
+            busy--;
+        }
+    }
+    return sum;
+}
+
+static uint64_t pairs(int steps)
+{
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    static uint64_t own[CELLS], came[CELLS], large[1 << 15];
+    uint64_t token = rank, sum = rank;
+    MPI_Request persistent[2];
+    MPI_Send_init(own, CELLS, MPI_UINT64_T, right, 4, MPI_COMM_WORLD, &persistent[0]);
+    MPI_Recv_init(came, CELLS, MPI_UINT64_T, left, 4, MPI_COMM_WORLD, &persistent[1]);
+    for (int step = 0; step < steps; step++) {
+        MPI_Status status;
+        MPI_Message message;
+        for (int i = 0; i < CELLS; i++)
+            own[i] = mix(sum, i);
+        MPI_Startall(2, persistent);
+        /* One after the other around the ring, so that blocking sends of any length are right. */
+        if (rank == 0) {
+            if (step % 2)
+                MPI_Ssend(&token, 1, MPI_UINT64_T, right, 1, MPI_COMM_WORLD);
+            else
+                MPI_Send(&token, 1, MPI_UINT64_T, right, 1, MPI_COMM_WORLD);
+            MPI_Mprobe(left, 1, MPI_COMM_WORLD, &message, &status);
+            MPI_Mrecv(&token, 1, MPI_UINT64_T, &message, &status);
+        } else {
+            MPI_Recv(&token, 1, MPI_UINT64_T, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &status);
+            token = work(mix(token, sum), 5000);
+            MPI_Send(&token, 1, MPI_UINT64_T, right, 1, MPI_COMM_WORLD);
+        }
+        MPI_Waitall(2, persistent, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < CELLS; i++)
+            sum = mix(sum, came[i]);
+        sum = mix(sum, token);
+        /* More than any library sends without being asked. */
+        large[step % (1 << 15)] = sum;
+        if (rank % 2 == 0 && rank + 1 < size)
+            MPI_Send(large, 1 << 15, MPI_UINT64_T, rank + 1, 9, MPI_COMM_WORLD);
+        if (rank % 2 == 1) {
+            MPI_Recv(large, 1 << 15, MPI_UINT64_T, rank - 1, 9, MPI_COMM_WORLD, &status);
+            sum = mix(sum, large[step % (1 << 15)]);
+        }
+    }
+    MPI_Request_free(&persistent[0]);
+    MPI_Request_free(&persistent[1]);
+    return sum;
+}
+
+static uint64_t rows(int steps)
+{
+    MPI_Comm row, column;
+    MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &row);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &column);
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    uint64_t own = rank, came, sum, first;
+    for (int step = 0; step < steps; step++) {
+        own = work(own, 20000);
+        MPI_Allreduce(&own, &sum, 1, MPI_UINT64_T, MPI_SUM, row);
+        first = mix(sum, step);
+        MPI_Bcast(&first, 1, MPI_UINT64_T, step % 2, column);
+        MPI_Sendrecv(&first, 1, MPI_UINT64_T, right, 1, &came, 1, MPI_UINT64_T, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        own = mix(sum, mix(first, came));
+    }
+    MPI_Comm_free(&row);
+    MPI_Comm_free(&column);
+    return own;
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    const char *how = argc > 1 ? argv[1] : "ring";
+    int steps = argc > 2 ? atoi(argv[2]) : 1000;
+    uint64_t sum = strcmp(how, "ring") == 0    ? ring(steps)
+                   : strcmp(how, "halo") == 0  ? halo(steps)
+                   : strcmp(how, "farm") == 0  ? farm(steps)
+                   : strcmp(how, "pairs") == 0 ? pairs(steps)
+                                               : rows(steps);
+    if (rank != 0) {
+        MPI_Send(&sum, 1, MPI_UINT64_T, 0, 11, MPI_COMM_WORLD);
+    } else {
+        for (int from = 0; from < size; from++) {
+            if (from > 0)
+                MPI_Recv(&sum, 1, MPI_UINT64_T, from, 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            printf("%s, rank %d: %016llx\n", how, from, (unsigned long long)sum);
+        }
+        fflush(stdout);
+    }
+    MPI_Finalize();
+    return 0;
+}

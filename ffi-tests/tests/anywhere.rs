@@ -1,0 +1,109 @@
+//! Programs without a collective over all workers have checkpoints, too: a worker is killed, and the output is the same.
+
+use ffi_tests::programs::{self, Case};
+use ffi_tests::shared::native;
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, is_thorough, place};
+use std::time::Duration;
+
+const WORKERS: u32 = 4;
+
+fn job(how: &str, steps: &str) -> Job {
+    Job::new(place::test_program("anywhere"), &[how, steps]).interval("50ms")
+}
+
+/// Each with as many steps as take a few seconds.
+fn cases() -> [Case; 5] {
+    [
+        programs::prints("anywhere ring", || job("ring", "900")),
+        programs::prints("anywhere halo", || job("halo", "1200")),
+        programs::prints("anywhere farm", || job("farm", "1500")),
+        programs::prints("anywhere pairs", || job("pairs", "400")),
+        programs::prints("anywhere rows", || job("rows", "900")),
+    ]
+}
+
+/// Runs it with a worker that dies.
+fn die(verdicts: &mut Verdicts, case: &Case, job: Job, worker: u32, what: &str) {
+    let undisturbed = native(case.job());
+    let outcome = job.run();
+    let epochs = outcome.last_epoch((worker + 1) % WORKERS);
+    println!("{}: {what}: {:?}, {epochs} epochs", case.name, outcome.wall);
+    verdicts.judge(&format!("{}: {what}", case.name), || {
+        outcome.assert_success();
+        outcome.assert_like_after(&undisturbed, case.files, case.canonical);
+        outcome.assert_taken_over(&[worker]);
+        outcome.assert_nothing_left();
+        outcome.check(epochs > 3, "hardly any checkpoint");
+    });
+}
+
+fn die_at_points(case: &Case, points: &[&str]) {
+    let mut verdicts = Verdicts::default();
+    for (index, point) in points.iter().enumerate() {
+        let worker = index as u32 % WORKERS;
+        let fault = format!("kill rank={worker} at={point} epoch=4");
+        die(&mut verdicts, case, case.job().fault(&fault), worker, &fault);
+    }
+    verdicts.assert_all_good();
+}
+
+fn die_at_random(case: &Case, times: usize) {
+    let mut random = Random::announced(case.name);
+    let mut verdicts = Verdicts::default();
+    for _ in 0..times {
+        let worker = random.below(u64::from(WORKERS)) as u32;
+        let epoch = 2 + random.below(4);
+        let delay = Duration::from_micros(random.below(60_000));
+        let kill = Kill::at(worker, Trigger::Commit { rank: worker, epoch }).after(delay);
+        let what = format!("worker {worker} killed {delay:?} after epoch {epoch}");
+        die(&mut verdicts, case, case.job().kill(kill), worker, &what);
+    }
+    verdicts.assert_all_good();
+}
+
+/// The points of a checkpoint, in their order.
+const POINTS: &[&str] = &[
+    "cut.begin",
+    "cut.agreed",
+    "cut.end",
+    "capture.end",
+    "ship.begin",
+    "whole.begin",
+    "commit.begin",
+    "commit.end",
+];
+
+fn times() -> usize {
+    if is_thorough() { 30 } else { 1 }
+}
+
+fn judge(which: usize) {
+    let case = &cases()[which];
+    die_at_points(case, &few(POINTS.iter().copied(), 2).collect::<Vec<_>>());
+    die_at_random(case, times());
+}
+
+#[test]
+fn a_ring_survives() {
+    judge(0);
+}
+
+#[test]
+fn an_exchange_of_halos_survives() {
+    judge(1);
+}
+
+#[test]
+fn a_master_and_its_workers_survive() {
+    judge(2);
+}
+
+#[test]
+fn blocking_persistent_and_probed_messages_survive() {
+    judge(3);
+}
+
+#[test]
+fn collectives_of_some_workers_survive() {
+    judge(4);
+}

@@ -1,0 +1,285 @@
+//! Cuts at any call: where candidates are missing for long, workers agree on one wherever they are.
+//!
+//! [`Agreement`] has the rules. A worker stands still at the entry of a call about messages, which has not begun then, or in the wait of one,
+//! whose requests are on record: set back to the cut, the program makes the call again, which finds them (`requests::resume`).
+#![allow(unsafe_code)]
+
+use super::take_at;
+use crate::arch::{self, Rewound};
+use crate::attention::{self, AGREEING, ASKED};
+use crate::generated::{MAY_WAIT, real};
+use crate::objects::objects;
+use crate::own_messages::{self, Lent, Peer, tag};
+use crate::requests::EMPTY;
+use crate::rounds::{Rounds, peers_of};
+use crate::schedule::{self, Anywhere, May};
+use crate::{checkpoint, journal, overdue, recovery, world};
+use std::ffi::c_int;
+use std::time::{Duration, Instant};
+use understudy_mpi::comm::byte;
+use understudy_mpi::real_types::ANY_SOURCE;
+use understudy_mpi::{self as mpi, check};
+
+/// What it means if votes fail.
+const NO_AGREEMENT: &str = "the workers cannot agree on a cut";
+/// How long entries of collectives wait for the others to look, in one vote: a part of the interval, so much at least, and at most.
+const HOLD: (u32, Duration, Duration) = (16, Duration::from_millis(20), Duration::from_millis(200));
+/// So many attempts follow each other at once, if nothing stands in the way but that somebody has gone on.
+const TRIES: u32 = 6;
+
+/// What a worker says in the second vote: it has gone on, or objects for another reason.
+const HAS_GONE_ON: i64 = 1;
+const OBJECTS: i64 = 2;
+
+/// A call at which a cut may be taken: it has not begun, or its requests are on record, and it has told the program nothing.
+#[inline(always)]
+pub fn here() -> Result<(), Rewound> {
+    if attention::is_on() { look() } else { Ok(()) }
+}
+
+#[cold]
+#[inline(never)]
+fn look() -> Result<(), Rewound> {
+    checkpoint::poll()?;
+    if is_asked() {
+        while step()? == May::Stand {}
+    }
+    Ok(())
+}
+
+/// Whether this worker is to take part.
+fn is_asked() -> bool {
+    attention::is(ASKED | AGREEING) && arch::top_frame().is_some() && world::is_protected()
+}
+
+/// The entry of a collective over some workers, which cannot be left half-way. It waits for a while until all look, as it could
+/// not stand still inside.
+#[inline]
+pub fn hold() -> Result<(), Rewound> {
+    if attention::is_on() { wait_outside() } else { Ok(()) }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_outside() -> Result<(), Rewound> {
+    checkpoint::poll()?;
+    if !is_asked() {
+        return leave();
+    }
+    loop {
+        let may = step()?;
+        let may_wait = {
+            let anywhere = &schedule::state().anywhere;
+            let waits = anywhere.agreement.is_hopeful() || attention::is(ASKED);
+            waits && anywhere.waits_until.is_some_and(|end| Instant::now() < end)
+        };
+        if may == May::GoOn && !may_wait {
+            return leave();
+        }
+    }
+}
+
+/// This worker enters what it cannot leave half-way: nobody is to stand still before it has come out.
+pub fn leave() -> Result<(), Rewound> {
+    if attention::is(AGREEING) && schedule::state().anywhere.agreement.goes_on() {
+        let told = tell_off();
+        recovery::check_own(told, NO_AGREEMENT)?;
+    }
+    Ok(())
+}
+
+/// The same where nothing can be done about a failure: at the end of this process.
+pub fn part() {
+    if attention::is(AGREEING) && schedule::state().anywhere.agreement.goes_on() {
+        let _ = tell_off();
+    }
+}
+
+/// [`leave`], from the entries of such calls; whether the program was rewound.
+pub extern "C" fn leave_by_call() -> bool {
+    leave().is_err()
+}
+
+/// There will be no more cuts.
+pub(super) fn finish() {
+    let before = std::mem::replace(&mut schedule::state().anywhere, Anywhere::NONE);
+    if let Some(vote) = before.vote {
+        vote.cancel();
+    }
+    is_over();
+}
+
+fn is_over() {
+    attention::clear(ASKED | AGREEING);
+    arch::undivert(&MAY_WAIT);
+}
+
+/// Goes as far as it can; takes the cut if there is one to take.
+fn step() -> Result<May, Rewound> {
+    checkpoint::poll()?;
+    recovery::check_own(advance(), NO_AGREEMENT)?;
+    let may = schedule::state().anywhere.agreement.may();
+    if may != May::Cut {
+        return Ok(may);
+    }
+    take_at(false)?;
+    {
+        let anywhere = &mut schedule::state().anywhere;
+        anywhere.agreement.end();
+        anywhere.tries = 0;
+    }
+    is_over();
+    Ok(May::GoOn)
+}
+
+/// What this worker has against a cut outside of candidates.
+fn objects_now() -> bool {
+    let program = objects();
+    let has_more = program.windows.iter().next().is_some() || program.files.iter().next().is_some();
+    has_more || schedule::state().held > 0 || journal::is_recording()
+}
+
+fn advance() -> mpi::Result<()> {
+    hear()?;
+    let objects = objects_now();
+    let world = world::get();
+    let parts = (world::worker(), world.worker_count);
+    let mut guard = schedule::state();
+    let state = &mut *guard;
+    let Anywhere {
+        agreement,
+        vote,
+        is_second,
+        cost,
+        tries,
+        waits_until,
+        ..
+    } = &mut state.anywhere;
+    let hold = (state.pace.interval() / HOLD.0).clamp(HOLD.1, HOLD.2);
+    // Whether another attempt may follow at once.
+    let mut is_near = false;
+    if !agreement.is_under_way() {
+        attention::clear(ASKED);
+        attention::set(AGREEING);
+        arch::divert(&MAY_WAIT);
+        agreement.begin();
+        *waits_until = Some(Instant::now() + hold);
+        let says = [i64::from(objects), state.pace.cost_ns(), 0];
+        let first = Rounds::new(world.private, tag::GATHER, parts, says);
+        vote.insert(first).start()?;
+    }
+    while let Some(under_way) = vote {
+        // Of the first vote the second number is a cost.
+        let Some([objections, most, least]) = under_way.poll()? else {
+            return Ok(());
+        };
+        *vote = None;
+        if std::mem::take(is_second) {
+            // Where some have passed more candidates than others, something of a collective is on its way.
+            agreement.stood(objections == 0 && most == -least);
+            is_near = objections == HAS_GONE_ON;
+            log::debug!(
+                "attempt {}: {objections} object, candidates {most} and {}",
+                agreement.number(),
+                -least
+            );
+            if agreement.may() == May::Cut {
+                // All have passed the same candidates, as the pace says how far apart votes are.
+                state.pace.agree(*cost);
+            }
+            continue;
+        }
+        *cost = most;
+        log::debug!("attempt {}: all look, {objections} object", agreement.number());
+        if let Some(agrees) = agreement.gathered(objections == 0, !objects) {
+            let candidates = state.schedule.candidates as i64;
+            let says = match (objects, agrees) {
+                (true, _) => OBJECTS,
+                (false, false) => HAS_GONE_ON,
+                (false, true) => 0,
+            };
+            let says = [says, candidates, -candidates];
+            *is_second = true;
+            *waits_until = Some(Instant::now() + hold);
+            vote.insert(Rounds::new(world.private, tag::STAND, parts, says))
+                .start()?;
+        }
+    }
+    if !agreement.is_under_way() {
+        *tries += 1;
+        let is_near = is_near && *tries < TRIES;
+        if !is_near {
+            *tries = 0;
+        }
+        drop(guard);
+        is_over();
+        if is_near {
+            attention::set(ASKED);
+        } else {
+            overdue::ask_again();
+        }
+    }
+    Ok(())
+}
+
+/// Tells others that somebody goes on in the present attempt, or in the last one that is known of; they tell the rest.
+fn tell_off() -> mpi::Result<()> {
+    let world = world::get();
+    let me = world::worker();
+    let anywhere = &mut schedule::state().anywhere;
+    let word = Lent::new(Box::new(anywhere.agreement.off()));
+    let place = (&raw const **word).cast();
+    let mut requests = Vec::new();
+    for rank in peers_of(me, world.worker_count) {
+        let to = Peer {
+            comm: world.private,
+            rank,
+            tag: tag::OFF,
+        };
+        // SAFETY: the number stays in place until the requests have ended.
+        unsafe { own_messages::send(place, size_of::<u64>(), to, &mut requests) }?;
+    }
+    anywhere.told.push((word, requests));
+    Ok(())
+}
+
+/// Hears of those who go on.
+fn hear() -> mpi::Result<()> {
+    loop {
+        let mut failed = Ok(());
+        schedule::state().anywhere.told.retain_mut(|(word, requests)| {
+            let ended = own_messages::test(requests);
+            let has_ended = matches!(ended, Ok(true));
+            if has_ended {
+                word.give_back();
+            }
+            failed = ended.map(drop).and(failed);
+            !has_ended
+        });
+        failed?;
+        let private = world::private();
+        let (mut flag, mut status, mut attempt): (c_int, _, u64) = (0, EMPTY, 0);
+        // SAFETY: a message of eight bytes, if there is one.
+        unsafe {
+            check(real::PMPI_Iprobe(ANY_SOURCE, tag::OFF, private, &mut flag, &mut status))?;
+            if flag == 0 {
+                return Ok(());
+            }
+            let into = (&raw mut attempt).cast();
+            let length = size_of::<u64>() as c_int;
+            check(real::PMPI_Recv(
+                into,
+                length,
+                byte(),
+                status.source,
+                tag::OFF,
+                private,
+                &mut status,
+            ))?;
+        }
+        let is_news = schedule::state().anywhere.agreement.hears(attempt);
+        if is_news {
+            tell_off()?;
+        }
+    }
+}
