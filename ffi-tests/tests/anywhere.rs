@@ -1,4 +1,4 @@
-//! Programs without a collective over all workers have checkpoints, too: a worker is killed, and the output is the same.
+//! Programs without a collective over all workers have checkpoints, too (UNDERSTUDY_ANYWHERE).
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
@@ -8,17 +8,19 @@ use std::time::Duration;
 const WORKERS: u32 = 4;
 
 fn job(how: &str, steps: &str) -> Job {
-    Job::new(place::test_program("anywhere"), &[how, steps]).interval("50ms")
+    Job::new(place::test_program("anywhere"), &[how, steps])
+        .interval("20ms")
+        .env("UNDERSTUDY_ANYWHERE", "1")
 }
 
 /// Each with as many steps as take a few seconds.
 fn cases() -> [Case; 5] {
     [
-        programs::prints("anywhere ring", || job("ring", "900")),
-        programs::prints("anywhere halo", || job("halo", "1200")),
-        programs::prints("anywhere farm", || job("farm", "1500")),
-        programs::prints("anywhere pairs", || job("pairs", "400")),
-        programs::prints("anywhere rows", || job("rows", "900")),
+        programs::prints("anywhere ring", || job("ring", "6000")),
+        programs::prints("anywhere halo", || job("halo", "8000")),
+        programs::prints("anywhere farm", || job("farm", "20000")),
+        programs::prints("anywhere pairs", || job("pairs", "8000")),
+        programs::prints("anywhere rows", || job("rows", "800")),
     ]
 }
 
@@ -84,11 +86,13 @@ fn judge(which: usize) {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_ring_survives() {
     judge(0);
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn an_exchange_of_halos_survives() {
     judge(1);
 }
@@ -99,11 +103,13 @@ fn a_master_and_its_workers_survive() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn blocking_persistent_and_probed_messages_survive() {
     judge(3);
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn collectives_of_some_workers_survive() {
     judge(4);
 }

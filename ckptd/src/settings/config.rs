@@ -26,6 +26,8 @@ pub struct Config {
     pub domains: Option<PathBuf>,
     /// When to take checkpoints.
     pub interval: Interval,
+    /// Whether cuts are taken at any call about messages where no candidate comes for long.
+    pub anywhere: bool,
     /// Mean time between failures of the job.
     pub mtbf: Duration,
     /// How changed pages are found.
@@ -154,6 +156,10 @@ const VALUES: &[(&str, Parse)] = &[
         config.restart = switch(text)?;
         Ok(())
     }),
+    ("UNDERSTUDY_ANYWHERE", |config, text| {
+        config.anywhere = switch(text)?;
+        Ok(())
+    }),
     ("UNDERSTUDY_THREADS", |config, text| {
         config.threads = switch(text)?;
         Ok(())
@@ -202,6 +208,7 @@ impl Config {
             scheme: Scheme::Copies(1),
             domains: None,
             interval: Interval::Time(Duration::from_secs(10)),
+            anywhere: false,
             mtbf: Duration::from_secs(24 * 3600),
             tracking: Choice::Auto,
             rehearse: Rehearse::Off,

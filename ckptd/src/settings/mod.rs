@@ -159,6 +159,12 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Switch,
     },
     Setting {
+        variable: "UNDERSTUDY_ANYWHERE",
+        default: "0",
+        meaning: "1: where no collective over all workers has come for three intervals, a checkpoint is taken at whatever calls about messages the workers are in (new: see the guide)",
+        form: Form::Switch,
+    },
+    Setting {
         variable: "UNDERSTUDY_THREADS",
         default: "1",
         meaning: "0: a program that creates threads loses its protection; 1: threads are saved and brought back, and any may call MPI, one at a time, if the program asks for MPI_THREAD_SERIALIZED or more",

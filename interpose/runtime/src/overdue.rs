@@ -1,7 +1,7 @@
 //! Tells the user when no checkpoint has been possible for long.
 //!
-//! A cut needs all workers at an MPI call, and a program may have phases in which one of them makes none: a failure then costs the
-//! whole phase. Without a candidate for [`PATIENCE`] intervals a cut is asked for at any call about messages ([`attention`]). After
+//! A cut needs a collective over all workers, and a program may have phases without any: a failure then costs the whole phase. With
+//! UNDERSTUDY_ANYWHERE=1 a cut is asked for at any call about messages after [`BEFORE_ASKING`] intervals ([`attention`]). After
 //! [`INTERVALS`] intervals without a cut, one process of the node says where it is. A thread looks at the clock now and then, so that
 //! calls of MPI cost nothing; it never calls MPI. Where the program is, the frame of its last call tells, which stays on the
 //! runtime's stack ([`arch`]). It is read through `/proc/self/mem`, since the program goes on meanwhile.
@@ -21,13 +21,15 @@ use understudy_numbers::{Epoch, ProcessNumber, Worker};
 /// Intervals without a cut before the user is told.
 const INTERVALS: u32 = 10;
 /// Intervals without a cut before one is asked for at any call.
-const PATIENCE: u32 = 3;
-/// As often as this the patience doubles.
+const BEFORE_ASKING: u32 = 3;
+/// As often as this the time doubles.
 const MOST_FAILURES: u32 = 4;
 /// So much time at least: with short intervals every hiccup of a machine would be told of.
 const LEAST: Duration = Duration::from_secs(2);
 /// How often the clock is looked at, at most and at least.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+/// The same in a recovery, and behind the last cut.
+const WHILE_THERE_IS_NONE: Duration = Duration::from_millis(50);
 
 /// The time since a cut.
 #[derive(Clone)]
@@ -68,7 +70,7 @@ pub fn begin(epoch: Epoch, at_candidate: bool, worker: Worker, process: ProcessN
         who: format!("worker {worker} (rank {process} on {})", peers::host(process)),
         put_off: 0,
         failures: 0,
-        asks: Instant::now() + interval * if at_candidate { PATIENCE } else { 1 },
+        asks: Instant::now() + interval * if at_candidate { BEFORE_ASKING } else { 1 },
     });
     drop(phase);
     START.call_once(|| {
@@ -91,7 +93,7 @@ pub fn put_off() {
 /// A cut at any call was not possible: another one is asked for later.
 pub fn ask_again() {
     if let Some(phase) = &mut *phase() {
-        phase.asks = Instant::now() + phase.interval * (PATIENCE << phase.failures);
+        phase.asks = Instant::now() + phase.interval * (BEFORE_ASKING << phase.failures);
         phase.failures = (phase.failures + 1).min(MOST_FAILURES);
     }
 }
@@ -108,7 +110,7 @@ fn watch() {
     let mut told: Option<(Instant, Option<UnixDatagram>)> = None;
     loop {
         let now = phase().clone();
-        let pause = now.as_ref().map_or(LOOK_EVERY.1, |phase| phase.interval / 2);
+        let pause = now.as_ref().map_or(WHILE_THERE_IS_NONE, |phase| phase.interval / 2);
         std::thread::sleep(pause.clamp(LOOK_EVERY.0, LOOK_EVERY.1));
         let Some(phase) = now else { continue };
         ask();
@@ -134,10 +136,11 @@ fn watch() {
 
 /// Asks for a cut at any call, if it is time to.
 fn ask() {
-    if let Some(phase) = &mut *phase()
+    if told::config().anywhere
+        && let Some(phase) = &mut *phase()
         && Instant::now() >= phase.asks
     {
-        phase.asks = Instant::now() + phase.interval * PATIENCE;
+        phase.asks = Instant::now() + phase.interval * BEFORE_ASKING;
         attention::set(attention::ASKED);
     }
 }
@@ -159,9 +162,7 @@ fn take_word(epoch: Epoch) -> Option<UnixDatagram> {
 fn say(phase: &Phase, place: Place) {
     let Phase { epoch, who, .. } = phase;
     let why = match phase.put_off {
-        0 => format!(
-            "one needs all workers in a collective over all of them, or in calls about messages, and {who} has come to none; {place}"
-        ),
+        0 => format!("one needs a collective over all workers, and {who} has come to none; {place}"),
         times => format!(
             "it was put off {times} times because of a non-blocking collective that was under way, or of a library that was being opened; {who}: {place}"
         ),

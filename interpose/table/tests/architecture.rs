@@ -81,10 +81,11 @@ const RULES: &[Rule] = &[
         &[],
         true,
     ),
+    rule("ckptd/simulator", "understudy-simulator", &[], &[], true),
     rule(
         "ckptd",
         "ckptd",
-        &["understudy-numbers", "understudy-protocol"],
+        &["understudy-numbers", "understudy-protocol", "understudy-simulator"],
         &[],
         true,
     ),

@@ -13,6 +13,7 @@ mod node;
 mod outcome;
 mod report;
 mod run;
+mod simulate;
 mod status;
 mod trace;
 
@@ -54,6 +55,7 @@ commands! {
     Status => status,
     Doctor => doctor,
     Advise => advise,
+    Simulate => simulate,
     Trace => trace,
     Events => events,
     Report => report,

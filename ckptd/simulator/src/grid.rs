@@ -1,0 +1,36 @@
+//! Partitions in a chain or a grid; each has those beside, above and below it as neighbours.
+
+/// Columns and rows of partitions; a chain is one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    pub width: usize,
+    pub height: usize,
+}
+
+impl Grid {
+    pub const fn chain(length: usize) -> Self {
+        Self {
+            width: length,
+            height: 1,
+        }
+    }
+
+    pub const fn nodes(self) -> usize {
+        self.width * self.height
+    }
+
+    pub const fn is_chain(self) -> bool {
+        self.height == 1 || self.width == 1
+    }
+
+    /// Partitions at most `radius` steps from this one, itself included.
+    pub fn within(self, node: usize, radius: usize) -> usize {
+        let (column, row) = (node % self.width, node / self.width);
+        let rows = row.saturating_sub(radius)..=(row + radius).min(self.height - 1);
+        rows.map(|other| {
+            let rest = radius - other.abs_diff(row);
+            (column + rest).min(self.width - 1) - column.saturating_sub(rest) + 1
+        })
+        .sum()
+    }
+}

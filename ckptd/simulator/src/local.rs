@@ -1,0 +1,131 @@
+//! Only the lost partition goes back: by logs of its neighbours, or by duplicates of them.
+//!
+//! Both take the same time: the duplicates are computed while the lost partition is. They differ in what they compute.
+
+use crate::{Failures, Run, Setting, cone};
+
+/// The same failures, survived in two ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Local {
+    pub log: Run,
+    pub data_flow: Run,
+}
+
+/// One run.
+pub fn local(setting: &Setting, failures: Failures) -> Local {
+    let nodes = setting.grid.nodes();
+    let state = State {
+        setting,
+        failures,
+        ended: vec![0.0; nodes],
+        before: vec![0.0; nodes],
+        found: Local::default(),
+    };
+    state.run()
+}
+
+struct State<'a> {
+    setting: &'a Setting,
+    failures: Failures,
+    /// When each partition's last task has ended.
+    ended: Vec<f64>,
+    /// The same one iteration earlier.
+    before: Vec<f64>,
+    found: Local,
+}
+
+impl State<'_> {
+    fn run(mut self) -> Local {
+        let (mut done, mut time) = (0, 0.0);
+        while done < self.setting.iterations {
+            let (count, copy) = self.setting.section(done);
+            let quiet_end = time + f64::from(count) * self.setting.iteration() + copy;
+            if self.setting.is_coordinated && self.failures.earliest() >= quiet_end {
+                self.ended.fill(quiet_end);
+            } else {
+                (1..=count).for_each(|iteration| self.iterate(iteration));
+                self.checkpoint(copy);
+            }
+            time = latest(&self.ended);
+            done += count;
+        }
+        self.found.log.time = time;
+        self.found.data_flow.time = time;
+        self.found
+    }
+
+    /// The iteration of this number since the checkpoint.
+    fn iterate(&mut self, iteration: u32) {
+        std::mem::swap(&mut self.ended, &mut self.before);
+        let grid = self.setting.grid;
+        let (task, exchange) = (self.setting.task, self.setting.exchange);
+        for row in 0..grid.height {
+            for column in 0..grid.width {
+                let node = row * grid.width + column;
+                let mut needs = f64::NEG_INFINITY;
+                let mut look = |is_there: bool, other: usize| {
+                    if is_there {
+                        needs = needs.max(self.before[other]);
+                    }
+                };
+                look(column > 0, node.wrapping_sub(1));
+                look(column + 1 < grid.width, node + 1);
+                look(row > 0, node.wrapping_sub(grid.width));
+                look(row + 1 < grid.height, node + grid.width);
+                let own = self.before[node];
+                let end = own.max(needs + exchange) + task;
+                self.ended[node] = if self.failures.next(node) < end {
+                    self.survive(node, needs + exchange, task, iteration - 1, end)
+                } else {
+                    end
+                };
+            }
+        }
+    }
+
+    /// When a task ends whose node fails before `end`: it begins anew when the `lost` iterations are there again, and what it `needs`.
+    #[cold]
+    fn survive(&mut self, node: usize, needs: f64, task: f64, lost: u32, mut end: f64) -> f64 {
+        let step = self.setting.task;
+        while self.failures.next(node) < end {
+            let begun = self.failures.next(node);
+            let again = begun + f64::from(lost) * step;
+            self.failures.renew(node);
+            let failed = self.failures.next(node).min(again);
+            let done = if failed < again {
+                ((failed - begun) / step).floor() as usize
+            } else {
+                lost as usize
+            };
+            let Local { log, data_flow } = &mut self.found;
+            log.failures += 1;
+            data_flow.failures += 1;
+            log.recomputed += done as f64;
+            data_flow.recomputed += cone::tasks(self.setting.grid, node, lost as usize, done) as f64;
+            end = again.max(needs) + task;
+        }
+        end
+    }
+
+    /// After the last iteration of a section. Its result is safe, so who fails while it waits for others has lost nothing.
+    fn checkpoint(&mut self, copy: f64) {
+        if !self.setting.is_coordinated {
+            self.ended.iter_mut().for_each(|end| *end += copy);
+            return;
+        }
+        let mut end = latest(&self.ended) + copy;
+        while self.failures.earliest() < end {
+            for node in 0..self.ended.len() {
+                if self.failures.next(node) < end {
+                    self.ended[node] = self.survive(node, 0.0, 0.0, 0, end);
+                }
+            }
+            end = end.max(latest(&self.ended) + copy);
+        }
+        self.ended.fill(end);
+    }
+}
+
+fn latest(times: &[f64]) -> f64 {
+    times.iter().copied().fold(0.0, f64::max)
+}
