@@ -53,7 +53,10 @@ fn a_worker_may_die_in_mpi4py_s_tests() {
         return;
     };
     let undisturbed = native(plain);
-    let outcome = layered.fault("kill rank=1 at=commit.end epoch=2 delay=70ms").run();
+    let outcome = layered
+        .interval("3calls")
+        .fault("kill rank=1 at=commit.end epoch=3")
+        .run();
     outcome.assert_success();
     outcome.assert_same_lines(&undisturbed);
     outcome.assert_taken_over(&[1]);

@@ -167,7 +167,8 @@ fn newcomers_know_of_the_disk_level() {
 /// Newcomers rebuild static data as the first spares do.
 #[test]
 fn newcomers_replay_the_initialisation_phase() {
-    let case = heat2d();
+    // Copies are thin again some time after the first death.
+    let case = enough_of_heat2d();
     let outcome = thin::job(&case)
         .env("UNDERSTUDY_REPLENISH", "1")
         .tcp()
