@@ -2,7 +2,7 @@
 
 use ckptd::events::Kind;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Trigger, place};
+use ffi_tests::{Job, Outcome, place};
 
 fn job(way: &str) -> Job {
     Job::new(place::test_program("marks"), &[way, "1000"])
@@ -27,8 +27,7 @@ fn answered(outcome: &Outcome, rank: u32, word: &str) -> Option<i64> {
 
 #[test]
 fn a_loop_without_collectives_has_checkpoints_where_it_says_so() {
-    let kill = Kill::at(2, Trigger::Lines(5));
-    let outcome = job("points").interval("50calls").kill(kill).run();
+    let outcome = job("points").interval("50calls").fault("kill rank=2 at=call:550").run();
     assert_undisturbed(&outcome, "points");
     outcome.assert_taken_over(&[2]);
     // It has gone back by 50 rounds at most, and not to the start.
@@ -47,8 +46,7 @@ fn a_loop_without_collectives_has_checkpoints_where_it_says_so() {
 
 #[test]
 fn a_checkpoint_is_taken_where_it_is_wanted() {
-    let kill = Kill::at(1, Trigger::Lines(5));
-    let outcome = job("wanted").interval("off").kill(kill).run();
+    let outcome = job("wanted").interval("off").fault("kill rank=1 at=call:550").run();
     assert_undisturbed(&outcome, "wanted");
     outcome.assert_taken_over(&[1]);
     // The first is that at the end of MPI_Init.

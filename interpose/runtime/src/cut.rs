@@ -18,7 +18,7 @@ use crate::rounds::{Numbers, Rounds};
 use crate::schedule::Schedule;
 use crate::{
     checkpoint, completion, copies, drain, fault, journal, marks, overdue, protection, recovery, rehearsal, schedule,
-    user, world,
+    told, user, world,
 };
 pub use anywhere::{here, leave_by_call, part};
 use ckptd::settings::Interval;
@@ -26,12 +26,12 @@ use std::time::Instant;
 
 /// More candidates than this are never passed without a vote: after a burst of quick ones (a program's start) slow ones
 /// may follow, and the next cut should not have to wait for many of those.
-/// What a vote that fails means.
-const NO_VOTE: &str = "the workers cannot agree on a cut";
 const MAX_STRIDE: u64 = 32;
 /// While an initialisation phase is recorded anywhere, which should end soon after its worker wants that.
 const PHASE_STRIDE: u64 = 2;
 
+/// What a vote that fails means.
+const NO_VOTE: &str = "the workers cannot agree on a cut";
 /// What it means if the windows cannot be brought to rest.
 const NO_QUIET: &str = "the operations on windows do not end";
 
@@ -61,7 +61,10 @@ pub fn collective(comm: VirtComm) -> Result<(), Rewound> {
         return pass();
     }
     anywhere::hold()?;
-    comm::count_collective(comm);
+    // Only an agreement on a cut at any call asks how many there were.
+    if told::config().anywhere {
+        comm::count_collective(comm);
+    }
     Ok(())
 }
 
@@ -259,7 +262,7 @@ fn take_at(candidate: bool) -> Result<(), Rewound> {
                 state.pace.measure(cost);
                 state.last = Some(Instant::now());
             }
-            overdue::begin(epoch, candidate, world::worker(), world::get().process);
+            overdue::begin(epoch, world::worker(), world::get().process);
         }
         Exchange::PutOff => {
             log::debug!(

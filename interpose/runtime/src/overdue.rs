@@ -14,7 +14,7 @@ use std::fs::File;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
@@ -28,8 +28,6 @@ const MOST_FAILURES: u32 = 4;
 const LEAST: Duration = Duration::from_secs(2);
 /// How often the clock is looked at, at most and at least.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
-/// The same in a recovery, and behind the last cut.
-const WHILE_THERE_IS_NONE: Duration = Duration::from_millis(50);
 
 /// The time since a cut.
 #[derive(Clone)]
@@ -49,18 +47,21 @@ struct Phase {
 }
 
 static PHASE: Mutex<Option<Phase>> = Mutex::new(None);
+/// There is a phase again.
+static BEGUN: Condvar = Condvar::new();
 
 fn phase() -> MutexGuard<'static, Option<Phase>> {
     PHASE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// This process goes on from a cut as this worker. Where the last cut was no candidate, none is waited for.
-pub fn begin(epoch: Epoch, at_candidate: bool, worker: Worker, process: ProcessNumber) {
+pub fn begin(epoch: Epoch, worker: Worker, process: ProcessNumber) {
     static START: Once = Once::new();
     if !matches!(told::config().interval, Interval::Time(_) | Interval::Auto) {
         return;
     }
     let interval = schedule::state().pace.interval();
+    let at_candidate = schedule::schedule().at_candidate;
     let mut phase = phase();
     attention::clear(attention::ASKED);
     *phase = Some(Phase {
@@ -72,6 +73,7 @@ pub fn begin(epoch: Epoch, at_candidate: bool, worker: Worker, process: ProcessN
         failures: 0,
         asks: Instant::now() + interval * if at_candidate { BEFORE_ASKING } else { 1 },
     });
+    BEGUN.notify_one();
     drop(phase);
     START.call_once(|| {
         let thread = std::thread::Builder::new().name("understudy-overdue".into());
@@ -109,10 +111,12 @@ fn watch() {
     // The begin of the phase that was told of, by this process if it has the word.
     let mut told: Option<(Instant, Option<UnixDatagram>)> = None;
     loop {
-        let now = phase().clone();
-        let pause = now.as_ref().map_or(WHILE_THERE_IS_NONE, |phase| phase.interval / 2);
-        std::thread::sleep(pause.clamp(LOOK_EVERY.0, LOOK_EVERY.1));
-        let Some(phase) = now else { continue };
+        // In a recovery, and behind the last cut, there is none.
+        let now = BEGUN.wait_while(phase(), |phase| phase.is_none());
+        let Some(phase) = now.unwrap_or_else(PoisonError::into_inner).clone() else {
+            continue;
+        };
+        std::thread::sleep((phase.interval / 2).clamp(LOOK_EVERY.0, LOOK_EVERY.1));
         ask();
         if told.as_ref().is_some_and(|(began, _)| *began == phase.began) {
             continue;

@@ -34,7 +34,7 @@ use crate::world;
 use crate::{
     arch,
     cell::{Copied, Main},
-    copies, ending, events, overdue, peers, renewal, schedule, user,
+    copies, ending, events, overdue, peers, renewal, user,
 };
 use ckptd::events::{ErrorClass, Kind};
 use understudy_mpi as mpi;
@@ -157,12 +157,7 @@ fn recover(class: c_int) {
     peers::keep_only(&world::get().players);
     resume(&outcome, began, &report);
     replenish::replenish();
-    overdue::begin(
-        copies::epoch(),
-        schedule::schedule().at_candidate,
-        world::worker(),
-        world::get().process,
-    );
+    overdue::begin(copies::epoch(), world::worker(), world::get().process);
 }
 
 /// A newcomer takes part in the recovery that it was started for.

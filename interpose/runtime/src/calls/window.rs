@@ -144,7 +144,7 @@ pub unsafe extern "C" fn MPI_Win_create(
     SUCCESS
 }
 
-/// The memory is the program's, as that of `MPI_Alloc_mem`.
+/// Makes a window of memory of the program's, as that of `MPI_Alloc_mem`. A macro because [`made!`] leaves the handler.
 macro_rules! allocated {
     ($procedure:expr, $flavor:expr, ($size:ident, $disp_unit:ident, $info:ident, $comm:ident, $baseptr:ident, $win:ident)) => {{
         made!(

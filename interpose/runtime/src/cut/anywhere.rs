@@ -81,18 +81,20 @@ fn wait_outside() -> Result<(), Rewound> {
 
 /// This worker enters what it cannot leave half-way: nobody is to stand still before it has come out.
 pub fn leave() -> Result<(), Rewound> {
-    if attention::is(AGREEING) && schedule::state().anywhere.agreement.goes_on() {
-        let told = tell_off();
-        recovery::check_own(told, NO_AGREEMENT)?;
-    }
-    Ok(())
+    recovery::check_own(go_on(), NO_AGREEMENT)
 }
 
 /// The same where nothing can be done about a failure: at the end of this process.
 pub fn part() {
+    let _ = go_on();
+}
+
+#[inline]
+fn go_on() -> mpi::Result<()> {
     if attention::is(AGREEING) && schedule::state().anywhere.agreement.goes_on() {
-        let _ = tell_off();
+        tell_off()?;
     }
+    Ok(())
 }
 
 /// [`leave`], from the entries of such calls; whether the program was rewound.

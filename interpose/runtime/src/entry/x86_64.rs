@@ -202,28 +202,30 @@ unsafe extern "C" fn resume() {
     )
 }
 
+/// The slot and the registers of arguments, kept over a call: seven and the return address, which aligns the stack.
+macro_rules! keep_arguments {
+    () => {
+        "push rax; push rdi; push rsi; push rdx; push rcx; push r8; push r9; .cfi_adjust_cfa_offset 56"
+    };
+}
+
+/// The same after the call.
+macro_rules! take_arguments {
+    () => {
+        "pop r9; pop r8; pop rcx; pop rdx; pop rsi; pop rdi; pop rax; .cfi_adjust_cfa_offset -56"
+    };
+}
+
 /// Stands in front of the handlers of calls in which this process may wait for others without looking, while workers agree on a
 /// cut at any call ([`crate::cut`]): as [`crate::arch::DISPATCH`], with the slot in `rax`.
 #[unsafe(naked)]
 unsafe extern "C" fn enter_apart() {
     naked_asm!(
-        // Seven registers and the return address: the stack is aligned for a call.
-        "push rax",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
+        ".cfi_startproc",
+        keep_arguments!(),
         "call {leave}",
         "mov r11d, eax",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "pop rax",
+        take_arguments!(),
         "test r11b, r11b",
         "jne 9f",
         "lea r10, [rip + {handlers}]",
@@ -236,6 +238,7 @@ unsafe extern "C" fn enter_apart() {
         "8: jmp r10",
         "9: xor eax, eax",
         "ret",
+        ".cfi_endproc",
         leave = sym crate::cut::leave_by_call,
         handlers = sym DIVERTED,
         dispatch = sym DISPATCH,
@@ -293,24 +296,9 @@ pub unsafe extern "C" fn enter_counted() {
         "mov qword ptr [rip + {calls}], r10",
         "cmp r10, qword ptr [rip + {due}]",
         "jne {enter}",
-        // Seven registers and the return address: the stack is aligned for a call.
-        "push rax",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        ".cfi_adjust_cfa_offset 56",
+        keep_arguments!(),
         "call {call_is_due}",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "pop rax",
-        ".cfi_adjust_cfa_offset -56",
+        take_arguments!(),
         "jmp {enter}",
         ".cfi_endproc",
         calls = sym crate::fault::CALLS,
