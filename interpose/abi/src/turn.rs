@@ -1,9 +1,12 @@
 //! Whose turn it is to be in the runtime, in a program any of whose threads may call MPI.
 
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 /// As many procedures may be called at any time.
 pub const QUESTIONS: usize = 6;
+
+/// The bit that tells of more than one thread.
+pub const SEVERAL: u8 = 16;
 
 /// What face and runtime share of it. It lies on the runtime side: it does not roll back.
 ///
@@ -27,6 +30,10 @@ pub struct Turn {
     pub mask: AtomicU64,
     /// Where the runtime wants to have that number, 1 for the main thread.
     pub told: AtomicPtr<AtomicU32>,
+    /// Not 0: the call waits for others and gives its turn back; it is to be made once more, when others have had theirs.
+    pub again: AtomicU32,
+    /// Where the runtime wants to be told by [`SEVERAL`] that the program has more than one thread; null: nowhere.
+    pub attention: AtomicPtr<AtomicU8>,
     /// The slots of what may be called at any time.
     pub questions: [AtomicU32; QUESTIONS],
     /// The slot of what ends the job (MPI_Abort), for which no turn is waited for long.
@@ -61,6 +68,8 @@ impl Turn {
             number: AtomicI32::new(0),
             mask: AtomicU64::new(0),
             told: AtomicPtr::new(core::ptr::null_mut()),
+            again: AtomicU32::new(0),
+            attention: AtomicPtr::new(core::ptr::null_mut()),
             questions: [const { AtomicU32::new(u32::MAX) }; QUESTIONS],
             abort: AtomicU32::new(u32::MAX),
             answer: AtomicUsize::new(0),

@@ -4,7 +4,8 @@
 
 use crate::stop;
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use understudy_abi::turn::SEVERAL;
 
 /// How many threads the user side has created.
 static CREATED: AtomicU32 = AtomicU32::new(0);
@@ -44,6 +45,24 @@ pub fn is_for_another() -> bool {
 /// Where the runtime may read the number of threads that the user side has created.
 pub fn created() -> *const u32 {
     CREATED.as_ptr()
+}
+
+/// Where it is to be told that there is more than one thread, or null.
+static TOLD: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Tells of more than one thread there, now or when there are, by a bit.
+pub fn tell(told: *mut AtomicU8) {
+    TOLD.store(told, Ordering::Relaxed);
+    if CREATED.load(Ordering::Relaxed) > 0 {
+        tell_of_several();
+    }
+}
+
+fn tell_of_several() {
+    // SAFETY: null, or a byte that lives as long as the process.
+    if let Some(told) = unsafe { TOLD.load(Ordering::Relaxed).as_ref() } {
+        told.fetch_or(SEVERAL, Ordering::SeqCst);
+    }
 }
 
 type Create = unsafe extern "C" fn(*mut usize, *const c_void, *const c_void, *mut c_void) -> c_int;
@@ -144,6 +163,7 @@ pub unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     CREATED.fetch_add(1, Ordering::Relaxed);
+    tell_of_several();
     let is_main = is_main();
     stop::block();
     let place = take_place();

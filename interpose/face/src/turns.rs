@@ -104,6 +104,8 @@ core::arch::global_asm!(
     ".globl understudy_turn_returned",
     "understudy_turn_returned:",
     "lea rsp, [rbp - 64]",
+    "cmp dword ptr [rip + {turn} + {again}], 0",
+    "jne 4f",
     "mov qword ptr [rbp - 56], rax",
     "movsd qword ptr [rbp - 48], xmm0",
     "mov rdi, rsp",
@@ -121,10 +123,16 @@ core::arch::global_asm!(
     "mov rdx, qword ptr [rbp - 56]",
     "call {question}",
     "jmp 3b",
+    "4: mov rdi, rsp",
+    "call {stand_back}",
+    "jmp understudy_turn_again",
     ".cfi_endproc",
     take = sym take,
     end = sym end,
     question = sym question,
+    stand_back = sym stand_back,
+    turn = sym TURN,
+    again = const core::mem::offset_of!(Turn, again),
     enter = sym ENTER,
 );
 
@@ -150,6 +158,7 @@ unsafe extern "C" fn share() {
         ENTER.store(ENTRY[ENTRIES - 1].load(Ordering::Relaxed), Ordering::Relaxed);
         PROCESS.store(process(), Ordering::Relaxed);
         TURN.is_shared.store(1, Ordering::SeqCst);
+        threads::tell(TURN.attention.load(Ordering::Relaxed));
         connect(&[understudy_turn_enter as *const c_void; ENTRIES]);
         sources::enter_by(understudy_turn_enter as *const c_void);
     }
@@ -313,6 +322,24 @@ extern "C" fn end(kept: &mut Kept) {
     }
     TURN.holder.store(0, Ordering::Relaxed);
     release(&TURN.lock);
+}
+
+/// After a call that waits for others: those who wait for their turn get it, and the call is made once more, from its entry.
+extern "C" fn stand_back(kept: &mut Kept) {
+    /// As often as this a call comes back at once, before the thread sleeps for a moment.
+    const AT_ONCE: u32 = 8;
+    const LAST: u32 = AT_ONCE - 1;
+    const MOMENT: [i64; 2] = [0, 50_000];
+    static TIMES: AtomicU32 = AtomicU32::new(0);
+    TURN.again.store(0, Ordering::Relaxed);
+    end(kept);
+    // SAFETY: sched_yield(2); nanosleep(2) with a duration that stays.
+    unsafe {
+        match TIMES.fetch_add(1, Ordering::Relaxed) % AT_ONCE {
+            LAST => sys!(nr::NANOSLEEP, MOMENT.as_ptr(), 0),
+            _ => sys!(nr::SCHED_YIELD),
+        }
+    };
 }
 
 /// The same for the end of the job.

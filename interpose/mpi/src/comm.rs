@@ -4,7 +4,7 @@
 use crate::abi::object;
 use crate::error::{Error, Result, check};
 use crate::generated::real;
-use crate::real_types::{RealComm, RealDatatype, RealErrhandler, RealOp};
+use crate::real_types::{RealComm, RealDatatype, RealErrhandler, RealOp, RealRequest};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use understudy_numbers::Rank;
@@ -115,6 +115,32 @@ impl RealComm {
     pub fn barrier(self) -> Result<()> {
         // SAFETY: a collective without memory.
         check(unsafe { real::PMPI_Barrier(self) })
+    }
+
+    /// Starts to find the least number of all; of an intercommunicator, to wait until all have come.
+    ///
+    /// # Safety
+    /// The numbers, this process's and the least, must stay in place until the request has ended.
+    ///
+    /// # Errors
+    /// The library's.
+    pub unsafe fn start_least(self, numbers: *mut [u64; 2], is_inter: bool) -> Result<RealRequest> {
+        static LEAST: OnceLock<(RealDatatype, RealOp)> = OnceLock::new();
+        let &(number, op) = LEAST.get_or_init(|| {
+            let number = RealDatatype(object(c"ompi_mpi_uint64_t"));
+            (number, RealOp(object(c"ompi_mpi_op_min")))
+        });
+        let mut request = RealRequest(std::ptr::null_mut());
+        // SAFETY: one number on either side, which stay where they are as the caller says.
+        check(unsafe {
+            if is_inter {
+                real::PMPI_Ibarrier(self, &mut request)
+            } else {
+                let own = numbers.cast::<u64>();
+                real::PMPI_Iallreduce(own.cast(), own.add(1).cast(), 1, number, op, self, &mut request)
+            }
+        })?;
+        Ok(request)
     }
 
     /// The values of `root`, for everybody.

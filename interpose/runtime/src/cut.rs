@@ -6,6 +6,7 @@
 //! all look at the same one, and nobody waits for it. With `auto` the interval itself follows from the vote.
 
 mod anywhere;
+mod together;
 
 use crate::arch::{self, Rewound};
 use crate::drain::{Ability, Exchange};
@@ -20,9 +21,10 @@ use crate::{
     checkpoint, completion, copies, drain, fault, journal, marks, overdue, protection, recovery, rehearsal, schedule,
     told, user, world,
 };
-pub use anywhere::{here, leave_by_call, part};
+pub use anywhere::{here, leave_by_call, meanwhile, part};
 use ckptd::settings::Interval;
 use std::time::Instant;
+pub use together::together;
 
 /// More candidates than this are never passed without a vote: after a burst of quick ones (a program's start) slow ones
 /// may follow, and the next cut should not have to wait for many of those.
@@ -56,6 +58,7 @@ pub fn finish() -> Result<(), Rewound> {
 #[inline]
 pub fn collective(comm: VirtComm) -> Result<(), Rewound> {
     checkpoint::poll()?;
+    together(comm)?;
     if comm::spans_all(comm) {
         anywhere::leave()?;
         return pass();
@@ -71,12 +74,14 @@ pub fn collective(comm: VirtComm) -> Result<(), Rewound> {
 /// A point that the program names in all workers.
 pub fn point() -> Result<(), Rewound> {
     checkpoint::poll()?;
+    together::all_together()?;
     pass()
 }
 
 /// The same where the program wants a cut.
 pub fn wanted() -> Result<(), Rewound> {
     checkpoint::poll()?;
+    together::all_together()?;
     let mut state = schedule::state();
     if !state.resumed {
         state.schedule.overdue = true;

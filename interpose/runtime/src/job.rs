@@ -16,6 +16,7 @@ use ckptd::events::{EndHow, Kind};
 use ckptd::settings::{Config, Scheme};
 use std::ffi::c_int;
 use understudy_abi::exit;
+use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Rank, Worker};
 
@@ -156,6 +157,15 @@ fn emit_config(copies_at_home: &str) {
     let mut settings = Config::listing(|name| std::env::var(name).ok());
     settings.push(("copies in their own domain".into(), copies_at_home.to_owned()));
     events::emit(Kind::Config { settings });
+}
+
+/// Whether this process or, in a job that begins, any other one wants several threads to call at the same time.
+pub fn is_any_multiple(wanted: bool) -> bool {
+    if !renewal::is_first() {
+        return wanted;
+    }
+    let all = RealComm::world().extremes(Extreme::Greatest, &[u64::from(wanted)]);
+    all.unwrap_or_else(|error| ending::failed_in_init(error)) != [0]
 }
 
 /// The first checkpoint, at the end of MPI_Init: from here on any failure is recovered from.

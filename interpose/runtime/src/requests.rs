@@ -11,8 +11,8 @@ mod order;
 mod recipe;
 mod record;
 
-use crate::arch;
-use crate::attention::{self, RESUMES};
+use crate::arch::{self, turn};
+use crate::attention::{self, RESUMES, SEVERAL};
 use crate::cell::Main;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
@@ -78,10 +78,10 @@ pub fn replace(saved: Requests) {
     table.requests = saved;
     table.kept.clear();
     table.unready.clear();
-    if table.requests.begun.iter().any(Option::is_some) {
-        attention::set(RESUMES);
-    } else {
+    if table.requests.begun.is_empty() {
         attention::clear(RESUMES);
+    } else {
+        attention::set(RESUMES);
     }
 }
 
@@ -198,27 +198,36 @@ pub fn started() -> u64 {
         .wrapping_add(comm::collectives(|uid, ends| recipe::share_of(ends, uid, 0)))
 }
 
-/// The blocking call that is under way has started these requests: should the program be set back to a cut in it, the call, made
-/// again, finds them.
+/// The blocking call of this thread that is under way has started these requests: the call, made again after it has given way or the
+/// program was set back to a cut in it, finds them.
 pub fn begin(requests: [Option<VirtRequest>; 2]) {
     if arch::top_frame().is_some() {
-        table_mut().begun = requests.map(|request| index(request?));
+        let indices = requests.map(|request| index(request?));
+        has_ended();
+        table_mut().begun.push((turn::block() as u64, indices));
     }
 }
 
-/// What the call that is made now has started before the program was set back, if it is that one.
+/// What the call that is made now has started before, if it is made again.
 pub fn resume() -> Option<[Option<VirtRequest>; 2]> {
-    if !attention::is(RESUMES) {
+    if !attention::is(RESUMES | SEVERAL) {
         return None;
     }
-    attention::clear(RESUMES);
+    let own = turn::block() as u64;
+    let table = table();
+    let (_, begun) = table.begun.iter().find(|(thread, _)| *thread == own)?;
     let handle = |index| VirtRequest(handles::virtual_handle(HandleKind::Request, index));
-    Some(table().begun.map(|begun| begun.map(handle)))
+    Some(begun.map(|begun| begun.map(handle)))
 }
 
-/// The blocking call has ended.
+/// The blocking call of this thread has ended.
 pub fn has_ended() {
-    begin([None, None]);
+    let own = turn::block() as u64;
+    let mut table = table_mut();
+    table.begun.retain(|(thread, _)| *thread != own);
+    if table.begun.is_empty() {
+        attention::clear(RESUMES);
+    }
 }
 
 /// The number of the next partitioned message of these ends and this tag, among those that this process sends, or receives.

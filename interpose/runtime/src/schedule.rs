@@ -1,6 +1,7 @@
 //! When the next cut is: what [`crate::cut`] counts and remembers, part of which is saved with a cut.
 
 mod agreement;
+mod gathering;
 mod pace;
 
 use crate::arch;
@@ -10,6 +11,7 @@ use crate::generated::MAY_WAIT;
 use crate::own_messages::Lent;
 use crate::rounds::Rounds;
 pub use agreement::{Agreement, May};
+pub use gathering::Gatherings;
 use pace::Pace;
 use std::cell::RefMut;
 use std::time::{Duration, Instant};
@@ -61,6 +63,15 @@ impl Anywhere {
     };
 }
 
+/// A word on a collective that is under way, of the thread with this control block.
+pub struct Word {
+    pub thread: usize,
+    pub uid: u64,
+    /// This process's word, and the least of all members.
+    pub numbers: Lent<Box<[u64; 2]>>,
+    pub request: RealRequest,
+}
+
 /// What the next cut follows from.
 pub struct State {
     /// What is saved of it.
@@ -83,6 +94,9 @@ pub struct State {
     pub held: u32,
     /// The agreement on a cut at any call.
     pub anywhere: Anywhere,
+    /// The collectives that threads are at the entry of, where several call MPI at the same time.
+    pub gatherings: Gatherings,
+    pub words: Vec<Word>,
 }
 
 const START: Schedule = Schedule {
@@ -104,6 +118,8 @@ static STATE: Main<State> = Main::new(State {
     cost: Duration::ZERO,
     held: 0,
     anywhere: Anywhere::NONE,
+    gatherings: Gatherings::NONE,
+    words: Vec::new(),
 });
 
 /// What is counted and remembered.
@@ -136,6 +152,8 @@ pub fn restore(schedule: Schedule, at_call: bool) {
         cost,
         held: 0,
         anywhere: Anywhere::NONE,
+        gatherings: Gatherings::NONE,
+        words: Vec::new(),
     });
     attention::clear(ASKED | AGREEING);
     arch::undivert(&MAY_WAIT);

@@ -3,7 +3,8 @@
 //! The runtime itself is always run with the main thread's thread-local data.
 #![allow(unsafe_code)]
 
-use super::Frame;
+use super::{Frame, Rewound};
+use crate::attention;
 use crate::generated::Proc;
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
@@ -63,6 +64,13 @@ type Note = unsafe extern "C" fn(u32, c_int, *const c_char);
 pub fn without_turn(answer: Answer, note: Note) {
     turn().answer.store(answer as usize, Ordering::Relaxed);
     turn().note.store(note as usize, Ordering::Relaxed);
+}
+
+/// All workers have agreed that several threads may call at the same time. To be told before the first may.
+pub fn be_multiple() {
+    attention::be_multiple();
+    let bits = std::ptr::from_ref(attention::bits()).cast_mut();
+    turn().attention.store(bits, Ordering::Relaxed);
 }
 
 /// From now on any thread of the program may call.
@@ -162,6 +170,27 @@ pub fn keep() {
         turn.holder.store(main_block(), Ordering::Relaxed);
         turn.lock.store(2, Ordering::SeqCst);
     }
+}
+
+/// This call waits for other processes. If other threads of the program wait for their turn, it gives way to them: the handler is to
+/// return at once, and the call is made once more from its entry. Nothing may have been told to the program before.
+pub fn give_way() -> Result<(), Rewound> {
+    /// Of the lock: others wait.
+    const WAITED_FOR: u32 = 2;
+    let turn = turn();
+    let waits = turn.lock.load(Ordering::Relaxed) == WAITED_FOR;
+    // In a callback, the call that has led to it cannot be left.
+    let may_leave = super::top_frame().is_some_and(|frame| {
+        has_turn(
+            // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+            unsafe { &*frame },
+        )
+    });
+    if !(waits && may_leave) {
+        return Ok(());
+    }
+    turn.again.store(1, Ordering::Relaxed);
+    Err(Rewound)
 }
 
 /// Nobody's turn. Uses neither libc nor thread-local data.

@@ -180,7 +180,7 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
             }
         }
         requests::begin([Some(request), None]);
-        let ended = outcome!(completion::wait_with(&mut request, cut::here));
+        let ended = outcome!(completion::wait_with(&mut request, cut::meanwhile));
         requests::has_ended();
         put_status(status, ended.status);
         finish(procedure, ended.rc, Some(comm))

@@ -45,9 +45,19 @@ pub unsafe extern "C" fn MPI_Comm_size(comm: VirtComm, size: *mut c_int) -> c_in
     errors::SUCCESS
 }
 
-/// Runs a constructor in a handler and enters the result: `parent` must be a communicator, `newcomm` a place for the
-/// handle. A macro because [`attempt!`] leaves the handler.
+/// Runs a constructor that all members of `parent` call in a handler, and enters the result. A macro because [`attempt!`] leaves the handler.
 macro_rules! construct {
+    ($procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
+        if $crate::cut::together($parent).is_err() {
+            return 0;
+        }
+        $crate::calls::comm::construct_by_some!($procedure, $parent, $newcomm, $constructor)
+    }};
+}
+pub(super) use construct;
+
+/// The same where not all members of `parent` need to call it: that must be a communicator, `newcomm` a place for the handle.
+macro_rules! construct_by_some {
     ($procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
         if let Err(rc) = $crate::calls::comm::may_construct($parent, $newcomm) {
             return $crate::raise::raise($procedure, rc, Some($parent));
@@ -62,7 +72,7 @@ macro_rules! construct {
         unsafe { $crate::calls::comm::constructed($procedure, rc, made, $parent, $newcomm) }
     }};
 }
-pub(super) use construct;
+pub(super) use construct_by_some;
 
 /// Checks a constructor's arguments that the layer itself uses.
 pub(super) fn may_construct(parent: VirtComm, newcomm: *mut VirtComm) -> Result<(), c_int> {
@@ -283,7 +293,7 @@ pub unsafe extern "C" fn MPI_Comm_create_group(
     newcomm: *mut VirtComm,
 ) -> c_int {
     // SAFETY: a communicator; the real library checks the rest.
-    construct!(Proc::MPI_Comm_create_group, comm, newcomm, |new| unsafe {
+    construct_by_some!(Proc::MPI_Comm_create_group, comm, newcomm, |new| unsafe {
         real::PMPI_Comm_create_group(real_comm(comm), real_group(group), tag, new)
     })
 }

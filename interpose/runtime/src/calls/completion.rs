@@ -19,7 +19,7 @@ pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status
     // SAFETY: the program's arguments.
     unsafe {
         outcome!(cut::here());
-        let ended = outcome!(completion::wait_with(&mut *request, cut::here));
+        let ended = outcome!(completion::wait_with(&mut *request, cut::meanwhile));
         put_status(status, ended.status);
         finish(Proc::MPI_Wait, ended.rc, ended.comm)
     }
@@ -161,7 +161,7 @@ unsafe fn watch_all(arrays: &Arrays) -> Result<(), Rewound> {
     for index in 0..arrays.count {
         // SAFETY: handed on to the caller.
         while !completion::has_come(unsafe { *arrays.request(index) })? {
-            cut::here()?;
+            cut::meanwhile()?;
         }
     }
     Ok(())
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn MPI_Waitany(
         loop {
             match outcome!(any(&arrays)) {
                 (Some(found), _) => return complete(Proc::MPI_Waitany, &arrays, found, index, status),
-                (None, true) => outcome!(cut::here()),
+                (None, true) => outcome!(cut::meanwhile()),
                 (None, false) => {
                     index.write(UNDEFINED);
                     put_status(status, EMPTY);
@@ -344,7 +344,7 @@ pub unsafe extern "C" fn MPI_Waitsome(
     loop {
         // SAFETY: the program's arguments.
         match outcome!(unsafe { some(&arrays, outcount, array_of_indices) }) {
-            Some((0, _)) => outcome!(cut::here()),
+            Some((0, _)) => outcome!(cut::meanwhile()),
             Some((_, failed)) => return finish_many(Proc::MPI_Waitsome, failed),
             None => return SUCCESS,
         }

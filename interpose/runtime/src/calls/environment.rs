@@ -17,6 +17,7 @@ use understudy_mpi::library;
 const THREAD_SINGLE: c_int = 0;
 const THREAD_FUNNELED: c_int = 1;
 const THREAD_SERIALIZED: c_int = 2;
+const THREAD_MULTIPLE: c_int = 3;
 
 /// What any thread may ask for at any time (MPI 4.1, 11.6.1).
 struct Told {
@@ -41,7 +42,8 @@ pub(super) fn level_name() -> &'static [u8] {
     match TOLD.level.load(Ordering::Relaxed) {
         THREAD_SINGLE => b"MPI_THREAD_SINGLE",
         THREAD_FUNNELED => b"MPI_THREAD_FUNNELED",
-        _ => b"MPI_THREAD_SERIALIZED",
+        THREAD_SERIALIZED => b"MPI_THREAD_SERIALIZED",
+        _ => b"MPI_THREAD_MULTIPLE",
     }
 }
 
@@ -65,10 +67,15 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     }
     // SAFETY: the library is initialised.
     clock::start(unsafe { real::PMPI_Wtime() });
-    let level = required.clamp(THREAD_SINGLE, THREAD_SERIALIZED);
+    let may_share = crate::told::config().threads;
+    let most = if may_share { THREAD_MULTIPLE } else { THREAD_SERIALIZED };
+    let level = required.clamp(THREAD_SINGLE, most);
     TOLD.level.store(level, Ordering::Relaxed);
     TOLD.initialized.store(true, Ordering::Relaxed);
-    if required >= THREAD_SERIALIZED && crate::told::config().threads {
+    if job::is_any_multiple(level >= THREAD_MULTIPLE) {
+        turn::be_multiple();
+    }
+    if required >= THREAD_SERIALIZED && may_share {
         let [mut version, mut subversion] = [0; 2];
         // SAFETY: two places.
         unsafe { real::PMPI_Get_version(&mut version, &mut subversion) };
@@ -90,7 +97,7 @@ pub unsafe extern "C" fn MPI_Init(_argc: *mut c_int, _argv: *mut *mut *mut c_cha
     init(Proc::MPI_Init, THREAD_SINGLE, |_| ())
 }
 
-/// `MPI_Init_thread`: any thread, one at a time, is the most that is given.
+/// `MPI_Init_thread`
 pub unsafe extern "C" fn MPI_Init_thread(
     _argc: *mut c_int,
     _argv: *mut *mut *mut c_char,

@@ -68,7 +68,7 @@ unsafe fn send_on_record(procedure: Proc, nonblocking: RealIsend, message: Messa
         }
     };
     requests::begin([Some(handle), None]);
-    let ended = outcome!(completion::wait_with(&mut handle, cut::here));
+    let ended = outcome!(completion::wait_with(&mut handle, cut::meanwhile));
     requests::has_ended();
     finish(procedure, ended.rc, Some(comm))
 }
@@ -209,7 +209,7 @@ unsafe fn receive_on_record(envelope: Envelope, status: *mut Status) -> c_int {
         }
     };
     requests::begin([Some(handle), None]);
-    let ended = outcome!(completion::wait_with(&mut handle, cut::here));
+    let ended = outcome!(completion::wait_with(&mut handle, cut::meanwhile));
     requests::has_ended();
     // SAFETY: handed on to the caller.
     unsafe { put_status(status, ended.status) };
@@ -340,11 +340,11 @@ unsafe fn exchange_on_record(sent: Message, received: Envelope, status: *mut Sta
     requests::begin([Some(receive), Some(send)]);
     // Neither is taken before both have ended: a cut would know of one only.
     while !outcome!(completion::has_come(send)) {
-        outcome!(cut::here());
+        outcome!(cut::meanwhile());
     }
     let failed = completion::code(send);
     while failed == SUCCESS && !outcome!(completion::has_come(receive)) {
-        outcome!(cut::here());
+        outcome!(cut::meanwhile());
     }
     requests::has_ended();
     outcome!(completion::wait(&mut send));

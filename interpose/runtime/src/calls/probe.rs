@@ -46,8 +46,8 @@ pub unsafe extern "C" fn MPI_Iprobe(
 
 /// `MPI_Probe`
 pub unsafe extern "C" fn MPI_Probe(source: c_int, tag: c_int, comm: VirtComm, status: *mut Status) -> c_int {
+    outcome!(cut::here());
     loop {
-        outcome!(cut::here());
         let (found, rc) = outcome!(iprobe(source, tag, comm));
         if let Some(found) = found {
             // SAFETY: the program's argument.
@@ -57,6 +57,7 @@ pub unsafe extern "C" fn MPI_Probe(source: c_int, tag: c_int, comm: VirtComm, st
         if rc != SUCCESS {
             return finish(Proc::MPI_Probe, rc, Some(comm));
         }
+        outcome!(cut::meanwhile());
     }
 }
 
@@ -120,8 +121,8 @@ pub unsafe extern "C" fn MPI_Mprobe(
     message: *mut VirtMessage,
     status: *mut Status,
 ) -> c_int {
+    outcome!(cut::here());
     loop {
-        outcome!(cut::here());
         let (found, rc) = outcome!(improbe(source, tag, comm));
         if let Some((handle, found)) = found {
             // SAFETY: the program's arguments.
@@ -134,6 +135,7 @@ pub unsafe extern "C" fn MPI_Mprobe(
         if rc != SUCCESS {
             return finish(Proc::MPI_Mprobe, rc, Some(comm));
         }
+        outcome!(cut::meanwhile());
     }
 }
 

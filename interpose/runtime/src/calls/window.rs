@@ -16,7 +16,7 @@ use crate::objects::window::{self, Cells, Epochs, Flavor, Window};
 use crate::objects::{attribute, comm, group, info, objects};
 use crate::raise::{finish_win, raise, unsupported};
 use crate::told::user_symbol;
-use crate::{copies, recovery, requests, traffic};
+use crate::{copies, cut, recovery, requests, traffic};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_mpi::real_types::{PROC_NULL, RealComm, RealWin};
 
@@ -114,6 +114,7 @@ macro_rules! made {
         if let Err(rc) = may_make($comm, $win) {
             return raise($procedure, rc, Some($comm));
         }
+        outcome!(cut::together($comm));
         match outcome!($made) {
             // SAFETY: the program's place for the handle.
             Ok(window) => unsafe { $win.write(window) },

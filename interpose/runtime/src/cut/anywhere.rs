@@ -5,8 +5,8 @@
 #![allow(unsafe_code)]
 
 use super::take_at;
-use crate::arch::{self, Rewound};
-use crate::attention::{self, AGREEING, ASKED};
+use crate::arch::{self, Rewound, turn};
+use crate::attention::{self, AGREEING, ASKED, SEVERAL};
 use crate::generated::{MAY_WAIT, real};
 use crate::objects::objects;
 use crate::own_messages::{self, Lent, Peer, tag};
@@ -37,6 +37,21 @@ pub fn here() -> Result<(), Rewound> {
     if attention::is_on() { look() } else { Ok(()) }
 }
 
+/// The same between two looks at what this call waits for: it gives way to other threads.
+#[inline(always)]
+pub fn meanwhile() -> Result<(), Rewound> {
+    if attention::is_on() {
+        look()?;
+        if attention::is(SEVERAL) {
+            turn::give_way()
+        } else {
+            Ok(())
+        }
+    } else {
+        Ok(())
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn look() -> Result<(), Rewound> {
@@ -49,7 +64,7 @@ fn look() -> Result<(), Rewound> {
 
 /// Whether this worker is to take part.
 fn is_asked() -> bool {
-    attention::is(ASKED | AGREEING) && arch::top_frame().is_some() && world::is_protected()
+    attention::is(ASKED | AGREEING) && arch::top_frame().is_some() && world::is_protected() && !attention::is_multiple()
 }
 
 /// The entry of a collective over some workers, which cannot be left half-way. It waits for a while until all look, as it could

@@ -25,8 +25,8 @@ pub struct Requests {
     pub partitioned: BTreeMap<(u64, bool), u64>,
     /// The sum of [`super::share`]s of what this process has started.
     pub started: u64,
-    /// What the blocking call that is under way has started.
-    pub begun: [Option<u32>; 2],
+    /// What the blocking calls that are under way have started, each in a thread of its own (its control block).
+    pub begun: Vec<(u64, [Option<u32>; 2])>,
     /// Messages sent to each worker since MPI_Init.
     pub sent: Vec<u64>,
     /// Messages received from each worker since MPI_Init.
@@ -42,7 +42,7 @@ impl Requests {
         recipes: BTreeMap::new(),
         partitioned: BTreeMap::new(),
         started: 0,
-        begun: [None; 2],
+        begun: Vec::new(),
         sent: Vec::new(),
         received: Vec::new(),
     };

@@ -24,7 +24,7 @@ use super::locks::ThreadNumber;
 use super::tls;
 use crate::arch::{self, Frame, raw, turn};
 use crate::cell::Main;
-use crate::told;
+use crate::{attention, told};
 pub use context::Caller;
 use lists::Places;
 use std::sync::atomic::Ordering;
@@ -70,8 +70,9 @@ pub struct Saved {
     libraries: Vec<vectors::Generation>,
     /// The thread that has made the cut, with no frame, if that was not the main one, which is among the others then.
     caller: Option<Thread>,
-    /// Whether any thread may call MPI.
+    /// Whether any thread may call MPI, and several at the same time.
     is_shared: bool,
+    is_multiple: bool,
 }
 
 impl Saved {
@@ -184,6 +185,7 @@ pub fn capture() -> Result<Saved, UserError> {
         libraries,
         caller,
         is_shared: turn::is_shared(),
+        is_multiple: attention::is_multiple(),
     })
 }
 

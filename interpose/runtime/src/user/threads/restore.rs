@@ -4,6 +4,7 @@
 use super::slot::{self, END, FREE, PARKED, Slot};
 use super::{Caller, Deaf, Saved, THREADS, Thread, vectors};
 use crate::arch::{self, raw, turn};
+use crate::attention;
 use crate::cell::Copied;
 use crate::user::locks::ThreadNumber;
 use crate::user::signals::mask;
@@ -111,6 +112,13 @@ impl Saved {
         main: ThreadNumber,
         uses_tiles: bool,
     ) -> Result<Vec<(ThreadNumber, ThreadNumber)>, UserError> {
+        if self.is_multiple {
+            turn::be_multiple();
+            // Those of the image were created in another process.
+            if !self.threads.is_empty() {
+                attention::set(attention::SEVERAL);
+            }
+        }
         if self.is_shared && !turn::is_shared() {
             turn::share();
         }

@@ -1,0 +1,101 @@
+//! The entry of a blocking collective where several threads call MPI at the same time.
+//!
+//! The calling thread waits outside, and gives way to others, until all members have come and would enter ([`Gatherings`] has the
+//! rules). A failure meanwhile makes all of that void: set back to a cut, they come again. So no cut is put off by those who wait here.
+#![allow(unsafe_code)]
+
+use crate::arch::{Rewound, turn};
+use crate::attention;
+use crate::handles::{VirtComm, real_comm};
+use crate::objects::comm;
+use crate::own_messages::Lent;
+use crate::schedule::{self, Word};
+use crate::{checkpoint, own_messages, recovery, world};
+use understudy_mpi as mpi;
+use understudy_mpi::real_types::RealComm;
+
+/// What it means if the members of a collective cannot say whether they enter.
+const NO_WORD: &str = "the members of a collective cannot agree on when to enter";
+/// Stands for a collective of the runtime itself; no communicator has it.
+const OWN: u64 = u64::MAX;
+
+/// Returns when all members of a communicator have come and enter next what follows this.
+#[inline]
+pub fn together(comm: VirtComm) -> Result<(), Rewound> {
+    if attention::is_multiple() { come(comm) } else { Ok(()) }
+}
+
+/// The same for all workers, where the program says that all are at the same place.
+pub fn all_together() -> Result<(), Rewound> {
+    if attention::is_multiple() {
+        gather(world::private(), OWN, false)
+    } else {
+        Ok(())
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn come(handle: VirtComm) -> Result<(), Rewound> {
+    let Some((uid, is_inter)) = comm::get(handle).map(|comm| (comm.uid, comm.remote.is_some())) else {
+        // The library says what is wrong.
+        return Ok(());
+    };
+    gather(real_comm(handle), uid, is_inter)
+}
+
+fn gather(real: RealComm, uid: u64, is_inter: bool) -> Result<(), Rewound> {
+    let thread = turn::block();
+    let is_waiting = schedule::state().words.iter().any(|word| word.thread == thread);
+    if !is_waiting {
+        let would_enter = schedule::state()
+            .gatherings
+            .come(uid, !attention::is(attention::SEVERAL));
+        recovery::check_own(say(thread, real, (uid, is_inter), would_enter), NO_WORD)?;
+    }
+    loop {
+        match recovery::check_own(hear(thread), NO_WORD)? {
+            None => {}
+            Some(false) if !is_inter => {
+                let would_enter = schedule::state().gatherings.again(uid);
+                recovery::check_own(say(thread, real, (uid, is_inter), would_enter), NO_WORD)?;
+            }
+            Some(_) => {
+                schedule::state().gatherings.enter(uid);
+                return Ok(());
+            }
+        }
+        checkpoint::poll()?;
+        turn::give_way()?;
+    }
+}
+
+/// Gives this process's word on a collective.
+fn say(thread: usize, real: RealComm, (uid, is_inter): (u64, bool), would_enter: bool) -> mpi::Result<()> {
+    let mut numbers = Lent::new(Box::new([u64::from(would_enter), 0]));
+    // SAFETY: the numbers stay where they are until the request has ended.
+    let request = unsafe { real.start_least(&raw mut **numbers, is_inter) }?;
+    schedule::state().words.push(Word {
+        thread,
+        uid,
+        numbers,
+        request,
+    });
+    Ok(())
+}
+
+/// Whether all members would enter, if all have said so.
+fn hear(thread: usize) -> mpi::Result<Option<bool>> {
+    let state = &mut *schedule::state();
+    let Some(at) = state.words.iter().position(|word| word.thread == thread) else {
+        return Ok(None);
+    };
+    let word = &mut state.words[at];
+    if !own_messages::test(std::slice::from_mut(&mut word.request))? {
+        return Ok(None);
+    }
+    word.numbers.give_back();
+    let [_, least] = **word.numbers;
+    state.words.swap_remove(at);
+    Ok(Some(least != 0))
+}

@@ -1,0 +1,65 @@
+//! Which of several collectives a process enters first, where threads call MPI at the same time.
+//!
+//! A process that is inside of a blocking collective helps none of its other threads. So a process says in turn of each collective whether
+//! it would enter that one now, and all members enter when all would. It would enter one at a time only, and holds to its word until that is
+//! over: so nobody waits in a collective for a process that is inside of another one, and all processes enter those that they have in common in
+//! the same order. If several could be entered, it is the one of the oldest communicator, since others decide alike.
+
+use std::collections::BTreeMap;
+
+/// One process's word on the collectives that its threads are at the entry of, each by the `uid` of its communicator.
+#[derive(Debug, Default)]
+pub struct Gatherings {
+    entries: BTreeMap<u64, Entry>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Entry {
+    /// All members have come.
+    is_complete: bool,
+    /// This process has said that it would enter it.
+    would_enter: bool,
+}
+
+impl Gatherings {
+    /// None.
+    pub const NONE: Gatherings = Gatherings {
+        entries: BTreeMap::new(),
+    };
+
+    /// A thread is at the entry of a collective; `is_alone`: it is the only one of this process. The first word.
+    pub fn come(&mut self, uid: u64, is_alone: bool) -> bool {
+        let would_enter = is_alone && self.is_free();
+        let entry = Entry {
+            is_complete: false,
+            would_enter,
+        };
+        self.entries.insert(uid, entry);
+        would_enter
+    }
+
+    fn is_free(&self) -> bool {
+        !self.entries.values().any(|entry| entry.would_enter)
+    }
+
+    /// All members have given their word, and not all would enter: the next one.
+    pub fn again(&mut self, uid: u64) -> bool {
+        if let Some(entry) = self.entries.get_mut(&uid) {
+            *entry = Entry {
+                is_complete: true,
+                would_enter: false,
+            };
+        }
+        let first = self.entries.iter().find(|(_, entry)| entry.is_complete);
+        let would_enter = self.is_free() && first.is_some_and(|(&first, _)| first == uid);
+        if let Some(entry) = self.entries.get_mut(&uid) {
+            entry.would_enter = would_enter;
+        }
+        would_enter
+    }
+
+    /// All would enter, and this process does so before anything else.
+    pub fn enter(&mut self, uid: u64) {
+        self.entries.remove(&uid);
+    }
+}
