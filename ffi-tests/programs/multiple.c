@@ -1,4 +1,4 @@
-/* Threads that call MPI at the same time (MPI_THREAD_MULTIPLE): multiple STEPS. */
+/* Threads that call MPI at the same time (MPI_THREAD_MULTIPLE): multiple STEPS [objects]. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { CELLS = 4000, SERVED = 1000, RING = 2000, PAIRS = 3000, WORKERS = 3 };
-static int rank, size, steps;
+static int rank, size, steps, objects;
 static MPI_Comm own[WORKERS];
 static uint64_t sums[WORKERS];
 
@@ -29,6 +29,34 @@ static void *serve(void *unused)
         sums[0] = state;
     }
     return NULL;
+}
+
+/* A window and a file, while other threads wait for other processes. */
+static uint64_t put(MPI_Comm comm, uint64_t value)
+{
+    uint64_t *memory, all = 0;
+    MPI_Win window;
+    MPI_Win_allocate(size * sizeof *memory, sizeof *memory, MPI_INFO_NULL, comm, &memory, &window);
+    MPI_File file;
+    MPI_File_open(comm, "multiple.data", MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+    for (int step = 1; step <= steps; step++) {
+        MPI_Win_fence(0, window);
+        for (int to = 0; to < size; to++)
+            MPI_Put(&value, 1, MPI_UINT64_T, to, rank, 1, MPI_UINT64_T, window);
+        MPI_Win_fence(0, window);
+        for (int from = 0; from < size; from++)
+            all = mixed(all ^ memory[from]);
+        uint64_t word;
+        MPI_File_write_at_all(file, (MPI_Offset)(step % 10 * size + rank) * 8, &all, 1, MPI_UINT64_T, MPI_STATUS_IGNORE);
+        MPI_File_sync(file);
+        MPI_Barrier(comm);
+        MPI_File_sync(file);
+        MPI_File_read_at(file, (MPI_Offset)(step % 10 * size + (rank + 1) % size) * 8, &word, 1, MPI_UINT64_T, MPI_STATUS_IGNORE);
+        value = mixed(value ^ word ^ rank);
+    }
+    MPI_File_close(&file);
+    MPI_Win_free(&window);
+    return all;
 }
 
 /* Collectives on a communicator of its own, the sum of which depends on the order of the terms, and a ring. */
@@ -60,6 +88,8 @@ static void *reduce(void *unused)
     }
     memcpy(&sums[1], &field[rank], 8);
     sums[1] ^= value;
+    if (objects)
+        sums[1] ^= put(mine, value);
     MPI_Comm_free(&mine);
     return NULL;
 }
@@ -118,7 +148,7 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    steps = argc > 1 ? atoi(argv[1]) : 100;
+    steps = argc > 1 ? atoi(argv[1]) : 100, objects = argc > 2;
     if (level < MPI_THREAD_MULTIPLE)
         abort();
     for (int i = 0; i < WORKERS; i++)

@@ -186,17 +186,20 @@ fn set_mask(mask: u64) -> u64 {
     before
 }
 
+#[inline(always)]
+fn try_lock(lock: &AtomicU32) -> bool {
+    lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+        .is_ok()
+}
+
 /// Waits for the lock, for so many times 10 ms, or, if that is 0, for ever. Whether it was got.
 fn acquire(lock: &AtomicU32, rounds: u32) -> bool {
     const SPINS: u32 = 100;
-    let free = |_: &u32| {
-        lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-    };
-    if (0..SPINS).any(|spin| {
+    let spins = |_| {
         core::hint::spin_loop();
-        free(&spin)
-    }) {
+        try_lock(lock)
+    };
+    if try_lock(lock) || (0..SPINS).any(spins) {
         return true;
     }
     let limit: [i64; 2] = if rounds == 0 { [10, 0] } else { [0, 10_000_000] };
@@ -210,7 +213,7 @@ fn acquire(lock: &AtomicU32, rounds: u32) -> bool {
         let result = unsafe { sys!(nr::FUTEX, lock.as_ptr(), FUTEX_WAIT_PRIVATE, 2, limit.as_ptr(), 0, 0) };
         if rounds == 0 && result == TIMED_OUT && !IS_TOLD.swap(true, Ordering::Relaxed) {
             say(format_args!(
-                "a thread has waited for ten seconds to call MPI, where another one is; MPI_THREAD_MULTIPLE is not granted, threads must call MPI one after the other"
+                "a thread has waited for ten seconds to call MPI, where another one is, in a call that does not give way to others"
             ));
         }
     }
@@ -260,12 +263,21 @@ fn is_nested(kept: &mut Kept, own: usize) -> bool {
 /// Before a call.
 extern "C" fn take(kept: &mut Kept) -> u32 {
     let own = threads::control_block();
+    if try_lock(&TURN.lock) {
+        begin(kept, own);
+        0
+    } else {
+        take_late(kept, own)
+    }
+}
+
+/// The same where it is somebody's turn.
+#[cold]
+#[inline(never)]
+fn take_late(kept: &mut Kept, own: usize) -> u32 {
     let slot = kept.slot as u32;
-    if TURN
-        .questions
-        .iter()
-        .any(|question| question.load(Ordering::Relaxed) == slot)
-    {
+    let is_question = |question: &AtomicU32| question.load(Ordering::Relaxed) == slot;
+    if TURN.questions.iter().any(is_question) {
         return QUESTION;
     }
     if is_nested(kept, own) {

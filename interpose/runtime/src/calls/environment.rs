@@ -54,6 +54,8 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
         if !crate::recovery::resumed_in_init() {
             return finish(procedure, ERR_OTHER, None);
         }
+        // Once more: where arguments are translated, the program's memory is written when this handler returns.
+        written(TOLD.level.load(Ordering::Relaxed));
         crate::rehearsal::start();
         return SUCCESS;
     }
@@ -158,10 +160,10 @@ pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int {
     SUCCESS
 }
 
-/// `MPI_Is_thread_main`: other threads come to [`from_another_thread`].
+/// `MPI_Is_thread_main`: other threads without a turn come to [`from_another_thread`].
 pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int {
     // SAFETY: the program's argument.
-    unsafe { flag.write(1) };
+    unsafe { flag.write(c_int::from(!turn::is_foreign())) };
     SUCCESS
 }
 

@@ -31,7 +31,7 @@ use crate::objects::file::{self, File, mode};
 use crate::objects::{comm, group, info};
 use crate::raise::raise_on;
 use crate::user::{self, FileCall};
-use crate::{recovery, requests, told, traffic};
+use crate::{cut, recovery, requests, told, traffic};
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -48,6 +48,8 @@ enum Failure {
     Library(c_int),
     /// An error of this class.
     Class(c_int),
+    /// The handler is to return at once.
+    Rewound,
 }
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -102,6 +104,7 @@ fn finish(procedure: Proc, fh: VirtFile, outcome: Result<()>) -> c_int {
             // The program has been rewound.
             Err(_) => return SUCCESS,
         },
+        Err(Failure::Rewound) => return SUCCESS,
     };
     let object = match file::index(fh) {
         Some(_) => Object::File(fh),
@@ -130,6 +133,11 @@ unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe { to.write(value) };
     Ok(())
+}
+
+/// All who have opened a file come here before they wait for each other. Nothing may have been done before.
+fn together(file: &File) -> Result<()> {
+    cut::together(file.comm()).map_err(|_| Failure::Rewound)
 }
 
 /// All processes do the same, or none of them: what has gone wrong for one has for all.
@@ -212,6 +220,7 @@ fn duplicate(parent: VirtComm) -> Result<VirtComm> {
     if comm::index(parent).is_none() || comm::remote_members(parent).is_some() {
         return Err(class(ERR_COMM));
     }
+    cut::together(parent).map_err(|_| Failure::Rewound)?;
     let mut made = None;
     // SAFETY: a communicator, and a place for the new one.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(parent), new) };
@@ -315,6 +324,7 @@ fn close(fh: VirtFile) -> Result<()> {
     if file.split.is_some() {
         return Err(class(ERR_REQUEST));
     }
+    together(&file)?;
     first_does(comm_of(&file), || {
         shared::forget(&file)?;
         if file.mode & mode::DELETE_ON_CLOSE != 0 {
@@ -355,6 +365,7 @@ fn set_size(fh: VirtFile, size: i64, only_longer: bool) -> Result<()> {
     if file.mode & mode::RDONLY != 0 {
         return Err(class(ERR_READ_ONLY));
     }
+    together(&file)?;
     first_does(comm_of(&file), || {
         let descriptor = file::descriptor(fh)?;
         let old = descriptor.metadata()?.len();
@@ -427,6 +438,7 @@ pub unsafe extern "C" fn MPI_File_get_info(fh: VirtFile, info_used: *mut VirtInf
 
 fn set_atomicity(fh: VirtFile, flag: bool) -> Result<()> {
     let file = known(fh)?;
+    together(&file)?;
     comm_of(&file).barrier()?;
     file::get_mut(fh).ok_or(class(ERR_FILE))?.atomic = flag;
     Ok(())
@@ -444,6 +456,7 @@ pub unsafe extern "C" fn MPI_File_get_atomicity(fh: VirtFile, flag: *mut c_int) 
 
 fn sync(fh: VirtFile) -> Result<()> {
     let file = known(fh)?;
+    together(&file)?;
     let synced = file::descriptor(fh).and_then(|descriptor| descriptor.sync_all());
     agree(comm_of(&file), synced.map_err(Failure::from))
 }

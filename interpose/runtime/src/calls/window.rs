@@ -241,6 +241,9 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
     let Some(index) = window::index(handle) else {
         return raise(procedure, ERR_WIN, None);
     };
+    if let Some(comm) = window::comm_of(handle) {
+        outcome!(cut::together(comm));
+    }
     let rc = attribute::delete_win(handle);
     if rc != SUCCESS {
         return finish_win(procedure, rc, handle);

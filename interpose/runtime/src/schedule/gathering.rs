@@ -5,6 +5,9 @@
 //! over: so nobody waits in a collective for a process that is inside of another one, and all processes enter those that they have in common in
 //! the same order. If several could be entered, it is the one of the oldest communicator, since others decide alike.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 /// One process's word on the collectives that its threads are at the entry of, each by the `uid` of its communicator.

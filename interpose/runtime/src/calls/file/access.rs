@@ -26,7 +26,7 @@ pub(super) enum Way {
 }
 
 /// Where an access begins.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum At {
     /// At so many units.
     Offset(i64),

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::access::{At, Buffer, Way, access};
-use super::{Result, class, comm_of, finish, known, put, shared};
+use super::{Result, class, comm_of, finish, known, put, shared, together};
 use crate::calls::arguments::put_status;
 use crate::errors::{ERR_ARG, ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
@@ -42,6 +42,9 @@ fn end_together(fh: VirtFile, way: Way) -> Result<()> {
 unsafe fn now(fh: VirtFile, way: Way, at: At, buffer: Buffer, is_collective: bool, status: *mut Status) -> Result<()> {
     // SAFETY: handed on to the caller.
     unsafe {
+        if is_collective && (way == Way::Write || at == At::Ordered) {
+            together(&known(fh)?)?;
+        }
         let bytes = access(fh, way, at, buffer)?;
         if is_collective {
             end_together(fh, way)?;
@@ -71,6 +74,9 @@ unsafe fn begin(fh: VirtFile, split: Split, way: Way, at: At, buffer: Buffer) ->
     if known(fh)?.split.is_some() {
         return Err(class(ERR_REQUEST));
     }
+    if at == At::Ordered {
+        together(&known(fh)?)?;
+    }
     // SAFETY: handed on to the caller.
     let bytes = unsafe { access(fh, way, at, buffer)? };
     if let Some(mut file) = file::get_mut(fh) {
@@ -86,6 +92,9 @@ unsafe fn end(fh: VirtFile, split: Split, way: Way, status: *mut Status) -> Resu
         Some((begun, bytes)) if begun == split => bytes,
         _ => return Err(class(ERR_REQUEST)),
     };
+    if way == Way::Write {
+        together(&known(fh)?)?;
+    }
     end_together(fh, way)?;
     if let Some(mut file) = file::get_mut(fh) {
         file.split = None;

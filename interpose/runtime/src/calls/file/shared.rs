@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::extent::units_before_end;
-use super::{Failure, Result, class, comm_of, finish, first_does, known};
+use super::{Failure, Result, class, comm_of, finish, first_does, known, together};
 use crate::errors::ERR_ARG;
 use crate::generated::Proc;
 use crate::handles::VirtFile;
@@ -115,6 +115,7 @@ pub(super) fn sought(fh: VirtFile, file: &File, offset: i64, whence: c_int, now:
 
 fn seek(fh: VirtFile, offset: i64, whence: c_int) -> Result<()> {
     let file = known(fh)?;
+    together(&file)?;
     first_does(comm_of(&file), || {
         let to = sought(fh, &file, offset, whence, position(&file)?)?;
         change(&file, |_| to).map(drop)

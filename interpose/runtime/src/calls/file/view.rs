@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::extent::{external_size, handle, layout_of, make_layout, size_of};
-use super::{Failure, Result, add_hints, agree, class, comm_of, finish, first_does, known, library, put, shared};
+use super::{
+    Failure, Result, add_hints, agree, class, comm_of, finish, first_does, known, library, put, shared, together,
+};
 use crate::errors::*;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtFile, VirtInfo, predefined_handle, real_datatype};
@@ -81,6 +83,7 @@ fn placed(fh: VirtFile, file: &File, mut new: View) -> Result<(View, Layout)> {
 
 fn set(fh: VirtFile, new: Result<View>) -> Result<()> {
     let file = known(fh)?;
+    together(&file)?;
     let comm = comm_of(&file);
     let (new, layout) = match new.and_then(|new| placed(fh, &file, new)) {
         Ok(new) => {
