@@ -167,7 +167,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_THREADS",
         default: "1",
-        meaning: "0: a program that creates threads loses its protection; 1: threads are saved and brought back, and any may call MPI, one at a time, if the program asks for MPI_THREAD_SERIALIZED or more",
+        meaning: "0: a program that creates threads loses its protection; 1: threads are saved and brought back, and any may call MPI if the program asks for MPI_THREAD_SERIALIZED or more",
         form: Form::Value("0|1"),
     },
     Setting {

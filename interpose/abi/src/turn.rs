@@ -24,6 +24,8 @@ pub struct Turn {
     pub is_shared: AtomicU32,
     /// Control block (fs register) of the thread whose turn it is; 0: nobody's.
     pub holder: AtomicUsize,
+    /// Not 0: the kernel lets programs write the fs register themselves (HWCAP2_FSGSBASE; Documentation/arch/x86/x86_64/fsgs.rst).
+    pub may_write_fs: AtomicU32,
     /// The kernel's number of that thread; 0: the main one.
     pub number: AtomicI32,
     /// The signals that it has blocked.
@@ -65,6 +67,7 @@ impl Turn {
             lock: AtomicU32::new(0),
             is_shared: AtomicU32::new(0),
             holder: AtomicUsize::new(0),
+            may_write_fs: AtomicU32::new(0),
             number: AtomicI32::new(0),
             mask: AtomicU64::new(0),
             told: AtomicPtr::new(core::ptr::null_mut()),

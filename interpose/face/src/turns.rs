@@ -175,8 +175,14 @@ fn process() -> isize {
 }
 
 fn set_thread(block: usize) {
-    // SAFETY: arch_prctl(2); this code has no thread-local data.
-    unsafe { sys!(nr::ARCH_PRCTL, ARCH_SET_FS, block) };
+    // SAFETY: this code has no thread-local data; the instruction is there if the kernel says so. Else arch_prctl(2).
+    unsafe {
+        if TURN.may_write_fs.load(Ordering::Relaxed) != 0 {
+            core::arch::asm!("wrfsbase {}", in(reg) block, options(nostack, preserves_flags));
+        } else {
+            sys!(nr::ARCH_PRCTL, ARCH_SET_FS, block);
+        }
+    }
 }
 
 fn set_mask(mask: u64) -> u64 {

@@ -80,6 +80,10 @@ pub fn share() {
         place.store(question.slot(), Ordering::Relaxed);
     }
     turn.abort.store(Proc::MPI_Abort.slot(), Ordering::Relaxed);
+    const FSGSBASE: u64 = 1 << 1;
+    // SAFETY: getauxval(3).
+    let may_write_fs = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE;
+    turn.may_write_fs.store(may_write_fs as u32, Ordering::Relaxed);
     turn.told
         .store(std::ptr::from_ref(call::caller()).cast_mut(), Ordering::Relaxed);
     if let Some(face) = FACE.get() {
