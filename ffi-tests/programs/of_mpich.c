@@ -13,6 +13,7 @@ int main(int argc, char **argv)
     MPI_Error_class(MPI_Bcast_c(&byte, (MPI_Count)1 << 40, MPI_BYTE, 0, MPI_COMM_WORLD), &class);
     printf("%s\n", class == MPI_ERR_COUNT ? "MPI_ERR_COUNT" : "another answer");
     fflush(stdout);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     MPIX_Stream_create(MPI_INFO_NULL, &stream);
 #endif
     MPI_Finalize();

@@ -89,11 +89,12 @@ fn handles(out: &mut String, rows: &[Vec<&str>], column: usize) {
 }
 
 /// What the face has to know: handles, other values, and the layout of a status.
-const FOR_THE_FACE: [(&str, &str); 17] = [
+const FOR_THE_FACE: [(&str, &str); 18] = [
     ("MPI_COMM_WORLD", "usize"),
     ("MPI_BYTE", "usize"),
     ("MPI_IN_PLACE", "usize"),
     ("MPI_ROOT", "c_int"),
+    ("MPI_PROC_NULL", "c_int"),
     ("MPI_CART", "c_int"),
     ("MPI_GRAPH", "c_int"),
     ("MPI_DIST_GRAPH", "c_int"),

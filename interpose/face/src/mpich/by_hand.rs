@@ -2,12 +2,13 @@
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
 use super::generated::{
-    BUFFER_AUTOMATIC, BYTE, HANDLE, STATUS, STATUS_ERROR, STATUS_IGNORE, STATUS_SOURCE, STATUS_TAG, STATUSES_IGNORE,
+    BUFFER_AUTOMATIC, BYTE, COMM_WORLD, HANDLE, PROC_NULL, STATUS, STATUS_ERROR, STATUS_IGNORE, STATUS_SOURCE,
+    STATUS_TAG, STATUSES_IGNORE,
 };
 use super::large::{Subject, thunk, too_large};
 use crate::msg::say;
 use crate::sys;
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 
 const UNDEFINED: i64 = -32766;
 const SUCCESS: c_int = 0;
@@ -87,6 +88,20 @@ pub unsafe extern "C" fn buffer_flush() -> c_int {
             rc => rc,
         }
     }
+}
+
+/// `MPI_Buffer_iflush`: what the layer sends are copies, so there is nothing to wait for; the request has ended.
+pub unsafe extern "C" fn buffer_iflush(request: usize) -> c_int {
+    type Isend = unsafe extern "C" fn(usize, c_int, usize, c_int, c_int, usize, usize) -> c_int;
+    // SAFETY: the program's place, and the thunk of the procedure; nobody gets this message.
+    unsafe { thunk!(PMPI_Isend: Isend)(0, 0, BYTE, PROC_NULL, 0, COMM_WORLD, request) }
+}
+
+/// `MPI_Remove_error_string`
+pub unsafe extern "C" fn remove_error_string(code: c_int) -> c_int {
+    type AddString = unsafe extern "C" fn(c_int, *const c_char) -> c_int;
+    // SAFETY: the thunk of the procedure.
+    unsafe { thunk!(PMPI_Add_error_string: AddString)(code, c"".as_ptr()) }
 }
 
 /// `MPI_Pack_size_c`
