@@ -173,6 +173,26 @@ static void packing(void)
     CHECK(position == 4 && two[0] == two[1]);
 }
 
+/* A part of a matrix, and blocks at displacements. */
+static void parts(void)
+{
+    MPI_Count sizes[2] = {4, 4}, part[2] = {2, 2}, from[2] = {1, 1}, lengths[2] = {1, 2}, places[2] = {4, 40}, position = 0;
+    MPI_Datatype types[2] = {MPI_INT, MPI_INT}, inner, blocks;
+    int matrix[16], packed[7];
+    for (int i = 0; i < 16; i++)
+        matrix[i] = value(rank, i);
+    MPI_Type_create_subarray_c(2, sizes, part, from, MPI_ORDER_C, MPI_INT, &inner);
+    MPI_Type_create_struct_c(2, lengths, places, types, &blocks);
+    MPI_Type_commit(&inner);
+    MPI_Type_commit(&blocks);
+    MPI_Pack_c(matrix, 1, inner, packed, sizeof packed, &position, MPI_COMM_WORLD);
+    MPI_Pack_c(matrix, 1, blocks, packed, sizeof packed, &position, MPI_COMM_WORLD);
+    CHECK(position == sizeof packed && packed[0] == matrix[5] && packed[1] == matrix[6] && packed[2] == matrix[9]);
+    CHECK(packed[3] == matrix[10] && packed[4] == matrix[1] && packed[5] == matrix[10] && packed[6] == matrix[11]);
+    MPI_Type_free(&inner);
+    MPI_Type_free(&blocks);
+}
+
 static void content(void)
 {
     if (round_ == 0)
@@ -182,6 +202,7 @@ static void content(void)
     collectives();
     asking();
     packing();
+    parts();
 }
 
 int main(int argc, char **argv)

@@ -81,8 +81,7 @@ const ADDRESSES: [(&str, &str); 2] = [
     ("MPI_Aint_diff", r#""mov rax, rdi", "sub rax, rsi", "ret""#),
 ];
 
-const ALLOW: &str =
-    "#[allow(non_snake_case, missing_docs, unused_mut, clippy::missing_safety_doc, clippy::too_many_arguments)]\n";
+const ALLOW: &str = "#[allow(non_snake_case, missing_docs, unused_mut, clippy::let_and_return, clippy::missing_safety_doc, clippy::too_many_arguments)]\n";
 
 /// The source; `abis` is the table of ABIs, for the constants that have to be known.
 pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
@@ -189,14 +188,16 @@ fn narrowed(parameter: &Parameter, large: &[&str]) -> Narrowed {
 }
 
 /// How many elements an array has.
-fn length(twin: &Procedure, parameter: &Parameter) -> String {
+fn length(twin: &Procedure, parameter: &Parameter, large: &[&str]) -> String {
     match parameter.length.as_deref() {
         Some("comm_size") if twin.name.to_lowercase().contains("reduce_scatter") => "large::local_size(comm)".into(),
         Some("comm_size") => "large::other_size(comm)".into(),
         Some("indegree") => "large::degrees(comm).0".into(),
         Some("outdegree") => "large::degrees(comm).1".into(),
+        Some(word) if large.contains(&word) => format!("n_{word}"),
+        // Of the register only the lower half is the program's.
         Some(word) if twin.parameters.iter().any(|it| it.name == word && it.c_type == "int") => {
-            format!("large::number({word} as i64)")
+            format!("{word} as c_int")
         }
         other => panic!("`{}` has an array of length {other:?}", twin.name),
     }
@@ -246,7 +247,7 @@ fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
                 ("i64", "c_int", format!("n_{it}"))
             }
             Narrowed::Array => {
-                let (given, length) = (is_given(twin, parameter), length(twin, parameter));
+                let (given, length) = (is_given(twin, parameter), length(twin, parameter, large));
                 let _ = write!(
                     arrays,
                     "            let Some(mut a_{it}) = large::Array::new({it}, {given}, || {length}, {keep}) {otherwise}"

@@ -56,11 +56,6 @@ pub fn fail(subject: Subject, class: c_int) -> c_int {
     class
 }
 
-/// A number that is known to fit.
-pub fn number(count: i64) -> c_int {
-    c_int::try_from(count).unwrap_or(0)
-}
-
 /// So many elements fit on the stack.
 const FEW: usize = 32;
 
