@@ -1,13 +1,21 @@
-/* Calls a procedure for large counts, which Open MPI 5.0 does not have. */
+/* Asks for what cannot be done with MPICH under the layer: a count that is too large, and one of MPICH's own procedures. */
 #include <mpi.h>
+#include <stdio.h>
 
 int main(int argc, char **argv)
 {
-    int number = 0;
     MPI_Init(&argc, &argv);
 #ifdef MPICH
-    MPI_Bcast_c(&number, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    static char byte;
+    MPIX_Stream stream;
+    int class = -1;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Error_class(MPI_Bcast_c(&byte, (MPI_Count)1 << 40, MPI_BYTE, 0, MPI_COMM_WORLD), &class);
+    printf("%s\n", class == MPI_ERR_COUNT ? "MPI_ERR_COUNT" : "another answer");
+    fflush(stdout);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPIX_Stream_create(MPI_INFO_NULL, &stream);
 #endif
     MPI_Finalize();
-    return number;
+    return 0;
 }

@@ -70,6 +70,12 @@ fn windows() {
 }
 
 #[test]
+fn large_counts() {
+    conform(place::mpich_program, &["large_counts"]);
+    conform(place::standard_program, &["large_counts"]);
+}
+
+#[test]
 fn communicators_groups_and_topologies() {
     conform(
         place::mpich_program,
@@ -203,8 +209,14 @@ fn what_is_not_supported_says_so() {
         "the job is a success",
     );
     let lines = outcome.own_lines();
-    let says_so = |line: &&str| line.contains("MPI_Bcast_c is not supported under protection");
-    outcome.check(lines.iter().any(says_so), "nothing says why");
+    for part in [
+        "MPI_Bcast_c: a count or displacement of more than 31 bits is not supported under protection",
+        "MPIX_Stream_create is not supported under protection",
+    ] {
+        outcome.check(lines.iter().any(|line| line.contains(part)), part);
+    }
+    let text = String::from_utf8_lossy(&outcome.stdout);
+    outcome.check(text.contains("MPI_ERR_COUNT"), "a count that is too large is no error");
 }
 
 /// A C program that prints the names and values of rows.

@@ -31,6 +31,12 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
+/// Whether thunks lead to the real library.
+#[cfg(feature = "mpich")]
+pub fn passes_through() -> bool {
+    ENTRY[0].load(Ordering::Acquire) == pass_through as *mut c_void
+}
+
 /// Finds the real procedure and jumps to it with all argument registers as they were.
 #[unsafe(naked)]
 unsafe extern "C" fn pass_through() {

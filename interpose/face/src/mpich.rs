@@ -1,12 +1,19 @@
 //! What MPICH's libmpi exports besides the procedures of the call table.
+//!
+//! Procedures for large counts are generated (`understudy_table::mpich_procedures`): they call the thunks of those for counts that are an int, so
+//! that the runtime knows only these. `large` is what they are made of, `by_hand` has those that no rule makes.
 #![allow(unsafe_code, non_snake_case, missing_docs)]
 
-use crate::{msg, sys};
+mod by_hand;
+mod large;
+
+use crate::msg::say;
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 #[allow(dead_code)]
 mod generated {
-    use super::refuse;
+    use core::ffi::c_int;
     include!(concat!(env!("OUT_DIR"), "/mpich.rs"));
 }
 
@@ -37,10 +44,16 @@ pub unsafe extern "C" fn MPIR_Dup_fn(
     0
 }
 
-extern "C" fn refuse(number: u32) -> ! {
-    let name = generated::UNSUPPORTED.get(number as usize).unwrap_or(&"?");
-    msg::say(format_args!(
-        "{name} is not supported under protection; run the program with MPICH's mpiexec if it needs it"
-    ));
-    sys::exit(understudy_abi::exit::REFUSED)
+/// As the runtime refuses a procedure: it says so once, and the error handler of MPI_COMM_WORLD decides.
+extern "C" fn refuse(number: u32) -> c_int {
+    const COUNT: usize = generated::UNSUPPORTED.len();
+    static SAID: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
+    let number = number as usize % COUNT;
+    if !SAID[number].swap(true, Ordering::Relaxed) {
+        say(format_args!(
+            "{} is not supported under protection and fails with MPI_ERR_UNSUPPORTED_OPERATION; run the program with MPICH's mpiexec if it needs it",
+            generated::UNSUPPORTED[number]
+        ));
+    }
+    large::fail(large::Subject::None, generated::ERR_UNSUPPORTED_OPERATION)
 }

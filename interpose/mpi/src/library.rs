@@ -3,7 +3,7 @@
 
 pub mod scope;
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -31,7 +31,10 @@ impl Procedure {
     }
 
     pub(crate) fn find(&self) {
-        let found = symbol(self.name);
+        let mut found = symbol(self.name);
+        if found.is_null() {
+            found = new_name(self.name).map_or(std::ptr::null_mut(), |name| symbol(&name));
+        }
         if !found.is_null() {
             self.set(found);
         }
@@ -48,6 +51,16 @@ impl Procedure {
     pub(crate) fn name(&self) -> &'static CStr {
         self.name
     }
+}
+
+/// The name under which MPI 5.0 has a conversion of handles, which only Fortran's bindings have otherwise.
+fn new_name(name: &CStr) -> Option<CString> {
+    let name = name.to_str().ok()?;
+    let new = match name.strip_suffix("_c2f") {
+        Some(kind) => format!("{kind}_toint"),
+        None => format!("{}_fromint", name.strip_suffix("_f2c")?),
+    };
+    CString::new(new).ok()
 }
 
 /// Stands in for procedures that the library does not have.

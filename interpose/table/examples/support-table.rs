@@ -28,12 +28,25 @@ refused before `MPI_Init`) every call goes to the MPI library as it is.
 
 ";
 
+const MPICH: &str = "
+# What MPICH has besides
+
+Programs of MPICH, and of the standard ABI, may call these, too (`interpose/table/data/mpich.tbl`). In the face, on the program's side, each calls what is
+named here, and the runtime knows only that. A count or displacement that does not fit in 31 bits is an error, `MPI_ERR_COUNT`, with
+a line that says so; what only asks (sizes, extents, numbers of elements) has all 63 bits. A refused one ends the job with a line that names it.
+
+- A datatype made by a procedure for large counts describes itself (`MPI_Type_get_envelope_c`) as one made by its twin: it has integers, and no large counts.
+- `MPI_Op_create_c` is refused in a program that runs without protection and has loaded MPI late.
+
+";
+
 /// The whole file.
 pub fn document() -> String {
     let calls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/calls");
     let implemented = understudy_table::implemented(&calls).expect("the runtime's sources are there");
     let names: Vec<&str> = implemented.iter().map(String::as_str).collect();
-    format!("{HEAD}{}", understudy_table::support_table(&names))
+    let (calls, besides) = (understudy_table::support_table(&names), understudy_table::mpich_table());
+    format!("{HEAD}{calls}{MPICH}{besides}")
 }
 
 #[allow(dead_code, reason = "the test includes this file for `document`")]

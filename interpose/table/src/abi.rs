@@ -88,6 +88,43 @@ fn handles(out: &mut String, rows: &[Vec<&str>], column: usize) {
     out.push_str("    ],\n");
 }
 
+/// What the face has to know: handles, other values, and the layout of a status.
+const FOR_THE_FACE: [(&str, &str); 18] = [
+    ("MPI_COMM_WORLD", "usize"),
+    ("MPI_BYTE", "usize"),
+    ("MPI_IN_PLACE", "usize"),
+    ("MPI_ROOT", "c_int"),
+    ("MPI_PROC_NULL", "c_int"),
+    ("MPI_CART", "c_int"),
+    ("MPI_GRAPH", "c_int"),
+    ("MPI_DIST_GRAPH", "c_int"),
+    ("MPI_ERR_COUNT", "c_int"),
+    ("MPI_ERR_UNSUPPORTED_OPERATION", "c_int"),
+    ("MPI_BUFFER_AUTOMATIC", "usize"),
+    ("MPI_STATUS_IGNORE", "usize"),
+    ("MPI_STATUSES_IGNORE", "usize"),
+    ("HANDLE", "usize"),
+    ("STATUS", "usize"),
+    ("STATUS_SOURCE", "usize"),
+    ("STATUS_TAG", "usize"),
+    ("STATUS_ERROR", "usize"),
+];
+
+/// These values of an ABI, if the face is compiled for it.
+pub(crate) fn constants(out: &mut String, text: &str, abi: &str, condition: &str) {
+    let (column, ..) = OTHERS.into_iter().find(|other| other.1 == abi).expect("an ABI");
+    for (name, c_type) in FOR_THE_FACE {
+        let (_, row) = rows(text).find(|(_, row)| row[0] == name).expect("a row of abis.tbl");
+        let short = name.strip_prefix("MPI_").unwrap_or(name);
+        let value = number(row[column]);
+        let _ = writeln!(
+            out,
+            "#[cfg({condition})]\npub const {short}: {c_type} = {value}_i64 as {c_type};"
+        );
+    }
+    out.push('\n');
+}
+
 /// One static for each other ABI.
 pub(crate) fn source(text: &str) -> String {
     let rows: Vec<Vec<&str>> = rows(text).map(|(_, columns)| columns).collect();

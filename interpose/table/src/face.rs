@@ -46,59 +46,6 @@ pub(crate) fn source(table: &Table) -> String {
     out
 }
 
-/// The macro of functions that tell their number and refuse.
-const STUBS_MACRO: &str = r#"
-macro_rules! stubs {
-    ($($number:literal $name:ident)*) => { $(
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name() {
-            core::arch::naked_asm!(
-                "mov edi, {number}",
-                "and rsp, -16",
-                "call {refuse}",
-                "ud2",
-                number = const $number,
-                refuse = sym super::refuse,
-            )
-        }
-    )* };
-}
-"#;
-
-/// Functions for the procedures of a list, by both their names; `super::refuse` is told the number of the name.
-pub(crate) fn stubs(list: &str) -> String {
-    let names: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
-    let mut out = format!(
-        "// Generated from the list of procedures; not to be edited.\n\n\
-         /// The names of procedures that are not supported.\npub static UNSUPPORTED: [&str; {}] = {names:?};\n\n\
-         {ALLOW_NAMES}pub mod stubs {{{STUBS_MACRO}\nstubs! {{\n",
-        names.len()
-    );
-    for (number, name) in names.iter().enumerate() {
-        let _ = writeln!(out, "    {number} {name}");
-        let _ = writeln!(out, "    {number} P{name}");
-    }
-    out.push_str("}\n\n");
-    for (name, code) in ADDRESSES {
-        for name in [name.to_owned(), format!("P{name}")] {
-            let _ = write!(
-                out,
-                "#[unsafe(naked)]\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}() {{\n\
-                 \x20   core::arch::naked_asm!({code})\n}}\n"
-            );
-        }
-    }
-    out.push_str("}\n");
-    out
-}
-
-/// Procedures that compute with addresses (MPI 4.1, 4.1.5): functions in MPICH, macros in Open MPI.
-const ADDRESSES: [(&str, &str); 2] = [
-    ("MPI_Aint_add", r#""lea rax, [rdi + rsi]", "ret""#),
-    ("MPI_Aint_diff", r#""mov rax, rdi", "sub rax, rsi", "ret""#),
-];
-
 /// How many of each there are.
 pub(crate) fn counts(out: &mut String, table: &Table) {
     let _ = write!(

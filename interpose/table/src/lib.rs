@@ -12,6 +12,7 @@ mod edge;
 mod face;
 mod fortran;
 mod kind;
+mod large;
 mod length;
 mod listing;
 mod model;
@@ -64,8 +65,13 @@ pub fn fortran_procedures() -> String {
 }
 
 /// Rust source for MPICH's face: a function for each procedure that the call table does not have, and their names.
-pub fn mpich_stubs() -> String {
-    face::stubs(MPICH)
+///
+/// It is to be included in a module beside `large`, `by_hand` and `refuse`.
+///
+/// # Panics
+/// If a file that this crate was built with is malformed.
+pub fn mpich_procedures() -> String {
+    large::source(table(), MPICH, ABIS)
 }
 
 /// Rust source for the runtime: names of the slots, declarations of the real procedures, the generated handlers and the
@@ -156,7 +162,15 @@ pub fn support_table(implemented: &[&str]) -> String {
     listing::markdown(table(), implemented)
 }
 
-/// The same as comma-separated values.
+/// A Markdown listing of what MPICH has besides, and what becomes of it.
+///
+/// # Panics
+/// If a file that this crate was built with is malformed.
+pub fn mpich_table() -> String {
+    listing::mpich(table(), MPICH)
+}
+
+/// The listing of the call table as comma-separated values.
 ///
 /// # Panics
 /// If a name in `implemented` is no procedure or occurs twice.

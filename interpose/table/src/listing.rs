@@ -1,5 +1,6 @@
 //! What is supported, for the documentation.
 
+use crate::large::{How, served};
 use crate::model::{Class, Procedure, Support, Table};
 use crate::runtime::{Source, sources};
 use std::fmt::Write;
@@ -45,6 +46,22 @@ pub(crate) fn markdown(table: &Table, implemented: &[&str]) -> String {
             procedure.name,
             word(*source)
         );
+    }
+    out
+}
+
+/// What MPICH has besides.
+pub(crate) fn mpich(table: &Table, list: &str) -> String {
+    let mut out = String::from("| procedure | now |\n|---|---|\n");
+    for (name, how) in served(table, list) {
+        let now = match how {
+            How::Narrow(twin, _) => format!("`{}`, with counts of 31 bits", twin.name),
+            How::As(other) => format!("`{other}`"),
+            How::Handle(other) => format!("the handle itself; `{other}` with the standard ABI"),
+            How::ByHand => "by hand".to_owned(),
+            How::Refused => "refused".to_owned(),
+        };
+        let _ = writeln!(out, "| `{name}` | {now} |");
     }
     out
 }

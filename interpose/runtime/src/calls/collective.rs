@@ -24,6 +24,11 @@ unsafe fn real_types(types: *const VirtDatatype, count: c_int) -> Vec<RealDataty
         .collect()
 }
 
+/// The first of them; null if there are none.
+fn first(types: &[RealDatatype]) -> *const RealDatatype {
+    types.first().map_or(std::ptr::null(), std::ptr::from_ref)
+}
+
 /// Number of peers of a collective: the remote group's for an intercommunicator.
 fn peers(comm: VirtComm) -> c_int {
     let (mut inter, mut size) = (0, 0);
@@ -80,7 +85,7 @@ pub unsafe extern "C" fn MPI_Alltoallw(
             real_types(sendtypes, count)
         };
         let receive = real_types(recvtypes, count);
-        let (send, receive) = (send.as_ptr(), receive.as_ptr());
+        let (send, receive) = (first(&send), first(&receive));
         let real_comm = real_comm(comm);
         let rc = attempt!(real::PMPI_Alltoallw(
             sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm
@@ -113,11 +118,11 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
             sendbuf,
             sendcounts,
             sdispls,
-            send.as_ptr(),
+            first(&send),
             recvbuf,
             recvcounts,
             rdispls,
-            receive.as_ptr(),
+            first(&receive),
             real_comm(comm),
         ));
         finish(Proc::MPI_Neighbor_alltoallw, rc, Some(comm))
@@ -226,7 +231,7 @@ unsafe fn begin(
     start: impl FnOnce([*const RealDatatype; 2], *mut RealRequest) -> c_int,
 ) -> c_int {
     let mut new = RealRequest(std::ptr::null_mut());
-    let rc = attempt!(start([types[0].as_ptr(), types[1].as_ptr()], &mut new));
+    let rc = attempt!(start([first(&types[0]), first(&types[1])], &mut new));
     if rc == SUCCESS {
         let handle = requests::add_collective(comm, new);
         requests::keep(handle, Box::new(types));

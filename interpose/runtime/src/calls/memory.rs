@@ -19,10 +19,13 @@ use crate::{checkpoint, completion, recovery, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
+/// `MPI_BSEND_OVERHEAD` as the program knows it.
+fn overhead() -> u64 {
+    understudy_mpi::abi::current().map_or(128, |abi| abi.limit("MPI_BSEND_OVERHEAD").1 as u64)
+}
+
 /// Sends a copy of what is in a buffer; the copy is the layer's until the send has ended.
 pub(super) fn buffered_send(message: &Envelope) -> Result<c_int, Rewound> {
-    /// `MPI_BSEND_OVERHEAD`
-    const OVERHEAD: u64 = 128;
     let Some(attached) = requests::attached() else {
         return Ok(ERR_BUFFER);
     };
@@ -31,7 +34,7 @@ pub(super) fn buffered_send(message: &Envelope) -> Result<c_int, Rewound> {
         Ok(packed) => packed,
         Err(rc) => return Ok(rc),
     };
-    let needed = length.max(0) as u64 + OVERHEAD;
+    let needed = length.max(0) as u64 + overhead();
     if requests::buffered() + needed > attached.size.max(0) as u64 {
         completion::reap_orphans()?;
         if requests::buffered() + needed > attached.size.max(0) as u64 {

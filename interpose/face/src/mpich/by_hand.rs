@@ -1,0 +1,299 @@
+//! Procedures of MPI 4.0 and later that no rule makes: each of others that the call table has.
+#![allow(unsafe_code, clippy::missing_safety_doc)]
+
+use super::generated::{
+    BUFFER_AUTOMATIC, BYTE, COMM_WORLD, HANDLE, PROC_NULL, STATUS, STATUS_ERROR, STATUS_IGNORE, STATUS_SOURCE,
+    STATUS_TAG, STATUSES_IGNORE,
+};
+use super::large::{Subject, thunk, too_large};
+use crate::msg::say;
+use crate::sys;
+use core::ffi::{c_char, c_int, c_void};
+
+const UNDEFINED: i64 = -32766;
+const SUCCESS: c_int = 0;
+
+type AskLarge = unsafe extern "C" fn(usize, *mut i64) -> c_int;
+
+/// `MPI_Get_count_c`
+pub unsafe extern "C" fn get_count_c(status: usize, datatype: usize, count: *mut i64) -> c_int {
+    type Count = unsafe extern "C" fn(usize, usize, *mut c_int) -> c_int;
+    type Elements = unsafe extern "C" fn(usize, usize, *mut i64) -> c_int;
+    let mut few = 0;
+    // SAFETY: the program's arguments, and thunks of these procedures.
+    unsafe {
+        let rc = thunk!(PMPI_Get_count: Count)(status, datatype, &mut few);
+        if rc != SUCCESS {
+            return rc;
+        }
+        let mut found = i64::from(few);
+        if found == UNDEFINED {
+            // Not a whole number of them, or more than an int can say.
+            let (mut bytes, mut size) = (0, 0);
+            let asked = [
+                thunk!(PMPI_Get_elements_x: Elements)(status, BYTE, &mut bytes),
+                thunk!(PMPI_Type_size_x: AskLarge)(datatype, &mut size),
+            ];
+            if asked == [SUCCESS; 2] && size > 0 && bytes % size == 0 {
+                found = bytes / size;
+            }
+        }
+        count.write(found);
+    }
+    SUCCESS
+}
+
+/// `MPI_Comm_toint` and the like, where a handle is an integer.
+#[cfg(not(feature = "standard"))]
+pub extern "C" fn itself(handle: c_int) -> c_int {
+    handle
+}
+
+type Attach = unsafe extern "C" fn(usize, c_int) -> c_int;
+type Detach = unsafe extern "C" fn(*mut usize, *mut c_int) -> c_int;
+
+/// `MPI_Buffer_attach_c`; what MPI is to provide itself is as large as can be, since the layer sends copies of its own.
+pub unsafe extern "C" fn buffer_attach_c(buffer: usize, size: i64) -> c_int {
+    let size = match buffer == BUFFER_AUTOMATIC {
+        true => Ok(c_int::MAX),
+        false => c_int::try_from(size),
+    };
+    let Ok(size) = size else {
+        return too_large("MPI_Buffer_attach_c", Subject::None);
+    };
+    // SAFETY: the program's arguments, and the thunk of the procedure.
+    unsafe { thunk!(PMPI_Buffer_attach: Attach)(buffer, size) }
+}
+
+/// `MPI_Buffer_detach_c`
+pub unsafe extern "C" fn buffer_detach_c(address: *mut usize, size: *mut i64) -> c_int {
+    let mut taken = 0;
+    // SAFETY: the program's places, and the thunk of the procedure.
+    unsafe {
+        let rc = thunk!(PMPI_Buffer_detach: Detach)(address, &mut taken);
+        if rc == SUCCESS {
+            size.write(if *address == BUFFER_AUTOMATIC { 0 } else { taken.into() });
+        }
+        rc
+    }
+}
+
+/// `MPI_Buffer_flush`: the buffer is detached, which waits, and attached again.
+pub unsafe extern "C" fn buffer_flush() -> c_int {
+    let (mut address, mut size) = (0, 0);
+    // SAFETY: thunks of these procedures.
+    unsafe {
+        match thunk!(PMPI_Buffer_detach: Detach)(&mut address, &mut size) {
+            SUCCESS => thunk!(PMPI_Buffer_attach: Attach)(address, size),
+            rc => rc,
+        }
+    }
+}
+
+/// `MPI_Buffer_iflush`: what the layer sends are copies, so there is nothing to wait for; the request has ended.
+pub unsafe extern "C" fn buffer_iflush(request: usize) -> c_int {
+    type Isend = unsafe extern "C" fn(usize, c_int, usize, c_int, c_int, usize, usize) -> c_int;
+    // SAFETY: the program's place, and the thunk of the procedure; nobody gets this message.
+    unsafe { thunk!(PMPI_Isend: Isend)(0, 0, BYTE, PROC_NULL, 0, COMM_WORLD, request) }
+}
+
+/// `MPI_Remove_error_string`
+pub unsafe extern "C" fn remove_error_string(code: c_int) -> c_int {
+    type AddString = unsafe extern "C" fn(c_int, *const c_char) -> c_int;
+    // SAFETY: the thunk of the procedure.
+    unsafe { thunk!(PMPI_Add_error_string: AddString)(code, c"".as_ptr()) }
+}
+
+/// `MPI_Pack_size_c`
+pub unsafe extern "C" fn pack_size_c(incount: i64, datatype: usize, comm: usize, size: *mut i64) -> c_int {
+    type PackSize = unsafe extern "C" fn(c_int, usize, usize, *mut c_int) -> c_int;
+    let pack_size = |count: c_int, packed: &mut c_int| {
+        // SAFETY: the program's handles, and the thunk of the procedure.
+        unsafe { thunk!(PMPI_Pack_size: PackSize)(count, datatype, comm, packed) }
+    };
+    let mut packed = 0;
+    // What one takes is asked first, since what all take may be more than an int can say.
+    let few = c_int::try_from(incount).ok().filter(|&count| count <= 1);
+    let rc = pack_size(few.unwrap_or(1), &mut packed);
+    if rc != SUCCESS {
+        return rc;
+    }
+    let all = match few {
+        Some(_) => Some(i64::from(packed)),
+        None => i64::from(packed).checked_mul(incount),
+    };
+    let Some(mut all) = all else {
+        return too_large("MPI_Pack_size_c", Subject::Comm(comm));
+    };
+    if let (None, Ok(count), true) = (few, c_int::try_from(incount), all < i64::from(c_int::MAX) / 2) {
+        let rc = pack_size(count, &mut packed);
+        if rc != SUCCESS {
+            return rc;
+        }
+        all = i64::from(packed);
+    }
+    // SAFETY: the program's place.
+    unsafe { size.write(all) };
+    SUCCESS
+}
+
+/// A function of the program's that takes the number of elements as `MPI_Count`.
+type Reduce = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut c_void);
+
+/// What the layer takes for the address of a function ([`understudy_abi::CLOSURE`]).
+#[repr(C)]
+struct Closure {
+    code: *const c_void,
+    function: Reduce,
+}
+
+unsafe extern "C" fn reduce(
+    invec: *mut c_void,
+    inoutvec: *mut c_void,
+    len: *const c_int,
+    datatype: *mut c_void,
+    closure: *const Closure,
+) {
+    // SAFETY: arguments of a reduction function.
+    unsafe { ((*closure).function)(invec, inoutvec, &mut i64::from(*len), datatype) }
+}
+
+/// `MPI_Op_create_c`: the closure stays as long as the program runs, in its heap.
+pub unsafe extern "C" fn op_create_c(function: Option<Reduce>, commute: usize, op: usize) -> c_int {
+    type Create = unsafe extern "C" fn(usize, usize, usize) -> c_int;
+    unsafe extern "C" {
+        fn malloc(size: usize) -> *mut c_void;
+    }
+    if crate::entry::passes_through() {
+        // The real library would take the address for that of a function.
+        say(format_args!(
+            "MPI_Op_create_c is not supported in a program that loads MPI late and is not protected"
+        ));
+        sys::exit(understudy_abi::exit::REFUSED);
+    }
+    // SAFETY: malloc(3); the program's arguments, and the thunk of the procedure.
+    unsafe {
+        let create = thunk!(PMPI_Op_create: Create);
+        let Some(function) = function else {
+            return create(0, commute, op);
+        };
+        let block = malloc(size_of::<Closure>()).cast::<Closure>();
+        if block.is_null() {
+            return create(0, commute, op);
+        }
+        block.write(Closure {
+            code: reduce as *const c_void,
+            function,
+        });
+        create(block as usize | understudy_abi::CLOSURE, commute, op)
+    }
+}
+
+/// `MPI_Type_get_envelope_c`: a datatype is described as its maker with counts that are an int would have it.
+pub unsafe extern "C" fn type_get_envelope_c(
+    datatype: usize,
+    integers: *mut i64,
+    addresses: *mut i64,
+    large_counts: *mut i64,
+    datatypes: *mut i64,
+    combiner: usize,
+) -> c_int {
+    type Envelope = unsafe extern "C" fn(usize, *mut c_int, *mut c_int, *mut c_int, usize) -> c_int;
+    let [mut n_integers, mut n_addresses, mut n_datatypes] = [0; 3];
+    // SAFETY: the program's arguments, and the thunk of the procedure.
+    unsafe {
+        let envelope = thunk!(PMPI_Type_get_envelope: Envelope);
+        let rc = envelope(datatype, &mut n_integers, &mut n_addresses, &mut n_datatypes, combiner);
+        if rc == SUCCESS {
+            integers.write(n_integers.into());
+            addresses.write(n_addresses.into());
+            large_counts.write(0);
+            datatypes.write(n_datatypes.into());
+        }
+        rc
+    }
+}
+
+/// `MPI_Type_get_contents_c`: there are no large counts.
+#[allow(clippy::too_many_arguments)]
+pub unsafe extern "C" fn type_get_contents_c(
+    datatype: usize,
+    integers: i64,
+    addresses: i64,
+    _large_counts: i64,
+    datatypes: i64,
+    array_of_integers: usize,
+    array_of_addresses: usize,
+    _array_of_large_counts: usize,
+    array_of_datatypes: usize,
+) -> c_int {
+    type Contents = unsafe extern "C" fn(usize, c_int, c_int, c_int, usize, usize, usize) -> c_int;
+    let room = |count: i64| count.clamp(c_int::MIN.into(), c_int::MAX.into()) as c_int;
+    // SAFETY: the program's arguments, and the thunk of the procedure.
+    unsafe {
+        thunk!(PMPI_Type_get_contents: Contents)(
+            datatype,
+            room(integers),
+            room(addresses),
+            room(datatypes),
+            array_of_integers,
+            array_of_addresses,
+            array_of_datatypes,
+        )
+    }
+}
+
+/// `MPI_Request_get_status_all` (MPI 4.1, 3.7.6)
+pub unsafe extern "C" fn request_get_status_all(
+    count: c_int,
+    requests: *const u8,
+    flag: *mut c_int,
+    statuses: usize,
+) -> c_int {
+    type GetStatus = unsafe extern "C" fn(usize, *mut c_int, usize) -> c_int;
+    let mut all = 1;
+    for index in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: the program's arrays, and the thunk of the procedure.
+        unsafe {
+            let mut request = 0usize;
+            let from = requests.add(index * HANDLE);
+            core::ptr::copy_nonoverlapping(from, (&raw mut request).cast::<u8>(), HANDLE);
+            let status = match statuses == STATUSES_IGNORE {
+                true => STATUS_IGNORE,
+                false => statuses + index * STATUS,
+            };
+            let mut done = 0;
+            let rc = thunk!(PMPI_Request_get_status: GetStatus)(request, &mut done, status);
+            if rc != SUCCESS {
+                return rc;
+            }
+            all &= c_int::from(done != 0);
+        }
+    }
+    // SAFETY: the program's place.
+    unsafe { flag.write(all) };
+    SUCCESS
+}
+
+/// Reads and writes members of a status.
+macro_rules! members {
+    ($($get:ident $set:ident $place:expr;)*) => { $(
+        pub unsafe extern "C" fn $get(status: *const u8, value: *mut c_int) -> c_int {
+            // SAFETY: the program's status and place.
+            unsafe { value.write(status.add($place).cast::<c_int>().read()) };
+            SUCCESS
+        }
+
+        pub unsafe extern "C" fn $set(status: *mut u8, value: c_int) -> c_int {
+            // SAFETY: the program's status.
+            unsafe { status.add($place).cast::<c_int>().write(value) };
+            SUCCESS
+        }
+    )* };
+}
+
+members! {
+    status_get_source status_set_source STATUS_SOURCE;
+    status_get_tag status_set_tag STATUS_TAG;
+    status_get_error status_set_error STATUS_ERROR;
+}

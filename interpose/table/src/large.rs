@@ -1,0 +1,282 @@
+//! What MPICH's face has besides thunks (`data/mpich.tbl`): procedures for large counts, aliases, and refusals.
+//!
+//! A procedure for large counts is its twin for counts that are an int, called on the program's side of the thunk: the runtime, and all that
+//! it saves and brings back, knows only the twin. A count that is too large for it is an error, and never cut off.
+
+use crate::abi::constants;
+use crate::model::{Direction, Flag, Parameter, Procedure, Table};
+use crate::parse::rows;
+use crate::types::identifier;
+use std::fmt::Write;
+
+/// How a procedure is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How<'t> {
+    /// By its twin, with these parameters narrowed.
+    Narrow(&'t Procedure, &'t str),
+    /// By another procedure that is the same.
+    As(&'t str),
+    /// So, where handles are addresses; where they are integers, they are what is asked for.
+    Handle(&'t str),
+    /// By a function written by hand.
+    ByHand,
+    /// Not at all.
+    Refused,
+}
+
+/// Each procedure of the list, and how it is served.
+pub(crate) fn served<'t>(table: &'t Table, list: &'t str) -> Vec<(&'t str, How<'t>)> {
+    let serve = |(number, columns): (usize, Vec<&'t str>)| {
+        let [name, how, what] = columns[..] else {
+            panic!("mpich.tbl, line {number}: not three columns")
+        };
+        let procedure = |name: &str| {
+            let found = table.procedure(name);
+            found.unwrap_or_else(|| panic!("mpich.tbl: `{name}` is no procedure of the call table"))
+        };
+        let how = match how {
+            "narrow" => How::Narrow(procedure(name.strip_suffix("_c").unwrap_or(name)), what),
+            "as" => How::As(&procedure(what).name),
+            "handle" => How::Handle(&procedure(what).name),
+            "by_hand" => How::ByHand,
+            "refused" => How::Refused,
+            other => panic!("mpich.tbl: `{other}` is no way to serve `{name}`"),
+        };
+        (name, how)
+    };
+    rows(list).map(serve).collect()
+}
+
+/// Functions and names that jump to them.
+const MACROS: &str = r#"
+macro_rules! refusals {
+    ($($number:literal $name:ident)*) => { $(
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "mov edi, {number}",
+                "jmp {refuse}",
+                number = const $number,
+                refuse = sym super::super::refuse,
+            )
+        }
+    )* };
+}
+
+macro_rules! names {
+    ($($name:ident $target:path;)*) => { $(
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!("jmp {target}", target = sym $target)
+        }
+    )* };
+}
+"#;
+
+/// Procedures that compute with addresses (MPI 4.1, 4.1.5): functions in MPICH, macros in Open MPI.
+const ADDRESSES: [(&str, &str); 2] = [
+    ("MPI_Aint_add", r#""lea rax, [rdi + rsi]", "ret""#),
+    ("MPI_Aint_diff", r#""mov rax, rdi", "sub rax, rsi", "ret""#),
+];
+
+const ALLOW: &str = "#[allow(non_snake_case, missing_docs, unused_mut, clippy::let_and_return, clippy::missing_safety_doc, clippy::too_many_arguments)]\n";
+
+/// The source; `abis` is the table of ABIs, for the constants that have to be known.
+pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
+    let served = served(table, list);
+    let is_refused = |row: &&(&str, How)| row.1 == How::Refused;
+    let refused: Vec<&str> = served.iter().filter(is_refused).map(|(name, _)| *name).collect();
+    let mut out = format!(
+        "// Generated from the list of procedures; not to be edited.\n\n\
+         /// The names of procedures that are not supported.\npub static UNSUPPORTED: [&str; {}] = {refused:?};\n\n",
+        refused.len()
+    );
+    constants(&mut out, abis, "MPICH", "not(feature = \"standard\")");
+    constants(&mut out, abis, "STANDARD", "feature = \"standard\"");
+    let _ = write!(
+        out,
+        "/// Those that narrow.\n{ALLOW}mod narrow {{\n    use super::super::large;\n    use crate::thunks::thunks;\n    use core::ffi::c_int;\n"
+    );
+    for (name, how) in &served {
+        if let How::Narrow(twin, what) = how {
+            narrowing(
+                &mut out,
+                name,
+                twin,
+                &what.split(' ').filter(|it| *it != "-").collect::<Vec<_>>(),
+            );
+        }
+    }
+    let _ = write!(
+        out,
+        "}}\n\n/// All of them under both their names.\n{ALLOW}pub mod names {{{MACROS}\nrefusals! {{\n"
+    );
+    for (number, name) in refused.iter().enumerate() {
+        let _ = writeln!(out, "    {number} {name}\n    {number} P{name}");
+    }
+    out.push_str("}\n\nnames! {\n");
+    let mut handles = String::new();
+    for (name, how) in &served {
+        let short = function_name(name);
+        let target = match how {
+            How::Narrow(..) => format!("super::narrow::{short}"),
+            How::As(other) => format!("crate::thunks::thunks::P{other}"),
+            How::Handle(other) => {
+                let targets = [
+                    ("feature = \"standard\"", format!("crate::thunks::thunks::P{other}")),
+                    (
+                        "not(feature = \"standard\")",
+                        "super::super::by_hand::itself".to_owned(),
+                    ),
+                ];
+                for (condition, target) in targets {
+                    let _ = writeln!(
+                        handles,
+                        "#[cfg({condition})]\nnames! {{\n    {name} {target};\n    P{name} {target};\n}}"
+                    );
+                }
+                continue;
+            }
+            How::ByHand => format!("super::super::by_hand::{short}"),
+            How::Refused => continue,
+        };
+        let _ = writeln!(out, "    {name} {target};\n    P{name} {target};");
+    }
+    let _ = writeln!(out, "}}\n\n{handles}");
+    for (name, code) in ADDRESSES {
+        for name in [name.to_owned(), format!("P{name}")] {
+            let _ = write!(
+                out,
+                "#[unsafe(naked)]\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}() {{\n\
+                 \x20   core::arch::naked_asm!({code})\n}}\n"
+            );
+        }
+    }
+    out.push_str("}\n");
+    out
+}
+
+/// The name of the function behind a procedure's names.
+fn function_name(name: &str) -> String {
+    name.strip_prefix("MPI_").unwrap_or(name).to_lowercase()
+}
+
+/// What becomes of a parameter.
+enum Narrowed {
+    /// It is handed on.
+    Not,
+    /// A number.
+    Value,
+    /// An array of numbers.
+    Array,
+    /// A number that is written, and read before if so.
+    Place { is_read: bool },
+}
+
+fn narrowed(parameter: &Parameter, large: &[&str]) -> Narrowed {
+    match parameter.c_type.as_str() {
+        _ if !large.contains(&parameter.name.as_str()) => Narrowed::Not,
+        "int" => Narrowed::Value,
+        "const int*" => Narrowed::Array,
+        "int*" => Narrowed::Place {
+            is_read: parameter.direction == Direction::InOut,
+        },
+        other => panic!("`{}` cannot be narrowed: it is `{other}`", parameter.name),
+    }
+}
+
+/// How many elements an array has.
+fn length(twin: &Procedure, parameter: &Parameter, large: &[&str]) -> String {
+    match parameter.length.as_deref() {
+        Some("comm_size") if twin.name.to_lowercase().contains("reduce_scatter") => "large::local_size(comm)".into(),
+        Some("comm_size") => "large::other_size(comm)".into(),
+        Some("indegree") => "large::degrees(comm).0".into(),
+        Some("outdegree") => "large::degrees(comm).1".into(),
+        Some(word) if large.contains(&word) => format!("n_{word}"),
+        // Of the register only the lower half is the program's.
+        Some(word) if twin.parameters.iter().any(|it| it.name == word && it.c_type == "int") => {
+            format!("{word} as c_int")
+        }
+        other => panic!("`{}` has an array of length {other:?}", twin.name),
+    }
+}
+
+/// Whether this process has to give an array at all.
+fn is_given(twin: &Procedure, parameter: &Parameter) -> &'static str {
+    let has = |name: &str| twin.parameters.iter().any(|it| it.name == name);
+    let is_list = parameter.length.as_deref() == Some("comm_size");
+    match parameter.name.starts_with('s') && !has("root") && is_list && has("sendbuf") {
+        _ if has("root") => "large::is_root(comm, root)",
+        true => "sendbuf != super::IN_PLACE",
+        false => "true",
+    }
+}
+
+/// The object whose error handler is called.
+fn subject(twin: &Procedure) -> String {
+    let of = |c_type: &str| twin.parameters.iter().find(|it| it.c_type == c_type);
+    for (c_type, variant) in [("MPI_Comm", "Comm"), ("MPI_Win", "Win"), ("MPI_File", "File")] {
+        if let Some(parameter) = of(c_type) {
+            return format!("large::Subject::{variant}({})", identifier(parameter));
+        }
+    }
+    "large::Subject::None".to_owned()
+}
+
+fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
+    for word in large {
+        let is_known = twin.parameters.iter().any(|it| it.name == *word);
+        assert!(is_known, "mpich.tbl: `{word}` is no parameter of `{}`", twin.name);
+    }
+    // Of a persistent one the runtime keeps copies.
+    let keep = twin.has(Flag::Nonblocking);
+    let (mut taken, mut types, mut handed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut values, mut arrays, mut back) = (String::new(), String::new(), String::new());
+    let otherwise = format!(
+        "else {{\n                return large::too_large(\"{name}\", {});\n            }};\n",
+        subject(twin)
+    );
+    for parameter in &twin.parameters {
+        let it = identifier(parameter);
+        let (kind, narrow, argument) = match narrowed(parameter, large) {
+            Narrowed::Not => ("usize", "usize", it.clone()),
+            Narrowed::Value => {
+                let _ = write!(values, "            let Ok(n_{it}) = c_int::try_from({it}) {otherwise}");
+                ("i64", "c_int", format!("n_{it}"))
+            }
+            Narrowed::Array => {
+                let (given, length) = (is_given(twin, parameter), length(twin, parameter, large));
+                let _ = write!(
+                    arrays,
+                    "            let Some(mut a_{it}) = large::Array::new({it}, {given}, || {length}, {keep}) {otherwise}"
+                );
+                ("*const i64", "*const c_int", format!("a_{it}.place()"))
+            }
+            Narrowed::Place { is_read } => {
+                let read = format!("large::Place::new({it}, {is_read})");
+                let _ = write!(values, "            let Some(mut p_{it}) = {read} {otherwise}");
+                let _ = writeln!(back, "            p_{it}.put_back(rc);");
+                ("*mut i64", "*mut c_int", format!("p_{it}.place()"))
+            }
+        };
+        taken.push(format!("{it}: {kind}"));
+        types.push(narrow);
+        handed.push(argument);
+    }
+    let _ = write!(
+        out,
+        "\n    pub unsafe extern \"C\" fn {}({}) -> c_int {{\n\
+         \x20       // SAFETY: the program's arguments, as the standard says, and the thunk of the procedure that takes them.\n\
+         \x20       unsafe {{\n{values}{arrays}\
+         \x20           let thunk: unsafe extern \"C\" fn({}) -> c_int =\n\
+         \x20               core::mem::transmute(thunks::P{} as unsafe extern \"C\" fn());\n\
+         \x20           let rc = thunk({});\n{back}            rc\n        }}\n    }}\n",
+        function_name(name),
+        taken.join(", "),
+        types.join(", "),
+        twin.name,
+        handed.join(", ")
+    );
+}
