@@ -2,13 +2,14 @@
 
 use ffi_tests::job::Scope;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place};
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place, programs};
 use std::time::Duration;
 
-const PROGRAMS: [(&str, &[&str]); 4] = [
+const PROGRAMS: [(&str, &[&str]); 5] = [
     ("pool", &["150", "4", "20000"]),
     ("teams", &["90", "4"]),
     ("shortlived", &["60"]),
+    ("tasks", &["60"]),
     ("naps", &["150"]),
 ];
 
@@ -61,6 +62,31 @@ fn threads_that_call_mpi_one_after_the_other_are_brought_back() {
             let kill = Kill::at(1, Trigger::Lines(6)).after(Duration::from_millis(20));
             let outcome = job(program, arguments).kill(kill).run();
             assert_survived(&outcome, &native(job(program, arguments)), &[1]);
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// An unmodified program of the distribution with OpenMP threads.
+#[test]
+fn lammps_with_threads_writes_the_same_whoever_is_killed() {
+    let Some(case) = programs::threaded_lammps() else {
+        return;
+    };
+    let undisturbed = native(case.job());
+    undisturbed.check(
+        String::from_utf8_lossy(&undisturbed.stdout).contains("2 MPI tasks x 2 OpenMP threads"),
+        "there are no threads",
+    );
+    let mut verdicts = Verdicts::default();
+    for (worker, line) in few([(1, 50), (0, 60), (1, 56), (0, 64)], 1) {
+        verdicts.judge(&format!("worker {worker} after line {line}"), || {
+            let kill = Kill::at(worker, Trigger::Lines(line)).after(Duration::from_millis(5));
+            let outcome = case.job().kill(kill).run();
+            outcome.assert_success();
+            outcome.assert_like_after(&undisturbed, case.files, case.canonical);
+            outcome.assert_taken_over(&[worker]);
+            outcome.assert_nothing_left();
         });
     }
     verdicts.assert_all_good();
