@@ -92,6 +92,44 @@ fn lammps_with_threads_writes_the_same_whoever_is_killed() {
     verdicts.assert_all_good();
 }
 
+/// Their threads are libc's own, and a new process has other numbers for them; each is waited for. In the second program there is
+/// no timer at any cut.
+#[test]
+fn timers_that_start_or_signal_threads_go_on() {
+    let job = |what: &str| job("alarm", &["20", "2", what]).interval("7calls");
+    let rows = [
+        (
+            "often",
+            "kill rank=1 at=commit.end epoch=4; kill rank=0 at=cut.begin epoch=11",
+        ),
+        (
+            "seldom",
+            "kill rank=1 at=commit.end epoch=4; kill rank=1 at=commit.end epoch=9",
+        ),
+        ("often", "kill rank=2 at=cut.begin epoch=2; kill rank=1 at=load.end"),
+        ("often", "pretend no-memfd; kill rank=0 at=capture.end epoch=9"),
+        (
+            "seldom",
+            "pretend no-memfd; kill rank=0 at=cut.begin epoch=7; kill rank=3 at=load.end",
+        ),
+        (
+            "often",
+            "pretend no-userfaultfd; kill rank=2 at=commit.end epoch=6 delay=3ms",
+        ),
+    ];
+    let mut verdicts = Verdicts::default();
+    for (what, fault) in few(rows, 2) {
+        verdicts.judge(&format!("{what}: {fault}"), || {
+            let outcome = job(what).spares(2).fault(fault).run();
+            outcome.assert_success();
+            outcome.assert_same_lines(&native(job(what)));
+            outcome.check(!outcome.takeovers().is_empty(), "nobody has died");
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
 /// The copy comes from its holder; a second process dies meanwhile; the last epoch is that of MPI_Init.
 #[test]
 fn threads_that_call_mpi_are_brought_back_from_any_epoch_and_copy() {
