@@ -230,23 +230,21 @@ fn look() -> Vec<Timer> {
     timers.collect()
 }
 
-/// Looks at all timers.
-pub fn capture() -> Result<Saved, UserError> {
-    let stopped = std::mem::take(&mut *STOPPED.borrow_mut());
-    let had_expired = |kind: Kind| {
-        stopped
-            .iter()
-            .find(|timer| timer.kind == kind)
-            .is_none_or(Timer::has_expired)
-    };
-    let mut timers = look();
-    for timer in &mut timers {
-        let is_others = matches!(timer.kind.notice, Notice::Thread(thread) if thread != ThreadNumber::main());
-        // It has expired since all stopped, so nobody has seen it: it does so at once when they go on from here.
-        if is_others && timer.has_expired() && !had_expired(timer.kind) {
+/// What has expired since all stopped, which no thread has seen, does so again at once when they go on from here.
+fn set_expired(timers: &mut [Timer], stopped: &[Timer]) {
+    let was_running = |kind: Kind| stopped.iter().any(|timer| timer.kind == kind && !timer.has_expired());
+    for timer in timers {
+        let is_threads = matches!(timer.kind.notice, Notice::Thread(thread) if thread != ThreadNumber::main());
+        if is_threads && timer.has_expired() && was_running(timer.kind) {
             timer.time[3] = 1;
         }
     }
+}
+
+/// Looks at all timers.
+pub fn capture() -> Result<Saved, UserError> {
+    let mut timers = look();
+    set_expired(&mut timers, &std::mem::take(&mut *STOPPED.borrow_mut()));
     let kinds: Vec<Kind> = timers.iter().map(|timer| timer.kind).collect();
     let helper = helper(&kinds)?;
     Ok(Saved { timers, helper })
@@ -291,8 +289,12 @@ pub fn restore(saved: &Saved, changed: &[Change]) -> Result<(), UserError> {
     }
     // In another process it is looked for again.
     HELPER.set(saved.helper.map_or(0, |(place, _)| place));
+    make_all(&saved.timers, changed)
+}
+
+fn make_all(saved: &[Timer], changed: &[Change]) -> Result<(), UserError> {
     let exist = list();
-    let timers = saved.timers.iter().map(|timer| timer.translated(changed));
+    let timers = saved.iter().map(|timer| timer.translated(changed));
     let timers = timers.collect::<Result<Vec<Timer>, UserError>>()?;
     let is_saved = |kind: &Kind| timers.iter().any(|timer| timer.kind == *kind);
     exist
@@ -412,18 +414,17 @@ mod tests {
         let hour: Time = [3600, 0, 1800, 0];
         // SAFETY: timer_settime(2).
         unsafe { libc::syscall(libc::SYS_timer_settime, first, 0, hour.as_ptr(), std::ptr::null::<u8>()) };
-        let saved = capture().expect("no threads");
-        assert_eq!(saved.timers.len(), 2);
+        let saved = look();
+        assert_eq!(saved.len(), 2);
         make(Notice::Nobody, 3);
-        assert!(restore(&saved, &[]).is_ok());
-        let kinds = |saved: &Saved| saved.timers.iter().map(|timer| timer.kind).collect::<Vec<_>>();
-        assert_eq!(kinds(&capture().expect("no threads")), kinds(&saved));
+        assert!(make_all(&saved, &[]).is_ok());
+        let kinds = |saved: &[Timer]| saved.iter().map(|timer| timer.kind).collect::<Vec<_>>();
+        assert_eq!(kinds(&look()), kinds(&saved));
         delete(first);
-        match restore(&saved, &[]) {
+        match make_all(&saved, &[]) {
             Ok(()) => {
-                let now = capture().expect("no threads");
+                let now = look();
                 let again = now
-                    .timers
                     .iter()
                     .find(|timer| timer.kind.number == first)
                     .expect("it is there");
@@ -435,5 +436,34 @@ mod tests {
             Err(why) => assert!(why.to_string().contains("other numbers"), "{why}"),
         }
         list().iter().for_each(|kind| delete(kind.number));
+    }
+
+    #[test]
+    fn what_expires_while_threads_stand_still_does_so_again() {
+        let timer = |number, notice, time| Timer {
+            kind: Kind {
+                number,
+                signal: SIGTIMER,
+                value: 0,
+                notice,
+                clock: libc::CLOCK_MONOTONIC,
+            },
+            time,
+        };
+        let thread = Notice::Thread(ThreadNumber::of(43));
+        let (never, later): (Time, Time) = ([0; 4], [0, 0, 0, 5000]);
+        let stopped = [
+            timer(0, thread, later),
+            timer(1, thread, never),
+            timer(2, Notice::Process, later),
+        ];
+        let mut now =
+            [0, 1, 2, 3].map(|number| timer(number, if number == 2 { Notice::Process } else { thread }, never));
+        set_expired(&mut now, &stopped);
+        assert_eq!(now.map(|timer| timer.time[3]), [1, 0, 0, 0]);
+        let moved = [(ThreadNumber::of(43), ThreadNumber::of(99))];
+        let there = now[0].translated(&moved).expect("its thread is there").kind.notice;
+        assert_eq!(there, Notice::Thread(ThreadNumber::of(99)));
+        assert!(now[0].translated(&[]).is_err());
     }
 }
