@@ -7,8 +7,8 @@ Jobs without and with the layer alternate; what is printed are medians over the
 repetitions, and ratios of figures from the same repetition, so that a machine
 that is slow at times slows both sides. `best` is the ratio of the best figures
 of both sides: nearer to what an idle machine would show. Nothing here passes or
-fails; the aims stand beside the figures. Sections: calls, pause, recovery,
-start, idle. Called by `make bench`, which puts MPI on the PATH.
+fails; the aims stand beside the figures. Sections: calls, pause, threads,
+recovery, start, idle. Called by `make bench`, which puts MPI on the PATH.
 """
 
 import os
@@ -144,6 +144,47 @@ def pause(bench, arguments):
                       f"{best('best_commit', 'best_safe'):.2f}", verdict(safe, 1.5), duration(over("faults")))
 
 
+# What the program's threads do meanwhile, how many there are, and how many calls are made between two cuts.
+THREADS = ((None, 0, 200), ("sleeping", 1, 200), ("sleeping", 8, 200), ("sleeping", 64, 200), ("computing", 1, 40), ("computing", 8, 10))
+
+
+def threads_once(bench, what, count, between):
+    """The Allreduce without and with a cut in it, and the capture's part in the latter."""
+    options = (f"--{what}", count) if what else ()
+    directory = bench.events_dir()
+    lines = bench.run("dirty", 0, 1, 10, 2 * CUTS + 6, between // 2, *options, layer=True, events=directory,
+                      INTERVAL=f"{between}calls")
+    captures = [event for event in bench.events(directory) if event["type"] == "capture" and event["epoch"] > SKIPPED]
+    if len(captures) < CUTS * jobs.WORKERS:
+        raise jobs.Failed(f"{count} {what} threads: cuts were put off")
+    allreduce = values(lines, "allreduce")[SKIPPED * 2:]
+    return {
+        "without": median(allreduce[0::2]),
+        "with": median(allreduce[1::2]),
+        "capture": median(event["scan_ns"] + event["copy_ns"] for event in captures) * 1e-9,
+    }
+
+
+def threads(bench, arguments):
+    """All threads of the program are stopped for a cut."""
+    table = Table("Threads: what a cut takes longer with so many of them in each of 2 ranks", "threads", "Allreduce",
+                  "with a cut", "pause", "more than without threads", "best", "capture")
+    sides = {row: [] for row in THREADS}
+    for _ in range(arguments.repetitions):
+        for row, runs in sides.items():
+            runs.append(threads_once(bench, *row))
+
+    def pauses(runs):
+        return [run["with"] - run["without"] for run in runs]
+
+    none = pauses(sides[THREADS[0]])
+    for (what, count, _), runs in sides.items():
+        own = pauses(runs)
+        more = (duration(median(b - a for a, b in zip(none, own))), duration(min(own) - min(none))) if what else ("", "")
+        table.row(f"{count} {what}" if what else "none", *(duration(median(run[name] for run in runs)) for name in ("without", "with")),
+                  duration(median(own)), *more, duration(median(run["capture"] for run in runs)))
+
+
 # --- recovery -----------------------------------------------------------------------
 
 STAGES = ("reset", "drain", "initialise", "agree", "replace", "fetch", "load", "rebuild", "reprotect", "resume")
@@ -237,7 +278,7 @@ def idle(bench, arguments):
     table.row("an idle spare's share of a core", "", f"{median(shares) * 100:.2f} %", "")
 
 
-SECTIONS = {"calls": calls, "pause": pause, "recovery": recovery, "start": start, "idle": idle}
+SECTIONS = {"calls": calls, "pause": pause, "threads": threads, "recovery": recovery, "start": start, "idle": idle}
 
 if __name__ == "__main__":
     main("Measures what understudy costs.", SECTIONS, needed="calls")

@@ -14,11 +14,15 @@
  *   --progress FILE   append a line to FILE after every iteration: rank,
  *                     process, iteration, CLOCK_MONOTONIC in nanoseconds.
  *                     FILE is open only while it is written.
+ *   --sleeping N      N threads wait for a condition meanwhile
+ *   --computing N     N threads compute meanwhile
  *
  * Rank 0 prints the times of every iteration in seconds: `iteration n write x
  * allreduce y`, with --plain `iteration n write x copy y exchange z`.
  */
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +35,7 @@ enum { PAGE = 4096, TAG = 1 };
 
 typedef struct {
     size_t static_bytes, dynamic_bytes;
-    int percent, iterations, calls, plain;
+    int percent, iterations, calls, plain, sleeping, computing;
     const char *progress;
 } options;
 
@@ -49,10 +53,39 @@ static int parse(int argc, char **argv, options *o)
             o->plain = 1;
         else if (strcmp(argv[i], "--progress") == 0 && i + 1 < argc)
             o->progress = argv[++i];
+        else if (strcmp(argv[i], "--sleeping") == 0 && i + 1 < argc)
+            o->sleeping = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--computing") == 0 && i + 1 < argc)
+            o->computing = atoi(argv[++i]);
         else
             return 0;
     }
     return o->dynamic_bytes > 0 && o->percent > 0 && o->percent <= 100 && o->iterations > 0 && o->calls >= 2;
+}
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+
+static void *run(void *computes)
+{
+    volatile double x = 1.0;
+    while (computes != NULL)
+        x = x * 1.000001 + 1e-9;
+    pthread_mutex_lock(&lock);
+    for (;;)
+        pthread_cond_wait(&never, &lock);
+    return NULL;
+}
+
+/* They end with the process. */
+static void start_threads(int count, int compute)
+{
+    pthread_t thread;
+    for (int i = 0; i < count; i++)
+        if (pthread_create(&thread, NULL, run, (void *)(intptr_t)compute) != 0) {
+            fprintf(stderr, "dirty: no thread\n");
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
 }
 
 static double *allocate(size_t bytes)
@@ -172,9 +205,9 @@ static void iterate(const options *o, char *data, int rank)
 int main(int argc, char **argv)
 {
     options o = {0};
-    int rank, size;
+    int rank, size, level;
 
-    MPI_Init(&argc, &argv);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (!parse(argc, argv, &o)) {
@@ -183,6 +216,8 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     double *fixed = allocate(o.static_bytes), *data = allocate(o.dynamic_bytes);
+    start_threads(o.sleeping, 0);
+    start_threads(o.computing, 1);
     if (o.plain)
         plain(&o, (char *)data, rank, size);
     else

@@ -1,4 +1,5 @@
-/* Threads that sleep in many ways while the main thread is in MPI; none may see more than its own time, or EINTR: naps STEPS. */
+/* Threads that sleep in many ways while the main thread is in MPI; none may see less than its own time, or EINTR: naps STEPS. Some
+   sleep over several checkpoints. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <mpi.h>
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KINDS = 10, NAP_MS = 60 };
+enum { WAYS = 10, KINDS = 2 * WAYS, SHORT_MS = 60, LONG_MS = 350 };
 static atomic_int ends, early[KINDS], failed[KINDS], done[KINDS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
@@ -28,41 +29,41 @@ static double now(void)
     return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
-static struct timespec deadline(clockid_t clock)
+static struct timespec deadline(clockid_t clock, int ms)
 {
     struct timespec at;
     clock_gettime(clock, &at);
-    at.tv_nsec += NAP_MS * 1000000;
+    at.tv_nsec += ms * 1000000L;
     at.tv_sec += at.tv_nsec / 1000000000;
     at.tv_nsec %= 1000000000;
     return at;
 }
 
 /* 0: as it should be. */
-static int nap(int kind)
+static int nap(int way, int ms)
 {
-    struct timespec time = {0, NAP_MS * 1000000}, at;
-    struct timeval value = {0, NAP_MS * 1000};
+    struct timespec time = {0, ms * 1000000L}, at;
+    struct timeval value = {0, ms * 1000L};
     sigset_t set;
     int result;
-    switch (kind) {
+    switch (way) {
     case 0: return nanosleep(&time, NULL);
-    case 1: return usleep(NAP_MS * 1000);
-    case 2: return poll(NULL, 0, NAP_MS);
+    case 1: return usleep(ms * 1000);
+    case 2: return poll(NULL, 0, ms);
     case 3: return ppoll(NULL, 0, &time, NULL);
     case 4: return select(0, NULL, NULL, NULL, &value);
     case 5:
-        at = deadline(CLOCK_REALTIME);
+        at = deadline(CLOCK_REALTIME, ms);
         pthread_mutex_lock(&lock);
         result = pthread_cond_timedwait(&never, &lock, &at);
         pthread_mutex_unlock(&lock);
         return result != ETIMEDOUT;
     case 6:
-        at = deadline(CLOCK_REALTIME);
+        at = deadline(CLOCK_REALTIME, ms);
         return !(sem_timedwait(&zero, &at) == -1 && errno == ETIMEDOUT);
     case 7: return clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
     case 8:
-        at = deadline(CLOCK_MONOTONIC);
+        at = deadline(CLOCK_MONOTONIC, ms);
         return clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
     default:
         sigemptyset(&set);
@@ -73,13 +74,13 @@ static int nap(int kind)
 
 static void *run(void *argument)
 {
-    int kind = (int)(intptr_t)argument;
+    int kind = (int)(intptr_t)argument, ms = kind < WAYS ? SHORT_MS : LONG_MS;
     while (!ends) {
         double begin = now();
-        if (nap(kind))
+        if (nap(kind % WAYS, ms))
             failed[kind]++;
         /* A rollback or a takeover may make it late, and the kernel counts in milliseconds. */
-        else if (now() - begin < NAP_MS * 1e-3 - 0.002)
+        else if (now() - begin < ms * 1e-3 - 0.002)
             early[kind]++;
         done[kind]++;
     }

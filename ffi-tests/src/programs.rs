@@ -224,6 +224,42 @@ fn lammps_with(input: &str) -> Job {
         .env("OMP_NUM_THREADS", "1")
 }
 
+/// A Lennard-Jones melt of charged particles, whose long-range forces take Fourier transforms.
+const IONS: &[(&str, &str)] = &[
+    ("0 8 0 8 0 8", "0 5 0 5 0 5"),
+    ("atom_style atomic", "atom_style charge"),
+    ("create_box 1", "create_box 2"),
+    (
+        "mass 1 1.0",
+        "mass * 1.0\nset type 1 type/fraction 2 0.5 12393\nset type 1 charge 0.5\nset type 2 charge -0.5",
+    ),
+    ("pair_style lj/cut 2.5", "pair_style lj/cut/coul/long 2.5"),
+    (
+        "pair_coeff 1 1 1.0 1.0 2.5",
+        "pair_coeff * * 1.0 1.0 2.5\nkspace_style pppm 1.0e-3\nkspace_modify mesh 12 12 12",
+    ),
+    ("dump 1 all custom 50", "dump 1 all custom 5"),
+    ("thermo 20", "thermo 1"),
+    ("run 800", "run 40"),
+];
+
+/// The Fourier transforms are computed by two OpenMP threads in each rank: FFTW's of the distribution.
+pub fn threaded_lammps() -> Option<Case> {
+    Some(Case {
+        name: "LAMMPS, with threads",
+        make: || {
+            let ions = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
+            lammps_with(&IONS.iter().fold(LAMMPS_INPUT.to_owned(), ions))
+                .workers(2)
+                .interval("40calls")
+                .env("OMP_NUM_THREADS", "2")
+                // There are more threads than processors.
+                .env("OMP_WAIT_POLICY", "passive")
+        },
+        ..lammps()?
+    })
+}
+
 /// LAMMPS, an unmodified program of the distribution; `None`, with the reason printed, if it is not installed.
 pub fn lammps() -> Option<Case> {
     if place::on_path("lmp").is_none() {
@@ -245,7 +281,7 @@ const TIMING: &[&str] = &[
     r"^Loop time of ",
     r"^Performance: ",
     r"% CPU use with ",
-    r"^(Pair|Neigh|Comm|Output|Modify|Other) +\|",
+    r"^(Pair|Kspace|Neigh|Comm|Output|Modify|Other) +\|",
     r"^Total wall time: ",
 ];
 

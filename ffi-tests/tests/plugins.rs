@@ -68,16 +68,20 @@ fn imports(modules: &str) -> Option<Job> {
 
 /// A Python program with these arguments.
 fn python(script: &str, arguments: &[&str]) -> Option<Job> {
-    let python = place::workspace().join(".env/python/bin/python3");
-    if !python.is_file() {
+    let script = format!("{}/programs/{script}", env!("CARGO_MANIFEST_DIR"));
+    in_python(|python| Job::new(python.join("python3"), &[&[&script[..]], arguments].concat()))
+}
+
+/// A job that finds mpi4py and numpy, given where the interpreter is.
+fn in_python(make: impl FnOnce(&Path) -> Job) -> Option<Job> {
+    let python = place::workspace().join(".env/python/bin");
+    if !python.join("python3").is_file() {
         place::skip("mpi4py and numpy are not installed; `make python` installs them");
         return None;
     }
-    let script = format!("{}/programs/{script}", env!("CARGO_MANIFEST_DIR"));
     let library = place::libmpi();
     let directory = library.parent().unwrap_or(&library).to_string_lossy().into_owned();
-    let job = Job::new(python, &[&[&script[..]], arguments].concat());
-    let job = job
+    let job = make(&python)
         .workers(WORKERS)
         .interval("5calls")
         .env("LD_LIBRARY_PATH", &directory);
@@ -210,6 +214,41 @@ fn numpy_is_imported_while_the_program_runs() {
 fn threads_of_an_interpreter_call_mpi_and_change_files() {
     let steps = ROUNDS.to_string();
     kill_often("threaded", || python("threaded.py", &[&steps, "0.005"]), 3);
+}
+
+/// Products and eigenvalues by a BLAS with two threads, which are there before MPI_Init.
+fn solver(is_script: bool) -> Option<Job> {
+    let arguments = ["20", "0.005"];
+    let as_script = |python: &Path| {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/solver.py");
+        let path = std::env::var("PATH").unwrap_or_default();
+        Job::new(script, &arguments).env("PATH", &format!("{}:{path}", python.display()))
+    };
+    let job = match is_script {
+        true => in_python(as_script),
+        false => python("solver.py", &arguments),
+    };
+    Some(job?.workers(2).env("OPENBLAS_NUM_THREADS", "2"))
+}
+
+/// As `mpirun solver.py`, and as `mpirun python3 solver.py`.
+#[test]
+fn numpy_computes_with_the_threads_of_its_blas() {
+    let mut verdicts = Verdicts::default();
+    for (is_script, worker, line) in few([(true, 1, 4), (false, 0, 6), (false, 1, 9), (true, 0, 12)], 1) {
+        let (Some(plain), Some(layered)) = (solver(is_script), solver(is_script)) else {
+            return;
+        };
+        let kill = Kill::at(worker, Trigger::Lines(line)).after(Duration::from_millis(4));
+        let outcome = layered.kill(kill).run();
+        verdicts.judge(&format!("a script: {is_script}; worker {worker}, line {line}"), || {
+            outcome.assert_success();
+            outcome.assert_same_lines(&native(plain));
+            outcome.assert_taken_over(&[worker]);
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
 }
 
 #[test]

@@ -4,7 +4,7 @@ use ffi_tests::{place, plain};
 use std::collections::BTreeMap;
 use understudy_table::{Flag, table};
 
-/// Names besides libmpi's. pthread_create: the program's threads are noticed, as they cannot be brought back. dlopen and
+/// Names besides libmpi's. pthread_create, timer_create: the program's threads are noticed. dlopen and
 /// dlclose: an understudy does the same; libmpi is not opened a second time. mmap, shmat: memory that ranks share is noticed.
 /// _exit: the end of a rank is noticed. sigaction and its relatives: they hide the handler of fatal signals. Clocks and the
 /// like: their answers are recorded in the initialisation phase. The others change names, sizes or contents of files, which
@@ -64,6 +64,7 @@ const EXTRA: &[&str] = &[
     "symlinkat",
     "sysv_signal",
     "time",
+    "timer_create",
     "times",
     "timespec_get",
     "truncate",

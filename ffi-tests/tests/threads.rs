@@ -2,13 +2,14 @@
 
 use ffi_tests::job::Scope;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place};
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place, programs};
 use std::time::Duration;
 
-const PROGRAMS: [(&str, &[&str]); 4] = [
+const PROGRAMS: [(&str, &[&str]); 5] = [
     ("pool", &["150", "4", "20000"]),
     ("teams", &["90", "4"]),
     ("shortlived", &["60"]),
+    ("tasks", &["60"]),
     ("naps", &["150"]),
 ];
 
@@ -61,6 +62,69 @@ fn threads_that_call_mpi_one_after_the_other_are_brought_back() {
             let kill = Kill::at(1, Trigger::Lines(6)).after(Duration::from_millis(20));
             let outcome = job(program, arguments).kill(kill).run();
             assert_survived(&outcome, &native(job(program, arguments)), &[1]);
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// An unmodified program of the distribution with OpenMP threads.
+#[test]
+fn lammps_with_threads_writes_the_same_whoever_is_killed() {
+    let Some(case) = programs::threaded_lammps() else {
+        return;
+    };
+    let undisturbed = native(case.job());
+    undisturbed.check(
+        String::from_utf8_lossy(&undisturbed.stdout).contains("2 MPI tasks x 2 OpenMP threads"),
+        "there are no threads",
+    );
+    let mut verdicts = Verdicts::default();
+    for (worker, line) in few([(1, 50), (0, 60), (1, 56), (0, 64)], 1) {
+        verdicts.judge(&format!("worker {worker} after line {line}"), || {
+            let kill = Kill::at(worker, Trigger::Lines(line)).after(Duration::from_millis(5));
+            let outcome = case.job().kill(kill).run();
+            outcome.assert_success();
+            outcome.assert_like_after(&undisturbed, case.files, case.canonical);
+            outcome.assert_taken_over(&[worker]);
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// Their threads are libc's own, and a new process has other numbers for them; each is waited for. In the second program there is
+/// no timer at any cut.
+#[test]
+fn timers_that_start_or_signal_threads_go_on() {
+    let job = |what: &str| job("alarm", &["20", "2", what]).interval("7calls");
+    let rows = [
+        (
+            "often",
+            "kill rank=1 at=commit.end epoch=4; kill rank=0 at=cut.begin epoch=11",
+        ),
+        (
+            "seldom",
+            "kill rank=1 at=commit.end epoch=4; kill rank=1 at=commit.end epoch=9",
+        ),
+        ("often", "kill rank=2 at=cut.begin epoch=2; kill rank=1 at=load.end"),
+        ("often", "pretend no-memfd; kill rank=0 at=capture.end epoch=9"),
+        (
+            "seldom",
+            "pretend no-memfd; kill rank=0 at=cut.begin epoch=7; kill rank=3 at=load.end",
+        ),
+        (
+            "often",
+            "pretend no-userfaultfd; kill rank=2 at=commit.end epoch=6 delay=3ms",
+        ),
+    ];
+    let mut verdicts = Verdicts::default();
+    for (what, fault) in few(rows, 2) {
+        verdicts.judge(&format!("{what}: {fault}"), || {
+            let outcome = job(what).spares(2).fault(fault).run();
+            outcome.assert_success();
+            outcome.assert_same_lines(&native(job(what)));
+            outcome.check(!outcome.takeovers().is_empty(), "nobody has died");
+            outcome.assert_nothing_left();
         });
     }
     verdicts.assert_all_good();

@@ -18,7 +18,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 13;
+pub const ABI_VERSION: u32 = 14;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -166,6 +166,8 @@ pub struct BootInfo {
     pub call_at_exit: unsafe extern "C" fn(unsafe extern "C" fn(c_int), unsafe extern "C" fn(c_int)),
     /// Number of threads that the user side has created so far (updated by the face).
     pub user_threads: *const u32,
+    /// Number of its timers that start threads, each of which counts as a thread, too.
+    pub user_timer_threads: *const u32,
     /// Number of mappings that the user side has made so far and that other processes may share (updated by the face).
     pub user_shared_maps: *const u32,
     /// Base-namespace `dlopen`, for libraries that an understudy must open again: their constructors are not run.

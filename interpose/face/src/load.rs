@@ -197,6 +197,7 @@ fn start_runtime(
         messages: relay::copy_of_stderr(),
         call_at_exit: at_exit::call_at_exit,
         user_threads: threads::created(),
+        user_timer_threads: threads::created_for_timers(),
         user_shared_maps: sharing::made(),
         user_dlopen: passive::open,
         user_dlsym: services::dlsym,

@@ -2,13 +2,16 @@
 //! see below.
 #![allow(unsafe_code)]
 
+use crate::libc::next;
 use crate::stop;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use understudy_abi::turn::SEVERAL;
 
 /// How many threads the user side has created.
 static CREATED: AtomicU32 = AtomicU32::new(0);
+/// How many timers that start threads.
+static TIMERS: AtomicU32 = AtomicU32::new(0);
 /// The main thread's control block.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 /// The main thread is in pthread_create(3).
@@ -47,6 +50,11 @@ pub fn created() -> *const u32 {
     CREATED.as_ptr()
 }
 
+/// The same of timers that start threads.
+pub fn created_for_timers() -> *const u32 {
+    TIMERS.as_ptr()
+}
+
 /// Where it is to be told that there is more than one thread, or null.
 static TOLD: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -68,7 +76,6 @@ fn tell_of_several() {
 type Create = unsafe extern "C" fn(*mut usize, *const c_void, *const c_void, *mut c_void) -> c_int;
 
 unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn pthread_attr_init(attributes: *mut Attributes) -> c_int;
     fn pthread_attr_setstack(attributes: *mut Attributes, stack: *mut c_void, size: usize) -> c_int;
     fn pthread_join(thread: usize, result: *mut *mut c_void) -> c_int;
@@ -80,15 +87,8 @@ struct Attributes([u8; 56]);
 
 fn real_create() -> Create {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    let mut real = REAL.load(Ordering::Relaxed);
-    const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
-    if real.is_null() {
-        // SAFETY: dlsym(3).
-        real = unsafe { dlsym(RTLD_NEXT, c"pthread_create".as_ptr()) };
-        REAL.store(real, Ordering::Relaxed);
-    }
     // SAFETY: libc's pthread_create has this type.
-    unsafe { core::mem::transmute(real) }
+    unsafe { core::mem::transmute(next(&REAL, c"pthread_create")) }
 }
 
 /// A thread that has been created and has not begun.
@@ -150,8 +150,25 @@ unsafe extern "C" fn begin() {
     )
 }
 
-/// pthread_create(3) of the user side: counts. A new thread may wait for its creator with all signals blocked, so the creator
-/// cannot be stopped meanwhile either.
+/// Creates a thread of the user side, which is counted. A new thread may wait for its creator with all signals blocked, so the
+/// creator cannot be stopped meanwhile either.
+fn creating(create: impl FnOnce() -> c_int) -> c_int {
+    CREATED.fetch_add(1, Ordering::Relaxed);
+    tell_of_several();
+    let is_main = is_main();
+    stop::block();
+    if is_main {
+        MAIN_CREATES.store(true, Ordering::Relaxed);
+    }
+    let result = create();
+    if is_main {
+        MAIN_CREATES.store(false, Ordering::Relaxed);
+    }
+    stop::unblock();
+    result
+}
+
+/// pthread_create(3) of the user side.
 ///
 /// # Safety
 /// As pthread_create(3).
@@ -162,33 +179,49 @@ pub unsafe extern "C" fn pthread_create(
     start: *const c_void,
     argument: *mut c_void,
 ) -> c_int {
-    CREATED.fetch_add(1, Ordering::Relaxed);
-    tell_of_several();
-    let is_main = is_main();
-    stop::block();
-    let place = take_place();
-    place.start.store(start as usize, Ordering::Relaxed);
-    place.argument.store(argument as usize, Ordering::Relaxed);
-    if is_main {
-        MAIN_CREATES.store(true, Ordering::Relaxed);
+    creating(|| {
+        let place = take_place();
+        place.start.store(start as usize, Ordering::Relaxed);
+        place.argument.store(argument as usize, Ordering::Relaxed);
+        let begin = begin as *const () as *const c_void;
+        let task = core::ptr::from_ref(place).cast_mut().cast();
+        // SAFETY: handed on to the caller.
+        let result = unsafe { real_create()(thread, attributes, begin, task) };
+        if result != 0 {
+            place.is_taken.store(false, Ordering::Release);
+        }
+        result
+    })
+}
+
+/// glibc's `struct sigevent`, as far as it is looked at.
+#[repr(C)]
+pub struct Event {
+    value: usize,
+    signal: c_int,
+    notice: c_int,
+}
+
+/// timer_create(2) of the user side: for a timer that starts threads libc creates one itself, past [`pthread_create`].
+///
+/// # Safety
+/// As timer_create(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timer_create(clock: c_int, event: *const Event, timer: *mut *mut c_void) -> c_int {
+    const SIGEV_THREAD: c_int = 2;
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    type Create = unsafe extern "C" fn(c_int, *const Event, *mut *mut c_void) -> c_int;
+    // SAFETY: libc's function has this type; the rest is handed on to the caller.
+    unsafe {
+        let real: Create = core::mem::transmute(next(&REAL, c"timer_create"));
+        match event.as_ref() {
+            Some(asked) if asked.notice == SIGEV_THREAD => {
+                TIMERS.fetch_add(1, Ordering::Relaxed);
+                creating(|| real(clock, event, timer))
+            }
+            _ => real(clock, event, timer),
+        }
     }
-    // SAFETY: handed on to the caller.
-    let result = unsafe {
-        real_create()(
-            thread,
-            attributes,
-            begin as *const () as *const c_void,
-            core::ptr::from_ref(place).cast_mut().cast(),
-        )
-    };
-    if is_main {
-        MAIN_CREATES.store(false, Ordering::Relaxed);
-    }
-    if result != 0 {
-        place.is_taken.store(false, Ordering::Release);
-    }
-    stop::unblock();
-    result
 }
 
 extern "C" fn nothing(_: *mut c_void) -> *mut c_void {

@@ -34,7 +34,7 @@ pub use output::{
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use threads::{
     allow as allow_threads, are_there as has_threads, go_back as threads_go_back, let_go as let_threads_go,
-    stop as stop_threads, stop_for_good as stop_threads_for_good,
+    stop_for_good as stop_threads_for_good,
 };
 use understudy_numbers::ProcessNumber;
 pub use undo::{Call as FileCall, Range as FileRange, full_name, note as note_effect, note_overwriting};
@@ -125,9 +125,9 @@ pub enum UserError {
     /// One that was made by timer_create(2).
     #[error("{0}")]
     Timer(String),
-    /// A timer of SIGEV_THREAD.
+    /// A timer whose thread is not the program's, or not certainly glibc's.
     #[error(
-        "the program has a timer that starts threads (SIGEV_THREAD), which an understudy could not bring back; let it send a signal or run it with UNDERSTUDY_DISABLE=1"
+        "the program has a timer for a thread that has ended or cannot be found (SIGEV_THREAD_ID, SIGEV_THREAD), which an understudy could not bring back; let it delete such timers or run it with UNDERSTUDY_DISABLE=1"
     )]
     TimerThread,
 }
@@ -145,6 +145,11 @@ pub fn check() -> Result<(), UserError> {
     loader::check()
 }
 
+/// Stops all threads for a cut; false: it must be put off.
+pub fn stop_threads() -> bool {
+    threads::stop() && timers::are_quiet()
+}
+
 /// Collects the state at a cut.
 pub fn capture() -> Result<State, UserError> {
     Ok(State {
@@ -153,7 +158,7 @@ pub fn capture() -> Result<State, UserError> {
         thread_locals: tls::capture(),
         signals: signals::capture(),
         process: process::capture(),
-        timers: timers::capture(),
+        timers: timers::capture()?,
         input: input::capture(),
         files: files::capture(),
         output: output::capture(),
@@ -188,12 +193,11 @@ impl State {
         signals::restore(&self.signals, is_mains);
         files::restore(&self.files)?;
         output::restore(&self.output, own);
-        process::restore(&self.process, is_mains)?;
-        timers::restore(&self.timers)
+        process::restore(&self.process, is_mains)
     }
 
-    /// Makes the threads that are missing, and this process's threads the owners of the locks that the program holds, after all
-    /// else. `pages` (sorted) are those that have been loaded, `frame` the call at the cut.
+    /// Makes the threads that are missing, and this process's threads the owners of the locks that the program holds, and its timers,
+    /// after all else. `pages` (sorted) are those that have been loaded, `frame` the call at the cut.
     pub fn restore_threads(&self, frame: &Frame, pages: &[PageRun]) -> Result<(), UserError> {
         let caller = threads::Caller {
             frame,
@@ -203,7 +207,7 @@ impl State {
         };
         let changed = self.threads.make(&caller, self.thread, self.process.uses_tiles())?;
         locks::pass_on(&changed, &self.layout, pages, &self.thread_locals.ranges());
-        Ok(())
+        timers::restore(&self.timers, &changed)
     }
 
     /// How far down the main thread's stack is in use, if the call of `frame` is the cut.

@@ -164,6 +164,36 @@ pub fn are_there() -> bool {
     listed.is_none_or(|listed| listed.iter().any(|thread| !thread.is_runtimes() && thread.number > 0))
 }
 
+/// Whether threads can be told apart from those of the runtime side.
+pub fn are_known() -> bool {
+    THREADS.borrow().is_some()
+}
+
+/// The numbers of the program's threads but the calling one's, as far as can be told just now.
+pub fn numbers() -> Vec<ThreadNumber> {
+    let threads = THREADS.borrow();
+    let listed = threads
+        .as_ref()
+        .and_then(|threads| threads.places.threads())
+        .unwrap_or_default();
+    let own = listed
+        .iter()
+        .filter(|thread| !thread.is_runtimes() && thread.number > 0);
+    own.map(|thread| ThreadNumber::of(thread.number)).collect()
+}
+
+/// Whether a thread of the program's has this number, or nobody can tell just now: what is not so is seen at the next cut.
+pub fn may_have(number: ThreadNumber) -> bool {
+    let threads = THREADS.borrow();
+    let Some(threads) = threads.as_ref() else { return false };
+    let listed = threads.places.threads();
+    listed.is_none_or(|listed| {
+        listed
+            .iter()
+            .any(|thread| !thread.is_runtimes() && thread.number == number.get())
+    })
+}
+
 /// Looks at all threads, which stand still.
 pub fn capture() -> Result<Saved, UserError> {
     let threads = THREADS.borrow();
