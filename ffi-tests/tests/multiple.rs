@@ -26,20 +26,32 @@ fn assert_survives(job: impl Fn() -> Job, faults: &str) {
 /// has an answer to wait for between two checkpoints.
 #[test]
 fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
-    let program = place::test_program("multiple");
+    let (multiple, hybrid) = (place::test_program("multiple"), place::example("hybrid"));
+    let strips = &["300", "120", "100", "--threads", "3", "--multiple"][..];
     let rows = [
-        (&["150"][..], "kill rank=1 at=call:900"),
+        (&multiple, &["150"][..], "kill rank=1 at=call:900"),
         (
+            &multiple,
             &["40", "objects"],
             "kill rank=2 at=commit.end epoch=4; kill rank=0 at=call:700",
         ),
-        (&["150"], "kill rank=0 at=cut.end epoch=5; kill rank=1 at=load.end"),
-        (&["150"], "pretend no-memfd; kill rank=2 at=capture.end epoch=6"),
+        (&hybrid, strips, "kill rank=1 at=call:150"),
+        (&hybrid, &strips[..5], "kill rank=2 at=cut.begin epoch=7"),
+        (
+            &multiple,
+            &["150"],
+            "kill rank=0 at=cut.end epoch=5; kill rank=1 at=load.end",
+        ),
+        (
+            &multiple,
+            &["150"],
+            "pretend no-memfd; kill rank=2 at=capture.end epoch=6",
+        ),
     ];
     let mut verdicts = Verdicts::default();
-    for (arguments, faults) in few(rows, 2) {
-        verdicts.judge(&format!("{arguments:?}: {faults}"), || {
-            assert_survives(|| job(&program, arguments), faults);
+    for (program, arguments, faults) in few(rows, 3) {
+        verdicts.judge(&format!("{} {arguments:?}: {faults}", program.display()), || {
+            assert_survives(|| job(program, arguments), faults);
         });
     }
     verdicts.assert_all_good();
