@@ -46,7 +46,7 @@ static void *run(void *argument)
         if (own == 0 && !strcmp(what, "files")) {
             char name[40];
             sprintf(name, "of-threads.%d", rank);
-            FILE *file = fopen(name, "w");
+            FILE *file = fopen(name, "a");
             fprintf(file, "%d\n", mine);
             fclose(file);
         }

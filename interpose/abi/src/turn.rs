@@ -20,7 +20,7 @@ pub const SEVERAL: u8 = 16;
 pub struct Turn {
     /// A futex: 0 it is nobody's turn, 1 somebody's, 2 somebody's for whom others wait.
     pub lock: AtomicU32,
-    /// Not 0: calls take turns.
+    /// Not 0: calls take turns, and any thread gets one.
     pub is_shared: AtomicU32,
     /// Control block (fs register) of the thread whose turn it is; 0: nobody's.
     pub holder: AtomicUsize,
@@ -56,6 +56,8 @@ pub struct TurnCode {
     pub returned: usize,
     /// From now on calls take turns.
     pub share: unsafe extern "C" fn(),
+    /// From now on calls of the main thread take turns; others get none before that is said by [`Turn::is_shared`]. For any thread.
+    pub begin: unsafe extern "C" fn(),
     /// The shared state.
     pub turn: *const Turn,
 }

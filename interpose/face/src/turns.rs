@@ -148,6 +148,7 @@ pub fn code() -> TurnCode {
         again: understudy_turn_again as *const () as usize,
         returned: understudy_turn_returned as *const () as usize,
         share,
+        begin: take_turns,
         turn: &raw const TURN,
     }
 }
@@ -155,12 +156,20 @@ pub fn code() -> TurnCode {
 /// From now on calls take turns. For the main thread, in a call.
 unsafe extern "C" fn share() {
     if !is_shared() {
-        ENTER.store(ENTRY[ENTRIES - 1].load(Ordering::Relaxed), Ordering::Relaxed);
-        PROCESS.store(process(), Ordering::Relaxed);
+        take_turns();
         TURN.is_shared.store(1, Ordering::SeqCst);
         threads::tell(TURN.attention.load(Ordering::Relaxed));
-        connect(&[understudy_turn_enter as *const c_void; ENTRIES]);
-        sources::enter_by(understudy_turn_enter as *const c_void);
+    }
+}
+
+/// From now on calls that begin take turns. One of the main thread may be under way that has none, so nobody else may have one yet.
+extern "C" fn take_turns() {
+    let enter = understudy_turn_enter as *const c_void;
+    if ENTER.load(Ordering::Relaxed).is_null() {
+        ENTER.store(ENTRY[ENTRIES - 1].load(Ordering::Relaxed), Ordering::Relaxed);
+        PROCESS.store(process(), Ordering::Relaxed);
+        connect(&[enter; ENTRIES]);
+        sources::enter_by(enter);
     }
 }
 
@@ -269,6 +278,9 @@ fn is_nested(kept: &mut Kept, own: usize) -> bool {
 /// Before a call.
 extern "C" fn take(kept: &mut Kept) -> u32 {
     let own = threads::control_block();
+    if !is_shared() && own != threads::main() {
+        return QUESTION;
+    }
     if try_lock(&TURN.lock) {
         begin(kept, own);
         0

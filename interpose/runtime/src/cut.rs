@@ -8,7 +8,7 @@
 mod anywhere;
 mod together;
 
-use crate::arch::{self, Rewound};
+use crate::arch::{self, Rewound, turn};
 use crate::drain::{Ability, Exchange};
 use crate::handles::VirtComm;
 use crate::objects::{comm, window};
@@ -242,6 +242,7 @@ pub fn take() -> Result<(), Rewound> {
 /// The same at a candidate, or wherever the workers are.
 fn take_at(candidate: bool) -> Result<(), Rewound> {
     fault::point("cut.begin", copies::next_epoch());
+    turn::settle();
     checkpoint::finish()?;
     rehearsal::poll();
     completion::reap_orphans()?;

@@ -74,7 +74,7 @@ pub enum UserError {
     Threads(u32),
     /// What others than the main thread have done to files.
     #[error(
-        "a thread of the program has made, opened for writing, renamed or removed files since the checkpoint, which only what the main thread does can be undone of; let the main thread do so, or run the program with UNDERSTUDY_THREADS=0"
+        "a thread of the program has made, opened for writing, renamed or removed files since the checkpoint when it had no turn for that; let the program ask for MPI_THREAD_SERIALIZED, or run it with UNDERSTUDY_THREADS=0"
     )]
     ThreadsFiles,
     /// They cannot be stopped.

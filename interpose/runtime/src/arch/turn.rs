@@ -73,8 +73,8 @@ pub fn be_multiple() {
     turn().attention.store(bits, Ordering::Relaxed);
 }
 
-/// From now on any thread of the program may call.
-pub fn share() {
+/// Calls may take turns later on.
+pub fn prepare() {
     let turn = turn();
     for (place, question) in turn.questions.iter().zip(QUESTIONS) {
         place.store(question.slot(), Ordering::Relaxed);
@@ -86,9 +86,31 @@ pub fn share() {
     turn.may_write_fs.store(may_write_fs as u32, Ordering::Relaxed);
     turn.told
         .store(std::ptr::from_ref(call::caller()).cast_mut(), Ordering::Relaxed);
+}
+
+/// From now on any thread of the program may call.
+pub fn share() {
+    prepare();
     if let Some(face) = FACE.get() {
         // SAFETY: the main thread is in a call of the program.
         unsafe { (face.code.share)() };
+    }
+}
+
+/// There is something to do for other threads: calls take turns as soon as they can ([`settle`]), if that is [`prepare`]d. For any thread.
+pub fn want() {
+    let is_prepared = !turn().told.load(Ordering::Relaxed).is_null();
+    if let Some(face) = FACE.get().filter(|_| is_prepared) {
+        // SAFETY: for any thread, at any time.
+        unsafe { (face.code.begin)() };
+    }
+}
+
+/// If this call, the outermost one, has a turn, no other one is under way: any thread may have one.
+pub fn settle() {
+    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+    if !is_shared() && super::top_frame().is_some_and(|frame| has_turn(unsafe { &*frame })) {
+        turn().is_shared.store(1, Ordering::SeqCst);
     }
 }
 
@@ -153,9 +175,6 @@ pub fn address_of_call(frame: &Frame) -> Option<u64> {
 
 /// The main thread goes on with the call in `frame`: it is its turn exactly if the end of the call gives the turn back.
 pub fn pass_to_main(frame: &Frame) {
-    if !is_shared() {
-        return;
-    }
     let turn = turn();
     turn.number.store(0, Ordering::Relaxed);
     call::caller().store(1, Ordering::Relaxed);

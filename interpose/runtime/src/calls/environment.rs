@@ -84,6 +84,8 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
         TOLD.version[0].store(version, Ordering::Relaxed);
         TOLD.version[1].store(subversion, Ordering::Relaxed);
         turn::share();
+    } else if may_share {
+        turn::prepare();
     }
     outcome!(job::init());
     written(level);

@@ -1,7 +1,8 @@
-//! Effects on files of other threads than the main one, which cannot be undone.
+//! Effects on files of other threads than the main one that have no turn, which cannot be undone.
 #![allow(unsafe_code)]
 
 use super::output;
+use crate::arch::turn;
 use ckptd::private::open_own;
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
@@ -54,6 +55,8 @@ pub unsafe extern "C" fn effect_of_others(kind: u32, _: c_int, path: *const c_ch
         if starts_with(b"/proc/") || starts_with(b"/sys/") || starts_with(b"/dev/") && !starts_with(b"/dev/shm/") {
             return;
         }
+        // From the next cut on it will be.
+        turn::want();
         for note in &NOTES {
             if let Some(note) = note.load(Ordering::Relaxed).as_ref() {
                 note.fetch_max(EPOCH.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
