@@ -32,6 +32,8 @@ pub struct Turn {
     pub mask: AtomicU64,
     /// Where the runtime wants to have that number, 1 for the main thread.
     pub told: AtomicPtr<AtomicU32>,
+    /// Not 0: there are threads that were created in another process, whose part this one plays.
+    pub has_others: AtomicU32,
     /// Not 0: the call waits for others and gives its turn back; it is to be made once more, when others have had theirs.
     pub again: AtomicU32,
     /// Where the runtime wants to be told by [`SEVERAL`] that the program has more than one thread; null: nowhere.
@@ -73,6 +75,7 @@ impl Turn {
             number: AtomicI32::new(0),
             mask: AtomicU64::new(0),
             told: AtomicPtr::new(core::ptr::null_mut()),
+            has_others: AtomicU32::new(0),
             again: AtomicU32::new(0),
             attention: AtomicPtr::new(core::ptr::null_mut()),
             questions: [const { AtomicU32::new(u32::MAX) }; QUESTIONS],

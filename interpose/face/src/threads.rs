@@ -55,6 +55,11 @@ pub fn created_for_timers() -> *const u32 {
     TIMERS.as_ptr()
 }
 
+/// That number.
+pub fn count() -> u32 {
+    CREATED.load(Ordering::Relaxed)
+}
+
 /// Where it is to be told that there is more than one thread, or null.
 static TOLD: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 

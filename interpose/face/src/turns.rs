@@ -18,8 +18,8 @@ use understudy_abi::turn::{Turn, TurnCode};
 static TURN: Turn = Turn::new();
 /// The process in which turns are taken: the program's children inherit all this.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
-/// Where calls go on: the runtime's entry for all numbers of arguments.
-static ENTER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+/// Where calls go on: the runtime's entry for any number of arguments, and that for calls without stack arguments.
+static ENTER: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
 
 const ARCH_SET_FS: usize = 0x1002;
 const FUTEX_WAIT_PRIVATE: usize = 128;
@@ -41,6 +41,7 @@ const SET: usize = 2;
 #[repr(C)]
 pub struct Kept {
     mask: u64,
+    /// In the upper half: which of [`ENTER`].
     slot: u64,
     /// r9, r8, rcx, rdx, rsi, rdi.
     arguments: [u64; 6],
@@ -59,6 +60,14 @@ const QUESTION: u32 = 1;
 
 // Registers and stack words are as at the call when the runtime's entry is reached; it is a call of its own, which comes back here.
 core::arch::global_asm!(
+    ".hidden understudy_turn_enter_few",
+    ".globl understudy_turn_enter_few",
+    "understudy_turn_enter_few:",
+    ".cfi_startproc",
+    "mov r10, 0x100000000",
+    "or rax, r10",
+    "jmp understudy_turn_enter",
+    ".cfi_endproc",
     ".hidden understudy_turn_enter",
     ".globl understudy_turn_enter",
     "understudy_turn_enter:",
@@ -84,6 +93,9 @@ core::arch::global_asm!(
     "call {take}",
     "test eax, eax",
     "jne 2f",
+    "mov r11d, dword ptr [rbp - 52]",
+    "test r11d, r11d",
+    "jne 5f",
     "push qword ptr [rbp + 72]",
     "push qword ptr [rbp + 64]",
     "push qword ptr [rbp + 56]",
@@ -92,14 +104,15 @@ core::arch::global_asm!(
     "push qword ptr [rbp + 32]",
     "push qword ptr [rbp + 24]",
     "push qword ptr [rbp + 16]",
-    "mov rdi, qword ptr [rbp - 8]",
+    "5: mov rdi, qword ptr [rbp - 8]",
     "mov rsi, qword ptr [rbp - 16]",
     "mov rdx, qword ptr [rbp - 24]",
     "mov rcx, qword ptr [rbp - 32]",
     "mov r8, qword ptr [rbp - 40]",
     "mov r9, qword ptr [rbp - 48]",
-    "mov rax, qword ptr [rbp - 56]",
-    "call qword ptr [rip + {enter}]",
+    "mov eax, dword ptr [rbp - 56]",
+    "lea r10, [rip + {enter}]",
+    "call qword ptr [r10 + r11 * 8]",
     ".hidden understudy_turn_returned",
     ".globl understudy_turn_returned",
     "understudy_turn_returned:",
@@ -137,6 +150,7 @@ core::arch::global_asm!(
 );
 
 unsafe extern "C" {
+    fn understudy_turn_enter_few();
     fn understudy_turn_enter();
     fn understudy_turn_again();
     fn understudy_turn_returned();
@@ -165,10 +179,14 @@ unsafe extern "C" fn share() {
 /// From now on calls that begin take turns. One of the main thread may be under way that has none, so nobody else may have one yet.
 extern "C" fn take_turns() {
     let enter = understudy_turn_enter as *const c_void;
-    if ENTER.load(Ordering::Relaxed).is_null() {
-        ENTER.store(ENTRY[ENTRIES - 1].load(Ordering::Relaxed), Ordering::Relaxed);
+    if ENTER[0].load(Ordering::Relaxed).is_null() {
+        for (place, entry) in ENTER.iter().zip([ENTRIES - 1, 0]) {
+            place.store(ENTRY[entry].load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         PROCESS.store(process(), Ordering::Relaxed);
-        connect(&[enter; ENTRIES]);
+        let mut entries = [enter; ENTRIES];
+        entries[0] = understudy_turn_enter_few as *const c_void;
+        connect(&entries);
         sources::enter_by(enter);
     }
 }
@@ -201,8 +219,21 @@ fn set_mask(mask: u64) -> u64 {
     before
 }
 
+/// Whether there is no other thread: nobody else looks at the lock then, and an atomic operation costs more than all the rest.
+#[inline(always)]
+fn is_alone() -> bool {
+    threads::count() == 0 && TURN.has_others.load(Ordering::Relaxed) == 0
+}
+
 #[inline(always)]
 fn try_lock(lock: &AtomicU32) -> bool {
+    if is_alone() {
+        let is_free = lock.load(Ordering::Relaxed) == 0;
+        if is_free {
+            lock.store(1, Ordering::Relaxed);
+        }
+        return is_free;
+    }
     lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
         .is_ok()
 }
@@ -236,7 +267,9 @@ fn acquire(lock: &AtomicU32, rounds: u32) -> bool {
 }
 
 fn release(lock: &AtomicU32) {
-    if lock.swap(0, Ordering::Release) == 2 {
+    if is_alone() {
+        lock.store(0, Ordering::Relaxed);
+    } else if lock.swap(0, Ordering::Release) == 2 {
         // SAFETY: futex(2) on a word that lives.
         unsafe { sys!(nr::FUTEX, lock.as_ptr(), FUTEX_WAKE_PRIVATE, 1, 0, 0, 0) };
     }

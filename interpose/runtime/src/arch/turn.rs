@@ -73,6 +73,14 @@ pub fn be_multiple() {
     turn().attention.store(bits, Ordering::Relaxed);
 }
 
+/// There are threads that the face has not seen created.
+pub fn has_others() {
+    turn().has_others.store(1, Ordering::Relaxed);
+    if attention::is_multiple() {
+        attention::set(attention::SEVERAL);
+    }
+}
+
 /// Calls may take turns later on.
 pub fn prepare() {
     let turn = turn();

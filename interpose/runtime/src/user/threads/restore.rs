@@ -4,7 +4,6 @@
 use super::slot::{self, END, FREE, PARKED, Slot};
 use super::{Caller, Deaf, Saved, THREADS, Thread, vectors};
 use crate::arch::{self, raw, turn};
-use crate::attention;
 use crate::cell::Copied;
 use crate::user::locks::ThreadNumber;
 use crate::user::signals::mask;
@@ -114,10 +113,9 @@ impl Saved {
     ) -> Result<Vec<(ThreadNumber, ThreadNumber)>, UserError> {
         if self.is_multiple {
             turn::be_multiple();
-            // Those of the image were created in another process.
-            if !self.threads.is_empty() {
-                attention::set(attention::SEVERAL);
-            }
+        }
+        if !self.threads.is_empty() {
+            turn::has_others();
         }
         if self.is_shared && !turn::is_shared() {
             turn::share();
