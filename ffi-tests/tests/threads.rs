@@ -236,6 +236,16 @@ fn a_job_with_threads_that_was_killed_goes_on_from_the_disk() {
     }
 }
 
+/// What threads do while the program sets up is not the same twice.
+#[test]
+fn copies_of_a_program_with_threads_hold_everything() {
+    let replayed = || job("teams", &["90", "4"]).env("UNDERSTUDY_STATIC", "replay");
+    let outcome = replayed().fault("kill rank=1 at=commit.end epoch=4").run();
+    assert_survived(&outcome, &native(replayed()), &[1]);
+    let says_so = |line: &&str| line.contains("has threads of its own: copies hold static data, too");
+    outcome.check(outcome.own_lines().iter().any(says_so), "no line says so");
+}
+
 /// As before there was any of this.
 #[test]
 fn threads_are_refused_if_that_is_wanted() {

@@ -25,7 +25,7 @@ pub mod typemap;
 
 use crate::arch::{self, Frame};
 use crate::cell::Main;
-use crate::events;
+use crate::{events, told, world};
 use ckptd::settings::Rule;
 use end::Watch;
 pub use format::Journal;
@@ -141,6 +141,19 @@ pub fn give_up() {
     }
 }
 
+/// Whether the program has created threads: what they do is not the same twice.
+fn has_threads() -> bool {
+    // SAFETY: the face's number, which lives as long as the process.
+    arch::turn::is_foreign() || unsafe { told::info().user_threads.read_volatile() } > 0
+}
+
+#[cold]
+fn give_up_for_threads() {
+    if !matches!(stop(), Recording::Off) && world::is_first_worker() {
+        log::warn!("the program has threads of its own: copies hold static data, too");
+    }
+}
+
 /// A handler has returned, with these bits in the registers for integers and doubles.
 ///
 /// # Safety
@@ -150,9 +163,8 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     if !is_outermost || arch::is_rewound() {
         return;
     }
-    // What other threads do is not the same twice.
-    if arch::turn::is_foreign() {
-        return give_up();
+    if has_threads() {
+        return give_up_for_threads();
     }
     // SAFETY: handed on to the caller.
     let frame = unsafe { &*frame };
