@@ -20,7 +20,7 @@ fn cases() -> [Case; 5] {
         programs::prints("anywhere halo", || job("halo", "8000")),
         programs::prints("anywhere farm", || job("farm", "20000")),
         programs::prints("anywhere pairs", || job("pairs", "8000")),
-        programs::prints("anywhere rows", || job("rows", "800")),
+        programs::prints("anywhere rows", || job("rows", "2400")),
     ]
 }
 

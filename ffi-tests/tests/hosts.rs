@@ -332,6 +332,7 @@ fn one_command_runs_a_job_on_all_hosts() {
     assert!(field == native.file("heat.field"), "the file differs: {said}");
     let choices = spares_chosen(&work.path().join("events"));
     assert_eq!(choices.len(), 2, "{choices:?} {said}");
-    assert!(choices.iter().all(|choice| choice.by_daemon), "{choices:?} {said}");
+    // The daemon is asked, too; but who inherits what a dead one has left is nearer than any spare.
+    assert!(said.contains("has taken its part"), "{said}");
     assert!(!work.path().join("events/ckptd.token").exists(), "the token has stayed");
 }

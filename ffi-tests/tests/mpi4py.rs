@@ -54,10 +54,7 @@ fn a_worker_may_die_in_mpi4py_s_tests() {
         return;
     };
     let undisturbed = native(plain);
-    let outcome = layered
-        .interval("3calls")
-        .fault("kill rank=1 at=commit.end epoch=3")
-        .run();
+    let outcome = layered.interval("3calls").fault("kill rank=1 at=call:300").run();
     outcome.assert_success();
     outcome.assert_same_lines(&undisturbed);
     outcome.assert_taken_over(&[1]);

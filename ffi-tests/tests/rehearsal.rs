@@ -93,7 +93,7 @@ fn a_sample_of_the_workers_may_be_rehearsed() {
             .env("UNDERSTUDY_REHEARSE", "sample")
             .env("UNDERSTUDY_STATIC", setting)
             .env("UNDERSTUDY_BUDDY_OFFSET", "1")
-            .fault("kill rank=1 at=cut.begin epoch=60; kill rank=0 at=cut.begin epoch=90")
+            .fault("kill rank=1 at=cut.begin epoch=30; kill rank=0 at=cut.begin epoch=50")
             .spares(2)
             .run();
         outcome.assert_success();

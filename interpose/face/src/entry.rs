@@ -28,7 +28,7 @@ static REAL: [AtomicUsize; SLOT_NAMES.len()] = [const { AtomicUsize::new(0) }; S
 unsafe extern "C" {
     fn dlmopen(namespace: c_long, path: *const c_char, flags: c_int) -> *mut c_void;
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    static environ: *const *const c_char;
+    static mut environ: *const *const c_char;
 }
 
 /// Whether thunks lead to the real library.
@@ -102,6 +102,8 @@ fn open_real() -> *mut c_void {
     // SAFETY: `environ` is libc's; dlopen(3), dlsym(3); the copied sizes are the table's, equal on both sides.
     unsafe {
         aside::say_unprepared(environ);
+        // Its process manager is the launcher's.
+        environ = environ::of_launcher(environ).unwrap_or(environ);
         let library_path = environ::value(environ, b"LD_LIBRARY_PATH=").unwrap_or(b"");
         if let Some(asked) = link::asked().filter(|asked| asked.is_file()) {
             path.push(asked.as_bytes());

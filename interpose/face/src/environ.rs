@@ -232,6 +232,25 @@ pub unsafe fn without_preload(list: *const *const c_char, own_path: &[u8]) -> Op
     Some(builder.finish())
 }
 
+/// The environment that the launcher gave, where a guardian has changed that.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn of_launcher(list: *const *const c_char) -> Option<*const *const c_char> {
+    // SAFETY: handed on to the caller.
+    unsafe {
+        if value(list, MANAGER).is_none() || !has_launcher(list) {
+            return None;
+        }
+        let (count, bytes) = measure(list);
+        let mut builder = Builder::new(count, bytes)?;
+        for entry in strings(list).filter(|entry| !is_of_guardian(list, entry)) {
+            builder.add(&[entry.strip_prefix(LAUNCHERS).unwrap_or(entry)]);
+        }
+        Some(builder.finish())
+    }
+}
+
 /// An array of strings: `first`, and then those of `list`.
 ///
 /// # Safety
