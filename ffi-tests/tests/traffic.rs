@@ -204,7 +204,7 @@ fn a_rollback_takes_counts_back() {
 fn a_job_that_goes_on_from_the_disk_goes_on_counting() {
     let job = || talk().job().disk();
     let mut first = job()
-        .fault("kill rank=0 at=cut.begin epoch=20; kill rank=1 at=cut.begin epoch=20")
+        .fault("pretend no-memfd; kill rank=0 at=cut.begin epoch=20; kill rank=1 at=cut.begin epoch=20")
         .run();
     let status = first.status.and_then(|status| status.code());
     first.check(status == Some(75), "it was to be lost");
