@@ -2,9 +2,10 @@
 
 use ckptd::events::{Amount, CommTraffic, EndHow, JournalCalls, Kind, Traffic};
 use ffi_tests::command::Understudy;
+use ffi_tests::job::Scope;
 use ffi_tests::programs::{self, Case, prints};
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, Verdicts, place};
+use ffi_tests::{Job, Outcome, Trigger, Verdicts, place};
 use std::collections::BTreeMap;
 
 const WORKERS: u32 = 4;
@@ -203,11 +204,8 @@ fn a_rollback_takes_counts_back() {
 #[ignore = "a variant: make test-all"]
 fn a_job_that_goes_on_from_the_disk_goes_on_counting() {
     let job = || talk().job().disk();
-    let mut first = job()
-        .fault("pretend no-memfd; kill rank=0 at=cut.begin epoch=20; kill rank=1 at=cut.begin epoch=20")
-        .run();
-    let status = first.status.and_then(|status| status.code());
-    first.check(status == Some(75), "it was to be lost");
+    let at = Trigger::OnDisk { workers: 4, epoch: 20 };
+    let mut first = job().killed_as_a_whole(at, Scope::Everything).run();
     let second = job().env("UNDERSTUDY_RESTART", "1").run_after(&mut first);
     second.assert_success();
     let goes_on = |line: &&str| line.contains("the job goes on from epoch");
