@@ -175,6 +175,16 @@ unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
     name == MANAGER || before.any(|was| was.starts_with(name))
 }
 
+/// What the launcher gave, of a list that a guardian has changed.
+///
+/// # Safety
+/// As [`strings`].
+unsafe fn launchers(list: *const *const c_char) -> impl Iterator<Item = &'static [u8]> {
+    // SAFETY: handed on to the caller.
+    let given = unsafe { strings(list).filter(move |entry| !is_of_guardian(list, entry)) };
+    given.map(|entry| entry.strip_prefix(LAUNCHERS).unwrap_or(entry))
+}
+
 /// Adds LD_PRELOAD without this library, or with another one in its place.
 fn add_preload(builder: &mut Builder, preload: &[u8], own_path: &[u8], instead: Option<&[u8]>) {
     let is_ours = |item: &[u8]| item == own_path || item.ends_with(b"/libunderstudy.so") || item == b"libunderstudy.so";
@@ -218,15 +228,11 @@ pub unsafe fn without_preload(list: *const *const c_char, own_path: &[u8]) -> Op
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = Builder::new(count, bytes)?;
     // SAFETY: handed on to the caller.
-    for entry in unsafe { strings(list) } {
-        let Some(preload) = entry.strip_prefix(PRELOAD) else {
-            // SAFETY: handed on to the caller.
-            if !unsafe { is_of_guardian(list, entry) } {
-                builder.add(&[entry.strip_prefix(LAUNCHERS).unwrap_or(entry)]);
-            }
-            continue;
-        };
-        add_preload(&mut builder, preload, own_path, None);
+    for entry in unsafe { launchers(list) } {
+        match entry.strip_prefix(PRELOAD) {
+            Some(preload) => add_preload(&mut builder, preload, own_path, None),
+            None => builder.add(&[entry]),
+        }
     }
     builder.add(&[&ASIDE_VARIABLE[..ASIDE_VARIABLE.len() - 1]]);
     Some(builder.finish())
@@ -244,9 +250,7 @@ pub unsafe fn of_launcher(list: *const *const c_char) -> Option<*const *const c_
         }
         let (count, bytes) = measure(list);
         let mut builder = Builder::new(count, bytes)?;
-        for entry in strings(list).filter(|entry| !is_of_guardian(list, entry)) {
-            builder.add(&[entry.strip_prefix(LAUNCHERS).unwrap_or(entry)]);
-        }
+        launchers(list).for_each(|entry| builder.add(&[entry]));
         Some(builder.finish())
     }
 }

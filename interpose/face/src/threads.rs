@@ -66,7 +66,7 @@ static TOLD: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 /// Tells of more than one thread there, now or when there are, by a bit.
 pub fn tell(told: *mut AtomicU8) {
     TOLD.store(told, Ordering::Relaxed);
-    if CREATED.load(Ordering::Relaxed) > 0 {
+    if count() > 0 {
         tell_of_several();
     }
 }

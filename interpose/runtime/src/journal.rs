@@ -143,8 +143,7 @@ pub fn give_up() {
 
 /// Whether the program has created threads: what they do is not the same twice.
 fn has_threads() -> bool {
-    // SAFETY: the face's number, which lives as long as the process.
-    arch::turn::is_foreign() || unsafe { told::info().user_threads.read_volatile() } > 0
+    arch::turn::is_foreign() || told::created_threads() > 0
 }
 
 #[cold]

@@ -1,6 +1,8 @@
 //! When the next cut is: what [`crate::cut`] counts and remembers, part of which is saved with a cut.
 
 mod agreement;
+#[cfg(test)]
+mod dice;
 mod gathering;
 mod pace;
 
@@ -66,7 +68,6 @@ impl Anywhere {
 /// A word on a collective that is under way, of the thread with this control block.
 pub struct Word {
     pub thread: usize,
-    pub uid: u64,
     /// This process's word, and the least of all members.
     pub numbers: Lent<Box<[u64; 2]>>,
     pub request: RealRequest,

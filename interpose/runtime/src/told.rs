@@ -42,6 +42,12 @@ pub fn attribute_cells() -> *mut c_int {
     info().attribute_cells
 }
 
+/// How many threads the program has created.
+pub fn created_threads() -> u32 {
+    // SAFETY: the face's counter lives as long as the process.
+    unsafe { info().user_threads.read_volatile() }
+}
+
 /// Address of a symbol as the program sees it; 0 if there is none.
 pub fn user_symbol(name: &str) -> u64 {
     let Ok(name) = CString::new(name) else { return 0 };

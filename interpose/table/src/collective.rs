@@ -88,6 +88,26 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
     tail(out, procedure, &rc, &after);
 }
 
+/// Where a process has to give an array to a collective.
+pub(crate) enum Given {
+    Always,
+    /// The others may leave it open.
+    AtRoot,
+    /// It is about what is sent, which `MPI_IN_PLACE` leaves out.
+    NotInPlace,
+}
+
+/// The same of any procedure's array.
+pub(crate) fn given(procedure: &Procedure, parameter: &Parameter) -> Given {
+    let has = |name: &str| procedure.parameters.iter().any(|other| other.name == name);
+    let is_list = parameter.length.as_deref() == Some("comm_size");
+    match parameter.name.starts_with('s') {
+        _ if has("root") => Given::AtRoot,
+        true if is_list && has("sendbuf") => Given::NotInPlace,
+        _ => Given::Always,
+    }
+}
+
 /// How many elements of an array of the program's the library may look at; nothing: the standard lets this process leave it open.
 fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'static str) {
     let length = match parameter.length.as_deref() {
@@ -96,11 +116,10 @@ fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'s
         _ if procedure.name.contains("educe_scatter") => "members(comm)",
         _ => "peers(comm)",
     };
-    let has = |name: &str| procedure.parameters.iter().any(|other| other.name == name);
-    let condition = match parameter.name.starts_with('s') {
-        _ if has("root") => "is_root(comm, root)",
-        true if length == "peers(comm)" => "sendbuf != IN_PLACE",
-        _ => "true",
+    let condition = match given(procedure, parameter) {
+        Given::Always => "true",
+        Given::AtRoot => "is_root(comm, root)",
+        Given::NotInPlace => "sendbuf != IN_PLACE",
     };
     (length, condition)
 }

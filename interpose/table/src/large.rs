@@ -4,6 +4,7 @@
 //! it saves and brings back, knows only the twin. A count that is too large for it is an error, and never cut off.
 
 use crate::abi::constants;
+use crate::collective::{Given, given};
 use crate::model::{Direction, Flag, Parameter, Procedure, Table};
 use crate::parse::rows;
 use crate::types::identifier;
@@ -205,12 +206,10 @@ fn length(twin: &Procedure, parameter: &Parameter, large: &[&str]) -> String {
 
 /// Whether this process has to give an array at all.
 fn is_given(twin: &Procedure, parameter: &Parameter) -> &'static str {
-    let has = |name: &str| twin.parameters.iter().any(|it| it.name == name);
-    let is_list = parameter.length.as_deref() == Some("comm_size");
-    match parameter.name.starts_with('s') && !has("root") && is_list && has("sendbuf") {
-        _ if has("root") => "large::is_root(comm, root)",
-        true => "sendbuf != super::IN_PLACE",
-        false => "true",
+    match given(twin, parameter) {
+        Given::Always => "true",
+        Given::AtRoot => "large::is_root(comm, root)",
+        Given::NotInPlace => "sendbuf != super::IN_PLACE",
     }
 }
 

@@ -116,8 +116,7 @@ pub fn want() {
 
 /// If this call, the outermost one, has a turn, no other one is under way: any thread may have one.
 pub fn settle() {
-    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
-    if !is_shared() && super::top_frame().is_some_and(|frame| has_turn(unsafe { &*frame })) {
+    if !is_shared() && outermost_has_turn() {
         turn().is_shared.store(1, Ordering::SeqCst);
     }
 }
@@ -152,6 +151,12 @@ pub fn has_turn(frame: &Frame) -> bool {
     // SAFETY: the return address of the program's call, at its stack pointer.
     let returns_to = unsafe { (frame.rsp as *const usize).read() };
     is_return(returns_to as u64)
+}
+
+/// Whether this handler is the outermost one, and its call was made so.
+fn outermost_has_turn() -> bool {
+    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+    super::top_frame().is_some_and(|frame| has_turn(unsafe { &*frame }))
 }
 
 /// Where the program has made a call: its return address.
@@ -209,15 +214,8 @@ pub fn give_way() -> Result<(), Rewound> {
     /// Of the lock: others wait.
     const WAITED_FOR: u32 = 2;
     let turn = turn();
-    let waits = turn.lock.load(Ordering::Relaxed) == WAITED_FOR;
     // In a callback, the call that has led to it cannot be left.
-    let may_leave = super::top_frame().is_some_and(|frame| {
-        has_turn(
-            // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
-            unsafe { &*frame },
-        )
-    });
-    if !(waits && may_leave) {
+    if turn.lock.load(Ordering::Relaxed) != WAITED_FOR || !outermost_has_turn() {
         return Ok(());
     }
     turn.again.store(1, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! What handlers do with arguments: messages as they are recorded, statuses, and their own return.
 #![allow(unsafe_code)]
 
+use crate::errors::ERR_ARG;
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::requests::Envelope;
 use std::ffi::{c_int, c_void};
@@ -19,6 +20,19 @@ pub unsafe fn put_status(to: *mut Status, status: Status) {
             to.write(Status { error, ..status });
         }
     }
+}
+
+/// Writes a value to the program's place for it; null is an error.
+///
+/// # Safety
+/// `to` is such a place, or null.
+pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), c_int> {
+    if to.is_null() {
+        return Err(ERR_ARG);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { to.write(value) };
+    Ok(())
 }
 
 /// The outcome of what a handler does: it returns at once when the program was rewound.

@@ -22,6 +22,8 @@ mod view;
 pub use data::*;
 pub use view::{MPI_File_get_byte_offset, MPI_File_get_type_extent, MPI_File_get_view, MPI_File_set_view};
 
+use super::arguments;
+use crate::arch::Rewound;
 use crate::errors::*;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtFile, VirtGroup, VirtInfo, real_comm};
@@ -53,6 +55,12 @@ enum Failure {
 }
 
 type Result<T> = std::result::Result<T, Failure>;
+
+impl From<Rewound> for Failure {
+    fn from(_: Rewound) -> Failure {
+        Failure::Rewound
+    }
+}
 
 impl From<understudy_mpi::Error> for Failure {
     fn from(error: understudy_mpi::Error) -> Failure {
@@ -127,17 +135,14 @@ fn comm_of(file: &File) -> RealComm {
 /// # Safety
 /// `to` is such a place, or null.
 unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
-    if to.is_null() {
-        return Err(class(ERR_ARG));
-    }
-    // SAFETY: the caller's promise.
-    unsafe { to.write(value) };
-    Ok(())
+    // SAFETY: handed on to the caller.
+    unsafe { arguments::put(to, value) }.map_err(class)
 }
 
 /// All who have opened a file come here before they wait for each other. Nothing may have been done before.
-fn together(file: &File) -> Result<()> {
-    cut::together(file.comm()).map_err(|_| Failure::Rewound)
+fn together(fh: VirtFile) -> Result<()> {
+    let comm = file::get(fh).map(|file| file.comm()).ok_or(class(ERR_FILE))?;
+    Ok(cut::together(comm)?)
 }
 
 /// All processes do the same, or none of them: what has gone wrong for one has for all.
@@ -220,7 +225,7 @@ fn duplicate(parent: VirtComm) -> Result<VirtComm> {
     if comm::index(parent).is_none() || comm::remote_members(parent).is_some() {
         return Err(class(ERR_COMM));
     }
-    cut::together(parent).map_err(|_| Failure::Rewound)?;
+    cut::together(parent)?;
     let mut made = None;
     // SAFETY: a communicator, and a place for the new one.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(parent), new) };
@@ -324,7 +329,7 @@ fn close(fh: VirtFile) -> Result<()> {
     if file.split.is_some() {
         return Err(class(ERR_REQUEST));
     }
-    together(&file)?;
+    together(fh)?;
     first_does(comm_of(&file), || {
         shared::forget(&file)?;
         if file.mode & mode::DELETE_ON_CLOSE != 0 {
@@ -365,7 +370,7 @@ fn set_size(fh: VirtFile, size: i64, only_longer: bool) -> Result<()> {
     if file.mode & mode::RDONLY != 0 {
         return Err(class(ERR_READ_ONLY));
     }
-    together(&file)?;
+    together(fh)?;
     first_does(comm_of(&file), || {
         let descriptor = file::descriptor(fh)?;
         let old = descriptor.metadata()?.len();
@@ -438,7 +443,7 @@ pub unsafe extern "C" fn MPI_File_get_info(fh: VirtFile, info_used: *mut VirtInf
 
 fn set_atomicity(fh: VirtFile, flag: bool) -> Result<()> {
     let file = known(fh)?;
-    together(&file)?;
+    together(fh)?;
     comm_of(&file).barrier()?;
     file::get_mut(fh).ok_or(class(ERR_FILE))?.atomic = flag;
     Ok(())
@@ -456,7 +461,7 @@ pub unsafe extern "C" fn MPI_File_get_atomicity(fh: VirtFile, flag: *mut c_int) 
 
 fn sync(fh: VirtFile) -> Result<()> {
     let file = known(fh)?;
-    together(&file)?;
+    together(fh)?;
     let synced = file::descriptor(fh).and_then(|descriptor| descriptor.sync_all());
     agree(comm_of(&file), synced.map_err(Failure::from))
 }

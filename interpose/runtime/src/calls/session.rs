@@ -1,6 +1,7 @@
 //! Sessions (MPI 4.1, 11.3) beside `MPI_Init`, and communicators of groups (7.4.2, 7.6.2).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use super::arguments::put;
 use super::environment;
 use crate::attempt;
 use crate::errors::{ERR_ARG, ERR_RANK, SUCCESS};
@@ -30,19 +31,6 @@ fn finish(procedure: Proc, session: VirtSession, outcome: Result<(), c_int>) -> 
 
 fn known(session: VirtSession) -> Result<u32, c_int> {
     session::index(session).ok_or(ERR_SESSION)
-}
-
-/// Writes to the program's place.
-///
-/// # Safety
-/// `to` is one, or null.
-unsafe fn put<T>(to: *mut T, value: T) -> Result<(), c_int> {
-    if to.is_null() {
-        return Err(ERR_ARG);
-    }
-    // SAFETY: the caller's promise.
-    unsafe { to.write(value) };
-    Ok(())
 }
 
 /// # Safety

@@ -51,14 +51,14 @@ fn gather(real: RealComm, uid: u64, is_inter: bool) -> Result<(), Rewound> {
         let would_enter = schedule::state()
             .gatherings
             .come(uid, !attention::is(attention::SEVERAL));
-        recovery::check_own(say(thread, real, (uid, is_inter), would_enter), NO_WORD)?;
+        recovery::check_own(say(thread, real, is_inter, would_enter), NO_WORD)?;
     }
     loop {
         match recovery::check_own(hear(thread), NO_WORD)? {
             None => {}
             Some(false) if !is_inter => {
                 let would_enter = schedule::state().gatherings.again(uid);
-                recovery::check_own(say(thread, real, (uid, is_inter), would_enter), NO_WORD)?;
+                recovery::check_own(say(thread, real, is_inter, would_enter), NO_WORD)?;
             }
             Some(_) => {
                 schedule::state().gatherings.enter(uid);
@@ -71,13 +71,12 @@ fn gather(real: RealComm, uid: u64, is_inter: bool) -> Result<(), Rewound> {
 }
 
 /// Gives this process's word on a collective.
-fn say(thread: usize, real: RealComm, (uid, is_inter): (u64, bool), would_enter: bool) -> mpi::Result<()> {
+fn say(thread: usize, real: RealComm, is_inter: bool, would_enter: bool) -> mpi::Result<()> {
     let mut numbers = Lent::new(Box::new([u64::from(would_enter), 0]));
     // SAFETY: the numbers stay where they are until the request has ended.
     let request = unsafe { real.start_least(&raw mut **numbers, is_inter) }?;
     schedule::state().words.push(Word {
         thread,
-        uid,
         numbers,
         request,
     });

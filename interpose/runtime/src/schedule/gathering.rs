@@ -11,12 +11,12 @@ mod tests;
 use std::collections::BTreeMap;
 
 /// One process's word on the collectives that its threads are at the entry of, each by the `uid` of its communicator.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Gatherings {
     entries: BTreeMap<u64, Entry>,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug)]
 struct Entry {
     /// All members have come.
     is_complete: bool,
@@ -32,32 +32,26 @@ impl Gatherings {
 
     /// A thread is at the entry of a collective; `is_alone`: it is the only one of this process. The first word.
     pub fn come(&mut self, uid: u64, is_alone: bool) -> bool {
-        let would_enter = is_alone && self.is_free();
-        let entry = Entry {
-            is_complete: false,
-            would_enter,
-        };
-        self.entries.insert(uid, entry);
-        would_enter
-    }
-
-    fn is_free(&self) -> bool {
-        !self.entries.values().any(|entry| entry.would_enter)
+        self.say(uid, false, is_alone)
     }
 
     /// All members have given their word, and not all would enter: the next one.
     pub fn again(&mut self, uid: u64) -> bool {
-        if let Some(entry) = self.entries.get_mut(&uid) {
-            *entry = Entry {
-                is_complete: true,
-                would_enter: false,
-            };
-        }
-        let first = self.entries.iter().find(|(_, entry)| entry.is_complete);
-        let would_enter = self.is_free() && first.is_some_and(|(&first, _)| first == uid);
-        if let Some(entry) = self.entries.get_mut(&uid) {
-            entry.would_enter = would_enter;
-        }
+        // Its own word before does not count any more.
+        self.entries.remove(&uid);
+        let mut older = self.entries.range(..uid);
+        let is_first = older.all(|(_, entry)| !entry.is_complete);
+        self.say(uid, true, is_first)
+    }
+
+    fn say(&mut self, uid: u64, is_complete: bool, wants: bool) -> bool {
+        let is_free = self.entries.values().all(|entry| !entry.would_enter);
+        let would_enter = wants && is_free;
+        let entry = Entry {
+            is_complete,
+            would_enter,
+        };
+        self.entries.insert(uid, entry);
         would_enter
     }
 

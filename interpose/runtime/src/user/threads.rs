@@ -106,8 +106,7 @@ pub fn allow() {
 
 /// Refuses if the program has created a thread that could not be brought back.
 pub fn check() -> Result<(), UserError> {
-    // SAFETY: the face's counter lives as long as the process.
-    let created = unsafe { told::info().user_threads.read_volatile() };
+    let created = told::created_threads();
     if created == 0 || THREADS.borrow().is_some() {
         Ok(())
     } else {
@@ -155,13 +154,18 @@ pub fn go_back(frame: &Frame) {
     }
 }
 
-/// Whether the program has threads beside the main one that could be stopped.
-pub fn are_there() -> bool {
+/// Whether one of the program's threads has such a number, or nobody can tell just now; not so where threads cannot be told apart.
+fn is_any(has: impl Fn(i32) -> bool) -> bool {
     let threads = THREADS.borrow();
     let Some(threads) = threads.as_ref() else { return false };
     // Somebody is in the lists just now, who is no program of one thread.
     let listed = threads.places.threads();
-    listed.is_none_or(|listed| listed.iter().any(|thread| !thread.is_runtimes() && thread.number > 0))
+    listed.is_none_or(|listed| listed.iter().any(|thread| !thread.is_runtimes() && has(thread.number)))
+}
+
+/// Whether the program has threads beside the main one that could be stopped.
+pub fn are_there() -> bool {
+    is_any(|number| number > 0)
 }
 
 /// Whether threads can be told apart from those of the runtime side.
@@ -184,14 +188,7 @@ pub fn numbers() -> Vec<ThreadNumber> {
 
 /// Whether a thread of the program's has this number, or nobody can tell just now: what is not so is seen at the next cut.
 pub fn may_have(number: ThreadNumber) -> bool {
-    let threads = THREADS.borrow();
-    let Some(threads) = threads.as_ref() else { return false };
-    let listed = threads.places.threads();
-    listed.is_none_or(|listed| {
-        listed
-            .iter()
-            .any(|thread| !thread.is_runtimes() && thread.number == number.get())
-    })
+    is_any(|own| own == number.get())
 }
 
 /// Looks at all threads, which stand still.

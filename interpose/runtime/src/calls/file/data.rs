@@ -43,7 +43,7 @@ unsafe fn now(fh: VirtFile, way: Way, at: At, buffer: Buffer, is_collective: boo
     // SAFETY: handed on to the caller.
     unsafe {
         if is_collective && (way == Way::Write || at == At::Ordered) {
-            together(&known(fh)?)?;
+            together(fh)?;
         }
         let bytes = access(fh, way, at, buffer)?;
         if is_collective {
@@ -75,7 +75,7 @@ unsafe fn begin(fh: VirtFile, split: Split, way: Way, at: At, buffer: Buffer) ->
         return Err(class(ERR_REQUEST));
     }
     if at == At::Ordered {
-        together(&known(fh)?)?;
+        together(fh)?;
     }
     // SAFETY: handed on to the caller.
     let bytes = unsafe { access(fh, way, at, buffer)? };
@@ -93,7 +93,7 @@ unsafe fn end(fh: VirtFile, split: Split, way: Way, status: *mut Status) -> Resu
         _ => return Err(class(ERR_REQUEST)),
     };
     if way == Way::Write {
-        together(&known(fh)?)?;
+        together(fh)?;
     }
     end_together(fh, way)?;
     if let Some(mut file) = file::get_mut(fh) {

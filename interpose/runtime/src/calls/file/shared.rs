@@ -115,7 +115,7 @@ pub(super) fn sought(fh: VirtFile, file: &File, offset: i64, whence: c_int, now:
 
 fn seek(fh: VirtFile, offset: i64, whence: c_int) -> Result<()> {
     let file = known(fh)?;
-    together(&file)?;
+    together(fh)?;
     first_does(comm_of(&file), || {
         let to = sought(fh, &file, offset, whence, position(&file)?)?;
         change(&file, |_| to).map(drop)

@@ -83,7 +83,7 @@ fn placed(fh: VirtFile, file: &File, mut new: View) -> Result<(View, Layout)> {
 
 fn set(fh: VirtFile, new: Result<View>) -> Result<()> {
     let file = known(fh)?;
-    together(&file)?;
+    together(fh)?;
     let comm = comm_of(&file);
     let (new, layout) = match new.and_then(|new| placed(fh, &file, new)) {
         Ok(new) => {

@@ -1,6 +1,7 @@
 //! Random programs and networks: no worker waits for ever, and at a cut all stand still outside of collectives.
 
 use super::{Agreement, May};
+use crate::schedule::dice::Dice;
 use std::collections::VecDeque;
 
 const PROGRAMS: u64 = 20_000;
@@ -49,7 +50,7 @@ impl Collective {
 
 #[derive(Debug)]
 struct Job {
-    random: u64,
+    dice: Dice,
     workers: Vec<Worker>,
     collectives: Vec<Collective>,
     /// Of the present attempt: what was said in the second vote.
@@ -59,34 +60,26 @@ struct Job {
 }
 
 impl Job {
-    fn below(&mut self, limit: usize) -> usize {
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 33) as usize % limit
-    }
-
     /// One order of all that happens: what of it concerns a worker is its program, so that all of them end.
     fn new(seed: u64) -> Job {
         let mut job = Job {
-            random: seed,
+            dice: Dice(seed),
             workers: Vec::new(),
             collectives: Vec::new(),
             agreed: Vec::new(),
             cuts: 0,
         };
-        let count = 2 + job.below(4);
+        let count = 2 + job.dice.below(4);
         job.workers.resize_with(count, Worker::default);
         job.workers.iter_mut().for_each(|worker| worker.came = vec![0; count]);
-        for _ in 0..job.below(60) {
-            let [from, to] = [job.below(count), job.below(count)];
-            if job.below(6) > 0 {
+        for _ in 0..job.dice.below(60) {
+            let [from, to] = [job.dice.below(count), job.dice.below(count)];
+            if job.dice.below(6) > 0 {
                 job.workers[from].program.push_back(Step::Send(to));
                 job.workers[to].program.push_back(Step::Receive(from));
             } else {
-                let members = (0..count).filter(|_| job.below(2) == 0).collect();
-                let is_broadcast = job.below(2) == 0;
+                let members = (0..count).filter(|_| job.dice.below(2) == 0).collect();
+                let is_broadcast = job.dice.below(2) == 0;
                 job.collective(members, is_broadcast);
             }
         }
@@ -120,7 +113,7 @@ impl Job {
     /// What a worker does at a call where it may stand still; whether it may go on.
     fn look(&mut self, who: usize) -> bool {
         // News and ends of votes come late.
-        while self.below(3) > 0
+        while self.dice.below(3) > 0
             && let Some(attempt) = self.workers[who].news.pop_front()
         {
             if self.workers[who].agreement.hears(attempt) {
@@ -136,7 +129,7 @@ impl Job {
             self.workers[who].voted[0] = agreement.number;
         }
         let attempt = agreement.number;
-        if self.workers[who].voted[1] < attempt && self.is_over(0, attempt) && self.below(3) > 0 {
+        if self.workers[who].voted[1] < attempt && self.is_over(0, attempt) && self.dice.below(3) > 0 {
             let says = agreement.gathered(true, true).expect("all agree");
             // All are in the same attempt from the end of its first vote to that of its second.
             if self.workers.iter().all(|worker| worker.voted[1] < attempt) {
@@ -144,7 +137,7 @@ impl Job {
             }
             self.agreed.push(says);
             self.workers[who].voted[1] = attempt;
-        } else if self.workers[who].voted[1] == attempt && self.is_over(1, attempt) && self.below(3) > 0 {
+        } else if self.workers[who].voted[1] == attempt && self.is_over(1, attempt) && self.dice.below(3) > 0 {
             agreement.stood(self.agreed.iter().all(|&agrees| agrees));
         }
         self.workers[who].agreement = agreement;
@@ -174,7 +167,7 @@ impl Job {
 
     /// One worker goes one step, if it can.
     fn step(&mut self, who: usize) -> bool {
-        if self.below(30) == 0 {
+        if self.dice.below(30) == 0 {
             self.workers[who].is_asked = true;
         }
         let Some(&next) = self.workers[who].program.front() else {
@@ -197,7 +190,7 @@ impl Job {
             Step::Collective(number) => {
                 if !self.collectives[number].entered.contains(&who) {
                     // At its entry it may look for a while; who stands there stays.
-                    if looks && self.below(2) == 0 {
+                    if looks && self.dice.below(2) == 0 {
                         self.look(who);
                     }
                     if self.workers[who].agreement.may() == May::Stand {
@@ -225,7 +218,7 @@ impl Job {
     fn run(&mut self) {
         let mut idle = 0;
         while self.workers.iter().any(|worker| !worker.program.is_empty()) {
-            let who = self.below(self.workers.len());
+            let who = self.dice.below(self.workers.len());
             idle = if self.step(who) && self.workers[who].agreement.may() != May::Stand {
                 0
             } else {

@@ -1,6 +1,7 @@
 //! Random programs of several threads: none waits for ever, and all processes enter collectives in one order.
 
 use super::Gatherings;
+use crate::schedule::dice::Dice;
 use std::collections::{BTreeMap, VecDeque};
 
 const PROGRAMS: u64 = 1_500;
@@ -33,28 +34,20 @@ struct Process {
 }
 
 struct Job {
-    random: u64,
+    dice: Dice,
     processes: Vec<Process>,
     comms: Vec<Comm>,
 }
 
 impl Job {
-    fn below(&mut self, limit: usize) -> usize {
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 33) as usize % limit
-    }
-
     fn new(seed: u64) -> Job {
         let mut job = Job {
-            random: seed,
+            dice: Dice(seed),
             processes: Vec::new(),
             comms: Vec::new(),
         };
-        for _ in 0..2 + job.below(4) {
-            let threads = (0..1 + job.below(4)).map(|_| Thread::default()).collect();
+        for _ in 0..2 + job.dice.below(4) {
+            let threads = (0..1 + job.dice.below(4)).map(|_| Thread::default()).collect();
             job.processes.push(Process {
                 threads,
                 gatherings: Gatherings::NONE,
@@ -62,12 +55,12 @@ impl Job {
                 entered: Vec::new(),
             });
         }
-        for _ in 0..1 + job.below(5) {
-            let wanted = 1 + job.below(job.processes.len());
+        for _ in 0..1 + job.dice.below(5) {
+            let wanted = 1 + job.dice.below(job.processes.len());
             let mut members = Vec::new();
             for process in 0..job.processes.len() {
-                if job.below(job.processes.len()) < wanted {
-                    members.push((process, job.below(job.processes[process].threads.len())));
+                if job.dice.below(job.processes.len()) < wanted {
+                    members.push((process, job.dice.below(job.processes[process].threads.len())));
                 }
             }
             job.comms.push(Comm {
@@ -79,7 +72,7 @@ impl Job {
         }
         // One order of all, so that the program ends where threads need nobody's leave.
         for _ in 0..30 {
-            let comm = job.below(job.comms.len());
+            let comm = job.dice.below(job.comms.len());
             for &(process, thread) in &job.comms[comm].members {
                 job.processes[process].threads[thread].program.push_back(comm);
             }
@@ -89,8 +82,8 @@ impl Job {
 
     /// One thread goes as far as it can.
     fn step(&mut self) {
-        let process = self.below(self.processes.len());
-        let thread = self.below(self.processes[process].threads.len());
+        let process = self.dice.below(self.processes.len());
+        let thread = self.dice.below(self.processes[process].threads.len());
         let Process {
             threads,
             gatherings,
