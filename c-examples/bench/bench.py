@@ -7,7 +7,7 @@ Jobs without and with the layer alternate; what is printed are medians over the
 repetitions, and ratios of figures from the same repetition, so that a machine
 that is slow at times slows both sides. `best` is the ratio of the best figures
 of both sides: nearer to what an idle machine would show. Nothing here passes or
-fails; the aims stand beside the figures. Sections: calls, pause, threads,
+fails; the aims stand beside the figures. Sections: calls, turns, pause, threads,
 recovery, start, idle. Called by `make bench`, which puts MPI on the PATH.
 """
 
@@ -72,6 +72,29 @@ def calls(bench, arguments):
         title = f"MPI_{name.capitalize()}"
         table.row(title, duration(median(without)), duration(median(with_layer)), f"{more * 1e9:+.1f} ns",
                   f"{(min(with_layer) - min(without)) * 1e9:+.1f} ns", verdict(more * 1e9, LOCAL_AIM_NS))
+
+
+# By whom MPI is called, and how much more that may cost than in a program that has not asked for it.
+TURNS = {"alone": "the main thread, without others", "several": "the main thread", "other": "another thread"}
+TURN_AIM_NS = 15
+
+
+def turns(bench, arguments):
+    """What it costs that any thread may call MPI."""
+    sides = {(): [], ("multiple",): []}
+    for _ in range(arguments.repetitions):
+        for options, runs in sides.items():
+            printed = bench.run("turns", *options, layer=True, INTERVAL="10s")
+            runs.append({name: float(value) for name, value in printed})
+    funnelled, multiple = sides.values()
+    table = Table("Turns: MPI_Comm_rank in a program that has asked for MPI_THREAD_MULTIPLE, and in one that has not", "by", "FUNNELED",
+                  "MULTIPLE", "more", "best", "aim")
+    for name, title in TURNS.items():
+        usual = [run.get(name, run["several"]) for run in funnelled]
+        own = [run[name] for run in multiple]
+        more = median(b - a for a, b in zip(usual, own)) * 1e9
+        table.row(title, duration(median(usual)), duration(median(own)), f"{more:+.1f} ns", f"{(min(own) - min(usual)) * 1e9:+.1f} ns",
+                  verdict(more, TURN_AIM_NS))
 
 
 # --- pause and commit -------------------------------------------------------------
@@ -278,7 +301,7 @@ def idle(bench, arguments):
     table.row("an idle spare's share of a core", "", f"{median(shares) * 100:.2f} %", "")
 
 
-SECTIONS = {"calls": calls, "pause": pause, "threads": threads, "recovery": recovery, "start": start, "idle": idle}
+SECTIONS = {"calls": calls, "turns": turns, "pause": pause, "threads": threads, "recovery": recovery, "start": start, "idle": idle}
 
 if __name__ == "__main__":
     main("Measures what understudy costs.", SECTIONS, needed="calls")

@@ -1,15 +1,39 @@
-/* OpenMP threads that call MPI one after the other (MPI_THREAD_SERIALIZED): serialized STEPS THREADS [files | exit | abort]. */
+/* OpenMP threads that call MPI one after the other (MPI_THREAD_SERIALIZED): serialized STEPS THREADS [files | signals | exit | abort]. */
+#define _GNU_SOURCE
 #include <mpi.h>
 #include <omp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 enum { CELLS = 20000, MOST = 64 };
 static uint64_t own;
 #pragma omp threadprivate(own)
 static double field[CELLS];
+
+/* The handler runs in any thread, and finds that thread's own data: never while the thread has lent itself another's. */
+static __thread int is_main;
+static volatile sig_atomic_t ticks;
+
+static void on_tick(int signal)
+{
+    (void)signal;
+    if (is_main != (gettid() == getpid()))
+        abort();
+    ticks++;
+}
+
+static void begin_ticks(void)
+{
+    struct sigaction tick = {.sa_handler = on_tick, .sa_flags = SA_RESTART};
+    struct itimerval every = {{0, 500}, {0, 500}};
+    sigaction(SIGPROF, &tick, NULL);
+    setitimer(ITIMER_PROF, &every, NULL);
+}
 
 /* Each thread keeps a log of its own; what it does to the files is undone and done again. */
 static void keep_log(int rank, int me, int step, uint64_t value)
@@ -69,9 +93,10 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int steps = argc > 1 ? atoi(argv[1]) : 100, threads = argc > 2 ? atoi(argv[2]) : 4;
-    int logs = argc > 3 && !strcmp(argv[3], "files");
+    int logs = argc > 3 && !strcmp(argv[3], "files"), signals = argc > 3 && !strcmp(argv[3], "signals");
     if (level < MPI_THREAD_SERIALIZED)
         abort();
+    is_main = 1;
     omp_set_dynamic(0);
     omp_set_num_threads(threads);
     uint64_t total = 0, came[MOST] = {0}, sums[MOST] = {0};
@@ -79,6 +104,8 @@ int main(int argc, char **argv)
 #pragma omp parallel
         {
             int me = omp_get_thread_num(), asked = -1;
+            if (signals && step == 8 && me == 1)
+                begin_ticks();
             MPI_Is_thread_main(&asked);
             if (asked != (me == 0))
                 abort();
@@ -123,7 +150,9 @@ int main(int argc, char **argv)
             }
         }
     }
-    if (rank == 1 && argc > 3 && !logs)
+    if (signals && !ticks)
+        abort();
+    if (rank == 1 && argc > 3 && !logs && !signals)
         end(!strcmp(argv[3], "exit"));
     if (logs) {
         uint64_t sum = sum_of_logs(rank, threads);

@@ -15,7 +15,7 @@ const PROGRAMS: [(&str, &[&str]); 5] = [
 
 /// Any thread calls MPI, makes the cuts and leads the way back.
 const CALLERS: [(&str, &[&str]); 3] = [
-    ("serialized", &["80", "4"]),
+    ("serialized", &["80", "4", "signals"]),
     ("callers", &["60"]),
     ("serialized", &["60", "3", "files"]),
 ];

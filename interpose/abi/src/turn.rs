@@ -5,21 +5,31 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, A
 /// As many procedures may be called at any time.
 pub const QUESTIONS: usize = 6;
 
+/// What is not blocked while it is a thread's turn: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV; 32, which takes it out of the library;
+/// and 33, by which threads of the library are ended, that inherit this.
+pub const LET_THROUGH: u64 = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 31 | 1 << 32;
+
+/// No mask is: SIGKILL cannot be blocked.
+pub const UNCHANGED: u64 = 1 << 8;
+
 /// The bit that tells of more than one thread.
 pub const SEVERAL: u8 = 16;
 
 /// What face and runtime share of it. It lies on the runtime side: it does not roll back.
 ///
-/// Whose turn it is runs on the runtime's stack, with the main thread's thread-local data, and with nearly all signals blocked if it
-/// is another thread. A call begins as follows, with 64 bytes below the saved frame pointer for its arguments:
+/// Whose turn it is runs on the runtime's stack, with the main thread's thread-local data. If it is another thread, signals for which
+/// the program has handlers are kept out: nearly all are blocked, or none has a handler. A call begins as follows, with 64 bytes
+/// below the saved frame pointer for its arguments:
 ///
 /// ```text
-///   rbp → caller's rbp    rbp - 8 … rbp - 48: rdi rsi rdx rcx r8 r9    rbp - 56: the slot    rbp - 64: signal mask
+///   rbp → caller's rbp    rbp - 8 … rbp - 48: rdi rsi rdx rcx r8 r9    rbp - 56: the slot    rbp - 64: whether it is nested
 /// ```
 #[repr(C)]
 pub struct Turn {
-    /// A futex: 0 it is nobody's turn, 1 somebody's, 2 somebody's for whom others wait.
+    /// 0: it is nobody's turn.
     pub lock: AtomicU32,
+    /// A futex, not 0: others may wait for their turn.
+    pub waited_for: AtomicU32,
     /// Not 0: calls take turns, and any thread gets one.
     pub is_shared: AtomicU32,
     /// Control block (fs register) of the thread whose turn it is; 0: nobody's.
@@ -28,7 +38,11 @@ pub struct Turn {
     pub may_write_fs: AtomicU32,
     /// The kernel's number of that thread; 0: the main one.
     pub number: AtomicI32,
-    /// The signals that it has blocked.
+    /// Where a control block has that number, in bytes; 0: unknown.
+    pub number_at: AtomicUsize,
+    /// Not 0: the program has handlers of signals that are not let through.
+    pub has_handlers: AtomicU32,
+    /// The signals that it has blocked if nearly all are blocked now; [`UNCHANGED`]: none is that it has not blocked.
     pub mask: AtomicU64,
     /// Where the runtime wants to have that number, 1 for the main thread.
     pub told: AtomicPtr<AtomicU32>,
@@ -69,11 +83,14 @@ impl Turn {
     pub const fn new() -> Turn {
         Turn {
             lock: AtomicU32::new(0),
+            waited_for: AtomicU32::new(0),
             is_shared: AtomicU32::new(0),
             holder: AtomicUsize::new(0),
             may_write_fs: AtomicU32::new(0),
             number: AtomicI32::new(0),
-            mask: AtomicU64::new(0),
+            number_at: AtomicUsize::new(0),
+            has_handlers: AtomicU32::new(0),
+            mask: AtomicU64::new(UNCHANGED),
             told: AtomicPtr::new(core::ptr::null_mut()),
             has_others: AtomicU32::new(0),
             again: AtomicU32::new(0),

@@ -10,6 +10,7 @@
 
 use crate::libc::{c_name, next};
 use crate::sys::{nr, sys};
+use crate::turns;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 use understudy_abi::FatalHook;
@@ -18,6 +19,7 @@ use understudy_abi::FatalHook;
 const SIGNALS: [c_int; 5] = [4, 6, 7, 8, 11];
 
 const SIG_DFL: usize = 0;
+const SIG_IGN: usize = 1;
 const SA_SIGINFO: c_int = 4;
 const SA_ONSTACK: c_int = 0x0800_0000;
 /// What the handler needs. A program that sets these for the default action does not see them again.
@@ -121,6 +123,17 @@ unsafe extern "C" fn on_fatal(signal: c_int, info: *const c_void, context: *mut 
     }
 }
 
+/// The program is about to set this.
+fn expect(signal: c_int, handler: usize) {
+    /// Of signal(2): an error.
+    const SIG_ERR: usize = usize::MAX;
+    /// Of sigset(3): blocked.
+    const SIG_HOLD: usize = 2;
+    if (1..=64).contains(&signal) && ![SIG_DFL, SIG_IGN, SIG_HOLD, SIG_ERR].contains(&handler) {
+        turns::expect_handler(signal);
+    }
+}
+
 /// libc's sigaction(2).
 ///
 /// # Safety
@@ -142,6 +155,9 @@ unsafe fn real_sigaction(signal: c_int, new: *const Action, old: *mut Action) ->
 unsafe fn hidden_sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     // SAFETY: the caller's structures are valid or null.
     unsafe {
+        if !new.is_null() {
+            expect(signal, (*new).handler);
+        }
         if !is_listening(signal) {
             return real_sigaction(signal, new, old);
         }
@@ -188,6 +204,7 @@ macro_rules! handlers {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signal: c_int, handler: usize) -> usize {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+            expect(signal, handler);
             const NAME: &CStr = c_name(concat!(stringify!($name), "\0"));
             // SAFETY: libc's function has this type.
             let old = unsafe {

@@ -39,6 +39,7 @@ mod libc;
 mod libpath;
 mod link;
 mod load;
+mod lock;
 #[cfg(feature = "mpich")]
 mod mpich;
 mod msg;

@@ -167,8 +167,9 @@ pub fn enter_by(entry: *const c_void) {
 }
 
 /// Another thread enters the runtime: what it does is not the same twice, so nothing is recorded any more.
+#[inline]
 pub fn pass() {
-    if IS_WATCHED.swap(false, Ordering::Relaxed) {
+    if IS_WATCHED.load(Ordering::Relaxed) && IS_WATCHED.swap(false, Ordering::Relaxed) {
         for (index, place) in TABLE.iter().enumerate() {
             place.store(real(index), Ordering::Relaxed);
         }

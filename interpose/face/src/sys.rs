@@ -37,6 +37,7 @@ pub mod nr {
     pub const SETSID: usize = 112;
     pub const ARCH_PRCTL: usize = 158;
     pub const FUTEX: usize = 202;
+    pub const MEMBARRIER: usize = 324;
 }
 
 /// One system call; the result is negative (`-errno`) on failure.

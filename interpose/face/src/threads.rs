@@ -18,6 +18,7 @@ static MAIN: AtomicUsize = AtomicUsize::new(0);
 static MAIN_CREATES: AtomicBool = AtomicBool::new(false);
 
 /// The calling thread's control block, which points to itself at fs:0x10.
+#[inline]
 pub fn control_block() -> usize {
     let own: usize;
     // SAFETY: a word of glibc's thread control block on x86-64.
@@ -31,6 +32,7 @@ pub fn remember_main() {
 }
 
 /// The main thread's control block.
+#[inline]
 pub fn main() -> usize {
     MAIN.load(Ordering::Relaxed)
 }
@@ -56,6 +58,7 @@ pub fn created_for_timers() -> *const u32 {
 }
 
 /// That number.
+#[inline]
 pub fn count() -> u32 {
     CREATED.load(Ordering::Relaxed)
 }

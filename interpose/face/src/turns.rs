@@ -6,14 +6,15 @@
 #![allow(unsafe_code)]
 
 use crate::entry::{ENTRY, connect};
+use crate::lock::{acquire, release, try_lock};
 use crate::msg::say;
 use crate::sys::{nr, sys};
 use crate::{leave, sources, stop, threads};
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 use understudy_abi::ENTRIES;
 use understudy_abi::effect::Hook;
-use understudy_abi::turn::{Turn, TurnCode};
+use understudy_abi::turn::{LET_THROUGH, Turn, TurnCode, UNCHANGED};
 
 static TURN: Turn = Turn::new();
 /// The process in which turns are taken: the program's children inherit all this.
@@ -22,25 +23,13 @@ static PROCESS: AtomicIsize = AtomicIsize::new(0);
 static ENTER: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
 
 const ARCH_SET_FS: usize = 0x1002;
-const FUTEX_WAIT_PRIVATE: usize = 128;
-const FUTEX_WAKE_PRIVATE: usize = 129;
-/// -ETIMEDOUT
-const TIMED_OUT: isize = -110;
 
-/// Whether the user has been told that a thread waits for long.
-static IS_TOLD: AtomicBool = AtomicBool::new(false);
-
-/// No mask is: SIGKILL cannot be blocked.
-const NESTED: u64 = u64::MAX;
-/// What is not blocked while it is a thread's turn: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV; 32, which takes it out of the library;
-/// and 33, by which threads of the library are ended, that inherit this.
-const LET_THROUGH: u64 = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 31 | 1 << 32;
 const SET: usize = 2;
 
 /// What the entry keeps on the caller's stack.
 #[repr(C)]
 pub struct Kept {
-    mask: u64,
+    is_nested: u64,
     /// In the upper half: which of [`ENTER`].
     slot: u64,
     /// r9, r8, rcx, rdx, rsi, rdi.
@@ -49,7 +38,7 @@ pub struct Kept {
 
 impl Kept {
     const NOTHING: Kept = Kept {
-        mask: 0,
+        is_nested: 0,
         slot: 0,
         arguments: [0; 6],
     };
@@ -219,76 +208,62 @@ fn set_mask(mask: u64) -> u64 {
     before
 }
 
-/// Whether there is no other thread: nobody else looks at the lock then, and an atomic operation costs more than all the rest.
-#[inline(always)]
-fn is_alone() -> bool {
-    threads::count() == 0 && TURN.has_others.load(Ordering::Relaxed) == 0
+/// The kernel's number of the calling thread.
+fn number(own: usize) -> i32 {
+    match TURN.number_at.load(Ordering::Relaxed) {
+        // SAFETY: gettid(2).
+        0 => unsafe { sys!(nr::GETTID) as i32 },
+        // SAFETY: glibc keeps it there.
+        at => unsafe { *((own + at) as *const i32) },
+    }
 }
 
-#[inline(always)]
-fn try_lock(lock: &AtomicU32) -> bool {
-    if is_alone() {
-        let is_free = lock.load(Ordering::Relaxed) == 0;
-        if is_free {
-            lock.store(1, Ordering::Relaxed);
-        }
-        return is_free;
-    }
-    lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-        .is_ok()
+/// Whose turn it is, another thread than the main one, gets no signals that the program handles.
+fn block_signals() {
+    TURN.mask.store(set_mask(!LET_THROUGH), Ordering::Relaxed);
 }
 
-/// Waits for the lock, for so many times 10 ms, or, if that is 0, for ever. Whether it was got.
-fn acquire(lock: &AtomicU32, rounds: u32) -> bool {
-    const SPINS: u32 = 100;
-    let spins = |_| {
-        core::hint::spin_loop();
-        try_lock(lock)
-    };
-    if try_lock(lock) || (0..SPINS).any(spins) {
-        return true;
+/// The same at its end.
+fn unblock_signals() {
+    let mask = TURN.mask.load(Ordering::Relaxed);
+    if mask != UNCHANGED {
+        TURN.mask.store(UNCHANGED, Ordering::Relaxed);
+        set_mask(mask);
     }
-    let limit: [i64; 2] = if rounds == 0 { [10, 0] } else { [0, 10_000_000] };
-    let mut round = 0;
-    while lock.swap(2, Ordering::Acquire) != 0 {
-        if rounds != 0 && round == rounds {
-            return false;
-        }
-        round += 1;
-        // SAFETY: futex(2) on a word that lives.
-        let result = unsafe { sys!(nr::FUTEX, lock.as_ptr(), FUTEX_WAIT_PRIVATE, 2, limit.as_ptr(), 0, 0) };
-        if rounds == 0 && result == TIMED_OUT && !IS_TOLD.swap(true, Ordering::Relaxed) {
-            say(format_args!(
-                "a thread has waited for ten seconds to call MPI, where another one is, in a call that does not give way to others"
-            ));
-        }
-    }
-    true
 }
 
-fn release(lock: &AtomicU32) {
-    if is_alone() {
-        lock.store(0, Ordering::Relaxed);
-    } else if lock.swap(0, Ordering::Release) == 2 {
-        // SAFETY: futex(2) on a word that lives.
-        unsafe { sys!(nr::FUTEX, lock.as_ptr(), FUTEX_WAKE_PRIVATE, 1, 0, 0, 0) };
+/// The program is about to set a handler, which needs the thread-local data of its thread. Turns that have begun are waited for, but not
+/// for ever: they may wait for what another rank does.
+pub fn expect_handler(signal: c_int) {
+    let is_let_through = LET_THROUGH >> (signal - 1) & 1 != 0;
+    if is_let_through || TURN.has_handlers.swap(1, Ordering::SeqCst) != 0 || !is_shared() {
+        return;
+    }
+    let own = threads::control_block();
+    if process() != PROCESS.load(Ordering::Relaxed) {
+    } else if TURN.holder.load(Ordering::Relaxed) != own {
+        if acquire(&TURN, EFFECT_ROUNDS) {
+            release(&TURN);
+        }
+    } else if own != threads::main() {
+        block_signals();
     }
 }
 
 /// The lock is held: it is this thread's turn.
-fn begin(kept: &mut Kept, own: usize) {
-    let mut number = 0;
+fn begin(own: usize) {
+    let mut tid = 0;
     if own != threads::main() {
         sources::pass();
-        kept.mask = set_mask(!LET_THROUGH);
-        // SAFETY: gettid(2).
-        number = unsafe { sys!(nr::GETTID) } as i32;
+        if TURN.has_handlers.load(Ordering::Relaxed) != 0 {
+            block_signals();
+        }
+        tid = number(own);
     }
-    TURN.mask.store(kept.mask, Ordering::Relaxed);
-    TURN.number.store(number, Ordering::Relaxed);
+    TURN.number.store(tid, Ordering::Relaxed);
     // SAFETY: null, or the runtime's word.
     if let Some(told) = unsafe { TURN.told.load(Ordering::Relaxed).as_ref() } {
-        told.store((number as u32).max(1), Ordering::Relaxed);
+        told.store((tid as u32).max(1), Ordering::Relaxed);
     }
     TURN.holder.store(own, Ordering::Relaxed);
     if own != threads::main() {
@@ -299,11 +274,9 @@ fn begin(kept: &mut Kept, own: usize) {
 /// Whether it is the calling thread's turn already: a callback of the program has called.
 fn is_nested(kept: &mut Kept, own: usize) -> bool {
     let is_nested = TURN.holder.load(Ordering::Relaxed) == own;
-    if is_nested {
-        kept.mask = NESTED;
-        if own != threads::main() {
-            set_thread(threads::main());
-        }
+    kept.is_nested = is_nested.into();
+    if is_nested && own != threads::main() {
+        set_thread(threads::main());
     }
     is_nested
 }
@@ -314,8 +287,8 @@ extern "C" fn take(kept: &mut Kept) -> u32 {
     if !is_shared() && own != threads::main() {
         return QUESTION;
     }
-    if try_lock(&TURN.lock) {
-        begin(kept, own);
+    if try_lock(&TURN) {
+        begin(own);
         0
     } else {
         take_late(kept, own)
@@ -335,15 +308,15 @@ fn take_late(kept: &mut Kept, own: usize) -> u32 {
         return 0;
     }
     if slot != TURN.abort.load(Ordering::Relaxed) {
-        acquire(&TURN.lock, 0);
-    } else if !acquire(&TURN.lock, ABORT_ROUNDS) {
+        acquire(&TURN, 0);
+    } else if !acquire(&TURN, ABORT_ROUNDS) {
         say(format_args!(
             "MPI_Abort was called while another thread was in MPI for a second; this process ends"
         ));
         const CODE: usize = 4;
         leave::_exit(kept.arguments[CODE] as c_int);
     }
-    begin(kept, own);
+    begin(own);
     0
 }
 
@@ -355,16 +328,16 @@ pub fn at_the_end(run: impl FnOnce()) -> bool {
     }
     let (own, mut kept) = (threads::control_block(), Kept::NOTHING);
     if !is_nested(&mut kept, own) {
-        if !acquire(&TURN.lock, EFFECT_ROUNDS) {
+        if !acquire(&TURN, EFFECT_ROUNDS) {
             return false;
         }
-        begin(&mut kept, own);
+        begin(own);
     }
     run();
     if own != threads::main() {
         set_thread(own);
-        if kept.mask != NESTED {
-            set_mask(kept.mask);
+        if kept.is_nested == 0 {
+            unblock_signals();
         }
     }
     true
@@ -376,15 +349,15 @@ extern "C" fn end(kept: &mut Kept) {
     if own != threads::main() && own != 0 {
         set_thread(own);
     }
-    if kept.mask == NESTED || own == 0 {
+    if kept.is_nested != 0 || own == 0 {
         return;
     }
     // Before anybody else can make a cut: an effect that was noted has not happened yet.
     if own != threads::main() {
-        set_mask(kept.mask);
+        unblock_signals();
     }
     TURN.holder.store(0, Ordering::Relaxed);
-    release(&TURN.lock);
+    release(&TURN);
 }
 
 /// After a call that waits for others: those who wait for their turn get it, and the call is made once more, from its entry.
@@ -428,9 +401,9 @@ pub unsafe fn tell(hook: Hook, (kind, directory, path, other_directory, other, v
     unsafe {
         if is_nested(&mut kept, own) {
             stop::block();
-        } else if acquire(&TURN.lock, EFFECT_ROUNDS) {
+        } else if acquire(&TURN, EFFECT_ROUNDS) {
             stop::block();
-            begin(&mut kept, own);
+            begin(own);
         } else {
             type Note = unsafe extern "C" fn(u32, c_int, *const c_char);
             stop::block();

@@ -10,7 +10,7 @@ mod locks;
 mod output;
 mod process;
 mod sharing;
-mod signals;
+pub mod signals;
 mod threads;
 mod timers;
 mod tls;

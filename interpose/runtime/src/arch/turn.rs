@@ -6,10 +6,11 @@
 use super::{Frame, Rewound};
 use crate::attention;
 use crate::generated::Proc;
+use crate::sys;
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use understudy_abi::turn::{Turn, TurnCode};
+use understudy_abi::turn::{Turn, TurnCode, UNCHANGED};
 use understudy_mpi::call;
 
 /// `struct pthread` of the main thread, whose thread-local data these are.
@@ -81,6 +82,19 @@ pub fn has_others() {
     }
 }
 
+/// Where control blocks have the kernel's number of their thread, for this, the main one, has it there.
+fn place_of_number() -> Option<usize> {
+    let at = sys::debuggers_offset(c"_thread_db_pthread_tid")? as usize;
+    // SAFETY: a word of glibc's control block, which is larger; gettid(2).
+    let is_it = unsafe { *((main_block() + at) as *const libc::pid_t) == libc::gettid() };
+    is_it.then_some(at)
+}
+
+/// The program has handlers of signals.
+pub fn has_handlers() {
+    turn().has_handlers.store(1, Ordering::SeqCst);
+}
+
 /// Calls may take turns later on.
 pub fn prepare() {
     let turn = turn();
@@ -92,6 +106,7 @@ pub fn prepare() {
     // SAFETY: getauxval(3).
     let may_write_fs = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE;
     turn.may_write_fs.store(may_write_fs as u32, Ordering::Relaxed);
+    turn.number_at.store(place_of_number().unwrap_or(0), Ordering::Relaxed);
     turn.told
         .store(std::ptr::from_ref(call::caller()).cast_mut(), Ordering::Relaxed);
 }
@@ -143,7 +158,8 @@ pub fn is_foreign() -> bool {
 
 /// The signals that the program has blocked in the thread that is in the runtime, if those that are blocked now are others.
 pub fn mask() -> Option<u64> {
-    is_foreign().then(|| turn().mask.load(Ordering::Relaxed))
+    let mask = turn().mask.load(Ordering::Relaxed);
+    (is_foreign() && mask != UNCHANGED).then_some(mask)
 }
 
 /// Whether a call was made by way of taking turns, so that it ends by giving the turn back.
@@ -192,30 +208,33 @@ pub fn pass_to_main(frame: &Frame) {
     turn.number.store(0, Ordering::Relaxed);
     call::caller().store(1, Ordering::Relaxed);
     if has_turn(frame) {
-        turn.holder.store(main_block(), Ordering::Relaxed);
-        turn.lock.store(2, Ordering::SeqCst);
+        give_to_main(turn);
     } else {
         give_back(turn);
     }
+}
+
+fn give_to_main(turn: &Turn) {
+    turn.holder.store(main_block(), Ordering::Relaxed);
+    turn.lock.store(1, Ordering::SeqCst);
+    // Those who waited before they were brought back.
+    turn.waited_for.store(1, Ordering::SeqCst);
 }
 
 /// It is the turn of the thread in the runtime, if that is the main one, which came when none were taken.
 pub fn keep() {
     let turn = turn();
     if is_shared() && turn.holder.load(Ordering::Relaxed) == 0 {
-        turn.holder.store(main_block(), Ordering::Relaxed);
-        turn.lock.store(2, Ordering::SeqCst);
+        give_to_main(turn);
     }
 }
 
 /// This call waits for other processes. If other threads of the program wait for their turn, it gives way to them: the handler is to
 /// return at once, and the call is made once more from its entry. Nothing may have been told to the program before.
 pub fn give_way() -> Result<(), Rewound> {
-    /// Of the lock: others wait.
-    const WAITED_FOR: u32 = 2;
     let turn = turn();
     // In a callback, the call that has led to it cannot be left.
-    if turn.lock.load(Ordering::Relaxed) != WAITED_FOR || !outermost_has_turn() {
+    if turn.waited_for.load(Ordering::Relaxed) == 0 || !outermost_has_turn() {
         return Ok(());
     }
     turn.again.store(1, Ordering::Relaxed);
@@ -225,9 +244,9 @@ pub fn give_way() -> Result<(), Rewound> {
 /// Nobody's turn. Uses neither libc nor thread-local data.
 fn give_back(turn: &Turn) {
     turn.holder.store(0, Ordering::Relaxed);
-    if turn.lock.swap(0, Ordering::SeqCst) != 0 {
-        super::raw::wake(&turn.lock);
-    }
+    turn.lock.store(0, Ordering::SeqCst);
+    turn.waited_for.store(0, Ordering::SeqCst);
+    super::raw::wake(&turn.waited_for);
 }
 
 /// The calling thread, which is no more in the runtime, gives its turn back.

@@ -77,6 +77,9 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     if job::is_any_multiple(level >= THREAD_MULTIPLE) {
         turn::be_multiple();
     }
+    if may_share {
+        crate::user::signals::keep_out_handlers();
+    }
     if required >= THREAD_SERIALIZED && may_share {
         let [mut version, mut subversion] = [0; 2];
         // SAFETY: two places.

@@ -4,6 +4,7 @@
 use crate::arch::turn;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
+use understudy_abi::turn::LET_THROUGH;
 use understudy_abi::{ZONE_END, ZONE_START};
 
 /// The kernel's `struct sigaction` on x86-64: handler, flags, restorer, mask.
@@ -42,6 +43,26 @@ fn belongs_to_runtime(action: &Action) -> bool {
     (ZONE_START as u64..ZONE_END as u64).contains(&action[0])
 }
 
+fn actions() -> Vec<Action> {
+    (1..=SIGNALS).map(|signal| action(signal, None)).collect()
+}
+
+/// Handlers of the program are not to run while a thread is in the runtime, except for signals that are let through.
+fn keep_out(actions: &[Action]) {
+    const SIG_IGN: u64 = 1;
+    let is_handled = |(number, action): (usize, &Action)| {
+        action[0] > SIG_IGN && !belongs_to_runtime(action) && LET_THROUGH >> number & 1 == 0
+    };
+    if actions.iter().enumerate().any(is_handled) {
+        turn::has_handlers();
+    }
+}
+
+/// From now on handlers are heard of, when the program sets them.
+pub fn keep_out_handlers() {
+    keep_out(&actions());
+}
+
 /// Reads the settings.
 pub fn capture() -> Saved {
     let directory = std::env::current_dir().map(|path| path.as_os_str().as_bytes().to_vec());
@@ -51,8 +72,10 @@ pub fn capture() -> Saved {
         libc::umask(creation_mask);
         creation_mask
     };
+    let actions = actions();
+    keep_out(&actions);
     Saved {
-        actions: (1..=SIGNALS).map(|signal| action(signal, None)).collect(),
+        actions,
         mask: turn::mask().unwrap_or_else(|| mask(None)),
         directory: directory.unwrap_or_default(),
         creation_mask,
@@ -69,6 +92,7 @@ impl Saved {
 /// Sets them. Handlers of the runtime side stay this process's own. The signal mask is this thread's only if `is_callers`, the one
 /// that has made the cut.
 pub fn restore(saved: &Saved, is_callers: bool) {
+    keep_out(&saved.actions);
     for (signal, before) in (1..=SIGNALS).zip(&saved.actions) {
         if action(signal, None) != *before && !belongs_to_runtime(before) {
             action(signal, Some(before));
