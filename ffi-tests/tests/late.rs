@@ -3,12 +3,16 @@
 use ffi_tests::plain::assert_indifferent;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Trigger, place};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/late.py");
+
+fn interpreter() -> PathBuf {
+    place::on_path("python3").expect("there is a python3")
+}
 
 fn python(library: &Path) -> Job {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/late.py");
-    let python = place::on_path("python3").expect("there is a python3");
-    Job::new(python, &[script, &library.to_string_lossy(), "60", "0.01"])
+    Job::new(interpreter(), &[SCRIPT, &library.to_string_lossy(), "60", "0.01"])
 }
 
 #[test]
@@ -20,12 +24,19 @@ fn an_interpreter_that_opens_libmpi_is_protected() {
     layered.assert_success();
     layered.assert_same_lines(&undisturbed);
     layered.assert_nothing_left();
-    for worker in [0, 2] {
-        let outcome = python(&library).kill(Kill::at(worker, Trigger::Lines(25))).run();
+    for (worker, job) in [(0, python(&library)), (2, by_script("python3", &library))] {
+        let outcome = job.kill(Kill::at(worker, Trigger::Lines(25))).run();
         outcome.assert_success();
         outcome.assert_same_lines(&undisturbed);
         outcome.assert_taken_over(&[worker]);
+        outcome.assert_nothing_left();
     }
+}
+
+/// The same, where a shell has started the interpreter and waits for it.
+fn by_script(interpreter: &str, library: &Path) -> Job {
+    let command = format!("{interpreter} {SCRIPT} {} 60 0.01; exit $?", library.display());
+    Job::new("/bin/sh", &["-c", &command])
 }
 
 #[test]
@@ -48,10 +59,15 @@ fn a_wrapper_gives_its_program_what_it_needs() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn an_interpreter_started_by_a_script_says_that_it_is_unprotected() {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/late.py");
-    let command = format!("python3 {script} {} 5 0; exit $?", place::libmpi().display());
-    let job = || Job::new("/bin/sh", &["-c", &command]).workers(2).spares(1);
+fn what_a_script_has_started_says_that_it_is_unprotected_if_it_is_not_known_to_be_an_interpreter() {
+    let place = tempfile::tempdir().expect("there is room for temporary files");
+    let unknown = place.path().join("unknown");
+    std::fs::copy(interpreter(), &unknown).expect("the interpreter can be copied");
+    let job = || {
+        by_script(&unknown.to_string_lossy(), &place::libmpi())
+            .workers(2)
+            .spares(1)
+    };
     let unprotected = job().run();
     unprotected.assert_success();
     let lines = unprotected.own_lines();
@@ -60,6 +76,13 @@ fn an_interpreter_started_by_a_script_says_that_it_is_unprotected() {
         "no word that it is unprotected",
     );
     unprotected.assert_same_lines(&native(job().workers(3)));
+
+    // Whether that is the interpreter or the script: the launcher ends the job.
+    let killed = job().kill(Kill::at(1, Trigger::Lines(10))).run();
+    killed.check(
+        killed.status.is_some_and(|status| !status.success()),
+        "it goes on without a rank",
+    );
 
     let stopped = job().env("UNDERSTUDY_REQUIRE", "1").run();
     stopped.check(

@@ -182,7 +182,10 @@ pub unsafe fn say_unprepared(list: *const *const c_char) {
     // SAFETY: handed on to the caller.
     unsafe {
         if !launched::is_concerned(list) {
-        } else if launched::protection(list) != Protection::None {
+            return;
+        }
+        note_aside(list);
+        if launched::protection(list) != Protection::None {
             say_unprotected(
                 list,
                 format_args!(

@@ -3,19 +3,21 @@
 //! The second execution must come before the program's first instruction, long before anybody knows whether it is going
 //! to use MPI. So what the launcher itself has started is prepared as an MPI program would be, with two differences: it
 //! keeps the launcher's environment, since it may be a wrapper (a shell, env(1)) of the real program, and its standard
-//! output is taken over only at its first MPI call. What such a program starts in its turn is left alone, or a script
-//! would prepare each of its commands; `UNDERSTUDY_LATE=1` prepares them nevertheless.
+//! output is taken over only at its first MPI call. Of what such a program starts in its turn, interpreters are prepared
+//! if none of its ancestors is one: a rank's children are not ranks. Others are left alone, or a script would
+//! prepare each of its commands; `UNDERSTUDY_LATE=1` prepares them nevertheless.
 #![allow(unsafe_code)]
 
 use crate::entry;
 use crate::environ::{self, LATE_VARIABLE, MANAGER};
 use crate::launched::{self, PMIX_RANK, Protection, is_concerned};
+use crate::link::Path;
 use crate::msg::Line;
 use crate::relay::{self, Streams};
 use crate::stack::on_stack;
 use crate::sys::{nr, sys};
 use core::arch::naked_asm;
-use core::ffi::{c_char, c_void};
+use core::ffi::{CStr, c_char, c_void};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::{ENTRIES, RUNTIME_STACK, RUNTIME_STACK_SIZE};
@@ -30,62 +32,109 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
         is_concerned(list)
             && match environ::value(list, LATE_VARIABLE) {
                 Some(_) => environ::is_on(list, LATE_VARIABLE),
-                None => launched::protection(list) != Protection::None && !parent_is_launched(list),
+                None => {
+                    let mark = mark(list);
+                    let may_be_rank = || !is_launched(sys!(nr::GETPPID), mark) || is_first_interpreter(mark);
+                    launched::protection(list) != Protection::None && may_be_rank()
+                }
             }
     }
 }
 
-/// Whether the parent has been started by a launcher too, so that this process is not a rank but the child of one. Guardians are launchers.
+/// Whose programs load the MPI library late, by the beginnings of their names.
+const INTERPRETERS: [&[u8]; 5] = [b"python", b"pypy", b"julia", b"octave", b"R\0"];
+
+/// Whether a process is one that is known to load libraries that its scripts name.
+fn is_interpreter(process: isize) -> bool {
+    let (mut link, mut path) = (Line::new(), Path::new());
+    let _ = write!(link, "/proc/{process}/exe\0");
+    path.read_link(CStr::from_bytes_until_nul(link.as_bytes()).unwrap_or_default());
+    let path = path.as_c_str().to_bytes_with_nul();
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    INTERPRETERS.iter().any(|beginning| name.starts_with(beginning))
+}
+
+/// What processes of this job have in their environment. Guardians are launchers.
 ///
 /// # Safety
 /// `list` must be a valid environment.
-unsafe fn parent_is_launched(list: *const *const c_char) -> bool {
+unsafe fn mark(list: *const *const c_char) -> &'static [u8] {
     // SAFETY: handed on to the caller.
     let (is_guarded, launcher) = unsafe { (environ::value(list, MANAGER).is_some(), launched::launcher(list)) };
     match launcher {
-        _ if is_guarded => parent_has(MANAGER),
-        Some(launcher) => parent_has(launcher.rank.as_bytes()),
-        None => parent_has(PMIX_RANK),
+        _ if is_guarded => MANAGER,
+        Some(launcher) => launcher.rank.as_bytes(),
+        None => PMIX_RANK,
     }
 }
 
-/// Whether the parent has a variable whose name begins so.
-fn parent_has(name: &[u8]) -> bool {
-    const GETPPID: usize = 110;
-    const READ: usize = 0;
-    let mut path = Line::new();
-    // SAFETY: system calls on a descriptor of our own and on buffers of the lengths given.
-    unsafe {
-        let _ = write!(path, "/proc/{}/environ\0", sys!(GETPPID));
-        let fd = sys!(nr::OPENAT, -100isize, path.as_bytes().as_ptr(), 0o2000000, 0);
-        if fd < 0 {
+/// Whether this process is an interpreter, and no ancestor that the launcher has started is one: that would be the rank.
+fn is_first_interpreter(mark: &[u8]) -> bool {
+    // SAFETY: getpid(2).
+    let mut process = unsafe { sys!(nr::GETPID) };
+    if !is_interpreter(process) {
+        return false;
+    }
+    loop {
+        process = parent_of(process);
+        if !is_launched(process, mark) {
+            return true;
+        }
+        if is_interpreter(process) {
             return false;
         }
-        let mut buffer = [0u8; 4096];
-        // Number of bytes of the name that have been seen; none can be unless a variable begins.
-        let (mut seen, mut begins) = (0, true);
-        let found = loop {
-            let got = sys!(READ, fd, buffer.as_mut_ptr(), buffer.len());
-            if got <= 0 {
-                break false;
-            }
-            for &byte in &buffer[..got as usize] {
-                seen = if byte == name[seen] && (begins || seen > 0) {
-                    seen + 1
-                } else {
-                    0
-                };
-                begins = byte == 0;
-                if seen == name.len() {
-                    break;
-                }
-            }
-            if seen == name.len() {
-                break true;
-            }
+    }
+}
+
+/// Whether a process has a variable whose name begins so: the launcher has started it, or an ancestor.
+fn is_launched(process: isize, name: &[u8]) -> bool {
+    // Number of bytes of the name that have been seen; none can be unless a variable begins.
+    let (mut seen, mut begins) = (0, true);
+    read(process, "environ", |byte| {
+        seen = match byte == name[seen] && (begins || seen > 0) {
+            true => seen + 1,
+            false => 0,
         };
+        begins = byte == 0;
+        seen < name.len()
+    });
+    seen == name.len()
+}
+
+/// The parent of a process; 0 if that cannot be told.
+fn parent_of(process: isize) -> isize {
+    // proc_pid_stat(5): PID (NAME) STATE PPID, and names may have spaces and parentheses.
+    let (mut spaces, mut parent) = (0, 0);
+    read(process, "stat", |byte| {
+        match byte {
+            b')' => (spaces, parent) = (0, 0),
+            b' ' => spaces += 1,
+            digit if spaces == 2 && digit.is_ascii_digit() => parent = parent * 10 + isize::from(digit - b'0'),
+            _ => {}
+        }
+        true
+    });
+    parent
+}
+
+/// Reads a file of /proc/PROCESS as long as `take` wants more.
+fn read(process: isize, file: &str, mut take: impl FnMut(u8) -> bool) {
+    let mut path = Line::new();
+    let _ = write!(path, "/proc/{process}/{file}\0");
+    let mut buffer = [0u8; 4096];
+    // SAFETY: system calls on a descriptor of our own and on buffers of the lengths given.
+    unsafe {
+        let fd = sys!(nr::OPENAT, -100isize, path.as_bytes().as_ptr(), 0o2000000, 0);
+        if fd < 0 {
+            return;
+        }
+        loop {
+            let got = sys!(nr::READ, fd, buffer.as_mut_ptr(), buffer.len());
+            if got <= 0 || !buffer[..got as usize].iter().all(|&byte| take(byte)) {
+                break;
+            }
+        }
         sys!(nr::CLOSE, fd);
-        found
     }
 }
 

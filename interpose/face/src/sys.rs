@@ -6,6 +6,7 @@ use core::ffi::{CStr, c_char, c_int};
 
 /// System call numbers used here (x86-64).
 pub mod nr {
+    pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
     pub const STAT: usize = 4;
@@ -16,6 +17,7 @@ pub mod nr {
     pub const DUP2: usize = 33;
     pub const NANOSLEEP: usize = 35;
     pub const GETPID: usize = 39;
+    pub const GETPPID: usize = 110;
     pub const GETTID: usize = 186;
     pub const RT_SIGACTION: usize = 13;
     pub const RT_SIGPROCMASK: usize = 14;
