@@ -298,14 +298,21 @@ pub enum PatchError {
     Protect(i32),
 }
 
-/// Where `pattern` occurs. Four bytes at once are compared first, since libc's code has more than a million.
+/// Where `pattern` occurs, which ends with a system call. Blocks without one are passed over, many bytes at once: libc's code has more
+/// than a million.
 fn places<'a>(text: &'a [u8], pattern: &'a [u8; 7]) -> impl Iterator<Item = usize> + 'a {
-    let first = u32::from_le_bytes([pattern[0], pattern[1], pattern[2], pattern[3]]);
-    let windows = text.windows(pattern.len()).enumerate();
-    let may_be = move |window: &[u8]| u32::from_le_bytes([window[0], window[1], window[2], window[3]]) == first;
-    windows
-        .filter(move |&(_, window)| may_be(window) && window == pattern)
-        .map(|(at, _)| at)
+    const BLOCK: usize = 512;
+    const BEFORE: usize = 5;
+    let [.., first, second] = *pattern;
+    let end = move |start: usize| (start + BLOCK).min(text.len() - 1);
+    let has_call = move |&start: &usize| {
+        let pairs = text[start..end(start)].iter().zip(&text[start + 1..]);
+        pairs.fold(false, |has, (&one, &other)| has | (one == first) & (other == second))
+    };
+    let blocks = (0..text.len().saturating_sub(1)).step_by(BLOCK).filter(has_call);
+    blocks
+        .flat_map(move |start| start.max(BEFORE) - BEFORE..end(start).max(BEFORE) - BEFORE)
+        .filter(|&at| text[at..].starts_with(pattern))
 }
 
 /// Patches the one instruction pair of `call` in `library`'s code at `code`; it must occur exactly once.
