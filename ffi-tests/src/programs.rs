@@ -52,8 +52,8 @@ pub fn heat2d_of(side: &str, iterations: &str, print_every: &str) -> Job {
 
 /// The arguments of [`heat2d`].
 pub const HEAT2D: [&str; 8] = [
-    "300",
-    "300",
+    "200",
+    "200",
     "2400",
     "heat.field",
     "--print-every",
@@ -78,7 +78,7 @@ pub fn heat2d() -> Case {
 pub fn longer_heat2d() -> Case {
     Case {
         name: "heat2d, longer",
-        make: || heat2d_of("300", "30000", "500"),
+        make: || heat2d_of("200", "30000", "500"),
         ..heat2d()
     }
 }
@@ -96,7 +96,7 @@ pub fn large_heat2d() -> Case {
 pub fn short_heat2d() -> Case {
     Case {
         name: "heat2d, short",
-        make: || heat2d_of("300", "450", "10"),
+        make: || heat2d_of("200", "300", "6"),
         ..heat2d()
     }
 }

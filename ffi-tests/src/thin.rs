@@ -2,7 +2,7 @@
 
 use crate::programs::Case;
 use crate::shared::native;
-use crate::{Job, Kill, Outcome, Trigger, Verdicts};
+use crate::{Job, Kill, Outcome, Trigger, Verdicts, few};
 use ckptd::events::Kind;
 use std::time::Duration;
 
@@ -73,10 +73,10 @@ pub fn assert_lost(outcome: &Outcome, words: &[&str]) {
     outcome.assert_nothing_left();
 }
 
-/// Each worker dies when all copies are thin; its static data come from a replay, `least_pages` of them.
+/// A worker, or, if there is time, each in turn, dies when all copies are thin; its static data come from a replay, `least_pages` of them.
 pub fn everyone_dies(case: &Case, least_pages: u64) {
     let mut verdicts = Verdicts::default();
-    for worker in 0..WORKERS {
+    for worker in few((0..WORKERS).rev(), 2) {
         let outcome = job(case).kill(Kill::at(worker, THIN)).run();
         let (gone, left) = thinned(&outcome, worker);
         let pages = rebuilt(&outcome, WORKERS);

@@ -216,12 +216,12 @@ fn two_jobs_of_a_node_do_not_disturb_each_other() {
         name: "heat2d, many lines",
         make: || {
             let arguments = [
-                "300",
-                "300",
-                "12000",
+                "200",
+                "200",
+                "9000",
                 "heat.field",
                 "--print-every",
-                "200",
+                "150",
                 "--log",
                 "heat.log",
             ];

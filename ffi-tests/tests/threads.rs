@@ -10,7 +10,7 @@ const PROGRAMS: [(&str, &[&str]); 5] = [
     ("teams", &["90", "4"]),
     ("shortlived", &["60"]),
     ("tasks", &["60"]),
-    ("naps", &["150"]),
+    ("naps", &["80"]),
 ];
 
 /// Any thread calls MPI, makes the cuts and leads the way back.
