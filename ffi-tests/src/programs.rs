@@ -78,7 +78,7 @@ pub fn heat2d() -> Case {
 pub fn longer_heat2d() -> Case {
     Case {
         name: "heat2d, longer",
-        make: || heat2d_of("200", "30000", "500"),
+        make: || heat2d_of("300", "30000", "500"),
         ..heat2d()
     }
 }

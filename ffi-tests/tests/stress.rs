@@ -263,7 +263,7 @@ fn a_guardian_that_dies_under_mpirun_ends_the_job() {
 fn no_byte_of_a_large_message_comes_late() {
     let mut random = Random::announced("bulk");
     let bulk = || {
-        Job::new(place::test_program("bulk"), &["10", "0", "32"])
+        Job::new(place::test_program("bulk"), &["7", "0", "32"])
             .interval("0.3s")
             .launched_by(Launcher::Mpirun)
     };
@@ -273,7 +273,7 @@ fn no_byte_of_a_large_message_comes_late() {
     let lines = text.lines().take_while(|line| !line.starts_with("round 1:")).count();
     for smsc in few(["cma", "^cma"], 1) {
         let mut job = bulk().env("OMPI_MCA_smsc", smsc).limit(Duration::from_secs(150));
-        for (rank, round) in [(1, 2), (0, 5), (3, 8)] {
+        for (rank, round) in [(1, 1), (0, 3), (3, 5)] {
             let delay = Duration::from_micros(random.below(60_000));
             job = job.kill(Kill::at(rank, Trigger::Lines(lines + round)).after(delay));
         }
