@@ -52,8 +52,8 @@ pub fn heat2d_of(side: &str, iterations: &str, print_every: &str) -> Job {
 
 /// The arguments of [`heat2d`].
 pub const HEAT2D: [&str; 8] = [
-    "200",
-    "200",
+    "240",
+    "240",
     "2400",
     "heat.field",
     "--print-every",

@@ -80,7 +80,7 @@ fn an_understudy_that_dies_is_replaced_in_its_turn() {
     let outcome = job()
         .spares(2)
         .kill(Kill::at(3, Trigger::Lines(8)))
-        .kill(Kill::at(4, Trigger::Resume { rank: 4, recovery: 1 }).after(Duration::from_millis(300)))
+        .kill(Kill::at(4, Trigger::Resume { rank: 4, recovery: 1 }).after(Duration::from_millis(50)))
         .run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);

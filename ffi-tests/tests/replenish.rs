@@ -11,7 +11,7 @@ use std::time::Duration;
 fn enough_of_heat2d() -> Case {
     Case {
         name: "heat2d, 15000",
-        make: || heat2d_of("200", "15000", "250").interval("50ms"),
+        make: || heat2d_of("300", "15000", "250").interval("50ms"),
         ..heat2d()
     }
 }

@@ -11,7 +11,7 @@ mod output;
 mod process;
 mod sharing;
 pub mod signals;
-mod threads;
+pub mod threads;
 mod timers;
 mod tls;
 mod undo;

@@ -6,7 +6,6 @@
 use super::{Frame, Rewound};
 use crate::attention;
 use crate::generated::Proc;
-use crate::sys;
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -82,12 +81,13 @@ pub fn has_others() {
     }
 }
 
-/// Where control blocks have the kernel's number of their thread, for this, the main one, has it there.
-fn place_of_number() -> Option<usize> {
-    let at = sys::debuggers_offset(c"_thread_db_pthread_tid")? as usize;
+/// Control blocks have the kernel's number of their thread there, in bytes, if that of this one, the main one, has it.
+pub fn numbers_are_at(place: usize) {
     // SAFETY: a word of glibc's control block, which is larger; gettid(2).
-    let is_it = unsafe { *((main_block() + at) as *const libc::pid_t) == libc::gettid() };
-    is_it.then_some(at)
+    let is_it = unsafe { *((main_block() + place) as *const libc::pid_t) == libc::gettid() };
+    if is_it {
+        turn().number_at.store(place, Ordering::Relaxed);
+    }
 }
 
 /// The program has handlers of signals.
@@ -106,7 +106,6 @@ pub fn prepare() {
     // SAFETY: getauxval(3).
     let may_write_fs = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE;
     turn.may_write_fs.store(may_write_fs as u32, Ordering::Relaxed);
-    turn.number_at.store(place_of_number().unwrap_or(0), Ordering::Relaxed);
     turn.told
         .store(std::ptr::from_ref(call::caller()).cast_mut(), Ordering::Relaxed);
 }

@@ -79,6 +79,7 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     }
     if may_share {
         crate::user::signals::keep_out_handlers();
+        crate::user::threads::tell_numbers();
     }
     if required >= THREAD_SERIALIZED && may_share {
         let [mut version, mut subversion] = [0; 2];

@@ -24,12 +24,19 @@ use super::locks::ThreadNumber;
 use super::tls;
 use crate::arch::{self, Frame, raw, turn};
 use crate::cell::Main;
-use crate::{attention, told};
+use crate::{attention, sys, told};
 pub use context::Caller;
 use lists::Places;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use stop::Threads;
+
+/// Tells where the kernel's numbers of threads are, which calls of other threads need.
+pub fn tell_numbers() {
+    if let Some(place) = sys::debuggers_offset(c"_thread_db_pthread_tid") {
+        turn::numbers_are_at(place as usize);
+    }
+}
 
 /// Why threads cannot be stopped now.
 #[derive(Clone, Copy, Debug, thiserror::Error)]

@@ -118,6 +118,7 @@ impl Saved {
             turn::has_others();
         }
         if self.is_shared && !turn::is_shared() {
+            super::tell_numbers();
             turn::share();
         }
         let mut changed = vec![(main, ThreadNumber::main())];
