@@ -1,10 +1,11 @@
 /*
  * Ends in one of many ways in the middle of its run. It knows nothing of understudy.
  *
- *     endings HOW WHO [FILE]
+ *     endings HOW WHO [FILE [OTHER]]
  *
  * HOW is a name in the table below. WHO is the rank that ends, or `next`: the first time rank 0, then rank 1, and so on.
- * With a FILE, a rank ends only if it can remove that file. Ends are counted in the file `endings`. Both is done by system
+ * With a FILE, a rank ends only if it can remove that file; as long as there is a file OTHER, the rank before it waits for the end, removes
+ * it, and is killed. Ends are counted in the file `endings`. Both is done by system
  * calls of the program's own: what happens to files through the C library may be undone.
  */
 #include <csetjmp>
@@ -132,6 +133,17 @@ long ends_before()
     return length < 0 ? 0 : length;
 }
 
+/* Another rank dies when the first one is about to end, if it can remove this file. */
+void follow(const char *file)
+{
+    while (access(file, F_OK) == 0 && ends_before() == 0)
+        usleep(1000);
+    if (syscall(SYS_unlink, file) == 0) {
+        usleep(20000);
+        terminate();
+    }
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -165,7 +177,8 @@ int main(int argc, char **argv)
         else if (step == LAST && rank == who && (argc < 4 || syscall(SYS_unlink, argv[3]) == 0)) {
             count();
             end();
-        }
+        } else if (step == LAST && rank == who - 1 && argc > 4)
+            follow(argv[4]);
     }
     MPI_Finalize();
     return 0;

@@ -124,6 +124,18 @@ fn a_crash_that_does_not_repeat_is_recovered_from() {
     verdicts.assert_all_good();
 }
 
+/// A library that has not heard of a death may fault; its call is abandoned like any other.
+#[test]
+fn a_fault_of_the_library_is_survived_if_another_process_dies() {
+    let arguments = ["bad-buffer", "2", "once", "other"];
+    let outcome = job(&arguments).input("once", "").input("other", "").run();
+    outcome.assert_success();
+    outcome.check(ends(&outcome) == 1, "nobody has followed a bad pointer");
+    outcome.assert_taken_over(&[1]);
+    outcome.assert_like(&native(job(&arguments)), &[]);
+    outcome.assert_nothing_left();
+}
+
 #[test]
 fn a_rank_that_is_killed_again_and_again_is_replaced_as_long_as_there_are_spares() {
     let mut verdicts = Verdicts::default();

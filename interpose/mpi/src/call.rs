@@ -17,10 +17,12 @@
 #![allow(unsafe_code)]
 
 use crate::library::Procedure;
+use crate::side;
 use crate::side::signals::{self, Action};
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use understudy_numbers::Generation;
 
 /// What an abandoned call returns: an error class that the library itself does not use.
@@ -28,6 +30,11 @@ pub const ABANDONED: c_int = 77;
 
 /// SIGCANCEL of glibc: a program cannot block it by libc's functions. It is sent to the thread in the library only.
 pub const INTERRUPT: c_int = 32;
+
+/// How long an error or a fault of the library may come before the news of the death that has caused it.
+pub const NEWS_LIMIT: Duration = Duration::from_secs(2);
+/// Between two looks for such news.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What this process and its process manager share.
 #[repr(C)]
@@ -181,14 +188,46 @@ fn is_caller() -> bool {
 }
 
 unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
-    let frame = FRAME.load(Ordering::Relaxed);
-    if frame == 0 || !is_over() || !is_caller() {
-        return;
+    if FRAME.load(Ordering::Relaxed) != 0 && is_over() && is_caller() {
+        // SAFETY: the kernel's record of this thread, which is in a call of the library.
+        unsafe { abandon_at(&mut *context) };
     }
-    // SAFETY: the kernel's record of this thread, which is in a call of the library with this frame.
-    let registers = unsafe { &mut (*context).uc_mcontext.gregs };
-    registers[REG_RSP] = frame as i64;
+}
+
+/// The thread that calls the library abandons its call when the handler of a signal returns.
+fn abandon_at(context: &mut libc::ucontext_t) {
+    let registers = &mut context.uc_mcontext.gregs;
+    registers[REG_RSP] = FRAME.load(Ordering::Relaxed) as i64;
     registers[REG_RIP] = abandon as *const () as i64;
+}
+
+/// Whether the library's fault, in whose handler this is called, was a consequence of another process's death: then the call is
+/// abandoned when the handler returns.
+///
+/// Libraries are not made for peers that die, and may follow a null pointer where a message could not be sent. The
+/// fault may come before this process has heard of the death, so this waits for up to [`NEWS_LIMIT`]. A thread of the
+/// library's own does not return: it is ended with all others of the library's side.
+pub fn outlives_fault(context: &mut libc::ucontext_t) -> bool {
+    let is_own = side::is_mpi(context.uc_mcontext.gregs[REG_RSP] as usize);
+    let is_calling = FRAME.load(Ordering::Relaxed) != 0 && is_caller();
+    if PAGE.load(Ordering::Relaxed) == &raw const ALONE as usize || !(is_own || is_calling) {
+        return false;
+    }
+    signals::block(INTERRUPT);
+    let start = Instant::now();
+    while !is_over() {
+        if start.elapsed() > NEWS_LIMIT {
+            return false;
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    if is_calling {
+        abandon_at(context);
+        return true;
+    }
+    loop {
+        std::thread::sleep(POLL_INTERVAL);
+    }
 }
 
 /// rt_sigreturn(2): where handlers return to.

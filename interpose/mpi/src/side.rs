@@ -53,7 +53,7 @@ pub enum Error {
 }
 
 /// Whether an address lies in the library's half of the zone.
-fn is_mpi(address: usize) -> bool {
+pub(crate) fn is_mpi(address: usize) -> bool {
     (MPI_ZONE_START..ZONE_END).contains(&address)
 }
 

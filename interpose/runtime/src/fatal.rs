@@ -12,6 +12,7 @@ use ckptd::relay::{FRAMES, NoteCell};
 use places::Place;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
+use understudy_mpi::call;
 
 /// Faults that walking a damaged stack may lead to.
 const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
@@ -41,6 +42,9 @@ pub unsafe extern "C" fn on_signal(signal: c_int, info: *const c_void, context: 
             &mut *context.cast::<libc::ucontext_t>(),
         )
     };
+    if is_of_the_program(info) && call::outlives_fault(context) {
+        return false;
+    }
     if BUSY.swap(true, Ordering::Relaxed) {
         return !arch::escape_from(context);
     }
@@ -55,7 +59,7 @@ pub unsafe extern "C" fn on_signal(signal: c_int, info: *const c_void, context: 
     true
 }
 
-/// Whether the program itself is the cause: neither another process nor the hardware (a page with an error, sigaction(2)).
+/// Whether this process itself is the cause: neither another process nor the hardware (a page with an error, sigaction(2)).
 /// Otherwise no place is noted.
 fn is_of_the_program(info: &libc::siginfo_t) -> bool {
     const BUS_MCEERR_AR: c_int = 4;

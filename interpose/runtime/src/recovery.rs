@@ -44,12 +44,9 @@ pub use newcomers::{come_in, learn_places, welcome};
 use report::Report;
 pub use restart::from_disk as restart_from_disk;
 use std::ffi::c_int;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use understudy_mpi::call;
 pub use wishes::offer as offer_to_choose;
-
-/// How long an unspecific error may precede the news of a failure.
-const NEWS_LIMIT: Duration = Duration::from_secs(2);
 
 /// Evaluates to the return code of a real procedure. If a process has failed, the whole recovery has been run and the
 /// handler returns.
@@ -120,7 +117,7 @@ fn means_failure(class: c_int) -> bool {
         call::ABANDONED => true,
         ERR_OTHER | ERR_INTERN | ERR_IN_STATUS => {
             let start = Instant::now();
-            while start.elapsed() < NEWS_LIMIT {
+            while start.elapsed() < call::NEWS_LIMIT {
                 if call::is_over() {
                     return true;
                 }

@@ -4,10 +4,9 @@
 //! whoever ends the process here waits for that. The main thread is abandoned in that wait, others are ended.
 #![allow(unsafe_code)]
 
-use crate::descriptors::{Poll, poll};
 use crate::threads::next;
 use crate::time::{now, sleep_briefly};
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
@@ -21,30 +20,10 @@ type IsOver = extern "C" fn() -> bool;
 
 static IS_OVER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-unsafe extern "C" {
-    fn getenv(name: *const c_char) -> *const c_char;
-    fn atoi(text: *const c_char) -> c_int;
-}
-
 /// From now on ends wait for another generation.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_shim_hold_ends(is_over: IsOver) {
     IS_OVER.store(is_over as *mut c_void, Relaxed);
-}
-
-/// Whether the library's server may have gone. What MPICH knows of its own is a descriptor; of Open MPI's nothing is known here.
-fn may_be_alone() -> bool {
-    const HUNG_UP: i16 = 0x10;
-    // SAFETY: getenv(3); poll(2) of one descriptor, which may be none.
-    unsafe {
-        let text = getenv(c"PMI_FD".as_ptr());
-        let mut about = Poll {
-            fd: if text.is_null() { -1 } else { atoi(text) },
-            events: 0,
-            revents: 0,
-        };
-        text.is_null() || poll(&mut about, 1, 0) > 0 && about.revents & HUNG_UP != 0
-    }
 }
 
 fn wait() {
@@ -54,8 +33,8 @@ fn wait() {
     }
     // SAFETY: set above.
     let is_over: IsOver = unsafe { transmute(is_over) };
-    let (since, may_be_alone) = (now(), may_be_alone());
-    while is_over() || may_be_alone && now() - since < TIMEOUT {
+    let since = now();
+    while is_over() || now() - since < TIMEOUT {
         sleep_briefly();
     }
 }

@@ -18,6 +18,21 @@ pub fn action(signal: c_int, new: Option<&Action>) -> Action {
     old
 }
 
+/// Blocks a signal in this thread, past libc, until the handler returns in which this is called.
+pub fn block(signal: c_int) {
+    let set = 1u64 << (signal - 1);
+    // SAFETY: rt_sigprocmask(2) reads a set of eight bytes.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_BLOCK,
+            &raw const set,
+            0usize,
+            8usize,
+        )
+    };
+}
+
 /// What each signal does, from signal 1 on.
 pub struct Saved(Vec<Action>);
 
