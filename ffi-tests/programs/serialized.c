@@ -30,9 +30,9 @@ static void on_tick(int signal)
 static void begin_ticks(void)
 {
     struct sigaction tick = {.sa_handler = on_tick, .sa_flags = SA_RESTART};
-    struct itimerval every = {{0, 500}, {0, 500}};
-    sigaction(SIGPROF, &tick, NULL);
-    setitimer(ITIMER_PROF, &every, NULL);
+    struct itimerval every = {{0, 1000}, {0, 1000}};
+    sigaction(SIGALRM, &tick, NULL);
+    setitimer(ITIMER_REAL, &every, NULL);
 }
 
 /* Each thread keeps a log of its own; what it does to the files is undone and done again. */

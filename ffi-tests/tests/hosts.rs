@@ -142,7 +142,7 @@ fn all_ranks_of_a_host_may_be_killed_at_once() {
         job.kill(kill(both[0])).kill(kill(both[1]))
     };
     let inside = |job: Job, both: [u32; 2]| {
-        let fault = both.map(|rank| format!("kill rank={rank} at=cut.end epoch=4"));
+        let fault = both.map(|rank| format!("kill rank={rank} at=cut.end epoch=4 delay=40ms"));
         job.interval("60calls").fault(&fault.join("; "))
     };
     let ways: [&dyn Fn(Job, [u32; 2]) -> Job; 2] = [&killed, &inside];
@@ -177,7 +177,7 @@ fn a_worker_of_each_host_may_be_killed() {
     let case = programs::short_heat2d();
     let undisturbed = native(spread(case.job()));
     let job = spread(case.job()).launched_by(Launcher::Ckptd).interval("60calls");
-    let fault = [1, 2, 4].map(|rank| format!("kill rank={rank} at=cut.end epoch=4"));
+    let fault = [1, 2, 4].map(|rank| format!("kill rank={rank} at=cut.end epoch=4 delay=40ms"));
     let outcome = job.fault(&fault.join("; ")).run();
     assert_good(&outcome, &undisturbed, &case, &[1, 2, 4]);
 }
@@ -242,7 +242,7 @@ fn copies_are_on_other_hosts_however_ranks_are_placed() {
     let case = programs::short_heat2d();
     let undisturbed = native(spread(case.job()));
     // The spare with rank 7 is beside them.
-    let fault = "kill rank=1 at=cut.end epoch=4; kill rank=4 at=cut.end epoch=4";
+    let fault = "kill rank=1 at=cut.end epoch=4 delay=40ms; kill rank=4 at=cut.end epoch=4 delay=40ms";
     let outcome = spread(case.job())
         .spares(3)
         .hosts(&[3, 3, 3])

@@ -80,9 +80,9 @@ fn a_job_of_one_worker_is_protected() {
 #[test]
 fn a_worker_may_die_at_any_moment_of_a_checkpoint_together_with_its_holder() {
     for point in few(["ship.begin", "commit.begin", "capture.end", "commit.end"], 2) {
-        let fault = format!("kill rank=1 at={point} epoch=3; kill rank=2 at={point} epoch=3");
+        let fault = format!("kill rank=1 at={point} epoch=3 delay=40ms; kill rank=2 at={point} epoch=3 delay=40ms");
         heat2d().assert_undisturbed(job().fault(&fault));
-        let fault = [0, 1, 2, 3].map(|rank| format!("kill rank={rank} at={point} epoch=3"));
+        let fault = [0, 1, 2, 3].map(|rank| format!("kill rank={rank} at={point} epoch=3 delay=40ms"));
         heat2d().assert_undisturbed(job().spares(0).fault(&fault.join("; ")));
     }
 }
@@ -91,8 +91,9 @@ fn a_worker_may_die_at_any_moment_of_a_checkpoint_together_with_its_holder() {
 fn an_heir_may_die_before_it_has_its_part() {
     for stage in few(["agree", "fetch", "load", "replace", "rebuild", "reprotect"], 3) {
         // The spare takes the part of worker 1, and a new process that of the spare; so it is with the last copy.
-        let fault =
-            format!("kill rank=1 at=commit.end epoch=3; kill rank=2 at=commit.end epoch=3; kill rank=4 at={stage}.end");
+        let fault = format!(
+            "kill rank=1 at=commit.end epoch=3 delay=40ms; kill rank=2 at=commit.end epoch=3 delay=40ms; kill rank=4 at={stage}.end"
+        );
         heat2d().assert_undisturbed(job().fault(&fault));
     }
 }

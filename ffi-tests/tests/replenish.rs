@@ -123,8 +123,8 @@ fn a_daemon_grants_new_spares() {
 #[test]
 fn two_may_join_at_once() {
     let case = enough_of_heat2d();
-    let fault = "kill rank=1 at=cut.end epoch=3; kill rank=3 at=cut.end epoch=3; kill rank=0 at=cut.end epoch=7; \
-                 kill rank=2 at=cut.end epoch=7";
+    let fault = "kill rank=1 at=cut.end epoch=3 delay=40ms; kill rank=3 at=cut.end epoch=3 delay=40ms; kill rank=0 at=cut.end epoch=7 delay=40ms; \
+                 kill rank=2 at=cut.end epoch=7 delay=40ms";
     let outcome = job(&case)
         .spares(2)
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
@@ -146,8 +146,8 @@ fn two_may_join_at_once() {
 fn newcomers_know_of_the_disk_level() {
     let case = enough_of_heat2d();
     // Rank 4 plays worker 1 and rank 5, a newcomer, worker 2; then worker 1 dies together with the holder of its only copy.
-    let fault = "kill rank=1 at=cut.end epoch=3; kill rank=2 at=cut.end epoch=6; kill rank=4 at=cut.end epoch=9; \
-                 kill rank=5 at=cut.end epoch=9; pretend no-memfd";
+    let fault = "kill rank=1 at=cut.end epoch=3; kill rank=2 at=cut.end epoch=6; kill rank=4 at=cut.end epoch=9 delay=40ms; \
+                 kill rank=5 at=cut.end epoch=9 delay=40ms; pretend no-memfd";
     let outcome = job(&case)
         .spares(2)
         .disk()

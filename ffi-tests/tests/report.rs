@@ -189,7 +189,8 @@ fn browse(path: &Path, failures: usize) {
 fn a_lost_job_tells_what_was_lost() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let heat = place::example("heat2d").to_string_lossy().into_owned();
-    let fault = "pretend no-memfd; kill rank=0 at=commit.end epoch=4; kill rank=1 at=commit.end epoch=4";
+    let fault =
+        "pretend no-memfd; kill rank=0 at=commit.end epoch=4 delay=40ms; kill rank=1 at=commit.end epoch=4 delay=40ms";
     let start = [
         "run",
         "-n",
