@@ -72,6 +72,7 @@ programs! {
     generalized_requests: "general";
     the_tool_interface: "tools";
     one_sided_communication: "windows";
+    windows_of_shared_memory: "commons";
     intercommunicators: "intercommunicators";
     communicators: "communicators";
     communicators_that_some_free_before_others: "parting";

@@ -336,3 +336,27 @@ fn one_command_runs_a_job_on_all_hosts() {
     assert!(said.contains("has taken its part"), "{said}");
     assert!(!work.path().join("events/ckptd.token").exists(), "the token has stayed");
 }
+
+/// With a node for themselves they are replaced there, though the spare is elsewhere.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn workers_that_share_memory_are_replaced_on_their_host() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let job = || Job::new(place::test_program("commons"), &["16", "20"]).workers(3);
+    let undisturbed = native(job());
+    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+        let outcome = job()
+            .spares(1)
+            .hosts(&[3, 1])
+            .launched_by(launcher)
+            .interval("7calls")
+            .fault("kill rank=1 at=call:200; kill rank=0 at=call:400")
+            .run();
+        outcome.assert_success();
+        outcome.assert_like(&undisturbed, &[]);
+        outcome.assert_taken_over(&[1, 0]);
+        outcome.assert_nothing_left();
+    }
+}

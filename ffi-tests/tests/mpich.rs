@@ -66,7 +66,7 @@ fn persistent_collectives_generalized_requests_and_tools() {
 
 #[test]
 fn windows() {
-    conform(place::mpich_program, &["windows"]);
+    conform(place::mpich_program, &["windows", "commons"]);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn operators_and_the_environment() {
 fn a_worker_of_a_program_of_the_standard_abi_dies() {
     conform(
         place::standard_program,
-        &["completion", "intercommunicators", "topologies", "windows"],
+        &["completion", "intercommunicators", "topologies", "windows", "commons"],
     );
 }
 

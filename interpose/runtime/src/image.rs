@@ -3,7 +3,7 @@
 //! The pieces, from the kernel upwards:
 //!
 //! * [`vmas`] reads `/proc/self/maps` and decides who owns each mapping;
-//! * [`layout`] is the user side's mappings as a value that can be sent to another process;
+//! * [`layout`] is the user side's mappings as a value that can be sent to another process, [`shared`] what of that workers share as a window;
 //! * [`kernel`] wraps the `PAGEMAP_SCAN` and `userfaultfd` ioctls;
 //! * [`track`] finds which pages hold content and which were written since the last capture;
 //! * [`store`] is the arena the page copies live in;
@@ -26,6 +26,7 @@ pub mod parity;
 pub mod prefault;
 pub mod remap;
 pub mod restore;
+pub mod shared;
 pub mod store;
 pub mod sums;
 pub mod threads;

@@ -28,8 +28,8 @@ pub use hook::file_effect;
 pub use input::leave as leave_input;
 pub use loader::is_loading;
 pub use output::{
-    attach as attach_output, dead_note, dead_output, inherit as inherit_output, leave, new_ledger, note_cell,
-    position as output_position, set_idle, set_stage,
+    attach as attach_output, dead_note, dead_output, in_job_memory, inherit as inherit_output, leave, new_ledger,
+    note_cell, position as output_position, set_idle, set_stage,
 };
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use threads::{

@@ -12,9 +12,10 @@ use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtWin, real_comm, real_info, real_win};
 use crate::objects::comm::{create, hints};
 use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::objects::window::shared::{self, Region, Segment};
 use crate::objects::window::{self, Cells, Epochs, Flavor, Window};
 use crate::objects::{attribute, comm, group, info, objects};
-use crate::raise::{finish_win, raise, unsupported};
+use crate::raise::{finish_win, raise};
 use crate::told::user_symbol;
 use crate::{copies, cut, recovery, requests, traffic};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -47,6 +48,7 @@ fn blank(comm: VirtComm, flavor: Flavor, bytes: Option<isize>) -> Window {
         disp_unit: 1,
         cells: zeros(size_of::<Cells>() as u64),
         block,
+        region: Region::default(),
         attached: Vec::new(),
         info: Vec::new(),
         name: Vec::new(),
@@ -92,6 +94,7 @@ fn make(
     };
     let rc = recovery::check(rc)?;
     if rc != SUCCESS {
+        window.region.unmap();
         give_back(&window);
         return Ok(Err(rc));
     }
@@ -145,27 +148,7 @@ pub unsafe extern "C" fn MPI_Win_create(
     SUCCESS
 }
 
-/// Makes a window of memory of the program's, as that of `MPI_Alloc_mem`. A macro because [`made!`] leaves the handler.
-macro_rules! allocated {
-    ($procedure:expr, $flavor:expr, ($size:ident, $disp_unit:ident, $info:ident, $comm:ident, $baseptr:ident, $win:ident)) => {{
-        made!(
-            $procedure,
-            $comm,
-            $win,
-            make($comm, $flavor, Some($size), |window, own, new| {
-                (window.size, window.disp_unit) = ($size as i64, $disp_unit);
-                let base = window.base as *mut c_void;
-                // SAFETY: so many bytes of the program's memory; its place for the address.
-                unsafe {
-                    $baseptr.cast::<*mut c_void>().write_unaligned(base);
-                    real::PMPI_Win_create(base, $size, $disp_unit, real_info($info), own, new)
-                }
-            })
-        );
-        SUCCESS
-    }};
-}
-
+/// The memory is the program's, as that of `MPI_Alloc_mem`.
 pub unsafe extern "C" fn MPI_Win_allocate(
     size: isize,
     disp_unit: c_int,
@@ -174,11 +157,24 @@ pub unsafe extern "C" fn MPI_Win_allocate(
     baseptr: *mut c_void,
     win: *mut VirtWin,
 ) -> c_int {
-    let procedure = Proc::MPI_Win_allocate;
-    allocated!(procedure, Flavor::Allocate, (size, disp_unit, info, comm, baseptr, win))
+    made!(
+        Proc::MPI_Win_allocate,
+        comm,
+        win,
+        make(comm, Flavor::Allocate, Some(size), |window, own, new| {
+            (window.size, window.disp_unit) = (size as i64, disp_unit);
+            let base = window.base as *mut c_void;
+            // SAFETY: so many bytes of the program's memory; its place for the address.
+            unsafe {
+                baseptr.cast::<*mut c_void>().write_unaligned(base);
+                real::PMPI_Win_create(base, size, disp_unit, real_info(info), own, new)
+            }
+        })
+    );
+    SUCCESS
 }
 
-/// Only where no other process shares the memory.
+/// The memory is the layer's ([`window::shared`]).
 pub unsafe extern "C" fn MPI_Win_allocate_shared(
     size: isize,
     disp_unit: c_int,
@@ -187,11 +183,35 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
     baseptr: *mut c_void,
     win: *mut VirtWin,
 ) -> c_int {
-    let procedure = Proc::MPI_Win_allocate_shared;
-    if comm::rank_and_size(comm).is_some_and(|(_, members)| members > 1) {
-        return unsupported(procedure);
-    }
-    allocated!(procedure, Flavor::Shared, (size, disp_unit, info, comm, baseptr, win))
+    let segment = Segment {
+        size: size as i64,
+        disp_unit,
+        is_apart: hints::pairs(real_info(info))
+            .iter()
+            .any(|(key, value)| key == b"alloc_shared_noncontig" && value == b"true"),
+    };
+    made!(
+        Proc::MPI_Win_allocate_shared,
+        comm,
+        win,
+        make(comm, Flavor::Shared, None, |window, own, new| {
+            (window.size, window.disp_unit) = (size as i64, disp_unit);
+            match shared::allocate(window.comm, own, segment) {
+                Ok(region) => window.region = region,
+                Err(rc) => return rc,
+            }
+            let mut rank = 0;
+            // SAFETY: a communicator; the process's segment; the program's place for the address.
+            unsafe {
+                real::PMPI_Comm_rank(own, &mut rank);
+                window.base = window.region.segment(rank as usize).map_or(0, |(at, _)| at);
+                let base = window.base as *mut c_void;
+                baseptr.cast::<*mut c_void>().write_unaligned(base);
+                real::PMPI_Win_create(base, size, disp_unit, real_info(info), own, new)
+            }
+        })
+    );
+    SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Win_create_dynamic(info: VirtInfo, comm: VirtComm, win: *mut VirtWin) -> c_int {
@@ -255,6 +275,16 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
         return finish_win(procedure, rc, handle);
     }
     if let Some(window) = window::remove(index) {
+        // Nobody may have a file mapped that is removed.
+        let own = real_comm(comm::handle(window.comm));
+        window.region.unmap();
+        if window.flavor == Flavor::Shared {
+            outcome!(recovery::check_own(
+                own.barrier(),
+                "processes do not meet at the end of a window"
+            ));
+            window.region.remove_own_file();
+        }
         give_back(&window);
     }
     // SAFETY: the program's handle.
@@ -343,7 +373,7 @@ pub unsafe extern "C" fn MPI_Win_get_name(win: VirtWin, win_name: *mut c_char, r
     SUCCESS
 }
 
-/// Of a window of MPI_Win_allocate_shared, which has one member.
+/// Of a window of MPI_Win_allocate_shared.
 pub unsafe extern "C" fn MPI_Win_shared_query(
     win: VirtWin,
     rank: c_int,
@@ -357,16 +387,22 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
     let rc = match window::get(win) {
         None => ERR_WIN,
         Some(window) if window.flavor != Flavor::Shared => ERR_RMA_FLAVOR,
-        Some(_) if rank != 0 && rank != PROC_NULL => ERR_RANK,
         Some(_) if size.is_null() || disp_unit.is_null() || baseptr.is_null() => ERR_ARG,
         Some(window) => {
-            // SAFETY: the program's places for them.
-            unsafe {
-                size.write(window.size as isize);
-                disp_unit.write(window.disp_unit);
-                baseptr.cast::<u64>().write_unaligned(window.base);
+            let rank = match rank {
+                PROC_NULL => window.region.first().unwrap_or(0),
+                rank => usize::try_from(rank).unwrap_or(usize::MAX),
+            };
+            match window.region.segment(rank) {
+                None => ERR_RANK,
+                // SAFETY: the program's places for them.
+                Some((at, segment)) => unsafe {
+                    size.write(segment.size as isize);
+                    disp_unit.write(segment.disp_unit);
+                    baseptr.cast::<u64>().write_unaligned(at);
+                    SUCCESS
+                },
             }
-            SUCCESS
         }
     };
     finish_win(procedure, rc, win)

@@ -3,6 +3,7 @@
 use super::procmap;
 use super::prot;
 use super::runs::{AddrRange, PageRun};
+use super::shared::Part;
 use super::vmas::{self, MapsError, Owner, Prot, Vma, Zones};
 use bincode::{Decode, Encode};
 
@@ -38,6 +39,13 @@ pub enum Backing {
         /// Offset of the mapping's first byte.
         offset: u64,
     },
+    /// A part of a window that workers of a node share.
+    Window {
+        /// Which.
+        part: Part,
+        /// Offset of the mapping's first byte.
+        offset: u64,
+    },
 }
 
 /// One mapping of the user side.
@@ -50,7 +58,8 @@ pub struct Area {
     /// What is behind it.
     pub backing: Backing,
     /// Whether the application can write it, if need be after a change of the access rights. Only
-    /// a shared mapping of something opened for reading cannot be written ever.
+    /// a shared mapping of something opened for reading cannot be written ever; another worker's
+    /// part of a window counts as such.
     pub may_write: bool,
 }
 
@@ -61,7 +70,9 @@ impl Backing {
         if vma.shared {
             let (dev, inode) = (vma.dev, vma.inode);
             let hidden = path.ends_with(b" (deleted)") || !path.starts_with(b"/");
-            return if hidden || path.starts_with(b"/SYSV") {
+            return if let Some(part) = Part::of(path) {
+                Self::Window { part, offset }
+            } else if hidden || path.starts_with(b"/SYSV") {
                 Self::SharedMemory { dev, inode, offset }
             } else {
                 let path = vma.path.clone();
@@ -83,9 +94,10 @@ impl Backing {
     pub fn advanced(&self, by: u64) -> Self {
         let mut out = self.clone();
         match &mut out {
-            Self::SharedMemory { offset, .. } | Self::PrivateFile { offset, .. } | Self::SharedFile { offset, .. } => {
-                *offset += by
-            }
+            Self::SharedMemory { offset, .. }
+            | Self::PrivateFile { offset, .. }
+            | Self::SharedFile { offset, .. }
+            | Self::Window { offset, .. } => *offset += by,
             Self::Anonymous | Self::Heap | Self::Stack => {}
         }
         out
@@ -101,7 +113,15 @@ impl Backing {
 
     /// `MAP_SHARED`: an absent page is not a zero page, and dropping a page does not reset it.
     pub fn is_shared(&self) -> bool {
-        matches!(self, Self::SharedMemory { .. } | Self::SharedFile { .. })
+        matches!(
+            self,
+            Self::SharedMemory { .. } | Self::SharedFile { .. } | Self::Window { .. }
+        )
+    }
+
+    /// Another worker's, which puts it back itself.
+    fn is_anothers(&self) -> bool {
+        matches!(self, Self::Window { part, .. } if !part.is_own())
     }
 }
 
@@ -158,7 +178,8 @@ impl Layout {
     /// When the mappings cannot be listed.
     pub fn read_self(zones: &Zones) -> Result<Self, MapsError> {
         let mut layout = Self::of(&procmap::read_outside(zones)?, zones);
-        for area in layout.areas.iter_mut().filter(|area| !area.may_write) {
+        let undecided = |area: &&mut Area| !(area.may_write || area.backing.is_anothers());
+        for area in layout.areas.iter_mut().filter(undecided) {
             area.may_write = prot::can_be_written(area.range, area.prot);
         }
         Ok(layout)
@@ -172,11 +193,12 @@ impl Layout {
             if !matches!(vmas::owner_by_name(vma), Owner::User | Owner::Stack) {
                 continue;
             }
+            let backing = Backing::of(vma);
             let whole = Area {
                 range: vma.range,
                 prot: vma.prot,
-                backing: Backing::of(vma),
-                may_write: vma.prot.write || !vma.shared,
+                may_write: !backing.is_anothers() && (vma.prot.write || !vma.shared),
+                backing,
             };
             for part in zones.user_parts(vma.range) {
                 layout.areas.extend(whole.clipped(part));

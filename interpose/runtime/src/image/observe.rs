@@ -153,7 +153,7 @@ impl Presence {
         let mut settling = Vec::new();
         for area in layout.tracked() {
             match &area.backing {
-                Backing::SharedMemory { .. } | Backing::SharedFile { .. } => {
+                Backing::SharedMemory { .. } | Backing::SharedFile { .. } | Backing::Window { .. } => {
                     self.observe_shared(area, known, &mut seen)?;
                 }
                 Backing::PrivateFile { .. } => self.observe_private_file(area, &mut seen)?,

@@ -49,6 +49,9 @@ pub enum LayoutError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// Memory of a window could not be had.
+    #[error("cannot map the memory of a window again that workers share, on this node's /dev/shm")]
+    OpenWindow(#[source] io::Error),
     /// Access rights could not be set.
     #[error("cannot set access rights")]
     Protect(#[source] ProtError),
@@ -211,6 +214,10 @@ fn map_step(step: &Step) -> Result<bool, LayoutError> {
         Backing::SharedFile { path, offset } => {
             let rw = if want.may_write { libc::O_RDWR } else { libc::O_RDONLY };
             (libc::MAP_SHARED, Some(open(path, rw)?), *offset)
+        }
+        Backing::Window { part, offset } => {
+            let file = part.open(offset + want.range.len()).map_err(LayoutError::OpenWindow)?;
+            (libc::MAP_SHARED, Some(file.into()), *offset)
         }
         _ => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None, 0),
     };

@@ -216,7 +216,7 @@ fn drop_pages(layout: &Layout, excess: &[PageRun]) -> Result<u64, RestoreError> 
         for run in runs::within(excess, area.pages()) {
             match area.backing {
                 // Dropping a shared page only unmaps it, and a file has no "before".
-                Backing::SharedMemory { .. } => zero(run),
+                Backing::SharedMemory { .. } | Backing::Window { .. } => zero(run),
                 Backing::SharedFile { .. } => continue,
                 _ => {
                     let done = advise(run, libc::MADV_DONTNEED);

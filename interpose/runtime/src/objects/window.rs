@@ -7,6 +7,7 @@
 
 mod epochs;
 mod rebuild;
+pub mod shared;
 
 use super::comm::hints::{self, Pairs};
 use super::lookup::{Predefined, created};
@@ -16,6 +17,7 @@ use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtWin, real_comm, real_win};
 pub use epochs::{Epochs, are_quiet, meet_again, quiesce};
 pub use rebuild::{drop_reals, rebuild};
+use shared::Region;
 use std::cell::{Ref, RefMut};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
@@ -37,7 +39,7 @@ pub enum Flavor {
     Allocate = 2,
     /// MPI_Win_create_dynamic
     Dynamic = 3,
-    /// MPI_Win_allocate_shared, by a single process
+    /// MPI_Win_allocate_shared
     Shared = 4,
 }
 
@@ -58,6 +60,8 @@ pub struct Window {
     pub cells: u64,
     /// What malloc(3) has given for the memory of MPI_Win_allocate; or 0.
     pub block: u64,
+    /// The memory of MPI_Win_allocate_shared.
+    pub region: Region,
     /// Memory that is attached to a dynamic window: address and bytes, in the order of attaching.
     pub attached: Vec<(u64, i64)>,
     /// Hints: key and value.

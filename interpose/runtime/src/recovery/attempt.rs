@@ -125,6 +125,7 @@ fn part_in(plan: &Plan) -> mpi::Result<Worker> {
 fn take_part(plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
     let me = part_in(plan)?;
     let is_new = plan.takeover(me).is_some();
+    window::shared::belong_to(me);
     let ready = if plan.lost.is_some() {
         copies::give_up_pending();
         copies::forget_legacy();
@@ -144,6 +145,7 @@ fn take_part(plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
     };
     let loaded = load::load(origin, ready).map_err(|damaged| found::refuse_own(plan, me, &damaged))?;
     report.stage(RecoveryStage::Load);
+    load::check_nodes(&plan.players);
     comm::drop_reals();
     comm::rebuild(world::get().workers, copies::epoch())?;
     window::rebuild()?;

@@ -8,11 +8,13 @@ use crate::image::layout::Layout;
 use crate::image::restore::{Ready, RestoreError, RestoreStats};
 use crate::image::runs::PageRun;
 use crate::image::{remap, restore};
+use crate::objects::window;
 use crate::{
     clock, copies, disk, early, events, fault, handles, marks, objects, rehearsal, requests, schedule, traffic, user,
 };
 use ckptd::events::Kind;
 use std::time::Instant;
+use understudy_numbers::ProcessNumber;
 
 /// The user side is loaded.
 pub struct Loaded {
@@ -53,6 +55,13 @@ pub fn prepare(pages: Vec<PageRun>, state: &State) -> Ready {
     let saved = decode(&state.bytes);
     restore_mappings(&saved);
     restore::prepare(&mut copies::keep().tracker, &saved.user.layout, &pages).unwrap_or_else(cannot_restore)
+}
+
+/// Ends the job if workers that share memory are on several nodes, where these processes play them.
+pub fn check_nodes(players: &[ProcessNumber]) {
+    if let Err(apart) = window::shared::check_nodes(players) {
+        fail("the job cannot go on", &apart);
+    }
 }
 
 fn restore_mappings(saved: &Saved) {

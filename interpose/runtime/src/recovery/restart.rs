@@ -21,6 +21,7 @@ pub fn from_disk() -> Rewound {
     let epoch = copies::epoch();
     undone(user::undo_earlier(epoch));
     world::private().barrier().unwrap_or_else(|error| failed_in_init(error));
+    window::shared::belong_to(world::worker());
     let loaded = load::load(Origin::Restart, None).unwrap_or_else(|load::Damaged(what)| {
         fail("the epoch on disk was damaged in memory", &std::io::Error::other(what))
     });
@@ -52,6 +53,7 @@ pub fn from_disk() -> Rewound {
 /// Communicators, and the copies of the buddies. Nobody goes on before all have got so far.
 fn make_copies() -> mpi::Result<()> {
     // The program has made none since its MPI_Init has begun.
+    load::check_nodes(&world::get().players);
     comm::drop_reals();
     comm::rebuild(world::get().workers, copies::epoch())?;
     window::rebuild()?;

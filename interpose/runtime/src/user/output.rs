@@ -58,10 +58,15 @@ fn private_copy(fd: RawFd) -> Option<RawFd> {
     }
 }
 
+/// The path of what the job keeps in memory by this name.
+pub fn in_job_memory(job: &str, name: &str) -> PathBuf {
+    in_memory().join(format!("understudy-{}-{name}", job.replace('/', "_")))
+}
+
 /// The path of this rank's ledger, which its relay is about to make. A job of the same name, whose launcher had the same process id, may have
 /// been killed as a whole: what is left of it goes.
 pub fn new_ledger(job: &str, process: ProcessNumber) -> PathBuf {
-    let path = in_memory().join(format!("understudy-{}-{process}", job.replace('/', "_")));
+    let path = in_job_memory(job, &process.to_string());
     let _ = std::fs::remove_file(&path);
     path
 }

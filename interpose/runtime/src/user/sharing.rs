@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::zones;
+use crate::image::shared::Part;
 use crate::image::vmas::{self, Owner};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -24,7 +25,7 @@ pub fn mappings() -> Vec<Mapping> {
     let host = super::host_name();
     let mut found: Vec<Mapping> = all
         .iter()
-        .filter(|vma| vma.shared && vma.prot.write && vma.inode != 0)
+        .filter(|vma| vma.shared && vma.prot.write && vma.inode != 0 && Part::of(&vma.path).is_none())
         .filter(|vma| zones().owner_at(vma, vma.range.start) == Owner::User)
         .map(|vma| Mapping {
             identity: xxh3_64(format!("{host} {:?} {}", vma.dev, vma.inode).as_bytes()).max(1),

@@ -1,0 +1,263 @@
+//! Memory of MPI_Win_allocate_shared (MPI 4.1, 12.2.3): segments of all members, at addresses of each process's own.
+//!
+//! The library has no part in it: a survivor's mapping must last longer than a generation of MPI, and its addresses must not change. Each
+//! page is in the image of one member ([`Part`]). Nobody writes while another one captures its part or puts that back: all stand
+//! still at a cut until all members have captured, and restore only when all are in the recovery.
+#![allow(unsafe_code)]
+
+use crate::errors::ERR_NO_MEM;
+use crate::gather;
+use crate::image::PAGE_SIZE;
+use crate::image::shared::{self, Part};
+use crate::objects::{comm, objects};
+use crate::{told, user, world};
+use std::ffi::c_int;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use understudy_mpi as mpi;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{ProcessNumber, Worker};
+
+/// `MPI_ERR_RMA_SHARED`
+const ERR_RMA_SHARED: c_int = 71;
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// What a member has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Segment {
+    /// Bytes.
+    pub size: i64,
+    /// Bytes of a unit of displacements.
+    pub disp_unit: i32,
+    /// It may begin at a page of its own (the hint `alloc_shared_noncontig`).
+    pub is_apart: bool,
+}
+
+/// The memory of all members.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Region {
+    /// Where it begins in this process; 0: it has no bytes.
+    base: u64,
+    /// Of each member, in the order of ranks.
+    segments: Vec<Segment>,
+    /// Where each of them begins, in bytes from `base`, and where the last one ends.
+    starts: Vec<u64>,
+    /// The number of the window in the names of its files.
+    window: u64,
+    /// The members as workers.
+    owners: Vec<Worker>,
+}
+
+/// From now on this process plays that worker, whose parts of windows are in its image.
+pub fn belong_to(worker: Worker) {
+    shared::begin(|| user::in_job_memory(&told::job(), ""), worker);
+}
+
+/// Where segments begin, and behind them the end of all. Without holes, if no member allows one.
+fn starts(segments: &[Segment]) -> Vec<u64> {
+    let may_be_apart = !segments.is_empty() && segments.iter().all(|segment| segment.is_apart);
+    let mut starts = vec![0];
+    for segment in segments {
+        let end = starts[starts.len() - 1] + segment.size.max(0) as u64;
+        starts.push(if may_be_apart { end.next_multiple_of(PAGE) } else { end });
+    }
+    starts
+}
+
+impl Region {
+    /// The bytes of whole pages.
+    fn length(&self) -> u64 {
+        self.starts.last().map_or(0, |end| end.next_multiple_of(PAGE))
+    }
+
+    /// The files, and which bytes of the region are in each. A page that two members have is that of the lower rank.
+    fn parts(&self) -> impl Iterator<Item = (Part, Range<u64>)> {
+        let bounds = self.starts.windows(2).map(|ends| {
+            let [start, end] = [ends[0], ends[1]].map(|at| at.next_multiple_of(PAGE));
+            start..end
+        });
+        let part = |&owner| Part {
+            window: self.window,
+            owner,
+        };
+        self.owners
+            .iter()
+            .map(part)
+            .zip(bounds)
+            .filter(|(_, bytes)| !bytes.is_empty())
+    }
+
+    fn own_part(&self) -> Option<(Part, Range<u64>)> {
+        self.parts().find(|(part, _)| part.is_own())
+    }
+
+    /// Address of a member's segment in this process, and what it has asked for.
+    pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
+        Some((self.base + self.starts.get(rank)?, *self.segments.get(rank)?))
+    }
+
+    /// The lowest rank with memory.
+    pub fn first(&self) -> Option<usize> {
+        self.segments.iter().position(|segment| segment.size > 0)
+    }
+
+    /// Whether all members are on one node.
+    fn is_on_one_node(&self, players: &[ProcessNumber]) -> bool {
+        let world = world::get();
+        let node = |owner: &Worker| world.nodes[players[owner.index()].index()];
+        self.owners.windows(2).all(|two| node(&two[0]) == node(&two[1]))
+    }
+
+    /// Maps all parts, one behind the other.
+    fn map(&mut self) -> io::Result<()> {
+        if self.length() == 0 {
+            return Ok(());
+        }
+        // Past the runtime's mmap(2), which would choose an address of the runtime's.
+        // SAFETY: a new mapping.
+        let base = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            libc::syscall(libc::SYS_mmap, 0, self.length(), libc::PROT_NONE, flags, -1, 0)
+        };
+        if base == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        self.base = base as u64;
+        for (part, bytes) in self.parts() {
+            let file = part.open(bytes.end - bytes.start)?;
+            let (at, length) = ((self.base + bytes.start) as *mut _, (bytes.end - bytes.start) as usize);
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+            // SAFETY: inside of the mapping above, which nobody knows yet.
+            if unsafe { libc::mmap(at, length, access, flags, file.as_raw_fd(), 0) } == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the memory away from the program, which has freed the window.
+    pub fn unmap(&self) {
+        if self.base != 0 {
+            // SAFETY: mapped by `map`.
+            unsafe { libc::munmap(self.base as *mut _, self.length() as usize) };
+        }
+    }
+
+    /// Removes this process's file. No member may have it mapped any more, or a survivor would have another one than who takes a part.
+    pub fn remove_own_file(&self) {
+        if let Some((part, _)) = self.own_part() {
+            part.remove();
+        }
+    }
+}
+
+/// The memory of a window, whose communicator has `real` and the index `own`. Collective over its members.
+///
+/// # Errors
+/// `MPI_ERR_RMA_SHARED` if they are on several nodes, `MPI_ERR_NO_MEM`, or that of a real procedure.
+pub fn allocate(own: u32, real: RealComm, segment: Segment) -> Result<Region, c_int> {
+    let code = |error: mpi::Error| error.code();
+    belong_to(world::worker());
+    let members = comm::handle(own);
+    let segments = gather::everybodys(real, &segment).map_err(code)?;
+    let mut region = Region {
+        base: 0,
+        starts: starts(&segments),
+        segments,
+        window: comm::get(members).map_or(0, |comm| comm.uid),
+        owners: comm::members(members).unwrap_or_default(),
+    };
+    if !region.is_on_one_node(&world::get().players) {
+        return Err(ERR_RMA_SHARED);
+    }
+    let made = region
+        .own_part()
+        .map_or(Ok(()), |(part, bytes)| part.make(bytes.end - bytes.start).map(drop));
+    let is_made = gather::all_say(real, made.is_ok()).map_err(code)?;
+    let mapped = if is_made { region.map() } else { Ok(()) };
+    if is_made && gather::all_say(real, mapped.is_ok()).map_err(code)? {
+        return Ok(region);
+    }
+    for error in [made, mapped].into_iter().filter_map(Result::err) {
+        log::info!("the memory of a shared window cannot be had: {error}");
+    }
+    region.unmap();
+    region.remove_own_file();
+    Err(ERR_NO_MEM)
+}
+
+/// Workers that share memory would be on several nodes.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "workers that share memory (MPI_Win_allocate_shared) would be on several nodes; with spares on each node, or without any, they stay together"
+)]
+pub struct Apart;
+
+/// Whether workers that share memory are on one node each time, where these processes play them.
+///
+/// # Errors
+/// If not.
+pub fn check_nodes(players: &[ProcessNumber]) -> Result<(), Apart> {
+    let all = objects();
+    let mut regions = all.windows.iter().map(|(_, window)| &window.region);
+    regions
+        .all(|region| region.is_on_one_node(players))
+        .then_some(())
+        .ok_or(Apart)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(sizes: &[i64], is_apart: bool) -> Region {
+        let segment = |&size| Segment {
+            size,
+            disp_unit: 1,
+            is_apart,
+        };
+        let segments: Vec<Segment> = sizes.iter().map(segment).collect();
+        Region {
+            base: 0x10000,
+            starts: starts(&segments),
+            owners: (0..sizes.len() as u32).map(|rank| Worker(2 * rank)).collect(),
+            segments,
+            window: 5,
+        }
+    }
+
+    /// Every page is in one file, and files lie one behind the other.
+    fn assert_covered(region: &Region) {
+        let mut at = 0;
+        for (part, bytes) in region.parts() {
+            assert_eq!((part.window, bytes.start, bytes.start % PAGE), (5, at, 0));
+            at = bytes.end;
+        }
+        assert_eq!(at, region.length());
+    }
+
+    #[test]
+    fn segments_follow_each_other_and_pages_have_one_owner() {
+        let found = region(&[100, 0, 8192, 5, 4096], false);
+        assert_eq!(found.starts, [0, 100, 100, 8292, 8297, 12393]);
+        let owners: Vec<(u32, Range<u64>)> = found.parts().map(|(part, bytes)| (part.owner.0, bytes)).collect();
+        assert_eq!(owners, [(0, 0..4096), (4, 4096..12288), (8, 12288..16384)]);
+        assert_covered(&found);
+        assert_eq!(
+            found.segment(3).map(|(at, segment)| (at, segment.size)),
+            Some((0x10000 + 8292, 5))
+        );
+        assert_eq!(found.first(), Some(0));
+        assert_eq!(region(&[0, 0], false).parts().count(), 0);
+        assert_eq!(region(&[0, 7], false).first(), Some(1));
+    }
+
+    #[test]
+    fn segments_may_be_apart_if_all_say_so() {
+        let found = region(&[100, 0, 5000], true);
+        assert_eq!(found.starts, [0, 4096, 4096, 12288]);
+        assert_covered(&found);
+    }
+}
