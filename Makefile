@@ -131,7 +131,7 @@ SWEEP_TIMES ?= 40
 
 sweep: build ## kill every worker of every program at many moments (an hour)
 	export FFI_TESTS_ALL=1 FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1; \
-	    $(TEST) --test kill_anywhere --test kill_inside --test kill_twice --test plugins --test sweep -- --include-ignored --nocapture --test-threads 1
+	    $(TEST) --test aloof --test kill_anywhere --test kill_inside --test kill_twice --test plugins --test sweep -- --include-ignored --nocapture --test-threads 1
 
 # Minutes of random deaths, and the seed of an earlier run to repeat it.
 MINUTES ?= 10

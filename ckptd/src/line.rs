@@ -116,6 +116,8 @@ pub struct Page {
     pub has_ended: AtomicU32,
     /// The process id of the manager; its word.
     pub manager: AtomicU32,
+    /// The main thread takes [`INTERRUPT`] wherever it is; the process's word.
+    pub is_within_call: AtomicU32,
 }
 
 /// Its length in bytes.

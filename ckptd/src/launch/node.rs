@@ -23,6 +23,9 @@ use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
 /// How often processes are interrupted that are still in their MPI library.
 const INTERRUPT_PERIOD: Duration = Duration::from_millis(1);
+/// How long a process may be elsewhere before its main thread is called in, and how often that is tried.
+const ABSENCE: Duration = Duration::from_millis(200);
+const CALL_PERIOD: Duration = Duration::from_millis(50);
 /// How long a process may take to leave it.
 const DEAFNESS: Duration = Duration::from_secs(30);
 /// How long a script may take to end when the process has died that it has started.
@@ -75,6 +78,8 @@ pub struct Node {
     begun: Option<Begun>,
     /// The generation that processes are to leave their MPI library for, and since when.
     announced: Option<(Generation, Instant)>,
+    /// When main threads were last called in.
+    called: Option<Instant>,
     /// The program is at its end.
     is_ending: bool,
     /// Guardians have been told to leave.
@@ -112,6 +117,7 @@ impl Node {
             is_protected: false,
             begun: None,
             announced: None,
+            called: None,
             is_ending: false,
             is_over: false,
             reports: Vec::new(),
@@ -361,19 +367,27 @@ impl Node {
         self.processes.values().filter(is_late)
     }
 
-    fn interrupt(&self) {
-        let is_deaf = self.announced.is_some_and(|(_, since)| since.elapsed() > DEAFNESS);
-        for process in self.late().filter(|process| process.is_inside()) {
-            match is_deaf {
-                true => {
+    /// Processes leave their MPI library, and after a while also what else they are about.
+    fn interrupt(&mut self) {
+        let Some((_, since)) = self.announced else { return };
+        let waited = since.elapsed();
+        let is_call_due = waited > ABSENCE && self.called.is_none_or(|last| last.elapsed() > CALL_PERIOD);
+        for process in self.late() {
+            match process.is_inside() {
+                true if waited > DEAFNESS => {
                     eprintln!(
                         "understudy: process {} does not leave the MPI library; it is killed",
                         process.pid()
                     );
                     process.kill();
                 }
-                false => process.interrupt(),
+                true => process.interrupt(),
+                false if is_call_due && process.is_within_call() => process.interrupt(),
+                false => {}
             }
+        }
+        if is_call_due {
+            self.called = Some(Instant::now());
         }
     }
 

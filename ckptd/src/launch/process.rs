@@ -214,7 +214,12 @@ impl Process {
         self.shared.page().is_inside.load(Ordering::Acquire) != 0
     }
 
-    /// Takes the thread that is in there out of it.
+    /// Whether its main thread can be called in wherever it is.
+    pub fn is_within_call(&self) -> bool {
+        self.shared.page().is_within_call.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes the thread that is in there out of it, or calls the main thread in.
     pub fn interrupt(&self) {
         let pid = self.pid.as_raw_nonzero().get();
         let thread = match self.shared.page().is_inside.load(Ordering::Acquire) {

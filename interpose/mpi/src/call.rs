@@ -21,7 +21,7 @@ use crate::side;
 use crate::side::signals::{self, Action};
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use understudy_numbers::Generation;
 
@@ -59,6 +59,8 @@ const NO_GENERATION: u32 = u32::MAX;
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// The thread that calls the library, as in [`Page`].
 static CALLER: AtomicU32 = AtomicU32::new(1);
+/// What is done with a thread that is not in the library when it is to leave that; null: nothing.
+static LEAD_IN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// The innermost call's frame; 0: the library is not being called.
 static FRAME: AtomicUsize = AtomicUsize::new(0);
 
@@ -188,10 +190,28 @@ fn is_caller() -> bool {
 }
 
 unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
-    if FRAME.load(Ordering::Relaxed) != 0 && is_over() && is_caller() {
-        // SAFETY: the kernel's record of this thread, which is in a call of the library.
-        unsafe { abandon_at(&mut *context) };
+    // SAFETY: the kernel's record of this thread.
+    let context = unsafe { &mut *context };
+    if !is_over() {
+        return;
     }
+    if FRAME.load(Ordering::Relaxed) == 0 {
+        let lead_in = LEAD_IN.load(Ordering::Relaxed);
+        if !lead_in.is_null() {
+            // SAFETY: set by `lead_in`.
+            unsafe { std::mem::transmute::<*mut c_void, LeadIn>(lead_in)(context) };
+        }
+    } else if is_caller() {
+        abandon_at(context);
+    }
+}
+
+/// May change where a thread goes on that is not in the library.
+type LeadIn = fn(&mut libc::ucontext_t);
+
+/// From now on this is called, in the handler of [`INTERRUPT`], if another generation is to be and the library is not being called.
+pub fn lead_in(function: LeadIn) {
+    LEAD_IN.store(function as *mut c_void, Ordering::Relaxed);
 }
 
 /// The thread that calls the library abandons its call when the handler of a signal returns.

@@ -152,6 +152,7 @@ fn start() -> Result<(), String> {
         None => library::symbol(SLOT_NAMES[slot]),
         Some(source) => sources[source],
     });
+    entry::begin_outside();
     if let Some(directory) = &config.log_dir {
         events::open(directory, process());
     }

@@ -1,6 +1,8 @@
 //! Where the program comes in: MPI calls, and what the face tells of its effects on files.
 
+mod outside;
 mod program;
 mod x86_64;
 
+pub use outside::begin as begin_outside;
 pub use x86_64::{ENTRIES, enter_counted, file_effect, fill_dispatch};

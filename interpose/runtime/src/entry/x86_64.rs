@@ -3,7 +3,7 @@
 
 use crate::arch::{
     AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD,
-    TOP, WAITED, divert_to,
+    RECOVER, TOP, WAITED, divert_to,
 };
 use crate::cell::OWNER;
 use crate::entry::program;
@@ -25,7 +25,7 @@ pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
         DISPATCH[slot].store(address, Ordering::Relaxed);
     }
     divert_to(enter_apart);
-    for (slot, entry) in DISPATCH.iter().enumerate().skip(SLOT_COUNT) {
+    for (slot, entry) in DISPATCH.iter().enumerate().take(RECOVER).skip(SLOT_COUNT) {
         entry.store(forward(slot), Ordering::Relaxed);
     }
 }
@@ -113,6 +113,12 @@ entries! {
 pub const ENTRIES: [unsafe extern "C" fn(); understudy_abi::ENTRIES] = [enter_few, enter_some, enter_many];
 
 const _: () = assert!(STACK_WORDS[0] == 0 && STACK_WORDS[1] == 2 && STACK_WORDS[2] == 8);
+
+/// Where a handler of a signal leads ([`super::outside`]).
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn enter_recovery() {
+    naked_asm!("mov eax, {slot}", "jmp {enter}", slot = const RECOVER, enter = sym enter_few)
+}
 
 /// Something is to be done when a handler has returned. If the frame at rbp holds another moment, the preserved registers
 /// and the call are taken from it.

@@ -1,0 +1,57 @@
+//! Workers that do not call MPI while another one dies.
+
+use ffi_tests::shared::native;
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, place};
+use std::time::Duration;
+
+fn job(arguments: &[&str]) -> Job {
+    Job::new(place::test_program("aloof"), arguments)
+        .workers(3)
+        .interval("1calls")
+        .limit(Duration::from_secs(60))
+}
+
+/// Arguments of the program, and how long after a line a worker is killed, in milliseconds.
+type Row = (&'static [&'static str], u64);
+const COMPUTES: &[&str] = &["5", "300"];
+const LOOKS: &[&str] = &["6", "2000", "memory"];
+
+#[track_caller]
+fn assert_called_in(rows: impl IntoIterator<Item = Row>) {
+    let mut verdicts = Verdicts::default();
+    for (arguments, delay) in rows {
+        verdicts.judge(&format!("{arguments:?} after {delay} ms"), || {
+            let kill = Kill::at(1, Trigger::Lines(2)).after(Duration::from_millis(delay));
+            let outcome = job(arguments).input("endless", "").kill(kill).run();
+            outcome.check(
+                outcome.file("endless").is_none() || arguments == LOOKS,
+                "nobody computes without end",
+            );
+            outcome.assert_success();
+            outcome.assert_like(&native(job(arguments)), &["aloof.log"]);
+            outcome.assert_taken_over(&[1]);
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// All others wait for it in the next generation; it would compute for ever.
+#[test]
+fn a_worker_that_computes_is_set_back_from_where_it_is() {
+    assert_called_in(few([300, 600, 900].map(|delay| (COMPUTES, delay)), 1));
+}
+
+/// Without a call of MPI they would wait for ever.
+#[test]
+fn workers_that_wait_in_shared_memory_are_set_back() {
+    assert_called_in(few([10, 25].map(|delay| (LOOKS, delay)), 1));
+}
+
+/// In malloc(3), in stdio, in a system call.
+#[test]
+#[ignore = "many kills: make sweep"]
+fn a_worker_is_set_back_from_anywhere() {
+    let mut random = Random::announced("aloof");
+    assert_called_in((0..24).map(|_| (COMPUTES, random.below(900))));
+}

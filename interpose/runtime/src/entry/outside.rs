@@ -1,0 +1,62 @@
+//! A worker that does not come into MPI although another one has died: it is set back from wherever it is.
+//!
+//! It may compute for long, or wait for the dead one by other means than MPI: in memory that they share, say, or for a file. All
+//! others wait for it meanwhile. The process manager then sends [`call::INTERRUPT`] to its main thread, whose handler has the
+//! thread make a call. What it was about does not matter, as the program's state is put back as a whole. But the runtime's is not, nor
+//! is that of ld.so, which both sides share: who is in there is left alone until the next signal.
+#![allow(unsafe_code)]
+
+use super::x86_64::enter_recovery;
+use crate::arch::RECOVER;
+use crate::{arch, recovery, sys, told, user, world};
+use std::ffi::c_void;
+use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_START};
+use understudy_mpi::call;
+
+/// Bytes below the stack pointer that a function may use (System V ABI for AMD64, 3.2.2).
+const RED_ZONE: i64 = 128;
+
+/// From now on the main thread can be called in.
+pub fn begin() {
+    arch::set_handler(RECOVER, recover as *const () as *mut c_void);
+    call::lead_in(lead_in);
+}
+
+/// Whether an address is that of the runtime's code, or of code that leads there, or of ld.so.
+fn is_not_the_programs(address: usize) -> bool {
+    let info = told::info();
+    let is_in = |start: usize, length: usize| (start..start + length).contains(&address);
+    (ZONE_START..ZONE_END).contains(&address)
+        || is_in(STUB_PAGE, 4096)
+        || is_in(info.loader_base, info.loader_length)
+        || is_in(info.face_base, info.face_length)
+}
+
+/// In the handler: lets the main thread call in when that returns, if it is in the program.
+fn lead_in(context: &mut libc::ucontext_t) {
+    let registers = &mut context.uc_mcontext.gregs;
+    let [stack, code] = [libc::REG_RSP, libc::REG_RIP].map(|register| registers[register as usize] as usize);
+    let is_in_program = !is_not_the_programs(stack) && !is_not_the_programs(code);
+    // SAFETY: gettid(2), getpid(2).
+    let is_main = unsafe { libc::syscall(libc::SYS_gettid) == libc::syscall(libc::SYS_getpid) };
+    // Where several threads call MPI, another one leads the way back, or has lent itself this one's data.
+    let can_go_back =
+        world::is_protected() && world::is_playing() && !arch::turn::is_shared() && arch::top_frame().is_some();
+    // Locks are held, too, while ld.so calls a library's constructor.
+    if !(is_main && is_in_program && can_go_back) || user::is_loader_locked() {
+        return;
+    }
+    let registers = &mut context.uc_mcontext.gregs;
+    // Aligned as at a call, whose return address nobody returns to.
+    registers[libc::REG_RSP as usize] = ((stack as i64 - RED_ZONE) & !15) - 8;
+    registers[libc::REG_RIP as usize] = enter_recovery as *const () as i64;
+}
+
+/// The handler of the call that the thread makes.
+unsafe extern "C" fn recover() -> u64 {
+    if recovery::check(call::ABANDONED).is_ok() {
+        // There is nothing to return to.
+        sys::kill_self();
+    }
+    0
+}
