@@ -95,7 +95,7 @@ fn survivors_rebase() {
 fn killed_writers_are_taken_over() {
     let mut random = Random::announced("killed_writers_are_taken_over");
     let mut killed = 0;
-    for _ in 0..12 {
+    for _ in 0..6 {
         let length = 1_000_000 + random.below(8_000_000);
         killed += job_with_kills(&mut random, length, 6, 40);
     }

@@ -418,6 +418,6 @@ fn any_calls_of_two_ranks_are_undone() {
     let seed = std::env::var("UNDO_SEED").ok().and_then(|seed| seed.parse().ok());
     let first = seed.unwrap_or(clock);
     println!("UNDO_SEED={first}");
-    let rounds = if seed.is_some() { 1 } else { 300 };
+    let rounds = if seed.is_some() { 1 } else { 150 };
     (0..rounds).for_each(|index| round(first.wrapping_add(index)));
 }
