@@ -1,4 +1,4 @@
-//! Programs without a collective over all workers have checkpoints, too (UNDERSTUDY_ANYWHERE).
+//! Programs without a collective over all workers have checkpoints, too.
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
@@ -8,9 +8,7 @@ use std::time::Duration;
 const WORKERS: u32 = 4;
 
 fn job(how: &str, steps: &str) -> Job {
-    Job::new(place::test_program("anywhere"), &[how, steps])
-        .interval("20ms")
-        .env("UNDERSTUDY_ANYWHERE", "1")
+    Job::new(place::test_program("anywhere"), &[how, steps]).interval("20ms")
 }
 
 /// Each with as many steps as take a few seconds.
@@ -20,7 +18,7 @@ fn cases() -> [Case; 5] {
         programs::prints("anywhere halo", || job("halo", "8000")),
         programs::prints("anywhere farm", || job("farm", "20000")),
         programs::prints("anywhere pairs", || job("pairs", "8000")),
-        programs::prints("anywhere rows", || job("rows", "2400")),
+        programs::prints("anywhere rows", || job("rows", "8000")),
     ]
 }
 

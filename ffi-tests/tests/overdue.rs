@@ -5,6 +5,7 @@ use std::time::Duration;
 
 fn lull(how: &str, interval: &str) -> Outcome {
     let job = Job::new(place::test_program("lull"), &[how, "5"]).workers(3);
+    let job = job.env("UNDERSTUDY_ANYWHERE", "0");
     let outcome = job.interval(interval).limit(Duration::from_secs(40)).run();
     outcome.assert_success();
     outcome.check(outcome.stdout == b"lull: done, 3\n", "another output");

@@ -208,7 +208,7 @@ impl Config {
             scheme: Scheme::Copies(1),
             domains: None,
             interval: Interval::Time(Duration::from_secs(10)),
-            anywhere: false,
+            anywhere: true,
             mtbf: Duration::from_secs(24 * 3600),
             tracking: Choice::Auto,
             rehearse: Rehearse::Off,

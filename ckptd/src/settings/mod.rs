@@ -160,8 +160,8 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         variable: "UNDERSTUDY_ANYWHERE",
-        default: "0",
-        meaning: "1: where no collective over all workers has come for three intervals, a checkpoint is taken at whatever calls about messages the workers are in (new: see the guide)",
+        default: "1",
+        meaning: "0: checkpoints are taken at collectives over all workers only; 1: where none has come for three intervals, also at whatever calls about messages the workers are in",
         form: Form::Switch,
     },
     Setting {

@@ -91,10 +91,13 @@ fn parse_timer(lines: &[&str]) -> Option<Kind> {
     })
 }
 
-/// Empty where the kernel keeps no list (without CONFIG_CHECKPOINT_RESTORE).
+/// The program's timers; empty where the kernel keeps no list (without CONFIG_CHECKPOINT_RESTORE).
 fn list() -> Vec<Kind> {
     let text = std::fs::read_to_string("/proc/self/timers").unwrap_or_default();
-    parse(&text).unwrap_or_default()
+    let mut timers = parse(&text).unwrap_or_default();
+    // Those of `fault` kill this process, and nobody who takes its part.
+    timers.retain(|timer| timer.signal != libc::SIGKILL);
+    timers
 }
 
 /// The thread of glibc's behind timers that start threads, by what it is signalled with.
