@@ -1,7 +1,8 @@
-/* Processes that do not call MPI for long: aloof STEPS MILLISECONDS [memory]. They compute, allocate, write to files and print; or, with
-   `memory`, wait for each other by looking at memory that they share. Who can remove the file `endless` never stops computing; that is done by
+/* Processes that do not call MPI for long: aloof STEPS MILLISECONDS [memory | threads]. They compute, allocate, write to files and print; or, with
+   `memory`, wait for each other by looking at memory that they share. With `threads` any thread may call MPI, and another one computes, too. Who can remove the file `endless` never stops computing; that is done by
    a system call of the program's own, as what happens to files through the C library may be undone. */
 #include "check.h"
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
@@ -61,13 +62,29 @@ static uint64_t pass_on(_Atomic uint64_t *flags, int step, int ms)
     return sum;
 }
 
+static atomic_ulong idle;
+
+static void *compute(void *nothing)
+{
+    for (;;) {
+        uint64_t *block = malloc(1000 + idle % 1000);
+        block[0] = idle++;
+        free(block);
+    }
+    return nothing;
+}
+
 int main(int argc, char **argv)
 {
     int steps = argc > 1 ? atoi(argv[1]) : 5, ms = argc > 2 ? atoi(argv[2]) : 500, unit;
     _Atomic uint64_t *own, *flags;
     MPI_Win win;
     MPI_Aint length;
-    MPI_Init(&argc, &argv);
+    int level, threads = argc > 3 && strcmp(argv[3], "threads") == 0, memory = argc > 3 && !threads;
+    pthread_t thread;
+    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_SERIALIZED : MPI_THREAD_SINGLE, &level);
+    if (threads)
+        pthread_create(&thread, NULL, compute, NULL);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Win_allocate_shared(sizeof *own, sizeof *own, MPI_INFO_NULL, MPI_COMM_WORLD, &own, &win);
@@ -78,7 +95,7 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     uint64_t total = 1;
     for (int step = 0; step < steps; step++) {
-        uint64_t mine = argc > 3 ? pass_on(flags, step, ms / 100) : rank == 0 ? work(total, step, ms) : total;
+        uint64_t mine = memory ? pass_on(flags, step, ms / 100) : rank == 0 ? work(total, step, ms) : total;
         MPI_Allreduce(&mine, &total, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
         if (rank == 0) {
             printf("step %d: %016llx\n", step, (unsigned long long)total);

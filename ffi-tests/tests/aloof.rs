@@ -14,6 +14,7 @@ fn job(arguments: &[&str]) -> Job {
 /// Arguments of the program, and how long after a line a worker is killed, in milliseconds.
 type Row = (&'static [&'static str], u64);
 const COMPUTES: &[&str] = &["5", "300"];
+const THREADS: &[&str] = &["5", "300", "threads"];
 const LOOKS: &[&str] = &["6", "2000", "memory"];
 
 #[track_caller]
@@ -39,7 +40,10 @@ fn assert_called_in(rows: impl IntoIterator<Item = Row>) {
 /// All others wait for it in the next generation; it would compute for ever.
 #[test]
 fn a_worker_that_computes_is_set_back_from_where_it_is() {
-    assert_called_in(few([300, 600, 900].map(|delay| (COMPUTES, delay)), 1));
+    assert_called_in(few(
+        [(COMPUTES, 300), (THREADS, 300), (COMPUTES, 600), (THREADS, 900)],
+        2,
+    ));
 }
 
 /// Without a call of MPI they would wait for ever.

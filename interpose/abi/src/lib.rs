@@ -18,7 +18,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 14;
+pub const ABI_VERSION: u32 = 15;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -196,6 +196,8 @@ pub struct BootInfo {
     pub stop: StopCode,
     /// Where threads of the program take turns.
     pub turns: turn::TurnCode,
+    /// Where thunks of procedures with up to six arguments jump, with the slot in `eax`; looked at anew at each call.
+    pub entry: *const usize,
 }
 
 /// SIGSETXID of glibc: a program cannot block it by libc's functions. Threads of the program are stopped by it.

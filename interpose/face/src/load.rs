@@ -212,6 +212,7 @@ fn start_runtime(
         attribute_cells: (&raw mut services::ATTRIBUTE_CELLS).cast(),
         stop: stop::code(),
         turns: turns::code(),
+        entry: entry::ENTRY[0].as_ptr().cast(),
     };
     let mut points = EntryPoints {
         version: 0,

@@ -6,7 +6,6 @@
 //! is that of ld.so, which both sides share: who is in there is left alone until the next signal.
 #![allow(unsafe_code)]
 
-use super::x86_64::enter_recovery;
 use crate::arch::RECOVER;
 use crate::{arch, recovery, sys, told, user, world};
 use std::ffi::c_void;
@@ -39,9 +38,7 @@ fn lead_in(context: &mut libc::ucontext_t) {
     let is_in_program = !is_not_the_programs(stack) && !is_not_the_programs(code);
     // SAFETY: gettid(2), getpid(2).
     let is_main = unsafe { libc::syscall(libc::SYS_gettid) == libc::syscall(libc::SYS_getpid) };
-    // Where several threads call MPI, another one leads the way back, or has lent itself this one's data.
-    let can_go_back =
-        world::is_protected() && world::is_playing() && !arch::turn::is_shared() && arch::top_frame().is_some();
+    let can_go_back = world::is_protected() && world::is_playing() && arch::top_frame().is_some();
     // Locks are held, too, while ld.so calls a library's constructor.
     if !(is_main && is_in_program && can_go_back) || user::is_loader_locked() {
         return;
@@ -49,7 +46,9 @@ fn lead_in(context: &mut libc::ucontext_t) {
     let registers = &mut context.uc_mcontext.gregs;
     // Aligned as at a call, whose return address nobody returns to.
     registers[libc::REG_RSP as usize] = ((stack as i64 - RED_ZONE) & !15) - 8;
-    registers[libc::REG_RIP as usize] = enter_recovery as *const () as i64;
+    registers[libc::REG_RAX as usize] = RECOVER as i64;
+    // SAFETY: the face's pointer; where threads take turns, it leads to the lock.
+    registers[libc::REG_RIP as usize] = unsafe { told::info().entry.read_volatile() } as i64;
 }
 
 /// The handler of the call that the thread makes.

@@ -114,12 +114,6 @@ pub const ENTRIES: [unsafe extern "C" fn(); understudy_abi::ENTRIES] = [enter_fe
 
 const _: () = assert!(STACK_WORDS[0] == 0 && STACK_WORDS[1] == 2 && STACK_WORDS[2] == 8);
 
-/// Where a handler of a signal leads ([`super::outside`]).
-#[unsafe(naked)]
-pub(super) unsafe extern "C" fn enter_recovery() {
-    naked_asm!("mov eax, {slot}", "jmp {enter}", slot = const RECOVER, enter = sym enter_few)
-}
-
 /// Something is to be done when a handler has returned. If the frame at rbp holds another moment, the preserved registers
 /// and the call are taken from it.
 #[unsafe(naked)]

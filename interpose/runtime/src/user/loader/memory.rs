@@ -19,23 +19,16 @@ use crate::sys;
 use crate::told;
 use crate::user::tls;
 use std::ffi::c_int;
+use std::sync::OnceLock;
 use understudy_abi::{LD_HEAP_CLASSES, LD_HEAP_REGIONS, LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP};
 
 const WORD: u64 = 8;
 const REGION: u64 = (LD_HEAP_SIZE / LD_HEAP_REGIONS) as u64;
 
-/// What is known of ld.so.
-struct Known {
-    /// Where the state lies. Empty: ld.so does not have the known form.
-    places: Vec<AddrRange>,
-    /// Where its locks stand side by side.
-    locks: Option<AddrRange>,
-}
-
-static KNOWN: Main<Known> = Main::new(Known {
-    places: Vec::new(),
-    locks: None,
-});
+/// Where ld.so's state lies. Empty: it does not have the known form.
+static PLACES: Main<Vec<AddrRange>> = Main::new(Vec::new());
+/// Where its locks stand side by side; for signal handlers, too.
+static LOCKS: OnceLock<AddrRange> = OnceLock::new();
 
 /// A copy of a piece of memory.
 type Copy = (u64, Vec<u8>);
@@ -68,12 +61,12 @@ pub fn find(first_heap: &[AddrRange]) {
             .flat_map(|range| super::super::zones::without(range, hole))
             .collect();
     }
-    KNOWN.borrow_mut().places = places;
+    PLACES.set(places);
 }
 
 /// Whether ld.so's state is known.
 pub fn is_known() -> bool {
-    !KNOWN.borrow().places.is_empty()
+    !PLACES.borrow().is_empty()
 }
 
 /// What is not to be put back: locks, the lists of threads' stacks, and the main thread's own memory.
@@ -95,7 +88,7 @@ fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
         info(&mut length, &mut alignment);
         let end = tls::control_block() + size;
         let locks = locks(data)?;
-        KNOWN.borrow_mut().locks = Some(locks);
+        let _ = LOCKS.set(locks);
         let thread = AddrRange::new(end - (length + alignment) as u64, end);
         let stacks = AddrRange::new(lists, lists + LISTS_AND_LOCK);
         Some([locks, stacks, thread])
@@ -135,9 +128,9 @@ fn locks(data: AddrRange) -> Option<AddrRange> {
     Some(AddrRange::new(first, first + count * MUTEX))
 }
 
-/// Whether somebody is inside of ld.so, or its locks are not known.
+/// Whether somebody is inside of ld.so, or its locks are not known. Safe in a signal handler.
 pub fn is_locked() -> bool {
-    let Some(locks) = KNOWN.borrow().locks else { return true };
+    let Some(locks) = LOCKS.get() else { return true };
     let mut words = (locks.start..locks.end).step_by(MUTEX as usize);
     // SAFETY: words of ld.so's data.
     words.any(|lock| unsafe { (lock as *const u32).read_volatile() } != 0)
@@ -189,7 +182,7 @@ fn shared_blocks() -> Vec<AddrRange> {
     let data = AddrRange::new(start as u64, (start + length) as u64);
     let is_data = |range: &&AddrRange| data.intersect(**range).is_some();
     let words = |range: &AddrRange| (range.start..range.end).step_by(WORD as usize);
-    for word in KNOWN.borrow().places.iter().filter(is_data).flat_map(words) {
+    for word in PLACES.borrow().iter().filter(is_data).flat_map(words) {
         // SAFETY: words of ld.so's data, and of its heap below.
         let mut address = unsafe { (word as *const u64).read() };
         for _ in 0..LONGEST_CHAIN {
@@ -215,7 +208,7 @@ impl Snapshot {
     pub fn take() -> Snapshot {
         let heap = &told::info().loader_heap;
         Snapshot {
-            data: KNOWN.borrow().places.iter().copied().map(copy).collect(),
+            data: PLACES.borrow().iter().copied().map(copy).collect(),
             heap: in_use(0).map(copy).collect(),
             // SAFETY: the face's books of that length.
             books: unsafe { std::slice::from_raw_parts(heap.state, heap.state_length) }.to_vec(),
