@@ -13,9 +13,9 @@ fn job(arguments: &[&str]) -> Job {
 
 /// Arguments of the program, and how long after a line a worker is killed, in milliseconds.
 type Row = (&'static [&'static str], u64);
-const COMPUTES: &[&str] = &["5", "300"];
-const THREADS: &[&str] = &["5", "300", "threads"];
-const LOOKS: &[&str] = &["6", "2000", "memory"];
+const COMPUTES: &[&str] = &["4", "100"];
+const THREADS: &[&str] = &["4", "100", "threads"];
+const LOOKS: &[&str] = &["5", "1500", "memory"];
 
 #[track_caller]
 fn assert_called_in(rows: impl IntoIterator<Item = Row>) {
@@ -41,7 +41,7 @@ fn assert_called_in(rows: impl IntoIterator<Item = Row>) {
 #[test]
 fn a_worker_that_computes_is_set_back_from_where_it_is() {
     assert_called_in(few(
-        [(COMPUTES, 300), (THREADS, 300), (COMPUTES, 600), (THREADS, 900)],
+        [(COMPUTES, 200), (THREADS, 200), (COMPUTES, 500), (THREADS, 700)],
         2,
     ));
 }
@@ -57,5 +57,5 @@ fn workers_that_wait_in_shared_memory_are_set_back() {
 #[ignore = "many kills: make sweep"]
 fn a_worker_is_set_back_from_anywhere() {
     let mut random = Random::announced("aloof");
-    assert_called_in((0..24).map(|_| (COMPUTES, random.below(900))));
+    assert_called_in((0..24).map(|_| (COMPUTES, random.below(400))));
 }

@@ -156,7 +156,7 @@ fn nothing_grows_in_two_hundred_renewals() {
             let arguments = [
                 "200",
                 "200",
-                "10500",
+                "8900",
                 "heat.field",
                 "--print-every",
                 "150",
@@ -170,7 +170,7 @@ fn nothing_grows_in_two_hundred_renewals() {
     let seen: Arc<Mutex<Vec<(usize, Uses)>>> = Arc::default();
     let (seen_too, mut next) = (Arc::clone(&seen), Instant::now());
     // Before the first commit is known to all, the job would start again.
-    let renewals: Vec<String> = (2..250)
+    let renewals: Vec<String> = (2..212)
         .map(|epoch| format!("renew rank=0 at=commit.end epoch={epoch}"))
         .collect();
     let renewed = job(&case).fault(&renewals.join("; ")).limit(Duration::from_secs(150));

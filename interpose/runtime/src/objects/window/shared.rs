@@ -11,6 +11,7 @@ use crate::image::PAGE_SIZE;
 use crate::image::shared::{self, Part};
 use crate::objects::{comm, objects};
 use crate::{told, user, world};
+use ckptd::private::MEMORY;
 use std::ffi::c_int;
 use std::io;
 use std::ops::Range;
@@ -181,7 +182,10 @@ pub fn allocate(own: u32, real: RealComm, segment: Segment) -> Result<Region, c_
         return Ok(region);
     }
     for error in [made, mapped].into_iter().filter_map(Result::err) {
-        log::info!("the memory of a shared window cannot be had: {error}");
+        log::warn!(
+            "{} bytes of memory for MPI_Win_allocate_shared cannot be had: {error}; it lies in {MEMORY}, which may be too small (mount -o remount,size=…)",
+            region.length()
+        );
     }
     region.unmap();
     region.remove_own_file();
