@@ -117,7 +117,7 @@ pub struct Page {
     /// The process id of the manager; its word.
     pub manager: AtomicU32,
     /// The main thread takes [`INTERRUPT`] wherever it is; the process's word.
-    pub is_within_call: AtomicU32,
+    pub is_interruptible: AtomicU32,
 }
 
 /// Its length in bytes.

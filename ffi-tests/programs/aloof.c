@@ -1,6 +1,7 @@
-/* Processes that do not call MPI for long: aloof STEPS MILLISECONDS [memory | threads]. They compute, allocate, write to files and print; or, with
-   `memory`, wait for each other by looking at memory that they share. With `threads` any thread may call MPI, and another one computes, too. Who can remove the file `endless` never stops computing; that is done by
-   a system call of the program's own, as what happens to files through the C library may be undone. */
+/* Processes that do not call MPI for long: aloof STEPS MILLISECONDS [memory | threads].
+   They compute, allocate, write to files and print; or, with `memory`, wait for each other by looking at memory that they share. With
+   `threads` any thread may call MPI, and another one computes, too. Who can remove the file `endless` never stops computing; that is
+   done by a system call of the program's own, as what happens to files through the C library may be undone. */
 #include "check.h"
 #include <pthread.h>
 #include <sched.h>

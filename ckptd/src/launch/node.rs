@@ -382,7 +382,7 @@ impl Node {
                     process.kill();
                 }
                 true => process.interrupt(),
-                false if is_call_due && process.is_within_call() => process.interrupt(),
+                false if is_call_due && process.is_interruptible() => process.interrupt(),
                 false => {}
             }
         }

@@ -215,8 +215,8 @@ impl Process {
     }
 
     /// Whether its main thread can be called in wherever it is.
-    pub fn is_within_call(&self) -> bool {
-        self.shared.page().is_within_call.load(Ordering::Acquire) != 0
+    pub fn is_interruptible(&self) -> bool {
+        self.shared.page().is_interruptible.load(Ordering::Acquire) != 0
     }
 
     /// Takes the thread that is in there out of it, or calls the main thread in.

@@ -2,6 +2,16 @@
 
 const PREFIX: &str = "understudy-";
 
+/// A job's name as part of a file's: a launcher's name for it may have slashes.
+pub fn in_file_names(job: &str) -> String {
+    job.replace('/', "_")
+}
+
+/// What the job calls a file in memory, such as a rank's: [`job_of_name`] takes it apart.
+pub fn name_in_memory(job: &str, rest: &str) -> String {
+    format!("{PREFIX}{}-{rest}", in_file_names(job))
+}
+
 /// The job and what follows it, for a name that a job has given to a file of one of its ranks.
 pub fn job_of_name(name: &str) -> Option<(&str, &str)> {
     let (job, rest) = name.strip_prefix(PREFIX)?.rsplit_once('-')?;
@@ -10,7 +20,7 @@ pub fn job_of_name(name: &str) -> Option<(&str, &str)> {
 
 /// The job's directory, which lasts until what the job has left is removed.
 pub fn name_of_directory(job: &str) -> String {
-    format!("{PREFIX}{job}-launch")
+    name_in_memory(job, "launch")
 }
 
 #[cfg(test)]
@@ -19,8 +29,8 @@ mod tests {
 
     #[test]
     fn names_tell_the_job() {
-        let name = "understudy-prterun-node-a-4711@1-12";
-        assert_eq!(job_of_name(name), Some(("prterun-node-a-4711@1", "12")));
+        let name = name_in_memory("prterun-node-a-4711@1", "12");
+        assert_eq!(job_of_name(&name), Some(("prterun-node-a-4711@1", "12")));
         assert_eq!(
             job_of_name("understudy-prterun-vm-1@1-0.undo"),
             Some(("prterun-vm-1@1", "0.undo"))

@@ -32,9 +32,12 @@ pub const ABANDONED: c_int = 77;
 pub const INTERRUPT: c_int = 32;
 
 /// How long an error or a fault of the library may come before the news of the death that has caused it.
-pub const NEWS_LIMIT: Duration = Duration::from_secs(2);
+const NEWS_LIMIT: Duration = Duration::from_secs(2);
 /// Between two looks for such news.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The number of the main thread; that of any other one is its thread id.
+pub const MAIN_THREAD: u32 = 1;
 
 /// What this process and its process manager share.
 #[repr(C)]
@@ -58,7 +61,7 @@ const NO_GENERATION: u32 = u32::MAX;
 /// The generation that this process is in.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// The thread that calls the library, as in [`Page`].
-static CALLER: AtomicU32 = AtomicU32::new(1);
+static CALLER: AtomicU32 = AtomicU32::new(MAIN_THREAD);
 /// What is done with a thread that is not in the library when it is to leave that; null: nothing.
 static LEAD_IN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// The innermost call's frame; 0: the library is not being called.
@@ -113,6 +116,18 @@ pub fn wanted() -> Generation {
 #[inline]
 pub fn is_over() -> bool {
     wanted().0 != GENERATION.load(Ordering::Relaxed)
+}
+
+/// [`is_over`], once the news of a death that may have caused an error or a fault of the library has had time to come.
+pub fn is_over_soon() -> bool {
+    let start = Instant::now();
+    while !is_over() {
+        if start.elapsed() > NEWS_LIMIT {
+            return false;
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    true
 }
 
 /// This process is in that generation: calls go to the library if it is the one that is to be.
@@ -179,14 +194,16 @@ impl Drop for Callback {
 const REG_RSP: usize = libc::REG_RSP as usize;
 const REG_RIP: usize = libc::REG_RIP as usize;
 
-/// Whether this is the thread that calls the library: a late signal may come to another one.
-fn is_caller() -> bool {
+/// Whether this is the thread of that number, 1 for the main one.
+pub fn is_thread(number: u32) -> bool {
     // SAFETY: gettid(2), getpid(2).
     let (thread, process) = unsafe { (libc::syscall(libc::SYS_gettid), libc::syscall(libc::SYS_getpid)) };
-    match CALLER.load(Ordering::Relaxed) {
-        1 => thread == process,
-        caller => thread == i64::from(caller),
-    }
+    thread == if number == MAIN_THREAD { process } else { number.into() }
+}
+
+/// Whether this is the thread that calls the library: a late signal may come to another one.
+fn is_caller() -> bool {
+    is_thread(CALLER.load(Ordering::Relaxed))
 }
 
 unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
@@ -225,7 +242,7 @@ fn abandon_at(context: &mut libc::ucontext_t) {
 /// abandoned when the handler returns.
 ///
 /// Libraries are not made for peers that die, and may follow a null pointer where a message could not be sent. The
-/// fault may come before this process has heard of the death, so this waits for up to [`NEWS_LIMIT`]. A thread of the
+/// fault may come before this process has heard of the death: see [`is_over_soon`]. A thread of the
 /// library's own does not return: it is ended with all others of the library's side.
 pub fn outlives_fault(context: &mut libc::ucontext_t) -> bool {
     let is_own = side::is_mpi(context.uc_mcontext.gregs[REG_RSP] as usize);
@@ -234,12 +251,8 @@ pub fn outlives_fault(context: &mut libc::ucontext_t) -> bool {
         return false;
     }
     signals::block(INTERRUPT);
-    let start = Instant::now();
-    while !is_over() {
-        if start.elapsed() > NEWS_LIMIT {
-            return false;
-        }
-        std::thread::sleep(POLL_INTERVAL);
+    if !is_over_soon() {
+        return false;
     }
     if is_calling {
         abandon_at(context);

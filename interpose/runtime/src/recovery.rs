@@ -115,15 +115,7 @@ fn classify(rc: c_int) -> Result<c_int, Rewound> {
 fn means_failure(class: c_int) -> bool {
     match class {
         call::ABANDONED => true,
-        ERR_OTHER | ERR_INTERN | ERR_IN_STATUS => {
-            let start = Instant::now();
-            while start.elapsed() < call::NEWS_LIMIT {
-                if call::is_over() {
-                    return true;
-                }
-            }
-            false
-        }
+        ERR_OTHER | ERR_INTERN | ERR_IN_STATUS => call::is_over_soon(),
         _ => false,
     }
 }

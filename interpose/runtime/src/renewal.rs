@@ -27,7 +27,7 @@ use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use talk::{be_within_call, hear, hear_with, lines, tell};
+use talk::{hear, hear_with, lines, set_interruptible, tell};
 use understudy_mpi::side::{self, Snapshot};
 use understudy_mpi::{call, library};
 
@@ -324,7 +324,7 @@ pub fn await_restart() -> ! {
 
 /// Waits until all workers are at their end. An error code if a process fails before.
 pub fn meet_at_the_end() -> c_int {
-    be_within_call(false);
+    set_interruptible(false);
     tell(&ToManager::AtEnd {
         generation: call::wanted(),
     });

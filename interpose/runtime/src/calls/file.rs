@@ -34,6 +34,7 @@ use crate::objects::{comm, group, info};
 use crate::raise::raise_on;
 use crate::user::{self, FileCall};
 use crate::{cut, recovery, requests, told, traffic};
+use ckptd::relay::in_file_names;
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -245,7 +246,7 @@ fn shared_path(path: &Path, file_comm: VirtComm) -> Vec<u8> {
     let uid = comm::get(file_comm).map_or(0, |comm| comm.uid);
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_else(|| OsStr::new("file")));
-    name.push(format!(".understudy-shared-{}-{uid:x}", told::job().replace('/', "_")));
+    name.push(format!(".understudy-shared-{}-{uid:x}", in_file_names(&told::job())));
     path.with_file_name(name).into_os_string().into_vec()
 }
 

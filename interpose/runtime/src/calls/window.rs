@@ -200,11 +200,10 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
                 Ok(region) => window.region = region,
                 Err(rc) => return rc,
             }
-            let mut rank = 0;
+            let rank = comm::rank_and_size(comm).map_or(0, |(rank, _)| rank as usize);
+            window.base = window.region.segment(rank).map_or(0, |(at, _)| at);
             // SAFETY: a communicator; the process's segment; the program's place for the address.
             unsafe {
-                real::PMPI_Comm_rank(own, &mut rank);
-                window.base = window.region.segment(rank as usize).map_or(0, |(at, _)| at);
                 let base = window.base as *mut c_void;
                 baseptr.cast::<*mut c_void>().write_unaligned(base);
                 real::PMPI_Win_create(base, size, disp_unit, real_info(info), own, new)
@@ -275,16 +274,11 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
         return finish_win(procedure, rc, handle);
     }
     if let Some(window) = window::remove(index) {
-        // Nobody may have a file mapped that is removed.
         let own = real_comm(comm::handle(window.comm));
-        window.region.unmap();
-        if window.flavor == Flavor::Shared {
-            outcome!(recovery::check_own(
-                own.barrier(),
-                "processes do not meet at the end of a window"
-            ));
-            window.region.remove_own_file();
-        }
+        outcome!(recovery::check_own(
+            window.region.release(own),
+            "processes do not meet at the end of a window"
+        ));
         give_back(&window);
     }
     // SAFETY: the program's handle.

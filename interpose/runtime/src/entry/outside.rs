@@ -33,17 +33,14 @@ fn is_not_the_programs(address: usize) -> bool {
 
 /// In the handler: lets the main thread call in when that returns, if it is in the program.
 fn lead_in(context: &mut libc::ucontext_t) {
+    let can_go_back = world::is_protected() && world::is_playing() && arch::top_frame().is_some();
     let registers = &mut context.uc_mcontext.gregs;
     let [stack, code] = [libc::REG_RSP, libc::REG_RIP].map(|register| registers[register as usize] as usize);
     let is_in_program = !is_not_the_programs(stack) && !is_not_the_programs(code);
-    // SAFETY: gettid(2), getpid(2).
-    let is_main = unsafe { libc::syscall(libc::SYS_gettid) == libc::syscall(libc::SYS_getpid) };
-    let can_go_back = world::is_protected() && world::is_playing() && arch::top_frame().is_some();
     // Locks are held, too, while ld.so calls a library's constructor.
-    if !(is_main && is_in_program && can_go_back) || user::is_loader_locked() {
+    if !(can_go_back && is_in_program && call::is_thread(call::MAIN_THREAD)) || user::is_loader_locked() {
         return;
     }
-    let registers = &mut context.uc_mcontext.gregs;
     // Aligned as at a call, whose return address nobody returns to.
     registers[libc::REG_RSP as usize] = ((stack as i64 - RED_ZONE) & !15) - 8;
     registers[libc::REG_RAX as usize] = RECOVER as i64;

@@ -292,15 +292,15 @@ pub fn kill_manager() {
 /// This process goes on with the program: from now on a death does not lead back to its start.
 pub fn is_running() {
     lines().page.has_run.store(1, Ordering::Release);
-    be_within_call(true);
+    set_interruptible(true);
     tell(&ToManager::Running {
         generation: call::wanted(),
     });
 }
 
 /// Whether the main thread can be called in wherever it is, when another process has died.
-pub fn be_within_call(is: bool) {
-    lines().page.is_within_call.store(is.into(), Ordering::Release);
+pub fn set_interruptible(is: bool) {
+    lines().page.is_interruptible.store(is.into(), Ordering::Release);
 }
 
 /// So many spares are missing.

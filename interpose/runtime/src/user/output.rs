@@ -3,7 +3,7 @@
 use crate::cell::Main;
 use crate::told;
 use ckptd::private::in_memory;
-use ckptd::relay::{LedgerObserver, LedgerView, NOTE_WORDS, NoteCell, Position, RankStage, Stream};
+use ckptd::relay::{LedgerObserver, LedgerView, NOTE_WORDS, NoteCell, Position, RankStage, Stream, name_in_memory};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -60,7 +60,7 @@ fn private_copy(fd: RawFd) -> Option<RawFd> {
 
 /// The path of what the job keeps in memory by this name.
 pub fn in_job_memory(job: &str, name: &str) -> PathBuf {
-    in_memory().join(format!("understudy-{}-{name}", job.replace('/', "_")))
+    in_memory().join(name_in_memory(job, name))
 }
 
 /// The path of this rank's ledger, which its relay is about to make. A job of the same name, whose launcher had the same process id, may have

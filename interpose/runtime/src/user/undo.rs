@@ -30,6 +30,7 @@ use super::{UserError, effects, output};
 use crate::cell::Main;
 use crate::{told, world};
 use ckptd::private::{MEMORY, in_memory, open_own};
+use ckptd::relay::in_file_names;
 pub use note::Call;
 use note::Recorder;
 use place::Place;
@@ -56,7 +57,7 @@ const START: Epoch = Epoch(1);
 const FIRST: ProcessNumber = ProcessNumber(0);
 
 fn of_memory() -> Place {
-    Place::Memory(told::job().replace('/', "_"), told::process_count())
+    Place::Memory(in_file_names(&told::job()), told::process_count())
 }
 
 fn place() -> Place {

@@ -138,7 +138,7 @@ impl Region {
         Ok(())
     }
 
-    /// Takes the memory away from the program, which has freed the window.
+    /// Takes the memory away from the program, whose window is gone.
     pub fn unmap(&self) {
         if self.base != 0 {
             // SAFETY: mapped by `map`.
@@ -146,11 +146,21 @@ impl Region {
         }
     }
 
-    /// Removes this process's file. No member may have it mapped any more, or a survivor would have another one than who takes a part.
-    pub fn remove_own_file(&self) {
+    /// Gives the memory back. Collective over the window's members, whose communicator is `real`, if it has any.
+    ///
+    /// # Errors
+    /// That of a real procedure.
+    pub fn release(&self, real: RealComm) -> mpi::Result<()> {
+        if self.owners.is_empty() {
+            return Ok(());
+        }
+        self.unmap();
+        // Nobody may have a file mapped that is removed: a survivor would have another one than who takes a part.
+        real.barrier()?;
         if let Some((part, _)) = self.own_part() {
             part.remove();
         }
+        Ok(())
     }
 }
 
@@ -187,8 +197,7 @@ pub fn allocate(own: u32, real: RealComm, segment: Segment) -> Result<Region, c_
             region.length()
         );
     }
-    region.unmap();
-    region.remove_own_file();
+    region.release(real).map_err(code)?;
     Err(ERR_NO_MEM)
 }
 
