@@ -100,38 +100,39 @@ examples: setup ## build the example programs into build/examples
 both: setup examples
 	@$(IN_ENV) trap wait EXIT; $(CARGO) build --release & products=$$!; $(TEST) --no-run; wait $$products
 
-# Undisturbed runs are made once for all test programs.
-SHARE = shared=$$(mktemp -d); trap 'rm -rf "$$shared"' EXIT; export FFI_TESTS_SHARED="$$shared";
-
 # Tests that run no jobs need only what is built for tests, so they run while `build` still compiles. What the others are called is
 # told, since cargo would build a selection by packages once more.
-JOBS := $(patsubst ffi-tests/tests/%.rs,--test %,$(wildcard ffi-tests/tests/*.rs))
+JOBS = --test jobs --test alone
 
 test: setup examples ## run the tests: every promise once
-	@$(SHARE) $(IN_ENV) $(CARGO) build --release & products=$$!; failed=0; \
+	@$(IN_ENV) $(CARGO) build --release & products=$$!; failed=0; \
 	    { $(TEST) --no-run; } && { $(TEST) --exclude ffi-tests --no-fail-fast; } || failed=1; \
 	    wait $$products && { $(TEST) $(JOBS) --no-fail-fast; } || failed=1; exit $$failed
 
 # A job of each kind, by the names of their tests.
-QUICK := point_to_point collectives communicators every_promise the_layer_exports heat2d_survives ordinary_programs \
-         a_worker_may_die_at_any_point_of_a_checkpoint the_death_of_an_idle_spare without_a_spare_left
+QUICK := conformance::point_to_point conformance::collectives conformance::communicators promise:: symbols::the_layer_exports \
+         sweep::heat2d_survives inert::ordinary_programs kill_inside::a_worker_may_die_at_any_point_of_a_checkpoint \
+         limits::the_death_of_an_idle_spare limits::without_a_spare_left
 
 quick: both ## run the unit tests and a few jobs (two minutes after a build)
 	$(TEST) --exclude ffi-tests
-	$(TEST) --test conformance --test promise --test symbols --test sweep --test inert --test kill_inside --test limits -- $(QUICK)
+	$(TEST) $(JOBS) -- $(QUICK)
 
 # What takes an hour by itself has a target of its own: sweep, soak.
 test-all: both ## run the variants of the tests, too (three quarters of an hour)
-	@$(SHARE) export FFI_TESTS_ALL=1; failed=0; \
+	@export FFI_TESTS_ALL=1; failed=0; \
 	    { $(TEST) --exclude ffi-tests --no-fail-fast; } || failed=1; \
-	    { $(TEST) $(JOBS) --no-fail-fast -- --include-ignored --skip runs_with_random_deaths --skip any_second_process_may_die --skip every_worker_may_die; } || failed=1; exit $$failed
+	    { $(TEST) $(JOBS) --test launch --no-fail-fast -- --include-ignored --skip runs_with_random_deaths --skip any_second_process_may_die --skip every_worker_may_die; } || failed=1; exit $$failed
+
+# Whose variants are the sweep.
+SWEPT := aloof:: kill_anywhere:: kill_inside:: kill_twice:: plugins:: sweep::
 
 # Kills per worker and program; every one is a run of a second or two.
 SWEEP_TIMES ?= 40
 
 sweep: build ## kill every worker of every program at many moments (an hour)
 	export FFI_TESTS_ALL=1 FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1; \
-	    $(TEST) --test aloof --test kill_anywhere --test kill_inside --test kill_twice --test plugins --test sweep -- --include-ignored --nocapture --test-threads 1
+	    $(TEST) $(JOBS) -- --include-ignored --nocapture --test-threads 1 $(SWEPT)
 
 # Minutes of random deaths, and the seed of an earlier run to repeat it.
 MINUTES ?= 10
@@ -139,7 +140,7 @@ SEED    ?=
 
 soak: build ## kill ranks at random for MINUTES=10 (SEED= repeats a run), then 34 in one run; nothing may grow
 	export FFI_TESTS_MINUTES=$(MINUTES) FFI_TESTS_SEED=$(SEED); \
-	    $(TEST) --test soak -- --include-ignored --nocapture --test-threads 1
+	    $(TEST) --test alone -- --include-ignored --nocapture --test-threads 1 soak::
 
 # Seconds of all fuzz targets together.
 FUZZ_SECONDS ?= 60

@@ -206,7 +206,7 @@ pub fn mpich_example(name: &str) -> Option<PathBuf> {
 }
 
 fn compiled_by_mpich(compiler: &str, source: &Path) -> Option<PathBuf> {
-    static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     let name = format!(
         "{}-{compiler}",
         source.file_stem().expect("a source has a name").display()
@@ -216,8 +216,7 @@ fn compiled_by_mpich(compiler: &str, source: &Path) -> Option<PathBuf> {
         skip("there is no MPICH in .env/mpich (make setup)");
         return None;
     }
-    let directory = DIRECTORY.get_or_init(|| tempfile::tempdir().expect("there is room for temporary files"));
-    let program = directory.path().join(name);
+    let program = DIRECTORY.get_or_init(lasting_directory).join(name);
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if !program.is_file() {
@@ -257,49 +256,44 @@ pub(crate) fn directory() -> tempfile::TempDir {
     directory.expect("there is room for temporary files")
 }
 
-/// Test programs whose jobs may run beside each other: none of them looks at what others do, or at how long anything takes.
-const SIDE_BY_SIDE: [&str; 30] = [
-    "conformance",
-    "disk",
-    "endings",
-    "files",
-    "fortran",
-    "held",
-    "hosts",
-    "inert",
-    "input",
-    "journal",
-    "kill_anywhere",
-    "kill_inside",
-    "large",
-    "late",
-    "legacy",
-    "limits",
-    "low_memory",
-    "marks",
-    "mpi_files",
-    "mpich",
-    "new_phase",
-    "other_users",
-    "plugins",
-    "redundancy",
-    "refusals",
-    "rehearsal",
-    "replenish",
-    "report",
-    "static_modes",
-    "threads",
-];
+/// One that is there until this process exits.
+///
+/// # Panics
+/// If it cannot be made.
+pub fn lasting_directory() -> PathBuf {
+    static LASTING: Mutex<Vec<tempfile::TempDir>> = Mutex::new(Vec::new());
+    extern "C" fn remove() {
+        LASTING.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+    let mut lasting = LASTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if lasting.is_empty() {
+        at_exit(remove);
+    }
+    let directory = directory();
+    let path = directory.path().to_owned();
+    lasting.push(directory);
+    path
+}
+
+/// Has that function called when this process exits: what is in statics is not dropped.
+#[allow(unsafe_code)]
+pub(crate) fn at_exit(function: extern "C" fn()) {
+    // SAFETY: atexit(3).
+    unsafe { libc::atexit(function) };
+}
+
+/// The test program whose jobs may run beside each other.
+const SIDE_BY_SIDE: &str = "jobs";
 
 fn is_side_by_side() -> bool {
     let path = std::env::current_exe().unwrap_or_default();
     // A checksum follows.
     let name = path.file_stem().and_then(|stem| stem.to_str()?.rsplit_once('-'));
-    name.is_some_and(|(name, _)| SIDE_BY_SIDE.contains(&name))
+    name.is_some_and(|(name, _)| name == SIDE_BY_SIDE)
 }
 
-/// Waits until no other test of this machine's user is at work; jobs would disturb each other's timing. In some test programs two run at
-/// a time.
+/// Waits until no other test of this machine's user is at work; jobs would disturb each other's timing. Those of one test program may
+/// run beside each other.
 ///
 /// # Panics
 /// If the lock file cannot be opened.

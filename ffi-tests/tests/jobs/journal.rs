@@ -5,6 +5,7 @@ use ffi_tests::programs::{self, prints};
 use ffi_tests::shared::native;
 use ffi_tests::thin::{THIN, WORKERS, assert_lost, everyone_dies, job, like_undisturbed, rebuilt, thinned};
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -130,11 +131,11 @@ fn mpi_may_call_the_program_back_in_the_phase() {
 
 /// The program and its two libraries, compiled once.
 fn roundabout() -> Job {
-    static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     let directory = DIRECTORY.get_or_init(|| {
-        let directory = tempfile::tempdir().expect("there is room for temporary files");
+        let directory = place::lasting_directory();
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/roundabout.c");
-        let there = directory.path().to_string_lossy();
+        let there = directory.to_string_lossy();
         let compile = |name: &str, flags: &[&str]| {
             let mut command = Command::new("mpicc");
             command
@@ -156,8 +157,8 @@ fn roundabout() -> Job {
         compile("roundabout", &[&search, "-L", &there, "-learly"]);
         directory
     });
-    let late = directory.path().join("liblate.so");
-    Job::new(directory.path().join("roundabout"), &[&late.to_string_lossy(), "8000"])
+    let late = directory.join("liblate.so");
+    Job::new(directory.join("roundabout"), &[&late.to_string_lossy(), "8000"])
 }
 
 #[test]

@@ -4,11 +4,10 @@ use ffi_tests::job::Scope;
 use ffi_tests::outcome::Outcome;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, place};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
-use tempfile::TempDir;
 
 const WORKERS: u32 = 3;
 const ROUNDS: usize = 40;
@@ -16,14 +15,14 @@ const ROUNDS: usize = 40;
 const MANY: usize = 20;
 
 /// Builds the libraries that the program `plugins` opens.
-fn build_libraries() -> TempDir {
-    let directory = tempfile::tempdir().expect("there is room for temporary files");
+fn build_libraries() -> PathBuf {
+    let directory = place::lasting_directory();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/plugins");
     let compile = |source: &str, library: &str, more: &[&str]| {
         let mut command = Command::new(if source.ends_with("cpp") { "g++" } else { "gcc" });
         command.args(["-shared", "-fPIC", "-O1", "-o"]);
-        command.arg(directory.path().join(library)).arg(sources.join(source));
-        command.arg("-L").arg(directory.path()).args(more);
+        command.arg(directory.join(library)).arg(sources.join(source));
+        command.arg("-L").arg(&directory).args(more);
         assert!(
             command.status().is_ok_and(|status| status.success()),
             "{source} cannot be compiled"
@@ -45,8 +44,8 @@ fn build_libraries() -> TempDir {
 
 /// Where they are, once and for all.
 fn libraries() -> &'static Path {
-    static LIBRARIES: OnceLock<TempDir> = OnceLock::new();
-    LIBRARIES.get_or_init(build_libraries).path()
+    static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARIES.get_or_init(build_libraries)
 }
 
 fn plugins(directory: &Path, rounds: usize, more: &[&str]) -> Job {
@@ -183,7 +182,7 @@ fn threads_use_the_thread_local_data_of_a_library_opened_late() {
 
 #[test]
 fn a_library_whose_file_is_removed_is_refused_at_once() {
-    let job = |directory: &TempDir| plugins(directory.path(), 20, &["remove"]);
+    let job = |directory: &Path| plugins(directory, 20, &["remove"]);
     let (first, second) = (build_libraries(), build_libraries());
     let undisturbed = job(&first).native().run();
     let outcome = job(&second).run();

@@ -1,8 +1,6 @@
 //! MPI programs without mpirun: ckptd is the process manager of Open MPI's and MPICH's ranks, generation after generation in one server.
 
-#[path = "launch/bench.rs"]
 mod bench;
-#[path = "launch/nodes.rs"]
 mod nodes;
 
 use bench::{Bench, LIMIT};

@@ -1,0 +1,29 @@
+//! Tests whose jobs need the machine for themselves.
+
+mod aloof;
+mod anywhere;
+mod auto_interval;
+mod daemon;
+mod doctor;
+mod guardian;
+mod kill_twice;
+mod left_behind;
+mod manager;
+mod mpi4py;
+mod multiple;
+mod observers;
+mod older;
+mod output;
+mod overdue;
+mod packaging;
+mod profilers;
+mod renewal;
+mod replay;
+mod run;
+mod slurm;
+mod soak;
+mod status;
+mod stress;
+mod sweep;
+mod trace;
+mod traffic;

@@ -1,0 +1,34 @@
+//! Tests whose jobs may run beside each other: none of them looks at what others do, or at how long anything takes.
+
+mod conformance;
+mod disk;
+mod endings;
+mod files;
+mod fortran;
+mod held;
+mod hosts;
+mod inert;
+mod input;
+mod journal;
+mod kill_anywhere;
+mod kill_inside;
+mod large;
+mod late;
+mod legacy;
+mod limits;
+mod low_memory;
+mod marks;
+mod mpi_files;
+mod mpich;
+mod new_phase;
+mod other_users;
+mod plugins;
+mod promise;
+mod redundancy;
+mod refusals;
+mod rehearsal;
+mod replenish;
+mod report;
+mod static_modes;
+mod symbols;
+mod threads;
