@@ -60,7 +60,6 @@ pub fn collective(comm: VirtComm) -> Result<(), Rewound> {
     checkpoint::poll()?;
     together(comm)?;
     if comm::spans_all(comm) {
-        anywhere::leave()?;
         return pass();
     }
     anywhere::hold()?;
@@ -92,8 +91,10 @@ pub fn wanted() -> Result<(), Rewound> {
     pass()
 }
 
+/// A candidate, where this worker may wait for all others: none of them is to stand still before it.
 #[inline]
 fn pass() -> Result<(), Rewound> {
+    anywhere::leave()?;
     candidate()?;
     marks::pass();
     Ok(())

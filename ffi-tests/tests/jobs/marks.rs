@@ -1,0 +1,143 @@
+//! What a program may tell the layer (`understudy.h`), and what comes of that.
+
+use ckptd::events::Kind;
+use ffi_tests::shared::native;
+use ffi_tests::{Job, Outcome, place};
+use std::time::Duration;
+
+fn job(way: &str) -> Job {
+    Job::new(place::test_program("marks"), &[way, "1000"])
+}
+
+#[track_caller]
+fn assert_undisturbed(outcome: &Outcome, way: &str) {
+    outcome.assert_success();
+    outcome.check(outcome.stdout == native(job(way)).stdout, "the output differs");
+    outcome.assert_nothing_left();
+}
+
+/// What the program has been answered, by rank: the number behind a word.
+fn answered(outcome: &Outcome, rank: u32, word: &str) -> Option<i64> {
+    let line = outcome
+        .stderr
+        .lines()
+        .find(|line| line.starts_with(&format!("rank {rank}: ")))?;
+    let (_, rest) = line.split_once(&format!(" {word} "))?;
+    rest.split(',').next()?.parse().ok()
+}
+
+#[test]
+fn a_loop_without_collectives_has_checkpoints_where_it_says_so() {
+    let outcome = job("points").interval("50calls").fault("kill rank=2 at=call:550").run();
+    assert_undisturbed(&outcome, "points");
+    outcome.assert_taken_over(&[2]);
+    // It has gone back by 50 rounds at most, and not to the start.
+    outcome.check(outcome.last_epoch(1) >= 15, "there were fewer checkpoints");
+    let told = |word| answered(&outcome, 2, word);
+    outcome.check(
+        told("substitute") == Some(1),
+        "worker 2 does not know that it is another process",
+    );
+    outcome.check(
+        told("recoveries") == Some(1) && told("protected") == Some(1),
+        "it is told otherwise",
+    );
+    outcome.check(answered(&outcome, 1, "substitute") == Some(0), "worker 1 is a survivor");
+}
+
+/// While workers agree on a cut at any call, some come to a point where they wait for all others.
+#[test]
+fn checkpoints_are_taken_at_any_call_and_where_they_are_wanted() {
+    let job = || Job::new(place::test_program("marks"), &["slow", "3000"]).limit(Duration::from_secs(20));
+    let outcome = job().interval("5ms").run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&native(job()));
+    outcome.check(outcome.last_epoch(0) > 40, "there were none at other calls");
+}
+
+#[test]
+fn a_checkpoint_is_taken_where_it_is_wanted() {
+    let outcome = job("wanted").interval("off").fault("kill rank=1 at=call:550").run();
+    assert_undisturbed(&outcome, "wanted");
+    outcome.assert_taken_over(&[1]);
+    // The first is that at the end of MPI_Init.
+    outcome.check(
+        outcome.last_epoch(0) == 11,
+        &format!("{} checkpoints", outcome.last_epoch(0)),
+    );
+    outcome.check(answered(&outcome, 0, "cost") == Some(1), "what one costs is not told");
+}
+
+#[test]
+fn no_checkpoint_is_taken_while_one_worker_holds() {
+    for interval in ["20calls", "1ms"] {
+        let outcome = job("held").interval(interval).run();
+        assert_undisturbed(&outcome, "held");
+        let held = answered(&outcome, 3, "held");
+        // One that was under way at the beginning is committed meanwhile.
+        outcome.check(
+            held.is_some_and(|held| held <= 1),
+            &format!("{held:?} checkpoints meanwhile"),
+        );
+        outcome.check(outcome.last_epoch(0) > 3, "there was none before or after");
+    }
+}
+
+#[test]
+fn without_the_layer_nothing_happens() {
+    let outcome = native(job("points"));
+    outcome.assert_success();
+    let told = |word| answered(&outcome, 0, word);
+    outcome.check(
+        told("protected") == Some(0) && told("checkpoint") == Some(0),
+        "it is told otherwise",
+    );
+}
+
+/// Bytes of the checkpoints of a worker behind the first two.
+fn captured(outcome: &Outcome, rank: u32) -> u64 {
+    let of = |record: ckptd::events::Record| match record.kind {
+        Kind::Capture { epoch, bytes, .. } if epoch.0 > 2 => bytes,
+        _ => 0,
+    };
+    outcome.events(rank).into_iter().map(of).sum()
+}
+
+fn fields(way: &str) -> Job {
+    Job::new(place::test_program("marks"), &[way, "60"])
+        .workers(3)
+        .interval("5calls")
+}
+
+#[test]
+fn what_is_discarded_is_not_saved() {
+    let undisturbed = native(fields("kept"));
+    let run = |way, fault| {
+        let outcome = fields(way).fault(fault).run();
+        outcome.assert_success();
+        outcome.check(outcome.stdout == undisturbed.stdout, "the output differs");
+        outcome
+    };
+    let [kept, discarded] = ["kept", "discarded"].map(|way| captured(&run(way, ""), 1));
+    assert!(
+        discarded * 100 < kept * 55,
+        "{discarded} bytes were saved instead of {kept}"
+    );
+    let outcome = run(
+        "discarded",
+        "kill rank=1 at=cut.end epoch=6; kill rank=2 at=commit.end epoch=8",
+    );
+    outcome.assert_taken_over(&[1, 2]);
+}
+
+#[test]
+fn poison_finds_a_wrong_claim() {
+    let undisturbed = native(fields("misuse"));
+    let run = |poison| fields("misuse").env("UNDERSTUDY_POISON", poison).run();
+    let is_same = |outcome: Outcome| {
+        outcome.assert_success();
+        outcome.stdout == undisturbed.stdout
+    };
+    assert!(is_same(run("0")), "without a failure a wrong claim does not show");
+    assert!(!is_same(run("1")), "poison does not show");
+}
