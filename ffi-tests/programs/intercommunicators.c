@@ -136,7 +136,13 @@ static void content(void)
     messages(kept);
     collectives(kept);
     make(&local, &inter);
-    MPI_Comm_dup(inter, &copy);
+    if (round_ % 2 == 0) {
+        MPI_Comm_dup(inter, &copy);
+    } else {
+        MPI_Request request;
+        MPI_Comm_idup(inter, &copy, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
     meet();
     describe(copy);
     messages(copy);

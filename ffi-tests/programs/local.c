@@ -1,7 +1,7 @@
 /*
  * Procedures that wait for no other process: a program that relies on that ends.
  *
- *     local free | idup
+ *     local free | idup | idup-inter
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -27,18 +27,30 @@ static void free_early(int rank)
 }
 
 /* Rank 1 begins to duplicate only after a message that rank 0 sends meanwhile. */
-static void duplicate_late(int rank)
+static void duplicate_late(int rank, MPI_Comm parent)
 {
     MPI_Comm comm;
     MPI_Request request;
     if (rank == 1)
         MPI_Recv(NULL, 0, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request);
+    MPI_Comm_idup(parent, &comm, &request);
     if (rank == 0)
         MPI_Send(NULL, 0, MPI_INT, 1, 0, MPI_COMM_WORLD);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Barrier(comm);
     MPI_Comm_free(&comm);
+}
+
+/* The same of an intercommunicator, twice. */
+static void duplicate_both(int rank)
+{
+    MPI_Comm half, both;
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 0, &both);
+    duplicate_late(rank, both);
+    duplicate_late(rank, both);
+    MPI_Comm_free(&both);
+    MPI_Comm_free(&half);
 }
 
 int main(int argc, char **argv)
@@ -47,7 +59,9 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (argc > 1 && strcmp(argv[1], "idup") == 0)
-        duplicate_late(rank);
+        duplicate_late(rank, MPI_COMM_WORLD);
+    else if (argc > 1 && strcmp(argv[1], "idup-inter") == 0)
+        duplicate_both(rank);
     else
         free_early(rank);
     if (rank == 0)

@@ -165,4 +165,5 @@ fn mpi_comm_free_waits_for_nobody() {
 #[test]
 fn mpi_comm_idup_waits_for_nobody() {
     answers_the_same("local", &["idup"]);
+    answers_the_same("local", &["idup-inter"]);
 }

@@ -143,12 +143,17 @@ pub fn add_collective(comm: VirtComm, real: RealRequest) -> VirtRequest {
     add(comm, Kind::Collective, State::Active, real)
 }
 
-/// Adds the two requests that make a communicator; they end together, and what the library writes to is kept until then.
-pub fn add_duplicate(comm: VirtComm, begun: Box<Begun>, [made, told]: [RealRequest; 2]) -> VirtRequest {
+/// Adds what makes a communicator, and tells of it if that is necessary; both end together, and what the library writes to is kept until then.
+pub fn add_duplicate(comm: VirtComm, begun: Box<Begun>, made: RealRequest, told: Option<RealRequest>) -> VirtRequest {
     count_started(share(comm, 0));
     let kind = Kind::Duplicate(begun.index);
     let handle = add(comm, kind, State::Active, made);
-    join(handle, add(comm, kind, State::Active, told));
+    // One alone would end without a word to the table of communicators.
+    let told = match told {
+        Some(told) => add(comm, kind, State::Active, told),
+        None => add_done(comm, kind, EMPTY, SUCCESS),
+    };
+    join(handle, told);
     keep(handle, begun);
     handle
 }

@@ -153,8 +153,8 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: VirtComm, info: VirtInfo, 
     unsafe { duplicated(procedure, rc, comm, newcomm) }
 }
 
-/// Begins a duplicate (7.4.2): no other process is waited for. The number that all members must know comes by a broadcast beside it. The
-/// attributes' copy functions run first (7.7.2): one that fails leaves nothing under way.
+/// Begins a duplicate (7.4.2): no other process is waited for. The number that all members must know comes by a broadcast beside it, or
+/// all know it. The attributes' copy functions run first (7.7.2): one that fails leaves nothing under way.
 ///
 /// # Safety
 /// The program's places for the handles.
@@ -177,59 +177,65 @@ unsafe fn begin_duplicate(
         freed::forget(&[begun.index]);
         return raise(procedure, rc, Some(comm));
     }
-    let [mut made, mut told] = [const { RealRequest(std::ptr::null_mut()) }; 2];
+    let mut made = RealRequest(std::ptr::null_mut());
     let rc = attempt!(start(&mut begun.real, &mut made));
     if rc != errors::SUCCESS {
         freed::forget(&[begun.index]);
         return raise(procedure, rc, Some(comm));
     }
-    let number = (&raw mut begun.uid).cast();
-    // SAFETY: eight bytes that stay where they are until the request has ended.
-    let rc = attempt!(unsafe { real::PMPI_Ibcast(number, 8, byte(), 0, real_comm(comm), &mut told) });
-    if rc != errors::SUCCESS {
-        freed::forget(&[begun.index]);
-        // The library writes there when the duplicate is made.
-        Box::leak(begun);
-        return raise(procedure, rc, Some(comm));
+    let mut told = None;
+    if !begun.is_derived {
+        let number = (&raw mut begun.uid).cast();
+        let request = told.insert(RealRequest(std::ptr::null_mut()));
+        // SAFETY: eight bytes that stay where they are until the request has ended.
+        let rc = attempt!(unsafe { real::PMPI_Ibcast(number, 8, byte(), 0, real_comm(comm), request) });
+        if rc != errors::SUCCESS {
+            freed::forget(&[begun.index]);
+            // The library writes there when the duplicate is made.
+            Box::leak(begun);
+            return raise(procedure, rc, Some(comm));
+        }
     }
     // SAFETY: the caller's promise.
     unsafe {
         newcomm.write(new);
-        request.write(requests::add_duplicate(comm, begun, [made, told]));
+        request.write(requests::add_duplicate(comm, begun, made, told));
     }
     errors::SUCCESS
 }
 
-/// Of an intercommunicator: it is there at once, and the other members are waited for, which the standard does not say.
-macro_rules! duplicate_at_once {
-    ($procedure:expr, $comm:ident, $newcomm:ident, $request:ident, $constructor:expr) => {{
-        let rc = construct!($procedure, $comm, $newcomm, $constructor);
-        // SAFETY: as in MPI_Comm_dup; the program's place for the request.
-        unsafe {
-            let rc = duplicated($procedure, rc, $comm, $newcomm);
-            if rc == errors::SUCCESS {
-                $request.write(requests::add_done(
-                    $comm,
-                    requests::Kind::Collective,
-                    requests::EMPTY,
-                    rc,
-                ));
-            }
-            rc
+/// The same where nobody could tell the number ([`create::may_begin`]): the duplicate is there at once, and the other members are waited
+/// for, which the standard does not say.
+///
+/// # Safety
+/// The program's places for the handles.
+unsafe fn duplicate_at_once(
+    procedure: Proc,
+    comm: VirtComm,
+    newcomm: *mut VirtComm,
+    request: *mut VirtRequest,
+    constructor: impl FnOnce(&mut RealComm) -> c_int,
+) -> c_int {
+    let rc = construct!(procedure, comm, newcomm, constructor);
+    // SAFETY: as in MPI_Comm_dup; the caller's promise.
+    unsafe {
+        let rc = duplicated(procedure, rc, comm, newcomm);
+        if rc == errors::SUCCESS {
+            let kind = requests::Kind::Collective;
+            request.write(requests::add_done(comm, kind, requests::EMPTY, rc));
         }
-    }};
+        rc
+    }
 }
 
 pub unsafe extern "C" fn MPI_Comm_idup(comm: VirtComm, newcomm: *mut VirtComm, request: *mut VirtRequest) -> c_int {
     let procedure = Proc::MPI_Comm_idup;
-    if comm::remote_members(comm).is_some() {
-        // SAFETY: a communicator.
-        return duplicate_at_once!(procedure, comm, newcomm, request, |new| unsafe {
-            real::PMPI_Comm_dup(real_comm(comm), new)
-        });
-    }
     // SAFETY: a communicator; the program's arguments.
     unsafe {
+        if !create::may_begin(comm) {
+            let constructor = |new: &mut RealComm| real::PMPI_Comm_dup(real_comm(comm), new);
+            return duplicate_at_once(procedure, comm, newcomm, request, constructor);
+        }
         begin_duplicate(procedure, comm, newcomm, request, |new, made| {
             real::PMPI_Comm_idup(real_comm(comm), new, made)
         })
@@ -243,14 +249,12 @@ pub unsafe extern "C" fn MPI_Comm_idup_with_info(
     request: *mut VirtRequest,
 ) -> c_int {
     let procedure = Proc::MPI_Comm_idup_with_info;
-    if comm::remote_members(comm).is_some() {
-        // SAFETY: a communicator; the real library checks the info object.
-        return duplicate_at_once!(procedure, comm, newcomm, request, |new| unsafe {
-            real::PMPI_Comm_dup_with_info(real_comm(comm), real_info(info), new)
-        });
-    }
-    // SAFETY: as above.
+    // SAFETY: as above; the real library checks the info object.
     unsafe {
+        if !create::may_begin(comm) {
+            let constructor = |new: &mut RealComm| real::PMPI_Comm_dup_with_info(real_comm(comm), real_info(info), new);
+            return duplicate_at_once(procedure, comm, newcomm, request, constructor);
+        }
         begin_duplicate(procedure, comm, newcomm, request, |new, made| {
             real::PMPI_Comm_idup_with_info(real_comm(comm), real_info(info), new, made)
         })

@@ -39,7 +39,7 @@ pub const SELF_UID: u64 = u64::MAX;
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Comm {
     /// The same number in all members, and of no other communicator that exists:
-    /// `worker rank of the member that chose it << 40 | number`.
+    /// `worker rank of the member that chose it << 40 | number` (or see [`plan::derived_uid`]).
     pub uid: u64,
     /// The members (of the local group) in the order of their ranks, as ranks of `MPI_COMM_WORLD`.
     pub members: Vec<Worker>,
@@ -57,7 +57,7 @@ pub struct Comm {
     pub info: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether it is an intracommunicator that every worker is a member of.
     pub collective_over_all: bool,
-    /// How many persistent collectives have been made on it.
+    /// How many persistent collectives, and non-blocking duplicates of an intercommunicator, have been made on it.
     pub inits: u64,
     /// How many blocking collectives this process has entered on it, unless every worker is a member.
     pub collectives: u64,

@@ -7,7 +7,7 @@
 //! The exchange about the new communicator takes place on it.
 #![allow(unsafe_code)]
 
-use super::plan::next_uid;
+use super::plan::{derived_uid, next_uid};
 use super::{Comm, STATE, Topology, freed, hints, null_real};
 use crate::errors;
 use crate::generated::{HandleKind, real};
@@ -67,16 +67,38 @@ pub struct Begun {
     pub index: u32,
     /// The communicator, when it is there.
     pub real: RealComm,
-    /// The number that the first member has chosen.
+    /// The number that the first member has chosen, or all have derived.
     pub uid: u64,
+    /// Whether this is all that is needed: nobody is told of the number.
+    pub is_derived: bool,
+}
+
+/// The `uid` of the next duplicate of an intercommunicator, and its number: nobody could tell both groups at once.
+fn derived(parent: &Comm) -> Option<(u64, u64)> {
+    let number = parent.inits + 1;
+    Some((derived_uid(parent.uid, number)?, number))
+}
+
+/// Whether a duplicate may be begun: all of an intracommunicator's may.
+pub fn may_begin(parent: VirtComm) -> bool {
+    super::get(parent).is_none_or(|parent| parent.remote.is_none() || derived(&parent).is_some())
 }
 
 impl Begun {
-    /// Of an intracommunicator. Local: nothing is known of a duplicate that is not known of its parent, but its `uid`.
+    /// Local: nothing is known of a duplicate that is not known of its parent, but its `uid`.
     pub fn new(parent: VirtComm) -> Option<Box<Begun>> {
-        let recipe = super::get(parent).filter(|parent| parent.remote.is_none())?.clone();
+        let recipe = super::get(parent)?.clone();
+        let is_derived = recipe.remote.is_some();
         let is_first = super::rank_and_size(parent).is_some_and(|(rank, _)| rank == 0);
-        let uid = if is_first { candidate() } else { 0 };
+        let uid = if is_derived {
+            let (uid, number) = derived(&recipe)?;
+            super::get_mut(parent)?.inits = number;
+            uid
+        } else if is_first {
+            candidate()
+        } else {
+            0
+        };
         let index = objects_mut().comms.insert(Comm {
             uid,
             name: None,
@@ -86,7 +108,12 @@ impl Begun {
             ..recipe
         });
         let real = null_real();
-        Some(Box::new(Begun { index, real, uid }))
+        Some(Box::new(Begun {
+            index,
+            real,
+            uid,
+            is_derived,
+        }))
     }
 
     /// The library has made it, and all members know the number.

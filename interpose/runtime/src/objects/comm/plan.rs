@@ -54,14 +54,32 @@ pub fn chooser(uid: u64) -> Worker {
     Worker((uid >> 40) as u32)
 }
 
+/// What a worker has chosen is below this; above are duplicates that all members number by themselves.
+const DERIVED: u64 = 1 << 39;
+/// Numbers of the duplicates of one communicator.
+const DUPLICATES: u64 = 1 << 20;
+
+/// What of a `uid` its chooser has chosen: for a duplicate, what it has chosen for the parent.
+fn chosen(uid: u64) -> u64 {
+    match uid % (1 << 40) {
+        own if own >= DERIVED => (own - DERIVED) / DUPLICATES,
+        own => own,
+    }
+}
+
+/// The `uid` of a duplicate that nobody is told: that of its parent, and its number among the parent's, tell it. There is none of a parent
+/// that is such a duplicate itself, nor for numbers that are too high.
+pub fn derived_uid(parent: u64, number: u64) -> Option<u64> {
+    let own = parent % (1 << 40);
+    let fits = own < DERIVED / DUPLICATES && number < DUPLICATES;
+    fits.then_some(parent - own + DERIVED + own * DUPLICATES + number)
+}
+
 /// The lowest `uid` that `worker` may choose, given those that it knows. Whoever chooses is a member, so it knows all
-/// that it has chosen.
+/// that it has chosen, and all duplicates of those.
 pub fn next_uid(worker: Worker, known: impl Iterator<Item = u64>) -> u64 {
-    let first = (u64::from(worker.0) << 40) | 1;
-    known
-        .filter(|&uid| uid >= first && chooser(uid) == worker)
-        .max()
-        .map_or(first, |uid| uid + 1)
+    let own = known.filter(|&uid| chooser(uid) == worker).map(chosen);
+    (u64::from(worker.0) << 40) + own.max().unwrap_or(0) + 1
 }
 
 /// Puts communicators that have no worker in common together, in the order of their `uid`s: each goes to the first batch
@@ -230,5 +248,23 @@ mod tests {
             (3 << 40) | 8
         );
         assert_eq!(chooser(next_uid(Worker(3), std::iter::empty())), Worker(3));
+    }
+
+    #[test]
+    fn derived_uids_are_those_of_one_parent_and_number() {
+        let parents = [1, 2, 77].map(|own| (3 << 40) | own);
+        let mut all: Vec<u64> = parents
+            .iter()
+            .flat_map(|&parent| (1..5).filter_map(move |number| derived_uid(parent, number)))
+            .collect();
+        assert!(all.iter().all(|&uid| chooser(uid) == Worker(3)));
+        // A parent's number is not chosen again as long as a duplicate of it is there.
+        assert_eq!(next_uid(Worker(3), all.iter().copied()), (3 << 40) | 78);
+        assert_eq!(derived_uid(all[0], 1), None);
+        all.extend(parents);
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 15);
+        assert_eq!(derived_uid(parents[0], DUPLICATES), None);
     }
 }
