@@ -24,6 +24,12 @@ static int delete(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
+static int refuse_copy(MPI_Comm comm, int key, void *extra, void *value, void *copy, int *flag)
+{
+    (void)comm, (void)key, (void)extra, (void)value, (void)copy, (void)flag;
+    return MPI_ERR_OTHER;
+}
+
 static int refuse(MPI_Comm comm, int key, void *value, void *extra)
 {
     (void)comm, (void)key, (void)value, (void)extra;
@@ -81,6 +87,11 @@ static void communicators(void)
     int rc = MPI_Comm_delete_attr(kept, key), class;
     MPI_Error_class(rc, &class);
     say("refused: %d, still %d", class, get(kept, key) == (long)&ten);
+    MPI_Comm_free_keyval(&key);
+    MPI_Comm_create_keyval(refuse_copy, MPI_COMM_NULL_DELETE_FN, &key, NULL);
+    MPI_Comm_set_attr(kept, key, &ten);
+    CHECK(MPI_Comm_dup(kept, &first) != MPI_SUCCESS && first == MPI_COMM_NULL);
+    CHECK(MPI_Comm_delete_attr(kept, key) == MPI_SUCCESS);
     MPI_Comm_free_keyval(&key);
     CHECK(key == MPI_KEYVAL_INVALID);
 }

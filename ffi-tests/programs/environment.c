@@ -98,7 +98,6 @@ static void environment(void)
 static void content(void)
 {
     if (round_ == 0) {
-        MPI_Info_create(&kept);
         MPI_Info_set(kept, "first", "1");
         MPI_Info_set(kept, "second", "two");
         MPI_Recv_init(&kept_value, 1, MPI_INT, rank, 8, MPI_COMM_WORLD, &kept_request);
@@ -115,11 +114,21 @@ int main(int argc, char **argv)
     MPI_Initialized(&flag);
     if (flag)
         return 1;
+    /* Info objects may be used before MPI_Init and after MPI_Finalize. */
+    char value[128];
+    MPI_Info_create(&kept);
+    MPI_Info_set(kept, "before", "init");
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
     run_rounds(argc, argv, content);
-    MPI_Info_free(&kept);
     MPI_Request_free(&kept_request);
     MPI_Finalize();
+    MPI_Info_get(kept, "changing", sizeof value - 1, value, &flag);
+    if (rank == 0)
+        printf("after the end: %s\n", flag ? value : "nothing");
+    MPI_Info_get(kept, "before", sizeof value - 1, value, &flag);
+    if (!flag || strcmp(value, "init"))
+        return 1;
+    MPI_Info_free(&kept);
     MPI_Finalized(&flag);
     return !flag;
 }

@@ -255,5 +255,7 @@ pub fn finalize() -> Result<c_int, Rewound> {
     user::release_output();
     user::remove_closed_ledgers(0..told::process_count());
     renewal::finalise();
+    // They may be used before MPI_Init, and after (MPI 4.1, 11.4.1): the library knows those from before, as they were.
+    objects::info::rebuild();
     Ok(SUCCESS)
 }

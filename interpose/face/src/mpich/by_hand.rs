@@ -104,6 +104,16 @@ pub unsafe extern "C" fn remove_error_string(code: c_int) -> c_int {
     unsafe { thunk!(PMPI_Add_error_string: AddString)(code, c"".as_ptr()) }
 }
 
+/// `MPI_Remove_error_code`: its number is not used again.
+pub extern "C" fn remove_error_code(_code: c_int) -> c_int {
+    SUCCESS
+}
+
+/// `MPI_Remove_error_class`, likewise.
+pub extern "C" fn remove_error_class(_class: c_int) -> c_int {
+    SUCCESS
+}
+
 /// `MPI_Pack_size_c`
 pub unsafe extern "C" fn pack_size_c(incount: i64, datatype: usize, comm: usize, size: *mut i64) -> c_int {
     type PackSize = unsafe extern "C" fn(c_int, usize, usize, *mut c_int) -> c_int;

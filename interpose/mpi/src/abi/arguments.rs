@@ -210,7 +210,9 @@ impl<E: Edge> Handles<E> {
     /// # Safety
     /// As [`Handles::new`].
     pub unsafe fn give_back(&mut self, is_success: bool) {
-        if self.way == Way::Out && !is_success {
+        // A call that fails may write null handles. What it has not written is no handle in the room, which was empty.
+        let may_be_unwritten = self.way == Way::Out && !is_success;
+        if may_be_unwritten && !E::INWARD {
             return;
         }
         let (from, to) = Self::widths(self.kind);
@@ -218,12 +220,12 @@ impl<E: Edge> Handles<E> {
         for index in 0..self.length {
             // SAFETY: as the caller promises.
             unsafe {
-                write(
-                    self.caller.add(index * from),
-                    from,
-                    E::handle_back(self.kind, read(room.add(index * to), to)),
-                )
-            };
+                let handle = read(room.add(index * to), to);
+                if handle != 0 || !may_be_unwritten {
+                    let handle = E::handle_back(self.kind, handle);
+                    write(self.caller.add(index * from), from, handle);
+                }
+            }
         }
     }
 }

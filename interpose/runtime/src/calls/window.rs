@@ -352,8 +352,11 @@ pub unsafe extern "C" fn MPI_Win_set_name(win: VirtWin, win_name: *const c_char)
 
 pub unsafe extern "C" fn MPI_Win_get_name(win: VirtWin, win_name: *mut c_char, resultlen: *mut c_int) -> c_int {
     let procedure = Proc::MPI_Win_get_name;
-    let Some(name) = window::get(win).map(|window| window.name.clone()) else {
-        return raise(procedure, ERR_WIN, None);
+    let name = match window::get(win) {
+        Some(window) => window.name.clone(),
+        // The null handle has a name, too (MPI 4.1, 7.8).
+        None if win == window::null_handle() => "MPI_WIN_NULL".into(),
+        None => return raise(procedure, ERR_WIN, None),
     };
     if win_name.is_null() || resultlen.is_null() {
         return finish_win(procedure, ERR_ARG, win);

@@ -94,13 +94,11 @@ impl Keyvals {
         keyval.filter(|keyval| keyval.kind == kind)
     }
 
-    /// Frees a key; whether there was one that is not freed yet.
+    /// Frees a key; whether there is one. As long as it is attached it may be freed again, as by a callback that deletes an attribute.
     pub fn free(&mut self, kind: Kind, key: c_int) -> bool {
-        if self.get(kind, key).is_none_or(|keyval| keyval.freed) {
-            return false;
-        }
-        self.change(key, |keyval| keyval.freed = true);
-        true
+        let is_there = self.get(kind, key).is_some();
+        self.change(key, |keyval| keyval.freed |= is_there);
+        is_there
     }
 
     fn add_use(&mut self, key: c_int) {
@@ -329,13 +327,13 @@ mod tests {
         let key = keyvals.create(Kind::Comm, 0, 0, 0);
         keyvals.add_use(key);
         keyvals.add_use(key);
-        assert!(keyvals.free(Kind::Comm, key) && !keyvals.free(Kind::Comm, key));
+        assert!(keyvals.free(Kind::Comm, key) && keyvals.free(Kind::Comm, key));
         assert!(keyvals.get(Kind::Comm, key).is_some() && keyvals.get(Kind::Datatype, key).is_none());
         assert_eq!(keyvals.create(Kind::Comm, 0, 0, 0), key + 1);
         keyvals.remove_use(key);
         assert!(keyvals.get(Kind::Comm, key).is_some());
         keyvals.remove_use(key);
-        assert!(keyvals.get(Kind::Comm, key).is_none());
+        assert!(keyvals.get(Kind::Comm, key).is_none() && !keyvals.free(Kind::Comm, key));
         assert_eq!(keyvals.create(Kind::Comm, 0, 0, 0), key);
     }
 }
