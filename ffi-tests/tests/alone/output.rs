@@ -51,7 +51,7 @@ fn every_line_of_every_rank_is_printed_once_and_in_order_whoever_is_killed() {
     let mut verdicts = Verdicts::default();
     // Each worker in one half of the run, then each in the other.
     let moments = (0..2).flat_map(|turn| (0..WORKERS).map(move |worker| (worker, (worker + turn) % 2)));
-    for (worker, part) in few(moments, 3) {
+    for (worker, part) in few(moments, 2) {
         let half = LINES * WORKERS as usize * 2 / 5;
         let line = 1 + part as usize * half + random.below(half as u64) as usize;
         let kill = Kill::at(worker, Trigger::Lines(line)).after(Duration::from_micros(random.below(5000)));

@@ -61,7 +61,7 @@ fn kill_for(case: &Case, spares: u32, time: Duration, lines: usize) {
 
 #[test]
 fn a_process_is_killed_every_300_ms() {
-    kill_for(&programs::longer_heat2d(), 1, Duration::from_secs(5), 50);
+    kill_for(&programs::longer_heat2d(), 1, Duration::from_secs(3), 50);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_guardian_that_dies_under_mpirun_ends_the_job() {
 fn no_byte_of_a_large_message_comes_late() {
     let mut random = Random::announced("bulk");
     let bulk = || {
-        Job::new(place::test_program("bulk"), &["7", "0", "32"])
+        Job::new(place::test_program("bulk"), &["5", "0", "32"])
             .interval("0.3s")
             .launched_by(Launcher::Mpirun)
     };
@@ -274,7 +274,7 @@ fn no_byte_of_a_large_message_comes_late() {
     let lines = text.lines().take_while(|line| !line.starts_with("round 1:")).count();
     for smsc in few(["cma", "^cma"], 1) {
         let mut job = bulk().env("OMPI_MCA_smsc", smsc).limit(Duration::from_secs(150));
-        for (rank, round) in [(1, 1), (0, 3), (3, 5)] {
+        for (rank, round) in [(1, 1), (0, 3)] {
             let delay = Duration::from_micros(random.below(60_000));
             job = job.kill(Kill::at(rank, Trigger::Lines(lines + round)).after(delay));
         }
@@ -283,6 +283,6 @@ fn no_byte_of_a_large_message_comes_late() {
         outcome.assert_success();
         outcome.assert_like(&undisturbed, &[]);
         outcome.assert_nothing_left();
-        outcome.check(outcome.recoveries() >= 2, "hardly anybody has died in time");
+        outcome.check(outcome.recoveries() >= 1, "hardly anybody has died in time");
     }
 }

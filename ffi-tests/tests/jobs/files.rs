@@ -27,7 +27,7 @@ fn files_are_as_if_nobody_had_been_killed() {
     let undisturbed = native(files());
     let mut random = Random::announced("files");
     let mut verdicts = Verdicts::default();
-    for worker in few([2, 0, 1, 3], 2) {
+    for worker in few([2, 0, 1, 3], 1) {
         let lines = 1 + random.below(STEPS as u64 * 9 / 10) as usize;
         let kill = Kill::at(worker, Trigger::Lines(lines)).after(Duration::from_micros(random.below(5000)));
         let outcome = files().kill(kill).run();

@@ -107,7 +107,7 @@ fn a_worker_that_dies_before_the_first_interval_leads_back_to_mpi_init() {
     let case = programs::heat2d();
     let mut random = Random::announced("before the first interval");
     let mut verdicts = Verdicts::default();
-    for worker in few([1, 0, 2, 3], 2) {
+    for worker in few([1, 0, 2, 3], 1) {
         let tracking = ["auto", "compare"][worker as usize % 2];
         let kill = Kill::at(worker, Trigger::Lines(1 + random.below(20) as usize))
             .after(Duration::from_micros(random.below(15_000)));
@@ -223,7 +223,7 @@ fn a_worker_may_die_in_a_callback_while_others_are_in_theirs() {
         ..programs::heat2d()
     };
     let mut verdicts = Verdicts::default();
-    for (worker, call) in few([(1, 2210), (0, 2311), (3, 3012), (2, 2613), (1, 1814), (0, 3415)], 3) {
+    for (worker, call) in few([(1, 2210), (0, 2311), (3, 3012), (2, 2613), (1, 1814), (0, 3415)], 2) {
         let fault = format!("kill rank={worker} at=call:{call}");
         judge(&mut verdicts, &case, case.job().fault(&fault), worker, &fault);
     }

@@ -183,7 +183,7 @@ fn a_second_process_may_die_at_any_stage_of_a_recovery() {
     sweep(
         &programs::cg(),
         Copies::Outlive,
-        few(points.into_iter().rev(), 4),
+        few(points.into_iter().rev(), 3),
         |index| vec![ROLES[(2 * index + 3) % ROLES.len()]],
     );
 }

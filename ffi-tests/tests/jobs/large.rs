@@ -58,7 +58,7 @@ fn kill_everyone(how: &str, job: impl Fn() -> Job, times: usize) {
         outcome.assert_success();
         outcome.assert_like(&undisturbed, &[]);
     });
-    for worker in few([1, 0, 2, 3], 2) {
+    for worker in few([1, 0, 2, 3], 1) {
         for _ in 0..times {
             let round = first_lines + random.below(u64::from(ROUNDS) - 3) as usize;
             let delay = Duration::from_micros(random.below(100_000));

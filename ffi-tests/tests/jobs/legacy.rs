@@ -89,7 +89,7 @@ fn a_worker_may_die_at_any_moment_of_a_checkpoint_together_with_its_holder() {
 
 #[test]
 fn an_heir_may_die_before_it_has_its_part() {
-    for stage in few(["agree", "fetch", "load", "replace", "rebuild", "reprotect"], 3) {
+    for stage in few(["agree", "fetch", "load", "replace", "rebuild", "reprotect"], 2) {
         // The spare takes the part of worker 1, and a new process that of the spare; so it is with the last copy.
         let fault = format!(
             "kill rank=1 at=commit.end epoch=3 delay=40ms; kill rank=2 at=commit.end epoch=3 delay=40ms; kill rank=4 at={stage}.end"

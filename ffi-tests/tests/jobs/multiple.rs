@@ -49,7 +49,7 @@ fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
         ),
     ];
     let mut verdicts = Verdicts::default();
-    for (program, arguments, faults) in few(rows, 3) {
+    for (program, arguments, faults) in few(rows, 2) {
         verdicts.judge(&format!("{} {arguments:?}: {faults}", program.display()), || {
             assert_survives(|| job(program, arguments), faults);
         });

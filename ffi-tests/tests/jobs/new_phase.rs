@@ -44,7 +44,7 @@ fn what_is_set_up_anew_is_rebuilt() {
         (&case, 2, 2 * FIRST_PAGES, 2),
         (&case, 1, FIRST_PAGES, 0),
     ];
-    for (case, times, pages, worker) in few(deaths, 2) {
+    for (case, times, pages, worker) in few(deaths, 1) {
         let outcome = job(case).kill(Kill::at(worker, proved(times))).run();
         let made = rebuilt(&outcome, WORKERS);
         println!("phase {times}, worker {worker}: {made} pages rebuilt");

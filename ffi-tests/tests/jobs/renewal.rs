@@ -42,14 +42,14 @@ fn a_worker_may_die_before_and_in_mpi_init() {
         "capture.end epoch=1",
         "init.end",
     ];
-    for point in few(points, 3) {
+    for point in few(points, 2) {
         heat2d().assert_undisturbed(job().fault(&format!("kill rank=1 at={point}")));
     }
 }
 
 #[test]
 fn a_second_process_may_die_at_any_stage_of_a_renewal() {
-    for stage in few(RecoveryStage::ALL.into_iter().rev(), 4) {
+    for stage in few(RecoveryStage::ALL.into_iter().rev(), 3) {
         // Worker 3 keeps no copy of worker 1's, nor the other way round.
         let fault = format!("kill rank=1 at=commit.end epoch=3; kill rank=3 at={stage}.end");
         heat2d().assert_undisturbed(job().fault(&fault));

@@ -83,7 +83,7 @@ fn another_process_may_die_while_static_data_are_rebuilt() {
         (holder, "fetch"),
         (other, "load"),
     ];
-    for (rank, stage) in few(deaths, 3) {
+    for (rank, stage) in few(deaths, 2) {
         let fault = format!("kill rank=2 at=cut.begin epoch=12; kill rank={rank} at={stage}");
         let outcome = job(&case).spares(2).fault(&fault).run();
         let lost = outcome
