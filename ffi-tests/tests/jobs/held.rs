@@ -105,7 +105,7 @@ fn a_job_goes_on_from_what_is_held_or_from_the_disk() {
     ];
     let case = heat2d();
     let mut verdicts = Verdicts::default();
-    for (name, loss) in few(losses, 2) {
+    for (name, loss) in few(losses, 1) {
         let daemon = Daemon::start();
         let with_daemon = |job: Job| job.env("UNDERSTUDY_CKPTD", &daemon.socket().to_string_lossy());
         let mut first = killed(with_daemon(job(&case)));
