@@ -110,7 +110,7 @@ test: setup examples ## run the tests: every promise once
 	    wait $$products && { $(TEST) $(JOBS) --no-fail-fast; } || failed=1; exit $$failed
 
 # A job of each kind, by the names of their tests.
-QUICK := conformance::point_to_point conformance::collectives conformance::communicators promise:: symbols::the_layer_exports \
+QUICK := conformance::messages_of_all_modes conformance::collectives conformance::communicators promise:: symbols::the_layer_exports \
          sweep::heat2d_survives inert::ordinary_programs kill_inside::a_worker_may_die_at_any_point_of_a_checkpoint \
          limits::the_death_of_an_idle_spare limits::without_a_spare_left
 
