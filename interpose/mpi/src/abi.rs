@@ -19,7 +19,7 @@ mod special;
 
 pub use arguments::{Handles, Integers, Statuses, Text, Way, pointer, value};
 pub(crate) use library::connect;
-pub use library::{Library, current, degrees, members, object};
+pub use library::{Library, current, datatype_at, degrees, members, object};
 
 use crate::real_types::{HandleKind, Status};
 use std::ffi::{CStr, c_int};

@@ -5,7 +5,7 @@ use super::{Abi, Domain, Edge, FOREIGN, FOREIGN_CALLS, MPICH, STANDARD};
 use crate::call::{self, Callback};
 use crate::generated::{PROCEDURES, real};
 use crate::library;
-use crate::real_types::{HandleKind, RealComm, UNDEFINED};
+use crate::real_types::{HandleKind, RealComm, RealDatatype, UNDEFINED};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
@@ -51,6 +51,21 @@ pub fn object(symbol: &CStr) -> *mut c_void {
         Some(abi) => {
             let found = abi.handles.iter().find(|handle| handle.symbol == symbol);
             found.map_or(std::ptr::null_mut(), |handle| handle.value as usize as *mut c_void)
+        }
+    }
+}
+
+/// The datatype that the library hands to a reduction function, as wide as its handles are.
+///
+/// # Safety
+/// `place` must be the argument of such a function.
+pub unsafe fn datatype_at(place: *const RealDatatype) -> RealDatatype {
+    let is_narrow = current().is_some_and(|abi| abi.width(HandleKind::Datatype) == size_of::<u32>());
+    // SAFETY: the caller's promise.
+    unsafe {
+        match is_narrow {
+            true => RealDatatype(place.cast::<u32>().read() as usize as *mut c_void),
+            false => *place,
         }
     }
 }

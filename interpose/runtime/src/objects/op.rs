@@ -109,7 +109,7 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     let _callback = call::Callback::new();
     let function = BINDINGS.borrow().functions[NUMBER];
     // SAFETY: the real library's argument.
-    let handle: VirtDatatype = datatype::virtual_of(unsafe { *datatype });
+    let handle: VirtDatatype = datatype::virtual_of(unsafe { understudy_mpi::abi::datatype_at(datatype) });
     let mut handle = abi::for_program(HandleKind::Datatype, handle.0 as u64);
     // SAFETY: the program's function of this type; the real library runs because the program has called it.
     unsafe {
