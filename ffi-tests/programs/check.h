@@ -107,14 +107,19 @@ static void end_round(void)
     usleep(1000 * pause_ms);
 }
 
-/* Runs `content` in every round. */
-UNUSED static void run_rounds(int argc, char **argv, void (*content)(void))
+/* Runs `content` in every round, after `start_rounds`. */
+static void all_rounds(void (*content)(void))
 {
-    start_rounds(argc, argv);
     for (round_ = 0; round_ < rounds; round_++) {
         content();
         end_round();
     }
+}
+
+UNUSED static void run_rounds(int argc, char **argv, void (*content)(void))
+{
+    start_rounds(argc, argv);
+    all_rounds(content);
 }
 
 UNUSED static void say_status(const char *what, const MPI_Status *status, MPI_Datatype type)

@@ -175,10 +175,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     start_rounds(argc, argv);
     make();
-    for (round_ = 0; round_ < rounds; round_++) {
-        content();
-        end_round();
-    }
+    all_rounds(content);
     MPI_Win_unlock_all(uneven);
     MPI_Win_free(&uneven);
     MPI_Win_unlock_all(table);

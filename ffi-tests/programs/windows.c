@@ -339,10 +339,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     start_rounds(argc, argv);
     make();
-    for (round_ = 0; round_ < rounds; round_++) {
-        content();
-        end_round();
-    }
+    all_rounds(content);
     if (brief != MPI_WIN_NULL && rounds % 4 != 0 && rounds % 4 != 3)
         MPI_Win_free(&brief);
     MPI_Win_fence(MPI_MODE_NOSUCCEED, fenced);

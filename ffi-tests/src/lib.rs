@@ -15,7 +15,7 @@
 //! - [`older`]: the distribution's Open MPI, and Fortran programs;
 //! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
 //!
-//! Jobs need the machine for themselves, so test programs take turns (a lock file); those of one test program may run beside each other. Environment:
+//! Jobs need the machine for themselves, so test programs take turns (a lock file); those of `jobs` may run beside each other. Environment:
 //! `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so; `FFI_TESTS_SEED`: repeats the random moments of an earlier run;
 //! `FFI_TESTS_KEEP=1`: the directories of all jobs stay; `FFI_TESTS_ALL=1`: all rows of the tables of variants, see [`few`].
 

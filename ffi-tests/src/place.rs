@@ -292,8 +292,8 @@ fn is_side_by_side() -> bool {
     name.is_some_and(|(name, _)| name == SIDE_BY_SIDE)
 }
 
-/// Waits until no other test of this machine's user is at work; jobs would disturb each other's timing. Those of one test program may
-/// run beside each other.
+/// Waits until no other test of this machine's user is at work; jobs would disturb each other's timing. Those of
+/// [`SIDE_BY_SIDE`] do not mind.
 ///
 /// # Panics
 /// If the lock file cannot be opened.

@@ -132,7 +132,7 @@ pub struct Handles<E: Edge> {
 }
 
 /// Reads a handle of `width` bytes.
-unsafe fn read(at: *const u8, width: usize) -> u64 {
+pub(super) unsafe fn read(at: *const u8, width: usize) -> u64 {
     // SAFETY: the caller's promise.
     unsafe {
         match width {

@@ -1,7 +1,8 @@
 //! The edge between the runtime and a real library of another ABI.
 #![allow(unsafe_code)]
 
-use super::{Abi, Domain, Edge, FOREIGN, FOREIGN_CALLS, MPICH, STANDARD};
+use super::arguments::read;
+use super::{Abi, Domain, Edge, FOREIGN, FOREIGN_CALLS, HANDLE, MPICH, STANDARD};
 use crate::call::{self, Callback};
 use crate::generated::{PROCEDURES, real};
 use crate::library;
@@ -60,14 +61,9 @@ pub fn object(symbol: &CStr) -> *mut c_void {
 /// # Safety
 /// `place` must be the argument of such a function.
 pub unsafe fn datatype_at(place: *const RealDatatype) -> RealDatatype {
-    let is_narrow = current().is_some_and(|abi| abi.width(HandleKind::Datatype) == size_of::<u32>());
+    let width = current().map_or(HANDLE, |abi| abi.width(HandleKind::Datatype));
     // SAFETY: the caller's promise.
-    unsafe {
-        match is_narrow {
-            true => RealDatatype(place.cast::<u32>().read() as usize as *mut c_void),
-            false => *place,
-        }
-    }
+    RealDatatype(unsafe { read(place.cast(), width) } as usize as *mut c_void)
 }
 
 /// The runtime calls, and the library answers.

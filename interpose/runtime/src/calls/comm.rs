@@ -153,8 +153,9 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: VirtComm, info: VirtInfo, 
     unsafe { duplicated(procedure, rc, comm, newcomm) }
 }
 
-/// Begins a duplicate (7.4.2): no other process is waited for. The number that all members must know comes by a broadcast beside it, or
-/// all know it. The attributes' copy functions run first (7.7.2): one that fails leaves nothing under way.
+/// Begins a duplicate (7.4.2): no other process is waited for. The number that all members must know comes by a broadcast beside it; those
+/// of an intercommunicator know it, or the duplicate is made `at_once`. The attributes' copy functions run first (7.7.2): one that fails
+/// leaves nothing under way.
 ///
 /// # Safety
 /// The program's places for the handles.
@@ -164,12 +165,14 @@ unsafe fn begin_duplicate(
     newcomm: *mut VirtComm,
     request: *mut VirtRequest,
     start: impl FnOnce(&mut RealComm, &mut RealRequest) -> c_int,
+    at_once: impl FnOnce(&mut RealComm) -> c_int,
 ) -> c_int {
     if let Err(rc) = may_construct(comm, newcomm) {
         return raise(procedure, rc, Some(comm));
     }
     let Some(mut begun) = Begun::new(comm) else {
-        return raise(procedure, errors::ERR_COMM, Some(comm));
+        // SAFETY: the caller's promise.
+        return unsafe { duplicate_at_once(procedure, comm, newcomm, request, at_once) };
     };
     let new = comm::handle(begun.index);
     let rc = attribute::copy_comm(comm, new);
@@ -184,7 +187,7 @@ unsafe fn begin_duplicate(
         return raise(procedure, rc, Some(comm));
     }
     let mut told = None;
-    if !begun.is_derived {
+    if comm::remote_members(comm).is_none() {
         let number = (&raw mut begun.uid).cast();
         let request = told.insert(RealRequest(std::ptr::null_mut()));
         // SAFETY: eight bytes that stay where they are until the request has ended.
@@ -204,7 +207,7 @@ unsafe fn begin_duplicate(
     errors::SUCCESS
 }
 
-/// The same where nobody could tell the number ([`create::may_begin`]): the duplicate is there at once, and the other members are waited
+/// The same where nobody could tell the number: the duplicate is there at once, and the other members are waited
 /// for, which the standard does not say.
 ///
 /// # Safety
@@ -232,13 +235,9 @@ pub unsafe extern "C" fn MPI_Comm_idup(comm: VirtComm, newcomm: *mut VirtComm, r
     let procedure = Proc::MPI_Comm_idup;
     // SAFETY: a communicator; the program's arguments.
     unsafe {
-        if !create::may_begin(comm) {
-            let constructor = |new: &mut RealComm| real::PMPI_Comm_dup(real_comm(comm), new);
-            return duplicate_at_once(procedure, comm, newcomm, request, constructor);
-        }
-        begin_duplicate(procedure, comm, newcomm, request, |new, made| {
-            real::PMPI_Comm_idup(real_comm(comm), new, made)
-        })
+        let start = |new: &mut RealComm, made: &mut RealRequest| real::PMPI_Comm_idup(real_comm(comm), new, made);
+        let at_once = |new: &mut RealComm| real::PMPI_Comm_dup(real_comm(comm), new);
+        begin_duplicate(procedure, comm, newcomm, request, start, at_once)
     }
 }
 
@@ -251,13 +250,11 @@ pub unsafe extern "C" fn MPI_Comm_idup_with_info(
     let procedure = Proc::MPI_Comm_idup_with_info;
     // SAFETY: as above; the real library checks the info object.
     unsafe {
-        if !create::may_begin(comm) {
-            let constructor = |new: &mut RealComm| real::PMPI_Comm_dup_with_info(real_comm(comm), real_info(info), new);
-            return duplicate_at_once(procedure, comm, newcomm, request, constructor);
-        }
-        begin_duplicate(procedure, comm, newcomm, request, |new, made| {
+        let start = |new: &mut RealComm, made: &mut RealRequest| {
             real::PMPI_Comm_idup_with_info(real_comm(comm), real_info(info), new, made)
-        })
+        };
+        let at_once = |new: &mut RealComm| real::PMPI_Comm_dup_with_info(real_comm(comm), real_info(info), new);
+        begin_duplicate(procedure, comm, newcomm, request, start, at_once)
     }
 }
 

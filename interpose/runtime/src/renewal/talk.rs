@@ -21,6 +21,7 @@ const _: () = {
     assert!(size_of::<call::Page>() <= size_of::<line::Page>() && size_of::<line::Page>() <= line::PAGE);
     assert!(offset_of!(call::Page, generation) == offset_of!(line::Page, generation));
     assert!(offset_of!(call::Page, is_inside) == offset_of!(line::Page, is_inside));
+    assert!(call::MAIN_THREAD == line::MAIN_THREAD && call::INTERRUPT == line::INTERRUPT);
 };
 
 /// What connects this process with others of its job.

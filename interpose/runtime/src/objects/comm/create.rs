@@ -69,29 +69,17 @@ pub struct Begun {
     pub real: RealComm,
     /// The number that the first member has chosen, or all have derived.
     pub uid: u64,
-    /// Whether this is all that is needed: nobody is told of the number.
-    pub is_derived: bool,
-}
-
-/// The `uid` of the next duplicate of an intercommunicator, and its number: nobody could tell both groups at once.
-fn derived(parent: &Comm) -> Option<(u64, u64)> {
-    let number = parent.inits + 1;
-    Some((derived_uid(parent.uid, number)?, number))
-}
-
-/// Whether a duplicate may be begun: all of an intracommunicator's may.
-pub fn may_begin(parent: VirtComm) -> bool {
-    super::get(parent).is_none_or(|parent| parent.remote.is_none() || derived(&parent).is_some())
 }
 
 impl Begun {
-    /// Local: nothing is known of a duplicate that is not known of its parent, but its `uid`.
+    /// Local: nothing is known of a duplicate that is not known of its parent, but its `uid`. That of an intercommunicator's is derived, as
+    /// nobody could tell both groups at once; where it cannot be, there is nothing to begin.
     pub fn new(parent: VirtComm) -> Option<Box<Begun>> {
         let recipe = super::get(parent)?.clone();
-        let is_derived = recipe.remote.is_some();
         let is_first = super::rank_and_size(parent).is_some_and(|(rank, _)| rank == 0);
-        let uid = if is_derived {
-            let (uid, number) = derived(&recipe)?;
+        let uid = if recipe.remote.is_some() {
+            let number = recipe.inits + 1;
+            let uid = derived_uid(recipe.uid, number)?;
             super::get_mut(parent)?.inits = number;
             uid
         } else if is_first {
@@ -108,12 +96,7 @@ impl Begun {
             ..recipe
         });
         let real = null_real();
-        Some(Box::new(Begun {
-            index,
-            real,
-            uid,
-            is_derived,
-        }))
+        Some(Box::new(Begun { index, real, uid }))
     }
 
     /// The library has made it, and all members know the number.
