@@ -44,12 +44,13 @@ fn stat(pid: u32) -> Option<Vec<String>> {
     Some(fields.split_whitespace().map(str::to_owned).collect())
 }
 
-fn strings(pid: u32, file: &str) -> Vec<String> {
-    let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    bytes
-        .split(|&byte| byte == 0)
-        .map(|text| String::from_utf8_lossy(text).into_owned())
-        .collect()
+fn bytes(pid: u32, file: &str) -> Vec<u8> {
+    std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()
+}
+
+fn strings(bytes: &[u8]) -> Vec<String> {
+    let texts = bytes.split(|&byte| byte == 0);
+    texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect()
 }
 
 /// The parent, if the process lives (and is no zombie).
@@ -91,16 +92,17 @@ pub fn processor_time(pid: u32) -> Option<Duration> {
 
 /// Living processes whose environment carries `mark`.
 pub fn marked(mark: &str) -> Vec<Process> {
-    let wanted = format!("{MARK}={mark}");
+    // All environments of the machine are read, many times a second while a job starts.
+    let wanted = format!("{MARK}={mark}\0");
+    let wanted = memchr::memmem::Finder::new(&wanted);
     let described = |pid| {
-        let environment = strings(pid, "environ");
-        let is_ours = environment.contains(&wanted);
-        let value = |name: &str| {
-            environment
-                .iter()
-                .find_map(|entry| entry.strip_prefix(name)?.parse().ok())
-        };
-        is_ours.then(|| (value("OMPI_COMM_WORLD_RANK="), strings(pid, "cmdline").join(" ")))
+        let environment = bytes(pid, "environ");
+        wanted.find(&environment)?;
+        let environment = strings(&environment);
+        let rank = environment
+            .iter()
+            .find_map(|entry| entry.strip_prefix("OMPI_COMM_WORLD_RANK=")?.parse().ok());
+        Some((rank, strings(&bytes(pid, "cmdline")).join(" ")))
     };
     all()
         .filter_map(|pid| {
@@ -134,7 +136,7 @@ pub fn ranks(processes: &[Process], guarded: bool) -> BTreeMap<u32, Process> {
 /// Living processes with `part` in their command line.
 pub fn with_command(part: &str) -> Vec<u32> {
     all()
-        .filter(|&pid| parent(pid).is_some() && strings(pid, "cmdline").iter().any(|argument| argument.contains(part)))
+        .filter(|&pid| parent(pid).is_some() && memchr::memmem::find(&bytes(pid, "cmdline"), part.as_bytes()).is_some())
         .collect()
 }
 
@@ -189,7 +191,7 @@ pub fn random_bytes(pid: u32) -> Option<[u8; 16]> {
 
 /// Command line and environment of a process.
 pub fn words(pid: u32) -> [Vec<String>; 2] {
-    ["cmdline", "environ"].map(|file| strings(pid, file))
+    ["cmdline", "environ"].map(|file| strings(&bytes(pid, file)))
 }
 
 /// Sends SIGKILL; whether the process was there.

@@ -22,6 +22,9 @@ const MPIRUN_FLAGS: &[&str] = &[
     "1",
 ];
 
+/// What the layer prefers: libfabric's probing is two thirds of a short run.
+const WITHOUT_LIBFABRIC: [&str; 3] = ["--mca", "pml", "ob1"];
+
 /// What the layer prefers where ranks are on several hosts: results that do not depend on which of them share one.
 const PLACELESS: [&str; 3] = ["--mca", "coll", "^han,hcoll,portals4,cuda,ucc"];
 
@@ -52,6 +55,9 @@ impl Job {
             None => command.args(MPIRUN_FLAGS.iter().map(with_transports)),
             Some(_) => command.arg("--oversubscribe"),
         };
+        if !self.layer && self.mpirun.is_none() {
+            command.args(WITHOUT_LIBFABRIC);
+        }
         if hosts.is_some() {
             command.args(PLACELESS);
         }

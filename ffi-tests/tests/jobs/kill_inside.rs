@@ -204,7 +204,7 @@ fn mappings_may_be_resized() {
         ..programs::heat2d()
     };
     let mut verdicts = Verdicts::default();
-    for step in few(0..8, 3) {
+    for step in few(0..8, 2) {
         let (worker, call) = (step % WORKERS, 411 + 149 * u64::from(step));
         let fault = format!("kill rank={worker} at=call:{call}");
         judge(&mut verdicts, &case, case.job().fault(&fault), worker, &fault);
