@@ -195,6 +195,14 @@ static void content(void)
     CHECK(type == MPI_DOUBLE || type == MPI_DOUBLE_PRECISION || type == MPI_REAL8);
     MPI_Type_create_f90_real(6, 30, &type);
     CHECK(type == types[16]);
+#if MPI_VERSION > 4 || MPI_VERSION == 4 && MPI_SUBVERSION >= 1
+    MPI_Type_get_value_index(MPI_DOUBLE, MPI_INT, &type);
+    CHECK(type == MPI_DOUBLE_INT);
+    MPI_Type_get_value_index(MPI_INT, MPI_INT, &type);
+    CHECK(type == MPI_2INT);
+    MPI_Type_get_value_index(MPI_CHAR, MPI_INT, &type);
+    CHECK(type == MPI_DATATYPE_NULL);
+#endif
     struct record records[2];
     MPI_Aint first, second;
     MPI_Get_address(&records[0], &first);

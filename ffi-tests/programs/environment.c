@@ -33,6 +33,11 @@ static void info(void)
     CHECK(MPI_Info_f2c(MPI_Info_c2f(kept)) == kept);
     MPI_Info_free(&copy);
     CHECK(copy == MPI_INFO_NULL);
+#if MPI_VERSION > 4 || MPI_VERSION == 4 && MPI_SUBVERSION >= 1
+    MPI_Get_hw_resource_info(&copy);
+    CHECK(copy != MPI_INFO_NULL);
+    MPI_Info_free(&copy);
+#endif
 }
 
 static void fortran(void)

@@ -56,6 +56,12 @@ static int enumerate(void)
         fine += MPI_T_category_get_info(i, name, &length, NULL, NULL, &cvars, &pvars, &parts) == MPI_SUCCESS;
     }
     MUST(fine > 0);
+#if MPI_VERSION >= 4
+    int events = -1, sources = -1;
+    MUST(MPI_T_event_get_num(&events) == MPI_SUCCESS && events >= 0);
+    MUST(MPI_T_source_get_num(&sources) == MPI_SUCCESS && sources >= 0);
+    MUST(MPI_T_category_get_num_events(0, &events) == MPI_SUCCESS && events >= 0);
+#endif
     return found;
 }
 

@@ -89,9 +89,22 @@ fn handles(out: &mut String, rows: &[Vec<&str>], column: usize) {
 }
 
 /// What the face has to know: handles, other values, and the layout of a status.
-const FOR_THE_FACE: [(&str, &str); 18] = [
+const FOR_THE_FACE: [(&str, &str); 31] = [
     ("MPI_COMM_WORLD", "usize"),
     ("MPI_BYTE", "usize"),
+    ("MPI_DATATYPE_NULL", "usize"),
+    ("MPI_INT", "usize"),
+    ("MPI_FLOAT", "usize"),
+    ("MPI_DOUBLE", "usize"),
+    ("MPI_LONG", "usize"),
+    ("MPI_SHORT", "usize"),
+    ("MPI_LONG_DOUBLE", "usize"),
+    ("MPI_FLOAT_INT", "usize"),
+    ("MPI_DOUBLE_INT", "usize"),
+    ("MPI_LONG_INT", "usize"),
+    ("MPI_2INT", "usize"),
+    ("MPI_SHORT_INT", "usize"),
+    ("MPI_LONG_DOUBLE_INT", "usize"),
     ("MPI_IN_PLACE", "usize"),
     ("MPI_ROOT", "c_int"),
     ("MPI_PROC_NULL", "c_int"),
@@ -116,10 +129,15 @@ pub(crate) fn constants(out: &mut String, text: &str, abi: &str, condition: &str
     for (name, c_type) in FOR_THE_FACE {
         let (_, row) = rows(text).find(|(_, row)| row[0] == name).expect("a row of abis.tbl");
         let short = name.strip_prefix("MPI_").unwrap_or(name);
+        let mark = if short.starts_with(|first: char| first.is_ascii_digit()) {
+            "_"
+        } else {
+            ""
+        };
         let value = number(row[column]);
         let _ = writeln!(
             out,
-            "#[cfg({condition})]\npub const {short}: {c_type} = {value}_i64 as {c_type};"
+            "#[cfg({condition})]\npub const {mark}{short}: {c_type} = {value}_i64 as {c_type};"
         );
     }
     out.push('\n');

@@ -2,8 +2,8 @@
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
 use super::generated::{
-    BUFFER_AUTOMATIC, BYTE, COMM_WORLD, HANDLE, PROC_NULL, STATUS, STATUS_ERROR, STATUS_IGNORE, STATUS_SOURCE,
-    STATUS_TAG, STATUSES_IGNORE,
+    self as constant, BUFFER_AUTOMATIC, BYTE, COMM_WORLD, HANDLE, PROC_NULL, STATUS, STATUS_ERROR, STATUS_IGNORE,
+    STATUS_SOURCE, STATUS_TAG, STATUSES_IGNORE,
 };
 use super::large::{Subject, thunk, too_large};
 use crate::msg::say;
@@ -283,6 +283,50 @@ pub unsafe extern "C" fn request_get_status_all(
     // SAFETY: the program's place.
     unsafe { flag.write(all) };
     SUCCESS
+}
+
+/// Pairs for `MPI_MAXLOC` and `MPI_MINLOC` (6.9.4): value and pair; all indices are `MPI_INT`.
+const PAIRS: [(usize, usize); 6] = [
+    (constant::FLOAT, constant::FLOAT_INT),
+    (constant::DOUBLE, constant::DOUBLE_INT),
+    (constant::LONG, constant::LONG_INT),
+    (constant::INT, constant::_2INT),
+    (constant::SHORT, constant::SHORT_INT),
+    (constant::LONG_DOUBLE, constant::LONG_DOUBLE_INT),
+];
+
+/// `MPI_Type_get_value_index` (MPI 4.1, 6.9.4): the predefined pair of two datatypes, if there is one.
+pub unsafe extern "C" fn type_get_value_index(value: usize, index: usize, pair: *mut u8) -> c_int {
+    // The upper half of an argument that is an int may be anything.
+    let [value, index] = [value, index].map(|handle| handle & (usize::MAX >> (64 - 8 * HANDLE)));
+    let known = PAIRS
+        .iter()
+        .find(|(known, _)| *known == value && index == constant::INT);
+    let found = known.map_or(constant::DATATYPE_NULL, |(_, pair)| *pair);
+    // SAFETY: the program's place.
+    unsafe { core::ptr::copy_nonoverlapping((&raw const found).cast(), pair, HANDLE) };
+    SUCCESS
+}
+
+/// `MPI_Get_hw_resource_info` (MPI 4.1, 11.1.2): nothing is known of the hardware, and another node may take a part over.
+pub unsafe extern "C" fn get_hw_resource_info(info: usize) -> c_int {
+    type Create = unsafe extern "C" fn(usize) -> c_int;
+    // SAFETY: the program's place, and the thunk of the procedure.
+    unsafe { thunk!(PMPI_Info_create: Create)(info) }
+}
+
+/// `MPI_T_event_get_num` and `MPI_T_source_get_num` (MPI 4.0, 15.3.8): there are no events.
+pub unsafe extern "C" fn t_event_get_num(number: *mut c_int) -> c_int {
+    // SAFETY: the program's place.
+    unsafe { number.write(0) };
+    SUCCESS
+}
+pub use t_event_get_num as t_source_get_num;
+
+/// `MPI_T_category_get_num_events`
+pub unsafe extern "C" fn t_category_get_num_events(_category: c_int, number: *mut c_int) -> c_int {
+    // SAFETY: the program's place.
+    unsafe { t_event_get_num(number) }
 }
 
 /// Reads and writes members of a status.
