@@ -121,6 +121,28 @@ static void merge(MPI_Comm inter)
     MPI_Comm_free(&all);
 }
 
+/* Of two halves, without their leaders: what the parent knew of the sides goes on. */
+static void without_leaders(void)
+{
+    MPI_Comm half, parent, others;
+    MPI_Group mine, rest;
+    int leader = 0, is_right = rank >= size / 2;
+    MPI_Comm_split(MPI_COMM_WORLD, is_right, rank, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, is_right ? 0 : size / 2, 78, &parent);
+    MPI_Comm_group(parent, &mine);
+    MPI_Group_excl(mine, 1, &leader, &rest);
+    MPI_Comm_create(parent, rest, &others);
+    meet();
+    if (others != MPI_COMM_NULL) {
+        describe(others);
+        MPI_Comm_free(&others);
+    }
+    MPI_Group_free(&rest);
+    MPI_Group_free(&mine);
+    MPI_Comm_free(&parent);
+    MPI_Comm_free(&half);
+}
+
 static void content(void)
 {
     MPI_Comm local, inter, copy;
@@ -155,6 +177,8 @@ static void content(void)
     collectives(copy);
     MPI_Comm_free(&copy);
     MPI_Comm_free(&local);
+    if (size >= 4)
+        without_leaders();
 }
 
 int main(int argc, char **argv)

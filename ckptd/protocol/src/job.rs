@@ -68,6 +68,8 @@ pub struct Job {
     /// Who has died, of those that were in a generation, since anybody could go on.
     fallen: BTreeSet<ProcessNumber>,
     question: Question,
+    /// Who has which rank in the last generation; another manager does not know it.
+    ranks: Vec<ProcessNumber>,
     /// New spares are started in place of dead ones without anybody asking.
     replenishes: bool,
     /// Living processes of each guardian that has any.
@@ -114,6 +116,7 @@ impl Job {
             legacies: BTreeMap::new(),
             fallen: BTreeSet::new(),
             question: Question::default(),
+            ranks: Vec::new(),
             replenishes: false,
             load: BTreeMap::new(),
             next: 0,
@@ -384,6 +387,7 @@ impl Job {
             }
         }
         self.bequeath(&ranks);
+        self.ranks.clone_from(&ranks);
         // What the dead have left has been seen to.
         let open = &self.open;
         self.members.retain(|number, _| open.contains(number));

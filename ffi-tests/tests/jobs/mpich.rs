@@ -83,6 +83,22 @@ fn communicators_groups_and_topologies() {
     );
 }
 
+/// MPICH asks its own rank of MPI_COMM_WORLD for the side of an intercommunicator: a newcomer has that of the worker.
+#[test]
+fn a_worker_dies_that_leads_no_side_of_an_intercommunicator() {
+    let Some(program) = place::mpich_program("intercommunicators") else {
+        return;
+    };
+    let job = || job(&program).workers(4);
+    let alone = native(job());
+    let lines = lines_of_the_first_round(&alone);
+    let outcome = job().kill(Kill::at(1, Trigger::Lines(lines + 3))).run();
+    outcome.assert_success();
+    outcome.assert_like(&alone, &[]);
+    outcome.assert_taken_over(&[1]);
+    outcome.assert_nothing_left();
+}
+
 #[test]
 fn operators_and_the_environment() {
     conform(place::mpich_program, &["operators", "environment"]);

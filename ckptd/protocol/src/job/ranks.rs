@@ -2,6 +2,7 @@
 
 use super::Job;
 use crate::{Action, Node, ProcessNumber};
+use std::collections::BTreeSet;
 
 /// Which spare is preferred.
 enum Preference {
@@ -10,7 +11,9 @@ enum Preference {
 }
 
 impl Job {
-    /// The ranks of the next generation, in rising order, if there are enough.
+    /// The ranks of the next generation, if there are enough: each of the last one keeps its own, and others fill the gaps. So a worker's
+    /// rank stays what it was: MPICH derives from its own rank on which side of an intercommunicator a process is
+    /// (`determine_low_group`), and is wrong where others have come between.
     pub(super) fn choose_ranks(&self, is_first: bool) -> Option<Vec<ProcessNumber>> {
         let workers = self.workers as usize;
         let is_ready = |number: &ProcessNumber| !self.unready.contains(number);
@@ -37,8 +40,21 @@ impl Job {
         }
         let missing = workers.checked_sub(ranks.len())?;
         ranks.extend(spares.into_iter().take(missing));
-        ranks.sort_unstable();
-        (ranks.len() == workers).then_some(ranks)
+        (ranks.len() == workers).then(|| self.in_order(ranks))
+    }
+
+    fn in_order(&self, ranks: Vec<ProcessNumber>) -> Vec<ProcessNumber> {
+        let chosen = BTreeSet::from_iter(ranks);
+        if self.ranks.len() != chosen.len() {
+            return Vec::from_iter(chosen);
+        }
+        let before = BTreeSet::from_iter(&self.ranks);
+        let mut others = chosen.iter().filter(|number| !before.contains(number));
+        let ranks = self
+            .ranks
+            .iter()
+            .filter_map(|same| chosen.get(same).or_else(|| others.next()));
+        ranks.copied().collect()
     }
 
     /// Who can inherit, who is wished, and neighbours of the dead, who can read what those have left on their node.

@@ -210,11 +210,12 @@ impl<E: Edge> Handles<E> {
     /// # Safety
     /// As [`Handles::new`].
     pub unsafe fn give_back(&mut self, is_success: bool) {
-        // A call that fails may write null handles. What it has not written is no handle in the room, which was empty.
-        let may_be_unwritten = self.way == Way::Out && !is_success;
-        if may_be_unwritten && !E::INWARD {
+        if self.way == Way::Out && !is_success && !E::INWARD {
             return;
         }
+        // A call that fails may write null handles, and one that finds no message writes none. What it has not written is no handle in the
+        // room, which was empty.
+        let may_be_unwritten = self.way == Way::Out && E::INWARD;
         let (from, to) = Self::widths(self.kind);
         let room = self.room.place().cast::<u8>();
         for index in 0..self.length {
