@@ -72,11 +72,15 @@ static void without_holes(void)
     together(uneven);
     for (int i = 0; i < uneven_size(rank); i++)
         MUST(bytes[i] == letter(left(), i));
-    /* One behind the other. */
     MPI_Win_shared_query(uneven, 0, &length, &unit, &first);
+    /* One behind the other. MPICH has no address for an empty one. */
+    char *nothing = NULL;
+#ifdef OPEN_MPI
+    nothing = first + uneven_size(0);
+#endif
     for (int r = 0; r < size; r++) {
         MPI_Win_shared_query(uneven, r, &length, &unit, &theirs);
-        MUST(length == 0 || theirs == first + all);
+        MUST(theirs == (length == 0 ? nothing : first + all));
         all += length;
     }
     long sum = 0;

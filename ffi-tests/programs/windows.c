@@ -283,6 +283,11 @@ static void ask(void)
     CHECK(flag && base == field);
     MPI_Win_get_attr(fenced, MPI_WIN_SIZE, &bytes, &flag);
     CHECK(flag && *bytes == CELLS * (MPI_Aint)sizeof(int));
+#if MPI_VERSION > 4 || MPI_VERSION == 4 && MPI_SUBVERSION >= 1
+    MPI_Aint here;
+    MPI_Win_shared_query(fenced, rank, &here, &length, &base);
+    CHECK(base == field && here == *bytes && length == sizeof(int));
+#endif
     MPI_Win_get_attr(shared, MPI_WIN_DISP_UNIT, &number, &flag);
     CHECK(flag && *number == sizeof(long));
     MPI_Win_get_attr(fenced, MPI_WIN_CREATE_FLAVOR, &number, &flag);

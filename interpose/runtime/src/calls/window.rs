@@ -378,31 +378,47 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
     disp_unit: *mut c_int,
     baseptr: *mut c_void,
 ) -> c_int {
+    let procedure = Proc::MPI_Win_shared_query;
+    let part = match window::get(win) {
+        None => Err(ERR_WIN),
+        Some(_) if size.is_null() || disp_unit.is_null() || baseptr.is_null() => Err(ERR_ARG),
+        Some(window) => reachable(&window, rank),
+    };
+    if let Ok((bytes, unit, base)) = part {
+        // SAFETY: the program's places for them.
+        unsafe {
+            size.write(bytes as isize);
+            disp_unit.write(unit);
+            baseptr.cast::<u64>().write_unaligned(base);
+        }
+    }
+    finish_win(procedure, part.err().unwrap_or(SUCCESS), win)
+}
+
+/// Bytes, unit of displacements and address of what this process can load of a member's part, or of the first that has any: all of shared
+/// memory. In other windows, of which libraries before MPI 4.1 know nothing here, its own.
+fn reachable(window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
     /// `MPI_ERR_RMA_FLAVOR`
     const ERR_RMA_FLAVOR: c_int = 70;
-    let procedure = Proc::MPI_Win_shared_query;
-    let rc = match window::get(win) {
-        None => ERR_WIN,
-        Some(window) if window.flavor != Flavor::Shared => ERR_RMA_FLAVOR,
-        Some(_) if size.is_null() || disp_unit.is_null() || baseptr.is_null() => ERR_ARG,
-        Some(window) => {
-            let rank = match rank {
-                PROC_NULL => window.region.first().unwrap_or(0),
-                rank => usize::try_from(rank).unwrap_or(usize::MAX),
-            };
-            match window.region.segment(rank) {
-                None => ERR_RANK,
-                // SAFETY: the program's places for them.
-                Some((at, segment)) => unsafe {
-                    size.write(segment.size as isize);
-                    disp_unit.write(segment.disp_unit);
-                    baseptr.cast::<u64>().write_unaligned(at);
-                    SUCCESS
-                },
-            }
-        }
-    };
-    finish_win(procedure, rc, win)
+    if window.flavor == Flavor::Shared {
+        let rank = match rank {
+            PROC_NULL => window.region.first().unwrap_or(0),
+            rank => usize::try_from(rank).unwrap_or(usize::MAX),
+        };
+        let (at, segment) = window.region.segment(rank).ok_or(ERR_RANK)?;
+        return Ok((segment.size, segment.disp_unit, at));
+    }
+    let [mut version, mut subversion] = [0; 2];
+    // SAFETY: two places.
+    unsafe { real::PMPI_Get_version(&mut version, &mut subversion) };
+    if window.flavor == Flavor::Dynamic || (version, subversion) < (4, 1) {
+        return Err(ERR_RMA_FLAVOR);
+    }
+    match comm::rank_and_size(comm::handle(window.comm)) {
+        Some((own, _)) if rank == own || rank == PROC_NULL => Ok((window.size, window.disp_unit, window.base)),
+        Some((_, size)) if (0..size).contains(&rank) => Ok((0, 1, 0)),
+        _ => Err(ERR_RANK),
+    }
 }
 
 pub unsafe extern "C" fn MPI_Win_c2f(win: VirtWin) -> c_int {

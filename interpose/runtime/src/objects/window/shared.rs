@@ -5,6 +5,7 @@
 //! still at a cut until all members have captured, and restore only when all are in the recovery.
 #![allow(unsafe_code)]
 
+use crate::abi;
 use crate::errors::ERR_NO_MEM;
 use crate::gather;
 use crate::image::PAGE_SIZE;
@@ -93,9 +94,12 @@ impl Region {
         self.parts().find(|(part, _)| part.is_own())
     }
 
-    /// Address of a member's segment in this process, and what it has asked for.
+    /// Address of a member's segment in this process, and what it has asked for. For an empty one, Open MPI tells where it would be, and
+    /// MPICH nothing.
     pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
-        Some((self.base + self.starts.get(rank)?, *self.segments.get(rank)?))
+        let (start, segment) = (self.starts.get(rank)?, *self.segments.get(rank)?);
+        let is_nowhere = segment.size == 0 && abi::is_foreign();
+        Some((if is_nowhere { 0 } else { self.base + start }, segment))
     }
 
     /// The lowest rank with memory.
@@ -258,9 +262,10 @@ mod tests {
         let owners: Vec<(u32, Range<u64>)> = found.parts().map(|(part, bytes)| (part.owner.0, bytes)).collect();
         assert_eq!(owners, [(0, 0..4096), (4, 4096..12288), (8, 12288..16384)]);
         assert_covered(&found);
+        let part = |rank| found.segment(rank).map(|(at, segment)| (at, segment.size));
         assert_eq!(
-            found.segment(3).map(|(at, segment)| (at, segment.size)),
-            Some((0x10000 + 8292, 5))
+            [3, 1, 5].map(part),
+            [Some((0x10000 + 8292, 5)), Some((0x10000 + 100, 0)), None]
         );
         assert_eq!(found.first(), Some(0));
         assert_eq!(region(&[0, 0], false).parts().count(), 0);
