@@ -1,7 +1,7 @@
 //! `understudy report`: what happened in a job, as one page for a browser.
 
 mod advice;
-mod chart;
+pub mod chart;
 mod charts;
 mod clock;
 mod facts;

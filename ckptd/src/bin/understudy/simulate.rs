@@ -1,12 +1,15 @@
 //! `understudy simulate`: what ways of rolling back cost on a machine that fails.
 
+mod figure;
+mod savings;
+mod study;
+
 use crate::advise::time;
-use crate::outcome::{Failure, Outcome, USAGE, print, print_json, verdict};
-use serde::Serialize;
-use std::fmt::Write;
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, USAGE, print, print_json, tell, verdict};
+use std::path::PathBuf;
 use std::time::Duration;
-use understudy_simulator::model::{self, Expected};
-use understudy_simulator::{Failures, Grid, Local, Run, Setting, global, local};
+use understudy_simulator::model::Machine;
+use understudy_simulator::{Grid, Setting};
 
 /// Partitions that are simulated; more take too much memory.
 const MOST_NODES: usize = 100_000_000;
@@ -15,14 +18,19 @@ const MOST_NODES: usize = 100_000_000;
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  done\n  \
-    2  wrong usage\n\n\
+    2  wrong usage\n  \
+    3  the figure cannot be written\n\n\
     All runs of a seed see the same failures. `global`: all nodes go back to the checkpoint; `log`: the lost one does, and gets its\n\
     messages from logs; `dataflow`: its neighbours compute them again.\n\n\
-    Example: understudy simulate --grid 32x32 --every 6 --task 10s --node-mtbf 100h")]
+    The equations count failures of a whole run, and far from borders. In a simulated run nothing is lost where a node fails while it\n\
+    waits for another's recovery, and cones end at the grid's borders, so on large machines simulated values are lower.\n\n\
+    Examples: understudy simulate --grid 32x32 --every 6 --task 10s --node-mtbf 100h\n          \
+    understudy simulate --grid 1000 -o figure.svg\n          \
+    understudy simulate --model --nodes 100000 --node-mtbf 50y --every 10 --task 4s")]
 pub struct Arguments {
     /// Nodes, one partition each: a chain (`1000`) or a grid (`32x32`).
-    #[arg(long, value_name = "N|NxM", value_parser = grid)]
-    grid: Grid,
+    #[arg(long, value_name = "N|NxM", value_parser = grid, required_unless_present = "nodes")]
+    grid: Option<Grid>,
     /// Iterations of the program.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
@@ -36,7 +44,7 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "100h", value_parser = time)]
     node_mtbf: Duration,
     /// Energy of a task.
-    #[arg(long, value_name = "J", default_value_t = 500.0)]
+    #[arg(long, value_name = "J", default_value_t = 500.0, value_parser = amount)]
     joules: f64,
     /// Runs that means are taken over.
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
@@ -50,6 +58,18 @@ pub struct Arguments {
     /// Nobody waits for others at a checkpoint (`log` and `dataflow`).
     #[arg(long)]
     no_barrier: bool,
+    /// Draw recomputed tasks, energy saved and run time for ten machines up to this size.
+    #[arg(short, long, value_name = "FILE.svg", conflicts_with = "model")]
+    output: Option<PathBuf>,
+    /// Simulate nothing: print what idle nodes save by the equations, for a chain and for a grid.
+    #[arg(long)]
+    model: bool,
+    /// Nodes of the model.
+    #[arg(long, value_name = "N", requires = "model", conflicts_with = "grid", value_parser = clap::value_parser!(u64).range(1..))]
+    nodes: Option<u64>,
+    /// What a node that waits takes less than one that computes.
+    #[arg(long, value_name = "W", requires = "model", default_value_t = 10.0, value_parser = amount)]
+    watts_saved: f64,
     /// Print one JSON object; times are in seconds.
     #[arg(long)]
     json: bool,
@@ -72,115 +92,45 @@ fn grid(text: &str) -> Result<Grid, String> {
         .ok_or_else(|| format!("`{text}` is no number of nodes (`1000`, `32x32`), or more than {MOST_NODES}"))
 }
 
-/// A mean over all seeds, and the standard deviation.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Mean {
-    mean: f64,
-    deviation: f64,
-}
-
-impl Mean {
-    fn of(runs: &[Run], value: fn(&Run) -> f64) -> Self {
-        let count = runs.len() as f64;
-        let mean = runs.iter().map(value).sum::<f64>() / count;
-        let squares: f64 = runs.iter().map(|run| (value(run) - mean).powi(2)).sum();
-        Self {
-            mean,
-            deviation: (squares / (count - 1.0).max(1.0)).sqrt(),
-        }
-    }
-}
-
-/// One way of rolling back; means, and what the equations give.
-#[derive(Debug, Serialize)]
-struct Strategy {
-    failures: f64,
-    recomputed: f64,
-    energy_j: f64,
-    time_s: f64,
-    deviation: Deviation,
-    expected: Option<Values>,
-}
-
-#[derive(Debug, Serialize)]
-struct Deviation {
-    failures: f64,
-    recomputed: f64,
-    time_s: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Values {
-    failures: f64,
-    recomputed: f64,
-    energy_j: f64,
-    time_s: f64,
-}
-
-impl Strategy {
-    fn new(runs: &[Run], joules: f64, expected: Option<(Expected, f64)>) -> Self {
-        let failures = Mean::of(runs, |run| run.failures as f64);
-        let recomputed = Mean::of(runs, |run| run.recomputed);
-        let time = Mean::of(runs, |run| run.time);
-        Self {
-            failures: failures.mean,
-            recomputed: recomputed.mean,
-            energy_j: recomputed.mean * joules,
-            time_s: time.mean,
-            deviation: Deviation {
-                failures: failures.deviation,
-                recomputed: recomputed.deviation,
-                time_s: time.deviation,
-            },
-            expected: expected.map(|(expected, recomputed)| Values {
-                failures: expected.failures,
-                recomputed,
-                energy_j: recomputed * joules,
-                time_s: expected.time,
-            }),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct Strategies {
-    /// `None`: it never ends.
-    global: Option<Strategy>,
-    log: Strategy,
-    dataflow: Strategy,
-}
-
-#[derive(Debug, Serialize)]
-struct Simulation {
-    nodes: usize,
-    iterations: u32,
-    every: u32,
-    seeds: u64,
-    undisturbed_s: f64,
-    strategies: Strategies,
+/// Joules or watts.
+fn amount(text: &str) -> Result<f64, String> {
+    let found = text.parse().ok().filter(|it: &f64| it.is_finite() && *it >= 0.0);
+    found.ok_or_else(|| format!("`{text}` is no amount; give a number, 0 or more"))
 }
 
 impl Arguments {
     pub fn run(self) -> Outcome {
-        if !(self.joules.is_finite() && self.joules >= 0.0) {
-            return Err(Failure::with_status(
-                USAGE,
-                "--joules: give the energy of a task, 0 or more",
-            ));
+        if self.model {
+            return savings::show(&self.machine(), self.json);
         }
-        let simulation = self.simulate();
+        let Some(grid) = self.grid else {
+            return Err(Failure::with_status(USAGE, "--grid: say how many nodes there are"));
+        };
+        let setting = self.setting(grid);
+        let simulation = study::simulate(&setting, self.seeds, self.joules);
         if self.json {
             print_json(&simulation)?;
         } else {
             print(simulation.text())?;
         }
+        if let Some(path) = &self.output {
+            let series = study::series(&setting, self.seeds, self.joules);
+            std::fs::write(path, figure::svg(&series)).map_err(|error| {
+                let path = path.display();
+                Failure::with_status(
+                    IMPOSSIBLE,
+                    format_args!("{path}: {error}. Name a file that can be written to with -o."),
+                )
+            })?;
+            tell(format_args!("the figure is {}", path.display()));
+        }
         Ok(verdict(true))
     }
 
-    fn simulate(&self) -> Simulation {
+    fn setting(&self, grid: Grid) -> Setting {
         let seconds = |time: Option<Duration>| time.map_or(0.0, |time| time.as_secs_f64());
-        let setting = Setting {
-            grid: self.grid,
+        Setting {
+            grid,
             iterations: self.iterations,
             every: self.every,
             task: self.task.as_secs_f64(),
@@ -188,82 +138,18 @@ impl Arguments {
             exchange: seconds(self.exchange),
             copy: seconds(self.copy),
             is_coordinated: !self.no_barrier,
-        };
-        let nodes = self.grid.nodes();
-        let (mut all, mut log, mut flow) = (Vec::new(), Vec::new(), Vec::new());
-        for seed in 0..self.seeds {
-            let failures = Failures::new(seed, nodes, setting.node_mtbf);
-            let Local { log: by_log, data_flow } = local(&setting, failures.clone());
-            all.extend(global(&setting, failures));
-            log.push(by_log);
-            flow.push(data_flow);
-        }
-        let expected = model::expected(&setting);
-        let of = |value: fn(&Expected) -> f64| expected.map(|expected| (expected, value(&expected)));
-        let global = (!all.is_empty()).then(|| Strategy::new(&all, self.joules, of(|expected| expected.global)));
-        Simulation {
-            nodes,
-            iterations: self.iterations,
-            every: self.every,
-            seeds: self.seeds,
-            undisturbed_s: f64::from(self.iterations) * setting.task,
-            strategies: Strategies {
-                global,
-                log: Strategy::new(&log, self.joules, of(|expected| expected.log)),
-                dataflow: Strategy::new(&flow, self.joules, of(|expected| expected.data_flow)),
-            },
         }
     }
-}
 
-impl Simulation {
-    fn text(&self) -> String {
-        let mut text = format!(
-            "{} nodes, {} iterations, a checkpoint after every {}; means of {} runs, and what the equations give\n\n\
-             {:<9} {:>17} {:>31} {:>12} {:>25}\n",
-            self.nodes,
-            self.iterations,
-            self.every,
-            self.seeds,
-            "",
-            "failures",
-            "tasks computed again",
-            "energy",
-            "time"
-        );
-        let rows = [
-            ("global", self.strategies.global.as_ref()),
-            ("log", Some(&self.strategies.log)),
-            ("dataflow", Some(&self.strategies.dataflow)),
-        ];
-        for (name, strategy) in rows {
-            let line = match strategy {
-                None => format!(
-                    "{name:<9} never ends: hardly any section of {} iterations is free of failures\n",
-                    self.every
-                ),
-                Some(it) => {
-                    let known = |value: fn(&Values) -> f64| {
-                        it.expected
-                            .as_ref()
-                            .map_or_else(|| "-".to_owned(), |it| format!("{:.1}", value(it)))
-                    };
-                    format!(
-                        "{name:<9} {:>8.1} ({:>6}) {:>9.1} ± {:<8.1} ({:>8}) {:>10.3e} J {:>10.0} s ({:>8} s)\n",
-                        it.failures,
-                        known(|it| it.failures),
-                        it.recomputed,
-                        it.deviation.recomputed,
-                        known(|it| it.recomputed),
-                        it.energy_j,
-                        it.time_s,
-                        known(|it| it.time_s),
-                    )
-                }
-            };
-            let _ = text.write_str(&line);
+    fn machine(&self) -> Machine {
+        let of_grid = self.grid.map(|grid| grid.nodes() as f64);
+        Machine {
+            nodes: of_grid.or(self.nodes.map(|nodes| nodes as f64)).unwrap_or(1.0),
+            node_mtbf: self.node_mtbf.as_secs_f64(),
+            every: self.every,
+            task: self.task.as_secs_f64(),
+            watts_saved: self.watts_saved,
+            is_chain: true,
         }
-        let _ = writeln!(text, "\nWithout failures it takes {:.0} s.", self.undisturbed_s);
-        text
     }
 }

@@ -19,11 +19,7 @@ pub fn time_axis(from: u64, to: u64, y: u32) -> Markup {
 /// Round times, at most five.
 fn ticks(from: u64, to: u64) -> Vec<(u64, String)> {
     let span = to.saturating_sub(from).max(1);
-    let mut step = 1u64;
-    while span / step > 4 {
-        let leading = step / 10u64.pow(step.ilog10());
-        step = if leading == 2 { step / 2 * 5 } else { step * 2 };
-    }
+    let step = round_step(span as f64).max(1.0) as u64;
     let unit = |at: u64| match step {
         1_000_000_000.. => format!("{} s", at / 1_000_000_000),
         100_000_000.. => format!("{:.1} s", at as f64 / 1e9),
@@ -36,6 +32,13 @@ fn ticks(from: u64, to: u64) -> Vec<(u64, String)> {
         .take_while(|at| *at <= to.saturating_sub(span / 12))
         .map(|at| (at, unit(at)))
         .collect()
+}
+
+/// The distance of ticks: 1, 2 or 5 times a power of ten, at least a fifth of the span.
+pub fn round_step(span: f64) -> f64 {
+    let power = 10f64.powf((span / 5.0).log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
+    steps.into_iter().find(|step| span / step < 5.0).unwrap_or(10.0 * power)
 }
 
 /// Where a time is.
@@ -77,6 +80,17 @@ mod tests {
             ["1.500 s", "1.510 s", "1.520 s", "1.530 s"]
         );
         assert!(labels(0, 0).len() <= 5);
+        let steps = [
+            (4.0, 1.0),
+            (5.0, 2.0),
+            (9.9, 2.0),
+            (10.0, 5.0),
+            (0.3, 0.1),
+            (35.0, 10.0),
+        ];
+        for (span, step) in steps {
+            assert!((round_step(span) / step - 1.0).abs() < 1e-9, "{span}");
+        }
         assert_eq!(percent(5, 0, 20), "25.000%");
     }
 }
