@@ -27,13 +27,53 @@ pub fn expected_without(work: f64, mtbf: f64) -> f64 {
 
 /// Checkpoints with which a run ends soonest: λT / √(2 (1 − e^(−λ t_c))).
 pub fn best_count(work: f64, cost: f64, mtbf: f64) -> f64 {
-    work / mtbf / (-2.0 * (-cost / mtbf).exp_m1()).sqrt()
+    work / mtbf / rollback_root(cost, mtbf)
+}
+
+/// From one checkpoint to the next, its cost included, if a run has the best count of them: √(2 (1 − e^(−λ t_c)))/λ + t_c (Liu, 4.9).
+pub fn best_interval(cost: f64, mtbf: f64) -> f64 {
+    rollback_root(cost, mtbf) * mtbf + cost
+}
+
+/// √(2 (1 − e^(−λ t_c))): what checkpoints and rollback take of the best run's time (Liu, 4.12).
+fn rollback_root(cost: f64, mtbf: f64) -> f64 {
+    (-2.0 * (-cost / mtbf).exp_m1()).sqrt()
 }
 
 /// Expected time of a run in `count` parts, each of which ends with a checkpoint and is repeated until no failure falls into it;
 /// getting back to the last checkpoint takes `recovery` each time.
 pub fn expected_with(work: f64, cost: f64, recovery: f64, mtbf: f64, count: f64) -> f64 {
     count * ((work / count + cost) / mtbf).exp_m1() * (mtbf + recovery)
+}
+
+/// Expected time of a run without checkpoints in which nobody computes anything again, and a lost part is back after `recovery`:
+/// T (1 + λ t_rr) (Liu, 4.13). Localised rollback cannot be faster.
+pub fn expected_local(work: f64, recovery: f64, mtbf: f64) -> f64 {
+    work * (1.0 + recovery / mtbf)
+}
+
+/// The part by which `with` rollback a run takes longer than without: E_opt/E_free − 1 (Liu, 4.14).
+pub fn penalty(with: f64, without: f64) -> f64 {
+    with / without - 1.0
+}
+
+/// The same for the best count, and recoveries that take as long in both: 1/(1 − √(2 (1 − e^(−λ t_c)))) − 1 (Liu, 4.15).
+/// Infinite if a checkpoint takes so long that no time is left.
+pub fn penalty_of_cost(cost: f64, mtbf: f64) -> f64 {
+    penalty_of_root(rollback_root(cost, mtbf))
+}
+
+/// The same where a checkpoint is short against the time between failures: 1/(1 − √(2 λ t_c)) − 1 (Liu, 4.16).
+pub fn penalty_of_short_cost(cost: f64, mtbf: f64) -> f64 {
+    penalty_of_root((2.0 * cost / mtbf).sqrt())
+}
+
+fn penalty_of_root(root: f64) -> f64 {
+    if root < 1.0 {
+        1.0 / (1.0 - root) - 1.0
+    } else {
+        f64::INFINITY
+    }
 }
 
 /// The interval that a running job goes by: Daly's, but never so short that the rest of a checkpoint could not keep up.
@@ -85,6 +125,36 @@ mod tests {
         // 10 · (e^(0.105) − 1) · 10000 = 10 · 0.110710610 · 10000
         assert_near(expected_with(1e4, 50.0, 0.0, 1e4, 10.0), 11_071.061_0, 1e-8);
         assert_near(expected_with(1e4, 50.0, 100.0, 1e4, 10.0), 11_071.061_0 * 1.01, 1e-8);
+    }
+
+    /// Tables 5.2 and 5.3 of the thesis, and its chapter 4 on what rollback costs.
+    #[test]
+    fn equations_of_the_thesis_give_its_numbers() {
+        let (work, cost, mtbf) = (1233.42, 0.2434, 1.0 / 2e-4);
+        assert_near(best_count(work, cost, mtbf), 25.0, 1e-3);
+        assert_near(best_interval(cost, mtbf), 49.58, 1e-4);
+        for (rate, count) in [(3.67e-4, 33.87), (7.37e-4, 47.99), (9.56e-4, 54.66)] {
+            assert_near(best_count(work, cost, 1.0 / rate), count, 1e-3);
+        }
+        assert_near(expected_local(work, 0.1113, mtbf), work + 0.027_456, 1e-8);
+        for (short, exactly, roughly) in [(0.00694, 0.133_28, 0.133_55), (0.01389, 0.199_18, 0.200_01)] {
+            assert_near(penalty_of_cost(short, 1.0), exactly, 1e-4);
+            assert_near(penalty_of_short_cost(short, 1.0), roughly, 1e-4);
+        }
+        assert_eq!(penalty_of_cost(1.0, 1.0), f64::INFINITY);
+    }
+
+    /// The last two formulas are approximations of the first, for checkpoints that are short against the time between failures.
+    #[test]
+    fn what_rollback_costs_is_the_same_by_all_formulas() {
+        for short in [1e-6, 1e-5, 1e-4] {
+            let (mtbf, recovery, work) = (1e4, 3.0, 1e5);
+            let cost = short * mtbf;
+            let with = expected_with(work, cost, recovery, mtbf, best_count(work, cost, mtbf));
+            let found = penalty(with, expected_local(work, recovery, mtbf));
+            assert_near(penalty_of_cost(cost, mtbf), found, 2.0 * short.sqrt());
+            assert_near(penalty_of_short_cost(cost, mtbf), found, 2.0 * short.sqrt());
+        }
     }
 
     #[test]

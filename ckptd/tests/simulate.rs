@@ -107,3 +107,19 @@ fn the_model_needs_no_simulation() {
         assert_eq!(understudy(wrong).status.code(), Some(2), "{wrong}");
     }
 }
+
+/// The first line of tables 5.2 and 5.3 of Liu's thesis.
+#[test]
+fn advice_has_all_equations_of_the_thesis() {
+    let line = "advise --cost 0.2434s --mtbf 5000s --time 1233.42s --recovery 9.8981s";
+    let found = json(&format!("{line} --json"));
+    assert_near(&found["count"], 25.0, 1e-3);
+    assert_near(&found["liu"], 49.58, 1e-3);
+    assert_near(&found["expected_local"], 1233.42 * (1.0 + 9.8981 / 5000.0), 1e-9);
+    let of = |name: &str| found[name].as_f64().unwrap();
+    let penalty = of("expected_with") / of("expected_local") - 1.0;
+    assert_near(&found["penalty"], penalty, 1e-9);
+    assert_near(&found["penalty_of_cost"], penalty, 0.01);
+    let text = String::from_utf8(understudy(line).stdout).unwrap();
+    assert!(text.contains("with localised rollback"), "{text}");
+}

@@ -13,6 +13,7 @@ use std::time::Duration;
     0  advice was given\n  \
     2  wrong usage\n  \
     3  the event files do not tell what a checkpoint costs\n\n\
+    The cost of a checkpoint is the pause, in which pages are copied; what the program loses while they are sent beside it is not counted.\n\n\
     Example: understudy advise events --node-mtbf 5y --nodes 100 --time 48h")]
 pub struct Arguments {
     /// The event files of a run of the job (UNDERSTUDY_LOG_DIR); costs are taken from there.
@@ -57,12 +58,20 @@ struct Advice {
     work: f64,
     young: f64,
     daly: f64,
+    /// With the checkpoint itself.
+    liu: f64,
     /// Number of checkpoints with which the job ends soonest.
     count: f64,
     /// Probability that no failure falls into the job.
     undisturbed: f64,
     expected_without: f64,
     expected_with: f64,
+    /// With localised rollback, at best.
+    expected_local: f64,
+    /// Parts of that by which it takes longer with rollback: of the two expected times, for the best count, and for short checkpoints.
+    penalty: f64,
+    penalty_of_cost: f64,
+    penalty_of_short_cost: f64,
 }
 
 impl Arguments {
@@ -85,6 +94,8 @@ impl Arguments {
             .unwrap_or(f64::INFINITY);
         let work = self.time.as_secs_f64();
         let count = advice::best_count(work, cost, mtbf).max(1.0);
+        let expected_with = advice::expected_with(work, cost, recovery, mtbf, count);
+        let expected_local = advice::expected_local(work, recovery, mtbf);
         let advice = Advice {
             mtbf,
             cost,
@@ -93,10 +104,15 @@ impl Arguments {
             work,
             young: advice::young(cost, mtbf),
             daly: advice::daly(cost, mtbf),
+            liu: advice::best_interval(cost, mtbf),
             count,
             undisturbed: (-work / mtbf).exp(),
             expected_without: advice::expected_without(work, mtbf),
-            expected_with: advice::expected_with(work, cost, recovery, mtbf, count),
+            expected_with,
+            expected_local,
+            penalty: advice::penalty(expected_with, expected_local),
+            penalty_of_cost: advice::penalty_of_cost(cost, mtbf),
+            penalty_of_short_cost: advice::penalty_of_short_cost(cost, mtbf),
         };
         if self.json {
             print_json(&advice)?;
@@ -128,18 +144,20 @@ impl Advice {
     fn text(&self) -> String {
         let from = match self.measured {
             0 => "as given".to_owned(),
-            1 => "measured in 1 checkpoint, its slowest worker".to_owned(),
-            count => format!("measured in {count} checkpoints, the slowest worker of each"),
+            1 => "the pause, measured in 1 checkpoint, its slowest worker".to_owned(),
+            count => format!("the pause, measured in {count} checkpoints, the slowest worker of each"),
         };
         format!(
             "A checkpoint costs       {} ({from})\n\
              A recovery takes         {}\n\
              Time between failures    {}\n\
-             Best interval            {} by Daly's formula, {} by Young's\n\
+             Best interval            {} by Daly's formula, {} by Young's; {} by Liu's, with the checkpoint\n\
              \x20 --interval {}   or   --interval auto --mtbf {}\n\
              To compute for {} ({:.1}% of such runs see no failure):\n\
-             \x20 without protection     {} expected, as each failure starts it over\n\
-             \x20 with {:>8.0} intervals {} expected, {:.3}% more than without any failure\n",
+             \x20 without protection      {} expected, as each failure starts it over\n\
+             \x20 with {:>8.0} intervals {} expected, {:.3}% more than without any failure\n\
+             \x20 with localised rollback {} at best: without checkpoints, and nothing computed again\n\
+             So rollback costs at most {} ({} by the formula for the best number of checkpoints, {} if they are short).\n",
             seconds(self.cost),
             if self.recovery > 0.0 {
                 seconds(self.recovery)
@@ -149,6 +167,7 @@ impl Advice {
             seconds(self.mtbf),
             seconds(self.daly),
             seconds(self.young),
+            seconds(self.liu),
             setting(self.daly),
             setting(self.mtbf),
             seconds(self.work),
@@ -157,6 +176,10 @@ impl Advice {
             self.count,
             seconds(self.expected_with),
             (self.expected_with / self.work - 1.0) * 100.0,
+            seconds(self.expected_local),
+            percent(self.penalty),
+            percent(self.penalty_of_cost),
+            percent(self.penalty_of_short_cost),
         )
     }
 }
@@ -169,6 +192,10 @@ fn seconds(time: f64) -> String {
         _ if time < 1e8 => format!("{:.1} h", time / 3600.0),
         _ => format!("{:.3e} h", time / 3600.0),
     }
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.3}%", part * 100.0)
 }
 
 /// As a setting is written.
