@@ -2,6 +2,7 @@
 
 mod epochs;
 mod event_files;
+mod shared;
 mod tables;
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};

@@ -1,5 +1,6 @@
 //! Epochs on disk.
 
+use super::shared::{self, Sharing, Sums};
 use ckptd::epochs::catalogue::Key;
 use ckptd::epochs::format::{Damage, Decoder, Identity, SECTION_PAGES};
 use ckptd::pages::PAGE_SIZE;
@@ -22,6 +23,8 @@ pub struct EpochFile {
     /// What it says of itself; `None` if its head cannot be read.
     pub content: Option<Content>,
     pub damage: Option<String>,
+    #[serde(skip)]
+    sums: Sums,
 }
 
 /// What is in a file.
@@ -47,18 +50,21 @@ impl EpochFile {
     /// Reads the file to its end, and compares its checksums.
     pub fn read(path: &Path) -> Self {
         let bytes = path.metadata().map_or(0, |metadata| metadata.len());
-        let mut content = None;
-        let damage = verify(path, &mut content).err().map(|damage| damage.to_string());
+        let (mut content, mut sums) = (None, Sums::default());
+        let damage = verify(path, &mut content, &mut sums)
+            .err()
+            .map(|damage| damage.to_string());
         Self {
             path: path.to_owned(),
             bytes,
             content,
             damage,
+            sums,
         }
     }
 }
 
-fn verify(path: &Path, content: &mut Option<Content>) -> Result<(), Damage> {
+fn verify(path: &Path, content: &mut Option<Content>, sums: &mut Sums) -> Result<(), Damage> {
     let mut decoder = Decoder::new(BufReader::new(open_regular(path)?))?;
     let (head, pages) = (&decoder.head, decoder.page_count());
     let Identity {
@@ -86,13 +92,18 @@ fn verify(path: &Path, content: &mut Option<Content>) -> Result<(), Damage> {
         pages,
         runs: head.runs.len(),
     });
+    let runs = decoder.head.runs.clone();
+    let mut numbers = runs.iter().flat_map(|run| run.start.0..run.start.0 + run.pages);
     decoder.state()?;
     let mut buffer = vec![0; SECTION_PAGES * PAGE_SIZE];
     let mut left = pages;
     while left > 0 {
-        let section = left.min(SECTION_PAGES as u64);
-        decoder.section(&mut buffer[..section as usize * PAGE_SIZE])?;
-        left -= section;
+        let section = &mut buffer[..left.min(SECTION_PAGES as u64) as usize * PAGE_SIZE];
+        decoder.section(section)?;
+        // Pages come first: an iterator before the one that ends takes one more.
+        let pages = section.chunks_exact(PAGE_SIZE).zip(numbers.by_ref());
+        pages.for_each(|(page, number)| sums.add(number, page));
+        left -= (section.len() / PAGE_SIZE) as u64;
     }
     decoder.finish()
 }
@@ -106,6 +117,8 @@ pub struct Epochs {
     /// Every worker has a whole file.
     pub is_complete: bool,
     pub files: Vec<EpochFile>,
+    /// What whole files of two workers or more have in common.
+    sharing: Option<Sharing>,
 }
 
 /// Sorts files by epoch, the oldest first; those without a head are an epoch for themselves.
@@ -128,7 +141,13 @@ impl Epochs {
             .iter()
             .find_map(|file| file.content.as_ref().map(|content| content.workers));
         let whole = files.iter().filter(|file| file.damage.is_none());
+        // A worker may be there twice, in two directories.
+        let known: BTreeMap<Worker, &Sums> = whole
+            .clone()
+            .filter_map(|file| Some((file.content.as_ref()?.worker, &file.sums)))
+            .collect();
         Self {
+            sharing: shared::compare(&known),
             lineage: key.map_or(0, |key| key.lineage),
             generation: key.map_or(0, |key| key.generation),
             epoch: key.map_or(Epoch::NONE, |key| key.epoch),
@@ -176,6 +195,9 @@ impl Epochs {
                 bytes(content.state),
                 if file.damage.is_some() { "  DAMAGED" } else { "" }
             );
+        }
+        if let Some(sharing) = &self.sharing {
+            sharing.describe(out);
         }
     }
 }

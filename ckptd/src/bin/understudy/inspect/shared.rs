@@ -1,0 +1,175 @@
+//! Pages that several workers of an epoch have, by content.
+//!
+//! They would not have to be kept, or sent, for each of these workers.
+
+use ckptd::pages::PAGE_SIZE;
+use ckptd::report::bytes;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use understudy_numbers::Worker;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// A worker's pages by content.
+#[derive(Debug, Default)]
+pub struct Sums {
+    zeros: u64,
+    /// Of every other page its number, and a checksum that is long enough to stand for it.
+    others: Vec<(u64, u128)>,
+}
+
+impl Sums {
+    /// Notes the page of this number.
+    pub fn add(&mut self, number: u64, page: &[u8]) {
+        if page.iter().all(|byte| *byte == 0) {
+            self.zeros += 1;
+        } else {
+            self.others.push((number, xxh3_128(page)));
+        }
+    }
+}
+
+/// Pages of one worker, or of all together.
+#[derive(Debug, Default, Serialize)]
+pub struct Shares {
+    pages: u64,
+    zeros: u64,
+    /// Others that have the content of a page of another worker.
+    elsewhere: u64,
+    /// Those of them that have it at the same address.
+    same_place: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct OfWorker {
+    worker: Worker,
+    #[serde(flatten)]
+    shares: Shares,
+}
+
+/// What the workers of an epoch have in common.
+#[derive(Debug, Serialize)]
+pub struct Sharing {
+    workers: Vec<OfWorker>,
+    total: Shares,
+    /// Different contents but zeros, over all workers.
+    distinct: u64,
+}
+
+/// Compares workers; `None` if there are fewer than two.
+pub fn compare(workers: &BTreeMap<Worker, &Sums>) -> Option<Sharing> {
+    if workers.len() < 2 {
+        return None;
+    }
+    let mut sharing = Sharing {
+        workers: workers
+            .iter()
+            .map(|(worker, sums)| OfWorker {
+                worker: *worker,
+                shares: Shares::of(sums),
+            })
+            .collect(),
+        total: Shares::default(),
+        distinct: 0,
+    };
+    let mut all: Vec<(u128, u64, usize)> = Vec::new();
+    for (index, sums) in workers.values().enumerate() {
+        all.extend(sums.others.iter().map(|(number, sum)| (*sum, *number, index)));
+    }
+    all.sort_unstable();
+    for same in all.chunk_by(|one, other| one.0 == other.0) {
+        sharing.distinct += 1;
+        if same.iter().all(|it| it.2 == same[0].2) {
+            continue;
+        }
+        same.iter().for_each(|it| sharing.workers[it.2].shares.elsewhere += 1);
+        // A worker has each number once.
+        for in_place in same.chunk_by(|one, other| one.1 == other.1).filter(|it| it.len() > 1) {
+            in_place
+                .iter()
+                .for_each(|it| sharing.workers[it.2].shares.same_place += 1);
+        }
+    }
+    for OfWorker { shares: it, .. } in &sharing.workers {
+        sharing.total.pages += it.pages;
+        sharing.total.zeros += it.zeros;
+        sharing.total.elsewhere += it.elsewhere;
+        sharing.total.same_place += it.same_place;
+    }
+    Some(sharing)
+}
+
+impl Shares {
+    fn of(sums: &Sums) -> Self {
+        Self {
+            pages: sums.zeros + sums.others.len() as u64,
+            zeros: sums.zeros,
+            ..Self::default()
+        }
+    }
+
+    fn describe(&self, name: &str, out: &mut String) {
+        let Self {
+            pages,
+            zeros,
+            elsewhere,
+            same_place,
+        } = self;
+        let share = 100.0 * *elsewhere as f64 / (pages - zeros).max(1) as f64;
+        let _ = writeln!(
+            out,
+            "    {name:<12} {pages:>10} {zeros:>10} {elsewhere:>10} {share:>6.1}% {same_place:>14}"
+        );
+    }
+}
+
+impl Sharing {
+    pub fn describe(&self, out: &mut String) {
+        let _ = writeln!(
+            out,
+            "  pages whose content other workers have, too\n    {:<12} {:>10} {:>10} {:>10} {:>7} {:>14}",
+            "", "pages", "zero", "elsewhere", "", "in same place"
+        );
+        for OfWorker { worker, shares } in &self.workers {
+            shares.describe(&format!("worker {worker}"), out);
+        }
+        self.total.describe("all", out);
+        let kept = self.total.pages - self.total.zeros;
+        let size = |pages: u64| bytes(pages * PAGE_SIZE as u64);
+        let _ = writeln!(
+            out,
+            "    If each content were kept once: {} instead of {}",
+            size(self.distinct),
+            size(kept)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sums(pages: &[(u64, u8)]) -> Sums {
+        let mut sums = Sums::default();
+        pages
+            .iter()
+            .for_each(|(number, byte)| sums.add(*number, &[*byte; PAGE_SIZE]));
+        sums
+    }
+
+    #[test]
+    fn only_pages_of_other_workers_count() {
+        // Content 5 is everywhere, 6 twice in one worker only, 7 in two workers at different places.
+        let (first, second, third) = (
+            sums(&[(1, 0), (2, 5), (3, 6), (4, 6), (5, 7)]),
+            sums(&[(2, 5), (6, 7), (7, 8)]),
+            sums(&[(1, 0), (3, 5)]),
+        );
+        let found = compare(&[(Worker(0), &first), (Worker(1), &second), (Worker(4), &third)].into()).unwrap();
+        let of = |it: &Shares| [it.pages, it.zeros, it.elsewhere, it.same_place];
+        let workers: Vec<_> = found.workers.iter().map(|it| of(&it.shares)).collect();
+        assert_eq!(workers, [[5, 1, 2, 1], [3, 0, 2, 1], [2, 1, 1, 0]]);
+        assert_eq!((of(&found.total), found.distinct), ([10, 2, 5, 2], 4));
+        assert!(compare(&[(Worker(0), &first)].into()).is_none());
+    }
+}
