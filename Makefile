@@ -16,7 +16,7 @@ IN_ENV = . ./.env/env.sh;
 # Tests are compiled by a profile of their own; with all packages, so that cargo builds each of them once for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture conformance bench bench-journal bench-memory lammps slurm python fortran clean
+.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture conformance bench bench-argtrig bench-journal bench-memory lammps slurm python fortran clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -184,6 +184,10 @@ bench-memory: build ## print what static data cost in each mode, in time and mem
 bench-journal: build ## print how long journals are, how fast they are replayed, and what copies save
 	@$(IN_ENV) $(MAKE) -s -C c-examples OUT='$(CURDIR)/build/examples'
 	@$(IN_ENV) python3 c-examples/bench/journal.py
+
+bench-argtrig: build ## compare ways of surviving a lost process on a dense solver, kept by the program and by the layer (15 minutes)
+	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
+	@$(IN_ENV) python3 c-examples/bench/argtrig.py
 
 lammps: ## install LAMMPS, which some tests run, from the distribution
 	@packaging/lammps.sh

@@ -3,6 +3,7 @@
 mod conformance;
 mod disk;
 mod endings;
+mod examples;
 mod files;
 mod fortran;
 mod held;

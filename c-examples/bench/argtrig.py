@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+"""Compares ways of surviving a lost process on Newton-ARGTRIG, as chapter 5 of X. Liu's thesis does.
+
+    argtrig.py [--release DIR] [--programs DIR] [--repetitions N] [--ranks N,N…] [--unknowns N] [--iterations N] [SECTION...]
+
+Ways: `base` keeps nothing, `disk`, `diskless` and `scheme` are kept by the program
+itself (argtrig_kept.c), `ours` is the unmodified program under the layer, and
+`discard` the same with one line that says that the Jacobian needs no copy. All
+ways take a checkpoint every ten iterations. The matrix grows with the number of
+ranks, so that each has as much of it as in any other row.
+
+Jobs of all ways alternate; ratios are medians of those of neighbouring jobs, and
+the thesis's stand beside them. Processor time is that of the whole job (all its
+processes, those that died as well) without that of one that does nothing; it
+still contains what ranks spend on waiting for each other. Nothing here passes or fails. Called by `make bench-argtrig`,
+which puts MPI on the PATH. Sections: undisturbed (tables 5.5 and 5.6, figure 5.3), interval (5.2 to 5.4),
+failure (5.7, 5.8), failures (5.9, 5.10).
+"""
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+
+import jobs
+from session import MIB, Table, duration, main
+
+median = statistics.median
+
+EVERY = 10  # iterations from one checkpoint to the next
+KEPT = ("disk", "diskless", "scheme")
+WAYS = ("base", *KEPT, "ours", "discard")
+
+
+def unknowns(arguments, ranks):
+    """Each rank has as many elements as with four ranks."""
+    return int(arguments.unknowns * math.sqrt(ranks / 4))
+
+
+class Run:
+    """A job of a way, from its start to its end."""
+
+    def __init__(self, bench, arguments, way, ranks, iterations=None, failures=(), fault=None):
+        self.directory = bench.events_dir()
+        iterations = arguments.iterations if iterations is None else iterations
+        layer = way in ("ours", "discard")
+        words = [unknowns(arguments, ranks), iterations, "--restart", EVERY, "--times"]
+        program = "argtrig"
+        if way not in ("base", "ours") or (way == "base" and failures):
+            program = "argtrig_kept"
+            words = ["none" if way == "base" else way, *words, "--every", EVERY, "--file", self.directory / "kept"]
+            if failures:
+                words += ["--fail-at", ",".join(map(str, failures))]
+        settings, count = {}, ranks
+        if layer:
+            spares = max(len(failures), 1)
+            settings = {"SPARES": spares, "INTERVAL": f"{EVERY}calls", **({"FAULT": fault} if fault else {})}
+            count += spares
+        line = bench.command(program, words, layer, ranks=count, events=self.directory if layer else None, **settings)
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            begin = time.monotonic()
+            process = subprocess.Popen(["timeout", str(jobs.LIMIT_S), *line], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = status
+            self.wall = time.monotonic() - begin
+            out.seek(0)
+            err.seek(0)
+            text = out.read()
+            if status != 0:
+                raise jobs.Failed(f"status {os.waitstatus_to_exitcode(status)}: {' '.join(line)}\n{err.read()}")
+        self.processor = usage.ru_utime + usage.ru_stime
+        pairs = [words.split() for words in text.splitlines()]
+        self.figures = {pair[0]: float(pair[1]) for pair in pairs if len(pair) == 2}
+        self.norm = next(pair[-1] for pair in pairs if pair[:2] == ["argtrig:", "done,"])
+
+    def report(self, bench):
+        """The records of the layer, and its recoveries."""
+        done = subprocess.run([bench.understudy, "events", "--json", self.directory], capture_output=True, text=True)
+        return json.loads(done.stdout)
+
+
+class Ways:
+    """Runs of all ways in turn, with what one that does nothing takes."""
+
+    def __init__(self, bench, arguments, ranks, ways=WAYS, **keywords):
+        self.runs = {way: [] for way in ways}
+        # Outside of the turns: it is small, and much the same each time.
+        self.start = {way: Run(bench, arguments, way, ranks, iterations=0) for way in ways}
+        for _ in range(arguments.repetitions):
+            for way in ways:
+                self.runs[way].append(Run(bench, arguments, way, ranks, **keywords.get(way, keywords.get("all", {}))))
+        norms = {run.norm for runs in self.runs.values() for run in runs}
+        if len(norms) > 1:
+            raise jobs.Failed(f"the ways have come to different ends: {norms}")
+
+    def of(self, way, name):
+        return [run.figures[name] for run in self.runs[way]]
+
+    def processor(self, way):
+        return [run.processor - self.start[way].processor for run in self.runs[way]]
+
+    def wall(self, way):
+        return self.of(way, "wall")
+
+    def ratio(self, values, base):
+        return median(a / b for a, b in zip(values, base))
+
+
+# --- no failure ---------------------------------------------------------------------------
+
+# More than BASE, in percent: table 5.5, for 4 and 9 processes.
+PAPER_MORE = {4: {"disk": "+7.05", "diskless": "+0.86", "scheme": "-0.02"}, 9: {"disk": "+6.30", "diskless": "+3.22", "scheme": "+0.09"}}
+# Disk against diskless: table 5.6.
+PAPER_CHECKPOINT = {4: 0.2244 / 0.0744, 9: 0.5597 / 0.1728}
+
+
+def memory(bench, arguments, way, ranks):
+    """Proportional set size of all processes in the middle of a run, in MiB."""
+    count, words = ranks, [unknowns(arguments, ranks), 100000, "--print-every", 1]
+    program = "argtrig" if way in ("base", "ours") else "argtrig_kept"
+    if program == "argtrig_kept":
+        words = [way, *words, "--file", bench.events_dir() / "kept"]
+    settings = {}
+    if way in ("ours", "discard"):
+        settings, count = {"SPARES": 0, "INTERVAL": f"{EVERY}calls"}, ranks
+    with bench.job(program, *words, layer=bool(settings), ranks=count, **settings) as job:
+        for line in job.stdout:
+            if line.split()[:2] == ["iteration", str(2 * EVERY + 5)]:
+                return jobs.memory(jobs.ranks(job.pid, program))[1]
+    raise jobs.Failed(f"{way}: ended before its memory was looked at")
+
+
+def checkpoints(bench, run):
+    """Of the layer's checkpoints but the first two, of the slowest process: the pause, the time until all is safe; and bytes of a process."""
+    events = [entry["event"] for entry in run.report(bench)["timeline"]]
+    by_epoch = {}
+    for event in events:
+        if event["type"] in ("capture", "commit") and event["epoch"] > 2:
+            by_epoch.setdefault(event["epoch"], {}).setdefault(event["type"], []).append(event)
+    whole = [kinds for kinds in by_epoch.values() if len(kinds) == 2]
+    return {
+        "pause": median(max(it["scan_ns"] + it["copy_ns"] for it in kinds["capture"]) for kinds in whole) * 1e-9,
+        "safe": median(max(it["ns"] for it in kinds["commit"]) for kinds in whole) * 1e-9,
+        "bytes": median(it["bytes"] for kinds in whole for it in kinds["capture"]),
+    }
+
+
+def undisturbed(bench, arguments):
+    for ranks in arguments.ranks:
+        ways = Ways(bench, arguments, ranks)
+        paper = PAPER_MORE.get(ranks, {})
+        table = Table(f"No failure, {ranks} ranks, {unknowns(arguments, ranks)} unknowns (tables 5.5 and 5.6, figure 5.3)", "way",
+                      "processor time", "more than base", "least", "wall time", "thesis: more than base", "memory more, a process",
+                      "one checkpoint", "of diskless's", "thesis", "bytes of a process")
+        sums = {way: memory(bench, arguments, way, ranks) for way in WAYS}
+        diskless = median(ways.of("diskless", "checkpoint"))
+        for way in WAYS:
+            used, base = ways.processor(way), ways.processor("base")
+            more = [f"{(ways.ratio(used, base) - 1) * 100:+.1f} %", f"{(min(used) / min(base) - 1) * 100:+.1f} %"] if way != "base" else ["", ""]
+            wall = f"{(ways.ratio(ways.wall(way), ways.wall('base')) - 1) * 100:+.1f} %" if way != "base" else duration(median(ways.wall(way)))
+            extra = f"{(sums[way] - sums['base']) / ranks:+.1f} MiB" if way != "base" else f"{sums[way] / ranks:.1f} MiB in all"
+            cells = ["", "", "", ""]
+            if way in ("disk", "diskless"):
+                cost = median(ways.of(way, "checkpoint"))
+                cells = [duration(cost), f"{cost / diskless:.2f}", f"{PAPER_CHECKPOINT.get(ranks, math.nan):.2f}" if way == "disk" else "1",
+                         f"{median(ways.of(way, 'kept')) / MIB:.2f} MiB kept"]
+            elif way == "scheme":
+                cells[3] = f"{median(ways.of(way, 'kept')) / 1024:.1f} KiB kept"
+            elif way in ("ours", "discard"):
+                found = [checkpoints(bench, run) for run in ways.runs[way]]
+                pause, safe, size = (median(it[name] for it in found) for name in ("pause", "safe", "bytes"))
+                cells = [f"{duration(pause)} pause, safe after {duration(safe)}", f"{pause / diskless:.2f}, {safe / diskless:.2f}", "",
+                         f"{size / MIB:.2f} MiB shipped"]
+            table.row(way, duration(median(used)), *more, wall, f"{paper[way]} %" if way in paper else "", extra, *cells)
+
+
+# --- the best interval -----------------------------------------------------------------------
+
+# Of table 5.3 and 5.4: failures in a run, checkpoints, what they cost and what recoveries do, in percent.
+PAPER_INTERVALS = {2.00e-4: ("25: 0.49, 1.30", "62: 0.37, 0.58"), 3.67e-4: ("35: 0.67, 1.49", "83: 0.50, 0.70"),
+                   7.37e-4: ("50: 1.01, 1.79", "125: 0.75, 0.96"), 9.56e-4: ("55: 1.04, 1.88", "167: 1.04, 1.21")}
+PAPER_TIME = 1233.42
+
+
+def interval(bench, arguments):
+    """What checkpoints and recoveries cost at the best number of checkpoints, by equation 4.8."""
+    ranks = arguments.ranks[0]
+    half = arguments.iterations // 2
+    ways = Ways(bench, arguments, ranks, ways=("disk", "diskless"), all={"failures": [half]})
+    plain = Ways(bench, arguments, ranks, ways=("base", "ours"))
+    run = median(plain.wall("base"))
+    costs = {}
+    table = Table(f"Times, {ranks} ranks, {unknowns(arguments, ranks)} unknowns (table 5.2; the run takes {duration(run)}, an iteration "
+                  f"{duration(run / arguments.iterations)})", "way", "checkpoint t_c", "loading t_r", f"rollback t_rp of {half % EVERY} iterations",
+                  "of the run: t_c, t_r, t_rp", "thesis")
+    for way, paper in (("disk", (0.2434, 0.0307, 9.8674)), ("diskless", (0.0742, 0.0626, 2.4668))):
+        cost = [median(ways.of(way, name)) for name in ("checkpoint", "load", "rollback")]
+        costs[way] = cost
+        table.row(way, *map(duration, cost), *(", ".join(f"{value / whole:.1e}" for value in values)
+                                               for values, whole in ((cost, run), (paper, PAPER_TIME))))
+    pause = median(checkpoints(bench, it)["pause"] for it in plain.runs["ours"])
+    costs["ours"] = [pause, None, None]
+    table.row("ours", f"{duration(pause)} (the pause)", "", "", f"{pause / run:.1e}", "")
+    table = Table("Best number of checkpoints by equation 4.8, and what they and a recovery cost (tables 5.3 and 5.4)", "failures in a run",
+                  *(f"{way}: N, checkpoints, with a recovery" for way in costs), "thesis: disk", "thesis: diskless")
+    for rate, paper in PAPER_INTERVALS.items():
+        failures = rate * PAPER_TIME
+        cells = []
+        for cost, load, rollback in costs.values():
+            count = failures / math.sqrt(2 * -math.expm1(-failures * cost / run))
+            again = f", {100 * (count * cost + load + rollback) / run:.2f} %" if load is not None else ""
+            cells.append(f"{count:.0f}: {100 * count * cost / run:.2f} %{again}")
+        table.row(f"{failures:.2f}", *cells, *paper)
+
+
+# --- failures -------------------------------------------------------------------------------
+
+# The whole run against BASE without a failure, from tables 5.7 (4 and 9 processes) and 5.9 (by number of failures).
+PAPER_FAILURE = {4: {"base": 1835.15 / 1233.42, "disk": 1335.78 / 1233.42, "diskless": 1251.35 / 1233.42, "scheme": 1233.99 / 1233.42},
+                 9: {"base": 3854.96 / 2475.26, "disk": 2725.07 / 2475.26, "diskless": 2696.7 / 2475.26, "scheme": 2503.92 / 2475.26}}
+PAPER_FAILURES = {1: (1285.18, 1267.70, 1251.35, 1233.99), 2: (1334.73, 1284.09, 1263.08, 1235.07), 4: (1921.60, 1302.73, 1283.42, 1237.67),
+                  6: (2958.30, 1417.34, 1311.48, 1237.92), 8: (4862.94, 2188.37, 2134.53, 1240.13)}
+
+
+def moments(arguments, count):
+    """Iterations, counting those that are computed again, before which a process fails."""
+    return [(2 * index + 1) * arguments.iterations // (2 * count) for index in range(count)]
+
+
+def kills(bench, arguments, ranks, at):
+    """Faults that kill a process at these iterations: first each rank, then those that took their parts."""
+    run = Run(bench, arguments, "ours", ranks, fault="count")
+    passed = (entry for entry in run.report(bench)["timeline"] if entry["event"]["type"] == "passed")
+    calls = next(entry["event"]["calls"] for entry in passed if entry["rank"] == 1) / arguments.iterations
+    faults = []
+    for index, iteration in enumerate(at):
+        # Who took a part has called since then only.
+        since = at[index - ranks] if index >= ranks else 0
+        rank = (index + 1) % ranks if index < ranks else index
+        faults.append(f"kill rank={rank} at=call:{int((iteration - since) * calls) + 10}")
+    return "; ".join(faults)
+
+
+def recovered(bench, run, failures):
+    """Seconds from all deaths of a run to the program's going on, in the layer."""
+    found = run.report(bench)["recoveries"]
+    if len(found) != failures:
+        raise jobs.Failed(f"{len(found)} instead of {failures} recoveries")
+    return sum(it["kill_to_resume_ns"] or it["detect_to_resume_ns"] for it in found) * 1e-9
+
+
+def with_failures(bench, arguments, ranks, count):
+    at = moments(arguments, count)
+    ways = ("base", *KEPT, "ours")
+    keywords = {way: {"failures": at} for way in ("base", *KEPT)}
+    keywords["ours"] = {"failures": at, "fault": kills(bench, arguments, ranks, at)}
+    return Ways(bench, arguments, ranks, ways=ways, **keywords)
+
+
+def failure(bench, arguments):
+    for ranks in arguments.ranks:
+        plain = Ways(bench, arguments, ranks, ways=("base",))
+        ways = with_failures(bench, arguments, ranks, 1)
+        lost = moments(arguments, 1)[0]
+        table = Table(f"A failure after {lost} of {arguments.iterations} iterations, {ranks} ranks, {unknowns(arguments, ranks)} unknowns (tables 5.7 and 5.8)",
+                      "way", "wall time, of base undisturbed", "processor time", "thesis", "until all is there again", "rollback",
+                      "of the lost iterations' time")
+        for way in ways.runs:
+            wall = ways.ratio(ways.wall(way), plain.wall("base"))
+            used = ways.ratio(ways.processor(way), plain.processor("base"))
+            paper = PAPER_FAILURE.get(ranks, {}).get(way)
+            if way == "ours":
+                cells = [duration(median(recovered(bench, run, 1) for run in ways.runs[way])) + ", from the kill", "", ""]
+            else:
+                rollback = median(ways.of(way, "rollback"))
+                share = [run.figures["rollback"] / (run.figures["wall"] - run.figures["rollback"]) for run in ways.runs[way]]
+                again = lost if way == "base" else lost % EVERY
+                of_lost = f"{median(share) * arguments.iterations / again:.2f}" if way != "scheme" and again else ""
+                cells = [duration(median(ways.of(way, "load"))), duration(rollback), of_lost]
+            table.row(way, f"{wall:.3f}", f"{used:.3f}", f"{paper:.3f}" if paper else "", *cells)
+
+
+def failures(bench, arguments):
+    ranks = arguments.ranks[0]
+    plain = Ways(bench, arguments, ranks, ways=("base",))
+    ways = ("base", *KEPT, "ours")
+    names = [cell for way in ways for cell in (way, *(("thesis",) if way != "ours" else ()), "recoveries")]
+    table = Table(f"Several failures, {ranks} ranks, {unknowns(arguments, ranks)} unknowns: processor time of base undisturbed; recoveries with their rollbacks, "
+                  "of ours without (tables 5.9 and 5.10)", "failures", *names)
+    for count, paper in PAPER_FAILURES.items():
+        runs = with_failures(bench, arguments, ranks, count)
+        cells = []
+        for index, way in enumerate(ways):
+            used = runs.ratio(runs.processor(way), plain.processor("base"))
+            cells.append(f"{used:.3f}")
+            if way == "ours":
+                cells.append(duration(median(recovered(bench, run, count) for run in runs.runs[way])))
+            else:
+                cells += [f"{paper[index] / PAPER_TIME:.3f}",
+                          duration(median(a + b for a, b in zip(runs.of(way, "load"), runs.of(way, "rollback"))))]
+        table.row(count, *cells)
+
+
+SECTIONS = {"undisturbed": undisturbed, "interval": interval, "failure": failure, "failures": failures}
+OPTIONS = {
+    "--ranks": {"type": lambda text: [int(word) for word in text.split(",")], "default": [4, 9]},
+    "--unknowns": {"type": int, "default": 800, "help": "with four ranks"},
+    "--iterations": {"type": int, "default": 50},
+}
+
+if __name__ == "__main__":
+    main("Compares ways of surviving a lost process.", SECTIONS, needed="argtrig", repetitions=3, options=OPTIONS)
