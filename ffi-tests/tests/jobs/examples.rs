@@ -1,5 +1,6 @@
 //! Example programs of other kinds than those that most tests run: killed, they end with the same bytes.
 
+use ckptd::events::Kind;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, few, place};
 
@@ -30,5 +31,60 @@ fn a_dense_solver_writes_the_same_whoever_is_killed_and_whenever() {
         assert_undisturbed(&outcome, argtrig(), &["x"], rank);
         // It has gone back by five iterations at most.
         outcome.check(outcome.last_epoch((rank + 1) % 4) >= 7, "there were fewer checkpoints");
+    }
+}
+
+/// Jacobi iterations with the skeleton; whatever way the plate is dealt out, the field is that of a single loop.
+fn relax(way: &[&str]) -> Job {
+    let arguments = [&["200", "200", "300", "field"], way].concat();
+    Job::new(place::example("relax"), &arguments).interval("20calls")
+}
+
+#[test]
+fn a_skeleton_of_supersteps_writes_the_same_however_work_is_dealt_out_and_whoever_is_killed() {
+    let ways = [
+        (2, 1100, &["--by", "block", "--shift", "30"][..]),
+        (1, 500, &["--pace", "1"]),
+        (0, 900, &["--by", "block", "--pace", "2"]),
+        (3, 1000, &[]),
+    ];
+    for (rank, call, way) in few(ways, 2) {
+        let outcome = relax(way).fault(&format!("kill rank={rank} at=call:{call}")).run();
+        assert_undisturbed(&outcome, relax(&["--by-hand"]), &["field"], rank);
+        outcome.check(outcome.last_epoch((rank + 1) % 4) >= 15, "there were fewer checkpoints");
+    }
+}
+
+/// A worker keeps 50 rows, and one or two more of its neighbours, of which each of both arrays has them all.
+#[test]
+fn the_array_of_the_last_superstep_is_in_no_checkpoint() {
+    let outcome = relax(&[]).run();
+    outcome.assert_success();
+    let captured = outcome.events(1).into_iter().filter_map(|record| match record.kind {
+        Kind::Capture { epoch, pages, .. } if epoch.0 > 2 => Some(pages),
+        _ => None,
+    });
+    let (most, array) = (captured.max().unwrap_or(u64::MAX), 52 * 200 * 8 / 4096);
+    outcome.check(
+        (array..2 * array).contains(&most),
+        &format!("{most} pages were captured, of two arrays of {array}"),
+    );
+}
+
+/// The same loop, without the skeleton's points.
+#[test]
+fn a_loop_without_collectives_has_one_checkpoint_unless_it_has_points() {
+    let outcome = relax(&["--by-hand"]).run();
+    outcome.assert_success();
+    outcome.check(outcome.last_epoch(0) == 1, "there are others");
+}
+
+#[test]
+fn data_that_go_around_are_where_they_belong_after_a_recovery() {
+    let ring = || Job::new(place::example("ring"), &["120", "20", "product"]).interval("7calls");
+    for (rank, call) in few([(2, 150), (0, 240), (3, 100)], 1) {
+        let outcome = ring().fault(&format!("kill rank={rank} at=call:{call}")).run();
+        assert_undisturbed(&outcome, ring(), &["product"], rank);
+        outcome.check(outcome.last_epoch((rank + 1) % 4) >= 11, "there were fewer checkpoints");
     }
 }
