@@ -96,7 +96,7 @@ pub fn listen(page: &'static Page) {
     let handler: Action = [
         interrupted as *const () as usize,
         flags,
-        restorer as *const () as usize,
+        signals::restorer as *const () as usize,
         0,
     ];
     signals::action(INTERRUPT, Some(&handler));
@@ -261,12 +261,6 @@ pub fn outlives_fault(context: &mut libc::ucontext_t) -> bool {
     loop {
         std::thread::sleep(POLL_INTERVAL);
     }
-}
-
-/// rt_sigreturn(2): where handlers return to.
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn restorer() {
-    naked_asm!("mov eax, 15", "syscall", "ud2")
 }
 
 /// Takes the frame off, and returns to the caller with `rax`. The registers in the frame are those that the caller has.

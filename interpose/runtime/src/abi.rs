@@ -10,13 +10,22 @@
 //! MPICH gives its own objects numbers of that form, but the program never sees those.
 #![allow(unsafe_code)]
 
-use crate::cell::Main;
+use crate::cell::{Field, runtime};
 use crate::generated::{DATA_SYMBOLS, HandleKind};
 use crate::handles::{self, Named, named};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::{Abi, Domain, current};
 use understudy_mpi::real_types::Status;
+
+runtime! {
+    pub struct Runtime: handles::Runtime {
+        /// Predefined handles; `None`: the program has the ABI of the runtime.
+        known: Field<Option<Known>> = Field::new(None),
+        /// What was translated last, of each kind: the program's value and the virtual handle.
+        recent_foreign: Field<[(u64, u64); KINDS]> = Field::new([(0, 0); KINDS]),
+    }
+}
 
 /// Marks a created object.
 const CREATED: u32 = 0xc000_0000;
@@ -36,18 +45,13 @@ struct Known {
     null: [u64; KINDS],
 }
 
-static KNOWN: Main<Option<Known>> = Main::new(None);
-
-/// What was translated last, of each kind: the program's value and the virtual handle.
-static RECENT: Main<[(u64, u64); KINDS]> = Main::new([(0, 0); KINDS]);
-
 /// Whether the program has another ABI than Open MPI's; it always has that of its library.
 pub fn is_foreign() -> bool {
     current().is_some()
 }
 
 /// Connects the predefined handles. To be called after [`handles::connect`].
-pub fn connect() {
+pub fn connect(rt: &Runtime) {
     let Some(abi) = current() else { return };
     let mut known = Known {
         inward: [const { None }; KINDS].map(|_: Option<()>| HashMap::new()),
@@ -59,7 +63,7 @@ pub fn connect() {
         let Some(index) = handles::symbol_index(name) else {
             continue;
         };
-        let address = handles::predefined_handle(name) as u64;
+        let address = handles::predefined_handle(rt, name) as u64;
         known.inward[handle.kind as usize]
             .entry(handle.value)
             .or_insert(address);
@@ -68,28 +72,28 @@ pub fn connect() {
             known.null[handle.kind as usize] = handle.value;
         }
     }
-    *KNOWN.borrow_mut() = Some(known);
+    *rt.known.borrow_mut() = Some(known);
 }
 
 /// The virtual handle of a handle of the program's; null if it is none.
 #[inline]
-pub fn inward(abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
+pub fn inward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     let handle = if abi.width(kind) == 4 {
         u64::from(handle as u32)
     } else {
         handle
     };
-    let (known, found) = RECENT.borrow()[kind as usize];
+    let (known, found) = rt.recent_foreign.borrow()[kind as usize];
     if known == handle && found != 0 {
         found
     } else {
-        look_up(abi, kind, handle)
+        look_up(rt, abi, kind, handle)
     }
 }
 
 #[inline(never)]
-fn look_up(abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
-    let known = KNOWN.borrow();
+fn look_up(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
+    let known = rt.known.borrow();
     let Some(known) = known.as_ref() else { return 0 };
     let predefined = known.inward[kind as usize].get(&handle).copied();
     let found = match predefined {
@@ -100,13 +104,13 @@ fn look_up(abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
         }
         None => 0,
     };
-    RECENT.borrow_mut()[kind as usize] = (handle, found);
+    rt.recent_foreign.borrow_mut()[kind as usize] = (handle, found);
     found
 }
 
 /// The program's handle of a virtual handle.
-pub fn outward(abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
-    let known = KNOWN.borrow();
+pub fn outward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
+    let known = rt.known.borrow();
     let Some(known) = known.as_ref() else { return 0 };
     match named(handle as *mut c_void) {
         Named::Predefined(index) => known.outward[index],
@@ -117,8 +121,8 @@ pub fn outward(abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
 }
 
 /// A handle as a callback of the program gets it.
-pub fn for_program(kind: HandleKind, handle: u64) -> u64 {
-    current().map_or(handle, |abi| outward(abi, kind, handle))
+pub fn for_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
+    current().map_or(handle, |abi| outward(rt, abi, kind, handle))
 }
 
 /// Lets a callback of the program write a status of its own ABI.

@@ -1,9 +1,12 @@
 //! The runtime's start, called by the face in the process's first constructor.
 #![allow(unsafe_code)]
 
+use crate::calls::runtime;
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
+use crate::objects::op;
+use crate::recovery::Runtime;
 use crate::told::{config, info, launcher_size, number, process, variable};
-use crate::{abi, arch, cell, entry, events, fatal, fault, handles, renewal, shim, sys, told};
+use crate::{abi, arch, cell, entry, events, fatal, fault, handles, journal, recovery, renewal, shim, sys, told, user};
 use ckptd::settings::{Config, Static, refusal, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
@@ -21,11 +24,13 @@ const OLDEST_RENEWED: (u32, u32, u32) = (4, 1, 0);
 /// `info` and `points` must be valid; what `info` points to must live as long as the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points: *mut EntryPoints) -> c_int {
+    cell::set_owner();
+    let rt = runtime();
+    hand_down(rt);
     // SAFETY: as the caller promises.
     unsafe {
-        cell::set_owner();
         told::hear(info.read());
-        match start().map_err(Refusal::from).and_then(|()| check_memory()) {
+        match start(rt).map_err(Refusal::from).and_then(|()| check_memory()) {
             Ok(()) => {
                 points.write(EntryPoints {
                     version: ABI_VERSION,
@@ -42,6 +47,15 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
     }
 }
 
+/// For what is called from outside, and not by way of a handler.
+fn hand_down(rt: &'static Runtime) {
+    user::DOOR.open(rt);
+    renewal::DOOR.open(rt);
+    op::DOOR.open(rt);
+    journal::DOOR.open(rt);
+    recovery::DOOR.open(rt);
+}
+
 /// Where the relay of the program's streams is to make its ledger: a string that lives as long as the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_runtime_ledger() -> *const c_char {
@@ -56,11 +70,12 @@ pub extern "C" fn understudy_runtime_ledger() -> *const c_char {
 /// `ledger` must be a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
+    let rt = runtime();
     // SAFETY: as the caller promises.
     let path = unsafe { CStr::from_ptr(ledger) }.to_string_lossy().into_owned();
     // What is printed before a spare has a part, or before a job that is restarted is where it was, was printed before.
     let is_silent = process().0 + config().spares >= launcher_size() || config().restart;
-    crate::user::attach_output(path.into(), is_silent);
+    crate::user::attach_output(rt, path.into(), is_silent);
 }
 
 /// Where thunks enter.
@@ -110,7 +125,7 @@ fn refuse(refused: &Refusal) -> c_int {
     if strict.is_some() { exit::REFUSED } else { 1 }
 }
 
-fn start() -> Result<(), String> {
+fn start(rt: &Runtime) -> Result<(), String> {
     if info().version != ABI_VERSION {
         return Err("libunderstudy.so and libunderstudy_runtime.so are of different versions".into());
     }
@@ -141,8 +156,8 @@ fn start() -> Result<(), String> {
     if symbols.len() != crate::generated::DATA_COUNT {
         return Err("libunderstudy.so and libunderstudy_runtime.so are of different versions".into());
     }
-    handles::connect(symbols, understudy_mpi::abi::object);
-    abi::connect();
+    handles::connect(rt, symbols, understudy_mpi::abi::object);
+    abi::connect(rt);
     let (byte, bit) = arch::wait_mark();
     shim::mark_waits(byte, bit);
     let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];
@@ -158,12 +173,12 @@ fn start() -> Result<(), String> {
     }
     arch::turn::connect(info().turns, told::user_symbol);
     arch::turn::without_turn(crate::calls::from_another_thread, crate::user::effect_of_others);
-    crate::user::remember_start();
+    crate::user::remember_start(rt);
     if config.threads {
-        crate::user::allow_threads();
+        crate::user::allow_threads(rt);
     }
     if config.restart {
-        crate::user::note_from_start();
+        crate::user::note_from_start(rt);
     }
     told::settle(config);
     fault::point("boot.end", Epoch::NONE);

@@ -1,11 +1,15 @@
 //! The handlers written by hand, one for each procedure that needs more than its handles translated.
 
+use crate::cell::Entered;
+use crate::recovery::Runtime;
+
 mod arguments;
 mod attribute;
 mod collaboration;
 mod collective;
 mod combined;
 mod comm;
+mod comm_hints;
 mod completion;
 mod conversion;
 mod datatype;
@@ -33,6 +37,7 @@ pub use attribute::*;
 pub use collective::*;
 pub use combined::*;
 pub use comm::*;
+pub use comm_hints::*;
 pub use completion::*;
 pub use conversion::*;
 pub use datatype::*;
@@ -55,3 +60,12 @@ pub use session::*;
 pub use tool::*;
 pub use topology::*;
 pub use window::*;
+
+static RUNTIME: Entered<Runtime> = Entered::new(Runtime::new());
+
+/// The runtime, for handlers and what else is entered from outside.
+#[inline]
+#[track_caller]
+pub fn runtime() -> &'static Runtime {
+    RUNTIME.get()
+}

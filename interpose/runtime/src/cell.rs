@@ -1,13 +1,15 @@
-//! State of the main thread.
+//! What the runtime's state is made of.
 //!
 //! MPI is entered by one thread only (the entry code refuses every other one), or by one at a time, which has the main thread's control
-//! block as long as it is there ([`crate::arch::turn`]), so the runtime's state needs no lock. It is kept in a few statics of this type, one for each module that has state. What other threads or signal handlers look at is in
+//! block as long as it is there ([`crate::arch::turn`]). So the state needs no lock: it is one value, to which the handler that has been
+//! entered has a reference, and which it hands on. Each module with state has a struct `Runtime`, its own state on top of that of
+//! the module below: who has a reference to one can do what that module and those below it can. What other threads or signal handlers look at is in
 //! atomics, `OnceLock`s and locks instead.
 #![allow(unsafe_code)]
 
 use std::any::type_name;
-use std::cell::{Cell, Ref, RefCell, RefMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::{Ref, RefCell, RefMut};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// The main thread: address of its control block (fs:0x10), which alone may enter; 0 before the start.
 pub(crate) static OWNER: AtomicUsize = AtomicUsize::new(0);
@@ -31,30 +33,117 @@ pub fn is_owner() -> bool {
     this_thread() == OWNER.load(Ordering::Relaxed)
 }
 
-/// A value that only the main thread uses: a `RefCell` for statics, whose borrows are checked in release builds, too.
+/// Defines a module's `Runtime`: on whose it stands, and what is its own, each with its value at the start of the process.
+macro_rules! runtime {
+    (pub struct Runtime $(: $below:ty)? { $($(#[$doc:meta])* $name:ident: $type:ty = $start:expr,)* }) => {
+        /// The runtime as this module sees it: its own state, and that of the modules below.
+        pub struct Runtime {
+            $(below: $below,)?
+            $($(#[$doc])* $name: $type,)*
+        }
+
+        impl Runtime {
+            /// At the start of the process.
+            #[allow(clippy::new_without_default)]
+            pub const fn new() -> Runtime {
+                Runtime {
+                    $(below: <$below>::new(),)?
+                    $($name: $start,)*
+                }
+            }
+        }
+
+        $(impl std::ops::Deref for Runtime {
+            type Target = $below;
+
+            #[inline]
+            fn deref(&self) -> &$below {
+                &self.below
+            }
+        })?
+    };
+}
+pub(crate) use runtime;
+
+/// The runtime of this process, to be entered by the main thread only.
+pub struct Entered<T>(T);
+
+// SAFETY: `get` refuses every other thread, and a reference to a `Runtime`, which has cells, cannot be sent to one.
+unsafe impl<T> Sync for Entered<T> {}
+
+impl<T> Entered<T> {
+    /// Wraps the runtime at the start of the process.
+    pub const fn new(runtime: T) -> Entered<T> {
+        Entered(runtime)
+    }
+
+    /// The runtime.
+    ///
+    /// # Panics
+    /// In another thread than the main one.
+    #[inline]
+    #[track_caller]
+    pub fn get(&self) -> &T {
+        assert!(is_owner(), "the runtime is used by a thread that is not the main one");
+        &self.0
+    }
+}
+
+/// Where code that the library or the kernel calls finds the runtime, as far as its module knows that.
+pub struct Door<T>(AtomicPtr<T>);
+
+impl<T> Door<T> {
+    /// Nothing has been handed down yet.
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Door<T> {
+        Door(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    /// Hands the runtime down, at the start.
+    pub fn open(&self, runtime: &'static T) {
+        self.0.store(std::ptr::from_ref(runtime).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// The runtime.
+    ///
+    /// # Panics
+    /// In another thread than the main one, or before the start.
+    #[inline]
+    #[track_caller]
+    pub fn get(&self) -> &'static T {
+        self.try_get()
+            .expect("the runtime is handed down, and this is the main thread")
+    }
+
+    /// The runtime; `None` in another thread than the main one, and before the start.
+    #[inline]
+    pub fn try_get(&self) -> Option<&'static T> {
+        let runtime = self.0.load(Ordering::Relaxed);
+        // SAFETY: `open` has stored a reference that is valid for ever; only the main thread gets it.
+        if is_owner() { unsafe { runtime.as_ref() } } else { None }
+    }
+}
+
+/// A part of the runtime's state: a `RefCell` that says which part it is when it is used wrongly.
 ///
 /// A borrow must end before a call that may come back to the same state: a callback of the program, or another module that
-/// uses it. If it does not, or if another thread borrows, the process ends with a message.
-pub struct Main<T>(RefCell<T>);
+/// uses it. If it does not, the process ends with a message.
+pub struct Field<T>(RefCell<T>);
 
-// SAFETY: every access to the `RefCell` follows a check that this is the main thread; guards cannot be sent to another one.
-// A value may have been made by another thread, so it must be `Send`.
-unsafe impl<T: Send> Sync for Main<T> {}
-
-impl<T> Main<T> {
+impl<T> Field<T> {
     /// Wraps a value.
-    pub const fn new(value: T) -> Main<T> {
-        Main(RefCell::new(value))
+    pub const fn new(value: T) -> Field<T> {
+        Field(RefCell::new(value))
     }
 
     /// Borrows the value to look at it.
     ///
     /// # Panics
-    /// If it is borrowed to be changed, or in another thread than the main one.
+    /// If it is borrowed to be changed.
     #[inline]
     #[track_caller]
     pub fn borrow(&self) -> Ref<'_, T> {
-        match self.owned().try_borrow() {
+        match self.0.try_borrow() {
             Ok(value) => value,
             Err(_) => refuse::<T>("is being changed"),
         }
@@ -63,35 +152,35 @@ impl<T> Main<T> {
     /// Borrows the value to change it.
     ///
     /// # Panics
-    /// If it is borrowed already, or in another thread than the main one.
+    /// If it is borrowed already.
     #[inline]
     #[track_caller]
     pub fn borrow_mut(&self) -> RefMut<'_, T> {
-        match self.owned().try_borrow_mut() {
+        match self.0.try_borrow_mut() {
             Ok(value) => value,
             Err(_) => refuse::<T>("is in use"),
         }
     }
 
-    /// Borrows the value to look at it; `None` if it is borrowed to be changed, or in another thread.
+    /// Borrows the value to look at it; `None` if it is borrowed to be changed.
     #[inline]
     pub fn try_borrow(&self) -> Option<Ref<'_, T>> {
-        if is_owner() { self.0.try_borrow().ok() } else { None }
+        self.0.try_borrow().ok()
     }
 
-    /// Borrows the value to change it; `None` if it is borrowed already, or in another thread.
+    /// Borrows the value to change it; `None` if it is borrowed already.
     ///
     /// For what only tells of the job (events, counts of traffic), which must not end it, and for the end itself, which may come
     /// in the middle of anything.
     #[inline]
     pub fn try_borrow_mut(&self) -> Option<RefMut<'_, T>> {
-        if is_owner() { self.0.try_borrow_mut().ok() } else { None }
+        self.0.try_borrow_mut().ok()
     }
 
     /// Replaces the value, and returns the one before.
     ///
     /// # Panics
-    /// As [`Main::borrow_mut`].
+    /// As [`Field::borrow_mut`].
     #[inline]
     #[track_caller]
     pub fn replace(&self, value: T) -> T {
@@ -101,74 +190,23 @@ impl<T> Main<T> {
     /// Sets the value. The one before is dropped when it is not borrowed any more.
     ///
     /// # Panics
-    /// As [`Main::borrow_mut`].
+    /// As [`Field::borrow_mut`].
     #[inline]
     #[track_caller]
     pub fn set(&self, value: T) {
         drop(self.replace(value));
     }
-
-    #[inline]
-    #[track_caller]
-    fn owned(&self) -> &RefCell<T> {
-        if !is_owner() {
-            refuse::<T>("is used by a thread that is not the main one");
-        }
-        &self.0
-    }
 }
 
-impl<T: Default> Main<T> {
+impl<T: Default> Field<T> {
     /// Takes the value out, and leaves the default one.
     ///
     /// # Panics
-    /// As [`Main::borrow_mut`].
+    /// As [`Field::borrow_mut`].
     #[inline]
     #[track_caller]
     pub fn take(&self) -> T {
         self.replace(T::default())
-    }
-}
-
-/// A small value that only the main thread uses: it is copied in and out, so nothing is ever borrowed.
-pub struct Copied<T>(Cell<T>);
-
-// SAFETY: as of `Main`.
-unsafe impl<T: Send> Sync for Copied<T> {}
-
-impl<T: Copy> Copied<T> {
-    /// Wraps a value.
-    pub const fn new(value: T) -> Copied<T> {
-        Copied(Cell::new(value))
-    }
-
-    /// The value.
-    ///
-    /// # Panics
-    /// In another thread than the main one.
-    #[inline]
-    #[track_caller]
-    pub fn get(&self) -> T {
-        self.owned().get()
-    }
-
-    /// Sets the value.
-    ///
-    /// # Panics
-    /// As [`Copied::get`].
-    #[inline]
-    #[track_caller]
-    pub fn set(&self, value: T) {
-        self.owned().set(value);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn owned(&self) -> &Cell<T> {
-        if !is_owner() {
-            refuse::<T>("is used by a thread that is not the main one");
-        }
-        &self.0
     }
 }
 
@@ -181,96 +219,42 @@ fn refuse<T>(why: &str) -> ! {
 
 #[cfg(test)]
 mod tests {
-    use super::Main;
-    use std::process::{Command, ExitStatus};
+    use super::{Door, Field};
 
-    static STATE: Main<u32> = Main::new(1);
-
-    /// Runs one of the tests that end their process, alone and as the main thread.
-    fn outcome_of(test: &str) -> (ExitStatus, String) {
-        let program = std::env::current_exe().expect("the test has a file");
-        let output = Command::new(program)
-            .args(["--exact", &format!("cell::tests::{test}"), "--ignored", "--nocapture"])
-            .output()
-            .expect("it can be started");
-        (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-
-    fn assert_ends(test: &str, why: &str) {
-        let (status, said) = outcome_of(test);
-        assert!(!status.success(), "{test} came to its end");
-        assert!(said.contains("src/cell.rs") && said.contains(why), "{test}: {said}");
+    #[test]
+    #[should_panic(expected = "u32 is in use")]
+    fn what_is_looked_at_cannot_be_changed() {
+        let field = Field::new(1_u32);
+        let _seen = field.borrow();
+        field.set(2);
     }
 
     #[test]
-    fn a_second_borrow_ends_the_process() {
-        assert_ends("change_what_is_looked_at", "u32 is in use");
-        assert_ends("look_at_what_is_changed", "u32 is being changed");
-    }
-
-    #[test]
-    fn another_thread_ends_the_process() {
-        assert_ends(
-            "look_from_another_thread",
-            "u32 is used by a thread that is not the main one",
-        );
-        assert_ends(
-            "look_before_there_is_a_main_thread",
-            "u32 is used by a thread that is not the main one",
-        );
+    #[should_panic(expected = "u32 is being changed")]
+    fn what_is_changed_cannot_be_looked_at() {
+        let field = Field::new(1_u32);
+        let _changed = field.borrow_mut();
+        let _seen = field.borrow();
     }
 
     #[test]
     fn borrows_that_end_in_time_are_allowed() {
-        let (status, said) = outcome_of("borrow_one_after_the_other");
-        assert!(status.success(), "{said}");
-    }
-
-    #[test]
-    #[ignore = "ends its process; started by another test"]
-    fn change_what_is_looked_at() {
-        super::set_owner();
-        let _seen = STATE.borrow();
-        STATE.set(2);
-    }
-
-    #[test]
-    #[ignore = "ends its process; started by another test"]
-    fn look_at_what_is_changed() {
-        super::set_owner();
-        let _changed = STATE.borrow_mut();
-        let _seen = STATE.borrow();
-    }
-
-    #[test]
-    #[ignore = "ends its process; started by another test"]
-    fn look_from_another_thread() {
-        super::set_owner();
-        let other = std::thread::spawn(|| *STATE.borrow());
-        assert!(other.join().is_ok());
-    }
-
-    #[test]
-    #[ignore = "ends its process; started by another test"]
-    fn look_before_there_is_a_main_thread() {
-        let _seen = STATE.borrow();
-    }
-
-    #[test]
-    #[ignore = "makes its thread the main one; started by another test"]
-    fn borrow_one_after_the_other() {
-        super::set_owner();
-        *STATE.borrow_mut() += 1;
-        assert_eq!(*STATE.borrow() + *STATE.borrow(), 4);
-        assert!(STATE.try_borrow_mut().is_some());
-        let seen = STATE.borrow();
-        assert!(STATE.try_borrow_mut().is_none() && STATE.try_borrow().is_some());
+        let field = Field::new(1_u32);
+        *field.borrow_mut() += 1;
+        assert_eq!(*field.borrow() + *field.borrow(), 4);
+        assert!(field.try_borrow_mut().is_some());
+        let seen = field.borrow();
+        assert!(field.try_borrow_mut().is_none() && field.try_borrow().is_some());
         drop(seen);
-        let changed = STATE.borrow_mut();
-        assert!(STATE.try_borrow().is_none());
+        let changed = field.borrow_mut();
+        assert!(field.try_borrow().is_none());
         drop(changed);
-        let other = || STATE.try_borrow().is_none() && STATE.try_borrow_mut().is_none();
-        assert!(std::thread::spawn(other).join().is_ok_and(|refused| refused));
-        assert_eq!((STATE.replace(5), STATE.take(), *STATE.borrow()), (2, 5, 0));
+        assert_eq!((field.replace(5), field.take(), *field.borrow()), (2, 5, 0));
+    }
+
+    #[test]
+    fn nobody_comes_in_through_a_closed_door() {
+        let door: Door<u32> = Door::new();
+        assert!(door.try_get().is_none());
     }
 }

@@ -11,6 +11,7 @@ use crate::copies::{self, Capture, Copy};
 use crate::ending::fail;
 use crate::fault::Victim;
 use crate::image::capture::capture;
+use crate::recovery::Runtime;
 use crate::{events, fault, marks, recovery, rehearsal, schedule, sys, user, world};
 use ckptd::events::Kind;
 use std::time::Instant;
@@ -20,8 +21,8 @@ use understudy_numbers::Epoch;
 const LOST: &str = "a copy cannot be sent to another worker";
 
 /// For tests: damages what this process keeps. In the middle of a transfer that cannot be.
-pub fn damage(victim: Victim) {
-    let Some(mut keep) = copies::try_keep() else {
+pub fn damage(rt: &Runtime, victim: Victim) {
+    let Some(mut keep) = copies::try_keep(rt) else {
         sys::say(format_args!(
             "UNDERSTUDY_FAULT: copies are in use at this point and cannot be damaged; choose another one, as commit.end"
         ));
@@ -32,64 +33,64 @@ pub fn damage(victim: Victim) {
         Victim::Own => keep.own.damage_pages(true, &keep.store),
         Victim::Held => {
             // Which pages of parity are needed depends on who dies.
-            let every = world::get().redundancy.is_parity();
+            let every = world::get(rt).redundancy.is_parity();
             let partners = keep.partners.iter_mut();
             partners.for_each(|copy| copy.damage_pages(every, &keep.store));
         }
         Victim::State => keep.partners.iter_mut().for_each(Copy::damage_state),
         Victim::Journal(harm) => {
             let scripts = keep.partners.iter_mut().filter_map(|copy| copy.script.as_mut());
-            rehearsal::damage_journals(scripts, harm);
+            rehearsal::damage_journals(rt, scripts, harm);
         }
     }
 }
 
 /// Captures this rank and starts to ship it. All workers are at the same cut.
-pub fn take() -> Result<(), Rewound> {
+pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let began = Instant::now();
-    let epoch = copies::next_epoch();
+    let epoch = copies::next_epoch(rt);
     let Some(frame) = arch::top_frame() else { return Ok(()) };
-    rehearsal::cut(epoch);
+    rehearsal::cut(rt, epoch);
     fault::point("capture.begin", epoch);
     // A partner may be faster.
     let mut transfers = Vec::new();
-    recovery::check_own(copies::expect(&mut transfers), LOST)?;
+    recovery::check_own(rt, copies::expect(rt, &mut transfers), LOST)?;
     // Most of what a program allocates for a while, it does while it begins. Later less and less often is often enough.
-    if epoch > Epoch(1) && epoch.0.is_power_of_two() && !rehearsal::compares() && !user::has_threads() {
+    if epoch > Epoch(1) && epoch.0.is_power_of_two() && !rehearsal::compares() && !user::has_threads(rt) {
         user::give_back_freed();
     }
-    let state = match user::capture() {
+    let state = match user::capture(rt) {
         Ok(state) => state,
-        Err(error) => fail("the program cannot be saved", &error),
+        Err(error) => fail(rt, "the program cannot be saved", &error),
     };
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
     let frame: Frame = unsafe { *frame };
-    user::begin_section(epoch);
+    user::begin_section(rt, epoch);
     let live = user::live_stack(state.main_stack(&frame));
     let scan = Instant::now();
     let delta = {
-        let keep = &mut *copies::keep();
+        let keep = &mut *copies::keep(rt);
         let (tracker, store, own) = (&mut keep.tracker, &mut keep.store, &keep.own.image);
         capture(
             tracker,
             &state.layout,
             &[live],
-            &marks::left_out(schedule::schedule().at_candidate),
+            &marks::left_out(rt, schedule::schedule(rt).at_candidate),
             epoch,
             store,
             own,
         )
     }
-    .unwrap_or_else(|error| fail("the program's memory cannot be saved", &error));
-    copies::expose_only_windows();
+    .unwrap_or_else(|error| fail(rt, "the program's memory cannot be saved", &error));
+    copies::expose_only_windows(rt);
     let copy_ns = events::nanoseconds(scan);
-    let encoded = copies::encode(&frame, &state);
-    user::let_threads_go();
+    let encoded = copies::encode(rt, &frame, &state);
+    user::let_threads_go(rt);
     let pages = delta.page_count();
     events::emit(Kind::Cut {
         epoch,
-        at_call: schedule::schedule().candidates,
-        candidates: schedule::schedule().candidates,
+        at_call: schedule::schedule(rt).candidates,
+        candidates: schedule::schedule(rt).candidates,
     });
     let bytes = pages * crate::image::PAGE_SIZE as u64 + encoded.bytes.len() as u64;
     let scan_ns = (scan - began).as_nanos() as u64;
@@ -111,30 +112,31 @@ pub fn take() -> Result<(), Rewound> {
         state: encoded,
         began,
     };
-    recovery::check_own(copies::ship(captured, transfers), LOST)?;
-    advance()
+    recovery::check_own(rt, copies::ship(rt, captured, transfers), LOST)?;
+    advance(rt)
 }
 
 /// Helps a checkpoint along that is under way. Called at MPI calls.
 #[inline]
-pub fn poll() -> Result<(), Rewound> {
-    if copies::is_pending() { advance() } else { Ok(()) }
+pub fn poll(rt: &Runtime) -> Result<(), Rewound> {
+    if copies::is_pending() { advance(rt) } else { Ok(()) }
 }
 
 /// Waits until no checkpoint is under way.
-pub fn finish() -> Result<(), Rewound> {
+pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
     while copies::is_pending() {
-        advance()?;
+        advance(rt)?;
     }
     Ok(())
 }
 
 #[cold]
-fn advance() -> Result<(), Rewound> {
-    let met = copies::advance(recovery::welcome);
-    match recovery::check_own(met, LOST)? {
-        Some([most, least, _]) if most == -least => copies::commit(),
+fn advance(rt: &Runtime) -> Result<(), Rewound> {
+    let met = copies::advance(rt, || recovery::welcome(rt));
+    match recovery::check_own(rt, met, LOST)? {
+        Some([most, least, _]) if most == -least => copies::commit(rt),
         Some([most, least, _]) => fail(
+            rt,
             "the workers do not commit the same epoch",
             &std::io::Error::other(format!("{most} and {}", -least)),
         ),

@@ -16,7 +16,7 @@ mod transfer;
 
 use crate::arch::Frame;
 use crate::attention::{self, PENDING};
-use crate::cell::Main;
+use crate::cell::{Field, runtime};
 use crate::ending::fail;
 use crate::fault::Lack;
 use crate::image::PAGE_SIZE;
@@ -27,7 +27,7 @@ use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
 use crate::objects::window;
 use crate::rounds::Numbers;
-use crate::{disk, events, fault, sys, told, traffic, user, world};
+use crate::{disk, events, fault, journal, sys, told, traffic, user, world};
 use ckptd::events::Kind;
 pub use copy::{Copy, State};
 use hands::Hands;
@@ -42,6 +42,15 @@ use std::time::Instant;
 pub use transfer::{Payload, Transfer};
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
+
+runtime! {
+    pub struct Runtime: journal::Runtime {
+        /// All copies; `None` before the first.
+        keep: Field<Option<Keep>> = Field::new(None),
+        /// What a dead process has left.
+        found: Field<Option<legacy::Estate>> = Field::new(None),
+    }
+}
 
 /// What this process keeps.
 pub struct Keep {
@@ -90,28 +99,31 @@ impl Keep {
     }
 }
 
-static KEEP: Main<Option<Keep>> = Main::new(None);
-
 /// What this process keeps; made at the first use.
 #[track_caller]
-pub fn keep() -> RefMut<'static, Keep> {
+pub fn keep(rt: &Runtime) -> RefMut<'_, Keep> {
     let make = || {
-        let (store, legacy) = legacy::new_store().unwrap_or_else(|error| fail("no memory for copies", &error));
-        let selected = Tracker::select_where(told::config().tracking, pretended_lack())
-            .unwrap_or_else(|error| fail("UNDERSTUDY_TRACKING: changed pages cannot be found this way", &error));
+        let (store, legacy) = legacy::new_store().unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
+        let selected = Tracker::select_where(told::config().tracking, pretended_lack()).unwrap_or_else(|error| {
+            fail(
+                rt,
+                "UNDERSTUDY_TRACKING: changed pages cannot be found this way",
+                &error,
+            )
+        });
         if let Some(why) = selected.fallback {
             log::info!(
                 "pages are compared with their copies, since the kernel's tracking cannot be used: {}",
                 sys::chain(&why)
             );
         }
-        let kept = 0..world::get().redundancy.kept();
+        let kept = 0..world::get(rt).redundancy.kept();
         Keep {
             store,
             tracker: selected.tracker,
             own: Copy::default(),
             partners: kept.map(|_| Copy::default()).collect(),
-            helper: Helper::new().unwrap_or_else(|error| fail("no thread for checksums", &error)),
+            helper: Helper::new().unwrap_or_else(|error| fail(rt, "no thread for checksums", &error)),
             legacy,
             frugal: 0,
             pending: None,
@@ -119,30 +131,30 @@ pub fn keep() -> RefMut<'static, Keep> {
             rate: 0.0,
         }
     };
-    RefMut::map(KEEP.borrow_mut(), |keep| keep.get_or_insert_with(make))
+    RefMut::map(rt.keep.borrow_mut(), |keep| keep.get_or_insert_with(make))
 }
 
 /// The same, if nobody uses it; `None` inside before the first use.
-pub fn try_keep() -> Option<RefMut<'static, Option<Keep>>> {
-    KEEP.try_borrow_mut()
+pub fn try_keep(rt: &Runtime) -> Option<RefMut<'_, Option<Keep>>> {
+    rt.keep.try_borrow_mut()
 }
 
 /// The pages of this process's windows, sorted.
-fn exposed() -> Vec<PageRun> {
+fn exposed(rt: &Runtime) -> Vec<PageRun> {
     let pages = |(start, bytes): (u64, u64)| AddrRange::new(start, start + bytes).pages();
-    runs::normalise(window::exposed().into_iter().map(pages).collect())
+    runs::normalise(window::exposed(rt).into_iter().map(pages).collect())
 }
 
 /// What others may write into windows from now on is found, too, whatever they write with.
-pub fn expose_windows() {
-    if let Some(keep) = KEEP.borrow_mut().as_mut() {
-        keep.tracker.expose(&exposed());
+pub fn expose_windows(rt: &Runtime) {
+    if let Some(keep) = rt.keep.borrow_mut().as_mut() {
+        keep.tracker.expose(&exposed(rt));
     }
 }
 
 /// The same after a capture: windows that have gone count no more.
-pub fn expose_only_windows() {
-    keep().tracker.expose_only(exposed());
+pub fn expose_only_windows(rt: &Runtime) {
+    keep(rt).tracker.expose_only(exposed(rt));
 }
 
 /// What the kernel is to be taken to lack.
@@ -157,25 +169,26 @@ fn pretended_lack() -> Option<TrackError> {
 }
 
 /// Encodes the part of this process's state that is not in its pages.
-pub fn encode(frame: &Frame, user: &user::State) -> State {
-    State::new(saved::encode(frame, user))
+pub fn encode(rt: &Runtime, frame: &Frame, user: &user::State) -> State {
+    State::new(saved::encode(rt, frame, user))
 }
 
 /// Number of the last committed epoch; 0 before the first.
-pub fn epoch() -> Epoch {
-    KEEP.borrow()
+pub fn epoch(rt: &Runtime) -> Epoch {
+    rt.keep
+        .borrow()
         .as_ref()
         .map_or(Epoch::NONE, |keep| keep.own.image.epoch())
 }
 
 /// Number of the epoch that is or will be under way.
-pub fn next_epoch() -> Epoch {
-    epoch().next()
+pub fn next_epoch(rt: &Runtime) -> Epoch {
+    epoch(rt).next()
 }
 
 /// For each layer, the worker that keeps this worker's copy, and the worker whose copy this one keeps.
-fn buddies() -> impl Iterator<Item = (Worker, Worker)> {
-    let (world, worker) = (world::get(), world::worker());
+fn buddies(rt: &Runtime) -> impl Iterator<Item = (Worker, Worker)> {
+    let (world, worker) = (world::get(rt), world::worker(rt));
     let buddies = world
         .redundancy
         .holders_of(worker)
@@ -184,9 +197,9 @@ fn buddies() -> impl Iterator<Item = (Worker, Worker)> {
 }
 
 /// Makes an epoch that was read from the disk the last committed one of this rank.
-pub fn replace_own(image: Image, state: Vec<u8>) {
+pub fn replace_own(rt: &Runtime, image: Image, state: Vec<u8>) {
     let state = State::new(state);
-    let keep = &mut *keep();
+    let keep = &mut *keep(rt);
     keep.own.replace(
         Copy {
             image,
@@ -207,10 +220,10 @@ pub fn is_pending() -> bool {
 ///
 /// # Errors
 /// The library's; nothing is under way then.
-pub fn expect(transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
-    for (_, from) in buddies() {
+pub fn expect(rt: &Runtime, transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
+    for (_, from) in buddies(rt) {
         let mut transfer = Transfer::receive_only();
-        let expected = transfer.expect(world::private(), from);
+        let expected = transfer.expect(world::private(rt), from);
         transfers.push(transfer);
         if expected.is_err() {
             transfers.clear();
@@ -224,31 +237,31 @@ pub fn expect(transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
 ///
 /// # Errors
 /// The library's.
-pub fn ship(captured: Capture, transfers: Vec<Transfer>) -> mpi::Result<()> {
-    let keep = &mut *keep();
+pub fn ship(rt: &Runtime, captured: Capture, transfers: Vec<Transfer>) -> mpi::Result<()> {
+    let keep = &mut *keep(rt);
     let (_, hands) = keep.at_work();
-    let pending = Pending::begin(captured, transfers, hands);
+    let pending = Pending::begin(rt, captured, transfers, hands);
     attention::set(PENDING);
-    keep.pending.insert(pending).ship_copies(&keep.store)
+    keep.pending.insert(pending).ship_copies(rt, &keep.store)
 }
 
 /// Helps along what is pending; what came of the meeting, if it is over. `welcome` is what a newcomer has to know.
 ///
 /// # Errors
 /// Codes of the library.
-pub fn advance(welcome: fn() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
-    let keep = &mut *keep();
+pub fn advance(rt: &Runtime, welcome: impl FnOnce() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
+    let keep = &mut *keep(rt);
     let (pending, hands) = keep.at_work();
     match pending {
-        Some(pending) => pending.advance(hands, welcome),
+        Some(pending) => pending.advance(rt, hands, welcome),
         None => Ok(None),
     }
 }
 
 /// Gives memory back that it took to make parity of much, when several epochs have `used` far less. Touching memory anew costs
 /// more than anything else that is done with it, so not after every such epoch.
-fn trim(keep: &mut Keep, used: u64) {
-    if !world::get().redundancy.is_parity() || keep.store.idle() < 2 * used + FEW_IDLE {
+fn trim(rt: &Runtime, keep: &mut Keep, used: u64) {
+    if !world::get(rt).redundancy.is_parity() || keep.store.idle() < 2 * used + FEW_IDLE {
         keep.frugal = 0;
         return;
     }
@@ -262,20 +275,20 @@ fn trim(keep: &mut Keep, used: u64) {
 }
 
 /// Makes the pending epoch the committed one, on both sides.
-pub fn commit() {
-    let Some((epoch, began)) = commit_pending(&mut keep()) else {
+pub fn commit(rt: &Runtime) {
+    let Some((epoch, began)) = commit_pending(rt, &mut keep(rt)) else {
         return;
     };
     events::emit(Kind::Commit {
         epoch,
         ns: events::nanoseconds(began),
     });
-    traffic::tell_now_and_then();
+    traffic::tell_now_and_then(rt);
     fault::point("commit.end", epoch);
 }
 
 /// Returns its number, and when it began; `None` if there is none, or not all of it is here.
-fn commit_pending(keep: &mut Keep) -> Option<(Epoch, Instant)> {
+fn commit_pending(rt: &Runtime, keep: &mut Keep) -> Option<(Epoch, Instant)> {
     let pending = keep.pending.take_if(|pending| pending.is_whole())?;
     attention::clear(PENDING);
     let (epoch, began) = (pending.epoch, pending.began);
@@ -289,34 +302,41 @@ fn commit_pending(keep: &mut Keep) -> Option<(Epoch, Instant)> {
     let used = 3 * remains.delta.page_count();
     if keep.own.image.apply(remains.delta, &mut keep.store).is_err() {
         fail(
+            rt,
             "the epochs of this rank do not follow each other",
             &std::io::Error::other("internal error"),
         );
     }
     keep.own.state = remains.state;
     if let Some(received) = remains.received {
-        received.apply(&mut keep.partners, &mut keep.store, &keep.helper);
+        received.apply(rt, &mut keep.partners, &mut keep.store, &keep.helper);
     }
-    trim(keep, used);
+    trim(rt, keep, used);
     events::set_epoch(epoch);
     // If this rank dies now, the others may not have committed it.
     let before = Epoch(epoch.0.saturating_sub(1));
-    user::forget_before(disk::oldest().map_or(before, |oldest| oldest.min(before)));
-    disk::committed(&mut keep.store, &keep.own.image, &keep.own.state.bytes, world::worker());
+    user::forget_before(rt, disk::oldest(rt).map_or(before, |oldest| oldest.min(before)));
+    disk::committed(
+        rt,
+        &mut keep.store,
+        &keep.own.image,
+        &keep.own.state.bytes,
+        world::worker(rt),
+    );
     Some((epoch, began))
 }
 
 /// After a failure: no checkpoint is under way. The pending epoch, if all of its copies here are whole.
-pub fn interrupt() -> Option<Epoch> {
+pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
     attention::clear(PENDING);
-    let keep = KEEP.borrow();
+    let keep = rt.keep.borrow();
     let pending = keep.as_ref()?.pending.as_ref()?;
     pending.is_whole().then_some(pending.epoch)
 }
 
 /// What it costs, in nanoseconds, to go back to the committed epoch instead of the pending one, and to have a whole copy sent.
-pub fn costs() -> (u64, u64) {
-    let keep = KEEP.borrow();
+pub fn costs(rt: &Runtime) -> (u64, u64) {
+    let keep = rt.keep.borrow();
     let Some(keep) = keep.as_ref() else { return (0, 0) };
     let pending = keep
         .pending
@@ -328,21 +348,21 @@ pub fn costs() -> (u64, u64) {
 }
 
 /// After a failure, once the workers know the last epoch that anyone has committed: commits or gives up what is pending.
-pub fn resolve(agreed: Epoch) {
-    if let Some(keep) = &mut *KEEP.borrow_mut() {
+pub fn resolve(rt: &Runtime, agreed: Epoch) {
+    if let Some(keep) = &mut *rt.keep.borrow_mut() {
         Legacy::resolve(keep, agreed);
     }
     let is_agreed = |pending: &Pending| pending.epoch == agreed && pending.is_whole();
     let keeps = |keep: &Keep| keep.pending.as_ref().is_some_and(is_agreed);
-    if KEEP.borrow().as_ref().is_some_and(keeps) {
-        return commit();
+    if rt.keep.borrow().as_ref().is_some_and(keeps) {
+        return commit(rt);
     }
-    give_up_pending();
+    give_up_pending(rt);
 }
 
 /// Gives up what is pending.
-pub fn give_up_pending() {
-    let Some(keep) = &mut *KEEP.borrow_mut() else { return };
+pub fn give_up_pending(rt: &Runtime) {
+    let Some(keep) = &mut *rt.keep.borrow_mut() else { return };
     let Some(pending) = keep.pending.take() else { return };
     if let Some(legacy) = &mut keep.legacy {
         legacy.withdraw(&mut keep.store);
@@ -355,8 +375,8 @@ pub fn give_up_pending() {
 }
 
 /// All go back to an epoch on disk: what is recorded of later ones counts no more.
-pub fn forget_legacy() {
-    let Some(keep) = &mut *KEEP.borrow_mut() else { return };
+pub fn forget_legacy(rt: &Runtime) {
+    let Some(keep) = &mut *rt.keep.borrow_mut() else { return };
     Legacy::resolve(keep, Epoch::NONE);
     if let Some(legacy) = &mut keep.legacy {
         legacy.forget(&mut keep.store);
@@ -364,7 +384,7 @@ pub fn forget_legacy() {
 }
 
 /// After a recovery: records what this worker keeps now.
-pub fn renew_legacy(welcome: Vec<u8>) {
+pub fn renew_legacy(rt: &Runtime, welcome: Vec<u8>) {
     let Keep {
         legacy,
         own,
@@ -372,14 +392,14 @@ pub fn renew_legacy(welcome: Vec<u8>) {
         store,
         since,
         ..
-    } = &mut *keep();
+    } = &mut *keep(rt);
     *since = Instant::now();
     if let Some(legacy) = legacy {
-        legacy.renew(Kept { own, partners }, welcome, store);
+        legacy.renew(rt, Kept { own, partners }, welcome, store);
     }
 }
 
 /// Takes over what a dead process has left to this one.
-pub fn adopt() -> Option<Inherited> {
-    legacy::adopt(&mut keep())
+pub fn adopt(rt: &Runtime) -> Option<Inherited> {
+    legacy::adopt(rt, &mut keep(rt))
 }

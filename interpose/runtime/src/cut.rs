@@ -13,6 +13,7 @@ use crate::drain::{Ability, Exchange};
 use crate::handles::VirtComm;
 use crate::objects::{comm, window};
 use crate::own_messages::tag;
+use crate::recovery::Runtime;
 use crate::rehearsal::again;
 use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
@@ -43,12 +44,12 @@ const IS_DUE: i64 = 2;
 const HOLDS: i64 = 4;
 
 /// At the end: all workers have passed the same candidates, so the same vote is under way everywhere.
-pub fn finish() -> Result<(), Rewound> {
+pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
     overdue::end();
-    anywhere::finish();
-    while schedule::state().vote.is_some() {
-        if help()?.is_some() {
-            schedule::state().vote = None;
+    anywhere::finish(rt);
+    while schedule::state(rt).vote.is_some() {
+        if help(rt)?.is_some() {
+            schedule::state(rt).vote = None;
         }
     }
     Ok(())
@@ -56,53 +57,53 @@ pub fn finish() -> Result<(), Rewound> {
 
 /// The entry of a collective.
 #[inline]
-pub fn collective(comm: VirtComm) -> Result<(), Rewound> {
-    checkpoint::poll()?;
-    together(comm)?;
-    if comm::spans_all(comm) {
-        return pass();
+pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
+    checkpoint::poll(rt)?;
+    together(rt, comm)?;
+    if comm::spans_all(rt, comm) {
+        return pass(rt);
     }
-    anywhere::hold()?;
+    anywhere::hold(rt)?;
     // Only an agreement on a cut at any call asks how many there were.
     if told::config().anywhere {
-        comm::count_collective(comm);
+        comm::count_collective(rt, comm);
     }
     Ok(())
 }
 
 /// A point that the program names in all workers.
-pub fn point() -> Result<(), Rewound> {
-    checkpoint::poll()?;
-    together::all_together()?;
-    pass()
+pub fn point(rt: &Runtime) -> Result<(), Rewound> {
+    checkpoint::poll(rt)?;
+    together::all_together(rt)?;
+    pass(rt)
 }
 
 /// The same where the program wants a cut.
-pub fn wanted() -> Result<(), Rewound> {
-    checkpoint::poll()?;
-    together::all_together()?;
-    let mut state = schedule::state();
+pub fn wanted(rt: &Runtime) -> Result<(), Rewound> {
+    checkpoint::poll(rt)?;
+    together::all_together(rt)?;
+    let mut state = schedule::state(rt);
     if !state.resumed {
         state.schedule.overdue = true;
         state.schedule.next = state.schedule.candidates + 1;
         state.wake = 0;
     }
     drop(state);
-    pass()
+    pass(rt)
 }
 
 /// A candidate, where this worker may wait for all others: none of them is to stand still before it.
 #[inline]
-fn pass() -> Result<(), Rewound> {
-    anywhere::leave()?;
-    candidate()?;
-    marks::pass();
+fn pass(rt: &Runtime) -> Result<(), Rewound> {
+    anywhere::leave(rt)?;
+    candidate(rt)?;
+    marks::pass(rt);
     Ok(())
 }
 
 #[inline]
-fn candidate() -> Result<(), Rewound> {
-    let mut state = schedule::state();
+fn candidate(rt: &Runtime) -> Result<(), Rewound> {
+    let mut state = schedule::state(rt);
     if state.resumed {
         state.resumed = false;
         return Ok(());
@@ -112,60 +113,60 @@ fn candidate() -> Result<(), Rewound> {
         Ok(())
     } else {
         drop(state);
-        awake()
+        awake(rt)
     }
 }
 
 /// A candidate at which something is to be done.
 #[cold]
-fn awake() -> Result<(), Rewound> {
-    let Schedule { candidates, next, .. } = schedule::schedule();
+fn awake(rt: &Runtime) -> Result<(), Rewound> {
+    let Schedule { candidates, next, .. } = schedule::schedule(rt);
     if candidates >= next {
-        decide()?;
+        decide(rt)?;
     } else {
-        help()?;
+        help(rt)?;
     }
-    let mut state = schedule::state();
+    let mut state = schedule::state(rt);
     let needs_help = state.vote.as_ref().is_some_and(Rounds::needs_help);
     state.wake = if needs_help { 0 } else { state.schedule.next };
     Ok(())
 }
 
-fn decide() -> Result<(), Rewound> {
+fn decide(rt: &Runtime) -> Result<(), Rewound> {
     if !world::is_protected() {
         return Ok(());
     }
-    let overdue = std::mem::take(&mut schedule::state().schedule.overdue);
+    let overdue = std::mem::take(&mut schedule::state(rt).schedule.overdue);
     match crate::told::config().interval {
         Interval::Off => {
-            schedule::state().schedule.next = u64::MAX;
+            schedule::state(rt).schedule.next = u64::MAX;
             if overdue {
-                return take();
+                return take(rt);
             }
         }
         Interval::Calls(calls) => {
-            let mut state = schedule::state();
+            let mut state = schedule::state(rt);
             let candidates = state.schedule.candidates;
             state.schedule.next = (candidates / calls + 1) * calls;
             drop(state);
             if overdue || candidates.is_multiple_of(calls) {
-                return take();
+                return take(rt);
             }
         }
         Interval::Time(_) | Interval::Auto => {
             if !copies::is_pending() {
-                rehearsal::poll();
+                rehearsal::poll(rt);
             }
-            let due = tally()? || overdue;
+            let due = tally(rt)? || overdue;
             {
-                let schedule = &mut schedule::state().schedule;
+                let schedule = &mut schedule::state(rt).schedule;
                 schedule.next = schedule.candidates + schedule.stride;
             }
             if due {
-                take()?;
+                take(rt)?;
             }
             if world::is_protected() {
-                return vote();
+                return vote(rt);
             }
         }
     }
@@ -173,47 +174,52 @@ fn decide() -> Result<(), Rewound> {
 }
 
 /// Starts the vote that the next decision will look at.
-fn vote() -> Result<(), Rewound> {
-    let mut guard = schedule::state();
+fn vote(rt: &Runtime) -> Result<(), Rewound> {
+    let mut guard = schedule::state(rt);
     let state = &mut *guard;
     let interval = state.pace.interval();
     let now = Instant::now();
     let is_over = state.last.is_some_and(|last| now.duration_since(last) >= interval);
-    let is_due = is_over || journal::asks_for_cut() || again::asks_for_cut();
+    let is_due = is_over || journal::asks_for_cut(rt) || again::asks_for_cut(rt);
     let says = [
         (state.held > 0, HOLDS),
         (is_due, IS_DUE),
-        (journal::is_recording(), RECORDS),
+        (journal::is_recording(rt), RECORDS),
     ];
     let says: i64 = says.iter().map(|&(says, what)| i64::from(says) * what).sum();
     let before = state.decided.replace((now, state.schedule.candidates));
     let since = |(then, at): (Instant, u64)| now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32;
     let per_candidate = before.map_or(interval, since).as_nanos() as i64;
-    let (world, numbers) = (world::get(), [says, per_candidate, state.pace.cost_ns()]);
+    let (world, numbers) = (world::get(rt), [says, per_candidate, state.pace.cost_ns()]);
     drop(guard);
-    let vote = Rounds::new(world.private, tag::VOTE, (world::worker(), world.worker_count), numbers);
-    let started = schedule::state().vote.insert(vote).start();
-    recovery::check_own(started, NO_VOTE)
+    let vote = Rounds::new(
+        world.private,
+        tag::VOTE,
+        (world::worker(rt), world.worker_count),
+        numbers,
+    );
+    let started = schedule::state(rt).vote.insert(vote).start();
+    recovery::check_own(rt, started, NO_VOTE)
 }
 
 /// Helps the vote along; what came of it, if it has ended.
-fn help() -> Result<Option<Numbers>, Rewound> {
-    let polled = schedule::state().vote.as_mut().map(Rounds::poll);
-    recovery::check_own(polled.unwrap_or(Ok(None)), NO_VOTE)
+fn help(rt: &Runtime) -> Result<Option<Numbers>, Rewound> {
+    let polled = schedule::state(rt).vote.as_mut().map(Rounds::poll);
+    recovery::check_own(rt, polled.unwrap_or(Ok(None)), NO_VOTE)
 }
 
 /// Looks at the vote; the same candidate in every worker. Also sets the stride, from the slowest worker's time, and the
 /// pace, from the costliest one's.
-fn tally() -> Result<bool, Rewound> {
+fn tally(rt: &Runtime) -> Result<bool, Rewound> {
     let [said, per_candidate, cost] = loop {
-        if schedule::state().vote.is_none() {
+        if schedule::state(rt).vote.is_none() {
             return Ok(false);
         }
-        if let Some(numbers) = help()? {
+        if let Some(numbers) = help(rt)? {
             break numbers;
         }
     };
-    let state = &mut *schedule::state();
+    let state = &mut *schedule::state(rt);
     state.vote = None;
     // A vote every fiftieth of the interval is precise enough, and rare enough.
     let apart = state.pace.agree(cost).as_nanos() as i64 / 50;
@@ -224,10 +230,10 @@ fn tally() -> Result<bool, Rewound> {
 }
 
 /// Whether a cut would be taken here even if nothing but the interval were looked at.
-fn is_regular() -> bool {
+fn is_regular(rt: &Runtime) -> bool {
     match crate::told::config().interval {
         Interval::Time(_) | Interval::Auto => {
-            let state = schedule::state();
+            let state = schedule::state(rt);
             let interval = state.pace.interval();
             state.last.is_none_or(|last| last.elapsed() >= interval)
         }
@@ -236,81 +242,84 @@ fn is_regular() -> bool {
 }
 
 /// Takes a cut here and starts its checkpoint.
-pub fn take() -> Result<(), Rewound> {
-    take_at(true)
+pub fn take(rt: &Runtime) -> Result<(), Rewound> {
+    take_at(rt, true)
 }
 
 /// The same at a candidate, or wherever the workers are.
-fn take_at(candidate: bool) -> Result<(), Rewound> {
-    fault::point("cut.begin", copies::next_epoch());
+fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
+    fault::point("cut.begin", copies::next_epoch(rt));
     turn::settle();
-    checkpoint::finish()?;
-    rehearsal::poll();
-    completion::reap_orphans()?;
-    recovery::check_own(window::quiesce(), NO_QUIET)?;
-    let (ability, objection) = ability()?;
-    let exchanged = drain::exchange(ability, candidate.then(is_regular))?;
+    checkpoint::finish(rt)?;
+    rehearsal::poll(rt);
+    completion::reap_orphans(rt)?;
+    recovery::check_own(rt, window::quiesce(rt), NO_QUIET)?;
+    let (ability, objection) = ability(rt)?;
+    let exchanged = drain::exchange(rt, ability, candidate.then(|| is_regular(rt)))?;
     if !matches!(exchanged, Exchange::InFlight(_)) {
-        user::let_threads_go();
+        user::let_threads_go(rt);
     }
     match exchanged {
         Exchange::InFlight(in_flight) => {
-            fault::point("cut.agreed", copies::next_epoch());
-            schedule::state().schedule.at_candidate = candidate;
-            drain::drain(&in_flight)?;
-            fault::point("cut.end", copies::next_epoch());
-            let (began, epoch) = (Instant::now(), copies::next_epoch());
-            checkpoint::take()?;
-            recovery::check_own(window::meet_again(), NO_QUIET)?;
+            fault::point("cut.agreed", copies::next_epoch(rt));
+            schedule::state(rt).schedule.at_candidate = candidate;
+            drain::drain(rt, &in_flight)?;
+            fault::point("cut.end", copies::next_epoch(rt));
+            let (began, epoch) = (Instant::now(), copies::next_epoch(rt));
+            checkpoint::take(rt)?;
+            recovery::check_own(rt, window::meet_again(rt), NO_QUIET)?;
             {
-                let mut state = schedule::state();
+                let mut state = schedule::state(rt);
                 state.cost = began.elapsed();
                 let cost = state.cost;
                 state.pace.measure(cost);
                 state.last = Some(Instant::now());
             }
-            overdue::begin(epoch, world::worker(), world::get().process);
+            overdue::begin(rt, epoch, world::worker(rt), world::get(rt).process);
         }
         Exchange::PutOff => {
             log::debug!(
                 "a non-blocking collective or a general epoch of a window is under way somewhere, a library is being opened, or the program wants none: the cut is put off"
             );
             if candidate {
-                let schedule = &mut schedule::state().schedule;
+                let schedule = &mut schedule::state(rt).schedule;
                 schedule.next = schedule.candidates + 1;
                 schedule.overdue = true;
             }
             overdue::put_off();
         }
         Exchange::Unprotected(speaker) => {
-            if speaker == world::worker()
+            if speaker == world::worker(rt)
                 && let Some(why) = objection
             {
                 protection::say_refused(&why);
             }
             overdue::end();
-            protection::give_up_protection();
+            protection::give_up_protection(rt);
         }
     }
     Ok(())
 }
 
 /// Whether this rank can be saved here, and what stands in the way for good.
-fn ability() -> Result<(Ability, Option<String>), Rewound> {
-    if let Err(why) = user::check() {
+fn ability(rt: &Runtime) -> Result<(Ability, Option<String>), Rewound> {
+    if let Err(why) = user::check(rt) {
         return Ok((Ability::Never, Some(why.to_string())));
     }
-    let collectives = completion::test_all(requests::active(|kind| {
-        matches!(
-            kind,
-            Kind::Collective | Kind::OneSided | Kind::Duplicate(_) | Kind::Recorded(_)
-        )
-    }))?;
-    let is_held = schedule::state().held > 0;
+    let collectives = completion::test_all(
+        rt,
+        requests::active(rt, |kind| {
+            matches!(
+                kind,
+                Kind::Collective | Kind::OneSided | Kind::Duplicate(_) | Kind::Recorded(_)
+            )
+        }),
+    )?;
+    let is_held = schedule::state(rt).held > 0;
     let is_callback = arch::top_frame().is_none();
-    let is_open = !collectives.is_empty() || requests::is_any_unready() || !window::are_quiet();
+    let is_open = !collectives.is_empty() || requests::is_any_unready(rt) || !window::are_quiet(rt);
     let is_able = !is_open && !user::is_loading() && !is_held && !is_callback;
-    let ability = if is_able && user::stop_threads() {
+    let ability = if is_able && user::stop_threads(rt) {
         Ability::Now
     } else {
         Ability::Later

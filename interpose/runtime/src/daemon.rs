@@ -4,7 +4,7 @@
 //! the built-in rule chooses. In a recovery its answer is waited for no longer than [`LIMIT`]. Idle spares keep a connection, over which
 //! they say now and then that they live. No thread, and no descriptor that the user side could meet.
 
-use crate::cell::Main;
+use crate::cell::{Field, runtime};
 use crate::{domains, peers, renewal, told, world};
 use ckptd::client::{Client, ClientError};
 use ckptd::pool::{Lease, Limits, Need, Place, Spare, Token};
@@ -12,6 +12,16 @@ use ckptd::wire::{Answer, Ask, auth};
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_numbers::{ProcessNumber, Worker};
+
+runtime! {
+    pub struct Runtime: renewal::Runtime {
+        /// The connection, if this process has one.
+        link: Field<Link> = Field::new(Link {
+            client: None,
+            due: None,
+        }),
+    }
+}
 
 /// How long a recovery waits for the daemon.
 const LIMIT: Duration = Duration::from_millis(100);
@@ -28,11 +38,6 @@ struct Link {
     /// When it says next that it lives, or tries to connect.
     due: Option<Instant>,
 }
-
-static LINK: Main<Link> = Main::new(Link {
-    client: None,
-    due: None,
-});
 
 /// Whether there is one to be asked.
 pub fn is_set() -> bool {
@@ -52,11 +57,11 @@ fn connect(limit: Duration) -> Result<Client, ClientError> {
 }
 
 /// An idle spare says that it is there, if it is time to. When it is time again, if ever.
-pub fn poll_spare() -> Option<Duration> {
+pub fn poll_spare(rt: &Runtime) -> Option<Duration> {
     if !is_set() {
         return None;
     }
-    let link = &mut *LINK.borrow_mut();
+    let link = &mut *rt.link.borrow_mut();
     if let Some(left) = link.due.and_then(|due| due.checked_duration_since(Instant::now())) {
         return Some(left);
     }
@@ -97,21 +102,21 @@ fn register() -> Result<Client, ClientError> {
 }
 
 /// Says something for the last time, and closes the connection.
-fn farewell(ask: &Ask) {
-    let client = LINK.borrow_mut().client.take();
+fn farewell(rt: &Runtime, ask: &Ask) {
+    let client = rt.link.borrow_mut().client.take();
     if let Some(mut client) = client {
         let _ = client.tell(ask);
     }
 }
 
 /// This process has the part of a worker from now on.
-pub fn playing(worker: Worker) {
-    farewell(&Ask::Playing { worker });
+pub fn playing(rt: &Runtime, worker: Worker) {
+    farewell(rt, &Ask::Playing { worker });
 }
 
 /// This spare was never needed.
-pub fn leave() {
-    farewell(&Ask::Leave);
+pub fn leave(rt: &Runtime) {
+    farewell(rt, &Ask::Leave);
 }
 
 /// Where a process is or was.
@@ -127,8 +132,8 @@ fn domain_name(domain: u64) -> String {
 }
 
 /// Asks for spares for dead workers. Rounds grow with every time that a job asks.
-pub fn lease(round: u64, dead: &[Worker]) -> Result<Vec<Lease>, String> {
-    let world = world::get();
+pub fn lease(rt: &Runtime, round: u64, dead: &[Worker]) -> Result<Vec<Lease>, String> {
+    let world = world::get(rt);
     let need = |&worker: &Worker| Need {
         worker,
         failed: place_of(world.players[worker.index()]),

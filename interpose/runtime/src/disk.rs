@@ -24,7 +24,7 @@ mod places;
 mod static_file;
 mod writer;
 
-use crate::cell::Main;
+use crate::cell::{Field, runtime};
 use crate::image::absent::Sums;
 use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
@@ -47,6 +47,13 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, Rank, Worker};
 use writer::{Job, Pages, Piece, Writer};
 use xxhash_rust::xxh3::xxh3_64;
+
+runtime! {
+    pub struct Runtime: user::Runtime {
+        /// The disk level; `None` without.
+        disk: Field<Option<Disk>> = Field::new(None),
+    }
+}
 
 /// The disk level of this process.
 struct Disk {
@@ -93,25 +100,25 @@ pub struct Report {
 // SAFETY: numbers.
 unsafe impl Plain for Report {}
 
-static DISK: Main<Option<Disk>> = Main::new(None);
-
 fn checksum(key: Key) -> u64 {
-    let Key {
-        lineage,
-        generation,
-        epoch,
-    } = key;
-    xxh3_64(&[lineage, generation, epoch.0].map(u64::to_le_bytes).concat()).max(1)
+    let parts = [key.lineage, key.generation, key.epoch.0];
+    xxh3_64(&parts.map(u64::to_le_bytes).concat()).max(1)
 }
 
 /// Whether there is a disk level.
-pub fn is_on() -> bool {
-    DISK.borrow().is_some()
+pub fn is_on(rt: &Runtime) -> bool {
+    rt.disk.borrow().is_some()
 }
 
 /// Opens the directory, if there is to be one: a collective over all processes. Whether the job goes on from an epoch
 /// there, which is loaded; or why it must not start.
-pub fn open(comm: RealComm, worker: Worker, workers: u32, store: &mut PageStore) -> mpi::Result<Result<bool, String>> {
+pub fn open(
+    rt: &Runtime,
+    comm: RealComm,
+    worker: Worker,
+    workers: u32,
+    store: &mut PageStore,
+) -> mpi::Result<Result<bool, String>> {
     let config = told::config();
     let Some(directory) = &config.disk else {
         return Ok(Ok(false));
@@ -120,8 +127,8 @@ pub fn open(comm: RealComm, worker: Worker, workers: u32, store: &mut PageStore)
     let mut lineage = [now.as_nanos() as u64];
     comm.broadcast(Rank(0), &mut lineage)?;
     let [lineage] = lineage;
-    let mut level = DISK.borrow_mut();
-    let disk = level.insert(Disk::new(directory, lineage, workers));
+    let mut level = rt.disk.borrow_mut();
+    let disk = level.insert(Disk::new(rt, directory, lineage, workers));
     disk.places.remove_torn(worker);
     disk.places.remove_static(worker);
     let place = disk.places.directory.display().to_string();
@@ -132,14 +139,14 @@ pub fn open(comm: RealComm, worker: Worker, workers: u32, store: &mut PageStore)
                 key.epoch
             )));
         }
-        user::keep_files_on_disk(&disk.places.directory, lineage, disk.start);
+        user::keep_files_on_disk(rt, &disk.places.directory, lineage, disk.start);
         return Ok(Ok(false));
     }
     drop(level);
-    Ok(match choose(comm, worker, store)? {
+    Ok(match choose(rt, comm, worker, store)? {
         Some(_) => {
-            if let Some(disk) = &*DISK.borrow() {
-                user::keep_files_on_disk(&disk.places.directory, disk.lineage, disk.start);
+            if let Some(disk) = &*rt.disk.borrow() {
+                user::keep_files_on_disk(rt, &disk.places.directory, disk.lineage, disk.start);
             }
             Ok(true)
         }
@@ -158,28 +165,28 @@ pub struct Told {
 }
 
 /// Of this process.
-pub fn told() -> Option<Told> {
+pub fn told(rt: &Runtime) -> Option<Told> {
     let told = |disk: &Disk| Told {
         lineage: disk.lineage,
         start: disk.start,
         base: disk.base,
     };
-    DISK.borrow().as_ref().map(told)
+    rt.disk.borrow().as_ref().map(told)
 }
 
 /// This process has joined the job, which has a disk level.
-pub fn join(told: Told, workers: u32) {
+pub fn join(rt: &Runtime, told: Told, workers: u32) {
     let Some(directory) = &told::config().disk else { return };
-    let mut level = DISK.borrow_mut();
-    let disk = level.insert(Disk::new(directory, told.lineage, workers));
+    let mut level = rt.disk.borrow_mut();
+    let disk = level.insert(Disk::new(rt, directory, told.lineage, workers));
     (disk.start, disk.base) = (told.start, told.base);
-    user::keep_files_on_disk(&disk.places.directory, told.lineage, told.start);
+    user::keep_files_on_disk(rt, &disk.places.directory, told.lineage, told.start);
 }
 
 /// Finds the newest epoch of which all workers have whole files, and loads that of the worker that this process plays or will play:
 /// a collective over all.
-pub fn choose(comm: RealComm, worker: Worker, store: &mut PageStore) -> mpi::Result<Option<Key>> {
-    let Some(disk) = &mut *DISK.borrow_mut() else {
+pub fn choose(rt: &Runtime, comm: RealComm, worker: Worker, store: &mut PageStore) -> mpi::Result<Option<Key>> {
+    let Some(disk) = &mut *rt.disk.borrow_mut() else {
         return Ok(None);
     };
     disk.finish(store);
@@ -198,8 +205,8 @@ pub fn choose(comm: RealComm, worker: Worker, store: &mut PageStore) -> mpi::Res
 }
 
 /// What was loaded.
-pub fn take_chosen() -> Option<Loaded> {
-    let mut level = DISK.borrow_mut();
+pub fn take_chosen(rt: &Runtime) -> Option<Loaded> {
+    let mut level = rt.disk.borrow_mut();
     let disk = level.as_mut()?;
     let loaded = disk.chosen.as_mut()?.1.take();
     if let Some(loaded) = &loaded
@@ -214,8 +221,8 @@ pub fn take_chosen() -> Option<Loaded> {
 }
 
 /// All have gone back to the chosen epoch: there is nothing newer any more.
-pub fn go_on_from(worker: Worker) {
-    let Some(disk) = &mut *DISK.borrow_mut() else { return };
+pub fn go_on_from(rt: &Runtime, worker: Worker) {
+    let Some(disk) = &mut *rt.disk.borrow_mut() else { return };
     let Some((key, _)) = disk.chosen.take() else { return };
     (disk.written, disk.due, disk.complete) = (Some(key), None, BTreeSet::from([key]));
     disk.own.retain(|other| *other <= key);
@@ -231,26 +238,26 @@ pub fn go_on_from(worker: Worker) {
 }
 
 /// The epoch of the cut under way is to be written, with this key.
-pub fn due() -> Option<Key> {
-    DISK.borrow().as_ref()?.due
+pub fn due(rt: &Runtime) -> Option<Key> {
+    rt.disk.borrow().as_ref()?.due
 }
 
 /// This process has taken a part at an epoch that was to be written with this key, if it was. If its predecessor has died before that, it
 /// is written now: else nobody could go on from this epoch, which may be the first.
-pub fn take_over(worker: Worker, key: Option<Key>, store: &mut PageStore, image: &Image, state: &[u8]) {
-    let mut level = DISK.borrow_mut();
+pub fn take_over(rt: &Runtime, worker: Worker, key: Option<Key>, store: &mut PageStore, image: &Image, state: &[u8]) {
+    let mut level = rt.disk.borrow_mut();
     let Some(disk) = &mut *level else { return };
     let files = disk.places.keys(worker).into_iter();
     disk.own = files.filter(|key| key.lineage == disk.lineage).collect();
     disk.places.remove_torn(worker);
     disk.due = key.filter(|key| !disk.own.contains(key) && image.absent().is_empty());
     drop(level);
-    committed(store, image, state, worker);
+    committed(rt, store, image, state, worker);
 }
 
 /// This worker is at its end: it writes nothing any more, so that after the workers' last agreement no file appears.
-pub fn stop_writing(store: &mut PageStore) {
-    let Some(disk) = &mut *DISK.borrow_mut() else { return };
+pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
+    let Some(disk) = &mut *rt.disk.borrow_mut() else { return };
     if let Some(outcome) = disk.writer.as_mut().and_then(Writer::stop) {
         disk.note(outcome, store);
     }
@@ -258,9 +265,9 @@ pub fn stop_writing(store: &mut PageStore) {
 
 /// The job has come to its end: there is nothing to go back for. All others are at the end, too; this worker removes the files of all of
 /// them, since some may be killed before they do.
-pub fn end() {
-    let Some(mut disk) = DISK.take() else { return };
-    user::end_files_on_disk();
+pub fn end(rt: &Runtime) {
+    let Some(mut disk) = rt.disk.take() else { return };
+    user::end_files_on_disk(rt);
     if let Some(writer) = &mut disk.writer {
         writer.stop();
     }
@@ -269,28 +276,28 @@ pub fn end() {
 }
 
 /// Where a worker's static data are, or are to be.
-pub fn static_path(worker: Worker) -> Option<PathBuf> {
-    let level = DISK.borrow();
+pub fn static_path(rt: &Runtime, worker: Worker) -> Option<PathBuf> {
+    let level = rt.disk.borrow();
     let disk = level.as_ref()?;
     Some(disk.static_path(worker))
 }
 
 /// Starts to write an image there, beside the program.
-pub fn write_static(worker: Worker, image: &Image, store: &PageStore) -> io::Result<Writing> {
-    let path = static_path(worker).ok_or(ErrorKind::NotFound)?;
+pub fn write_static(rt: &Runtime, worker: Worker, image: &Image, store: &PageStore) -> io::Result<Writing> {
+    let path = static_path(rt, worker).ok_or(ErrorKind::NotFound)?;
     static_file::write(path, image, store)
 }
 
 /// The oldest epoch on disk that this process may have to go back to.
-pub fn oldest() -> Option<Epoch> {
-    let level = DISK.borrow();
+pub fn oldest(rt: &Runtime) -> Option<Epoch> {
+    let level = rt.disk.borrow();
     let disk = level.as_ref()?;
     disk.own.iter().chain(&disk.due).map(|key| key.epoch).min()
 }
 
 /// What this worker tells the others at a cut.
-pub fn report(store: &mut PageStore, epoch: Epoch) -> Report {
-    let Some(disk) = &mut *DISK.borrow_mut() else {
+pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> Report {
+    let Some(disk) = &mut *rt.disk.borrow_mut() else {
         return Report::default();
     };
     disk.settle(store);
@@ -309,8 +316,8 @@ pub fn report(store: &mut PageStore, epoch: Epoch) -> Report {
 }
 
 /// What all workers have told, by worker. If all can write, this cut's epoch will be written.
-pub fn agreed(reports: &[Report], worker: Worker, epoch: Epoch, recoveries: u32) {
-    let Some(disk) = &mut *DISK.borrow_mut() else { return };
+pub fn agreed(rt: &Runtime, reports: &[Report], worker: Worker, epoch: Epoch, recoveries: u32) {
+    let Some(disk) = &mut *rt.disk.borrow_mut() else { return };
     let generation = disk.base + u64::from(recoveries);
     let lineage = disk.lineage;
     let key = Key {
@@ -333,8 +340,8 @@ pub fn agreed(reports: &[Report], worker: Worker, epoch: Epoch, recoveries: u32)
 }
 
 /// The epoch is committed: writes it if that is due.
-pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: Worker) {
-    let Some(disk) = &mut *DISK.borrow_mut() else { return };
+pub fn committed(rt: &Runtime, store: &mut PageStore, image: &Image, state: &[u8], worker: Worker) {
+    let Some(disk) = &mut *rt.disk.borrow_mut() else { return };
     let Some(key) = disk.due.take().filter(|key| key.epoch == image.epoch()) else {
         return;
     };
@@ -351,7 +358,7 @@ pub fn committed(store: &mut PageStore, image: &Image, state: &[u8], worker: Wor
     let mut pieces: Vec<Piece> = image.runs().iter().map(|run| kept(run, store)).collect();
     pieces.extend(image.absent().iter().cloned().map(Piece::Absent));
     pieces.sort_unstable_by_key(Piece::first);
-    let files = user::written_files();
+    let files = user::written_files(rt);
     let job = Job {
         directory: disk.places.directory.clone(),
         held: disk.places.held.clone(),
@@ -382,12 +389,12 @@ fn kept(run: &SlotRun, store: &PageStore) -> Piece {
 }
 
 impl Disk {
-    fn new(directory: &Path, lineage: u64, workers: u32) -> Disk {
+    fn new(rt: &Runtime, directory: &Path, lineage: u64, workers: u32) -> Disk {
         let config = told::config();
         Disk {
             places: Places::open(directory, config.disk_hold),
             every: config.disk_every,
-            identity: identity::own(workers),
+            identity: identity::own(rt, workers),
             environment: identity::environment(),
             lineage,
             start: lineage,

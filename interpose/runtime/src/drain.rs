@@ -14,10 +14,10 @@ use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::comm::freed;
 use crate::objects::objects;
-use crate::recovery;
+use crate::recovery::Runtime;
 use crate::rehearsal::again;
 use crate::requests::{self, EMPTY, Kind};
-use crate::{completion, copies, early, journal, own_messages, user, world};
+use crate::{completion, copies, early, journal, own_messages, recovery, user, world};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 use understudy_mpi::comm::Plain;
@@ -76,16 +76,16 @@ const MAY_END: u64 = 1;
 const MAY_BEGIN: u64 = 2;
 
 /// Exchanges the bookmarks over all workers. `is_regular`: see [`journal::may_end`]; no phase ends or begins outside of candidates.
-pub fn exchange(ability: Ability, is_regular: Option<bool>) -> Result<Exchange, Rewound> {
+pub fn exchange(rt: &Runtime, ability: Ability, is_regular: Option<bool>) -> Result<Exchange, Rewound> {
     let mappings = user::shared_mappings();
-    let epoch = copies::next_epoch();
-    let disk = disk::report(&mut copies::keep().store, epoch);
+    let epoch = copies::next_epoch(rt);
+    let disk = disk::report(rt, &mut copies::keep(rt).store, epoch);
     let phase = is_regular.map_or(0, |is_regular| {
-        u64::from(journal::may_end(is_regular)) * MAY_END + u64::from(again::may_begin()) * MAY_BEGIN
+        u64::from(journal::may_end(rt, is_regular)) * MAY_END + u64::from(again::may_begin(rt)) * MAY_BEGIN
     });
-    let started = requests::started();
-    let (freed_ones, share) = freed::within(None, requests::are_on);
-    let own: Vec<Bookmark> = requests::table()
+    let started = requests::started(rt);
+    let (freed_ones, share) = freed::within(rt, None, |it| requests::are_on(rt, it));
+    let own: Vec<Bookmark> = requests::table(rt)
         .sent
         .iter()
         .map(|&sent| Bookmark {
@@ -98,9 +98,9 @@ pub fn exchange(ability: Ability, is_regular: Option<bool>) -> Result<Exchange, 
             phase,
         })
         .collect();
-    let theirs = recovery::check_own(world::private().exchange(&own), NO_BOOKMARKS)?;
+    let theirs = recovery::check_own(rt, world::private(rt).exchange(&own), NO_BOOKMARKS)?;
     let counts: Vec<u64> = theirs.iter().map(|bookmark| bookmark.shared).collect();
-    if let Some(speaker) = sharing::first_sharer(&mappings, &counts)? {
+    if let Some(speaker) = sharing::first_sharer(rt, &mappings, &counts)? {
         return Ok(Exchange::Unprotected(speaker));
     }
     let speaker = theirs
@@ -121,17 +121,17 @@ pub fn exchange(ability: Ability, is_regular: Option<bool>) -> Result<Exchange, 
                 .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.freed))
                 == 0
             {
-                freed::forget(&freed_ones);
+                freed::forget(rt, &freed_ones);
             }
             let reports: Vec<Report> = theirs.iter().map(|bookmark| bookmark.disk).collect();
-            disk::agreed(&reports, world::worker(), epoch, world::get().recoveries);
+            disk::agreed(rt, &reports, world::worker(rt), epoch, world::get(rt).recoveries);
             let all = |bit: u64| theirs.iter().all(|bookmark| bookmark.phase & bit != 0);
-            journal::agree(all(MAY_END));
-            again::agree(all(MAY_BEGIN));
+            journal::agree(rt, all(MAY_END));
+            again::agree(rt, all(MAY_BEGIN));
             Exchange::InFlight(
                 theirs
                     .iter()
-                    .zip(&requests::table().received)
+                    .zip(&requests::table(rt).received)
                     .map(|(bookmark, &received)| bookmark.sent - received)
                     .collect(),
             )
@@ -142,14 +142,14 @@ pub fn exchange(ability: Ability, is_regular: Option<bool>) -> Result<Exchange, 
 /// After so long, a line says what has not arrived.
 const SLOW: Duration = Duration::from_secs(5);
 
-fn tell_slow(goal: &[u64]) {
-    let table = requests::table();
+fn tell_slow(rt: &Runtime, goal: &[u64]) {
+    let table = requests::table(rt);
     let missing = goal.iter().zip(&table.received).enumerate();
     let missing: Vec<String> = missing
         .filter(|(_, (goal, received))| goal != received)
         .map(|(worker, (goal, received))| format!("{} from worker {worker}", goal.wrapping_sub(*received) as i64))
         .collect();
-    let receives = requests::active(|kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_))).len();
+    let receives = requests::active(rt, |kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_))).len();
     log::warn!(
         "at a checkpoint, messages that were sent have not arrived for {SLOW:?}: {}; {receives} receives are posted",
         missing.join(", ")
@@ -158,91 +158,90 @@ fn tell_slow(goal: &[u64]) {
 
 /// Receives until nothing is in flight; then every send of this process has ended too. Nobody goes on before all have come so far: what
 /// is sent behind the cut would meet receives that are posted before it.
-pub fn drain(in_flight: &[u64]) -> Result<(), Rewound> {
-    let goal: Vec<u64> = requests::table()
+pub fn drain(rt: &Runtime, in_flight: &[u64]) -> Result<(), Rewound> {
+    let goal: Vec<u64> = requests::table(rt)
         .received
         .iter()
         .zip(in_flight)
         .map(|(received, more)| received + more)
         .collect();
-    receive_matched()?;
+    receive_matched(rt)?;
     let mut slow = Some(Instant::now() + SLOW);
-    while requests::table().received != goal {
+    while requests::table(rt).received != goal {
         if slow.is_some_and(|slow| Instant::now() >= slow) {
             slow = None;
-            tell_slow(&goal);
+            tell_slow(rt, &goal);
         }
-        let receives = requests::active(|kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_)));
-        completion::test_all(receives)?;
-        for comm in program_comms() {
-            take_unexpected(comm)?;
+        let receives = requests::active(rt, |kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_)));
+        completion::test_all(rt, receives)?;
+        for comm in program_comms(rt) {
+            take_unexpected(rt, comm)?;
         }
     }
-    let mut sends = requests::active(|kind| matches!(kind, Kind::Send | Kind::PersistentSend(..)));
+    let mut sends = requests::active(rt, |kind| matches!(kind, Kind::Send | Kind::PersistentSend(..)));
     while !sends.is_empty() {
-        sends = completion::test_all(sends)?;
+        sends = completion::test_all(rt, sends)?;
     }
-    recovery::check_own(world::private().barrier(), NO_BOOKMARKS)
+    recovery::check_own(rt, world::private(rt).barrier(), NO_BOOKMARKS)
 }
 
 /// Those on which messages may come that are not asked for.
-fn program_comms() -> Vec<(VirtComm, RealComm)> {
+fn program_comms(rt: &Runtime) -> Vec<(VirtComm, RealComm)> {
     let handle = |index: u32| match index {
-        0 => crate::objects::comm::world_handle(),
-        1 => crate::objects::comm::self_handle(),
+        0 => crate::objects::comm::world_handle(rt),
+        1 => crate::objects::comm::self_handle(rt),
         index => VirtComm(handles::virtual_handle(crate::generated::HandleKind::Comm, index)),
     };
-    objects()
+    objects(rt)
         .comms
         .iter()
         .filter(|(_, comm)| !comm.is_freed)
-        .map(|(index, _)| (handle(index), real_comm(handle(index))))
+        .map(|(index, _)| (handle(index), real_comm(rt, handle(index))))
         .collect()
 }
 
 /// Takes one message that no posted receive matches, if there is one.
-fn take_unexpected((comm, real): (VirtComm, RealComm)) -> Result<(), Rewound> {
+fn take_unexpected(rt: &Runtime, (comm, real): (VirtComm, RealComm)) -> Result<(), Rewound> {
     let (mut flag, mut status, mut message) = (0, EMPTY, RealMessage(std::ptr::null_mut()));
     // SAFETY: plain arguments.
     unsafe {
-        recovery::check(real::PMPI_Improbe(
-            ANY_SOURCE,
-            ANY_TAG,
-            real,
-            &mut flag,
-            &mut message,
-            &mut status,
-        ))?;
+        recovery::check(
+            rt,
+            real::PMPI_Improbe(ANY_SOURCE, ANY_TAG, real, &mut flag, &mut message, &mut status),
+        )?;
         if flag == 0 {
             return Ok(());
         }
-        let data = receive(&mut message, &mut status)?;
-        completion::count_received(comm, &status);
-        early::add(Early {
-            comm: comm.0 as u64,
-            source: status.source,
-            tag: status.tag,
-            data,
-            claimed: None,
-        });
+        let data = receive(rt, &mut message, &mut status)?;
+        completion::count_received(rt, comm, &status);
+        early::add(
+            rt,
+            Early {
+                comm: comm.0 as u64,
+                source: status.source,
+                tag: status.tag,
+                data,
+                claimed: None,
+            },
+        );
     }
     Ok(())
 }
 
 /// Receives the messages that the program has matched.
-fn receive_matched() -> Result<(), Rewound> {
-    for index in 0..early::places() {
-        if let Some(mut matched) = early::matched(index) {
-            let data = receive(&mut matched.real, &mut matched.status)?;
-            completion::count_received(matched.comm, &matched.status);
-            early::is_received(index, matched.comm, &matched.status, data);
+fn receive_matched(rt: &Runtime) -> Result<(), Rewound> {
+    for index in 0..early::places(rt) {
+        if let Some(mut matched) = early::matched(rt, index) {
+            let data = receive(rt, &mut matched.real, &mut matched.status)?;
+            completion::count_received(rt, matched.comm, &matched.status);
+            early::is_received(rt, index, matched.comm, &matched.status, data);
         }
     }
     Ok(())
 }
 
 /// Receives a message that has been matched, as bytes.
-fn receive(message: &mut RealMessage, status: &mut Status) -> Result<Vec<u8>, Rewound> {
+fn receive(rt: &Runtime, message: &mut RealMessage, status: &mut Status) -> Result<Vec<u8>, Rewound> {
     let mut data = vec![0u8; status.bytes];
     let count = status.bytes as c_int;
     // SAFETY: a matched message, and a buffer of its size.
@@ -255,7 +254,7 @@ fn receive(message: &mut RealMessage, status: &mut Status) -> Result<Vec<u8>, Re
             status,
         )
     };
-    match recovery::check(rc) {
+    match recovery::check(rt, rc) {
         Ok(_) => Ok(data),
         Err(rewound) => {
             // The transfer may be under way still.

@@ -4,12 +4,12 @@
 
 mod matched;
 
-use crate::cell::Main;
+use crate::cell::{Field, runtime};
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{VirtComm, real_datatype};
 use crate::requests::{EMPTY, Envelope, Outcome};
-use crate::world;
+use crate::{requests, world};
 pub use matched::{
     Found, Matched, claim, enter as enter_matched, exists as matched_exists, forget as forget_matched, is_received,
     matched, places, take as take_matched,
@@ -18,6 +18,15 @@ use std::cell::Ref;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
+
+runtime! {
+    pub struct Runtime: requests::Runtime {
+        /// Messages that were received before the program asked.
+        early: Field<Vec<Early>> = Field::new(Vec::new()),
+        /// By index of the virtual message.
+        matched: Field<Vec<Option<Matched>>> = Field::new(Vec::new()),
+    }
+}
 
 /// A message that was taken before the program asked for it.
 #[derive(Clone, Debug, PartialEq, bincode::Encode, bincode::Decode)]
@@ -53,31 +62,29 @@ impl Early {
     }
 }
 
-static EARLY: Main<Vec<Early>> = Main::new(Vec::new());
-
 /// Whether there are any: what every receive looks at.
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
 
-fn change<T>(how: impl FnOnce(&mut Vec<Early>) -> T) -> T {
-    let mut list = EARLY.borrow_mut();
+fn change<T>(rt: &Runtime, how: impl FnOnce(&mut Vec<Early>) -> T) -> T {
+    let mut list = rt.early.borrow_mut();
     let outcome = how(&mut list);
     HAS_ANY.store(!list.is_empty(), Ordering::Relaxed);
     outcome
 }
 
 /// The early messages, to be saved with a cut.
-pub fn list() -> Ref<'static, Vec<Early>> {
-    EARLY.borrow()
+pub fn list(rt: &Runtime) -> Ref<'_, Vec<Early>> {
+    rt.early.borrow()
 }
 
 /// Adds one.
-pub fn add(early: Early) {
-    change(|list| list.push(early));
+pub fn add(rt: &Runtime, early: Early) {
+    change(rt, |list| list.push(early));
 }
 
 /// Replaces them by saved ones.
-pub fn replace(saved: Vec<Early>) {
-    change(|list| *list = saved);
+pub fn replace(rt: &Runtime, saved: Vec<Early>) {
+    change(rt, |list| *list = saved);
 }
 
 /// Whether there are any.
@@ -92,32 +99,32 @@ pub fn first(list: &[Early], comm: VirtComm, source: c_int, tag: c_int) -> Optio
 }
 
 /// The status of the first early message that matches.
-pub fn peek(comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
-    let list = EARLY.borrow();
+pub fn peek(rt: &Runtime, comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
+    let list = rt.early.borrow();
     first(&list, comm, source, tag).map(|at| list[at].status())
 }
 
 /// Delivers the first early message that matches this receive.
 #[inline]
-pub fn take(envelope: &Envelope) -> Option<Outcome> {
-    if has_any() { find(envelope) } else { None }
+pub fn take(rt: &Runtime, envelope: &Envelope) -> Option<Outcome> {
+    if has_any() { find(rt, envelope) } else { None }
 }
 
 #[inline(never)]
-fn find(envelope: &Envelope) -> Option<Outcome> {
-    let early = change(|list| {
+fn find(rt: &Runtime, envelope: &Envelope) -> Option<Outcome> {
+    let early = change(rt, |list| {
         let at = first(list, envelope.comm(), envelope.peer, envelope.tag)?;
         Some(list.remove(at))
     })?;
-    Some(deliver(&early, envelope))
+    Some(deliver(rt, &early, envelope))
 }
 
 /// Delivers an early message: as a message to oneself, so that types, truncation and status come out as in a receive.
 /// It is sent first: to a receive that is posted already Open MPI 5.0 does not tell that a message to oneself is too long.
-pub fn deliver(early: &Early, envelope: &Envelope) -> Outcome {
-    let own = world::own_comm();
+pub fn deliver(rt: &Runtime, early: &Early, envelope: &Envelope) -> Outcome {
+    let own = world::own_comm(rt);
     let (mut status, mut request) = (EMPTY, RealRequest(std::ptr::null_mut()));
-    let (to, datatype) = (envelope.buffer as *mut c_void, real_datatype(envelope.datatype()));
+    let (to, datatype) = (envelope.buffer as *mut c_void, real_datatype(rt, envelope.datatype()));
     let (from, length) = (early.data.as_ptr().cast(), early.data.len() as c_int);
     // SAFETY: a message from this process to itself, on a communicator of our own; the program's buffer.
     let rc = unsafe {

@@ -1,5 +1,6 @@
 //! The end of the job where it cannot go on.
 
+use crate::journal::Runtime;
 use crate::user::UserError;
 use crate::{events, renewal, sys, traffic, user};
 use ckptd::events::{EndHow, Kind};
@@ -8,39 +9,39 @@ use std::ffi::c_int;
 use understudy_mpi as mpi;
 
 /// Ends the job with a status: the launcher's status will be this process's.
-pub fn abort(code: c_int) -> ! {
+pub fn abort(rt: &Runtime, code: c_int) -> ! {
     user::set_stage(RankStage::Running);
-    traffic::tell();
+    traffic::tell(rt);
     events::emit(Kind::End {
         how: EndHow::Aborted(code),
     });
-    user::release_output();
+    user::release_output(rt);
     renewal::abort(code)
 }
 
 /// Ends the job: going on would risk a wrong result.
-pub fn fail(what: &str, error: &dyn std::error::Error) -> ! {
+pub fn fail(rt: &Runtime, what: &str, error: &dyn std::error::Error) -> ! {
     sys::say(format_args!("{what}: {}; the job ends", sys::chain(error)));
-    abort(understudy_abi::exit::UNSAVED)
+    abort(rt, understudy_abi::exit::UNSAVED)
 }
 
 /// Ends the job if files are not what they were at the checkpoint.
-pub fn undone(result: Result<(), UserError>) {
+pub fn undone(rt: &Runtime, result: Result<(), UserError>) {
     if let Err(error) = result {
-        fail("the effects on files since the checkpoint cannot be undone", &error);
+        fail(rt, "the effects on files since the checkpoint cannot be undone", &error);
     }
 }
 
 /// A process was lost, and nothing can be gone back to.
-pub fn end_unprotected() -> ! {
+pub fn end_unprotected(rt: &Runtime) -> ! {
     sys::say(format_args!(
         "a process of the job has died, and the job is not protected; the job ends"
     ));
-    abort(understudy_abi::exit::LOST)
+    abort(rt, understudy_abi::exit::LOST)
 }
 
 /// A process was lost before there was anything to go back to.
-pub fn failed_in_init(error: mpi::Error) -> ! {
+pub fn failed_in_init(rt: &Runtime, error: mpi::Error) -> ! {
     log::info!("MPI_Init has failed: {error}");
-    renewal::await_restart()
+    renewal::await_restart(rt)
 }

@@ -2,23 +2,23 @@
 //!
 //! An event that cannot be recorded at the moment, since another one is being recorded, is left out: no job ends for an event.
 
-use crate::cell::Main;
 use ckptd::events::{Epoch, EventWriter, Kind, ProcessNumber};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-static WRITER: Main<Option<EventWriter>> = Main::new(None);
+static WRITER: Mutex<Option<EventWriter>> = Mutex::new(None);
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// Opens the event file of the process with this rank in the launcher's world.
 pub fn open(directory: &Path, rank: ProcessNumber) {
-    WRITER.set(Some(EventWriter::create(directory, rank)));
+    *WRITER.lock().unwrap_or_else(PoisonError::into_inner) = Some(EventWriter::create(directory, rank));
 }
 
 /// Whether there is an event file.
 pub fn are_kept() -> bool {
-    let writer = WRITER.try_borrow();
+    let writer = WRITER.try_lock().ok();
     writer.is_some_and(|writer| writer.as_ref().is_some_and(EventWriter::is_on))
 }
 
@@ -38,7 +38,7 @@ pub fn emit_at(moment: u64, kind: Kind) {
 }
 
 fn record(event: impl FnOnce(&mut EventWriter, Epoch)) {
-    if let Some(mut writer) = WRITER.try_borrow_mut()
+    if let Ok(mut writer) = WRITER.try_lock()
         && let Some(writer) = &mut *writer
     {
         event(writer, Epoch(EPOCH.load(Ordering::Relaxed)));

@@ -10,10 +10,25 @@
 //! Both are equal in all ranks and valid in another process. The real handles stand in one array for each kind.
 #![allow(unsafe_code)]
 
-use crate::cell::{Copied, Main};
+use crate::cell::{Field, runtime};
 use crate::generated::{DATA_COUNT, HandleKind, PREDEFINED};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
+
+runtime! {
+    pub struct Runtime {
+        /// The real handles.
+        reals: Field<Reals> = Field::new(Reals {
+            created: [const { Vec::new() }; KINDS],
+            predefined: [std::ptr::null_mut(); DATA_COUNT],
+            symbols: [0; DATA_COUNT],
+            reverse: None,
+        }),
+        /// By kind; always what a look-up in `reals` would give.
+        recent: [Cell<Recent>; KINDS] = [const { Cell::new(NOTHING_RECENT) }; KINDS],
+    }
+}
 
 include!(concat!(env!("OUT_DIR"), "/virt_types.rs"));
 use understudy_mpi::real_types::*;
@@ -45,13 +60,6 @@ struct Reals {
 // SAFETY: handles are addresses that only the real library follows.
 unsafe impl Send for Reals {}
 
-static REALS: Main<Reals> = Main::new(Reals {
-    created: [const { Vec::new() }; KINDS],
-    predefined: [std::ptr::null_mut(); DATA_COUNT],
-    symbols: [0; DATA_COUNT],
-    reverse: None,
-});
-
 /// What was translated last: programs use the same few handles again and again.
 #[derive(Clone, Copy)]
 struct Recent {
@@ -69,28 +77,25 @@ const NOTHING_RECENT: Recent = Recent {
     note: 0,
 };
 
-/// By kind; always what a look-up in `REALS` would give.
-static RECENT: [Copied<Recent>; KINDS] = [const { Copied::new(NOTHING_RECENT) }; KINDS];
-
 /// A number that somebody has found out about the object of the handle that was translated last; forgotten with it. 0: there is none.
 /// Of a datatype: its size.
 #[inline]
-pub fn note(kind: HandleKind, handle: *mut c_void) -> c_int {
-    let recent = RECENT[kind as usize].get();
+pub fn note(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
+    let recent = rt.recent[kind as usize].get();
     if recent.handle == handle { recent.note } else { 0 }
 }
 
 /// Notes a number, if the handle is the one that was translated last.
-pub fn set_note(kind: HandleKind, handle: *mut c_void, note: c_int) {
-    let recent = RECENT[kind as usize].get();
+pub fn set_note(rt: &Runtime, kind: HandleKind, handle: *mut c_void, note: c_int) {
+    let recent = rt.recent[kind as usize].get();
     if recent.handle == handle {
-        RECENT[kind as usize].set(Recent { note, ..recent });
+        rt.recent[kind as usize].set(Recent { note, ..recent });
     }
 }
 
 /// What was translated last may have changed.
-fn forget_recent() {
-    RECENT.iter().for_each(|recent| recent.set(NOTHING_RECENT));
+fn forget_recent(rt: &Runtime) {
+    rt.recent.iter().for_each(|recent| recent.set(NOTHING_RECENT));
 }
 
 /// The index of a created object of this kind; it need not exist.
@@ -139,16 +144,20 @@ pub fn named(handle: *mut c_void) -> Named {
 }
 
 #[inline]
-fn real(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
+fn real(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
     let Recent {
         handle: known, real, ..
-    } = RECENT[kind as usize].get();
-    if known == handle { real } else { look_up(kind, handle) }
+    } = rt.recent[kind as usize].get();
+    if known == handle {
+        real
+    } else {
+        look_up(rt, kind, handle)
+    }
 }
 
 #[inline(never)]
-fn look_up(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
-    let reals = REALS.borrow();
+fn look_up(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
+    let reals = rt.reals.borrow();
     let real = match named(handle) {
         Named::Created(index) => reals.created[kind as usize]
             .get(index as usize)
@@ -158,7 +167,7 @@ fn look_up(kind: HandleKind, handle: *mut c_void) -> *mut c_void {
         Named::Nothing => std::ptr::null_mut(),
     };
     if !real.is_null() {
-        RECENT[kind as usize].set(Recent { handle, real, note: 0 });
+        rt.recent[kind as usize].set(Recent { handle, real, note: 0 });
     }
     real
 }
@@ -167,8 +176,8 @@ macro_rules! translations {
     ($($name:ident: $virt:ident => $real:ident, $kind:ident;)*) => {$(
         /// The real handle; null, which every real procedure refuses, if it is none.
         #[inline]
-        pub fn $name(handle: $virt) -> $real {
-            $real(real(HandleKind::$kind, handle.0))
+        pub fn $name(rt: &Runtime, handle: $virt) -> $real {
+            $real(real(rt, HandleKind::$kind, handle.0))
         }
     )*};
 }
@@ -188,9 +197,9 @@ translations! {
 }
 
 /// Sets the real handle of a created object.
-pub fn set_real(kind: HandleKind, index: u32, handle: *mut c_void) {
-    RECENT[kind as usize].set(NOTHING_RECENT);
-    let list = &mut REALS.borrow_mut().created[kind as usize];
+pub fn set_real(rt: &Runtime, kind: HandleKind, index: u32, handle: *mut c_void) {
+    rt.recent[kind as usize].set(NOTHING_RECENT);
+    let list = &mut rt.reals.borrow_mut().created[kind as usize];
     if list.len() <= index as usize {
         list.resize((index as usize + 1).next_power_of_two(), std::ptr::null_mut());
     }
@@ -198,9 +207,9 @@ pub fn set_real(kind: HandleKind, index: u32, handle: *mut c_void) {
 }
 
 /// Sets the real handle behind a predefined one (the world communicator's changes with a recovery).
-pub fn set_predefined(symbol: usize, handle: *mut c_void) {
-    forget_recent();
-    let reals = &mut *REALS.borrow_mut();
+pub fn set_predefined(rt: &Runtime, symbol: usize, handle: *mut c_void) {
+    forget_recent(rt);
+    let reals = &mut *rt.reals.borrow_mut();
     let old = reals.predefined[symbol];
     reals.predefined[symbol] = handle;
     if let Some(reverse) = &mut reals.reverse {
@@ -210,8 +219,8 @@ pub fn set_predefined(symbol: usize, handle: *mut c_void) {
 }
 
 /// The program's handle of a predefined object, given the real one.
-pub fn predefined_of(real: *mut c_void) -> Option<*mut c_void> {
-    REALS
+pub fn predefined_of(rt: &Runtime, real: *mut c_void) -> Option<*mut c_void> {
+    rt.reals
         .borrow()
         .reverse
         .as_ref()?
@@ -227,17 +236,17 @@ pub fn symbol_index(name: &str) -> Option<usize> {
 }
 
 /// The program's handle of the predefined object whose data symbol is `name`.
-pub fn predefined_handle(name: &str) -> *mut c_void {
+pub fn predefined_handle(rt: &Runtime, name: &str) -> *mut c_void {
     symbol_index(name).map_or(std::ptr::null_mut(), |index| {
-        REALS.borrow().symbols[index] as *mut c_void
+        rt.reals.borrow().symbols[index] as *mut c_void
     })
 }
 
 /// Connects the predefined handles: `symbols` are the data symbols' addresses on the user side in table order, `real`
 /// looks up a symbol of the real library.
-pub fn connect(symbols: &[usize], real: impl Fn(&std::ffi::CStr) -> *mut c_void) {
-    forget_recent();
-    let reals = &mut *REALS.borrow_mut();
+pub fn connect(rt: &Runtime, symbols: &[usize], real: impl Fn(&std::ffi::CStr) -> *mut c_void) {
+    forget_recent(rt);
+    let reals = &mut *rt.reals.borrow_mut();
     reals.symbols.copy_from_slice(symbols);
     let mut reverse = HashMap::new();
     for &(_, index) in PREDEFINED.iter() {
@@ -250,8 +259,8 @@ pub fn connect(symbols: &[usize], real: impl Fn(&std::ffi::CStr) -> *mut c_void)
 }
 
 /// Writes the indices into the user side's data symbols.
-pub fn mark() {
-    write_tags(&REALS.borrow());
+pub fn mark(rt: &Runtime) {
+    write_tags(&rt.reals.borrow());
 }
 
 fn write_tags(reals: &Reals) {

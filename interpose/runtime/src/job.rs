@@ -6,11 +6,12 @@ use crate::domains::{self, Places};
 use crate::errors::SUCCESS;
 use crate::gather::everybodys;
 use crate::handles::{self, VirtComm, real_comm};
+use crate::recovery::Runtime;
 use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World, get, is_first_worker, is_protected, worker, workers_of};
 use crate::{
-    arch, cell, checkpoint, copies, cut, disk, ending, events, fault, journal, objects, protection, recovery,
-    rehearsal, renewal, requests, spare, sys, told, traffic, user,
+    arch, checkpoint, copies, cut, disk, ending, events, fault, journal, objects, protection, recovery, rehearsal,
+    renewal, requests, spare, sys, told, traffic, user,
 };
 use ckptd::events::{EndHow, Kind};
 use ckptd::settings::{Config, Scheme};
@@ -22,23 +23,23 @@ use understudy_numbers::{ProcessNumber, Rank, Worker};
 
 /// Sets the world up after the real MPI_Init. Where the job has begun before, this process takes the part of a dead one, and the
 /// program's frame has been replaced.
-pub fn init() -> Result<(), Rewound> {
-    user::begin();
-    if !renewal::is_first() {
+pub fn init(rt: &Runtime) -> Result<(), Rewound> {
+    user::begin(rt);
+    if !renewal::is_first(rt) {
         user::set_idle(false);
-        enter(recovery::come_in());
-        rehearsal::prepare();
-        return Err(recovery::take_part_at_once());
+        enter(rt, recovery::come_in(rt));
+        rehearsal::prepare(rt);
+        return Err(recovery::take_part_at_once(rt));
     }
     let config = told::config();
     let all = RealComm::world();
     all.return_errors();
     let size_and_rank = all.size().and_then(|size| Ok((size, all.rank()?)));
-    let (worker_count, Rank(worker)) = size_and_rank.unwrap_or_else(|error| ending::failed_in_init(error));
+    let (worker_count, Rank(worker)) = size_and_rank.unwrap_or_else(|error| ending::failed_in_init(rt, error));
     let worker = Worker(worker);
-    let mismatch = user::compare_layout(all).unwrap_or_else(|error| ending::failed_in_init(error));
-    let places = domains::meet(all).unwrap_or_else(|error| ending::failed_in_init(error));
-    let players = everybodys(all, &told::process()).unwrap_or_else(|error| ending::failed_in_init(error));
+    let mismatch = user::compare_layout(rt, all).unwrap_or_else(|error| ending::failed_in_init(rt, error));
+    let places = domains::meet(all).unwrap_or_else(|error| ending::failed_in_init(rt, error));
+    let players = everybodys(all, &told::process()).unwrap_or_else(|error| ending::failed_in_init(rt, error));
     let mut nodes = Vec::new();
     recovery::learn_places(&mut nodes, players.iter().copied().zip(places.all()));
     let wish = config.buddy_offset.unwrap_or_else(|| places.most_per_node());
@@ -56,63 +57,74 @@ pub fn init() -> Result<(), Rewound> {
         .filter(|_| !config.trace);
     let redundancy = Redundancy::place(&places.domains(worker_count), wish, scheme);
     let made = workers_of(all, worker);
-    let [workers, private] = made.unwrap_or_else(|error| ending::failed_in_init(error));
-    let own = real_comm(VirtComm(handles::predefined_handle("ompi_mpi_comm_self")));
-    let own = own.duplicate().unwrap_or_else(|error| ending::failed_in_init(error));
+    let [workers, private] = made.unwrap_or_else(|error| ending::failed_in_init(rt, error));
+    let own = real_comm(rt, VirtComm(handles::predefined_handle(rt, "ompi_mpi_comm_self")));
+    let own = own
+        .duplicate()
+        .unwrap_or_else(|error| ending::failed_in_init(rt, error));
     spare::tell_start();
-    enter(World {
-        workers,
-        private,
-        own,
-        part: Part::Worker(worker),
-        process: told::process(),
-        worker_count,
-        redundancy,
-        nodes,
-        protected: mismatch.is_none() && !config.trace,
-        finalized: false,
-        recoveries: 0,
-        players,
-    });
-    emit_config(&tell_copies_at_home(&places));
+    enter(
+        rt,
+        World {
+            workers,
+            private,
+            own,
+            part: Part::Worker(worker),
+            process: told::process(),
+            worker_count,
+            redundancy,
+            nodes,
+            protected: mismatch.is_none() && !config.trace,
+            finalized: false,
+            recoveries: 0,
+            players,
+        },
+    );
+    emit_config(&tell_copies_at_home(rt, &places));
     if let Some(why) = mismatch {
-        protection::refuse(&why);
+        protection::refuse(rt, &why);
     }
-    let is_restart = open_disk();
-    objects::comm::init(workers, worker_count, worker).unwrap_or_else(|error| ending::failed_in_init(error));
-    requests::init(worker_count);
-    traffic::init(worker_count);
+    let is_restart = open_disk(rt);
+    objects::comm::init(rt, workers, worker_count, worker).unwrap_or_else(|error| ending::failed_in_init(rt, error));
+    requests::init(rt, worker_count);
+    traffic::init(rt, worker_count);
     match is_restart {
-        true => Err(recovery::restart_from_disk()),
+        true => Err(recovery::restart_from_disk(rt)),
         false => Ok(()),
     }
 }
 
 /// From here on this process knows its job.
-fn enter(world: World) {
-    world::enter(world);
-    fault::damages_copies_by(checkpoint::damage);
-    ending::undone(user::undo_start());
+fn enter(rt: &Runtime, world: World) {
+    world::enter(rt, world);
+    fault::damages_copies_by(|victim| checkpoint::damage(recovery::DOOR.get(), victim));
+    ending::undone(rt, user::undo_start(rt));
     recovery::offer_to_choose();
     listen_for_exit();
 }
 
 /// Opens the disk level. Whether the job goes on from an epoch on disk.
-fn open_disk() -> bool {
-    let world = get();
+fn open_disk(rt: &Runtime) -> bool {
+    let world = get(rt);
     if !world.protected {
         return false;
     }
-    let opened = disk::open(world.private, worker(), world.worker_count, &mut copies::keep().store);
+    let opened = disk::open(
+        rt,
+        world.private,
+        worker(rt),
+        world.worker_count,
+        &mut copies::keep(rt).store,
+    );
     match opened {
         Ok(Ok(is_restart)) => is_restart,
         Ok(Err(why)) => {
-            if is_first_worker() {
+            if is_first_worker(rt) {
                 sys::say(format_args!("{why}; the job stops"));
             }
-            recovery::end_together(is_first_worker(), exit::REFUSED)
+            recovery::end_together(rt, is_first_worker(rt), exit::REFUSED)
         }
-        Err(error) => ending::failed_in_init(error),
+        Err(error) => ending::failed_in_init(rt, error),
     }
 }
 
@@ -127,8 +139,8 @@ fn no_domain(places: &Places) -> Option<String> {
 }
 
 /// Workers that would be lost with their domain, as `N of W`; with several nodes the user is told.
-fn tell_copies_at_home(places: &Places) -> String {
-    let world = get();
+fn tell_copies_at_home(rt: &Runtime, places: &Places) -> String {
+    let world = get(rt);
     let (at_home, workers) = (
         world.redundancy.together(&places.domains(world.worker_count)).len(),
         world.worker_count,
@@ -160,25 +172,25 @@ fn emit_config(copies_at_home: &str) {
 }
 
 /// Whether this process or, in a job that begins, any other one wants several threads to call at the same time.
-pub fn is_any_multiple(wanted: bool) -> bool {
-    if !renewal::is_first() {
+pub fn is_any_multiple(rt: &Runtime, wanted: bool) -> bool {
+    if !renewal::is_first(rt) {
         return wanted;
     }
     let all = RealComm::world().extremes(Extreme::Greatest, &[u64::from(wanted)]);
-    all.unwrap_or_else(|error| ending::failed_in_init(error)) != [0]
+    all.unwrap_or_else(|error| ending::failed_in_init(rt, error)) != [0]
 }
 
 /// The first checkpoint, at the end of MPI_Init: from here on any failure is recovered from.
-pub fn first_checkpoint() -> Result<(), Rewound> {
+pub fn first_checkpoint(rt: &Runtime) -> Result<(), Rewound> {
     if !is_protected() {
         // A death from here on is the end of the job: what has been done so far cannot be done twice.
         renewal::is_running();
         return Ok(());
     }
-    cut::take()?;
-    checkpoint::finish()?;
+    cut::take(rt)?;
+    checkpoint::finish(rt)?;
     renewal::is_running();
-    fault::point("init.end", copies::epoch());
+    fault::point("init.end", copies::epoch(rt));
     Ok(())
 }
 
@@ -188,23 +200,23 @@ unsafe extern "C" fn leaving(status: c_int) {
         return;
     }
     user::leave(status);
-    if !cell::is_owner() {
+    let Some(rt) = recovery::DOOR.try_get() else {
         return;
-    }
-    cut::part();
-    world::update(|world| world.finalized = true);
+    };
+    cut::part(rt);
+    world::update(rt, |world| world.finalized = true);
     if status != 0 {
         sys::say(format_args!(
             "worker {} ends with status {status}, without MPI_Finalize",
-            worker()
+            worker(rt)
         ));
     }
     fault::report();
-    traffic::tell();
+    traffic::tell(rt);
     events::emit(Kind::End {
         how: EndHow::Exited(status),
     });
-    user::release_output();
+    user::release_output(rt);
 }
 
 /// The program ends by _exit(2), maybe in a signal handler and in the middle of anything.
@@ -232,30 +244,30 @@ fn listen_for_exit() {
 }
 
 /// The end (MPI_Finalize): all workers meet.
-pub fn finalize() -> Result<c_int, Rewound> {
-    fault::point("finalize.begin", copies::epoch());
+pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
+    fault::point("finalize.begin", copies::epoch(rt));
     if is_protected() {
-        checkpoint::finish()?;
-        cut::finish()?;
-        disk::stop_writing(&mut copies::keep().store);
+        checkpoint::finish(rt)?;
+        cut::finish(rt)?;
+        disk::stop_writing(rt, &mut copies::keep(rt).store);
         // If somebody dies meanwhile, either all go on to the end or all recover.
-        recovery::check(renewal::meet_at_the_end())?;
-    } else if renewal::meet_at_the_end() != SUCCESS {
-        ending::end_unprotected();
+        recovery::check(rt, renewal::meet_at_the_end(rt))?;
+    } else if renewal::meet_at_the_end(rt) != SUCCESS {
+        ending::end_unprotected(rt);
     }
-    fault::point("finalize.agreed", copies::epoch());
-    journal::trace::report();
-    world::update(|world| world.finalized = true);
-    objects::attribute::delete_comm(objects::comm::self_handle());
-    disk::end();
-    fault::point("finalize.end", copies::epoch());
+    fault::point("finalize.agreed", copies::epoch(rt));
+    journal::trace::report(rt);
+    world::update(rt, |world| world.finalized = true);
+    objects::attribute::delete_comm(rt, objects::comm::self_handle(rt));
+    disk::end(rt);
+    fault::point("finalize.end", copies::epoch(rt));
     fault::report();
-    traffic::tell();
+    traffic::tell(rt);
     events::emit(Kind::End { how: EndHow::Finalized });
-    user::release_output();
-    user::remove_closed_ledgers(0..told::process_count());
-    renewal::finalise();
+    user::release_output(rt);
+    user::remove_closed_ledgers(rt, 0..told::process_count());
+    renewal::finalise(rt);
     // They may be used before MPI_Init, and after (MPI 4.1, 11.4.1): the library knows those from before, as they were.
-    objects::info::rebuild();
+    objects::info::rebuild(rt);
     Ok(SUCCESS)
 }

@@ -24,8 +24,8 @@ pub mod trace;
 pub mod typemap;
 
 use crate::arch::{self, Frame};
-use crate::cell::Main;
-use crate::{events, told, world};
+use crate::cell::{Door, Field, runtime};
+use crate::{events, schedule, told, world};
 use ckptd::settings::Rule;
 use end::Watch;
 pub use format::Journal;
@@ -34,6 +34,19 @@ use outputs::Call;
 pub use recorder::Recorder;
 use std::time::Duration;
 use understudy_numbers::Epoch;
+
+runtime! {
+    pub struct Runtime: schedule::Runtime {
+        /// The phase that is recorded, or was.
+        recording: Field<Recording> = Field::new(Recording::Off),
+        /// A run that is only looked at.
+        trace: Field<Option<trace::State>> = Field::new(None),
+        /// What a replay holds back.
+        hold: Field<Option<hold::Hold>> = Field::new(None),
+        /// The replay under way.
+        play: Field<Option<replay::Play>> = Field::new(None),
+    }
+}
 
 /// A phase that is recorded.
 pub struct Phase {
@@ -88,20 +101,18 @@ impl Recording {
     }
 }
 
-static RECORDING: Main<Recording> = Main::new(Recording::Off);
-
 /// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program: from here outcomes are recorded, until
 /// the rule says that it is enough, or the journal is longer than `limit` says.
-pub fn start(rule: &Rule, records: bool, base: Option<Epoch>, limit: fn() -> usize) {
+pub fn start(rt: &Runtime, rule: &Rule, records: bool, base: Option<Epoch>, limit: fn() -> usize) {
     let Some(frame) = arch::top_frame() else { return };
-    RECORDING.set(Recording::On(Box::new(Phase {
+    rt.recording.set(Recording::On(Box::new(Phase {
         recorder: Recorder::new(events::are_kept()),
         // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
         begin: unsafe { *frame },
         base,
         end: None,
         took: Duration::ZERO,
-        watch: Watch::new(rule),
+        watch: Watch::new(rt, rule),
         records,
         room: 0,
         limit,
@@ -115,8 +126,8 @@ pub fn start(rule: &Rule, records: bool, base: Option<Epoch>, limit: fn() -> usi
 }
 
 /// Nothing more is recorded: the phase that was.
-fn stop() -> Recording {
-    let before = RECORDING.replace(Recording::Off);
+fn stop(rt: &Runtime) -> Recording {
+    let before = rt.recording.replace(Recording::Off);
     if let Recording::On(_) = before {
         sources::watch(false);
         arch::set_recording(false);
@@ -125,18 +136,18 @@ fn stop() -> Recording {
 }
 
 /// The epoch with which the phase began that is being recorded, if it began with one.
-pub fn base() -> Option<Epoch> {
-    RECORDING.borrow().on().filter(|phase| phase.records)?.base
+pub fn base(rt: &Runtime) -> Option<Epoch> {
+    rt.recording.borrow().on().filter(|phase| phase.records)?.base
 }
 
 /// Whether a phase is under way, or has ended and has not been taken.
-pub fn is_under_way() -> bool {
-    !matches!(*RECORDING.borrow(), Recording::Off)
+pub fn is_under_way(rt: &Runtime) -> bool {
+    !matches!(*rt.recording.borrow(), Recording::Off)
 }
 
 /// Nothing more is recorded, and what was recorded is forgotten: the program is about to be rolled back.
-pub fn give_up() {
-    if !matches!(stop(), Recording::Off) {
+pub fn give_up(rt: &Runtime) {
+    if !matches!(stop(rt), Recording::Off) {
         log::info!("the initialisation phase is not recorded to its end");
     }
 }
@@ -147,51 +158,55 @@ fn has_threads() -> bool {
 }
 
 #[cold]
-fn give_up_for_threads() {
-    if !matches!(stop(), Recording::Off) && world::is_first_worker() {
+fn give_up_for_threads(rt: &Runtime) {
+    if !matches!(stop(rt), Recording::Off) && world::is_first_worker(rt) {
         log::warn!("the program has threads of its own: copies hold static data, too");
     }
 }
+
+/// For what the entry code and the kernel call.
+pub static DOOR: Door<Runtime> = Door::new();
 
 /// A handler has returned, with these bits in the registers for integers and doubles.
 ///
 /// # Safety
 /// The frame must be that of the call.
 pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: u64) {
+    let rt = DOOR.get();
     let is_outermost = arch::top_frame().is_some_and(|top| top.cast_const() == frame);
     if !is_outermost || arch::is_rewound() {
         return;
     }
     if has_threads() {
-        return give_up_for_threads();
+        return give_up_for_threads(rt);
     }
     // SAFETY: handed on to the caller.
     let frame = unsafe { &*frame };
-    let mut guard = RECORDING.borrow_mut();
+    let mut guard = rt.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else {
         drop(guard);
-        return trace::call(frame);
+        return trace::call(rt, frame);
     };
     let place = arch::turn::call_site(frame);
     if sources::row_of(frame.slot as usize).is_none() {
         phase.watch.call(frame, place, phase.recorder.journal().size());
     }
-    if phase.records && phase.recorder.call(frame, place, integer, double).is_err() {
+    if phase.records && phase.recorder.call(rt, frame, place, integer, double).is_err() {
         log::info!(
             "a call that cannot be recorded (slot {}) ends the recording",
             frame.slot
         );
         drop(guard);
-        stop();
+        stop(rt);
         return;
     }
     drop(guard);
-    end_if_too_long();
+    end_if_too_long(rt);
 }
 
 /// The end of a recording that has got too long; its memory is freed.
-fn end_if_too_long() {
-    let (size, room) = match RECORDING.borrow_mut().on_mut() {
+fn end_if_too_long(rt: &Runtime) {
+    let (size, room) = match rt.recording.borrow_mut().on_mut() {
         None => return,
         Some(phase) => {
             let size = phase.recorder.journal().size();
@@ -205,18 +220,18 @@ fn end_if_too_long() {
     if size <= room {
         return;
     }
-    tell_too_long(size, room);
-    if let Recording::On(mut phase) = stop() {
+    tell_too_long(rt, size, room);
+    if let Recording::On(mut phase) = stop(rt) {
         phase.recorder.close();
-        phase.recorder.tell(None);
+        phase.recorder.tell(rt, None);
     }
 }
 
 /// A receive of the present call got this many bytes.
 #[inline]
-pub fn received(bytes: usize) {
+pub fn received(rt: &Runtime, bytes: usize) {
     if arch::is_recording()
-        && let Some(phase) = RECORDING.borrow_mut().on_mut()
+        && let Some(phase) = rt.recording.borrow_mut().on_mut()
     {
         phase.recorder.received(bytes);
     }
@@ -224,22 +239,22 @@ pub fn received(bytes: usize) {
 
 /// A request has ended, or is seen to have; see [`Recorder::ended`].
 #[inline]
-pub fn ended(index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
+pub fn ended(rt: &Runtime, index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
     if arch::is_recording()
-        && let Some(phase) = RECORDING.borrow_mut().on_mut()
+        && let Some(phase) = rt.recording.borrow_mut().on_mut()
     {
         phase.recorder.ended(index, bytes(), stays);
     }
 }
 
 /// Whether a phase is being recorded.
-pub fn is_recording() -> bool {
-    RECORDING.borrow().on().is_some()
+pub fn is_recording(rt: &Runtime) -> bool {
+    rt.recording.borrow().on().is_some()
 }
 
 /// Whether a cut should be taken soon, to be the end of the phase; true once.
-pub fn asks_for_cut() -> bool {
-    RECORDING
+pub fn asks_for_cut(rt: &Runtime) -> bool {
+    rt.recording
         .borrow_mut()
         .on_mut()
         .is_some_and(|phase| phase.watch.asks_for_cut())
@@ -247,15 +262,15 @@ pub fn asks_for_cut() -> bool {
 
 /// At a cut: whether the phase may end here, as far as this worker is concerned. `is_regular`: the cut would have been taken
 /// anyway.
-pub fn may_end(is_regular: bool) -> bool {
-    let mut guard = RECORDING.borrow_mut();
+pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {
+    let mut guard = rt.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else { return true };
     phase.watch.is_over() || (is_regular && phase.watch.is_over_by_default())
 }
 
 /// A journal is too long: copies hold everything.
-pub fn tell_too_long(size: usize, limit: usize) {
-    let level = if crate::world::is_first_worker() {
+pub fn tell_too_long(rt: &Runtime, size: usize, limit: usize) {
+    let level = if crate::world::is_first_worker(rt) {
         log::Level::Warn
     } else {
         log::Level::Info
@@ -268,19 +283,19 @@ pub fn tell_too_long(size: usize, limit: usize) {
 }
 
 /// Whether the phase may end here in all workers.
-pub fn agree(is_over: bool) {
-    if let Some(phase) = RECORDING.borrow_mut().on_mut() {
+pub fn agree(rt: &Runtime, is_over: bool) {
+    if let Some(phase) = rt.recording.borrow_mut().on_mut() {
         phase.is_agreed = is_over;
     }
 }
 
 /// A cut is being taken for this epoch; it may be the end of the phase.
-pub fn cut(epoch: Epoch) {
-    if !RECORDING.borrow().on().is_some_and(|phase| phase.is_agreed) {
+pub fn cut(rt: &Runtime, epoch: Epoch) {
+    if !rt.recording.borrow().on().is_some_and(|phase| phase.is_agreed) {
         return;
     }
-    if let Recording::On(mut phase) = stop() {
-        phase.recorder.finish();
+    if let Recording::On(mut phase) = stop(rt) {
+        phase.recorder.finish(rt);
         // Later the arguments on the program's stack are gone.
         phase.end = arch::top_frame().and_then(|frame| {
             // SAFETY: the frame of the call that is the cut.
@@ -289,13 +304,13 @@ pub fn cut(epoch: Epoch) {
         });
         phase.took = phase.watch.elapsed();
         phase.epoch = epoch;
-        RECORDING.set(Recording::Ended(phase));
+        rt.recording.set(Recording::Ended(phase));
     }
 }
 
 /// The phase that ended with this epoch, once that is committed.
-pub fn take_ended(committed: Epoch) -> Option<Phase> {
-    let mut recording = RECORDING.borrow_mut();
+pub fn take_ended(rt: &Runtime, committed: Epoch) -> Option<Phase> {
+    let mut recording = rt.recording.borrow_mut();
     let is_over = matches!(&*recording, Recording::Ended(phase) if phase.epoch <= committed);
     let before = std::mem::replace(&mut *recording, Recording::Off);
     match before {

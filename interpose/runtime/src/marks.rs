@@ -3,9 +3,16 @@
 //! Checkpoints are without such pages, and recoveries leave zeros there. Only whole pages count.
 #![allow(unsafe_code)]
 
-use crate::cell::Main;
+use crate::cell::{Field, runtime};
 use crate::image::runs::{self, AddrRange, PageRun};
-use crate::told;
+use crate::{early, told};
+
+runtime! {
+    pub struct Runtime: early::Runtime {
+        /// Pages that need not be saved.
+        marks: Field<Marks> = Field::new(Marks::NONE),
+    }
+}
 
 /// What poisoned memory holds.
 const POISON: u8 = 0xa5;
@@ -41,8 +48,6 @@ impl Marks {
     }
 }
 
-static MARKS: Main<Marks> = Main::new(Marks::NONE);
-
 /// The whole pages of a range.
 fn inside(range: AddrRange) -> Vec<PageRun> {
     let touched = range.pages();
@@ -57,23 +62,23 @@ fn inside(range: AddrRange) -> Vec<PageRun> {
 }
 
 /// The content is not needed behind the next point, and not written before.
-pub fn discard(range: AddrRange) {
-    MARKS.borrow_mut().discard(range);
+pub fn discard(rt: &Runtime, range: AddrRange) {
+    rt.marks.borrow_mut().discard(range);
 }
 
 /// The content is never needed in another process, nor after a recovery.
-pub fn exclude(range: AddrRange) {
-    MARKS.borrow_mut().exclude(range);
+pub fn exclude(rt: &Runtime, range: AddrRange) {
+    rt.marks.borrow_mut().exclude(range);
 }
 
 /// The content is needed again.
-pub fn include(range: AddrRange) {
-    MARKS.borrow_mut().include(range);
+pub fn include(rt: &Runtime, range: AddrRange) {
+    rt.marks.borrow_mut().include(range);
 }
 
 /// What need not be in a checkpoint that is taken now (sorted), at a point or elsewhere.
-pub fn left_out(at_point: bool) -> Vec<PageRun> {
-    let marks = MARKS.borrow();
+pub fn left_out(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
+    let marks = rt.marks.borrow();
     if at_point {
         marks.left_out()
     } else {
@@ -83,8 +88,8 @@ pub fn left_out(at_point: bool) -> Vec<PageRun> {
 
 /// A point has been passed: what was not needed there is needed as soon as it has been written.
 #[inline]
-pub fn pass() {
-    let mut marks = MARKS.borrow_mut();
+pub fn pass(rt: &Runtime) {
+    let mut marks = rt.marks.borrow_mut();
     if !marks.discarded.is_empty() {
         forget(std::mem::take(&mut marks.discarded));
     }
@@ -102,13 +107,13 @@ fn forget(discarded: Vec<PageRun>) {
 }
 
 /// What is saved with a cut.
-pub fn excluded() -> Vec<PageRun> {
-    MARKS.borrow().excluded.clone()
+pub fn excluded(rt: &Runtime) -> Vec<PageRun> {
+    rt.marks.borrow().excluded.clone()
 }
 
 /// Goes on from what was saved.
-pub fn restore(excluded: Vec<PageRun>) {
-    MARKS.set(Marks {
+pub fn restore(rt: &Runtime, excluded: Vec<PageRun>) {
+    rt.marks.set(Marks {
         excluded,
         discarded: Vec::new(),
     });

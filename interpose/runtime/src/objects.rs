@@ -18,11 +18,44 @@ mod slots;
 pub mod tool;
 pub mod window;
 
-use crate::cell::Main;
+use crate::cell::{Field, runtime};
+use crate::daemon;
 pub use slots::Slots;
 use std::cell::{Ref, RefMut};
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_int;
 use understudy_mpi::call;
+
+runtime! {
+    pub struct Runtime: daemon::Runtime {
+        /// The recipes.
+        objects: Field<Objects> = Field::new(Objects {
+            comms: Slots::NONE,
+            groups: Slots::NONE,
+            datatypes: Slots::NONE,
+            ops: Slots::NONE,
+            errhandlers: Slots::NONE,
+            files: Slots::NONE,
+            file_errhandler: 0,
+            error_codes: errhandler::ErrorCodes::NONE,
+            infos: Slots::NONE,
+            keyvals: attribute::Keyvals::NONE,
+            tool: tool::Tool::NONE,
+            windows: Slots::NONE,
+            sessions: Slots::NONE,
+        }),
+        /// What no recipe has of communicators.
+        comm: comm::Here = comm::Here::new(),
+        /// From real datatypes to indices.
+        reverse: Field<Option<HashMap<usize, u32>>> = Field::new(None),
+        /// By index of the file.
+        files: Field<BTreeMap<u32, file::Here>> = Field::new(BTreeMap::new()),
+        /// Real handles of the tool interface.
+        tools: Field<tool::Reals> = Field::new(tool::Reals::START),
+        /// Which function of ours calls which of the program's.
+        bindings: Field<op::Bindings> = Field::new(op::Bindings::new()),
+    }
+}
 
 /// All created objects.
 #[derive(bincode::Encode, bincode::Decode)]
@@ -55,50 +88,34 @@ pub struct Objects {
     pub sessions: Slots<session::Session>,
 }
 
-static OBJECTS: Main<Objects> = Main::new(Objects {
-    comms: Slots::NONE,
-    groups: Slots::NONE,
-    datatypes: Slots::NONE,
-    ops: Slots::NONE,
-    errhandlers: Slots::NONE,
-    files: Slots::NONE,
-    file_errhandler: 0,
-    error_codes: errhandler::ErrorCodes::NONE,
-    infos: Slots::NONE,
-    keyvals: attribute::Keyvals::NONE,
-    tool: tool::Tool::NONE,
-    windows: Slots::NONE,
-    sessions: Slots::NONE,
-});
-
 /// The objects of this process. A borrow must not be held while the program is called back.
 #[inline]
 #[track_caller]
-pub fn objects() -> Ref<'static, Objects> {
-    OBJECTS.borrow()
+pub fn objects(rt: &Runtime) -> Ref<'_, Objects> {
+    rt.objects.borrow()
 }
 
 /// The same, to be changed.
 #[track_caller]
-pub fn objects_mut() -> RefMut<'static, Objects> {
-    OBJECTS.borrow_mut()
+pub fn objects_mut(rt: &Runtime) -> RefMut<'_, Objects> {
+    rt.objects.borrow_mut()
 }
 
 /// Replaces all objects by saved ones; the real handles are stale until they are rebuilt.
-pub fn replace(saved: Objects) {
-    OBJECTS.set(saved);
-    comm::forget_recent();
-    file::forget_open();
+pub fn replace(rt: &Runtime, saved: Objects) {
+    rt.objects.set(saved);
+    comm::forget_recent(rt);
+    file::forget_open(rt);
 }
 
 /// Releases the real objects that are local to this process, before [`replace`].
-pub fn release_local() {
-    group::release_all();
-    datatype::release_all();
-    op::release_all();
+pub fn release_local(rt: &Runtime) {
+    group::release_all(rt);
+    datatype::release_all(rt);
+    op::release_all(rt);
     errhandler::release_all();
-    info::release_all();
-    tool::forget_reals();
+    info::release_all(rt);
+    tool::forget_reals(rt);
 }
 
 /// Tells of an object that could not be made again. If a further failure is why, all are made again in the next attempt.
@@ -109,9 +126,9 @@ fn not_made_again(what: &str, rc: c_int) {
 }
 
 /// Makes the real objects that need no communication from their recipes.
-pub fn rebuild_local() {
-    info::rebuild();
+pub fn rebuild_local(rt: &Runtime) {
+    info::rebuild(rt);
     errhandler::rebuild();
-    datatype::rebuild();
-    op::rebuild();
+    datatype::rebuild(rt);
+    op::rebuild(rt);
 }

@@ -7,6 +7,7 @@
 //! runtime's stack ([`arch`]). It is read through `/proc/self/mem`, since the program goes on meanwhile.
 
 use crate::generated::Proc;
+use crate::journal::Runtime;
 use crate::journal::trace::places;
 use crate::{arch, attention, peers, schedule, sys, told};
 use ckptd::settings::Interval;
@@ -55,13 +56,13 @@ fn phase() -> MutexGuard<'static, Option<Phase>> {
 }
 
 /// This process goes on from a cut as this worker. Where the last cut was no candidate, none is waited for.
-pub fn begin(epoch: Epoch, worker: Worker, process: ProcessNumber) {
+pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber) {
     static START: Once = Once::new();
     if !matches!(told::config().interval, Interval::Time(_) | Interval::Auto) {
         return;
     }
-    let interval = schedule::state().pace.interval();
-    let at_candidate = schedule::schedule().at_candidate;
+    let interval = schedule::state(rt).pace.interval();
+    let at_candidate = schedule::schedule(rt).at_candidate;
     let mut phase = phase();
     attention::clear(attention::ASKED);
     *phase = Some(Phase {

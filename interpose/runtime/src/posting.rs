@@ -7,6 +7,7 @@ mod recorded;
 mod tests;
 
 use crate::early;
+use crate::early::Runtime;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::real;
 use crate::handles::{real_comm, real_datatype};
@@ -16,9 +17,9 @@ use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
 /// Posts a receive, from the messages that the last drain took if one matches. With the return code.
-pub fn receive(envelope: Envelope) -> (State, RealRequest, c_int) {
+pub fn receive(rt: &Runtime, envelope: Envelope) -> (State, RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
-    if let Some(outcome) = early::take(&envelope) {
+    if let Some(outcome) = early::take(rt, &envelope) {
         return (done(outcome.status, outcome.rc), request, SUCCESS);
     }
     // SAFETY: the program's buffer, count and type.
@@ -26,10 +27,10 @@ pub fn receive(envelope: Envelope) -> (State, RealRequest, c_int) {
         real::PMPI_Irecv(
             envelope.buffer as *mut c_void,
             envelope.count,
-            real_datatype(envelope.datatype()),
+            real_datatype(rt, envelope.datatype()),
             envelope.peer,
             envelope.tag,
-            real_comm(envelope.comm()),
+            real_comm(rt, envelope.comm()),
             &mut request,
         )
     };
@@ -38,13 +39,13 @@ pub fn receive(envelope: Envelope) -> (State, RealRequest, c_int) {
 
 /// Makes the real persistent request. That of a buffered send is never started: it only checks the arguments. With
 /// the return code.
-pub fn persistent(kind: &Kind) -> (RealRequest, c_int) {
+pub fn persistent(rt: &Runtime, kind: &Kind) -> (RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
     let (Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope)) = kind else {
         return (request, SUCCESS);
     };
     let buffer = envelope.buffer as *mut c_void;
-    let (datatype, comm) = (real_datatype(envelope.datatype()), real_comm(envelope.comm()));
+    let (datatype, comm) = (real_datatype(rt, envelope.datatype()), real_comm(rt, envelope.comm()));
     let (count, peer, tag) = (envelope.count, envelope.peer, envelope.tag);
     // SAFETY: the program's buffer, count and type.
     let rc = unsafe {
@@ -68,31 +69,31 @@ pub fn persistent(kind: &Kind) -> (RealRequest, c_int) {
 }
 
 /// Starts a persistent request (MPI_Start), but for that of a buffered send. It stands behind all that is posted already.
-pub fn start(index: u32) -> c_int {
-    requests::table_mut().renew(index);
-    start_again(index)
+pub fn start(rt: &Runtime, index: u32) -> c_int {
+    requests::table_mut(rt).renew(index);
+    start_again(rt, index)
 }
 
 /// Starts a persistent request in the place that it had before a rollback.
-pub fn start_again(index: u32) -> c_int {
-    let Some(kind) = get(index).map(|request| request.kind) else {
+pub fn start_again(rt: &Runtime, index: u32) -> c_int {
+    let Some(kind) = get(rt, index).map(|request| request.kind) else {
         return ERR_REQUEST;
     };
     if let Kind::PersistentReceive(envelope) = kind
-        && let Some(outcome) = early::take(&envelope)
+        && let Some(outcome) = early::take(rt, &envelope)
     {
-        set_state(index, done(outcome.status, outcome.rc));
+        set_state(rt, index, done(outcome.status, outcome.rc));
         return SUCCESS;
     }
     // SAFETY: an inactive persistent request.
-    let rc = with_real(index, |request| unsafe { real::PMPI_Start(request) });
+    let rc = with_real(rt, index, |request| unsafe { real::PMPI_Start(request) });
     if rc == SUCCESS {
-        set_state(index, State::Active);
+        set_state(rt, index, State::Active);
         match kind {
             Kind::PersistentSend(_, envelope) => {
-                count_sent(envelope.comm(), envelope.peer, envelope.count, envelope.datatype());
+                count_sent(rt, envelope.comm(), envelope.peer, envelope.count, envelope.datatype());
             }
-            Kind::Recorded(number) => recorded::is_started(index, number),
+            Kind::Recorded(number) => recorded::is_started(rt, index, number),
             _ => {}
         }
     }

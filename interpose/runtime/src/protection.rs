@@ -1,5 +1,6 @@
 //! Whether the job is protected: what is said when it is not, and what follows.
 
+use crate::recovery::Runtime;
 use crate::world::{self, get};
 use crate::{events, recovery, sys, told};
 use ckptd::events::Kind;
@@ -7,14 +8,14 @@ use understudy_abi::exit;
 use understudy_numbers::ProcessNumber;
 
 /// Says why the job is not protected; stops it if protection is required.
-pub fn refuse(why: &str) {
-    if get().process == ProcessNumber(0) {
+pub fn refuse(rt: &Runtime, why: &str) {
+    if get(rt).process == ProcessNumber(0) {
         tell_refused(why, told::config().strict());
     } else {
         events::emit(Kind::Refused { reason: why.to_owned() });
     }
     if told::config().strict().is_some() {
-        recovery::end_together(world::is_first_worker(), exit::REFUSED);
+        recovery::end_together(rt, world::is_first_worker(rt), exit::REFUSED);
     }
 }
 
@@ -33,9 +34,9 @@ fn tell_refused(why: &str, strict: Option<&str>) {
 }
 
 /// No checkpoints any more, and no recovery; some rank has said why. All workers do this at the same cut.
-pub fn give_up_protection() {
+pub fn give_up_protection(rt: &Runtime) {
     if told::config().require {
-        recovery::end_together(world::is_first_worker(), exit::REFUSED);
+        recovery::end_together(rt, world::is_first_worker(rt), exit::REFUSED);
     }
-    world::update(|world| world.protected = false);
+    world::update(rt, |world| world.protected = false);
 }

@@ -9,6 +9,7 @@ use crate::generated::{Proc, SLOT_NAMES};
 use crate::handles::{VirtComm, VirtWin};
 use crate::objects::errhandler::{Action, Object};
 use crate::objects::{comm, objects, window};
+use crate::recovery::Runtime;
 use crate::{ending, recovery, sys};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,87 +18,87 @@ use understudy_mpi::call;
 /// What the standard calls *raising*: `rc` is the outcome of `procedure`; an error goes to the error handler of `comm`,
 /// or of the world where there is none. Returns what the procedure returns.
 #[inline]
-pub fn finish(procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
+pub fn finish(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
     if rc == SUCCESS {
         SUCCESS
     } else {
-        raise(procedure, rc, comm)
+        raise(rt, procedure, rc, comm)
     }
 }
 
 /// [`finish`] for a procedure on a window: an error goes to the error handler of that, or of the world if there is no such window.
 #[inline]
-pub fn finish_win(procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
+pub fn finish_win(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
     match rc {
         SUCCESS => SUCCESS,
-        rc if window::index(win).is_some() => raise_on(procedure, rc, Object::Win(win)),
-        rc => raise(procedure, rc, None),
+        rc if window::index(rt, win).is_some() => raise_on(rt, procedure, rc, Object::Win(win)),
+        rc => raise(rt, procedure, rc, None),
     }
 }
 
 /// The same for what the library has returned, which may be the failure of a process.
 #[inline]
-pub fn finish_one_sided(procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
-    match recovery::check(rc) {
-        Ok(rc) => finish_win(procedure, rc, win),
+pub fn finish_one_sided(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
+    match recovery::check(rt, rc) {
+        Ok(rc) => finish_win(rt, procedure, rc, win),
         Err(Rewound) => SUCCESS,
     }
 }
 
 /// [`finish`] for an error.
 #[cold]
-pub fn raise(procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
-    let world = comm::world_handle();
+pub fn raise(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
+    let world = comm::world_handle(rt);
     // MPI_COMM_NULL has no error handler.
-    let comm = comm.filter(|&comm| comm::index(comm).is_some()).unwrap_or(world);
-    raise_on(procedure, rc, Object::Comm(comm))
+    let comm = comm.filter(|&comm| comm::index(rt, comm).is_some()).unwrap_or(world);
+    raise_on(rt, procedure, rc, Object::Comm(comm))
 }
 
 /// An error goes to the error handler of this object.
-pub fn raise_on(procedure: Proc, rc: c_int, object: Object) -> c_int {
+pub fn raise_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_int {
     // Whatever was called, it may have been abandoned since another process has died.
     if rc == call::ABANDONED && call::is_over() {
-        return match recovery::check(rc) {
+        return match recovery::check(rt, rc) {
             Err(Rewound) => SUCCESS,
-            Ok(_) => ending::end_unprotected(),
+            Ok(_) => ending::end_unprotected(rt),
         };
     }
-    match object.action() {
+    match object.action(rt) {
         Action::Return => {}
-        Action::Call(function) => object.call(function, rc),
-        Action::Fatal | Action::Abort => fatal(procedure, rc),
+        Action::Call(function) => object.call(rt, function, rc),
+        Action::Fatal | Action::Abort => fatal(rt, procedure, rc),
     }
     rc
 }
 
 /// The text of an error class or code, the program's own ones included.
-fn text(rc: c_int) -> String {
-    match objects().error_codes.text(rc) {
+fn text(rt: &Runtime, rc: c_int) -> String {
+    match objects(rt).error_codes.text(rc) {
         Some(text) => String::from_utf8_lossy(text).into_owned(),
         None => understudy_mpi::error::text(rc),
     }
 }
 
-fn fatal(procedure: Proc, rc: c_int) -> ! {
+fn fatal(rt: &Runtime, procedure: Proc, rc: c_int) -> ! {
     sys::say(format_args!(
         "{} failed: {}; the error handler is MPI_ERRORS_ARE_FATAL, the job ends",
         procedure.name(),
-        text(rc)
+        text(rt, rc)
     ));
-    ending::abort(rc)
+    ending::abort(rt, rc)
 }
 
 /// A procedure that cannot be protected: it fails, and says so once.
-pub fn unsupported(procedure: Proc) -> c_int {
+pub fn unsupported(rt: &Runtime, procedure: Proc) -> c_int {
     tell_unsupported(procedure);
-    raise(procedure, ERR_UNSUPPORTED_OPERATION, None)
+    raise(rt, procedure, ERR_UNSUPPORTED_OPERATION, None)
 }
 
 /// The same for files, whose errors are those of MPI_FILE_NULL as long as none is open (MPI 4.1, 14.7): programs that fall back to
 /// other ways of writing go on.
-pub fn unsupported_file(procedure: Proc) -> c_int {
+pub fn unsupported_file(rt: &Runtime, procedure: Proc) -> c_int {
     tell_unsupported(procedure);
-    raise_on(procedure, ERR_UNSUPPORTED_OPERATION, Object::NoFile)
+    raise_on(rt, procedure, ERR_UNSUPPORTED_OPERATION, Object::NoFile)
 }
 
 fn tell_unsupported(procedure: Proc) {

@@ -28,14 +28,10 @@ mod restart;
 mod wishes;
 
 use crate::arch::Rewound;
+use crate::cell::{Door, Field, runtime};
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
 use crate::generated::real;
-use crate::world;
-use crate::{
-    arch,
-    cell::{Copied, Main},
-    copies, ending, events, overdue, peers, renewal, user,
-};
+use crate::{arch, copies, ending, events, overdue, peers, rehearsal, renewal, user, world};
 use ckptd::events::{ErrorClass, Kind};
 use understudy_mpi as mpi;
 
@@ -43,71 +39,91 @@ pub use meeting::end_together;
 pub use newcomers::{come_in, learn_places, welcome};
 use report::Report;
 pub use restart::from_disk as restart_from_disk;
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::time::Instant;
 use understudy_mpi::call;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{Generation, Worker};
 pub use wishes::offer as offer_to_choose;
+
+runtime! {
+    pub struct Runtime: rehearsal::Runtime {
+        /// Whether the program goes on from the end of MPI_Init.
+        resumed_in_init: Cell<bool> = Cell::new(false),
+        /// Whether a recovery runs.
+        is_under_way: Cell<bool> = Cell::new(false),
+        /// The communicator of a newcomer's first generation, until its first recovery takes it.
+        first: Field<Option<RealComm>> = Field::new(None),
+        /// Workers whose part was taken over, and on whose node nobody lived any more.
+        alone: Field<Vec<Worker>> = Field::new(Vec::new()),
+        /// What this process has found of a dead one.
+        heritage: Field<found::Found> = Field::new(found::Found::START),
+        /// What this process has been told, and for which generation.
+        asked: Field<Option<(Generation, wishes::Asked)>> = Field::new(None),
+        /// Deaths that may be the program's doing.
+        history: Field<deaths::History> = Field::new(deaths::History::START),
+    }
+}
+
+/// For what lower modules, and the program, call.
+pub static DOOR: Door<Runtime> = Door::new();
 
 /// Evaluates to the return code of a real procedure. If a process has failed, the whole recovery has been run and the
 /// handler returns.
 #[macro_export]
 macro_rules! attempt {
-    ($call:expr) => {
-        match $crate::recovery::check($call) {
+    ($rt:expr, $call:expr) => {
+        match $crate::recovery::check($rt, $call) {
             Ok(rc) => rc,
             Err($crate::arch::Rewound) => return 0,
         }
     };
 }
 
-/// Whether the program goes on from the end of MPI_Init.
-static RESUMED_IN_INIT: Main<bool> = Main::new(false);
-
-/// Whether a recovery runs.
-static IS_UNDER_WAY: Copied<bool> = Copied::new(false);
-
 /// Whether MPI_Init is entered because the program was set back to its end; true once.
-pub fn resumed_in_init() -> bool {
-    RESUMED_IN_INIT.take()
+pub fn resumed_in_init(rt: &Runtime) -> bool {
+    rt.resumed_in_init.take()
 }
 
 /// Looks at the return code of a real procedure; recovers if it means that a process has failed.
 #[inline]
-pub fn check(rc: c_int) -> Result<c_int, Rewound> {
-    if rc == SUCCESS { Ok(rc) } else { classify(rc) }
+pub fn check(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
+    if rc == SUCCESS { Ok(rc) } else { classify(rt, rc) }
 }
 
 /// Looks at what a message of the runtime's own has come to: a failure leads to recovery, any other error to the end of the job.
-pub fn check_own<T>(outcome: mpi::Result<T>, what: &str) -> Result<T, Rewound> {
+pub fn check_own<T>(rt: &Runtime, outcome: mpi::Result<T>, what: &str) -> Result<T, Rewound> {
     match outcome {
         Ok(value) => Ok(value),
         Err(error) => {
-            classify(error.code())?;
-            ending::fail(what, &error)
+            classify(rt, error.code())?;
+            ending::fail(rt, what, &error)
         }
     }
 }
 
 #[cold]
-fn classify(rc: c_int) -> Result<c_int, Rewound> {
+fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
     let mut class = rc;
     // SAFETY: a local query.
     unsafe { real::PMPI_Error_class(rc, &mut class) };
     if !world::is_protected() || !means_failure(class) {
         return Ok(rc);
     }
-    if IS_UNDER_WAY.get() {
+    if rt.is_under_way.get() {
         // What the program's libraries do while they are opened again.
         ending::fail(
+            rt,
             "a process failed while a library of the program that is opened again communicated",
             &std::io::Error::other(understudy_mpi::error::text(rc)),
         );
     }
     // Callbacks are not returned to: the program goes on outside of them.
     arch::leave_callbacks();
-    IS_UNDER_WAY.set(true);
-    recover(class);
-    IS_UNDER_WAY.set(false);
+    rt.is_under_way.set(true);
+    recover(rt, class);
+    rt.is_under_way.set(false);
     Err(Rewound)
 }
 
@@ -128,39 +144,39 @@ fn error_class(class: c_int) -> ErrorClass {
 }
 
 /// Runs attempts until one succeeds, and this process's frame is rewound. (If too many fail, the process manager ends the job.)
-fn recover(class: c_int) {
+fn recover(rt: &Runtime, class: c_int) {
     let (began, moment) = (Instant::now(), events::clock());
     // The program is not asked for checkpoints while it stands still.
     overdue::end();
-    world::update(|world| world.recoveries += 1);
-    let recovery = world::get().recoveries;
+    world::update(rt, |world| world.recoveries += 1);
+    let recovery = world::get(rt).recoveries;
     log::debug!("recovery {recovery} begins, error class {class}");
     let mut report = Report::new(recovery, moment, error_class(class));
     let outcome = loop {
-        match attempt::run(&mut report) {
+        match attempt::run(rt, &mut report) {
             Ok(outcome) => break outcome,
             Err(attempt::Again) => log::debug!("another failure: recovery {recovery} starts over"),
         }
     };
-    report.emit();
-    peers::keep_only(&world::get().players);
-    resume(&outcome, began, &report);
-    replenish::replenish();
-    overdue::begin(copies::epoch(), world::worker(), world::get().process);
+    report.emit(rt);
+    peers::keep_only(&world::get(rt).players);
+    resume(rt, &outcome, began, &report);
+    replenish::replenish(rt);
+    overdue::begin(rt, copies::epoch(rt), world::worker(rt), world::get(rt).process);
 }
 
 /// A newcomer takes part in the recovery that it was started for.
-pub fn take_part_at_once() -> Rewound {
-    recover(call::ABANDONED);
+pub fn take_part_at_once(rt: &Runtime) -> Rewound {
+    recover(rt, call::ABANDONED);
     Rewound
 }
 
-fn resume(outcome: &attempt::Outcome, began: Instant, report: &Report) {
+fn resume(rt: &Runtime, outcome: &attempt::Outcome, began: Instant, report: &Report) {
     renewal::is_running();
-    let epoch = copies::epoch();
-    RESUMED_IN_INIT.set(load::is_init(&outcome.frame));
+    let epoch = copies::epoch(rt);
+    rt.resumed_in_init.set(load::is_init(&outcome.frame));
     arch::rewind(&outcome.frame);
-    user::threads_go_back(&outcome.frame);
+    user::threads_go_back(rt, &outcome.frame);
     let total = began.elapsed();
     events::emit(Kind::Resume {
         recovery: report.recovery,
@@ -173,7 +189,7 @@ fn resume(outcome: &attempt::Outcome, began: Instant, report: &Report) {
             report.summary(),
             total.as_secs_f64() * 1e3
         ));
-        alone::tell();
+        alone::tell(rt);
         if let Some(line) = &report.remark {
             crate::sys::say(format_args!("{line}"));
         }

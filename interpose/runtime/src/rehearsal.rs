@@ -27,13 +27,37 @@ mod seed;
 mod wanted;
 mod worker;
 
+use crate::cell::{Field, runtime};
 use crate::{copies, told, user, world};
 use ckptd::settings::{LogLimit, Rehearse, Static};
+use std::cell::Cell;
+use std::rc::Rc;
 use understudy_numbers::{Epoch, Worker};
 
 pub use own_pages::{from_own_memory, put_back};
 pub use rebuild::{Offer, Rebuild, offer};
 pub use worker::{damage_journals, keep as keep_script, script as own_script};
+
+runtime! {
+    pub struct Runtime: copies::Runtime {
+        /// A decision is to be made.
+        is_open: Cell<bool> = Cell::new(false),
+        /// Messages under way.
+        messages: Field<Vec<(bool, message::Message)>> = Field::new(Vec::new()),
+        /// Files that were open at the end of `MPI_Init`.
+        inputs: Field<Vec<inputs::Input>> = Field::new(Vec::new()),
+        /// Rehearsals for others.
+        holder: Field<Option<holder::State>> = Field::new(None),
+        /// The process for replays.
+        seed: Field<Option<Rc<seed::Seed>>> = Field::new(None),
+        /// What the phase under way has begun with.
+        base: Field<Option<copies::Base>> = Field::new(None),
+        /// This worker's own script.
+        worker: Field<Option<worker::State>> = Field::new(None),
+        /// Whether another phase is wanted.
+        new_phase: Field<again::NewPhase> = Field::new(again::NOTHING),
+    }
+}
 
 /// While the program sets itself up, a part of its memory may be nothing yet.
 const LEAST_ROOM: usize = 16 << 20;
@@ -78,24 +102,24 @@ fn spares_own() -> bool {
 }
 
 /// This process stands at the end of `MPI_Init`.
-pub fn prepare() {
-    if is_on() && world::is_protected() && !user::has_threads() {
-        inputs::note();
-        seed::plant();
+pub fn prepare(rt: &Runtime) {
+    if is_on() && world::is_protected() && !user::has_threads(rt) {
+        inputs::note(rt);
+        seed::plant(rt);
     }
 }
 
 /// `MPI_Init` is about to return to the program of a worker, for the first time or after a failure in the phase.
-pub fn start() {
-    prepare();
+pub fn start(rt: &Runtime) {
+    prepare(rt);
     if !world::is_protected() {
         return;
     }
     if is_on() {
-        let records = compares() && is_rehearsed(world::worker());
-        crate::journal::start(&told::config().init_end, records, None, room);
+        let records = compares() && is_rehearsed(world::worker(rt));
+        crate::journal::start(rt, &told::config().init_end, records, None, room);
     }
-    decision::begin();
+    decision::begin(rt);
 }
 
 /// How long a journal may get while it is recorded, in bytes.
@@ -115,26 +139,26 @@ fn anonymous_memory() -> usize {
 }
 
 /// A cut is being taken for this epoch: a phase may end with it, or begin.
-pub fn cut(epoch: Epoch) {
-    crate::journal::cut(epoch);
-    again::cut(epoch);
-    worker::cut(epoch);
+pub fn cut(rt: &Runtime, epoch: Epoch) {
+    crate::journal::cut(rt, epoch);
+    again::cut(rt, epoch);
+    worker::cut(rt, epoch);
 }
 
 /// Goes on as far as possible. Called between checkpoints.
-pub fn poll() {
+pub fn poll(rt: &Runtime) {
     if is_on() {
-        holder::poll();
-        base::keep(copies::epoch(), own_script);
-        worker::poll();
+        holder::poll(rt);
+        base::keep(rt, copies::epoch(rt), || own_script(rt));
+        worker::poll(rt);
     }
 }
 
 /// After a failure: messages are forgotten, and a child ends.
-pub fn interrupt() {
-    crate::journal::give_up();
-    again::forget();
-    holder::interrupt();
-    worker::interrupt();
-    rebuild::interrupt();
+pub fn interrupt(rt: &Runtime) {
+    crate::journal::give_up(rt);
+    again::forget(rt);
+    holder::interrupt(rt);
+    worker::interrupt(rt);
+    rebuild::interrupt(rt);
 }

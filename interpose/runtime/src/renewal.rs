@@ -18,10 +18,10 @@ use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, ProcessNumber, Rank};
 
-use crate::cell::Main;
+use crate::cell::{Door, Field, runtime};
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::{fault, sys};
+use crate::{disk, fault, sys};
 use ckptd::line::{ToManager, ToProcess};
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -30,6 +30,23 @@ use std::time::{Duration, Instant};
 use talk::{hear, hear_with, lines, set_interruptible, tell};
 use understudy_mpi::side::{self, Snapshot};
 use understudy_mpi::{call, library};
+
+runtime! {
+    pub struct Runtime: disk::Runtime {
+        /// How the library is begun again.
+        renewal: Field<Renewal> = Field::new(Renewal {
+            before_init: None,
+            level: 0,
+            is_first: false,
+            spares: 0,
+        }),
+        /// What a dead process has left to this one.
+        heir: Field<talk::Heir> = Field::new(talk::Heir::START),
+    }
+}
+
+/// For what lower modules call.
+pub static DOOR: Door<Runtime> = Door::new();
 
 /// How long to wait for a word of the manager before the page is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
@@ -43,13 +60,6 @@ struct Renewal {
     is_first: bool,
     spares: u32,
 }
-
-static STATE: Main<Renewal> = Main::new(Renewal {
-    before_init: None,
-    level: 0,
-    is_first: false,
-    spares: 0,
-});
 
 /// What a process does while it waits for its first generation.
 pub struct Spare {
@@ -79,13 +89,13 @@ pub struct Begin {
 /// Those of [`talk::learn`].
 pub fn learn() -> Result<(), String> {
     talk::learn()?;
-    fault::renew_by(give_up, talk::kill_manager);
+    fault::renew_by(|| give_up(DOOR.get()), talk::kill_manager);
     Ok(())
 }
 
 /// Initialises the library for the first time, in whatever generation this process is needed in: until then it is a spare. What has
 /// been asked of the library before was for no other process to answer, and in no generation.
-pub fn initialise(level: c_int, provided: &mut c_int, spare: &Spare) -> c_int {
+pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spare) -> c_int {
     talk::call_guardian();
     if crate::abi::is_foreign() || components::are_files() {
         ahead::open();
@@ -93,7 +103,7 @@ pub fn initialise(level: c_int, provided: &mut c_int, spare: &Spare) -> c_int {
     match Snapshot::take() {
         Ok(snapshot) => {
             log::debug!("{} bytes of the MPI library are kept", snapshot.size());
-            let mut state = STATE.borrow_mut();
+            let mut state = rt.renewal.borrow_mut();
             (state.before_init, state.level) = (Some(snapshot), level);
         }
         Err(error) => {
@@ -101,30 +111,30 @@ pub fn initialise(level: c_int, provided: &mut c_int, spare: &Spare) -> c_int {
             abort(understudy_abi::exit::INTERNAL);
         }
     }
-    let mut begin = await_first(spare);
+    let mut begin = await_first(rt, spare);
     loop {
-        if let Some(level) = enter(begin) {
+        if let Some(level) = enter(rt, begin) {
             *provided = level;
             return SUCCESS;
         }
-        reset();
-        begin = await_generation();
+        reset(rt);
+        begin = await_generation(rt);
     }
 }
 
 /// Whether the job begins with this generation.
-pub fn is_first() -> bool {
-    STATE.borrow().is_first
+pub fn is_first(rt: &Runtime) -> bool {
+    rt.renewal.borrow().is_first
 }
 
 /// How many spares were left when this generation began.
-pub fn spares() -> u32 {
-    STATE.borrow().spares
+pub fn spares(rt: &Runtime) -> u32 {
+    rt.renewal.borrow().spares
 }
 
 /// Puts the library's side back. A process in which that cannot be done dies, and is replaced.
-fn reset() {
-    if let Err(error) = put_back() {
+fn reset(rt: &Runtime) {
+    if let Err(error) = put_back(rt) {
         sys::say(format_args!(
             "{}; process {} ends, to be replaced",
             sys::chain(&error),
@@ -134,8 +144,8 @@ fn reset() {
     }
 }
 
-fn put_back() -> Result<(), side::Error> {
-    let state = STATE.borrow();
+fn put_back(rt: &Runtime) -> Result<(), side::Error> {
+    let state = rt.renewal.borrow();
     let Some(snapshot) = &state.before_init else {
         return Ok(());
     };
@@ -148,27 +158,27 @@ fn put_back() -> Result<(), side::Error> {
 
 /// The library's side is put back, and all other processes have done so too, when this returns. If nobody has died, this
 /// generation has failed.
-pub fn leave_generation() -> Begin {
-    give_up();
-    reset();
-    await_generation()
+pub fn leave_generation(rt: &Runtime) -> Begin {
+    give_up(rt);
+    reset(rt);
+    await_generation(rt)
 }
 
 /// Sleeps until this process is a rank of a generation.
-fn await_first(spare: &Spare) -> Begin {
+fn await_first(rt: &Runtime, spare: &Spare) -> Begin {
     tell_ready();
     loop {
-        match hear_with((spare.idle)()) {
+        match hear_with(rt, (spare.idle)()) {
             Some((ToProcess::End, _)) => (spare.leave)(),
             // The manager before has taken this process for a rank, and may not have said so.
             Some((ToProcess::Again, _)) if lines().page.has_played.load(Ordering::Acquire) != 0 => {
-                return await_generation();
+                return await_generation(rt);
             }
             Some((ToProcess::Again, _)) => tell_ready(),
             heard => {
                 let Some(begin) = begin_of(heard) else { continue };
                 // That one may be over, and another wanted.
-                return await_inheritance(begin).unwrap_or_else(await_generation);
+                return await_inheritance(rt, begin).unwrap_or_else(|| await_generation(rt));
             }
         }
     }
@@ -210,7 +220,7 @@ fn begin_of(heard: Option<(ToProcess, Vec<OwnedFd>)>) -> Option<Begin> {
 }
 
 /// Waits until this process is a rank of the generation that is to be.
-fn await_generation() -> Begin {
+fn await_generation(rt: &Runtime) -> Begin {
     let mut told = None;
     loop {
         let wanted = call::wanted();
@@ -220,11 +230,11 @@ fn await_generation() -> Begin {
             tell_ready();
             told = Some(wanted);
         }
-        match hear_with(LOOK) {
+        match hear_with(rt, LOOK) {
             // All workers are at their end, and this process is not needed: it has no part.
             Some((ToProcess::End, _)) => sys::exit_now(0),
             heard => {
-                if let Some(begin) = begin_of(heard).and_then(await_inheritance) {
+                if let Some(begin) = begin_of(heard).and_then(|it| await_inheritance(rt, it)) {
                     return begin;
                 }
             }
@@ -233,12 +243,12 @@ fn await_generation() -> Begin {
 }
 
 /// Waits until what comes before this generation begins has come; nothing if another one is wanted.
-fn await_inheritance(begin: Begin) -> Option<Begin> {
+fn await_inheritance(rt: &Runtime, begin: Begin) -> Option<Begin> {
     while begin.generation == call::wanted() {
-        if begin.heir_of.is_none_or(talk::has_inherited_from) {
+        if begin.heir_of.is_none_or(|it| talk::has_inherited_from(rt, it)) {
             return Some(begin);
         }
-        if hear(LOOK) == Some(ToProcess::End) {
+        if hear(rt, LOOK) == Some(ToProcess::End) {
             sys::exit_now(0);
         }
     }
@@ -260,7 +270,7 @@ fn lend(descriptor: &OwnedFd) -> c_int {
 }
 
 /// Initialises the library in a generation; the thread level, or nothing if another failure has come before the end.
-fn enter(begin: Begin) -> Option<c_int> {
+fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
     let lent = begin
         .descriptor
         .map(|(name, descriptor)| (name, lend(&descriptor).to_string()));
@@ -273,7 +283,7 @@ fn enter(begin: Begin) -> Option<c_int> {
     let began = Instant::now();
     call::enter(begin.generation);
     let (level, mut provided) = {
-        let mut state = STATE.borrow_mut();
+        let mut state = rt.renewal.borrow_mut();
         (state.is_first, state.spares) = (begin.is_first, begin.spares);
         (state.level, 0)
     };
@@ -285,17 +295,17 @@ fn enter(begin: Begin) -> Option<c_int> {
     if rc == SUCCESS && (world.size(), world.rank()) == (Ok(begin.place.0), Ok(begin.place.1)) {
         return Some(provided);
     }
-    give_up();
+    give_up(rt);
     None
 }
 
 /// Initialises the library in the next generation; an error if another failure has come before the end.
-pub fn begin(begin: Begin) -> mpi::Result<()> {
-    enter(begin).map(|_| ()).ok_or(mpi::Error::ABANDONED)
+pub fn begin(rt: &Runtime, begin: Begin) -> mpi::Result<()> {
+    enter(rt, begin).map(|_| ()).ok_or(mpi::Error::ABANDONED)
 }
 
 /// This generation has failed: returns when another one is to be.
-pub fn give_up() {
+pub fn give_up(rt: &Runtime) {
     if call::is_over() {
         return;
     }
@@ -303,14 +313,14 @@ pub fn give_up() {
         generation: call::wanted(),
     });
     while !call::is_over() {
-        if let Some(ToProcess::End) = hear(LOOK) {
+        if let Some(ToProcess::End) = hear(rt, LOOK) {
             sys::exit_now(0);
         }
     }
 }
 
 /// Before that, the manager starts the whole job again, and ends this process.
-pub fn await_restart() -> ! {
+pub fn await_restart(rt: &Runtime) -> ! {
     let mut told = None;
     loop {
         // Another manager, which begins another generation, has to hear it as well.
@@ -318,12 +328,12 @@ pub fn await_restart() -> ! {
         if told.replace(generation) != Some(generation) {
             tell(&ToManager::Failed { generation });
         }
-        hear(LOOK);
+        hear(rt, LOOK);
     }
 }
 
 /// Waits until all workers are at their end. An error code if a process fails before.
-pub fn meet_at_the_end() -> c_int {
+pub fn meet_at_the_end(rt: &Runtime) -> c_int {
     set_interruptible(false);
     tell(&ToManager::AtEnd {
         generation: call::wanted(),
@@ -332,16 +342,16 @@ pub fn meet_at_the_end() -> c_int {
         if call::is_over() {
             return call::ABANDONED;
         }
-        if let Some(ToProcess::End) = hear(LOOK) {
+        if let Some(ToProcess::End) = hear(rt, LOOK) {
             return SUCCESS;
         }
     }
 }
 
 /// The library is not needed any more: what of its side cannot be put back ends with the process.
-pub fn finalise() {
+pub fn finalise(rt: &Runtime) {
     call::enter(call::wanted());
-    if let Err(error) = put_back() {
+    if let Err(error) = put_back(rt) {
         log::info!("{}", sys::chain(&error));
     }
 }

@@ -6,18 +6,38 @@ mod dice;
 mod gathering;
 mod pace;
 
-use crate::arch;
 use crate::attention::{self, AGREEING, ASKED};
-use crate::cell::Main;
+use crate::cell::{Field, runtime};
 use crate::generated::MAY_WAIT;
 use crate::own_messages::Lent;
 use crate::rounds::Rounds;
+use crate::{arch, marks};
 pub use agreement::{Agreement, May};
 pub use gathering::Gatherings;
 use pace::Pace;
 use std::cell::RefMut;
 use std::time::{Duration, Instant};
 use understudy_mpi::real_types::RealRequest;
+
+runtime! {
+    pub struct Runtime: marks::Runtime {
+        /// Where the program is, and when cuts are due.
+        schedule: Field<State> = Field::new(State {
+            schedule: START,
+            wake: 0,
+            vote: None,
+            last: None,
+            decided: None,
+            resumed: false,
+            pace: Pace::START,
+            cost: Duration::ZERO,
+            held: 0,
+            anywhere: Anywhere::NONE,
+            gatherings: Gatherings::NONE,
+            words: Vec::new(),
+        }),
+    }
+}
 
 /// The part of the state that belongs to the program's time line and is saved with a cut.
 #[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
@@ -108,41 +128,26 @@ const START: Schedule = Schedule {
     at_candidate: true,
 };
 
-static STATE: Main<State> = Main::new(State {
-    schedule: START,
-    wake: 0,
-    vote: None,
-    last: None,
-    decided: None,
-    resumed: false,
-    pace: Pace::START,
-    cost: Duration::ZERO,
-    held: 0,
-    anywhere: Anywhere::NONE,
-    gatherings: Gatherings::NONE,
-    words: Vec::new(),
-});
-
 /// What is counted and remembered.
 #[inline]
 #[track_caller]
-pub fn state() -> RefMut<'static, State> {
-    STATE.borrow_mut()
+pub fn state(rt: &Runtime) -> RefMut<'_, State> {
+    rt.schedule.borrow_mut()
 }
 
 /// The schedule, to be saved.
-pub fn schedule() -> Schedule {
-    STATE.borrow().schedule
+pub fn schedule(rt: &Runtime) -> Schedule {
+    rt.schedule.borrow().schedule
 }
 
 /// Goes on from a saved schedule. `at_call`: the call that is made next is the cut itself. The votes that were under
 /// way have died with their communicator.
-pub fn restore(schedule: Schedule, at_call: bool) {
+pub fn restore(rt: &Runtime, schedule: Schedule, at_call: bool) {
     let (pace, cost) = {
-        let before = STATE.borrow();
+        let before = rt.schedule.borrow();
         (before.pace.after_recovery(), before.cost)
     };
-    STATE.set(State {
+    rt.schedule.set(State {
         schedule,
         wake: 0,
         vote: None,

@@ -3,13 +3,17 @@
 //! They sleep until their process manager has something to say; with UNDERSTUDY_CKPTD they tell the daemon now and then that they
 //! live. A spare that is needed becomes a rank of the next generation, and learns there what the job is (`recovery::newcomers`).
 
+use crate::recovery::{DOOR, Runtime};
 use crate::{daemon, events, renewal, sys, told, user};
 use ckptd::events::{EndHow, Kind, Role, Spare, Worker};
 use ckptd::relay::RankStage;
 use std::time::Duration;
 
 /// What this process does until it is needed.
-pub const WAIT: renewal::Spare = renewal::Spare { idle, leave };
+pub const WAIT: renewal::Spare = renewal::Spare {
+    idle: || idle(DOOR.get()),
+    leave: || leave(DOOR.get()),
+};
 
 /// How many workers the job has.
 fn workers() -> u32 {
@@ -52,17 +56,17 @@ pub fn tell_start() {
     });
 }
 
-fn idle() -> Option<Duration> {
+fn idle(rt: &Runtime) -> Option<Duration> {
     match is_worker() {
         true => None,
-        false => daemon::poll_spare(),
+        false => daemon::poll_spare(rt),
     }
 }
 
 /// The job has ended without needing this process.
-fn leave() -> ! {
-    daemon::leave();
+fn leave(rt: &Runtime) -> ! {
+    daemon::leave(rt);
     events::emit(Kind::End { how: EndHow::Released });
-    user::release_output();
+    user::release_output(rt);
     sys::exit_now(0)
 }

@@ -10,11 +10,11 @@
 mod amount;
 mod table;
 
-use crate::cell::Main;
+use crate::cell::{Field, runtime};
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::comm::{self, Comm};
 use crate::world::{self, Part};
-use crate::{events, told};
+use crate::{events, objects, told};
 pub use amount::{block_of, each, is_root, list, members, my_rank, neighbours, one, peers, sends_to, typed_list};
 use ckptd::events::{Amount, Kind, Worker};
 use std::cell::Ref;
@@ -22,6 +22,18 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 pub use table::Table;
+
+runtime! {
+    pub struct Runtime: objects::Runtime {
+        /// What was counted, and told.
+        traffic: Field<State> = Field::new(State {
+            table: Table::NOTHING,
+            recent: [NOTHING_RECENT; RECENT],
+            undone: Amount { count: 0, bytes: 0 },
+            told: (Amount { count: 0, bytes: 0 }, None),
+        }),
+    }
+}
 
 /// Where rows of communicators were found last, by the low bits of their numbers.
 const RECENT: usize = 16;
@@ -38,20 +50,13 @@ struct State {
     told: (Amount, Option<Instant>),
 }
 
-static STATE: Main<State> = Main::new(State {
-    table: Table::NOTHING,
-    recent: [NOTHING_RECENT; RECENT],
-    undone: Amount { count: 0, bytes: 0 },
-    told: (Amount { count: 0, bytes: 0 }, None),
-});
-
 /// Whether the table has entries: what every message looks at.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// Begins to count, among so many workers.
-pub fn init(workers: u32) {
+pub fn init(rt: &Runtime, workers: u32) {
     if told::config().log_dir.is_some() {
-        set(&mut STATE.borrow_mut(), Table::new(workers));
+        set(&mut rt.traffic.borrow_mut(), Table::new(workers));
     }
 }
 
@@ -67,13 +72,13 @@ pub fn is_on() -> bool {
 }
 
 /// The counts, to be saved.
-pub fn table() -> Ref<'static, Table> {
-    Ref::map(STATE.borrow(), |state| &state.table)
+pub fn table(rt: &Runtime) -> Ref<'_, Table> {
+    Ref::map(rt.traffic.borrow(), |state| &state.table)
 }
 
 /// Goes on from saved counts, among so many workers.
-pub fn replace(saved: Table, workers: u32) {
-    let mut state = STATE.borrow_mut();
+pub fn replace(rt: &Runtime, saved: Table, workers: u32) {
+    let mut state = rt.traffic.borrow_mut();
     let (now, then) = (state.table.messages(), saved.messages());
     state.undone += Amount {
         count: now.count.saturating_sub(then.count),
@@ -90,8 +95,8 @@ pub fn replace(saved: Table, workers: u32) {
 }
 
 /// Communicators are added, removed, or renamed.
-pub fn forget_recent() {
-    if let Some(mut state) = STATE.try_borrow_mut() {
+pub fn forget_recent(rt: &Runtime) {
+    if let Some(mut state) = rt.traffic.try_borrow_mut() {
         state.recent = [NOTHING_RECENT; RECENT];
     }
 }
@@ -117,15 +122,15 @@ impl State {
 
 /// A message of so many elements is on its way to a worker.
 #[inline(never)]
-pub fn sent(comm: VirtComm, worker: Option<Worker>, count: c_int, datatype: VirtDatatype) {
-    let (Some(comm), Some(worker)) = (comm::get(comm), worker) else {
+pub fn sent(rt: &Runtime, comm: VirtComm, worker: Option<Worker>, count: c_int, datatype: VirtDatatype) {
+    let (Some(comm), Some(worker)) = (comm::get(rt, comm), worker) else {
         return;
     };
     let message = Amount {
         count: 1,
-        bytes: amount::one(count, datatype),
+        bytes: amount::one(rt, count, datatype),
     };
-    let Some(mut state) = STATE.try_borrow_mut() else {
+    let Some(mut state) = rt.traffic.try_borrow_mut() else {
         return;
     };
     let row = state.row(&comm);
@@ -139,9 +144,9 @@ pub fn sent(comm: VirtComm, worker: Option<Worker>, count: c_int, datatype: Virt
 
 /// A collective is called, with so many bytes to be sent.
 #[inline(never)]
-pub fn collective(comm: VirtComm, bytes: u64) {
-    let Some(comm) = comm::get(comm) else { return };
-    let Some(mut state) = STATE.try_borrow_mut() else {
+pub fn collective(rt: &Runtime, comm: VirtComm, bytes: u64) {
+    let Some(comm) = comm::get(rt, comm) else { return };
+    let Some(mut state) = rt.traffic.try_borrow_mut() else {
         return;
     };
     let row = state.row(&comm);
@@ -151,22 +156,22 @@ pub fn collective(comm: VirtComm, bytes: u64) {
 }
 
 /// Records the counts, if they have changed and it is time.
-pub fn tell_now_and_then() {
+pub fn tell_now_and_then(rt: &Runtime) {
     let is_due = |state: &State| {
         let is_early = || state.told.1.is_some_and(|next| Instant::now() < next);
         state.table.all() != state.told.0 && !is_early()
     };
-    if is_on() && STATE.try_borrow().is_some_and(|state| is_due(&state)) {
-        tell();
+    if is_on() && rt.traffic.try_borrow().is_some_and(|state| is_due(&state)) {
+        tell(rt);
     }
 }
 
 /// Records the counts. The last record holds.
-pub fn tell() {
+pub fn tell(rt: &Runtime) {
     if !is_on() {
         return;
     }
-    let (Some(mut state), Part::Worker(worker)) = (STATE.try_borrow_mut(), world::get().part) else {
+    let (Some(mut state), Part::Worker(worker)) = (rt.traffic.try_borrow_mut(), world::get(rt).part) else {
         return;
     };
     let record = state.table.record(worker, state.undone);

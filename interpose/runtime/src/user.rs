@@ -5,6 +5,7 @@ mod files;
 mod heap;
 mod hook;
 mod input;
+mod layout;
 mod loader;
 mod locks;
 mod output;
@@ -18,20 +19,24 @@ mod undo;
 mod zones;
 
 use crate::arch::Frame;
+use crate::cell::{Door, Field, runtime};
 use crate::image::layout::Layout;
 use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
+use crate::world;
 pub use effects::effect_of_others;
 pub use files::{also_written as also_written_file, written as written_files};
 pub use heap::give_back_freed;
 pub use hook::file_effect;
 pub use input::leave as leave_input;
+pub use layout::{compare_layout, layout, remember_start};
 pub use loader::{is_loading, is_locked as is_loader_locked};
 pub use output::{
     attach as attach_output, dead_note, dead_output, in_job_memory, inherit as inherit_output, leave, new_ledger,
     note_cell, position as output_position, set_idle, set_stage,
 };
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
+use std::cell::Cell;
 pub use threads::{
     allow as allow_threads, are_there as has_threads, go_back as threads_go_back, let_go as let_threads_go,
     stop_for_good as stop_threads_for_good,
@@ -42,7 +47,33 @@ pub use undo::{
     begin as begin_section, end_on_disk as end_files_on_disk, forget_before, keep_on_disk as keep_files_on_disk,
     note_from_start, undo as undo_files, undo_earlier, undo_start,
 };
-pub use zones::{compare_layout, layout, remember_start, zones};
+pub use zones::zones;
+
+runtime! {
+    pub struct Runtime: world::Runtime {
+        /// Standard output and error.
+        streams: Field<output::Streams> = Field::new(output::Streams::START),
+        /// Standard input.
+        input: Field<input::Input> = Field::new(input::Input::START),
+        /// Libraries.
+        loader: loader::Loaded = loader::Loaded::new(),
+        /// Logs of effects on files.
+        undo: undo::Undo = undo::Undo::new(),
+        /// Files that are open.
+        files: files::Others = files::Others::new(),
+        /// Timers.
+        timers: timers::Timers = timers::Timers::new(),
+        /// `None`: threads are refused.
+        threads: Field<Option<threads::Threads>> = Field::new(None),
+        /// Where the thread that leads the way back goes on itself; 0: it is not in the image, and ends.
+        own_frame: Cell<u64> = Cell::new(0),
+        /// What must be equal in all ranks, by name.
+        layout: Field<Vec<(String, u64)>> = Field::new(Vec::new()),
+    }
+}
+
+/// For what the entry code calls.
+pub static DOOR: Door<Runtime> = Door::new();
 
 /// Everything of the user side that is not in its pages.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
@@ -133,37 +164,37 @@ pub enum UserError {
 }
 
 /// The program is in MPI_Init: what it has opened so far is to be the same in all ranks, what it opens from here on is noted.
-pub fn begin() {
-    zones::remember_libraries();
-    loader::begin();
+pub fn begin(rt: &Runtime) {
+    layout::remember_libraries(rt);
+    loader::begin(rt);
 }
 
 /// Refuses if the program could not be brought back.
-pub fn check() -> Result<(), UserError> {
-    threads::check()?;
-    timers::check()?;
-    loader::check()
+pub fn check(rt: &Runtime) -> Result<(), UserError> {
+    threads::check(rt)?;
+    timers::check(rt)?;
+    loader::check(rt)
 }
 
 /// Stops all threads for a cut; false: it must be put off.
-pub fn stop_threads() -> bool {
-    threads::stop() && timers::are_quiet()
+pub fn stop_threads(rt: &Runtime) -> bool {
+    threads::stop(rt) && timers::are_quiet(rt)
 }
 
 /// Collects the state at a cut.
-pub fn capture() -> Result<State, UserError> {
+pub fn capture(rt: &Runtime) -> Result<State, UserError> {
     Ok(State {
         layout: Layout::read_self(zones())?,
-        libraries: loader::capture(),
+        libraries: loader::capture(rt),
         thread_locals: tls::capture(),
         signals: signals::capture(),
         process: process::capture(),
-        timers: timers::capture()?,
-        input: input::capture(),
-        files: files::capture(),
+        timers: timers::capture(rt)?,
+        input: input::capture(rt),
+        files: files::capture(rt),
         output: output::capture(),
         thread: locks::ThreadNumber::main(),
-        threads: threads::capture()?,
+        threads: threads::capture(rt)?,
     })
 }
 
@@ -175,39 +206,39 @@ pub fn live_stack(rsp: u64) -> AddrRange {
 
 impl State {
     /// Brings ld.so in line, before mappings and pages are put back.
-    pub fn restore_libraries(&self) -> Result<(), UserError> {
-        loader::restore(&self.libraries)
+    pub fn restore_libraries(&self, rt: &Runtime) -> Result<(), UserError> {
+        loader::restore(rt, &self.libraries)
     }
 
     /// Ends the threads that are not in the image, before mappings and pages are put back. From here on all others stand still.
-    pub fn clear_threads(&self) -> Result<(), UserError> {
-        threads::stop_for_good()?;
-        self.threads.clear()
+    pub fn clear_threads(&self, rt: &Runtime) -> Result<(), UserError> {
+        threads::stop_for_good(rt)?;
+        self.threads.clear(rt)
     }
 
     /// Puts everything back but the pages, after they have been put back. `own`: this process is the one that was saved.
-    pub fn restore(&self, own: bool) -> Result<(), UserError> {
-        input::restore(&self.input, own)?;
+    pub fn restore(&self, rt: &Runtime, own: bool) -> Result<(), UserError> {
+        input::restore(rt, &self.input, own)?;
         let is_mains = self.threads.is_mains();
         tls::restore(&self.thread_locals)?;
         signals::restore(&self.signals, is_mains);
-        files::restore(&self.files)?;
-        output::restore(&self.output, own);
+        files::restore(rt, &self.files)?;
+        output::restore(rt, &self.output, own);
         process::restore(&self.process, is_mains)
     }
 
     /// Makes the threads that are missing, and this process's threads the owners of the locks that the program holds, and its timers,
     /// after all else. `pages` (sorted) are those that have been loaded, `frame` the call at the cut.
-    pub fn restore_threads(&self, frame: &Frame, pages: &[PageRun]) -> Result<(), UserError> {
+    pub fn restore_threads(&self, rt: &Runtime, frame: &Frame, pages: &[PageRun]) -> Result<(), UserError> {
         let caller = threads::Caller {
             frame,
             mask: self.signals.mask(),
             signal_stack: self.process.signal_stack(),
             floating_point: self.thread_locals.floating_point(),
         };
-        let changed = self.threads.make(&caller, self.thread, self.process.uses_tiles())?;
+        let changed = self.threads.make(rt, &caller, self.thread, self.process.uses_tiles())?;
         locks::pass_on(&changed, &self.layout, pages, &self.thread_locals.ranges());
-        timers::restore(&self.timers, &changed)
+        timers::restore(rt, &self.timers, &changed)
     }
 
     /// How far down the main thread's stack is in use, if the call of `frame` is the cut.
@@ -223,8 +254,8 @@ impl State {
     }
 
     /// The job has been started again: its output goes on where it was at the cut.
-    pub fn continue_output(&self) {
-        output::continue_from(&self.output);
+    pub fn continue_output(&self, rt: &Runtime) {
+        output::continue_from(rt, &self.output);
     }
 
     /// The zones that a layout leaves alone.
@@ -234,21 +265,21 @@ impl State {
 }
 
 /// The rank ends in good order, or the job does.
-pub fn release_output() {
-    undo::release();
+pub fn release_output(rt: &Runtime) {
+    undo::release(rt);
     output::release();
 }
 
 /// Removes what a process has left in memory that has died.
-pub fn remove_ledger(process: ProcessNumber) {
+pub fn remove_ledger(rt: &Runtime, process: ProcessNumber) {
     undo::discard(process);
-    output::remove_ledger(process);
+    output::remove_ledger(rt, process);
 }
 
 /// Removes what processes have left in memory that have ended, among these ranks of the launcher's world.
-pub fn remove_closed_ledgers(ranks: std::ops::Range<u32>) {
+pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
     undo::discard_abandoned();
-    output::remove_closed_ledgers(ranks);
+    output::remove_closed_ledgers(rt, ranks);
 }
 
 /// Name of this host.

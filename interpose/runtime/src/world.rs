@@ -1,12 +1,20 @@
 //! The workers: who plays which part, and the runtime's own communicators.
 
-use crate::cell::Main;
+use crate::abi;
+use crate::cell::{Field, runtime};
 use crate::redundancy::Redundancy;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Worker};
+
+runtime! {
+    pub struct Runtime: abi::Runtime {
+        /// `None` before the end of `MPI_Init`.
+        world: Field<Option<Arc<World>>> = Field::new(None),
+    }
+}
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,42 +54,40 @@ pub struct World {
     pub players: Vec<ProcessNumber>,
 }
 
-static WORLD: Main<Option<Arc<World>>> = Main::new(None);
-
 /// What other threads and signal handlers may ask, and the fast path does.
 static FACTS: AtomicU8 = AtomicU8::new(0);
 const IS_INITIALISED: u8 = 1;
 const IS_PROTECTED: u8 = 2;
 const IS_PLAYING: u8 = 4;
 
-fn set(world: World) {
+fn set(rt: &Runtime, world: World) {
     let protected = world.protected && !world.finalized;
     let playing = matches!(world.part, Part::Worker(_)) && !world.finalized;
     let fact = |fact: u8, holds: bool| if holds { fact } else { 0 };
     let facts = IS_INITIALISED | fact(IS_PROTECTED, protected) | fact(IS_PLAYING, playing);
-    WORLD.set(Some(Arc::new(world)));
+    rt.world.set(Some(Arc::new(world)));
     FACTS.store(facts, Ordering::Relaxed);
 }
 
 /// From here on this process knows its job.
-pub fn enter(world: World) {
-    set(world);
+pub fn enter(rt: &Runtime, world: World) {
+    set(rt, world);
 }
 
 /// The job as it is now, after MPI_Init. It does not follow later changes.
-pub fn get() -> Arc<World> {
-    with(Arc::clone)
+pub fn get(rt: &Runtime) -> Arc<World> {
+    with(rt, Arc::clone)
 }
 
-fn with<T>(look: impl FnOnce(&Arc<World>) -> T) -> T {
-    look(WORLD.borrow().as_ref().expect("MPI is initialised"))
+fn with<T>(rt: &Runtime, look: impl FnOnce(&Arc<World>) -> T) -> T {
+    look(rt.world.borrow().as_ref().expect("MPI is initialised"))
 }
 
 /// Changes the view of the job.
-pub fn update(change: impl FnOnce(&mut World)) {
-    let mut world = World::clone(&get());
+pub fn update(rt: &Runtime, change: impl FnOnce(&mut World)) {
+    let mut world = World::clone(&get(rt));
     change(&mut world);
-    set(world);
+    set(rt, world);
 }
 
 /// Whether MPI_Init has been called. Safe in any thread and in a signal handler.
@@ -101,26 +107,26 @@ pub fn is_playing() -> bool {
 }
 
 /// The communicator for cuts, shipping and commits.
-pub fn private() -> RealComm {
-    with(|world| world.private)
+pub fn private(rt: &Runtime) -> RealComm {
+    with(rt, |world| world.private)
 }
 
 /// The communicator of this process alone.
-pub fn own_comm() -> RealComm {
-    with(|world| world.own)
+pub fn own_comm(rt: &Runtime) -> RealComm {
+    with(rt, |world| world.own)
 }
 
 /// The worker that this process plays, which is no newcomer.
-pub fn worker() -> Worker {
-    match with(|world| world.part) {
+pub fn worker(rt: &Runtime) -> Worker {
+    match with(rt, |world| world.part) {
         Part::Worker(worker) => worker,
         Part::Newcomer => unreachable!("a newcomer has no part"),
     }
 }
 
 /// Whether this process plays the first worker, which speaks for all.
-pub fn is_first_worker() -> bool {
-    with(|world| world.part == Part::Worker(Worker(0)))
+pub fn is_first_worker(rt: &Runtime) -> bool {
+    with(rt, |world| world.part == Part::Worker(Worker(0)))
 }
 
 /// The communicators of the workers: the program's, and the runtime's own. A collective over all processes of a generation.

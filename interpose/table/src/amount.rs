@@ -17,39 +17,45 @@ pub(crate) fn handed_over(procedure: &Procedure) -> String {
     let name = name.strip_suffix("_init").unwrap_or(name);
     match name.strip_prefix('i').unwrap_or(name) {
         "barrier" => "0".into(),
-        "bcast" => "if is_root(comm, root) { one(count, datatype) } else { 0 }".into(),
-        "reduce" => "if sends_to(root) { one(count, datatype) } else { 0 }".into(),
-        "allreduce" | "scan" | "exscan" => "one(count, datatype)".into(),
-        "reduce_scatter_block" => "each(members(comm), recvcount, datatype)".into(),
-        "reduce_scatter" => "unsafe { list(members(comm), recvcounts, datatype) }".into(),
-        "gather" => to_root(&or_in_place("one(recvcount, recvtype)", "one(sendcount, sendtype)")),
-        "gatherv" => to_root(&or_in_place(
-            "unsafe { block_of(root as usize, recvcounts, recvtype) }",
-            "one(sendcount, sendtype)",
+        "bcast" => "if is_root(rt, comm, root) { one(rt, count, datatype) } else { 0 }".into(),
+        "reduce" => "if sends_to(root) { one(rt, count, datatype) } else { 0 }".into(),
+        "allreduce" | "scan" | "exscan" => "one(rt, count, datatype)".into(),
+        "reduce_scatter_block" => "each(rt, members(rt, comm), recvcount, datatype)".into(),
+        "reduce_scatter" => "unsafe { list(rt, members(rt, comm), recvcounts, datatype) }".into(),
+        "gather" => to_root(&or_in_place(
+            "one(rt, recvcount, recvtype)",
+            "one(rt, sendcount, sendtype)",
         )),
-        "scatter" => "if is_root(comm, root) { each(peers(comm), sendcount, sendtype) } else { 0 }".into(),
-        "scatterv" => "if is_root(comm, root) { unsafe { list(peers(comm), sendcounts, sendtype) } } else { 0 }".into(),
-        "allgather" => or_in_place("one(recvcount, recvtype)", "one(sendcount, sendtype)"),
+        "gatherv" => to_root(&or_in_place(
+            "unsafe { block_of(rt, root as usize, recvcounts, recvtype) }",
+            "one(rt, sendcount, sendtype)",
+        )),
+        "scatter" => "if is_root(rt, comm, root) { each(rt, peers(rt, comm), sendcount, sendtype) } else { 0 }".into(),
+        "scatterv" => {
+            "if is_root(rt, comm, root) { unsafe { list(rt, peers(rt, comm), sendcounts, sendtype) } } else { 0 }"
+                .into()
+        }
+        "allgather" => or_in_place("one(rt, recvcount, recvtype)", "one(rt, sendcount, sendtype)"),
         "allgatherv" => or_in_place(
-            "unsafe { block_of(my_rank(comm), recvcounts, recvtype) }",
-            "one(sendcount, sendtype)",
+            "unsafe { block_of(rt, my_rank(rt, comm), recvcounts, recvtype) }",
+            "one(rt, sendcount, sendtype)",
         ),
         "alltoall" => or_in_place(
-            "each(peers(comm), recvcount, recvtype)",
-            "each(peers(comm), sendcount, sendtype)",
+            "each(rt, peers(rt, comm), recvcount, recvtype)",
+            "each(rt, peers(rt, comm), sendcount, sendtype)",
         ),
         "alltoallv" => or_in_place(
-            "unsafe { list(peers(comm), recvcounts, recvtype) }",
-            "unsafe { list(peers(comm), sendcounts, sendtype) }",
+            "unsafe { list(rt, peers(rt, comm), recvcounts, recvtype) }",
+            "unsafe { list(rt, peers(rt, comm), sendcounts, sendtype) }",
         ),
         "alltoallw" => or_in_place(
-            "unsafe { typed_list(peers(comm), recvcounts, recvtypes) }",
-            "unsafe { typed_list(peers(comm), sendcounts, sendtypes) }",
+            "unsafe { typed_list(rt, peers(rt, comm), recvcounts, recvtypes) }",
+            "unsafe { typed_list(rt, peers(rt, comm), sendcounts, sendtypes) }",
         ),
-        "neighbor_alltoallw" => "unsafe { typed_list(neighbours(comm), sendcounts, sendtypes) }".into(),
-        "neighbor_allgather" | "neighbor_allgatherv" => "one(sendcount, sendtype)".into(),
-        "neighbor_alltoall" => "each(neighbours(comm), sendcount, sendtype)".into(),
-        "neighbor_alltoallv" => "unsafe { list(neighbours(comm), sendcounts, sendtype) }".into(),
+        "neighbor_alltoallw" => "unsafe { typed_list(rt, neighbours(rt, comm), sendcounts, sendtypes) }".into(),
+        "neighbor_allgather" | "neighbor_allgatherv" => "one(rt, sendcount, sendtype)".into(),
+        "neighbor_alltoall" => "each(rt, neighbours(rt, comm), sendcount, sendtype)".into(),
+        "neighbor_alltoallv" => "unsafe { list(rt, neighbours(rt, comm), sendcounts, sendtype) }".into(),
         _ => panic!("it is not known how much `{}` is handed", procedure.name),
     }
 }

@@ -26,7 +26,7 @@ fn head(out: &mut String, procedure: &Procedure) {
     let parameters = types::parameter_list(procedure, Side::Virt);
     let _ = writeln!(
         out,
-        "    pub unsafe extern \"C\" fn h_{}({parameters}) -> c_int {{",
+        "    pub unsafe extern \"C\" fn h_{}({parameters}) -> c_int {{\n        let rt = crate::calls::runtime();",
         procedure.name
     );
 }
@@ -37,7 +37,7 @@ fn tail(out: &mut String, procedure: &Procedure, rc: &str, after: &str) {
     let _ = write!(
         out,
         "        let rc = match {rc} {{\n            Ok(rc) => rc,\n            Err(_) => return 0,\n        }};\n\
-         {after}        crate::raise::finish(Proc::{name}, rc, Some({comm}))\n    }}\n\n"
+         {after}        crate::raise::finish(rt, Proc::{name}, rc, Some({comm}))\n    }}\n\n"
     );
 }
 
@@ -47,7 +47,7 @@ fn count(out: &mut String, procedure: &Procedure) {
     let _ = write!(
         out,
         "        if crate::traffic::is_on() {{\n            // SAFETY: the program's arrays.\n\
-         \x20           let amount = {amount};\n            crate::traffic::collective({comm}, amount);\n        }}\n"
+         \x20           let amount = {amount};\n            crate::traffic::collective(rt, {comm}, amount);\n        }}\n"
     );
 }
 
@@ -60,11 +60,11 @@ pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
     head(out, procedure);
     let _ = writeln!(
         out,
-        "        if crate::cut::collective({comm}).is_err() {{\n            return 0;\n        }}"
+        "        if crate::cut::collective(rt, {comm}).is_err() {{\n            return 0;\n        }}"
     );
     count(out, procedure);
     out.push_str(SAFETY);
-    tail(out, procedure, &format!("crate::recovery::check({call})"), "");
+    tail(out, procedure, &format!("crate::recovery::check(rt, {call})"), "");
 }
 
 /// The handler of a non-blocking collective, whose request is put on record.
@@ -78,12 +78,12 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
         "        let mut real_request = RealRequest(core::ptr::null_mut());\n{SAFETY}"
     );
     let rc = format!(
-        "crate::recovery::check(unsafe {{ real::{}({arguments}) }})",
+        "crate::recovery::check(rt, unsafe {{ real::{}({arguments}) }})",
         procedure.real_name()
     );
     let after = format!(
         "        if rc == 0 {{\n            // SAFETY: the program's argument.\n\
-         \x20           unsafe {{ {request}.write(crate::requests::add_collective({comm}, real_request)) }};\n        }}\n"
+         \x20           unsafe {{ {request}.write(crate::requests::add_collective(rt, {comm}, real_request)) }};\n        }}\n"
     );
     tail(out, procedure, &rc, &after);
 }
@@ -111,14 +111,14 @@ pub(crate) fn given(procedure: &Procedure, parameter: &Parameter) -> Given {
 /// How many elements of an array of the program's the library may look at; nothing: the standard lets this process leave it open.
 fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'static str) {
     let length = match parameter.length.as_deref() {
-        Some("indegree") => "crate::objects::comm::degrees(comm).0 as usize",
-        Some("outdegree") => "neighbours(comm)",
-        _ if procedure.name.contains("educe_scatter") => "members(comm)",
-        _ => "peers(comm)",
+        Some("indegree") => "crate::objects::comm::degrees(rt, comm).0 as usize",
+        Some("outdegree") => "neighbours(rt, comm)",
+        _ if procedure.name.contains("educe_scatter") => "members(rt, comm)",
+        _ => "peers(rt, comm)",
     };
     let condition = match given(procedure, parameter) {
         Given::Always => "true",
-        Given::AtRoot => "is_root(comm, root)",
+        Given::AtRoot => "is_root(rt, comm, root)",
         Given::NotInPlace => "sendbuf != IN_PLACE",
     };
     (length, condition)
@@ -163,7 +163,7 @@ pub(crate) fn persistent(out: &mut String, procedure: &Procedure) {
         "        let mut amount = 0;\n        if crate::traffic::is_on() {{\n            // SAFETY: the program's arrays.\n\
          \x20           amount = {amount};\n        }}\n{SAFETY}        unsafe {{\n\
          \x20           let arguments = vec![{}];\n\
-         \x20           crate::calls::init_collective(Proc::{name}, {comm}, arguments, amount, request)\n        }}\n    }}\n\n",
+         \x20           crate::calls::init_collective(rt, Proc::{name}, {comm}, arguments, amount, request)\n        }}\n    }}\n\n",
         recorded.join(", ")
     );
 }

@@ -198,12 +198,16 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
         out,
         "    pub unsafe extern \"C\" fn h_{name}({parameters}) -> {result} {{"
     );
+    // One that returns no code translates no handle either.
+    if result == "c_int" {
+        out.push_str("        let rt = crate::calls::runtime();\n");
+    }
     if let Some(window) = procedure.window() {
         let window = types::identifier(window);
         let _ = write!(
             out,
             "{safety}        let rc = unsafe {{ {call} }};\n\
-             \x20       crate::raise::finish_one_sided(Proc::{name}, rc, {window})\n    }}\n\n"
+             \x20       crate::raise::finish_one_sided(rt, Proc::{name}, rc, {window})\n    }}\n\n"
         );
     } else if result == "c_int" {
         let communicator = match procedure.communicator() {
@@ -213,7 +217,7 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
         let _ = write!(
             out,
             "{safety}        let rc = unsafe {{ {call} }};\n\
-             \x20       crate::raise::finish(Proc::{name}, rc, {communicator})\n    }}\n\n"
+             \x20       crate::raise::finish(rt, Proc::{name}, rc, {communicator})\n    }}\n\n"
         );
     } else {
         let _ = write!(out, "{safety}        unsafe {{ {call} }}\n    }}\n\n");
@@ -287,15 +291,15 @@ mod stubs {
     use core::ffi::{c_int, c_void};
 
     pub extern "C" fn unsupported<const SLOT: u16>() -> c_int {
-        crate::raise::unsupported(Proc::ALL[SLOT as usize])
+        crate::raise::unsupported(crate::calls::runtime(), Proc::ALL[SLOT as usize])
     }
 
     pub extern "C" fn unsupported_file<const SLOT: u16>() -> c_int {
-        crate::raise::unsupported_file(Proc::ALL[SLOT as usize])
+        crate::raise::unsupported_file(crate::calls::runtime(), Proc::ALL[SLOT as usize])
     }
 
     pub extern "C" fn unsupported_handle<const SLOT: u16>() -> *mut c_void {
-        let _ = crate::raise::unsupported(Proc::ALL[SLOT as usize]);
+        let _ = crate::raise::unsupported(crate::calls::runtime(), Proc::ALL[SLOT as usize]);
         core::ptr::null_mut()
     }
 

@@ -149,7 +149,7 @@ pub(crate) const ALLOW: &str =
 pub(crate) fn translated(parameter: &Parameter) -> String {
     let name = identifier(parameter);
     match Handle::from_c_type(&parameter.c_type) {
-        Some(handle) => format!("crate::handles::real_{}({name})", handle.name().to_lowercase()),
+        Some(handle) => format!("crate::handles::real_{}(rt, {name})", handle.name().to_lowercase()),
         None => name,
     }
 }

@@ -477,7 +477,7 @@ fn imports_of_the_runtime_point_downwards() {
 
 #[test]
 fn what_a_source_uses_is_found() {
-    let text = "use crate::arch::{self, Frame};\nuse crate::{\n    cell::Main, world::{get, Part},\n    user,\n};\n\
+    let text = "use crate::arch::{self, Frame};\nuse crate::{\n    cell::Field, world::{get, Part},\n    user,\n};\n\
                 // crate::boot\nlet a = attempt!(crate::told::job());\nmycrate::calls();\n";
     let names = ["arch", "cell", "recovery", "told", "user", "world"];
     assert_eq!(used(text), names.iter().map(|&name| name.to_owned()).collect());

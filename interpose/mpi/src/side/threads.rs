@@ -6,7 +6,6 @@
 
 use super::signals::{self, Action};
 use super::{Error, is_mpi};
-use crate::call;
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -158,7 +157,7 @@ pub unsafe fn end_all() -> Result<(), Error> {
     let end: Action = [
         end_thread as *const () as usize,
         SA_RESTORER | SA_SIGINFO,
-        call::restorer as *const () as usize,
+        signals::restorer as *const () as usize,
         0,
     ];
     let before = signals::action(END, Some(&end));

@@ -1,6 +1,7 @@
 //! Attribute keys and attributes (MPI 4.1, 7.7), also by their names in MPI-1 (16.1).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_TYPE, ERR_WIN, SUCCESS};
 use crate::generated::callbacks::{CommCopyFn, CommDeleteFn, TypeCopyFn, TypeDeleteFn, WinCopyFn, WinDeleteFn};
 use crate::generated::{Proc, real};
@@ -8,6 +9,7 @@ use crate::handles::{VirtComm, VirtDatatype, VirtWin};
 use crate::objects::attribute::{ERR_KEYVAL, INVALID, Kind, Object};
 use crate::objects::{objects, objects_mut, window};
 use crate::raise::{finish, finish_win, raise};
+use crate::recovery::Runtime;
 use crate::{abi, told};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
@@ -22,9 +24,9 @@ const PREDEFINED: c_int = 7;
 /// Address of the value of a predefined attribute; every communicator has them.
 ///
 /// It is in the program's memory and the same in all processes, unlike the one that the real library gives.
-fn predefined(key: c_int) -> Result<Option<u64>, c_int> {
+fn predefined(rt: &Runtime, key: c_int) -> Result<Option<u64>, c_int> {
     let value = match key {
-        LASTUSEDCODE => abi::integer_for_program(Domain::ErrorCode, objects().error_codes.last_used()),
+        LASTUSEDCODE => abi::integer_for_program(Domain::ErrorCode, objects(rt).error_codes.last_used()),
         _ => match real_value(key)? {
             Some(value) => value,
             None => return Ok(None),
@@ -55,11 +57,11 @@ fn real_value(key: c_int) -> Result<Option<c_int>, c_int> {
 }
 
 /// The object's error handler is concerned, or that of the world.
-fn finish_on(procedure: Proc, rc: c_int, object: Object) -> c_int {
+fn finish_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_int {
     match object {
-        Object::Comm(comm) => finish(procedure, rc, Some(comm)),
-        Object::Datatype(_) => finish(procedure, rc, None),
-        Object::Win(win) => finish_win(procedure, rc, win),
+        Object::Comm(comm) => finish(rt, procedure, rc, Some(comm)),
+        Object::Datatype(_) => finish(rt, procedure, rc, None),
+        Object::Win(win) => finish_win(rt, procedure, rc, win),
     }
 }
 
@@ -71,41 +73,48 @@ fn missing(object: Object) -> c_int {
     }
 }
 
-fn set(procedure: Proc, object: Object, key: c_int, value: *mut c_void) -> c_int {
-    let rc = if object.exists() {
-        object.set(key, value as u64)
+fn set(rt: &Runtime, procedure: Proc, object: Object, key: c_int, value: *mut c_void) -> c_int {
+    let rc = if object.exists(rt) {
+        object.set(rt, key, value as u64)
     } else {
         missing(object)
     };
-    finish_on(procedure, rc, object)
+    finish_on(rt, procedure, rc, object)
 }
 
-fn delete(procedure: Proc, object: Object, key: c_int) -> c_int {
-    let rc = if object.exists() {
-        object.delete(key)
+fn delete(rt: &Runtime, procedure: Proc, object: Object, key: c_int) -> c_int {
+    let rc = if object.exists(rt) {
+        object.delete(rt, key)
     } else {
         missing(object)
     };
-    finish_on(procedure, rc, object)
+    finish_on(rt, procedure, rc, object)
 }
 
 /// # Safety
 /// `value` and `flag` are the program's, or null.
-unsafe fn get(procedure: Proc, object: Object, key: c_int, value: *mut c_void, flag: *mut c_int) -> c_int {
+unsafe fn get(
+    rt: &Runtime,
+    procedure: Proc,
+    object: Object,
+    key: c_int,
+    value: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
     if value.is_null() || flag.is_null() {
-        return finish_on(procedure, ERR_ARG, object);
+        return finish_on(rt, procedure, ERR_ARG, object);
     }
-    if !object.exists() {
-        return finish_on(procedure, missing(object), object);
+    if !object.exists(rt) {
+        return finish_on(rt, procedure, missing(object), object);
     }
     let of_window = match object {
-        Object::Win(win) => window::predefined(win, key),
+        Object::Win(win) => window::predefined(rt, win, key),
         _ => None,
     };
     let found = match object {
-        Object::Comm(_) if (0..PREDEFINED).contains(&key) => predefined(key),
+        Object::Comm(_) if (0..PREDEFINED).contains(&key) => predefined(rt, key),
         _ if of_window.is_some() => Ok(of_window),
-        _ => object.get(key),
+        _ => object.get(rt, key),
     };
     match found {
         Ok(found) => {
@@ -118,13 +127,14 @@ unsafe fn get(procedure: Proc, object: Object, key: c_int, value: *mut c_void, f
             }
             SUCCESS
         }
-        Err(rc) => finish_on(procedure, rc, object),
+        Err(rc) => finish_on(rt, procedure, rc, object),
     }
 }
 
 /// # Safety
 /// `keyval` is the program's, or null.
 unsafe fn create_keyval(
+    rt: &Runtime,
     procedure: Proc,
     kind: Kind,
     (copy, delete): (Option<usize>, Option<usize>),
@@ -134,11 +144,11 @@ unsafe fn create_keyval(
     // In other ABIs null is the function that does nothing.
     let nothing = abi::is_foreign().then_some(0);
     let (Some(copy), Some(delete), false) = (copy.or(nothing), delete.or(nothing), keyval.is_null()) else {
-        return raise(procedure, ERR_ARG, None);
+        return raise(rt, procedure, ERR_ARG, None);
     };
     // SAFETY: the caller's promise.
     unsafe {
-        *keyval = objects_mut()
+        *keyval = objects_mut(rt)
             .keyvals
             .create(kind, copy as u64, delete as u64, extra_state as u64)
     };
@@ -147,10 +157,10 @@ unsafe fn create_keyval(
 
 /// # Safety
 /// `keyval` is the program's, or null.
-unsafe fn free_keyval(procedure: Proc, kind: Kind, keyval: *mut c_int) -> c_int {
+unsafe fn free_keyval(rt: &Runtime, procedure: Proc, kind: Kind, keyval: *mut c_int) -> c_int {
     // SAFETY: the caller's promise.
-    if keyval.is_null() || !objects_mut().keyvals.free(kind, unsafe { *keyval }) {
-        return raise(procedure, ERR_KEYVAL, None);
+    if keyval.is_null() || !objects_mut(rt).keyvals.free(kind, unsafe { *keyval }) {
+        return raise(rt, procedure, ERR_KEYVAL, None);
     }
     // SAFETY: the caller's promise.
     unsafe { *keyval = INVALID };
@@ -163,12 +173,22 @@ pub unsafe extern "C" fn MPI_Comm_create_keyval(
     keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {
+    let rt = runtime();
     let functions = (
         copy.map(|function| function as usize),
         delete.map(|function| function as usize),
     );
     // SAFETY: the program's arguments are handed on.
-    unsafe { create_keyval(Proc::MPI_Comm_create_keyval, Kind::Comm, functions, keyval, extra_state) }
+    unsafe {
+        create_keyval(
+            rt,
+            Proc::MPI_Comm_create_keyval,
+            Kind::Comm,
+            functions,
+            keyval,
+            extra_state,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Keyval_create(
@@ -177,12 +197,13 @@ pub unsafe extern "C" fn MPI_Keyval_create(
     keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {
+    let rt = runtime();
     let functions = (
         copy.map(|function| function as usize),
         delete.map(|function| function as usize),
     );
     // SAFETY: the program's arguments are handed on.
-    unsafe { create_keyval(Proc::MPI_Keyval_create, Kind::Comm, functions, keyval, extra_state) }
+    unsafe { create_keyval(rt, Proc::MPI_Keyval_create, Kind::Comm, functions, keyval, extra_state) }
 }
 
 pub unsafe extern "C" fn MPI_Type_create_keyval(
@@ -191,6 +212,7 @@ pub unsafe extern "C" fn MPI_Type_create_keyval(
     keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {
+    let rt = runtime();
     let functions = (
         copy.map(|function| function as usize),
         delete.map(|function| function as usize),
@@ -198,6 +220,7 @@ pub unsafe extern "C" fn MPI_Type_create_keyval(
     // SAFETY: the program's arguments are handed on.
     unsafe {
         create_keyval(
+            rt,
             Proc::MPI_Type_create_keyval,
             Kind::Datatype,
             functions,
@@ -213,48 +236,66 @@ pub unsafe extern "C" fn MPI_Win_create_keyval(
     keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {
+    let rt = runtime();
     let functions = (
         copy.map(|function| function as usize),
         delete.map(|function| function as usize),
     );
     // SAFETY: the program's arguments are handed on.
-    unsafe { create_keyval(Proc::MPI_Win_create_keyval, Kind::Win, functions, keyval, extra_state) }
+    unsafe {
+        create_keyval(
+            rt,
+            Proc::MPI_Win_create_keyval,
+            Kind::Win,
+            functions,
+            keyval,
+            extra_state,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Comm_free_keyval(keyval: *mut c_int) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's argument is handed on.
-    unsafe { free_keyval(Proc::MPI_Comm_free_keyval, Kind::Comm, keyval) }
+    unsafe { free_keyval(rt, Proc::MPI_Comm_free_keyval, Kind::Comm, keyval) }
 }
 
 pub unsafe extern "C" fn MPI_Keyval_free(keyval: *mut c_int) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's argument is handed on.
-    unsafe { free_keyval(Proc::MPI_Keyval_free, Kind::Comm, keyval) }
+    unsafe { free_keyval(rt, Proc::MPI_Keyval_free, Kind::Comm, keyval) }
 }
 
 pub unsafe extern "C" fn MPI_Type_free_keyval(keyval: *mut c_int) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's argument is handed on.
-    unsafe { free_keyval(Proc::MPI_Type_free_keyval, Kind::Datatype, keyval) }
+    unsafe { free_keyval(rt, Proc::MPI_Type_free_keyval, Kind::Datatype, keyval) }
 }
 
 pub unsafe extern "C" fn MPI_Win_free_keyval(keyval: *mut c_int) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's argument is handed on.
-    unsafe { free_keyval(Proc::MPI_Win_free_keyval, Kind::Win, keyval) }
+    unsafe { free_keyval(rt, Proc::MPI_Win_free_keyval, Kind::Win, keyval) }
 }
 
 pub unsafe extern "C" fn MPI_Comm_set_attr(comm: VirtComm, keyval: c_int, value: *mut c_void) -> c_int {
-    set(Proc::MPI_Comm_set_attr, Object::Comm(comm), keyval, value)
+    let rt = runtime();
+    set(rt, Proc::MPI_Comm_set_attr, Object::Comm(comm), keyval, value)
 }
 
 pub unsafe extern "C" fn MPI_Attr_put(comm: VirtComm, keyval: c_int, value: *mut c_void) -> c_int {
-    set(Proc::MPI_Attr_put, Object::Comm(comm), keyval, value)
+    let rt = runtime();
+    set(rt, Proc::MPI_Attr_put, Object::Comm(comm), keyval, value)
 }
 
 pub unsafe extern "C" fn MPI_Type_set_attr(datatype: VirtDatatype, keyval: c_int, value: *mut c_void) -> c_int {
-    set(Proc::MPI_Type_set_attr, Object::Datatype(datatype), keyval, value)
+    let rt = runtime();
+    set(rt, Proc::MPI_Type_set_attr, Object::Datatype(datatype), keyval, value)
 }
 
 pub unsafe extern "C" fn MPI_Win_set_attr(win: VirtWin, keyval: c_int, value: *mut c_void) -> c_int {
-    set(Proc::MPI_Win_set_attr, Object::Win(win), keyval, value)
+    let rt = runtime();
+    set(rt, Proc::MPI_Win_set_attr, Object::Win(win), keyval, value)
 }
 
 pub unsafe extern "C" fn MPI_Comm_get_attr(
@@ -263,13 +304,15 @@ pub unsafe extern "C" fn MPI_Comm_get_attr(
     value: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { get(Proc::MPI_Comm_get_attr, Object::Comm(comm), keyval, value, flag) }
+    unsafe { get(rt, Proc::MPI_Comm_get_attr, Object::Comm(comm), keyval, value, flag) }
 }
 
 pub unsafe extern "C" fn MPI_Attr_get(comm: VirtComm, keyval: c_int, value: *mut c_void, flag: *mut c_int) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { get(Proc::MPI_Attr_get, Object::Comm(comm), keyval, value, flag) }
+    unsafe { get(rt, Proc::MPI_Attr_get, Object::Comm(comm), keyval, value, flag) }
 }
 
 pub unsafe extern "C" fn MPI_Type_get_attr(
@@ -278,27 +321,42 @@ pub unsafe extern "C" fn MPI_Type_get_attr(
     value: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { get(Proc::MPI_Type_get_attr, Object::Datatype(datatype), keyval, value, flag) }
+    unsafe {
+        get(
+            rt,
+            Proc::MPI_Type_get_attr,
+            Object::Datatype(datatype),
+            keyval,
+            value,
+            flag,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Win_get_attr(win: VirtWin, keyval: c_int, value: *mut c_void, flag: *mut c_int) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { get(Proc::MPI_Win_get_attr, Object::Win(win), keyval, value, flag) }
+    unsafe { get(rt, Proc::MPI_Win_get_attr, Object::Win(win), keyval, value, flag) }
 }
 
 pub unsafe extern "C" fn MPI_Win_delete_attr(win: VirtWin, keyval: c_int) -> c_int {
-    delete(Proc::MPI_Win_delete_attr, Object::Win(win), keyval)
+    let rt = runtime();
+    delete(rt, Proc::MPI_Win_delete_attr, Object::Win(win), keyval)
 }
 
 pub unsafe extern "C" fn MPI_Comm_delete_attr(comm: VirtComm, keyval: c_int) -> c_int {
-    delete(Proc::MPI_Comm_delete_attr, Object::Comm(comm), keyval)
+    let rt = runtime();
+    delete(rt, Proc::MPI_Comm_delete_attr, Object::Comm(comm), keyval)
 }
 
 pub unsafe extern "C" fn MPI_Attr_delete(comm: VirtComm, keyval: c_int) -> c_int {
-    delete(Proc::MPI_Attr_delete, Object::Comm(comm), keyval)
+    let rt = runtime();
+    delete(rt, Proc::MPI_Attr_delete, Object::Comm(comm), keyval)
 }
 
 pub unsafe extern "C" fn MPI_Type_delete_attr(datatype: VirtDatatype, keyval: c_int) -> c_int {
-    delete(Proc::MPI_Type_delete_attr, Object::Datatype(datatype), keyval)
+    let rt = runtime();
+    delete(rt, Proc::MPI_Type_delete_attr, Object::Datatype(datatype), keyval)
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::image::runs::AddrRange;
+use crate::recovery::Runtime;
 use crate::{arch, copies, cut, journal, marks, schedule, world};
 use std::ffi::c_int;
 
@@ -27,35 +28,35 @@ struct State {
 }
 
 impl State {
-    fn now() -> State {
-        let world = world::get();
+    fn now(rt: &Runtime) -> State {
+        let world = world::get(rt);
         State {
-            checkpoint: copies::epoch().0 as i64,
-            cost: schedule::state().cost.as_secs_f64(),
+            checkpoint: copies::epoch(rt).0 as i64,
+            cost: schedule::state(rt).cost.as_secs_f64(),
             is_protected: c_int::from(world.protected),
             recoveries: world.recoveries as c_int,
-            is_substitute: c_int::from(world.process.0 != world::worker().0),
+            is_substitute: c_int::from(world.process.0 != world::worker(rt).0),
         }
     }
 }
 
 /// `MPI_Pcontrol` has been called with this level. An error: the program goes on elsewhere.
-pub fn control(level: c_int) -> Result<(), arch::Rewound> {
+pub fn control(rt: &Runtime, level: c_int) -> Result<(), arch::Rewound> {
     if !world::is_protected() {
         return Ok(());
     }
     match level {
-        POINT => cut::point()?,
-        CHECKPOINT => cut::wanted()?,
-        HOLD => schedule::state().held += 1,
+        POINT => cut::point(rt)?,
+        CHECKPOINT => cut::wanted(rt)?,
+        HOLD => schedule::state(rt).held += 1,
         RELEASE => {
-            let held = &mut schedule::state().held;
+            let held = &mut schedule::state(rt).held;
             *held = held.saturating_sub(1);
         }
-        ASK => ask(),
-        DISCARD => marks::discard(range()),
-        EXCLUDE => marks::exclude(range()),
-        INCLUDE => marks::include(range()),
+        ASK => ask(rt),
+        DISCARD => marks::discard(rt, range()),
+        EXCLUDE => marks::exclude(rt, range()),
+        INCLUDE => marks::include(rt, range()),
         _ => {}
     }
     Ok(())
@@ -76,12 +77,12 @@ fn range() -> AddrRange {
 }
 
 /// Answers into the program's memory; a caller with a shorter structure gets the beginning.
-fn ask() {
+fn ask(rt: &Runtime) {
     // No two replays would be answered alike.
-    journal::give_up();
+    journal::give_up(rt);
     let [to, length] = arguments();
     let length = (length as u32 as usize).min(size_of::<State>());
-    let state = State::now();
+    let state = State::now(rt);
     // SAFETY: the header's promise: memory of the program of that length.
     unsafe { (to as *mut u8).copy_from_nonoverlapping((&raw const state).cast(), length) };
 }

@@ -2,25 +2,26 @@
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
 use crate::attempt;
-use crate::cut;
+use crate::calls::runtime;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{IN_PLACE, VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::objects::comm::degrees;
 use crate::raise::finish;
-use crate::{requests, traffic};
+use crate::recovery::Runtime;
+use crate::{cut, requests, traffic};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealDatatype, RealRequest};
 
 /// Real datatypes of an array of `count`; empty for a null pointer (MPI_IN_PLACE ignores the array).
-unsafe fn real_types(types: *const VirtDatatype, count: c_int) -> Vec<RealDatatype> {
+unsafe fn real_types(rt: &Runtime, types: *const VirtDatatype, count: c_int) -> Vec<RealDatatype> {
     if types.is_null() {
         return Vec::new();
     }
     // SAFETY: the program's array of that length.
     unsafe { std::slice::from_raw_parts(types, count.max(0) as usize) }
         .iter()
-        .map(|&kind| real_datatype(kind))
+        .map(|&kind| real_datatype(rt, kind))
         .collect()
 }
 
@@ -30,15 +31,15 @@ fn first(types: &[RealDatatype]) -> *const RealDatatype {
 }
 
 /// Number of peers of a collective: the remote group's for an intercommunicator.
-fn peers(comm: VirtComm) -> c_int {
+fn peers(rt: &Runtime, comm: VirtComm) -> c_int {
     let (mut inter, mut size) = (0, 0);
     // SAFETY: local queries.
     unsafe {
-        real::PMPI_Comm_test_inter(real_comm(comm), &mut inter);
+        real::PMPI_Comm_test_inter(real_comm(rt, comm), &mut inter);
         if inter != 0 {
-            real::PMPI_Comm_remote_size(real_comm(comm), &mut size);
+            real::PMPI_Comm_remote_size(real_comm(rt, comm), &mut size);
         } else {
-            real::PMPI_Comm_size(real_comm(comm), &mut size);
+            real::PMPI_Comm_size(real_comm(rt, comm), &mut size);
         }
     }
     size
@@ -48,11 +49,11 @@ fn peers(comm: VirtComm) -> c_int {
 ///
 /// # Safety
 /// The program's arrays.
-unsafe fn add_up(comm: VirtComm, blocks: c_int, counts: *const c_int, types: *const VirtDatatype) {
+unsafe fn add_up(rt: &Runtime, comm: VirtComm, blocks: c_int, counts: *const c_int, types: *const VirtDatatype) {
     if traffic::is_on() {
         // SAFETY: handed on to the caller.
-        let bytes = unsafe { traffic::typed_list(blocks.max(0) as usize, counts, types) };
-        traffic::collective(comm, bytes);
+        let bytes = unsafe { traffic::typed_list(rt, blocks.max(0) as usize, counts, types) };
+        traffic::collective(rt, comm, bytes);
     }
 }
 
@@ -68,29 +69,33 @@ pub unsafe extern "C" fn MPI_Alltoallw(
     recvtypes: *const VirtDatatype,
     comm: VirtComm,
 ) -> c_int {
-    if cut::collective(comm).is_err() {
+    let rt = runtime();
+    if cut::collective(rt, comm).is_err() {
         return 0;
     }
-    let count = peers(comm);
+    let count = peers(rt, comm);
     // SAFETY: the program's arguments are handed on; with MPI_IN_PLACE the send arrays are not looked at.
     unsafe {
         if sendbuf == IN_PLACE {
-            add_up(comm, count, recvcounts, recvtypes);
+            add_up(rt, comm, count, recvcounts, recvtypes);
         } else {
-            add_up(comm, count, sendcounts, sendtypes);
+            add_up(rt, comm, count, sendcounts, sendtypes);
         }
         let send = if sendbuf == IN_PLACE {
             Vec::new()
         } else {
-            real_types(sendtypes, count)
+            real_types(rt, sendtypes, count)
         };
-        let receive = real_types(recvtypes, count);
+        let receive = real_types(rt, recvtypes, count);
         let (send, receive) = (first(&send), first(&receive));
-        let real_comm = real_comm(comm);
-        let rc = attempt!(real::PMPI_Alltoallw(
-            sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm
-        ));
-        finish(Proc::MPI_Alltoallw, rc, Some(comm))
+        let real_comm = real_comm(rt, comm);
+        let rc = attempt!(
+            rt,
+            real::PMPI_Alltoallw(
+                sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm
+            )
+        );
+        finish(rt, Proc::MPI_Alltoallw, rc, Some(comm))
     }
 }
 
@@ -106,26 +111,33 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
     recvtypes: *const VirtDatatype,
     comm: VirtComm,
 ) -> c_int {
-    if cut::collective(comm).is_err() {
+    let rt = runtime();
+    if cut::collective(rt, comm).is_err() {
         return 0;
     }
-    let (indegree, outdegree) = degrees(comm);
+    let (indegree, outdegree) = degrees(rt, comm);
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        add_up(comm, outdegree, sendcounts, sendtypes);
-        let (send, receive) = (real_types(sendtypes, outdegree), real_types(recvtypes, indegree));
-        let rc = attempt!(real::PMPI_Neighbor_alltoallw(
-            sendbuf,
-            sendcounts,
-            sdispls,
-            first(&send),
-            recvbuf,
-            recvcounts,
-            rdispls,
-            first(&receive),
-            real_comm(comm),
-        ));
-        finish(Proc::MPI_Neighbor_alltoallw, rc, Some(comm))
+        add_up(rt, comm, outdegree, sendcounts, sendtypes);
+        let (send, receive) = (
+            real_types(rt, sendtypes, outdegree),
+            real_types(rt, recvtypes, indegree),
+        );
+        let rc = attempt!(
+            rt,
+            real::PMPI_Neighbor_alltoallw(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                first(&send),
+                recvbuf,
+                recvcounts,
+                rdispls,
+                first(&receive),
+                real_comm(rt, comm),
+            )
+        );
+        finish(rt, Proc::MPI_Neighbor_alltoallw, rc, Some(comm))
     }
 }
 
@@ -142,22 +154,24 @@ pub unsafe extern "C" fn MPI_Ialltoallw(
     comm: VirtComm,
     request: *mut VirtRequest,
 ) -> c_int {
-    let count = peers(comm);
+    let rt = runtime();
+    let count = peers(rt, comm);
     // SAFETY: the program's arguments are handed on; with MPI_IN_PLACE the send arrays are not looked at.
     unsafe {
         if sendbuf == IN_PLACE {
-            add_up(comm, count, recvcounts, recvtypes);
+            add_up(rt, comm, count, recvcounts, recvtypes);
         } else {
-            add_up(comm, count, sendcounts, sendtypes);
+            add_up(rt, comm, count, sendcounts, sendtypes);
         }
         let send = if sendbuf == IN_PLACE {
             Vec::new()
         } else {
-            real_types(sendtypes, count)
+            real_types(rt, sendtypes, count)
         };
         begin(
+            rt,
             Proc::MPI_Ialltoallw,
-            [send, real_types(recvtypes, count)],
+            [send, real_types(rt, recvtypes, count)],
             comm,
             request,
             |[send, receive], new| {
@@ -170,7 +184,7 @@ pub unsafe extern "C" fn MPI_Ialltoallw(
                     recvcounts,
                     rdispls,
                     receive,
-                    real_comm(comm),
+                    real_comm(rt, comm),
                     new,
                 )
             },
@@ -191,12 +205,17 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallw(
     comm: VirtComm,
     request: *mut VirtRequest,
 ) -> c_int {
-    let (indegree, outdegree) = degrees(comm);
+    let rt = runtime();
+    let (indegree, outdegree) = degrees(rt, comm);
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        add_up(comm, outdegree, sendcounts, sendtypes);
-        let types = [real_types(sendtypes, outdegree), real_types(recvtypes, indegree)];
+        add_up(rt, comm, outdegree, sendcounts, sendtypes);
+        let types = [
+            real_types(rt, sendtypes, outdegree),
+            real_types(rt, recvtypes, indegree),
+        ];
         begin(
+            rt,
             Proc::MPI_Ineighbor_alltoallw,
             types,
             comm,
@@ -211,7 +230,7 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallw(
                     recvcounts,
                     rdispls,
                     receive,
-                    real_comm(comm),
+                    real_comm(rt, comm),
                     new,
                 )
             },
@@ -224,6 +243,7 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallw(
 /// # Safety
 /// The program's place for the handle.
 unsafe fn begin(
+    rt: &Runtime,
     procedure: Proc,
     types: [Vec<RealDatatype>; 2],
     comm: VirtComm,
@@ -231,12 +251,12 @@ unsafe fn begin(
     start: impl FnOnce([*const RealDatatype; 2], *mut RealRequest) -> c_int,
 ) -> c_int {
     let mut new = RealRequest(std::ptr::null_mut());
-    let rc = attempt!(start([first(&types[0]), first(&types[1])], &mut new));
+    let rc = attempt!(rt, start([first(&types[0]), first(&types[1])], &mut new));
     if rc == SUCCESS {
-        let handle = requests::add_collective(comm, new);
-        requests::keep(handle, Box::new(types));
+        let handle = requests::add_collective(rt, comm, new);
+        requests::keep(rt, handle, Box::new(types));
         // SAFETY: the caller's promise.
         unsafe { request.write(handle) };
     }
-    finish(procedure, rc, Some(comm))
+    finish(rt, procedure, rc, Some(comm))
 }

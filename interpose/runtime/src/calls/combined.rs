@@ -4,10 +4,12 @@
 
 use super::arguments::{envelope, outcome, put_status};
 use crate::attempt;
+use crate::calls::runtime;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, predefined_handle, real_comm, real_datatype};
 use crate::raise::finish;
+use crate::recovery::Runtime;
 use crate::requests::{self, Envelope, Kind, State, count_sent};
 use crate::{completion, cut, posting};
 use std::any::Any;
@@ -19,6 +21,7 @@ use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 /// # Safety
 /// The program's arguments, or what is kept.
 unsafe fn start(
+    rt: &Runtime,
     procedure: Proc,
     (sendbuf, sendcount, sendtype, dest, sendtag): (*const c_void, c_int, VirtDatatype, c_int, c_int),
     received: Envelope,
@@ -28,34 +31,34 @@ unsafe fn start(
     let comm = received.comm();
     let mut send = RealRequest(std::ptr::null_mut());
     // SAFETY: the caller's promise.
-    let rc = attempt!(unsafe {
+    let rc = attempt!(rt, unsafe {
         real::PMPI_Isend(
             sendbuf,
             sendcount,
-            real_datatype(sendtype),
+            real_datatype(rt, sendtype),
             dest,
             sendtag,
-            real_comm(comm),
+            real_comm(rt, comm),
             &mut send,
         )
     });
     if rc != SUCCESS {
-        return finish(procedure, rc, Some(comm));
+        return finish(rt, procedure, rc, Some(comm));
     }
-    count_sent(comm, dest, sendcount, sendtype);
-    let send = requests::add(comm, Kind::Send, State::Active, send);
+    count_sent(rt, comm, dest, sendcount, sendtype);
+    let send = requests::add(rt, comm, Kind::Send, State::Active, send);
     if let Some(kept) = kept {
-        requests::keep(send, kept);
+        requests::keep(rt, send, kept);
     }
-    let (state, receive, rc) = posting::receive(received);
-    let rc = attempt!(rc);
+    let (state, receive, rc) = posting::receive(rt, received);
+    let rc = attempt!(rt, rc);
     if rc != SUCCESS {
         let mut send = send;
-        requests::free(&mut send);
-        return finish(procedure, rc, Some(comm));
+        requests::free(rt, &mut send);
+        return finish(rt, procedure, rc, Some(comm));
     }
-    let receive = requests::add_receive(received, state, receive);
-    requests::join(receive, send);
+    let receive = requests::add_receive(rt, received, state, receive);
+    requests::join(rt, receive, send);
     // SAFETY: the program's place for the handle.
     unsafe { request.write(receive) };
     SUCCESS
@@ -76,10 +79,11 @@ pub unsafe extern "C" fn MPI_Isendrecv(
     comm: VirtComm,
     request: *mut VirtRequest,
 ) -> c_int {
+    let rt = runtime();
     let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
     let sent = (sendbuf, sendcount, sendtype, dest, sendtag);
     // SAFETY: the program's arguments are handed on.
-    unsafe { start(Proc::MPI_Isendrecv, sent, received, None, request) }
+    unsafe { start(rt, Proc::MPI_Isendrecv, sent, received, None, request) }
 }
 
 /// `MPI_Isendrecv_replace`: through a packed copy of what is sent.
@@ -94,9 +98,10 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace(
     comm: VirtComm,
     request: *mut VirtRequest,
 ) -> c_int {
+    let rt = runtime();
     let received = envelope(buf, count, datatype, source, recvtag, comm);
     // SAFETY: the program's arguments are handed on.
-    unsafe { isendrecv_replace(Proc::MPI_Isendrecv_replace, (dest, sendtag), received, request) }
+    unsafe { isendrecv_replace(rt, Proc::MPI_Isendrecv_replace, (dest, sendtag), received, request) }
 }
 
 /// Sends what is in the buffer to a rank with a tag, and receives into it. If the program is rewound meanwhile there is
@@ -105,6 +110,7 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace(
 /// # Safety
 /// The program's arguments.
 unsafe fn isendrecv_replace(
+    rt: &Runtime,
     procedure: Proc,
     (dest, sendtag): (c_int, c_int),
     received: Envelope,
@@ -112,13 +118,13 @@ unsafe fn isendrecv_replace(
 ) -> c_int {
     // SAFETY: the program's arguments are handed on; the packed copy is kept.
     unsafe {
-        let (packed, length) = match pack(&received, dest) {
+        let (packed, length) = match pack(rt, &received, dest) {
             Ok(packed) => packed,
-            Err(rc) => return finish(procedure, rc, Some(received.comm())),
+            Err(rc) => return finish(rt, procedure, rc, Some(received.comm())),
         };
-        let packed_type = VirtDatatype(predefined_handle("ompi_mpi_packed"));
+        let packed_type = VirtDatatype(predefined_handle(rt, "ompi_mpi_packed"));
         let sent = (packed.as_ptr().cast(), length, packed_type, dest, sendtag);
-        start(procedure, sent, received, Some(Box::new(packed)), request)
+        start(rt, procedure, sent, received, Some(Box::new(packed)), request)
     }
 }
 
@@ -126,8 +132,8 @@ unsafe fn isendrecv_replace(
 ///
 /// # Safety
 /// The program's buffer.
-pub(super) unsafe fn pack(from: &Envelope, dest: c_int) -> Result<(Vec<u8>, c_int), c_int> {
-    let (real_type, real_comm) = (real_datatype(from.datatype()), real_comm(from.comm()));
+pub(super) unsafe fn pack(rt: &Runtime, from: &Envelope, dest: c_int) -> Result<(Vec<u8>, c_int), c_int> {
+    let (real_type, real_comm) = (real_datatype(rt, from.datatype()), real_comm(rt, from.comm()));
     let (mut size, mut position) = (0, 0);
     // SAFETY: the caller's promise; the packed copy has the size that MPI says it needs.
     unsafe {
@@ -164,25 +170,26 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
     comm: VirtComm,
     status: *mut Status,
 ) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Sendrecv_replace;
-    let mut request = requests::null_handle();
+    let mut request = requests::null_handle(rt);
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        match requests::resume() {
+        match requests::resume(rt) {
             Some([Some(begun), _]) => request = begun,
             _ => {
-                outcome!(cut::here());
+                outcome!(cut::here(rt));
                 let received = envelope(buf, count, datatype, source, recvtag, comm);
-                let rc = isendrecv_replace(procedure, (dest, sendtag), received, &mut request);
-                if rc != SUCCESS || requests::index(request).is_none() {
+                let rc = isendrecv_replace(rt, procedure, (dest, sendtag), received, &mut request);
+                if rc != SUCCESS || requests::index(rt, request).is_none() {
                     return rc;
                 }
             }
         }
-        requests::begin([Some(request), None]);
-        let ended = outcome!(completion::wait_with(&mut request, cut::meanwhile));
-        requests::has_ended();
+        requests::begin(rt, [Some(request), None]);
+        let ended = outcome!(completion::wait_with(rt, &mut request, || cut::meanwhile(rt)));
+        requests::has_ended(rt);
         put_status(status, ended.status);
-        finish(procedure, ended.rc, Some(comm))
+        finish(rt, procedure, ended.rc, Some(comm))
     }
 }

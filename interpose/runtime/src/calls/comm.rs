@@ -2,28 +2,29 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::attempt;
-use crate::errors;
+use crate::calls::runtime;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtRequest, real_comm, real_group, real_info};
+use crate::objects::attribute;
 use crate::objects::comm::create::{self, Begun, Made};
-use crate::objects::comm::{self, freed, hints};
-use crate::objects::{attribute, info};
+use crate::objects::comm::{self, freed};
 use crate::raise::{finish, raise};
-use crate::requests;
-use crate::traffic;
-use std::ffi::{c_char, c_int};
+use crate::recovery::Runtime;
+use crate::{errors, requests, traffic};
+use std::ffi::c_int;
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{RealComm, RealRequest};
 
 /// `MPI_Comm_rank`: known here, but for what is no communicator, of which the library says so.
 pub unsafe extern "C" fn MPI_Comm_rank(comm: VirtComm, rank: *mut c_int) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments.
     unsafe {
-        match comm::rank_and_size(comm) {
+        match comm::rank_and_size(rt, comm) {
             Some((own, _)) if !rank.is_null() => rank.write(own),
             _ => {
-                let rc = attempt!(real::PMPI_Comm_rank(real_comm(comm), rank));
-                return finish(Proc::MPI_Comm_rank, rc, Some(comm));
+                let rc = attempt!(rt, real::PMPI_Comm_rank(real_comm(rt, comm), rank));
+                return finish(rt, Proc::MPI_Comm_rank, rc, Some(comm));
             }
         }
     }
@@ -32,13 +33,14 @@ pub unsafe extern "C" fn MPI_Comm_rank(comm: VirtComm, rank: *mut c_int) -> c_in
 
 /// `MPI_Comm_size`: as [`MPI_Comm_rank`].
 pub unsafe extern "C" fn MPI_Comm_size(comm: VirtComm, size: *mut c_int) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments.
     unsafe {
-        match comm::rank_and_size(comm) {
+        match comm::rank_and_size(rt, comm) {
             Some((_, all)) if !size.is_null() => size.write(all),
             _ => {
-                let rc = attempt!(real::PMPI_Comm_size(real_comm(comm), size));
-                return finish(Proc::MPI_Comm_size, rc, Some(comm));
+                let rc = attempt!(rt, real::PMPI_Comm_size(real_comm(rt, comm), size));
+                return finish(rt, Proc::MPI_Comm_size, rc, Some(comm));
             }
         }
     }
@@ -47,36 +49,35 @@ pub unsafe extern "C" fn MPI_Comm_size(comm: VirtComm, size: *mut c_int) -> c_in
 
 /// Runs a constructor that all members of `parent` call in a handler, and enters the result. A macro because [`attempt!`] leaves the handler.
 macro_rules! construct {
-    ($procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
-        if $crate::cut::together($parent).is_err() {
+    ($rt:expr, $procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
+        if $crate::cut::together($rt, $parent).is_err() {
             return 0;
         }
-        $crate::calls::comm::construct_by_some!($procedure, $parent, $newcomm, $constructor)
+        $crate::calls::comm::construct_by_some!($rt, $procedure, $parent, $newcomm, $constructor)
     }};
 }
 pub(super) use construct;
 
 /// The same where not all members of `parent` need to call it: that must be a communicator, `newcomm` a place for the handle.
 macro_rules! construct_by_some {
-    ($procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
-        if let Err(rc) = $crate::calls::comm::may_construct($parent, $newcomm) {
-            return $crate::raise::raise($procedure, rc, Some($parent));
+    ($rt:expr, $procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
+        if let Err(rc) = $crate::calls::comm::may_construct($rt, $parent, $newcomm) {
+            return $crate::raise::raise($rt, $procedure, rc, Some($parent));
         }
         let mut made = None;
-        let rc = $crate::attempt!($crate::objects::comm::create::make(
-            $constructor,
-            $crate::requests::are_on,
-            &mut made
-        ));
+        let rc = $crate::attempt!(
+            $rt,
+            $crate::objects::comm::create::make($rt, $constructor, |it| $crate::requests::are_on($rt, it), &mut made)
+        );
         // SAFETY: checked above.
-        unsafe { $crate::calls::comm::constructed($procedure, rc, made, $parent, $newcomm) }
+        unsafe { $crate::calls::comm::constructed($rt, $procedure, rc, made, $parent, $newcomm) }
     }};
 }
 pub(super) use construct_by_some;
 
 /// Checks a constructor's arguments that the layer itself uses.
-pub(super) fn may_construct(parent: VirtComm, newcomm: *mut VirtComm) -> Result<(), c_int> {
-    if comm::index(parent).is_none() {
+pub(super) fn may_construct(rt: &Runtime, parent: VirtComm, newcomm: *mut VirtComm) -> Result<(), c_int> {
+    if comm::index(rt, parent).is_none() {
         Err(errors::ERR_COMM)
     } else if newcomm.is_null() {
         Err(errors::ERR_ARG)
@@ -90,6 +91,7 @@ pub(super) fn may_construct(parent: VirtComm, newcomm: *mut VirtComm) -> Result<
 /// # Safety
 /// `newcomm` is the program's place for the new handle.
 pub(super) unsafe fn constructed(
+    rt: &Runtime,
     procedure: Proc,
     rc: c_int,
     made: Option<Made>,
@@ -97,60 +99,62 @@ pub(super) unsafe fn constructed(
     newcomm: *mut VirtComm,
 ) -> c_int {
     if rc != errors::SUCCESS {
-        return raise(procedure, rc, Some(parent));
+        return raise(rt, procedure, rc, Some(parent));
     }
-    let new = made.map_or_else(comm::null_handle, |made| enter(made, parent));
+    let new = made.map_or_else(|| comm::null_handle(rt), |made| enter(rt, made, parent));
     // SAFETY: the caller's promise.
     unsafe { *newcomm = new };
     errors::SUCCESS
 }
 
-fn enter(made: Made, parent: VirtComm) -> VirtComm {
-    traffic::forget_recent();
-    create::register(made, parent)
+fn enter(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
+    traffic::forget_recent(rt);
+    create::register(rt, made, parent)
 }
 
-fn free(index: u32) -> c_int {
-    traffic::forget_recent();
-    freed::free(index)
+fn free(rt: &Runtime, index: u32) -> c_int {
+    traffic::forget_recent(rt);
+    freed::free(rt, index)
 }
 
 /// What duplicates do besides: the attributes' copy functions run (7.7.2).
-unsafe fn duplicated(procedure: Proc, rc: c_int, old: VirtComm, newcomm: *mut VirtComm) -> c_int {
+unsafe fn duplicated(rt: &Runtime, procedure: Proc, rc: c_int, old: VirtComm, newcomm: *mut VirtComm) -> c_int {
     if rc != errors::SUCCESS {
         return rc;
     }
     // SAFETY: the program's place for the handle, just written.
     let new = unsafe { *newcomm };
-    let rc = attribute::copy_comm(old, new);
+    let rc = attribute::copy_comm(rt, old, new);
     if rc != errors::SUCCESS {
-        if let Some(index) = comm::index(new) {
-            free(index);
+        if let Some(index) = comm::index(rt, new) {
+            free(rt, index);
         }
         // SAFETY: as above.
-        unsafe { *newcomm = comm::null_handle() };
-        return raise(procedure, rc, Some(old));
+        unsafe { *newcomm = comm::null_handle(rt) };
+        return raise(rt, procedure, rc, Some(old));
     }
     rc
 }
 
 pub unsafe extern "C" fn MPI_Comm_dup(comm: VirtComm, newcomm: *mut VirtComm) -> c_int {
+    let rt = runtime();
     // SAFETY: a communicator.
-    let rc = construct!(Proc::MPI_Comm_dup, comm, newcomm, |new| unsafe {
-        real::PMPI_Comm_dup(real_comm(comm), new)
+    let rc = construct!(rt, Proc::MPI_Comm_dup, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_dup(real_comm(rt, comm), new)
     });
     // SAFETY: the constructor has succeeded or `rc` says that it has not.
-    unsafe { duplicated(Proc::MPI_Comm_dup, rc, comm, newcomm) }
+    unsafe { duplicated(rt, Proc::MPI_Comm_dup, rc, comm, newcomm) }
 }
 
 pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: VirtComm, info: VirtInfo, newcomm: *mut VirtComm) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Comm_dup_with_info;
     // SAFETY: a communicator; the real library checks the info object.
-    let rc = construct!(procedure, comm, newcomm, |new| unsafe {
-        real::PMPI_Comm_dup_with_info(real_comm(comm), real_info(info), new)
+    let rc = construct!(rt, procedure, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_dup_with_info(real_comm(rt, comm), real_info(rt, info), new)
     });
     // SAFETY: as in MPI_Comm_dup.
-    unsafe { duplicated(procedure, rc, comm, newcomm) }
+    unsafe { duplicated(rt, procedure, rc, comm, newcomm) }
 }
 
 /// Begins a duplicate (7.4.2): no other process is waited for. The number that all members must know comes by a broadcast beside it; those
@@ -160,6 +164,7 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: VirtComm, info: VirtInfo, 
 /// # Safety
 /// The program's places for the handles.
 unsafe fn begin_duplicate(
+    rt: &Runtime,
     procedure: Proc,
     comm: VirtComm,
     newcomm: *mut VirtComm,
@@ -167,42 +172,44 @@ unsafe fn begin_duplicate(
     start: impl FnOnce(&mut RealComm, &mut RealRequest) -> c_int,
     at_once: impl FnOnce(&mut RealComm) -> c_int,
 ) -> c_int {
-    if let Err(rc) = may_construct(comm, newcomm) {
-        return raise(procedure, rc, Some(comm));
+    if let Err(rc) = may_construct(rt, comm, newcomm) {
+        return raise(rt, procedure, rc, Some(comm));
     }
-    let Some(mut begun) = Begun::new(comm) else {
+    let Some(mut begun) = Begun::new(rt, comm) else {
         // SAFETY: the caller's promise.
-        return unsafe { duplicate_at_once(procedure, comm, newcomm, request, at_once) };
+        return unsafe { duplicate_at_once(rt, procedure, comm, newcomm, request, at_once) };
     };
-    let new = comm::handle(begun.index);
-    let rc = attribute::copy_comm(comm, new);
+    let new = comm::handle(rt, begun.index);
+    let rc = attribute::copy_comm(rt, comm, new);
     if rc != errors::SUCCESS {
-        freed::forget(&[begun.index]);
-        return raise(procedure, rc, Some(comm));
+        freed::forget(rt, &[begun.index]);
+        return raise(rt, procedure, rc, Some(comm));
     }
     let mut made = RealRequest(std::ptr::null_mut());
-    let rc = attempt!(start(&mut begun.real, &mut made));
+    let rc = attempt!(rt, start(&mut begun.real, &mut made));
     if rc != errors::SUCCESS {
-        freed::forget(&[begun.index]);
-        return raise(procedure, rc, Some(comm));
+        freed::forget(rt, &[begun.index]);
+        return raise(rt, procedure, rc, Some(comm));
     }
     let mut told = None;
-    if comm::remote_members(comm).is_none() {
+    if comm::remote_members(rt, comm).is_none() {
         let number = (&raw mut begun.uid).cast();
         let request = told.insert(RealRequest(std::ptr::null_mut()));
         // SAFETY: eight bytes that stay where they are until the request has ended.
-        let rc = attempt!(unsafe { real::PMPI_Ibcast(number, 8, byte(), 0, real_comm(comm), request) });
+        let rc = attempt!(rt, unsafe {
+            real::PMPI_Ibcast(number, 8, byte(), 0, real_comm(rt, comm), request)
+        });
         if rc != errors::SUCCESS {
-            freed::forget(&[begun.index]);
+            freed::forget(rt, &[begun.index]);
             // The library writes there when the duplicate is made.
             Box::leak(begun);
-            return raise(procedure, rc, Some(comm));
+            return raise(rt, procedure, rc, Some(comm));
         }
     }
     // SAFETY: the caller's promise.
     unsafe {
         newcomm.write(new);
-        request.write(requests::add_duplicate(comm, begun, made, told));
+        request.write(requests::add_duplicate(rt, comm, begun, made, told));
     }
     errors::SUCCESS
 }
@@ -213,31 +220,33 @@ unsafe fn begin_duplicate(
 /// # Safety
 /// The program's places for the handles.
 unsafe fn duplicate_at_once(
+    rt: &Runtime,
     procedure: Proc,
     comm: VirtComm,
     newcomm: *mut VirtComm,
     request: *mut VirtRequest,
     constructor: impl FnOnce(&mut RealComm) -> c_int,
 ) -> c_int {
-    let rc = construct!(procedure, comm, newcomm, constructor);
+    let rc = construct!(rt, procedure, comm, newcomm, constructor);
     // SAFETY: as in MPI_Comm_dup; the caller's promise.
     unsafe {
-        let rc = duplicated(procedure, rc, comm, newcomm);
+        let rc = duplicated(rt, procedure, rc, comm, newcomm);
         if rc == errors::SUCCESS {
             let kind = requests::Kind::Collective;
-            request.write(requests::add_done(comm, kind, requests::EMPTY, rc));
+            request.write(requests::add_done(rt, comm, kind, requests::EMPTY, rc));
         }
         rc
     }
 }
 
 pub unsafe extern "C" fn MPI_Comm_idup(comm: VirtComm, newcomm: *mut VirtComm, request: *mut VirtRequest) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Comm_idup;
     // SAFETY: a communicator; the program's arguments.
     unsafe {
-        let start = |new: &mut RealComm, made: &mut RealRequest| real::PMPI_Comm_idup(real_comm(comm), new, made);
-        let at_once = |new: &mut RealComm| real::PMPI_Comm_dup(real_comm(comm), new);
-        begin_duplicate(procedure, comm, newcomm, request, start, at_once)
+        let start = |new: &mut RealComm, made: &mut RealRequest| real::PMPI_Comm_idup(real_comm(rt, comm), new, made);
+        let at_once = |new: &mut RealComm| real::PMPI_Comm_dup(real_comm(rt, comm), new);
+        begin_duplicate(rt, procedure, comm, newcomm, request, start, at_once)
     }
 }
 
@@ -247,21 +256,23 @@ pub unsafe extern "C" fn MPI_Comm_idup_with_info(
     newcomm: *mut VirtComm,
     request: *mut VirtRequest,
 ) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Comm_idup_with_info;
     // SAFETY: as above; the real library checks the info object.
     unsafe {
         let start = |new: &mut RealComm, made: &mut RealRequest| {
-            real::PMPI_Comm_idup_with_info(real_comm(comm), real_info(info), new, made)
+            real::PMPI_Comm_idup_with_info(real_comm(rt, comm), real_info(rt, info), new, made)
         };
-        let at_once = |new: &mut RealComm| real::PMPI_Comm_dup_with_info(real_comm(comm), real_info(info), new);
-        begin_duplicate(procedure, comm, newcomm, request, start, at_once)
+        let at_once = |new: &mut RealComm| real::PMPI_Comm_dup_with_info(real_comm(rt, comm), real_info(rt, info), new);
+        begin_duplicate(rt, procedure, comm, newcomm, request, start, at_once)
     }
 }
 
 pub unsafe extern "C" fn MPI_Comm_split(comm: VirtComm, color: c_int, key: c_int, newcomm: *mut VirtComm) -> c_int {
+    let rt = runtime();
     // SAFETY: a communicator.
-    construct!(Proc::MPI_Comm_split, comm, newcomm, |new| unsafe {
-        real::PMPI_Comm_split(real_comm(comm), color, key, new)
+    construct!(rt, Proc::MPI_Comm_split, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_split(real_comm(rt, comm), color, key, new)
     })
 }
 
@@ -274,16 +285,18 @@ pub unsafe extern "C" fn MPI_Comm_split_type(
     info: VirtInfo,
     newcomm: *mut VirtComm,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: a communicator; the real library checks the rest.
-    construct!(Proc::MPI_Comm_split_type, comm, newcomm, |new| unsafe {
-        real::PMPI_Comm_split_type(real_comm(comm), split_type, key, real_info(info), new)
+    construct!(rt, Proc::MPI_Comm_split_type, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_split_type(real_comm(rt, comm), split_type, key, real_info(rt, info), new)
     })
 }
 
 pub unsafe extern "C" fn MPI_Comm_create(comm: VirtComm, group: VirtGroup, newcomm: *mut VirtComm) -> c_int {
+    let rt = runtime();
     // SAFETY: a communicator; the real library checks the group.
-    construct!(Proc::MPI_Comm_create, comm, newcomm, |new| unsafe {
-        real::PMPI_Comm_create(real_comm(comm), real_group(group), new)
+    construct!(rt, Proc::MPI_Comm_create, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_create(real_comm(rt, comm), real_group(rt, group), new)
     })
 }
 
@@ -293,9 +306,10 @@ pub unsafe extern "C" fn MPI_Comm_create_group(
     tag: c_int,
     newcomm: *mut VirtComm,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: a communicator; the real library checks the rest.
-    construct_by_some!(Proc::MPI_Comm_create_group, comm, newcomm, |new| unsafe {
-        real::PMPI_Comm_create_group(real_comm(comm), real_group(group), tag, new)
+    construct_by_some!(rt, Proc::MPI_Comm_create_group, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_create_group(real_comm(rt, comm), real_group(rt, group), tag, new)
     })
 }
 
@@ -307,17 +321,18 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
     tag: c_int,
     newintercomm: *mut VirtComm,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: a communicator; the real library checks the rest. The bridge is significant at the leader only, and
     // whatever else the program passes there is not looked at.
-    construct!(Proc::MPI_Intercomm_create, local_comm, newintercomm, |new| unsafe {
-        let local = real_comm(local_comm);
+    construct!(rt, Proc::MPI_Intercomm_create, local_comm, newintercomm, |new| unsafe {
+        let local = real_comm(rt, local_comm);
         let mut rank = 0;
         let rc = real::PMPI_Comm_rank(local, &mut rank);
         if rc != errors::SUCCESS {
             return rc;
         }
         let bridge = if rank == local_leader {
-            real_comm(bridge_comm)
+            real_comm(rt, bridge_comm)
         } else {
             local
         };
@@ -326,21 +341,22 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
 }
 
 pub unsafe extern "C" fn MPI_Intercomm_merge(intercomm: VirtComm, high: c_int, newintracomm: *mut VirtComm) -> c_int {
+    let rt = runtime();
     // SAFETY: a communicator.
-    construct!(Proc::MPI_Intercomm_merge, intercomm, newintracomm, |new| unsafe {
-        real::PMPI_Intercomm_merge(real_comm(intercomm), high, new)
+    construct!(rt, Proc::MPI_Intercomm_merge, intercomm, newintracomm, |new| unsafe {
+        real::PMPI_Intercomm_merge(real_comm(rt, intercomm), high, new)
     })
 }
 
 /// The index of a communicator that may be freed: a created one, which has not been.
-unsafe fn to_free(comm: *mut VirtComm) -> Result<(VirtComm, u32), c_int> {
+unsafe fn to_free(rt: &Runtime, comm: *mut VirtComm) -> Result<(VirtComm, u32), c_int> {
     if comm.is_null() {
         return Err(errors::ERR_ARG);
     }
     // SAFETY: the program's handle.
     let handle = unsafe { *comm };
-    match comm::index(handle) {
-        Some(index) if index > comm::SELF && !comm::get(handle).is_some_and(|comm| comm.is_freed) => {
+    match comm::index(rt, handle) {
+        Some(index) if index > comm::SELF && !comm::get(rt, handle).is_some_and(|comm| comm.is_freed) => {
             Ok((handle, index))
         }
         _ => Err(errors::ERR_COMM),
@@ -349,114 +365,74 @@ unsafe fn to_free(comm: *mut VirtComm) -> Result<(VirtComm, u32), c_int> {
 
 /// Local, as in the libraries; what stays until all members have called it is in [`freed`].
 pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Comm_free;
     // SAFETY: the program's handle.
-    let (handle, index) = match unsafe { to_free(comm) } {
+    let (handle, index) = match unsafe { to_free(rt, comm) } {
         Ok(found) => found,
-        Err(rc) => return raise(procedure, rc, None),
+        Err(rc) => return raise(rt, procedure, rc, None),
     };
-    let mut rc = attribute::delete_comm(handle);
+    let mut rc = attribute::delete_comm(rt, handle);
     if rc == errors::SUCCESS {
-        rc = free(index);
+        rc = free(rt, index);
     }
     if rc != errors::SUCCESS {
-        return raise(procedure, rc, Some(handle));
+        return raise(rt, procedure, rc, Some(handle));
     }
-    requests::forget_comm(handle);
+    requests::forget_comm(rt, handle);
     // SAFETY: the program's handle.
-    unsafe { *comm = comm::null_handle() };
+    unsafe { *comm = comm::null_handle(rt) };
     errors::SUCCESS
 }
 
 /// Pending communication on the communicator is waited for by the real procedure.
 pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Comm_disconnect;
     // SAFETY: the program's handle.
-    let (handle, index) = match unsafe { to_free(comm) } {
+    let (handle, index) = match unsafe { to_free(rt, comm) } {
         Ok(found) => found,
-        Err(rc) => return raise(procedure, rc, None),
+        Err(rc) => return raise(rt, procedure, rc, None),
     };
     // SAFETY: a communicator.
-    let rc = unsafe { real::PMPI_Barrier(real_comm(handle)) };
-    let mut rc = attempt!(rc);
+    let rc = unsafe { real::PMPI_Barrier(real_comm(rt, handle)) };
+    let mut rc = attempt!(rt, rc);
     if rc == errors::SUCCESS {
-        rc = attribute::delete_comm(handle);
+        rc = attribute::delete_comm(rt, handle);
     }
     if rc == errors::SUCCESS {
-        let mut real = real_comm(handle);
+        let mut real = real_comm(rt, handle);
         // SAFETY: a communicator; it is gone after a success.
         rc = unsafe { real::PMPI_Comm_disconnect(&mut real) };
-        rc = attempt!(rc);
+        rc = attempt!(rt, rc);
     }
     if rc != errors::SUCCESS {
-        return raise(procedure, rc, Some(handle));
+        return raise(rt, procedure, rc, Some(handle));
     }
-    freed::forget(&[index]);
-    requests::forget_comm(handle);
-    traffic::forget_recent();
+    freed::forget(rt, &[index]);
+    requests::forget_comm(rt, handle);
+    traffic::forget_recent(rt);
     // SAFETY: the program's handle.
-    unsafe { *comm = comm::null_handle() };
+    unsafe { *comm = comm::null_handle(rt) };
     errors::SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Comm_compare(comm1: VirtComm, comm2: VirtComm, result: *mut c_int) -> c_int {
+    let rt = runtime();
     // SAFETY: the real library checks its arguments. Local.
-    let rc = unsafe { real::PMPI_Comm_compare(real_comm(comm1), real_comm(comm2), result) };
-    finish(Proc::MPI_Comm_compare, rc, Some(comm1))
+    let rc = unsafe { real::PMPI_Comm_compare(real_comm(rt, comm1), real_comm(rt, comm2), result) };
+    finish(rt, Proc::MPI_Comm_compare, rc, Some(comm1))
 }
 
 /// No process that the layer protects was spawned.
 pub unsafe extern "C" fn MPI_Comm_get_parent(parent: *mut VirtComm) -> c_int {
+    let rt = runtime();
     if parent.is_null() {
-        return raise(Proc::MPI_Comm_get_parent, errors::ERR_ARG, None);
+        return raise(rt, Proc::MPI_Comm_get_parent, errors::ERR_ARG, None);
     }
     // SAFETY: the program's place for the handle.
-    unsafe { *parent = comm::null_handle() };
+    unsafe { *parent = comm::null_handle(rt) };
     errors::SUCCESS
-}
-
-pub unsafe extern "C" fn MPI_Comm_set_name(comm: VirtComm, comm_name: *const c_char) -> c_int {
-    let real = real_comm(comm);
-    // SAFETY: the real library checks its arguments. Local.
-    let rc = unsafe { real::PMPI_Comm_set_name(real, comm_name) };
-    if rc == errors::SUCCESS
-        && let Some(mut entry) = comm::get_mut(comm)
-    {
-        entry.name = Some(hints::name(real));
-        traffic::forget_recent();
-    }
-    finish(Proc::MPI_Comm_set_name, rc, Some(comm))
-}
-
-pub unsafe extern "C" fn MPI_Comm_set_info(comm: VirtComm, info: VirtInfo) -> c_int {
-    let real = real_comm(comm);
-    // SAFETY: the real library checks its arguments.
-    let rc = unsafe { real::PMPI_Comm_set_info(real, real_info(info)) };
-    let rc = attempt!(rc);
-    if rc == errors::SUCCESS
-        && let Some(mut entry) = comm::get_mut(comm)
-    {
-        entry.info = hints::of_comm(real);
-    }
-    finish(Proc::MPI_Comm_set_info, rc, Some(comm))
-}
-
-pub unsafe extern "C" fn MPI_Comm_get_info(comm: VirtComm, info_used: *mut VirtInfo) -> c_int {
-    let procedure = Proc::MPI_Comm_get_info;
-    if comm::index(comm).is_none() {
-        return raise(procedure, errors::ERR_COMM, Some(comm));
-    }
-    if info_used.is_null() {
-        return raise(procedure, errors::ERR_ARG, Some(comm));
-    }
-    let mut real = hints::null_info();
-    // SAFETY: a communicator; the info object is ours then.
-    let rc = unsafe { real::PMPI_Comm_get_info(real_comm(comm), &mut real) };
-    if rc == errors::SUCCESS {
-        // SAFETY: the program's place for the handle.
-        unsafe { *info_used = info::adopt(real) };
-    }
-    finish(procedure, rc, Some(comm))
 }
 
 /// Fortran's number of the first created communicator; those of the predefined ones are the real library's.
@@ -465,23 +441,25 @@ const FORTRAN_BASE: c_int = 1_000_000;
 const FORTRAN_NULL: c_int = 2;
 
 pub unsafe extern "C" fn MPI_Comm_c2f(comm: VirtComm) -> c_int {
-    match comm::index(comm) {
+    let rt = runtime();
+    match comm::index(rt, comm) {
         Some(index @ (comm::WORLD | comm::SELF)) => index as c_int,
         Some(index) => FORTRAN_BASE + index as c_int,
-        None if comm == comm::null_handle() => FORTRAN_NULL,
+        None if comm == comm::null_handle(rt) => FORTRAN_NULL,
         // As the real library does.
         None => -1,
     }
 }
 
 pub unsafe extern "C" fn MPI_Comm_f2c(comm: c_int) -> VirtComm {
+    let rt = runtime();
     let invalid = VirtComm(std::ptr::null_mut());
     match comm {
-        0 => comm::world_handle(),
-        1 => comm::self_handle(),
-        FORTRAN_NULL => comm::null_handle(),
-        FORTRAN_BASE.. => match comm::handle((comm - FORTRAN_BASE) as u32) {
-            handle if comm::index(handle).is_some() => handle,
+        0 => comm::world_handle(rt),
+        1 => comm::self_handle(rt),
+        FORTRAN_NULL => comm::null_handle(rt),
+        FORTRAN_BASE.. => match comm::handle(rt, (comm - FORTRAN_BASE) as u32) {
+            handle if comm::index(rt, handle).is_some() => handle,
             _ => invalid,
         },
         _ => invalid,

@@ -3,11 +3,13 @@
 
 use super::arguments::{outcome, put_status};
 use crate::arch::Rewound;
+use crate::calls::runtime;
 use crate::completion::{self, How, TOGETHER, Together};
 use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::raise::{finish, raise};
+use crate::recovery::Runtime;
 use crate::requests::{self, EMPTY, Outcome};
 use crate::{attention, checkpoint, cut};
 use std::ffi::c_int;
@@ -16,33 +18,36 @@ use understudy_mpi::real_types::{Status, UNDEFINED};
 
 /// `MPI_Wait`
 pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments.
     unsafe {
-        outcome!(cut::here());
-        let ended = outcome!(completion::wait_with(&mut *request, cut::meanwhile));
+        outcome!(cut::here(rt));
+        let ended = outcome!(completion::wait_with(rt, &mut *request, || cut::meanwhile(rt)));
         put_status(status, ended.status);
-        finish(Proc::MPI_Wait, ended.rc, ended.comm)
+        finish(rt, Proc::MPI_Wait, ended.rc, ended.comm)
     }
 }
 
 /// `MPI_Test`
 pub unsafe extern "C" fn MPI_Test(request: *mut VirtRequest, flag: *mut c_int, status: *mut Status) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments.
     unsafe {
-        outcome!(cut::here());
-        let ended = outcome!(completion::poll(&mut *request));
+        outcome!(cut::here(rt));
+        let ended = outcome!(completion::poll(rt, &mut *request));
         flag.write(c_int::from(ended.is_some()));
         let Some(ended) = ended else { return SUCCESS };
         put_status(status, ended.status);
-        finish(Proc::MPI_Test, ended.rc, ended.comm)
+        finish(rt, Proc::MPI_Test, ended.rc, ended.comm)
     }
 }
 
 /// `MPI_Request_get_status`
 pub unsafe extern "C" fn MPI_Request_get_status(request: VirtRequest, flag: *mut c_int, status: *mut Status) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments.
     unsafe {
-        let ended = outcome!(completion::peek(request));
+        let ended = outcome!(completion::peek(rt, request));
         flag.write(c_int::from(ended.is_some()));
         if let Some(ended) = ended {
             put_status(status, ended.status);
@@ -79,7 +84,7 @@ impl Arrays {
     ///
     /// # Safety
     /// As [`Arrays::request`]; so many must follow.
-    unsafe fn end_together(&self, first: usize, count: usize, how: How) -> Result<Together, Rewound> {
+    unsafe fn end_together(&self, rt: &Runtime, first: usize, count: usize, how: How) -> Result<Together, Rewound> {
         if count == 0 {
             return Ok(Together::Ended);
         }
@@ -91,7 +96,7 @@ impl Arrays {
                 self.statuses.add(first)
             };
             let requests = std::slice::from_raw_parts_mut(self.requests.add(first), count);
-            completion::end_together(requests, statuses, how)
+            completion::end_together(rt, requests, statuses, how)
         }
     }
 
@@ -118,18 +123,18 @@ fn failure(ended: &Outcome) -> Failure {
 }
 
 /// Ends a procedure with many statuses.
-fn finish_many(procedure: Proc, failed: Failure) -> c_int {
+fn finish_many(rt: &Runtime, procedure: Proc, failed: Failure) -> c_int {
     match failed {
         None => SUCCESS,
         Some((rc, comm)) => {
-            raise(procedure, rc, comm);
+            raise(rt, procedure, rc, comm);
             ERR_IN_STATUS
         }
     }
 }
 
-fn is_pending(handle: VirtRequest) -> bool {
-    requests::index(handle).is_some_and(|index| !requests::is_inactive(index))
+fn is_pending(rt: &Runtime, handle: VirtRequest) -> bool {
+    requests::index(rt, handle).is_some_and(|index| !requests::is_inactive(rt, index))
 }
 
 /// Waits for these requests one by one; the first that has failed.
@@ -137,12 +142,12 @@ fn is_pending(handle: VirtRequest) -> bool {
 /// # Safety
 /// As [`Arrays::request`].
 #[inline(never)]
-unsafe fn wait_for_each(arrays: &Arrays, which: Range<usize>) -> Result<Failure, Rewound> {
+unsafe fn wait_for_each(rt: &Runtime, arrays: &Arrays, which: Range<usize>) -> Result<Failure, Rewound> {
     let mut failed = None;
     for index in which {
         // SAFETY: handed on to the caller.
         unsafe {
-            let ended = completion::wait(arrays.request(index))?;
+            let ended = completion::wait(rt, arrays.request(index))?;
             failed = failed.or(failure(&ended));
             arrays.put(index, &ended);
         }
@@ -156,12 +161,12 @@ unsafe fn wait_for_each(arrays: &Arrays, which: Range<usize>) -> Result<Failure,
 /// As [`Arrays::request`].
 #[cold]
 #[inline(never)]
-unsafe fn watch_all(arrays: &Arrays) -> Result<(), Rewound> {
-    cut::here()?;
+unsafe fn watch_all(rt: &Runtime, arrays: &Arrays) -> Result<(), Rewound> {
+    cut::here(rt)?;
     for index in 0..arrays.count {
         // SAFETY: handed on to the caller.
-        while !completion::has_come(unsafe { *arrays.request(index) })? {
-            cut::meanwhile()?;
+        while !completion::has_come(rt, unsafe { *arrays.request(index) })? {
+            cut::meanwhile(rt)?;
         }
     }
     Ok(())
@@ -173,22 +178,23 @@ pub unsafe extern "C" fn MPI_Waitall(
     array_of_requests: *mut VirtRequest,
     array_of_statuses: *mut Status,
 ) -> c_int {
+    let rt = runtime();
     let arrays = Arrays::new(count, array_of_requests, array_of_statuses);
     if attention::is_on() {
         // SAFETY: the program's arrays of `count` elements.
-        outcome!(unsafe { watch_all(&arrays) });
+        outcome!(unsafe { watch_all(rt, &arrays) });
     }
     let mut failed = None;
     for first in (0..arrays.count).step_by(TOGETHER) {
         let count = TOGETHER.min(arrays.count - first);
         // SAFETY: the program's arrays of `count` elements.
         unsafe {
-            if outcome!(arrays.end_together(first, count, How::Wait)) != Together::Ended {
-                failed = failed.or(outcome!(wait_for_each(&arrays, first..first + count)));
+            if outcome!(arrays.end_together(rt, first, count, How::Wait)) != Together::Ended {
+                failed = failed.or(outcome!(wait_for_each(rt, &arrays, first..first + count)));
             }
         }
     }
-    finish_many(Proc::MPI_Waitall, failed)
+    finish_many(rt, Proc::MPI_Waitall, failed)
 }
 
 /// `MPI_Testall`: nothing is completed unless all can be.
@@ -198,44 +204,45 @@ pub unsafe extern "C" fn MPI_Testall(
     flag: *mut c_int,
     array_of_statuses: *mut Status,
 ) -> c_int {
+    let rt = runtime();
     let arrays = Arrays::new(count, array_of_requests, array_of_statuses);
-    outcome!(cut::here());
+    outcome!(cut::here(rt));
     // SAFETY: the program's arrays of `count` elements.
     unsafe {
         if arrays.count <= TOGETHER {
-            let answer = outcome!(arrays.end_together(0, arrays.count, How::Test));
+            let answer = outcome!(arrays.end_together(rt, 0, arrays.count, How::Test));
             if answer != Together::OneByOne {
                 flag.write(c_int::from(answer == Together::Ended));
                 return SUCCESS;
             }
         }
         for index in 0..arrays.count {
-            if !outcome!(completion::has_come(*arrays.request(index))) {
-                outcome!(checkpoint::poll());
+            if !outcome!(completion::has_come(rt, *arrays.request(index))) {
+                outcome!(checkpoint::poll(rt));
                 flag.write(0);
                 return SUCCESS;
             }
         }
-        let failed = outcome!(wait_for_each(&arrays, 0..arrays.count));
+        let failed = outcome!(wait_for_each(rt, &arrays, 0..arrays.count));
         flag.write(1);
-        finish_many(Proc::MPI_Testall, failed)
+        finish_many(rt, Proc::MPI_Testall, failed)
     }
 }
 
 /// Tests each pending request once; the first that has ended.
-unsafe fn any(arrays: &Arrays) -> Result<(Option<usize>, bool), Rewound> {
+unsafe fn any(rt: &Runtime, arrays: &Arrays) -> Result<(Option<usize>, bool), Rewound> {
     let mut pending = false;
     for index in 0..arrays.count {
         // SAFETY: the program's array.
         let handle = unsafe { *arrays.request(index) };
-        if is_pending(handle) {
+        if is_pending(rt, handle) {
             pending = true;
-            if completion::has_come(handle)? {
+            if completion::has_come(rt, handle)? {
                 return Ok((Some(index), true));
             }
         }
     }
-    checkpoint::poll()?;
+    checkpoint::poll(rt)?;
     Ok((None, pending))
 }
 
@@ -246,14 +253,15 @@ pub unsafe extern "C" fn MPI_Waitany(
     index: *mut c_int,
     status: *mut Status,
 ) -> c_int {
-    outcome!(cut::here());
+    let rt = runtime();
+    outcome!(cut::here(rt));
     let arrays = Arrays::new(count, array_of_requests, std::ptr::null_mut());
     // SAFETY: the program's arguments.
     unsafe {
         loop {
-            match outcome!(any(&arrays)) {
-                (Some(found), _) => return complete(Proc::MPI_Waitany, &arrays, found, index, status),
-                (None, true) => outcome!(cut::meanwhile()),
+            match outcome!(any(rt, &arrays)) {
+                (Some(found), _) => return complete(rt, Proc::MPI_Waitany, &arrays, found, index, status),
+                (None, true) => outcome!(cut::meanwhile(rt)),
                 (None, false) => {
                     index.write(UNDEFINED);
                     put_status(status, EMPTY);
@@ -272,14 +280,15 @@ pub unsafe extern "C" fn MPI_Testany(
     flag: *mut c_int,
     status: *mut Status,
 ) -> c_int {
-    outcome!(cut::here());
+    let rt = runtime();
+    outcome!(cut::here(rt));
     let arrays = Arrays::new(count, array_of_requests, std::ptr::null_mut());
     // SAFETY: the program's arguments.
     unsafe {
-        let (found, pending) = outcome!(any(&arrays));
+        let (found, pending) = outcome!(any(rt, &arrays));
         flag.write(c_int::from(found.is_some() || !pending));
         match found {
-            Some(found) => complete(Proc::MPI_Testany, &arrays, found, index, status),
+            Some(found) => complete(rt, Proc::MPI_Testany, &arrays, found, index, status),
             None => {
                 index.write(UNDEFINED);
                 if !pending {
@@ -291,18 +300,26 @@ pub unsafe extern "C" fn MPI_Testany(
     }
 }
 
-unsafe fn complete(procedure: Proc, arrays: &Arrays, found: usize, index: *mut c_int, status: *mut Status) -> c_int {
+unsafe fn complete(
+    rt: &Runtime,
+    procedure: Proc,
+    arrays: &Arrays,
+    found: usize,
+    index: *mut c_int,
+    status: *mut Status,
+) -> c_int {
     // SAFETY: the program's arguments; `found` is an index of the array.
     unsafe {
-        let ended = outcome!(completion::wait(arrays.request(found)));
+        let ended = outcome!(completion::wait(rt, arrays.request(found)));
         index.write(found as c_int);
         put_status(status, ended.status);
-        finish(procedure, ended.rc, ended.comm)
+        finish(rt, procedure, ended.rc, ended.comm)
     }
 }
 
 /// Completes all that have ended; `None`: nothing is pending.
 unsafe fn some(
+    rt: &Runtime,
     arrays: &Arrays,
     outcount: *mut c_int,
     indices: *mut c_int,
@@ -312,12 +329,12 @@ unsafe fn some(
         // SAFETY: the program's arrays.
         unsafe {
             let handle = arrays.request(index);
-            if !is_pending(*handle) {
+            if !is_pending(rt, *handle) {
                 continue;
             }
             pending = true;
-            if completion::has_come(*handle)? {
-                let outcome = completion::wait(handle)?;
+            if completion::has_come(rt, *handle)? {
+                let outcome = completion::wait(rt, handle)?;
                 failed = failed.or(failure(&outcome));
                 indices.add(ended).write(index as c_int);
                 arrays.put(ended, &outcome);
@@ -327,7 +344,7 @@ unsafe fn some(
     }
     // SAFETY: the program's argument.
     unsafe { outcount.write(if pending { ended as c_int } else { UNDEFINED }) };
-    checkpoint::poll()?;
+    checkpoint::poll(rt)?;
     Ok(pending.then_some((ended, failed)))
 }
 
@@ -339,13 +356,14 @@ pub unsafe extern "C" fn MPI_Waitsome(
     array_of_indices: *mut c_int,
     array_of_statuses: *mut Status,
 ) -> c_int {
-    outcome!(cut::here());
+    let rt = runtime();
+    outcome!(cut::here(rt));
     let arrays = Arrays::new(incount, array_of_requests, array_of_statuses);
     loop {
         // SAFETY: the program's arguments.
-        match outcome!(unsafe { some(&arrays, outcount, array_of_indices) }) {
-            Some((0, _)) => outcome!(cut::meanwhile()),
-            Some((_, failed)) => return finish_many(Proc::MPI_Waitsome, failed),
+        match outcome!(unsafe { some(rt, &arrays, outcount, array_of_indices) }) {
+            Some((0, _)) => outcome!(cut::meanwhile(rt)),
+            Some((_, failed)) => return finish_many(rt, Proc::MPI_Waitsome, failed),
             None => return SUCCESS,
         }
     }
@@ -359,23 +377,25 @@ pub unsafe extern "C" fn MPI_Testsome(
     array_of_indices: *mut c_int,
     array_of_statuses: *mut Status,
 ) -> c_int {
-    outcome!(cut::here());
+    let rt = runtime();
+    outcome!(cut::here(rt));
     let arrays = Arrays::new(incount, array_of_requests, array_of_statuses);
     // SAFETY: the program's arguments.
-    match outcome!(unsafe { some(&arrays, outcount, array_of_indices) }) {
-        Some((_, failed)) => finish_many(Proc::MPI_Testsome, failed),
+    match outcome!(unsafe { some(rt, &arrays, outcount, array_of_indices) }) {
+        Some((_, failed)) => finish_many(rt, Proc::MPI_Testsome, failed),
         None => SUCCESS,
     }
 }
 
 /// `MPI_Cancel`
 pub unsafe extern "C" fn MPI_Cancel(request: *mut VirtRequest) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's argument.
-    let Some(index) = requests::index(unsafe { *request }) else {
-        return finish(Proc::MPI_Cancel, ERR_REQUEST, None);
+    let Some(index) = requests::index(rt, unsafe { *request }) else {
+        return finish(rt, Proc::MPI_Cancel, ERR_REQUEST, None);
     };
-    if requests::is_active(index) || requests::general(index).is_some() {
-        return finish(Proc::MPI_Cancel, outcome!(completion::cancel(index)), None);
+    if requests::is_active(rt, index) || requests::general(rt, index).is_some() {
+        return finish(rt, Proc::MPI_Cancel, outcome!(completion::cancel(rt, index)), None);
     }
     SUCCESS
 }

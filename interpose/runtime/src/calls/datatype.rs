@@ -2,27 +2,30 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 use crate::attempt;
+use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COUNT, ERR_TYPE, SUCCESS};
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{self, VirtDatatype, real_datatype};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{attribute, datatype};
 use crate::raise::{finish, raise};
+use crate::recovery::Runtime;
 use std::ffi::{c_char, c_int};
 use understudy_mpi::real_types::RealDatatype;
 
 /// `MPI_Type_size`: asked once for the datatype that was used last.
 pub unsafe extern "C" fn MPI_Type_size(datatype: VirtDatatype, size: *mut c_int) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments.
     unsafe {
-        match handles::note(HandleKind::Datatype, datatype.0) {
+        match handles::note(rt, HandleKind::Datatype, datatype.0) {
             known if known > 0 && !size.is_null() => size.write(known),
             _ => {
-                let rc = attempt!(real::PMPI_Type_size(real_datatype(datatype), size));
+                let rc = attempt!(rt, real::PMPI_Type_size(real_datatype(rt, datatype), size));
                 if rc != SUCCESS {
-                    return finish(Proc::MPI_Type_size, rc, None);
+                    return finish(rt, Proc::MPI_Type_size, rc, None);
                 }
-                handles::set_note(HandleKind::Datatype, datatype.0, (*size).max(0));
+                handles::set_note(rt, HandleKind::Datatype, datatype.0, (*size).max(0));
             }
         }
     }
@@ -34,30 +37,31 @@ pub unsafe extern "C" fn MPI_Type_size(datatype: VirtDatatype, size: *mut c_int)
 /// # Safety
 /// `newtype` is the program's place for the handle, or null.
 unsafe fn construct(
+    rt: &Runtime,
     procedure: Proc,
     contained: &[VirtDatatype],
     newtype: *mut VirtDatatype,
     real: impl FnOnce(&[RealDatatype], *mut RealDatatype) -> c_int,
 ) -> c_int {
     if newtype.is_null() {
-        return raise(procedure, ERR_ARG, None);
+        return raise(rt, procedure, ERR_ARG, None);
     }
-    let bases: Vec<RealDatatype> = contained.iter().map(|&base| real_datatype(base)).collect();
+    let bases: Vec<RealDatatype> = contained.iter().map(|&base| real_datatype(rt, base)).collect();
     if bases.iter().any(|base| base.0.is_null()) {
-        return raise(procedure, ERR_TYPE, None);
+        return raise(rt, procedure, ERR_TYPE, None);
     }
-    let mut new = real_datatype(datatype::null_handle());
+    let mut new = real_datatype(rt, datatype::null_handle(rt));
     let rc = real(&bases, &mut new);
     if rc != SUCCESS {
-        return raise(procedure, rc, None);
+        return raise(rt, procedure, rc, None);
     }
-    match datatype::create(new, contained) {
+    match datatype::create(rt, new, contained) {
         Ok(handle) => {
             // SAFETY: the caller's promise.
             unsafe { *newtype = handle };
             SUCCESS
         }
-        Err(rc) => raise(procedure, rc, None),
+        Err(rc) => raise(rt, procedure, rc, None),
     }
 }
 
@@ -70,9 +74,10 @@ macro_rules! constructors {
             $($after: $after_type,)*
             newtype: *mut VirtDatatype,
         ) -> c_int {
+            let rt = $crate::calls::runtime();
             // SAFETY: the program's arguments are handed on; the datatypes are real.
             unsafe {
-                construct(Proc::$name, &[oldtype], newtype, |old, new| real::$real($($before,)* old[0], $($after,)* new))
+                construct(rt, Proc::$name, &[oldtype], newtype, |old, new| real::$real($($before,)* old[0], $($after,)* new))
             }
         }
     )*};
@@ -111,21 +116,22 @@ constructors! {
 /// # Safety
 /// The program's arguments.
 unsafe fn structure(
+    rt: &Runtime,
     procedure: Proc,
     (count, lengths, displacements): (c_int, *const c_int, *const isize),
     types: *const VirtDatatype,
     newtype: *mut VirtDatatype,
 ) -> c_int {
     let types = match usize::try_from(count) {
-        Err(_) => return raise(procedure, ERR_COUNT, None),
+        Err(_) => return raise(rt, procedure, ERR_COUNT, None),
         Ok(0) => &[],
-        Ok(_) if types.is_null() => return raise(procedure, ERR_ARG, None),
+        Ok(_) if types.is_null() => return raise(rt, procedure, ERR_ARG, None),
         // SAFETY: the program's array of that length.
         Ok(count) => unsafe { std::slice::from_raw_parts(types, count) },
     };
     // SAFETY: the program's arguments are handed on; the datatypes are real.
     unsafe {
-        construct(procedure, types, newtype, |types, new| {
+        construct(rt, procedure, types, newtype, |types, new| {
             real::PMPI_Type_create_struct(count, lengths, displacements, types.as_ptr(), new)
         })
     }
@@ -138,9 +144,11 @@ pub unsafe extern "C" fn MPI_Type_create_struct(
     types: *const VirtDatatype,
     newtype: *mut VirtDatatype,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
         structure(
+            rt,
             Proc::MPI_Type_create_struct,
             (count, lengths, displacements),
             types,
@@ -156,32 +164,44 @@ pub unsafe extern "C" fn MPI_Type_struct(
     types: *mut VirtDatatype,
     newtype: *mut VirtDatatype,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { structure(Proc::MPI_Type_struct, (count, lengths, displacements), types, newtype) }
+    unsafe {
+        structure(
+            rt,
+            Proc::MPI_Type_struct,
+            (count, lengths, displacements),
+            types,
+            newtype,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Type_create_f90_real(p: c_int, r: c_int, newtype: *mut VirtDatatype) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        construct(Proc::MPI_Type_create_f90_real, &[], newtype, |_, new| {
+        construct(rt, Proc::MPI_Type_create_f90_real, &[], newtype, |_, new| {
             real::PMPI_Type_create_f90_real(p, r, new)
         })
     }
 }
 
 pub unsafe extern "C" fn MPI_Type_create_f90_complex(p: c_int, r: c_int, newtype: *mut VirtDatatype) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        construct(Proc::MPI_Type_create_f90_complex, &[], newtype, |_, new| {
+        construct(rt, Proc::MPI_Type_create_f90_complex, &[], newtype, |_, new| {
             real::PMPI_Type_create_f90_complex(p, r, new)
         })
     }
 }
 
 pub unsafe extern "C" fn MPI_Type_create_f90_integer(r: c_int, newtype: *mut VirtDatatype) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        construct(Proc::MPI_Type_create_f90_integer, &[], newtype, |_, new| {
+        construct(rt, Proc::MPI_Type_create_f90_integer, &[], newtype, |_, new| {
             real::PMPI_Type_create_f90_integer(r, new)
         })
     }
@@ -189,10 +209,11 @@ pub unsafe extern "C" fn MPI_Type_create_f90_integer(r: c_int, newtype: *mut Vir
 
 /// The copy functions of attributes run too (7.7.4); if one fails there is no new datatype.
 pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtDatatype) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Type_dup;
     // SAFETY: the program's arguments are handed on; the datatype is real.
     let rc = unsafe {
-        construct(procedure, &[oldtype], newtype, |old, new| {
+        construct(rt, procedure, &[oldtype], newtype, |old, new| {
             real::PMPI_Type_dup(old[0], new)
         })
     };
@@ -201,53 +222,55 @@ pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtD
     }
     // SAFETY: the program's place for the handle, just written.
     let new = unsafe { *newtype };
-    if let Err(rc) = attribute::copy_type(oldtype, new) {
-        datatype::free(new);
+    if let Err(rc) = attribute::copy_type(rt, oldtype, new) {
+        datatype::free(rt, new);
         // SAFETY: as above.
-        unsafe { *newtype = datatype::null_handle() };
-        return raise(procedure, rc, None);
+        unsafe { *newtype = datatype::null_handle(rt) };
+        return raise(rt, procedure, rc, None);
     }
     SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Type_commit(datatype: *mut VirtDatatype) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Type_commit;
     if datatype.is_null() {
-        return raise(procedure, ERR_TYPE, None);
+        return raise(rt, procedure, ERR_TYPE, None);
     }
     // SAFETY: the program's handle.
     let handle = unsafe { *datatype };
-    let mut real = real_datatype(handle);
+    let mut real = real_datatype(rt, handle);
     if real.0.is_null() {
-        return raise(procedure, ERR_TYPE, None);
+        return raise(rt, procedure, ERR_TYPE, None);
     }
     // SAFETY: a datatype.
     let rc = unsafe { real::PMPI_Type_commit(&mut real) };
     if rc == SUCCESS {
-        datatype::set_committed(handle);
+        datatype::set_committed(rt, handle);
     }
-    finish(procedure, rc, None)
+    finish(rt, procedure, rc, None)
 }
 
 pub unsafe extern "C" fn MPI_Type_free(datatype: *mut VirtDatatype) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Type_free;
     if datatype.is_null() {
-        return raise(procedure, ERR_TYPE, None);
+        return raise(rt, procedure, ERR_TYPE, None);
     }
     // SAFETY: the program's handle.
     let handle = unsafe { *datatype };
-    if !datatype::may_free(handle) {
-        return raise(procedure, ERR_TYPE, None);
+    if !datatype::may_free(rt, handle) {
+        return raise(rt, procedure, ERR_TYPE, None);
     }
-    let rc = match attribute::delete_type(handle) {
-        SUCCESS => datatype::free(handle),
+    let rc = match attribute::delete_type(rt, handle) {
+        SUCCESS => datatype::free(rt, handle),
         rc => rc,
     };
     if rc == SUCCESS {
         // SAFETY: the program's handle.
-        unsafe { *datatype = datatype::null_handle() };
+        unsafe { *datatype = datatype::null_handle(rt) };
     }
-    finish(procedure, rc, None)
+    finish(rt, procedure, rc, None)
 }
 
 /// Copies a recipe's arguments to the program's array.
@@ -275,9 +298,10 @@ pub unsafe extern "C" fn MPI_Type_get_contents(
     addresses: *mut isize,
     datatypes: *mut VirtDatatype,
 ) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Type_get_contents;
-    let Some(recipe) = datatype::recipe(datatype).map(|recipe| recipe.clone()) else {
-        return raise(procedure, ERR_TYPE, None);
+    let Some(recipe) = datatype::recipe(rt, datatype).map(|recipe| recipe.clone()) else {
+        return raise(rt, procedure, ERR_TYPE, None);
     };
     let room = usize::try_from(max_datatypes).is_ok_and(|max| max >= recipe.contained.len())
         && (recipe.contained.is_empty() || !datatypes.is_null());
@@ -287,57 +311,61 @@ pub unsafe extern "C" fn MPI_Type_get_contents(
             .and_then(|()| copy(&recipe.addresses, addresses.cast::<i64>(), max_addresses))
     };
     if let Err(rc) = copied.and(if room { Ok(()) } else { Err(ERR_ARG) }) {
-        return raise(procedure, rc, None);
+        return raise(rt, procedure, rc, None);
     }
     for (n, &base) in recipe.contained.iter().enumerate() {
-        match datatype::equivalent(VirtDatatype(base as *mut _)) {
+        match datatype::equivalent(rt, VirtDatatype(base as *mut _)) {
             // SAFETY: the program's array is long enough.
             Ok(handle) => unsafe { datatypes.add(n).write(handle) },
-            Err(rc) => return raise(procedure, rc, None),
+            Err(rc) => return raise(rt, procedure, rc, None),
         }
     }
     SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Type_match_size(typeclass: c_int, size: c_int, datatype: *mut VirtDatatype) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Type_match_size;
     if datatype.is_null() {
-        return raise(procedure, ERR_ARG, None);
+        return raise(rt, procedure, ERR_ARG, None);
     }
-    let mut found = real_datatype(datatype::null_handle());
+    let mut found = real_datatype(rt, datatype::null_handle(rt));
     // SAFETY: the real library checks the numbers.
     let rc = unsafe { real::PMPI_Type_match_size(typeclass, size, &mut found) };
     if rc == SUCCESS {
-        let handle = datatype::virtual_of(found);
-        if handle == datatype::null_handle() {
-            return raise(procedure, ERR_ARG, None);
+        let handle = datatype::virtual_of(rt, found);
+        if handle == datatype::null_handle(rt) {
+            return raise(rt, procedure, ERR_ARG, None);
         }
         // SAFETY: the program's place for the handle.
         unsafe { *datatype = handle };
     }
-    finish(procedure, rc, None)
+    finish(rt, procedure, rc, None)
 }
 
 pub unsafe extern "C" fn MPI_Type_set_name(datatype: VirtDatatype, type_name: *const c_char) -> c_int {
+    let rt = runtime();
     // SAFETY: the real library checks its arguments.
-    let rc = unsafe { real::PMPI_Type_set_name(real_datatype(datatype), type_name) };
+    let rc = unsafe { real::PMPI_Type_set_name(real_datatype(rt, datatype), type_name) };
     if rc == SUCCESS {
-        datatype::set_name(datatype);
+        datatype::set_name(rt, datatype);
     }
-    finish(Proc::MPI_Type_set_name, rc, None)
+    finish(rt, Proc::MPI_Type_set_name, rc, None)
 }
 
 pub unsafe extern "C" fn MPI_Type_c2f(datatype: VirtDatatype) -> c_int {
+    let rt = runtime();
     // SAFETY: a predefined datatype.
     to_fortran(HandleKind::Datatype, datatype.0, || unsafe {
-        real::PMPI_Type_c2f(real_datatype(datatype))
+        real::PMPI_Type_c2f(real_datatype(rt, datatype))
     })
 }
 
 pub unsafe extern "C" fn MPI_Type_f2c(datatype: c_int) -> VirtDatatype {
-    let exists = |index| datatype::index(datatype::handle(index)).is_some();
+    let rt = runtime();
+    let exists = |index| datatype::index(rt, datatype::handle(index)).is_some();
     // SAFETY: the real library checks the number.
-    VirtDatatype(from_fortran(HandleKind::Datatype, datatype, exists, || unsafe {
+    VirtDatatype(from_fortran(rt, HandleKind::Datatype, datatype, exists, || unsafe {
         real::PMPI_Type_f2c(datatype).0
     }))
 }

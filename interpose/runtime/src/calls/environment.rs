@@ -4,10 +4,12 @@
 use super::arguments::outcome;
 use super::collaboration;
 use crate::arch::{Rewound, turn};
+use crate::calls::runtime;
 use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
 use crate::raise::finish;
+use crate::recovery::Runtime;
 use crate::{clock, ending, job, renewal, spare, sys, world};
 use ckptd::relay::RankStage;
 use std::ffi::{c_char, c_int};
@@ -49,21 +51,21 @@ pub(super) fn level_name() -> &'static [u8] {
 
 /// Initialises, once. `written` runs before the first checkpoint, so that what it writes is part of the image. When the
 /// program is rewound to that checkpoint, it comes here again, and its initialisation phase begins anew.
-fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int {
+fn init(rt: &Runtime, procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     if world::is_initialised() {
-        if !crate::recovery::resumed_in_init() {
-            return finish(procedure, ERR_OTHER, None);
+        if !crate::recovery::resumed_in_init(rt) {
+            return finish(rt, procedure, ERR_OTHER, None);
         }
         // Once more: where arguments are translated, the program's memory is written when this handler returns.
         written(TOLD.level.load(Ordering::Relaxed));
-        crate::rehearsal::start();
+        crate::rehearsal::start(rt);
         return SUCCESS;
     }
     crate::fault::point("init.begin", understudy_numbers::Epoch::NONE);
     spare::begin();
     let mut provided = 0;
     let asked = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);
-    let rc = renewal::initialise(asked, &mut provided, &spare::WAIT);
+    let rc = renewal::initialise(rt, asked, &mut provided, &spare::WAIT);
     if rc != SUCCESS {
         return rc;
     }
@@ -74,7 +76,7 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     let level = required.clamp(THREAD_SINGLE, most);
     TOLD.level.store(level, Ordering::Relaxed);
     TOLD.initialized.store(true, Ordering::Relaxed);
-    if job::is_any_multiple(level >= THREAD_MULTIPLE) {
+    if job::is_any_multiple(rt, level >= THREAD_MULTIPLE) {
         turn::be_multiple();
     }
     if may_share {
@@ -91,18 +93,19 @@ fn init(procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int 
     } else if may_share {
         turn::prepare();
     }
-    outcome!(job::init());
+    outcome!(job::init(rt));
     written(level);
-    outcome!(job::first_checkpoint());
+    outcome!(job::first_checkpoint(rt));
     crate::user::set_stage(RankStage::Running);
-    crate::rehearsal::start();
-    crate::journal::trace::start();
+    crate::rehearsal::start(rt);
+    crate::journal::trace::start(rt);
     SUCCESS
 }
 
 /// `MPI_Init`
 pub unsafe extern "C" fn MPI_Init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> c_int {
-    init(Proc::MPI_Init, THREAD_SINGLE, |_| ())
+    let rt = runtime();
+    init(rt, Proc::MPI_Init, THREAD_SINGLE, |_| ())
 }
 
 /// `MPI_Init_thread`
@@ -112,18 +115,20 @@ pub unsafe extern "C" fn MPI_Init_thread(
     required: c_int,
     provided: *mut c_int,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's argument.
-    init(Proc::MPI_Init_thread, required, |level| unsafe {
+    init(rt, Proc::MPI_Init_thread, required, |level| unsafe {
         provided.write(level)
     })
 }
 
 /// `MPI_Finalize`
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {
-    if !world::is_initialised() || world::get().finalized {
+    let rt = runtime();
+    if !world::is_initialised() || world::get(rt).finalized {
         return ERR_OTHER;
     }
-    let rc = outcome!(job::finalize());
+    let rc = outcome!(job::finalize(rt));
     TOLD.finalized.store(true, Ordering::Relaxed);
     rc
 }
@@ -144,13 +149,14 @@ pub unsafe extern "C" fn MPI_Finalized(flag: *mut c_int) -> c_int {
 
 /// `MPI_Abort`
 pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
+    let rt = runtime();
     if world::is_initialised() {
         sys::say(format_args!(
             "MPI_Abort was called by worker {} with error code {errorcode}; the job ends",
-            world::worker()
+            world::worker(rt)
         ));
     }
-    ending::abort(errorcode)
+    ending::abort(rt, errorcode)
 }
 
 /// `MPI_Wtime`
@@ -216,8 +222,9 @@ pub unsafe extern "C" fn from_another_thread(first: *mut c_int, second: *mut c_i
 
 /// `MPI_Pcontrol` (MPI 4.1, 15.2.4): a level may end an initialisation phase, or begin another, or be a request.
 pub unsafe extern "C" fn MPI_Pcontrol(level: c_int) -> c_int {
-    crate::rehearsal::again::control(level);
-    match collaboration::control(level) {
+    let rt = runtime();
+    crate::rehearsal::again::control(rt, level);
+    match collaboration::control(rt, level) {
         Ok(()) => SUCCESS,
         Err(Rewound) => 0,
     }

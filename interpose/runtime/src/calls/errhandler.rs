@@ -1,6 +1,7 @@
 //! Error handlers, error classes and codes (MPI 4.1, 9.3 to 9.5).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_FILE, ERR_WIN, SUCCESS};
 use crate::generated::callbacks::{CommErrhandlerFn, FileErrhandlerFn, WinErrhandlerFn};
 use crate::generated::{HandleKind, Proc, real};
@@ -9,6 +10,7 @@ use crate::objects::errhandler::{Kind, Object};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{comm, errhandler, file, objects, objects_mut, window};
 use crate::raise::{finish, finish_win, raise, raise_on};
+use crate::recovery::Runtime;
 use std::ffi::{CStr, c_char, c_int};
 
 /// `MPI_MAX_ERROR_STRING` of Open MPI.
@@ -16,12 +18,18 @@ const MAX_TEXT: usize = 256;
 
 /// # Safety
 /// The program's place for the handle, or null.
-unsafe fn create(procedure: Proc, kind: Kind, function: Option<usize>, errhandler: *mut VirtErrhandler) -> c_int {
+unsafe fn create(
+    rt: &Runtime,
+    procedure: Proc,
+    kind: Kind,
+    function: Option<usize>,
+    errhandler: *mut VirtErrhandler,
+) -> c_int {
     let Some(function) = function.filter(|_| !errhandler.is_null()) else {
-        return raise(procedure, ERR_ARG, None);
+        return raise(rt, procedure, ERR_ARG, None);
     };
     // SAFETY: the caller's promise.
-    unsafe { *errhandler = errhandler::create(kind, function as u64) };
+    unsafe { *errhandler = errhandler::create(rt, kind, function as u64) };
     SUCCESS
 }
 
@@ -30,74 +38,82 @@ pub unsafe extern "C" fn MPI_File_create_errhandler(
     function: FileErrhandlerFn<VirtFile>,
     errhandler: *mut VirtErrhandler,
 ) -> c_int {
+    let rt = runtime();
     let function = function.map(|function| function as usize);
     // SAFETY: the program's arguments are handed on.
-    unsafe { create(Proc::MPI_File_create_errhandler, Kind::File, function, errhandler) }
+    unsafe { create(rt, Proc::MPI_File_create_errhandler, Kind::File, function, errhandler) }
 }
 
 pub unsafe extern "C" fn MPI_Comm_create_errhandler(
     function: CommErrhandlerFn<VirtComm>,
     errhandler: *mut VirtErrhandler,
 ) -> c_int {
+    let rt = runtime();
     let function = function.map(|function| function as usize);
     // SAFETY: the program's arguments are handed on.
-    unsafe { create(Proc::MPI_Comm_create_errhandler, Kind::Comm, function, errhandler) }
+    unsafe { create(rt, Proc::MPI_Comm_create_errhandler, Kind::Comm, function, errhandler) }
 }
 
 pub unsafe extern "C" fn MPI_Errhandler_create(
     function: CommErrhandlerFn<VirtComm>,
     errhandler: *mut VirtErrhandler,
 ) -> c_int {
+    let rt = runtime();
     let function = function.map(|function| function as usize);
     // SAFETY: the program's arguments are handed on.
-    unsafe { create(Proc::MPI_Errhandler_create, Kind::Comm, function, errhandler) }
+    unsafe { create(rt, Proc::MPI_Errhandler_create, Kind::Comm, function, errhandler) }
 }
 
-fn set(procedure: Proc, comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
-    if comm::index(comm).is_none() {
-        return raise(procedure, ERR_COMM, None);
+fn set(rt: &Runtime, procedure: Proc, comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
+    if comm::index(rt, comm).is_none() {
+        return raise(rt, procedure, ERR_COMM, None);
     }
-    finish(procedure, Object::Comm(comm).set(errhandler), Some(comm))
+    finish(rt, procedure, Object::Comm(comm).set(rt, errhandler), Some(comm))
 }
 
 pub unsafe extern "C" fn MPI_Comm_set_errhandler(comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
-    set(Proc::MPI_Comm_set_errhandler, comm, errhandler)
+    let rt = runtime();
+    set(rt, Proc::MPI_Comm_set_errhandler, comm, errhandler)
 }
 
 pub unsafe extern "C" fn MPI_Errhandler_set(comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
-    set(Proc::MPI_Errhandler_set, comm, errhandler)
+    let rt = runtime();
+    set(rt, Proc::MPI_Errhandler_set, comm, errhandler)
 }
 
 /// # Safety
 /// The program's place for the handle, or null.
-unsafe fn get(procedure: Proc, comm: VirtComm, errhandler: *mut VirtErrhandler) -> c_int {
-    if comm::index(comm).is_none() {
-        return raise(procedure, ERR_COMM, None);
+unsafe fn get(rt: &Runtime, procedure: Proc, comm: VirtComm, errhandler: *mut VirtErrhandler) -> c_int {
+    if comm::index(rt, comm).is_none() {
+        return raise(rt, procedure, ERR_COMM, None);
     }
     if errhandler.is_null() {
-        return raise(procedure, ERR_ARG, Some(comm));
+        return raise(rt, procedure, ERR_ARG, Some(comm));
     }
     // SAFETY: the caller's promise.
-    unsafe { *errhandler = Object::Comm(comm).get() };
+    unsafe { *errhandler = Object::Comm(comm).get(rt) };
     SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Comm_get_errhandler(comm: VirtComm, errhandler: *mut VirtErrhandler) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { get(Proc::MPI_Comm_get_errhandler, comm, errhandler) }
+    unsafe { get(rt, Proc::MPI_Comm_get_errhandler, comm, errhandler) }
 }
 
 pub unsafe extern "C" fn MPI_Errhandler_get(comm: VirtComm, errhandler: *mut VirtErrhandler) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { get(Proc::MPI_Errhandler_get, comm, errhandler) }
+    unsafe { get(rt, Proc::MPI_Errhandler_get, comm, errhandler) }
 }
 
 pub unsafe extern "C" fn MPI_Comm_call_errhandler(comm: VirtComm, errorcode: c_int) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Comm_call_errhandler;
-    if comm::index(comm).is_none() {
-        return raise(procedure, ERR_COMM, None);
+    if comm::index(rt, comm).is_none() {
+        return raise(rt, procedure, ERR_COMM, None);
     }
-    raise(procedure, errorcode, Some(comm));
+    raise(rt, procedure, errorcode, Some(comm));
     SUCCESS
 }
 
@@ -105,98 +121,111 @@ pub unsafe extern "C" fn MPI_Win_create_errhandler(
     function: WinErrhandlerFn<VirtWin>,
     errhandler: *mut VirtErrhandler,
 ) -> c_int {
+    let rt = runtime();
     let function = function.map(|function| function as usize);
     // SAFETY: the program's arguments are handed on.
-    unsafe { create(Proc::MPI_Win_create_errhandler, Kind::Win, function, errhandler) }
+    unsafe { create(rt, Proc::MPI_Win_create_errhandler, Kind::Win, function, errhandler) }
 }
 
 /// Of a window that exists, with its error handler for errors.
-fn finish_window(procedure: Proc, win: VirtWin, rc: impl FnOnce(Object) -> c_int) -> c_int {
-    match window::index(win) {
-        Some(_) => finish_win(procedure, rc(Object::Win(win)), win),
-        None => raise(procedure, ERR_WIN, None),
+fn finish_window(rt: &Runtime, procedure: Proc, win: VirtWin, rc: impl FnOnce(Object) -> c_int) -> c_int {
+    match window::index(rt, win) {
+        Some(_) => finish_win(rt, procedure, rc(Object::Win(win)), win),
+        None => raise(rt, procedure, ERR_WIN, None),
     }
 }
 
 pub unsafe extern "C" fn MPI_Win_set_errhandler(win: VirtWin, errhandler: VirtErrhandler) -> c_int {
-    finish_window(Proc::MPI_Win_set_errhandler, win, |object| object.set(errhandler))
+    let rt = runtime();
+    finish_window(rt, Proc::MPI_Win_set_errhandler, win, |object| {
+        object.set(rt, errhandler)
+    })
 }
 
 pub unsafe extern "C" fn MPI_Win_get_errhandler(win: VirtWin, errhandler: *mut VirtErrhandler) -> c_int {
-    finish_window(Proc::MPI_Win_get_errhandler, win, |object| {
+    let rt = runtime();
+    finish_window(rt, Proc::MPI_Win_get_errhandler, win, |object| {
         if errhandler.is_null() {
             return ERR_ARG;
         }
         // SAFETY: the program's place for the handle.
-        unsafe { *errhandler = object.get() };
+        unsafe { *errhandler = object.get(rt) };
         SUCCESS
     })
 }
 
 pub unsafe extern "C" fn MPI_Win_call_errhandler(win: VirtWin, errorcode: c_int) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Win_call_errhandler;
-    finish_window(procedure, win, |object| {
-        raise_on(procedure, errorcode, object);
+    finish_window(rt, procedure, win, |object| {
+        raise_on(rt, procedure, errorcode, object);
         SUCCESS
     })
 }
 
 /// What errors of this file are raised on.
-fn object_of(fh: VirtFile) -> Result<Object, c_int> {
+fn object_of(rt: &Runtime, fh: VirtFile) -> Result<Object, c_int> {
     match fh {
-        fh if fh == errhandler::no_file() => Ok(Object::NoFile),
-        fh if file::index(fh).is_some() => Ok(Object::File(fh)),
+        fh if fh == errhandler::no_file(rt) => Ok(Object::NoFile),
+        fh if file::index(rt, fh).is_some() => Ok(Object::File(fh)),
         _ => Err(ERR_FILE),
     }
 }
 
-fn finish_file(procedure: Proc, fh: VirtFile, rc: impl FnOnce(Object) -> c_int) -> c_int {
-    let object = object_of(fh);
+fn finish_file(rt: &Runtime, procedure: Proc, fh: VirtFile, rc: impl FnOnce(Object) -> c_int) -> c_int {
+    let object = object_of(rt, fh);
     match object.map_or_else(|rc| rc, rc) {
         SUCCESS => SUCCESS,
-        rc => raise_on(procedure, rc, object.unwrap_or(Object::NoFile)),
+        rc => raise_on(rt, procedure, rc, object.unwrap_or(Object::NoFile)),
     }
 }
 
 pub unsafe extern "C" fn MPI_File_set_errhandler(fh: VirtFile, errhandler: VirtErrhandler) -> c_int {
-    finish_file(Proc::MPI_File_set_errhandler, fh, |object| object.set(errhandler))
+    let rt = runtime();
+    finish_file(rt, Proc::MPI_File_set_errhandler, fh, |object| {
+        object.set(rt, errhandler)
+    })
 }
 
 pub unsafe extern "C" fn MPI_File_get_errhandler(fh: VirtFile, errhandler: *mut VirtErrhandler) -> c_int {
-    finish_file(Proc::MPI_File_get_errhandler, fh, |object| {
+    let rt = runtime();
+    finish_file(rt, Proc::MPI_File_get_errhandler, fh, |object| {
         if errhandler.is_null() {
             return ERR_ARG;
         }
         // SAFETY: the program's place for the handle.
-        unsafe { *errhandler = object.get() };
+        unsafe { *errhandler = object.get(rt) };
         SUCCESS
     })
 }
 
 pub unsafe extern "C" fn MPI_File_call_errhandler(fh: VirtFile, errorcode: c_int) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_File_call_errhandler;
-    finish_file(procedure, fh, |object| {
-        raise_on(procedure, errorcode, object);
+    finish_file(rt, procedure, fh, |object| {
+        raise_on(rt, procedure, errorcode, object);
         SUCCESS
     })
 }
 
 pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: *mut VirtErrhandler) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Errhandler_free;
     if errhandler.is_null() {
-        return raise(procedure, ERR_ARG, None);
+        return raise(rt, procedure, ERR_ARG, None);
     }
     // SAFETY: the program's handle.
-    let rc = errhandler::free(unsafe { *errhandler });
+    let rc = errhandler::free(rt, unsafe { *errhandler });
     if rc == SUCCESS {
         // SAFETY: the program's handle.
-        unsafe { *errhandler = errhandler::null_handle() };
+        unsafe { *errhandler = errhandler::null_handle(rt) };
     }
-    finish(procedure, rc, None)
+    finish(rt, procedure, rc, None)
 }
 
 pub unsafe extern "C" fn MPI_Errhandler_c2f(errhandler: VirtErrhandler) -> c_int {
-    let real = || real_errhandler(errhandler);
+    let rt = runtime();
+    let real = || real_errhandler(rt, errhandler);
     // SAFETY: a predefined error handler.
     to_fortran(HandleKind::Errhandler, errhandler.0, || unsafe {
         real::PMPI_Errhandler_c2f(real())
@@ -204,29 +233,32 @@ pub unsafe extern "C" fn MPI_Errhandler_c2f(errhandler: VirtErrhandler) -> c_int
 }
 
 pub unsafe extern "C" fn MPI_Errhandler_f2c(errhandler: c_int) -> VirtErrhandler {
-    let exists = |index| objects().errhandlers.get(index).is_some();
+    let rt = runtime();
+    let exists = |index| objects(rt).errhandlers.get(index).is_some();
     // SAFETY: the real library checks the number.
     let real = || unsafe { real::PMPI_Errhandler_f2c(errhandler).0 };
-    VirtErrhandler(from_fortran(HandleKind::Errhandler, errhandler, exists, real))
+    VirtErrhandler(from_fortran(rt, HandleKind::Errhandler, errhandler, exists, real))
 }
 
 pub unsafe extern "C" fn MPI_Add_error_class(errorclass: *mut c_int) -> c_int {
+    let rt = runtime();
     if errorclass.is_null() {
-        return raise(Proc::MPI_Add_error_class, ERR_ARG, None);
+        return raise(rt, Proc::MPI_Add_error_class, ERR_ARG, None);
     }
     // SAFETY: the program's argument.
-    unsafe { *errorclass = objects_mut().error_codes.add_class() };
+    unsafe { *errorclass = objects_mut(rt).error_codes.add_class() };
     SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Add_error_code(errorclass: c_int, errorcode: *mut c_int) -> c_int {
+    let rt = runtime();
     let added = if errorcode.is_null() {
         None
     } else {
-        objects_mut().error_codes.add_code(errorclass)
+        objects_mut(rt).error_codes.add_code(errorclass)
     };
     let Some(code) = added else {
-        return raise(Proc::MPI_Add_error_code, ERR_ARG, None);
+        return raise(rt, Proc::MPI_Add_error_code, ERR_ARG, None);
     };
     // SAFETY: the program's argument.
     unsafe { *errorcode = code };
@@ -234,20 +266,22 @@ pub unsafe extern "C" fn MPI_Add_error_code(errorclass: c_int, errorcode: *mut c
 }
 
 pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c_char) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Add_error_string;
     if string.is_null() {
-        return raise(procedure, ERR_ARG, None);
+        return raise(rt, procedure, ERR_ARG, None);
     }
     // SAFETY: a C string of the program.
     let text = unsafe { CStr::from_ptr(string) }.to_bytes();
-    if text.len() < MAX_TEXT && objects_mut().error_codes.set_text(errorcode, text) {
+    if text.len() < MAX_TEXT && objects_mut(rt).error_codes.set_text(errorcode, text) {
         return SUCCESS;
     }
-    raise(procedure, ERR_ARG, None)
+    raise(rt, procedure, ERR_ARG, None)
 }
 
 pub unsafe extern "C" fn MPI_Error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int {
-    if let Some(class) = objects().error_codes.class(errorcode)
+    let rt = runtime();
+    if let Some(class) = objects(rt).error_codes.class(errorcode)
         && !errorclass.is_null()
     {
         // SAFETY: the program's argument.
@@ -256,15 +290,16 @@ pub unsafe extern "C" fn MPI_Error_class(errorcode: c_int, errorclass: *mut c_in
     }
     // SAFETY: the real library checks its arguments.
     let rc = unsafe { real::PMPI_Error_class(errorcode, errorclass) };
-    finish(Proc::MPI_Error_class, rc, None)
+    finish(rt, Proc::MPI_Error_class, rc, None)
 }
 
 /// An added code without a text has an empty one (9.5).
 pub unsafe extern "C" fn MPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int {
-    let text = objects().error_codes.text(errorcode).map(<[u8]>::to_vec);
+    let rt = runtime();
+    let text = objects(rt).error_codes.text(errorcode).map(<[u8]>::to_vec);
     if let Some(text) = text {
         if string.is_null() || resultlen.is_null() {
-            return raise(Proc::MPI_Error_string, ERR_ARG, None);
+            return raise(rt, Proc::MPI_Error_string, ERR_ARG, None);
         }
         // SAFETY: the program's array of MPI_MAX_ERROR_STRING characters; a text is shorter.
         unsafe {
@@ -276,5 +311,5 @@ pub unsafe extern "C" fn MPI_Error_string(errorcode: c_int, string: *mut c_char,
     }
     // SAFETY: the program's arguments are handed on.
     let rc = unsafe { real::PMPI_Error_string(errorcode, string, resultlen) };
-    finish(Proc::MPI_Error_string, rc, None)
+    finish(rt, Proc::MPI_Error_string, rc, None)
 }

@@ -19,6 +19,8 @@ mod memory;
 mod shared;
 mod view;
 
+use crate::calls::runtime;
+use crate::recovery::Runtime;
 pub use data::*;
 pub use view::{MPI_File_get_byte_offset, MPI_File_get_type_extent, MPI_File_get_view, MPI_File_set_view};
 
@@ -104,31 +106,31 @@ fn library(rc: c_int) -> Result<()> {
 }
 
 /// What a procedure returns: an error goes to the error handler of the file, or of `MPI_FILE_NULL`.
-fn finish(procedure: Proc, fh: VirtFile, outcome: Result<()>) -> c_int {
+fn finish(rt: &Runtime, procedure: Proc, fh: VirtFile, outcome: Result<()>) -> c_int {
     let rc = match outcome {
         Ok(()) => return SUCCESS,
         Err(Failure::Class(rc)) => rc,
-        Err(Failure::Library(rc)) => match recovery::check(rc) {
+        Err(Failure::Library(rc)) => match recovery::check(rt, rc) {
             Ok(rc) => rc,
             // The program has been rewound.
             Err(_) => return SUCCESS,
         },
         Err(Failure::Rewound) => return SUCCESS,
     };
-    let object = match file::index(fh) {
+    let object = match file::index(rt, fh) {
         Some(_) => Object::File(fh),
         None => Object::NoFile,
     };
-    raise_on(procedure, rc, object)
+    raise_on(rt, procedure, rc, object)
 }
 
 /// A copy of an open file's entry.
-fn known(fh: VirtFile) -> Result<File> {
-    file::get(fh).map(|file| file.clone()).ok_or(class(ERR_FILE))
+fn known(rt: &Runtime, fh: VirtFile) -> Result<File> {
+    file::get(rt, fh).map(|file| file.clone()).ok_or(class(ERR_FILE))
 }
 
-fn comm_of(file: &File) -> RealComm {
-    real_comm(file.comm())
+fn comm_of(rt: &Runtime, file: &File) -> RealComm {
+    real_comm(rt, file.comm())
 }
 
 /// Writes a value to the program's place for it.
@@ -141,9 +143,9 @@ unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
 }
 
 /// All who have opened a file come here before they wait for each other. Nothing may have been done before.
-fn together(fh: VirtFile) -> Result<()> {
-    let comm = file::get(fh).map(|file| file.comm()).ok_or(class(ERR_FILE))?;
-    Ok(cut::together(comm)?)
+fn together(rt: &Runtime, fh: VirtFile) -> Result<()> {
+    let comm = file::get(rt, fh).map(|file| file.comm()).ok_or(class(ERR_FILE))?;
+    Ok(cut::together(rt, comm)?)
 }
 
 /// All processes do the same, or none of them: what has gone wrong for one has for all.
@@ -206,14 +208,17 @@ fn check_mode(amode: c_int) -> Result<()> {
 }
 
 /// Makes the file, or finds that it is there.
-fn make_file(path: &Path, amode: c_int) -> Result<()> {
+fn make_file(rt: &Runtime, path: &Path, amode: c_int) -> Result<()> {
     if amode & mode::CREATE == 0 {
         return Ok(());
     }
-    user::note_effect(&FileCall::Open {
-        path: path.to_owned(),
-        flags: libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
-    });
+    user::note_effect(
+        rt,
+        &FileCall::Open {
+            path: path.to_owned(),
+            flags: libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
+        },
+    );
     let made = OpenOptions::new().write(true).create_new(true).mode(0o666).open(path);
     match made {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && amode & mode::EXCL == 0 => Ok(()),
@@ -222,47 +227,47 @@ fn make_file(path: &Path, amode: c_int) -> Result<()> {
 }
 
 /// A communicator of the file's own.
-fn duplicate(parent: VirtComm) -> Result<VirtComm> {
-    if comm::index(parent).is_none() || comm::remote_members(parent).is_some() {
+fn duplicate(rt: &Runtime, parent: VirtComm) -> Result<VirtComm> {
+    if comm::index(rt, parent).is_none() || comm::remote_members(rt, parent).is_some() {
         return Err(class(ERR_COMM));
     }
-    cut::together(parent)?;
+    cut::together(rt, parent)?;
     let mut made = None;
     // SAFETY: a communicator, and a place for the new one.
-    let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(parent), new) };
-    library(create::make(duplicate, requests::are_on, &mut made))?;
-    traffic::forget_recent();
+    let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, parent), new) };
+    library(create::make(rt, duplicate, |it| requests::are_on(rt, it), &mut made))?;
+    traffic::forget_recent(rt);
     let made = made.ok_or(class(ERR_INTERN))?;
-    Ok(create::register(made, parent))
+    Ok(create::register(rt, made, parent))
 }
 
-fn free_comm(file_comm: VirtComm) -> Result<()> {
-    traffic::forget_recent();
-    library(comm::index(file_comm).map_or(SUCCESS, comm::freed::free))
+fn free_comm(rt: &Runtime, file_comm: VirtComm) -> Result<()> {
+    traffic::forget_recent(rt);
+    library(comm::index(rt, file_comm).map_or(SUCCESS, |it| comm::freed::free(rt, it)))
 }
 
 /// The hidden file of the shared pointer: one for each time that a file is opened.
-fn shared_path(path: &Path, file_comm: VirtComm) -> Vec<u8> {
-    let uid = comm::get(file_comm).map_or(0, |comm| comm.uid);
+fn shared_path(rt: &Runtime, path: &Path, file_comm: VirtComm) -> Vec<u8> {
+    let uid = comm::get(rt, file_comm).map_or(0, |comm| comm.uid);
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_else(|| OsStr::new("file")));
     name.push(format!(".understudy-shared-{}-{uid:x}", in_file_names(&told::job())));
     path.with_file_name(name).into_os_string().into_vec()
 }
 
-fn open(parent: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
+fn open(rt: &Runtime, parent: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
     check_mode(amode)?;
-    let file_comm = duplicate(parent)?;
-    let opened = open_on(file_comm, path, amode, hints);
+    let file_comm = duplicate(rt, parent)?;
+    let opened = open_on(rt, file_comm, path, amode, hints);
     if let Err(Failure::Class(_)) = opened {
-        free_comm(file_comm)?;
+        free_comm(rt, file_comm)?;
     }
     opened
 }
 
-fn open_on(file_comm: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
-    let real = real_comm(file_comm);
-    first_does(real, || make_file(path, amode))?;
+fn open_on(rt: &Runtime, file_comm: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
+    let real = real_comm(rt, file_comm);
+    first_does(real, || make_file(rt, path, amode))?;
     let mut descriptor = None;
     let opened = file::open(path, amode).and_then(|opened| {
         if opened.metadata()?.is_dir() {
@@ -279,17 +284,18 @@ fn open_on(file_comm: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> R
         0
     };
     Ok(file::enter(
+        rt,
         File {
             path: path.as_os_str().as_bytes().to_vec(),
             mode: amode,
             comm: file_comm.0 as u64,
-            info: info::pairs(hints),
-            errhandler: errhandler::default_of_files(),
-            view: view::of_bytes(),
+            info: info::pairs(rt, hints),
+            errhandler: errhandler::default_of_files(rt),
+            view: view::of_bytes(rt),
             atomic: false,
             position: start,
             shared_start: start,
-            shared_path: shared_path(path, file_comm),
+            shared_path: shared_path(rt, path, file_comm),
             split: None,
         },
         descriptor,
@@ -303,125 +309,136 @@ pub unsafe extern "C" fn MPI_File_open(
     info: VirtInfo,
     fh: *mut VirtFile,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments.
     let opened = unsafe {
-        put(fh, errhandler::no_file())
+        put(fh, errhandler::no_file(rt))
             .and_then(|()| path_of(filename))
-            .and_then(|path| open(comm, &path, amode, info))
+            .and_then(|path| open(rt, comm, &path, amode, info))
             .and_then(|opened| put(fh, opened))
     };
-    finish(Proc::MPI_File_open, errhandler::no_file(), opened)
+    finish(rt, Proc::MPI_File_open, errhandler::no_file(rt), opened)
 }
 
-fn delete(path: &Path) -> Result<()> {
+fn delete(rt: &Runtime, path: &Path) -> Result<()> {
     if path.is_dir() {
         return Err(io::Error::from_raw_os_error(libc::EISDIR).into());
     }
-    user::note_effect(&FileCall::Remove {
-        path: path.to_owned(),
-        files: true,
-        directories: false,
-    });
+    user::note_effect(
+        rt,
+        &FileCall::Remove {
+            path: path.to_owned(),
+            files: true,
+            directories: false,
+        },
+    );
     Ok(fs::remove_file(path)?)
 }
 
-fn close(fh: VirtFile) -> Result<()> {
-    let file = known(fh)?;
+fn close(rt: &Runtime, fh: VirtFile) -> Result<()> {
+    let file = known(rt, fh)?;
     if file.split.is_some() {
         return Err(class(ERR_REQUEST));
     }
-    together(fh)?;
-    first_does(comm_of(&file), || {
-        shared::forget(&file)?;
+    together(rt, fh)?;
+    first_does(comm_of(rt, &file), || {
+        shared::forget(rt, &file)?;
         if file.mode & mode::DELETE_ON_CLOSE != 0 {
-            delete(file.path())?;
+            delete(rt, file.path())?;
         }
         Ok(())
     })?;
-    free_comm(file.comm())?;
-    view::release(&file.view);
-    file::remove(fh);
+    free_comm(rt, file.comm())?;
+    view::release(rt, &file.view);
+    file::remove(rt, fh);
     Ok(())
 }
 
 pub unsafe extern "C" fn MPI_File_close(fh: *mut VirtFile) -> c_int {
+    let rt = runtime();
     if fh.is_null() {
-        return finish(Proc::MPI_File_close, errhandler::no_file(), Err(class(ERR_ARG)));
+        return finish(rt, Proc::MPI_File_close, errhandler::no_file(rt), Err(class(ERR_ARG)));
     }
     // SAFETY: the program's handle.
     let handle = unsafe { *fh };
-    let closed = close(handle);
+    let closed = close(rt, handle);
     if closed.is_ok() {
         // SAFETY: as above.
-        unsafe { *fh = errhandler::no_file() };
+        unsafe { *fh = errhandler::no_file(rt) };
     }
-    finish(Proc::MPI_File_close, handle, closed)
+    finish(rt, Proc::MPI_File_close, handle, closed)
 }
 
 pub unsafe extern "C" fn MPI_File_delete(filename: *const c_char, _info: VirtInfo) -> c_int {
+    let rt = runtime();
     // SAFETY: a C string of the program.
-    let deleted = unsafe { path_of(filename) }.and_then(|path| delete(&path));
-    finish(Proc::MPI_File_delete, errhandler::no_file(), deleted)
+    let deleted = unsafe { path_of(filename) }.and_then(|path| delete(rt, &path));
+    finish(rt, Proc::MPI_File_delete, errhandler::no_file(rt), deleted)
 }
 
 /// Makes a file longer or shorter; `only_longer`, but not shorter.
-fn set_size(fh: VirtFile, size: i64, only_longer: bool) -> Result<()> {
-    let file = known(fh)?;
+fn set_size(rt: &Runtime, fh: VirtFile, size: i64, only_longer: bool) -> Result<()> {
+    let file = known(rt, fh)?;
     let size = u64::try_from(size).map_err(|_| class(ERR_ARG))?;
     if file.mode & mode::RDONLY != 0 {
         return Err(class(ERR_READ_ONLY));
     }
-    together(fh)?;
-    first_does(comm_of(&file), || {
-        let descriptor = file::descriptor(fh)?;
+    together(rt, fh)?;
+    first_does(comm_of(rt, &file), || {
+        let descriptor = file::descriptor(rt, fh)?;
         let old = descriptor.metadata()?.len();
         if size == old || (only_longer && size < old) {
             return Ok(());
         }
         // What is cut off is noted as if it were overwritten, so that accesses after it need not be noted again.
         let cut = [(size.min(old), old.saturating_sub(size))];
-        user::note_overwriting(file.path(), &descriptor, &cut);
+        user::note_overwriting(rt, file.path(), &descriptor, &cut);
         Ok(descriptor.set_len(size)?)
     })
 }
 
 pub unsafe extern "C" fn MPI_File_set_size(fh: VirtFile, size: i64) -> c_int {
-    finish(Proc::MPI_File_set_size, fh, set_size(fh, size, false))
+    let rt = runtime();
+    finish(rt, Proc::MPI_File_set_size, fh, set_size(rt, fh, size, false))
 }
 
 pub unsafe extern "C" fn MPI_File_preallocate(fh: VirtFile, size: i64) -> c_int {
-    finish(Proc::MPI_File_preallocate, fh, set_size(fh, size, true))
+    let rt = runtime();
+    finish(rt, Proc::MPI_File_preallocate, fh, set_size(rt, fh, size, true))
 }
 
-fn size_of(fh: VirtFile) -> Result<u64> {
-    known(fh)?;
-    Ok(file::descriptor(fh)?.metadata()?.len())
+fn size_of(rt: &Runtime, fh: VirtFile) -> Result<u64> {
+    known(rt, fh)?;
+    Ok(file::descriptor(rt, fh)?.metadata()?.len())
 }
 
 pub unsafe extern "C" fn MPI_File_get_size(fh: VirtFile, size: *mut i64) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's place for it.
-    let got = size_of(fh).and_then(|bytes| unsafe { put(size, bytes as i64) });
-    finish(Proc::MPI_File_get_size, fh, got)
+    let got = size_of(rt, fh).and_then(|bytes| unsafe { put(size, bytes as i64) });
+    finish(rt, Proc::MPI_File_get_size, fh, got)
 }
 
 pub unsafe extern "C" fn MPI_File_get_group(fh: VirtFile, group: *mut VirtGroup) -> c_int {
-    let members = known(fh).and_then(|file| comm::members(file.comm()).ok_or(class(ERR_COMM)));
-    let made = members.and_then(|members| group::create(members).map_err(Failure::Library));
+    let rt = runtime();
+    let members = known(rt, fh).and_then(|file| comm::members(rt, file.comm()).ok_or(class(ERR_COMM)));
+    let made = members.and_then(|members| group::create(rt, members).map_err(Failure::Library));
     // SAFETY: the program's place for the handle.
     let got = made.and_then(|handle| unsafe { put(group, handle) });
-    finish(Proc::MPI_File_get_group, fh, got)
+    finish(rt, Proc::MPI_File_get_group, fh, got)
 }
 
 pub unsafe extern "C" fn MPI_File_get_amode(fh: VirtFile, amode: *mut c_int) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's place for it.
-    let got = known(fh).and_then(|file| unsafe { put(amode, file.mode) });
-    finish(Proc::MPI_File_get_amode, fh, got)
+    let got = known(rt, fh).and_then(|file| unsafe { put(amode, file.mode) });
+    finish(rt, Proc::MPI_File_get_amode, fh, got)
 }
 
 /// Replaces hints; those that are not mentioned stay.
-fn add_hints(fh: VirtFile, hints: VirtInfo) {
-    let new = info::pairs(hints);
-    if let Some(mut file) = file::get_mut(fh) {
+fn add_hints(rt: &Runtime, fh: VirtFile, hints: VirtInfo) {
+    let new = info::pairs(rt, hints);
+    if let Some(mut file) = file::get_mut(rt, fh) {
         let mut all = info::Info {
             pairs: std::mem::take(&mut file.info),
         };
@@ -431,42 +448,47 @@ fn add_hints(fh: VirtFile, hints: VirtInfo) {
 }
 
 pub unsafe extern "C" fn MPI_File_set_info(fh: VirtFile, info: VirtInfo) -> c_int {
-    let set = known(fh).map(|_| add_hints(fh, info));
-    finish(Proc::MPI_File_set_info, fh, set)
+    let rt = runtime();
+    let set = known(rt, fh).map(|_| add_hints(rt, fh, info));
+    finish(rt, Proc::MPI_File_set_info, fh, set)
 }
 
 pub unsafe extern "C" fn MPI_File_get_info(fh: VirtFile, info_used: *mut VirtInfo) -> c_int {
-    let made = known(fh).and_then(|file| info::create(&file.info).map_err(Failure::Library));
+    let rt = runtime();
+    let made = known(rt, fh).and_then(|file| info::create(rt, &file.info).map_err(Failure::Library));
     // SAFETY: the program's place for the handle.
     let got = made.and_then(|handle| unsafe { put(info_used, handle) });
-    finish(Proc::MPI_File_get_info, fh, got)
+    finish(rt, Proc::MPI_File_get_info, fh, got)
 }
 
-fn set_atomicity(fh: VirtFile, flag: bool) -> Result<()> {
-    let file = known(fh)?;
-    together(fh)?;
-    comm_of(&file).barrier()?;
-    file::get_mut(fh).ok_or(class(ERR_FILE))?.atomic = flag;
+fn set_atomicity(rt: &Runtime, fh: VirtFile, flag: bool) -> Result<()> {
+    let file = known(rt, fh)?;
+    together(rt, fh)?;
+    comm_of(rt, &file).barrier()?;
+    file::get_mut(rt, fh).ok_or(class(ERR_FILE))?.atomic = flag;
     Ok(())
 }
 
 pub unsafe extern "C" fn MPI_File_set_atomicity(fh: VirtFile, flag: c_int) -> c_int {
-    finish(Proc::MPI_File_set_atomicity, fh, set_atomicity(fh, flag != 0))
+    let rt = runtime();
+    finish(rt, Proc::MPI_File_set_atomicity, fh, set_atomicity(rt, fh, flag != 0))
 }
 
 pub unsafe extern "C" fn MPI_File_get_atomicity(fh: VirtFile, flag: *mut c_int) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's place for it.
-    let got = known(fh).and_then(|file| unsafe { put(flag, c_int::from(file.atomic)) });
-    finish(Proc::MPI_File_get_atomicity, fh, got)
+    let got = known(rt, fh).and_then(|file| unsafe { put(flag, c_int::from(file.atomic)) });
+    finish(rt, Proc::MPI_File_get_atomicity, fh, got)
 }
 
-fn sync(fh: VirtFile) -> Result<()> {
-    let file = known(fh)?;
-    together(fh)?;
-    let synced = file::descriptor(fh).and_then(|descriptor| descriptor.sync_all());
-    agree(comm_of(&file), synced.map_err(Failure::from))
+fn sync(rt: &Runtime, fh: VirtFile) -> Result<()> {
+    let file = known(rt, fh)?;
+    together(rt, fh)?;
+    let synced = file::descriptor(rt, fh).and_then(|descriptor| descriptor.sync_all());
+    agree(comm_of(rt, &file), synced.map_err(Failure::from))
 }
 
 pub unsafe extern "C" fn MPI_File_sync(fh: VirtFile) -> c_int {
-    finish(Proc::MPI_File_sync, fh, sync(fh))
+    let rt = runtime();
+    finish(rt, Proc::MPI_File_sync, fh, sync(rt, fh))
 }

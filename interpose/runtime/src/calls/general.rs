@@ -2,6 +2,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::outcome;
+use crate::calls::runtime;
 use crate::completion;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
@@ -21,6 +22,7 @@ pub unsafe extern "C" fn MPI_Grequest_start(
     extra_state: *mut c_void,
     request: *mut VirtRequest,
 ) -> c_int {
+    let rt = runtime();
     let general = General {
         query: query_fn.map_or(0, |function| function as usize as u64),
         free: free_fn.map_or(0, |function| function as usize as u64),
@@ -28,7 +30,7 @@ pub unsafe extern "C" fn MPI_Grequest_start(
         extra: extra_state as u64,
     };
     let none = RealRequest(std::ptr::null_mut());
-    let handle = requests::add(comm::world_handle(), Kind::General(general), State::Open, none);
+    let handle = requests::add(rt, comm::world_handle(rt), Kind::General(general), State::Open, none);
     // SAFETY: the program's place for the handle.
     unsafe { request.write(handle) };
     SUCCESS
@@ -36,11 +38,12 @@ pub unsafe extern "C" fn MPI_Grequest_start(
 
 /// `MPI_Grequest_complete`
 pub unsafe extern "C" fn MPI_Grequest_complete(request: VirtRequest) -> c_int {
-    let is_open = |&index: &u32| requests::general(index).is_some() && requests::is_active(index);
-    let Some(index) = requests::index(request).filter(is_open) else {
-        return finish(Proc::MPI_Grequest_complete, ERR_REQUEST, None);
+    let rt = runtime();
+    let is_open = |&index: &u32| requests::general(rt, index).is_some() && requests::is_active(rt, index);
+    let Some(index) = requests::index(rt, request).filter(is_open) else {
+        return finish(rt, Proc::MPI_Grequest_complete, ERR_REQUEST, None);
     };
-    requests::set_state(index, requests::done(EMPTY, SUCCESS));
-    outcome!(completion::reap_orphans());
+    requests::set_state(rt, index, requests::done(EMPTY, SUCCESS));
+    outcome!(completion::reap_orphans(rt));
     SUCCESS
 }

@@ -1,6 +1,7 @@
 //! Groups (MPI 4.1, 7.3). Inquiries are generated: a real group stands beside every one of the program's.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS};
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtComm, VirtGroup, real_group};
@@ -8,6 +9,7 @@ use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::raise::raise;
+use crate::recovery::Runtime;
 use std::ffi::c_int;
 use understudy_numbers::Worker;
 
@@ -16,21 +18,22 @@ use understudy_numbers::Worker;
 /// # Safety
 /// `newgroup` is the program's place for the handle, or null.
 unsafe fn constructed(
+    rt: &Runtime,
     procedure: Proc,
     newgroup: *mut VirtGroup,
     members: Result<Vec<Worker>, c_int>,
     comm: Option<VirtComm>,
 ) -> c_int {
     if newgroup.is_null() {
-        return raise(procedure, ERR_ARG, comm);
+        return raise(rt, procedure, ERR_ARG, comm);
     }
-    match members.and_then(group::create) {
+    match members.and_then(|it| group::create(rt, it)) {
         Ok(handle) => {
             // SAFETY: the caller's promise.
             unsafe { *newgroup = handle };
             SUCCESS
         }
-        Err(rc) => raise(procedure, rc, comm),
+        Err(rc) => raise(rt, procedure, rc, comm),
     }
 }
 
@@ -47,29 +50,33 @@ unsafe fn array<'a, T>(first: *const T, count: c_int) -> Result<&'a [T], c_int> 
     }
 }
 
-fn known(group: VirtGroup) -> Result<Vec<Worker>, c_int> {
-    group::members(group).ok_or(ERR_GROUP)
+fn known(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int> {
+    group::members(rt, group).ok_or(ERR_GROUP)
 }
 
 pub unsafe extern "C" fn MPI_Comm_group(comm: VirtComm, group: *mut VirtGroup) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's place for the handle.
     unsafe {
         constructed(
+            rt,
             Proc::MPI_Comm_group,
             group,
-            comm::members(comm).ok_or(ERR_COMM),
+            comm::members(rt, comm).ok_or(ERR_COMM),
             Some(comm),
         )
     }
 }
 
 pub unsafe extern "C" fn MPI_Comm_remote_group(comm: VirtComm, group: *mut VirtGroup) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's place for the handle.
     unsafe {
         constructed(
+            rt,
             Proc::MPI_Comm_remote_group,
             group,
-            comm::remote_members(comm).ok_or(ERR_COMM),
+            comm::remote_members(rt, comm).ok_or(ERR_COMM),
             Some(comm),
         )
     }
@@ -80,14 +87,15 @@ type Selection<T> = fn(&[Worker], &[T]) -> Result<Vec<Worker>, c_int>;
 /// # Safety
 /// The program's arguments.
 unsafe fn select<T>(
+    rt: &Runtime,
     procedure: Proc,
     selection: Selection<T>,
     (group, n, ranks, newgroup): (VirtGroup, c_int, *const T, *mut VirtGroup),
 ) -> c_int {
     // SAFETY: the program's array and its place for the handle.
     unsafe {
-        let members = known(group).and_then(|members| selection(&members, array(ranks, n)?));
-        constructed(procedure, newgroup, members, None)
+        let members = known(rt, group).and_then(|members| selection(&members, array(ranks, n)?));
+        constructed(rt, procedure, newgroup, members, None)
     }
 }
 
@@ -97,8 +105,9 @@ pub unsafe extern "C" fn MPI_Group_incl(
     ranks: *const c_int,
     newgroup: *mut VirtGroup,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { select(Proc::MPI_Group_incl, group::incl, (group, n, ranks, newgroup)) }
+    unsafe { select(rt, Proc::MPI_Group_incl, group::incl, (group, n, ranks, newgroup)) }
 }
 
 pub unsafe extern "C" fn MPI_Group_excl(
@@ -107,8 +116,9 @@ pub unsafe extern "C" fn MPI_Group_excl(
     ranks: *const c_int,
     newgroup: *mut VirtGroup,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { select(Proc::MPI_Group_excl, group::excl, (group, n, ranks, newgroup)) }
+    unsafe { select(rt, Proc::MPI_Group_excl, group::excl, (group, n, ranks, newgroup)) }
 }
 
 pub unsafe extern "C" fn MPI_Group_range_incl(
@@ -117,11 +127,13 @@ pub unsafe extern "C" fn MPI_Group_range_incl(
     ranges: *mut [c_int; 3],
     newgroup: *mut VirtGroup,
 ) -> c_int {
+    let rt = runtime();
     let selection: Selection<[c_int; 3]> =
         |members, ranges| group::incl(members, &group::expand(ranges, members.len())?);
     // SAFETY: the program's arguments are handed on.
     unsafe {
         select(
+            rt,
             Proc::MPI_Group_range_incl,
             selection,
             (group, n, ranges.cast_const(), newgroup),
@@ -135,11 +147,13 @@ pub unsafe extern "C" fn MPI_Group_range_excl(
     ranges: *mut [c_int; 3],
     newgroup: *mut VirtGroup,
 ) -> c_int {
+    let rt = runtime();
     let selection: Selection<[c_int; 3]> =
         |members, ranges| group::excl(members, &group::expand(ranges, members.len())?);
     // SAFETY: the program's arguments are handed on.
     unsafe {
         select(
+            rt,
             Proc::MPI_Group_range_excl,
             selection,
             (group, n, ranges.cast_const(), newgroup),
@@ -150,18 +164,20 @@ pub unsafe extern "C" fn MPI_Group_range_excl(
 /// # Safety
 /// The program's arguments.
 unsafe fn combine(
+    rt: &Runtime,
     procedure: Proc,
     operation: fn(&[Worker], &[Worker]) -> Vec<Worker>,
     (group1, group2, newgroup): (VirtGroup, VirtGroup, *mut VirtGroup),
 ) -> c_int {
-    let members = known(group1).and_then(|first| Ok(operation(&first, &known(group2)?)));
+    let members = known(rt, group1).and_then(|first| Ok(operation(&first, &known(rt, group2)?)));
     // SAFETY: the program's place for the handle.
-    unsafe { constructed(procedure, newgroup, members, None) }
+    unsafe { constructed(rt, procedure, newgroup, members, None) }
 }
 
 pub unsafe extern "C" fn MPI_Group_union(group1: VirtGroup, group2: VirtGroup, newgroup: *mut VirtGroup) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { combine(Proc::MPI_Group_union, group::union, (group1, group2, newgroup)) }
+    unsafe { combine(rt, Proc::MPI_Group_union, group::union, (group1, group2, newgroup)) }
 }
 
 pub unsafe extern "C" fn MPI_Group_intersection(
@@ -169,9 +185,11 @@ pub unsafe extern "C" fn MPI_Group_intersection(
     group2: VirtGroup,
     newgroup: *mut VirtGroup,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
         combine(
+            rt,
             Proc::MPI_Group_intersection,
             group::intersection,
             (group1, group2, newgroup),
@@ -180,9 +198,11 @@ pub unsafe extern "C" fn MPI_Group_intersection(
 }
 
 pub unsafe extern "C" fn MPI_Group_difference(group1: VirtGroup, group2: VirtGroup, newgroup: *mut VirtGroup) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
         combine(
+            rt,
             Proc::MPI_Group_difference,
             group::difference,
             (group1, group2, newgroup),
@@ -192,36 +212,39 @@ pub unsafe extern "C" fn MPI_Group_difference(group1: VirtGroup, group2: VirtGro
 
 /// `MPI_GROUP_EMPTY`, which a constructor may have returned, may be freed too.
 pub unsafe extern "C" fn MPI_Group_free(group: *mut VirtGroup) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Group_free;
     if group.is_null() {
-        return raise(procedure, ERR_ARG, None);
+        return raise(rt, procedure, ERR_ARG, None);
     }
     // SAFETY: the program's handle.
     let handle = unsafe { *group };
-    let rc = if handle == group::empty_handle() {
+    let rc = if handle == group::empty_handle(rt) {
         SUCCESS
     } else {
-        group::free(handle)
+        group::free(rt, handle)
     };
     if rc != SUCCESS {
-        return raise(procedure, rc, None);
+        return raise(rt, procedure, rc, None);
     }
     // SAFETY: the program's handle.
-    unsafe { *group = group::null_handle() };
+    unsafe { *group = group::null_handle(rt) };
     SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Group_c2f(group: VirtGroup) -> c_int {
+    let rt = runtime();
     // SAFETY: a predefined group.
     to_fortran(HandleKind::Group, group.0, || unsafe {
-        real::PMPI_Group_c2f(real_group(group))
+        real::PMPI_Group_c2f(real_group(rt, group))
     })
 }
 
 pub unsafe extern "C" fn MPI_Group_f2c(group: c_int) -> VirtGroup {
-    let exists = |index| crate::objects::objects().groups.get(index).is_some();
+    let rt = runtime();
+    let exists = |index| crate::objects::objects(rt).groups.get(index).is_some();
     // SAFETY: the real library checks the number.
-    VirtGroup(from_fortran(HandleKind::Group, group, exists, || unsafe {
+    VirtGroup(from_fortran(rt, HandleKind::Group, group, exists, || unsafe {
         real::PMPI_Group_f2c(group).0
     }))
 }

@@ -9,10 +9,12 @@ use super::arguments::outcome;
 use super::combined::pack;
 use crate::arch::Rewound;
 use crate::arch::call_user;
+use crate::calls::runtime;
 use crate::errors::{ERR_BUFFER, ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtInfo, predefined_handle, real_comm, real_datatype};
 use crate::raise::finish;
+use crate::recovery::Runtime;
 use crate::requests::{Attached, Envelope};
 use crate::told::user_symbol;
 use crate::{checkpoint, completion, recovery, requests};
@@ -25,23 +27,23 @@ fn overhead() -> u64 {
 }
 
 /// Sends a copy of what is in a buffer; the copy is the layer's until the send has ended.
-pub(super) fn buffered_send(message: &Envelope) -> Result<c_int, Rewound> {
-    let Some(attached) = requests::attached() else {
+pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, Rewound> {
+    let Some(attached) = requests::attached(rt) else {
         return Ok(ERR_BUFFER);
     };
     // SAFETY: the program's buffer.
-    let (packed, length) = match unsafe { pack(message, message.peer) } {
+    let (packed, length) = match unsafe { pack(rt, message, message.peer) } {
         Ok(packed) => packed,
         Err(rc) => return Ok(rc),
     };
     let needed = length.max(0) as u64 + overhead();
-    if requests::buffered() + needed > attached.size.max(0) as u64 {
-        completion::reap_orphans()?;
-        if requests::buffered() + needed > attached.size.max(0) as u64 {
+    if requests::buffered(rt) + needed > attached.size.max(0) as u64 {
+        completion::reap_orphans(rt)?;
+        if requests::buffered(rt) + needed > attached.size.max(0) as u64 {
             return Ok(ERR_BUFFER);
         }
     }
-    let packed_type = real_datatype(VirtDatatype(predefined_handle("ompi_mpi_packed")));
+    let packed_type = real_datatype(rt, VirtDatatype(predefined_handle(rt, "ompi_mpi_packed")));
     let (from, comm) = (packed.as_ptr().cast::<c_void>(), message.comm());
     let mut request = RealRequest(std::ptr::null_mut());
     // SAFETY: the copy is kept until the send has ended.
@@ -52,40 +54,45 @@ pub(super) fn buffered_send(message: &Envelope) -> Result<c_int, Rewound> {
             packed_type,
             message.peer,
             message.tag,
-            real_comm(comm),
+            real_comm(rt, comm),
             &mut request,
         )
     };
-    let rc = recovery::check(rc)?;
+    let rc = recovery::check(rt, rc)?;
     if rc == SUCCESS {
-        requests::count_sent(comm, message.peer, message.count, message.datatype());
-        requests::add_buffered(comm, request, needed, Box::new(packed));
+        requests::count_sent(rt, comm, message.peer, message.count, message.datatype());
+        requests::add_buffered(rt, comm, request, needed, Box::new(packed));
     }
     Ok(rc)
 }
 
 /// `MPI_Buffer_attach`
 pub unsafe extern "C" fn MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
-    if requests::attached().is_some() || buffer.is_null() || size < 0 {
-        return finish(Proc::MPI_Buffer_attach, ERR_BUFFER, None);
+    let rt = runtime();
+    if requests::attached(rt).is_some() || buffer.is_null() || size < 0 {
+        return finish(rt, Proc::MPI_Buffer_attach, ERR_BUFFER, None);
     }
-    requests::attach(Some(Attached {
-        address: buffer as u64,
-        size,
-    }));
+    requests::attach(
+        rt,
+        Some(Attached {
+            address: buffer as u64,
+            size,
+        }),
+    );
     SUCCESS
 }
 
 /// `MPI_Buffer_detach`: waits for all that was sent from the buffer.
 pub unsafe extern "C" fn MPI_Buffer_detach(buffer: *mut c_void, size: *mut c_int) -> c_int {
-    let Some(attached) = requests::attached() else {
-        return finish(Proc::MPI_Buffer_detach, ERR_BUFFER, None);
+    let rt = runtime();
+    let Some(attached) = requests::attached(rt) else {
+        return finish(rt, Proc::MPI_Buffer_detach, ERR_BUFFER, None);
     };
-    while requests::buffered() > 0 {
-        outcome!(completion::reap_orphans());
-        outcome!(checkpoint::poll());
+    while requests::buffered(rt) > 0 {
+        outcome!(completion::reap_orphans(rt));
+        outcome!(checkpoint::poll(rt));
     }
-    requests::attach(None);
+    requests::attach(rt, None);
     // SAFETY: the program's arguments: where the address and the size go.
     unsafe {
         buffer.cast::<u64>().write(attached.address);
@@ -96,11 +103,17 @@ pub unsafe extern "C" fn MPI_Buffer_detach(buffer: *mut c_void, size: *mut c_int
 
 /// `MPI_Alloc_mem`
 pub unsafe extern "C" fn MPI_Alloc_mem(size: isize, _info: VirtInfo, baseptr: *mut c_void) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's malloc(3), called on its own stack; `baseptr` is where the address goes.
     unsafe {
         let block = call_user(user_symbol("malloc") as *const c_void, size.max(1) as u64, 0, 0, 0, 0);
         baseptr.cast::<u64>().write(block);
-        finish(Proc::MPI_Alloc_mem, if block == 0 { ERR_NO_MEM } else { SUCCESS }, None)
+        finish(
+            rt,
+            Proc::MPI_Alloc_mem,
+            if block == 0 { ERR_NO_MEM } else { SUCCESS },
+            None,
+        )
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::arguments::outcome;
 use crate::attempt;
+use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{
@@ -10,6 +11,7 @@ use crate::handles::{
 };
 use crate::objects::window::{self, Epochs};
 use crate::raise::{finish_win, raise};
+use crate::recovery::Runtime;
 use crate::requests::{self, Kind, State};
 use crate::{checkpoint, cut};
 use std::ffi::{c_int, c_void};
@@ -19,92 +21,110 @@ use understudy_mpi::real_types::RealRequest;
 const NO_SUCCEED: c_int = 16;
 
 /// Ends a procedure that opens or closes an epoch, and notes that if it has succeeded.
-fn noted(procedure: Proc, rc: c_int, win: VirtWin, change: impl FnOnce(&mut Epochs)) -> c_int {
+fn noted(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin, change: impl FnOnce(&mut Epochs)) -> c_int {
     if rc == SUCCESS
-        && let Some(mut window) = window::get_mut(win)
+        && let Some(mut window) = window::get_mut(rt, win)
     {
         change(&mut window.epochs);
     }
-    finish_win(procedure, rc, win)
+    finish_win(rt, procedure, rc, win)
 }
 
 /// Over all workers it is where a checkpoint may be taken, as the entry of a collective.
 pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Win_fence;
-    let Some(comm) = window::comm_of(win) else {
-        return raise(procedure, ERR_WIN, None);
+    let Some(comm) = window::comm_of(rt, win) else {
+        return raise(rt, procedure, ERR_WIN, None);
     };
-    outcome!(cut::collective(comm));
+    outcome!(cut::collective(rt, comm));
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(unsafe { real::PMPI_Win_fence(assert, real_win(win)) });
-    noted(procedure, rc, win, |epochs| epochs.is_fenced = assert & NO_SUCCEED == 0)
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_fence(assert, real_win(rt, win)) });
+    noted(rt, procedure, rc, win, |epochs| {
+        epochs.is_fenced = assert & NO_SUCCEED == 0
+    })
 }
 
 pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: VirtWin) -> c_int {
-    outcome!(checkpoint::poll());
+    let rt = runtime();
+    outcome!(checkpoint::poll(rt));
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(unsafe { real::PMPI_Win_lock(lock_type, rank, assert, real_win(win)) });
-    noted(Proc::MPI_Win_lock, rc, win, |epochs| {
+    let rc = attempt!(rt, unsafe {
+        real::PMPI_Win_lock(lock_type, rank, assert, real_win(rt, win))
+    });
+    noted(rt, Proc::MPI_Win_lock, rc, win, |epochs| {
         epochs.locks.insert(rank, (lock_type, assert));
     })
 }
 
 pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
-    outcome!(checkpoint::poll());
+    let rt = runtime();
+    outcome!(checkpoint::poll(rt));
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(unsafe { real::PMPI_Win_unlock(rank, real_win(win)) });
-    noted(Proc::MPI_Win_unlock, rc, win, |epochs| {
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock(rank, real_win(rt, win)) });
+    noted(rt, Proc::MPI_Win_unlock, rc, win, |epochs| {
         epochs.locks.remove(&rank);
     })
 }
 
 pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int {
-    outcome!(checkpoint::poll());
+    let rt = runtime();
+    outcome!(checkpoint::poll(rt));
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(unsafe { real::PMPI_Win_lock_all(assert, real_win(win)) });
-    noted(Proc::MPI_Win_lock_all, rc, win, |epochs| epochs.all = Some(assert))
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_lock_all(assert, real_win(rt, win)) });
+    noted(rt, Proc::MPI_Win_lock_all, rc, win, |epochs| epochs.all = Some(assert))
 }
 
 pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
-    outcome!(checkpoint::poll());
+    let rt = runtime();
+    outcome!(checkpoint::poll(rt));
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(unsafe { real::PMPI_Win_unlock_all(real_win(win)) });
-    noted(Proc::MPI_Win_unlock_all, rc, win, |epochs| epochs.all = None)
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock_all(real_win(rt, win)) });
+    noted(rt, Proc::MPI_Win_unlock_all, rc, win, |epochs| epochs.all = None)
 }
 
 pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: VirtWin) -> c_int {
-    outcome!(checkpoint::poll());
+    let rt = runtime();
+    outcome!(checkpoint::poll(rt));
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(unsafe { real::PMPI_Win_start(real_group(group), assert, real_win(win)) });
-    noted(Proc::MPI_Win_start, rc, win, |epochs| epochs.has_started = true)
+    let rc = attempt!(rt, unsafe {
+        real::PMPI_Win_start(real_group(rt, group), assert, real_win(rt, win))
+    });
+    noted(rt, Proc::MPI_Win_start, rc, win, |epochs| epochs.has_started = true)
 }
 
 pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
-    outcome!(checkpoint::poll());
+    let rt = runtime();
+    outcome!(checkpoint::poll(rt));
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(unsafe { real::PMPI_Win_complete(real_win(win)) });
-    noted(Proc::MPI_Win_complete, rc, win, |epochs| epochs.has_started = false)
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_complete(real_win(rt, win)) });
+    noted(rt, Proc::MPI_Win_complete, rc, win, |epochs| epochs.has_started = false)
 }
 
 pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: VirtWin) -> c_int {
-    outcome!(checkpoint::poll());
+    let rt = runtime();
+    outcome!(checkpoint::poll(rt));
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(unsafe { real::PMPI_Win_post(real_group(group), assert, real_win(win)) });
-    noted(Proc::MPI_Win_post, rc, win, |epochs| epochs.has_posted = true)
+    let rc = attempt!(rt, unsafe {
+        real::PMPI_Win_post(real_group(rt, group), assert, real_win(rt, win))
+    });
+    noted(rt, Proc::MPI_Win_post, rc, win, |epochs| epochs.has_posted = true)
 }
 
 pub unsafe extern "C" fn MPI_Win_wait(win: VirtWin) -> c_int {
-    outcome!(checkpoint::poll());
+    let rt = runtime();
+    outcome!(checkpoint::poll(rt));
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(unsafe { real::PMPI_Win_wait(real_win(win)) });
-    noted(Proc::MPI_Win_wait, rc, win, |epochs| epochs.has_posted = false)
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_wait(real_win(rt, win)) });
+    noted(rt, Proc::MPI_Win_wait, rc, win, |epochs| epochs.has_posted = false)
 }
 
 pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
-    outcome!(checkpoint::poll());
+    let rt = runtime();
+    outcome!(checkpoint::poll(rt));
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(unsafe { real::PMPI_Win_test(real_win(win), flag) });
-    noted(Proc::MPI_Win_test, rc, win, |epochs| {
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_test(real_win(rt, win), flag) });
+    noted(rt, Proc::MPI_Win_test, rc, win, |epochs| {
         // SAFETY: the program's place, just written.
         epochs.has_posted &= unsafe { *flag } == 0;
     })
@@ -115,24 +135,25 @@ pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
 /// # Safety
 /// The program's place for the request, or null.
 unsafe fn start(
+    rt: &Runtime,
     procedure: Proc,
     win: VirtWin,
     request: *mut VirtRequest,
     operation: impl FnOnce(&mut RealRequest) -> c_int,
 ) -> c_int {
-    let Some(comm) = window::comm_of(win) else {
-        return raise(procedure, ERR_WIN, None);
+    let Some(comm) = window::comm_of(rt, win) else {
+        return raise(rt, procedure, ERR_WIN, None);
     };
     if request.is_null() {
-        return finish_win(procedure, ERR_ARG, win);
+        return finish_win(rt, procedure, ERR_ARG, win);
     }
     let mut new = RealRequest(std::ptr::null_mut());
-    let rc = attempt!(operation(&mut new));
+    let rc = attempt!(rt, operation(&mut new));
     if rc == SUCCESS {
         // SAFETY: the caller's promise.
-        unsafe { request.write(requests::add(comm, Kind::OneSided, State::Active, new)) };
+        unsafe { request.write(requests::add(rt, comm, Kind::OneSided, State::Active, new)) };
     }
-    finish_win(procedure, rc, win)
+    finish_win(rt, procedure, rc, win)
 }
 
 pub unsafe extern "C" fn MPI_Rput(
@@ -146,11 +167,12 @@ pub unsafe extern "C" fn MPI_Rput(
     win: VirtWin,
     request: *mut VirtRequest,
 ) -> c_int {
-    let (from, to) = (real_datatype(origin_datatype), real_datatype(target_datatype));
+    let rt = runtime();
+    let (from, to) = (real_datatype(rt, origin_datatype), real_datatype(rt, target_datatype));
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        start(Proc::MPI_Rput, win, request, |new| {
-            let win = real_win(win);
+        start(rt, Proc::MPI_Rput, win, request, |new| {
+            let win = real_win(rt, win);
             real::PMPI_Rput(
                 origin_addr,
                 origin_count,
@@ -177,11 +199,12 @@ pub unsafe extern "C" fn MPI_Rget(
     win: VirtWin,
     request: *mut VirtRequest,
 ) -> c_int {
-    let (to, from) = (real_datatype(origin_datatype), real_datatype(target_datatype));
+    let rt = runtime();
+    let (to, from) = (real_datatype(rt, origin_datatype), real_datatype(rt, target_datatype));
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        start(Proc::MPI_Rget, win, request, |new| {
-            let win = real_win(win);
+        start(rt, Proc::MPI_Rget, win, request, |new| {
+            let win = real_win(rt, win);
             real::PMPI_Rget(
                 origin_addr,
                 origin_count,
@@ -209,11 +232,12 @@ pub unsafe extern "C" fn MPI_Raccumulate(
     win: VirtWin,
     request: *mut VirtRequest,
 ) -> c_int {
-    let (from, to) = (real_datatype(origin_datatype), real_datatype(target_datatype));
+    let rt = runtime();
+    let (from, to) = (real_datatype(rt, origin_datatype), real_datatype(rt, target_datatype));
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        start(Proc::MPI_Raccumulate, win, request, |new| {
-            let (op, win) = (real_op(op), real_win(win));
+        start(rt, Proc::MPI_Raccumulate, win, request, |new| {
+            let (op, win) = (real_op(rt, op), real_win(rt, win));
             real::PMPI_Raccumulate(
                 origin_addr,
                 origin_count,
@@ -245,11 +269,12 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
     win: VirtWin,
     request: *mut VirtRequest,
 ) -> c_int {
-    let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(real_datatype);
+    let rt = runtime();
+    let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        start(Proc::MPI_Rget_accumulate, win, request, |new| {
-            let (op, win) = (real_op(op), real_win(win));
+        start(rt, Proc::MPI_Rget_accumulate, win, request, |new| {
+            let (op, win) = (real_op(rt, op), real_win(rt, win));
             real::PMPI_Rget_accumulate(
                 origin_addr,
                 origin_count,

@@ -1,6 +1,7 @@
 //! Operators (MPI 4.1, 6.9.5) and local reduction (6.9.7). `MPI_Op_commutative` is generated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_OP, SUCCESS};
 use crate::generated::callbacks::UserFunction;
 use crate::generated::{HandleKind, Proc, real};
@@ -11,35 +12,37 @@ use crate::raise::{finish, raise};
 use std::ffi::{c_int, c_void};
 
 pub unsafe extern "C" fn MPI_Op_create(function: UserFunction<VirtDatatype>, commute: c_int, op: *mut VirtOp) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Op_create;
     if op.is_null() {
-        return raise(procedure, ERR_OP, None);
+        return raise(rt, procedure, ERR_OP, None);
     }
     let Some(function) = function else {
-        return raise(procedure, ERR_ARG, None);
+        return raise(rt, procedure, ERR_ARG, None);
     };
-    match op::create(function as usize as u64, commute != 0) {
+    match op::create(rt, function as usize as u64, commute != 0) {
         Ok(handle) => {
             // SAFETY: the program's place for the handle.
             unsafe { *op = handle };
             SUCCESS
         }
-        Err(rc) => raise(procedure, rc, None),
+        Err(rc) => raise(rt, procedure, rc, None),
     }
 }
 
 pub unsafe extern "C" fn MPI_Op_free(op: *mut VirtOp) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Op_free;
     if op.is_null() {
-        return raise(procedure, ERR_OP, None);
+        return raise(rt, procedure, ERR_OP, None);
     }
     // SAFETY: the program's handle.
-    let rc = op::free(unsafe { *op });
+    let rc = op::free(rt, unsafe { *op });
     if rc == SUCCESS {
         // SAFETY: the program's handle.
-        unsafe { *op = op::null_handle() };
+        unsafe { *op = op::null_handle(rt) };
     }
-    finish(procedure, rc, None)
+    finish(rt, procedure, rc, None)
 }
 
 pub unsafe extern "C" fn MPI_Reduce_local(
@@ -49,25 +52,32 @@ pub unsafe extern "C" fn MPI_Reduce_local(
     datatype: VirtDatatype,
     op: VirtOp,
 ) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Reduce_local;
-    let (real_datatype, real_op) = (real_datatype(datatype), real_op(op));
+    let (real_datatype, real_op) = (real_datatype(rt, datatype), real_op(rt, op));
     // The real library looks into the datatype before it checks it.
     if real_datatype.0.is_null() {
-        return raise(procedure, crate::errors::ERR_TYPE, None);
+        return raise(rt, procedure, crate::errors::ERR_TYPE, None);
     }
     // SAFETY: the program's arguments are handed on.
     let rc = unsafe { real::PMPI_Reduce_local(inbuf, inoutbuf, count, real_datatype, real_op) };
-    finish(procedure, rc, None)
+    finish(rt, procedure, rc, None)
 }
 
 pub unsafe extern "C" fn MPI_Op_c2f(op: VirtOp) -> c_int {
+    let rt = runtime();
     // SAFETY: a predefined operator.
-    to_fortran(HandleKind::Op, op.0, || unsafe { real::PMPI_Op_c2f(real_op(op)) })
+    to_fortran(HandleKind::Op, op.0, || unsafe { real::PMPI_Op_c2f(real_op(rt, op)) })
 }
 
 pub unsafe extern "C" fn MPI_Op_f2c(op: c_int) -> VirtOp {
+    let rt = runtime();
     // SAFETY: the real library checks the number.
-    VirtOp(from_fortran(HandleKind::Op, op, op::exists, || unsafe {
-        real::PMPI_Op_f2c(op).0
-    }))
+    VirtOp(from_fortran(
+        rt,
+        HandleKind::Op,
+        op,
+        |it| op::exists(rt, it),
+        || unsafe { real::PMPI_Op_f2c(op).0 },
+    ))
 }

@@ -2,14 +2,15 @@
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
 use crate::attempt;
+use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtInfo, VirtRequest};
 use crate::objects::comm;
-use crate::posting;
 use crate::raise::finish;
+use crate::recovery::Runtime;
 use crate::requests::{self, Argument, Kind, Recipe, partitioned};
-use crate::world;
+use crate::{posting, world};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
@@ -18,17 +19,18 @@ use understudy_mpi::real_types::RealRequest;
 /// # Safety
 /// The program's place for the handle.
 unsafe fn init(
+    rt: &Runtime,
     procedure: Proc,
     comm: VirtComm,
     (peer, tag): (c_int, c_int),
     arguments: Vec<Argument>,
     request: *mut VirtRequest,
 ) -> c_int {
-    let Some(uid) = comm::get(comm).map(|comm| comm.uid) else {
-        return finish(procedure, ERR_COMM, None);
+    let Some(uid) = comm::get(rt, comm).map(|comm| comm.uid) else {
+        return finish(rt, procedure, ERR_COMM, None);
     };
-    let (is_send, me) = (procedure == Proc::MPI_Psend_init, world::worker());
-    let worker = comm::worker_of(comm, peer);
+    let (is_send, me) = (procedure == Proc::MPI_Psend_init, world::worker(rt));
+    let worker = comm::worker_of(rt, comm, peer);
     let ends = match worker {
         Some(_) if !is_send => [worker, Some(me)],
         _ => [Some(me), worker],
@@ -42,15 +44,15 @@ unsafe fn init(
         arguments,
         amount: 0,
     };
-    let (real, kept, rc) = posting::make(&recipe);
-    let rc = attempt!(rc);
+    let (real, kept, rc) = posting::make(rt, &recipe);
+    let rc = attempt!(rt, rc);
     if rc == SUCCESS && real.0.is_null() {
-        return finish(procedure, ERR_ARG, Some(comm));
+        return finish(rt, procedure, ERR_ARG, Some(comm));
     }
     if rc == SUCCESS {
         // Those with MPI_PROC_NULL are nobody else's, and have numbers of their own.
         let ((pair, _), _) = partitioned(uid, ends, tag, 0);
-        let number = requests::next_partitioned(pair, is_send);
+        let number = requests::next_partitioned(rt, pair, is_send);
         let (identity, share) = partitioned(uid, ends, tag, number);
         recipe.identity = Some(identity);
         recipe.share = match (worker, is_send) {
@@ -58,12 +60,12 @@ unsafe fn init(
             (Some(_), true) => share,
             (Some(_), false) => share.wrapping_neg(),
         };
-        recipe.forget_hints();
-        let handle = requests::add_recorded(recipe, real, kept);
+        recipe.forget_hints(rt);
+        let handle = requests::add_recorded(rt, recipe, real, kept);
         // SAFETY: the caller's promise.
         unsafe { request.write(handle) };
     }
-    finish(procedure, rc, Some(comm))
+    finish(rt, procedure, rc, Some(comm))
 }
 
 macro_rules! inits {
@@ -73,6 +75,7 @@ macro_rules! inits {
             buf: $pointer, partitions: c_int, count: i64, datatype: VirtDatatype, peer: c_int, tag: c_int,
             comm: VirtComm, info: VirtInfo, request: *mut VirtRequest,
         ) -> c_int {
+            let rt = $crate::calls::runtime();
             let arguments = vec![
                 Argument::Word(buf as u64),
                 Argument::Word(partitions as u64),
@@ -84,7 +87,7 @@ macro_rules! inits {
                 Argument::Info(info.0 as u64),
             ];
             // SAFETY: the program's argument.
-            unsafe { init(Proc::$name, comm, (peer, tag), arguments, request) }
+            unsafe { init(rt, Proc::$name, comm, (peer, tag), arguments, request) }
         }
     )*};
 }
@@ -95,67 +98,79 @@ inits! {
 }
 
 /// The index of a request that one of these procedures has made.
-fn found(request: VirtRequest, procedure: Proc) -> Option<u32> {
-    let index = requests::index(request)?;
-    let Kind::Recorded(number) = requests::get(index)?.kind else {
+fn found(rt: &Runtime, request: VirtRequest, procedure: Proc) -> Option<u32> {
+    let index = requests::index(rt, request)?;
+    let Kind::Recorded(number) = requests::get(rt, index)?.kind else {
         return None;
     };
-    let slot = requests::recipe(number)?.slot;
+    let slot = requests::recipe(rt, number)?.slot;
     (u32::from(slot) == procedure.slot()).then_some(index)
 }
 
 /// Says that partitions of a message that has been started are ready.
-fn ready(procedure: Proc, request: VirtRequest, count: c_int, call: impl FnOnce(RealRequest) -> c_int) -> c_int {
-    let index = found(request, Proc::MPI_Psend_init).filter(|&index| requests::is_active(index));
+fn ready(
+    rt: &Runtime,
+    procedure: Proc,
+    request: VirtRequest,
+    count: c_int,
+    call: impl FnOnce(RealRequest) -> c_int,
+) -> c_int {
+    let index = found(rt, request, Proc::MPI_Psend_init).filter(|&index| requests::is_active(rt, index));
     let Some(index) = index else {
-        return finish(procedure, ERR_REQUEST, None);
+        return finish(rt, procedure, ERR_REQUEST, None);
     };
-    let rc = attempt!(call(requests::real_of(index)));
+    let rc = attempt!(rt, call(requests::real_of(rt, index)));
     if rc == SUCCESS {
-        requests::are_ready(index, count.max(0) as u64);
+        requests::are_ready(rt, index, count.max(0) as u64);
     }
-    finish(procedure, rc, None)
+    finish(rt, procedure, rc, None)
 }
 
 /// `MPI_Pready`
 pub unsafe extern "C" fn MPI_Pready(partition: c_int, request: VirtRequest) -> c_int {
+    let rt = runtime();
     // SAFETY: a partitioned request that has been started.
-    ready(Proc::MPI_Pready, request, 1, |real| unsafe {
+    ready(rt, Proc::MPI_Pready, request, 1, |real| unsafe {
         real::PMPI_Pready(partition, real)
     })
 }
 
 /// `MPI_Pready_range`
 pub unsafe extern "C" fn MPI_Pready_range(low: c_int, high: c_int, request: VirtRequest) -> c_int {
+    let rt = runtime();
     // SAFETY: a partitioned request that has been started.
-    ready(Proc::MPI_Pready_range, request, high - low + 1, |real| unsafe {
+    ready(rt, Proc::MPI_Pready_range, request, high - low + 1, |real| unsafe {
         real::PMPI_Pready_range(low, high, real)
     })
 }
 
 /// `MPI_Pready_list`
 pub unsafe extern "C" fn MPI_Pready_list(length: c_int, list: *mut c_int, request: VirtRequest) -> c_int {
+    let rt = runtime();
     // SAFETY: a partitioned request that has been started, and the program's array.
-    ready(Proc::MPI_Pready_list, request, length, |real| unsafe {
+    ready(rt, Proc::MPI_Pready_list, request, length, |real| unsafe {
         real::PMPI_Pready_list(length, list, real)
     })
 }
 
 /// `MPI_Parrived`: all partitions of a message that has ended, or is not started, have arrived.
 pub unsafe extern "C" fn MPI_Parrived(request: VirtRequest, partition: c_int, flag: *mut c_int) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Parrived;
-    let Some(index) = found(request, Proc::MPI_Precv_init) else {
-        return finish(procedure, ERR_REQUEST, None);
+    let Some(index) = found(rt, request, Proc::MPI_Precv_init) else {
+        return finish(rt, procedure, ERR_REQUEST, None);
     };
     let mut arrived = 1;
     let mut rc = SUCCESS;
-    if requests::is_active(index) {
+    if requests::is_active(rt, index) {
         // SAFETY: a partitioned request that has been started.
-        rc = attempt!(unsafe { real::PMPI_Parrived(requests::real_of(index), partition, &mut arrived) });
+        rc = attempt!(rt, unsafe {
+            real::PMPI_Parrived(requests::real_of(rt, index), partition, &mut arrived)
+        });
     }
     if rc == SUCCESS {
         // SAFETY: the program's argument.
         unsafe { flag.write(arrived) };
     }
-    finish(procedure, rc, None)
+    finish(rt, procedure, rc, None)
 }

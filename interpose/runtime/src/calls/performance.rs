@@ -2,21 +2,24 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::tool::{give_back, must_be_open, object_at, real_of, returned};
+use crate::calls::runtime;
 use crate::errors::succeeded;
 use crate::generated::real;
 use crate::objects::tool::{self, ALL, INVALID_HANDLE, INVALID_SESSION, Of, Pvar};
 use crate::objects::{objects, objects_mut};
+use crate::recovery::Runtime;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use understudy_mpi::call::Apart;
 
 /// `MPI_T_pvar_session_create`
 pub unsafe extern "C" fn MPI_T_pvar_session_create(session: *mut *mut c_void) -> c_int {
+    let rt = runtime();
     let make = || {
-        must_be_open()?;
+        must_be_open(rt)?;
         let real = tool::make_session()?;
-        let index = objects_mut().tool.sessions.insert(());
-        tool::set_real(Of::Session, index, real);
+        let index = objects_mut(rt).tool.sessions.insert(());
+        tool::set_real(rt, Of::Session, index, real);
         // SAFETY: the program's argument.
         unsafe { session.write(tool::handle(Of::Session, index)) };
         Ok(())
@@ -26,18 +29,19 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: *mut *mut c_void) ->
 
 /// `MPI_T_pvar_session_free`: handles of the session go with it.
 pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's argument.
     let given = unsafe { &mut *session };
     let mut free = || {
-        must_be_open()?;
+        must_be_open(rt)?;
         let number = tool::index(Of::Session, *given).ok_or(INVALID_SESSION)?;
-        objects_mut().tool.sessions.remove(number).ok_or(INVALID_SESSION)?;
-        for index in pvars_of(number) {
-            objects_mut().tool.pvars.remove(index);
-            tool::set_real(Of::Pvar, index, null_mut());
+        objects_mut(rt).tool.sessions.remove(number).ok_or(INVALID_SESSION)?;
+        for index in pvars_of(rt, number) {
+            objects_mut(rt).tool.pvars.remove(index);
+            tool::set_real(rt, Of::Pvar, index, null_mut());
         }
         // SAFETY: a session of the library's.
-        give_back(Of::Session, number, given, |real| unsafe {
+        give_back(rt, Of::Session, number, given, |real| unsafe {
             real::PMPI_T_pvar_session_free(real)
         })
     };
@@ -45,8 +49,8 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c
 }
 
 /// The handles of a session, by index.
-fn pvars_of(session: u32) -> Vec<u32> {
-    let tool = &objects().tool;
+fn pvars_of(rt: &Runtime, session: u32) -> Vec<u32> {
+    let tool = &objects(rt).tool;
     let all = tool.pvars.iter().filter(|(_, pvar)| pvar.session == session);
     all.map(|(index, _)| index).collect()
 }
@@ -59,9 +63,10 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
     handle: *mut *mut c_void,
     count: *mut c_int,
 ) -> c_int {
+    let rt = runtime();
     let make = || {
-        real_of(Of::Session, session)?;
-        let variable = tool::describe_pvar(pvar_index)?;
+        real_of(rt, Of::Session, session)?;
+        let variable = tool::describe_pvar(rt, pvar_index)?;
         let pvar = Pvar {
             session: tool::index(Of::Session, session).ok_or(INVALID_SESSION)?,
             name: variable.name,
@@ -70,9 +75,9 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
             object: unsafe { object_at(variable.bind, obj_handle) },
             started: false,
         };
-        let (real, elements) = tool::make_pvar(&pvar)?;
-        let index = objects_mut().tool.pvars.insert(pvar);
-        tool::set_real(Of::Pvar, index, real);
+        let (real, elements) = tool::make_pvar(rt, &pvar)?;
+        let index = objects_mut(rt).tool.pvars.insert(pvar);
+        tool::set_real(rt, Of::Pvar, index, real);
         // SAFETY: the program's arguments.
         unsafe {
             handle.write(tool::handle(Of::Pvar, index));
@@ -85,14 +90,15 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
 
 /// `MPI_T_pvar_handle_free`
 pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: *mut c_void, handle: *mut *mut c_void) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's argument.
     let given = unsafe { &mut *handle };
     let mut free = || {
-        let session = real_of(Of::Session, session)?;
+        let session = real_of(rt, Of::Session, session)?;
         let index = tool::index(Of::Pvar, *given).ok_or(INVALID_HANDLE)?;
-        objects_mut().tool.pvars.remove(index).ok_or(INVALID_HANDLE)?;
+        objects_mut(rt).tool.pvars.remove(index).ok_or(INVALID_HANDLE)?;
         // SAFETY: a handle of the library's.
-        give_back(Of::Pvar, index, given, |real| unsafe {
+        give_back(rt, Of::Pvar, index, given, |real| unsafe {
             real::PMPI_T_pvar_handle_free(session, real)
         })
     };
@@ -101,23 +107,24 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: *mut c_void, handle: *m
 
 /// Does something with a handle of a session, or with all of them.
 fn with_pvar(
+    rt: &Runtime,
     session: *mut c_void,
     handle: *mut c_void,
     call: impl FnOnce(*mut c_void, *mut c_void) -> c_int,
 ) -> Result<(), c_int> {
-    let real_session = real_of(Of::Session, session)?;
-    let real = real_of(Of::Pvar, handle)?;
+    let real_session = real_of(rt, Of::Session, session)?;
+    let real = real_of(rt, Of::Pvar, handle)?;
     let _apart = Apart::new();
     succeeded(call(real_session, real))
 }
 
-fn note_started(session: *mut c_void, handle: *mut c_void, started: bool) {
+fn note_started(rt: &Runtime, session: *mut c_void, handle: *mut c_void, started: bool) {
     let handles = match tool::index(Of::Session, session) {
-        Some(session) if handle == ALL => pvars_of(session),
+        Some(session) if handle == ALL => pvars_of(rt, session),
         _ => tool::index(Of::Pvar, handle).into_iter().collect(),
     };
     for index in handles {
-        if let Some(pvar) = objects_mut().tool.pvars.get_mut(index) {
+        if let Some(pvar) = objects_mut(rt).tool.pvars.get_mut(index) {
             pvar.started = started;
         }
     }
@@ -127,10 +134,11 @@ macro_rules! pvars {
     ($($name:ident, $real:ident($($argument:ident: $type:ty)?) $(notes $started:literal)?;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         pub unsafe extern "C" fn $name(session: *mut c_void, handle: *mut c_void $(, $argument: $type)?) -> c_int {
-            returned(with_pvar(session, handle, |real_session, real| {
+            let rt = $crate::calls::runtime();
+            returned(with_pvar(rt, session, handle, |real_session, real| {
                 // SAFETY: handles of the library's, and the program's buffer.
                 unsafe { real::$real(real_session, real $(, $argument)?) }
-            }).inspect(|()| { $(note_started(session, handle, $started);)? }))
+            }).inspect(|()| { $(note_started(rt, session, handle, $started);)? }))
         }
     )*};
 }

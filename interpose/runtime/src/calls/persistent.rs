@@ -5,10 +5,12 @@ use super::arguments::{envelope, outcome};
 use super::memory::buffered_send;
 use super::point_to_point::init_persistent;
 use crate::arch::Rewound;
+use crate::calls::runtime;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
 use crate::raise::finish;
+use crate::recovery::Runtime;
 use crate::requests::{self, EMPTY, Kind, Mode};
 use crate::{completion, posting, recovery};
 use std::ffi::{c_int, c_void};
@@ -20,8 +22,9 @@ macro_rules! persistent_sends {
             buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
             request: *mut VirtRequest,
         ) -> c_int {
+            let rt = $crate::calls::runtime();
             let envelope = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
-            init_persistent(Proc::$name, Kind::PersistentSend(Mode::$mode, envelope), comm, request)
+            init_persistent(rt, Proc::$name, Kind::PersistentSend(Mode::$mode, envelope), comm, request)
         }
     )*};
 }
@@ -33,36 +36,38 @@ persistent_sends! {
     MPI_Rsend_init, Ready;
 }
 
-fn start(handle: VirtRequest) -> Result<c_int, Rewound> {
-    let Some(index) = requests::index(handle).filter(|&index| requests::is_inactive(index)) else {
+fn start(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
+    let Some(index) = requests::index(rt, handle).filter(|&index| requests::is_inactive(rt, index)) else {
         return Ok(ERR_REQUEST);
     };
-    let kind = requests::get(index).map(|request| request.kind);
+    let kind = requests::get(rt, index).map(|request| request.kind);
     match kind {
         Some(Kind::PersistentSend(Mode::Buffered, envelope)) => {
-            let rc = buffered_send(&envelope)?;
+            let rc = buffered_send(rt, &envelope)?;
             if rc == SUCCESS {
-                requests::set_state(index, requests::done(EMPTY, SUCCESS));
+                requests::set_state(rt, index, requests::done(EMPTY, SUCCESS));
             }
             Ok(rc)
         }
-        _ => recovery::check(posting::start(index)),
+        _ => recovery::check(rt, posting::start(rt, index)),
     }
 }
 
 /// `MPI_Start`
 pub unsafe extern "C" fn MPI_Start(request: *mut VirtRequest) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's argument.
-    finish(Proc::MPI_Start, outcome!(start(unsafe { *request })), None)
+    finish(rt, Proc::MPI_Start, outcome!(start(rt, unsafe { *request })), None)
 }
 
 /// `MPI_Startall`
 pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: *mut VirtRequest) -> c_int {
+    let rt = runtime();
     for index in 0..count.max(0) as usize {
         // SAFETY: the program's array of `count` requests.
-        let rc = outcome!(start(unsafe { *array_of_requests.add(index) }));
+        let rc = outcome!(start(rt, unsafe { *array_of_requests.add(index) }));
         if rc != SUCCESS {
-            return finish(Proc::MPI_Startall, rc, None);
+            return finish(rt, Proc::MPI_Startall, rc, None);
         }
     }
     SUCCESS
@@ -70,12 +75,13 @@ pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: *mut Virt
 
 /// `MPI_Request_free`
 pub unsafe extern "C" fn MPI_Request_free(request: *mut VirtRequest) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's argument.
     let handle = unsafe { &mut *request };
-    if requests::index(*handle).is_none() {
-        return finish(Proc::MPI_Request_free, ERR_REQUEST, None);
+    if requests::index(rt, *handle).is_none() {
+        return finish(rt, Proc::MPI_Request_free, ERR_REQUEST, None);
     }
-    requests::free(handle);
-    outcome!(completion::reap_orphans());
+    requests::free(rt, handle);
+    outcome!(completion::reap_orphans(rt));
     SUCCESS
 }

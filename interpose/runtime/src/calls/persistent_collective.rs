@@ -8,6 +8,7 @@ use crate::handles::{VirtComm, VirtRequest};
 use crate::objects::comm;
 use crate::posting;
 use crate::raise::finish;
+use crate::recovery::Runtime;
 use crate::requests::{self, Argument, Recipe};
 use std::ffi::c_int;
 
@@ -16,6 +17,7 @@ use std::ffi::c_int;
 /// # Safety
 /// The arguments must be those of the procedure, and the program's place for the handle.
 pub unsafe fn init_collective(
+    rt: &Runtime,
     procedure: Proc,
     comm: VirtComm,
     arguments: Vec<Argument>,
@@ -23,28 +25,28 @@ pub unsafe fn init_collective(
     request: *mut VirtRequest,
 ) -> c_int {
     // Numbers of non-blocking ones are 0.
-    let Some(identity) = comm::get(comm).map(|comm| (comm.uid, comm.inits + 1)) else {
-        return finish(procedure, ERR_COMM, None);
+    let Some(identity) = comm::get(rt, comm).map(|comm| (comm.uid, comm.inits + 1)) else {
+        return finish(rt, procedure, ERR_COMM, None);
     };
     let mut recipe = Recipe {
         slot: procedure.slot() as u16,
         comm: comm.0 as u64,
         identity: Some(identity),
-        members: comm::size_of_both(comm) as u32,
-        share: requests::share(comm, identity.1),
+        members: comm::size_of_both(rt, comm) as u32,
+        share: requests::share(rt, comm, identity.1),
         arguments,
         amount,
     };
-    let (real, kept, rc) = posting::make(&recipe);
-    let rc = attempt!(rc);
+    let (real, kept, rc) = posting::make(rt, &recipe);
+    let rc = attempt!(rt, rc);
     if rc == SUCCESS {
-        if let Some(mut comm) = comm::get_mut(comm) {
+        if let Some(mut comm) = comm::get_mut(rt, comm) {
             comm.inits = identity.1;
         }
-        recipe.forget_hints();
-        let handle = requests::add_recorded(recipe, real, kept);
+        recipe.forget_hints(rt);
+        let handle = requests::add_recorded(rt, recipe, real, kept);
         // SAFETY: the caller's promise.
         unsafe { request.write(handle) };
     }
-    finish(procedure, rc, Some(comm))
+    finish(rt, procedure, rc, Some(comm))
 }

@@ -8,10 +8,12 @@
 use super::arguments::{envelope, outcome, put_status};
 use super::memory::buffered_send;
 use crate::attempt;
+use crate::calls::runtime;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
+use crate::recovery::Runtime;
 use crate::requests::{self, Envelope, Kind, State};
 use crate::{attention, completion, cut, early, posting};
 use std::ffi::{c_int, c_void};
@@ -25,56 +27,59 @@ type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
 
 /// The way of most messages, and nothing else, so that it stays short.
 #[inline(always)]
-unsafe fn send(procedure: Proc, blocking: RealSend, nonblocking: RealIsend, message: Message) -> c_int {
+unsafe fn send(rt: &Runtime, procedure: Proc, blocking: RealSend, nonblocking: RealIsend, message: Message) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
     if !attention::is_on() {
-        let real_type = real_datatype(datatype);
+        let real_type = real_datatype(rt, datatype);
         // SAFETY: the program's arguments are handed on.
-        let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(comm)) };
+        let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(rt, comm)) };
         if rc == SUCCESS {
-            requests::count_sent(comm, dest, count, datatype);
+            requests::count_sent(rt, comm, dest, count, datatype);
             return SUCCESS;
         }
-        return failed(procedure, rc, comm);
+        return failed(rt, procedure, rc, comm);
     }
     // SAFETY: as above.
-    unsafe { send_on_record(procedure, nonblocking, message) }
+    unsafe { send_on_record(rt, procedure, nonblocking, message) }
 }
 
 /// The end of a procedure that has not succeeded.
 #[cold]
 #[inline(never)]
-fn failed(procedure: Proc, rc: c_int, comm: VirtComm) -> c_int {
-    finish(procedure, attempt!(rc), Some(comm))
+fn failed(rt: &Runtime, procedure: Proc, rc: c_int, comm: VirtComm) -> c_int {
+    finish(rt, procedure, attempt!(rt, rc), Some(comm))
 }
 
 /// While a checkpoint is under way, or workers agree on one.
 #[inline(never)]
-unsafe fn send_on_record(procedure: Proc, nonblocking: RealIsend, message: Message) -> c_int {
+unsafe fn send_on_record(rt: &Runtime, procedure: Proc, nonblocking: RealIsend, message: Message) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
-    let (real_type, real_comm) = (real_datatype(datatype), real_comm(comm));
+    let (real_type, real_comm) = (real_datatype(rt, datatype), real_comm(rt, comm));
     // SAFETY: the program's arguments are handed on.
-    let mut handle = match requests::resume() {
+    let mut handle = match requests::resume(rt) {
         Some([Some(send), _]) => send,
         _ => {
-            outcome!(cut::here());
+            outcome!(cut::here(rt));
             let mut request = RealRequest(std::ptr::null_mut());
             // SAFETY: the program's arguments are handed on.
-            let rc = attempt!(unsafe { nonblocking(buf, count, real_type, dest, tag, real_comm, &mut request) });
+            let rc = attempt!(rt, unsafe {
+                nonblocking(buf, count, real_type, dest, tag, real_comm, &mut request)
+            });
             if rc != SUCCESS {
-                return finish(procedure, rc, Some(comm));
+                return finish(rt, procedure, rc, Some(comm));
             }
-            requests::add_send(comm, dest, count, datatype, request)
+            requests::add_send(rt, comm, dest, count, datatype, request)
         }
     };
-    requests::begin([Some(handle), None]);
-    let ended = outcome!(completion::wait_with(&mut handle, cut::meanwhile));
-    requests::has_ended();
-    finish(procedure, ended.rc, Some(comm))
+    requests::begin(rt, [Some(handle), None]);
+    let ended = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(rt)));
+    requests::has_ended(rt);
+    finish(rt, procedure, ended.rc, Some(comm))
 }
 
 #[inline(always)]
 unsafe fn isend(
+    rt: &Runtime,
     procedure: Proc,
     nonblocking: RealIsend,
     (buf, count, datatype, dest, tag, comm): Message,
@@ -83,12 +88,12 @@ unsafe fn isend(
     let mut request = RealRequest(std::ptr::null_mut());
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        let real_type = real_datatype(datatype);
-        let rc = nonblocking(buf, count, real_type, dest, tag, real_comm(comm), &mut request);
+        let real_type = real_datatype(rt, datatype);
+        let rc = nonblocking(buf, count, real_type, dest, tag, real_comm(rt, comm), &mut request);
         if rc != SUCCESS {
-            return failed(procedure, rc, comm);
+            return failed(rt, procedure, rc, comm);
         }
-        handle.write(requests::add_send(comm, dest, count, datatype, request));
+        handle.write(requests::add_send(rt, comm, dest, count, datatype, request));
     }
     SUCCESS
 }
@@ -99,16 +104,18 @@ macro_rules! sends {
         pub unsafe extern "C" fn $name(
             buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
         ) -> c_int {
+            let rt = $crate::calls::runtime();
             // SAFETY: the program's arguments are handed on.
-            unsafe { send(Proc::$name, real::$real, real::$ireal, (buf, count, datatype, dest, tag, comm)) }
+            unsafe { send(rt, Proc::$name, real::$real, real::$ireal, (buf, count, datatype, dest, tag, comm)) }
         }
         #[doc = concat!("`", stringify!($iname), "`")]
         pub unsafe extern "C" fn $iname(
             buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
             request: *mut VirtRequest,
         ) -> c_int {
+            let rt = $crate::calls::runtime();
             // SAFETY: the program's arguments are handed on.
-            unsafe { isend(Proc::$iname, real::$ireal, (buf, count, datatype, dest, tag, comm), request) }
+            unsafe { isend(rt, Proc::$iname, real::$ireal, (buf, count, datatype, dest, tag, comm), request) }
         }
     )*};
 }
@@ -128,8 +135,9 @@ pub unsafe extern "C" fn MPI_Bsend(
     tag: c_int,
     comm: VirtComm,
 ) -> c_int {
+    let rt = runtime();
     let message = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
-    finish(Proc::MPI_Bsend, outcome!(buffered_send(&message)), Some(comm))
+    finish(rt, Proc::MPI_Bsend, outcome!(buffered_send(rt, &message)), Some(comm))
 }
 
 /// `MPI_Ibsend`: it has ended when the copy is made.
@@ -142,13 +150,14 @@ pub unsafe extern "C" fn MPI_Ibsend(
     comm: VirtComm,
     request: *mut VirtRequest,
 ) -> c_int {
+    let rt = runtime();
     let message = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
-    let rc = outcome!(buffered_send(&message));
+    let rc = outcome!(buffered_send(rt, &message));
     if rc == SUCCESS {
         // SAFETY: the program's argument.
-        unsafe { request.write(requests::add_done(comm, Kind::Send, requests::EMPTY, SUCCESS)) };
+        unsafe { request.write(requests::add_done(rt, comm, Kind::Send, requests::EMPTY, SUCCESS)) };
     }
-    finish(Proc::MPI_Ibsend, rc, Some(comm))
+    finish(rt, Proc::MPI_Ibsend, rc, Some(comm))
 }
 
 /// `MPI_Recv`: as in [`send`], most messages go the short way.
@@ -161,59 +170,67 @@ pub unsafe extern "C" fn MPI_Recv(
     comm: VirtComm,
     status: *mut Status,
 ) -> c_int {
+    let rt = runtime();
     if !attention::is_on() && !early::has_any() {
-        let real_type = real_datatype(datatype);
+        let real_type = real_datatype(rt, datatype);
         let mut got = requests::EMPTY;
         // SAFETY: the program's arguments are handed on.
-        let rc = unsafe { real::PMPI_Recv(buf, count, real_type, source, tag, real_comm(comm), &mut got) };
+        let rc = unsafe { real::PMPI_Recv(buf, count, real_type, source, tag, real_comm(rt, comm), &mut got) };
         if rc == SUCCESS {
-            completion::count_received(comm, &got);
+            completion::count_received(rt, comm, &got);
             // SAFETY: the program's argument.
             unsafe { put_status(status, got) };
             return SUCCESS;
         }
         // SAFETY: as above.
-        return unsafe { received_badly(Proc::MPI_Recv, rc, got, comm, status) };
+        return unsafe { received_badly(rt, Proc::MPI_Recv, rc, got, comm, status) };
     }
     // SAFETY: the program's arguments are handed on.
-    unsafe { receive_on_record(envelope(buf, count, datatype, source, tag, comm), status) }
+    unsafe { receive_on_record(rt, envelope(buf, count, datatype, source, tag, comm), status) }
 }
 
 /// The end of a blocking receive that has not succeeded: a message that was too long has been received all the same.
 #[cold]
 #[inline(never)]
-unsafe fn received_badly(procedure: Proc, rc: c_int, got: Status, comm: VirtComm, status: *mut Status) -> c_int {
-    let rc = attempt!(rc);
+unsafe fn received_badly(
+    rt: &Runtime,
+    procedure: Proc,
+    rc: c_int,
+    got: Status,
+    comm: VirtComm,
+    status: *mut Status,
+) -> c_int {
+    let rc = attempt!(rt, rc);
     if got.source != understudy_mpi::real_types::ANY_SOURCE {
-        completion::count_received(comm, &got);
+        completion::count_received(rt, comm, &got);
     }
     // SAFETY: handed on to the caller.
     unsafe { put_status(status, got) };
-    finish(procedure, rc, Some(comm))
+    finish(rt, procedure, rc, Some(comm))
 }
 
 /// While a checkpoint is under way, and as long as there may be an early message.
 #[inline(never)]
-unsafe fn receive_on_record(envelope: Envelope, status: *mut Status) -> c_int {
+unsafe fn receive_on_record(rt: &Runtime, envelope: Envelope, status: *mut Status) -> c_int {
     let comm = envelope.comm();
-    let mut handle = match requests::resume() {
+    let mut handle = match requests::resume(rt) {
         Some([Some(receive), _]) => receive,
         _ => {
-            outcome!(cut::here());
-            let (state, request, rc) = posting::receive(envelope);
-            let rc = attempt!(rc);
+            outcome!(cut::here(rt));
+            let (state, request, rc) = posting::receive(rt, envelope);
+            let rc = attempt!(rt, rc);
             if rc != SUCCESS {
-                return finish(Proc::MPI_Recv, rc, Some(comm));
+                return finish(rt, Proc::MPI_Recv, rc, Some(comm));
             }
-            requests::add_receive(envelope, state, request)
+            requests::add_receive(rt, envelope, state, request)
         }
     };
-    requests::begin([Some(handle), None]);
-    let ended = outcome!(completion::wait_with(&mut handle, cut::meanwhile));
-    requests::has_ended();
+    requests::begin(rt, [Some(handle), None]);
+    let ended = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(rt)));
+    requests::has_ended(rt);
     // SAFETY: handed on to the caller.
     unsafe { put_status(status, ended.status) };
-    finish(Proc::MPI_Recv, ended.rc, Some(comm))
+    finish(rt, Proc::MPI_Recv, ended.rc, Some(comm))
 }
 
 /// `MPI_Irecv`
@@ -226,34 +243,35 @@ pub unsafe extern "C" fn MPI_Irecv(
     comm: VirtComm,
     request: *mut VirtRequest,
 ) -> c_int {
+    let rt = runtime();
     if early::has_any() {
         // SAFETY: the program's arguments are handed on.
-        return unsafe { receive_from_early(envelope(buf, count, datatype, source, tag, comm), request) };
+        return unsafe { receive_from_early(rt, envelope(buf, count, datatype, source, tag, comm), request) };
     }
     let mut new = RealRequest(std::ptr::null_mut());
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        let real_type = real_datatype(datatype);
-        let rc = real::PMPI_Irecv(buf, count, real_type, source, tag, real_comm(comm), &mut new);
+        let real_type = real_datatype(rt, datatype);
+        let rc = real::PMPI_Irecv(buf, count, real_type, source, tag, real_comm(rt, comm), &mut new);
         if rc != SUCCESS {
-            return failed(Proc::MPI_Irecv, rc, comm);
+            return failed(rt, Proc::MPI_Irecv, rc, comm);
         }
         let received = envelope(buf, count, datatype, source, tag, comm);
-        request.write(requests::add_receive(received, State::Active, new));
+        request.write(requests::add_receive(rt, received, State::Active, new));
     }
     SUCCESS
 }
 
 /// [`MPI_Irecv`] as long as there may be an early message.
 #[inline(never)]
-unsafe fn receive_from_early(envelope: Envelope, request: *mut VirtRequest) -> c_int {
-    let (state, real_request, rc) = posting::receive(envelope);
-    let rc = attempt!(rc);
+unsafe fn receive_from_early(rt: &Runtime, envelope: Envelope, request: *mut VirtRequest) -> c_int {
+    let (state, real_request, rc) = posting::receive(rt, envelope);
+    let rc = attempt!(rt, rc);
     if rc == SUCCESS {
         // SAFETY: handed on to the caller.
-        unsafe { request.write(requests::add_receive(envelope, state, real_request)) };
+        unsafe { request.write(requests::add_receive(rt, envelope, state, real_request)) };
     }
-    finish(Proc::MPI_Irecv, rc, Some(envelope.comm()))
+    finish(rt, Proc::MPI_Irecv, rc, Some(envelope.comm()))
 }
 
 /// `MPI_Sendrecv`
@@ -271,8 +289,9 @@ pub unsafe extern "C" fn MPI_Sendrecv(
     comm: VirtComm,
     status: *mut Status,
 ) -> c_int {
+    let rt = runtime();
     if !attention::is_on() && !early::has_any() {
-        let (send_type, receive_type) = (real_datatype(sendtype), real_datatype(recvtype));
+        let (send_type, receive_type) = (real_datatype(rt, sendtype), real_datatype(rt, recvtype));
         let mut got = requests::EMPTY;
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe {
@@ -287,19 +306,19 @@ pub unsafe extern "C" fn MPI_Sendrecv(
                 receive_type,
                 source,
                 recvtag,
-                real_comm(comm),
+                real_comm(rt, comm),
                 &mut got,
             )
         };
         // A message that was too long has been received all the same, and the other one has been sent.
         if rc == SUCCESS || got.source != understudy_mpi::real_types::ANY_SOURCE {
-            requests::count_sent(comm, dest, sendcount, sendtype);
+            requests::count_sent(rt, comm, dest, sendcount, sendtype);
         }
         if rc != SUCCESS {
             // SAFETY: as above.
-            return unsafe { received_badly(Proc::MPI_Sendrecv, rc, got, comm, status) };
+            return unsafe { received_badly(rt, Proc::MPI_Sendrecv, rc, got, comm, status) };
         }
-        completion::count_received(comm, &got);
+        completion::count_received(rt, comm, &got);
         // SAFETY: as above.
         unsafe { put_status(status, got) };
         return SUCCESS;
@@ -307,66 +326,73 @@ pub unsafe extern "C" fn MPI_Sendrecv(
     let sent = (sendbuf, sendcount, sendtype, dest, sendtag, comm);
     let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
     // SAFETY: as above.
-    unsafe { exchange_on_record(sent, received, status) }
+    unsafe { exchange_on_record(rt, sent, received, status) }
 }
 
 /// While a checkpoint is under way, or workers agree on one, and as long as there may be an early message.
 #[inline(never)]
-unsafe fn exchange_on_record(sent: Message, received: Envelope, status: *mut Status) -> c_int {
+unsafe fn exchange_on_record(rt: &Runtime, sent: Message, received: Envelope, status: *mut Status) -> c_int {
     const PROCEDURE: Proc = Proc::MPI_Sendrecv;
     let (buf, count, datatype, dest, tag, comm) = sent;
-    let [mut receive, mut send] = match requests::resume() {
+    let [mut receive, mut send] = match requests::resume(rt) {
         Some([Some(receive), Some(send)]) => [receive, send],
         _ => {
-            outcome!(cut::here());
-            let (state, request, rc) = posting::receive(received);
-            let rc = attempt!(rc);
+            outcome!(cut::here(rt));
+            let (state, request, rc) = posting::receive(rt, received);
+            let rc = attempt!(rt, rc);
             if rc != SUCCESS {
-                return finish(PROCEDURE, rc, Some(comm));
+                return finish(rt, PROCEDURE, rc, Some(comm));
             }
-            let mut receive = requests::add_receive(received, state, request);
+            let mut receive = requests::add_receive(rt, received, state, request);
             let mut request = RealRequest(std::ptr::null_mut());
-            let real_type = real_datatype(datatype);
+            let real_type = real_datatype(rt, datatype);
             // SAFETY: the program's arguments are handed on.
-            let rc =
-                attempt!(unsafe { real::PMPI_Isend(buf, count, real_type, dest, tag, real_comm(comm), &mut request) });
+            let rc = attempt!(rt, unsafe {
+                real::PMPI_Isend(buf, count, real_type, dest, tag, real_comm(rt, comm), &mut request)
+            });
             if rc != SUCCESS {
-                outcome!(completion::abandon(&mut receive));
-                return finish(PROCEDURE, rc, Some(comm));
+                outcome!(completion::abandon(rt, &mut receive));
+                return finish(rt, PROCEDURE, rc, Some(comm));
             }
-            [receive, requests::add_send(comm, dest, count, datatype, request)]
+            [receive, requests::add_send(rt, comm, dest, count, datatype, request)]
         }
     };
-    requests::begin([Some(receive), Some(send)]);
+    requests::begin(rt, [Some(receive), Some(send)]);
     // Neither is taken before both have ended: a cut would know of one only.
-    while !outcome!(completion::has_come(send)) {
-        outcome!(cut::meanwhile());
+    while !outcome!(completion::has_come(rt, send)) {
+        outcome!(cut::meanwhile(rt));
     }
-    let failed = completion::code(send);
-    while failed == SUCCESS && !outcome!(completion::has_come(receive)) {
-        outcome!(cut::meanwhile());
+    let failed = completion::code(rt, send);
+    while failed == SUCCESS && !outcome!(completion::has_come(rt, receive)) {
+        outcome!(cut::meanwhile(rt));
     }
-    requests::has_ended();
-    outcome!(completion::wait(&mut send));
+    requests::has_ended(rt);
+    outcome!(completion::wait(rt, &mut send));
     if failed != SUCCESS {
-        outcome!(completion::abandon(&mut receive));
-        return finish(PROCEDURE, failed, Some(comm));
+        outcome!(completion::abandon(rt, &mut receive));
+        return finish(rt, PROCEDURE, failed, Some(comm));
     }
-    let got = outcome!(completion::wait(&mut receive));
+    let got = outcome!(completion::wait(rt, &mut receive));
     // SAFETY: handed on to the caller.
     unsafe { put_status(status, got.status) };
-    finish(PROCEDURE, got.rc, Some(comm))
+    finish(rt, PROCEDURE, got.rc, Some(comm))
 }
 
 /// Makes a persistent request of this kind.
-pub(super) fn init_persistent(procedure: Proc, kind: Kind, comm: VirtComm, handle: *mut VirtRequest) -> c_int {
-    let (request, rc) = posting::persistent(&kind);
-    attempt!(rc);
+pub(super) fn init_persistent(
+    rt: &Runtime,
+    procedure: Proc,
+    kind: Kind,
+    comm: VirtComm,
+    handle: *mut VirtRequest,
+) -> c_int {
+    let (request, rc) = posting::persistent(rt, &kind);
+    attempt!(rt, rc);
     if request.0.is_null() {
-        return finish(procedure, crate::errors::ERR_ARG, Some(comm));
+        return finish(rt, procedure, crate::errors::ERR_ARG, Some(comm));
     }
     // SAFETY: the program's argument.
-    unsafe { handle.write(requests::add(comm, kind, State::Inactive, request)) };
+    unsafe { handle.write(requests::add(rt, comm, kind, State::Inactive, request)) };
     SUCCESS
 }
 
@@ -380,6 +406,7 @@ pub unsafe extern "C" fn MPI_Recv_init(
     comm: VirtComm,
     request: *mut VirtRequest,
 ) -> c_int {
+    let rt = runtime();
     let kind = Kind::PersistentReceive(envelope(buf, count, datatype, source, tag, comm));
-    init_persistent(Proc::MPI_Recv_init, kind, comm, request)
+    init_persistent(rt, Proc::MPI_Recv_init, kind, comm, request)
 }

@@ -3,24 +3,28 @@
 
 use super::arguments::{envelope, outcome, put_status};
 use crate::arch::Rewound;
+use crate::calls::runtime;
 use crate::early::Found;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{self, VirtComm, VirtDatatype, VirtMessage, VirtRequest, real_comm, real_datatype, real_message};
 use crate::objects::comm;
 use crate::raise::finish;
+use crate::recovery::Runtime;
 use crate::requests::{EMPTY, Kind, State};
 use crate::{completion, cut, early, recovery, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 
-fn iprobe(source: c_int, tag: c_int, comm: VirtComm) -> Result<(Option<Status>, c_int), Rewound> {
-    if let Some(status) = early::peek(comm, source, tag) {
+fn iprobe(rt: &Runtime, source: c_int, tag: c_int, comm: VirtComm) -> Result<(Option<Status>, c_int), Rewound> {
+    if let Some(status) = early::peek(rt, comm, source, tag) {
         return Ok((Some(status), SUCCESS));
     }
     let (mut flag, mut status) = (0, EMPTY);
     // SAFETY: plain arguments.
-    let rc = recovery::check(unsafe { real::PMPI_Iprobe(source, tag, real_comm(comm), &mut flag, &mut status) })?;
+    let rc = recovery::check(rt, unsafe {
+        real::PMPI_Iprobe(source, tag, real_comm(rt, comm), &mut flag, &mut status)
+    })?;
     Ok(((flag != 0).then_some(status), rc))
 }
 
@@ -32,8 +36,9 @@ pub unsafe extern "C" fn MPI_Iprobe(
     flag: *mut c_int,
     status: *mut Status,
 ) -> c_int {
-    outcome!(cut::here());
-    let (found, rc) = outcome!(iprobe(source, tag, comm));
+    let rt = runtime();
+    outcome!(cut::here(rt));
+    let (found, rc) = outcome!(iprobe(rt, source, tag, comm));
     // SAFETY: the program's arguments.
     unsafe {
         flag.write(c_int::from(found.is_some()));
@@ -41,52 +46,53 @@ pub unsafe extern "C" fn MPI_Iprobe(
             put_status(status, found);
         }
     }
-    finish(Proc::MPI_Iprobe, rc, Some(comm))
+    finish(rt, Proc::MPI_Iprobe, rc, Some(comm))
 }
 
 /// `MPI_Probe`
 pub unsafe extern "C" fn MPI_Probe(source: c_int, tag: c_int, comm: VirtComm, status: *mut Status) -> c_int {
-    outcome!(cut::here());
+    let rt = runtime();
+    outcome!(cut::here(rt));
     loop {
-        let (found, rc) = outcome!(iprobe(source, tag, comm));
+        let (found, rc) = outcome!(iprobe(rt, source, tag, comm));
         if let Some(found) = found {
             // SAFETY: the program's argument.
             unsafe { put_status(status, found) };
             return SUCCESS;
         }
         if rc != SUCCESS {
-            return finish(Proc::MPI_Probe, rc, Some(comm));
+            return finish(rt, Proc::MPI_Probe, rc, Some(comm));
         }
-        outcome!(cut::meanwhile());
+        outcome!(cut::meanwhile(rt));
     }
 }
 
-fn no_message() -> VirtMessage {
-    VirtMessage(handles::predefined_handle("ompi_message_null"))
+fn no_message(rt: &Runtime) -> VirtMessage {
+    VirtMessage(handles::predefined_handle(rt, "ompi_message_null"))
 }
 
-fn no_process() -> VirtMessage {
-    VirtMessage(handles::predefined_handle("ompi_message_no_proc"))
+fn no_process(rt: &Runtime) -> VirtMessage {
+    VirtMessage(handles::predefined_handle(rt, "ompi_message_no_proc"))
 }
 
 /// A matched message; the error otherwise, or nothing.
 type Matched = (Option<(VirtMessage, Status)>, c_int);
 
-fn improbe(source: c_int, tag: c_int, comm: VirtComm) -> Result<Matched, Rewound> {
-    if let Some(early) = early::claim(comm, source, tag) {
+fn improbe(rt: &Runtime, source: c_int, tag: c_int, comm: VirtComm) -> Result<Matched, Rewound> {
+    if let Some(early) = early::claim(rt, comm, source, tag) {
         return Ok((Some(early), SUCCESS));
     }
-    let (mut flag, mut status, mut message) = (0, EMPTY, real_message(no_message()));
+    let (mut flag, mut status, mut message) = (0, EMPTY, real_message(rt, no_message(rt)));
     // SAFETY: plain arguments.
-    let rc = unsafe { real::PMPI_Improbe(source, tag, real_comm(comm), &mut flag, &mut message, &mut status) };
-    let rc = recovery::check(rc)?;
+    let rc = unsafe { real::PMPI_Improbe(source, tag, real_comm(rt, comm), &mut flag, &mut message, &mut status) };
+    let rc = recovery::check(rt, rc)?;
     if rc != SUCCESS || flag == 0 {
         return Ok((None, rc));
     }
     let handle = if source == PROC_NULL {
-        no_process()
+        no_process(rt)
     } else {
-        early::enter_matched(comm, message, status)
+        early::enter_matched(rt, comm, message, status)
     };
     Ok((Some((handle, status)), SUCCESS))
 }
@@ -100,8 +106,9 @@ pub unsafe extern "C" fn MPI_Improbe(
     message: *mut VirtMessage,
     status: *mut Status,
 ) -> c_int {
-    outcome!(cut::here());
-    let (found, rc) = outcome!(improbe(source, tag, comm));
+    let rt = runtime();
+    outcome!(cut::here(rt));
+    let (found, rc) = outcome!(improbe(rt, source, tag, comm));
     // SAFETY: the program's arguments.
     unsafe {
         flag.write(c_int::from(found.is_some()));
@@ -110,7 +117,7 @@ pub unsafe extern "C" fn MPI_Improbe(
             put_status(status, found);
         }
     }
-    finish(Proc::MPI_Improbe, rc, Some(comm))
+    finish(rt, Proc::MPI_Improbe, rc, Some(comm))
 }
 
 /// `MPI_Mprobe`
@@ -121,9 +128,10 @@ pub unsafe extern "C" fn MPI_Mprobe(
     message: *mut VirtMessage,
     status: *mut Status,
 ) -> c_int {
-    outcome!(cut::here());
+    let rt = runtime();
+    outcome!(cut::here(rt));
     loop {
-        let (found, rc) = outcome!(improbe(source, tag, comm));
+        let (found, rc) = outcome!(improbe(rt, source, tag, comm));
         if let Some((handle, found)) = found {
             // SAFETY: the program's arguments.
             unsafe {
@@ -133,18 +141,19 @@ pub unsafe extern "C" fn MPI_Mprobe(
             return SUCCESS;
         }
         if rc != SUCCESS {
-            return finish(Proc::MPI_Mprobe, rc, Some(comm));
+            return finish(rt, Proc::MPI_Mprobe, rc, Some(comm));
         }
-        outcome!(cut::meanwhile());
+        outcome!(cut::meanwhile(rt));
     }
 }
 
 /// Starts to receive a matched message. The request, or an error and whose it is.
 fn imrecv(
+    rt: &Runtime,
     (buf, count, datatype): (*mut c_void, c_int, VirtDatatype),
     message: VirtMessage,
 ) -> Result<Result<VirtRequest, (c_int, Option<VirtComm>)>, Rewound> {
-    if message == no_process() {
+    if message == no_process(rt) {
         let status = Status {
             source: PROC_NULL,
             ..EMPTY
@@ -155,11 +164,17 @@ fn imrecv(
             datatype,
             PROC_NULL,
             understudy_mpi::real_types::ANY_TAG,
-            comm::world_handle(),
+            comm::world_handle(rt),
         ));
-        return Ok(Ok(requests::add_done(comm::world_handle(), kind, status, SUCCESS)));
+        return Ok(Ok(requests::add_done(
+            rt,
+            comm::world_handle(rt),
+            kind,
+            status,
+            SUCCESS,
+        )));
     }
-    match early::take_matched(message) {
+    match early::take_matched(rt, message) {
         None => Ok(Err((ERR_REQUEST, None))),
         Some(Found::Early(early)) => {
             let envelope = envelope(
@@ -170,8 +185,9 @@ fn imrecv(
                 early.tag,
                 VirtComm(early.comm as *mut c_void),
             );
-            let ended = early::deliver(&early, &envelope);
+            let ended = early::deliver(rt, &early, &envelope);
             Ok(Ok(requests::add_done(
+                rt,
                 envelope.comm(),
                 Kind::Receive(envelope),
                 ended.status,
@@ -181,13 +197,13 @@ fn imrecv(
         Some(Found::Real(mut matched, comm, status)) => {
             let mut request = RealRequest(std::ptr::null_mut());
             // SAFETY: a matched message and the program's buffer.
-            let rc = unsafe { real::PMPI_Imrecv(buf, count, real_datatype(datatype), &mut matched, &mut request) };
-            let rc = recovery::check(rc)?;
+            let rc = unsafe { real::PMPI_Imrecv(buf, count, real_datatype(rt, datatype), &mut matched, &mut request) };
+            let rc = recovery::check(rt, rc)?;
             if rc != SUCCESS {
                 return Ok(Err((rc, Some(comm))));
             }
             let envelope = envelope(buf, count, datatype, status.source, status.tag, comm);
-            Ok(Ok(requests::add_receive(envelope, State::Active, request)))
+            Ok(Ok(requests::add_receive(rt, envelope, State::Active, request)))
         }
     }
 }
@@ -200,13 +216,14 @@ pub unsafe extern "C" fn MPI_Imrecv(
     message: *mut VirtMessage,
     request: *mut VirtRequest,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments.
     unsafe {
-        match outcome!(imrecv((buf, count, datatype), *message)) {
+        match outcome!(imrecv(rt, (buf, count, datatype), *message)) {
             Ok(handle) => request.write(handle),
-            Err((rc, comm)) => return finish(Proc::MPI_Imrecv, rc, comm),
+            Err((rc, comm)) => return finish(rt, Proc::MPI_Imrecv, rc, comm),
         }
-        message.write(no_message());
+        message.write(no_message(rt));
     }
     SUCCESS
 }
@@ -219,15 +236,16 @@ pub unsafe extern "C" fn MPI_Mrecv(
     message: *mut VirtMessage,
     status: *mut Status,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments.
     unsafe {
-        let mut handle = match outcome!(imrecv((buf, count, datatype), *message)) {
+        let mut handle = match outcome!(imrecv(rt, (buf, count, datatype), *message)) {
             Ok(handle) => handle,
-            Err((rc, comm)) => return finish(Proc::MPI_Mrecv, rc, comm),
+            Err((rc, comm)) => return finish(rt, Proc::MPI_Mrecv, rc, comm),
         };
-        let ended = outcome!(completion::wait(&mut handle));
-        message.write(no_message());
+        let ended = outcome!(completion::wait(rt, &mut handle));
+        message.write(no_message(rt));
         put_status(status, ended.status);
-        finish(Proc::MPI_Mrecv, ended.rc, ended.comm)
+        finish(rt, Proc::MPI_Mrecv, ended.rc, ended.comm)
     }
 }

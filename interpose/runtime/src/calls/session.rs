@@ -4,6 +4,7 @@
 use super::arguments::put;
 use super::environment;
 use crate::attempt;
+use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_RANK, SUCCESS};
 use crate::generated::callbacks::SessionErrhandlerFn;
 use crate::generated::{HandleKind, Proc};
@@ -15,22 +16,23 @@ use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::session::{self, ERR_SESSION, SETS};
 use crate::objects::{comm, group, info, objects};
 use crate::raise::{raise, raise_on, unsupported};
+use crate::recovery::Runtime;
 use crate::{requests, traffic, world};
 use std::ffi::{CStr, c_char, c_int};
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 
 /// What a procedure on a session returns: an error goes to the session's error handler, or to that of the world.
-fn finish(procedure: Proc, session: VirtSession, outcome: Result<(), c_int>) -> c_int {
+fn finish(rt: &Runtime, procedure: Proc, session: VirtSession, outcome: Result<(), c_int>) -> c_int {
     match outcome {
         Ok(()) => SUCCESS,
-        Err(rc) if session::index(session).is_some() => raise_on(procedure, rc, Object::Session(session)),
-        Err(rc) => raise(procedure, rc, None),
+        Err(rc) if session::index(rt, session).is_some() => raise_on(rt, procedure, rc, Object::Session(session)),
+        Err(rc) => raise(rt, procedure, rc, None),
     }
 }
 
-fn known(session: VirtSession) -> Result<u32, c_int> {
-    session::index(session).ok_or(ERR_SESSION)
+fn known(rt: &Runtime, session: VirtSession) -> Result<u32, c_int> {
+    session::index(rt, session).ok_or(ERR_SESSION)
 }
 
 /// # Safety
@@ -49,54 +51,58 @@ pub unsafe extern "C" fn MPI_Session_init(
     errhandler: VirtErrhandler,
     session: *mut VirtSession,
 ) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Session_init;
-    if !world::is_initialised() || world::get().finalized {
-        return unsupported(procedure);
+    if !world::is_initialised() || world::get(rt).finalized {
+        return unsupported(rt, procedure);
     }
-    if session.is_null() || !errhandler::is_of(errhandler, Kind::Session) {
-        return raise_on(procedure, ERR_ARG, Object::New(errhandler));
+    if session.is_null() || !errhandler::is_of(rt, errhandler, Kind::Session) {
+        return raise_on(rt, procedure, ERR_ARG, Object::New(errhandler));
     }
     // SAFETY: the program's place for the handle.
-    unsafe { session.write(session::create(errhandler)) };
+    unsafe { session.write(session::create(rt, errhandler)) };
     SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Session_finalize(session: *mut VirtSession) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Session_finalize;
     // SAFETY: the program's handle.
     let Some(handle) = (!session.is_null()).then(|| unsafe { *session }) else {
-        return raise(procedure, ERR_ARG, None);
+        return raise(rt, procedure, ERR_ARG, None);
     };
-    let outcome = known(handle).map(session::remove);
+    let outcome = known(rt, handle).map(|it| session::remove(rt, it));
     if outcome.is_ok() {
         // SAFETY: the program's handle.
-        unsafe { session.write(session::null_handle()) };
+        unsafe { session.write(session::null_handle(rt)) };
     }
-    finish(procedure, handle, outcome)
+    finish(rt, procedure, handle, outcome)
 }
 
 /// The hints that are used: the thread level (11.3.1).
 pub unsafe extern "C" fn MPI_Session_get_info(session: VirtSession, info_used: *mut VirtInfo) -> c_int {
+    let rt = runtime();
     let level = (b"thread_level".to_vec(), environment::level_name().to_vec());
     // SAFETY: the program's argument is handed on.
-    let outcome = known(session).and_then(|_| unsafe { put_info(info_used, level) });
-    finish(Proc::MPI_Session_get_info, session, outcome)
+    let outcome = known(rt, session).and_then(|_| unsafe { put_info(rt, info_used, level) });
+    finish(rt, Proc::MPI_Session_get_info, session, outcome)
 }
 
 /// # Safety
 /// The program's place for the handle, or null.
-unsafe fn put_info(place: *mut VirtInfo, pair: (Vec<u8>, Vec<u8>)) -> Result<(), c_int> {
+unsafe fn put_info(rt: &Runtime, place: *mut VirtInfo, pair: (Vec<u8>, Vec<u8>)) -> Result<(), c_int> {
     if place.is_null() {
         return Err(ERR_ARG);
     }
     // SAFETY: the caller's promise.
-    unsafe { put(place, info::create(&[pair])?) }
+    unsafe { put(place, info::create(rt, &[pair])?) }
 }
 
 /// A hint may be ignored.
 pub unsafe extern "C" fn MPI_Session_set_info(session: VirtSession, info: VirtInfo) -> c_int {
-    let outcome = known(session).and_then(|_| info::index(info).map(|_| ()).ok_or(info::ERR_INFO));
-    finish(Proc::MPI_Session_set_info, session, outcome)
+    let rt = runtime();
+    let outcome = known(rt, session).and_then(|_| info::index(rt, info).map(|_| ()).ok_or(info::ERR_INFO));
+    finish(rt, Proc::MPI_Session_set_info, session, outcome)
 }
 
 pub unsafe extern "C" fn MPI_Session_get_num_psets(
@@ -104,9 +110,10 @@ pub unsafe extern "C" fn MPI_Session_get_num_psets(
     _info: VirtInfo,
     npset_names: *mut c_int,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's argument is handed on.
-    let outcome = known(session).and_then(|_| unsafe { put(npset_names, SETS.len() as c_int) });
-    finish(Proc::MPI_Session_get_num_psets, session, outcome)
+    let outcome = known(rt, session).and_then(|_| unsafe { put(npset_names, SETS.len() as c_int) });
+    finish(rt, Proc::MPI_Session_get_num_psets, session, outcome)
 }
 
 /// The name is cut to the room there is; its length, with the zero, is told in any case.
@@ -117,8 +124,9 @@ pub unsafe extern "C" fn MPI_Session_get_nth_pset(
     len: *mut c_int,
     pset_name: *mut c_char,
 ) -> c_int {
+    let rt = runtime();
     let name = usize::try_from(n).ok().and_then(|n| SETS.get(n)).ok_or(ERR_ARG);
-    let outcome = known(session).and(name).and_then(|name| {
+    let outcome = known(rt, session).and(name).and_then(|name| {
         let bytes = name.to_bytes();
         // SAFETY: the program's place for the length, and so much room.
         unsafe {
@@ -134,7 +142,7 @@ pub unsafe extern "C" fn MPI_Session_get_nth_pset(
             put(len, bytes.len() as c_int + 1)
         }
     });
-    finish(Proc::MPI_Session_get_nth_pset, session, outcome)
+    finish(rt, Proc::MPI_Session_get_nth_pset, session, outcome)
 }
 
 pub unsafe extern "C" fn MPI_Session_get_pset_info(
@@ -142,15 +150,17 @@ pub unsafe extern "C" fn MPI_Session_get_pset_info(
     pset_name: *const c_char,
     info_used: *mut VirtInfo,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    let outcome = known(session).and_then(|_| unsafe {
-        let members = session::members(text(pset_name)?).ok_or(ERR_ARG)?;
+    let outcome = known(rt, session).and_then(|_| unsafe {
+        let members = session::members(rt, text(pset_name)?).ok_or(ERR_ARG)?;
         put_info(
+            rt,
             info_used,
             (b"mpi_size".to_vec(), members.len().to_string().into_bytes()),
         )
     });
-    finish(Proc::MPI_Session_get_pset_info, session, outcome)
+    finish(rt, Proc::MPI_Session_get_pset_info, session, outcome)
 }
 
 pub unsafe extern "C" fn MPI_Group_from_session_pset(
@@ -158,51 +168,61 @@ pub unsafe extern "C" fn MPI_Group_from_session_pset(
     pset_name: *const c_char,
     newgroup: *mut VirtGroup,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    let outcome = known(session).and_then(|_| unsafe {
-        put(newgroup, group::null_handle())?;
-        let members = session::members(text(pset_name)?).ok_or(ERR_ARG)?;
-        put(newgroup, group::create(members)?)
+    let outcome = known(rt, session).and_then(|_| unsafe {
+        put(newgroup, group::null_handle(rt))?;
+        let members = session::members(rt, text(pset_name)?).ok_or(ERR_ARG)?;
+        put(newgroup, group::create(rt, members)?)
     });
-    finish(Proc::MPI_Group_from_session_pset, session, outcome)
+    finish(rt, Proc::MPI_Group_from_session_pset, session, outcome)
 }
 
 pub unsafe extern "C" fn MPI_Session_create_errhandler(
     function: SessionErrhandlerFn<VirtSession>,
     errhandler: *mut VirtErrhandler,
 ) -> c_int {
+    let rt = runtime();
     let Some(function) = function.filter(|_| !errhandler.is_null()) else {
-        return raise(Proc::MPI_Session_create_errhandler, ERR_ARG, None);
+        return raise(rt, Proc::MPI_Session_create_errhandler, ERR_ARG, None);
     };
     // SAFETY: the program's place for the handle.
-    unsafe { errhandler.write(errhandler::create(Kind::Session, function as usize as u64)) };
+    unsafe { errhandler.write(errhandler::create(rt, Kind::Session, function as usize as u64)) };
     SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Session_set_errhandler(session: VirtSession, errhandler: VirtErrhandler) -> c_int {
-    let set = |_| match Object::Session(session).set(errhandler) {
+    let rt = runtime();
+    let set = |_| match Object::Session(session).set(rt, errhandler) {
         SUCCESS => Ok(()),
         rc => Err(rc),
     };
-    finish(Proc::MPI_Session_set_errhandler, session, known(session).and_then(set))
+    finish(
+        rt,
+        Proc::MPI_Session_set_errhandler,
+        session,
+        known(rt, session).and_then(set),
+    )
 }
 
 pub unsafe extern "C" fn MPI_Session_get_errhandler(session: VirtSession, errhandler: *mut VirtErrhandler) -> c_int {
-    let outcome = match known(session) {
+    let rt = runtime();
+    let outcome = match known(rt, session) {
         Ok(_) if errhandler.is_null() => Err(ERR_ARG),
         // SAFETY: the program's place for the handle.
-        Ok(_) => unsafe { put(errhandler, Object::Session(session).get()) },
+        Ok(_) => unsafe { put(errhandler, Object::Session(session).get(rt)) },
         Err(rc) => Err(rc),
     };
-    finish(Proc::MPI_Session_get_errhandler, session, outcome)
+    finish(rt, Proc::MPI_Session_get_errhandler, session, outcome)
 }
 
 pub unsafe extern "C" fn MPI_Session_call_errhandler(session: VirtSession, errorcode: c_int) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Session_call_errhandler;
-    if session::index(session).is_none() {
-        return raise(procedure, ERR_SESSION, None);
+    if session::index(rt, session).is_none() {
+        return raise(rt, procedure, ERR_SESSION, None);
     }
-    raise_on(procedure, errorcode, Object::Session(session));
+    raise_on(rt, procedure, errorcode, Object::Session(session));
     SUCCESS
 }
 
@@ -211,17 +231,24 @@ pub unsafe extern "C" fn MPI_Session_c2f(session: VirtSession) -> c_int {
 }
 
 pub unsafe extern "C" fn MPI_Session_f2c(session: c_int) -> VirtSession {
-    let exists = |index| objects().sessions.get(index).is_some();
+    let rt = runtime();
+    let exists = |index| objects(rt).sessions.get(index).is_some();
     match session {
-        0 => session::null_handle(),
-        session => VirtSession(from_fortran(HandleKind::Session, session, exists, std::ptr::null_mut)),
+        0 => session::null_handle(rt),
+        session => VirtSession(from_fortran(
+            rt,
+            HandleKind::Session,
+            session,
+            exists,
+            std::ptr::null_mut,
+        )),
     }
 }
 
 /// The members of a group, to which this process must belong.
-fn members_with_me(group: VirtGroup) -> Result<Vec<Worker>, c_int> {
-    let members = group::members(group).ok_or(ERR_GROUP)?;
-    let me = comm::members(comm::self_handle()).unwrap_or_default();
+fn members_with_me(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int> {
+    let members = group::members(rt, group).ok_or(ERR_GROUP)?;
+    let me = comm::members(rt, comm::self_handle(rt)).unwrap_or_default();
     match me.iter().all(|me| members.contains(me)) {
         true => Ok(members),
         false => Err(ERR_GROUP),
@@ -232,10 +259,15 @@ fn members_with_me(group: VirtGroup) -> Result<Vec<Worker>, c_int> {
 ///
 /// # Safety
 /// A C string of the program, or null.
-unsafe fn checked(tag: *const c_char, errhandler: VirtErrhandler, new: *mut VirtComm) -> Result<c_int, c_int> {
+unsafe fn checked(
+    rt: &Runtime,
+    tag: *const c_char,
+    errhandler: VirtErrhandler,
+    new: *mut VirtComm,
+) -> Result<c_int, c_int> {
     // SAFETY: the caller's promise.
     let tag = unsafe { text(tag) }?;
-    if new.is_null() || !errhandler::is_of(errhandler, Kind::Comm) {
+    if new.is_null() || !errhandler::is_of(rt, errhandler, Kind::Comm) {
         return Err(ERR_ARG);
     }
     Ok(create::tag_of(tag))
@@ -243,25 +275,28 @@ unsafe fn checked(tag: *const c_char, errhandler: VirtErrhandler, new: *mut Virt
 
 /// Runs a constructor in a handler and enters the result. A macro because [`attempt!`] leaves the handler.
 macro_rules! construct {
-    ($procedure:expr, $info:expr, $errhandler:expr, $newcomm:expr, $constructor:expr) => {{
+    ($rt:expr, $procedure:expr, $info:expr, $errhandler:expr, $newcomm:expr, $constructor:expr) => {{
         let (mut made, constructor) = (None, $constructor);
         let with_hints = |new: &mut RealComm| match constructor(new) {
             SUCCESS => {
                 new.return_errors();
-                hints::apply(*new, &info::pairs($info))
+                hints::apply($rt, *new, &info::pairs($rt, $info))
             }
             rc => rc,
         };
-        match attempt!(create::make(with_hints, requests::are_on, &mut made)) {
+        match attempt!(
+            $rt,
+            create::make($rt, with_hints, |it| requests::are_on($rt, it), &mut made)
+        ) {
             SUCCESS => (),
-            rc => return raise_on($procedure, rc, Object::New($errhandler)),
+            rc => return raise_on($rt, $procedure, rc, Object::New($errhandler)),
         }
         let Some(made) = made else {
-            return raise_on($procedure, ERR_ARG, Object::New($errhandler));
+            return raise_on($rt, $procedure, ERR_ARG, Object::New($errhandler));
         };
-        traffic::forget_recent();
-        let new = create::register(made, comm::world_handle());
-        comm::set_errhandler(new, $errhandler.0 as u64);
+        traffic::forget_recent($rt);
+        let new = create::register($rt, made, comm::world_handle($rt));
+        comm::set_errhandler($rt, new, $errhandler.0 as u64);
         // SAFETY: the program's place for the handle, which was checked.
         unsafe { $newcomm.write(new) };
         SUCCESS
@@ -275,40 +310,42 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
     errhandler: VirtErrhandler,
     newcomm: *mut VirtComm,
 ) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Comm_create_from_group;
     // SAFETY: the program's arguments are handed on.
-    let tag = match unsafe { checked(tag, errhandler, newcomm) } {
-        Ok(_) if group == group::empty_handle() => {
+    let tag = match unsafe { checked(rt, tag, errhandler, newcomm) } {
+        Ok(_) if group == group::empty_handle(rt) => {
             // SAFETY: the program's place for the handle, which was checked.
-            unsafe { newcomm.write(comm::null_handle()) };
+            unsafe { newcomm.write(comm::null_handle(rt)) };
             return SUCCESS;
         }
-        Ok(tag) => members_with_me(group).map(|_| tag),
+        Ok(tag) => members_with_me(rt, group).map(|_| tag),
         Err(rc) => Err(rc),
     };
     match tag {
-        Ok(tag) => construct!(procedure, info, errhandler, newcomm, |new: &mut RealComm| {
-            create::of_group(group, tag, new)
+        Ok(tag) => construct!(rt, procedure, info, errhandler, newcomm, |new: &mut RealComm| {
+            create::of_group(rt, group, tag, new)
         }),
-        Err(rc) => raise_on(procedure, rc, Object::New(errhandler)),
+        Err(rc) => raise_on(rt, procedure, rc, Object::New(errhandler)),
     }
 }
 
 /// The leader in the remote group, which is only looked at by that in the local one.
 fn other_leader(
+    rt: &Runtime,
     (local_group, local_leader): (VirtGroup, c_int),
     (remote_group, remote_leader): (VirtGroup, c_int),
 ) -> Result<Option<Worker>, c_int> {
-    let local = members_with_me(local_group)?;
+    let local = members_with_me(rt, local_group)?;
     let at = |members: &[Worker], rank: c_int| {
         let member = usize::try_from(rank).ok().and_then(|rank| members.get(rank));
         member.copied().ok_or(ERR_RANK)
     };
     let leader = at(&local, local_leader)?;
-    if comm::members(comm::self_handle()).as_deref() != Some(&[leader]) {
+    if comm::members(rt, comm::self_handle(rt)).as_deref() != Some(&[leader]) {
         return Ok(None);
     }
-    let remote = group::members(remote_group).ok_or(ERR_GROUP)?;
+    let remote = group::members(rt, remote_group).ok_or(ERR_GROUP)?;
     if remote.iter().any(|member| local.contains(member)) {
         return Err(ERR_GROUP);
     }
@@ -325,14 +362,15 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
     errhandler: VirtErrhandler,
     newintercomm: *mut VirtComm,
 ) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Intercomm_create_from_groups;
-    let leader = other_leader((local_group, local_leader), (remote_group, remote_leader));
+    let leader = other_leader(rt, (local_group, local_leader), (remote_group, remote_leader));
     // SAFETY: the program's arguments are handed on.
-    let tag = unsafe { checked(tag, errhandler, newintercomm) };
+    let tag = unsafe { checked(rt, tag, errhandler, newintercomm) };
     match leader.and_then(|leader| Ok((leader, tag?))) {
-        Ok((leader, tag)) => construct!(procedure, info, errhandler, newintercomm, |new: &mut RealComm| {
-            create::between_groups((local_group, local_leader), leader, tag, new)
+        Ok((leader, tag)) => construct!(rt, procedure, info, errhandler, newintercomm, |new: &mut RealComm| {
+            create::between_groups(rt, (local_group, local_leader), leader, tag, new)
         }),
-        Err(rc) => raise_on(procedure, rc, Object::New(errhandler)),
+        Err(rc) => raise_on(rt, procedure, rc, Object::New(errhandler)),
     }
 }

@@ -1,11 +1,13 @@
 //! The tool interface (MPI 4.1, section 15.3). Its errors are returned, and go to no error handler.
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
+use crate::calls::runtime;
 use crate::errors::{SUCCESS, succeeded};
 use crate::generated::real;
 use crate::handles::{VirtDatatype, predefined_handle, predefined_of, real_datatype};
 use crate::objects::tool::{self, Cvar, INVALID_HANDLE, INVALID_SESSION, NOT_INITIALIZED, Of};
 use crate::objects::{objects, objects_mut};
+use crate::recovery::Runtime;
 use crate::world;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -17,8 +19,12 @@ pub(super) fn returned(outcome: Result<(), c_int>) -> c_int {
     outcome.err().unwrap_or(SUCCESS)
 }
 
-pub(super) fn must_be_open() -> Result<(), c_int> {
-    if tool::is_open() { Ok(()) } else { Err(NOT_INITIALIZED) }
+pub(super) fn must_be_open(rt: &Runtime) -> Result<(), c_int> {
+    if tool::is_open(rt) {
+        Ok(())
+    } else {
+        Err(NOT_INITIALIZED)
+    }
 }
 
 /// Calls that only look at what the library has registered.
@@ -26,7 +32,8 @@ macro_rules! local {
     ($($name:ident, $real:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            if !tool::is_open() {
+            let rt = $crate::calls::runtime();
+            if !tool::is_open(rt) {
                 return NOT_INITIALIZED;
             }
             let _apart = Apart::new();
@@ -52,10 +59,11 @@ local! {
 
 /// `MPI_T_init_thread`
 pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int {
+    let rt = runtime();
     let mut level = 0;
-    let rc = tool::open(required, &mut level, !world::is_initialised());
+    let rc = tool::open(rt, required, &mut level, !world::is_initialised());
     if rc == SUCCESS {
-        objects_mut().tool.users += 1;
+        objects_mut(rt).tool.users += 1;
         // SAFETY: the program's argument.
         unsafe { provided.write(level) };
     }
@@ -64,7 +72,8 @@ pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: *mut c_int
 
 /// `MPI_T_finalize`: the library's interface stays open.
 pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
-    let users = &mut objects_mut().tool.users;
+    let rt = runtime();
+    let users = &mut objects_mut(rt).tool.users;
     match users.checked_sub(1) {
         Some(left) => *users = left,
         None => return NOT_INITIALIZED,
@@ -84,16 +93,17 @@ impl Types {
     /// # Safety
     /// The program's places, or null.
     unsafe fn ask(
+        rt: &Runtime,
         (datatype, enumtype): (*mut VirtDatatype, *mut *mut c_void),
         (of, index): (Of, c_int),
         ask: impl FnOnce(&mut RealDatatype, &mut *mut c_void) -> c_int,
     ) -> c_int {
-        if !tool::is_open() {
+        if !tool::is_open(rt) {
             return NOT_INITIALIZED;
         }
-        let null = || predefined_handle("ompi_mpi_datatype_null");
+        let null = || predefined_handle(rt, "ompi_mpi_datatype_null");
         let mut types = Types {
-            datatype: real_datatype(VirtDatatype(null())),
+            datatype: real_datatype(rt, VirtDatatype(null())),
             enumtype: null_mut(),
         };
         let rc = {
@@ -106,7 +116,7 @@ impl Types {
         // SAFETY: handed on to the caller.
         unsafe {
             if !datatype.is_null() {
-                datatype.write(VirtDatatype(predefined_of(types.datatype.0).unwrap_or_else(null)));
+                datatype.write(VirtDatatype(predefined_of(rt, types.datatype.0).unwrap_or_else(null)));
             }
             if !enumtype.is_null() {
                 let is_none = types.enumtype.is_null();
@@ -134,9 +144,11 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
     bind: *mut c_int,
     scope: *mut c_int,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
         Types::ask(
+            rt,
             (datatype, enumtype),
             (Of::CvarEnum, cvar_index),
             |real_type, real_enum| {
@@ -164,9 +176,11 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
     continuous: *mut c_int,
     atomic: *mut c_int,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
         Types::ask(
+            rt,
             (datatype, enumtype),
             (Of::PvarEnum, pvar_index),
             |real_type, real_enum| {
@@ -180,12 +194,12 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
 }
 
 /// The library's enumeration behind the program's.
-fn real_enum(given: *mut c_void) -> Result<*mut c_void, c_int> {
-    must_be_open()?;
+fn real_enum(rt: &Runtime, given: *mut c_void) -> Result<*mut c_void, c_int> {
+    must_be_open(rt)?;
     let enumtype = if let Some(index) = tool::index(Of::CvarEnum, given) {
-        tool::describe_cvar(index as c_int)?.enumtype
+        tool::describe_cvar(rt, index as c_int)?.enumtype
     } else if let Some(index) = tool::index(Of::PvarEnum, given) {
-        tool::describe_pvar(index as c_int)?.enumtype
+        tool::describe_pvar(rt, index as c_int)?.enumtype
     } else {
         null_mut()
     };
@@ -203,7 +217,8 @@ pub unsafe extern "C" fn MPI_T_enum_get_info(
     name: *mut c_char,
     name_len: *mut c_int,
 ) -> c_int {
-    returned(real_enum(enumtype).and_then(|real| {
+    let rt = runtime();
+    returned(real_enum(rt, enumtype).and_then(|real| {
         let _apart = Apart::new();
         // SAFETY: the program's arguments are handed on.
         succeeded(unsafe { real::PMPI_T_enum_get_info(real, num, name, name_len) })
@@ -218,7 +233,8 @@ pub unsafe extern "C" fn MPI_T_enum_get_item(
     name: *mut c_char,
     name_len: *mut c_int,
 ) -> c_int {
-    returned(real_enum(enumtype).and_then(|real| {
+    let rt = runtime();
+    returned(real_enum(rt, enumtype).and_then(|real| {
         let _apart = Apart::new();
         // SAFETY: the program's arguments are handed on.
         succeeded(unsafe { real::PMPI_T_enum_get_item(real, index, value, name, name_len) })
@@ -244,19 +260,20 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
     handle: *mut *mut c_void,
     count: *mut c_int,
 ) -> c_int {
+    let rt = runtime();
     let make = || {
-        must_be_open()?;
-        let variable = tool::describe_cvar(cvar_index)?;
+        must_be_open(rt)?;
+        let variable = tool::describe_cvar(rt, cvar_index)?;
         let mut cvar = Cvar {
             name: variable.name,
             // SAFETY: the program's argument.
             object: unsafe { object_at(variable.bind, obj_handle) },
             count: 0,
         };
-        let (real, elements) = tool::make_cvar(&cvar)?;
+        let (real, elements) = tool::make_cvar(rt, &cvar)?;
         cvar.count = elements;
-        let index = objects_mut().tool.cvars.insert(cvar);
-        tool::set_real(Of::Cvar, index, real);
+        let index = objects_mut(rt).tool.cvars.insert(cvar);
+        tool::set_real(rt, Of::Cvar, index, real);
         // SAFETY: the program's arguments.
         unsafe {
             handle.write(tool::handle(Of::Cvar, index));
@@ -268,9 +285,9 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
 }
 
 /// The library's handle behind the program's.
-pub(super) fn real_of(of: Of, handle: *mut c_void) -> Result<*mut c_void, c_int> {
-    must_be_open()?;
-    let real = tool::real_of(of, handle);
+pub(super) fn real_of(rt: &Runtime, of: Of, handle: *mut c_void) -> Result<*mut c_void, c_int> {
+    must_be_open(rt)?;
+    let real = tool::real_of(rt, of, handle);
     match (real.is_null(), of) {
         (false, _) => Ok(real),
         (true, Of::Session) => Err(INVALID_SESSION),
@@ -280,13 +297,14 @@ pub(super) fn real_of(of: Of, handle: *mut c_void) -> Result<*mut c_void, c_int>
 
 /// The program's handle is void from now on, and the library gets its own back, if there is one.
 pub(super) fn give_back(
+    rt: &Runtime,
     of: Of,
     index: u32,
     given: &mut *mut c_void,
     free: impl FnOnce(&mut *mut c_void) -> c_int,
 ) -> Result<(), c_int> {
-    let mut real = tool::real_of(of, *given);
-    tool::set_real(of, index, null_mut());
+    let mut real = tool::real_of(rt, of, *given);
+    tool::set_real(rt, of, index, null_mut());
     *given = null_mut();
     if real.is_null() {
         return Ok(());
@@ -297,14 +315,15 @@ pub(super) fn give_back(
 
 /// `MPI_T_cvar_handle_free`
 pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's argument.
     let given = unsafe { &mut *handle };
     let mut free = || {
-        must_be_open()?;
+        must_be_open(rt)?;
         let index = tool::index(Of::Cvar, *given).ok_or(INVALID_HANDLE)?;
-        objects_mut().tool.cvars.remove(index).ok_or(INVALID_HANDLE)?;
+        objects_mut(rt).tool.cvars.remove(index).ok_or(INVALID_HANDLE)?;
         // SAFETY: a handle of the library's.
-        give_back(Of::Cvar, index, given, |real| unsafe {
+        give_back(rt, Of::Cvar, index, given, |real| unsafe {
             real::PMPI_T_cvar_handle_free(real)
         })
     };
@@ -313,7 +332,8 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_i
 
 /// `MPI_T_cvar_read`
 pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) -> c_int {
-    returned(real_of(Of::Cvar, handle).and_then(|real| {
+    let rt = runtime();
+    returned(real_of(rt, Of::Cvar, handle).and_then(|real| {
         let _apart = Apart::new();
         // SAFETY: the program's buffer.
         succeeded(unsafe { real::PMPI_T_cvar_read(real, buf) })
@@ -324,8 +344,8 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) 
 ///
 /// # Safety
 /// The value must be one of this type.
-unsafe fn value_of(datatype: *mut c_void, count: c_int, value: *const c_void) -> Option<Vec<u8>> {
-    let of = |name: &str| predefined_of(datatype) == Some(predefined_handle(name));
+unsafe fn value_of(rt: &Runtime, datatype: *mut c_void, count: c_int, value: *const c_void) -> Option<Vec<u8>> {
+    let of = |name: &str| predefined_of(rt, datatype) == Some(predefined_handle(rt, name));
     if of("ompi_mpi_char") {
         // SAFETY: handed on to the caller.
         return Some(unsafe { CStr::from_ptr(value.cast()) }.to_bytes_with_nul().to_vec());
@@ -345,19 +365,20 @@ unsafe fn value_of(datatype: *mut c_void, count: c_int, value: *const c_void) ->
 
 /// `MPI_T_cvar_write`: it is written again in each generation.
 pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_void) -> c_int {
+    let rt = runtime();
     let write = || {
-        let real = real_of(Of::Cvar, handle)?;
+        let real = real_of(rt, Of::Cvar, handle)?;
         let index = tool::index(Of::Cvar, handle).ok_or(INVALID_HANDLE)?;
-        let cvar = objects().tool.cvars.get(index).cloned().ok_or(INVALID_HANDLE)?;
+        let cvar = objects(rt).tool.cvars.get(index).cloned().ok_or(INVALID_HANDLE)?;
         {
             let _apart = Apart::new();
             // SAFETY: the program's buffer.
             succeeded(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
         }
-        let variable = tool::find_cvar(&cvar.name)?;
+        let variable = tool::find_cvar(rt, &cvar.name)?;
         // SAFETY: the library has just read a value there.
-        match unsafe { value_of(variable.datatype.0, cvar.count, buf) } {
-            Some(value) => tool::note_written(&cvar, value),
+        match unsafe { value_of(rt, variable.datatype.0, cvar.count, buf) } {
+            Some(value) => tool::note_written(rt, &cvar, value),
             None => log::warn!(
                 "{} has a type that is not known here: what was written to it is lost with a failure",
                 String::from_utf8_lossy(&cvar.name)

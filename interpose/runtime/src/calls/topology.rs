@@ -3,6 +3,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::comm::construct;
+use crate::calls::runtime;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtInfo, real_comm, real_info};
 use crate::raise::finish;
@@ -16,16 +17,18 @@ pub unsafe extern "C" fn MPI_Cart_create(
     reorder: c_int,
     comm_cart: *mut VirtComm,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: a communicator and the program's arrays.
-    construct!(Proc::MPI_Cart_create, comm_old, comm_cart, |new| unsafe {
-        real::PMPI_Cart_create(real_comm(comm_old), ndims, dims, periods, reorder, new)
+    construct!(rt, Proc::MPI_Cart_create, comm_old, comm_cart, |new| unsafe {
+        real::PMPI_Cart_create(real_comm(rt, comm_old), ndims, dims, periods, reorder, new)
     })
 }
 
 pub unsafe extern "C" fn MPI_Cart_sub(comm: VirtComm, remain_dims: *const c_int, newcomm: *mut VirtComm) -> c_int {
+    let rt = runtime();
     // SAFETY: a communicator and the program's array.
-    construct!(Proc::MPI_Cart_sub, comm, newcomm, |new| unsafe {
-        real::PMPI_Cart_sub(real_comm(comm), remain_dims, new)
+    construct!(rt, Proc::MPI_Cart_sub, comm, newcomm, |new| unsafe {
+        real::PMPI_Cart_sub(real_comm(rt, comm), remain_dims, new)
     })
 }
 
@@ -37,9 +40,10 @@ pub unsafe extern "C" fn MPI_Graph_create(
     reorder: c_int,
     comm_graph: *mut VirtComm,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: a communicator and the program's arrays.
-    construct!(Proc::MPI_Graph_create, comm_old, comm_graph, |new| unsafe {
-        real::PMPI_Graph_create(real_comm(comm_old), nnodes, index, edges, reorder, new)
+    construct!(rt, Proc::MPI_Graph_create, comm_old, comm_graph, |new| unsafe {
+        real::PMPI_Graph_create(real_comm(rt, comm_old), nnodes, index, edges, reorder, new)
     })
 }
 
@@ -54,9 +58,10 @@ pub unsafe extern "C" fn MPI_Dist_graph_create(
     reorder: c_int,
     newcomm: *mut VirtComm,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: a communicator and the program's arrays; the real library checks the info object.
-    construct!(Proc::MPI_Dist_graph_create, comm_old, newcomm, |new| unsafe {
-        let (comm, info) = (real_comm(comm_old), real_info(info));
+    construct!(rt, Proc::MPI_Dist_graph_create, comm_old, newcomm, |new| unsafe {
+        let (comm, info) = (real_comm(rt, comm_old), real_info(rt, info));
         real::PMPI_Dist_graph_create(comm, n, nodes, degrees, targets, weights, info, reorder, new)
     })
 }
@@ -73,8 +78,9 @@ pub unsafe extern "C" fn MPI_Dist_graph_create_adjacent(
     reorder: c_int,
     comm_dist_graph: *mut VirtComm,
 ) -> c_int {
+    let rt = runtime();
     let constructor = |new: &mut _| {
-        let (comm, info) = (real_comm(comm_old), real_info(info));
+        let (comm, info) = (real_comm(rt, comm_old), real_info(rt, info));
         let (from, to) = (
             (indegree, sources, sourceweights),
             (outdegree, destinations, destweights),
@@ -85,6 +91,7 @@ pub unsafe extern "C" fn MPI_Dist_graph_create_adjacent(
         }
     };
     construct!(
+        rt,
         Proc::MPI_Dist_graph_create_adjacent,
         comm_old,
         comm_dist_graph,
@@ -100,9 +107,10 @@ pub unsafe extern "C" fn MPI_Cart_map(
     periods: *const c_int,
     newrank: *mut c_int,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the real library checks its arguments.
-    let rc = unsafe { real::PMPI_Cart_map(real_comm(comm), ndims, dims, periods, newrank) };
-    finish(Proc::MPI_Cart_map, rc, Some(comm))
+    let rc = unsafe { real::PMPI_Cart_map(real_comm(rt, comm), ndims, dims, periods, newrank) };
+    finish(rt, Proc::MPI_Cart_map, rc, Some(comm))
 }
 
 /// Local in Open MPI.
@@ -113,7 +121,8 @@ pub unsafe extern "C" fn MPI_Graph_map(
     edges: *const c_int,
     newrank: *mut c_int,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: the real library checks its arguments.
-    let rc = unsafe { real::PMPI_Graph_map(real_comm(comm), nnodes, index, edges, newrank) };
-    finish(Proc::MPI_Graph_map, rc, Some(comm))
+    let rc = unsafe { real::PMPI_Graph_map(real_comm(rt, comm), nnodes, index, edges, newrank) };
+    finish(rt, Proc::MPI_Graph_map, rc, Some(comm))
 }

@@ -6,8 +6,8 @@
 use super::arguments::outcome;
 use crate::arch::{Rewound, call_user};
 use crate::attempt;
+use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_NO_MEM, ERR_RANK, ERR_WIN, SUCCESS};
-use crate::gather;
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtWin, real_comm, real_info, real_win};
 use crate::objects::comm::{create, hints};
@@ -16,8 +16,9 @@ use crate::objects::window::shared::{self, Region, Segment};
 use crate::objects::window::{self, Cells, Epochs, Flavor, Window};
 use crate::objects::{attribute, comm, group, info, objects};
 use crate::raise::{finish_win, raise};
+use crate::recovery::Runtime;
 use crate::told::user_symbol;
-use crate::{copies, cut, recovery, requests, traffic};
+use crate::{copies, cut, gather, recovery, requests, traffic};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_mpi::real_types::{PROC_NULL, RealComm, RealWin};
 
@@ -38,10 +39,10 @@ fn free(block: u64) {
 }
 
 /// A window without memory, or with so many bytes of its own.
-fn blank(comm: VirtComm, flavor: Flavor, bytes: Option<isize>) -> Window {
+fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor, bytes: Option<isize>) -> Window {
     let block = bytes.map_or(0, |bytes| zeros(bytes.max(0) as u64 + ALIGNMENT));
     Window {
-        comm: comm::index(comm).unwrap_or(comm::SELF),
+        comm: comm::index(rt, comm).unwrap_or(comm::SELF),
         flavor,
         base: block.next_multiple_of(ALIGNMENT),
         size: 0,
@@ -59,10 +60,10 @@ fn blank(comm: VirtComm, flavor: Flavor, bytes: Option<isize>) -> Window {
 }
 
 /// What a window has had besides the real one.
-fn give_back(window: &Window) {
-    traffic::forget_recent();
+fn give_back(rt: &Runtime, window: &Window) {
+    traffic::forget_recent(rt);
     if window.comm > comm::SELF {
-        comm::freed::free(window.comm);
+        comm::freed::free(rt, window.comm);
     }
     free(window.cells);
     free(window.block);
@@ -70,6 +71,7 @@ fn give_back(window: &Window) {
 
 /// Makes a window with a communicator of its own; `bytes` of memory, if the program has none for it. `constructor` fills in the rest.
 fn make(
+    rt: &Runtime,
     comm: VirtComm,
     flavor: Flavor,
     bytes: Option<isize>,
@@ -77,33 +79,36 @@ fn make(
 ) -> Result<Result<VirtWin, c_int>, Rewound> {
     let mut made = None;
     // SAFETY: a communicator.
-    let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(comm), new) };
-    let rc = recovery::check(create::make(duplicate, requests::are_on, &mut made))?;
+    let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, comm), new) };
+    let rc = recovery::check(
+        rt,
+        create::make(rt, duplicate, |it| requests::are_on(rt, it), &mut made),
+    )?;
     let Some(own) = made.filter(|_| rc == SUCCESS) else {
         return Ok(Err(rc));
     };
-    traffic::forget_recent();
-    let own = create::register(own, comm);
-    let mut window = blank(own, flavor, bytes);
+    traffic::forget_recent(rt);
+    let own = create::register(rt, own, comm);
+    let mut window = blank(rt, own, flavor, bytes);
     let is_there = window.cells != 0 && (bytes.is_none() || window.block != 0);
     let mut new = RealWin(std::ptr::null_mut());
-    let rc = match gather::all_say(real_comm(own), is_there) {
-        Ok(true) => constructor(&mut window, real_comm(own), &mut new),
+    let rc = match gather::all_say(real_comm(rt, own), is_there) {
+        Ok(true) => constructor(&mut window, real_comm(rt, own), &mut new),
         Ok(false) => ERR_NO_MEM,
         Err(error) => error.code(),
     };
-    let rc = recovery::check(rc)?;
+    let rc = recovery::check(rt, rc)?;
     if rc != SUCCESS {
         window.region.unmap();
-        give_back(&window);
+        give_back(rt, &window);
         return Ok(Err(rc));
     }
-    Ok(Ok(window::register(new, window)))
+    Ok(Ok(window::register(rt, new, window)))
 }
 
 /// Checks arguments that the layer itself uses.
-fn may_make(comm: VirtComm, win: *mut VirtWin) -> Result<(), c_int> {
-    match comm::get(comm) {
+fn may_make(rt: &Runtime, comm: VirtComm, win: *mut VirtWin) -> Result<(), c_int> {
+    match comm::get(rt, comm) {
         None => Err(ERR_COMM),
         Some(comm) if comm.remote.is_some() => Err(ERR_COMM),
         Some(_) if win.is_null() => Err(ERR_ARG),
@@ -113,17 +118,17 @@ fn may_make(comm: VirtComm, win: *mut VirtWin) -> Result<(), c_int> {
 
 /// Makes a window in a handler, and leaves that in case of an error.
 macro_rules! made {
-    ($procedure:expr, $comm:expr, $win:expr, $made:expr) => {{
-        if let Err(rc) = may_make($comm, $win) {
-            return raise($procedure, rc, Some($comm));
+    ($rt:expr, $procedure:expr, $comm:expr, $win:expr, $made:expr) => {{
+        if let Err(rc) = may_make($rt, $comm, $win) {
+            return raise($rt, $procedure, rc, Some($comm));
         }
-        outcome!(cut::together($comm));
+        outcome!(cut::together($rt, $comm));
         match outcome!($made) {
             // SAFETY: the program's place for the handle.
             Ok(window) => unsafe { $win.write(window) },
-            Err(rc) => return raise($procedure, rc, Some($comm)),
+            Err(rc) => return raise($rt, $procedure, rc, Some($comm)),
         }
-        copies::expose_windows();
+        copies::expose_windows($rt);
     }};
 }
 
@@ -135,14 +140,16 @@ pub unsafe extern "C" fn MPI_Win_create(
     comm: VirtComm,
     win: *mut VirtWin,
 ) -> c_int {
+    let rt = runtime();
     made!(
+        rt,
         Proc::MPI_Win_create,
         comm,
         win,
-        make(comm, Flavor::Create, None, |window, own, new| {
+        make(rt, comm, Flavor::Create, None, |window, own, new| {
             (window.base, window.size, window.disp_unit) = (base as u64, size as i64, disp_unit);
             // SAFETY: the program's memory; the real library checks the rest.
-            unsafe { real::PMPI_Win_create(base, size, disp_unit, real_info(info), own, new) }
+            unsafe { real::PMPI_Win_create(base, size, disp_unit, real_info(rt, info), own, new) }
         })
     );
     SUCCESS
@@ -157,17 +164,19 @@ pub unsafe extern "C" fn MPI_Win_allocate(
     baseptr: *mut c_void,
     win: *mut VirtWin,
 ) -> c_int {
+    let rt = runtime();
     made!(
+        rt,
         Proc::MPI_Win_allocate,
         comm,
         win,
-        make(comm, Flavor::Allocate, Some(size), |window, own, new| {
+        make(rt, comm, Flavor::Allocate, Some(size), |window, own, new| {
             (window.size, window.disp_unit) = (size as i64, disp_unit);
             let base = window.base as *mut c_void;
             // SAFETY: so many bytes of the program's memory; its place for the address.
             unsafe {
                 baseptr.cast::<*mut c_void>().write_unaligned(base);
-                real::PMPI_Win_create(base, size, disp_unit, real_info(info), own, new)
+                real::PMPI_Win_create(base, size, disp_unit, real_info(rt, info), own, new)
             }
         })
     );
@@ -183,30 +192,32 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
     baseptr: *mut c_void,
     win: *mut VirtWin,
 ) -> c_int {
+    let rt = runtime();
     let segment = Segment {
         size: size as i64,
         disp_unit,
-        is_apart: hints::pairs(real_info(info))
+        is_apart: hints::pairs(real_info(rt, info))
             .iter()
             .any(|(key, value)| key == b"alloc_shared_noncontig" && value == b"true"),
     };
     made!(
+        rt,
         Proc::MPI_Win_allocate_shared,
         comm,
         win,
-        make(comm, Flavor::Shared, None, |window, own, new| {
+        make(rt, comm, Flavor::Shared, None, |window, own, new| {
             (window.size, window.disp_unit) = (size as i64, disp_unit);
-            match shared::allocate(window.comm, own, segment) {
+            match shared::allocate(rt, window.comm, own, segment) {
                 Ok(region) => window.region = region,
                 Err(rc) => return rc,
             }
-            let rank = comm::rank_and_size(comm).map_or(0, |(rank, _)| rank as usize);
+            let rank = comm::rank_and_size(rt, comm).map_or(0, |(rank, _)| rank as usize);
             window.base = window.region.segment(rank).map_or(0, |(at, _)| at);
             // SAFETY: a communicator; the process's segment; the program's place for the address.
             unsafe {
                 let base = window.base as *mut c_void;
                 baseptr.cast::<*mut c_void>().write_unaligned(base);
-                real::PMPI_Win_create(base, size, disp_unit, real_info(info), own, new)
+                real::PMPI_Win_create(base, size, disp_unit, real_info(rt, info), own, new)
             }
         })
     );
@@ -214,135 +225,145 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
 }
 
 pub unsafe extern "C" fn MPI_Win_create_dynamic(info: VirtInfo, comm: VirtComm, win: *mut VirtWin) -> c_int {
+    let rt = runtime();
     made!(
+        rt,
         Proc::MPI_Win_create_dynamic,
         comm,
         win,
-        make(comm, Flavor::Dynamic, None, |_, own, new| {
+        make(rt, comm, Flavor::Dynamic, None, |_, own, new| {
             // SAFETY: the real library checks its arguments.
-            unsafe { real::PMPI_Win_create_dynamic(real_info(info), own, new) }
+            unsafe { real::PMPI_Win_create_dynamic(real_info(rt, info), own, new) }
         })
     );
     SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Win_attach(win: VirtWin, base: *mut c_void, size: isize) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's memory; the real library checks the rest.
-    let rc = attempt!(unsafe { real::PMPI_Win_attach(real_win(win), base, size) });
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_attach(real_win(rt, win), base, size) });
     if rc == SUCCESS {
-        if let Some(mut window) = window::get_mut(win) {
+        if let Some(mut window) = window::get_mut(rt, win) {
             window.attached.push((base as u64, size as i64));
         }
-        copies::expose_windows();
+        copies::expose_windows(rt);
     }
-    finish_win(Proc::MPI_Win_attach, rc, win)
+    finish_win(rt, Proc::MPI_Win_attach, rc, win)
 }
 
 pub unsafe extern "C" fn MPI_Win_detach(win: VirtWin, base: *const c_void) -> c_int {
+    let rt = runtime();
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(unsafe { real::PMPI_Win_detach(real_win(win), base) });
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_detach(real_win(rt, win), base) });
     if rc == SUCCESS
-        && let Some(mut window) = window::get_mut(win)
+        && let Some(mut window) = window::get_mut(rt, win)
         && let Some(position) = window.attached.iter().position(|&(known, _)| known == base as u64)
     {
         window.attached.remove(position);
     }
-    finish_win(Proc::MPI_Win_detach, rc, win)
+    finish_win(rt, Proc::MPI_Win_detach, rc, win)
 }
 
 /// Collective: no member goes on before all have called it.
 pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Win_free;
     // SAFETY: the program's handle.
     let Some(handle) = (!win.is_null()).then(|| unsafe { *win }) else {
-        return raise(procedure, ERR_ARG, None);
+        return raise(rt, procedure, ERR_ARG, None);
     };
-    let Some(index) = window::index(handle) else {
-        return raise(procedure, ERR_WIN, None);
+    let Some(index) = window::index(rt, handle) else {
+        return raise(rt, procedure, ERR_WIN, None);
     };
-    if let Some(comm) = window::comm_of(handle) {
-        outcome!(cut::together(comm));
+    if let Some(comm) = window::comm_of(rt, handle) {
+        outcome!(cut::together(rt, comm));
     }
-    let rc = attribute::delete_win(handle);
+    let rc = attribute::delete_win(rt, handle);
     if rc != SUCCESS {
-        return finish_win(procedure, rc, handle);
+        return finish_win(rt, procedure, rc, handle);
     }
-    let mut real = real_win(handle);
+    let mut real = real_win(rt, handle);
     // SAFETY: a window, which is gone after a success.
-    let rc = attempt!(unsafe { real::PMPI_Win_free(&mut real) });
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_free(&mut real) });
     if rc != SUCCESS {
-        return finish_win(procedure, rc, handle);
+        return finish_win(rt, procedure, rc, handle);
     }
-    if let Some(window) = window::remove(index) {
-        let own = real_comm(comm::handle(window.comm));
+    if let Some(window) = window::remove(rt, index) {
+        let own = real_comm(rt, comm::handle(rt, window.comm));
         outcome!(recovery::check_own(
+            rt,
             window.region.release(own),
             "processes do not meet at the end of a window"
         ));
-        give_back(&window);
+        give_back(rt, &window);
     }
     // SAFETY: the program's handle.
-    unsafe { *win = window::null_handle() };
+    unsafe { *win = window::null_handle(rt) };
     SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Win_get_group(win: VirtWin, group: *mut VirtGroup) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Win_get_group;
-    let Some(members) = window::comm_of(win).and_then(comm::members) else {
-        return raise(procedure, ERR_WIN, None);
+    let Some(members) = window::comm_of(rt, win).and_then(|it| comm::members(rt, it)) else {
+        return raise(rt, procedure, ERR_WIN, None);
     };
     if group.is_null() {
-        return finish_win(procedure, ERR_ARG, win);
+        return finish_win(rt, procedure, ERR_ARG, win);
     }
-    match group::create(members) {
+    match group::create(rt, members) {
         Ok(made) => {
             // SAFETY: the program's place for the handle.
             unsafe { *group = made };
             SUCCESS
         }
-        Err(rc) => finish_win(procedure, rc, win),
+        Err(rc) => finish_win(rt, procedure, rc, win),
     }
 }
 
 pub unsafe extern "C" fn MPI_Win_set_info(win: VirtWin, info: VirtInfo) -> c_int {
-    let real = real_win(win);
+    let rt = runtime();
+    let real = real_win(rt, win);
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(unsafe { real::PMPI_Win_set_info(real, real_info(info)) });
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_set_info(real, real_info(rt, info)) });
     if rc == SUCCESS
-        && let Some(mut window) = window::get_mut(win)
+        && let Some(mut window) = window::get_mut(rt, win)
     {
-        window.info = window::info_of(real);
+        window.info = window::info_of(rt, real);
     }
-    finish_win(Proc::MPI_Win_set_info, rc, win)
+    finish_win(rt, Proc::MPI_Win_set_info, rc, win)
 }
 
 pub unsafe extern "C" fn MPI_Win_get_info(win: VirtWin, info_used: *mut VirtInfo) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Win_get_info;
-    if window::index(win).is_none() {
-        return raise(procedure, ERR_WIN, None);
+    if window::index(rt, win).is_none() {
+        return raise(rt, procedure, ERR_WIN, None);
     }
     if info_used.is_null() {
-        return finish_win(procedure, ERR_ARG, win);
+        return finish_win(rt, procedure, ERR_ARG, win);
     }
-    let mut real = hints::null_info();
+    let mut real = hints::null_info(rt);
     // SAFETY: a window; the info object is ours then.
-    let rc = unsafe { real::PMPI_Win_get_info(real_win(win), &mut real) };
+    let rc = unsafe { real::PMPI_Win_get_info(real_win(rt, win), &mut real) };
     if rc == SUCCESS {
         // SAFETY: the program's place for the handle.
-        unsafe { *info_used = info::adopt(real) };
+        unsafe { *info_used = info::adopt(rt, real) };
     }
-    finish_win(procedure, rc, win)
+    finish_win(rt, procedure, rc, win)
 }
 
 /// A name that is too long is cut.
 pub unsafe extern "C" fn MPI_Win_set_name(win: VirtWin, win_name: *const c_char) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Win_set_name;
-    let Some(mut window) = window::get_mut(win) else {
-        return raise(procedure, ERR_WIN, None);
+    let Some(mut window) = window::get_mut(rt, win) else {
+        return raise(rt, procedure, ERR_WIN, None);
     };
     if win_name.is_null() {
         drop(window);
-        return finish_win(procedure, ERR_ARG, win);
+        return finish_win(rt, procedure, ERR_ARG, win);
     }
     // SAFETY: a C string of the program.
     let name = unsafe { CStr::from_ptr(win_name) }.to_bytes();
@@ -351,15 +372,16 @@ pub unsafe extern "C" fn MPI_Win_set_name(win: VirtWin, win_name: *const c_char)
 }
 
 pub unsafe extern "C" fn MPI_Win_get_name(win: VirtWin, win_name: *mut c_char, resultlen: *mut c_int) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Win_get_name;
-    let name = match window::get(win) {
+    let name = match window::get(rt, win) {
         Some(window) => window.name.clone(),
         // The null handle has a name, too (MPI 4.1, 7.8).
-        None if win == window::null_handle() => "MPI_WIN_NULL".into(),
-        None => return raise(procedure, ERR_WIN, None),
+        None if win == window::null_handle(rt) => "MPI_WIN_NULL".into(),
+        None => return raise(rt, procedure, ERR_WIN, None),
     };
     if win_name.is_null() || resultlen.is_null() {
-        return finish_win(procedure, ERR_ARG, win);
+        return finish_win(rt, procedure, ERR_ARG, win);
     }
     // SAFETY: the program's array of MPI_MAX_OBJECT_NAME characters; a name is shorter.
     unsafe {
@@ -378,11 +400,12 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
     disp_unit: *mut c_int,
     baseptr: *mut c_void,
 ) -> c_int {
+    let rt = runtime();
     let procedure = Proc::MPI_Win_shared_query;
-    let part = match window::get(win) {
+    let part = match window::get(rt, win) {
         None => Err(ERR_WIN),
         Some(_) if size.is_null() || disp_unit.is_null() || baseptr.is_null() => Err(ERR_ARG),
-        Some(window) => reachable(&window, rank),
+        Some(window) => reachable(rt, &window, rank),
     };
     if let Ok((bytes, unit, base)) = part {
         // SAFETY: the program's places for them.
@@ -392,12 +415,12 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
             baseptr.cast::<u64>().write_unaligned(base);
         }
     }
-    finish_win(procedure, part.err().unwrap_or(SUCCESS), win)
+    finish_win(rt, procedure, part.err().unwrap_or(SUCCESS), win)
 }
 
 /// Bytes, unit of displacements and address of what this process can load of a member's part, or of the first that has any: all of shared
 /// memory. In other windows, of which libraries before MPI 4.1 know nothing here, its own.
-fn reachable(window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
+fn reachable(rt: &Runtime, window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
     /// `MPI_ERR_RMA_FLAVOR`
     const ERR_RMA_FLAVOR: c_int = 70;
     if window.flavor == Flavor::Shared {
@@ -414,7 +437,7 @@ fn reachable(window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
     if window.flavor == Flavor::Dynamic || (version, subversion) < (4, 1) {
         return Err(ERR_RMA_FLAVOR);
     }
-    match comm::rank_and_size(comm::handle(window.comm)) {
+    match comm::rank_and_size(rt, comm::handle(rt, window.comm)) {
         Some((own, _)) if rank == own || rank == PROC_NULL => Ok((window.size, window.disp_unit, window.base)),
         Some((_, size)) if (0..size).contains(&rank) => Ok((0, 1, 0)),
         _ => Err(ERR_RANK),
@@ -426,9 +449,10 @@ pub unsafe extern "C" fn MPI_Win_c2f(win: VirtWin) -> c_int {
 }
 
 pub unsafe extern "C" fn MPI_Win_f2c(win: c_int) -> VirtWin {
+    let rt = runtime();
     if win == 0 {
-        return window::null_handle();
+        return window::null_handle(rt);
     }
-    let exists = |index| objects().windows.get(index).is_some();
-    VirtWin(from_fortran(HandleKind::Win, win, exists, std::ptr::null_mut))
+    let exists = |index| objects(rt).windows.get(index).is_some();
+    VirtWin(from_fortran(rt, HandleKind::Win, win, exists, std::ptr::null_mut))
 }

@@ -11,7 +11,7 @@
 use super::copy::Copy;
 use super::records::{Found, Records, Standing};
 use super::{Keep, STORE};
-use crate::cell::Main;
+use crate::copies::Runtime;
 use crate::fault::Lack;
 use crate::image::epoch::SlotRun;
 use crate::image::runs::{self, PageRun};
@@ -84,14 +84,12 @@ pub struct Inherited {
 }
 
 /// Somebody else's files, read but not used yet.
-struct Estate {
+pub(super) struct Estate {
     files: Files,
     records: Records,
     committed: Option<Record>,
     whole: Option<Record>,
 }
-
-static FOUND: Main<Option<Estate>> = Main::new(None);
 
 impl Record {
     fn last(found: &Estate) -> Option<&Record> {
@@ -168,13 +166,13 @@ impl Legacy {
     }
 
     /// All copies of the next epoch are whole in this process. To be called before any other hears of that.
-    pub fn note_whole(&mut self, kept: Kept, welcome: Vec<u8>, store: &mut PageStore) {
+    pub fn note_whole(&mut self, rt: &Runtime, kept: Kept, welcome: Vec<u8>, store: &mut PageStore) {
         if kept.is_thin() {
             return self.leave(store);
         }
         self.whole = kept.extents();
         store.protect([&self.committed[..], &self.whole].concat());
-        if !self.write(kept, welcome, Standing::Whole) {
+        if !self.write(rt, kept, welcome, Standing::Whole) {
             self.leave(store);
         }
     }
@@ -194,13 +192,13 @@ impl Legacy {
     }
 
     /// After a recovery: these are the copies of the epoch that all have gone back to.
-    pub fn renew(&mut self, kept: Kept, welcome: Vec<u8>, store: &mut PageStore) {
+    pub fn renew(&mut self, rt: &Runtime, kept: Kept, welcome: Vec<u8>, store: &mut PageStore) {
         if kept.is_thin() {
             return self.leave(store);
         }
         let extents = kept.extents();
         store.protect([&self.committed[..], &extents].concat());
-        if !self.write(kept, welcome, Standing::Committed) {
+        if !self.write(rt, kept, welcome, Standing::Committed) {
             return self.leave(store);
         }
         self.committed = extents;
@@ -224,10 +222,10 @@ impl Legacy {
     }
 
     /// Whether there is room for it.
-    fn write(&mut self, kept: Kept, welcome: Vec<u8>, standing: Standing) -> bool {
-        let world = world::get();
+    fn write(&mut self, rt: &Runtime, kept: Kept, welcome: Vec<u8>, standing: Standing) -> bool {
+        let world = world::get(rt);
         let written = Written {
-            worker: world::worker(),
+            worker: world::worker(rt),
             player: world.process,
             recoveries: world.recoveries,
             welcome,
@@ -239,9 +237,9 @@ impl Legacy {
             log::warn!("copies do not outlive this process: {error}");
             return false;
         }
-        if self.told != Some(world::worker()) {
-            self.told = Some(world::worker());
-            renewal::hand_over(world::worker(), [&self.files.pages, &self.files.index]);
+        if self.told != Some(world::worker(rt)) {
+            self.told = Some(world::worker(rt));
+            renewal::hand_over(world::worker(rt), [&self.files.pages, &self.files.index]);
         }
         true
     }
@@ -273,11 +271,11 @@ impl Legacy {
 
 /// Takes up what the process manager has given to this process, if there is something new. After how many recoveries of the job its predecessor
 /// has recorded that; `None` without one.
-pub fn look() -> Option<u32> {
-    if let Some(inheritance) = renewal::take_inheritance() {
+pub fn look(rt: &Runtime) -> Option<u32> {
+    if let Some(inheritance) = renewal::take_inheritance(rt) {
         peers::note_end(inheritance.from, inheritance.status);
         match read(inheritance) {
-            Ok(found) if Record::last(&found).is_some() => FOUND.set(Some(found)),
+            Ok(found) if Record::last(&found).is_some() => rt.found.set(Some(found)),
             other => {
                 let why = other
                     .err()
@@ -287,14 +285,14 @@ pub fn look() -> Option<u32> {
             }
         }
     }
-    let found = FOUND.borrow();
+    let found = rt.found.borrow();
     let last = found.as_ref().and_then(Record::last);
     last.map(|record| record.recoveries)
 }
 
 /// What it has recorded for newcomers.
-pub fn welcome_of_predecessor() -> Option<Vec<u8>> {
-    let found = FOUND.borrow();
+pub fn welcome_of_predecessor(rt: &Runtime) -> Option<Vec<u8>> {
+    let found = rt.found.borrow();
     Some(Record::last(found.as_ref()?)?.welcome.clone())
 }
 
@@ -316,9 +314,9 @@ fn read(inheritance: Inheritance) -> io::Result<Estate> {
 }
 
 /// Puts what has been found in place of all that this process keeps; `None` if there is nothing, or nothing of use.
-pub fn adopt(keep: &mut Keep) -> Option<Inherited> {
-    look();
-    let got = take_over(FOUND.take()?, keep);
+pub fn adopt(rt: &Runtime, keep: &mut Keep) -> Option<Inherited> {
+    look(rt);
+    let got = take_over(rt.found.take()?, keep);
     if got.is_none() {
         renewal::keep_nothing();
     }

@@ -7,6 +7,7 @@ use super::legacy::Kept;
 use super::parity::{self, Description};
 use super::received::Received;
 use super::transfer::Transfer;
+use crate::copies::Runtime;
 use crate::ending::fail;
 use crate::image::PAGE_SIZE;
 use crate::image::epoch::Delta;
@@ -73,7 +74,7 @@ pub struct Remains {
 
 impl Pending {
     /// Begins, for what was captured; `transfers` are ready to receive.
-    pub fn begin(captured: Capture, transfers: Vec<Transfer>, hands: Hands) -> Pending {
+    pub fn begin(rt: &Runtime, captured: Capture, transfers: Vec<Transfer>, hands: Hands) -> Pending {
         let Capture { delta, state, began } = captured;
         let mut pending = Pending {
             epoch: delta.epoch(),
@@ -88,11 +89,11 @@ impl Pending {
             shipped: None,
         };
         let sums = sums::work(pending.delta.runs(), hands.store);
-        let work: Work = if world::get().redundancy.is_parity() {
+        let work: Work = if world::get(rt).redundancy.is_parity() {
             let mut combine = Combine::default();
             let (layers, own) = (pending.transfers.len(), &hands.own.image);
             pending.changes = layers::changes(&pending.delta, own, layers, &mut combine, hands.store)
-                .unwrap_or_else(|error| fail("no memory for copies", &error));
+                .unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
             Box::new(move || {
                 let sums = sums();
                 combine.run();
@@ -110,29 +111,29 @@ impl Pending {
     }
 
     /// Starts to send whole copies, whose checksums follow. With parity, nothing can be sent yet.
-    pub fn ship_copies(&mut self, store: &PageStore) -> mpi::Result<()> {
-        if world::get().redundancy.is_parity() {
+    pub fn ship_copies(&mut self, rt: &Runtime, store: &PageStore) -> mpi::Result<()> {
+        if world::get(rt).redundancy.is_parity() {
             return Ok(());
         }
         for transfer in &mut self.transfers {
             let outgoing = self.delta.outgoing(store, SendOptions::default());
             transfer.give(outgoing, self.state.clone());
         }
-        self.ship()
+        self.ship(rt)
     }
 
-    fn ship(&mut self) -> mpi::Result<()> {
-        for (transfer, (to, _)) in self.transfers.iter_mut().zip(buddies()) {
-            transfer.ship(world::private(), to)?;
+    fn ship(&mut self, rt: &Runtime) -> mpi::Result<()> {
+        for (transfer, (to, _)) in self.transfers.iter_mut().zip(buddies(rt)) {
+            transfer.ship(world::private(rt), to)?;
         }
         fault::point("ship.begin", self.epoch);
         Ok(())
     }
 
     /// The checksums are there, and what changes in parity.
-    fn prepared(&mut self, sums: &[u64], hands: &mut Hands) -> mpi::Result<()> {
+    fn prepared(&mut self, rt: &Runtime, sums: &[u64], hands: &mut Hands) -> mpi::Result<()> {
         hands.store.note_sums(self.delta.runs(), sums);
-        if !world::get().redundancy.is_parity() {
+        if !world::get(rt).redundancy.is_parity() {
             let give = |transfer: &mut Transfer| transfer.give_sums(sums.to_vec());
             return self.transfers.iter_mut().map(give).fold(Ok(()), both);
         }
@@ -146,24 +147,29 @@ impl Pending {
             let (epoch, base) = (self.epoch, Some(self.delta.base()));
             parity::give(transfer, changes.runs().to_vec(), epoch, base, state, hands.store);
         }
-        self.ship()
+        self.ship(rt)
     }
 
     /// Goes as far as it can; what came of the meeting, if it is over and everything is done.
     /// `welcome` is what a newcomer has to know.
-    pub fn advance(&mut self, mut hands: Hands, welcome: fn() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
+    pub fn advance(
+        &mut self,
+        rt: &Runtime,
+        mut hands: Hands,
+        welcome: impl FnOnce() -> Vec<u8>,
+    ) -> mpi::Result<Option<Numbers>> {
         if let Some(task) = self.preparing.take_if(|task| hands.helper.is_over(task)) {
             let sums = hands.helper.end(task);
-            self.prepared(&sums, &mut hands)?;
+            self.prepared(rt, &sums, &mut hands)?;
         }
         for transfer in &mut self.transfers {
-            transfer.poll(hands.store)?;
+            transfer.poll(rt, hands.store)?;
         }
         let is_whole = self.transfers.iter().all(Transfer::is_whole);
         if self.received.is_none() && self.preparing.is_none() && is_whole {
             let payloads: Vec<_> = self.transfers.iter_mut().filter_map(Transfer::take_received).collect();
             let lengths = payloads.iter().map(|payload| payload.bytes()).collect();
-            let received = Received::new(payloads, self.epoch, &mut hands);
+            let received = Received::new(rt, payloads, self.epoch, &mut hands);
             self.received = Some((received, lengths));
         }
         let Some((received, lengths)) = &mut self.received else {
@@ -182,6 +188,7 @@ impl Pending {
                 };
                 let partners = received.preview(hands.partners, hands.store);
                 legacy.note_whole(
+                    rt,
                     Kept {
                         own: &own,
                         partners: &partners,
@@ -191,8 +198,8 @@ impl Pending {
                 );
             }
             fault::point("commit.begin", self.epoch);
-            let (epoch, world) = (self.epoch.0 as i64, world::get());
-            let parts = (world::worker(), world.worker_count);
+            let (epoch, world) = (self.epoch.0 as i64, world::get(rt));
+            let parts = (world::worker(rt), world.worker_count);
             // Others may commit if it fails half-way.
             let rounds = Rounds::new(world.private, tag::COMMIT, parts, [epoch, -epoch, 0]);
             self.commit.insert(rounds).start()?;
@@ -207,7 +214,7 @@ impl Pending {
         if self.shipped.is_none() {
             self.shipped = Some(self.began.elapsed());
             let sent: Vec<u64> = self.transfers.iter().map(Transfer::bytes).collect();
-            tell_shipped(self.epoch, self.began, &sent, lengths);
+            tell_shipped(rt, self.epoch, self.began, &sent, lengths);
         }
         Ok(met)
     }
@@ -239,10 +246,10 @@ impl Pending {
     }
 }
 
-fn tell_shipped(epoch: Epoch, began: Instant, sent: &[u64], received: &[u64]) {
-    let player = |worker: Worker| world::get().players[worker.index()];
+fn tell_shipped(rt: &Runtime, epoch: Epoch, began: Instant, sent: &[u64], received: &[u64]) {
+    let player = |worker: Worker| world::get(rt).players[worker.index()];
     let (of, ns) = (epoch, events::nanoseconds(began));
-    for (((to, from), &sent), &received) in buddies().zip(sent).zip(received) {
+    for (((to, from), &sent), &received) in buddies(rt).zip(sent).zip(received) {
         events::emit(Kind::Ship {
             epoch: of,
             to: player(to),

@@ -4,6 +4,7 @@ use super::copy::Copy;
 use super::hands::Hands;
 use super::parity::Folding;
 use super::transfer::Payload;
+use crate::copies::Runtime;
 use crate::ending::fail;
 use crate::image::helper::{Helper, Task};
 use crate::image::parity::Combine;
@@ -28,14 +29,14 @@ pub enum Received {
 
 impl Received {
     /// Everything has come.
-    pub fn new(payloads: Vec<Payload>, epoch: Epoch, hands: &mut Hands) -> Received {
-        if !world::get().redundancy.is_parity() {
+    pub fn new(rt: &Runtime, payloads: Vec<Payload>, epoch: Epoch, hands: &mut Hands) -> Received {
+        if !world::get(rt).redundancy.is_parity() {
             return Received::Copies(payloads);
         }
         let mut combine = Combine::default();
         let parity = &hands.partners[0].image;
         let folding = Folding::new(payloads, parity, epoch, &mut combine, hands.store)
-            .unwrap_or_else(|error| fail("no memory for copies", &error));
+            .unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
         Received::Parity {
             folding,
             task: hands.helper.start(Box::new(move || combine.run())),
@@ -66,20 +67,20 @@ impl Received {
     }
 
     /// The epoch is committed.
-    pub fn apply(self, partners: &mut [Copy], store: &mut PageStore, helper: &Helper) {
+    pub fn apply(self, rt: &Runtime, partners: &mut [Copy], store: &mut PageStore, helper: &Helper) {
         match self {
             Received::Copies(payloads) => {
                 for (payload, kept) in payloads.into_iter().zip(partners) {
                     payload
                         .apply(kept, store)
-                        .unwrap_or_else(|error| fail("the partner's copy cannot be kept", &error));
+                        .unwrap_or_else(|error| fail(rt, "the partner's copy cannot be kept", &error));
                 }
             }
             Received::Parity { folding, task, .. } => {
                 let is_something = helper.end(task);
                 folding
                     .apply(&is_something, &mut partners[0], store)
-                    .unwrap_or_else(|error| fail("parity cannot be kept", &error));
+                    .unwrap_or_else(|error| fail(rt, "parity cannot be kept", &error));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The part of a rank's state that is not in its pages, as bytes.
 
 use crate::arch::Frame;
+use crate::copies::Runtime;
 use crate::early::{self, Early};
 use crate::image::runs::PageRun;
 use crate::objects::{Objects, objects};
@@ -58,18 +59,18 @@ struct Borrowed<'a> {
 }
 
 /// Encodes the state of this process.
-pub fn encode(frame: &Frame, user: &user::State) -> Vec<u8> {
+pub fn encode(rt: &Runtime, frame: &Frame, user: &user::State) -> Vec<u8> {
     let state = Borrowed {
         magic: MAGIC,
         frame,
-        objects: &objects(),
-        requests: &requests::table(),
-        early: &early::list(),
-        schedule: schedule(),
-        excluded: marks::excluded(),
-        attached: requests::attached(),
-        traffic: &traffic::table(),
-        disk: disk::due(),
+        objects: &objects(rt),
+        requests: &requests::table(rt),
+        early: &early::list(rt),
+        schedule: schedule(rt),
+        excluded: marks::excluded(rt),
+        attached: requests::attached(rt),
+        traffic: &traffic::table(rt),
+        disk: disk::due(rt),
         clock: clock::read(),
         user,
     };

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::copy::{Copy, State};
+use crate::copies::Runtime;
 use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
@@ -257,12 +258,12 @@ impl Transfer {
     }
 
     /// Goes as far as it can; an error if something failed.
-    pub fn poll(&mut self, store: &mut PageStore) -> mpi::Result<()> {
+    pub fn poll(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
         while self.step != Step::Whole {
             if !own_messages::test(&mut self.receives)? {
                 return Ok(());
             }
-            self.next(store)?;
+            self.next(rt, store)?;
         }
         if own_messages::test(&mut self.sends)? {
             self.sends.clear();
@@ -270,7 +271,7 @@ impl Transfer {
         Ok(())
     }
 
-    fn next(&mut self, store: &mut PageStore) -> mpi::Result<()> {
+    fn next(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
         self.receives.clear();
         match self.step {
             Step::Head => {
@@ -281,7 +282,7 @@ impl Transfer {
                     let header_end = LENGTHS + header;
                     self.their_header = self.their_head[LENGTHS..header_end].to_vec();
                     self.their_state.bytes = self.their_head[header_end..header_end + state].to_vec();
-                    return self.receive_pages(store);
+                    return self.receive_pages(rt, store);
                 }
                 self.step = Step::Long;
                 (self.their_header, self.their_state.bytes) = (vec![0; header], vec![0; state]);
@@ -292,7 +293,7 @@ impl Transfer {
                 self.receive(header_to, header, tag::HEADER)?;
                 self.receive(state_to, state, tag::STATE)
             }
-            Step::Long => self.receive_pages(store),
+            Step::Long => self.receive_pages(rt, store),
             Step::Pages | Step::Whole => {
                 self.step = Step::Whole;
                 Ok(())
@@ -300,12 +301,12 @@ impl Transfer {
         }
     }
 
-    fn receive_pages(&mut self, store: &mut PageStore) -> mpi::Result<()> {
+    fn receive_pages(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
         self.step = Step::Pages;
         let mut incoming = self
             .their_header()
             .and_then(|header| Image::receive(header, store))
-            .unwrap_or_else(|error| crate::ending::fail("the partner's copy cannot be received", &error));
+            .unwrap_or_else(|error| crate::ending::fail(rt, "the partner's copy cannot be received", &error));
         let chunks: Vec<_> = incoming.chunks().to_vec();
         let (sums, length) = (incoming.sums().as_mut_ptr().cast(), size_of_val(incoming.sums()));
         crate::fault::point("ship.half", incoming.header().epoch);

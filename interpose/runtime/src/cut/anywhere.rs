@@ -10,6 +10,7 @@ use crate::attention::{self, AGREEING, ASKED, SEVERAL};
 use crate::generated::{MAY_WAIT, real};
 use crate::objects::objects;
 use crate::own_messages::{self, Lent, Peer, tag};
+use crate::recovery::{DOOR, Runtime};
 use crate::requests::EMPTY;
 use crate::rounds::{Rounds, peers_of};
 use crate::schedule::{self, Anywhere, May};
@@ -33,15 +34,15 @@ const OBJECTS: i64 = 2;
 
 /// A call at which a cut may be taken: it has not begun, or its requests are on record, and it has told the program nothing.
 #[inline(always)]
-pub fn here() -> Result<(), Rewound> {
-    if attention::is_on() { look() } else { Ok(()) }
+pub fn here(rt: &Runtime) -> Result<(), Rewound> {
+    if attention::is_on() { look(rt) } else { Ok(()) }
 }
 
 /// The same between two looks at what this call waits for: it gives way to other threads.
 #[inline(always)]
-pub fn meanwhile() -> Result<(), Rewound> {
+pub fn meanwhile(rt: &Runtime) -> Result<(), Rewound> {
     if attention::is_on() {
-        look()?;
+        look(rt)?;
         if attention::is(SEVERAL) {
             turn::give_way()
         } else {
@@ -54,10 +55,10 @@ pub fn meanwhile() -> Result<(), Rewound> {
 
 #[cold]
 #[inline(never)]
-fn look() -> Result<(), Rewound> {
-    checkpoint::poll()?;
+fn look(rt: &Runtime) -> Result<(), Rewound> {
+    checkpoint::poll(rt)?;
     if is_asked() {
-        while step()? == May::Stand {}
+        while step(rt)? == May::Stand {}
     }
     Ok(())
 }
@@ -70,56 +71,56 @@ fn is_asked() -> bool {
 /// The entry of a collective over some workers, which cannot be left half-way. It waits for a while until all look, as it could
 /// not stand still inside.
 #[inline]
-pub fn hold() -> Result<(), Rewound> {
-    if attention::is_on() { wait_outside() } else { Ok(()) }
+pub fn hold(rt: &Runtime) -> Result<(), Rewound> {
+    if attention::is_on() { wait_outside(rt) } else { Ok(()) }
 }
 
 #[cold]
 #[inline(never)]
-fn wait_outside() -> Result<(), Rewound> {
-    checkpoint::poll()?;
+fn wait_outside(rt: &Runtime) -> Result<(), Rewound> {
+    checkpoint::poll(rt)?;
     if !is_asked() {
-        return leave();
+        return leave(rt);
     }
     loop {
-        let may = step()?;
+        let may = step(rt)?;
         let may_wait = {
-            let anywhere = &schedule::state().anywhere;
+            let anywhere = &schedule::state(rt).anywhere;
             let waits = anywhere.agreement.is_hopeful() || attention::is(ASKED);
             waits && anywhere.waits_until.is_some_and(|end| Instant::now() < end)
         };
         if may == May::GoOn && !may_wait {
-            return leave();
+            return leave(rt);
         }
     }
 }
 
 /// This worker enters what it cannot leave half-way: nobody is to stand still before it has come out.
-pub fn leave() -> Result<(), Rewound> {
-    recovery::check_own(go_on(), NO_AGREEMENT)
+pub fn leave(rt: &Runtime) -> Result<(), Rewound> {
+    recovery::check_own(rt, go_on(rt), NO_AGREEMENT)
 }
 
 /// The same where nothing can be done about a failure: at the end of this process.
-pub fn part() {
-    let _ = go_on();
+pub fn part(rt: &Runtime) {
+    let _ = go_on(rt);
 }
 
 #[inline]
-fn go_on() -> mpi::Result<()> {
-    if attention::is(AGREEING) && schedule::state().anywhere.agreement.goes_on() {
-        tell_off()?;
+fn go_on(rt: &Runtime) -> mpi::Result<()> {
+    if attention::is(AGREEING) && schedule::state(rt).anywhere.agreement.goes_on() {
+        tell_off(rt)?;
     }
     Ok(())
 }
 
 /// [`leave`], from the entries of such calls; whether the program was rewound.
 pub extern "C" fn leave_by_call() -> bool {
-    leave().is_err()
+    leave(DOOR.get()).is_err()
 }
 
 /// There will be no more cuts.
-pub(super) fn finish() {
-    let before = std::mem::replace(&mut schedule::state().anywhere, Anywhere::NONE);
+pub(super) fn finish(rt: &Runtime) {
+    let before = std::mem::replace(&mut schedule::state(rt).anywhere, Anywhere::NONE);
     if let Some(vote) = before.vote {
         vote.cancel();
     }
@@ -132,16 +133,16 @@ fn is_over() {
 }
 
 /// Goes as far as it can; takes the cut if there is one to take.
-fn step() -> Result<May, Rewound> {
-    checkpoint::poll()?;
-    recovery::check_own(advance(), NO_AGREEMENT)?;
-    let may = schedule::state().anywhere.agreement.may();
+fn step(rt: &Runtime) -> Result<May, Rewound> {
+    checkpoint::poll(rt)?;
+    recovery::check_own(rt, advance(rt), NO_AGREEMENT)?;
+    let may = schedule::state(rt).anywhere.agreement.may();
     if may != May::Cut {
         return Ok(may);
     }
-    take_at(false)?;
+    take_at(rt, false)?;
     {
-        let anywhere = &mut schedule::state().anywhere;
+        let anywhere = &mut schedule::state(rt).anywhere;
         anywhere.agreement.end();
         anywhere.tries = 0;
     }
@@ -150,18 +151,18 @@ fn step() -> Result<May, Rewound> {
 }
 
 /// What this worker has against a cut outside of candidates.
-fn objects_now() -> bool {
-    let program = objects();
+fn objects_now(rt: &Runtime) -> bool {
+    let program = objects(rt);
     let has_more = program.windows.iter().next().is_some() || program.files.iter().next().is_some();
-    has_more || schedule::state().held > 0 || journal::is_recording()
+    has_more || schedule::state(rt).held > 0 || journal::is_recording(rt)
 }
 
-fn advance() -> mpi::Result<()> {
-    hear()?;
-    let objects = objects_now();
-    let world = world::get();
-    let parts = (world::worker(), world.worker_count);
-    let mut guard = schedule::state();
+fn advance(rt: &Runtime) -> mpi::Result<()> {
+    hear(rt)?;
+    let objects = objects_now(rt);
+    let world = world::get(rt);
+    let parts = (world::worker(rt), world.worker_count);
+    let mut guard = schedule::state(rt);
     let state = &mut *guard;
     let Anywhere {
         agreement,
@@ -240,10 +241,10 @@ fn advance() -> mpi::Result<()> {
 }
 
 /// Tells others that somebody goes on in the present attempt, or in the last one that is known of; they tell the rest.
-fn tell_off() -> mpi::Result<()> {
-    let world = world::get();
-    let me = world::worker();
-    let anywhere = &mut schedule::state().anywhere;
+fn tell_off(rt: &Runtime) -> mpi::Result<()> {
+    let world = world::get(rt);
+    let me = world::worker(rt);
+    let anywhere = &mut schedule::state(rt).anywhere;
     let word = Lent::new(Box::new(anywhere.agreement.off()));
     let place = (&raw const **word).cast();
     let mut requests = Vec::new();
@@ -261,10 +262,10 @@ fn tell_off() -> mpi::Result<()> {
 }
 
 /// Hears of those who go on.
-fn hear() -> mpi::Result<()> {
+fn hear(rt: &Runtime) -> mpi::Result<()> {
     loop {
         let mut failed = Ok(());
-        schedule::state().anywhere.told.retain_mut(|(word, requests)| {
+        schedule::state(rt).anywhere.told.retain_mut(|(word, requests)| {
             let ended = own_messages::test(requests);
             let has_ended = matches!(ended, Ok(true));
             if has_ended {
@@ -274,7 +275,7 @@ fn hear() -> mpi::Result<()> {
             !has_ended
         });
         failed?;
-        let private = world::private();
+        let private = world::private(rt);
         let (mut flag, mut status, mut attempt): (c_int, _, u64) = (0, EMPTY, 0);
         // SAFETY: a message of eight bytes, if there is one.
         unsafe {
@@ -294,9 +295,9 @@ fn hear() -> mpi::Result<()> {
                 &mut status,
             ))?;
         }
-        let is_news = schedule::state().anywhere.agreement.hears(attempt);
+        let is_news = schedule::state(rt).anywhere.agreement.hears(attempt);
         if is_news {
-            tell_off()?;
+            tell_off(rt)?;
         }
     }
 }

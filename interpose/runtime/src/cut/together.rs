@@ -5,12 +5,12 @@
 #![allow(unsafe_code)]
 
 use crate::arch::{Rewound, turn};
-use crate::attention;
 use crate::handles::{VirtComm, real_comm};
 use crate::objects::comm;
 use crate::own_messages::Lent;
+use crate::recovery::Runtime;
 use crate::schedule::{self, Word};
-use crate::{checkpoint, own_messages, recovery, world};
+use crate::{attention, checkpoint, own_messages, recovery, world};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 
@@ -21,14 +21,18 @@ const OWN: u64 = u64::MAX;
 
 /// Returns when all members of a communicator have come and enter next what follows this.
 #[inline]
-pub fn together(comm: VirtComm) -> Result<(), Rewound> {
-    if attention::is_multiple() { come(comm) } else { Ok(()) }
+pub fn together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
+    if attention::is_multiple() {
+        come(rt, comm)
+    } else {
+        Ok(())
+    }
 }
 
 /// The same for all workers, where the program says that all are at the same place.
-pub fn all_together() -> Result<(), Rewound> {
+pub fn all_together(rt: &Runtime) -> Result<(), Rewound> {
     if attention::is_multiple() {
-        gather(world::private(), OWN, false)
+        gather(rt, world::private(rt), OWN, false)
     } else {
         Ok(())
     }
@@ -36,46 +40,46 @@ pub fn all_together() -> Result<(), Rewound> {
 
 #[cold]
 #[inline(never)]
-fn come(handle: VirtComm) -> Result<(), Rewound> {
-    let Some((uid, is_inter)) = comm::get(handle).map(|comm| (comm.uid, comm.remote.is_some())) else {
+fn come(rt: &Runtime, handle: VirtComm) -> Result<(), Rewound> {
+    let Some((uid, is_inter)) = comm::get(rt, handle).map(|comm| (comm.uid, comm.remote.is_some())) else {
         // The library says what is wrong.
         return Ok(());
     };
-    gather(real_comm(handle), uid, is_inter)
+    gather(rt, real_comm(rt, handle), uid, is_inter)
 }
 
-fn gather(real: RealComm, uid: u64, is_inter: bool) -> Result<(), Rewound> {
+fn gather(rt: &Runtime, real: RealComm, uid: u64, is_inter: bool) -> Result<(), Rewound> {
     let thread = turn::block();
-    let is_waiting = schedule::state().words.iter().any(|word| word.thread == thread);
+    let is_waiting = schedule::state(rt).words.iter().any(|word| word.thread == thread);
     if !is_waiting {
-        let would_enter = schedule::state()
+        let would_enter = schedule::state(rt)
             .gatherings
             .come(uid, !attention::is(attention::SEVERAL));
-        recovery::check_own(say(thread, real, is_inter, would_enter), NO_WORD)?;
+        recovery::check_own(rt, say(rt, thread, real, is_inter, would_enter), NO_WORD)?;
     }
     loop {
-        match recovery::check_own(hear(thread), NO_WORD)? {
+        match recovery::check_own(rt, hear(rt, thread), NO_WORD)? {
             None => {}
             Some(false) if !is_inter => {
-                let would_enter = schedule::state().gatherings.again(uid);
-                recovery::check_own(say(thread, real, is_inter, would_enter), NO_WORD)?;
+                let would_enter = schedule::state(rt).gatherings.again(uid);
+                recovery::check_own(rt, say(rt, thread, real, is_inter, would_enter), NO_WORD)?;
             }
             Some(_) => {
-                schedule::state().gatherings.enter(uid);
+                schedule::state(rt).gatherings.enter(uid);
                 return Ok(());
             }
         }
-        checkpoint::poll()?;
+        checkpoint::poll(rt)?;
         turn::give_way()?;
     }
 }
 
 /// Gives this process's word on a collective.
-fn say(thread: usize, real: RealComm, is_inter: bool, would_enter: bool) -> mpi::Result<()> {
+fn say(rt: &Runtime, thread: usize, real: RealComm, is_inter: bool, would_enter: bool) -> mpi::Result<()> {
     let mut numbers = Lent::new(Box::new([u64::from(would_enter), 0]));
     // SAFETY: the numbers stay where they are until the request has ended.
     let request = unsafe { real.start_least(&raw mut **numbers, is_inter) }?;
-    schedule::state().words.push(Word {
+    schedule::state(rt).words.push(Word {
         thread,
         numbers,
         request,
@@ -84,8 +88,8 @@ fn say(thread: usize, real: RealComm, is_inter: bool, would_enter: bool) -> mpi:
 }
 
 /// Whether all members would enter, if all have said so.
-fn hear(thread: usize) -> mpi::Result<Option<bool>> {
-    let state = &mut *schedule::state();
+fn hear(rt: &Runtime, thread: usize) -> mpi::Result<Option<bool>> {
+    let state = &mut *schedule::state(rt);
     let Some(at) = state.words.iter().position(|word| word.thread == thread) else {
         return Ok(None);
     };

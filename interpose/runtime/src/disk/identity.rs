@@ -1,6 +1,7 @@
 //! What a file must have in common with the process that loads it.
 
 use super::format::Identity;
+use crate::disk::Runtime;
 use crate::image::vmas;
 use crate::user;
 use std::collections::BTreeSet;
@@ -10,14 +11,14 @@ use understudy_mpi::library;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Of this process.
-pub fn own(workers: u32) -> Identity {
+pub fn own(rt: &Runtime, workers: u32) -> Identity {
     Identity {
         build: build(),
         mpi: library::version().0.to_owned(),
         workers,
         program: user::program_name(),
         arguments: arguments(),
-        layout: user::layout(),
+        layout: user::layout(rt),
     }
 }
 

@@ -1,26 +1,25 @@
 //! Whether workers share memory with each other by other means than MPI.
 
 use crate::arch::Rewound;
-use crate::protection;
-use crate::recovery;
+use crate::recovery::Runtime;
 use crate::user::{self, SharedMapping};
-use crate::world;
+use crate::{protection, recovery, world};
 use understudy_numbers::Worker;
 
 /// Compares the mappings of all workers, each of which has `counts` of them; `own` are this worker's. If two workers have
 /// one in common, the first of those says so, and all of them learn which it is.
-pub fn first_sharer(own: &[SharedMapping], counts: &[u64]) -> Result<Option<Worker>, Rewound> {
+pub fn first_sharer(rt: &Runtime, own: &[SharedMapping], counts: &[u64]) -> Result<Option<Worker>, Rewound> {
     let most = counts.iter().max().copied().unwrap_or(0) as usize;
     if most == 0 {
         return Ok(None);
     }
     let mut mine: Vec<u64> = own.iter().map(|mapping| mapping.identity).collect();
     mine.resize(most, 0);
-    let all = recovery::check_own(world::private().gather(&mine), super::NO_BOOKMARKS)?;
+    let all = recovery::check_own(rt, world::private(rt).gather(&mine), super::NO_BOOKMARKS)?;
     let Some((worker, identity)) = first_common(&all, most) else {
         return Ok(None);
     };
-    if worker == world::worker()
+    if worker == world::worker(rt)
         && let Some(mapping) = own.iter().find(|mapping| mapping.identity == identity)
     {
         protection::say_refused(&user::UserError::SharedMemory(mapping.path.clone()).to_string());

@@ -2,8 +2,8 @@
 //!
 //! At a cut they are received and become early messages that nothing else matches; so all that a rollback brings back
 //! is in the list of those.
-use super::{EARLY, Early, change, first};
-use crate::cell::Main;
+use super::{Early, change, first};
+use crate::early::Runtime;
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtComm, VirtMessage};
 use crate::objects::lookup::created;
@@ -21,9 +21,6 @@ pub struct Matched {
     pub status: Status,
 }
 
-/// By index of the virtual message.
-static MATCHED: Main<Vec<Option<Matched>>> = Main::new(Vec::new());
-
 /// Where a virtual message is.
 pub enum Found {
     /// In the real library; it came on this communicator, with this status.
@@ -32,14 +29,14 @@ pub enum Found {
     Early(Early),
 }
 
-fn claimed(index: u32) -> Option<usize> {
-    EARLY.borrow().iter().position(|early| early.claimed == Some(index))
+fn claimed(rt: &Runtime, index: u32) -> Option<usize> {
+    rt.early.borrow().iter().position(|early| early.claimed == Some(index))
 }
 
-fn unused() -> u32 {
-    let real = |index: u32| MATCHED.borrow().get(index as usize).is_some_and(Option::is_some);
+fn unused(rt: &Runtime) -> u32 {
+    let real = |index: u32| rt.matched.borrow().get(index as usize).is_some_and(Option::is_some);
     (0..)
-        .find(|&index| !real(index) && claimed(index).is_none())
+        .find(|&index| !real(index) && claimed(rt, index).is_none())
         .unwrap_or(0)
 }
 
@@ -48,14 +45,14 @@ fn handle(index: u32) -> VirtMessage {
 }
 
 /// Whether there is a message with this index.
-pub fn exists(index: u32) -> bool {
-    MATCHED.borrow().get(index as usize).is_some_and(Option::is_some) || claimed(index).is_some()
+pub fn exists(rt: &Runtime, index: u32) -> bool {
+    rt.matched.borrow().get(index as usize).is_some_and(Option::is_some) || claimed(rt, index).is_some()
 }
 
 /// Enters a message that the real library has matched on `comm`.
-pub fn enter(comm: VirtComm, real: RealMessage, status: Status) -> VirtMessage {
-    let index = unused();
-    let mut table = MATCHED.borrow_mut();
+pub fn enter(rt: &Runtime, comm: VirtComm, real: RealMessage, status: Status) -> VirtMessage {
+    let index = unused(rt);
+    let mut table = rt.matched.borrow_mut();
     if table.len() <= index as usize {
         table.resize(index as usize + 1, None);
     }
@@ -64,9 +61,9 @@ pub fn enter(comm: VirtComm, real: RealMessage, status: Status) -> VirtMessage {
 }
 
 /// Matches the first early message that fits.
-pub fn claim(comm: VirtComm, source: c_int, tag: c_int) -> Option<(VirtMessage, Status)> {
-    let index = unused();
-    let mut list = EARLY.borrow_mut();
+pub fn claim(rt: &Runtime, comm: VirtComm, source: c_int, tag: c_int) -> Option<(VirtMessage, Status)> {
+    let index = unused(rt);
+    let mut list = rt.early.borrow_mut();
     let at = first(&list, comm, source, tag)?;
     let early = &mut list[at];
     early.claimed = Some(index);
@@ -74,38 +71,41 @@ pub fn claim(comm: VirtComm, source: c_int, tag: c_int) -> Option<(VirtMessage, 
 }
 
 /// Removes a matched message, to be received.
-pub fn take(message: VirtMessage) -> Option<Found> {
+pub fn take(rt: &Runtime, message: VirtMessage) -> Option<Found> {
     let index = created(HandleKind::Message, message.0)?;
-    if let Some(at) = claimed(index) {
-        return Some(Found::Early(change(|list| list.remove(at))));
+    if let Some(at) = claimed(rt, index) {
+        return Some(Found::Early(change(rt, |list| list.remove(at))));
     }
-    let matched = MATCHED.borrow_mut().get_mut(index as usize)?.take()?;
+    let matched = rt.matched.borrow_mut().get_mut(index as usize)?.take()?;
     Some(Found::Real(matched.real, matched.comm, matched.status))
 }
 
 /// The communicators are gone after a failure, and with them what was matched on them.
-pub fn forget() {
-    MATCHED.borrow_mut().clear();
+pub fn forget(rt: &Runtime) {
+    rt.matched.borrow_mut().clear();
 }
 
 /// One past the highest index of a message that the real library has matched.
-pub fn places() -> u32 {
-    MATCHED.borrow().len() as u32
+pub fn places(rt: &Runtime) -> u32 {
+    rt.matched.borrow().len() as u32
 }
 
 /// The message with this index, if it is in the real library.
-pub fn matched(index: u32) -> Option<Matched> {
-    MATCHED.borrow().get(index as usize).copied().flatten()
+pub fn matched(rt: &Runtime, index: u32) -> Option<Matched> {
+    rt.matched.borrow().get(index as usize).copied().flatten()
 }
 
 /// A matched message has been received for a cut, with this status: it is early from now on.
-pub fn is_received(index: u32, comm: VirtComm, status: &Status, data: Vec<u8>) {
-    MATCHED.borrow_mut()[index as usize] = None;
-    super::add(Early {
-        comm: comm.0 as u64,
-        source: status.source,
-        tag: status.tag,
-        data,
-        claimed: Some(index),
-    });
+pub fn is_received(rt: &Runtime, index: u32, comm: VirtComm, status: &Status, data: Vec<u8>) {
+    rt.matched.borrow_mut()[index as usize] = None;
+    super::add(
+        rt,
+        Early {
+            comm: comm.0 as u64,
+            source: status.source,
+            tag: status.tag,
+            data,
+            claimed: Some(index),
+        },
+    );
 }

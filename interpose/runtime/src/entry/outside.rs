@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::arch::RECOVER;
+use crate::calls::runtime;
 use crate::{arch, recovery, sys, told, user, world};
 use std::ffi::c_void;
 use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_START};
@@ -50,7 +51,8 @@ fn lead_in(context: &mut libc::ucontext_t) {
 
 /// The handler of the call that the thread makes.
 unsafe extern "C" fn recover() -> u64 {
-    if recovery::check(call::ABANDONED).is_ok() {
+    let rt = runtime();
+    if recovery::check(rt, call::ABANDONED).is_ok() {
         // There is nothing to return to.
         sys::kill_self();
     }

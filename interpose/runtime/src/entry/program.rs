@@ -1,5 +1,6 @@
 //! The edge between a program of another ABI and the handlers ([`understudy_mpi::abi`]).
 
+use crate::calls::runtime;
 use crate::generated::{HANDLERS, HandleKind};
 use crate::handles::{VirtComm, real_comm};
 use crate::{abi, arch};
@@ -35,11 +36,11 @@ impl Edge for Program {
 
     #[inline]
     fn handle(kind: HandleKind, handle: u64) -> u64 {
-        abi::inward(Self::abi(), kind, handle)
+        abi::inward(runtime(), Self::abi(), kind, handle)
     }
 
     fn handle_back(kind: HandleKind, handle: u64) -> u64 {
-        abi::outward(Self::abi(), kind, handle)
+        abi::outward(runtime(), Self::abi(), kind, handle)
     }
 
     #[inline]
@@ -68,11 +69,11 @@ impl Edge for Program {
     }
 
     fn members(comm: u64) -> usize {
-        members(real_comm(VirtComm(comm as *mut c_void)))
+        members(real_comm(runtime(), VirtComm(comm as *mut c_void)))
     }
 
     fn degrees(comm: u64) -> (usize, usize) {
-        degrees(real_comm(VirtComm(comm as *mut c_void)))
+        degrees(real_comm(runtime(), VirtComm(comm as *mut c_void)))
     }
 
     /// The face's variables hold Open MPI's values.

@@ -3,6 +3,7 @@
 use super::function::{Visit, VisitError};
 use crate::arch::Frame;
 use crate::generated::Proc;
+use crate::journal::Runtime;
 use ckptd::settings::Rule;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ const LONG: usize = 1 << 20;
 const FEW_CALLS_OF_LONG: u64 = 32;
 
 /// The same is found in all workers.
-fn tell_all_once(name: &str, why: &VisitError) {
-    if crate::world::is_initialised() && crate::world::is_first_worker() {
+fn tell_all_once(rt: &Runtime, name: &str, why: &VisitError) {
+    if crate::world::is_initialised() && crate::world::is_first_worker(rt) {
         crate::sys::say(format_args!(
             "UNDERSTUDY_INIT_END: function:{name} cannot be watched ({why}); the phase ends by `auto`"
         ));
@@ -72,9 +73,9 @@ pub struct Watch {
 
 impl Watch {
     /// Starts, at the end of `MPI_Init`.
-    pub fn new(rule: &Rule) -> Watch {
+    pub fn new(rt: &Runtime, rule: &Rule) -> Watch {
         let visit = match rule {
-            Rule::Function(name) => Visit::to(name).inspect_err(|why| tell_all_once(name, why)).ok(),
+            Rule::Function(name) => Visit::to(name).inspect_err(|why| tell_all_once(rt, name, why)).ok(),
             _ => None,
         };
         let rule = match rule {
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_pattern_sets_in_when_places_repeat() {
-        let mut watch = Watch::new(&Rule::Auto);
+        let mut watch = Watch::new(&Runtime::new(), &Rule::Auto);
         for place in 0..300 {
             call(&mut watch, Proc::MPI_Send, 0, place);
         }
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn calls_are_counted_by_procedure() {
-        let mut watch = Watch::new(&Rule::Calls("MPI_Allreduce".into(), 2));
+        let mut watch = Watch::new(&Runtime::new(), &Rule::Calls("MPI_Allreduce".into(), 2));
         call(&mut watch, Proc::MPI_Allreduce, 0, 1);
         call(&mut watch, Proc::MPI_Bcast, 0, 1);
         assert!(!watch.is_over());
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_program_may_say_it() {
-        let mut watch = Watch::new(&Rule::Pcontrol(3));
+        let mut watch = Watch::new(&Runtime::new(), &Rule::Pcontrol(3));
         call(&mut watch, Proc::MPI_Pcontrol, 2, 1);
         assert!(!watch.is_over());
         call(&mut watch, Proc::MPI_Pcontrol, 3, 1);

@@ -15,7 +15,7 @@ mod inquire;
 
 use super::inputs::{Asked, Inputs};
 use super::replay;
-use crate::cell::Main;
+use crate::journal::{DOOR, Runtime};
 use dispositions::Disposition;
 use std::arch::naked_asm;
 use std::collections::{HashMap, HashSet};
@@ -49,8 +49,6 @@ pub struct Hold {
     stack: Option<[u64; emulate::STACK]>,
 }
 
-static HOLD: Main<Option<Hold>> = Main::new(None);
-
 /// What becomes of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -66,7 +64,7 @@ pub enum Fate {
 
 /// From here on, system calls of the user side are looked at. What they read of files is `inputs`. Files in memory of a phase
 /// before stay.
-pub fn begin(inputs: Inputs) -> io::Result<()> {
+pub fn begin(rt: &Runtime, inputs: Inputs) -> io::Result<()> {
     let make_hold = || {
         let mut hold = Hold::default();
         let before = hold.on_sigsys.as_mut_ptr() as i64;
@@ -79,7 +77,7 @@ pub fn begin(inputs: Inputs) -> io::Result<()> {
         };
         hold
     };
-    HOLD.borrow_mut().get_or_insert_with(make_hold).asked = Asked::new(inputs);
+    rt.hold.borrow_mut().get_or_insert_with(make_hold).asked = Asked::new(inputs);
     // SAFETY: a handler of the kernel's type; it may be entered while it runs, and by system calls of the stub page even
     // inside of this library's allocator, and then does not allocate.
     unsafe {
@@ -103,21 +101,21 @@ pub fn begin(inputs: Inputs) -> io::Result<()> {
 }
 
 /// Takes [`begin`] back. What was read of files.
-pub fn end() -> io::Result<Inputs> {
+pub fn end(rt: &Runtime) -> io::Result<Inputs> {
     // SAFETY: prctl(2).
     unsafe { dispatch(DISPATCH_OFF, 0, 0, std::ptr::null())? };
-    let asked = std::mem::take(&mut HOLD.borrow_mut().get_or_insert_default().asked);
+    let asked = std::mem::take(&mut rt.hold.borrow_mut().get_or_insert_default().asked);
     Ok(asked.into_inputs())
 }
 
 /// A file that was open before the phase, as it was opened, and its position: the program gets what it was then.
-pub fn inherit(descriptor: c_int, flags: c_int, offset: i64) -> Result<(), String> {
-    files::inherit(HOLD.borrow_mut().get_or_insert_default(), descriptor, flags, offset)
+pub fn inherit(rt: &Runtime, descriptor: c_int, flags: c_int, offset: i64) -> Result<(), String> {
+    files::inherit(rt.hold.borrow_mut().get_or_insert_default(), descriptor, flags, offset)
 }
 
 /// What is said of a file that a replay has found changed, by its number.
-pub fn tell_changed(input: u64) -> String {
-    files::changed(&HOLD.borrow_mut().get_or_insert_default().asked.path(input as u32))
+pub fn tell_changed(rt: &Runtime, input: u64) -> String {
+    files::changed(&rt.hold.borrow_mut().get_or_insert_default().asked.path(input as u32))
 }
 
 unsafe fn dispatch(mode: libc::c_ulong, from: u64, length: u64, selector: *const u8) -> io::Result<()> {
@@ -152,6 +150,7 @@ unsafe extern "C" fn return_from_signal() {
 }
 
 extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    let rt = DOOR.get();
     // SAFETY: the kernel hands over a context that belongs to this handler.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let number = registers[libc::REG_RAX as usize];
@@ -174,7 +173,7 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
         registers[libc::REG_RIP as usize] = return_from_signal as *const () as i64;
         return;
     }
-    registers[libc::REG_RAX as usize] = match fate(number, &arguments) {
+    registers[libc::REG_RAX as usize] = match fate(rt, number, &arguments) {
         // SAFETY: the call that the program has made.
         Fate::Pass => unsafe { make(number, &arguments) },
         Fate::Answer(value) => value,
@@ -185,7 +184,7 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
 
 /// What a replay is told is taken out meanwhile. So another call that needs it can only come from a handler of the program that
 /// runs within this one, and ends the replay; memory for this library's own work does not need it.
-fn fate(number: c_long, arguments: &[i64; 6]) -> Fate {
+fn fate(rt: &Runtime, number: c_long, arguments: &[i64; 6]) -> Fate {
     let answer = match dispositions::of(number) {
         Disposition::Pass => return Fate::Pass,
         Disposition::Pretend => return Fate::Answer(0),
@@ -194,10 +193,10 @@ fn fate(number: c_long, arguments: &[i64; 6]) -> Fate {
         Disposition::Inquire => inquire::fate,
         Disposition::Emulate => emulate::fate,
     };
-    let Some(mut hold) = HOLD.take() else {
+    let Some(mut hold) = rt.hold.take() else {
         return Fate::GiveUp;
     };
     let fate = answer(&mut hold, number, arguments);
-    HOLD.set(Some(hold));
+    rt.hold.set(Some(hold));
     fate
 }

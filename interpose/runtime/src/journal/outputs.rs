@@ -6,6 +6,7 @@ use super::sources;
 use super::typemap::{TypeMaps, spread};
 use crate::arch::Frame;
 use crate::handles::{VirtComm, VirtDatatype};
+use crate::journal::Runtime;
 use crate::objects::comm::{self, Comm, topology};
 use std::cell::Ref;
 use std::ffi::{c_int, c_void};
@@ -87,39 +88,39 @@ impl<'a> Call<'a> {
         unsafe { std::slice::from_raw_parts(address, count) }
     }
 
-    fn comm(&self) -> Option<Ref<'static, Comm>> {
-        comm::get(VirtComm(self.argument(self.row.comm?) as *mut c_void))
+    fn comm<'rt>(&self, rt: &'rt Runtime) -> Option<Ref<'rt, Comm>> {
+        comm::get(rt, VirtComm(self.argument(self.row.comm?) as *mut c_void))
     }
 
-    fn members(&self) -> usize {
-        self.comm()
+    fn members(&self, rt: &Runtime) -> usize {
+        self.comm(rt)
             .map_or(0, |comm| comm.remote.as_ref().unwrap_or(&comm.members).len())
     }
 
-    fn neighbours(&self) -> usize {
-        self.comm().map_or(0, |comm| {
-            topology::sources(&comm.topology, comm::my_rank(&comm).unwrap_or(0))
+    fn neighbours(&self, rt: &Runtime) -> usize {
+        self.comm(rt).map_or(0, |comm| {
+            topology::sources(&comm.topology, comm::my_rank(rt, &comm).unwrap_or(0))
         })
     }
 
-    fn amount(&self, amount: Amount) -> usize {
+    fn amount(&self, rt: &Runtime, amount: Amount) -> usize {
         let positive = |value: c_int| value.max(0) as usize;
         match amount {
             Amount::Int(index) => positive(self.int(index)),
             Amount::IntAt(index) => self.ints(index, 1).first().map_or(0, |&value| positive(value)),
             Amount::Long(index) => (self.argument(index) as i64).max(0) as usize,
             Amount::Number(number) => number as usize,
-            Amount::Members => self.members(),
-            Amount::Neighbours => self.neighbours(),
+            Amount::Members => self.members(rt),
+            Amount::Neighbours => self.neighbours(rt),
             Amount::Own(counts) => {
-                let rank = self.comm().and_then(|comm| comm::my_rank(&comm)).unwrap_or(0);
+                let rank = self.comm(rt).and_then(|comm| comm::my_rank(rt, &comm)).unwrap_or(0);
                 self.ints(counts, rank + 1).last().map_or(0, |&value| positive(value))
             }
             Amount::Span(counts, displacements, is_neighbour) => {
                 let blocks = if is_neighbour {
-                    self.neighbours()
+                    self.neighbours(rt)
                 } else {
-                    self.members()
+                    self.members(rt)
                 };
                 let ends = self.ints(counts, blocks).iter().zip(self.ints(displacements, blocks));
                 ends.filter(|(count, _)| **count > 0)
@@ -130,12 +131,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn is_mine(&self, members: Members) -> bool {
-        let is_root = |index: u8| match (self.int(index), self.comm()) {
+    fn is_mine(&self, rt: &Runtime, members: Members) -> bool {
+        let is_root = |index: u8| match (self.int(index), self.comm(rt)) {
             (ROOT, _) => Some(true),
             (PROC_NULL, _) | (_, None) => None,
             (_, Some(comm)) if comm.remote.is_some() => Some(false),
-            (root, Some(comm)) => Some(comm::my_rank(&comm) == usize::try_from(root).ok()),
+            (root, Some(comm)) => Some(comm::my_rank(rt, &comm) == usize::try_from(root).ok()),
         };
         match members {
             Members::All => true,
@@ -147,13 +148,14 @@ impl<'a> Call<'a> {
     /// The pieces of memory of an output, at most `bytes` of data if it is a buffer.
     pub fn pieces(
         &self,
+        rt: &Runtime,
         output: &Output,
         bytes: usize,
         maps: &mut TypeMaps,
         mut piece: impl FnMut(usize, usize),
     ) -> Result<(), NotKnown> {
         let address = self.argument(output.argument);
-        if address < LOWEST_ADDRESS || !self.is_mine(output.members) {
+        if address < LOWEST_ADDRESS || !self.is_mine(rt, output.members) {
             return Ok(());
         }
         let address = address as usize;
@@ -161,21 +163,21 @@ impl<'a> Call<'a> {
             output
                 .amounts
                 .iter()
-                .map(|&amount| self.amount(amount))
+                .map(|&amount| self.amount(rt, amount))
                 .product::<usize>()
         };
         match output.unit {
             Unit::Bytes(size) => piece(address, count() * usize::from(size)),
             Unit::Datatype(index) => {
-                let map = maps.of(VirtDatatype(self.argument(index) as *mut c_void));
+                let map = maps.of(rt, VirtDatatype(self.argument(index) as *mut c_void));
                 spread(&map, address, count(), bytes, piece);
             }
             // SAFETY: there is room for a C string as long as that; one is there, if the procedure has written.
             Unit::Text => piece(address, unsafe { libc::strnlen(address as *const _, count()) } + 1),
             Unit::Packed(elements, datatype, position) => {
-                let size = maps.of(VirtDatatype(self.argument(datatype) as *mut c_void)).size;
-                let end = self.amount(Amount::IntAt(position));
-                let length = end.min(size * self.amount(Amount::Int(elements)));
+                let size = maps.of(rt, VirtDatatype(self.argument(datatype) as *mut c_void)).size;
+                let end = self.amount(rt, Amount::IntAt(position));
+                let length = end.min(size * self.amount(rt, Amount::Int(elements)));
                 piece(address + end - length, length);
             }
             Unit::Unknown => return Err(NotKnown),

@@ -9,6 +9,7 @@ use super::typemap::TypeMaps;
 use crate::arch::Frame;
 use crate::generated::Proc;
 use crate::handles::VirtRequest;
+use crate::journal::Runtime;
 use crate::requests::{self, State};
 use crate::{events, world};
 use ckptd::events::{Amount, Kind};
@@ -52,7 +53,7 @@ impl Recorder {
     }
 
     /// Records the call that a frame holds and that has come to its end, made from `place`.
-    pub fn call(&mut self, frame: &Frame, place: u64, integer: u64, double: u64) -> Result<(), NotKnown> {
+    pub fn call(&mut self, rt: &Runtime, frame: &Frame, place: u64, integer: u64, double: u64) -> Result<(), NotKnown> {
         let received = self.received.take();
         let mut pieces = std::mem::take(&mut self.ended);
         let call = Call::of(frame).ok_or(NotKnown)?;
@@ -67,12 +68,12 @@ impl Recorder {
             let is_message = matches!(output.unit, Unit::Datatype(_)) && is_one_of(&RECEIVES);
             let most = received.filter(|_| is_message).unwrap_or(usize::MAX);
             let list = if output.later { &mut later } else { &mut pieces };
-            call.pieces(output, most, &mut self.maps, |address, length| {
+            call.pieces(rt, output, most, &mut self.maps, |address, length| {
                 list.push((address, length))
             })?;
         }
         if !later.is_empty() {
-            self.keep(&call, later)?;
+            self.keep(rt, &call, later)?;
         }
         if procedure == Some(Proc::MPI_Type_free) {
             self.maps.forget();
@@ -97,23 +98,23 @@ impl Recorder {
     }
 
     /// Tells what the journal is made of: its length as it is kept, if it is.
-    pub fn tell(&mut self, kept: Option<usize>) {
+    pub fn tell(&mut self, rt: &Runtime, kept: Option<usize>) {
         if let Some(accounts) = &mut self.accounts {
             let journal = Amount {
                 count: self.journal.calls,
                 bytes: self.journal.size() as u64,
             };
-            let table = accounts.table(world::worker(), journal, kept.map(|kept| kept as u64));
+            let table = accounts.table(world::worker(rt), journal, kept.map(|kept| kept as u64));
             events::emit(Kind::JournalCalls(table));
         }
     }
 
     /// Keeps what a request will have written when it ends. Its handle is the last output of the call that made it.
-    fn keep(&mut self, call: &Call<'_>, pieces: Vec<Piece>) -> Result<(), NotKnown> {
+    fn keep(&mut self, rt: &Runtime, call: &Call<'_>, pieces: Vec<Piece>) -> Result<(), NotKnown> {
         let place = call.request().ok_or(NotKnown)? as *const *mut c_void;
         // SAFETY: the procedure has written the handle there.
         let handle = VirtRequest(unsafe { *place });
-        if let Some(index) = requests::index(handle) {
+        if let Some(index) = requests::index(rt, handle) {
             self.later.insert(index, pieces);
         }
         Ok(())
@@ -142,12 +143,14 @@ impl Recorder {
     }
 
     /// At the last cut: what receives have written that have ended without the program's asking, as the last record.
-    pub fn finish(&mut self) {
+    pub fn finish(&mut self, rt: &Runtime) {
         let mut ended: Vec<u32> = self.later.keys().copied().collect();
         ended.sort_unstable();
         self.ended.clear();
         for index in ended {
-            let Some(request) = requests::get(index) else { continue };
+            let Some(request) = requests::get(rt, index) else {
+                continue;
+            };
             if let State::Done { status, .. } = request.state {
                 let bytes = request.kind.envelope().map(|_| status.4 as usize);
                 self.ended(index, bytes, true);

@@ -6,8 +6,8 @@ use super::outputs::Call;
 use super::recorder::EXECUTED;
 use super::sources;
 use crate::arch::{self, Answer, Frame};
-use crate::cell::Main;
 use crate::generated::Proc;
+use crate::journal::{DOOR, Runtime};
 
 /// Why a replay did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,13 +26,11 @@ pub enum Diverged {
     Input(u64),
 }
 
-struct Play {
+pub(super) struct Play {
     reader: Reader,
     calls: u64,
     end: (u64, u32),
 }
-
-static PLAY: Main<Option<Play>> = Main::new(None);
 
 const REACHED: u64 = 0;
 const DAMAGED: u64 = 1;
@@ -46,12 +44,12 @@ const KIND_BITS: u32 = 3;
 ///
 /// # Safety
 /// The user side must be as it was at `begin`. It is changed, and so is the dispatch table, for good.
-pub unsafe fn run(journal: &[u8], begin: &Frame, end: (u64, u32)) -> Result<(), Diverged> {
+pub unsafe fn run(rt: &Runtime, journal: &[u8], begin: &Frame, end: (u64, u32)) -> Result<(), Diverged> {
     let mut reader = Journal::decode(journal).map_err(|_| Diverged::Journal)?;
     let first = reader.next().map_err(|_| Diverged::Journal)?.ok_or(Diverged::Journal)?;
     write(&first.written);
     let result = first.result;
-    PLAY.set(Some(Play { reader, calls: 1, end }));
+    rt.play.set(Some(Play { reader, calls: 1, end }));
     sources::watch(true);
     let executed = |slot| EXECUTED.iter().any(|procedure| procedure.slot() as usize == slot);
     arch::answer_all(executed, answer);
@@ -96,8 +94,9 @@ fn name(slot: usize) -> Option<&'static str> {
 
 /// The answer to the call in the top frame.
 extern "C" fn answer() -> Answer {
+    let rt = DOOR.get();
     // Nothing is dropped by `leave`, so the borrow ends before.
-    let answer = match &mut *PLAY.borrow_mut() {
+    let answer = match &mut *rt.play.borrow_mut() {
         Some(play) => play.answer(),
         None => Err((DAMAGED, 0)),
     };

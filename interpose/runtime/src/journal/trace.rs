@@ -9,54 +9,56 @@ mod tally;
 use super::outputs::Call;
 use super::typemap::TypeMaps;
 use crate::arch::{self, Frame};
-use crate::cell::Main;
 use crate::generated::Proc;
+use crate::journal::Runtime;
 use crate::{gather, schedule, sys, told, world};
 use report::{Report, Row};
 use tally::Tally;
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     tally: Tally,
     maps: TypeMaps,
     candidates: u64,
 }
 
-static STATE: Main<Option<State>> = Main::new(None);
-
 /// `MPI_Init` is about to return to the program.
-pub fn start() {
+pub fn start(rt: &Runtime) {
     if told::config().trace {
-        STATE.set(Some(State::default()));
+        rt.trace.set(Some(State::default()));
         arch::set_recording(true);
     }
 }
 
 /// A call of MPI has been made.
-pub fn call(frame: &Frame) {
-    let Some(state) = &mut *STATE.borrow_mut() else { return };
+pub fn call(rt: &Runtime, frame: &Frame) {
+    let Some(state) = &mut *rt.trace.borrow_mut() else {
+        return;
+    };
     let Some(call) = Call::of(frame) else { return };
     let mut bytes = 0;
     for output in call.outputs() {
         // What is not known has no bytes.
-        let _ = call.pieces(output, usize::MAX, &mut state.maps, |_, length| bytes += length as u64);
+        let _ = call.pieces(rt, output, usize::MAX, &mut state.maps, |_, length| {
+            bytes += length as u64
+        });
     }
     if frame.slot as u32 == Proc::MPI_Type_free.slot() {
         state.maps.forget();
     }
-    let now = schedule::schedule().candidates;
+    let now = schedule::schedule(rt).candidates;
     let may_be_cut = std::mem::replace(&mut state.candidates, now) != now;
     let place = arch::turn::call_site(frame);
     state.tally.call((place, frame.slot as u16), bytes, may_be_cut);
 }
 
 /// `MPI_Finalize`: the workers' findings become one report, which worker 0 prints.
-pub fn report() {
-    let Some(state) = STATE.take() else { return };
+pub fn report(rt: &Runtime) {
+    let Some(state) = rt.trace.take() else { return };
     arch::set_recording(false);
     let own = own_report(&state.tally);
-    match gather::everybodys(world::get().private, &own) {
-        Ok(all) if world::is_first_worker() => sys::write_message(report::merge(all).to_string().as_bytes()),
+    match gather::everybodys(world::get(rt).private, &own) {
+        Ok(all) if world::is_first_worker(rt) => sys::write_message(report::merge(all).to_string().as_bytes()),
         Ok(_) => {}
         Err(class) => log::error!("the reports of all workers cannot be put together: error class {class}"),
     }

@@ -3,6 +3,7 @@
 
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
+use crate::journal::Runtime;
 use crate::objects::datatype::{self, Recipe, combiner};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -44,11 +45,11 @@ impl TypeMaps {
     }
 
     /// The map of a datatype.
-    pub fn of(&mut self, datatype: VirtDatatype) -> Arc<TypeMap> {
+    pub fn of(&mut self, rt: &Runtime, datatype: VirtDatatype) -> Arc<TypeMap> {
         if let Some(known) = self.known.get(&(datatype.0 as usize)) {
             return Arc::clone(known);
         }
-        let map = Arc::new(self.make(datatype));
+        let map = Arc::new(self.make(rt, datatype));
         self.known.insert(datatype.0 as usize, Arc::clone(&map));
         map
     }
@@ -58,20 +59,20 @@ impl TypeMaps {
         self.known.clear();
     }
 
-    fn make(&mut self, datatype: VirtDatatype) -> TypeMap {
-        let (whole, extent, size) = measure(datatype);
+    fn make(&mut self, rt: &Runtime, datatype: VirtDatatype) -> TypeMap {
+        let (whole, extent, size) = measure(rt, datatype);
         let dense = vec![whole];
-        let pieces = match datatype::kept_recipe(datatype) {
-            Some(recipe) if whole.1 != size => self.pieces(&recipe).unwrap_or(dense),
+        let pieces = match datatype::kept_recipe(rt, datatype) {
+            Some(recipe) if whole.1 != size => self.pieces(rt, &recipe).unwrap_or(dense),
             _ => dense,
         };
         TypeMap { pieces, extent, size }
     }
 
     /// The pieces by the constructor's arguments (5.1.13); `None` if they are too many or the constructor is a rare one.
-    fn pieces(&mut self, recipe: &Recipe) -> Option<Vec<(isize, usize)>> {
+    fn pieces(&mut self, rt: &Runtime, recipe: &Recipe) -> Option<Vec<(isize, usize)>> {
         let base = |at: usize| Some(VirtDatatype(*recipe.contained.get(at)? as *mut c_void));
-        let old = self.of(base(0)?);
+        let old = self.of(rt, base(0)?);
         let mut pieces = Pieces::new(self.most);
         match combiner::blocks(recipe, self.most)? {
             combiner::Blocks::Same(blocks) => {
@@ -86,7 +87,7 @@ impl TypeMaps {
             }
             combiner::Blocks::Each(blocks) => {
                 for (at, (offset, count)) in blocks.into_iter().enumerate() {
-                    let old = self.of(base(at)?);
+                    let old = self.of(rt, base(at)?);
                     pieces.add(&old, offset, count)?;
                 }
             }
@@ -131,9 +132,9 @@ impl Pieces {
 }
 
 /// True bounds of an element, its extent, and its size.
-fn measure(datatype: VirtDatatype) -> ((isize, usize), isize, usize) {
+fn measure(rt: &Runtime, datatype: VirtDatatype) -> ((isize, usize), isize, usize) {
     let (mut bound, mut extent, mut true_bound, mut true_extent, mut size) = (0isize, 0isize, 0isize, 0isize, 0);
-    let real = real_datatype(datatype);
+    let real = real_datatype(rt, datatype);
     // SAFETY: local queries of a datatype.
     unsafe {
         real::PMPI_Type_get_extent(real, &mut bound, &mut extent);

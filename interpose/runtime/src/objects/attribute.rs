@@ -11,6 +11,7 @@ use super::{Slots, comm, datatype, objects, objects_mut, window};
 use crate::errors::SUCCESS;
 use crate::generated::HandleKind;
 use crate::handles::{VirtComm, VirtDatatype, VirtWin};
+use crate::objects::Runtime;
 use std::cell::RefMut;
 use std::ffi::c_int;
 
@@ -151,105 +152,107 @@ impl Object {
     }
 
     /// Whether there is such an object.
-    pub fn exists(self) -> bool {
+    pub fn exists(self, rt: &Runtime) -> bool {
         match self {
-            Object::Comm(comm) => comm::index(comm).is_some(),
-            Object::Datatype(datatype) => datatype::index(datatype).is_some() || datatype::is_predefined(datatype),
-            Object::Win(win) => window::index(win).is_some(),
+            Object::Comm(comm) => comm::index(rt, comm).is_some(),
+            Object::Datatype(datatype) => {
+                datatype::index(rt, datatype).is_some() || datatype::is_predefined(rt, datatype)
+            }
+            Object::Win(win) => window::index(rt, win).is_some(),
         }
     }
 
-    fn attributes(self) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
+    fn attributes(self, rt: &Runtime) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
         match self {
-            Object::Comm(comm) => comm::attributes(comm),
-            Object::Datatype(datatype) => datatype::attributes(datatype),
-            Object::Win(win) => window::attributes(win),
+            Object::Comm(comm) => comm::attributes(rt, comm),
+            Object::Datatype(datatype) => datatype::attributes(rt, datatype),
+            Object::Win(win) => window::attributes(rt, win),
         }
     }
 
-    fn attributes_to_set(self) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
+    fn attributes_to_set(self, rt: &Runtime) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
         match self {
-            Object::Comm(comm) => comm::attributes(comm),
-            Object::Datatype(datatype) => datatype::attributes_to_set(datatype),
-            Object::Win(win) => window::attributes(win),
+            Object::Comm(comm) => comm::attributes(rt, comm),
+            Object::Datatype(datatype) => datatype::attributes_to_set(rt, datatype),
+            Object::Win(win) => window::attributes(rt, win),
         }
     }
 
-    fn value(self, key: c_int) -> Option<u64> {
-        self.attributes()?
+    fn value(self, rt: &Runtime, key: c_int) -> Option<u64> {
+        self.attributes(rt)?
             .iter()
             .find(|(known, _)| *known == key)
             .map(|(_, value)| *value)
     }
 
     /// The value of an attribute; an error if there is no such key.
-    pub fn get(self, key: c_int) -> Result<Option<u64>, c_int> {
-        objects().keyvals.get(self.kind(), key).ok_or(ERR_KEYVAL)?;
-        Ok(self.value(key))
+    pub fn get(self, rt: &Runtime, key: c_int) -> Result<Option<u64>, c_int> {
+        objects(rt).keyvals.get(self.kind(), key).ok_or(ERR_KEYVAL)?;
+        Ok(self.value(rt, key))
     }
 
     /// Sets an attribute; the delete function is called for a value that is there (7.7.2).
-    pub fn set(self, key: c_int, value: u64) -> c_int {
-        if objects().keyvals.get(self.kind(), key).is_none() {
+    pub fn set(self, rt: &Runtime, key: c_int, value: u64) -> c_int {
+        if objects(rt).keyvals.get(self.kind(), key).is_none() {
             return ERR_KEYVAL;
         }
-        match self.remove(key) {
-            SUCCESS => self.attach(key, value),
+        match self.remove(rt, key) {
+            SUCCESS => self.attach(rt, key, value),
             rc => return rc,
         }
         SUCCESS
     }
 
     /// Deletes an attribute.
-    pub fn delete(self, key: c_int) -> c_int {
-        match self.get(key) {
-            Ok(Some(_)) => self.remove(key),
+    pub fn delete(self, rt: &Runtime, key: c_int) -> c_int {
+        match self.get(rt, key) {
+            Ok(Some(_)) => self.remove(rt, key),
             // What has no value cannot be deleted in Open MPI either.
             _ => ERR_KEYVAL,
         }
     }
 
-    fn attach(self, key: c_int, value: u64) {
-        let Some(mut attributes) = self.attributes_to_set() else {
+    fn attach(self, rt: &Runtime, key: c_int, value: u64) {
+        let Some(mut attributes) = self.attributes_to_set(rt) else {
             return;
         };
         attributes.push((key, value));
         drop(attributes);
-        objects_mut().keyvals.add_use(key);
+        objects_mut(rt).keyvals.add_use(key);
     }
 
     /// Removes an attribute if it is there, after its delete function has agreed.
-    fn remove(self, key: c_int) -> c_int {
-        let (Some(value), Some(keyval)) = (self.value(key), objects().keyvals.get(self.kind(), key)) else {
+    fn remove(self, rt: &Runtime, key: c_int) -> c_int {
+        let (Some(value), Some(keyval)) = (self.value(rt, key), objects(rt).keyvals.get(self.kind(), key)) else {
             return SUCCESS;
         };
-        let rc = callback::delete(&keyval, self.handle(), key, value);
+        let rc = callback::delete(rt, &keyval, self.handle(), key, value);
         if rc != SUCCESS {
             return rc;
         }
-        let Some(mut attributes) = self.attributes() else {
+        let Some(mut attributes) = self.attributes(rt) else {
             return SUCCESS;
         };
         if let Some(position) = attributes.iter().position(|(known, _)| *known == key) {
             attributes.remove(position);
             drop(attributes);
-            objects_mut().keyvals.remove_use(key);
+            objects_mut(rt).keyvals.remove_use(key);
         }
         SUCCESS
     }
 
     /// The attributes' copy functions run; if one fails, the new object loses what it has been given.
-    fn copy_to(self, new: Object) -> Result<(), c_int> {
-        let all = self.attributes().map_or_else(Vec::new, |all| all.clone());
+    fn copy_to(self, rt: &Runtime, new: Object) -> Result<(), c_int> {
+        let all = self.attributes(rt).map_or_else(Vec::new, |all| all.clone());
         for (key, value) in all {
-            let Some(keyval) = objects().keyvals.get(self.kind(), key) else {
+            let Some(keyval) = objects(rt).keyvals.get(self.kind(), key) else {
                 continue;
             };
-            match callback::copy(&keyval, self.handle(), key, value) {
-                Ok(Some(value)) => new.attach(key, value),
+            match callback::copy(rt, &keyval, self.handle(), key, value) {
+                Ok(Some(value)) => new.attach(rt, key, value),
                 Ok(None) => (),
                 Err(rc) => {
-                    new.remove_all();
+                    new.remove_all(rt);
                     return Err(rc);
                 }
             }
@@ -258,42 +261,45 @@ impl Object {
     }
 
     /// The object goes: all its attributes are deleted. The first delete function that fails ends it.
-    fn remove_all(self) -> c_int {
+    fn remove_all(self, rt: &Runtime) -> c_int {
         let keys: Vec<i32> = self
-            .attributes()
+            .attributes(rt)
             .map(|all| all.iter().rev().map(|&(key, _)| key).collect())
             .unwrap_or_default();
         keys.into_iter()
-            .map(|key| self.remove(key))
+            .map(|key| self.remove(rt, key))
             .find(|&rc| rc != SUCCESS)
             .unwrap_or(SUCCESS)
     }
 }
 
 /// Copies the attributes of a communicator that is duplicated (7.7.2); its callbacks run.
-pub fn copy_comm(old: VirtComm, new: VirtComm) -> c_int {
-    Object::Comm(old).copy_to(Object::Comm(new)).err().unwrap_or(SUCCESS)
+pub fn copy_comm(rt: &Runtime, old: VirtComm, new: VirtComm) -> c_int {
+    Object::Comm(old)
+        .copy_to(rt, Object::Comm(new))
+        .err()
+        .unwrap_or(SUCCESS)
 }
 
 /// Deletes the attributes of a communicator that is freed; its callbacks run. To be called for `MPI_COMM_SELF` at the
 /// start of `MPI_Finalize` (11.2.4).
-pub fn delete_comm(comm: VirtComm) -> c_int {
-    Object::Comm(comm).remove_all()
+pub fn delete_comm(rt: &Runtime, comm: VirtComm) -> c_int {
+    Object::Comm(comm).remove_all(rt)
 }
 
 /// Copies the attributes of a datatype that is duplicated (7.7.4).
-pub fn copy_type(old: VirtDatatype, new: VirtDatatype) -> Result<(), c_int> {
-    Object::Datatype(old).copy_to(Object::Datatype(new))
+pub fn copy_type(rt: &Runtime, old: VirtDatatype, new: VirtDatatype) -> Result<(), c_int> {
+    Object::Datatype(old).copy_to(rt, Object::Datatype(new))
 }
 
 /// Deletes the attributes of a window that is freed.
-pub fn delete_win(win: VirtWin) -> c_int {
-    Object::Win(win).remove_all()
+pub fn delete_win(rt: &Runtime, win: VirtWin) -> c_int {
+    Object::Win(win).remove_all(rt)
 }
 
 /// Deletes the attributes of a datatype that is freed.
-pub fn delete_type(datatype: VirtDatatype) -> c_int {
-    Object::Datatype(datatype).remove_all()
+pub fn delete_type(rt: &Runtime, datatype: VirtDatatype) -> c_int {
+    Object::Datatype(datatype).remove_all(rt)
 }
 
 #[cfg(test)]

@@ -13,17 +13,44 @@ mod recent;
 pub mod topology;
 
 use super::{objects, objects_mut};
-use crate::cell::Main;
+use crate::cell::Field;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtComm, created, named, real_comm};
+use crate::objects::Runtime;
 pub use rebuild::rebuild;
 pub use recent::{forget_recent, index, rank_and_size, spans_all, worker_of};
-use std::cell::{Ref, RefMut};
+use std::cell::{Cell, Ref, RefMut};
 use std::ffi::CStr;
 pub use topology::{Topology, degrees};
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
+
+/// Communicators, but for their recipes.
+pub(super) struct Here {
+    state: Field<State>,
+    /// Always what the table would tell.
+    recent: Cell<recent::Recent>,
+}
+
+impl Here {
+    /// At the start of the process.
+    pub(super) const fn new() -> Here {
+        Here {
+            state: Field::new(State {
+                world: VirtComm(std::ptr::null_mut()),
+                world_symbol: usize::MAX,
+                self_: VirtComm(std::ptr::null_mut()),
+                self_symbol: usize::MAX,
+                real_self: RealComm(std::ptr::null_mut()),
+                workers: 0,
+                me: Worker(0),
+                bridge: None,
+            }),
+            recent: Cell::new(recent::NOTHING),
+        }
+    }
+}
 
 /// Index of `MPI_COMM_WORLD`.
 pub const WORLD: u32 = 0;
@@ -94,23 +121,12 @@ struct State {
     bridge: Option<RealComm>,
 }
 
-static STATE: Main<State> = Main::new(State {
-    world: VirtComm(std::ptr::null_mut()),
-    world_symbol: usize::MAX,
-    self_: VirtComm(std::ptr::null_mut()),
-    self_symbol: usize::MAX,
-    real_self: RealComm(std::ptr::null_mut()),
-    workers: 0,
-    me: Worker(0),
-    bridge: None,
-});
-
 /// Enters the two predefined communicators in the table. `world` is what the program sees as `MPI_COMM_WORLD`: a
 /// communicator of all `workers`. Collective over them, since a second one is made for the layer's own use.
-pub fn init(world: RealComm, workers: u32, me: Worker) -> mpi::Result<()> {
-    connect_world(world, workers, me);
-    renew_self()?;
-    let errhandler = handles::predefined_handle("ompi_mpi_errors_are_fatal") as u64;
+pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Result<()> {
+    connect_world(rt, world, workers, me);
+    renew_self(rt)?;
+    let errhandler = handles::predefined_handle(rt, "ompi_mpi_errors_are_fatal") as u64;
     let recipe = |uid, members: Vec<Worker>| Comm {
         uid,
         collective_over_all: members.len() == workers as usize,
@@ -125,102 +141,102 @@ pub fn init(world: RealComm, workers: u32, me: Worker) -> mpi::Result<()> {
         collectives: 0,
         is_freed: false,
     };
-    if objects().comms.get(WORLD).is_none() {
-        let comms = &mut objects_mut().comms;
+    if objects(rt).comms.get(WORLD).is_none() {
+        let comms = &mut objects_mut(rt).comms;
         comms.insert(recipe(WORLD_UID, Worker::all(workers).collect()));
         comms.insert(recipe(SELF_UID, vec![me]));
     }
-    name_predefined();
-    make_bridge(world)
+    name_predefined(rt);
+    make_bridge(rt, world)
 }
 
-fn connect_world(world: RealComm, workers: u32, me: Worker) {
-    let mut state = STATE.borrow_mut();
+fn connect_world(rt: &Runtime, world: RealComm, workers: u32, me: Worker) {
+    let mut state = rt.comm.state.borrow_mut();
     let symbol = |name| handles::symbol_index(name).unwrap_or(usize::MAX);
     state.world_symbol = symbol("ompi_mpi_comm_world");
     state.self_symbol = symbol("ompi_mpi_comm_self");
-    state.world = VirtComm(handles::predefined_handle("ompi_mpi_comm_world"));
-    state.self_ = VirtComm(handles::predefined_handle("ompi_mpi_comm_self"));
+    state.world = VirtComm(handles::predefined_handle(rt, "ompi_mpi_comm_world"));
+    state.self_ = VirtComm(handles::predefined_handle(rt, "ompi_mpi_comm_self"));
     if state.real_self.0.is_null() {
-        state.real_self = real_comm(state.self_);
+        state.real_self = real_comm(rt, state.self_);
     }
     state.workers = workers;
     state.me = me;
-    handles::set_predefined(state.world_symbol, world.0);
-    forget_recent();
+    handles::set_predefined(rt, state.world_symbol, world.0);
+    forget_recent(rt);
     world.return_errors();
     state.real_self.return_errors();
 }
 
 /// Puts a new duplicate behind `MPI_COMM_SELF`: what the program has sent itself and not received is lost with the old one.
-fn renew_self() -> mpi::Result<()> {
-    let state = STATE.borrow();
-    let mut new = null_real();
+fn renew_self(rt: &Runtime) -> mpi::Result<()> {
+    let state = rt.comm.state.borrow();
+    let mut new = null_real(rt);
     // SAFETY: a communicator of this process alone.
     check(unsafe { real::PMPI_Comm_dup(state.real_self, &mut new) })?;
     new.return_errors();
-    handles::set_predefined(state.self_symbol, new.0);
+    handles::set_predefined(rt, state.self_symbol, new.0);
     Ok(())
 }
 
-fn name_predefined() {
+fn name_predefined(rt: &Runtime) {
     let default: [(u32, VirtComm, &CStr); 2] = [
-        (WORLD, world_handle(), c"MPI_COMM_WORLD"),
-        (SELF, self_handle(), c"MPI_COMM_SELF"),
+        (WORLD, world_handle(rt), c"MPI_COMM_WORLD"),
+        (SELF, self_handle(rt), c"MPI_COMM_SELF"),
     ];
     for (index, handle, name) in default {
-        let own = objects().comms.get(index).and_then(|comm| comm.name.clone());
-        hints::set_name(real_comm(handle), own.as_deref().unwrap_or(name.to_bytes()));
+        let own = objects(rt).comms.get(index).and_then(|comm| comm.name.clone());
+        hints::set_name(real_comm(rt, handle), own.as_deref().unwrap_or(name.to_bytes()));
     }
 }
 
-fn make_bridge(world: RealComm) -> mpi::Result<()> {
-    let mut bridge = null_real();
+fn make_bridge(rt: &Runtime, world: RealComm) -> mpi::Result<()> {
+    let mut bridge = null_real(rt);
     // SAFETY: a communicator of all workers, who all call this.
     check(unsafe { real::PMPI_Comm_dup(world, &mut bridge) })?;
     bridge.return_errors();
-    STATE.borrow_mut().bridge = Some(bridge);
+    rt.comm.state.borrow_mut().bridge = Some(bridge);
     Ok(())
 }
 
-fn null_real() -> RealComm {
-    real_comm(null_handle())
+fn null_real(rt: &Runtime) -> RealComm {
+    real_comm(rt, null_handle(rt))
 }
 
 /// `MPI_COMM_WORLD` as the program knows it.
-pub fn world_handle() -> VirtComm {
-    STATE.borrow().world
+pub fn world_handle(rt: &Runtime) -> VirtComm {
+    rt.comm.state.borrow().world
 }
 
 /// `MPI_COMM_SELF` as the program knows it.
-pub fn self_handle() -> VirtComm {
-    STATE.borrow().self_
+pub fn self_handle(rt: &Runtime) -> VirtComm {
+    rt.comm.state.borrow().self_
 }
 
 /// `MPI_COMM_NULL` as the program knows it.
-pub fn null_handle() -> VirtComm {
-    VirtComm(handles::predefined_handle("ompi_mpi_comm_null"))
+pub fn null_handle(rt: &Runtime) -> VirtComm {
+    VirtComm(handles::predefined_handle(rt, "ompi_mpi_comm_null"))
 }
 
 /// The program's handle of the communicator with this index.
-pub fn handle(index: u32) -> VirtComm {
+pub fn handle(rt: &Runtime, index: u32) -> VirtComm {
     match index {
-        WORLD => world_handle(),
-        SELF => self_handle(),
+        WORLD => world_handle(rt),
+        SELF => self_handle(rt),
         created => VirtComm(handles::virtual_handle(HandleKind::Comm, created)),
     }
 }
 
-fn find(comm: VirtComm) -> Option<u32> {
+fn find(rt: &Runtime, comm: VirtComm) -> Option<u32> {
     match named(comm.0) {
         Named::Created(_) => created(HandleKind::Comm, comm.0).filter(|&index| index > SELF),
-        Named::Predefined(symbol) => predefined_index(symbol),
+        Named::Predefined(symbol) => predefined_index(rt, symbol),
         Named::Nothing => None,
     }
 }
 
-fn predefined_index(symbol: usize) -> Option<u32> {
-    let state = STATE.borrow();
+fn predefined_index(rt: &Runtime, symbol: usize) -> Option<u32> {
+    let state = rt.comm.state.borrow();
     match symbol {
         _ if symbol == state.world_symbol => Some(WORLD),
         _ if symbol == state.self_symbol => Some(SELF),
@@ -230,74 +246,74 @@ fn predefined_index(symbol: usize) -> Option<u32> {
 
 /// The recipe of a communicator.
 #[inline]
-pub fn get(comm: VirtComm) -> Option<Ref<'static, Comm>> {
-    let index = index(comm)?;
-    Ref::filter_map(objects(), |all| all.comms.get(index)).ok()
+pub fn get(rt: &Runtime, comm: VirtComm) -> Option<Ref<'_, Comm>> {
+    let index = index(rt, comm)?;
+    Ref::filter_map(objects(rt), |all| all.comms.get(index)).ok()
 }
 
 /// The same, to be changed.
-pub fn get_mut(comm: VirtComm) -> Option<RefMut<'static, Comm>> {
-    let index = index(comm)?;
-    RefMut::filter_map(objects_mut(), |all| all.comms.get_mut(index)).ok()
+pub fn get_mut(rt: &Runtime, comm: VirtComm) -> Option<RefMut<'_, Comm>> {
+    let index = index(rt, comm)?;
+    RefMut::filter_map(objects_mut(rt), |all| all.comms.get_mut(index)).ok()
 }
 
 /// The worker ranks of the local group in the order of their ranks.
-pub fn members(comm: VirtComm) -> Option<Vec<Worker>> {
-    Some(get(comm)?.members.clone())
+pub fn members(rt: &Runtime, comm: VirtComm) -> Option<Vec<Worker>> {
+    Some(get(rt, comm)?.members.clone())
 }
 
 /// The worker ranks of the remote group, if it is an intercommunicator.
-pub fn remote_members(comm: VirtComm) -> Option<Vec<Worker>> {
-    get(comm)?.remote.clone()
+pub fn remote_members(rt: &Runtime, comm: VirtComm) -> Option<Vec<Worker>> {
+    get(rt, comm)?.remote.clone()
 }
 
 /// Number of the members of both groups; 0 if it is no communicator.
-pub fn size_of_both(comm: VirtComm) -> usize {
-    get(comm).map_or(0, |comm| comm.members.len() + comm.remote.as_ref().map_or(0, Vec::len))
+pub fn size_of_both(rt: &Runtime, comm: VirtComm) -> usize {
+    get(rt, comm).map_or(0, |comm| comm.members.len() + comm.remote.as_ref().map_or(0, Vec::len))
 }
 
 /// The program's handle of the error handler; null if it is no communicator.
-pub fn errhandler(comm: VirtComm) -> u64 {
-    get(comm).map_or(0, |comm| comm.errhandler)
+pub fn errhandler(rt: &Runtime, comm: VirtComm) -> u64 {
+    get(rt, comm).map_or(0, |comm| comm.errhandler)
 }
 
 /// Sets the error handler.
-pub fn set_errhandler(comm: VirtComm, errhandler: u64) {
-    if let Some(mut comm) = get_mut(comm) {
+pub fn set_errhandler(rt: &Runtime, comm: VirtComm, errhandler: u64) {
+    if let Some(mut comm) = get_mut(rt, comm) {
         comm.errhandler = errhandler;
     }
 }
 
 /// The attributes.
-pub fn attributes(comm: VirtComm) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
-    get_mut(comm).map(|comm| RefMut::map(comm, |comm| &mut comm.attributes))
+pub fn attributes(rt: &Runtime, comm: VirtComm) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
+    get_mut(rt, comm).map(|comm| RefMut::map(comm, |comm| &mut comm.attributes))
 }
 
 /// Rank of this process in its own group.
-pub fn my_rank(comm: &Comm) -> Option<usize> {
-    let me = STATE.borrow().me;
+pub fn my_rank(rt: &Runtime, comm: &Comm) -> Option<usize> {
+    let me = rt.comm.state.borrow().me;
     comm.members.iter().position(|&member| member == me)
 }
 
 /// `uid` of a communicator, this worker, and the one that comes after it among the members of both groups.
-pub fn neighbour(comm: VirtComm) -> Option<(u64, Worker, Worker)> {
-    let me = STATE.borrow().me;
-    let comm = get(comm)?;
+pub fn neighbour(rt: &Runtime, comm: VirtComm) -> Option<(u64, Worker, Worker)> {
+    let me = rt.comm.state.borrow().me;
+    let comm = get(rt, comm)?;
     Some((comm.uid, me, comm.after(me)))
 }
 
 /// A blocking collective over some workers is entered.
 #[inline]
-pub fn count_collective(comm: VirtComm) {
-    if let Some(mut comm) = get_mut(comm) {
+pub fn count_collective(rt: &Runtime, comm: VirtComm) {
+    if let Some(mut comm) = get_mut(rt, comm) {
         comm.collectives += 1;
     }
 }
 
 /// The sum over all communicators of what `share` makes of the `uid`, this worker, the one after it, and how many blocking collectives
 /// this process has entered.
-pub fn collectives(share: impl Fn(u64, [Worker; 2]) -> u64) -> u64 {
-    let (me, objects) = (STATE.borrow().me, objects());
+pub fn collectives(rt: &Runtime, share: impl Fn(u64, [Worker; 2]) -> u64) -> u64 {
+    let (me, objects) = (rt.comm.state.borrow().me, objects(rt));
     let entered = objects
         .comms
         .iter()
@@ -308,14 +324,14 @@ pub fn collectives(share: impl Fn(u64, [Worker; 2]) -> u64) -> u64 {
 }
 
 /// Forgets the real communicators after a failure: they have gone with the library that has made them.
-pub fn drop_reals() {
-    let comms = objects();
+pub fn drop_reals(rt: &Runtime) {
+    let comms = objects(rt);
     let created = comms.comms.iter().map(|(index, _)| index).filter(|&index| index > SELF);
-    created.for_each(|index| handles::set_real(HandleKind::Comm, index, std::ptr::null_mut()));
-    let state = &mut *STATE.borrow_mut();
+    created.for_each(|index| handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut()));
+    let state = &mut *rt.comm.state.borrow_mut();
     state.bridge = None;
     // A newcomer has no objects.
     if !state.real_self.0.is_null() {
-        handles::set_predefined(state.self_symbol, state.real_self.0);
+        handles::set_predefined(rt, state.self_symbol, state.real_self.0);
     }
 }

@@ -10,12 +10,11 @@ pub mod combiner;
 
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
-use crate::cell::Main;
 use crate::errors::{ERR_INTERN, ERR_TYPE, SUCCESS};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtDatatype, named, real_datatype};
+use crate::objects::Runtime;
 use std::cell::{Ref, RefMut};
-use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;
 
@@ -23,9 +22,6 @@ use understudy_mpi::real_types::RealDatatype;
 const MAX_NAME: usize = 64;
 
 static NULL: Predefined = Predefined::new("ompi_mpi_datatype_null");
-
-/// From real datatypes to indices.
-static REVERSE: Main<Option<HashMap<usize, u32>>> = Main::new(None);
 
 /// A constructor (`MPI_COMBINER_…`) and its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -77,8 +73,8 @@ pub struct Datatype {
 }
 
 /// `MPI_DATATYPE_NULL` as the program knows it.
-pub fn null_handle() -> VirtDatatype {
-    VirtDatatype(NULL.get())
+pub fn null_handle(rt: &Runtime) -> VirtDatatype {
+    VirtDatatype(NULL.get(rt))
 }
 
 /// The program's handle of the datatype with this index.
@@ -87,22 +83,22 @@ pub fn handle(index: u32) -> VirtDatatype {
 }
 
 /// The index of a created datatype that the program has not freed.
-pub fn index(datatype: VirtDatatype) -> Option<u32> {
+pub fn index(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
     let index = created(HandleKind::Datatype, datatype.0)?;
-    let all = objects();
+    let all = objects(rt);
     let entry = all.datatypes.get(index)?;
     (!entry.freed && !entry.recipe.is_named()).then_some(index)
 }
 
 /// Whether it is a predefined datatype, other than the null handle.
-pub fn is_predefined(datatype: VirtDatatype) -> bool {
-    matches!(named(datatype.0), Named::Predefined(_)) && datatype != null_handle()
+pub fn is_predefined(rt: &Runtime, datatype: VirtDatatype) -> bool {
+    matches!(named(datatype.0), Named::Predefined(_)) && datatype != null_handle(rt)
 }
 
 /// The entry of what the program has attached to a predefined datatype.
-fn attachment(datatype: VirtDatatype) -> Option<u32> {
+fn attachment(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
     let of_this = |entry: &Datatype| entry.recipe.is_named() && entry.recipe.contained == [datatype.0 as u64];
-    objects()
+    objects(rt)
         .datatypes
         .iter()
         .find(|(_, entry)| of_this(entry))
@@ -110,17 +106,17 @@ fn attachment(datatype: VirtDatatype) -> Option<u32> {
 }
 
 /// The same, made if there is none.
-fn attachment_or_new(datatype: VirtDatatype) -> Option<u32> {
-    if !is_predefined(datatype) {
+fn attachment_or_new(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
+    if !is_predefined(rt, datatype) {
         return None;
     }
-    attachment(datatype).or_else(|| {
+    attachment(rt, datatype).or_else(|| {
         let recipe = Recipe {
             contained: vec![datatype.0 as u64],
             ..Recipe::default()
         };
-        let name = name_of(real_datatype(datatype));
-        Some(objects_mut().datatypes.insert(Datatype {
+        let name = name_of(real_datatype(rt, datatype));
+        Some(objects_mut(rt).datatypes.insert(Datatype {
             recipe,
             committed: true,
             name,
@@ -130,34 +126,38 @@ fn attachment_or_new(datatype: VirtDatatype) -> Option<u32> {
 }
 
 /// The attributes of a datatype that has been given some.
-pub fn attributes(datatype: VirtDatatype) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
-    attributes_of(index(datatype).or_else(|| attachment(datatype))?)
+pub fn attributes(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
+    attributes_of(rt, index(rt, datatype).or_else(|| attachment(rt, datatype))?)
 }
 
 /// The attributes of any datatype.
-pub fn attributes_to_set(datatype: VirtDatatype) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
-    attributes_of(index(datatype).or_else(|| attachment_or_new(datatype))?)
+pub fn attributes_to_set(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
+    attributes_of(rt, index(rt, datatype).or_else(|| attachment_or_new(rt, datatype))?)
 }
 
-fn attributes_of(index: u32) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
-    RefMut::filter_map(objects_mut(), |all| Some(&mut all.datatypes.get_mut(index)?.attributes)).ok()
+fn attributes_of(rt: &Runtime, index: u32) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
+    RefMut::filter_map(objects_mut(rt), |all| {
+        Some(&mut all.datatypes.get_mut(index)?.attributes)
+    })
+    .ok()
 }
 
 /// The program's handle of a real datatype; `MPI_DATATYPE_NULL` if there is none.
-pub fn virtual_of(real: RealDatatype) -> VirtDatatype {
-    if let Some(handle) = handles::predefined_of(real.0) {
+pub fn virtual_of(rt: &Runtime, real: RealDatatype) -> VirtDatatype {
+    if let Some(handle) = handles::predefined_of(rt, real.0) {
         return VirtDatatype(handle);
     }
-    let found = REVERSE
+    let found = rt
+        .reverse
         .borrow()
         .as_ref()
         .and_then(|reverse| reverse.get(&(real.0 as usize)).copied());
-    found.map_or_else(null_handle, handle)
+    found.map_or_else(|| null_handle(rt), handle)
 }
 
-fn set_real(index: u32, real: RealDatatype) {
-    handles::set_real(HandleKind::Datatype, index, real.0);
-    REVERSE
+fn set_real(rt: &Runtime, index: u32, real: RealDatatype) {
+    handles::set_real(rt, HandleKind::Datatype, index, real.0);
+    rt.reverse
         .borrow_mut()
         .get_or_insert_default()
         .insert(real.0 as usize, index);
@@ -176,7 +176,7 @@ pub fn name_of(datatype: RealDatatype) -> Vec<u8> {
 }
 
 /// Reads a new real datatype's constructor and arguments; `contained` are the datatypes it was made from.
-fn inspect(datatype: RealDatatype, contained: &[VirtDatatype]) -> Result<Recipe, c_int> {
+fn inspect(rt: &Runtime, datatype: RealDatatype, contained: &[VirtDatatype]) -> Result<Recipe, c_int> {
     let (mut integers, mut addresses, mut datatypes, mut combiner) = (0, 0, 0, 0);
     // SAFETY: a datatype of ours.
     let rc =
@@ -205,7 +205,7 @@ fn inspect(datatype: RealDatatype, contained: &[VirtDatatype]) -> Result<Recipe,
     };
     check(rc)?;
     for mut duplicate in found {
-        if virtual_of(duplicate) == null_handle() && !duplicate.0.is_null() && duplicate != null_real() {
+        if virtual_of(rt, duplicate) == null_handle(rt) && !duplicate.0.is_null() && duplicate != null_real(rt) {
             // SAFETY: a duplicate that the real library has made for us.
             unsafe { real::PMPI_Type_free(&mut duplicate) };
         }
@@ -213,8 +213,8 @@ fn inspect(datatype: RealDatatype, contained: &[VirtDatatype]) -> Result<Recipe,
     Ok(recipe)
 }
 
-fn null_real() -> RealDatatype {
-    real_datatype(null_handle())
+fn null_real(rt: &Runtime) -> RealDatatype {
+    real_datatype(rt, null_handle(rt))
 }
 
 fn check(rc: c_int) -> Result<(), c_int> {
@@ -222,8 +222,8 @@ fn check(rc: c_int) -> Result<(), c_int> {
 }
 
 /// Enters a new real datatype that was made from `contained`.
-pub fn create(mut datatype: RealDatatype, contained: &[VirtDatatype]) -> Result<VirtDatatype, c_int> {
-    let recipe = match inspect(datatype, contained) {
+pub fn create(rt: &Runtime, mut datatype: RealDatatype, contained: &[VirtDatatype]) -> Result<VirtDatatype, c_int> {
+    let recipe = match inspect(rt, datatype, contained) {
         Ok(recipe) => recipe,
         Err(rc) => {
             // SAFETY: a datatype of ours.
@@ -233,15 +233,16 @@ pub fn create(mut datatype: RealDatatype, contained: &[VirtDatatype]) -> Result<
     };
     if recipe.is_parameterised() {
         // The same arguments give the same handle (19.1.5).
-        if let Some((index, _)) = objects().datatypes.iter().find(|(_, entry)| entry.recipe == recipe) {
+        if let Some((index, _)) = objects(rt).datatypes.iter().find(|(_, entry)| entry.recipe == recipe) {
             return Ok(handle(index));
         }
     }
     let committed = match recipe.combiner {
-        build::DUP => contained.first().is_some_and(|&base| is_committed(base)),
+        build::DUP => contained.first().is_some_and(|&base| is_committed(rt, base)),
         _ => recipe.is_parameterised(),
     };
     Ok(enter(
+        rt,
         Datatype {
             recipe,
             committed,
@@ -253,29 +254,29 @@ pub fn create(mut datatype: RealDatatype, contained: &[VirtDatatype]) -> Result<
 }
 
 /// Enters a datatype in the table.
-fn enter(entry: Datatype, real: RealDatatype) -> VirtDatatype {
+fn enter(rt: &Runtime, entry: Datatype, real: RealDatatype) -> VirtDatatype {
     let bases: Vec<u32> = entry.recipe.bases().collect();
     for base in bases {
-        hold(base);
+        hold(rt, base);
     }
-    let index = objects_mut().datatypes.insert(entry);
-    set_real(index, real);
+    let index = objects_mut(rt).datatypes.insert(entry);
+    set_real(rt, index, real);
     handle(index)
 }
 
-fn is_committed(datatype: VirtDatatype) -> bool {
-    match index(datatype) {
-        Some(index) => objects().datatypes.get(index).is_some_and(|entry| entry.committed),
-        None => is_predefined(datatype),
+fn is_committed(rt: &Runtime, datatype: VirtDatatype) -> bool {
+    match index(rt, datatype) {
+        Some(index) => objects(rt).datatypes.get(index).is_some_and(|entry| entry.committed),
+        None => is_predefined(rt, datatype),
     }
 }
 
 /// One more datatype made in the same way, for `MPI_Type_get_contents`. Predefined ones stand for themselves.
-pub fn equivalent(datatype: VirtDatatype) -> Result<VirtDatatype, c_int> {
+pub fn equivalent(rt: &Runtime, datatype: VirtDatatype) -> Result<VirtDatatype, c_int> {
     let Some(index) = created(HandleKind::Datatype, datatype.0) else {
         return Ok(datatype);
     };
-    let entry = objects().datatypes.get(index).cloned().ok_or(ERR_INTERN)?;
+    let entry = objects(rt).datatypes.get(index).cloned().ok_or(ERR_INTERN)?;
     if entry.recipe.is_parameterised() {
         return Ok(datatype);
     }
@@ -285,66 +286,68 @@ pub fn equivalent(datatype: VirtDatatype) -> Result<VirtDatatype, c_int> {
         freed: false,
         ..entry
     };
-    let real = build::make(&copy)?;
-    Ok(enter(copy, real))
+    let real = build::make(rt, &copy)?;
+    Ok(enter(rt, copy, real))
 }
 
-fn hold(index: u32) {
-    if let Some(entry) = objects_mut().datatypes.get_mut(index) {
+fn hold(rt: &Runtime, index: u32) {
+    if let Some(entry) = objects_mut(rt).datatypes.get_mut(index) {
         entry.holders += 1;
     }
 }
 
 /// Keeps a datatype, even if the program frees it: for whatever refers to it in a cut (a pending request).
-pub fn retain(datatype: VirtDatatype) {
+pub fn retain(rt: &Runtime, datatype: VirtDatatype) {
     if let Some(index) = created(HandleKind::Datatype, datatype.0) {
-        hold(index);
+        hold(rt, index);
     }
 }
 
 /// Takes [`retain`] back.
-pub fn release(datatype: VirtDatatype) {
+pub fn release(rt: &Runtime, datatype: VirtDatatype) {
     let Some(index) = created(HandleKind::Datatype, datatype.0) else {
         return;
     };
-    match objects_mut().datatypes.get_mut(index) {
+    match objects_mut(rt).datatypes.get_mut(index) {
         Some(entry) => entry.holders = entry.holders.saturating_sub(1),
         None => return,
     }
-    collect(index);
+    collect(rt, index);
 }
 
 /// The program has freed it; its attributes are gone already.
-pub fn free(datatype: VirtDatatype) -> c_int {
-    let Some(index) = index(datatype) else { return ERR_TYPE };
-    match objects_mut().datatypes.get_mut(index) {
+pub fn free(rt: &Runtime, datatype: VirtDatatype) -> c_int {
+    let Some(index) = index(rt, datatype) else {
+        return ERR_TYPE;
+    };
+    match objects_mut(rt).datatypes.get_mut(index) {
         Some(entry) if !entry.recipe.is_parameterised() => entry.freed = true,
         _ => return ERR_TYPE,
     }
-    collect(index);
+    collect(rt, index);
     SUCCESS
 }
 
 /// Whether the program may free it.
-pub fn may_free(datatype: VirtDatatype) -> bool {
+pub fn may_free(rt: &Runtime, datatype: VirtDatatype) -> bool {
     let is_own = |entry: &Datatype| !entry.recipe.is_parameterised();
-    index(datatype).is_some_and(|index| objects().datatypes.get(index).is_some_and(is_own))
+    index(rt, datatype).is_some_and(|index| objects(rt).datatypes.get(index).is_some_and(is_own))
 }
 
 /// Removes a freed datatype that nothing refers to, and those that only it referred to.
-fn collect(index: u32) {
+fn collect(rt: &Runtime, index: u32) {
     let mut suspects = vec![index];
     while let Some(index) = suspects.pop() {
         let is_used = |entry: &Datatype| !entry.freed || entry.holders > 0;
-        if objects().datatypes.get(index).is_none_or(is_used) {
+        if objects(rt).datatypes.get(index).is_none_or(is_used) {
             continue;
         }
-        let Some(entry) = objects_mut().datatypes.remove(index) else {
+        let Some(entry) = objects_mut(rt).datatypes.remove(index) else {
             continue;
         };
-        drop_real(index);
+        drop_real(rt, index);
         for base in entry.recipe.bases() {
-            if let Some(base) = objects_mut().datatypes.get_mut(base) {
+            if let Some(base) = objects_mut(rt).datatypes.get_mut(base) {
                 base.holders = base.holders.saturating_sub(1);
             }
             suspects.push(base);
@@ -352,10 +355,10 @@ fn collect(index: u32) {
     }
 }
 
-fn drop_real(index: u32) {
-    let mut datatype = real_datatype(handle(index));
-    handles::set_real(HandleKind::Datatype, index, std::ptr::null_mut());
-    if let Some(reverse) = &mut *REVERSE.borrow_mut() {
+fn drop_real(rt: &Runtime, index: u32) {
+    let mut datatype = real_datatype(rt, handle(index));
+    handles::set_real(rt, HandleKind::Datatype, index, std::ptr::null_mut());
+    if let Some(reverse) = &mut *rt.reverse.borrow_mut() {
         reverse.remove(&(datatype.0 as usize));
     }
     if !datatype.0.is_null() {
@@ -365,35 +368,35 @@ fn drop_real(index: u32) {
 }
 
 /// Records that the datatype is committed.
-pub fn set_committed(datatype: VirtDatatype) {
-    if let Some(index) = index(datatype)
-        && let Some(entry) = objects_mut().datatypes.get_mut(index)
+pub fn set_committed(rt: &Runtime, datatype: VirtDatatype) {
+    if let Some(index) = index(rt, datatype)
+        && let Some(entry) = objects_mut(rt).datatypes.get_mut(index)
     {
         entry.committed = true;
     }
 }
 
 /// Records the name that the real datatype has been given.
-pub fn set_name(datatype: VirtDatatype) {
-    let Some(index) = index(datatype).or_else(|| attachment_or_new(datatype)) else {
+pub fn set_name(rt: &Runtime, datatype: VirtDatatype) {
+    let Some(index) = index(rt, datatype).or_else(|| attachment_or_new(rt, datatype)) else {
         return;
     };
-    let name = name_of(real_datatype(datatype));
-    if let Some(entry) = objects_mut().datatypes.get_mut(index) {
+    let name = name_of(real_datatype(rt, datatype));
+    if let Some(entry) = objects_mut(rt).datatypes.get_mut(index) {
         entry.name = name;
     }
 }
 
 /// The recipe of a created datatype.
-pub fn recipe(datatype: VirtDatatype) -> Option<Ref<'static, Recipe>> {
-    let index = index(datatype)?;
-    Ref::filter_map(objects(), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
+pub fn recipe(rt: &Runtime, datatype: VirtDatatype) -> Option<Ref<'_, Recipe>> {
+    let index = index(rt, datatype)?;
+    Ref::filter_map(objects(rt), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
 }
 
 /// The same, though the program may have freed it.
-pub fn kept_recipe(datatype: VirtDatatype) -> Option<Ref<'static, Recipe>> {
+pub fn kept_recipe(rt: &Runtime, datatype: VirtDatatype) -> Option<Ref<'_, Recipe>> {
     let index = created(HandleKind::Datatype, datatype.0)?;
-    Ref::filter_map(objects(), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
+    Ref::filter_map(objects(rt), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
 }
 
 /// Names a real datatype.
@@ -405,42 +408,42 @@ fn rename(datatype: RealDatatype, name: &[u8]) {
 }
 
 /// Frees all real datatypes.
-pub fn release_all() {
-    let all: Vec<(u32, bool)> = objects()
+pub fn release_all(rt: &Runtime) {
+    let all: Vec<(u32, bool)> = objects(rt)
         .datatypes
         .iter()
         .map(|(index, entry)| (index, entry.recipe.is_named() || entry.recipe.is_parameterised()))
         .collect();
     for (index, is_the_librarys) in all {
         if is_the_librarys {
-            handles::set_real(HandleKind::Datatype, index, std::ptr::null_mut());
+            handles::set_real(rt, HandleKind::Datatype, index, std::ptr::null_mut());
         } else {
-            drop_real(index);
+            drop_real(rt, index);
         }
     }
-    REVERSE.set(None);
+    rt.reverse.set(None);
 }
 
 /// Makes the real datatypes from their recipes.
-pub fn rebuild() {
-    REVERSE.set(None);
-    let bases: Vec<(u32, Vec<u32>)> = objects()
+pub fn rebuild(rt: &Runtime) {
+    rt.reverse.set(None);
+    let bases: Vec<(u32, Vec<u32>)> = objects(rt)
         .datatypes
         .iter()
         .map(|(index, entry)| (index, entry.recipe.bases().collect()))
         .collect();
     for index in build::order(&bases) {
-        let all = objects();
+        let all = objects(rt);
         let Some(entry) = all.datatypes.get(index) else {
             continue;
         };
         if entry.recipe.is_named() {
             let handle = entry.recipe.contained.first().copied().unwrap_or(0);
-            rename(real_datatype(VirtDatatype(handle as *mut c_void)), &entry.name);
+            rename(real_datatype(rt, VirtDatatype(handle as *mut c_void)), &entry.name);
             continue;
         }
-        match build::make(entry) {
-            Ok(real) => set_real(index, real),
+        match build::make(rt, entry) {
+            Ok(real) => set_real(rt, index, real),
             Err(rc) => super::not_made_again(&format!("datatype {index}"), rc),
         }
     }

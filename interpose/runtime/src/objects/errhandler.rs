@@ -11,6 +11,7 @@ use crate::arch::call_back;
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
 use crate::handles::{Named, VirtComm, VirtErrhandler, VirtFile, VirtSession, VirtWin, named, virtual_handle};
+use crate::objects::Runtime;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
@@ -78,52 +79,52 @@ pub enum Action {
 }
 
 /// `MPI_ERRHANDLER_NULL` as the program knows it.
-pub fn null_handle() -> VirtErrhandler {
-    VirtErrhandler(NULL.get())
+pub fn null_handle(rt: &Runtime) -> VirtErrhandler {
+    VirtErrhandler(NULL.get(rt))
 }
 
 /// `MPI_FILE_NULL` as the program knows it.
-pub fn no_file() -> VirtFile {
+pub fn no_file(rt: &Runtime) -> VirtFile {
     static NO_FILE: Predefined = Predefined::new("ompi_mpi_file_null");
-    VirtFile(NO_FILE.get())
+    VirtFile(NO_FILE.get(rt))
 }
 
 /// What a file that is opened now has as its error handler: that of `MPI_FILE_NULL`.
-pub fn default_of_files() -> u64 {
-    objects().file_errhandler
+pub fn default_of_files(rt: &Runtime) -> u64 {
+    objects(rt).file_errhandler
 }
 
 /// What an error handler does; nothing for `MPI_ERRHANDLER_NULL` and for what is no error handler.
-fn action(errhandler: VirtErrhandler) -> Option<Action> {
+fn action(rt: &Runtime, errhandler: VirtErrhandler) -> Option<Action> {
     if let Some(index) = created(HandleKind::Errhandler, errhandler.0) {
-        return Some(Action::Call(objects().errhandlers.get(index)?.function));
+        return Some(Action::Call(objects(rt).errhandlers.get(index)?.function));
     }
     if !matches!(named(errhandler.0), Named::Predefined(_)) {
         return None;
     }
     match errhandler.0 {
-        handle if handle == FATAL.get() => Some(Action::Fatal),
-        handle if handle == ABORT.get() => Some(Action::Abort),
-        handle if handle == RETURN.get() => Some(Action::Return),
+        handle if handle == FATAL.get(rt) => Some(Action::Fatal),
+        handle if handle == ABORT.get(rt) => Some(Action::Abort),
+        handle if handle == RETURN.get(rt) => Some(Action::Return),
         _ => None,
     }
 }
 
 /// What an error handler of the program may be set for; nothing for others.
-fn kind_of(errhandler: VirtErrhandler) -> Option<Kind> {
+fn kind_of(rt: &Runtime, errhandler: VirtErrhandler) -> Option<Kind> {
     let own = created(HandleKind::Errhandler, errhandler.0)?;
-    objects().errhandlers.get(own).map(|own| own.kind)
+    objects(rt).errhandlers.get(own).map(|own| own.kind)
 }
 
 /// Whether it is an error handler that may be set for objects of a kind.
-pub fn is_of(errhandler: VirtErrhandler, kind: Kind) -> bool {
-    action(errhandler).is_some() && kind_of(errhandler).is_none_or(|own| own == kind)
+pub fn is_of(rt: &Runtime, errhandler: VirtErrhandler, kind: Kind) -> bool {
+    action(rt, errhandler).is_some() && kind_of(rt, errhandler).is_none_or(|own| own == kind)
 }
 
 impl Object {
-    fn kind(self) -> Kind {
+    fn kind(self, rt: &Runtime) -> Kind {
         match self {
-            Object::New(errhandler) => kind_of(errhandler).unwrap_or(Kind::Comm),
+            Object::New(errhandler) => kind_of(rt, errhandler).unwrap_or(Kind::Comm),
             Object::Session(_) => Kind::Session,
             Object::Comm(_) => Kind::Comm,
             Object::File(_) | Object::NoFile => Kind::File,
@@ -132,46 +133,46 @@ impl Object {
     }
 
     /// The error handler that is set; errors of files return unless the program says otherwise (14.7).
-    fn errhandler(self) -> VirtErrhandler {
+    fn errhandler(self, rt: &Runtime) -> VirtErrhandler {
         let (handle, default) = match self {
-            Object::Comm(comm) => (comm::errhandler(comm), &FATAL),
-            Object::File(file) => (file::get(file).map_or(0, |file| file.errhandler), &RETURN),
-            Object::NoFile => (objects().file_errhandler, &RETURN),
-            Object::Win(win) => (window::errhandler(win), &FATAL),
-            Object::Session(session) => (session::errhandler(session), &FATAL),
+            Object::Comm(comm) => (comm::errhandler(rt, comm), &FATAL),
+            Object::File(file) => (file::get(rt, file).map_or(0, |file| file.errhandler), &RETURN),
+            Object::NoFile => (objects(rt).file_errhandler, &RETURN),
+            Object::Win(win) => (window::errhandler(rt, win), &FATAL),
+            Object::Session(session) => (session::errhandler(rt, session), &FATAL),
             Object::New(errhandler) => (errhandler.0 as u64, &FATAL),
         };
         match handle {
-            0 => VirtErrhandler(default.get()),
+            0 => VirtErrhandler(default.get(rt)),
             handle => VirtErrhandler(handle as *mut c_void),
         }
     }
 
     /// What an error leads to.
-    pub fn action(self) -> Action {
-        action(self.errhandler()).unwrap_or(Action::Fatal)
+    pub fn action(self, rt: &Runtime) -> Action {
+        action(rt, self.errhandler(rt)).unwrap_or(Action::Fatal)
     }
 
     /// Sets the error handler, if it is one of this kind.
-    pub fn set(self, errhandler: VirtErrhandler) -> c_int {
-        if !is_of(errhandler, self.kind()) {
+    pub fn set(self, rt: &Runtime, errhandler: VirtErrhandler) -> c_int {
+        if !is_of(rt, errhandler, self.kind(rt)) {
             return ERR_ARG;
         }
         match self {
-            Object::Comm(comm) => comm::set_errhandler(comm, errhandler.0 as u64),
+            Object::Comm(comm) => comm::set_errhandler(rt, comm, errhandler.0 as u64),
             Object::File(file) => {
-                if let Some(mut file) = file::get_mut(file) {
+                if let Some(mut file) = file::get_mut(rt, file) {
                     file.errhandler = errhandler.0 as u64;
                 }
             }
-            Object::NoFile => objects_mut().file_errhandler = errhandler.0 as u64,
+            Object::NoFile => objects_mut(rt).file_errhandler = errhandler.0 as u64,
             Object::Win(win) => {
-                if let Some(mut window) = window::get_mut(win) {
+                if let Some(mut window) = window::get_mut(rt, win) {
                     window.errhandler = errhandler.0 as u64;
                 }
             }
             Object::Session(session) => {
-                if let Some(mut session) = session::get_mut(session) {
+                if let Some(mut session) = session::get_mut(rt, session) {
                     session.errhandler = errhandler.0 as u64;
                 }
             }
@@ -181,10 +182,10 @@ impl Object {
     }
 
     /// One more handle of its error handler.
-    pub fn get(self) -> VirtErrhandler {
-        let handle = self.errhandler();
+    pub fn get(self, rt: &Runtime) -> VirtErrhandler {
+        let handle = self.errhandler(rt);
         if let Some(index) = created(HandleKind::Errhandler, handle.0)
-            && let Some(entry) = objects_mut().errhandlers.get_mut(index)
+            && let Some(entry) = objects_mut(rt).errhandlers.get_mut(index)
         {
             entry.handles += 1;
         }
@@ -192,17 +193,17 @@ impl Object {
     }
 
     /// Calls an error handler of the program for an error.
-    pub fn call(self, function: u64, mut code: c_int) {
+    pub fn call(self, rt: &Runtime, function: u64, mut code: c_int) {
         let mut handle = match self {
-            Object::Comm(comm) => abi::for_program(HandleKind::Comm, comm.0 as u64),
-            Object::File(file) => abi::for_program(HandleKind::File, file.0 as u64),
-            Object::NoFile => abi::for_program(HandleKind::File, no_file().0 as u64),
-            Object::Win(win) => abi::for_program(HandleKind::Win, win.0 as u64),
-            Object::Session(session) => abi::for_program(HandleKind::Session, session.0 as u64),
-            Object::New(_) if self.kind() == Kind::Session => {
-                abi::for_program(HandleKind::Session, session::null_handle().0 as u64)
+            Object::Comm(comm) => abi::for_program(rt, HandleKind::Comm, comm.0 as u64),
+            Object::File(file) => abi::for_program(rt, HandleKind::File, file.0 as u64),
+            Object::NoFile => abi::for_program(rt, HandleKind::File, no_file(rt).0 as u64),
+            Object::Win(win) => abi::for_program(rt, HandleKind::Win, win.0 as u64),
+            Object::Session(session) => abi::for_program(rt, HandleKind::Session, session.0 as u64),
+            Object::New(_) if self.kind(rt) == Kind::Session => {
+                abi::for_program(rt, HandleKind::Session, session::null_handle(rt).0 as u64)
             }
-            Object::New(_) => abi::for_program(HandleKind::Comm, comm::null_handle().0 as u64),
+            Object::New(_) => abi::for_program(rt, HandleKind::Comm, comm::null_handle(rt).0 as u64),
         };
         code = abi::integer_for_program(Domain::ErrorCode, code);
         // SAFETY: a handler called by the program runs; its function takes pointers to a handle and a code. The further
@@ -214,9 +215,9 @@ impl Object {
 }
 
 /// A new error handler that calls the function at this address of the user side.
-pub fn create(kind: Kind, function: u64) -> VirtErrhandler {
-    collect();
-    let index = objects_mut().errhandlers.insert(Errhandler {
+pub fn create(rt: &Runtime, kind: Kind, function: u64) -> VirtErrhandler {
+    collect(rt);
+    let index = objects_mut(rt).errhandlers.insert(Errhandler {
         kind,
         function,
         handles: 1,
@@ -225,23 +226,23 @@ pub fn create(kind: Kind, function: u64) -> VirtErrhandler {
 }
 
 /// The program gives a handle back. Predefined ones may be, since `MPI_Comm_get_errhandler` returns them.
-pub fn free(errhandler: VirtErrhandler) -> c_int {
+pub fn free(rt: &Runtime, errhandler: VirtErrhandler) -> c_int {
     match created(HandleKind::Errhandler, errhandler.0) {
         Some(index) => {
-            match objects_mut().errhandlers.get_mut(index) {
+            match objects_mut(rt).errhandlers.get_mut(index) {
                 Some(entry) if entry.handles > 0 => entry.handles -= 1,
                 _ => return ERR_ARG,
             }
-            collect();
+            collect(rt);
             SUCCESS
         }
-        None => action(errhandler).map_or(ERR_ARG, |_| SUCCESS),
+        None => action(rt, errhandler).map_or(ERR_ARG, |_| SUCCESS),
     }
 }
 
 /// Removes error handlers that the program has freed and nothing has any more (9.3.4).
-fn collect() {
-    let mut all = objects_mut();
+fn collect(rt: &Runtime) {
+    let mut all = objects_mut(rt);
     let freed = all.errhandlers.iter().filter(|(_, entry)| entry.handles == 0);
     let used = |index: u32| {
         let handle = virtual_handle(HandleKind::Errhandler, index) as u64;

@@ -8,9 +8,9 @@ pub mod layout;
 
 use super::lookup::created;
 use super::{objects, objects_mut};
-use crate::cell::Main;
 use crate::generated::HandleKind;
 use crate::handles::{VirtComm, VirtFile, virtual_handle};
+use crate::objects::Runtime;
 use crate::user;
 use layout::Layout;
 use std::cell::{Ref, RefMut};
@@ -129,16 +129,14 @@ impl File {
 
 /// What belongs to this process and is made anew after a rollback.
 #[derive(Default)]
-struct Here {
+pub(super) struct Here {
     descriptor: Option<Arc<std::fs::File>>,
     layout: Option<Arc<Layout>>,
 }
 
-static HERE: Main<BTreeMap<u32, Here>> = Main::new(BTreeMap::new());
-
 /// All files are opened again when they are next used.
-pub fn forget_open() {
-    HERE.set(BTreeMap::new());
+pub fn forget_open(rt: &Runtime) {
+    rt.files.set(BTreeMap::new());
 }
 
 /// The program's handle of the file with this index.
@@ -147,34 +145,34 @@ pub fn handle(index: u32) -> VirtFile {
 }
 
 /// The index of an open file.
-pub fn index(file: VirtFile) -> Option<u32> {
-    created(HandleKind::File, file.0).filter(|&index| objects().files.get(index).is_some())
+pub fn index(rt: &Runtime, file: VirtFile) -> Option<u32> {
+    created(HandleKind::File, file.0).filter(|&index| objects(rt).files.get(index).is_some())
 }
 
 /// The entry of an open file.
-pub fn get(file: VirtFile) -> Option<Ref<'static, File>> {
+pub fn get(rt: &Runtime, file: VirtFile) -> Option<Ref<'_, File>> {
     let index = created(HandleKind::File, file.0)?;
-    Ref::filter_map(objects(), |all| all.files.get(index)).ok()
+    Ref::filter_map(objects(rt), |all| all.files.get(index)).ok()
 }
 
 /// The same, to be changed.
-pub fn get_mut(file: VirtFile) -> Option<RefMut<'static, File>> {
+pub fn get_mut(rt: &Runtime, file: VirtFile) -> Option<RefMut<'_, File>> {
     let index = created(HandleKind::File, file.0)?;
-    RefMut::filter_map(objects_mut(), |all| all.files.get_mut(index)).ok()
+    RefMut::filter_map(objects_mut(rt), |all| all.files.get_mut(index)).ok()
 }
 
 /// Enters an open file.
-pub fn enter(file: File, descriptor: std::fs::File) -> VirtFile {
-    let index = objects_mut().files.insert(file);
-    keep(index, Arc::new(descriptor));
+pub fn enter(rt: &Runtime, file: File, descriptor: std::fs::File) -> VirtFile {
+    let index = objects_mut(rt).files.insert(file);
+    keep(rt, index, Arc::new(descriptor));
     handle(index)
 }
 
 /// Takes a file out of the table, and closes it.
-pub fn remove(file: VirtFile) -> Option<File> {
+pub fn remove(rt: &Runtime, file: VirtFile) -> Option<File> {
     let index = created(HandleKind::File, file.0)?;
-    HERE.borrow_mut().remove(&index);
-    objects_mut().files.remove(index)
+    rt.files.borrow_mut().remove(&index);
+    objects_mut(rt).files.remove(index)
 }
 
 /// Opens a file that exists. One that is only written is opened for reading as well, if that may be: its old bytes are kept.
@@ -189,35 +187,35 @@ pub fn open(path: &Path, mode: i32) -> io::Result<std::fs::File> {
     }
 }
 
-fn keep(index: u32, descriptor: Arc<std::fs::File>) {
-    user::also_written_file(&descriptor);
-    HERE.borrow_mut().entry(index).or_default().descriptor = Some(descriptor);
+fn keep(rt: &Runtime, index: u32, descriptor: Arc<std::fs::File>) {
+    user::also_written_file(rt, &descriptor);
+    rt.files.borrow_mut().entry(index).or_default().descriptor = Some(descriptor);
 }
 
 /// The descriptor of an open file.
-pub fn descriptor(file: VirtFile) -> io::Result<Arc<std::fs::File>> {
+pub fn descriptor(rt: &Runtime, file: VirtFile) -> io::Result<Arc<std::fs::File>> {
     let index = created(HandleKind::File, file.0).unwrap_or(u32::MAX);
-    if let Some(descriptor) = HERE.borrow().get(&index).and_then(|here| here.descriptor.clone()) {
+    if let Some(descriptor) = rt.files.borrow().get(&index).and_then(|here| here.descriptor.clone()) {
         return Ok(descriptor);
     }
-    let (path, mode) = match get(file) {
+    let (path, mode) = match get(rt, file) {
         Some(file) => (file.path().to_owned(), file.mode),
         None => return Err(io::ErrorKind::NotFound.into()),
     };
     let descriptor = Arc::new(open(&path, mode)?);
-    keep(index, Arc::clone(&descriptor));
+    keep(rt, index, Arc::clone(&descriptor));
     Ok(descriptor)
 }
 
 /// Where the data of a file's view lie, if that has been found out.
-pub fn layout(file: VirtFile) -> Option<Arc<Layout>> {
+pub fn layout(rt: &Runtime, file: VirtFile) -> Option<Arc<Layout>> {
     let index = created(HandleKind::File, file.0)?;
-    HERE.borrow().get(&index)?.layout.clone()
+    rt.files.borrow().get(&index)?.layout.clone()
 }
 
 /// Notes the layout; `None`: there is another view.
-pub fn set_layout(file: VirtFile, layout: Option<Arc<Layout>>) {
+pub fn set_layout(rt: &Runtime, file: VirtFile, layout: Option<Arc<Layout>>) {
     if let Some(index) = created(HandleKind::File, file.0) {
-        HERE.borrow_mut().entry(index).or_default().layout = layout;
+        rt.files.borrow_mut().entry(index).or_default().layout = layout;
     }
 }

@@ -7,6 +7,7 @@ use super::{objects, objects_mut};
 use crate::errors::{ERR_ARG, ERR_RANK, SUCCESS};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtGroup, real_comm, real_group};
+use crate::objects::Runtime;
 use std::collections::HashSet;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealGroup;
@@ -26,49 +27,51 @@ pub struct Group {
 }
 
 /// `MPI_GROUP_NULL` as the program knows it.
-pub fn null_handle() -> VirtGroup {
-    VirtGroup(NULL.get())
+pub fn null_handle(rt: &Runtime) -> VirtGroup {
+    VirtGroup(NULL.get(rt))
 }
 
 /// `MPI_GROUP_EMPTY` as the program knows it.
-pub fn empty_handle() -> VirtGroup {
-    VirtGroup(EMPTY.get())
+pub fn empty_handle(rt: &Runtime) -> VirtGroup {
+    VirtGroup(EMPTY.get(rt))
 }
 
 /// The index of a created group.
-pub fn index(group: VirtGroup) -> Option<u32> {
-    created(HandleKind::Group, group.0).filter(|&index| objects().groups.get(index).is_some())
+pub fn index(rt: &Runtime, group: VirtGroup) -> Option<u32> {
+    created(HandleKind::Group, group.0).filter(|&index| objects(rt).groups.get(index).is_some())
 }
 
 /// The members of a group as ranks of `MPI_COMM_WORLD`; nothing for `MPI_GROUP_NULL` and for what is no group.
-pub fn members(group: VirtGroup) -> Option<Vec<Worker>> {
-    match index(group) {
-        Some(index) => Some(objects().groups.get(index)?.members.clone()),
-        None => (group == empty_handle()).then(Vec::new),
+pub fn members(rt: &Runtime, group: VirtGroup) -> Option<Vec<Worker>> {
+    match index(rt, group) {
+        Some(index) => Some(objects(rt).groups.get(index)?.members.clone()),
+        None => (group == empty_handle(rt)).then(Vec::new),
     }
 }
 
 /// A group of these members; without any it is `MPI_GROUP_EMPTY`.
-pub fn create(members: Vec<Worker>) -> Result<VirtGroup, c_int> {
+pub fn create(rt: &Runtime, members: Vec<Worker>) -> Result<VirtGroup, c_int> {
     if members.is_empty() {
-        return Ok(empty_handle());
+        return Ok(empty_handle(rt));
     }
-    let real = with_world(|world| make(world, &members))?;
-    let index = objects_mut().groups.insert(Group { members });
-    handles::set_real(HandleKind::Group, index, real.0);
+    let real = with_world(rt, |world| make(rt, world, &members))?;
+    let index = objects_mut(rt).groups.insert(Group { members });
+    handles::set_real(rt, HandleKind::Group, index, real.0);
     Ok(VirtGroup(handles::virtual_handle(HandleKind::Group, index)))
 }
 
 /// Frees a group.
-pub fn free(group: VirtGroup) -> c_int {
-    let Some(index) = index(group) else { return ERR_GROUP };
-    objects_mut().groups.remove(index);
-    drop_real(index)
+pub fn free(rt: &Runtime, group: VirtGroup) -> c_int {
+    let Some(index) = index(rt, group) else {
+        return ERR_GROUP;
+    };
+    objects_mut(rt).groups.remove(index);
+    drop_real(rt, index)
 }
 
-fn drop_real(index: u32) -> c_int {
-    let mut group = real_group(VirtGroup(handles::virtual_handle(HandleKind::Group, index)));
-    handles::set_real(HandleKind::Group, index, std::ptr::null_mut());
+fn drop_real(rt: &Runtime, index: u32) -> c_int {
+    let mut group = real_group(rt, VirtGroup(handles::virtual_handle(HandleKind::Group, index)));
+    handles::set_real(rt, HandleKind::Group, index, std::ptr::null_mut());
     if group.0.is_null() {
         return SUCCESS;
     }
@@ -81,38 +84,38 @@ fn check(rc: c_int) -> Result<(), c_int> {
 }
 
 /// Calls `action` with the real group of all workers.
-fn with_world<T>(action: impl FnOnce(RealGroup) -> Result<T, c_int>) -> Result<T, c_int> {
-    let mut world = real_group(null_handle());
+fn with_world<T>(rt: &Runtime, action: impl FnOnce(RealGroup) -> Result<T, c_int>) -> Result<T, c_int> {
+    let mut world = real_group(rt, null_handle(rt));
     // SAFETY: a communicator of ours; the group is ours then.
     unsafe {
-        check(real::PMPI_Comm_group(real_comm(comm::world_handle()), &mut world))?;
+        check(real::PMPI_Comm_group(real_comm(rt, comm::world_handle(rt)), &mut world))?;
         let outcome = action(world);
         real::PMPI_Group_free(&mut world);
         outcome
     }
 }
 
-fn make(world: RealGroup, members: &[Worker]) -> Result<RealGroup, c_int> {
+fn make(rt: &Runtime, world: RealGroup, members: &[Worker]) -> Result<RealGroup, c_int> {
     let ranks: Vec<c_int> = members.iter().map(|member| member.0 as c_int).collect();
-    let mut group = real_group(null_handle());
+    let mut group = real_group(rt, null_handle(rt));
     // SAFETY: the group of all workers and ranks in it.
     check(unsafe { real::PMPI_Group_incl(world, ranks.len() as c_int, ranks.as_ptr(), &mut group) })?;
     Ok(group)
 }
 
 /// Frees all real groups, before the table is replaced.
-pub fn release_all() {
-    let all: Vec<u32> = objects().groups.iter().map(|(index, _)| index).collect();
+pub fn release_all(rt: &Runtime) {
+    let all: Vec<u32> = objects(rt).groups.iter().map(|(index, _)| index).collect();
     for index in all {
-        drop_real(index);
+        drop_real(rt, index);
     }
 }
 
 /// Makes the real groups from the new world. Real groups that are still there are given up.
-pub fn rebuild() {
-    let outcome = with_world(|world| {
-        for (index, group) in objects().groups.iter() {
-            handles::set_real(HandleKind::Group, index, make(world, &group.members)?.0);
+pub fn rebuild(rt: &Runtime) {
+    let outcome = with_world(rt, |world| {
+        for (index, group) in objects(rt).groups.iter() {
+            handles::set_real(rt, HandleKind::Group, index, make(rt, world, &group.members)?.0);
         }
         Ok(())
     });

@@ -7,6 +7,7 @@ use super::{objects, objects_mut};
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtInfo, real_info};
+use crate::objects::Runtime;
 use std::cell::RefMut;
 use std::ffi::{CString, c_int};
 use understudy_mpi::real_types::RealInfo;
@@ -39,49 +40,49 @@ impl Info {
 }
 
 /// `MPI_INFO_NULL` as the program knows it.
-pub fn null_handle() -> VirtInfo {
-    VirtInfo(NULL.get())
+pub fn null_handle(rt: &Runtime) -> VirtInfo {
+    VirtInfo(NULL.get(rt))
 }
 
 /// The index of a created info object.
-pub fn index(info: VirtInfo) -> Option<u32> {
-    created(HandleKind::Info, info.0).filter(|&index| objects().infos.get(index).is_some())
+pub fn index(rt: &Runtime, info: VirtInfo) -> Option<u32> {
+    created(HandleKind::Info, info.0).filter(|&index| objects(rt).infos.get(index).is_some())
 }
 
 /// The entry of a created info object.
-pub fn get_mut(info: VirtInfo) -> Option<RefMut<'static, Info>> {
+pub fn get_mut(rt: &Runtime, info: VirtInfo) -> Option<RefMut<'_, Info>> {
     let index = created(HandleKind::Info, info.0)?;
-    RefMut::filter_map(objects_mut(), |all| all.infos.get_mut(index)).ok()
+    RefMut::filter_map(objects_mut(rt), |all| all.infos.get_mut(index)).ok()
 }
 
 /// Enters a real info object, which becomes ours.
-pub fn adopt(real: RealInfo) -> VirtInfo {
+pub fn adopt(rt: &Runtime, real: RealInfo) -> VirtInfo {
     let pairs = hints::pairs(real);
-    let index = objects_mut().infos.insert(Info { pairs });
-    handles::set_real(HandleKind::Info, index, real.0);
+    let index = objects_mut(rt).infos.insert(Info { pairs });
+    handles::set_real(rt, HandleKind::Info, index, real.0);
     VirtInfo(handles::virtual_handle(HandleKind::Info, index))
 }
 
 /// A new info object with these keys and values.
-pub fn create(pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<VirtInfo, c_int> {
-    make(&Info { pairs: pairs.to_vec() }).map(adopt)
+pub fn create(rt: &Runtime, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<VirtInfo, c_int> {
+    make(rt, &Info { pairs: pairs.to_vec() }).map(|it| adopt(rt, it))
 }
 
 /// Keys and values of an info object; none of the null handle.
-pub fn pairs(info: VirtInfo) -> Vec<(Vec<u8>, Vec<u8>)> {
-    get_mut(info).map_or_else(Vec::new, |info| info.pairs.clone())
+pub fn pairs(rt: &Runtime, info: VirtInfo) -> Vec<(Vec<u8>, Vec<u8>)> {
+    get_mut(rt, info).map_or_else(Vec::new, |info| info.pairs.clone())
 }
 
 /// Frees an info object.
-pub fn free(info: VirtInfo) -> c_int {
-    let Some(index) = index(info) else { return ERR_INFO };
-    objects_mut().infos.remove(index);
-    drop_real(index)
+pub fn free(rt: &Runtime, info: VirtInfo) -> c_int {
+    let Some(index) = index(rt, info) else { return ERR_INFO };
+    objects_mut(rt).infos.remove(index);
+    drop_real(rt, index)
 }
 
-fn drop_real(index: u32) -> c_int {
-    let mut info = real_info(VirtInfo(handles::virtual_handle(HandleKind::Info, index)));
-    handles::set_real(HandleKind::Info, index, std::ptr::null_mut());
+fn drop_real(rt: &Runtime, index: u32) -> c_int {
+    let mut info = real_info(rt, VirtInfo(handles::virtual_handle(HandleKind::Info, index)));
+    handles::set_real(rt, HandleKind::Info, index, std::ptr::null_mut());
     if info.0.is_null() {
         return SUCCESS;
     }
@@ -90,8 +91,8 @@ fn drop_real(index: u32) -> c_int {
 }
 
 /// A real info object with these pairs.
-pub(super) fn make(info: &Info) -> Result<RealInfo, c_int> {
-    let mut new = hints::null_info();
+pub(super) fn make(rt: &Runtime, info: &Info) -> Result<RealInfo, c_int> {
+    let mut new = hints::null_info(rt);
     // SAFETY: the info object is ours, and keys and values are C strings.
     unsafe {
         match real::PMPI_Info_create(&mut new) {
@@ -115,18 +116,18 @@ pub(super) fn make(info: &Info) -> Result<RealInfo, c_int> {
 }
 
 /// Frees all real info objects.
-pub fn release_all() {
-    let all: Vec<u32> = objects().infos.iter().map(|(index, _)| index).collect();
+pub fn release_all(rt: &Runtime) {
+    let all: Vec<u32> = objects(rt).infos.iter().map(|(index, _)| index).collect();
     for index in all {
-        drop_real(index);
+        drop_real(rt, index);
     }
 }
 
 /// Makes the real info objects from their recipes.
-pub fn rebuild() {
-    for (index, info) in objects().infos.iter() {
-        match make(info) {
-            Ok(real) => handles::set_real(HandleKind::Info, index, real.0),
+pub fn rebuild(rt: &Runtime) {
+    for (index, info) in objects(rt).infos.iter() {
+        match make(rt, info) {
+            Ok(real) => handles::set_real(rt, HandleKind::Info, index, real.0),
             Err(rc) => super::not_made_again(&format!("info object {index}"), rc),
         }
     }

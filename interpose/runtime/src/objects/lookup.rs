@@ -3,6 +3,7 @@
 use crate::generated::HandleKind;
 pub(crate) use crate::handles::created;
 use crate::handles::{Named, named, predefined_handle, predefined_of, virtual_handle};
+use crate::objects::Runtime;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,13 +26,14 @@ pub(crate) fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnc
 
 /// The inverse; null, as in the real library, for a number of nothing.
 pub(crate) fn from_fortran(
+    rt: &Runtime,
     kind: HandleKind,
     number: c_int,
     exists: impl FnOnce(u32) -> bool,
     real: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
     if number < FORTRAN_BASE {
-        return predefined_of(real()).unwrap_or(std::ptr::null_mut());
+        return predefined_of(rt, real()).unwrap_or(std::ptr::null_mut());
     }
     let index = (number - FORTRAN_BASE) as u32;
     if exists(index) {
@@ -58,16 +60,16 @@ impl Predefined {
 
     /// The program's handle.
     #[inline]
-    pub(crate) fn get(&self) -> *mut c_void {
+    pub(crate) fn get(&self, rt: &Runtime) -> *mut c_void {
         match self.address.load(Ordering::Relaxed) {
-            0 => self.look_up(),
+            0 => self.look_up(rt),
             address => address as *mut c_void,
         }
     }
 
     #[cold]
-    fn look_up(&self) -> *mut c_void {
-        let address = predefined_handle(self.name);
+    fn look_up(&self, rt: &Runtime) -> *mut c_void {
+        let address = predefined_handle(rt, self.name);
         self.address.store(address as usize, Ordering::Relaxed);
         address
     }
@@ -78,6 +80,7 @@ mod tests {
     use super::{created, from_fortran, to_fortran};
     use crate::generated::HandleKind;
     use crate::handles::virtual_handle;
+    use crate::objects::Runtime;
 
     #[test]
     fn created_handles_are_of_one_kind() {
@@ -89,13 +92,14 @@ mod tests {
 
     #[test]
     fn fortran_numbers_go_there_and_back() {
+        let rt = &Runtime::new();
         let handle = virtual_handle(HandleKind::Op, 41);
         assert_eq!(to_fortran(HandleKind::Op, handle, || unreachable!()), 1_000_041);
         assert_eq!(
-            from_fortran(HandleKind::Op, 1_000_041, |index| index == 41, || unreachable!()),
+            from_fortran(rt, HandleKind::Op, 1_000_041, |index| index == 41, || unreachable!()),
             handle
         );
-        assert!(from_fortran(HandleKind::Op, 1_000_041, |_| false, || unreachable!()).is_null());
+        assert!(from_fortran(rt, HandleKind::Op, 1_000_041, |_| false, || unreachable!()).is_null());
         assert_eq!(to_fortran(HandleKind::Info, handle, || unreachable!()), -1);
         assert_eq!(to_fortran(HandleKind::Op, std::ptr::null_mut(), || unreachable!()), -1);
     }

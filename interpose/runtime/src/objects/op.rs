@@ -11,10 +11,11 @@ use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
 use crate::abi;
 use crate::arch::call_back;
-use crate::cell::Main;
+use crate::cell::Door;
 use crate::errors::{ERR_OP, SUCCESS};
 use crate::generated::{HandleKind, callbacks, real};
 use crate::handles::{self, VirtDatatype, VirtOp, real_op};
+use crate::objects::Runtime;
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::call;
@@ -43,7 +44,7 @@ pub struct Op {
 type Trampoline = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut RealDatatype);
 
 /// Which trampoline calls which function.
-struct Bindings {
+pub(super) struct Bindings {
     functions: [u64; TRAMPOLINES],
     /// Those that no operator has, and the number of those that none has had yet.
     free: VecDeque<usize>,
@@ -53,7 +54,7 @@ struct Bindings {
 }
 
 impl Bindings {
-    const fn new() -> Bindings {
+    pub(super) const fn new() -> Bindings {
         Bindings {
             functions: [0; TRAMPOLINES],
             free: VecDeque::new(),
@@ -96,7 +97,8 @@ impl Bindings {
     }
 }
 
-static BINDINGS: Main<Bindings> = Main::new(Bindings::new());
+/// For the functions that the real library calls.
+pub static DOOR: Door<Runtime> = Door::new();
 
 /// # Safety
 /// To be called by the real library during a reduction.
@@ -106,11 +108,12 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     len: *mut c_int,
     datatype: *mut RealDatatype,
 ) {
+    let rt = DOOR.get();
     let _callback = call::Callback::new();
-    let function = BINDINGS.borrow().functions[NUMBER];
+    let function = rt.bindings.borrow().functions[NUMBER];
     // SAFETY: the real library's argument.
-    let handle: VirtDatatype = datatype::virtual_of(unsafe { understudy_mpi::abi::datatype_at(datatype) });
-    let mut handle = abi::for_program(HandleKind::Datatype, handle.0 as u64);
+    let handle: VirtDatatype = datatype::virtual_of(rt, unsafe { understudy_mpi::abi::datatype_at(datatype) });
+    let mut handle = abi::for_program(rt, HandleKind::Datatype, handle.0 as u64);
     // SAFETY: the program's function of this type; the real library runs because the program has called it.
     unsafe {
         let handle = &raw mut handle as u64;
@@ -132,99 +135,99 @@ macro_rules! sixteen {
 static FUNCTIONS: [[Trampoline; 16]; TRAMPOLINES / 16] = sixteen!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
 
 /// `MPI_OP_NULL` as the program knows it.
-pub fn null_handle() -> VirtOp {
-    VirtOp(NULL.get())
+pub fn null_handle(rt: &Runtime) -> VirtOp {
+    VirtOp(NULL.get(rt))
 }
 
 /// The index of a created operator that the program has not freed.
-pub fn index(op: VirtOp) -> Option<u32> {
-    created(HandleKind::Op, op.0).filter(|&index| exists(index))
+pub fn index(rt: &Runtime, op: VirtOp) -> Option<u32> {
+    created(HandleKind::Op, op.0).filter(|&index| exists(rt, index))
 }
 
 /// Whether there is an operator of this index.
-pub fn exists(index: u32) -> bool {
-    objects().ops.get(index).is_some_and(|op| !op.freed)
+pub fn exists(rt: &Runtime, index: u32) -> bool {
+    objects(rt).ops.get(index).is_some_and(|op| !op.freed)
 }
 
 /// Makes a real operator and tells which trampoline it has.
-fn make(op: &Op) -> Result<(RealOp, usize), c_int> {
-    let Some(number) = BINDINGS.borrow_mut().take(op.function) else {
+fn make(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
+    let Some(number) = rt.bindings.borrow_mut().take(op.function) else {
         log::error!("the program has more than {TRAMPOLINES} operators at a time, which is not supported; free some");
         return Err(ERR_NO_MEM);
     };
     let function: callbacks::UserFunction<RealDatatype> = Some(FUNCTIONS[number / 16][number % 16]);
-    let mut new = real_op(null_handle());
+    let mut new = real_op(rt, null_handle(rt));
     // SAFETY: a function of the type that the real library calls.
     let rc = unsafe { real::PMPI_Op_create(function, c_int::from(op.commutes), &mut new) };
     if rc == SUCCESS {
         return Ok((new, number));
     }
-    BINDINGS.borrow_mut().give_up(number);
+    rt.bindings.borrow_mut().give_up(number);
     Err(rc)
 }
 
-fn connect(index: u32, (real, number): (RealOp, usize)) {
-    handles::set_real(HandleKind::Op, index, real.0);
-    BINDINGS.borrow_mut().assign(index, number);
+fn connect(rt: &Runtime, index: u32, (real, number): (RealOp, usize)) {
+    handles::set_real(rt, HandleKind::Op, index, real.0);
+    rt.bindings.borrow_mut().assign(index, number);
 }
 
 /// A new operator that calls the function at this address of the user side.
-pub fn create(function: u64, commutes: bool) -> Result<VirtOp, c_int> {
+pub fn create(rt: &Runtime, function: u64, commutes: bool) -> Result<VirtOp, c_int> {
     let op = Op {
         function,
         commutes,
         holders: 0,
         freed: false,
     };
-    let made = make(&op)?;
-    let index = objects_mut().ops.insert(op);
-    connect(index, made);
+    let made = make(rt, &op)?;
+    let index = objects_mut(rt).ops.insert(op);
+    connect(rt, index, made);
     Ok(VirtOp(handles::virtual_handle(HandleKind::Op, index)))
 }
 
 /// Frees an operator.
-pub fn free(op: VirtOp) -> c_int {
-    let Some(index) = index(op) else { return ERR_OP };
-    if let Some(op) = objects_mut().ops.get_mut(index) {
+pub fn free(rt: &Runtime, op: VirtOp) -> c_int {
+    let Some(index) = index(rt, op) else { return ERR_OP };
+    if let Some(op) = objects_mut(rt).ops.get_mut(index) {
         op.freed = true;
     }
-    collect(index)
+    collect(rt, index)
 }
 
 /// It stays, though the program may free it, until [`release`].
-pub fn retain(op: VirtOp) {
+pub fn retain(rt: &Runtime, op: VirtOp) {
     if let Some(index) = created(HandleKind::Op, op.0)
-        && let Some(op) = objects_mut().ops.get_mut(index)
+        && let Some(op) = objects_mut(rt).ops.get_mut(index)
     {
         op.holders += 1;
     }
 }
 
 /// Takes [`retain`] back.
-pub fn release(op: VirtOp) {
+pub fn release(rt: &Runtime, op: VirtOp) {
     let Some(index) = created(HandleKind::Op, op.0) else {
         return;
     };
-    match objects_mut().ops.get_mut(index) {
+    match objects_mut(rt).ops.get_mut(index) {
         Some(op) => op.holders = op.holders.saturating_sub(1),
         None => return,
     }
-    collect(index);
+    collect(rt, index);
 }
 
 /// Frees one that nobody needs.
-fn collect(index: u32) -> c_int {
-    if objects().ops.get(index).is_some_and(|op| op.freed && op.holders == 0) {
-        objects_mut().ops.remove(index);
-        return drop_real(index);
+fn collect(rt: &Runtime, index: u32) -> c_int {
+    if objects(rt).ops.get(index).is_some_and(|op| op.freed && op.holders == 0) {
+        objects_mut(rt).ops.remove(index);
+        return drop_real(rt, index);
     }
     SUCCESS
 }
 
-fn drop_real(index: u32) -> c_int {
-    let mut op = real_op(VirtOp(handles::virtual_handle(HandleKind::Op, index)));
-    handles::set_real(HandleKind::Op, index, std::ptr::null_mut());
-    BINDINGS.borrow_mut().unassign(index);
+fn drop_real(rt: &Runtime, index: u32) -> c_int {
+    let mut op = real_op(rt, VirtOp(handles::virtual_handle(HandleKind::Op, index)));
+    handles::set_real(rt, HandleKind::Op, index, std::ptr::null_mut());
+    rt.bindings.borrow_mut().unassign(index);
     if op.0.is_null() {
         return SUCCESS;
     }
@@ -233,18 +236,18 @@ fn drop_real(index: u32) -> c_int {
 }
 
 /// Frees all real operators.
-pub fn release_all() {
-    let all: Vec<u32> = objects().ops.iter().map(|(index, _)| index).collect();
+pub fn release_all(rt: &Runtime) {
+    let all: Vec<u32> = objects(rt).ops.iter().map(|(index, _)| index).collect();
     for index in all {
-        drop_real(index);
+        drop_real(rt, index);
     }
 }
 
 /// Makes the real operators from their recipes.
-pub fn rebuild() {
-    for (index, op) in objects().ops.iter() {
-        match make(op) {
-            Ok(made) => connect(index, made),
+pub fn rebuild(rt: &Runtime) {
+    for (index, op) in objects(rt).ops.iter() {
+        match make(rt, op) {
+            Ok(made) => connect(rt, index, made),
             Err(rc) => super::not_made_again(&format!("operator {index}"), rc),
         }
     }

@@ -6,6 +6,7 @@ use super::lookup::{Predefined, created};
 use super::{comm, objects, objects_mut};
 use crate::generated::HandleKind;
 use crate::handles::{VirtErrhandler, VirtSession, virtual_handle};
+use crate::objects::Runtime;
 use std::cell::RefMut;
 use std::ffi::{CStr, c_int};
 use understudy_numbers::Worker;
@@ -26,45 +27,45 @@ pub struct Session {
 }
 
 /// `MPI_SESSION_NULL` as the program knows it.
-pub fn null_handle() -> VirtSession {
+pub fn null_handle(rt: &Runtime) -> VirtSession {
     static NULL: Predefined = Predefined::new("ompi_mpi_instance_null");
-    VirtSession(NULL.get())
+    VirtSession(NULL.get(rt))
 }
 
 /// The index of a session.
-pub fn index(session: VirtSession) -> Option<u32> {
-    created(HandleKind::Session, session.0).filter(|&index| objects().sessions.get(index).is_some())
+pub fn index(rt: &Runtime, session: VirtSession) -> Option<u32> {
+    created(HandleKind::Session, session.0).filter(|&index| objects(rt).sessions.get(index).is_some())
 }
 
 /// The entry of a session, to be changed.
-pub fn get_mut(session: VirtSession) -> Option<RefMut<'static, Session>> {
+pub fn get_mut(rt: &Runtime, session: VirtSession) -> Option<RefMut<'_, Session>> {
     let index = created(HandleKind::Session, session.0)?;
-    RefMut::filter_map(objects_mut(), |all| all.sessions.get_mut(index)).ok()
+    RefMut::filter_map(objects_mut(rt), |all| all.sessions.get_mut(index)).ok()
 }
 
 /// The program's handle of the error handler; 0: the default.
-pub fn errhandler(session: VirtSession) -> u64 {
-    get_mut(session).map_or(0, |session| session.errhandler)
+pub fn errhandler(rt: &Runtime, session: VirtSession) -> u64 {
+    get_mut(rt, session).map_or(0, |session| session.errhandler)
 }
 
 /// A new session.
-pub fn create(errhandler: VirtErrhandler) -> VirtSession {
+pub fn create(rt: &Runtime, errhandler: VirtErrhandler) -> VirtSession {
     let errhandler = errhandler.0 as u64;
-    let index = objects_mut().sessions.insert(Session { errhandler });
+    let index = objects_mut(rt).sessions.insert(Session { errhandler });
     VirtSession(virtual_handle(HandleKind::Session, index))
 }
 
 /// Removes a session.
-pub fn remove(index: u32) {
-    objects_mut().sessions.remove(index);
+pub fn remove(rt: &Runtime, index: u32) {
+    objects_mut(rt).sessions.remove(index);
 }
 
 /// The members of a process set; nothing for a name of none. Scheme and authority of a URI have no case.
-pub fn members(set: &CStr) -> Option<Vec<Worker>> {
+pub fn members(rt: &Runtime, set: &CStr) -> Option<Vec<Worker>> {
     let is = |name: &CStr| set.to_bytes().eq_ignore_ascii_case(name.to_bytes());
     match set {
-        _ if is(WORLD) => comm::members(comm::world_handle()),
-        _ if is(SELF) => comm::members(comm::self_handle()),
+        _ if is(WORLD) => comm::members(rt, comm::world_handle(rt)),
+        _ if is(SELF) => comm::members(rt, comm::self_handle(rt)),
         _ => None,
     }
 }

@@ -7,12 +7,12 @@
 
 use super::{Slots, objects, objects_mut};
 use crate::abi;
-use crate::cell::Main;
 use crate::errors::{SUCCESS, succeeded};
 use crate::generated::real;
 use crate::handles::{
     VirtComm, VirtDatatype, VirtInfo, VirtOp, predefined_handle, real_comm, real_datatype, real_info, real_op,
 };
+use crate::objects::Runtime;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use understudy_mpi::call::Apart;
@@ -85,7 +85,7 @@ impl Tool {
 }
 
 /// The real handles, by index, and what the library is.
-struct Reals {
+pub(super) struct Reals {
     cvars: Vec<*mut c_void>,
     sessions: Vec<*mut c_void>,
     pvars: Vec<*mut c_void>,
@@ -94,16 +94,19 @@ struct Reals {
     was_open: bool,
 }
 
+impl Reals {
+    /// At the start of the process.
+    pub(super) const START: Reals = Reals {
+        cvars: Vec::new(),
+        sessions: Vec::new(),
+        pvars: Vec::new(),
+        is_open: false,
+        was_open: false,
+    };
+}
+
 // SAFETY: addresses that only the real library follows.
 unsafe impl Send for Reals {}
-
-static REALS: Main<Reals> = Main::new(Reals {
-    cvars: Vec::new(),
-    sessions: Vec::new(),
-    pvars: Vec::new(),
-    is_open: false,
-    was_open: false,
-});
 
 /// What a handle of the tool interface is of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -142,8 +145,8 @@ fn place(list: &mut Vec<*mut c_void>, index: u32, real: *mut c_void) {
 }
 
 /// The real handle; null if there is none.
-pub fn real_of(of: Of, given: *mut c_void) -> *mut c_void {
-    let reals = REALS.borrow();
+pub fn real_of(rt: &Runtime, of: Of, given: *mut c_void) -> *mut c_void {
+    let reals = rt.tools.borrow();
     let list = match of {
         Of::Cvar => &reals.cvars,
         Of::Session => &reals.sessions,
@@ -156,8 +159,8 @@ pub fn real_of(of: Of, given: *mut c_void) -> *mut c_void {
 }
 
 /// Puts a real handle behind that of the program's.
-pub fn set_real(of: Of, index: u32, real: *mut c_void) {
-    let reals = &mut *REALS.borrow_mut();
+pub fn set_real(rt: &Runtime, of: Of, index: u32, real: *mut c_void) {
+    let reals = &mut *rt.tools.borrow_mut();
     match of {
         Of::Cvar => place(&mut reals.cvars, index, real),
         Of::Session => place(&mut reals.sessions, index, real),
@@ -168,24 +171,24 @@ pub fn set_real(of: Of, index: u32, real: *mut c_void) {
 
 /// Opens the library's interface, once in each generation; it is never closed. `is_before`: before `MPI_Init`, from where on the
 /// library is put back to a moment in which it is open.
-pub fn open(required: c_int, provided: &mut c_int, is_before: bool) -> c_int {
+pub fn open(rt: &Runtime, required: c_int, provided: &mut c_int, is_before: bool) -> c_int {
     let _apart = Apart::new();
     // SAFETY: a plain argument.
     let rc = unsafe { real::PMPI_T_init_thread(required, provided) };
-    let mut reals = REALS.borrow_mut();
+    let mut reals = rt.tools.borrow_mut();
     reals.is_open |= rc == SUCCESS;
     reals.was_open |= rc == SUCCESS && is_before;
     rc
 }
 
 /// Whether the program may use it.
-pub fn is_open() -> bool {
-    objects().tool.users > 0
+pub fn is_open(rt: &Runtime) -> bool {
+    objects(rt).tool.users > 0
 }
 
 /// The library has been put back: its handles are void.
-pub fn forget_reals() {
-    let reals = &mut *REALS.borrow_mut();
+pub fn forget_reals(rt: &Runtime) {
+    let reals = &mut *rt.tools.borrow_mut();
     for list in [&mut reals.cvars, &mut reals.sessions, &mut reals.pvars] {
         list.clear();
     }
@@ -198,15 +201,15 @@ pub struct Bound(*mut c_void);
 impl Bound {
     /// What the program's handle stands for, if the variable's binding is one of those that are known here. In another ABI
     /// than Open MPI's no variable is bound.
-    pub fn new(bind: c_int, object: u64) -> Option<Bound> {
+    pub fn new(rt: &Runtime, bind: c_int, object: u64) -> Option<Bound> {
         let object = object as *mut c_void;
         Some(Bound(match bind {
             _ if abi::is_foreign() => null_mut(),
             0 => null_mut(),
-            1 => real_comm(VirtComm(object)).0,
-            2 => real_datatype(VirtDatatype(object)).0,
-            6 => real_op(VirtOp(object)).0,
-            10 => real_info(VirtInfo(object)).0,
+            1 => real_comm(rt, VirtComm(object)).0,
+            2 => real_datatype(rt, VirtDatatype(object)).0,
+            6 => real_op(rt, VirtOp(object)).0,
+            10 => real_info(rt, VirtInfo(object)).0,
             _ => return None,
         }))
     }
@@ -237,15 +240,16 @@ pub struct Variable {
 
 /// Has the library describe a variable: `ask` gets room for the name, and places for everything else.
 fn describe(
+    rt: &Runtime,
     ask: impl FnOnce(*mut c_char, &mut c_int, &mut Variable, &mut [c_int; 5]) -> c_int,
 ) -> Result<Variable, c_int> {
     let (mut name, mut length) = ([0 as c_char; NAME], NAME as c_int);
-    let null = VirtDatatype(predefined_handle("ompi_mpi_datatype_null"));
+    let null = VirtDatatype(predefined_handle(rt, "ompi_mpi_datatype_null"));
     let mut variable = Variable {
         name: Vec::new(),
         class: 0,
         bind: 0,
-        datatype: real_datatype(null),
+        datatype: real_datatype(rt, null),
         enumtype: null_mut(),
     };
     let _apart = Apart::new();
@@ -256,9 +260,9 @@ fn describe(
 }
 
 /// The control variable with this index.
-pub fn describe_cvar(index: c_int) -> Result<Variable, c_int> {
+pub fn describe_cvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
     // SAFETY: places for all that is asked for.
-    describe(|name, length, variable, [verbosity, desc, scope, ..]| unsafe {
+    describe(rt, |name, length, variable, [verbosity, desc, scope, ..]| unsafe {
         let (datatype, enumtype, bind) = (&mut variable.datatype, &mut variable.enumtype, &mut variable.bind);
         real::PMPI_T_cvar_get_info(
             index,
@@ -276,9 +280,10 @@ pub fn describe_cvar(index: c_int) -> Result<Variable, c_int> {
 }
 
 /// The performance variable with this index.
-pub fn describe_pvar(index: c_int) -> Result<Variable, c_int> {
+pub fn describe_pvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
     // SAFETY: places for all that is asked for.
     describe(
+        rt,
         |name, length, variable, [verbosity, desc, readonly, continuous, atomic]| unsafe {
             let (class, bind) = (&mut variable.class, &mut variable.bind);
             let (datatype, enumtype) = (&mut variable.datatype, &mut variable.enumtype);
@@ -302,8 +307,8 @@ pub fn describe_pvar(index: c_int) -> Result<Variable, c_int> {
 }
 
 /// The control variable of this name.
-pub fn find_cvar(name: &[u8]) -> Result<Variable, c_int> {
-    describe_cvar(index_of(name)?)
+pub fn find_cvar(rt: &Runtime, name: &[u8]) -> Result<Variable, c_int> {
+    describe_cvar(rt, index_of(name)?)
 }
 
 fn index_of(name: &[u8]) -> Result<c_int, c_int> {
@@ -319,9 +324,9 @@ fn named(name: &[u8]) -> Vec<c_char> {
 }
 
 /// A real handle of a control variable, and the number of its elements.
-pub fn make_cvar(cvar: &Cvar) -> Result<(*mut c_void, c_int), c_int> {
+pub fn make_cvar(rt: &Runtime, cvar: &Cvar) -> Result<(*mut c_void, c_int), c_int> {
     let index = index_of(&cvar.name)?;
-    let mut object = Bound::new(describe_cvar(index)?.bind, cvar.object).ok_or(INVALID)?;
+    let mut object = Bound::new(rt, describe_cvar(rt, index)?.bind, cvar.object).ok_or(INVALID)?;
     let (mut handle, mut count) = (null_mut(), 0);
     let _apart = Apart::new();
     // SAFETY: a variable of the library's.
@@ -330,13 +335,13 @@ pub fn make_cvar(cvar: &Cvar) -> Result<(*mut c_void, c_int), c_int> {
 }
 
 /// A real handle of a performance variable, which is not started, and the number of its elements.
-pub fn make_pvar(pvar: &Pvar) -> Result<(*mut c_void, c_int), c_int> {
+pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_int> {
     let (name, mut index) = (named(&pvar.name), 0);
     let _apart = Apart::new();
     // SAFETY: a text.
     succeeded(unsafe { real::PMPI_T_pvar_get_index(name.as_ptr(), pvar.class, &mut index) })?;
-    let mut object = Bound::new(describe_pvar(index)?.bind, pvar.object).ok_or(INVALID)?;
-    let session = real_of(Of::Session, handle(Of::Session, pvar.session));
+    let mut object = Bound::new(rt, describe_pvar(rt, index)?.bind, pvar.object).ok_or(INVALID)?;
+    let session = real_of(rt, Of::Session, handle(Of::Session, pvar.session));
     let (mut new, mut count) = (null_mut(), 0);
     // SAFETY: a session and a variable of the library's.
     succeeded(unsafe { real::PMPI_T_pvar_handle_alloc(session, index, object.pointer(), &mut new, &mut count) })?;
@@ -353,14 +358,14 @@ pub fn make_session() -> Result<*mut c_void, c_int> {
 }
 
 /// Puts on record what the program has written to a control variable.
-pub fn note_written(cvar: &Cvar, value: Vec<u8>) {
-    let written = &mut objects_mut().tool.written;
+pub fn note_written(rt: &Runtime, cvar: &Cvar, value: Vec<u8>) {
+    let written = &mut objects_mut(rt).tool.written;
     written.retain(|(other, _)| other.name != cvar.name || other.object != cvar.object);
     written.push((cvar.clone(), value));
 }
 
-fn write_again(cvar: &Cvar, value: &[u8]) -> Result<(), c_int> {
-    let (mut handle, _) = make_cvar(cvar)?;
+fn write_again(rt: &Runtime, cvar: &Cvar, value: &[u8]) -> Result<(), c_int> {
+    let (mut handle, _) = make_cvar(rt, cvar)?;
     let _apart = Apart::new();
     // SAFETY: a handle of the variable that this value was written to.
     unsafe {
@@ -371,30 +376,30 @@ fn write_again(cvar: &Cvar, value: &[u8]) -> Result<(), c_int> {
 }
 
 /// Makes the real handles again, in a new generation. What the library does not have any more stays void.
-pub fn rebuild() {
-    if !is_open() {
+pub fn rebuild(rt: &Runtime) {
+    if !is_open(rt) {
         return;
     }
-    let (is_library_open, tool) = (REALS.borrow().is_open, objects().tool.clone());
-    if !is_library_open && open(0, &mut 0, false) != SUCCESS {
+    let (is_library_open, tool) = (rt.tools.borrow().is_open, objects(rt).tool.clone());
+    if !is_library_open && open(rt, 0, &mut 0, false) != SUCCESS {
         return log::error!("the tool interface of MPI could not be initialised again");
     }
     for (cvar, value) in &tool.written {
-        if let Err(rc) = write_again(cvar, value) {
+        if let Err(rc) = write_again(rt, cvar, value) {
             super::not_made_again(&format!("variable {}", String::from_utf8_lossy(&cvar.name)), rc);
         }
     }
     for (index, cvar) in tool.cvars.iter() {
-        connect(Of::Cvar, index, make_cvar(cvar).map(|(handle, _)| handle));
+        connect(rt, Of::Cvar, index, make_cvar(rt, cvar).map(|(handle, _)| handle));
     }
     for (index, ()) in tool.sessions.iter() {
-        connect(Of::Session, index, make_session());
+        connect(rt, Of::Session, index, make_session());
     }
     for (index, pvar) in tool.pvars.iter() {
-        connect(Of::Pvar, index, make_pvar(pvar).map(|(handle, _)| handle));
+        connect(rt, Of::Pvar, index, make_pvar(rt, pvar).map(|(handle, _)| handle));
         if pvar.started {
-            let session = real_of(Of::Session, handle(Of::Session, pvar.session));
-            let pvar = real_of(Of::Pvar, handle(Of::Pvar, index));
+            let session = real_of(rt, Of::Session, handle(Of::Session, pvar.session));
+            let pvar = real_of(rt, Of::Pvar, handle(Of::Pvar, index));
             let _apart = Apart::new();
             // SAFETY: handles of the library's.
             unsafe { real::PMPI_T_pvar_start(session, pvar) };
@@ -402,9 +407,9 @@ pub fn rebuild() {
     }
 }
 
-fn connect(of: Of, index: u32, made: Result<*mut c_void, c_int>) {
+fn connect(rt: &Runtime, of: Of, index: u32, made: Result<*mut c_void, c_int>) {
     match made {
-        Ok(real) => set_real(of, index, real),
+        Ok(real) => set_real(rt, of, index, real),
         Err(rc) => super::not_made_again(&format!("handle {index} of the tool interface"), rc),
     }
 }

@@ -15,6 +15,7 @@ use super::{comm, info, objects, objects_mut};
 use crate::abi;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtWin, real_comm, real_win};
+use crate::objects::Runtime;
 pub use epochs::{Epochs, are_quiet, meet_again, quiesce};
 pub use rebuild::{drop_reals, rebuild};
 use shared::Region;
@@ -86,9 +87,9 @@ pub struct Cells {
 }
 
 /// `MPI_WIN_NULL` as the program knows it.
-pub fn null_handle() -> VirtWin {
+pub fn null_handle(rt: &Runtime) -> VirtWin {
     static NULL: Predefined = Predefined::new("ompi_mpi_win_null");
-    VirtWin(NULL.get())
+    VirtWin(NULL.get(rt))
 }
 
 /// The program's handle of the window with this index.
@@ -97,40 +98,40 @@ pub fn handle(index: u32) -> VirtWin {
 }
 
 /// The index of a window.
-pub fn index(win: VirtWin) -> Option<u32> {
-    created(HandleKind::Win, win.0).filter(|&index| objects().windows.get(index).is_some())
+pub fn index(rt: &Runtime, win: VirtWin) -> Option<u32> {
+    created(HandleKind::Win, win.0).filter(|&index| objects(rt).windows.get(index).is_some())
 }
 
 /// The recipe of a window.
-pub fn get(win: VirtWin) -> Option<Ref<'static, Window>> {
-    let index = index(win)?;
-    Ref::filter_map(objects(), |all| all.windows.get(index)).ok()
+pub fn get(rt: &Runtime, win: VirtWin) -> Option<Ref<'_, Window>> {
+    let index = index(rt, win)?;
+    Ref::filter_map(objects(rt), |all| all.windows.get(index)).ok()
 }
 
 /// The same, to be changed.
-pub fn get_mut(win: VirtWin) -> Option<RefMut<'static, Window>> {
-    let index = index(win)?;
-    RefMut::filter_map(objects_mut(), |all| all.windows.get_mut(index)).ok()
+pub fn get_mut(rt: &Runtime, win: VirtWin) -> Option<RefMut<'_, Window>> {
+    let index = index(rt, win)?;
+    RefMut::filter_map(objects_mut(rt), |all| all.windows.get_mut(index)).ok()
 }
 
 /// Its communicator, which the program does not know.
-pub fn comm_of(win: VirtWin) -> Option<VirtComm> {
-    get(win).map(|window| comm::handle(window.comm))
+pub fn comm_of(rt: &Runtime, win: VirtWin) -> Option<VirtComm> {
+    get(rt, win).map(|window| comm::handle(rt, window.comm))
 }
 
 /// The program's handle of the error handler; 0: the default.
-pub fn errhandler(win: VirtWin) -> u64 {
-    get(win).map_or(0, |window| window.errhandler)
+pub fn errhandler(rt: &Runtime, win: VirtWin) -> u64 {
+    get(rt, win).map_or(0, |window| window.errhandler)
 }
 
 /// The attributes.
-pub fn attributes(win: VirtWin) -> Option<RefMut<'static, Vec<(i32, u64)>>> {
-    get_mut(win).map(|window| RefMut::map(window, |window| &mut window.attributes))
+pub fn attributes(rt: &Runtime, win: VirtWin) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
+    get_mut(rt, win).map(|window| RefMut::map(window, |window| &mut window.attributes))
 }
 
 /// The value of a predefined attribute: an address on the user side; nothing for other keys.
-pub fn predefined(win: VirtWin, key: c_int) -> Option<u64> {
-    let window = get(win)?;
+pub fn predefined(rt: &Runtime, win: VirtWin, key: c_int) -> Option<u64> {
+    let window = get(rt, win)?;
     let cell = |offset: usize| window.cells + offset as u64;
     match key {
         BASE => Some(window.base),
@@ -143,7 +144,7 @@ pub fn predefined(win: VirtWin, key: c_int) -> Option<u64> {
 }
 
 /// Enters a window, whose real one is there, and fills its cells.
-pub fn register(real: RealWin, window: Window) -> VirtWin {
+pub fn register(rt: &Runtime, real: RealWin, window: Window) -> VirtWin {
     let cells = Cells {
         size: window.size,
         disp_unit: window.disp_unit,
@@ -153,16 +154,16 @@ pub fn register(real: RealWin, window: Window) -> VirtWin {
     // SAFETY: so many bytes of the program's malloc(3).
     unsafe { (window.cells as *mut Cells).write(cells) };
     return_errors(real);
-    let info = info_of(real);
-    let index = objects_mut().windows.insert(Window { info, ..window });
-    handles::set_real(HandleKind::Win, index, real.0);
+    let info = info_of(rt, real);
+    let index = objects_mut(rt).windows.insert(Window { info, ..window });
+    handles::set_real(rt, HandleKind::Win, index, real.0);
     handle(index)
 }
 
 /// Removes a window whose real one has gone.
-pub fn remove(index: u32) -> Option<Window> {
-    handles::set_real(HandleKind::Win, index, std::ptr::null_mut());
-    objects_mut().windows.remove(index)
+pub fn remove(rt: &Runtime, index: u32) -> Option<Window> {
+    handles::set_real(rt, HandleKind::Win, index, std::ptr::null_mut());
+    objects_mut(rt).windows.remove(index)
 }
 
 /// The memory model, in the program's constants: its ABI is the library's.
@@ -184,8 +185,8 @@ fn return_errors(win: RealWin) {
 }
 
 /// The hints of a real window.
-pub fn info_of(win: RealWin) -> Pairs {
-    let mut info = hints::null_info();
+pub fn info_of(rt: &Runtime, win: RealWin) -> Pairs {
+    let mut info = hints::null_info(rt);
     // SAFETY: a window of ours; the info object is ours then.
     unsafe {
         if real::PMPI_Win_get_info(win, &mut info) != 0 {
@@ -198,8 +199,8 @@ pub fn info_of(win: RealWin) -> Pairs {
 }
 
 /// A real info object with these hints, to be freed.
-fn info_with(pairs: &Pairs) -> Result<RealInfo, c_int> {
-    info::make(&info::Info { pairs: pairs.clone() })
+fn info_with(rt: &Runtime, pairs: &Pairs) -> Result<RealInfo, c_int> {
+    info::make(rt, &info::Info { pairs: pairs.clone() })
 }
 
 /// A window as the library and the layer know it.
@@ -211,8 +212,8 @@ struct Known {
 }
 
 /// All windows, in an order that is the same in all members: that of their communicators' numbers.
-fn in_order() -> Vec<Known> {
-    let all = objects();
+fn in_order(rt: &Runtime) -> Vec<Known> {
+    let all = objects(rt);
     let uid = |window: &Window| all.comms.get(window.comm).map_or(0, |comm| comm.uid);
     let mut sorted: Vec<(u64, u32)> = all.windows.iter().map(|(index, window)| (uid(window), index)).collect();
     sorted.sort_unstable();
@@ -220,8 +221,8 @@ fn in_order() -> Vec<Known> {
         let window = all.windows.get(index)?;
         Some(Known {
             index,
-            real: real_win(handle(index)),
-            comm: comm::handle(window.comm),
+            real: real_win(rt, handle(index)),
+            comm: comm::handle(rt, window.comm),
             epochs: window.epochs.clone(),
         })
     };
@@ -229,8 +230,8 @@ fn in_order() -> Vec<Known> {
 }
 
 /// Addresses and bytes of this process's memory that others may write.
-pub fn exposed() -> Vec<(u64, u64)> {
-    let all = objects();
+pub fn exposed(rt: &Runtime) -> Vec<(u64, u64)> {
+    let all = objects(rt);
     let mut parts = Vec::new();
     for (_, window) in all.windows.iter() {
         parts.push((window.base, window.size));
@@ -244,6 +245,6 @@ pub fn exposed() -> Vec<(u64, u64)> {
         .collect()
 }
 
-fn real_comm_of(window: &Window) -> RealComm {
-    real_comm(comm::handle(window.comm))
+fn real_comm_of(rt: &Runtime, window: &Window) -> RealComm {
+    real_comm(rt, comm::handle(rt, window.comm))
 }

@@ -3,20 +3,25 @@
 //! A call that returns an error does not say that its transfer has ended: other processes may write until they have left the
 //! generation of the job, too. Memory that is not needed any more is kept until then.
 
-use crate::cell::Main;
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-static KEPT: Main<Vec<Box<dyn Any + Send>>> = Main::new(Vec::new());
+/// A matter of the process: what is dropped, wherever that is, knows of no runtime.
+static KEPT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
+
+fn kept() -> MutexGuard<'static, Vec<Box<dyn Any + Send>>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Keeps what a transfer may still write to, until [`all_is_back`].
 pub fn keep(memory: impl Any + Send) {
-    KEPT.borrow_mut().push(Box::new(memory));
+    kept().push(Box::new(memory));
 }
 
 /// All processes have left the generation: nobody writes to anything that was lent.
 pub fn all_is_back() {
-    drop(KEPT.take());
+    drop(std::mem::take(&mut *kept()));
 }
 
 /// Memory that a request may still read or write: it is kept if it is dropped before it is back.
@@ -66,7 +71,6 @@ mod tests {
 
     #[test]
     fn memory_is_freed_only_when_it_is_back() {
-        crate::cell::set_owner();
         let buffer = Arc::new(());
         let mut lent = Lent::new(Some(Arc::clone(&buffer)));
         lent.give_back();

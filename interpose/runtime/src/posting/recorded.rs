@@ -1,6 +1,7 @@
 //! Requests with recipes are made, for the first time and after a rollback, and started.
 #![allow(unsafe_code)]
 
+use crate::early::Runtime;
 use crate::errors::ERR_INTERN;
 use crate::generated::{Proc, make_request};
 use crate::handles::{VirtComm, VirtDatatype, VirtInfo, VirtOp, real_comm, real_datatype, real_info, real_op};
@@ -21,18 +22,18 @@ struct Arrays {
 
 impl Arrays {
     /// The argument as the library gets it.
-    fn word(&mut self, argument: &Argument) -> u64 {
+    fn word(&mut self, rt: &Runtime, argument: &Argument) -> u64 {
         let pointer = |handle: u64| handle as *mut c_void;
         match argument {
             Argument::Word(word) => *word,
-            Argument::Datatype(handle) => real_datatype(VirtDatatype(pointer(*handle))).0 as u64,
-            Argument::Op(handle) => real_op(VirtOp(pointer(*handle))).0 as u64,
-            Argument::Comm(handle) => real_comm(VirtComm(pointer(*handle))).0 as u64,
-            Argument::Info(handle) => real_info(VirtInfo(pointer(*handle))).0 as u64,
+            Argument::Datatype(handle) => real_datatype(rt, VirtDatatype(pointer(*handle))).0 as u64,
+            Argument::Op(handle) => real_op(rt, VirtOp(pointer(*handle))).0 as u64,
+            Argument::Comm(handle) => real_comm(rt, VirtComm(pointer(*handle))).0 as u64,
+            Argument::Info(handle) => real_info(rt, VirtInfo(pointer(*handle))).0 as u64,
             Argument::Integers(all) => place(&mut self.integers, all.clone()),
             Argument::Addresses(all) => place(&mut self.addresses, all.iter().map(|&one| one as isize).collect()),
             Argument::Datatypes(all) => {
-                let real = |&handle: &u64| real_datatype(VirtDatatype(pointer(handle)));
+                let real = |&handle: &u64| real_datatype(rt, VirtDatatype(pointer(handle)));
                 place(&mut self.datatypes, all.iter().map(real).collect())
             }
         }
@@ -47,10 +48,14 @@ fn place<T>(arrays: &mut Vec<Vec<T>>, array: Vec<T>) -> u64 {
 }
 
 /// Makes the real request; with what has to be kept until it is freed, and the return code.
-pub fn make(recipe: &Recipe) -> (RealRequest, Box<dyn Any + Send>, c_int) {
+pub fn make(rt: &Runtime, recipe: &Recipe) -> (RealRequest, Box<dyn Any + Send>, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
     let mut arrays = Arrays::default();
-    let words: Vec<u64> = recipe.arguments.iter().map(|argument| arrays.word(argument)).collect();
+    let words: Vec<u64> = recipe
+        .arguments
+        .iter()
+        .map(|argument| arrays.word(rt, argument))
+        .collect();
     let procedure = Proc::from_slot(u32::from(recipe.slot));
     // SAFETY: the arguments that were recorded for this procedure.
     let rc = procedure.and_then(|procedure| unsafe { make_request(procedure, &words, &mut request) });
@@ -58,11 +63,11 @@ pub fn make(recipe: &Recipe) -> (RealRequest, Box<dyn Any + Send>, c_int) {
 }
 
 /// One has been started: it is counted.
-pub fn is_started(index: u32, number: u64) {
-    let Some(recipe) = requests::recipe(number).map(|recipe| recipe.clone()) else {
+pub fn is_started(rt: &Runtime, index: u32, number: u64) {
+    let Some(recipe) = requests::recipe(rt, number).map(|recipe| recipe.clone()) else {
         return;
     };
-    requests::count_started(recipe.share);
+    requests::count_started(rt, recipe.share);
     match (Proc::from_slot(u32::from(recipe.slot)), &recipe.arguments[..]) {
         (
             Some(Proc::MPI_Psend_init),
@@ -75,15 +80,15 @@ pub fn is_started(index: u32, number: u64) {
                 ..,
             ],
         ) => {
-            requests::open_partitions(index, *parts);
+            requests::open_partitions(rt, index, *parts);
             let count = c_int::try_from(parts.saturating_mul(*count)).unwrap_or(c_int::MAX);
-            let worker = comm::worker_of(recipe.comm(), *peer as c_int);
+            let worker = comm::worker_of(rt, recipe.comm(), *peer as c_int);
             if traffic::is_on() {
-                traffic::sent(recipe.comm(), worker, count, VirtDatatype(*datatype as *mut c_void));
+                traffic::sent(rt, recipe.comm(), worker, count, VirtDatatype(*datatype as *mut c_void));
             }
         }
         (Some(Proc::MPI_Precv_init), _) => {}
-        _ if traffic::is_on() => traffic::collective(recipe.comm(), recipe.amount),
+        _ if traffic::is_on() => traffic::collective(rt, recipe.comm(), recipe.amount),
         _ => {}
     }
 }

@@ -4,20 +4,17 @@
 //! process of that node reads it; where there is none, the user is told what follows.
 
 use super::plan::{Identity, Plan};
-use crate::cell::Main;
+use crate::recovery::Runtime;
 use crate::{sys, world};
 use understudy_numbers::{ProcessNumber, Worker};
 
-/// Workers whose part was taken over, and on whose node nobody lived any more.
-static ALONE: Main<Vec<Worker>> = Main::new(Vec::new());
-
 /// Notes what a plan leads to. The players are still those from before the failure.
-pub fn note(living: &[Identity], plan: &Plan) {
-    let world = world::get();
+pub fn note(rt: &Runtime, living: &[Identity], plan: &Plan) {
+    let world = world::get(rt);
     let living: Vec<ProcessNumber> = living.iter().map(|living| living.process).collect();
     let dead = plan.takeovers.iter().map(|takeover| takeover.worker);
     let dead: Vec<_> = dead.map(|worker| (worker, world.players[worker.index()])).collect();
-    ALONE.set(without_neighbour(&dead, &living, &world.nodes));
+    rt.alone.set(without_neighbour(&dead, &living, &world.nodes));
 }
 
 /// The dead workers (each with its process) on whose node no living process is.
@@ -29,8 +26,8 @@ fn without_neighbour(dead: &[(Worker, ProcessNumber)], living: &[ProcessNumber],
 }
 
 /// Tells the user.
-pub fn tell() {
-    let alone: Vec<u32> = ALONE.borrow().iter().map(|worker| worker.0).collect();
+pub fn tell(rt: &Runtime) {
+    let alone: Vec<u32> = rt.alone.borrow().iter().map(|worker| worker.0).collect();
     if !alone.is_empty() {
         sys::say(format_args!(
             "nobody is left on the node of worker(s) {alone:?}: what they printed after the checkpoint appears again, and files that they created, removed, renamed or wrote and closed after it stay as they are"

@@ -8,6 +8,7 @@ use super::repost::{make_recorded, repost};
 use super::{fetch, found, newcomers};
 use crate::arch::Frame;
 use crate::objects::{comm, window};
+use crate::recovery::Runtime;
 use crate::world::{self, Part};
 use crate::{copies, daemon, disk, events, objects, own_messages, rehearsal, renewal, user};
 use ckptd::events::RecoveryStage;
@@ -27,39 +28,39 @@ pub struct Outcome {
 }
 
 /// One attempt.
-pub fn run(report: &mut Report) -> Result<Outcome, Again> {
+pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
     // What the program has waited for, perhaps for long.
     crate::arch::end_wait();
-    report.stage(RecoveryStage::Detect);
-    let (all, whole) = renew(report).map_err(|_| Again)?;
-    let met = meet(all, whole).and_then(|meeting| {
-        report.stage(RecoveryStage::Agree);
+    report.stage(rt, RecoveryStage::Detect);
+    let (all, whole) = renew(rt, report).map_err(|_| Again)?;
+    let met = meet(rt, all, whole).and_then(|meeting| {
+        report.stage(rt, RecoveryStage::Agree);
         if let Ok(plan) = &meeting.verdict {
-            let [workers, private] = world::workers_of(all, part_in(plan)?)?;
-            world::update(|world| (world.workers, world.private) = (workers, private));
+            let [workers, private] = world::workers_of(all, part_in(rt, plan)?)?;
+            world::update(rt, |world| (world.workers, world.private) = (workers, private));
         }
         Ok(meeting)
     });
     let Meeting { living, verdict } = all_have(all, met)?;
-    let world = world::get();
+    let world = world::get(rt);
     let dead = |player: &ProcessNumber| !living.contains(player);
     let dead: Vec<ProcessNumber> = world.players.iter().copied().filter(dead).collect();
     let plan = verdict.unwrap_or_else(|lost| {
-        report.note_deaths(&dead, &world.players);
-        report.emit();
-        give_up(&living, &lost)
+        report.note_deaths(rt, &dead, &world.players);
+        report.emit(rt);
+        give_up(rt, &living, &lost)
     });
-    report.stage(RecoveryStage::Replace);
+    report.stage(rt, RecoveryStage::Replace);
 
-    let loaded = all_have(all, take_part(&plan, report))?;
-    report.settle(&dead, &plan, &world.players);
-    let frame = settle(&plan, loaded);
-    found::settle();
-    objects::tool::rebuild();
-    if make_recorded().is_err() || repost().is_err() {
+    let loaded = all_have(all, take_part(rt, &plan, report))?;
+    report.settle(rt, &dead, &plan, &world.players);
+    let frame = settle(rt, &plan, loaded);
+    found::settle(rt);
+    objects::tool::rebuild(rt);
+    if make_recorded(rt).is_err() || repost(rt).is_err() {
         return Err(Again);
     }
-    report.stage(RecoveryStage::Resume);
+    report.stage(rt, RecoveryStage::Resume);
     let speaker = plan.takeovers.first().map_or(plan.players[0], |it| it.player);
     Ok(Outcome {
         frame,
@@ -69,37 +70,37 @@ pub fn run(report: &mut Report) -> Result<Outcome, Again> {
 
 /// The processes of a new generation of the job; and the epoch whose copies are whole, which nobody may have
 /// committed.
-fn renew(report: &mut Report) -> mpi::Result<(RealComm, Option<Epoch>)> {
-    if let Some(all) = newcomers::take_first() {
-        found::inherit();
+fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epoch>)> {
+    if let Some(all) = newcomers::take_first(rt) {
+        found::inherit(rt);
         return Ok((all, None));
     }
-    stand_still();
-    let begin = renewal::leave_generation();
+    stand_still(rt);
+    let begin = renewal::leave_generation(rt);
     own_messages::all_is_back();
-    report.stage(RecoveryStage::Reset);
+    report.stage(rt, RecoveryStage::Reset);
     // Calls do nothing before the generation begins: what is under way has ended with the library that it was given to.
-    let whole = copies::interrupt();
-    rehearsal::interrupt();
-    objects::release_local();
-    comm::drop_reals();
-    window::drop_reals();
-    report.stage(RecoveryStage::Drain);
-    match world::get().part {
-        Part::Newcomer => found::inherit(),
-        Part::Worker(_) => drop(renewal::take_inheritance()),
+    let whole = copies::interrupt(rt);
+    rehearsal::interrupt(rt);
+    objects::release_local(rt);
+    comm::drop_reals(rt);
+    window::drop_reals(rt);
+    report.stage(rt, RecoveryStage::Drain);
+    match world::get(rt).part {
+        Part::Newcomer => found::inherit(rt),
+        Part::Worker(_) => drop(renewal::take_inheritance(rt)),
     }
-    renewal::begin(begin)?;
-    let all = newcomers::gather_all()?;
-    report.stage(RecoveryStage::Initialise);
+    renewal::begin(rt, begin)?;
+    let all = newcomers::gather_all(rt)?;
+    report.stage(rt, RecoveryStage::Initialise);
     Ok((all, whole))
 }
 
 /// The threads of a worker stand still before files or memory are put back. (A newcomer opens libraries first, and has nothing to lose.)
 /// Where that cannot be, the process ends, as one more that has died.
-fn stand_still() {
-    if let Part::Worker(_) = world::get().part
-        && let Err(error) = user::stop_threads_for_good()
+fn stand_still(rt: &Runtime) {
+    if let Part::Worker(_) = world::get(rt).part
+        && let Err(error) = user::stop_threads_for_good(rt)
     {
         crate::sys::say(format_args!(
             "{error}; process {} ends, to be replaced",
@@ -117,68 +118,75 @@ fn all_have<T>(all: RealComm, own: mpi::Result<T>) -> Result<T, Again> {
 }
 
 /// The worker that this process plays by the plan.
-fn part_in(plan: &Plan) -> mpi::Result<Worker> {
-    plan.part_of(world::get().process).ok_or(mpi::Error::INTERN)
+fn part_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
+    plan.part_of(world::get(rt).process).ok_or(mpi::Error::INTERN)
 }
 
 /// Fetch, load, rebuild, re-protect: all workers, each with its part by the plan.
-fn take_part(plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
-    let me = part_in(plan)?;
+fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
+    let me = part_in(rt, plan)?;
     let is_new = plan.takeover(me).is_some();
     window::shared::belong_to(me);
     let ready = if plan.lost.is_some() {
-        copies::give_up_pending();
-        copies::forget_legacy();
-        fetch::fetch_from_disk(me);
+        copies::give_up_pending(rt);
+        copies::forget_legacy(rt);
+        fetch::fetch_from_disk(rt, me);
         None
     } else {
-        found::resolve(plan.epoch);
-        fetch::fetch(plan, me)?
+        found::resolve(rt, plan.epoch);
+        fetch::fetch(rt, plan, me)?
     };
-    report.stage(RecoveryStage::Fetch);
-    let expected = fetch::expect_partners(plan, me);
+    report.stage(rt, RecoveryStage::Fetch);
+    let expected = fetch::expect_partners(rt, plan, me);
     let origin = match (is_new, &plan.lost) {
         (true, _) => Origin::Understudy,
         (false, Some(_)) => Origin::SurvivorAnew,
         (false, None) if plan.source(me).is_some() => Origin::SurvivorAnew,
         (false, None) => Origin::Survivor,
     };
-    let loaded = load::load(origin, ready).map_err(|damaged| found::refuse_own(plan, me, &damaged))?;
-    report.stage(RecoveryStage::Load);
-    load::check_nodes(&plan.players);
-    comm::drop_reals();
-    comm::rebuild(world::get().workers, copies::epoch())?;
-    window::rebuild()?;
-    report.stage(RecoveryStage::Rebuild);
-    fetch::make_again(&plan.remakes, me)?;
+    let loaded = load::load(rt, origin, ready).map_err(|damaged| found::refuse_own(rt, plan, me, &damaged))?;
+    report.stage(rt, RecoveryStage::Load);
+    load::check_nodes(rt, &plan.players);
+    comm::drop_reals(rt);
+    comm::rebuild(rt, world::get(rt).workers, copies::epoch(rt))?;
+    window::rebuild(rt)?;
+    report.stage(rt, RecoveryStage::Rebuild);
+    fetch::make_again(rt, &plan.remakes, me)?;
     drop(expected);
-    report.stage(RecoveryStage::Reprotect);
+    report.stage(rt, RecoveryStage::Reprotect);
     Ok(loaded)
 }
 
 /// The attempt has succeeded everywhere: the plan is the world now.
-fn settle(plan: &Plan, loaded: Loaded) -> Frame {
-    let world = world::get();
+fn settle(rt: &Runtime, plan: &Plan, loaded: Loaded) -> Frame {
+    let world = world::get(rt);
     for takeover in plan.takeovers.iter().filter(|it| it.player == world.process) {
         log::debug!("rank {} plays worker {}", takeover.player, takeover.worker);
-        user::remove_ledger(world.players[takeover.worker.index()]);
+        user::remove_ledger(rt, world.players[takeover.worker.index()]);
         {
-            let keep = &mut *copies::keep();
+            let keep = &mut *copies::keep(rt);
             let (own, on_disk) = (&keep.own, loaded.on_disk);
-            disk::take_over(takeover.worker, on_disk, &mut keep.store, &own.image, &own.state.bytes);
+            disk::take_over(
+                rt,
+                takeover.worker,
+                on_disk,
+                &mut keep.store,
+                &own.image,
+                &own.state.bytes,
+            );
         }
-        daemon::playing(takeover.worker);
+        daemon::playing(rt, takeover.worker);
     }
-    world::update(|world| {
+    world::update(rt, |world| {
         if let Some(worker) = plan.part_of(world.process) {
             world.part = Part::Worker(worker);
         }
         world.players.clone_from(&plan.players);
     });
     if plan.lost.is_some() {
-        disk::go_on_from(world::worker());
+        disk::go_on_from(rt, world::worker(rt));
     }
     events::set_epoch(plan.epoch);
-    found::forget_refusals();
+    found::forget_refusals(rt);
     loaded.frame
 }

@@ -11,7 +11,7 @@
 //! process has sent, nor a bus error that the hardware reports: nothing tells those from the loss of a machine. After the
 //! third of one worker, a line names the kernel's out-of-memory killer; the tenth is the last.
 
-use crate::cell::Main;
+use crate::recovery::Runtime;
 use crate::{peers, user, world};
 use ckptd::relay::{Frame, NOTE_WORDS, Note, Position};
 use std::ffi::c_int;
@@ -58,17 +58,20 @@ pub struct Death {
 
 /// Deaths of late.
 #[derive(Default)]
-struct History {
+pub(super) struct History {
     /// Of recoveries that have succeeded.
     earlier: Vec<Death>,
     /// Of the one under way.
     now: Vec<Death>,
 }
 
-static HISTORY: Main<History> = Main::new(History {
-    earlier: Vec::new(),
-    now: Vec::new(),
-});
+impl History {
+    /// At the start of the process.
+    pub(super) const START: History = History {
+        earlier: Vec::new(),
+        now: Vec::new(),
+    };
+}
 
 /// Why the program cannot go on, and with which status it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,35 +83,35 @@ pub struct Verdict {
 }
 
 /// What a process that joins the job has to know of those before.
-pub fn earlier() -> Vec<Death> {
-    HISTORY.borrow().earlier.clone()
+pub fn earlier(rt: &Runtime) -> Vec<Death> {
+    rt.history.borrow().earlier.clone()
 }
 
 /// What this process, which joins the job, has not seen.
-pub fn learn(earlier: Vec<Death>) {
-    HISTORY.borrow_mut().earlier = earlier;
+pub fn learn(rt: &Runtime, earlier: Vec<Death>) {
+    rt.history.borrow_mut().earlier = earlier;
 }
 
 /// Everybody hears of what those on a dead process's node know: for each dead worker, up to where its output was seen.
-pub fn meet(all: RealComm, dead: &[Worker]) -> mpi::Result<Vec<[Position; 2]>> {
-    HISTORY.borrow_mut().now.clear();
+pub fn meet(rt: &Runtime, all: RealComm, dead: &[Worker]) -> mpi::Result<Vec<[Position; 2]>> {
+    rt.history.borrow_mut().now.clear();
     if dead.is_empty() {
         return Ok(Vec::new());
     }
     let players: Vec<ProcessNumber> = dead
         .iter()
-        .map(|&worker| world::get().players[worker.index()])
+        .map(|&worker| world::get(rt).players[worker.index()])
         .collect();
-    let marks = user::dead_output(&players);
+    let marks = user::dead_output(rt, &players);
     let own: Vec<[u64; WORDS]> = players
         .iter()
         .zip(marks)
-        .map(|(&rank, marks)| known(rank, marks))
+        .map(|(&rank, marks)| known(rt, rank, marks))
         .collect();
     // Who does not know a word has 0, and all others have the same.
     let all = all.extremes(Extreme::Greatest, own.as_flattened())?;
     let (all, _) = all.as_chunks::<WORDS>();
-    HISTORY.borrow_mut().now = dead
+    rt.history.borrow_mut().now = dead
         .iter()
         .zip(all)
         .map(|(&worker, words)| Death::read(worker, words))
@@ -121,12 +124,12 @@ pub fn meet(all: RealComm, dead: &[Worker]) -> mpi::Result<Vec<[Position; 2]>> {
 }
 
 /// What this process knows of a dead one; zeros are nothing.
-fn known(rank: ProcessNumber, marks: [Position; 2]) -> [u64; WORDS] {
+fn known(rt: &Runtime, rank: ProcessNumber, marks: [Position; 2]) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     for (words, mark) in words.chunks_mut(2).zip(marks) {
         words.copy_from_slice(&[mark.line, mark.column]);
     }
-    if let Some((note, left)) = user::dead_note(rank) {
+    if let Some((note, left)) = user::dead_note(rt, rank) {
         words[MARK_WORDS..][..NOTE_WORDS].copy_from_slice(&note);
         words[WORDS - 2] = left.map_or(0, |status| 1 + u64::from(status));
     }
@@ -135,26 +138,26 @@ fn known(rank: ProcessNumber, marks: [Position; 2]) -> [u64; WORDS] {
 }
 
 /// Whether the job must end since the program is to blame, if everybody went back to this epoch. The same in all processes.
-pub fn judge(epoch: Epoch) -> Option<Verdict> {
-    HISTORY.borrow().judge(epoch)
+pub fn judge(rt: &Runtime, epoch: Epoch) -> Option<Verdict> {
+    rt.history.borrow().judge(epoch)
 }
 
 /// The recovery has succeeded. What the user should be told.
-pub fn settle(epoch: Epoch) -> Option<String> {
-    HISTORY.borrow_mut().settle(epoch)
+pub fn settle(rt: &Runtime, epoch: Epoch) -> Option<String> {
+    rt.history.borrow_mut().settle(epoch)
 }
 
 /// Of what a worker's process has died, as ` of SIGSEGV at …`; empty if that is not known or SIGKILL.
-pub fn cause_of(worker: Worker) -> String {
-    let history = HISTORY.borrow();
+pub fn cause_of(rt: &Runtime, worker: Worker) -> String {
+    let history = rt.history.borrow();
     let mut deaths = history.now.iter().chain(history.earlier.iter().rev());
     let last = deaths.find(|death| death.worker == worker);
     last.map_or_else(String::new, |death| death.cause.phrase())
 }
 
 /// Of what the process of a worker has died, for the event file.
-pub fn label(worker: Worker) -> String {
-    let history = HISTORY.borrow();
+pub fn label(rt: &Runtime, worker: Worker) -> String {
+    let history = rt.history.borrow();
     let mut known = history.now.iter().chain(history.earlier.iter().rev());
     let death = known.find(|death| death.worker == worker);
     match death.map(|death| death.cause.clone()) {

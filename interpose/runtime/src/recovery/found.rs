@@ -3,36 +3,39 @@
 use super::load::Damaged;
 use super::plan::{Held, Plan, Refused};
 use super::welcome;
-use crate::cell::Main;
+use crate::recovery::Runtime;
 use crate::{copies, world};
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 
 /// What this process tells of copies in a recovery.
-struct Found {
+pub(super) struct Found {
     /// What this newcomer has got in an attempt that came to nothing, or from a dead process.
     held: Option<Held>,
     /// Damaged copies that it has met.
     refused: Vec<Refused>,
 }
 
-static FOUND: Main<Found> = Main::new(Found {
-    held: None,
-    refused: Vec::new(),
-});
+impl Found {
+    /// At the start of the process.
+    pub(super) const START: Found = Found {
+        held: None,
+        refused: Vec::new(),
+    };
+}
 
 /// What this newcomer has got in an attempt that came to nothing, or from a dead process.
-pub fn held() -> Option<Held> {
-    FOUND.borrow().held
+pub fn held(rt: &Runtime) -> Option<Held> {
+    rt.heritage.borrow().held
 }
 
 /// Takes what a dead process has left to this newcomer, if it has.
-pub fn inherit() {
-    if let Some(got) = copies::adopt() {
+pub fn inherit(rt: &Runtime) {
+    if let Some(got) = copies::adopt(rt) {
         log::debug!("inherited: {got:?}");
-        FOUND.borrow_mut().held = Some(Held {
+        rt.heritage.borrow_mut().held = Some(Held {
             own: got.worker,
-            layers: (1 << world::get().redundancy.layers(got.worker)) - 1,
+            layers: (1 << world::get(rt).redundancy.layers(got.worker)) - 1,
             epoch: got.committed,
             whole: got.whole,
             player: Some(got.player),
@@ -41,9 +44,9 @@ pub fn inherit() {
 }
 
 /// Everybody goes back to this epoch.
-pub fn resolve(epoch: Epoch) {
-    copies::resolve(epoch);
-    if let Some(held) = &mut FOUND.borrow_mut().held
+pub fn resolve(rt: &Runtime, epoch: Epoch) {
+    copies::resolve(rt, epoch);
+    if let Some(held) = &mut rt.heritage.borrow_mut().held
         && held.reaches(epoch)
     {
         (held.epoch, held.whole) = (epoch, None);
@@ -51,28 +54,28 @@ pub fn resolve(epoch: Epoch) {
 }
 
 /// The recovery has succeeded: what this process has is that of its part.
-pub fn settle() {
-    FOUND.borrow_mut().held = None;
-    copies::renew_legacy(welcome());
+pub fn settle(rt: &Runtime) {
+    rt.heritage.borrow_mut().held = None;
+    copies::renew_legacy(rt, welcome(rt));
 }
 
 /// Damaged copies that this process has met in this recovery.
-pub fn refused() -> Vec<Refused> {
-    FOUND.borrow().refused.clone()
+pub fn refused(rt: &Runtime) -> Vec<Refused> {
+    rt.heritage.borrow().refused.clone()
 }
 
 /// The recovery has succeeded: damaged copies have been made again.
-pub fn forget_refusals() {
-    FOUND.borrow_mut().refused.clear();
+pub fn forget_refusals(rt: &Runtime) {
+    rt.heritage.borrow_mut().refused.clear();
 }
 
 /// The copy that this worker was to load is damaged, and so is the one that it was fetched from: nobody may use them any
 /// more. The error with which the attempt ends; in the next, another copy is taken.
-pub fn refuse_own(plan: &Plan, me: Worker, damaged: &Damaged) -> mpi::Error {
-    let own = world::get().process;
+pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> mpi::Error {
+    let own = world::get(rt).process;
     let from = plan.source(me).map_or(own, |holder| plan.players[holder.index()]);
     log::warn!("the copy of worker {me} at rank {from} is not used: {}", damaged.0);
-    let mut found = FOUND.borrow_mut();
+    let mut found = rt.heritage.borrow_mut();
     for at in [own, from] {
         let copy = Refused { worker: me, at };
         if !found.refused.contains(&copy) {
@@ -84,23 +87,23 @@ pub fn refuse_own(plan: &Plan, me: Worker, damaged: &Damaged) -> mpi::Error {
 }
 
 /// This process has a new copy of its own.
-pub fn take_back_own_refusal(me: Worker) {
-    let at = world::get().process;
-    FOUND
+pub fn take_back_own_refusal(rt: &Runtime, me: Worker) {
+    let at = world::get(rt).process;
+    rt.heritage
         .borrow_mut()
         .refused
         .retain(|copy| *copy != Refused { worker: me, at });
 }
 
 /// This process has nothing that counts as a copy.
-pub fn forget_held() {
-    FOUND.borrow_mut().held = None;
+pub fn forget_held(rt: &Runtime) {
+    rt.heritage.borrow_mut().held = None;
 }
 
 /// This process has got a copy of its own.
-pub fn has_own(plan: &Plan, me: Worker) {
-    take_back_own_refusal(me);
-    FOUND.borrow_mut().held = Some(Held {
+pub fn has_own(rt: &Runtime, plan: &Plan, me: Worker) {
+    take_back_own_refusal(rt, me);
+    rt.heritage.borrow_mut().held = Some(Held {
         own: me,
         layers: 0,
         epoch: plan.epoch,
@@ -110,8 +113,8 @@ pub fn has_own(plan: &Plan, me: Worker) {
 }
 
 /// This process, if it is a newcomer, has got copies of partners in these layers.
-pub fn note_layers(layers: u64) {
-    if let Some(held) = &mut FOUND.borrow_mut().held {
+pub fn note_layers(rt: &Runtime, layers: u64) {
+    if let Some(held) = &mut rt.heritage.borrow_mut().held {
         held.layers |= layers;
     }
 }

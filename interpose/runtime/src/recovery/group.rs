@@ -10,13 +10,14 @@ use crate::ending::fail;
 use crate::image::epoch::{Image, SlotRun};
 use crate::image::parity::{Combine, accumulate, blank};
 use crate::image::restore::Ready;
+use crate::recovery::Runtime;
 use crate::world;
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 
 /// What this worker gives for a lost one of its group.
-pub fn send_piece(lost: Worker, me: Worker) -> Option<Move> {
-    let (world, keep) = (world::get(), copies::keep());
+pub fn send_piece(rt: &Runtime, lost: Worker, me: Worker) -> Option<Move> {
+    let (world, keep) = (world::get(rt), copies::keep(rt));
     let redundancy = &world.redundancy;
     let layer = redundancy.layer(lost, me)?;
     let layers: Vec<Option<usize>> = redundancy
@@ -29,31 +30,37 @@ pub fn send_piece(lost: Worker, me: Worker) -> Option<Move> {
 
 /// The copy of this worker, made of what the others of its group give, one after the other: all of it at once could be more than
 /// there is memory.
-pub fn gather(plan: &Plan, me: Worker, is_new: bool) -> mpi::Result<(Copy, Option<Ready>)> {
+pub fn gather(rt: &Runtime, plan: &Plan, me: Worker, is_new: bool) -> mpi::Result<(Copy, Option<Ready>)> {
     let mut copy = Copy::default();
     let mut ready = None;
     for holder in plan.sources(me) {
         let mut moves = [Move::receive(holder)];
-        let driven = drive(&mut moves, |_| ());
+        let driven = drive(rt, &mut moves, |_| ());
         let payload = moves[0].transfer.take_received();
         let added = match (driven, payload) {
-            (Ok(()), Some(payload)) => add(payload, plan.epoch, &mut copy, is_new.then_some(&mut ready)),
+            (Ok(()), Some(payload)) => add(rt, payload, plan.epoch, &mut copy, is_new.then_some(&mut ready)),
             (driven, _) => {
-                copy.image.clear(&mut copies::keep().store);
+                copy.image.clear(&mut copies::keep(rt).store);
                 driven?;
                 continue;
             }
         };
         if let Err(damaged) = added {
-            copy.image.clear(&mut copies::keep().store);
-            return Err(refuse_own(plan, me, &damaged));
+            copy.image.clear(&mut copies::keep(rt).store);
+            return Err(refuse_own(rt, plan, me, &damaged));
         }
     }
     Ok((copy, ready))
 }
 
 /// Adds what one of them has given. The first has the description.
-fn add(payload: Payload, epoch: Epoch, copy: &mut Copy, ready: Option<&mut Option<Ready>>) -> Result<(), Damaged> {
+fn add(
+    rt: &Runtime,
+    payload: Payload,
+    epoch: Epoch,
+    copy: &mut Copy,
+    ready: Option<&mut Option<Ready>>,
+) -> Result<(), Damaged> {
     let of = payload.epoch();
     let (runs, state) = payload.into_parts();
     let mut outcome = Ok(());
@@ -63,14 +70,14 @@ fn add(payload: Payload, epoch: Epoch, copy: &mut Copy, ready: Option<&mut Optio
         match Description::decode(&state).filter(|description| description.epoch == epoch) {
             None => outcome = Err(Damaged("its description has a wrong checksum".into())),
             Some(description) => {
-                *copy = begin(&description);
+                *copy = begin(rt, &description);
                 if let Some(ready) = ready.filter(|_| copy.state.is_whole()) {
-                    *ready = Some(load::prepare(description.pages, &copy.state));
+                    *ready = Some(load::prepare(rt, description.pages, &copy.state));
                 }
             }
         }
     }
-    let store = &mut copies::keep().store;
+    let store = &mut copies::keep(rt).store;
     if outcome.is_ok() {
         accumulate(copy.image.runs(), &runs, store);
     }
@@ -79,10 +86,10 @@ fn add(payload: Payload, epoch: Epoch, copy: &mut Copy, ready: Option<&mut Optio
 }
 
 /// A copy as described, without content.
-fn begin(description: &Description) -> Copy {
-    let store = &mut copies::keep().store;
+fn begin(rt: &Runtime, description: &Description) -> Copy {
+    let store = &mut copies::keep(rt).store;
     let image = blank(description.epoch, &description.pages, store)
-        .unwrap_or_else(|error| fail("no memory for copies", &error));
+        .unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
     store.note_sums(image.runs(), &description.sums);
     Copy {
         image,
@@ -92,22 +99,22 @@ fn begin(description: &Description) -> Copy {
 }
 
 /// What this worker adds to parity that is made again.
-pub fn send_contribution(remake: &Remake, layers: usize) -> Move {
-    let keep = copies::keep();
+pub fn send_contribution(rt: &Runtime, remake: &Remake, layers: usize) -> Move {
+    let keep = copies::keep(rt);
     let transfer = parity::contribution(&keep.own, remake.layer, layers, &keep.store);
     Move::send(transfer, remake.at)
 }
 
 /// Parity from what all others of the group have sent, by layer.
-pub fn keep_parity(payloads: Vec<Payload>) {
-    let keep = &mut *copies::keep();
+pub fn keep_parity(rt: &Runtime, payloads: Vec<Payload>) {
+    let keep = &mut *copies::keep(rt);
     let epoch = payloads.first().map_or(Epoch::NONE, Payload::epoch);
     let (mut combine, mut kept) = (Combine::default(), Copy::default());
     let folding = Folding::new(payloads, &Image::new(), epoch, &mut combine, &mut keep.store)
-        .unwrap_or_else(|error| fail("no memory for copies", &error));
+        .unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
     let is_something = combine.run();
     folding
         .apply(&is_something, &mut kept, &mut keep.store)
-        .unwrap_or_else(|error| fail("parity cannot be kept", &error));
+        .unwrap_or_else(|error| fail(rt, "parity cannot be kept", &error));
     keep.partners[0].replace(kept, &mut keep.store);
 }

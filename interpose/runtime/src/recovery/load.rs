@@ -9,6 +9,7 @@ use crate::image::restore::{Ready, RestoreError, RestoreStats};
 use crate::image::runs::PageRun;
 use crate::image::{remap, restore};
 use crate::objects::window;
+use crate::recovery::Runtime;
 use crate::{
     clock, copies, disk, early, events, fault, handles, marks, objects, rehearsal, requests, schedule, traffic, user,
 };
@@ -46,54 +47,56 @@ pub fn is_init(frame: &Frame) -> bool {
     slot == Proc::MPI_Init.slot() || slot == Proc::MPI_Init_thread.slot()
 }
 
-fn decode(state: &[u8]) -> Saved {
-    copies::decode(state).unwrap_or_else(|why| fail("the saved state cannot be read", &std::io::Error::other(why)))
+fn decode(rt: &Runtime, state: &[u8]) -> Saved {
+    copies::decode(state).unwrap_or_else(|why| fail(rt, "the saved state cannot be read", &std::io::Error::other(why)))
 }
 
 /// Makes the user side's mappings those of a part whose pages (sorted) are on their way, and begins to make them present.
-pub fn prepare(pages: Vec<PageRun>, state: &State) -> Ready {
-    let saved = decode(&state.bytes);
-    restore_mappings(&saved);
-    restore::prepare(&mut copies::keep().tracker, &saved.user.layout, &pages).unwrap_or_else(cannot_restore)
+pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &State) -> Ready {
+    let saved = decode(rt, &state.bytes);
+    restore_mappings(rt, &saved);
+    restore::prepare(&mut copies::keep(rt).tracker, &saved.user.layout, &pages)
+        .unwrap_or_else(|it| cannot_restore(rt, it))
 }
 
 /// Ends the job if workers that share memory are on several nodes, where these processes play them.
-pub fn check_nodes(players: &[ProcessNumber]) {
-    if let Err(apart) = window::shared::check_nodes(players) {
-        fail("the job cannot go on", &apart);
+pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
+    if let Err(apart) = window::shared::check_nodes(rt, players) {
+        fail(rt, "the job cannot go on", &apart);
     }
 }
 
-fn restore_mappings(saved: &Saved) {
+fn restore_mappings(rt: &Runtime, saved: &Saved) {
     // Libraries may be opened where a new process has a thread's stack.
-    if let Err(error) = saved.user.clear_threads() {
-        fail("the program's threads cannot be put back", &error);
+    if let Err(error) = saved.user.clear_threads(rt) {
+        fail(rt, "the program's threads cannot be put back", &error);
     }
-    if let Err(error) = saved.user.restore_libraries() {
-        fail("the program's libraries cannot be put back", &error);
+    if let Err(error) = saved.user.restore_libraries(rt) {
+        fail(rt, "the program's libraries cannot be put back", &error);
     }
     if let Err(error) = remap::restore_layout(&saved.user.layout, user::State::zones()) {
-        fail("the program's mappings cannot be put back", &error);
+        fail(rt, "the program's mappings cannot be put back", &error);
     }
 }
 
 /// A survivor keeps no copy of static data. What it has changed for the first time since the epoch is made again.
-fn put_back_static(layout: &Layout) -> Result<(), Damaged> {
+fn put_back_static(rt: &Runtime, layout: &Layout) -> Result<(), Damaged> {
     let missing = {
-        let keep = &mut *copies::keep();
+        let keep = &mut *copies::keep(rt);
         restore::missing(&mut keep.tracker, layout, &keep.own.image, &keep.store)
     }
-    .unwrap_or_else(cannot_restore);
+    .unwrap_or_else(|it| cannot_restore(rt, it));
     if missing.is_empty() {
         return Ok(());
     }
-    fault::point("load.half", copies::epoch());
-    let keep = &mut *copies::keep();
+    fault::point("load.half", copies::epoch(rt));
+    let keep = &mut *copies::keep(rt);
     let (image, store) = (&mut keep.own.image, &mut keep.store);
     let began = Instant::now();
     let before = image.page_count();
-    let script = rehearsal::own_script().ok_or_else(|| Damaged("nothing tells how to make its static data".into()))?;
-    rehearsal::put_back(&missing, &script, image, store)
+    let script =
+        rehearsal::own_script(rt).ok_or_else(|| Damaged("nothing tells how to make its static data".into()))?;
+    rehearsal::put_back(rt, &missing, &script, image, store)
         .map_err(|why| Damaged(format!("its static data cannot be rebuilt: {why}")))?;
     events::emit(Kind::Rebuilt {
         worker: script.worker,
@@ -103,12 +106,17 @@ fn put_back_static(layout: &Layout) -> Result<(), Damaged> {
     Ok(())
 }
 
-fn cannot_restore<T>(error: RestoreError) -> T {
-    fail("the program's memory cannot be put back", &error)
+fn cannot_restore<T>(rt: &Runtime, error: RestoreError) -> T {
+    fail(rt, "the program's memory cannot be put back", &error)
 }
 
-fn load_pages(origin: Origin, layout: &Layout, ready: Option<Ready>) -> Result<RestoreStats, RestoreError> {
-    let keep = &mut *copies::keep();
+fn load_pages(
+    rt: &Runtime,
+    origin: Origin,
+    layout: &Layout,
+    ready: Option<Ready>,
+) -> Result<RestoreStats, RestoreError> {
+    let keep = &mut *copies::keep(rt);
     match origin {
         // What has changed is known since the last epoch only.
         Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, &keep.own.image, &keep.store),
@@ -120,47 +128,47 @@ fn load_pages(origin: Origin, layout: &Layout, ready: Option<Ready>) -> Result<R
 /// is what was [`prepare`]d for it.
 ///
 /// A failure here leaves a user side that is neither old nor new, so it ends the job.
-pub fn load(origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
-    let state = copies::keep().own.state.clone();
+pub fn load(rt: &Runtime, origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
+    let state = copies::keep(rt).own.state.clone();
     if !state.is_whole() {
         return Err(Damaged("the saved state has a wrong checksum".into()));
     }
-    let saved = decode(&state.bytes);
+    let saved = decode(rt, &state.bytes);
     let layout = &saved.user.layout;
-    restore_mappings(&saved);
+    restore_mappings(rt, &saved);
     if origin == Origin::Survivor {
-        put_back_static(layout)?;
+        put_back_static(rt, layout)?;
     }
-    match load_pages(origin, layout, ready) {
+    match load_pages(rt, origin, layout, ready) {
         Ok(stats) => log::debug!("{} pages copied, {} dropped", stats.copied, stats.dropped),
         Err(damaged @ (RestoreError::Damaged { .. } | RestoreError::Absent { .. })) => {
             return Err(Damaged(damaged.to_string()));
         }
-        Err(error) => cannot_restore(error),
+        Err(error) => cannot_restore(rt, error),
     }
     if origin == Origin::Restart {
-        saved.user.continue_output();
+        saved.user.continue_output(rt);
     }
     let is_own = matches!(origin, Origin::Survivor | Origin::SurvivorAnew);
-    if let Err(error) = saved.user.restore(is_own) {
-        fail("the program's state cannot be put back", &error);
+    if let Err(error) = saved.user.restore(rt, is_own) {
+        fail(rt, "the program's state cannot be put back", &error);
     }
-    let pages = copies::keep().own.image.pages();
-    if let Err(error) = saved.user.restore_threads(&saved.frame, &pages) {
-        fail("the program's threads cannot be put back", &error);
+    let pages = copies::keep(rt).own.image.pages();
+    if let Err(error) = saved.user.restore_threads(rt, &saved.frame, &pages) {
+        fail(rt, "the program's threads cannot be put back", &error);
     }
-    handles::mark();
-    objects::release_local();
-    objects::replace(saved.objects);
-    objects::rebuild_local();
-    copies::expose_windows();
-    traffic::replace(saved.traffic, saved.requests.sent.len() as u32);
-    requests::replace(saved.requests);
-    early::forget_matched();
-    early::replace(saved.early);
-    schedule::restore(saved.schedule, !is_init(&saved.frame));
-    marks::restore(saved.excluded);
-    requests::attach(saved.attached);
+    handles::mark(rt);
+    objects::release_local(rt);
+    objects::replace(rt, saved.objects);
+    objects::rebuild_local(rt);
+    copies::expose_windows(rt);
+    traffic::replace(rt, saved.traffic, saved.requests.sent.len() as u32);
+    requests::replace(rt, saved.requests);
+    early::forget_matched(rt);
+    early::replace(rt, saved.early);
+    schedule::restore(rt, saved.schedule, !is_init(&saved.frame));
+    marks::restore(rt, saved.excluded);
+    requests::attach(rt, saved.attached);
     clock::restore(&saved.clock);
     Ok(Loaded {
         frame: saved.frame,

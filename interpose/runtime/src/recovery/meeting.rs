@@ -7,6 +7,7 @@ use super::plan::{self, Gone, Identity, Lost, Plan, Wish};
 use super::wishes;
 use crate::ending::{abort, undone};
 use crate::gather::everybodys;
+use crate::recovery::Runtime;
 use crate::world::{self, Part};
 use crate::{copies, disk, events, peers, renewal, user};
 use ckptd::events::Kind;
@@ -29,64 +30,64 @@ pub struct Meeting {
 }
 
 /// What this process says of itself; `whole` is as in [`Identity`].
-fn own_identity(whole: Option<Epoch>) -> Identity {
-    let world = world::get();
+fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> Identity {
+    let world = world::get(rt);
     let (part, held) = match world.part {
         Part::Worker(worker) => (Some(worker), None),
-        Part::Newcomer => (None, found::held()),
+        Part::Newcomer => (None, found::held(rt)),
     };
-    let (lost_ns, fetch_ns) = copies::costs();
+    let (lost_ns, fetch_ns) = copies::costs(rt);
     Identity {
         process: world.process,
         part,
-        committed: copies::epoch(),
+        committed: copies::epoch(rt),
         whole,
         lost_ns,
         fetch_ns,
-        has_asked: wishes::has_asked(),
+        has_asked: wishes::has_asked(rt),
         held,
-        refused: found::refused(),
+        refused: found::refused(rt),
     }
 }
 
 /// Everybody comes to know the plan.
-pub fn meet(all: RealComm, whole: Option<Epoch>) -> mpi::Result<Meeting> {
-    let world = world::get();
-    let identities = everybodys(all, &own_identity(whole))?;
-    let world = match note_players(&identities) {
-        true => world::get(),
+pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Meeting> {
+    let world = world::get(rt);
+    let identities = everybodys(all, &own_identity(rt, whole))?;
+    let world = match note_players(rt, &identities) {
+        true => world::get(rt),
         false => world,
     };
     let plays = |worker: Worker| identities.iter().any(|living| living.part == Some(worker));
     let dead: Vec<Worker> = Worker::all(world.worker_count)
         .filter(|&worker| !plays(worker))
         .collect();
-    let (wishes, asked) = wishes::hear(all, &identities, &dead)?;
+    let (wishes, asked) = wishes::hear(rt, all, &identities, &dead)?;
     let mut verdict = plan::make(&identities, &world.redundancy, world.worker_count, &wishes);
     if let Err(lost @ (Lost::Copies { .. } | Lost::Behind { .. } | Lost::Everyone)) = &verdict
-        && disk::is_on()
+        && disk::is_on(rt)
     {
-        verdict = from_disk(all, &identities, &wishes, lost.clone())?;
+        verdict = from_disk(rt, all, &identities, &wishes, lost.clone())?;
     }
-    let output = deaths::meet(all, &dead)?;
+    let output = deaths::meet(rt, all, &dead)?;
     let newest = identities
         .iter()
         .map(|living| living.committed)
         .max()
         .unwrap_or_default();
-    if let Some(blamed) = deaths::judge(verdict.as_ref().map_or(newest, |plan| plan.epoch)) {
+    if let Some(blamed) = deaths::judge(rt, verdict.as_ref().map_or(newest, |plan| plan.epoch)) {
         verdict = Err(Lost::Program(blamed));
     }
     if let Ok(plan) = &verdict {
-        wishes::settle(asked, plan);
-        alone::note(&identities, plan);
+        wishes::settle(rt, asked, plan);
+        alone::note(rt, &identities, plan);
         if let Some(at) = dead
             .iter()
             .position(|&worker| plan.part_of(world.process) == Some(worker))
         {
-            user::inherit_output(output[at]);
+            user::inherit_output(rt, output[at]);
         }
-        undone(user::undo_files(plan.epoch));
+        undone(rt, user::undo_files(rt, plan.epoch));
     }
     let mut living: Vec<ProcessNumber> = identities.iter().map(|living| living.process).collect();
     living.sort_unstable();
@@ -95,10 +96,10 @@ pub fn meet(all: RealComm, whole: Option<Epoch>) -> mpi::Result<Meeting> {
 
 /// What a dead process has left tells who it was: it may have played its part for less time than the others know. Whether that
 /// changes anything.
-fn note_players(identities: &[Identity]) -> bool {
+fn note_players(rt: &Runtime, identities: &[Identity]) -> bool {
     let held = identities.iter().filter_map(|living| living.held);
     let told: Vec<_> = held.filter_map(|held| Some((held.own, held.player?))).collect();
-    world::update(|world| {
+    world::update(rt, |world| {
         for &(worker, player) in &told {
             world.players[worker.index()] = player;
         }
@@ -107,12 +108,18 @@ fn note_players(identities: &[Identity]) -> bool {
 }
 
 /// What is not in memory any more may be on disk.
-fn from_disk(all: RealComm, identities: &[Identity], wishes: &[Wish], lost: Lost) -> mpi::Result<Result<Plan, Lost>> {
-    let world = world::get();
+fn from_disk(
+    rt: &Runtime,
+    all: RealComm,
+    identities: &[Identity],
+    wishes: &[Wish],
+    lost: Lost,
+) -> mpi::Result<Result<Plan, Lost>> {
+    let world = world::get(rt);
     let (redundancy, workers) = (&world.redundancy, world.worker_count);
     let plan = plan::from_disk(identities, redundancy, workers, wishes, lost.clone());
     let part = plan.part_of(world.process).ok_or(mpi::Error::INTERN)?;
-    let chosen = disk::choose(all, part, &mut copies::keep().store)?;
+    let chosen = disk::choose(rt, all, part, &mut copies::keep(rt).store)?;
     Ok(chosen.map_or(Err(lost), |key| {
         Ok(Plan {
             epoch: key.epoch,
@@ -122,60 +129,66 @@ fn from_disk(all: RealComm, identities: &[Identity], wishes: &[Wish], lost: Lost
 }
 
 /// The job is lost, as all living processes know and have agreed on: the first of them says why.
-pub fn give_up(living: &[ProcessNumber], lost: &Lost) -> ! {
+pub fn give_up(rt: &Runtime, living: &[ProcessNumber], lost: &Lost) -> ! {
     if *lost == Lost::Init {
-        renewal::await_restart();
+        renewal::await_restart(rt);
     }
     let (reason, status) = match lost {
         Lost::Program(blamed) => (format!("the job ends: {}", blamed.why), blamed.status),
-        _ => (format!("the job cannot be recovered: {}", describe(lost)), exit::LOST),
+        _ => (
+            format!("the job cannot be recovered: {}", describe(rt, lost)),
+            exit::LOST,
+        ),
     };
-    let is_first = living.first() == Some(&world::get().process);
+    let is_first = living.first() == Some(&world::get(rt).process);
     if is_first {
         crate::sys::say(format_args!("{reason}"));
     }
     events::emit(Kind::Lost { reason, status });
-    end_together(is_first, status)
+    end_together(rt, is_first, status)
 }
 
 /// Ends the job, which all processes do. The first of them has something to say.
-pub fn end_together(is_first: bool, code: c_int) -> ! {
+pub fn end_together(rt: &Runtime, is_first: bool, code: c_int) -> ! {
     // If two processes ended each other, the launcher would hear of no status.
     if !is_first {
         std::thread::sleep(LAST_WORD);
     }
-    abort(code)
+    abort(rt, code)
 }
 
 /// A worker, with its process and host.
-fn who(worker: Worker) -> String {
-    let player = world::get().players[worker.index()];
+fn who(rt: &Runtime, worker: Worker) -> String {
+    let player = world::get(rt).players[worker.index()];
     format!("worker {worker} (rank {player} on {})", peers::host(player))
 }
 
 /// Why the job is lost, with the processes and hosts that were lost.
-fn describe(lost: &Lost) -> String {
+fn describe(rt: &Runtime, lost: &Lost) -> String {
     match lost {
         Lost::Init => "a process failed during MPI_Init, before the first checkpoint; start the job again".into(),
-        Lost::Copies { .. } | Lost::Everyone if disk::is_on() => {
-            format!("{}, and no epoch on disk can be used; start the job again", cause(lost))
+        Lost::Copies { .. } | Lost::Everyone if disk::is_on(rt) => {
+            format!(
+                "{}, and no epoch on disk can be used; start the job again",
+                cause(rt, lost)
+            )
         }
-        Lost::Copies { .. } | Lost::Everyone => format!("{}; start the job again", cause(lost)),
-        Lost::Behind { .. } | Lost::Program(_) => cause(lost),
+        Lost::Copies { .. } | Lost::Everyone => format!("{}; start the job again", cause(rt, lost)),
+        Lost::Behind { .. } | Lost::Program(_) => cause(rt, lost),
     }
 }
 
 /// Why copies in memory are not enough.
-pub fn cause(lost: &Lost) -> String {
+pub fn cause(rt: &Runtime, lost: &Lost) -> String {
     match lost {
         Lost::Copies {
             worker,
             died,
             holders,
             epoch,
-        } => no_copy(*worker, *died, holders, *epoch),
+        } => no_copy(rt, *worker, *died, holders, *epoch),
         Lost::Behind { worker, at, epoch } => {
-            format!("{} is at epoch {at} and cannot reach epoch {epoch}", who(*worker))
+            format!("{} is at epoch {at} and cannot reach epoch {epoch}", who(rt, *worker))
         }
         Lost::Program(blamed) => blamed.why.clone(),
         Lost::Everyone => "all workers died, and with them all copies".into(),
@@ -184,14 +197,14 @@ pub fn cause(lost: &Lost) -> String {
 }
 
 /// That no copy of a worker is left, and what has become of each.
-fn no_copy(worker: Worker, died: bool, holders: &[(Worker, Gone)], epoch: Epoch) -> String {
+fn no_copy(rt: &Runtime, worker: Worker, died: bool, holders: &[(Worker, Gone)], epoch: Epoch) -> String {
     let names = |gone: Gone| {
         let of = holders.iter().filter(move |holder| holder.1 == gone);
-        of.map(|holder| who(holder.0)).collect::<Vec<_>>()
+        of.map(|holder| who(rt, holder.0)).collect::<Vec<_>>()
     };
     let (dead, damaged) = (names(Gone::Dead).join(" and "), names(Gone::Damaged).join(" and "));
-    let worker = who(worker);
-    if world::get().redundancy.is_parity() {
+    let worker = who(rt, worker);
+    if world::get(rt).redundancy.is_parity() {
         return no_parity(&worker, died, [&dead, &damaged], epoch);
     }
     let only = if holders.len() == 1 {

@@ -1,6 +1,7 @@
 //! Transfers of copies with other workers.
 
 use crate::copies::{self, Transfer};
+use crate::recovery::Runtime;
 use crate::world;
 use understudy_mpi as mpi;
 use understudy_mpi::both;
@@ -35,12 +36,12 @@ impl Move {
 }
 
 /// Drives transfers to their end; `poll` is called again and again for each meanwhile.
-pub fn drive(moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> mpi::Result<()> {
-    let start = |it: &mut Move| it.transfer.start(world::private(), it.to, it.from);
+pub fn drive(rt: &Runtime, moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> mpi::Result<()> {
+    let start = |it: &mut Move| it.transfer.start(world::private(rt), it.to, it.from);
     let mut driven = moves.iter_mut().map(start).fold(Ok(()), both);
     while driven.is_ok() && !moves.iter().all(|it| it.transfer.is_done()) {
         for it in moves.iter_mut() {
-            driven = both(driven, it.transfer.poll(&mut copies::keep().store));
+            driven = both(driven, it.transfer.poll(rt, &mut copies::keep(rt).store));
             poll(&it.transfer);
         }
     }

@@ -5,9 +5,9 @@
 //! (`copies::look_for_legacy`) tells it.
 
 use super::deaths::{self, Death};
-use crate::cell::Main;
 use crate::domains::{self, Place, Places};
 use crate::gather::everybodys;
+use crate::recovery::Runtime;
 use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World};
 use crate::{copies, disk, peers, told, user};
@@ -28,12 +28,9 @@ pub struct Welcome {
     pub disk: Option<disk::Told>,
 }
 
-/// The communicator of a newcomer's first generation, until its first recovery takes it.
-static FIRST: Main<Option<RealComm>> = Main::new(None);
-
 /// See [`FIRST`].
-pub fn take_first() -> Option<RealComm> {
-    FIRST.take()
+pub fn take_first(rt: &Runtime) -> Option<RealComm> {
+    rt.first.take()
 }
 
 /// Who is in a generation.
@@ -80,10 +77,12 @@ fn new_worlds() -> mpi::Result<[RealComm; 2]> {
 }
 
 /// All processes of the generation that has begun. Newcomers are told of the job.
-pub fn gather_all() -> mpi::Result<RealComm> {
+pub fn gather_all(rt: &Runtime) -> mpi::Result<RealComm> {
     let [all, own] = new_worlds()?;
-    world::update(|world| (world.own, world.workers, world.private) = (own, RealComm::NONE, RealComm::NONE));
-    let world = world::get();
+    world::update(rt, |world| {
+        (world.own, world.workers, world.private) = (own, RealComm::NONE, RealComm::NONE)
+    });
+    let world = world::get(rt);
     let own = Member {
         number: world.process,
         knows: Knowledge::All,
@@ -91,9 +90,9 @@ pub fn gather_all() -> mpi::Result<RealComm> {
     };
     let members = everybodys(all, &own)?;
     // Some may have taken the one before for a success.
-    world::update(|world| world.recoveries = recoveries(&members));
+    world::update(rt, |world| world.recoveries = recoveries(&members));
     if members.iter().any(Member::is_new) {
-        greet(all, &members)?;
+        greet(rt, all, &members)?;
     }
     Ok(all)
 }
@@ -103,32 +102,34 @@ fn recoveries(members: &[Member]) -> u32 {
 }
 
 /// Tells newcomers of the job, and hears of their places.
-fn greet(all: RealComm, members: &[Member]) -> mpi::Result<()> {
-    share(all, leader(members)?, welcome())?;
+fn greet(rt: &Runtime, all: RealComm, members: &[Member]) -> mpi::Result<()> {
+    share(all, leader(members)?, welcome(rt))?;
     let places = domains::meet(all)?;
-    compare(all)?;
+    compare(rt, all)?;
     let places = members.iter().zip(places.all());
     let new = places.filter(|(member, _)| member.is_new());
-    world::update(|world| learn_places(&mut world.nodes, new.map(|(member, place)| (member.number, place))));
+    world::update(rt, |world| {
+        learn_places(&mut world.nodes, new.map(|(member, place)| (member.number, place)))
+    });
     Ok(())
 }
 
 /// What a newcomer has to know.
-pub fn welcome() -> Vec<u8> {
-    bincode::encode_to_vec(welcome_of(), standard()).unwrap_or_default()
+pub fn welcome(rt: &Runtime) -> Vec<u8> {
+    bincode::encode_to_vec(welcome_of(rt), standard()).unwrap_or_default()
 }
 
 /// The same as this process knows it.
-fn welcome_of() -> Welcome {
-    let world = world::get();
+fn welcome_of(rt: &Runtime) -> Welcome {
+    let world = world::get(rt);
     Welcome {
         workers: world.worker_count,
         players: world.players.clone(),
         nodes: world.nodes.clone(),
         recoveries: world.recoveries,
         redundancy: world.redundancy.clone(),
-        deaths: deaths::earlier(),
-        disk: disk::told(),
+        deaths: deaths::earlier(rt),
+        disk: disk::told(rt),
     }
 }
 
@@ -153,17 +154,21 @@ pub fn learn_places<'a>(nodes: &mut Vec<u64>, places: impl Iterator<Item = (Proc
 }
 
 /// A part cannot be taken by a process whose address space differs.
-fn compare(all: RealComm) -> mpi::Result<()> {
-    if let Some(difference) = user::compare_layout(all)? {
-        crate::ending::fail("a new process cannot take a part", &std::io::Error::other(difference));
+fn compare(rt: &Runtime, all: RealComm) -> mpi::Result<()> {
+    if let Some(difference) = user::compare_layout(rt, all)? {
+        crate::ending::fail(
+            rt,
+            "a new process cannot take a part",
+            &std::io::Error::other(difference),
+        );
     }
     Ok(())
 }
 
 /// The newcomer's side: the job as it sees it. Nothing is known here that another failure could destroy: the process would
 /// be started again.
-pub fn come_in() -> World {
-    match hear() {
+pub fn come_in(rt: &Runtime) -> World {
+    match hear(rt) {
         Ok(world) => world,
         Err(error) => {
             log::info!("the first generation of this process has failed: {error}");
@@ -172,29 +177,29 @@ pub fn come_in() -> World {
     }
 }
 
-fn hear() -> mpi::Result<World> {
+fn hear(rt: &Runtime) -> mpi::Result<World> {
     let [all, own] = new_worlds()?;
     let number = told::process();
-    let knows = copies::look_for_legacy().map_or(Knowledge::Nothing, Knowledge::Left);
+    let knows = copies::look_for_legacy(rt).map_or(Knowledge::Nothing, Knowledge::Left);
     let own_member = Member {
         number,
         knows,
         recoveries: 0,
     };
     let members = everybodys(all, &own_member)?;
-    let text = copies::welcome_of_predecessor().unwrap_or_default();
+    let text = copies::welcome_of_predecessor(rt).unwrap_or_default();
     let text = share(all, leader(&members)?, text)?;
     let places: Places = domains::meet(all)?;
-    compare(all)?;
+    compare(rt, all)?;
     let (told, _) = bincode::decode_from_slice::<Welcome, _>(&text, standard()).map_err(|_| mpi::Error::INTERN)?;
     let mut nodes = told.nodes;
     let numbers = members.iter().map(|member| member.number);
     learn_places(&mut nodes, numbers.zip(places.all()));
-    deaths::learn(told.deaths);
+    deaths::learn(rt, told.deaths);
     if let Some(disk) = told.disk {
-        disk::join(disk, told.workers);
+        disk::join(rt, disk, told.workers);
     }
-    FIRST.set(Some(all));
+    rt.first.set(Some(all));
     Ok(World {
         workers: RealComm::NONE,
         private: RealComm::NONE,

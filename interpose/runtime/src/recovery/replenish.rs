@@ -2,14 +2,14 @@
 //!
 //! The process manager starts them, and they wait as the others have. A daemon, if there is one, may grant fewer than are missing.
 
-use crate::world;
-use crate::{daemon, renewal, sys, told};
+use crate::recovery::Runtime;
+use crate::{daemon, renewal, sys, told, world};
 
 /// Has as many spares started as are missing. All workers call this at the end of a recovery; the first of them acts.
-pub fn replenish() {
-    let spares = renewal::spares();
+pub fn replenish(rt: &Runtime) {
+    let spares = renewal::spares(rt);
     let config = told::config();
-    if world::is_first_worker() && config.replenish && world::is_protected() && spares < config.spares {
+    if world::is_first_worker(rt) && config.replenish && world::is_protected() && spares < config.spares {
         renewal::replenish(grant(spares));
     }
 }

@@ -3,6 +3,7 @@
 use super::deaths;
 use super::meeting;
 use super::plan::{Lost, Plan};
+use crate::recovery::Runtime;
 use crate::{copies, events, fault, world};
 use ckptd::events::{ErrorClass, Kind, RecoveryStage, Spare};
 use std::time::Instant;
@@ -48,22 +49,22 @@ impl Report {
     }
 
     /// Ends a stage.
-    pub fn stage(&mut self, stage: RecoveryStage) {
+    pub fn stage(&mut self, rt: &Runtime, stage: RecoveryStage) {
         let ns = events::nanoseconds(self.mark);
         match self.stages.iter_mut().find(|(known, _)| *known == stage) {
             Some((_, total)) => *total += ns,
             None => self.stages.push((stage, ns)),
         }
         self.mark = Instant::now();
-        fault::stage_ended(stage, copies::epoch());
+        fault::stage_ended(stage, copies::epoch(rt));
     }
 
     /// An attempt has succeeded: who has died, and who plays which part from now on. `players` are those until now.
-    pub fn settle(&mut self, dead: &[ProcessNumber], plan: &Plan, players: &[ProcessNumber]) {
-        self.note_deaths(dead, players);
-        let causes = plan.takeovers.iter().map(|it| deaths::cause_of(it.worker));
+    pub fn settle(&mut self, rt: &Runtime, dead: &[ProcessNumber], plan: &Plan, players: &[ProcessNumber]) {
+        self.note_deaths(rt, dead, players);
+        let causes = plan.takeovers.iter().map(|it| deaths::cause_of(rt, it.worker));
         self.causes.extend(causes);
-        self.remark = deaths::settle(plan.epoch).or(self.remark.take());
+        self.remark = deaths::settle(rt, plan.epoch).or(self.remark.take());
         self.takeovers
             .extend(plan.takeovers.iter().map(|it| (it.worker, it.player)));
         if let Some(lost @ (Lost::Copies { epoch, .. } | Lost::Behind { epoch, .. })) = &plan.lost {
@@ -71,7 +72,7 @@ impl Report {
                 0 => "the same one".into(),
                 older => format!("{older} older"),
             };
-            let (cause, epoch) = (meeting::cause(lost), plan.epoch);
+            let (cause, epoch) = (meeting::cause(rt, lost), plan.epoch);
             self.disk = Some(format!(
                 "{cause}, so all have gone back to epoch {epoch} on disk ({older})"
             ));
@@ -79,7 +80,7 @@ impl Report {
     }
 
     /// These processes have died. `players` are those until now.
-    pub fn note_deaths(&mut self, dead: &[ProcessNumber], players: &[ProcessNumber]) {
+    pub fn note_deaths(&mut self, rt: &Runtime, dead: &[ProcessNumber], players: &[ProcessNumber]) {
         self.failed.extend(dead);
         let parts = (0..)
             .map(Worker)
@@ -89,12 +90,12 @@ impl Report {
             recovery: self.recovery,
             rank,
             worker,
-            cause: deaths::label(worker),
+            cause: deaths::label(rt, worker),
         }));
     }
 
     /// Writes what has happened to the event file.
-    pub fn emit(&self) {
+    pub fn emit(&self, rt: &Runtime) {
         let (moment, by) = self.noticed;
         let failed = self.failed.clone();
         let recovery = self.recovery;
@@ -109,7 +110,7 @@ impl Report {
                 ns,
             });
         }
-        let world = world::get();
+        let world = world::get(rt);
         for &(worker, player) in self.takeovers.iter().filter(|it| it.1 == world.process) {
             let from = Spare(player.0.saturating_sub(world.worker_count));
             events::emit(Kind::Takeover {
@@ -163,14 +164,23 @@ mod tests {
 
     #[test]
     fn the_summary_names_who_died_and_nobody_else() {
-        // It asks for causes of death. No other test of this library uses state of the main thread.
-        crate::cell::set_owner();
+        let rt = &Runtime::new();
         let mut report = Report::new(1, 0, ErrorClass::Abandoned);
         assert_eq!(report.summary(), "communication failed, but no rank has died");
-        report.settle(&[ProcessNumber(1)], &plan(&[(1, 4)]), &[0, 1, 2, 3].map(ProcessNumber));
+        report.settle(
+            rt,
+            &[ProcessNumber(1)],
+            &plan(&[(1, 4)]),
+            &[0, 1, 2, 3].map(ProcessNumber),
+        );
         assert_eq!(report.summary(), "worker 1 died, spare rank 4 has taken its part");
         // The part is played by rank 4 now, which dies as well.
-        report.settle(&[ProcessNumber(4)], &plan(&[(1, 7)]), &[0, 4, 2, 3].map(ProcessNumber));
+        report.settle(
+            rt,
+            &[ProcessNumber(4)],
+            &plan(&[(1, 7)]),
+            &[0, 4, 2, 3].map(ProcessNumber),
+        );
         assert_eq!(
             report.summary(),
             "worker 1 died, spare rank 4 has taken its part; worker 1 died, spare rank 7 has taken its part"

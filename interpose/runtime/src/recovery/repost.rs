@@ -4,39 +4,39 @@ use super::check;
 use crate::arch::Rewound;
 use crate::gather::everybodys;
 use crate::objects::comm::freed;
-use crate::posting;
+use crate::recovery::Runtime;
 use crate::requests::{self, Identity, Kind, State};
-use crate::world;
+use crate::{posting, world};
 use std::collections::HashMap;
 use understudy_mpi as mpi;
 
 /// Makes the real requests of the restored records again, receives in the order in which they were posted.
-pub fn repost() -> Result<(), Rewound> {
-    let indices = requests::table().by_age();
+pub fn repost(rt: &Runtime) -> Result<(), Rewound> {
+    let indices = requests::table(rt).by_age();
     for index in indices {
-        let Some((kind, state)) = requests::get(index).map(|request| (request.kind, request.state)) else {
+        let Some((kind, state)) = requests::get(rt, index).map(|request| (request.kind, request.state)) else {
             continue;
         };
         match kind {
             Kind::Receive(envelope) if state == State::Active => {
-                let (state, real_request, rc) = posting::receive(envelope);
-                check(rc)?;
-                requests::set_real(index, real_request);
-                requests::set_state(index, state);
+                let (state, real_request, rc) = posting::receive(rt, envelope);
+                check(rt, rc)?;
+                requests::set_real(rt, index, real_request);
+                requests::set_state(rt, index, state);
             }
             Kind::PersistentSend(..) | Kind::PersistentReceive(_) => {
-                let (real_request, rc) = posting::persistent(&kind);
-                check(rc)?;
-                requests::set_real(index, real_request);
+                let (real_request, rc) = posting::persistent(rt, &kind);
+                check(rt, rc)?;
+                requests::set_real(rt, index, real_request);
                 // A receive: at a cut all sends have ended.
                 if state == State::Active {
-                    check(posting::start_again(index))?;
+                    check(rt, posting::start_again(rt, index))?;
                 }
             }
             _ => {}
         }
     }
-    freed::free_again();
+    freed::free_again(rt);
     Ok(())
 }
 
@@ -45,9 +45,9 @@ pub fn repost() -> Result<(), Rewound> {
 ///
 /// # Errors
 /// That of a real procedure.
-pub fn make_recorded() -> mpi::Result<()> {
+pub fn make_recorded(rt: &Runtime) -> mpi::Result<()> {
     let mut wanted: Vec<(u64, u32)> = {
-        let table = requests::table();
+        let table = requests::table(rt);
         let requests = table.iter();
         let number = |kind: &Kind| match kind {
             Kind::Recorded(number) => Some(*number),
@@ -58,16 +58,16 @@ pub fn make_recorded() -> mpi::Result<()> {
             .collect()
     };
     wanted.sort_unstable();
-    let identity = |number: u64| requests::recipe(number).and_then(|recipe| recipe.identity);
+    let identity = |number: u64| requests::recipe(rt, number).and_then(|recipe| recipe.identity);
     let own: Vec<Identity> = wanted.iter().filter_map(|&(number, _)| identity(number)).collect();
     let mut holders: HashMap<Identity, usize> = HashMap::new();
-    for theirs in everybodys(world::get().private, &own)? {
+    for theirs in everybodys(world::get(rt).private, &own)? {
         for identity in theirs {
             *holders.entry(identity).or_default() += 1;
         }
     }
     for (number, index) in wanted {
-        let Some(recipe) = requests::recipe(number).map(|recipe| recipe.clone()) else {
+        let Some(recipe) = requests::recipe(rt, number).map(|recipe| recipe.clone()) else {
             continue;
         };
         let held = recipe.identity.and_then(|identity| holders.get(&identity).copied());
@@ -75,10 +75,10 @@ pub fn make_recorded() -> mpi::Result<()> {
             log::debug!("request {index} is not made again: somebody has freed it, or its communicator");
             continue;
         }
-        let (real, kept, rc) = posting::make(&recipe);
+        let (real, kept, rc) = posting::make(rt, &recipe);
         mpi::check(rc)?;
-        requests::set_real(index, real);
-        requests::keep_for(index, kept);
+        requests::set_real(rt, index, real);
+        requests::keep_for(rt, index, kept);
     }
     Ok(())
 }

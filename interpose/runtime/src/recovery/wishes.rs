@@ -5,7 +5,7 @@
 //! follows from what all have said of themselves.
 
 use super::plan::{Identity, Plan, Wish};
-use crate::cell::Main;
+use crate::recovery::{DOOR, Runtime};
 use crate::{daemon, events, renewal, world};
 use ckptd::events::{Kind, SpareChoice};
 use ckptd::pool::Lease;
@@ -15,45 +15,47 @@ use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, ProcessNumber, Worker};
 
-/// What this process has been told, and for which generation.
-static ASKED: Main<Option<(Generation, Asked)>> = Main::new(None);
-
 /// What the process that has asked knows of the answer.
 pub struct Asked(Result<Vec<Lease>, String>);
 
 /// From now on this process can be asked, if it has a daemon.
 pub fn offer() {
     if daemon::is_set() {
-        renewal::choose_by(choose);
+        renewal::choose_by(|fallen| choose(DOOR.get(), fallen));
     }
 }
 
 /// Which spares should take the parts of these processes.
-fn choose(fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
-    let (world, generation) = (world::get(), call::wanted());
+fn choose(rt: &Runtime, fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
+    let (world, generation) = (world::get(rt), call::wanted());
     let parts = Worker::all(world.worker_count).zip(&world.players);
     let fallen = parts.filter(|(_, player)| fallen.contains(player));
     let dead: Vec<Worker> = fallen.map(|(worker, _)| worker).collect();
-    let asked = Asked(daemon::lease(u64::from(generation.0), &dead));
+    let asked = Asked(daemon::lease(rt, u64::from(generation.0), &dead));
     let leases = asked.0.as_deref().unwrap_or_default();
     let asked_for = leases.iter().filter(|lease| dead.contains(&lease.worker));
     let spares = asked_for.map(|lease| lease.rank).collect();
-    ASKED.set(Some((generation, asked)));
+    rt.asked.set(Some((generation, asked)));
     spares
 }
 
 /// Whether this process has asked.
-pub fn has_asked() -> bool {
+pub fn has_asked(rt: &Runtime) -> bool {
     let is_current = |(generation, _): &(Generation, Asked)| *generation == call::wanted();
-    ASKED.borrow().as_ref().is_some_and(is_current)
+    rt.asked.borrow().as_ref().is_some_and(is_current)
 }
 
 /// The daemon's wishes; the same in all processes. Collective if somebody has asked.
-pub fn hear(all: RealComm, living: &[Identity], dead: &[Worker]) -> mpi::Result<(Vec<Wish>, Option<Asked>)> {
+pub fn hear(
+    rt: &Runtime,
+    all: RealComm,
+    living: &[Identity],
+    dead: &[Worker],
+) -> mpi::Result<(Vec<Wish>, Option<Asked>)> {
     if dead.is_empty() || living.iter().all(|identity| !identity.has_asked) {
         return Ok((Vec::new(), None));
     }
-    let asked = has_asked().then(|| ASKED.take()).flatten().map(|(_, asked)| asked);
+    let asked = has_asked(rt).then(|| rt.asked.take()).flatten().map(|(_, asked)| asked);
     let leased = |worker: &Worker| {
         let leases = asked.as_ref().and_then(|asked| asked.0.as_ref().ok())?;
         leases.iter().find(|lease| lease.worker == *worker)
@@ -72,7 +74,7 @@ pub fn hear(all: RealComm, living: &[Identity], dead: &[Worker]) -> mpi::Result<
 }
 
 /// Who has chosen, for the event file; what is not used goes back to the daemon.
-pub fn settle(asked: Option<Asked>, plan: &Plan) {
+pub fn settle(rt: &Runtime, asked: Option<Asked>, plan: &Plan) {
     let Some(Asked(answer)) = asked else { return };
     let leases = answer.as_deref().unwrap_or_default();
     let is_used = |lease: &&Lease| plan.takeover(lease.worker).is_some_and(|it| it.player == lease.rank);
@@ -98,7 +100,7 @@ pub fn settle(asked: Option<Asked>, plan: &Plan) {
     if let Some(reason) = &reason {
         log::info!("spares are chosen by the built-in rule: {reason}");
     }
-    let recovery = world::get().recoveries;
+    let recovery = world::get(rt).recoveries;
     events::emit(Kind::SparesChosen {
         recovery,
         choices,

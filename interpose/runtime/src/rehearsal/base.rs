@@ -2,36 +2,33 @@
 #![allow(unsafe_code)]
 
 use super::own_memory;
-use crate::cell::Main;
 use crate::copies::{Base, Script, Way};
 use crate::image::absent::Sums;
 use crate::image::epoch::Image;
 use crate::image::runs::{self, PageIndex, PageRun};
 use crate::image::store::PageStore;
 use crate::image::{PAGE_SIZE, remap};
+use crate::rehearsal::Runtime;
 use crate::{copies, journal, user};
 use std::cell::Ref;
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use understudy_numbers::Epoch;
 
-/// That of the phase that is under way.
-static BASE: Main<Option<Base>> = Main::new(None);
-
 /// There is no such phase any more.
-pub fn forget() {
-    BASE.set(None);
+pub fn forget(rt: &Runtime) {
+    rt.base.set(None);
 }
 
 /// An epoch is committed; it may be the one with which a phase has begun.
 /// `script` is how the phase before is replayed.
-pub fn keep(epoch: Epoch, script: fn() -> Option<Ref<'static, Script>>) {
-    if journal::base() != Some(epoch) || BASE.borrow().is_some() {
+pub fn keep<'rt>(rt: &'rt Runtime, epoch: Epoch, script: impl FnOnce() -> Option<Ref<'rt, Script>>) {
+    if journal::base(rt) != Some(epoch) || rt.base.borrow().is_some() {
         return;
     }
     let Some(script) = script() else { return };
     let Way::Replay(before) = &script.way else { return };
-    let keep = copies::keep();
+    let keep = copies::keep(rt);
     let (pages, content) = changed(&keep.own.image, &keep.store, &script.pages);
     let base = Base {
         before: before.clone(),
@@ -39,7 +36,7 @@ pub fn keep(epoch: Epoch, script: fn() -> Option<Ref<'static, Script>>) {
         pages,
         content: lz4_flex::block::compress_prepend_size(&content),
     };
-    BASE.set(Some(base));
+    rt.base.set(Some(base));
 }
 
 /// Pages of an image that are not as the phase before has left them, and their contents.
@@ -61,15 +58,15 @@ fn changed(image: &Image, store: &PageStore, known: &[Sums]) -> (Vec<PageRun>, V
 }
 
 /// That of the phase that has ended.
-pub fn take() -> Option<Base> {
-    BASE.borrow_mut().take()
+pub fn take(rt: &Runtime) -> Option<Base> {
+    rt.base.borrow_mut().take()
 }
 
 /// Makes this process, which is a child at the end of the phase before, what the worker was when the new one began. Descriptors
 /// stay what they are.
-pub fn lay_over(base: &Base) -> Result<(), String> {
+pub fn lay_over(rt: &Runtime, base: &Base) -> Result<(), String> {
     let saved = copies::decode(&base.state)?;
-    saved.user.restore_libraries().map_err(|error| error.to_string())?;
+    saved.user.restore_libraries(rt).map_err(|error| error.to_string())?;
     let layout = &saved.user.layout;
     remap::restore_layout(layout, user::State::zones()).map_err(|error| error.to_string())?;
     let content = lz4_flex::block::decompress_size_prepended(&base.content).map_err(|error| error.to_string())?;

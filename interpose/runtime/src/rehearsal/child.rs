@@ -14,6 +14,7 @@ use crate::image::vmas::{self, Vma};
 use crate::image::{PAGE_SIZE, sums};
 use crate::journal::replay::Diverged;
 use crate::journal::{self, Inputs, hold};
+use crate::rehearsal::Runtime;
 use crate::{shim, user};
 use bincode::config::standard;
 use std::collections::BTreeMap;
@@ -70,7 +71,7 @@ pub struct Child {
 
 impl Child {
     /// Starts one. This process must stand where the worker stood at the end of `MPI_Init`.
-    pub fn start(script: &Script, task: &Task<'_>) -> io::Result<Child> {
+    pub fn start(rt: &Runtime, script: &Script, task: &Task<'_>) -> io::Result<Child> {
         let (mut ends, check) = ([0; 2], |rc: c_int| match rc {
             -1 => Err(io::Error::last_os_error()),
             rc => Ok(rc),
@@ -81,7 +82,7 @@ impl Child {
             let (output, input) = (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]));
             let pid = check(shim::fork())?;
             if pid == 0 {
-                work(script, task, input.as_raw_fd());
+                work(rt, script, task, input.as_raw_fd());
             }
             Ok(Child {
                 pid: Some(pid),
@@ -153,7 +154,7 @@ impl Drop for Child {
 }
 
 /// In the child.
-fn work(script: &Script, task: &Task<'_>, output: c_int) -> ! {
+fn work(rt: &Runtime, script: &Script, task: &Task<'_>, output: c_int) -> ! {
     // The descriptor that messages go to will be another one.
     log::set_max_level(log::LevelFilter::Off);
     let memory = match task {
@@ -184,7 +185,7 @@ fn work(script: &Script, task: &Task<'_>, output: c_int) -> ! {
     };
     user::leave_input();
     let finding = match &script.way {
-        Way::Replay(replay) => play(script, replay, task, memory),
+        Way::Replay(replay) => play(rt, script, replay, task, memory),
         Way::File(path) => read(script, path, task, memory),
     };
     let bytes = bincode::encode_to_vec(&finding, standard()).unwrap_or_default();
@@ -241,9 +242,9 @@ fn given(file: c_int, from: *const c_void, length: usize, at: u64) -> io::Result
     }
 }
 
-fn play(script: &Script, replay: &Replay, task: &Task<'_>, memory: c_int) -> Finding {
+fn play(rt: &Runtime, script: &Script, replay: &Replay, task: &Task<'_>, memory: c_int) -> Finding {
     let began = Instant::now();
-    let inputs = match run(replay) {
+    let inputs = match run(rt, replay) {
         Ok(inputs) => inputs,
         Err(why) => return Finding::failed(why),
     };
@@ -266,10 +267,10 @@ fn play(script: &Script, replay: &Replay, task: &Task<'_>, memory: c_int) -> Fin
 
 /// Replays a phase, and the phases before it. This process stands where the worker stood at the end of `MPI_Init`. What the
 /// phase has read of files.
-fn run(replay: &Replay) -> Result<Inputs, String> {
+fn run(rt: &Runtime, replay: &Replay) -> Result<Inputs, String> {
     if let Some(base) = &replay.base {
-        run(&base.before)?;
-        base::lay_over(base)?;
+        run(rt, &base.before)?;
+        base::lay_over(rt, base)?;
     }
     let layout = Layout::read_self(user::State::zones()).map_err(|error| error.to_string())?;
     if layout
@@ -279,17 +280,17 @@ fn run(replay: &Replay) -> Result<Inputs, String> {
     {
         return Err("the program has mapped memory that others share".into());
     }
-    hold::begin(replay.inputs.clone()).map_err(|error| format!("system calls cannot be held back: {error}"))?;
+    hold::begin(rt, replay.inputs.clone()).map_err(|error| format!("system calls cannot be held back: {error}"))?;
     if replay.base.is_none() {
-        inputs::restore()?;
+        inputs::restore(rt)?;
     }
     // SAFETY: it stands where the worker stood when the phase began.
-    let played = unsafe { journal::replay::run(&replay.journal, &replay.begin, replay.end) };
+    let played = unsafe { journal::replay::run(rt, &replay.journal, &replay.begin, replay.end) };
     let played = played.map_err(|why| match why {
-        Diverged::Input(number) => hold::tell_changed(number),
+        Diverged::Input(number) => hold::tell_changed(rt, number),
         _ => why.to_string(),
     });
-    let ended = hold::end().map_err(|error| error.to_string());
+    let ended = hold::end(rt).map_err(|error| error.to_string());
     played.and(ended)
 }
 

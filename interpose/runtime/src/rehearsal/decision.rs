@@ -2,39 +2,36 @@
 //! itself.
 
 use super::replays;
-use crate::cell::Main;
 use crate::copies::Script;
 use crate::image::PAGE_SIZE;
+use crate::rehearsal::Runtime;
 use crate::{events, journal, sys, told, world};
 use ckptd::events::Kind;
 use ckptd::settings::Static;
 
-/// A decision is to be made.
-static IS_OPEN: Main<bool> = Main::new(false);
-
-fn is_open() -> bool {
-    *IS_OPEN.borrow()
+fn is_open(rt: &Runtime) -> bool {
+    rt.is_open.get()
 }
 
 /// Looks whether there can be no rehearsal any more; `has_none`: there is no script.
-pub fn look(has_none: bool) {
-    if is_open() && has_none && !journal::is_under_way() {
-        decide(false, "the initialisation phase was not recorded to its end");
+pub fn look(rt: &Runtime, has_none: bool) {
+    if is_open(rt) && has_none && !journal::is_under_way(rt) {
+        decide(rt, false, "the initialisation phase was not recorded to its end");
     }
 }
 
 /// The initialisation phase begins.
-pub fn begin() {
-    IS_OPEN.set(told::config().static_data == Static::Auto);
-    if is_open() && !replays() {
-        decide(false, "parity is made of all data");
+pub fn begin(rt: &Runtime) {
+    rt.is_open.set(told::config().static_data == Static::Auto);
+    if is_open(rt) && !replays() {
+        decide(rt, false, "parity is made of all data");
     }
 }
 
 /// A rehearsal has told which of a script's pages come out otherwise, or that it did not come to its end. Whether copies do
 /// without the others.
-pub fn accept(script: &Script, different: Option<&[u64]>) -> bool {
-    if !is_open() {
+pub fn accept(rt: &Runtime, script: &Script, different: Option<&[u64]>) -> bool {
+    if !is_open(rt) {
         return different.is_some();
     }
     let pages = script.page_count();
@@ -49,19 +46,19 @@ pub fn accept(script: &Script, different: Option<&[u64]>) -> bool {
         ),
         None => "a rehearsal has failed".into(),
     };
-    decide(is_worth_it, &why);
+    decide(rt, is_worth_it, &why);
     is_worth_it
 }
 
-fn decide(replay: bool, why: &str) {
-    IS_OPEN.set(false);
+fn decide(rt: &Runtime, replay: bool, why: &str) {
+    rt.is_open.set(false);
     let way = if replay { "replay" } else { "image" };
     events::emit(Kind::StaticData {
-        worker: world::worker(),
+        worker: world::worker(rt),
         way: way.into(),
         reason: why.into(),
     });
-    if world::is_first_worker() {
+    if world::is_first_worker(rt) {
         sys::say(format_args!("UNDERSTUDY_STATIC=auto: {way} for worker 0 ({why})"));
     } else {
         log::info!("UNDERSTUDY_STATIC=auto: {way} ({why})");

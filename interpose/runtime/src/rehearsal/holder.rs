@@ -6,15 +6,15 @@ use super::finding::{Proof, Rehearsed};
 use super::is_used;
 use super::message::Message;
 use super::seed::{self, Asked};
-use crate::cell::Main;
 use crate::own_messages::{Peer, tag};
+use crate::rehearsal::Runtime;
 use crate::{events, fault, world};
 use bincode::config::standard;
 use ckptd::events::Kind;
 use understudy_numbers::{Epoch, Worker};
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     incoming: Option<Message>,
     /// Scripts, each with its worker, in the order in which they have come.
     waiting: Vec<(Worker, Vec<u8>)>,
@@ -22,32 +22,30 @@ struct State {
     told: Vec<Message>,
 }
 
-static STATE: Main<Option<State>> = Main::new(None);
-
 /// Goes on as far as possible.
-pub(super) fn poll() {
-    let mut state = STATE.borrow_mut();
+pub(super) fn poll(rt: &Runtime) {
+    let mut state = rt.holder.borrow_mut();
     let state = state.get_or_insert_default();
-    state.receive();
+    state.receive(rt);
     if let Some((worker, asked)) = &mut state.asked {
-        let Some(rehearsed) = asked.rehearsed() else { return };
+        let Some(rehearsed) = asked.rehearsed(rt) else { return };
         let (worker, rehearsed) = (*worker, rehearsed.unwrap_or_else(Rehearsed::none));
         state.asked = None;
-        state.settle(worker, rehearsed);
+        state.settle(rt, worker, rehearsed);
     }
     if !state.waiting.is_empty() {
         let (worker, script) = state.waiting.remove(0);
-        match seed::rehearse(&script) {
+        match seed::rehearse(rt, &script) {
             Ok(asked) => state.asked = Some((worker, asked)),
-            Err(why) => state.settle(worker, Rehearsed::none(why)),
+            Err(why) => state.settle(rt, worker, Rehearsed::none(why)),
         }
     }
 }
 
 impl State {
-    fn receive(&mut self) {
+    fn receive(&mut self, rt: &Runtime) {
         let Some(message) = &mut self.incoming else {
-            self.incoming = Message::probe(world::private(), None, tag::SCRIPT);
+            self.incoming = Message::probe(world::private(rt), None, tag::SCRIPT);
             return;
         };
         if message.test() == Ok(true)
@@ -58,7 +56,7 @@ impl State {
         }
     }
 
-    fn settle(&mut self, worker: Worker, rehearsed: Rehearsed) {
+    fn settle(&mut self, rt: &Runtime, worker: Worker, rehearsed: Rehearsed) {
         fault::point("rehearse.end", Epoch::NONE);
         tell_user(worker, &rehearsed);
         if !is_used() {
@@ -69,7 +67,7 @@ impl State {
         let proof: Proof = finding.failure.is_none().then_some((finding.different, finding.inputs));
         let bytes = bincode::encode_to_vec(&proof, standard()).unwrap_or_default();
         let to = Peer {
-            comm: world::private(),
+            comm: world::private(rt),
             rank: worker,
             tag: tag::PROOF,
         };
@@ -103,6 +101,6 @@ fn tell_user(worker: Worker, rehearsed: &Rehearsed) {
 }
 
 /// After a failure: everything under way is forgotten.
-pub(super) fn interrupt() {
-    drop(STATE.take());
+pub(super) fn interrupt(rt: &Runtime) {
+    drop(rt.holder.take());
 }

@@ -1,24 +1,22 @@
 //! Files that were open at the end of `MPI_Init`: each replay reads them from where they stood.
 #![allow(unsafe_code)]
 
-use crate::cell::Main;
 use crate::journal::hold;
+use crate::rehearsal::Runtime;
 use std::ffi::c_int;
 use understudy_abi::RUNTIME_FD_BASE;
 
 /// A regular file or a directory, under a descriptor of the program.
-struct Input {
+pub(super) struct Input {
     descriptor: c_int,
     flags: c_int,
     offset: i64,
 }
 
-static INPUTS: Main<Vec<Input>> = Main::new(Vec::new());
-
 /// This process stands at the end of `MPI_Init`.
-pub fn note() {
+pub fn note(rt: &Runtime) {
     let _held = crate::shim::hold_descriptors();
-    INPUTS.set((0..RUNTIME_FD_BASE).filter_map(look).collect());
+    rt.inputs.set((0..RUNTIME_FD_BASE).filter_map(look).collect());
 }
 
 fn look(descriptor: c_int) -> Option<Input> {
@@ -43,8 +41,8 @@ fn look(descriptor: c_int) -> Option<Input> {
 
 /// In a child that holds system calls back: the files have their old contents and positions, and nobody else's position
 /// changes with them.
-pub fn restore() -> Result<(), String> {
-    let inputs = INPUTS.borrow();
+pub fn restore(rt: &Runtime) -> Result<(), String> {
+    let inputs = rt.inputs.borrow();
     let mut inputs = inputs.iter();
-    inputs.try_for_each(|input| hold::inherit(input.descriptor, input.flags, input.offset))
+    inputs.try_for_each(|input| hold::inherit(rt, input.descriptor, input.flags, input.offset))
 }

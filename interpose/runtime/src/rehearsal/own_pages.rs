@@ -10,23 +10,30 @@ use crate::image::epoch::Image;
 use crate::image::runs;
 use crate::image::store::PageStore;
 use crate::image::sums::of_page;
+use crate::rehearsal::Runtime;
 
 /// Keeps these pages again, which the image lacks.
-pub fn put_back(missing: &[Sums], script: &Script, image: &mut Image, store: &mut PageStore) -> Result<(), String> {
+pub fn put_back(
+    rt: &Runtime,
+    missing: &[Sums],
+    script: &Script,
+    image: &mut Image,
+    store: &mut PageStore,
+) -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
     let pages = absent::pages_of(missing);
     log::debug!("{} pages of static data are made again", runs::total(&pages));
-    let asked = seed::make(script, &pages)?;
-    collect(missing, script, asked, image, store)
+    let asked = seed::make(rt, script, &pages)?;
+    collect(rt, missing, script, asked, image, store)
 }
 
 /// Adds what was missing to the image, from the memory of this process, where that has not changed it since the phase.
-pub fn from_own_memory(offer: &Offer, image: &mut Image, store: &mut PageStore) -> Result<(), String> {
+pub fn from_own_memory(rt: &Runtime, offer: &Offer, image: &mut Image, store: &mut PageStore) -> Result<(), String> {
     image.lack(offer.absent());
     let changed = keep_unchanged(offer.absent(), image, store)?;
-    put_back(&changed, offer.script(), image, store)
+    put_back(rt, &changed, offer.script(), image, store)
 }
 
 /// Keeps those pages again that this process has as they are in the epoch; returns the others.

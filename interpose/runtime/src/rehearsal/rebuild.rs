@@ -5,17 +5,16 @@ use super::is_used;
 use super::message::Message;
 use super::seed::{self, Asked};
 use super::wanted;
-use crate::cell::Main;
 use crate::copies::Copy;
 use crate::copies::{Script, Way};
-use crate::fault;
 use crate::image::PAGE_SIZE;
 use crate::image::absent::{self, Sums};
 use crate::image::epoch::Image;
 use crate::image::runs;
 use crate::image::store::PageStore;
 use crate::own_messages::{Peer, tag};
-use crate::world;
+use crate::rehearsal::Runtime;
+use crate::{fault, world};
 use bincode::config::standard;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -53,24 +52,25 @@ impl Offer {
     }
 }
 
-/// Messages under way.
-static MESSAGES: Main<Vec<(bool, Message)>> = Main::new(Vec::new());
-
 /// Sends what is missing in copies that are about to be sent, each to the worker with this number, and receives the same
 /// from the workers `from`. Empty for copies that lack nothing. An error if a process fails.
-pub fn offer(copies: Vec<(Worker, &Image, Option<&Script>)>, from: &[Worker]) -> mpi::Result<Vec<Option<Offer>>> {
+pub fn offer(
+    rt: &Runtime,
+    copies: Vec<(Worker, &Image, Option<&Script>)>,
+    from: &[Worker],
+) -> mpi::Result<Vec<Option<Offer>>> {
     if !is_used() {
         return Ok(from.iter().map(|_| None).collect());
     }
     let peer = |rank| Peer {
-        comm: world::private(),
+        comm: world::private(rt),
         rank,
         tag: tag::OFFER,
     };
     for (to, image, script) in copies {
         let bytes = encode(image, script);
         let length = (bytes.len() as u64).to_ne_bytes().to_vec();
-        MESSAGES.borrow_mut().extend(
+        rt.messages.borrow_mut().extend(
             [length, bytes]
                 .into_iter()
                 .filter_map(|bytes| Some((false, Message::send(bytes, peer(to))?))),
@@ -78,13 +78,13 @@ pub fn offer(copies: Vec<(Worker, &Image, Option<&Script>)>, from: &[Worker]) ->
     }
     let mut received = Vec::new();
     for &from in from {
-        let length = receive(size_of::<u64>(), peer(from))?;
+        let length = receive(rt, size_of::<u64>(), peer(from))?;
         let length = u64::from_ne_bytes(length.try_into().unwrap_or_default());
-        let bytes = receive(length as usize, peer(from))?;
+        let bytes = receive(rt, length as usize, peer(from))?;
         let offer = bincode::decode_from_slice(&bytes, standard()).ok();
         received.push(offer.map(|(offer, _)| offer));
     }
-    let mut messages = MESSAGES.borrow_mut();
+    let mut messages = rt.messages.borrow_mut();
     while let Some((_, message)) = messages.last_mut() {
         if message.test()? {
             messages.pop();
@@ -102,8 +102,8 @@ fn encode(image: &Image, script: Option<&Script>) -> Vec<u8> {
     }
 }
 
-fn receive(length: usize, from: Peer) -> mpi::Result<Vec<u8>> {
-    let mut messages = MESSAGES.borrow_mut();
+fn receive(rt: &Runtime, length: usize, from: Peer) -> mpi::Result<Vec<u8>> {
+    let mut messages = rt.messages.borrow_mut();
     messages.extend(Message::receive(length, from).map(|message| (true, message)));
     loop {
         let Some((true, message)) = messages.last_mut() else {
@@ -120,8 +120,8 @@ fn receive(length: usize, from: Peer) -> mpi::Result<Vec<u8>> {
 }
 
 /// After a failure: messages are forgotten.
-pub(super) fn interrupt() {
-    drop(MESSAGES.take());
+pub(super) fn interrupt(rt: &Runtime) {
+    drop(rt.messages.take());
 }
 
 /// What a copy lacks, while it is made.
@@ -133,17 +133,17 @@ pub struct Rebuild {
 
 impl Rebuild {
     /// Begins.
-    pub fn start(offer: Offer) -> Result<Rebuild, String> {
+    pub fn start(rt: &Runtime, offer: Offer) -> Result<Rebuild, String> {
         fault::point("replay.begin", Epoch::NONE);
         let began = Instant::now();
-        let asked = seed::make(&offer.script, &absent::pages_of(&offer.absent))?;
+        let asked = seed::make(rt, &offer.script, &absent::pages_of(&offer.absent))?;
         Ok(Rebuild { offer, asked, began })
     }
 
     /// Adds what was missing to the image. Returns the script, and how long it took.
-    pub fn finish(self, image: &mut Image, store: &mut PageStore) -> Result<(Script, Duration), String> {
+    pub fn finish(self, rt: &Runtime, image: &mut Image, store: &mut PageStore) -> Result<(Script, Duration), String> {
         let Rebuild { offer, asked, began } = self;
-        collect(&offer.absent, &offer.script, asked, image, store)?;
+        collect(rt, &offer.absent, &offer.script, asked, image, store)?;
         fault::point("replay.end", Epoch::NONE);
         Ok((offer.script, began.elapsed()))
     }
@@ -151,6 +151,7 @@ impl Rebuild {
 
 /// Has an image keep pages that the seed has been asked for.
 pub fn collect(
+    rt: &Runtime,
     absent: &[Sums],
     script: &Script,
     asked: Asked,
@@ -161,8 +162,8 @@ pub fn collect(
     let length = runs::total(&pages) as usize * PAGE_SIZE;
     let mut first = Some(asked);
     let mut replay = || {
-        let asked = first.take().map_or_else(|| seed::make(script, &pages), Ok)?;
-        View::of(&asked.made(script)?, length).map_err(|error| error.to_string())
+        let asked = first.take().map_or_else(|| seed::make(rt, script, &pages), Ok)?;
+        View::of(&asked.made(rt, script)?, length).map_err(|error| error.to_string())
     };
     match &script.way {
         Way::Replay(_) => wanted::collect(absent, replay, image, store),

@@ -11,14 +11,16 @@ mod work;
 
 use super::child;
 use super::finding::Rehearsed;
-use crate::cell::Main;
 use crate::copies::Script;
 use crate::image::runs::PageRun;
+use crate::rehearsal::Runtime;
 use bincode::config::standard;
 use ckptd::line::Line;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 /// How much longer an answer may take than the replay.
@@ -44,42 +46,44 @@ struct Answer {
 }
 
 /// The way to the seed, and the number of the last request.
-struct Seed {
+pub(super) struct Seed {
     line: Line,
-    last: u64,
+    last: Cell<u64>,
 }
 
-static SEED: Main<Option<Seed>> = Main::new(None);
-
 /// This process stands at the end of `MPI_Init`.
-pub fn plant() {
-    match plant::fork() {
-        Ok(line) => SEED.set(Some(Seed { line, last: 0 })),
+pub fn plant(rt: &Runtime) {
+    match plant::fork(rt) {
+        Ok(line) => rt.seed.set(Some(Rc::new(Seed {
+            line,
+            last: Cell::new(0),
+        }))),
         Err(error) => log::warn!("no process for replays, so copies of static data are kept: {error}"),
     }
 }
 
 /// Whether there is one.
-pub fn lives() -> bool {
-    let mut seed = SEED.borrow_mut();
+pub fn lives(rt: &Runtime) -> bool {
+    let mut seed = rt.seed.borrow_mut();
     *seed = seed.take_if(|seed| !quiet::has_ended(&seed.line));
     seed.is_some()
 }
 
-fn gone<T>() -> Result<T, String> {
-    SEED.set(None);
+fn gone<T>(rt: &Runtime) -> Result<T, String> {
+    rt.seed.set(None);
     Err("the process for replays has ended".into())
 }
 
 /// Something that the seed does. If this is dropped, it does it no more.
 pub struct Asked {
+    seed: Weak<Seed>,
     number: u64,
     result: File,
 }
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        if let Some(seed) = SEED.borrow().as_ref().filter(|seed| seed.last == self.number) {
+        if let Some(seed) = self.seed.upgrade().filter(|seed| seed.last.get() == self.number) {
             // One that has ended is found when it is asked again.
             let _ = seed.line.send(&Request::Nothing);
         }
@@ -88,22 +92,22 @@ impl Drop for Asked {
 
 impl Asked {
     /// Whether it is done; why it has come to nothing.
-    fn is_done(&self, limit: Duration) -> Result<bool, String> {
+    fn is_done(&self, rt: &Runtime, limit: Duration) -> Result<bool, String> {
         loop {
-            let heard = SEED.borrow().as_ref().map(|seed| seed.line.receive::<Answer>(limit));
+            let heard = rt.seed.borrow().as_ref().map(|seed| seed.line.receive::<Answer>(limit));
             match heard {
                 Some(Ok(None)) => return Ok(false),
                 Some(Ok(Some(answer))) if answer.number == self.number => return answer.outcome.map(|()| true),
                 // To a question that is not asked any more.
                 Some(Ok(Some(_))) => {}
-                Some(Err(_)) | None => return gone(),
+                Some(Err(_)) | None => return gone(rt),
             }
         }
     }
 
     /// What a rehearsal has found, once it has.
-    pub fn rehearsed(&mut self) -> Option<Result<Rehearsed, String>> {
-        match self.is_done(Duration::ZERO) {
+    pub fn rehearsed(&mut self, rt: &Runtime) -> Option<Result<Rehearsed, String>> {
+        match self.is_done(rt, Duration::ZERO) {
             Ok(false) => None,
             Ok(true) => Some(read(&mut self.result).map_err(|error| error.to_string())),
             Err(why) => Some(Err(why)),
@@ -111,9 +115,9 @@ impl Asked {
     }
 
     /// The file with the pages of a replay.
-    pub fn made(self, script: &Script) -> Result<File, String> {
+    pub fn made(self, rt: &Runtime, script: &Script) -> Result<File, String> {
         let (began, limit) = (Instant::now(), child::limit(script) + MARGIN);
-        while !self.is_done(LOOK)? {
+        while !self.is_done(rt, LOOK)? {
             if began.elapsed() > limit {
                 return Err("the process for replays does not answer".into());
             }
@@ -123,31 +127,31 @@ impl Asked {
 }
 
 /// Has a phase rehearsed, whose script this is.
-pub fn rehearse(script: &[u8]) -> Result<Asked, String> {
-    ask(Request::Rehearse, script)
+pub fn rehearse(rt: &Runtime, script: &[u8]) -> Result<Asked, String> {
+    ask(rt, Request::Rehearse, script)
 }
 
 /// Has these pages made, one after the other.
-pub fn make(script: &Script, pages: &[PageRun]) -> Result<Asked, String> {
+pub fn make(rt: &Runtime, script: &Script, pages: &[PageRun]) -> Result<Asked, String> {
     let bytes = bincode::encode_to_vec((script, pages), standard()).map_err(|error| error.to_string())?;
-    ask(Request::Make, &bytes)
+    ask(rt, Request::Make, &bytes)
 }
 
-fn ask(request: fn(u64) -> Request, bytes: &[u8]) -> Result<Asked, String> {
+fn ask(rt: &Runtime, request: fn(u64) -> Request, bytes: &[u8]) -> Result<Asked, String> {
     let tell = |error: io::Error| error.to_string();
     let (mut question, result) = (child::memory_file().map_err(tell)?, child::memory_file().map_err(tell)?);
     question.write_all(bytes).map_err(tell)?;
-    let mut seed = SEED.borrow_mut();
-    let sent = seed.as_mut().map(|seed| {
-        seed.last += 1;
-        let files = [question.as_fd(), result.as_fd()];
-        seed.line.send_with(&request(seed.last), &files).map(|()| seed.last)
-    });
-    drop(seed);
-    match sent {
-        Some(Ok(number)) => Ok(Asked { number, result }),
-        Some(Err(_)) | None => gone(),
+    let Some(seed) = rt.seed.borrow().clone() else {
+        return gone(rt);
+    };
+    let number = seed.last.get() + 1;
+    seed.last.set(number);
+    let files = [question.as_fd(), result.as_fd()];
+    if seed.line.send_with(&request(number), &files).is_err() {
+        return gone(rt);
     }
+    let seed = Rc::downgrade(&seed);
+    Ok(Asked { seed, number, result })
 }
 
 /// What a file holds from its beginning.

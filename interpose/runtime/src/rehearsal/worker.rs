@@ -5,7 +5,6 @@ use super::finding::Proof;
 use super::message::Message;
 use super::{base, decision};
 use super::{is_used, own_pages, seed, spares_own};
-use crate::cell::Main;
 use crate::copies::{Base, Replay, Script, Way, sums_of};
 use crate::disk::Writing;
 use crate::fault::{self, Harm};
@@ -13,6 +12,7 @@ use crate::image::store::PageStore;
 use crate::image::{PAGE_SIZE, absent};
 use crate::journal::{self, Inputs, Phase};
 use crate::own_messages::{Peer, tag};
+use crate::rehearsal::Runtime;
 use crate::{copies, disk, ending, events, told, world};
 use bincode::config::standard;
 use ckptd::events::{Kind, Worker};
@@ -64,7 +64,7 @@ impl Own {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     own: Own,
     /// What is proved of the phase before, until something is of a new one.
     before: Option<Script>,
@@ -74,56 +74,54 @@ struct State {
     scripts: Vec<(usize, Message)>,
 }
 
-static STATE: Main<Option<State>> = Main::new(None);
-
-fn state() -> RefMut<'static, State> {
-    RefMut::map(STATE.borrow_mut(), Option::get_or_insert_default)
+fn state(rt: &Runtime) -> RefMut<'_, State> {
+    RefMut::map(rt.worker.borrow_mut(), Option::get_or_insert_default)
 }
 
 /// Goes on as far as possible. Called between checkpoints.
-pub fn poll() {
-    if let Some(phase) = journal::take_ended(copies::epoch()) {
-        state().set_own(phase);
-        fault::point("phase.end", copies::epoch());
+pub fn poll(rt: &Runtime) {
+    if let Some(phase) = journal::take_ended(rt, copies::epoch(rt)) {
+        state(rt).set_own(rt, phase);
+        fault::point("phase.end", copies::epoch(rt));
     }
-    let mut state = state();
-    state.end_withdrawn(copies::epoch());
+    let mut state = state(rt);
+    state.end_withdrawn(copies::epoch(rt));
     state.look_after_file();
-    decision::look(matches!(state.own, Own::None));
+    decision::look(rt, matches!(state.own, Own::None));
     state.sent.retain_mut(|message| message.test() == Ok(false));
-    state.ask();
+    state.ask(rt);
     if is_used() {
-        state.take_proof();
-        state.tell_holders();
-        let come = state.scripts_that_have_come();
+        state.take_proof(rt);
+        state.tell_holders(rt);
+        let come = state.scripts_that_have_come(rt);
         drop(state);
         for (layer, partner, bytes) in come {
-            thin(layer, partner, &bytes);
+            thin(rt, layer, partner, &bytes);
         }
-        self::state().thin_own();
+        self::state(rt).thin_own(rt);
     }
 }
 
 /// A cut is being taken for this epoch. If a file has changed that a replay would read, it gets all pages again.
-pub(super) fn cut(epoch: Epoch) {
-    let changed = script().and_then(|script| script.changed_input().map(Path::to_owned));
+pub(super) fn cut(rt: &Runtime, epoch: Epoch) {
+    let changed = script(rt).and_then(|script| script.changed_input().map(Path::to_owned));
     let Some(path) = changed else { return };
     log::warn!("{} has changed: copies of static data are kept again", path.display());
-    let mut state = state();
+    let mut state = state(rt);
     let script = match std::mem::take(&mut state.own) {
         Own::Proved { script, .. } | Own::Withdrawn { script, .. } => Some(script),
         Own::None | Own::Writing { .. } | Own::Asked { .. } => state.before.take(),
     };
     let Some(script) = script else { return };
-    copies::keep().tracker.capture_again(&absent::pages_of(&script.pages));
+    copies::keep(rt).tracker.capture_again(&absent::pages_of(&script.pages));
     state.own = Own::Withdrawn { script, until: epoch };
 }
 
 /// What is to be done about a phase that has ended, if it is worth it.
-fn own_of(phase: Phase) -> Option<Own> {
-    let worker = world::worker();
+fn own_of(rt: &Runtime, phase: Phase) -> Option<Own> {
+    let worker = world::worker(rt);
     let mut pages = {
-        let keep = copies::keep();
+        let keep = copies::keep(rt);
         let saved = copies::decode(&keep.own.state.bytes).ok()?;
         let mut pages = sums_of(&saved.user.layout, &keep.own.image, &keep.store, saved.frame.rsp);
         pages.extend_from_slice(keep.own.image.absent());
@@ -131,14 +129,14 @@ fn own_of(phase: Phase) -> Option<Own> {
     };
     pages.sort_unstable_by_key(|run| run.first);
     if told::config().static_data != Static::Disk {
-        let way = Way::Replay(Box::new(replay_of(phase)?));
+        let way = Way::Replay(Box::new(replay_of(rt, phase)?));
         let script = Script { worker, way, pages };
         return Some(Own::Asked { script, is_sent: false });
     }
-    let way = Way::File(disk::static_path(worker)?);
+    let way = Way::File(disk::static_path(rt, worker)?);
     let script = Script { worker, way, pages };
-    let keep = copies::keep();
-    match disk::write_static(worker, &keep.own.image, &keep.store) {
+    let keep = copies::keep(rt);
+    match disk::write_static(rt, worker, &keep.own.image, &keep.store) {
         Ok(writing) => Some(Own::Writing { script, writing }),
         Err(error) => {
             tell_not_written(&error);
@@ -155,14 +153,14 @@ fn tell_not_written(error: &std::io::Error) {
 }
 
 /// How a phase is replayed, if its journal is short enough.
-fn replay_of(mut phase: Phase) -> Option<Replay> {
+fn replay_of(rt: &Runtime, mut phase: Phase) -> Option<Replay> {
     if !phase.records {
         return None;
     }
-    let keep = copies::keep();
+    let keep = copies::keep(rt);
     let journal = phase.recorder.journal();
     let (calls, size) = (journal.calls, journal.size());
-    let base = base::take();
+    let base = base::take(rt);
     if base.is_none() && phase.base.is_some() {
         return None;
     }
@@ -171,12 +169,12 @@ fn replay_of(mut phase: Phase) -> Option<Replay> {
     let image = (keep.own.image.page_count() + absent) as usize * PAGE_SIZE;
     let limit = told::config().log_limit.of(image);
     if size > limit {
-        journal::tell_too_long(size, limit);
-        phase.recorder.tell(None);
+        journal::tell_too_long(rt, size, limit);
+        phase.recorder.tell(rt, None);
         return None;
     }
     let bytes = journal.encode();
-    phase.recorder.tell(Some(bytes.len()));
+    phase.recorder.tell(rt, Some(bytes.len()));
     let took = phase.took + base.as_ref().map_or(Duration::ZERO, |base| base.before.took);
     log::info!(
         "{calls} calls recorded in {took:?}: {size} bytes, {} compressed",
@@ -195,9 +193,9 @@ fn replay_of(mut phase: Phase) -> Option<Replay> {
 
 impl State {
     /// A phase has ended. What is proved of one before stays so until something is of this one.
-    fn set_own(&mut self, phase: Phase) {
+    fn set_own(&mut self, rt: &Runtime, phase: Phase) {
         let is_new = phase.base.is_some();
-        match (own_of(phase), std::mem::take(&mut self.own)) {
+        match (own_of(rt, phase), std::mem::take(&mut self.own)) {
             (None, before) if is_new => self.own = before,
             (new, Own::Proved { script, .. }) => {
                 self.before = Some(script);
@@ -237,7 +235,7 @@ impl State {
     }
 
     /// Sends the script to a holder, which has it rehearsed.
-    fn ask(&mut self) {
+    fn ask(&mut self, rt: &Runtime) {
         let Own::Asked { script, is_sent } = &mut self.own else {
             return;
         };
@@ -248,19 +246,19 @@ impl State {
             return;
         };
         let to = Peer {
-            comm: world::private(),
-            rank: rehearser(),
+            comm: world::private(rt),
+            rank: rehearser(rt),
             tag: tag::SCRIPT,
         };
         self.sent.extend(Message::send(bytes, to));
     }
 
-    fn take_proof(&mut self) {
+    fn take_proof(&mut self, rt: &Runtime) {
         if !matches!(self.own, Own::Asked { is_sent: true, .. }) {
             return;
         }
         let Some(message) = &mut self.proof else {
-            self.proof = Message::probe(world::private(), Some(rehearser()), tag::PROOF);
+            self.proof = Message::probe(world::private(rt), Some(rehearser(rt)), tag::PROOF);
             return;
         };
         if message.test() != Ok(true) {
@@ -279,7 +277,7 @@ impl State {
             different
         });
         let Some(before) = &self.before else {
-            if decision::accept(&script, proof.as_deref())
+            if decision::accept(rt, &script, proof.as_deref())
                 && let Some(different) = proof
             {
                 self.own = Own::proved(script.without(&different));
@@ -299,7 +297,7 @@ impl State {
         }
     }
 
-    fn tell_holders(&mut self) {
+    fn tell_holders(&mut self, rt: &Runtime) {
         let Own::Proved { script, is_told, .. } = &mut self.own else {
             return;
         };
@@ -309,8 +307,8 @@ impl State {
         let Ok(bytes) = bincode::encode_to_vec(&*script, standard()) else {
             return;
         };
-        let world = world::get();
-        for rank in world.redundancy.holders_of(world::worker()) {
+        let world = world::get(rt);
+        for rank in world.redundancy.holders_of(world::worker(rt)) {
             let to = Peer {
                 comm: world.private,
                 rank,
@@ -321,12 +319,12 @@ impl State {
     }
 
     /// This worker keeps no copy of what it can have from its seed; if that is gone, it keeps one again.
-    fn thin_own(&mut self) {
+    fn thin_own(&mut self, rt: &Runtime) {
         let Own::Proved { script, is_thin, .. } = &mut self.own else {
             return;
         };
-        let keep = &mut *copies::keep();
-        let lives = matches!(script.way, Way::File(_)) || seed::lives();
+        let keep = &mut *copies::keep(rt);
+        let lives = matches!(script.way, Way::File(_)) || seed::lives(rt);
         let (image, store) = (&mut keep.own.image, &mut keep.store);
         if lives && spares_own() && !std::mem::replace(is_thin, true) {
             let before = image.page_count();
@@ -345,14 +343,14 @@ impl State {
             let absent = image.absent().to_vec();
             // What has changed is part of the next checkpoint; until then it is lost.
             let kept = own_pages::keep_unchanged(&absent, image, store);
-            kept.unwrap_or_else(|why| ending::fail("no memory for copies", &std::io::Error::other(why)));
+            kept.unwrap_or_else(|why| ending::fail(rt, "no memory for copies", &std::io::Error::other(why)));
         }
     }
 
     /// What partners need not have kept: layer, partner, and its script.
-    fn scripts_that_have_come(&mut self) -> Vec<(usize, Worker, Vec<u8>)> {
-        let world = world::get();
-        let partners: Vec<Worker> = world.redundancy.partners_of(world::worker()).collect();
+    fn scripts_that_have_come(&mut self, rt: &Runtime) -> Vec<(usize, Worker, Vec<u8>)> {
+        let world = world::get(rt);
+        let partners: Vec<Worker> = world.redundancy.partners_of(world::worker(rt)).collect();
         for (layer, &partner) in partners.iter().enumerate() {
             if self.scripts.iter().any(|(waiting, _)| *waiting == layer) {
                 continue;
@@ -367,21 +365,21 @@ impl State {
 }
 
 /// Who has this worker's phase rehearsed. Another process, if there is one: nothing is proved that only this one can make.
-fn rehearser() -> Worker {
-    let me = world::worker();
-    world::get().redundancy.holders_of(me).next().unwrap_or(me)
+fn rehearser(rt: &Runtime) -> Worker {
+    let me = world::worker(rt);
+    world::get(rt).redundancy.holders_of(me).next().unwrap_or(me)
 }
 
 /// The copy of a partner need not hold what can be rebuilt.
-fn thin(layer: usize, partner: Worker, bytes: &[u8]) {
+fn thin(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
     let Ok((script, _)) = bincode::decode_from_slice::<Script, _>(bytes, standard()) else {
         return;
     };
     if script.worker != partner {
         return;
     }
-    fault::point("thin.begin", copies::epoch());
-    let mut guard = copies::keep();
+    fault::point("thin.begin", copies::epoch(rt));
+    let mut guard = copies::keep(rt);
     let keep = &mut *guard;
     let copy = &mut keep.partners[layer];
     let before = copy.image.page_count();
@@ -400,13 +398,13 @@ fn thin(layer: usize, partner: Worker, bytes: &[u8]) {
         left: before - pages,
         journal,
     });
-    fault::point("thin.end", copies::epoch());
+    fault::point("thin.end", copies::epoch(rt));
 }
 
 /// For tests: damages every journal that this process has.
-pub fn damage_journals<'a>(scripts: impl Iterator<Item = &'a mut Script>, harm: Harm) {
+pub fn damage_journals<'a>(rt: &Runtime, scripts: impl Iterator<Item = &'a mut Script>, harm: Harm) {
     scripts.for_each(|script| script.damage(harm));
-    if let Own::Asked { script, .. } | Own::Proved { script, .. } | Own::Withdrawn { script, .. } = &mut state().own {
+    if let Own::Asked { script, .. } | Own::Proved { script, .. } | Own::Withdrawn { script, .. } = &mut state(rt).own {
         script.damage(harm);
     }
 }
@@ -419,8 +417,8 @@ fn give_back(store: &mut PageStore) {
 }
 
 /// How this worker's own static data are made again.
-pub fn script() -> Option<Ref<'static, Script>> {
-    Ref::filter_map(STATE.borrow(), |state| {
+pub fn script(rt: &Runtime) -> Option<Ref<'_, Script>> {
+    Ref::filter_map(rt.worker.borrow(), |state| {
         let State { own, before, .. } = state.as_ref()?;
         match own {
             Own::Proved { script, .. } | Own::Withdrawn { script, .. } => Some(script),
@@ -431,18 +429,20 @@ pub fn script() -> Option<Ref<'static, Script>> {
 }
 
 /// Whether a phase has ended of which nothing is proved yet.
-pub fn is_waiting() -> bool {
-    matches!(state().own, Own::Writing { .. } | Own::Asked { .. })
+pub fn is_waiting(rt: &Runtime) -> bool {
+    matches!(state(rt).own, Own::Writing { .. } | Own::Asked { .. })
 }
 
 /// This process plays the part of the worker whose phase this is.
-pub fn keep(script: Script) {
-    state().own = Own::proved(script);
+pub fn keep(rt: &Runtime, script: Script) {
+    state(rt).own = Own::proved(script);
 }
 
 /// After a failure: messages are forgotten. What was on its way is sent again.
-pub(super) fn interrupt() {
-    let Some(state) = &mut *STATE.borrow_mut() else { return };
+pub(super) fn interrupt(rt: &Runtime) {
+    let Some(state) = &mut *rt.worker.borrow_mut() else {
+        return;
+    };
     if let Own::Withdrawn { .. } = state.own
         && let Own::Withdrawn { script, .. } = std::mem::take(&mut state.own)
     {

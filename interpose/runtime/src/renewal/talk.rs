@@ -1,7 +1,7 @@
 //! What this process, its guardian and their process manager say to each other (`ckptd::line`).
 #![allow(unsafe_code)]
 
-use crate::cell::Main;
+use crate::renewal::Runtime;
 use crate::{shim, sys, told};
 use ckptd::line::{self, Hello, LINE, Line, Socket, ToManager, ToProcess};
 use std::ffi::c_int;
@@ -52,17 +52,20 @@ pub struct Inheritance {
 }
 
 /// What has come of dead processes.
-struct Heir {
+pub(super) struct Heir {
     /// Whose files have come last.
     of: Option<ProcessNumber>,
     /// What is not taken up yet.
     inheritance: Option<Inheritance>,
 }
 
-static HEIR: Main<Heir> = Main::new(Heir {
-    of: None,
-    inheritance: None,
-});
+impl Heir {
+    /// At the start of the process.
+    pub(super) const START: Heir = Heir {
+        of: None,
+        inheritance: None,
+    };
+}
 
 /// What this process is for its guardian, and who that is.
 struct Own {
@@ -202,15 +205,15 @@ fn or_end<T>(talk: std::io::Result<T>) -> T {
 }
 
 /// The next message within `limit`; what others see to is not passed on.
-pub fn hear(limit: Duration) -> Option<ToProcess> {
-    hear_with(limit).map(|(message, _)| message)
+pub fn hear(rt: &Runtime, limit: Duration) -> Option<ToProcess> {
+    hear_with(rt, limit).map(|(message, _)| message)
 }
 
 /// The same, with the descriptors that have come with the message.
-pub fn hear_with(limit: impl Into<Option<Duration>>) -> Option<(ToProcess, Vec<OwnedFd>)> {
+pub fn hear_with(rt: &Runtime, limit: impl Into<Option<Duration>>) -> Option<(ToProcess, Vec<OwnedFd>)> {
     match or_end(lines().manager.receive_with(limit)) {
         Some((ToProcess::Inherit { from, status }, files)) => {
-            inherit(from, status, files);
+            inherit(rt, from, status, files);
             None
         }
         Some((ToProcess::Ask { fallen }, _)) => {
@@ -221,8 +224,8 @@ pub fn hear_with(limit: impl Into<Option<Duration>>) -> Option<(ToProcess, Vec<O
     }
 }
 
-fn inherit(from: ProcessNumber, status: c_int, files: Vec<OwnedFd>) {
-    let mut heir = HEIR.borrow_mut();
+fn inherit(rt: &Runtime, from: ProcessNumber, status: c_int, files: Vec<OwnedFd>) {
+    let mut heir = rt.heir.borrow_mut();
     heir.of = Some(from);
     if let Ok(files) = files.into_iter().map(lift).collect::<Vec<_>>().try_into() {
         heir.inheritance = Some(Inheritance { from, status, files });
@@ -245,8 +248,8 @@ fn choose(fallen: &[ProcessNumber]) {
 }
 
 /// Whether what this dead process has left was the last to come.
-pub fn has_inherited_from(dead: ProcessNumber) -> bool {
-    HEIR.borrow().of == Some(dead)
+pub fn has_inherited_from(rt: &Runtime, dead: ProcessNumber) -> bool {
+    rt.heir.borrow().of == Some(dead)
 }
 
 /// How many workers were started on this node.
@@ -260,8 +263,8 @@ pub fn can_choose() -> bool {
 }
 
 /// What a dead process has left, if that has come since the last call.
-pub fn take_inheritance() -> Option<Inheritance> {
-    HEIR.borrow_mut().inheritance.take()
+pub fn take_inheritance(rt: &Runtime) -> Option<Inheritance> {
+    rt.heir.borrow_mut().inheritance.take()
 }
 
 /// These files are needed by whoever takes the part of this worker when this process dies; in place of any others.

@@ -1,6 +1,6 @@
 //! The program's buffer for buffered sends (MPI 4.1, section 3.6), which is only counted with.
 
-use crate::cell::Main;
+use crate::requests::Runtime;
 
 /// Its place.
 #[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
@@ -11,14 +11,12 @@ pub struct Attached {
     pub size: i32,
 }
 
-static ATTACHED: Main<Option<Attached>> = Main::new(None);
-
 /// What is attached, to be saved with a cut.
-pub fn attached() -> Option<Attached> {
-    *ATTACHED.borrow()
+pub fn attached(rt: &Runtime) -> Option<Attached> {
+    *rt.attached.borrow()
 }
 
 /// Attaches a buffer, or what was attached at a cut, or nothing.
-pub fn attach(buffer: Option<Attached>) {
-    ATTACHED.set(buffer);
+pub fn attach(rt: &Runtime, buffer: Option<Attached>) {
+    rt.attached.set(buffer);
 }

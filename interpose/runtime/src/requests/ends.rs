@@ -1,11 +1,12 @@
 //! The short way to the end of most requests: the library is asked for many at once, and all of them end together.
 #![allow(unsafe_code)]
 
-use super::{Kind, NULL, Request, State, TABLE, Table, null_handle};
+use super::{Kind, NULL, Request, State, Table, null_handle};
 use crate::generated::HandleKind;
 use crate::handles::{VirtDatatype, VirtRequest, created, real_request};
 use crate::objects::comm;
 use crate::objects::datatype;
+use crate::requests::Runtime;
 use std::mem::MaybeUninit;
 use understudy_mpi::real_types::{RealRequest, Status};
 
@@ -17,9 +18,9 @@ fn is_alone(request: &Request) -> bool {
 
 /// Index and real request of one that is under way, if there is a short way to its end.
 #[inline]
-pub fn alone(handle: VirtRequest) -> Option<(u32, RealRequest)> {
+pub fn alone(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)> {
     let index = created(HandleKind::Request, handle.0)?;
-    let table = TABLE.borrow();
+    let table = rt.table.borrow();
     let request = table.requests.get(index)?;
     let real = table.reals.get(index as usize)?;
     is_alone(request).then_some((index, *real))
@@ -28,11 +29,12 @@ pub fn alone(handle: VirtRequest) -> Option<(u32, RealRequest)> {
 /// The real requests of as many, if there is a short way to the end of each. Null handles and inactive requests are among them.
 #[inline]
 pub fn each_alone<'a>(
+    rt: &Runtime,
     handles: &[VirtRequest],
     room: &'a mut [MaybeUninit<RealRequest>],
 ) -> Option<&'a mut [RealRequest]> {
-    let table = TABLE.borrow();
-    let null = null_handle();
+    let table = rt.table.borrow();
+    let null = null_handle(rt);
     let mut reals = room.iter_mut();
     for &handle in handles {
         let real = match created(HandleKind::Request, handle.0) {
@@ -41,7 +43,7 @@ pub fn each_alone<'a>(
                 let real = *table.reals.get(index as usize)?;
                 (is_alone(request) || (request.state == State::Inactive && real != NULL)).then_some(real)?
             }
-            None if handle == null => real_request(null),
+            None if handle == null => real_request(rt, null),
             None => return None,
         };
         reals.next()?.write(real);
@@ -55,21 +57,21 @@ pub fn each_alone<'a>(
 impl Table {
     /// Returns the datatype that was kept for it, if that is one that the program has made.
     #[inline(always)]
-    fn end(&mut self, handle: &mut VirtRequest, status: &Status) -> Option<VirtDatatype> {
+    fn end(&mut self, rt: &Runtime, handle: &mut VirtRequest, status: &Status) -> Option<VirtDatatype> {
         let index = created(HandleKind::Request, handle.0)?;
         let request = self.requests.get(index).filter(|request| is_alone(request))?;
         let mut datatype = None;
         if let Kind::Receive(envelope) | Kind::PersistentReceive(envelope) = &request.kind {
             datatype = Some(envelope.datatype());
             if status.cancelled == 0 {
-                let worker = comm::worker_of(envelope.comm(), status.source);
+                let worker = comm::worker_of(rt, envelope.comm(), status.source);
                 self.requests.count_received(worker);
             }
         }
         if self.requests.end(index) {
             return None;
         }
-        *handle = null_handle();
+        *handle = null_handle(rt);
         if !self.kept.is_empty() {
             self.kept.retain(|(of, _)| *of != index);
         }
@@ -79,19 +81,19 @@ impl Table {
 
 /// A request that was [`alone`] has ended, and has been asked for: a message is counted as received.
 #[inline]
-pub fn end(handle: &mut VirtRequest, status: &Status) {
-    let datatype = TABLE.borrow_mut().end(handle, status);
-    datatype.into_iter().for_each(datatype::release);
+pub fn end(rt: &Runtime, handle: &mut VirtRequest, status: &Status) {
+    let datatype = rt.table.borrow_mut().end(rt, handle, status);
+    datatype.into_iter().for_each(|it| datatype::release(rt, it));
 }
 
 /// The same for requests that were [`each_alone`]: whoever is inactive stays as it is.
 #[inline]
-pub fn end_all(handles: &mut [VirtRequest], statuses: &[Status]) {
-    let mut table = TABLE.borrow_mut();
+pub fn end_all(rt: &Runtime, handles: &mut [VirtRequest], statuses: &[Status]) {
+    let mut table = rt.table.borrow_mut();
     let mut datatypes = Vec::new();
     for (handle, status) in handles.iter_mut().zip(statuses) {
-        datatypes.extend(table.end(handle, status));
+        datatypes.extend(table.end(rt, handle, status));
     }
     drop(table);
-    datatypes.into_iter().for_each(datatype::release);
+    datatypes.into_iter().for_each(|it| datatype::release(rt, it));
 }

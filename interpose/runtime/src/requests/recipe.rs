@@ -6,6 +6,7 @@
 
 use crate::handles::{VirtComm, VirtDatatype, VirtOp, predefined_handle};
 use crate::objects::{comm, datatype, op};
+use crate::requests::Runtime;
 use std::ffi::{c_int, c_void};
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
@@ -112,10 +113,10 @@ impl Recipe {
     }
 
     /// The info object may be freed; hints are for the first time only.
-    pub fn forget_hints(&mut self) {
+    pub fn forget_hints(&mut self, rt: &Runtime) {
         for argument in &mut self.arguments {
             if let Argument::Info(hints) = argument {
-                *hints = predefined_handle("ompi_mpi_info_null") as u64;
+                *hints = predefined_handle(rt, "ompi_mpi_info_null") as u64;
             }
         }
     }
@@ -139,23 +140,23 @@ impl Recipe {
     }
 
     /// What it refers to stays, though the program may free it.
-    pub fn retain(&self) {
-        self.each_datatype(datatype::retain);
-        self.each_op(op::retain);
+    pub fn retain(&self, rt: &Runtime) {
+        self.each_datatype(|it| datatype::retain(rt, it));
+        self.each_op(|it| op::retain(rt, it));
     }
 
     /// Takes [`Recipe::retain`] back.
-    pub fn release(&self) {
-        self.each_datatype(datatype::release);
-        self.each_op(op::release);
+    pub fn release(&self, rt: &Runtime) {
+        self.each_datatype(|it| datatype::release(rt, it));
+        self.each_op(|it| op::release(rt, it));
     }
 }
 
 /// What the start of a collective adds to the sum of all members: nothing, when each of them has started it.
 ///
 /// `number` is 0 for those that are started in the same order everywhere.
-pub fn share(comm: VirtComm, number: u64) -> u64 {
-    let Some((uid, me, next)) = comm::neighbour(comm) else {
+pub fn share(rt: &Runtime, comm: VirtComm, number: u64) -> u64 {
+    let Some((uid, me, next)) = comm::neighbour(rt, comm) else {
         return 0;
     };
     share_of([me, next], uid, number)

@@ -5,6 +5,7 @@ use super::order::Stamp;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::comm;
+use crate::requests::Runtime;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::Status;
 use understudy_numbers::Worker;
@@ -38,8 +39,8 @@ impl Envelope {
     }
 
     /// Worker rank of the peer; `None` for MPI_PROC_NULL and wildcards.
-    pub fn worker(&self) -> Option<Worker> {
-        comm::worker_of(self.comm(), self.peer)
+    pub fn worker(&self, rt: &Runtime) -> Option<Worker> {
+        comm::worker_of(rt, self.comm(), self.peer)
     }
 }
 

@@ -6,8 +6,9 @@
 #![allow(unsafe_code)]
 
 use super::UserError;
-use crate::cell::Main;
+use crate::cell::Field;
 use crate::shim;
+use crate::user::Runtime;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
@@ -15,6 +16,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use understudy_abi::RUNTIME_FD_BASE;
+
+/// Open files that are not the program's own doing.
+pub(super) struct Others {
+    /// Descriptors that the launcher has left open: an understudy has its own.
+    inherited: Field<Vec<i32>>,
+    /// Files that the layer has open for the program (MPI's files).
+    of_layer: Field<Vec<Weak<File>>>,
+}
+
+impl Others {
+    /// At the start of the process.
+    pub(super) const fn new() -> Others {
+        Others {
+            inherited: Field::new(Vec::new()),
+            of_layer: Field::new(Vec::new()),
+        }
+    }
+}
 
 /// An open regular file, directory or device.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -37,13 +56,10 @@ pub struct Saved {
     others: BTreeMap<i32, Vec<u8>>,
 }
 
-/// Descriptors that the launcher has left open: an understudy has its own.
-static INHERITED: Main<Vec<i32>> = Main::new(Vec::new());
-
 /// Notes what is open before the program runs.
-pub fn remember_start() {
+pub fn remember_start(rt: &Runtime) {
     let _held = shim::hold_descriptors();
-    INHERITED.set(descriptors());
+    rt.files.inherited.set(descriptors());
 }
 
 /// The open descriptors of the user side, by one system call: poll(2) says which ones are not open.
@@ -113,7 +129,7 @@ fn open_file(fd: i32, lower: &[i32]) -> Option<Open> {
 }
 
 /// Looks at all descriptors of the user side.
-pub fn capture() -> Saved {
+pub fn capture(rt: &Runtime) -> Saved {
     let _held = shim::hold_descriptors();
     let mut saved = Saved::default();
     let mut regular: Vec<i32> = Vec::new();
@@ -121,31 +137,30 @@ pub fn capture() -> Saved {
         if let Some(file) = open_file(fd, &regular) {
             saved.files.insert(fd, file);
             regular.push(fd);
-        } else if fd > libc::STDERR_FILENO && !INHERITED.borrow().contains(&fd) {
+        } else if fd > libc::STDERR_FILENO && !rt.files.inherited.borrow().contains(&fd) {
             saved.others.insert(fd, path_of(fd).as_os_str().as_bytes().to_vec());
         }
     }
     saved
 }
 
-/// Files that the layer has open for the program (MPI's files).
-static OF_LAYER: Main<Vec<Weak<File>>> = Main::new(Vec::new());
-
 /// The layer has opened a file for the program.
-pub fn also_written(file: &Arc<File>) {
-    let mut all = OF_LAYER.borrow_mut();
+pub fn also_written(rt: &Runtime, file: &Arc<File>) {
+    let mut all = rt.files.of_layer.borrow_mut();
     all.retain(|file| file.strong_count() > 0);
     all.push(Arc::downgrade(file));
 }
 
 /// The regular files that the program may be writing, opened once more.
-pub fn written() -> Vec<File> {
-    let of_layer: Vec<File> = OF_LAYER
+pub fn written(rt: &Runtime) -> Vec<File> {
+    let of_layer: Vec<File> = rt
+        .files
+        .of_layer
         .borrow()
         .iter()
         .filter_map(|file| file.upgrade()?.try_clone().ok())
         .collect();
-    let saved = capture();
+    let saved = capture(rt);
     let written = saved
         .files
         .iter()
@@ -169,9 +184,9 @@ fn is_writable(flags: i32) -> bool {
 }
 
 /// Makes the user side's open files those of the cut.
-pub fn restore(saved: &Saved) -> Result<(), UserError> {
+pub fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
     let _held = shim::hold_descriptors();
-    let now = capture();
+    let now = capture(rt);
     for (&fd, _) in now.files.iter().filter(|(fd, _)| !saved.files.contains_key(fd)) {
         // SAFETY: close(2) of a file that was opened after the cut.
         unsafe { libc::close(fd) };

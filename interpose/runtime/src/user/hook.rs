@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{loader, undo};
+use crate::user::DOOR;
 use std::ffi::{c_char, c_int};
 use understudy_abi::effect;
 
@@ -17,11 +18,12 @@ pub unsafe extern "C" fn file_effect(
     other: *const c_char,
     value: i64,
 ) {
+    let rt = DOOR.get();
     // SAFETY: handed on to the caller.
     unsafe {
         match kind {
-            effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => loader::note(kind, path, value),
-            _ => undo::file_effect(kind, directory, path, other_directory, other, value),
+            effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => loader::note(rt, kind, path, value),
+            _ => undo::file_effect(rt, kind, directory, path, other_directory, other, value),
         }
     }
 }

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::UserError;
-use crate::cell::Main;
+use crate::user::Runtime;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::FromRawFd;
@@ -18,17 +18,20 @@ pub struct Saved {
 }
 
 #[derive(Debug, Default)]
-struct Input {
+pub(super) struct Input {
     /// Tells of reads.
     watch: Option<File>,
     reads: u64,
 }
 
-static INPUT: Main<Input> = Main::new(Input { watch: None, reads: 0 });
+impl Input {
+    /// At the start of the process.
+    pub(super) const START: Input = Input { watch: None, reads: 0 };
+}
 
 /// Begins to watch, before the program runs.
-pub fn remember_start() {
-    INPUT.borrow_mut().begin();
+pub fn remember_start(rt: &Runtime) {
+    rt.input.borrow_mut().begin();
 }
 
 fn is_pipe() -> bool {
@@ -64,13 +67,13 @@ pub fn leave() {
 }
 
 /// Looks whether something has been read since the last look.
-pub fn capture() -> Saved {
-    INPUT.borrow_mut().capture()
+pub fn capture(rt: &Runtime) -> Saved {
+    rt.input.borrow_mut().capture()
 }
 
 /// Refuses if the program has read since the cut. `own`: this process is the one that was saved.
-pub fn restore(saved: &Saved, own: bool) -> Result<(), UserError> {
-    INPUT.borrow_mut().restore(saved, own)
+pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> {
+    rt.input.borrow_mut().restore(saved, own)
 }
 
 impl Input {

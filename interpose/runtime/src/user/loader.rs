@@ -19,14 +19,15 @@ mod replay;
 mod vector;
 
 use super::UserError;
-use crate::cell::{Copied, Main};
+use crate::cell::Field;
 use crate::image::runs::AddrRange;
 use crate::image::vmas;
+use crate::user::Runtime;
 use crate::{told, unwinder, world};
 use list::Library;
 use memory::Snapshot;
 use operations::{Call, Operation};
-use std::cell::RefMut;
+use std::cell::{Cell, RefMut};
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::fs::MetadataExt;
@@ -35,9 +36,33 @@ use understudy_abi::{LD_HEAP_HEADER, LD_HEAP_SIZE, LIBRARY_PLACES, USER_LD_HEAP,
 pub use list::libraries;
 pub use memory::is_locked;
 
+/// What is known of the loader's state.
+pub(super) struct Loaded {
+    before: Cell<Before>,
+    kept: Field<Option<Kept>>,
+    log: Field<Option<operations::Log>>,
+    /// Where ld.so's state lies. Empty: it does not have the known form.
+    places: Field<Vec<AddrRange>>,
+}
+
+impl Loaded {
+    /// At the start of the process.
+    pub(super) const fn new() -> Loaded {
+        Loaded {
+            before: Cell::new(Before {
+                libraries: 0,
+                namespaces: 0,
+            }),
+            kept: Field::new(None),
+            log: Field::new(None),
+            places: Field::new(Vec::new()),
+        }
+    }
+}
+
 /// The libraries that the program has opened so far.
-pub fn opened() -> Vec<Library> {
-    libraries().split_off(BEFORE.get().libraries)
+pub fn opened(rt: &Runtime) -> Vec<Library> {
+    libraries().split_off(rt.loader.before.get().libraries)
 }
 
 /// A block of thread-local data.
@@ -100,61 +125,55 @@ struct Before {
     namespaces: usize,
 }
 
-static BEFORE: Copied<Before> = Copied::new(Before {
-    libraries: 0,
-    namespaces: 0,
-});
-static KEPT: Main<Option<Kept>> = Main::new(None);
-
-fn kept() -> RefMut<'static, Kept> {
-    RefMut::map(KEPT.borrow_mut(), Option::get_or_insert_default)
+fn kept(rt: &Runtime) -> RefMut<'_, Kept> {
+    RefMut::map(rt.loader.kept.borrow_mut(), Option::get_or_insert_default)
 }
 
-fn mark() -> Mark {
+fn mark(rt: &Runtime) -> Mark {
     Mark {
-        calls: operations::calls(),
+        calls: operations::calls(rt),
         // SAFETY: the face's counter lives as long as the process.
         changes: unsafe { told::info().loader_heap.changes.read_volatile() },
     }
 }
 
 /// Finds ld.so's state, before the program runs.
-pub fn find(first_heap: &[AddrRange]) {
-    BEFORE.set(Before {
+pub fn find(rt: &Runtime, first_heap: &[AddrRange]) {
+    rt.loader.before.set(Before {
         libraries: list::modules().len(),
-        ..BEFORE.get()
+        ..rt.loader.before.get()
     });
-    memory::find(first_heap);
+    memory::find(rt, first_heap);
 }
 
 /// The program is in MPI_Init. What it opens from here on is noted.
-pub fn begin() {
+pub fn begin(rt: &Runtime) {
     let mut random = [0; 8];
     // SAFETY: getrandom(2) fills the buffer; a name for this process is all that is wanted.
     unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
-    *kept() = Kept {
+    *kept(rt) = Kept {
         own: u64::from_ne_bytes(random),
-        checked: mark(),
+        checked: mark(rt),
         ..Kept::default()
     };
-    BEFORE.set(Before {
+    rt.loader.before.set(Before {
         namespaces: list::namespaces(),
-        ..BEFORE.get()
+        ..rt.loader.before.get()
     });
-    list::find_static_blocks(BEFORE.get().libraries);
-    operations::begin();
+    list::find_static_blocks(rt.loader.before.get().libraries);
+    operations::begin(rt);
 }
 
 /// The program is about to open or close a library ([`effect`]).
 ///
 /// # Safety
 /// The string must be valid or null.
-pub unsafe fn note(kind: u32, path: *const c_char, value: i64) {
+pub unsafe fn note(rt: &Runtime, kind: u32, path: *const c_char, value: i64) {
     if !world::is_protected() {
         return;
     }
     match kind {
-        effect::CLOSE_LIBRARY => operations::note(Call::Close { handle: value as u64 }),
+        effect::CLOSE_LIBRARY => operations::note(rt, Call::Close { handle: value as u64 }),
         // Without a name it is the program itself.
         _ if path.is_null() => {}
         _ => {
@@ -164,26 +183,26 @@ pub unsafe fn note(kind: u32, path: *const c_char, value: i64) {
             let here = || std::env::current_dir().ok()?.into_os_string().into_string().ok();
             let directory = if is_relative { here() } else { None };
             let flags = value as i32;
-            operations::note(Call::Open { path, flags, directory });
+            operations::note(rt, Call::Open { path, flags, directory });
         }
     }
 }
 
 /// Refuses if an understudy could not open what the program has opened.
-pub fn check() -> Result<(), UserError> {
-    let mark = mark();
-    if kept().checked == mark {
+pub fn check(rt: &Runtime) -> Result<(), UserError> {
+    let mark = mark(rt);
+    if kept(rt).checked == mark {
         return Ok(());
     }
-    let operations = operations::operations();
+    let operations = operations::operations(rt);
     let made = || operations.iter().flat_map(|operation| &operation.made);
     let refuse = |path: &str, why| Err(UserError::LateLibrary(path.to_owned(), why));
     if let Some(first) = made().next()
-        && !memory::is_known()
+        && !memory::is_known(rt)
     {
         return refuse(&first.path, "this C library's loader is not known");
     }
-    if list::namespaces() != BEFORE.get().namespaces {
+    if list::namespaces() != rt.loader.before.get().namespaces {
         return refuse("a library", "it has done so in a namespace of its own, by dlmopen");
     }
     if operations.len() > MOST_OPERATIONS
@@ -208,7 +227,7 @@ pub fn check() -> Result<(), UserError> {
             return refuse(&library.path, "this C library's loader is not known");
         }
     }
-    kept().checked = mark;
+    kept(rt).checked = mark;
     Ok(())
 }
 
@@ -241,13 +260,13 @@ fn blocks(libraries: &[Library]) -> Vec<Block> {
 }
 
 /// Copies ld.so's state, unless it is as it was at the last cut.
-pub fn capture() -> Saved {
-    let operations = operations::operations();
-    if !kept().last.is_some_and(|(_, last)| last == mark()) {
-        list::find_static_blocks(BEFORE.get().libraries);
+pub fn capture(rt: &Runtime) -> Saved {
+    let operations = operations::operations(rt);
+    if !kept(rt).last.is_some_and(|(_, last)| last == mark(rt)) {
+        list::find_static_blocks(rt.loader.before.get().libraries);
     }
-    let mut kept = kept();
-    let mark = mark();
+    let mut kept = kept(rt);
+    let mark = mark(rt);
     let key = match kept.last {
         Some((key, last)) if last == mark => key,
         _ => {
@@ -256,14 +275,14 @@ pub fn capture() -> Saved {
                 process: kept.own,
                 version: kept.versions,
             };
-            kept.keep(key, mark);
+            kept.keep(rt, key, mark);
             key
         }
     };
     let libraries = libraries();
     Saved {
         key,
-        blocks: if memory::is_known() {
+        blocks: if memory::is_known(rt) {
             blocks(&libraries)
         } else {
             Vec::new()
@@ -275,23 +294,23 @@ pub fn capture() -> Saved {
 
 impl Kept {
     /// ld.so's state has this key.
-    fn keep(&mut self, key: Key, mark: Mark) {
+    fn keep(&mut self, rt: &Runtime, key: Key, mark: Mark) {
         self.last = Some((key, mark));
-        if memory::is_known() {
+        if memory::is_known(rt) {
             self.snapshots.retain(|(other, _)| *other != key);
             self.snapshots.truncate(MOST_STATES - 1);
-            self.snapshots.push_front((key, Snapshot::take()));
+            self.snapshots.push_front((key, Snapshot::take(rt)));
         }
     }
 }
 
 /// Makes ld.so's state that of the cut; to be called before mappings and pages are put back.
-pub fn restore(saved: &Saved) -> Result<(), UserError> {
-    if kept().last == Some((saved.key, mark())) {
+pub fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
+    if kept(rt).last == Some((saved.key, mark(rt))) {
         return Ok(());
     }
     let is_back = {
-        let kept = kept();
+        let kept = kept(rt);
         let snapshot = kept.snapshots.iter().find(|(key, _)| *key == saved.key);
         snapshot.map(|(_, snapshot)| snapshot.put_back())
     };
@@ -300,18 +319,18 @@ pub fn restore(saved: &Saved) -> Result<(), UserError> {
         Some(true) => {}
         Some(false) => return Err(refused()),
         None => {
-            let own = operations::operations();
+            let own = operations::operations(rt);
             let rest = saved.operations.strip_prefix(&own[..]).ok_or_else(refused)?;
             // Constructors of the libraries run.
             replay::run(saved, rest)?;
-            let now = mark();
-            kept().keep(saved.key, now);
+            let now = mark(rt);
+            kept(rt).keep(rt, saved.key, now);
         }
     }
-    operations::replace(&saved.operations, &saved.libraries);
-    let mut kept = kept();
-    kept.last = Some((saved.key, mark()));
-    kept.checked = mark();
+    operations::replace(rt, &saved.operations, &saved.libraries);
+    let mut kept = kept(rt);
+    kept.last = Some((saved.key, mark(rt)));
+    kept.checked = mark(rt);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Standard output and error: exactly once, through the relay (`ckptd::relay`).
 
-use crate::cell::Main;
 use crate::told;
+use crate::user::Runtime;
 use ckptd::private::in_memory;
 use ckptd::relay::{LedgerObserver, LedgerView, NOTE_WORDS, NoteCell, Position, RankStage, Stream, name_in_memory};
 use std::os::fd::RawFd;
@@ -25,24 +25,27 @@ struct Output {
 /// Looked at in signal handlers and by other threads, too.
 static OUTPUT: OnceLock<Output> = OnceLock::new();
 /// What only the main thread asks for.
-struct Streams {
+pub(super) struct Streams {
     /// The path of this rank's ledger.
     ledger: Option<PathBuf>,
     /// What a dead rank's relay has forwarded, for the understudy that goes on for it.
     inherited: [Position; 2],
 }
 
-static STREAMS: Main<Streams> = Main::new(Streams {
-    ledger: None,
-    inherited: [Position::START; 2],
-});
+impl Streams {
+    /// At the start of the process.
+    pub(super) const START: Streams = Streams {
+        ledger: None,
+        inherited: [Position::START; 2],
+    };
+}
 
 /// How long a relay may take to start, or to pass on what it still has: it may be kept from running on a machine with too
 /// much to do, or wait for a reader. One that is gone or cannot work is found out at once.
 const RELAY_TIMEOUT: Duration = Duration::from_secs(120);
 
-fn own_ledger() -> Option<PathBuf> {
-    STREAMS.borrow().ledger.clone()
+fn own_ledger(rt: &Runtime) -> Option<PathBuf> {
+    rt.streams.borrow().ledger.clone()
 }
 
 #[allow(unsafe_code)]
@@ -72,8 +75,8 @@ pub fn new_ledger(job: &str, process: ProcessNumber) -> PathBuf {
 }
 
 /// Connects to this rank's relay. `is_silent`: what the program prints until its state is loaded, nobody is to see.
-pub fn attach(path: PathBuf, is_silent: bool) {
-    STREAMS.borrow_mut().ledger = Some(path.clone());
+pub fn attach(rt: &Runtime, path: PathBuf, is_silent: bool) {
+    rt.streams.borrow_mut().ledger = Some(path.clone());
     let pipes = [private_copy(1), private_copy(2)];
     match LedgerView::attach(&path, pipes, RELAY_TIMEOUT) {
         Ok(view) => {
@@ -126,17 +129,17 @@ pub fn effects() -> Option<&'static AtomicU64> {
 }
 
 /// Whether threads of some process of this node have changed files since the cut of this epoch.
-pub fn have_effects_since(epoch: Epoch) -> bool {
+pub fn have_effects_since(rt: &Runtime, epoch: Epoch) -> bool {
     let ledgers = (0..told::process_count())
         .map(ProcessNumber)
-        .filter_map(|it| LedgerObserver::open(&ledger_of(it)?).ok());
+        .filter_map(|it| LedgerObserver::open(&ledger_of(rt, it)?).ok());
     ledgers.into_iter().any(|ledger| ledger.effects() > epoch.0)
 }
 
 /// What a process that has died has left in its ledger, if it ran on this node:
 /// its note, and the status with which it has ended without `MPI_Finalize`.
-pub fn dead_note(process: ProcessNumber) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
-    let ledger = LedgerObserver::open(&ledger_of(process)?).ok()?;
+pub fn dead_note(rt: &Runtime, process: ProcessNumber) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
+    let ledger = LedgerObserver::open(&ledger_of(rt, process)?).ok()?;
     Some((ledger.note(), ledger.left()))
 }
 
@@ -155,7 +158,7 @@ pub fn capture() -> Saved {
 }
 
 /// Goes on from the places of a cut: what was forwarded since is not forwarded again.
-pub fn restore(saved: &Saved, own: bool) {
+pub fn restore(rt: &Runtime, saved: &Saved, own: bool) {
     let Some(output) = OUTPUT.get() else { return };
     for stream in Stream::BOTH {
         let (Some(place), true) = (saved.places[stream.index()], output.pipes[stream.index()].is_some()) else {
@@ -166,7 +169,7 @@ pub fn restore(saved: &Saved, own: bool) {
         } else {
             output
                 .view
-                .takeover(stream, place, STREAMS.borrow().inherited[stream.index()])
+                .takeover(stream, place, rt.streams.borrow().inherited[stream.index()])
         };
         if let Err(error) = done {
             log::warn!("the output relay does not answer ({error}); some output may appear twice");
@@ -175,8 +178,8 @@ pub fn restore(saved: &Saved, own: bool) {
 }
 
 /// Path of the ledger of a process.
-fn ledger_of(process: ProcessNumber) -> Option<PathBuf> {
-    let own = own_ledger()?;
+fn ledger_of(rt: &Runtime, process: ProcessNumber) -> Option<PathBuf> {
+    let own = own_ledger(rt)?;
     let name = own.file_name()?.to_str()?.rsplit_once('-')?.0.to_owned();
     Some(own.with_file_name(format!("{name}-{process}")))
 }
@@ -195,20 +198,20 @@ fn final_marks(path: &Path) -> [Position; 2] {
 }
 
 /// What the relays of dead processes have forwarded, as far as they ran on this node: one pair for each.
-pub fn dead_output(dead: &[ProcessNumber]) -> Vec<[Position; 2]> {
+pub fn dead_output(rt: &Runtime, dead: &[ProcessNumber]) -> Vec<[Position; 2]> {
     dead.iter()
-        .map(|&rank| ledger_of(rank).map_or([Position::START; 2], |path| final_marks(&path)))
+        .map(|&rank| ledger_of(rt, rank).map_or([Position::START; 2], |path| final_marks(&path)))
         .collect()
 }
 
 /// The job has been started again: the output of before ends at the place of the cut.
-pub fn continue_from(saved: &Saved) {
-    STREAMS.borrow_mut().inherited = saved.places.map(Option::unwrap_or_default);
+pub fn continue_from(rt: &Runtime, saved: &Saved) {
+    rt.streams.borrow_mut().inherited = saved.places.map(Option::unwrap_or_default);
 }
 
 /// Where standard output goes on after [`continue_from`], for the user.
-pub fn position() -> String {
-    let Position { line, column } = STREAMS.borrow().inherited[0];
+pub fn position(rt: &Runtime) -> String {
+    let Position { line, column } = rt.streams.borrow().inherited[0];
     let within = match column {
         0 => String::new(),
         _ => format!(" and {column} byte(s)"),
@@ -217,21 +220,25 @@ pub fn position() -> String {
 }
 
 /// Takes over what a dead rank's relay has forwarded.
-pub fn inherit(marks: [Position; 2]) {
-    STREAMS.borrow_mut().inherited = marks;
+pub fn inherit(rt: &Runtime, marks: [Position; 2]) {
+    rt.streams.borrow_mut().inherited = marks;
 }
 
 /// Removes the ledgers of processes that have ended, among these.
-pub fn remove_closed_ledgers(ranks: std::ops::Range<u32>) {
+pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
     let is_closed = |path: &PathBuf| LedgerObserver::open(path).is_ok_and(|ledger| ledger.is_closed());
-    for path in ranks.map(ProcessNumber).filter_map(ledger_of).filter(is_closed) {
+    for path in ranks
+        .map(ProcessNumber)
+        .filter_map(|it| ledger_of(rt, it))
+        .filter(is_closed)
+    {
         let _ = std::fs::remove_file(path);
     }
 }
 
 /// Removes the ledger of a process that has died, and whose part has been taken.
-pub fn remove_ledger(process: ProcessNumber) {
-    if let Some(path) = ledger_of(process) {
+pub fn remove_ledger(rt: &Runtime, process: ProcessNumber) {
+    if let Some(path) = ledger_of(rt, process) {
         let _ = std::fs::remove_file(path);
     }
 }

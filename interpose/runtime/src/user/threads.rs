@@ -23,13 +23,13 @@ use super::UserError;
 use super::locks::ThreadNumber;
 use super::tls;
 use crate::arch::{self, Frame, raw, turn};
-use crate::cell::Main;
+use crate::user::Runtime;
 use crate::{attention, sys, told};
 pub use context::Caller;
 use lists::Places;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use stop::Threads;
+pub use stop::Threads;
 
 /// Tells where the kernel's numbers of threads are, which calls of other threads need.
 pub fn tell_numbers() {
@@ -98,23 +98,20 @@ impl Thread {
     }
 }
 
-/// `None`: threads are refused.
-static THREADS: Main<Option<Threads>> = Main::new(None);
-
 /// How long a cut waits for a thread, and how long a recovery.
 const CUT_TIMEOUT: Duration = Duration::from_millis(50);
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// From here on threads can be stopped, where this C library is known. Before the program runs.
-pub fn allow() {
-    THREADS.set(Places::find().map(Threads::new));
+pub fn allow(rt: &Runtime) {
+    rt.threads.set(Places::find().map(Threads::new));
 }
 
 /// Refuses if the program has created a thread that could not be brought back.
-pub fn check() -> Result<(), UserError> {
+pub fn check(rt: &Runtime) -> Result<(), UserError> {
     let created = told::created_threads();
-    if created == 0 || THREADS.borrow().is_some() {
+    if created == 0 || rt.threads.borrow().is_some() {
         Ok(())
     } else {
         Err(UserError::Threads(created))
@@ -122,14 +119,14 @@ pub fn check() -> Result<(), UserError> {
 }
 
 /// Stops all threads for a cut; false: it must be put off.
-pub fn stop() -> bool {
-    let mut threads = THREADS.borrow_mut();
+pub fn stop(rt: &Runtime) -> bool {
+    let mut threads = rt.threads.borrow_mut();
     threads.as_mut().is_none_or(|threads| threads.try_to_stop(CUT_TIMEOUT))
 }
 
 /// Stops all threads for a recovery, which cannot be put off.
-pub fn stop_for_good() -> Result<(), UserError> {
-    let mut threads = THREADS.borrow_mut();
+pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
+    let mut threads = rt.threads.borrow_mut();
     let Some(threads) = threads.as_mut() else { return Ok(()) };
     let begin = Instant::now();
     loop {
@@ -143,27 +140,27 @@ pub fn stop_for_good() -> Result<(), UserError> {
 }
 
 /// Lets all go on as if nothing had been.
-pub fn let_go() {
-    if let Some(threads) = THREADS.borrow_mut().as_mut() {
+pub fn let_go(rt: &Runtime) {
+    if let Some(threads) = rt.threads.borrow_mut().as_mut() {
         threads.release(slot::GO_ON);
     }
 }
 
 /// Lets all go on from what has been loaded; the call at the cut was that of `frame`.
-pub fn go_back(frame: &Frame) {
+pub fn go_back(rt: &Runtime, frame: &Frame) {
     if arch::departs() {
         turn::keep();
     } else {
         turn::pass_to_main(frame);
     }
-    if let Some(threads) = THREADS.borrow_mut().as_mut() {
+    if let Some(threads) = rt.threads.borrow_mut().as_mut() {
         threads.release(slot::GO_BACK);
     }
 }
 
 /// Whether one of the program's threads has such a number, or nobody can tell just now; not so where threads cannot be told apart.
-fn is_any(has: impl Fn(i32) -> bool) -> bool {
-    let threads = THREADS.borrow();
+fn is_any(rt: &Runtime, has: impl Fn(i32) -> bool) -> bool {
+    let threads = rt.threads.borrow();
     let Some(threads) = threads.as_ref() else { return false };
     // Somebody is in the lists just now, who is no program of one thread.
     let listed = threads.places.threads();
@@ -171,18 +168,18 @@ fn is_any(has: impl Fn(i32) -> bool) -> bool {
 }
 
 /// Whether the program has threads beside the main one that could be stopped.
-pub fn are_there() -> bool {
-    is_any(|number| number > 0)
+pub fn are_there(rt: &Runtime) -> bool {
+    is_any(rt, |number| number > 0)
 }
 
 /// Whether threads can be told apart from those of the runtime side.
-pub fn are_known() -> bool {
-    THREADS.borrow().is_some()
+pub fn are_known(rt: &Runtime) -> bool {
+    rt.threads.borrow().is_some()
 }
 
 /// The numbers of the program's threads but the calling one's, as far as can be told just now.
-pub fn numbers() -> Vec<ThreadNumber> {
-    let threads = THREADS.borrow();
+pub fn numbers(rt: &Runtime) -> Vec<ThreadNumber> {
+    let threads = rt.threads.borrow();
     let listed = threads
         .as_ref()
         .and_then(|threads| threads.places.threads())
@@ -194,13 +191,13 @@ pub fn numbers() -> Vec<ThreadNumber> {
 }
 
 /// Whether a thread of the program's has this number, or nobody can tell just now: what is not so is seen at the next cut.
-pub fn may_have(number: ThreadNumber) -> bool {
-    is_any(|own| own == number.get())
+pub fn may_have(rt: &Runtime, number: ThreadNumber) -> bool {
+    is_any(rt, |own| own == number.get())
 }
 
 /// Looks at all threads, which stand still.
-pub fn capture() -> Result<Saved, UserError> {
-    let threads = THREADS.borrow();
+pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
+    let threads = rt.threads.borrow();
     let Some(threads) = threads.as_ref() else {
         return Ok(Saved::default());
     };

@@ -12,12 +12,35 @@
 
 use super::locks::{Change, ThreadNumber};
 use super::{UserError, loader, threads, zones};
-use crate::cell::{Copied, Main};
+use crate::cell::Field;
 use crate::image::layout::Layout;
 use crate::told;
+use crate::user::Runtime;
+use std::cell::Cell;
 use std::io;
 use std::path::Path;
 use understudy_abi::STOP_SIGNAL;
+
+/// What is known of the program's timers.
+pub(super) struct Timers {
+    /// Where glibc has the number of its thread; 0: not known yet.
+    helper: Cell<u64>,
+    /// Timers that signal other threads than the main one, as they were when all threads had stopped for this cut.
+    stopped: Field<Vec<Timer>>,
+    /// Whether there was such a timer at the last check.
+    signals_threads: Cell<bool>,
+}
+
+impl Timers {
+    /// At the start of the process.
+    pub(super) const fn new() -> Timers {
+        Timers {
+            helper: Cell::new(0),
+            stopped: Field::new(Vec::new()),
+            signals_threads: Cell::new(false),
+        }
+    }
+}
 
 /// `struct itimerspec` as four numbers: interval and time left, in seconds and nanoseconds.
 type Time = [i64; 4];
@@ -58,8 +81,6 @@ pub struct Saved {
 
 /// The signal that glibc's thread waits for.
 const SIGTIMER: i32 = 32;
-/// Where glibc has the number of its thread; 0: not known yet.
-static HELPER: Copied<u64> = Copied::new(0);
 
 fn failed(number: i32, action: &str) -> UserError {
     UserError::Timer(format!("timer {number} {action}: {}", io::Error::last_os_error()))
@@ -125,16 +146,16 @@ fn blocks_all_but_stop(thread: ThreadNumber) -> bool {
 }
 
 /// Where glibc has the number of its thread, and that, if it has one; an error if that is not certain.
-fn helper(timers: &[Kind]) -> Result<Option<(u64, ThreadNumber)>, UserError> {
+fn helper(rt: &Runtime, timers: &[Kind]) -> Result<Option<(u64, ThreadNumber)>, UserError> {
     let signalled = signalled(timers);
-    if signalled.is_none() && !threads::are_known() {
+    if signalled.is_none() && !threads::are_known(rt) {
         return Ok(None);
     }
-    let known = HELPER.get();
+    let known = rt.timers.helper.get();
     if known != 0 {
         // SAFETY: found before, in glibc's data, which is never unmapped.
         let number = ThreadNumber::of(unsafe { (known as *const i32).read_volatile() });
-        return match signalled.is_none_or(|thread| thread == number) && threads::may_have(number) {
+        return match signalled.is_none_or(|thread| thread == number) && threads::may_have(rt, number) {
             true => Ok(Some((known, number))),
             false => Err(UserError::TimerThread),
         };
@@ -145,7 +166,7 @@ fn helper(timers: &[Kind]) -> Result<Option<(u64, ThreadNumber)>, UserError> {
     }
     let candidates = match signalled {
         Some(thread) => vec![thread],
-        None => threads::numbers()
+        None => threads::numbers(rt)
             .into_iter()
             .filter(|&thread| blocks_all_but_stop(thread))
             .collect(),
@@ -155,7 +176,7 @@ fn helper(timers: &[Kind]) -> Result<Option<(u64, ThreadNumber)>, UserError> {
         .flat_map(|&thread| places(thread).into_iter().map(move |place| (place, thread)));
     match (&found.collect::<Vec<_>>()[..], signalled) {
         (&[(place, thread)], _) => {
-            HELPER.set(place);
+            rt.timers.helper.set(place);
             Ok(Some((place, thread)))
         }
         ([], None) => Ok(None),
@@ -183,35 +204,34 @@ fn places(thread: ThreadNumber) -> Vec<u64> {
         .collect()
 }
 
-/// Timers that signal other threads than the main one, as they were when all threads had stopped for this cut.
-static STOPPED: Main<Vec<Timer>> = Main::new(Vec::new());
-/// Whether there was such a timer at the last check.
-static SIGNALS_THREADS: Copied<bool> = Copied::new(false);
-
 /// Refuses if a timer signals a thread that an understudy would not have.
-pub fn check() -> Result<(), UserError> {
+pub fn check(rt: &Runtime) -> Result<(), UserError> {
     let timers = list();
     let others = timers.iter().filter_map(|kind| match kind.notice {
         Notice::Thread(thread) if thread != ThreadNumber::main() => Some(thread),
         _ => None,
     });
     let others: Vec<ThreadNumber> = others.collect();
-    SIGNALS_THREADS.set(!others.is_empty());
-    match others.into_iter().all(threads::may_have) {
-        true => helper(&timers).map(drop),
+    rt.timers.signals_threads.set(!others.is_empty());
+    match others.into_iter().all(|it| threads::may_have(rt, it)) {
+        true => helper(rt, &timers).map(drop),
         false => Err(UserError::TimerThread),
     }
 }
 
 /// Threads have stopped for a cut. False: a timer that expires once may have just done so, and the signal would be lost.
-pub fn are_quiet() -> bool {
-    let timers = if SIGNALS_THREADS.get() { look() } else { Vec::new() };
+pub fn are_quiet(rt: &Runtime) -> bool {
+    let timers = if rt.timers.signals_threads.get() {
+        look()
+    } else {
+        Vec::new()
+    };
     let is_quiet = |timer: &Timer| match timer.kind.notice {
         Notice::Thread(thread) => !timer.has_expired() || !is_pending(thread, timer.kind.signal),
         _ => true,
     };
     let are_quiet = timers.iter().all(is_quiet);
-    *STOPPED.borrow_mut() = timers;
+    *rt.timers.stopped.borrow_mut() = timers;
     are_quiet
 }
 
@@ -245,11 +265,11 @@ fn set_expired(timers: &mut [Timer], stopped: &[Timer]) {
 }
 
 /// Looks at all timers.
-pub fn capture() -> Result<Saved, UserError> {
+pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
     let mut timers = look();
-    set_expired(&mut timers, &std::mem::take(&mut *STOPPED.borrow_mut()));
+    set_expired(&mut timers, &std::mem::take(&mut *rt.timers.stopped.borrow_mut()));
     let kinds: Vec<Kind> = timers.iter().map(|timer| timer.kind).collect();
-    let helper = helper(&kinds)?;
+    let helper = helper(rt, &kinds)?;
     Ok(Saved { timers, helper })
 }
 
@@ -284,14 +304,14 @@ impl Timer {
 }
 
 /// Makes the timers those of the cut, with the time that was left of each. `changed` has all threads, which stand still.
-pub fn restore(saved: &Saved, changed: &[Change]) -> Result<(), UserError> {
+pub fn restore(rt: &Runtime, saved: &Saved, changed: &[Change]) -> Result<(), UserError> {
     if let Some((place, helper)) = saved.helper {
         let number = now(helper, changed).unwrap_or(helper).get();
         // SAFETY: a word of glibc's, which lies where it lay in the process that was saved.
         unsafe { (place as *mut i32).write_volatile(number) };
     }
     // In another process it is looked for again.
-    HELPER.set(saved.helper.map_or(0, |(place, _)| place));
+    rt.timers.helper.set(saved.helper.map_or(0, |(place, _)| place));
     make_all(&saved.timers, changed)
 }
 

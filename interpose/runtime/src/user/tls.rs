@@ -7,8 +7,7 @@
 
 use super::UserError;
 use crate::image::runs::AddrRange;
-use crate::sys;
-use crate::told;
+use crate::{sys, told};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_abi::RUNTIME_FIRST_KEY;
 use xxhash_rust::xxh3::xxh3_64;

@@ -27,7 +27,8 @@ mod ranges;
 mod tests;
 
 use super::{UserError, effects, output};
-use crate::cell::Main;
+use crate::cell::Field;
+use crate::user::Runtime;
 use crate::{told, world};
 use ckptd::private::{MEMORY, in_memory, open_own};
 use ckptd::relay::in_file_names;
@@ -35,7 +36,7 @@ pub use note::Call;
 use note::Recorder;
 use place::Place;
 pub use ranges::Range;
-use std::cell::RefMut;
+use std::cell::{Cell, RefMut};
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::fs::{self, File};
 use std::io;
@@ -45,11 +46,25 @@ use std::path::{Path, PathBuf};
 use understudy_abi::effect;
 use understudy_numbers::{Epoch, ProcessNumber};
 
-static RECORDER: Main<Option<Recorder>> = Main::new(None);
-/// Beside the epochs on disk, until the job has come to its end.
-static ON_DISK: Main<Option<Place>> = Main::new(None);
-/// Effects are noted before MPI_Init: the job is started again, and what the program has done then is on disk.
-static EARLY: Main<bool> = Main::new(false);
+/// The logs.
+pub(super) struct Undo {
+    recorder: Field<Option<Recorder>>,
+    /// Beside the epochs on disk, until the job has come to its end.
+    on_disk: Field<Option<Place>>,
+    /// Effects are noted before MPI_Init: the job is started again, and what the program has done then is on disk.
+    early: Cell<bool>,
+}
+
+impl Undo {
+    /// At the start of the process.
+    pub(super) const fn new() -> Undo {
+        Undo {
+            recorder: Field::new(None),
+            on_disk: Field::new(None),
+            early: Cell::new(false),
+        }
+    }
+}
 
 /// What the program does before it is started again belongs to this epoch.
 const START: Epoch = Epoch(1);
@@ -60,29 +75,32 @@ fn of_memory() -> Place {
     Place::Memory(in_file_names(&told::job()), told::process_count())
 }
 
-fn place() -> Place {
-    ON_DISK.borrow().clone().unwrap_or_else(of_memory)
+fn place(rt: &Runtime) -> Place {
+    rt.undo.on_disk.borrow().clone().unwrap_or_else(of_memory)
 }
 
-fn recorder() -> RefMut<'static, Recorder> {
+fn recorder(rt: &Runtime) -> RefMut<'_, Recorder> {
     let make = || {
         let (place, rank) = (of_memory(), told::process());
         Recorder::new(place.log_of(rank), &in_memory(), place.job(), rank)
     };
-    RefMut::map(RECORDER.borrow_mut(), |recorder| recorder.get_or_insert_with(make))
+    RefMut::map(rt.undo.recorder.borrow_mut(), |recorder| {
+        recorder.get_or_insert_with(make)
+    })
 }
 
 /// A job that is started again: notes what the program does before it is replaced by what it was.
-pub fn note_from_start() {
-    EARLY.set(true);
-    recorder().begin(START);
+pub fn note_from_start(rt: &Runtime) {
+    rt.undo.early.set(true);
+    recorder(rt).begin(START);
 }
 
 /// Undoes what the program has done so far. All processes are in MPI_Init.
-pub fn undo_start() -> Result<(), UserError> {
-    if EARLY.take() {
-        undo_all(of_memory().logs(), START)?;
-        RECORDER
+pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
+    if rt.undo.early.take() {
+        undo_all(rt, of_memory().logs(), START)?;
+        rt.undo
+            .recorder
             .take()
             .map_or(Ok(()), |mut recorder| recorder.end())
             .unwrap_or_default();
@@ -92,7 +110,7 @@ pub fn undo_start() -> Result<(), UserError> {
 
 /// Keeps the log in a directory, so that a job can be started again. If that cannot be, it stays in memory: then there are
 /// no epochs on disk either.
-pub fn keep_on_disk(directory: &Path, lineage: u64, start: u64) {
+pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
     let (lineage, rank) = (format!("{lineage:016x}"), told::process());
     let directory = directory.to_owned();
     let place = Place::Disk {
@@ -103,17 +121,18 @@ pub fn keep_on_disk(directory: &Path, lineage: u64, start: u64) {
     let refuge = place.refuge_of(rank);
     let on_disk = Recorder::new(place.log_of(rank), &directory, place.job(), rank).lasting(refuge.clone());
     let otherwise = |_| Recorder::new(refuge, &in_memory(), place.job(), rank);
-    RECORDER.set(Some(on_disk.unwrap_or_else(otherwise)));
+    rt.undo.recorder.set(Some(on_disk.unwrap_or_else(otherwise)));
     if told::config().threads {
         tell(effects::note_in(&place.of_threads(rank)));
     }
-    ON_DISK.set(Some(place));
+    rt.undo.on_disk.set(Some(place));
 }
 
 /// All workers have come to the end of the job: nobody will go back to an epoch on disk.
-pub fn end_on_disk() {
-    if let Some(place) = ON_DISK.take() {
-        RECORDER
+pub fn end_on_disk(rt: &Runtime) {
+    if let Some(place) = rt.undo.on_disk.take() {
+        rt.undo
+            .recorder
             .take()
             .map_or(Ok(()), |mut recorder| recorder.end())
             .unwrap_or_default();
@@ -122,8 +141,8 @@ pub fn end_on_disk() {
 }
 
 /// The job is started again from `epoch`: undoes what its earlier starts have done since.
-pub fn undo_earlier(epoch: Epoch) -> Result<(), UserError> {
-    let place = place();
+pub fn undo_earlier(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
+    let place = place(rt);
     place.check().map_err(|error| apply::Failed {
         path: "the undo log".into(),
         error,
@@ -131,8 +150,8 @@ pub fn undo_earlier(epoch: Epoch) -> Result<(), UserError> {
     if place.have_effects_since(epoch) {
         return Err(UserError::ThreadsFiles);
     }
-    undo_all(place.logs(), epoch)?;
-    begin(epoch);
+    undo_all(rt, place.logs(), epoch)?;
+    begin(rt, epoch);
     Ok(())
 }
 
@@ -143,24 +162,24 @@ fn tell(result: io::Result<()>) {
 }
 
 /// This rank is at the cut of `epoch`: what the program does from here on belongs to it.
-pub fn begin(epoch: Epoch) {
+pub fn begin(rt: &Runtime, epoch: Epoch) {
     effects::begin(epoch);
-    recorder().begin(epoch);
+    recorder(rt).begin(epoch);
 }
 
 /// Nobody goes back further than to the cut of this epoch any more.
-pub fn forget_before(epoch: Epoch) {
-    tell(recorder().forget_before(epoch));
+pub fn forget_before(rt: &Runtime, epoch: Epoch) {
+    tell(recorder(rt).forget_before(epoch));
 }
 
 /// Undoes what all ranks of this node have done since the cut of `epoch`. All living processes are in the recovery.
-pub fn undo(epoch: Epoch) -> Result<(), UserError> {
-    if output::have_effects_since(epoch) {
+pub fn undo(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
+    if output::have_effects_since(rt, epoch) {
         return Err(UserError::ThreadsFiles);
     }
-    undo_all(place().logs(), epoch)?;
+    undo_all(rt, place(rt).logs(), epoch)?;
     effects::begin(epoch);
-    tell(recorder().resume(epoch));
+    tell(recorder(rt).resume(epoch));
     Ok(())
 }
 
@@ -173,8 +192,8 @@ impl From<apply::Failed> for UserError {
     }
 }
 
-fn undo_all(logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::Failed> {
-    let place = place();
+fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::Failed> {
+    let place = place(rt);
     // Where nothing can be written to the disk, the logs have gone on in memory, and so each node has its own.
     let [lock, other] = [place.log_of(FIRST), place.refuge_of(FIRST)].map(|log| log.with_extension(place::LOCK));
     let alone = alone(&lock).map(|file| (file, lock));
@@ -207,8 +226,8 @@ fn alone(path: &Path) -> io::Result<File> {
 }
 
 /// The rank ends in good order, or the job does: nothing will be undone any more.
-pub fn release() {
-    if let (Some(mut recorder), None) = (RECORDER.take(), &*ON_DISK.borrow()) {
+pub fn release(rt: &Runtime) {
+    if let (Some(mut recorder), None) = (rt.undo.recorder.take(), &*rt.undo.on_disk.borrow()) {
         tell(recorder.end());
     }
 }
@@ -232,6 +251,7 @@ pub fn discard_abandoned() {
 /// # Safety
 /// The strings must be valid or null.
 pub unsafe fn file_effect(
+    rt: &Runtime,
     kind: u32,
     directory: c_int,
     path: *const c_char,
@@ -239,7 +259,7 @@ pub unsafe fn file_effect(
     other: *const c_char,
     value: i64,
 ) {
-    if !is_noting() {
+    if !is_noting(rt) {
         return;
     }
     // SAFETY: handed on to the caller.
@@ -257,29 +277,29 @@ pub unsafe fn file_effect(
         }
     };
     if let Some(call) = call {
-        note(&call);
+        note(rt, &call);
     }
 }
 
 /// Whether effects are noted: a child that the program has forked is not protected, though it has all of this.
-fn is_noting() -> bool {
+fn is_noting(rt: &Runtime) -> bool {
     let is_of_this = |recorder: &Recorder| recorder.is_on() && recorder.process() == std::process::id();
-    (world::is_protected() || *EARLY.borrow()) && RECORDER.borrow().as_ref().is_some_and(is_of_this)
+    (world::is_protected() || rt.undo.early.get()) && rt.undo.recorder.borrow().as_ref().is_some_and(is_of_this)
 }
 
 /// The layer is about to do this to a file of the program's.
-pub fn note(call: &Call) {
-    with_recorder(call.path(), |recorder| recorder.note(call));
+pub fn note(rt: &Runtime, call: &Call) {
+    with_recorder(rt, call.path(), |recorder| recorder.note(call));
 }
 
 /// The layer is about to write these ranges of a file of the program's, which is open.
-pub fn note_overwriting(path: &Path, file: &File, ranges: &[Range]) {
-    with_recorder(path, |recorder| recorder.overwrite(path, file, ranges));
+pub fn note_overwriting(rt: &Runtime, path: &Path, file: &File, ranges: &[Range]) {
+    with_recorder(rt, path, |recorder| recorder.overwrite(path, file, ranges));
 }
 
-fn with_recorder(path: &Path, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {
-    if is_noting()
-        && let Some(recorder) = &mut *RECORDER.borrow_mut()
+fn with_recorder(rt: &Runtime, path: &Path, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {
+    if is_noting(rt)
+        && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
         && let Err(error) = act(recorder)
     {
         recorder.warn(path, &error.to_string());

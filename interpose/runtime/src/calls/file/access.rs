@@ -9,6 +9,7 @@ use crate::errors::*;
 use crate::handles::{VirtDatatype, VirtFile};
 use crate::objects::file::layout::Range;
 use crate::objects::file::{self, File, mode};
+use crate::recovery::Runtime;
 use crate::user;
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -50,15 +51,15 @@ pub(super) struct Buffer {
 }
 
 /// Where the access of each process begins, when all have come: one value is known to the first process.
-fn in_order(file: &File, units: u64) -> Result<u64> {
-    let comm: RealComm = comm_of(file);
+fn in_order(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
+    let comm: RealComm = comm_of(rt, file);
     let all = comm.gather(&[units])?;
     let mine = comm.rank()?.0 as usize;
     // What goes wrong for the first one is told as a place that is none.
     let mut base = [u64::MAX];
     let mut failed = None;
     if mine == 0 {
-        match shared::move_on(file, all.iter().sum()) {
+        match shared::move_on(rt, file, all.iter().sum()) {
             Ok(old) => base = [old],
             Err(failure) => failed = Some(failure),
         }
@@ -77,8 +78,8 @@ fn in_order(file: &File, units: u64) -> Result<u64> {
 ///
 /// # Safety
 /// The buffer must be the program's.
-pub(super) unsafe fn access(fh: VirtFile, way: Way, at: At, buffer: Buffer) -> Result<u64> {
-    let file = known(fh)?;
+pub(super) unsafe fn access(rt: &Runtime, fh: VirtFile, way: Way, at: At, buffer: Buffer) -> Result<u64> {
+    let file = known(rt, fh)?;
     let has = |flag: c_int| file.mode & flag != 0;
     match way {
         Way::Read if has(mode::WRONLY) => return Err(class(ERR_ACCESS)),
@@ -88,23 +89,29 @@ pub(super) unsafe fn access(fh: VirtFile, way: Way, at: At, buffer: Buffer) -> R
     if has(mode::SEQUENTIAL) && matches!(at, At::Offset(_) | At::Individual) {
         return Err(class(ERR_UNSUPPORTED_OPERATION));
     }
-    let memory = Memory::new(buffer.address, buffer.count, buffer.datatype, file.view.representation)?;
+    let memory = Memory::new(
+        rt,
+        buffer.address,
+        buffer.count,
+        buffer.datatype,
+        file.view.representation,
+    )?;
     let units = memory.bytes().div_ceil(file.view.unit);
     let start = match at {
         At::Offset(offset) => u64::try_from(offset).map_err(|_| class(ERR_ARG))?,
         At::Individual => file.position,
-        At::Shared => shared::move_on(&file, units)?,
-        At::Ordered => in_order(&file, units)?,
+        At::Shared => shared::move_on(rt, &file, units)?,
+        At::Ordered => in_order(rt, &file, units)?,
     };
-    let ranges = layout_of(fh, &file)?.ranges(start * file.view.unit, memory.bytes());
+    let ranges = layout_of(rt, fh, &file)?.ranges(start * file.view.unit, memory.bytes());
     // SAFETY: handed on to the caller.
     let bytes = unsafe {
         match way {
-            Way::Read => read(fh, &file, &ranges, &memory)?,
-            Way::Write => write(fh, &file, &ranges, &memory)?,
+            Way::Read => read(rt, fh, &file, &ranges, &memory)?,
+            Way::Write => write(rt, fh, &file, &ranges, &memory)?,
         }
     };
-    if let (At::Individual, Some(mut file)) = (at, file::get_mut(fh)) {
+    if let (At::Individual, Some(mut file)) = (at, file::get_mut(rt, fh)) {
         file.position = start + bytes.div_ceil(file.view.unit);
     }
     Ok(bytes)
@@ -154,8 +161,8 @@ fn read_ranges(open: &std::fs::File, ranges: &[Range], into: &mut [u8]) -> io::R
     Ok(done)
 }
 
-unsafe fn read(fh: VirtFile, file: &File, ranges: &[Range], memory: &Memory) -> Result<u64> {
-    let open = file::descriptor(fh)?;
+unsafe fn read(rt: &Runtime, fh: VirtFile, file: &File, ranges: &[Range], memory: &Memory) -> Result<u64> {
+    let open = file::descriptor(rt, fh)?;
     let read = |into: &mut [u8]| {
         locked(file, &open, libc::F_RDLCK, ranges, || {
             Ok(read_ranges(&open, ranges, into)?)
@@ -167,16 +174,16 @@ unsafe fn read(fh: VirtFile, file: &File, ranges: &[Range], memory: &Memory) -> 
     }
     let mut data = vec![0; memory.bytes() as usize];
     let count = read(&mut data)?;
-    memory.scatter(&data[..count])?;
+    memory.scatter(rt, &data[..count])?;
     Ok(count as u64)
 }
 
-unsafe fn write(fh: VirtFile, file: &File, ranges: &[Range], memory: &Memory) -> Result<u64> {
-    let open = file::descriptor(fh)?;
+unsafe fn write(rt: &Runtime, fh: VirtFile, file: &File, ranges: &[Range], memory: &Memory) -> Result<u64> {
+    let open = file::descriptor(rt, fh)?;
     // SAFETY: handed on to the caller.
-    let data = unsafe { memory.gather()? };
+    let data = unsafe { memory.gather(rt)? };
     locked(file, &open, libc::F_WRLCK, ranges, || {
-        user::note_overwriting(file.path(), &open, ranges);
+        user::note_overwriting(rt, file.path(), &open, ranges);
         let mut rest = &data[..];
         for &(offset, length) in ranges {
             let (part, after) = rest.split_at(length as usize);

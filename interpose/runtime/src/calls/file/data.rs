@@ -4,11 +4,13 @@
 use super::access::{At, Buffer, Way, access};
 use super::{Result, class, comm_of, finish, known, put, shared, together};
 use crate::calls::arguments::put_status;
+use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtDatatype, VirtFile, VirtRequest};
 use crate::objects::comm;
 use crate::objects::file::{self, Split};
+use crate::recovery::Runtime;
 use crate::requests::{self, EMPTY, Kind};
 pub use shared::{MPI_File_get_position_shared, MPI_File_seek_shared};
 use std::ffi::{c_int, c_void};
@@ -30,24 +32,32 @@ fn status_of(bytes: u64) -> Status {
 }
 
 /// When all have written: who reads what another one has written in the same collective's place finds it.
-fn end_together(fh: VirtFile, way: Way) -> Result<()> {
+fn end_together(rt: &Runtime, fh: VirtFile, way: Way) -> Result<()> {
     match way {
-        Way::Write => Ok(comm_of(&known(fh)?).barrier()?),
+        Way::Write => Ok(comm_of(rt, &known(rt, fh)?).barrier()?),
         Way::Read => Ok(()),
     }
 }
 
 /// # Safety
 /// The program's arguments.
-unsafe fn now(fh: VirtFile, way: Way, at: At, buffer: Buffer, is_collective: bool, status: *mut Status) -> Result<()> {
+unsafe fn now(
+    rt: &Runtime,
+    fh: VirtFile,
+    way: Way,
+    at: At,
+    buffer: Buffer,
+    is_collective: bool,
+    status: *mut Status,
+) -> Result<()> {
     // SAFETY: handed on to the caller.
     unsafe {
         if is_collective && (way == Way::Write || at == At::Ordered) {
-            together(fh)?;
+            together(rt, fh)?;
         }
-        let bytes = access(fh, way, at, buffer)?;
+        let bytes = access(rt, fh, way, at, buffer)?;
         if is_collective {
-            end_together(fh, way)?;
+            end_together(rt, fh, way)?;
         }
         put_status(status, status_of(bytes));
     }
@@ -56,30 +66,30 @@ unsafe fn now(fh: VirtFile, way: Way, at: At, buffer: Buffer, is_collective: boo
 
 /// # Safety
 /// The program's arguments.
-unsafe fn begun(fh: VirtFile, way: Way, at: At, buffer: Buffer, request: *mut VirtRequest) -> Result<()> {
+unsafe fn begun(rt: &Runtime, fh: VirtFile, way: Way, at: At, buffer: Buffer, request: *mut VirtRequest) -> Result<()> {
     if request.is_null() {
         return Err(class(ERR_ARG));
     }
     // SAFETY: handed on to the caller.
     unsafe {
-        let bytes = access(fh, way, at, buffer)?;
-        let done = requests::add_done(comm::self_handle(), Kind::Send, status_of(bytes), SUCCESS);
+        let bytes = access(rt, fh, way, at, buffer)?;
+        let done = requests::add_done(rt, comm::self_handle(rt), Kind::Send, status_of(bytes), SUCCESS);
         put(request, done)
     }
 }
 
 /// # Safety
 /// The program's arguments.
-unsafe fn begin(fh: VirtFile, split: Split, way: Way, at: At, buffer: Buffer) -> Result<()> {
-    if known(fh)?.split.is_some() {
+unsafe fn begin(rt: &Runtime, fh: VirtFile, split: Split, way: Way, at: At, buffer: Buffer) -> Result<()> {
+    if known(rt, fh)?.split.is_some() {
         return Err(class(ERR_REQUEST));
     }
     if at == At::Ordered {
-        together(fh)?;
+        together(rt, fh)?;
     }
     // SAFETY: handed on to the caller.
-    let bytes = unsafe { access(fh, way, at, buffer)? };
-    if let Some(mut file) = file::get_mut(fh) {
+    let bytes = unsafe { access(rt, fh, way, at, buffer)? };
+    if let Some(mut file) = file::get_mut(rt, fh) {
         file.split = Some((split, bytes));
     }
     Ok(())
@@ -87,16 +97,16 @@ unsafe fn begin(fh: VirtFile, split: Split, way: Way, at: At, buffer: Buffer) ->
 
 /// # Safety
 /// The program's arguments.
-unsafe fn end(fh: VirtFile, split: Split, way: Way, status: *mut Status) -> Result<()> {
-    let bytes = match known(fh)?.split {
+unsafe fn end(rt: &Runtime, fh: VirtFile, split: Split, way: Way, status: *mut Status) -> Result<()> {
+    let bytes = match known(rt, fh)?.split {
         Some((begun, bytes)) if begun == split => bytes,
         _ => return Err(class(ERR_REQUEST)),
     };
     if way == Way::Write {
-        together(fh)?;
+        together(rt, fh)?;
     }
-    end_together(fh, way)?;
-    if let Some(mut file) = file::get_mut(fh) {
+    end_together(rt, fh, way)?;
+    if let Some(mut file) = file::get_mut(rt, fh) {
         file.split = None;
     }
     // SAFETY: handed on to the caller.
@@ -114,10 +124,11 @@ macro_rules! blocking {
             datatype: VirtDatatype,
             status: *mut Status,
         ) -> c_int {
+            let rt = $crate::calls::runtime();
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are handed on.
-            let done = unsafe { now(fh, Way::$way, at, buffer(buf, count, datatype), $collective, status) };
-            finish(Proc::$name, fh, done)
+            let done = unsafe { now(rt, fh, Way::$way, at, buffer(buf, count, datatype), $collective, status) };
+            finish(rt, Proc::$name, fh, done)
         }
     )*};
     (@ $at:expr) => { $at };
@@ -151,10 +162,11 @@ macro_rules! nonblocking {
             datatype: VirtDatatype,
             request: *mut VirtRequest,
         ) -> c_int {
+            let rt = $crate::calls::runtime();
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are handed on.
-            let done = unsafe { begun(fh, Way::$way, at, buffer(buf, count, datatype), request) };
-            finish(Proc::$name, fh, done)
+            let done = unsafe { begun(rt, fh, Way::$way, at, buffer(buf, count, datatype), request) };
+            finish(rt, Proc::$name, fh, done)
         }
     )*};
 }
@@ -181,16 +193,18 @@ macro_rules! split {
             count: c_int,
             datatype: VirtDatatype,
         ) -> c_int {
+            let rt = $crate::calls::runtime();
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are handed on.
-            let done = unsafe { begin(fh, Split::$split, Way::$way, at, buffer(buf, count, datatype)) };
-            finish(Proc::$begin, fh, done)
+            let done = unsafe { begin(rt, fh, Split::$split, Way::$way, at, buffer(buf, count, datatype)) };
+            finish(rt, Proc::$begin, fh, done)
         }
 
         pub unsafe extern "C" fn $end(fh: VirtFile, _buf: $buffer, status: *mut Status) -> c_int {
+            let rt = $crate::calls::runtime();
             // SAFETY: the program's arguments are handed on.
-            let done = unsafe { end(fh, Split::$split, Way::$way, status) };
-            finish(Proc::$end, fh, done)
+            let done = unsafe { end(rt, fh, Split::$split, Way::$way, status) };
+            finish(rt, Proc::$end, fh, done)
         }
     )*};
 }
@@ -204,21 +218,23 @@ split! {
     MPI_File_write_ordered_begin, MPI_File_write_ordered_end, WriteOrdered, Write, From, At::Ordered;
 }
 
-fn seek(fh: VirtFile, offset: i64, whence: c_int) -> Result<()> {
-    let file = known(fh)?;
-    let to = shared::sought(fh, &file, offset, whence, file.position)?;
-    if let Some(mut file) = file::get_mut(fh) {
+fn seek(rt: &Runtime, fh: VirtFile, offset: i64, whence: c_int) -> Result<()> {
+    let file = known(rt, fh)?;
+    let to = shared::sought(rt, fh, &file, offset, whence, file.position)?;
+    if let Some(mut file) = file::get_mut(rt, fh) {
         file.position = to;
     }
     Ok(())
 }
 
 pub unsafe extern "C" fn MPI_File_seek(fh: VirtFile, offset: i64, whence: c_int) -> c_int {
-    finish(Proc::MPI_File_seek, fh, seek(fh, offset, whence))
+    let rt = runtime();
+    finish(rt, Proc::MPI_File_seek, fh, seek(rt, fh, offset, whence))
 }
 
 pub unsafe extern "C" fn MPI_File_get_position(fh: VirtFile, offset: *mut i64) -> c_int {
+    let rt = runtime();
     // SAFETY: the program's place for it.
-    let got = known(fh).and_then(|file| unsafe { put(offset, file.position as i64) });
-    finish(Proc::MPI_File_get_position, fh, got)
+    let got = known(rt, fh).and_then(|file| unsafe { put(offset, file.position as i64) });
+    finish(rt, Proc::MPI_File_get_position, fh, got)
 }

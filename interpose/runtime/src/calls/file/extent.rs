@@ -9,6 +9,7 @@ use crate::journal::typemap::TypeMaps;
 use crate::objects::datatype;
 use crate::objects::file::layout::Layout;
 use crate::objects::file::{self, File, View};
+use crate::recovery::Runtime;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -21,28 +22,28 @@ pub(super) fn handle(word: u64) -> VirtDatatype {
 }
 
 /// Bytes of data in an element.
-pub(super) fn size_of(datatype: VirtDatatype) -> Result<u64> {
+pub(super) fn size_of(rt: &Runtime, datatype: VirtDatatype) -> Result<u64> {
     let mut size = 0;
-    if datatype::index(datatype).is_none() && !datatype::is_predefined(datatype) {
+    if datatype::index(rt, datatype).is_none() && !datatype::is_predefined(rt, datatype) {
         return Err(class(ERR_TYPE));
     }
     // SAFETY: a local query of a datatype.
-    library(unsafe { real::PMPI_Type_size_x(real_datatype(datatype), &mut size) })?;
+    library(unsafe { real::PMPI_Type_size_x(real_datatype(rt, datatype), &mut size) })?;
     u64::try_from(size).map_err(|_| class(ERR_TYPE))
 }
 
 /// Where the data of a file's view lie.
-pub(super) fn layout_of(fh: VirtFile, file: &File) -> Result<Arc<Layout>> {
-    if let Some(layout) = file::layout(fh) {
+pub(super) fn layout_of(rt: &Runtime, fh: VirtFile, file: &File) -> Result<Arc<Layout>> {
+    if let Some(layout) = file::layout(rt, fh) {
         return Ok(layout);
     }
-    let layout = Arc::new(make_layout(&file.view)?);
-    file::set_layout(fh, Some(Arc::clone(&layout)));
+    let layout = Arc::new(make_layout(rt, &file.view)?);
+    file::set_layout(rt, fh, Some(Arc::clone(&layout)));
     Ok(layout)
 }
 
-pub(super) fn make_layout(view: &View) -> Result<Layout> {
-    let map = TypeMaps::new(MOST_PIECES).of(handle(view.filetype));
+pub(super) fn make_layout(rt: &Runtime, view: &View) -> Result<Layout> {
+    let map = TypeMaps::new(MOST_PIECES).of(rt, handle(view.filetype));
     let total: usize = map.pieces.iter().map(|(_, length)| length).sum();
     let is_rising = map
         .pieces
@@ -60,16 +61,17 @@ pub(super) fn make_layout(view: &View) -> Result<Layout> {
 }
 
 /// Bytes of an element in a file of the portable representation.
-pub(super) fn external_size(datatype: VirtDatatype) -> Result<u64> {
+pub(super) fn external_size(rt: &Runtime, datatype: VirtDatatype) -> Result<u64> {
     let mut size = 0;
     // SAFETY: a datatype and the name of the representation.
-    let rc = unsafe { real::PMPI_Pack_external_size(c"external32".as_ptr(), 1, real_datatype(datatype), &mut size) };
+    let rc =
+        unsafe { real::PMPI_Pack_external_size(c"external32".as_ptr(), 1, real_datatype(rt, datatype), &mut size) };
     library(rc)?;
     Ok(size as u64)
 }
 
 /// How many units there are up to the end of the file.
-pub(super) fn units_before_end(fh: VirtFile, file: &File) -> Result<u64> {
-    let size = file::descriptor(fh)?.metadata()?.len();
-    Ok(layout_of(fh, file)?.bytes_before(size).div_ceil(file.view.unit))
+pub(super) fn units_before_end(rt: &Runtime, fh: VirtFile, file: &File) -> Result<u64> {
+    let size = file::descriptor(rt, fh)?.metadata()?.len();
+    Ok(layout_of(rt, fh, file)?.bytes_before(size).div_ceil(file.view.unit))
 }

@@ -8,6 +8,7 @@ use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
 use crate::objects::datatype;
 use crate::objects::file::Representation;
+use crate::recovery::Runtime;
 use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealComm;
@@ -30,6 +31,7 @@ pub(super) struct Memory {
 impl Memory {
     /// Checks the arguments.
     pub(super) fn new(
+        rt: &Runtime,
         address: *mut c_void,
         count: c_int,
         datatype: VirtDatatype,
@@ -38,15 +40,15 @@ impl Memory {
         if count < 0 {
             return Err(class(ERR_COUNT));
         }
-        let size = size_of(datatype)?;
+        let size = size_of(rt, datatype)?;
         let (mut bound, mut extent) = (0, 0);
         // SAFETY: a local query of a datatype.
-        library(unsafe { real::PMPI_Type_get_extent(real_datatype(datatype), &mut bound, &mut extent) })?;
+        library(unsafe { real::PMPI_Type_get_extent(real_datatype(rt, datatype), &mut bound, &mut extent) })?;
         let is_native = representation == Representation::Native;
-        if !is_native && external_size(datatype)? != size {
+        if !is_native && external_size(rt, datatype)? != size {
             return Err(class(ERR_CONVERSION));
         }
-        let is_plain = is_native && datatype::is_predefined(datatype) && extent as u64 == size;
+        let is_plain = is_native && datatype::is_predefined(rt, datatype) && extent as u64 == size;
         Ok(Memory {
             address,
             count,
@@ -82,9 +84,9 @@ impl Memory {
             .wrapping_byte_offset((number as isize).wrapping_mul(self.extent))
     }
 
-    fn pack(&self, first: u64, count: u64, into: &mut [u8]) -> Result<()> {
+    fn pack(&self, rt: &Runtime, first: u64, count: u64, into: &mut [u8]) -> Result<()> {
         let (from, count, length) = (self.element(first), count as c_int, into.len());
-        let (datatype, to) = (real_datatype(self.datatype), into.as_mut_ptr().cast());
+        let (datatype, to) = (real_datatype(rt, self.datatype), into.as_mut_ptr().cast());
         // SAFETY: elements of the program's, and room for their data.
         library(unsafe {
             match self.representation {
@@ -109,9 +111,9 @@ impl Memory {
         })
     }
 
-    fn unpack(&self, first: u64, count: u64, from: &[u8]) -> Result<()> {
+    fn unpack(&self, rt: &Runtime, first: u64, count: u64, from: &[u8]) -> Result<()> {
         let (to, count, length) = (self.element(first), count as c_int, from.len());
-        let (datatype, from) = (real_datatype(self.datatype), from.as_ptr().cast());
+        let (datatype, from) = (real_datatype(rt, self.datatype), from.as_ptr().cast());
         // SAFETY: the data of as many elements, and the program's place for them.
         library(unsafe {
             match self.representation {
@@ -140,7 +142,7 @@ impl Memory {
     ///
     /// # Safety
     /// They must be the program's buffer.
-    pub(super) unsafe fn gather(&self) -> Result<Cow<'_, [u8]>> {
+    pub(super) unsafe fn gather(&self, rt: &Runtime) -> Result<Cow<'_, [u8]>> {
         if let Some(plain) = self.plain() {
             // SAFETY: the caller's promise.
             return Ok(Cow::Borrowed(unsafe { &*plain }));
@@ -148,27 +150,27 @@ impl Memory {
         let mut data = vec![0; self.bytes() as usize];
         for (first, count) in self.parts(if self.size == 0 { 0 } else { self.count as u64 }) {
             let (begin, end) = (first * self.size, (first + count) * self.size);
-            self.pack(first, count, &mut data[begin as usize..end as usize])?;
+            self.pack(rt, first, count, &mut data[begin as usize..end as usize])?;
         }
         Ok(Cow::Owned(data))
     }
 
     /// Puts data into the elements, as many as there are: the last one may get a part.
-    pub(super) fn scatter(&self, data: &[u8]) -> Result<()> {
+    pub(super) fn scatter(&self, rt: &Runtime, data: &[u8]) -> Result<()> {
         if self.size == 0 {
             return Ok(());
         }
         let whole = data.len() as u64 / self.size;
         for (first, count) in self.parts(whole) {
             let (begin, end) = (first * self.size, (first + count) * self.size);
-            self.unpack(first, count, &data[begin as usize..end as usize])?;
+            self.unpack(rt, first, count, &data[begin as usize..end as usize])?;
         }
         let rest = &data[(whole * self.size) as usize..];
         if !rest.is_empty() {
             let mut last = vec![0; self.size as usize];
-            self.pack(whole, 1, &mut last)?;
+            self.pack(rt, whole, 1, &mut last)?;
             last[..rest.len()].copy_from_slice(rest);
-            self.unpack(whole, 1, &last)?;
+            self.unpack(rt, whole, 1, &last)?;
         }
         Ok(())
     }

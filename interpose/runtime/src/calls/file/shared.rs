@@ -6,10 +6,12 @@
 
 use super::extent::units_before_end;
 use super::{Failure, Result, class, comm_of, finish, first_does, known, together};
+use crate::calls::runtime;
 use crate::errors::ERR_ARG;
 use crate::generated::Proc;
 use crate::handles::VirtFile;
 use crate::objects::file::File;
+use crate::recovery::Runtime;
 use crate::user::{self, FileCall};
 use std::ffi::{c_int, c_short};
 use std::fs::OpenOptions;
@@ -66,71 +68,79 @@ pub(super) fn position(file: &File) -> Result<u64> {
 }
 
 /// Moves the pointer; with where it was.
-fn change(file: &File, to: impl FnOnce(u64) -> u64) -> Result<u64> {
+fn change(rt: &Runtime, file: &File, to: impl FnOnce(u64) -> u64) -> Result<u64> {
     let path = file.shared_path();
-    user::note_effect(&FileCall::Open {
-        path: path.to_owned(),
-        flags: libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
-    });
+    user::note_effect(
+        rt,
+        &FileCall::Open {
+            path: path.to_owned(),
+            flags: libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
+        },
+    );
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o666);
     let open = options.open(path)?;
     lock(&open, libc::F_WRLCK, (0, 8))?;
     let old = read(file, &open)?;
-    user::note_overwriting(path, &open, &[(0, 8)]);
+    user::note_overwriting(rt, path, &open, &[(0, 8)]);
     open.write_all_at(&to(old).to_le_bytes(), 0)?;
     Ok(old)
 }
 
 /// Moves the pointer on; with where it was.
-pub(super) fn move_on(file: &File, units: u64) -> Result<u64> {
-    change(file, |old| old + units)
+pub(super) fn move_on(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
+    change(rt, file, |old| old + units)
 }
 
 /// The pointer is at its start again. All have come, and wait.
-pub(super) fn forget(file: &File) -> Result<()> {
+pub(super) fn forget(rt: &Runtime, file: &File) -> Result<()> {
     let path = file.shared_path();
     if path.symlink_metadata().is_err() {
         return Ok(());
     }
-    user::note_effect(&FileCall::Remove {
-        path: path.to_owned(),
-        files: true,
-        directories: false,
-    });
+    user::note_effect(
+        rt,
+        &FileCall::Remove {
+            path: path.to_owned(),
+            files: true,
+            directories: false,
+        },
+    );
     Ok(std::fs::remove_file(path)?)
 }
 
 /// Where a pointer goes that is at `now`.
-pub(super) fn sought(fh: VirtFile, file: &File, offset: i64, whence: c_int, now: u64) -> Result<u64> {
+pub(super) fn sought(rt: &Runtime, fh: VirtFile, file: &File, offset: i64, whence: c_int, now: u64) -> Result<u64> {
     let base = match whence {
         SEEK_SET => 0,
         SEEK_CUR => now as i64,
-        SEEK_END => units_before_end(fh, file)? as i64,
+        SEEK_END => units_before_end(rt, fh, file)? as i64,
         _ => return Err(class(ERR_ARG)),
     };
     let to = base.checked_add(offset).filter(|to| *to >= 0);
     to.map(|to| to as u64).ok_or(class(ERR_ARG))
 }
 
-fn seek(fh: VirtFile, offset: i64, whence: c_int) -> Result<()> {
-    let file = known(fh)?;
-    together(fh)?;
-    first_does(comm_of(&file), || {
-        let to = sought(fh, &file, offset, whence, position(&file)?)?;
-        change(&file, |_| to).map(drop)
+fn seek(rt: &Runtime, fh: VirtFile, offset: i64, whence: c_int) -> Result<()> {
+    let file = known(rt, fh)?;
+    together(rt, fh)?;
+    first_does(comm_of(rt, &file), || {
+        let to = sought(rt, fh, &file, offset, whence, position(&file)?)?;
+        change(rt, &file, |_| to).map(drop)
     })
 }
 
 /// `MPI_File_seek_shared`
 pub unsafe extern "C" fn MPI_File_seek_shared(fh: VirtFile, offset: i64, whence: c_int) -> c_int {
-    finish(Proc::MPI_File_seek_shared, fh, seek(fh, offset, whence))
+    let rt = runtime();
+    finish(rt, Proc::MPI_File_seek_shared, fh, seek(rt, fh, offset, whence))
 }
 
 /// `MPI_File_get_position_shared`
 pub unsafe extern "C" fn MPI_File_get_position_shared(fh: VirtFile, offset: *mut i64) -> c_int {
-    let place = known(fh).and_then(|file| position(&file));
+    let rt = runtime();
+    let place = known(rt, fh).and_then(|file| position(&file));
     // SAFETY: the program's place for it.
     let got: std::result::Result<(), Failure> = place.and_then(|place| unsafe { super::put(offset, place as i64) });
-    finish(Proc::MPI_File_get_position_shared, fh, got)
+    finish(rt, Proc::MPI_File_get_position_shared, fh, got)
 }

@@ -5,12 +5,14 @@ use super::extent::{external_size, handle, layout_of, make_layout, size_of};
 use super::{
     Failure, Result, add_hints, agree, class, comm_of, finish, first_does, known, library, put, shared, together,
 };
+use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtFile, VirtInfo, predefined_handle, real_datatype};
 use crate::objects::datatype;
 use crate::objects::file::layout::Layout;
 use crate::objects::file::{self, File, Representation, View, mode};
+use crate::recovery::Runtime;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
 use understudy_mpi::comm::Extreme;
@@ -18,8 +20,8 @@ use understudy_mpi::comm::Extreme;
 /// `MPI_DISPLACEMENT_CURRENT`
 const DISPLACEMENT_CURRENT: i64 = -54_278_278;
 /// What a file is seen as when it is opened (14.2.1).
-pub(super) fn of_bytes() -> View {
-    let byte = predefined_handle("ompi_mpi_byte") as u64;
+pub(super) fn of_bytes(rt: &Runtime) -> View {
+    let byte = predefined_handle(rt, "ompi_mpi_byte") as u64;
     View {
         displacement: 0,
         etype: byte,
@@ -30,9 +32,9 @@ pub(super) fn of_bytes() -> View {
 }
 
 /// The datatypes of a view are not needed any more.
-pub(super) fn release(view: &View) {
-    datatype::release(handle(view.etype));
-    datatype::release(handle(view.filetype));
+pub(super) fn release(rt: &Runtime, view: &View) {
+    datatype::release(rt, handle(view.etype));
+    datatype::release(rt, handle(view.filetype));
 }
 
 /// # Safety
@@ -49,16 +51,23 @@ unsafe fn representation_of(name: *const c_char) -> Result<Representation> {
     }
 }
 
-fn new_view(file: &File, disp: i64, etype: VirtDatatype, filetype: VirtDatatype, of: Representation) -> Result<View> {
+fn new_view(
+    rt: &Runtime,
+    file: &File,
+    disp: i64,
+    etype: VirtDatatype,
+    filetype: VirtDatatype,
+    of: Representation,
+) -> Result<View> {
     let displacement = match disp {
         DISPLACEMENT_CURRENT if file.mode & mode::SEQUENTIAL != 0 => None,
         disp => Some(u64::try_from(disp).map_err(|_| class(ERR_ARG))?),
     };
-    let (unit, tile) = (size_of(etype)?, size_of(filetype)?);
+    let (unit, tile) = (size_of(rt, etype)?, size_of(rt, filetype)?);
     if unit == 0 || tile % unit != 0 {
         return Err(class(ERR_TYPE));
     }
-    if of == Representation::External32 && (external_size(etype)? != unit || external_size(filetype)? != tile) {
+    if of == Representation::External32 && (external_size(rt, etype)? != unit || external_size(rt, filetype)? != tile) {
         log::error!("a view in external32 needs datatypes that are as long there as in memory");
         return Err(class(ERR_UNSUPPORTED_DATAREP));
     }
@@ -72,20 +81,20 @@ fn new_view(file: &File, disp: i64, etype: VirtDatatype, filetype: VirtDatatype,
 }
 
 /// With the position from which files are seen on that are read or written from one end to the other.
-fn placed(fh: VirtFile, file: &File, mut new: View) -> Result<(View, Layout)> {
+fn placed(rt: &Runtime, fh: VirtFile, file: &File, mut new: View) -> Result<(View, Layout)> {
     if new.displacement == u64::MAX {
         let at = shared::position(file)?;
-        new.displacement = layout_of(fh, file)?.place(at * file.view.unit);
+        new.displacement = layout_of(rt, fh, file)?.place(at * file.view.unit);
     }
-    let layout = make_layout(&new)?;
+    let layout = make_layout(rt, &new)?;
     Ok((new, layout))
 }
 
-fn set(fh: VirtFile, new: Result<View>) -> Result<()> {
-    let file = known(fh)?;
-    together(fh)?;
-    let comm = comm_of(&file);
-    let (new, layout) = match new.and_then(|new| placed(fh, &file, new)) {
+fn set(rt: &Runtime, fh: VirtFile, new: Result<View>) -> Result<()> {
+    let file = known(rt, fh)?;
+    together(rt, fh)?;
+    let comm = comm_of(rt, &file);
+    let (new, layout) = match new.and_then(|new| placed(rt, fh, &file, new)) {
         Ok(new) => {
             agree(comm, Ok(()))?;
             new
@@ -97,14 +106,14 @@ fn set(fh: VirtFile, new: Result<View>) -> Result<()> {
     if greatest[0] != u64::MAX - greatest[1] {
         return Err(class(ERR_NOT_SAME));
     }
-    first_does(comm, || shared::forget(&file))?;
-    datatype::retain(handle(new.etype));
-    datatype::retain(handle(new.filetype));
-    if let Some(mut file) = file::get_mut(fh) {
+    first_does(comm, || shared::forget(rt, &file))?;
+    datatype::retain(rt, handle(new.etype));
+    datatype::retain(rt, handle(new.filetype));
+    if let Some(mut file) = file::get_mut(rt, fh) {
         (file.view, file.position, file.shared_start) = (new, 0, 0);
     }
-    release(&file.view);
-    file::set_layout(fh, Some(Arc::new(layout)));
+    release(rt, &file.view);
+    file::set_layout(rt, fh, Some(Arc::new(layout)));
     Ok(())
 }
 
@@ -116,11 +125,12 @@ pub unsafe extern "C" fn MPI_File_set_view(
     datarep: *const c_char,
     info: VirtInfo,
 ) -> c_int {
+    let rt = runtime();
     // SAFETY: a C string of the program.
     let view = unsafe { representation_of(datarep) }
-        .and_then(|of| known(fh).and_then(|file| new_view(&file, disp, etype, filetype, of)));
-    let set = set(fh, view).map(|()| add_hints(fh, info));
-    finish(Proc::MPI_File_set_view, fh, set)
+        .and_then(|of| known(rt, fh).and_then(|file| new_view(rt, &file, disp, etype, filetype, of)));
+    let set = set(rt, fh, view).map(|()| add_hints(rt, fh, info));
+    finish(rt, Proc::MPI_File_set_view, fh, set)
 }
 
 pub unsafe extern "C" fn MPI_File_get_view(
@@ -130,9 +140,10 @@ pub unsafe extern "C" fn MPI_File_get_view(
     filetype: *mut VirtDatatype,
     datarep: *mut c_char,
 ) -> c_int {
+    let rt = runtime();
     let view = || {
-        let view = known(fh)?.view;
-        let equal = |word| datatype::equivalent(handle(word)).map_err(Failure::Library);
+        let view = known(rt, fh)?.view;
+        let equal = |word| datatype::equivalent(rt, handle(word)).map_err(Failure::Library);
         let name: &CStr = match view.representation {
             Representation::Native => c"native",
             Representation::External32 => c"external32",
@@ -149,33 +160,35 @@ pub unsafe extern "C" fn MPI_File_get_view(
         }
         Ok(())
     };
-    finish(Proc::MPI_File_get_view, fh, view())
+    finish(rt, Proc::MPI_File_get_view, fh, view())
 }
 
 pub unsafe extern "C" fn MPI_File_get_byte_offset(fh: VirtFile, offset: i64, disp: *mut i64) -> c_int {
+    let rt = runtime();
     let place = || {
-        let file = known(fh)?;
+        let file = known(rt, fh)?;
         let unit = u64::try_from(offset).map_err(|_| class(ERR_ARG))?;
-        Ok(layout_of(fh, &file)?.place(unit * file.view.unit) as i64)
+        Ok(layout_of(rt, fh, &file)?.place(unit * file.view.unit) as i64)
     };
     // SAFETY: the program's place for it.
     let got = place().and_then(|place| unsafe { put(disp, place) });
-    finish(Proc::MPI_File_get_byte_offset, fh, got)
+    finish(rt, Proc::MPI_File_get_byte_offset, fh, got)
 }
 
 pub unsafe extern "C" fn MPI_File_get_type_extent(fh: VirtFile, datatype: VirtDatatype, extent: *mut isize) -> c_int {
+    let rt = runtime();
     let measure = || {
-        let file = known(fh)?;
-        size_of(datatype)?;
-        if file.view.representation == Representation::External32 && datatype::is_predefined(datatype) {
-            return Ok(external_size(datatype)? as isize);
+        let file = known(rt, fh)?;
+        size_of(rt, datatype)?;
+        if file.view.representation == Representation::External32 && datatype::is_predefined(rt, datatype) {
+            return Ok(external_size(rt, datatype)? as isize);
         }
         let (mut bound, mut extent) = (0, 0);
         // SAFETY: a local query of a datatype.
-        library(unsafe { real::PMPI_Type_get_extent(real_datatype(datatype), &mut bound, &mut extent) })?;
+        library(unsafe { real::PMPI_Type_get_extent(real_datatype(rt, datatype), &mut bound, &mut extent) })?;
         Ok(extent)
     };
     // SAFETY: the program's place for it.
     let got = measure().and_then(|value| unsafe { put(extent, value) });
-    finish(Proc::MPI_File_get_type_extent, fh, got)
+    finish(rt, Proc::MPI_File_get_type_extent, fh, got)
 }

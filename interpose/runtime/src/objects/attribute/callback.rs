@@ -5,6 +5,7 @@ use super::Keyval;
 use crate::abi;
 use crate::arch::call_user;
 use crate::errors::SUCCESS;
+use crate::objects::Runtime;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
@@ -47,7 +48,7 @@ unsafe extern "C" fn call_copy(copying: *mut Copying) -> c_int {
 }
 
 /// What the copy gets; nothing if it gets no attribute with this key.
-pub(super) fn copy(keyval: &Keyval, object: u64, key: c_int, value: u64) -> Result<Option<u64>, c_int> {
+pub(super) fn copy(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, value: u64) -> Result<Option<u64>, c_int> {
     let Keyval {
         copy: function,
         extra_state,
@@ -59,7 +60,7 @@ pub(super) fn copy(keyval: &Keyval, object: u64, key: c_int, value: u64) -> Resu
         _ => {}
     }
     let (object, key) = (
-        abi::for_program(keyval.kind.handles(), object),
+        abi::for_program(rt, keyval.kind.handles(), object),
         abi::integer_for_program(Domain::Keyval, key),
     );
     // SAFETY: a copy function of the program; the address is none of the constants.
@@ -85,7 +86,7 @@ pub(super) fn copy(keyval: &Keyval, object: u64, key: c_int, value: u64) -> Resu
 }
 
 /// Calls `int delete(object, keyval, attribute_val, extra_state)`.
-pub(super) fn delete(keyval: &Keyval, object: u64, key: c_int, value: u64) -> c_int {
+pub(super) fn delete(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, value: u64) -> c_int {
     let Keyval {
         delete: function,
         extra_state,
@@ -95,7 +96,7 @@ pub(super) fn delete(keyval: &Keyval, object: u64, key: c_int, value: u64) -> c_
         return SUCCESS;
     }
     let (object, key) = (
-        abi::for_program(keyval.kind.handles(), object),
+        abi::for_program(rt, keyval.kind.handles(), object),
         abi::integer_for_program(Domain::Keyval, key),
     );
     // SAFETY: a delete function of the program; a handler called by the program runs.

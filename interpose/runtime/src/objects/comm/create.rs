@@ -8,10 +8,11 @@
 #![allow(unsafe_code)]
 
 use super::plan::{derived_uid, next_uid};
-use super::{Comm, STATE, Topology, freed, hints, null_real};
+use super::{Comm, Topology, freed, hints, null_real};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
+use crate::objects::Runtime;
 use crate::objects::{objects, objects_mut};
 use std::ffi::{CStr, c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealGroup};
@@ -27,17 +28,18 @@ pub struct Made {
 /// Runs a constructor. `made` stays empty if this process gets `MPI_COMM_NULL`. Collective in the way the constructor is. Freed
 /// communicators go on the way, of which all members are among the new one's, and on which nobody has requests.
 pub fn make(
+    rt: &Runtime,
     constructor: impl FnOnce(&mut RealComm) -> c_int,
     has_requests: impl Fn(VirtComm) -> bool,
     made: &mut Option<Made>,
 ) -> c_int {
-    let mut new = null_real();
+    let mut new = null_real(rt);
     let rc = constructor(&mut new);
-    if rc != errors::SUCCESS || new.0.is_null() || new == null_real() {
+    if rc != errors::SUCCESS || new.0.is_null() || new == null_real(rt) {
         return rc;
     }
     new.return_errors();
-    match describe(new, has_requests) {
+    match describe(rt, new, has_requests) {
         Ok(recipe) => {
             *made = Some(Made { real: new, recipe });
             errors::SUCCESS
@@ -51,14 +53,14 @@ pub fn make(
 }
 
 /// Enters a communicator in the table; it inherits the error handler of `parent`.
-pub fn register(made: Made, parent: VirtComm) -> VirtComm {
-    let errhandler = super::errhandler(parent);
-    let index = objects_mut().comms.insert(Comm {
+pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
+    let errhandler = super::errhandler(rt, parent);
+    let index = objects_mut(rt).comms.insert(Comm {
         errhandler,
         ..made.recipe
     });
-    handles::set_real(HandleKind::Comm, index, made.real.0);
-    super::handle(index)
+    handles::set_real(rt, HandleKind::Comm, index, made.real.0);
+    super::handle(rt, index)
 }
 
 /// A duplicate that the library has begun to make ([`Comm`] is in the table already): where it writes to.
@@ -74,20 +76,20 @@ pub struct Begun {
 impl Begun {
     /// Local: nothing is known of a duplicate that is not known of its parent, but its `uid`. That of an intercommunicator's is derived, as
     /// nobody could tell both groups at once; where it cannot be, there is nothing to begin.
-    pub fn new(parent: VirtComm) -> Option<Box<Begun>> {
-        let recipe = super::get(parent)?.clone();
-        let is_first = super::rank_and_size(parent).is_some_and(|(rank, _)| rank == 0);
+    pub fn new(rt: &Runtime, parent: VirtComm) -> Option<Box<Begun>> {
+        let recipe = super::get(rt, parent)?.clone();
+        let is_first = super::rank_and_size(rt, parent).is_some_and(|(rank, _)| rank == 0);
         let uid = if recipe.remote.is_some() {
             let number = recipe.inits + 1;
             let uid = derived_uid(recipe.uid, number)?;
-            super::get_mut(parent)?.inits = number;
+            super::get_mut(rt, parent)?.inits = number;
             uid
         } else if is_first {
-            candidate()
+            candidate(rt)
         } else {
             0
         };
-        let index = objects_mut().comms.insert(Comm {
+        let index = objects_mut(rt).comms.insert(Comm {
             uid,
             name: None,
             attributes: Vec::new(),
@@ -95,49 +97,52 @@ impl Begun {
             collectives: 0,
             ..recipe
         });
-        let real = null_real();
+        let real = null_real(rt);
         Some(Box::new(Begun { index, real, uid }))
     }
 
     /// The library has made it, and all members know the number.
-    pub fn finish(&self) {
+    pub fn finish(&self, rt: &Runtime) {
         self.real.return_errors();
-        let info = hints::of_comm(self.real);
-        if let Some(comm) = objects_mut().comms.get_mut(self.index) {
+        let info = hints::of_comm(rt, self.real);
+        if let Some(comm) = objects_mut(rt).comms.get_mut(self.index) {
             (comm.uid, comm.info) = (self.uid, info);
         }
-        handles::set_real(HandleKind::Comm, self.index, self.real.0);
+        handles::set_real(rt, HandleKind::Comm, self.index, self.real.0);
     }
 }
 
 /// The `uid` that this process gives to the next communicator whose leader it is.
-fn candidate() -> u64 {
-    next_uid(STATE.borrow().me, objects().comms.iter().map(|(_, comm)| comm.uid))
+fn candidate(rt: &Runtime) -> u64 {
+    next_uid(
+        rt.comm.state.borrow().me,
+        objects(rt).comms.iter().map(|(_, comm)| comm.uid),
+    )
 }
 
 /// `uid`, members and remote group.
 type Identity = (u64, Vec<Worker>, Option<Vec<Worker>>);
 
-fn describe(new: RealComm, has_requests: impl Fn(VirtComm) -> bool) -> mpi::Result<Comm> {
+fn describe(rt: &Runtime, new: RealComm, has_requests: impl Fn(VirtComm) -> bool) -> mpi::Result<Comm> {
     let mut inter = 0;
     // SAFETY: a communicator of ours.
     check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
     let (uid, members, remote) = if inter == 0 {
-        let (freed, share) = match freed::within(None, |_| false).0.is_empty() {
+        let (freed, share) = match freed::within(rt, None, |_| false).0.is_empty() {
             true => (Vec::new(), 0),
-            false => freed::within(Some(&translate_group(new)?), has_requests),
+            false => freed::within(rt, Some(&translate_group(rt, new)?), has_requests),
         };
-        let all = exchange(new, candidate(), share)?;
+        let all = exchange(rt, new, candidate(rt), share)?;
         if all.iter().fold(0u64, |sum, one| sum.wrapping_add(one[2])) == 0 {
-            freed::forget(&freed);
+            freed::forget(rt, &freed);
         }
         (leader_uid(&all)?, workers(&all), None)
     } else {
-        describe_inter(new)?
+        describe_inter(rt, new)?
     };
-    let collective_over_all = remote.is_none() && members.len() == STATE.borrow().workers as usize;
+    let collective_over_all = remote.is_none() && members.len() == rt.comm.state.borrow().workers as usize;
     let name = Some(hints::name(new)).filter(|name| !name.is_empty());
-    let (topology, info) = (Topology::read(new)?, hints::of_comm(new));
+    let (topology, info) = (Topology::read(new)?, hints::of_comm(rt, new));
     let (errhandler, attributes) = (0, Vec::new());
     Ok(Comm {
         uid,
@@ -156,10 +161,10 @@ fn describe(new: RealComm, has_requests: impl Fn(VirtComm) -> bool) -> mpi::Resu
 }
 
 /// Worker rank, `uid` and share of each process: of the remote group for an intercommunicator.
-fn exchange(comm: RealComm, uid: u64, share: u64) -> mpi::Result<Vec<[u64; 3]>> {
+fn exchange(rt: &Runtime, comm: RealComm, uid: u64, share: u64) -> mpi::Result<Vec<[u64; 3]>> {
     let mut size = 0;
     let mut inter = 0;
-    let own = [u64::from(STATE.borrow().me.0), uid, share];
+    let own = [u64::from(rt.comm.state.borrow().me.0), uid, share];
     // SAFETY: a communicator of ours; the buffer has room for what each process sends.
     unsafe {
         check(real::PMPI_Comm_test_inter(comm, &mut inter))?;
@@ -195,29 +200,29 @@ fn workers(all: &[[u64; 3]]) -> Vec<Worker> {
 
 /// Both leaders propose a `uid`, the lower one is taken. Each group learns the other's proposal first, and then its own
 /// from the other group.
-fn describe_inter(new: RealComm) -> mpi::Result<Identity> {
-    let there = exchange(new, candidate(), 0)?;
+fn describe_inter(rt: &Runtime, new: RealComm) -> mpi::Result<Identity> {
+    let there = exchange(rt, new, candidate(rt), 0)?;
     let theirs = leader_uid(&there)?;
-    let ours = leader_uid(&exchange(new, theirs, 0)?)?;
-    Ok((ours.min(theirs), translate_group(new)?, Some(workers(&there))))
+    let ours = leader_uid(&exchange(rt, new, theirs, 0)?)?;
+    Ok((ours.min(theirs), translate_group(rt, new)?, Some(workers(&there))))
 }
 
 /// Worker ranks of the members of the local group. Local.
-fn translate_group(new: RealComm) -> mpi::Result<Vec<Worker>> {
-    let mut group = real_group(VirtGroup(handles::predefined_handle("ompi_mpi_group_null")));
+fn translate_group(rt: &Runtime, new: RealComm) -> mpi::Result<Vec<Worker>> {
+    let mut group = real_group(rt, VirtGroup(handles::predefined_handle(rt, "ompi_mpi_group_null")));
     // SAFETY: a communicator of ours; the group is ours then.
     unsafe {
         check(real::PMPI_Comm_group(new, &mut group))?;
-        let here = translate(group);
+        let here = translate(rt, group);
         real::PMPI_Group_free(&mut group);
         here
     }
 }
 
 /// Worker ranks of the members of a real group, all of which are workers.
-fn translate(group: RealGroup) -> mpi::Result<Vec<Worker>> {
-    let world = real_comm(super::world_handle());
-    let mut all = real_group(VirtGroup(handles::predefined_handle("ompi_mpi_group_null")));
+fn translate(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
+    let world = real_comm(rt, super::world_handle(rt));
+    let mut all = real_group(rt, VirtGroup(handles::predefined_handle(rt, "ompi_mpi_group_null")));
     let mut size = 0;
     // SAFETY: groups of ours, and arrays of the length that is told.
     unsafe {
@@ -245,25 +250,26 @@ pub fn tag_of(name: &CStr) -> c_int {
 }
 
 /// The constructor of a communicator of a group to which this process belongs, without a parent that the program knows.
-pub fn of_group(group: VirtGroup, tag: c_int, new: &mut RealComm) -> c_int {
+pub fn of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) -> c_int {
     // SAFETY: the world, and a group of ours.
-    unsafe { real::PMPI_Comm_create_group(real_comm(super::world_handle()), real_group(group), tag, new) }
+    unsafe { real::PMPI_Comm_create_group(real_comm(rt, super::world_handle(rt)), real_group(rt, group), tag, new) }
 }
 
 /// The constructor of an intercommunicator between a group to which this process belongs, with the rank of its leader in it, and
 /// another one, whose leader is known to the leader here.
 pub fn between_groups(
+    rt: &Runtime,
     (local_group, local_leader): (VirtGroup, c_int),
     remote_leader: Option<Worker>,
     tag: c_int,
     new: &mut RealComm,
 ) -> c_int {
-    let mut local = null_real();
-    match of_group(local_group, tag, &mut local) {
+    let mut local = null_real(rt);
+    match of_group(rt, local_group, tag, &mut local) {
         errors::SUCCESS => local.return_errors(),
         rc => return rc,
     }
-    let bridge = STATE.borrow().bridge.unwrap_or(local);
+    let bridge = rt.comm.state.borrow().bridge.unwrap_or(local);
     let remote_leader = remote_leader.map_or(0, |leader| leader.0 as c_int);
     // SAFETY: communicators of ours; the bridge and the remote leader are looked at by the leader only.
     unsafe {

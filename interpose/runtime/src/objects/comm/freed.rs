@@ -7,10 +7,11 @@
 //! Whether that is so tells a sum: each member adds a number of its own and takes that of the next member away, in a ring.
 #![allow(unsafe_code)]
 
-use super::{Comm, SELF, STATE, forget_recent, handle};
+use super::{Comm, SELF, forget_recent, handle};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, real_comm};
+use crate::objects::Runtime;
 use crate::objects::{objects, objects_mut};
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
@@ -18,59 +19,59 @@ use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Frees the real communicator, which goes on with what is under way; the entry stays.
-pub fn free(index: u32) -> c_int {
-    let mut real = real_comm(handle(index));
+pub fn free(rt: &Runtime, index: u32) -> c_int {
+    let mut real = real_comm(rt, handle(rt, index));
     // SAFETY: a communicator of ours. This is local in the libraries that are known.
     let rc = unsafe { real::PMPI_Comm_free(&mut real) };
     if rc == errors::SUCCESS {
-        if let Some(comm) = objects_mut().comms.get_mut(index) {
+        if let Some(comm) = objects_mut(rt).comms.get_mut(index) {
             comm.is_freed = true;
         }
-        disconnect(index);
+        disconnect(rt, index);
     }
     rc
 }
 
-fn disconnect(index: u32) {
-    forget_recent();
-    handles::set_real(HandleKind::Comm, index, std::ptr::null_mut());
+fn disconnect(rt: &Runtime, index: u32) {
+    forget_recent(rt);
+    handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut());
 }
 
 /// After a recovery, when requests have been posted again: frees the real ones as the program has done.
-pub fn free_again() {
-    for index in all(|_| true) {
-        let mut real: RealComm = real_comm(handle(index));
-        disconnect(index);
+pub fn free_again(rt: &Runtime) {
+    for index in all(rt, |_| true) {
+        let mut real: RealComm = real_comm(rt, handle(rt, index));
+        disconnect(rt, index);
         // SAFETY: a communicator of ours, made in this recovery.
         unsafe { real::PMPI_Comm_free(&mut real) };
     }
 }
 
-fn all(is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
-    let objects = objects();
+fn all(rt: &Runtime, is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
+    let objects = objects(rt);
     let freed = objects.comms.iter().filter(|(_, comm)| comm.is_freed && is_meant(comm));
     freed.map(|(index, _)| index).collect()
 }
 
 /// Those of which all members are among these workers, all if none are given, and what this process adds to their sum: if the
 /// sum of all workers is 0, all of them may be [forgotten](forget).
-pub fn within(workers: Option<&[Worker]>, has_requests: impl Fn(VirtComm) -> bool) -> (Vec<u32>, u64) {
+pub fn within(rt: &Runtime, workers: Option<&[Worker]>, has_requests: impl Fn(VirtComm) -> bool) -> (Vec<u32>, u64) {
     let is_within = |comm: &Comm| workers.is_none_or(|workers| comm.workers().all(|one| workers.contains(&one)));
-    let indices = all(is_within);
-    let (me, objects) = (STATE.borrow().me, objects());
+    let indices = all(rt, is_within);
+    let (me, objects) = (rt.comm.state.borrow().me, objects(rt));
     let recipes = indices
         .iter()
         .filter_map(|&index| Some((index, objects.comms.get(index)?)));
-    let shares = recipes.map(|(index, comm)| share(comm, me, has_requests(handle(index))));
+    let shares = recipes.map(|(index, comm)| share(comm, me, has_requests(handle(rt, index))));
     let sum = shares.fold(0, u64::wrapping_add);
     (indices, sum)
 }
 
 /// No member has use for them any more.
-pub fn forget(indices: &[u32]) {
+pub fn forget(rt: &Runtime, indices: &[u32]) {
     for &index in indices.iter().filter(|&&index| index > SELF) {
-        objects_mut().comms.remove(index);
-        disconnect(index);
+        objects_mut(rt).comms.remove(index);
+        disconnect(rt, index);
     }
 }
 

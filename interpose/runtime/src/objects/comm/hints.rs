@@ -4,6 +4,7 @@
 use crate::errors;
 use crate::generated::real;
 use crate::handles::{self, VirtInfo, real_info};
+use crate::objects::Runtime;
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_mpi::real_types::{RealComm, RealInfo};
 
@@ -16,8 +17,8 @@ const MAX_NAME: usize = 64;
 pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The real `MPI_INFO_NULL`.
-pub fn null_info() -> RealInfo {
-    real_info(VirtInfo(handles::predefined_handle("ompi_mpi_info_null")))
+pub fn null_info(rt: &Runtime) -> RealInfo {
+    real_info(rt, VirtInfo(handles::predefined_handle(rt, "ompi_mpi_info_null")))
 }
 
 /// Names a real communicator; a name that is too long is cut by the real library.
@@ -73,8 +74,8 @@ pub fn pairs(info: RealInfo) -> Pairs {
 }
 
 /// The hints of a real communicator. Local in Open MPI.
-pub fn of_comm(comm: RealComm) -> Pairs {
-    let mut info = null_info();
+pub fn of_comm(rt: &Runtime, comm: RealComm) -> Pairs {
+    let mut info = null_info(rt);
     // SAFETY: a communicator of ours; the info object is ours then.
     unsafe {
         if real::PMPI_Comm_get_info(comm, &mut info) != errors::SUCCESS {
@@ -87,11 +88,11 @@ pub fn of_comm(comm: RealComm) -> Pairs {
 }
 
 /// Gives hints to a real communicator: to be called by all members in the same order.
-pub fn apply(comm: RealComm, hints: &[(Vec<u8>, Vec<u8>)]) -> c_int {
+pub fn apply(rt: &Runtime, comm: RealComm, hints: &[(Vec<u8>, Vec<u8>)]) -> c_int {
     if hints.is_empty() {
         return errors::SUCCESS;
     }
-    let mut info = null_info();
+    let mut info = null_info(rt);
     // SAFETY: the info object is ours, and keys and values are C strings.
     unsafe {
         let mut rc = real::PMPI_Info_create(&mut info);

@@ -3,8 +3,9 @@
 
 use super::create::BRIDGE_TAG;
 use super::plan::{Planned, batches, chooser, uids_of};
-use super::{SELF, STATE, Topology, connect_world, hints, make_bridge, name_predefined, null_real, renew_self};
+use super::{SELF, Topology, connect_world, hints, make_bridge, name_predefined, null_real, renew_self};
 use crate::generated::{HandleKind, real};
+use crate::objects::Runtime;
 use crate::objects::{Objects, group, objects};
 use crate::{fault, gather, handles};
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ use understudy_numbers::{Epoch, Worker};
 /// # Errors
 /// The first error of a real procedure. If it is the failure of a process, others may have got further or even to the
 /// end; everything is to be begun again on another world, by all.
-pub fn rebuild(new_world: RealComm, epoch: Epoch) -> mpi::Result<()> {
+pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<()> {
     let (mut me, mut workers) = (0, 0);
     // SAFETY: a communicator of ours.
     unsafe {
@@ -31,21 +32,21 @@ pub fn rebuild(new_world: RealComm, epoch: Epoch) -> mpi::Result<()> {
         check(real::PMPI_Comm_size(new_world, &mut workers))?;
     }
     let me = Worker(me as u32);
-    connect_world(new_world, workers as u32, me);
-    renew_self()?;
-    make_bridge(new_world)?;
-    let bridge = STATE.borrow().bridge.ok_or(mpi::Error::INTERN)?;
-    let plan = batches(gather::everybodys(bridge, &chosen_by(me))?.concat());
-    let own = own_indices();
+    connect_world(rt, new_world, workers as u32, me);
+    renew_self(rt)?;
+    make_bridge(rt, new_world)?;
+    let bridge = rt.comm.state.borrow().bridge.ok_or(mpi::Error::INTERN)?;
+    let plan = batches(gather::everybodys(bridge, &chosen_by(rt, me))?.concat());
+    let own = own_indices(rt);
     agree_on(bridge, uids_of(me, &plan) == sorted(own.keys().copied()))?;
 
     let mut made = Made::default();
     for batch in &plan {
-        make_batch(bridge, me, batch, &own, &mut made)?;
+        make_batch(rt, bridge, me, batch, &own, &mut made)?;
         fault::point("rebuild.half", epoch);
     }
-    finish(made);
-    group::rebuild();
+    finish(rt, made);
+    group::rebuild(rt);
     Ok(())
 }
 
@@ -58,14 +59,14 @@ struct Made {
     parts: Vec<RealComm>,
 }
 
-fn finish(made: Made) {
+fn finish(rt: &Runtime, made: Made) {
     for &(index, comm) in &made.results {
-        handles::set_real(HandleKind::Comm, index, comm.0);
-        if let Some(name) = objects().comms.get(index).and_then(|recipe| recipe.name.as_deref()) {
+        handles::set_real(rt, HandleKind::Comm, index, comm.0);
+        if let Some(name) = objects(rt).comms.get(index).and_then(|recipe| recipe.name.as_deref()) {
             hints::set_name(comm, name);
         }
     }
-    name_predefined();
+    name_predefined(rt);
     for mut part in made.parts {
         // SAFETY: a communicator of ours.
         unsafe { real::PMPI_Comm_free(&mut part) };
@@ -77,8 +78,8 @@ fn created(all: &Objects) -> impl Iterator<Item = (u32, &super::Comm)> {
 }
 
 /// The communicators whose `uid` this worker has chosen.
-fn chosen_by(me: Worker) -> Vec<Planned> {
-    created(&objects())
+fn chosen_by(rt: &Runtime, me: Worker) -> Vec<Planned> {
+    created(&objects(rt))
         .filter(|(_, comm)| chooser(comm.uid) == me)
         .map(|(_, comm)| Planned {
             uid: comm.uid,
@@ -88,8 +89,8 @@ fn chosen_by(me: Worker) -> Vec<Planned> {
         .collect()
 }
 
-fn own_indices() -> HashMap<u64, u32> {
-    created(&objects()).map(|(index, comm)| (comm.uid, index)).collect()
+fn own_indices(rt: &Runtime) -> HashMap<u64, u32> {
+    created(&objects(rt)).map(|(index, comm)| (comm.uid, index)).collect()
 }
 
 fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
@@ -110,6 +111,7 @@ fn agree_on(world: RealComm, fits: bool) -> mpi::Result<()> {
 }
 
 fn make_batch(
+    rt: &Runtime,
     world: RealComm,
     me: Worker,
     batch: &[Planned],
@@ -124,14 +126,14 @@ fn make_batch(
         Some((at, _, part)) => (2 * at as c_int + c_int::from(part.second), part.rank as c_int),
         None => (UNDEFINED, 0),
     };
-    let mut comm = null_real();
+    let mut comm = null_real(rt);
     // SAFETY: a communicator of ours; all workers call this for each batch.
     check(unsafe { real::PMPI_Comm_split(world, color, key, &mut comm) })?;
     let Some((_, planned, part)) = mine else { return Ok(()) };
     comm.return_errors();
     if let Some(remote) = part.remote {
         let leader = remote.first().copied().ok_or(mpi::Error::INTERN)?;
-        let mut inter = null_real();
+        let mut inter = null_real(rt);
         // SAFETY: communicators of ours; both groups are at this point.
         check(unsafe { real::PMPI_Intercomm_create(comm, 0, world, leader.0 as c_int, BRIDGE_TAG, &mut inter) })?;
         made.parts.push(comm);
@@ -139,16 +141,16 @@ fn make_batch(
         comm = inter;
     }
     let index = *own.get(&planned.uid).ok_or(mpi::Error::INTERN)?;
-    let all = objects();
+    let all = objects(rt);
     let recipe = all.comms.get(index).ok_or(mpi::Error::INTERN)?;
     if recipe.topology != Topology::None {
-        let mut with_topology = null_real();
-        check(recipe.topology.apply(comm, &mut with_topology))?;
+        let mut with_topology = null_real(rt);
+        check(recipe.topology.apply(rt, comm, &mut with_topology))?;
         made.parts.push(comm);
         with_topology.return_errors();
         comm = with_topology;
     }
-    check(hints::apply(comm, &recipe.info))?;
+    check(hints::apply(rt, comm, &recipe.info))?;
     made.results.push((index, comm));
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! What is known of the communicator that was asked for last: programs use the same few again and again.
 
 use super::{Comm, VirtComm, find, my_rank, objects};
-use crate::cell::Copied;
+use crate::objects::Runtime;
 use std::ffi::c_int;
 use understudy_numbers::Worker;
 
 /// What most calls want to know of a communicator.
 #[derive(Clone, Copy)]
-struct Recent {
+pub(super) struct Recent {
     /// The program's handle.
     handle: u64,
     /// Its index.
@@ -21,7 +21,7 @@ struct Recent {
     in_order: u32,
 }
 
-const NOTHING: Recent = Recent {
+pub(super) const NOTHING: Recent = Recent {
     handle: u64::MAX,
     index: u32::MAX,
     spans_all: false,
@@ -30,42 +30,39 @@ const NOTHING: Recent = Recent {
     in_order: 0,
 };
 
-/// Always what the table would tell.
-static RECENT: Copied<Recent> = Copied::new(NOTHING);
-
 /// Communicators are removed or replaced.
-pub fn forget_recent() {
-    RECENT.set(NOTHING);
+pub fn forget_recent(rt: &Runtime) {
+    rt.comm.recent.set(NOTHING);
 }
 
 /// What `known` says of a communicator; nothing for `MPI_COMM_NULL` and for what is no communicator.
 #[inline(always)]
-fn ask<T>(comm: VirtComm, known: impl Fn(&Recent) -> T) -> Option<T> {
-    let recent = RECENT.get();
+fn ask<T>(rt: &Runtime, comm: VirtComm, known: impl Fn(&Recent) -> T) -> Option<T> {
+    let recent = rt.comm.recent.get();
     // Two ways from here on: what both come to would be copied through memory.
     if recent.handle == comm.0 as u64 {
         Some(known(&recent))
     } else {
-        Some(known(&look_up(comm)?))
+        Some(known(&look_up(rt, comm)?))
     }
 }
 
 /// The index of a communicator; nothing for `MPI_COMM_NULL` and for what is no communicator.
 #[inline]
-pub fn index(comm: VirtComm) -> Option<u32> {
-    ask(comm, |recent| recent.index)
+pub fn index(rt: &Runtime, comm: VirtComm) -> Option<u32> {
+    ask(rt, comm, |recent| recent.index)
 }
 
 /// Whether it is an intracommunicator that every worker is a member of.
 #[inline]
-pub fn spans_all(comm: VirtComm) -> bool {
-    ask(comm, |recent| recent.spans_all) == Some(true)
+pub fn spans_all(rt: &Runtime, comm: VirtComm) -> bool {
+    ask(rt, comm, |recent| recent.spans_all) == Some(true)
 }
 
 #[inline(never)]
-fn look_up(comm: VirtComm) -> Option<Recent> {
-    let index = find(comm)?;
-    let all = objects();
+fn look_up(rt: &Runtime, comm: VirtComm) -> Option<Recent> {
+    let index = find(rt, comm)?;
+    let all = objects(rt);
     let recipe = all.comms.get(index)?;
     let peers = peers(recipe);
     let first = peers.first().copied().unwrap_or_default();
@@ -73,7 +70,7 @@ fn look_up(comm: VirtComm) -> Option<Recent> {
         handle: comm.0 as u64,
         index,
         spans_all: recipe.collective_over_all,
-        own: my_rank(recipe).map(|rank| (rank as c_int, recipe.members.len() as c_int)),
+        own: my_rank(rt, recipe).map(|rank| (rank as c_int, recipe.members.len() as c_int)),
         first,
         in_order: peers
             .iter()
@@ -81,14 +78,14 @@ fn look_up(comm: VirtComm) -> Option<Recent> {
             .take_while(|(peer, next)| peer.0 == *next)
             .count() as u32,
     };
-    RECENT.set(recent);
+    rt.comm.recent.set(recent);
     Some(recent)
 }
 
 /// Rank of this process in its own group of a communicator, and the size of that.
 #[inline]
-pub fn rank_and_size(comm: VirtComm) -> Option<(c_int, c_int)> {
-    ask(comm, |recent| recent.own)?
+pub fn rank_and_size(rt: &Runtime, comm: VirtComm) -> Option<(c_int, c_int)> {
+    ask(rt, comm, |recent| recent.own)?
 }
 
 /// Those that messages go to: the remote group if there is one.
@@ -98,17 +95,19 @@ fn peers(comm: &Comm) -> &[Worker] {
 
 /// The worker behind a rank that point-to-point communication on `comm` may name.
 #[inline]
-pub fn worker_of(comm: VirtComm, rank: c_int) -> Option<Worker> {
-    let recent = RECENT.get();
+pub fn worker_of(rt: &Runtime, comm: VirtComm, rank: c_int) -> Option<Worker> {
+    let recent = rt.comm.recent.get();
     // A negative rank is none, and greater than every length.
     if recent.handle == comm.0 as u64 && (rank as u32) < recent.in_order {
         Some(Worker(recent.first.0 + rank as u32))
     } else {
-        look_behind(comm, rank)
+        look_behind(rt, comm, rank)
     }
 }
 
 #[inline(never)]
-fn look_behind(comm: VirtComm, rank: c_int) -> Option<Worker> {
-    peers(objects().comms.get(index(comm)?)?).get(rank as usize).copied()
+fn look_behind(rt: &Runtime, comm: VirtComm, rank: c_int) -> Option<Worker> {
+    peers(objects(rt).comms.get(index(rt, comm)?)?)
+        .get(rank as usize)
+        .copied()
 }

@@ -5,6 +5,7 @@ use super::get;
 use crate::errors;
 use crate::generated::real;
 use crate::handles::{VirtComm, real_comm};
+use crate::objects::Runtime;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi};
@@ -56,8 +57,8 @@ pub enum Topology {
 }
 
 /// In- and outdegree of a communicator with a topology.
-pub fn degrees(comm: VirtComm) -> (c_int, c_int) {
-    let recipe = get(comm);
+pub fn degrees(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
+    let recipe = get(rt, comm);
     match recipe.as_ref().map(|recipe| &recipe.topology) {
         Some(Topology::Cart { dims, .. }) => (2 * dims.len() as c_int, 2 * dims.len() as c_int),
         Some(Topology::DistGraph {
@@ -67,8 +68,8 @@ pub fn degrees(comm: VirtComm) -> (c_int, c_int) {
             let (mut rank, mut degree) = (0, 0);
             // SAFETY: local queries.
             unsafe {
-                real::PMPI_Comm_rank(real_comm(comm), &mut rank);
-                real::PMPI_Graph_neighbors_count(real_comm(comm), rank, &mut degree);
+                real::PMPI_Comm_rank(real_comm(rt, comm), &mut rank);
+                real::PMPI_Graph_neighbors_count(real_comm(rt, comm), rank, &mut degree);
             }
             (degree, degree)
         }
@@ -150,13 +151,13 @@ impl Topology {
 
     /// Makes a communicator with this topology from one that has the same members in the same order; the ranks stay what
     /// they are. Collective; nothing happens for no topology.
-    pub fn apply(&self, from: RealComm, new: &mut RealComm) -> c_int {
+    pub fn apply(&self, rt: &Runtime, from: RealComm, new: &mut RealComm) -> c_int {
         let weights = |weights: &[c_int], weighted: bool| match (weighted, weights.is_empty()) {
             (false, _) => UNWEIGHTED,
             (true, true) => WEIGHTS_EMPTY,
             (true, false) => weights.as_ptr(),
         };
-        let info = crate::objects::comm::hints::null_info();
+        let info = crate::objects::comm::hints::null_info(rt);
         // SAFETY: a communicator of ours; the arrays have the lengths that are told.
         unsafe {
             match self {

@@ -5,6 +5,7 @@ use super::{Datatype, Recipe, check, null_real, rename};
 use crate::errors::ERR_INTERN;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
+use crate::objects::Runtime;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;
@@ -31,8 +32,8 @@ pub(super) const RESIZED: i32 = 17;
 pub(super) const HINDEXED_BLOCK: i32 = 18;
 
 /// Makes a real datatype with the entry's name and state. What it is made from must exist.
-pub(super) fn make(entry: &Datatype) -> Result<RealDatatype, c_int> {
-    let mut new = construct(&entry.recipe)?;
+pub(super) fn make(rt: &Runtime, entry: &Datatype) -> Result<RealDatatype, c_int> {
+    let mut new = construct(rt, &entry.recipe)?;
     if entry.committed {
         // SAFETY: a datatype of ours.
         check(unsafe { real::PMPI_Type_commit(&mut new) })?;
@@ -70,11 +71,11 @@ fn addresses(recipe: &Recipe, count: c_int) -> Result<*const isize, c_int> {
     }
 }
 
-fn construct(recipe: &Recipe) -> Result<RealDatatype, c_int> {
+fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
     let bases: Vec<RealDatatype> = recipe
         .contained
         .iter()
-        .map(|&base| real_datatype(VirtDatatype(base as *mut c_void)))
+        .map(|&base| real_datatype(rt, VirtDatatype(base as *mut c_void)))
         .collect();
     if bases.iter().any(|base| base.0.is_null()) {
         return Err(ERR_INTERN);
@@ -90,7 +91,7 @@ fn construct(recipe: &Recipe) -> Result<RealDatatype, c_int> {
     let mut a = Arguments {
         integers: &recipe.integers,
     };
-    let mut new = null_real();
+    let mut new = null_real(rt);
     let to = &mut new;
     // SAFETY: the arguments with which the real library has made such a datatype before, in arrays whose lengths have
     // been checked; the datatypes are real.

@@ -4,6 +4,7 @@
 use super::{Known, in_order};
 use crate::generated::real;
 use crate::handles::real_comm;
+use crate::objects::Runtime;
 use crate::objects::{comm, objects};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -56,8 +57,8 @@ impl Epochs {
 }
 
 /// Whether a cut need not wait for the end of an epoch of this process.
-pub fn are_quiet() -> bool {
-    !objects().windows.iter().any(|(_, window)| window.epochs.is_general())
+pub fn are_quiet(rt: &Runtime) -> bool {
+    !objects(rt).windows.iter().any(|(_, window)| window.epochs.is_general())
 }
 
 /// Ends all that this process has begun, here and at its targets, and keeps the epochs open. When all workers have called it, nothing is
@@ -65,13 +66,13 @@ pub fn are_quiet() -> bool {
 ///
 /// # Errors
 /// That of a real procedure.
-pub fn quiesce() -> mpi::Result<()> {
-    for window in in_order() {
+pub fn quiesce(rt: &Runtime) -> mpi::Result<()> {
+    for window in in_order(rt) {
         flush(&window)?;
         let Known { real, comm, epochs, .. } = window;
         if epochs.is_fenced {
             // Where somebody holds a lock no epoch between fences is open.
-            let held = real_comm(comm).extremes(Extreme::Greatest, &[epochs.is_held().into()])?;
+            let held = real_comm(rt, comm).extremes(Extreme::Greatest, &[epochs.is_held().into()])?;
             if held == [0] {
                 // SAFETY: a window of ours; all members are here.
                 check(unsafe { real::PMPI_Win_fence(0, real) })?;
@@ -99,12 +100,13 @@ fn flush(window: &Known) -> mpi::Result<()> {
 ///
 /// # Errors
 /// That of a real procedure.
-pub fn meet_again() -> mpi::Result<()> {
-    let windows = in_order();
-    let widest = windows.iter().find(|window| comm::spans_all(window.comm));
+pub fn meet_again(rt: &Runtime) -> mpi::Result<()> {
+    let windows = in_order(rt);
+    let widest = windows.iter().find(|window| comm::spans_all(rt, window.comm));
     let met: Vec<&Known> = match widest {
         Some(widest) => vec![widest],
         None => windows.iter().collect(),
     };
-    met.into_iter().try_for_each(|window| real_comm(window.comm).barrier())
+    met.into_iter()
+        .try_for_each(|window| real_comm(rt, window.comm).barrier())
 }

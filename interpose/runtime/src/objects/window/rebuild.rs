@@ -4,6 +4,7 @@
 use super::{Flavor, Window, in_order, info_with, real_comm_of, return_errors};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtWin, real_win};
+use crate::objects::Runtime;
 use crate::objects::objects;
 use std::ffi::c_void;
 use understudy_mpi::real_types::{RealInfo, RealWin};
@@ -14,26 +15,26 @@ use understudy_mpi::{self as mpi, check};
 ///
 /// # Errors
 /// The first error of a real procedure; then all begin again in another generation.
-pub fn rebuild() -> mpi::Result<()> {
-    for known in in_order() {
-        let Some(window) = objects().windows.get(known.index).cloned() else {
+pub fn rebuild(rt: &Runtime) -> mpi::Result<()> {
+    for known in in_order(rt) {
+        let Some(window) = objects(rt).windows.get(known.index).cloned() else {
             continue;
         };
-        let mut info = info_with(&window.info).map_err(|_| mpi::Error::INTERN)?;
-        let made = make(&window, info);
+        let mut info = info_with(rt, &window.info).map_err(|_| mpi::Error::INTERN)?;
+        let made = make(rt, &window, info);
         // SAFETY: an info object of ours.
         unsafe { real::PMPI_Info_free(&mut info) };
         let real = made?;
-        handles::set_real(HandleKind::Win, known.index, real.0);
+        handles::set_real(rt, HandleKind::Win, known.index, real.0);
         return_errors(real);
         known.epochs.open(real)?;
     }
     Ok(())
 }
 
-fn make(window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
-    let comm = real_comm_of(window);
-    let mut new = real_win(VirtWin(std::ptr::null_mut()));
+fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
+    let comm = real_comm_of(rt, window);
+    let mut new = real_win(rt, VirtWin(std::ptr::null_mut()));
     // SAFETY: memory of the program, as at the cut; a communicator of ours, all members of which are here.
     unsafe {
         match window.flavor {
@@ -60,8 +61,8 @@ fn make(window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
 }
 
 /// Forgets the real windows after a failure: they have gone with the library that has made them.
-pub fn drop_reals() {
-    for (index, _) in objects().windows.iter() {
-        handles::set_real(HandleKind::Win, index, std::ptr::null_mut());
+pub fn drop_reals(rt: &Runtime) {
+    for (index, _) in objects(rt).windows.iter() {
+        handles::set_real(rt, HandleKind::Win, index, std::ptr::null_mut());
     }
 }

@@ -5,13 +5,12 @@
 //! still at a cut until all members have captured, and restore only when all are in the recovery.
 #![allow(unsafe_code)]
 
-use crate::abi;
 use crate::errors::ERR_NO_MEM;
-use crate::gather;
 use crate::image::PAGE_SIZE;
 use crate::image::shared::{self, Part};
+use crate::objects::Runtime;
 use crate::objects::{comm, objects};
-use crate::{told, user, world};
+use crate::{abi, gather, told, user, world};
 use ckptd::private::MEMORY;
 use std::ffi::c_int;
 use std::io;
@@ -108,8 +107,8 @@ impl Region {
     }
 
     /// Whether all members are on one node.
-    fn is_on_one_node(&self, players: &[ProcessNumber]) -> bool {
-        let world = world::get();
+    fn is_on_one_node(&self, rt: &Runtime, players: &[ProcessNumber]) -> bool {
+        let world = world::get(rt);
         let node = |owner: &Worker| world.nodes[players[owner.index()].index()];
         self.owners.windows(2).all(|two| node(&two[0]) == node(&two[1]))
     }
@@ -172,19 +171,19 @@ impl Region {
 ///
 /// # Errors
 /// `MPI_ERR_RMA_SHARED` if they are on several nodes, `MPI_ERR_NO_MEM`, or that of a real procedure.
-pub fn allocate(own: u32, real: RealComm, segment: Segment) -> Result<Region, c_int> {
+pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Result<Region, c_int> {
     let code = |error: mpi::Error| error.code();
-    belong_to(world::worker());
-    let members = comm::handle(own);
+    belong_to(world::worker(rt));
+    let members = comm::handle(rt, own);
     let segments = gather::everybodys(real, &segment).map_err(code)?;
     let mut region = Region {
         base: 0,
         starts: starts(&segments),
         segments,
-        window: comm::get(members).map_or(0, |comm| comm.uid),
-        owners: comm::members(members).unwrap_or_default(),
+        window: comm::get(rt, members).map_or(0, |comm| comm.uid),
+        owners: comm::members(rt, members).unwrap_or_default(),
     };
-    if !region.is_on_one_node(&world::get().players) {
+    if !region.is_on_one_node(rt, &world::get(rt).players) {
         return Err(ERR_RMA_SHARED);
     }
     let made = region
@@ -216,11 +215,11 @@ pub struct Apart;
 ///
 /// # Errors
 /// If not.
-pub fn check_nodes(players: &[ProcessNumber]) -> Result<(), Apart> {
-    let all = objects();
+pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Apart> {
+    let all = objects(rt);
     let mut regions = all.windows.iter().map(|(_, window)| &window.region);
     regions
-        .all(|region| region.is_on_one_node(players))
+        .all(|region| region.is_on_one_node(rt, players))
         .then_some(())
         .ok_or(Apart)
 }

@@ -3,6 +3,7 @@
 
 use super::quiet::Quiet;
 use super::work::serve;
+use crate::rehearsal::Runtime;
 use crate::{renewal, shim, sys};
 use ckptd::line::Line;
 use std::fs::File;
@@ -37,7 +38,7 @@ fn turns() -> io::Result<File> {
 }
 
 /// Makes one; the way to it.
-pub fn fork() -> io::Result<Line> {
+pub fn fork(rt: &Runtime) -> io::Result<Line> {
     let ([mine, theirs], turns) = (pair()?, turns()?);
     let quiet = Quiet::begin();
     // SAFETY: pidfd_open(2), whose descriptor is new, and fork(2); children do not come back.
@@ -51,7 +52,7 @@ pub fn fork() -> io::Result<Line> {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 if libc::fork() == 0 {
-                    serve([theirs.into(), own, turns.into()], &quiet);
+                    serve(rt, [theirs.into(), own, turns.into()], &quiet);
                 }
                 libc::_exit(0)
             }

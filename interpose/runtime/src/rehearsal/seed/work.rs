@@ -5,6 +5,7 @@ use super::quiet::{Quiet, lift, look};
 use super::{Answer, Request, read};
 use crate::copies::Script;
 use crate::image::runs::PageRun;
+use crate::rehearsal::Runtime;
 use crate::rehearsal::child::{Child, Task};
 use crate::rehearsal::finding::{Finding, Rehearsed};
 use bincode::config::standard;
@@ -107,7 +108,7 @@ impl<'a> Work<'a> {
     }
 
     /// Goes on as far as possible; what has come of it, at the end.
-    fn go_on(&mut self, turns: &'a File, quiet: &Quiet) -> Option<Result<(), String>> {
+    fn go_on(&mut self, rt: &Runtime, turns: &'a File, quiet: &Quiet) -> Option<Result<(), String>> {
         if self.child.as_mut().is_some_and(|child| !child.is_done()) {
             return None;
         }
@@ -131,7 +132,7 @@ impl<'a> Work<'a> {
                 Task::Compare
             }
         };
-        match quiet.pause(|| Child::start(&self.script, &task)) {
+        match quiet.pause(|| Child::start(rt, &self.script, &task)) {
             Ok(child) => self.child = Some(child),
             Err(error) => return Some(Err(error.to_string())),
         }
@@ -144,7 +145,7 @@ fn write(file: &mut File, what: &impl bincode::Encode) -> io::Result<()> {
 }
 
 /// The seed's life, with a line to its owner, a descriptor of that, and what seeds take turns by.
-pub fn serve(kept: [OwnedFd; 3], quiet: &Quiet) -> ! {
+pub fn serve(rt: &Runtime, kept: [OwnedFd; 3], quiet: &Quiet) -> ! {
     // SAFETY: system calls in a process that has one thread. It keeps nothing of the runtime side open that others could
     // take for the rank's.
     let [line, owner, turns] = unsafe {
@@ -184,7 +185,7 @@ pub fn serve(kept: [OwnedFd; 3], quiet: &Quiet) -> ! {
         }
         let outcome = work
             .as_mut()
-            .and_then(|work| Some((work.number, work.go_on(&turns, quiet)?)));
+            .and_then(|work| Some((work.number, work.go_on(rt, &turns, quiet)?)));
         if let Some((number, outcome)) = outcome {
             work = None;
             if line.send(&Answer { number, outcome }).is_err() {

@@ -13,11 +13,10 @@
 
 use super::list::{self, Module};
 use super::vector::{self, Entry};
-use crate::cell::Main;
 use crate::image::runs::AddrRange;
-use crate::sys;
-use crate::told;
+use crate::user::Runtime;
 use crate::user::tls;
+use crate::{sys, told};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 use understudy_abi::{LD_HEAP_CLASSES, LD_HEAP_REGIONS, LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP};
@@ -25,8 +24,6 @@ use understudy_abi::{LD_HEAP_CLASSES, LD_HEAP_REGIONS, LD_HEAP_SIZE, RUNTIME_LD_
 const WORD: u64 = 8;
 const REGION: u64 = (LD_HEAP_SIZE / LD_HEAP_REGIONS) as u64;
 
-/// Where ld.so's state lies. Empty: it does not have the known form.
-static PLACES: Main<Vec<AddrRange>> = Main::new(Vec::new());
 /// Where its locks stand side by side; for signal handlers, too.
 static LOCKS: OnceLock<AddrRange> = OnceLock::new();
 
@@ -44,7 +41,7 @@ pub struct Snapshot {
 }
 
 /// Finds ld.so's state; `first_heap` is what it has allocated before it had the program's malloc.
-pub fn find(first_heap: &[AddrRange]) {
+pub fn find(rt: &Runtime, first_heap: &[AddrRange]) {
     let (start, length) = told::info().loader_data;
     // ld.so's first allocations lie behind its data, in the same page.
     let end = (start + length).next_multiple_of(crate::image::PAGE_SIZE);
@@ -61,12 +58,12 @@ pub fn find(first_heap: &[AddrRange]) {
             .flat_map(|range| super::super::zones::without(range, hole))
             .collect();
     }
-    PLACES.set(places);
+    rt.loader.places.set(places);
 }
 
 /// Whether ld.so's state is known.
-pub fn is_known() -> bool {
-    !PLACES.borrow().is_empty()
+pub fn is_known(rt: &Runtime) -> bool {
+    !rt.loader.places.borrow().is_empty()
 }
 
 /// What is not to be put back: locks, the lists of threads' stacks, and the main thread's own memory.
@@ -175,14 +172,14 @@ fn runtime_block(address: u64) -> Option<AddrRange> {
 
 /// Blocks of the runtime side's heap that ld.so's data lead to, and what these begin with a pointer to: its tables are
 /// chained by their first words. The blocks of threads are not among them.
-fn shared_blocks() -> Vec<AddrRange> {
+fn shared_blocks(rt: &Runtime) -> Vec<AddrRange> {
     const LONGEST_CHAIN: usize = 64;
     let mut found: Vec<AddrRange> = Vec::new();
     let (start, length) = told::info().loader_data;
     let data = AddrRange::new(start as u64, (start + length) as u64);
     let is_data = |range: &&AddrRange| data.intersect(**range).is_some();
     let words = |range: &AddrRange| (range.start..range.end).step_by(WORD as usize);
-    for word in PLACES.borrow().iter().filter(is_data).flat_map(words) {
+    for word in rt.loader.places.borrow().iter().filter(is_data).flat_map(words) {
         // SAFETY: words of ld.so's data, and of its heap below.
         let mut address = unsafe { (word as *const u64).read() };
         for _ in 0..LONGEST_CHAIN {
@@ -205,14 +202,14 @@ fn runtime_libraries() -> Vec<(u64, u64)> {
 
 impl Snapshot {
     /// Copies ld.so's state.
-    pub fn take() -> Snapshot {
+    pub fn take(rt: &Runtime) -> Snapshot {
         let heap = &told::info().loader_heap;
         Snapshot {
-            data: PLACES.borrow().iter().copied().map(copy).collect(),
+            data: rt.loader.places.borrow().iter().copied().map(copy).collect(),
             heap: in_use(0).map(copy).collect(),
             // SAFETY: the face's books of that length.
             books: unsafe { std::slice::from_raw_parts(heap.state, heap.state_length) }.to_vec(),
-            shared: shared_blocks().into_iter().map(copy).collect(),
+            shared: shared_blocks(rt).into_iter().map(copy).collect(),
             vector: vector::entries(),
             runtime: runtime_libraries(),
         }

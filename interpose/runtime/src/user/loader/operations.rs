@@ -4,7 +4,7 @@
 //! list; what libc opens by itself (character sets, name services) is seen there, too.
 
 use super::list::{self, Library};
-use crate::cell::Main;
+use crate::user::Runtime;
 use std::cell::RefMut;
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub struct Operation {
 
 /// The operations, and the list after the last of them.
 #[derive(Default)]
-struct Log {
+pub(super) struct Log {
     operations: Vec<Operation>,
     known: Vec<Library>,
     /// How many calls there were.
@@ -44,25 +44,23 @@ struct Log {
     process: u32,
 }
 
-static LOG: Main<Option<Log>> = Main::new(None);
-
 /// The log begins.
-pub fn begin() {
-    LOG.set(Some(Log {
+pub fn begin(rt: &Runtime) {
+    rt.loader.log.set(Some(Log {
         known: list::libraries(),
         process: std::process::id(),
         ..Log::default()
     }));
 }
 
-fn log() -> Option<RefMut<'static, Log>> {
-    let log = RefMut::filter_map(LOG.borrow_mut(), Option::as_mut).ok()?;
+fn log(rt: &Runtime) -> Option<RefMut<'_, Log>> {
+    let log = RefMut::filter_map(rt.loader.log.borrow_mut(), Option::as_mut).ok()?;
     (log.process == std::process::id()).then_some(log)
 }
 
 /// The program is about to call this.
-pub fn note(call: Call) {
-    if let Some(mut log) = log() {
+pub fn note(rt: &Runtime, call: Call) {
+    if let Some(mut log) = log(rt) {
         log.settle();
         log.calls += 1;
         log.operations.push(Operation {
@@ -74,21 +72,21 @@ pub fn note(call: Call) {
 }
 
 /// How many calls there were.
-pub fn calls() -> u64 {
-    log().map_or(0, |log| log.calls)
+pub fn calls(rt: &Runtime) -> u64 {
+    log(rt).map_or(0, |log| log.calls)
 }
 
 /// The operations up to now.
-pub fn operations() -> Vec<Operation> {
-    log().map_or_else(Vec::new, |mut log| {
+pub fn operations(rt: &Runtime) -> Vec<Operation> {
+    log(rt).map_or_else(Vec::new, |mut log| {
         log.settle();
         log.operations.clone()
     })
 }
 
 /// The state is that after these operations, with these libraries: not all of them need be mapped yet.
-pub fn replace(operations: &[Operation], libraries: &[Library]) {
-    if let Some(mut log) = log() {
+pub fn replace(rt: &Runtime, operations: &[Operation], libraries: &[Library]) {
+    if let Some(mut log) = log(rt) {
         log.operations = operations.to_vec();
         log.known = libraries.to_vec();
     }

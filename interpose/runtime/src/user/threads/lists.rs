@@ -7,10 +7,9 @@
 
 use crate::arch::raw::{self, word};
 use crate::arch::turn;
-use crate::sys;
-use crate::told;
 use crate::user::locks::ThreadNumber;
 use crate::user::{loader, tls};
+use crate::{sys, told};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use understudy_abi::{ZONE_SHIFT, ZONE_TAG};

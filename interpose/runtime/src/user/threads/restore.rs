@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::slot::{self, END, FREE, PARKED, Slot};
-use super::{Caller, Deaf, Saved, THREADS, Thread, vectors};
+use super::{Caller, Deaf, Saved, Thread, vectors};
 use crate::arch::{self, raw, turn};
-use crate::cell::Copied;
 use crate::user::locks::ThreadNumber;
 use crate::user::signals::mask;
+use crate::user::{DOOR, Runtime};
 use crate::user::{UserError, tls};
 use std::sync::atomic::Ordering;
 
@@ -29,9 +29,6 @@ impl Drop for Quiet {
     }
 }
 
-/// Where the thread that leads the way back goes on itself; 0: it is not in the image, and ends.
-static OWN_FRAME: Copied<u64> = Copied::new(0);
-
 fn is_that(slot: &Slot, thread: &Thread) -> bool {
     let number = slot.number.load(Ordering::Relaxed);
     is_same(number, slot.block.load(Ordering::Relaxed) as u64, thread)
@@ -49,17 +46,18 @@ fn is_own(thread: &Thread) -> bool {
 
 /// The thread that leads the way back leaves the runtime.
 extern "C" fn depart() -> ! {
+    let rt = DOOR.get();
     mask(Some(u64::MAX));
     // SAFETY: gettid(2).
     let number = unsafe { libc::gettid() };
-    let threads = THREADS.borrow();
+    let threads = rt.threads.borrow();
     let found = threads.as_ref().and_then(|threads| threads.slot_for(number));
     drop(threads);
     let Some(slot) = found else {
         crate::sys::say(format_args!("{}", Deaf::Many(slot::SLOTS)));
         crate::sys::kill_self()
     };
-    let frame = OWN_FRAME.get();
+    let frame = rt.own_frame.get();
     slot.frame.store(frame as usize, Ordering::Relaxed);
     slot.block.store(turn::block(), Ordering::Relaxed);
     slot.exists.store(u32::from(frame == 0), Ordering::Relaxed);
@@ -83,8 +81,8 @@ fn end(slot: &Slot) {
 impl Saved {
     /// Before anything is put back, and all stand still: ends threads that are not in the image, and takes the others out of
     /// what ld.so knows of them.
-    pub fn clear(&self) -> Result<(), UserError> {
-        let threads = THREADS.borrow();
+    pub fn clear(&self, rt: &Runtime) -> Result<(), UserError> {
+        let threads = rt.threads.borrow();
         let Some(threads) = threads.as_ref() else { return Ok(()) };
         let is_surplus = |slot: &&Slot| {
             let is_main = slot.block.load(Ordering::Relaxed) as u64 == tls::control_block();
@@ -107,6 +105,7 @@ impl Saved {
     /// After all has been put back: makes the threads that are missing; all wait to go back. Their numbers then and now.
     pub fn make(
         &self,
+        rt: &Runtime,
         caller: &Caller<'_>,
         main: ThreadNumber,
         uses_tiles: bool,
@@ -122,7 +121,7 @@ impl Saved {
             turn::share();
         }
         let mut changed = vec![(main, ThreadNumber::main())];
-        let threads = THREADS.borrow();
+        let threads = rt.threads.borrow();
         let Some(threads) = threads.as_ref() else {
             return Ok(changed);
         };
@@ -134,7 +133,7 @@ impl Saved {
             [] => Vec::new(),
             _ => vectors::generations().ok_or(UserError::Vectors)?,
         };
-        let all = self.all(caller, main)?;
+        let all = self.all(rt, caller, main)?;
         let quiet = Quiet::begin();
         for thread in &all {
             // SAFETY: the thread's memory has been put back, and it stands still or is to be made.
@@ -142,7 +141,7 @@ impl Saved {
                 return Err(UserError::Vectors);
             }
             let number = if is_own(thread) {
-                OWN_FRAME.set(thread.frame);
+                rt.own_frame.set(thread.frame);
                 threads.places.tell_number(thread.block)
             } else if let Some(slot) = threads.parked().find(|slot| is_that(slot, thread)) {
                 slot.frame.store(thread.frame as usize, Ordering::SeqCst);
@@ -164,13 +163,13 @@ impl Saved {
     }
 
     /// All threads that go on from a frame, the one that leads the way back included.
-    fn all(&self, caller: &Caller<'_>, main: ThreadNumber) -> Result<Vec<Thread>, UserError> {
+    fn all(&self, rt: &Runtime, caller: &Caller<'_>, main: ThreadNumber) -> Result<Vec<Thread>, UserError> {
         let mut all = self.threads.clone();
         if self.is_mains() {
             arch::stay();
             return Ok(all);
         }
-        OWN_FRAME.set(0);
+        rt.own_frame.set(0);
         arch::depart_by(depart);
         let thread = self.caller.clone().unwrap_or_else(|| Thread::main(main));
         // SAFETY: the memory is that of the image.

@@ -6,9 +6,8 @@
 //! The form of the table is what libc tells debuggers (nptl_db/structs.def).
 #![allow(unsafe_code)]
 
-use crate::sys;
-use crate::told;
 use crate::user::loader;
+use crate::{sys, told};
 use understudy_abi::{LD_HEAP_SIZE, USER_LD_HEAP};
 
 /// The second word of the control block.
