@@ -16,7 +16,7 @@ IN_ENV = . ./.env/env.sh;
 # Tests are compiled by a profile of their own; with all packages, so that cargo builds each of them once for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture conformance bench bench-argtrig bench-journal bench-memory lammps slurm python fortran clean
+.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture conformance bench bench-argtrig bench-journal bench-memory lammps libraries slurm python fortran clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -191,6 +191,9 @@ bench-argtrig: build ## compare ways of surviving a lost process on a dense solv
 
 lammps: ## install LAMMPS, which some tests run, from the distribution
 	@packaging/lammps.sh
+
+libraries: ## install parallel HDF5 and PETSc, which some tests use, from the distribution
+	@packaging/libraries.sh
 
 slurm: ## unpack Slurm, under which some tests start jobs, into .env
 	@packaging/slurm.sh

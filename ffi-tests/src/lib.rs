@@ -13,6 +13,7 @@
 //! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
 //! - [`thin`]: copies without static data;
 //! - [`older`]: the distribution's Open MPI, and Fortran programs;
+//! - [`libraries`]: programs of the distribution's libraries;
 //! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
 //!
 //! Jobs need the machine for themselves, so test programs take turns (a lock file); those of `jobs` may run beside each other. Environment:
@@ -24,6 +25,7 @@ pub mod daemon;
 pub mod hosts;
 pub mod job;
 pub mod kill;
+pub mod libraries;
 pub mod living;
 pub mod older;
 pub mod outcome;

@@ -17,6 +17,7 @@ mod kill_twice;
 mod large;
 mod late;
 mod legacy;
+mod libraries;
 mod limits;
 mod low_memory;
 mod marks;

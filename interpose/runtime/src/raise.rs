@@ -66,7 +66,8 @@ pub fn raise_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_i
     match object.action(rt) {
         Action::Return => {}
         Action::Call(function) => object.call(rt, function, rc),
-        Action::Fatal | Action::Abort => fatal(rt, procedure, rc),
+        Action::Fatal | Action::Abort => fatal(rt, procedure, rc, "the error handler is MPI_ERRORS_ARE_FATAL"),
+        Action::Throw => fatal(rt, procedure, rc, "exceptions of the C++ bindings are not supported"),
     }
     rc
 }
@@ -79,9 +80,9 @@ fn text(rt: &Runtime, rc: c_int) -> String {
     }
 }
 
-fn fatal(rt: &Runtime, procedure: Proc, rc: c_int) -> ! {
+fn fatal(rt: &Runtime, procedure: Proc, rc: c_int, why: &str) -> ! {
     sys::say(format_args!(
-        "{} failed: {}; the error handler is MPI_ERRORS_ARE_FATAL, the job ends",
+        "{} failed: {}; {why}, the job ends",
         procedure.name(),
         text(rt, rc)
     ));

@@ -244,6 +244,8 @@ named! {
         Forward = "forward",
         /// It reaches the real library only without protection.
         Refuse = "refuse",
+        /// The runtime has a handler of its name.
+        Serve = "serve",
     }
 }
 

@@ -342,6 +342,7 @@ fn handlers(out: &mut String, table: &Table, sources: &[(&Procedure, Source)]) {
         let slot = sources.len() + index;
         let _ = match function.policy {
             Policy::Forward => writeln!(out, "    Handler::FORWARD, // {}", function.name),
+            Policy::Serve => writeln!(out, "    Handler(crate::calls::{} as *const ()),", function.name),
             Policy::Refuse => writeln!(
                 out,
                 "    Handler(stubs::refused::<{slot}> as *const ()), // {}",

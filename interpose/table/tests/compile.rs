@@ -76,6 +76,7 @@ use core::ffi::c_int;
 pub unsafe fn init_collective(_: crate::dispatch::Proc, _: VirtComm, _: Vec<crate::requests::Argument>, _: u64, _: *mut VirtRequest) -> c_int { 0 }
 pub extern \"C\" fn MPI_Comm_rank(_: VirtComm, _: *mut c_int) -> c_int { 0 }
 pub extern \"C\" fn MPI_Op_create(_: UserFunction<VirtDatatype>, _: c_int, _: *mut VirtOp) -> c_int { 0 }
+pub extern \"C\" fn ompi_op_set_cxx_callback(_: VirtOp, _: UserFunction<VirtDatatype>) {}
 pub extern \"C\" fn MPI_Comm_f2c(_: c_int) -> VirtComm { VirtComm(core::ptr::null_mut()) }
 ";
 

@@ -22,6 +22,7 @@ static NULL: Predefined = Predefined::new("ompi_mpi_errhandler_null");
 static FATAL: Predefined = Predefined::new("ompi_mpi_errors_are_fatal");
 static ABORT: Predefined = Predefined::new("ompi_mpi_errors_abort");
 static RETURN: Predefined = Predefined::new("ompi_mpi_errors_return");
+static THROW: Predefined = Predefined::new("ompi_mpi_errors_throw_exceptions");
 
 /// What an error handler of the program may be set for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -74,6 +75,8 @@ pub enum Action {
     Abort,
     /// The procedure's return.
     Return,
+    /// The same as `Fatal`, since no exception gets through the layer (`MPI::ERRORS_THROW_EXCEPTIONS` of Open MPI 4).
+    Throw,
     /// A call of the program's function at this address.
     Call(u64),
 }
@@ -106,6 +109,7 @@ fn action(rt: &Runtime, errhandler: VirtErrhandler) -> Option<Action> {
         handle if handle == FATAL.get(rt) => Some(Action::Fatal),
         handle if handle == ABORT.get(rt) => Some(Action::Abort),
         handle if handle == RETURN.get(rt) => Some(Action::Return),
+        handle if handle == THROW.get(rt) => Some(Action::Throw),
         _ => None,
     }
 }

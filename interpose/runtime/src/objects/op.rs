@@ -10,7 +10,7 @@ use super::datatype;
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
 use crate::abi;
-use crate::arch::call_back;
+use crate::arch::{call_back, call_user};
 use crate::cell::Door;
 use crate::errors::{ERR_OP, SUCCESS};
 use crate::generated::{HandleKind, callbacks, real};
@@ -28,11 +28,20 @@ const TRAMPOLINES: usize = 256;
 
 static NULL: Predefined = Predefined::new("ompi_mpi_op_null");
 
+/// A reduction function of the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Function {
+    /// Its address.
+    pub address: u64,
+    /// What it gets behind the arguments that MPI says, if it is of C++: the address of another function, which it calls; else 0.
+    pub inner: u64,
+}
+
 /// What is needed to make an operator again.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Op {
-    /// Address of the program's function.
-    pub function: u64,
+    /// The program's function.
+    pub function: Function,
     /// Whether it is commutative.
     pub commutes: bool,
     /// Persistent requests that use it.
@@ -45,7 +54,7 @@ type Trampoline = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mu
 
 /// Which trampoline calls which function.
 pub(super) struct Bindings {
-    functions: [u64; TRAMPOLINES],
+    functions: [Function; TRAMPOLINES],
     /// Those that no operator has, and the number of those that none has had yet.
     free: VecDeque<usize>,
     untouched: usize,
@@ -56,7 +65,7 @@ pub(super) struct Bindings {
 impl Bindings {
     pub(super) const fn new() -> Bindings {
         Bindings {
-            functions: [0; TRAMPOLINES],
+            functions: [Function { address: 0, inner: 0 }; TRAMPOLINES],
             free: VecDeque::new(),
             untouched: TRAMPOLINES,
             of_op: Vec::new(),
@@ -64,7 +73,7 @@ impl Bindings {
     }
 
     /// Finds a trampoline for a function.
-    fn take(&mut self, function: u64) -> Option<usize> {
+    fn take(&mut self, function: Function) -> Option<usize> {
         let number = if self.untouched > 0 {
             self.untouched -= 1;
             TRAMPOLINES - 1 - self.untouched
@@ -116,8 +125,11 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     let mut handle = abi::for_program(rt, HandleKind::Datatype, handle.0 as u64);
     // SAFETY: the program's function of this type; the real library runs because the program has called it.
     unsafe {
-        let handle = &raw mut handle as u64;
-        call_back(function, [invec as u64, inoutvec as u64, len as u64, handle]);
+        let [invec, inoutvec, len, handle] = [invec as u64, inoutvec as u64, len as u64, &raw mut handle as u64];
+        match (function.address, function.inner) {
+            (address, 0) => call_back(address, [invec, inoutvec, len, handle]),
+            (address, inner) => call_user(address as *const c_void, invec, inoutvec, len, handle, inner),
+        };
     }
 }
 
@@ -172,9 +184,9 @@ fn connect(rt: &Runtime, index: u32, (real, number): (RealOp, usize)) {
 }
 
 /// A new operator that calls the function at this address of the user side.
-pub fn create(rt: &Runtime, function: u64, commutes: bool) -> Result<VirtOp, c_int> {
+pub fn create(rt: &Runtime, address: u64, commutes: bool) -> Result<VirtOp, c_int> {
     let op = Op {
-        function,
+        function: Function { address, inner: 0 },
         commutes,
         holders: 0,
         freed: false,
@@ -183,6 +195,20 @@ pub fn create(rt: &Runtime, function: u64, commutes: bool) -> Result<VirtOp, c_i
     let index = objects_mut(rt).ops.insert(op);
     connect(rt, index, made);
     Ok(VirtOp(handles::virtual_handle(HandleKind::Op, index)))
+}
+
+/// Whatever calls the operator's function hands it this address of another one, too. Whether there is such an operator.
+pub fn set_inner(rt: &Runtime, op: VirtOp, inner: u64) -> bool {
+    let Some(index) = index(rt, op) else { return false };
+    let function = objects_mut(rt).ops.get_mut(index).map(|op| {
+        op.function.inner = inner;
+        op.function
+    });
+    let mut bindings = rt.bindings.borrow_mut();
+    if let (Some(function), Some(&Some(number))) = (function, bindings.of_op.get(index as usize)) {
+        bindings.functions[number] = function;
+    }
+    true
 }
 
 /// Frees an operator.
@@ -255,7 +281,7 @@ pub fn rebuild(rt: &Runtime) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bindings, FUNCTIONS, TRAMPOLINES};
+    use super::{Bindings, FUNCTIONS, Function, TRAMPOLINES};
     use std::collections::HashSet;
 
     #[test]
@@ -267,16 +293,17 @@ mod tests {
     #[test]
     fn trampolines_are_used_again_as_late_as_possible() {
         let mut bindings = Bindings::new();
-        assert_eq!((bindings.take(10), bindings.take(11)), (Some(0), Some(1)));
+        let at = |address| Function { address, inner: 0 };
+        assert_eq!((bindings.take(at(10)), bindings.take(at(11))), (Some(0), Some(1)));
         bindings.assign(3, 0);
         bindings.unassign(3);
         bindings.unassign(3);
         for number in 2..TRAMPOLINES {
-            assert_eq!(bindings.take(number as u64), Some(number));
+            assert_eq!(bindings.take(at(number as u64)), Some(number));
         }
-        assert_eq!(bindings.functions[0], 10);
-        assert_eq!(bindings.take(99), Some(0));
-        assert_eq!(bindings.functions[0], 99);
-        assert_eq!(bindings.take(99), None);
+        assert_eq!(bindings.functions[0].address, 10);
+        assert_eq!(bindings.take(at(99)), Some(0));
+        assert_eq!(bindings.functions[0].address, 99);
+        assert_eq!(bindings.take(at(99)), None);
     }
 }

@@ -1,0 +1,102 @@
+//! Programs that are linked with libraries of the distribution, built with its Open MPI 4.1: HDF5, PETSc, and MPI's C++ bindings.
+
+use crate::job::Job;
+use crate::older::older;
+use crate::place;
+use crate::programs::{Case, prints};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Compilers of the distribution.
+const CXX: &str = "/usr/bin/mpicxx.openmpi";
+const CC: &str = "/usr/bin/mpicc.openmpi";
+const HDF5: &str = "/usr/bin/h5pcc.openmpi";
+
+/// Where PETSc is, of whatever version, built for real numbers.
+fn petsc() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/petscdir").into_iter().flatten().flatten();
+    let build = |version: std::fs::DirEntry| version.path().join("x86_64-linux-gnu-real");
+    versions
+        .map(build)
+        .find(|build| build.join("include/petscksp.h").is_file())
+}
+
+/// Compiles a source of `programs/libraries`, once; `None`, which is said, if the compiler is not there.
+///
+/// # Panics
+/// If it cannot be compiled.
+fn compiled(source: &str, compiler: &str, before: &[String], behind: &[String]) -> Option<PathBuf> {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    if !Path::new(compiler).is_file() {
+        place::skip(&format!("there is no {compiler}; `make libraries` installs it"));
+        return None;
+    }
+    let directory = DIRECTORY.get_or_init(place::lasting_directory);
+    let program = directory.join(Path::new(source).file_stem().expect("a source has a name"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("programs/libraries")
+        .join(source);
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if !program.is_file() {
+        let mut command = std::process::Command::new(compiler);
+        command.args(before).arg("-O1").arg("-o").args([&program, &source]);
+        let status = command.args(behind).status().expect("it is a program");
+        assert!(status.success(), "{compiler} fails on {}", source.display());
+    }
+    Some(program)
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A file of HDF5 that grows, written collectively and otherwise.
+pub fn hdf5() -> Option<Case> {
+    program_of_hdf5()?;
+    Some(Case {
+        files: &["grown.h5"],
+        ..prints("HDF5", || {
+            let program = program_of_hdf5().expect("it has been there");
+            Job::new(program, &["40"]).interval("40ms")
+        })
+    })
+}
+
+fn program_of_hdf5() -> Option<PathBuf> {
+    compiled("hdf5.c", HDF5, &words("-shlib"), &[])
+}
+
+/// Systems of equations that PETSc has MUMPS solve.
+pub fn mumps() -> Option<Case> {
+    program_of_petsc()?;
+    Some(Case {
+        files: &["u.dat"],
+        ..prints("PETSc with MUMPS", || {
+            let solver = "-ksp_type preonly -pc_type lu -pc_factor_mat_solver_type mumps";
+            let program = program_of_petsc().expect("it has been there");
+            let arguments = format!("-steps 12 -side 40 {solver}");
+            Job::new(program, &arguments.split(' ').collect::<Vec<_>>())
+                .workers(3)
+                .interval("40ms")
+                .env("OMP_NUM_THREADS", "1")
+                .env("OPENBLAS_NUM_THREADS", "1")
+        })
+    })
+}
+
+fn program_of_petsc() -> Option<PathBuf> {
+    let Some(build) = petsc() else {
+        place::skip("there is no PETSc in /usr/lib/petscdir; `make libraries` installs it");
+        return None;
+    };
+    let build = build.display();
+    let flags = (format!("-I{build}/include"), format!("-L{build}/lib -lpetsc_real -lm"));
+    compiled("petsc.c", CC, &words(&flags.0), &words(&flags.1))
+}
+
+/// A program of MPI's C++ bindings, with these arguments; under the launcher of their Open MPI.
+pub fn bindings(arguments: &[&str]) -> Option<Job> {
+    let program = compiled("bindings.cpp", CXX, &words("-Wno-cast-function-type"), &[])?;
+    older(Job::new(program, arguments).interval("40ms"))
+}

@@ -1,0 +1,73 @@
+//! Programs of the distribution's parallel libraries, under its Open MPI 4.1 and under the one that the tests run with otherwise.
+
+use ffi_tests::older::older;
+use ffi_tests::programs::Case;
+use ffi_tests::shared::native;
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, libraries};
+use std::time::Duration;
+
+/// Workers, and lines of output after which they are killed, in one run each.
+type Deaths = &'static [(u32, usize)];
+
+/// Whoever dies, and a little later or not, the program writes what it writes undisturbed.
+fn survives(case: Option<Case>, deaths: Deaths, launched: fn(Job) -> Option<Job>) {
+    let Some(case) = case else { return };
+    let Some(undisturbed) = older(case.job()).map(native) else {
+        return;
+    };
+    let (mut random, mut verdicts) = (Random::announced(case.name), Verdicts::default());
+    for (worker, lines) in few(deaths.iter().copied(), 1) {
+        let Some(job) = launched(case.job()) else { return };
+        let delay = Duration::from_millis(random.below(20));
+        let outcome = job.kill(Kill::at(worker, Trigger::Lines(lines)).after(delay)).run();
+        let what = format!("{}, worker {worker} {delay:?} after line {lines}", case.name);
+        verdicts.judge(&what, || {
+            outcome.assert_success();
+            outcome.assert_like(&undisturbed, case.files);
+            outcome.assert_nothing_left();
+            outcome.assert_taken_over(&[worker]);
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_worker_of_a_program_of_hdf5_dies() {
+    survives(libraries::hdf5(), &[(2, 15), (0, 30), (1, 2), (3, 22), (0, 9)], older);
+}
+
+#[test]
+#[ignore = "a variant"]
+fn a_worker_of_a_program_of_hdf5_dies_with_another_open_mpi() {
+    survives(libraries::hdf5(), &[(0, 19), (3, 6), (1, 31)], Some);
+}
+
+#[test]
+fn a_worker_of_a_program_of_petsc_with_mumps_dies() {
+    survives(libraries::mumps(), &[(0, 5), (2, 8), (1, 1), (0, 9)], older);
+}
+
+#[test]
+fn a_worker_of_a_program_of_the_cxx_bindings_dies() {
+    let Some(job) = libraries::bindings(&[]) else { return };
+    let undisturbed = native(job);
+    let job = libraries::bindings(&[]).expect("it has been there");
+    let outcome = job.kill(Kill::at(1, Trigger::Lines(20))).run();
+    outcome.assert_success();
+    outcome.assert_like(&undisturbed, &[]);
+    outcome.assert_taken_over(&[1]);
+}
+
+#[test]
+fn an_exception_of_the_cxx_bindings_ends_the_job_with_a_word() {
+    let Some(job) = libraries::bindings(&["throws"]) else {
+        return;
+    };
+    let outcome = job.run();
+    outcome.check(
+        outcome.status.is_some_and(|status| !status.success()),
+        "the job does not fail",
+    );
+    let told = |line: &&str| line.contains("exceptions of the C++ bindings are not supported");
+    outcome.check(outcome.own_lines().iter().any(told), "no line says why");
+}
