@@ -16,7 +16,7 @@ IN_ENV = . ./.env/env.sh;
 # Tests are compiled by a profile of their own; with all packages, so that cargo builds each of them once for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture conformance bench bench-argtrig bench-journal bench-memory lammps libraries slurm python fortran clean
+.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory lammps libraries slurm python fortran clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -188,6 +188,10 @@ bench-journal: build ## print how long journals are, how fast they are replayed,
 bench-argtrig: build ## compare ways of surviving a lost process on a dense solver, kept by the program and by the layer (15 minutes)
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/argtrig.py
+
+bench-collide: setup ## compare ways back to an earlier state: saving it, and computing backwards
+	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
+	@$(IN_ENV) python3 c-examples/bench/collide.py
 
 lammps: ## install LAMMPS, which some tests run, from the distribution
 	@packaging/lammps.sh

@@ -15,8 +15,8 @@
  * (understudy.h) after each superstep; and one of both arrays is useless there,
  * so it is in none.  Without the layer, both do nothing.
  *
- * The model is that of GReLoSSS/FTG (C. Makassikis's thesis on fault tolerance
- * for SPMD programs: globally relaxed, locally strict supersteps).
+ * The model is GReLoSSS of Makassikis, Galtier, Vialle: "A skeletal-based approach
+ * for the development of fault-tolerant SPMD applications" (2010).
  */
 #ifndef SUPERSTEPS_HPP
 #define SUPERSTEPS_HPP
