@@ -3,6 +3,9 @@
  *
  * HOW is `ring`: MPI_Sendrecv and MPI_Sendrecv_replace; `halo`: MPI_Isend, MPI_Irecv and all kinds of waits and tests; `farm`: rank 0
  * gives tasks to whoever asks; `pairs`: blocking and persistent messages, probes; `rows`: a ring, and collectives of rows and columns.
+ *
+ * With windows: `post`: halos by post, start, complete and wait; `locks`: sums under exclusive locks; `queue`: tasks by MPI_Fetch_and_op
+ * and results by MPI_Accumulate in one epoch of MPI_Win_lock_all; `fences`: windows of rows. `record`: a ring that writes a file by MPI.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -221,6 +224,152 @@ static uint64_t rows(int steps)
     return own;
 }
 
+static uint64_t post(int steps)
+{
+    int near[2] = {(rank + size - 1) % size, (rank + 1) % size}, flag;
+    static uint64_t cells[CELLS + 2], next[CELLS + 2];
+    MPI_Win win;
+    MPI_Group all, neighbours;
+    MPI_Win_create(cells, sizeof cells, sizeof *cells, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_get_group(win, &all);
+    MPI_Group_incl(all, near[0] == near[1] ? 1 : 2, near, &neighbours);
+    for (int i = 0; i < CELLS; i++)
+        cells[i + 1] = mix(rank, i);
+    for (int step = 0; step < steps; step++) {
+        MPI_Win_post(neighbours, 0, win);
+        next[CELLS / 2] = work(cells[CELLS / 2], 10000);
+        MPI_Win_start(neighbours, 0, win);
+        MPI_Put(&cells[1], 1, MPI_UINT64_T, near[0], CELLS + 1, 1, MPI_UINT64_T, win);
+        MPI_Put(&cells[CELLS], 1, MPI_UINT64_T, near[1], 0, 1, MPI_UINT64_T, win);
+        MPI_Win_complete(win);
+        if (step % 3)
+            MPI_Win_wait(win);
+        else
+            for (flag = 0; !flag;)
+                MPI_Win_test(win, &flag);
+        for (int i = 1; i <= CELLS; i++)
+            next[i] = mix(cells[i - 1] ^ cells[i + 1], cells[i]);
+        memcpy(&cells[1], &next[1], CELLS * sizeof *cells);
+    }
+    MPI_Group_free(&neighbours);
+    MPI_Group_free(&all);
+    MPI_Win_free(&win);
+    uint64_t sum = 0;
+    for (int i = 1; i <= CELLS; i++)
+        sum = mix(sum, cells[i]);
+    return sum;
+}
+
+static uint64_t locks(int steps)
+{
+    uint64_t *cells, old, add;
+    MPI_Win win;
+    MPI_Win_allocate(CELLS * sizeof *cells, sizeof *cells, MPI_INFO_NULL, MPI_COMM_WORLD, &cells, &win);
+    memset(cells, 0, CELLS * sizeof *cells);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int step = 0; step < steps; step++) {
+        int to = mix(rank, step) % size, at = mix(step, rank) % CELLS;
+        add = work(mix(rank, step), 10000);
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, win);
+        MPI_Get(&old, 1, MPI_UINT64_T, to, at, 1, MPI_UINT64_T, win);
+        MPI_Win_flush(to, win);
+        old += add;
+        MPI_Put(&old, 1, MPI_UINT64_T, to, at, 1, MPI_UINT64_T, win);
+        MPI_Win_unlock(to, win);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    uint64_t sum = 0;
+    for (int i = 0; i < CELLS; i++)
+        sum = mix(sum, cells[i]);
+    MPI_Win_free(&win);
+    return sum;
+}
+
+static uint64_t queue(int tasks)
+{
+    uint64_t *numbers, one = 1, task = 0, sum;
+    MPI_Win win;
+    MPI_Win_allocate(rank == 0 ? 2 * sizeof *numbers : 0, sizeof *numbers, MPI_INFO_NULL, MPI_COMM_WORLD, &numbers, &win);
+    if (rank == 0)
+        numbers[0] = numbers[1] = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
+    for (;;) {
+        MPI_Fetch_and_op(&one, &task, MPI_UINT64_T, 0, 0, MPI_SUM, win);
+        MPI_Win_flush(0, win);
+        if (task >= (uint64_t)tasks)
+            break;
+        sum = work(task, 10000 + 5000 * (task % 7));
+        MPI_Accumulate(&sum, 1, MPI_UINT64_T, 0, 1, 1, MPI_UINT64_T, MPI_SUM, win);
+        MPI_Win_flush_local(0, win);
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    sum = rank == 0 ? numbers[1] : 0;
+    MPI_Win_free(&win);
+    return sum;
+}
+
+static uint64_t fences(int steps)
+{
+    MPI_Comm row, column;
+    MPI_Win wins[2];
+    static uint64_t cells[2][4], own;
+    MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &row);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &column);
+    MPI_Win_create(cells[0], sizeof cells[0], sizeof(uint64_t), MPI_INFO_NULL, row, &wins[0]);
+    MPI_Win_create(cells[1], sizeof cells[1], sizeof(uint64_t), MPI_INFO_NULL, column, &wins[1]);
+    own = rank;
+    for (int step = 0; step < steps; step++) {
+        int which = step % 2, me, n;
+        MPI_Comm_rank(which ? column : row, &me);
+        MPI_Comm_size(which ? column : row, &n);
+        MPI_Win_fence(MPI_MODE_NOPRECEDE, wins[which]);
+        MPI_Put(&own, 1, MPI_UINT64_T, (me + 1) % n, step / 2 % 4, 1, MPI_UINT64_T, wins[which]);
+        MPI_Win_fence(step % 3 ? MPI_MODE_NOSUCCEED : 0, wins[which]);
+        own = work(mix(own, cells[which][step / 2 % 4]), 20000);
+    }
+    MPI_Win_free(&wins[0]);
+    MPI_Win_free(&wins[1]);
+    MPI_Comm_free(&row);
+    MPI_Comm_free(&column);
+    return own;
+}
+
+/* In every step a record, in one place or another; sometimes it is written anew. */
+static uint64_t record(int steps)
+{
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    uint64_t own = rank, came, line[4], again[4], sum = 0;
+    MPI_File file;
+    MPI_Request request;
+    MPI_File_open(MPI_COMM_WORLD, "record.dat", MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+    for (int step = 0; step < steps; step++) {
+        own = work(own, 20000);
+        MPI_Sendrecv(&own, 1, MPI_UINT64_T, right, 1, &came, 1, MPI_UINT64_T, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        own = mix(own, came);
+        for (int i = 0; i < 4; i++)
+            line[i] = mix(own, i);
+        MPI_Offset place = ((MPI_Offset)(step % 500) * size + rank) * sizeof line;
+        MPI_File_iwrite_at(file, place, line, 4, MPI_UINT64_T, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (step % 7 == 0) {
+            MPI_File_read_at(file, place, again, 4, MPI_UINT64_T, MPI_STATUS_IGNORE);
+            sum = mix(sum, again[step % 4]);
+        }
+    }
+    MPI_File_close(&file);
+    return mix(own, sum);
+}
+
+static const struct way {
+    const char *name;
+    uint64_t (*run)(int);
+} ways[] = {
+    {"ring", ring}, {"halo", halo}, {"farm", farm}, {"pairs", pairs}, {"rows", rows},
+    {"post", post}, {"locks", locks}, {"queue", queue}, {"fences", fences}, {"record", record},
+};
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -228,11 +377,10 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     const char *how = argc > 1 ? argv[1] : "ring";
     int steps = argc > 2 ? atoi(argv[2]) : 1000;
-    uint64_t sum = strcmp(how, "ring") == 0    ? ring(steps)
-                   : strcmp(how, "halo") == 0  ? halo(steps)
-                   : strcmp(how, "farm") == 0  ? farm(steps)
-                   : strcmp(how, "pairs") == 0 ? pairs(steps)
-                                               : rows(steps);
+    const struct way *way = ways;
+    while (strcmp(way->name, how) != 0)
+        way++;
+    uint64_t sum = way->run(steps);
     if (rank != 0) {
         MPI_Send(&sum, 1, MPI_UINT64_T, 0, 11, MPI_COMM_WORLD);
     } else {

@@ -1,4 +1,4 @@
-/* One-sided communication: epochs of all kinds, most of them open where the state may be saved; atomic operations, requests, attributes. */
+/* One-sided communication: epochs of all kinds, open where the state may be saved; atomic operations, requests, attributes. */
 #include "check.h"
 
 enum { CELLS = 512, OWN = 8 };
@@ -188,22 +188,25 @@ static void with_locks_in_turns(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* A state may be saved anywhere in them: before anybody has started, with operations under way, when some have completed. */
 static void with_general_epochs(void)
 {
-    MPI_Group world, to, from;
-    int ranks[2] = {right(), left()}, flag = 0;
-    double mine[OWN];
+    MPI_Group world, to, from, nobody = MPI_GROUP_EMPTY;
+    int ranks[2] = {right(), left()}, flag = 0, own[2] = {rank, right()};
+    double mine[OWN], theirs[OWN], more = rank;
     for (int i = 0; i < OWN; i++)
         mine[i] = value(rank, i) / 8.0;
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     MPI_Group_incl(world, 1, &ranks[0], &to);
     MPI_Group_incl(world, 1, &ranks[1], &from);
     MPI_Win_post(from, 0, general);
-    /* No state is saved here: the epoch ends first. */
     meet();
     MPI_Win_start(to, 0, general);
     MPI_Put(mine, OWN, MPI_DOUBLE, right(), OWN, OWN, MPI_DOUBLE, general);
+    meet();
     MPI_Win_complete(general);
+    mine[0] = -1;
+    meet();
     if (round_ % 2)
         MPI_Win_wait(general);
     else
@@ -212,6 +215,33 @@ static void with_general_epochs(void)
     for (int i = 0; i < OWN; i++)
         MUST(edges[OWN + i] == value(left(), i) / 8.0);
     say("general: %g", edges[OWN]);
+    MPI_Group_free(&to);
+    MPI_Group_free(&from);
+    /* Each process with itself and its neighbours, and one after the other: origins read and add. */
+    own[1] = left();
+    MPI_Group_incl(world, size > 1 ? 2 : 1, own, &from);
+    own[1] = right();
+    MPI_Group_incl(world, size > 1 ? 2 : 1, own, &to);
+    edges[0] = 0;
+    for (int i = 1; i < OWN; i++)
+        edges[i] = value(rank, i) / 4.0;
+    MPI_Win_post(from, MPI_MODE_NOSTORE, general);
+    MPI_Win_start(to, 0, general);
+    MPI_Get(theirs, OWN - 1, MPI_DOUBLE, right(), 1, OWN - 1, MPI_DOUBLE, general);
+    MPI_Accumulate(&more, 1, MPI_DOUBLE, right(), 0, 1, MPI_DOUBLE, MPI_SUM, general);
+    MPI_Accumulate(&more, 1, MPI_DOUBLE, rank, 0, 1, MPI_DOUBLE, MPI_SUM, general);
+    meet();
+    MPI_Win_complete(general);
+    meet();
+    MPI_Win_wait(general);
+    for (int i = 1; i < OWN; i++)
+        MUST(theirs[i - 1] == value(right(), i) / 4.0);
+    CHECK(edges[0] == rank + left());
+    MPI_Win_post(nobody, 0, general);
+    MPI_Win_start(nobody, 0, general);
+    meet();
+    MPI_Win_complete(general);
+    MPI_Win_wait(general);
     MPI_Group_free(&world);
     MPI_Group_free(&to);
     MPI_Group_free(&from);

@@ -12,13 +12,21 @@ fn job(how: &str, steps: &str) -> Job {
 }
 
 /// Each with as many steps as take a few seconds.
-fn cases() -> [Case; 5] {
+fn cases() -> [Case; 10] {
     [
         programs::prints("anywhere ring", || job("ring", "6000")),
         programs::prints("anywhere halo", || job("halo", "8000")),
         programs::prints("anywhere farm", || job("farm", "20000")),
         programs::prints("anywhere pairs", || job("pairs", "8000")),
         programs::prints("anywhere rows", || job("rows", "8000")),
+        programs::prints("anywhere post", || job("post", "6000")),
+        programs::prints("anywhere locks", || job("locks", "8000")),
+        programs::prints("anywhere queue", || job("queue", "8000")),
+        programs::prints("anywhere fences", || job("fences", "4000")),
+        Case {
+            files: &["record.dat"],
+            ..programs::prints("anywhere record", || job("record", "5000"))
+        },
     ]
 }
 
@@ -110,4 +118,51 @@ fn blocking_persistent_and_probed_messages_survive() {
 #[ignore = "a variant: make test-all"]
 fn collectives_of_some_workers_survive() {
     judge(4);
+}
+
+#[test]
+fn general_epochs_of_windows_survive() {
+    judge(5);
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn exclusive_locks_survive() {
+    judge(6);
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn atomic_operations_in_one_long_epoch_survive() {
+    judge(7);
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn fences_of_some_workers_survive() {
+    judge(8);
+}
+
+#[test]
+fn a_ring_that_writes_a_file_survives() {
+    judge(9);
+}
+
+#[test]
+fn general_epochs_of_windows_of_mpich_survive() {
+    let Some(program) = place::mpich_program("anywhere") else {
+        return;
+    };
+    let job = || {
+        Job::new(&program, &["post", "3000"])
+            .workers(2)
+            .interval("20ms")
+            .of_mpich()
+    };
+    let alone = native(job());
+    let outcome = job().fault("kill rank=1 at=cut.end epoch=4").run();
+    outcome.assert_success();
+    outcome.assert_like(&alone, &[]);
+    outcome.assert_taken_over(&[1]);
+    outcome.assert_nothing_left();
 }

@@ -22,7 +22,7 @@ use crate::{
     checkpoint, completion, copies, drain, fault, journal, marks, overdue, protection, recovery, rehearsal, schedule,
     told, user, world,
 };
-pub use anywhere::{here, leave_by_call, meanwhile, part};
+pub use anywhere::{here, hold, leave_by_call, meanwhile, part};
 use ckptd::settings::Interval;
 use std::time::Instant;
 pub use together::together;
@@ -253,8 +253,8 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     checkpoint::finish(rt)?;
     rehearsal::poll(rt);
     completion::reap_orphans(rt)?;
-    recovery::check_own(rt, window::quiesce(rt), NO_QUIET)?;
-    let (ability, objection) = ability(rt)?;
+    let are_even = recovery::check_own(rt, window::quiesce(rt), NO_QUIET)?;
+    let (ability, objection) = ability(rt, are_even)?;
     let exchanged = drain::exchange(rt, ability, candidate.then(|| is_regular(rt)))?;
     if !matches!(exchanged, Exchange::InFlight(_)) {
         user::let_threads_go(rt);
@@ -279,7 +279,7 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
         }
         Exchange::PutOff => {
             log::debug!(
-                "a non-blocking collective or a general epoch of a window is under way somewhere, a library is being opened, or the program wants none: the cut is put off"
+                "a collective is under way somewhere, a library is being opened, or the program wants none: the cut is put off"
             );
             if candidate {
                 let schedule = &mut schedule::state(rt).schedule;
@@ -301,8 +301,8 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Whether this rank can be saved here, and what stands in the way for good.
-fn ability(rt: &Runtime) -> Result<(Ability, Option<String>), Rewound> {
+/// Whether this rank can be saved here, where windows are as even as this, and what stands in the way for good.
+fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Rewound> {
     if let Err(why) = user::check(rt) {
         return Ok((Ability::Never, Some(why.to_string())));
     }
@@ -317,7 +317,7 @@ fn ability(rt: &Runtime) -> Result<(Ability, Option<String>), Rewound> {
     )?;
     let is_held = schedule::state(rt).held > 0;
     let is_callback = arch::top_frame().is_none();
-    let is_open = !collectives.is_empty() || requests::is_any_unready(rt) || !window::are_quiet(rt);
+    let is_open = !collectives.is_empty() || requests::is_any_unready(rt) || !are_even;
     let is_able = !is_open && !user::is_loading() && !is_held && !is_callback;
     let ability = if is_able && user::stop_threads(rt) {
         Ability::Now

@@ -17,7 +17,8 @@ use crate::objects::objects;
 use crate::recovery::Runtime;
 use crate::rehearsal::again;
 use crate::requests::{self, EMPTY, Kind};
-use crate::{completion, copies, early, journal, own_messages, recovery, user, world};
+use crate::{completion, copies, early, exposure, journal, own_messages, recovery, user, world};
+use std::collections::HashSet;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 use understudy_mpi::comm::Plain;
@@ -174,6 +175,7 @@ pub fn drain(rt: &Runtime, in_flight: &[u64]) -> Result<(), Rewound> {
         }
         let receives = requests::active(rt, |kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_)));
         completion::test_all(rt, receives)?;
+        recovery::check_own(rt, exposure::hear_all(rt), NO_BOOKMARKS)?;
         for comm in program_comms(rt) {
             take_unexpected(rt, comm)?;
         }
@@ -185,17 +187,18 @@ pub fn drain(rt: &Runtime, in_flight: &[u64]) -> Result<(), Rewound> {
     recovery::check_own(rt, world::private(rt).barrier(), NO_BOOKMARKS)
 }
 
-/// Those on which messages may come that are not asked for.
+/// Those on which messages of the program may come that are not asked for.
 fn program_comms(rt: &Runtime) -> Vec<(VirtComm, RealComm)> {
+    let all = objects(rt);
+    let of_windows: HashSet<u32> = all.windows.iter().map(|(_, window)| window.comm).collect();
     let handle = |index: u32| match index {
         0 => crate::objects::comm::world_handle(rt),
         1 => crate::objects::comm::self_handle(rt),
         index => VirtComm(handles::virtual_handle(crate::generated::HandleKind::Comm, index)),
     };
-    objects(rt)
-        .comms
+    all.comms
         .iter()
-        .filter(|(_, comm)| !comm.is_freed)
+        .filter(|(index, comm)| !comm.is_freed && !of_windows.contains(index))
         .map(|(index, _)| (handle(index), real_comm(rt, handle(index))))
         .collect()
 }

@@ -59,6 +59,8 @@ pub const ERR_NO_SUCH_FILE: c_int = 42;
 pub const ERR_QUOTA: c_int = 44;
 /// `MPI_ERR_READ_ONLY`
 pub const ERR_READ_ONLY: c_int = 45;
+/// `MPI_ERR_RMA_SYNC`
+pub const ERR_RMA_SYNC: c_int = 47;
 /// `MPI_ERR_UNSUPPORTED_DATAREP`
 pub const ERR_UNSUPPORTED_DATAREP: c_int = 51;
 /// `MPI_ERR_WIN`

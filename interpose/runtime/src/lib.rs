@@ -8,7 +8,7 @@
 //! - [`entry`], [`arch`]: the way in and out; [`calls`]: one handler per MPI procedure, most are generated;
 //! - [`abi`]: handles of programs of another ABI than Open MPI's;
 //! - [`handles`], [`objects`], [`requests`], [`early`]: what the program holds, and how to make it again; [`posting`],
-//!   [`completion`]: its beginning and its end;
+//!   [`completion`]: its beginning and its end; [`exposure`]: general epochs of windows;
 //! - [`image`]: the user side's memory; [`user`]: the rest of its state (files, signals, thread-locals, output);
 //! - [`job`], `spare`, [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
 //! - [`fatal`]: what this process dies of;
@@ -39,6 +39,7 @@ pub mod ending;
 pub mod entry;
 pub mod errors;
 pub mod events;
+pub mod exposure;
 pub mod fatal;
 pub mod fault;
 pub mod gather;

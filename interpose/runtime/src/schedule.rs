@@ -66,8 +66,9 @@ pub struct Anywhere {
     pub cost: i64,
     /// Attempts that have followed each other at once.
     pub tries: u32,
-    /// How long entries of collectives wait in this attempt.
+    /// How long the entry of a collective waits in this vote, and how many more may wait as long.
     pub waits_until: Option<Instant>,
+    pub holds: u32,
     /// What others are being told: that somebody goes on.
     pub told: Vec<(Lent<Box<u64>>, Vec<RealRequest>)>,
 }
@@ -81,6 +82,7 @@ impl Anywhere {
         cost: 0,
         tries: 0,
         waits_until: None,
+        holds: 0,
         told: Vec::new(),
     };
 }

@@ -103,19 +103,22 @@ impl Proc {
 }
 "#;
 
-/// Whether it may wait for other processes, and neither is about messages nor a collective.
+/// Whether it may wait for what other processes' programs do without looking for a cut meanwhile, and its handler does not say so itself.
 fn may_wait(procedure: &Procedure) -> bool {
-    const OTHERS: [&str; 5] = [
+    const OTHERS: [&str; 10] = [
         "MPI_Abort",
         "MPI_Buffer_detach",
         "MPI_Comm_disconnect",
         "MPI_Comm_free",
         "MPI_Finalize",
+        "MPI_Win_allocate",
+        "MPI_Win_allocate_shared",
+        "MPI_Win_create",
+        "MPI_Win_create_dynamic",
+        "MPI_Win_free",
     ];
     let classes = [
         Class::CommConstructor,
-        Class::Rma,
-        Class::Io,
         Class::Session,
         Class::Dynamic,
         Class::PersistentCollective,
@@ -143,7 +146,7 @@ fn procedures(out: &mut String, table: &Table) {
         .collect();
     let _ = writeln!(
         out,
-        "\n/// Slots of procedures, collectives apart, that may wait for other processes and are not about messages.\n\
+        "\n/// Slots of procedures that may wait for what other processes' programs do, and whose handlers do not say so themselves.\n\
          pub static MAY_WAIT: [u32; {}] = {waiting:?};",
         waiting.len()
     );

@@ -142,10 +142,10 @@ unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
     unsafe { arguments::put(to, value) }.map_err(class)
 }
 
-/// All who have opened a file come here before they wait for each other. Nothing may have been done before.
+/// All who have opened a file come here before they wait for each other, as to any collective. Nothing may have been done before.
 fn together(rt: &Runtime, fh: VirtFile) -> Result<()> {
     let comm = file::get(rt, fh).map(|file| file.comm()).ok_or(class(ERR_FILE))?;
-    Ok(cut::together(rt, comm)?)
+    Ok(cut::collective(rt, comm)?)
 }
 
 /// All processes do the same, or none of them: what has gone wrong for one has for all.
@@ -231,7 +231,7 @@ fn duplicate(rt: &Runtime, parent: VirtComm) -> Result<VirtComm> {
     if comm::index(rt, parent).is_none() || comm::remote_members(rt, parent).is_some() {
         return Err(class(ERR_COMM));
     }
-    cut::together(rt, parent)?;
+    cut::collective(rt, parent)?;
     let mut made = None;
     // SAFETY: a communicator, and a place for the new one.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, parent), new) };

@@ -1,134 +1,17 @@
-//! Epochs of windows (MPI 4.1, 12.5), and operations with requests (12.3.5).
+//! Operations on windows with requests (MPI 4.1, 12.3.5).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
-use super::arguments::outcome;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
 use crate::generated::{Proc, real};
-use crate::handles::{
-    VirtDatatype, VirtGroup, VirtOp, VirtRequest, VirtWin, real_datatype, real_group, real_op, real_win,
-};
-use crate::objects::window::{self, Epochs};
+use crate::handles::{VirtDatatype, VirtOp, VirtRequest, VirtWin, real_datatype, real_op, real_win};
+use crate::objects::window;
 use crate::raise::{finish_win, raise};
 use crate::recovery::Runtime;
 use crate::requests::{self, Kind, State};
-use crate::{checkpoint, cut};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
-
-/// `MPI_MODE_NOSUCCEED`
-const NO_SUCCEED: c_int = 16;
-
-/// Ends a procedure that opens or closes an epoch, and notes that if it has succeeded.
-fn noted(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin, change: impl FnOnce(&mut Epochs)) -> c_int {
-    if rc == SUCCESS
-        && let Some(mut window) = window::get_mut(rt, win)
-    {
-        change(&mut window.epochs);
-    }
-    finish_win(rt, procedure, rc, win)
-}
-
-/// Over all workers it is where a checkpoint may be taken, as the entry of a collective.
-pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
-    let rt = runtime();
-    let procedure = Proc::MPI_Win_fence;
-    let Some(comm) = window::comm_of(rt, win) else {
-        return raise(rt, procedure, ERR_WIN, None);
-    };
-    outcome!(cut::collective(rt, comm));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_fence(assert, real_win(rt, win)) });
-    noted(rt, procedure, rc, win, |epochs| {
-        epochs.is_fenced = assert & NO_SUCCEED == 0
-    })
-}
-
-pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: VirtWin) -> c_int {
-    let rt = runtime();
-    outcome!(checkpoint::poll(rt));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe {
-        real::PMPI_Win_lock(lock_type, rank, assert, real_win(rt, win))
-    });
-    noted(rt, Proc::MPI_Win_lock, rc, win, |epochs| {
-        epochs.locks.insert(rank, (lock_type, assert));
-    })
-}
-
-pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
-    let rt = runtime();
-    outcome!(checkpoint::poll(rt));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock(rank, real_win(rt, win)) });
-    noted(rt, Proc::MPI_Win_unlock, rc, win, |epochs| {
-        epochs.locks.remove(&rank);
-    })
-}
-
-pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int {
-    let rt = runtime();
-    outcome!(checkpoint::poll(rt));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_lock_all(assert, real_win(rt, win)) });
-    noted(rt, Proc::MPI_Win_lock_all, rc, win, |epochs| epochs.all = Some(assert))
-}
-
-pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
-    let rt = runtime();
-    outcome!(checkpoint::poll(rt));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock_all(real_win(rt, win)) });
-    noted(rt, Proc::MPI_Win_unlock_all, rc, win, |epochs| epochs.all = None)
-}
-
-pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: VirtWin) -> c_int {
-    let rt = runtime();
-    outcome!(checkpoint::poll(rt));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe {
-        real::PMPI_Win_start(real_group(rt, group), assert, real_win(rt, win))
-    });
-    noted(rt, Proc::MPI_Win_start, rc, win, |epochs| epochs.has_started = true)
-}
-
-pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
-    let rt = runtime();
-    outcome!(checkpoint::poll(rt));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_complete(real_win(rt, win)) });
-    noted(rt, Proc::MPI_Win_complete, rc, win, |epochs| epochs.has_started = false)
-}
-
-pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: VirtWin) -> c_int {
-    let rt = runtime();
-    outcome!(checkpoint::poll(rt));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe {
-        real::PMPI_Win_post(real_group(rt, group), assert, real_win(rt, win))
-    });
-    noted(rt, Proc::MPI_Win_post, rc, win, |epochs| epochs.has_posted = true)
-}
-
-pub unsafe extern "C" fn MPI_Win_wait(win: VirtWin) -> c_int {
-    let rt = runtime();
-    outcome!(checkpoint::poll(rt));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_wait(real_win(rt, win)) });
-    noted(rt, Proc::MPI_Win_wait, rc, win, |epochs| epochs.has_posted = false)
-}
-
-pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
-    let rt = runtime();
-    outcome!(checkpoint::poll(rt));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_test(real_win(rt, win), flag) });
-    noted(rt, Proc::MPI_Win_test, rc, win, |epochs| {
-        // SAFETY: the program's place, just written.
-        epochs.has_posted &= unsafe { *flag } == 0;
-    })
-}
 
 /// Starts an operation and puts its request on record. Where no cut is taken before it has ended, it need not be made again.
 ///

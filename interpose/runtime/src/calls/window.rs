@@ -13,14 +13,14 @@ use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtWin, real_comm, real_inf
 use crate::objects::comm::{create, hints};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::window::shared::{self, Region, Segment};
-use crate::objects::window::{self, Cells, Epochs, Flavor, Window};
+use crate::objects::window::{self, Cells, Epochs, Flavor, Hints, Window};
 use crate::objects::{attribute, comm, group, info, objects};
 use crate::raise::{finish_win, raise};
 use crate::recovery::Runtime;
 use crate::told::user_symbol;
 use crate::{copies, cut, gather, recovery, requests, traffic};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use understudy_mpi::real_types::{PROC_NULL, RealComm, RealWin};
+use understudy_mpi::real_types::{PROC_NULL, RealComm, RealInfo, RealWin};
 
 /// `MPI_MAX_OBJECT_NAME` of Open MPI.
 const MAX_NAME: usize = 64;
@@ -52,6 +52,7 @@ fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor, bytes: Option<isize>) -> 
         region: Region::default(),
         attached: Vec::new(),
         info: Vec::new(),
+        no_locks: None,
         name: Vec::new(),
         errhandler: 0,
         attributes: Vec::new(),
@@ -75,8 +76,13 @@ fn make(
     comm: VirtComm,
     flavor: Flavor,
     bytes: Option<isize>,
-    constructor: impl FnOnce(&mut Window, RealComm, &mut RealWin) -> c_int,
+    info: VirtInfo,
+    constructor: impl FnOnce(&mut Window, RealComm, RealInfo, &mut RealWin) -> c_int,
 ) -> Result<Result<VirtWin, c_int>, Rewound> {
+    let mut hints = match Hints::of(rt, info) {
+        Ok(hints) => hints,
+        Err(rc) => return Ok(Err(rc)),
+    };
     let mut made = None;
     // SAFETY: a communicator.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, comm), new) };
@@ -90,10 +96,11 @@ fn make(
     traffic::forget_recent(rt);
     let own = create::register(rt, own, comm);
     let mut window = blank(rt, own, flavor, bytes);
+    window.no_locks = hints.no_locks.take();
     let is_there = window.cells != 0 && (bytes.is_none() || window.block != 0);
     let mut new = RealWin(std::ptr::null_mut());
     let rc = match gather::all_say(real_comm(rt, own), is_there) {
-        Ok(true) => constructor(&mut window, real_comm(rt, own), &mut new),
+        Ok(true) => constructor(&mut window, real_comm(rt, own), hints.real, &mut new),
         Ok(false) => ERR_NO_MEM,
         Err(error) => error.code(),
     };
@@ -146,10 +153,10 @@ pub unsafe extern "C" fn MPI_Win_create(
         Proc::MPI_Win_create,
         comm,
         win,
-        make(rt, comm, Flavor::Create, None, |window, own, new| {
+        make(rt, comm, Flavor::Create, None, info, |window, own, hints, new| {
             (window.base, window.size, window.disp_unit) = (base as u64, size as i64, disp_unit);
             // SAFETY: the program's memory; the real library checks the rest.
-            unsafe { real::PMPI_Win_create(base, size, disp_unit, real_info(rt, info), own, new) }
+            unsafe { real::PMPI_Win_create(base, size, disp_unit, hints, own, new) }
         })
     );
     SUCCESS
@@ -170,15 +177,22 @@ pub unsafe extern "C" fn MPI_Win_allocate(
         Proc::MPI_Win_allocate,
         comm,
         win,
-        make(rt, comm, Flavor::Allocate, Some(size), |window, own, new| {
-            (window.size, window.disp_unit) = (size as i64, disp_unit);
-            let base = window.base as *mut c_void;
-            // SAFETY: so many bytes of the program's memory; its place for the address.
-            unsafe {
-                baseptr.cast::<*mut c_void>().write_unaligned(base);
-                real::PMPI_Win_create(base, size, disp_unit, real_info(rt, info), own, new)
+        make(
+            rt,
+            comm,
+            Flavor::Allocate,
+            Some(size),
+            info,
+            |window, own, hints, new| {
+                (window.size, window.disp_unit) = (size as i64, disp_unit);
+                let base = window.base as *mut c_void;
+                // SAFETY: so many bytes of the program's memory; its place for the address.
+                unsafe {
+                    baseptr.cast::<*mut c_void>().write_unaligned(base);
+                    real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
+                }
             }
-        })
+        )
     );
     SUCCESS
 }
@@ -205,7 +219,7 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
         Proc::MPI_Win_allocate_shared,
         comm,
         win,
-        make(rt, comm, Flavor::Shared, None, |window, own, new| {
+        make(rt, comm, Flavor::Shared, None, info, |window, own, hints, new| {
             (window.size, window.disp_unit) = (size as i64, disp_unit);
             match shared::allocate(rt, window.comm, own, segment) {
                 Ok(region) => window.region = region,
@@ -217,7 +231,7 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
             unsafe {
                 let base = window.base as *mut c_void;
                 baseptr.cast::<*mut c_void>().write_unaligned(base);
-                real::PMPI_Win_create(base, size, disp_unit, real_info(rt, info), own, new)
+                real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
             }
         })
     );
@@ -231,9 +245,9 @@ pub unsafe extern "C" fn MPI_Win_create_dynamic(info: VirtInfo, comm: VirtComm, 
         Proc::MPI_Win_create_dynamic,
         comm,
         win,
-        make(rt, comm, Flavor::Dynamic, None, |_, own, new| {
+        make(rt, comm, Flavor::Dynamic, None, info, |_, own, hints, new| {
             // SAFETY: the real library checks its arguments.
-            unsafe { real::PMPI_Win_create_dynamic(real_info(rt, info), own, new) }
+            unsafe { real::PMPI_Win_create_dynamic(hints, own, new) }
         })
     );
     SUCCESS
@@ -324,34 +338,37 @@ pub unsafe extern "C" fn MPI_Win_get_group(win: VirtWin, group: *mut VirtGroup) 
 
 pub unsafe extern "C" fn MPI_Win_set_info(win: VirtWin, info: VirtInfo) -> c_int {
     let rt = runtime();
+    let procedure = Proc::MPI_Win_set_info;
     let real = real_win(rt, win);
+    let mut hints = match Hints::of(rt, info) {
+        Ok(hints) => hints,
+        Err(rc) => return finish_win(rt, procedure, rc, win),
+    };
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_set_info(real, real_info(rt, info)) });
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_set_info(real, hints.real) });
     if rc == SUCCESS
         && let Some(mut window) = window::get_mut(rt, win)
     {
         window.info = window::info_of(rt, real);
+        window.no_locks = hints.no_locks.take().or(window.no_locks.take());
     }
-    finish_win(rt, Proc::MPI_Win_set_info, rc, win)
+    finish_win(rt, procedure, rc, win)
 }
 
 pub unsafe extern "C" fn MPI_Win_get_info(win: VirtWin, info_used: *mut VirtInfo) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_get_info;
-    if window::index(rt, win).is_none() {
-        return raise(rt, procedure, ERR_WIN, None);
-    }
-    if info_used.is_null() {
-        return finish_win(rt, procedure, ERR_ARG, win);
-    }
-    let mut real = hints::null_info(rt);
-    // SAFETY: a window; the info object is ours then.
-    let rc = unsafe { real::PMPI_Win_get_info(real_win(rt, win), &mut real) };
-    if rc == SUCCESS {
+    let hints = match window::get(rt, win) {
+        None => Err(ERR_WIN),
+        Some(_) if info_used.is_null() => Err(ERR_ARG),
+        Some(window) => Ok(window::told_hints(rt, &window, real_win(rt, win))),
+    };
+    let made = hints.and_then(|hints| info::create(rt, &hints));
+    if let Ok(info) = made {
         // SAFETY: the program's place for the handle.
-        unsafe { *info_used = info::adopt(rt, real) };
+        unsafe { *info_used = info };
     }
-    finish_win(rt, procedure, rc, win)
+    finish_win(rt, procedure, made.err().unwrap_or(SUCCESS), win)
 }
 
 /// A name that is too long is cut.

@@ -8,12 +8,11 @@ use super::take_at;
 use crate::arch::{self, Rewound, turn};
 use crate::attention::{self, AGREEING, ASKED, SEVERAL};
 use crate::generated::{MAY_WAIT, real};
-use crate::objects::objects;
 use crate::own_messages::{self, Lent, Peer, tag};
 use crate::recovery::{DOOR, Runtime};
 use crate::requests::EMPTY;
 use crate::rounds::{Rounds, peers_of};
-use crate::schedule::{self, Anywhere, May};
+use crate::schedule::{self, Anywhere, May, State};
 use crate::{checkpoint, journal, overdue, recovery, world};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -25,6 +24,8 @@ use understudy_mpi::{self as mpi, check};
 const NO_AGREEMENT: &str = "the workers cannot agree on a cut";
 /// How long entries of collectives wait for the others to look, in one vote: a part of the interval, so much at least, and at most.
 const HOLD: (u32, Duration, Duration) = (16, Duration::from_millis(20), Duration::from_millis(200));
+/// So many entries may be held so long in one vote: who holds one makes others wait inside, who vote at the next.
+const HOLDS: u32 = 4;
 /// So many attempts follow each other at once, if nothing stands in the way but that somebody has gone on.
 const TRIES: u32 = 6;
 
@@ -68,8 +69,8 @@ fn is_asked() -> bool {
     attention::is(ASKED | AGREEING) && arch::top_frame().is_some() && world::is_protected() && !attention::is_multiple()
 }
 
-/// The entry of a collective over some workers, which cannot be left half-way. It waits for a while until all look, as it could
-/// not stand still inside.
+/// The entry of a call that waits for what some other workers' programs do and cannot be left half-way, such as a collective over
+/// some of them or a lock. It waits for a while until all look, as it could not stand still inside.
 #[inline]
 pub fn hold(rt: &Runtime) -> Result<(), Rewound> {
     if attention::is_on() { wait_outside(rt) } else { Ok(()) }
@@ -82,8 +83,12 @@ fn wait_outside(rt: &Runtime) -> Result<(), Rewound> {
     if !is_asked() {
         return leave(rt);
     }
+    let mut is_new = true;
     loop {
         let may = step(rt)?;
+        if std::mem::take(&mut is_new) {
+            hold_again(rt);
+        }
         let may_wait = {
             let anywhere = &schedule::state(rt).anywhere;
             let waits = anywhere.agreement.is_hopeful() || attention::is(ASKED);
@@ -93,6 +98,22 @@ fn wait_outside(rt: &Runtime) -> Result<(), Rewound> {
             return leave(rt);
         }
     }
+}
+
+/// This is another entry than the one at which the time was over.
+fn hold_again(rt: &Runtime) {
+    let state = &mut *schedule::state(rt);
+    let (now, hold) = (Instant::now(), hold_for(state));
+    let anywhere = &mut state.anywhere;
+    if anywhere.holds > 0 && anywhere.waits_until.is_some_and(|end| end <= now) {
+        anywhere.holds -= 1;
+        anywhere.waits_until = Some(now + hold);
+    }
+}
+
+/// How long an entry is held.
+fn hold_for(state: &State) -> Duration {
+    (state.pace.interval() / HOLD.0).clamp(HOLD.1, HOLD.2)
 }
 
 /// This worker enters what it cannot leave half-way: nobody is to stand still before it has come out.
@@ -152,9 +173,7 @@ fn step(rt: &Runtime) -> Result<May, Rewound> {
 
 /// What this worker has against a cut outside of candidates.
 fn objects_now(rt: &Runtime) -> bool {
-    let program = objects(rt);
-    let has_more = program.windows.iter().next().is_some() || program.files.iter().next().is_some();
-    has_more || schedule::state(rt).held > 0 || journal::is_recording(rt)
+    schedule::state(rt).held > 0 || journal::is_recording(rt)
 }
 
 fn advance(rt: &Runtime) -> mpi::Result<()> {
@@ -164,6 +183,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
     let parts = (world::worker(rt), world.worker_count);
     let mut guard = schedule::state(rt);
     let state = &mut *guard;
+    let hold = hold_for(state);
     let Anywhere {
         agreement,
         vote,
@@ -171,9 +191,9 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         cost,
         tries,
         waits_until,
+        holds,
         ..
     } = &mut state.anywhere;
-    let hold = (state.pace.interval() / HOLD.0).clamp(HOLD.1, HOLD.2);
     // Whether another attempt may follow at once.
     let mut is_near = false;
     if !agreement.is_under_way() {
@@ -181,7 +201,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         attention::set(AGREEING);
         arch::divert(&MAY_WAIT);
         agreement.begin();
-        *waits_until = Some(Instant::now() + hold);
+        (*waits_until, *holds) = (Some(Instant::now() + hold), HOLDS - 1);
         let says = [i64::from(objects), state.pace.cost_ns(), 0];
         let first = Rounds::new(world.private, tag::GATHER, parts, says);
         vote.insert(first).start()?;
@@ -218,7 +238,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
             };
             let says = [says, candidates, -candidates];
             *is_second = true;
-            *waits_until = Some(Instant::now() + hold);
+            (*waits_until, *holds) = (Some(Instant::now() + hold), HOLDS - 1);
             vote.insert(Rounds::new(world.private, tag::STAND, parts, says))
                 .start()?;
         }

@@ -295,6 +295,16 @@ pub fn my_rank(rt: &Runtime, comm: &Comm) -> Option<usize> {
     comm.members.iter().position(|&member| member == me)
 }
 
+/// The rank of a worker in an intracommunicator.
+pub fn rank_of(rt: &Runtime, comm: VirtComm, worker: Worker) -> Option<i32> {
+    let comm = get(rt, comm)?;
+    // In most all workers are in their order.
+    let is_in_order = comm.members.get(worker.index()) == Some(&worker);
+    let search = || comm.members.iter().position(|&member| member == worker);
+    let rank = if is_in_order { Some(worker.index()) } else { search() };
+    rank.map(|rank| rank as i32)
+}
+
 /// `uid` of a communicator, this worker, and the one that comes after it among the members of both groups.
 pub fn neighbour(rt: &Runtime, comm: VirtComm) -> Option<(u64, Worker, Worker)> {
     let me = rt.comm.state.borrow().me;

@@ -14,9 +14,9 @@ use super::lookup::{Predefined, created};
 use super::{comm, info, objects, objects_mut};
 use crate::abi;
 use crate::generated::{HandleKind, real};
-use crate::handles::{self, VirtComm, VirtWin, real_comm, real_win};
+use crate::handles::{self, VirtComm, VirtInfo, VirtWin, real_comm, real_info, real_win};
 use crate::objects::Runtime;
-pub use epochs::{Epochs, are_quiet, meet_again, quiesce};
+pub use epochs::{Epochs, meet_again, quiesce};
 pub use rebuild::{drop_reals, rebuild};
 use shared::Region;
 use std::cell::{Ref, RefMut};
@@ -30,6 +30,9 @@ const SIZE: c_int = 8;
 const DISP_UNIT: c_int = 9;
 const CREATE_FLAVOR: c_int = 10;
 const MODEL: c_int = 11;
+
+/// The hint that a window is never locked. It would not be true, since general epochs are made of locks.
+pub const NO_LOCKS: &[u8] = b"no_locks";
 
 /// By which procedure a window was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -67,6 +70,8 @@ pub struct Window {
     pub attached: Vec<(u64, i64)>,
     /// Hints: key and value.
     pub info: Pairs,
+    /// What the program has said of the hint [`NO_LOCKS`], of which the library hears nothing.
+    pub no_locks: Option<Vec<u8>>,
     /// The name that the program has set. C strings need not be UTF-8.
     pub name: Vec<u8>,
     /// The error handler: the program's handle; 0: the default.
@@ -196,6 +201,55 @@ pub fn info_of(rt: &Runtime, win: RealWin) -> Pairs {
         real::PMPI_Info_free(&mut info);
         found
     }
+}
+
+/// The program's hints for a window, as the library is to hear them.
+pub struct Hints {
+    /// What the program says of [`NO_LOCKS`].
+    pub no_locks: Option<Vec<u8>>,
+    /// The others.
+    pub real: RealInfo,
+    is_own: bool,
+}
+
+impl Hints {
+    /// Those of an info object.
+    ///
+    /// # Errors
+    /// That of a real procedure.
+    pub fn of(rt: &Runtime, info: VirtInfo) -> Result<Hints, c_int> {
+        let mut pairs = info::pairs(rt, info);
+        let said = pairs.iter().find(|(key, _)| key == NO_LOCKS);
+        let no_locks = said.map(|(_, value)| value.clone());
+        pairs.retain(|(key, _)| key != NO_LOCKS);
+        let is_own = no_locks.is_some();
+        let real = if is_own {
+            info_with(rt, &pairs)?
+        } else {
+            real_info(rt, info)
+        };
+        Ok(Hints { no_locks, real, is_own })
+    }
+}
+
+impl Drop for Hints {
+    fn drop(&mut self) {
+        if self.is_own {
+            // SAFETY: an info object of ours.
+            unsafe { real::PMPI_Info_free(&mut self.real) };
+        }
+    }
+}
+
+/// The hints of a window as the program is told.
+pub fn told_hints(rt: &Runtime, window: &Window, real: RealWin) -> Pairs {
+    let mut pairs = info::Info {
+        pairs: info_of(rt, real),
+    };
+    if let Some(value) = &window.no_locks {
+        pairs.set(NO_LOCKS, value);
+    }
+    pairs.pairs
 }
 
 /// A real info object with these hints, to be freed.

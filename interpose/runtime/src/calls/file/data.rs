@@ -5,6 +5,7 @@ use super::access::{At, Buffer, Way, access};
 use super::{Result, class, comm_of, finish, known, put, shared, together};
 use crate::calls::arguments::put_status;
 use crate::calls::runtime;
+use crate::cut;
 use crate::errors::{ERR_ARG, ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtDatatype, VirtFile, VirtRequest};
@@ -54,6 +55,8 @@ unsafe fn now(
     unsafe {
         if is_collective && (way == Way::Write || at == At::Ordered) {
             together(rt, fh)?;
+        } else {
+            cut::here(rt)?;
         }
         let bytes = access(rt, fh, way, at, buffer)?;
         if is_collective {
@@ -70,6 +73,7 @@ unsafe fn begun(rt: &Runtime, fh: VirtFile, way: Way, at: At, buffer: Buffer, re
     if request.is_null() {
         return Err(class(ERR_ARG));
     }
+    cut::here(rt)?;
     // SAFETY: handed on to the caller.
     unsafe {
         let bytes = access(rt, fh, way, at, buffer)?;
@@ -86,6 +90,8 @@ unsafe fn begin(rt: &Runtime, fh: VirtFile, split: Split, way: Way, at: At, buff
     }
     if at == At::Ordered {
         together(rt, fh)?;
+    } else {
+        cut::here(rt)?;
     }
     // SAFETY: handed on to the caller.
     let bytes = unsafe { access(rt, fh, way, at, buffer)? };

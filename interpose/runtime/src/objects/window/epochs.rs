@@ -5,8 +5,8 @@ use super::{Known, in_order};
 use crate::generated::real;
 use crate::handles::real_comm;
 use crate::objects::Runtime;
-use crate::objects::{comm, objects};
-use std::collections::BTreeMap;
+use crate::objects::comm;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealWin;
@@ -19,23 +19,27 @@ pub struct Epochs {
     pub is_fenced: bool,
     /// All are locked (MPI_Win_lock_all), with this assertion.
     pub all: Option<i32>,
-    /// Locks by rank: type and assertion.
+    /// Locks by rank, those of targets too: type and assertion.
     pub locks: BTreeMap<i32, (i32, i32)>,
-    /// Between MPI_Win_start and MPI_Win_complete.
-    pub has_started: bool,
-    /// Between MPI_Win_post and MPI_Win_wait.
-    pub has_posted: bool,
+    /// The targets between MPI_Win_start and MPI_Win_complete.
+    pub targets: Option<Vec<i32>>,
+    /// The origins between MPI_Win_post and MPI_Win_wait.
+    pub origins: Option<Vec<i32>>,
+    /// Who has posted, and nobody has asked for that yet.
+    pub exposed: BTreeSet<i32>,
+    /// Who has completed, and nobody has asked for that yet.
+    pub done: BTreeSet<i32>,
 }
 
 impl Epochs {
-    /// Between start and complete, or between post and wait: a cut waits for their end.
-    fn is_general(&self) -> bool {
-        self.has_started || self.has_posted
+    /// Between start and complete, or between post and wait.
+    pub fn are_general(&self) -> bool {
+        self.targets.is_some() || self.origins.is_some()
     }
 
     /// Whether an epoch is open that excludes one between fences.
     fn is_held(&self) -> bool {
-        self.all.is_some() || !self.locks.is_empty() || self.is_general()
+        self.all.is_some() || !self.locks.is_empty() || self.are_general()
     }
 
     /// Opens them on a window that has been made again. All members call it.
@@ -56,30 +60,27 @@ impl Epochs {
     }
 }
 
-/// Whether a cut need not wait for the end of an epoch of this process.
-pub fn are_quiet(rt: &Runtime) -> bool {
-    !objects(rt).windows.iter().any(|(_, window)| window.epochs.is_general())
-}
-
 /// Ends all that this process has begun, here and at its targets, and keeps the epochs open. When all workers have called it, nothing is
-/// under way. Collective over the members of each window.
+/// under way. Collective over the members of each window. Whether fences are open everywhere or nowhere: where some workers have come
+/// further than others, there is no cut.
 ///
 /// # Errors
 /// That of a real procedure.
-pub fn quiesce(rt: &Runtime) -> mpi::Result<()> {
+pub fn quiesce(rt: &Runtime) -> mpi::Result<bool> {
+    let mut are_even = true;
     for window in in_order(rt) {
         flush(&window)?;
         let Known { real, comm, epochs, .. } = window;
-        if epochs.is_fenced {
+        let says = [epochs.is_fenced, !epochs.is_fenced, epochs.is_held()].map(u64::from);
+        match real_comm(rt, comm).extremes(Extreme::Greatest, &says)?[..] {
+            [1, 1, _] => are_even = false,
             // Where somebody holds a lock no epoch between fences is open.
-            let held = real_comm(rt, comm).extremes(Extreme::Greatest, &[epochs.is_held().into()])?;
-            if held == [0] {
-                // SAFETY: a window of ours; all members are here.
-                check(unsafe { real::PMPI_Win_fence(0, real) })?;
-            }
+            // SAFETY: a window of ours; all members are here.
+            [1, _, 0] => check(unsafe { real::PMPI_Win_fence(0, real) })?,
+            _ => {}
         }
     }
-    Ok(())
+    Ok(are_even)
 }
 
 fn flush(window: &Known) -> mpi::Result<()> {

@@ -1,0 +1,265 @@
+//! Epochs of windows (MPI 4.1, 12.5): fences, locks and flushes of the library's; post, start, complete and wait are the layer's
+//! ([`crate::exposure`]).
+//!
+//! Each is where a cut may be taken, before it begins. What waits for others' programs either looks for cuts meanwhile or is entered like a
+//! collective over some workers.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::arguments::outcome;
+use crate::arch::Rewound;
+use crate::attempt;
+use crate::calls::runtime;
+use crate::errors::{ERR_ARG, ERR_RMA_SYNC, ERR_WIN, SUCCESS};
+use crate::exposure::{self, Word};
+use crate::generated::{Proc, real};
+use crate::handles::{VirtGroup, VirtWin, real_win};
+use crate::objects::comm;
+use crate::objects::group::{self, ERR_GROUP};
+use crate::objects::window::{self, Epochs};
+use crate::raise::{finish_win, raise};
+use crate::recovery::Runtime;
+use crate::{attention, cut, recovery};
+use std::ffi::c_int;
+
+/// `MPI_MODE_NOSUCCEED`
+const NO_SUCCEED: c_int = 16;
+/// `MPI_MODE_NOCHECK`
+const NO_CHECK: c_int = 1;
+/// `MPI_LOCK_SHARED`
+const LOCK_SHARED: c_int = 2;
+
+/// What it means if the two sides of an epoch cannot tell each other.
+const NO_WORD: &str = "the processes of a window cannot tell each other of their epochs";
+
+/// Ends a procedure that opens or closes an epoch, and notes that if it has succeeded.
+fn noted(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin, change: impl FnOnce(&mut Epochs)) -> c_int {
+    if rc == SUCCESS {
+        note(rt, win, change);
+    }
+    finish_win(rt, procedure, rc, win)
+}
+
+fn note(rt: &Runtime, win: VirtWin, change: impl FnOnce(&mut Epochs)) {
+    if let Some(mut window) = window::get_mut(rt, win) {
+        change(&mut window.epochs);
+    }
+}
+
+/// Leaves a handler with an error unless the window is there and its epochs are as they have to be.
+macro_rules! must {
+    ($rt:expr, $procedure:expr, $win:expr, $is_right:expr) => {
+        let is_right: fn(&Epochs) -> bool = $is_right;
+        match window::get($rt, $win).map(|window| is_right(&window.epochs)) {
+            None => return raise($rt, $procedure, ERR_WIN, None),
+            Some(false) => return finish_win($rt, $procedure, ERR_RMA_SYNC, $win),
+            Some(true) => {}
+        }
+    };
+}
+
+/// Over all workers it is where a checkpoint may be taken, as the entry of a collective.
+pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_fence;
+    must!(rt, procedure, win, |epochs| !epochs.are_general());
+    if let Some(comm) = window::comm_of(rt, win) {
+        outcome!(cut::collective(rt, comm));
+    }
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_fence(assert, real_win(rt, win)) });
+    noted(rt, procedure, rc, win, |epochs| {
+        epochs.is_fenced = assert & NO_SUCCEED == 0
+    })
+}
+
+pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_lock;
+    must!(rt, procedure, win, |epochs| epochs.targets.is_none());
+    outcome!(cut::hold(rt));
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(rt, unsafe {
+        real::PMPI_Win_lock(lock_type, rank, assert, real_win(rt, win))
+    });
+    noted(rt, procedure, rc, win, |epochs| {
+        epochs.locks.insert(rank, (lock_type, assert));
+    })
+}
+
+pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_unlock;
+    must!(rt, procedure, win, |epochs| epochs.targets.is_none());
+    outcome!(cut::here(rt));
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock(rank, real_win(rt, win)) });
+    noted(rt, procedure, rc, win, |epochs| {
+        epochs.locks.remove(&rank);
+    })
+}
+
+pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_lock_all;
+    must!(rt, procedure, win, |epochs| epochs.targets.is_none());
+    outcome!(cut::hold(rt));
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_lock_all(assert, real_win(rt, win)) });
+    noted(rt, procedure, rc, win, |epochs| epochs.all = Some(assert))
+}
+
+pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
+    let rt = runtime();
+    outcome!(cut::here(rt));
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock_all(real_win(rt, win)) });
+    noted(rt, Proc::MPI_Win_unlock_all, rc, win, |epochs| epochs.all = None)
+}
+
+macro_rules! flushes {
+    ($($name:ident, $real:ident $(, $rank:ident)?;)*) => {$(
+        pub unsafe extern "C" fn $name($($rank: c_int,)? win: VirtWin) -> c_int {
+            let rt = runtime();
+            outcome!(cut::here(rt));
+            // SAFETY: the real library checks its arguments.
+            let rc = attempt!(rt, unsafe { real::$real($($rank,)? real_win(rt, win)) });
+            finish_win(rt, Proc::$name, rc, win)
+        }
+    )*};
+}
+
+flushes! {
+    MPI_Win_flush, PMPI_Win_flush, rank;
+    MPI_Win_flush_all, PMPI_Win_flush_all;
+    MPI_Win_flush_local, PMPI_Win_flush_local, rank;
+    MPI_Win_flush_local_all, PMPI_Win_flush_local_all;
+    MPI_Win_sync, PMPI_Win_sync;
+}
+
+/// The ranks in the window's group of a group's members.
+fn ranks_of(rt: &Runtime, win: VirtWin, members: VirtGroup) -> Result<Vec<i32>, c_int> {
+    let wanted = group::members(rt, members).ok_or(ERR_GROUP)?;
+    let comm = window::comm_of(rt, win).ok_or(ERR_WIN)?;
+    let rank = |worker| comm::rank_of(rt, comm, worker).ok_or(ERR_GROUP);
+    wanted.into_iter().map(rank).collect()
+}
+
+/// Waits for the next word of a window, unless there is something else to be done: then it has a look.
+fn next_word(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
+    if attention::is_on() {
+        recovery::check_own(rt, exposure::hear(rt, win), NO_WORD)?;
+        cut::meanwhile(rt)
+    } else {
+        recovery::check_own(rt, exposure::wait(rt, win), NO_WORD)
+    }
+}
+
+pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, _assert: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_start;
+    must!(rt, procedure, win, |epochs| {
+        epochs.targets.is_none() && epochs.all.is_none() && epochs.locks.is_empty()
+    });
+    let targets = match ranks_of(rt, win, group) {
+        Ok(targets) => targets,
+        Err(rc) => return finish_win(rt, procedure, rc, win),
+    };
+    outcome!(cut::here(rt));
+    while !exposure::have_told(rt, win, &targets, Word::Exposed) {
+        outcome!(next_word(rt, win));
+    }
+    for &target in &targets {
+        // Nobody may lock what is exposed, so there is nothing to wait for.
+        // SAFETY: a window of ours and a rank in its group.
+        let rc = attempt!(rt, unsafe {
+            real::PMPI_Win_lock(LOCK_SHARED, target, NO_CHECK, real_win(rt, win))
+        });
+        if rc != SUCCESS {
+            return finish_win(rt, procedure, rc, win);
+        }
+    }
+    note(rt, win, |epochs| {
+        let lock = |&target: &i32| (target, (LOCK_SHARED, NO_CHECK));
+        epochs.locks.extend(targets.iter().map(lock));
+        epochs.targets = Some(targets);
+    });
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_complete;
+    must!(rt, procedure, win, |epochs| epochs.targets.is_some());
+    outcome!(cut::here(rt));
+    let targets = window::get(rt, win).and_then(|window| window.epochs.targets.clone());
+    let targets = targets.unwrap_or_default();
+    for &target in &targets {
+        // SAFETY: a window of ours, and a rank that `MPI_Win_start` has locked.
+        let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock(target, real_win(rt, win)) });
+        if rc != SUCCESS {
+            return finish_win(rt, procedure, rc, win);
+        }
+    }
+    outcome!(recovery::check_own(
+        rt,
+        exposure::tell(rt, win, &targets, Word::Done),
+        NO_WORD
+    ));
+    note(rt, win, |epochs| {
+        epochs.targets = None;
+        epochs.locks.clear();
+    });
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, _assert: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_post;
+    must!(rt, procedure, win, |epochs| epochs.origins.is_none());
+    let origins = match ranks_of(rt, win, group) {
+        Ok(origins) => origins,
+        Err(rc) => return finish_win(rt, procedure, rc, win),
+    };
+    outcome!(cut::here(rt));
+    outcome!(recovery::check_own(
+        rt,
+        exposure::tell(rt, win, &origins, Word::Exposed),
+        NO_WORD
+    ));
+    note(rt, win, |epochs| epochs.origins = Some(origins));
+    SUCCESS
+}
+
+/// Whether all origins have completed; the epoch has ended then.
+fn has_ended(rt: &Runtime, win: VirtWin) -> bool {
+    let origins = window::get(rt, win).and_then(|window| window.epochs.origins.clone());
+    let has_ended = exposure::have_told(rt, win, &origins.unwrap_or_default(), Word::Done);
+    if has_ended {
+        note(rt, win, |epochs| epochs.origins = None);
+    }
+    has_ended
+}
+
+pub unsafe extern "C" fn MPI_Win_wait(win: VirtWin) -> c_int {
+    let rt = runtime();
+    must!(rt, Proc::MPI_Win_wait, win, |epochs| epochs.origins.is_some());
+    outcome!(cut::here(rt));
+    while !has_ended(rt, win) {
+        outcome!(next_word(rt, win));
+    }
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_test;
+    must!(rt, procedure, win, |epochs| epochs.origins.is_some());
+    if flag.is_null() {
+        return finish_win(rt, procedure, ERR_ARG, win);
+    }
+    outcome!(cut::here(rt));
+    while outcome!(recovery::check_own(rt, exposure::hear(rt, win), NO_WORD)) {}
+    // SAFETY: the program's place for it.
+    unsafe { flag.write(c_int::from(has_ended(rt, win))) };
+    SUCCESS
+}

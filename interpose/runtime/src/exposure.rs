@@ -1,0 +1,184 @@
+//! General active target epochs of windows (MPI 4.1, 12.5.2) on locks, and on messages of the layer's.
+//!
+//! ```text
+//!   origin                                                            target
+//!     start: waits for the word of all targets ◄──────── Exposed ─────  post
+//!            locks them, unchecked
+//!     put, get, accumulate
+//!     complete: unlocks them ───────────────────────────── Done ──────►  wait: for the word of all origins
+//! ```
+//!
+//! The library's own could neither be left half-way nor be flushed, so no cut could be taken as long as one is open. Locks can be flushed, and
+//! words go over the window's communicator and count as messages of the program, so at a cut they have come. Those that nobody has
+//! asked for are part of [`Epochs`].
+#![allow(unsafe_code)]
+
+use crate::generated::real;
+use crate::handles::{VirtComm, VirtWin, real_comm};
+use crate::objects::window::{self, Epochs};
+use crate::objects::{comm, objects};
+use crate::requests::{self, EMPTY, Kind, Runtime, State};
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{Ordering, fence};
+use understudy_mpi::comm::byte;
+use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
+use understudy_mpi::{self as mpi, check};
+
+/// What the two sides of an epoch tell each other: a message without bytes, whose tag this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// The target has posted.
+    Exposed = 1,
+    /// The origin has completed.
+    Done = 2,
+}
+
+impl Word {
+    fn of_tag(tag: c_int) -> Word {
+        if tag == Word::Exposed as c_int {
+            Word::Exposed
+        } else {
+            Word::Done
+        }
+    }
+}
+
+/// The communicator over which the words of a window go, and this process's rank in it.
+fn way(rt: &Runtime, win: VirtWin) -> Option<(VirtComm, c_int)> {
+    let comm = window::comm_of(rt, win)?;
+    Some((comm, comm::rank_and_size(rt, comm)?.0))
+}
+
+fn note(rt: &Runtime, win: VirtWin, from: c_int, word: Word) {
+    if let Some(mut window) = window::get_mut(rt, win) {
+        window.epochs.hear(from, word);
+    }
+}
+
+/// Tells these members.
+///
+/// # Errors
+/// That of a real procedure.
+pub fn tell(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> mpi::Result<()> {
+    let Some((comm, own)) = way(rt, win) else { return Ok(()) };
+    // What the program has stored is there before the word.
+    fence(Ordering::SeqCst);
+    for &member in members {
+        if member == own {
+            note(rt, win, own, word);
+            continue;
+        }
+        let (mut request, mut status, mut flag) = (RealRequest(ptr::null_mut()), EMPTY, 0);
+        // SAFETY: a message without bytes.
+        unsafe {
+            let (tag, to) = (word as c_int, real_comm(rt, comm));
+            check(real::PMPI_Isend(ptr::null(), 0, byte(), member, tag, to, &mut request))?;
+        }
+        requests::table_mut(rt).count_sent(comm::worker_of(rt, comm, member));
+        // SAFETY: a request of ours.
+        check(unsafe { real::PMPI_Test(&mut request, &mut flag, &mut status) })?;
+        if flag == 0 {
+            let mut sent = requests::add(rt, comm, Kind::Send, State::Active, request);
+            requests::free(rt, &mut sent);
+        }
+    }
+    Ok(())
+}
+
+/// Hears a word that has come, if there is one.
+///
+/// # Errors
+/// That of a real procedure.
+pub fn hear(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
+    let Some((comm, _)) = way(rt, win) else {
+        return Ok(false);
+    };
+    let (mut flag, mut status) = (0, EMPTY);
+    // SAFETY: a local question.
+    check(unsafe { real::PMPI_Iprobe(ANY_SOURCE, ANY_TAG, real_comm(rt, comm), &mut flag, &mut status) })?;
+    if flag != 0 {
+        wait(rt, win)?;
+    }
+    Ok(flag != 0)
+}
+
+/// Hears the next word, and waits for it.
+///
+/// # Errors
+/// That of a real procedure.
+pub fn wait(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
+    let Some((comm, _)) = way(rt, win) else { return Ok(()) };
+    let mut status: Status = EMPTY;
+    let real = real_comm(rt, comm);
+    // SAFETY: a message without bytes; nothing else is sent on this communicator.
+    check(unsafe { real::PMPI_Recv(ptr::null_mut(), 0, byte(), ANY_SOURCE, ANY_TAG, real, &mut status) })?;
+    requests::count_received(rt, comm, &status);
+    note(rt, win, status.source, Word::of_tag(status.tag));
+    Ok(())
+}
+
+/// Whether all of these members have given their word; then each is to give it again.
+pub fn have_told(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> bool {
+    let Some(mut window) = window::get_mut(rt, win) else {
+        return true;
+    };
+    let have = window.epochs.take(members, word);
+    fence(Ordering::SeqCst);
+    have
+}
+
+/// Hears all words that have come, on all windows.
+///
+/// # Errors
+/// That of a real procedure.
+pub fn hear_all(rt: &Runtime) -> mpi::Result<()> {
+    let windows: Vec<VirtWin> = {
+        let all = objects(rt);
+        all.windows.iter().map(|(index, _)| window::handle(index)).collect()
+    };
+    for win in windows {
+        while hear(rt, win)? {}
+    }
+    Ok(())
+}
+
+impl Epochs {
+    fn hear(&mut self, from: i32, word: Word) {
+        match word {
+            Word::Exposed => self.exposed.insert(from),
+            Word::Done => self.done.insert(from),
+        };
+    }
+
+    fn take(&mut self, members: &[i32], word: Word) -> bool {
+        let heard = match word {
+            Word::Exposed => &mut self.exposed,
+            Word::Done => &mut self.done,
+        };
+        let all = members.iter().all(|member| heard.contains(member));
+        if all {
+            members.iter().for_each(|member| {
+                heard.remove(member);
+            });
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_count_once_and_only_together() {
+        let mut epochs = Epochs::default();
+        epochs.hear(3, Word::Exposed);
+        epochs.hear(1, Word::Done);
+        assert!(!epochs.take(&[1, 3], Word::Exposed));
+        epochs.hear(1, Word::Exposed);
+        assert!(epochs.take(&[1, 3], Word::Exposed) && !epochs.take(&[3], Word::Exposed));
+        assert!(epochs.take(&[1], Word::Done) && epochs.take(&[], Word::Done));
+        assert_eq!(epochs, Epochs::default());
+    }
+}
