@@ -29,10 +29,12 @@ pub mod pages;
 pub mod path;
 pub mod pool;
 pub mod private;
+pub mod rate;
 pub mod relay;
 #[cfg(feature = "cli")]
 pub mod remains;
 #[cfg(feature = "cli")]
 pub mod report;
 pub mod settings;
+pub mod warning;
 pub mod wire;

@@ -281,8 +281,13 @@ pub enum Kind {
     },
     /// The rank is back in the program at `epoch`; `total_ns` since it detected the failure.
     Resume { recovery: u32, epoch: Epoch, total_ns: u64 },
-    /// With `UNDERSTUDY_INTERVAL=auto`: the interval from here on, for what a checkpoint costs in the slowest worker.
-    Interval { cost_ns: u64, interval_ns: u64 },
+    /// With `UNDERSTUDY_INTERVAL=auto`: the interval from here on, for what a checkpoint costs in the slowest worker, and for the mean time
+    /// between failures that is believed in.
+    Interval {
+        cost_ns: u64,
+        mtbf_ns: u64,
+        interval_ns: u64,
+    },
     /// What the program of a worker has sent since the end of `MPI_Init`. The counts are part of what a rollback puts back, so
     /// that the last record of a worker, whoever wrote it, holds for it: what was sent twice because of a failure counts once.
     Traffic(Traffic),

@@ -198,9 +198,14 @@ fn what(kind: &Kind) -> String {
                 time(*total_ns)
             )
         }
-        Kind::Interval { cost_ns, interval_ns } => format!(
-            "checkpoints cost {}, so one is taken every {}",
+        Kind::Interval {
+            cost_ns,
+            mtbf_ns,
+            interval_ns,
+        } => format!(
+            "checkpoints cost {}, and a failure is expected every {}, so one is taken every {}",
             time(*cost_ns),
+            time(*mtbf_ns),
             time(*interval_ns)
         ),
         Kind::Traffic(it) => traffic(it),

@@ -30,6 +30,8 @@ pub struct Config {
     pub anywhere: bool,
     /// Mean time between failures of the job.
     pub mtbf: Duration,
+    /// What somebody outside says of failures to come; `None`: a file in the job's directory.
+    pub warnings: Option<PathBuf>,
     /// How changed pages are found.
     pub tracking: Choice,
     /// Whose initialisation phase is recorded and rehearsed, even if nothing follows from that.
@@ -100,6 +102,10 @@ const VALUES: &[(&str, Parse)] = &[
     }),
     ("UNDERSTUDY_MTBF", |config, text| {
         config.mtbf = crate::advice::duration(text).ok_or_else(|| format!("`{text}` is not a time (`6h`, `30d`)"))?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_WARNINGS", |config, text| {
+        config.warnings = Some(PathBuf::from(text));
         Ok(())
     }),
     ("UNDERSTUDY_TRACKING", |config, text| {
@@ -210,6 +216,7 @@ impl Config {
             interval: Interval::Time(Duration::from_secs(10)),
             anywhere: true,
             mtbf: Duration::from_secs(24 * 3600),
+            warnings: None,
             tracking: Choice::Auto,
             rehearse: Rehearse::Off,
             trace: false,

@@ -89,8 +89,14 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_MTBF",
         default: "24h",
-        meaning: "mean time between failures of the whole job (`6h`, `30d`), for `UNDERSTUDY_INTERVAL=auto`",
+        meaning: "mean time between failures of the whole job (`6h`, `30d`) that is expected at the start, for `UNDERSTUDY_INTERVAL=auto`; the job learns from its failures",
         form: Form::Value("TIME"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_WARNINGS",
+        default: "none",
+        meaning: "file that says what failures are to come, when it is written: `mtbf=10m`, `checkpoint`; `understudy warn` writes another one",
+        form: Form::Value("FILE"),
     },
     Setting {
         variable: "UNDERSTUDY_TRACKING",

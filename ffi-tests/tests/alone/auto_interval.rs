@@ -1,21 +1,23 @@
 //! UNDERSTUDY_INTERVAL=auto: the interval follows from what checkpoints cost, and is the same in all workers.
 
 use ckptd::advice;
-use ckptd::events::{Epoch, Kind};
+use ckptd::events::Kind;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, place};
 use std::time::Duration;
-
-const MTBF: Duration = Duration::from_secs(3);
 
 fn heat() -> Job {
     Job::new(place::example("heat2d"), &["300", "300", "8000", "heat.field"]).workers(3)
 }
 
-/// Epoch, cost and interval of each change.
-fn changes(outcome: &Outcome, rank: u32) -> Vec<(Epoch, u64, u64)> {
+/// Cost, mean time between failures and interval of each change.
+fn changes(outcome: &Outcome, rank: u32) -> Vec<[u64; 3]> {
     let change = |record: &ckptd::events::Record| match record.kind {
-        Kind::Interval { cost_ns, interval_ns } => Some((record.epoch, cost_ns, interval_ns)),
+        Kind::Interval {
+            cost_ns,
+            mtbf_ns,
+            interval_ns,
+        } => Some([cost_ns, mtbf_ns, interval_ns]),
         _ => None,
     };
     outcome.events(rank).iter().filter_map(change).collect()
@@ -32,18 +34,9 @@ fn workers_agree_on_an_interval_that_fits_the_cost() {
         let ranks = [0, 2];
         let [first, second] = ranks.map(|rank| changes(&outcome, rank));
         outcome.check(!first.is_empty(), "nothing was agreed on");
-        let agreed = |changes: &[(Epoch, u64, u64)]| {
-            changes
-                .iter()
-                .map(|&(_, cost, interval)| (cost, interval))
-                .collect::<Vec<_>>()
-        };
-        outcome.check(
-            agreed(&first) == agreed(&second),
-            &format!("they differ: {first:?}, {second:?}"),
-        );
-        for (_, cost, interval) in first {
-            let expected = advice::interval(Duration::from_nanos(cost), MTBF);
+        outcome.check(first == second, &format!("they differ: {first:?}, {second:?}"));
+        for [cost, mtbf, interval] in first {
+            let expected = advice::interval(Duration::from_nanos(cost), Duration::from_nanos(mtbf));
             outcome.check(
                 expected == Duration::from_nanos(interval),
                 &format!("{interval} ns instead of {expected:?} for {cost} ns"),
@@ -65,14 +58,14 @@ fn an_understudy_goes_by_the_same_interval() {
     // The spare is rank 3; what it has agreed on are the last of what the others have.
     let (understudy, survivor) = (changes(&outcome, 3), changes(&outcome, 0));
     outcome.check(!understudy.is_empty(), "it has no interval");
-    let values = |changes: &[(Epoch, u64, u64)]| {
-        changes
-            .iter()
-            .map(|&(_, cost, interval)| (cost, interval))
-            .collect::<Vec<_>>()
-    };
     outcome.check(
-        values(&survivor).ends_with(&values(&understudy)),
+        survivor.ends_with(&understudy),
         &format!("they differ: {survivor:?}, {understudy:?}"),
+    );
+    // One failure beside two that were expected, in little time.
+    let (before, after) = (survivor[0][1], understudy[0][1]);
+    outcome.check(
+        after * 10 < before * 9,
+        &format!("nothing was learnt: {before}, {after}"),
     );
 }

@@ -19,3 +19,4 @@ mod status;
 mod stress;
 mod trace;
 mod traffic;
+mod warn;

@@ -134,8 +134,8 @@ pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
 fn advance(rt: &Runtime) -> Result<(), Rewound> {
     let met = copies::advance(rt, || recovery::welcome(rt));
     match recovery::check_own(rt, met, LOST)? {
-        Some([most, least, _]) if most == -least => copies::commit(rt),
-        Some([most, least, _]) => fail(
+        Some([most, least, ..]) if most == -least => copies::commit(rt),
+        Some([most, least, ..]) => fail(
             rt,
             "the workers do not commit the same epoch",
             &std::io::Error::other(format!("{most} and {}", -least)),

@@ -180,7 +180,7 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
     let interval = state.pace.interval();
     let now = Instant::now();
     let is_over = state.last.is_some_and(|last| now.duration_since(last) >= interval);
-    let is_due = is_over || journal::asks_for_cut(rt) || again::asks_for_cut(rt);
+    let is_due = is_over || state.pace.is_warned() || journal::asks_for_cut(rt) || again::asks_for_cut(rt);
     let says = [
         (state.held > 0, HOLDS),
         (is_due, IS_DUE),
@@ -190,7 +190,8 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
     let before = state.decided.replace((now, state.schedule.candidates));
     let since = |(then, at): (Instant, u64)| now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32;
     let per_candidate = before.map_or(interval, since).as_nanos() as i64;
-    let (world, numbers) = (world::get(rt), [says, per_candidate, state.pace.cost_ns()]);
+    let [cost, rate] = state.pace.terms();
+    let (world, numbers) = (world::get(rt), [says, per_candidate, cost, rate]);
     drop(guard);
     let vote = Rounds::new(
         world.private,
@@ -211,7 +212,7 @@ fn help(rt: &Runtime) -> Result<Option<Numbers>, Rewound> {
 /// Looks at the vote; the same candidate in every worker. Also sets the stride, from the slowest worker's time, and the
 /// pace, from the costliest one's.
 fn tally(rt: &Runtime) -> Result<bool, Rewound> {
-    let [said, per_candidate, cost] = loop {
+    let [said, per_candidate, cost, rate] = loop {
         if schedule::state(rt).vote.is_none() {
             return Ok(false);
         }
@@ -222,7 +223,7 @@ fn tally(rt: &Runtime) -> Result<bool, Rewound> {
     let state = &mut *schedule::state(rt);
     state.vote = None;
     // A vote every fiftieth of the interval is precise enough, and rare enough.
-    let apart = state.pace.agree(cost).as_nanos() as i64 / 50;
+    let apart = state.pace.agree([cost, rate]).as_nanos() as i64 / 50;
     let wanted = (apart / per_candidate.max(1)).max(1) as u64;
     let most = if said & RECORDS != 0 { PHASE_STRIDE } else { MAX_STRIDE };
     state.schedule.stride = wanted.min(2 * state.schedule.stride).min(most);

@@ -12,7 +12,7 @@ use understudy_mpi::real_types::{RealComm, RealRequest};
 use understudy_numbers::Worker;
 
 /// What is compared, number by number.
-pub type Numbers = [i64; 3];
+pub type Numbers = [i64; 4];
 
 /// A worker tells this many others in a round, if there are so many.
 const PEERS: u32 = 3;
@@ -62,8 +62,8 @@ pub fn peers_of(me: Worker, workers: u32) -> impl Iterator<Item = Worker> {
 impl Default for Memory {
     fn default() -> Memory {
         Memory {
-            told: [[0; 3]; MAX_ROUNDS],
-            heard: [[0; 3]; MAX_MESSAGES],
+            told: [[0; 4]; MAX_ROUNDS],
+            heard: [[0; 4]; MAX_MESSAGES],
         }
     }
 }

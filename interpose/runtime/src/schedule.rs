@@ -4,7 +4,7 @@ mod agreement;
 #[cfg(test)]
 mod dice;
 mod gathering;
-mod pace;
+pub mod pace;
 
 use crate::attention::{self, AGREEING, ASKED};
 use crate::cell::{Field, runtime};
@@ -62,8 +62,8 @@ pub struct Anywhere {
     pub vote: Option<Rounds>,
     /// Whether that is the second one.
     pub is_second: bool,
-    /// What checkpoints cost, as the first one has found.
-    pub cost: i64,
+    /// What the pace follows from, as the first one has found.
+    pub terms: pace::Terms,
     /// Attempts that have followed each other at once.
     pub tries: u32,
     /// How long the entry of a collective waits in this vote, and how many more may wait as long.
@@ -79,7 +79,7 @@ impl Anywhere {
         agreement: Agreement::NONE,
         vote: None,
         is_second: false,
-        cost: 0,
+        terms: [0; 2],
         tries: 0,
         waits_until: None,
         holds: 0,
@@ -146,8 +146,9 @@ pub fn schedule(rt: &Runtime) -> Schedule {
 /// way have died with their communicator.
 pub fn restore(rt: &Runtime, schedule: Schedule, at_call: bool) {
     let (pace, cost) = {
-        let before = rt.schedule.borrow();
-        (before.pace.after_recovery(), before.cost)
+        let mut before = rt.schedule.borrow_mut();
+        let pace = std::mem::replace(&mut before.pace, Pace::START);
+        (pace.after_recovery(), before.cost)
     };
     rt.schedule.set(State {
         schedule,

@@ -16,6 +16,7 @@ mod run;
 mod simulate;
 mod status;
 mod trace;
+mod warn;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use outcome::Outcome;
@@ -60,6 +61,7 @@ commands! {
     Events => events,
     Report => report,
     Inspect => inspect,
+    Warn => warn,
     Clean => clean,
     Completions => completions,
     Man => man,

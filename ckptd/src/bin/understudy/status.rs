@@ -1,6 +1,6 @@
 //! `understudy status`: the jobs of this user on this node.
 
-mod find;
+pub mod find;
 mod screen;
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};

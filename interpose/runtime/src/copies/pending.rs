@@ -201,7 +201,7 @@ impl Pending {
             let (epoch, world) = (self.epoch.0 as i64, world::get(rt));
             let parts = (world::worker(rt), world.worker_count);
             // Others may commit if it fails half-way.
-            let rounds = Rounds::new(world.private, tag::COMMIT, parts, [epoch, -epoch, 0]);
+            let rounds = Rounds::new(world.private, tag::COMMIT, parts, [epoch, -epoch, 0, 0]);
             self.commit.insert(rounds).start()?;
         }
         let Some(rounds) = &mut self.commit else {

@@ -188,7 +188,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         agreement,
         vote,
         is_second,
-        cost,
+        terms,
         tries,
         waits_until,
         holds,
@@ -202,13 +202,14 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         arch::divert(&MAY_WAIT);
         agreement.begin();
         (*waits_until, *holds) = (Some(Instant::now() + hold), HOLDS - 1);
-        let says = [i64::from(objects), state.pace.cost_ns(), 0];
+        let [cost, rate] = state.pace.terms();
+        let says = [i64::from(objects), cost, 0, rate];
         let first = Rounds::new(world.private, tag::GATHER, parts, says);
         vote.insert(first).start()?;
     }
     while let Some(under_way) = vote {
-        // Of the first vote the second number is a cost.
-        let Some([objections, most, least]) = under_way.poll()? else {
+        // Of the first vote the second number is a cost, and the fourth a rate.
+        let Some([objections, most, least, rate]) = under_way.poll()? else {
             return Ok(());
         };
         *vote = None;
@@ -223,11 +224,11 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
             );
             if agreement.may() == May::Cut {
                 // All have passed the same candidates, as the pace says how far apart votes are.
-                state.pace.agree(*cost);
+                state.pace.agree(*terms);
             }
             continue;
         }
-        *cost = most;
+        *terms = [most, rate];
         log::debug!("attempt {}: all look, {objections} object", agreement.number());
         if let Some(agrees) = agreement.gathered(objections == 0, !objects) {
             let candidates = state.schedule.candidates as i64;
@@ -236,7 +237,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
                 (false, false) => HAS_GONE_ON,
                 (false, true) => 0,
             };
-            let says = [says, candidates, -candidates];
+            let says = [says, candidates, -candidates, 0];
             *is_second = true;
             (*waits_until, *holds) = (Some(Instant::now() + hold), HOLDS - 1);
             vote.insert(Rounds::new(world.private, tag::STAND, parts, says))

@@ -12,7 +12,7 @@
 //! third of one worker, a line names the kernel's out-of-memory killer; the tenth is the last.
 
 use crate::recovery::Runtime;
-use crate::{peers, user, world};
+use crate::{peers, schedule, user, world};
 use ckptd::relay::{Frame, NOTE_WORDS, Note, Position};
 use std::ffi::c_int;
 use std::fmt::Write;
@@ -142,8 +142,13 @@ pub fn judge(rt: &Runtime, epoch: Epoch) -> Option<Verdict> {
     rt.history.borrow().judge(epoch)
 }
 
-/// The recovery has succeeded. What the user should be told.
+/// The recovery has succeeded. What the user should be told. However many have died, it was one failure; a fault of the program's own
+/// code says nothing of the machine.
 pub fn settle(rt: &Runtime, epoch: Epoch) -> Option<String> {
+    let is_fault = |death: &Death| matches!(death.cause, Cause::Fault(_));
+    if !rt.history.borrow().now.iter().all(is_fault) {
+        schedule::state(rt).pace.fail();
+    }
     rt.history.borrow_mut().settle(epoch)
 }
 

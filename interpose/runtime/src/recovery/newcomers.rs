@@ -9,6 +9,7 @@ use crate::domains::{self, Place, Places};
 use crate::gather::everybodys;
 use crate::recovery::Runtime;
 use crate::redundancy::Redundancy;
+use crate::schedule::{self, pace::Failures};
 use crate::world::{self, Part, World};
 use crate::{copies, disk, peers, told, user};
 use bincode::config::standard;
@@ -25,6 +26,8 @@ pub struct Welcome {
     pub recoveries: u32,
     pub redundancy: Redundancy,
     pub deaths: Vec<Death>,
+    /// What is believed about failures.
+    pub failures: Failures,
     pub disk: Option<disk::Told>,
 }
 
@@ -129,6 +132,7 @@ fn welcome_of(rt: &Runtime) -> Welcome {
         recoveries: world.recoveries,
         redundancy: world.redundancy.clone(),
         deaths: deaths::earlier(rt),
+        failures: schedule::state(rt).pace.failures(),
         disk: disk::told(rt),
     }
 }
@@ -196,6 +200,7 @@ fn hear(rt: &Runtime) -> mpi::Result<World> {
     let numbers = members.iter().map(|member| member.number);
     learn_places(&mut nodes, numbers.zip(places.all()));
     deaths::learn(rt, told.deaths);
+    schedule::state(rt).pace.learn(told.failures);
     if let Some(disk) = told.disk {
         disk::join(rt, disk, told.workers);
     }

@@ -1,23 +1,62 @@
 //! How long intervals are.
 //!
-//! With `UNDERSTUDY_INTERVAL=auto` that depends on what checkpoints cost. All workers must go by the same interval, since the distance
-//! between their decisions follows from it; so the cost that counts is the maximum, which comes with the vote: everybody gets it at the
-//! same candidate. After a recovery nothing is agreed on until the first vote, as an understudy knows of nothing.
+//! With `UNDERSTUDY_INTERVAL=auto` that depends on what checkpoints cost, and on how often the job fails. All workers must go by the same
+//! interval, since the distance between their decisions follows from it; so the cost and the rate that count are the maximum, which comes
+//! with the vote: everybody gets it at the same candidate. After a recovery nothing is agreed on until the first vote. What is believed about
+//! failures outlives it, and newcomers are told.
 
-use crate::{events, told};
+use crate::{events, renewal, sys, told};
 use ckptd::advice;
 use ckptd::events::Kind;
+use ckptd::rate::FailureRate;
 use ckptd::settings::Interval;
-use std::time::Duration;
+use ckptd::warning::{self, Watch};
+use std::time::{Duration, Instant};
 
 /// Until anything has been measured.
 const FIRST: Duration = Duration::from_secs(10);
+/// How often a warning is looked for.
+const LOOK: Duration = Duration::from_secs(1);
+/// A rate of one failure a second, as votes have it.
+const PER_SECOND: f64 = 1e15;
 
-/// What is known about the cost of checkpoints.
+/// What a vote has of it: what a checkpoint costs, in nanoseconds, and failures in [`PER_SECOND`] seconds. The greatest count.
+pub type Terms = [i64; 2];
+
+/// What is known about failures.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct Failures {
+    rate: FailureRate,
+    /// What somebody has said that is to be expected; `None`: what the setting says.
+    expected: Option<Duration>,
+}
+
+impl Failures {
+    const UNKNOWN: Failures = Failures {
+        rate: FailureRate::UNKNOWN,
+        expected: None,
+    };
+
+    fn expected(&self) -> Duration {
+        self.expected.unwrap_or(told::config().mtbf)
+    }
+
+    fn mtbf(&self) -> Duration {
+        self.rate.mtbf(self.expected())
+    }
+}
+
+/// What is known about the cost of checkpoints, and about failures.
 #[derive(Debug)]
 pub struct Pace {
     /// What one costs in this process; the last one counts as much as all before it.
     own: Duration,
+    failures: Failures,
+    /// Up to when time was counted for that.
+    counted: Option<Instant>,
+    /// Where warnings come from, and when it was looked there last.
+    warnings: Watch,
+    looked: Option<Instant>,
     /// What follows from the maximum over all workers.
     agreed: Option<Duration>,
     /// What the event file has.
@@ -28,15 +67,20 @@ impl Pace {
     /// Nothing.
     pub const START: Pace = Pace {
         own: Duration::ZERO,
+        failures: Failures::UNKNOWN,
+        counted: None,
+        warnings: Watch::NEW,
+        looked: None,
         agreed: None,
         told: Duration::ZERO,
     };
 
-    /// What survivors still know. (An understudy knows nothing.)
-    pub fn after_recovery(&self) -> Pace {
+    /// Nothing is agreed on any more.
+    pub fn after_recovery(self) -> Pace {
         Pace {
-            own: self.own,
-            ..Pace::START
+            agreed: None,
+            told: Duration::ZERO,
+            ..self
         }
     }
 
@@ -49,18 +93,68 @@ impl Pace {
         };
     }
 
-    /// What a checkpoint costs here, for the vote.
-    pub fn cost_ns(&self) -> i64 {
-        self.own.as_nanos() as i64
+    /// What is known about failures, for a newcomer.
+    pub fn failures(&mut self) -> Failures {
+        let now = Instant::now();
+        let before = self.counted.replace(now).unwrap_or(now);
+        self.failures.rate.pass(now - before);
+        self.failures.clone()
+    }
+
+    /// What others know about failures.
+    pub fn learn(&mut self, failures: Failures) {
+        (self.failures, self.counted) = (failures, Some(Instant::now()));
+    }
+
+    /// The job has been set back by a failure that may come again.
+    pub fn fail(&mut self) {
+        self.failures();
+        let expected = self.failures.expected();
+        self.failures.rate.fail(expected);
+    }
+
+    /// Whether somebody outside wants a checkpoint now. What else was said counts from here on.
+    pub fn is_warned(&mut self) -> bool {
+        let now = Instant::now();
+        if self.looked.is_some_and(|looked| now - looked < LOOK) {
+            return false;
+        }
+        self.looked = Some(now);
+        let file = told::config().warnings.clone();
+        let file = file.unwrap_or_else(|| warning::file_in(renewal::directory()));
+        match self.warnings.look(&file) {
+            Ok(Some(warning)) => {
+                log::info!("a warning: {warning:?}");
+                if let Some(mtbf) = warning.mtbf {
+                    self.learn(Failures {
+                        expected: Some(mtbf),
+                        ..Failures::UNKNOWN
+                    });
+                }
+                warning.checkpoint
+            }
+            Ok(None) => false,
+            Err(why) => {
+                sys::say(format_args!("the warning in {} is not heeded: {why}", file.display()));
+                false
+            }
+        }
+    }
+
+    /// This process's, for the vote.
+    pub fn terms(&mut self) -> Terms {
+        let mtbf = self.failures().mtbf().as_secs_f64();
+        [self.own.as_nanos() as i64, (PER_SECOND / mtbf) as i64]
     }
 
     /// Takes the maximum that all workers have got. Returns the interval in force.
-    pub fn agree(&mut self, cost_ns: i64) -> Duration {
-        if told::config().interval == Interval::Auto && cost_ns > 0 {
+    pub fn agree(&mut self, [cost_ns, rate]: Terms) -> Duration {
+        if told::config().interval == Interval::Auto && cost_ns > 0 && rate > 0 {
             let cost = Duration::from_nanos(cost_ns as u64);
-            let interval = advice::interval(cost, told::config().mtbf);
+            let mtbf = Duration::from_secs_f64(PER_SECOND / rate as f64);
+            let interval = advice::interval(cost, mtbf);
             self.agreed = Some(interval);
-            self.tell(cost, interval);
+            self.tell(cost, mtbf, interval);
         }
         self.interval()
     }
@@ -75,11 +169,12 @@ impl Pace {
     }
 
     /// Records a change that matters.
-    fn tell(&mut self, cost: Duration, interval: Duration) {
+    fn tell(&mut self, cost: Duration, mtbf: Duration, interval: Duration) {
         if interval.abs_diff(self.told) > self.told / 10 {
             self.told = interval;
             events::emit(Kind::Interval {
                 cost_ns: cost.as_nanos() as u64,
+                mtbf_ns: mtbf.as_nanos() as u64,
                 interval_ns: interval.as_nanos() as u64,
             });
         }

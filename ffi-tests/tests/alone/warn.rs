@@ -1,0 +1,52 @@
+//! `understudy warn`, and what a job does about it.
+
+use ffi_tests::command::{Understudy, understudy};
+use ffi_tests::place;
+use std::cell::Cell;
+use std::rc::Rc;
+
+#[test]
+fn a_checkpoint_is_taken_when_somebody_says_so() {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let until = place::test_program("until").to_string_lossy().into_owned();
+    let program = until.clone();
+    let (end, was_told) = (work.path().join("end"), Rc::new(Cell::new(false)));
+    let told = Rc::clone(&was_told);
+    let start = [
+        "run",
+        "-n",
+        "2",
+        "--spares",
+        "0",
+        "--interval",
+        "1h",
+        "--log-dir",
+        "events",
+    ];
+    let ran = Understudy::new(work.path(), &[&start[..], &["--", &until, "end"]].concat())
+        .during(move |_| {
+            let text = understudy(&["status"]);
+            let Some(line) = text.lines().find(|line| line.contains(&program)) else {
+                return;
+            };
+            let (job, standing) = line.split_once(": ").expect("a job and its standing");
+            if standing.contains("epoch 1 ") && !told.replace(true) {
+                assert_eq!(understudy(&["warn", "--checkpoint", job]), format!("{job} is told\n"));
+            } else if standing.contains("epoch 2 ") {
+                std::fs::write(&end, "").expect("writable");
+            }
+        })
+        .run();
+    // Without the warning there is one checkpoint, and the test's time is over.
+    ran.assert(0, &["last checkpoint: epoch 2"]);
+    assert!(was_told.get());
+}
+
+#[test]
+fn a_job_that_does_not_run_cannot_be_told() {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let run = |arguments: &[&str]| Understudy::new(work.path(), arguments).run();
+    run(&["warn", "--mtbf", "1h", "no-such-job"]).assert(3, &["no job `no-such-job`", "understudy status"]);
+    run(&["warn", "--mtbf", "often", "no-such-job"]).assert(2, &["is not a time"]);
+    run(&["warn", "no-such-job"]).assert(2, &["--mtbf"]);
+}
