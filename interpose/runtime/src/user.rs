@@ -227,8 +227,13 @@ impl State {
         process::restore(&self.process, is_mains)
     }
 
+    /// The threads that may hold locks in the image.
+    pub fn owners(&self) -> locks::Owners {
+        locks::Owners::new(self.threads.numbers().chain([self.thread]))
+    }
+
     /// Makes the threads that are missing, and this process's threads the owners of the locks that the program holds, and its timers,
-    /// after all else. `pages` (sorted) are those that have been loaded, `frame` the call at the cut.
+    /// after all else. `pages` (sorted) are those with such locks, or more of those that have been loaded; `frame` is the call at the cut.
     pub fn restore_threads(&self, rt: &Runtime, frame: &Frame, pages: &[PageRun]) -> Result<(), UserError> {
         let caller = threads::Caller {
             frame,

@@ -1,13 +1,14 @@
 //! Loading many pages: compared with their checksums and copied, by two threads.
 //!
 //! First touch of fresh memory costs more than the copy into it, and both more than the comparison. Each thread takes a piece at a
-//! time, makes its memory present and fills it while it is in the processor's cache.
+//! time, makes its memory present and fills it while it is in the processor's cache. What somebody looks for in the pages ([`Seek`]) is
+//! looked for then, too: to read all memory once more takes about as long as to copy it.
 
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
 use super::epoch::SlotRun;
-use super::runs::{PageIndex, PageRun};
+use super::runs::{PageIndex, PageRun, normalise, push};
 use super::store::{PageStore, Slot};
 use super::threads::without_signals;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,11 +22,16 @@ const FEW: u64 = 8;
 /// So many pages (4 MiB) are worth a thread.
 const MANY: u64 = 1 << 10;
 
-/// Copies pages to where they belong. The first that is found damaged; nothing that was to be filled is of use then.
-pub fn fill(list: &[SlotRun], store: &PageStore) -> Option<PageIndex> {
+/// Whether what is looked for may be in a page's content. Asked by two threads.
+pub type Seek<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
+
+/// Copies pages to where they belong. The pages (sorted) in which `seek` has found something; or one that is damaged, and nothing that
+/// was to be filled is of use then.
+pub fn fill(list: &[SlotRun], store: &PageStore, seek: Seek<'_>) -> Result<Vec<PageRun>, PageIndex> {
     let work = Work {
         pieces: list.iter().flat_map(pieces).collect(),
         store,
+        seek,
         next: AtomicUsize::new(0),
         stop: AtomicBool::new(false),
     };
@@ -33,14 +39,15 @@ pub fn fill(list: &[SlotRun], store: &PageStore) -> Option<PageIndex> {
     if pages < MANY {
         return work.run();
     }
-    std::thread::scope(|scope| {
+    let (own, other) = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("understudy-load".into());
         // If it cannot be had, this one does everything.
         let other = without_signals(|| thread.spawn_scoped(scope, || work.run()));
         let own = work.run();
-        let others = other.ok().and_then(|other| other.join().ok().flatten());
-        own.or(others)
-    })
+        (own, other.ok().and_then(|other| other.join().ok()))
+    });
+    let found = [own?, other.unwrap_or(Ok(Vec::new()))?].concat();
+    Ok(normalise(found))
 }
 
 /// Cut at multiples of [`PIECE`] pages.
@@ -69,6 +76,7 @@ fn cut(run: SlotRun, end: impl Fn(u64) -> u64) -> impl Iterator<Item = SlotRun> 
 struct Work<'a> {
     pieces: Vec<SlotRun>,
     store: &'a PageStore,
+    seek: Seek<'a>,
     next: AtomicUsize,
     stop: AtomicBool,
 }
@@ -77,22 +85,30 @@ struct Work<'a> {
 unsafe impl Sync for Work<'_> {}
 
 impl Work<'_> {
-    /// Takes pieces until there are no more.
-    fn run(&self) -> Option<PageIndex> {
+    /// Takes pieces until there are no more, as [`fill`].
+    fn run(&self) -> Result<Vec<PageRun>, PageIndex> {
+        let mut found = Vec::new();
         while !self.stop.load(Ordering::Relaxed) {
-            let piece = *self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed))?;
+            let Some(&piece) = self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
+                break;
+            };
             if piece.pages.pages >= FEW {
                 make_present(piece.pages);
             }
             for batch in batches(piece) {
-                if let Some(damaged) = self.store.damaged(&[batch]) {
+                let look = |page: PageIndex, content: &[u8]| {
+                    if (self.seek)(content) {
+                        push(&mut found, PageRun::between(page.0, page.0 + 1));
+                    }
+                };
+                if let Some(damaged) = self.store.look_through(&batch, look) {
                     self.stop.store(true, Ordering::Relaxed);
-                    return Some(damaged);
+                    return Err(damaged);
                 }
                 copy_in(&batch, self.store);
             }
         }
-        None
+        Ok(found)
     }
 }
 

@@ -7,7 +7,7 @@
 use super::PAGE_SIZE;
 use super::absent::{self, Sums};
 use super::epoch::{Image, SlotRun};
-use super::fill::{copy_in, fill};
+use super::fill::{Seek, copy_in, fill};
 use super::layout::{Area, Backing, Layout};
 use super::observe::{ObserveError, inside_file};
 use super::opened::{Need, Opened};
@@ -62,12 +62,14 @@ pub enum RestoreError {
 }
 
 /// What a restore did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestoreStats {
     /// Pages copied from the image.
     pub copied: u64,
     /// Pages given back to the kernel, thus zero or file content again.
     pub dropped: u64,
+    /// Pages in which something may be that was looked for.
+    pub found: Vec<PageRun>,
 }
 
 /// Pages that [`restore_pages`] would put back but that the image does not keep.
@@ -108,7 +110,7 @@ pub fn restore_pages(
     verify(image, &wanted, store)?;
     let fill = |list: &[SlotRun]| {
         list.iter().for_each(|run| copy_in(run, store));
-        Ok(())
+        Ok(Vec::new())
     };
     let pages = [&wanted[..], &seen.content, &seen.guards];
     put_back(tracker, layout, image, pages, ready, fill)
@@ -124,7 +126,8 @@ pub fn prepare(tracker: &mut Tracker, layout: &Layout, pages: &[PageRun]) -> Res
     Ok(Ready::start(layout, &runs::subtract(pages, &seen.content)))
 }
 
-/// Loads a whole image into a process that has nothing of it yet. `ready` is what was [`prepare`]d, if anything.
+/// Loads a whole image into a process that has nothing of it yet, and looks for something in all of its pages. `ready` is what was
+/// [`prepare`]d, if anything.
 ///
 /// # Errors
 /// See [`RestoreError`]. If a page is damaged, others have been put back; a whole image may be loaded over them.
@@ -134,16 +137,14 @@ pub fn load_all(
     image: &Image,
     store: &PageStore,
     ready: Option<Ready>,
+    seek: Seek<'_>,
 ) -> Result<RestoreStats, RestoreError> {
     let wanted = image.pages();
     has_all(image, &wanted)?;
     let ready = ready.map(Ready::wait);
     let seen = tracker.present(layout, &wanted).map_err(RestoreError::Observe)?;
     let ready = ready.unwrap_or_else(|| Ready::advise(layout, &runs::subtract(&wanted, &seen.content)));
-    let fill = |list: &[SlotRun]| match fill(list, store) {
-        Some(page) => Err(RestoreError::Damaged { page: page.0 }),
-        None => Ok(()),
-    };
+    let fill = |list: &[SlotRun]| fill(list, store, seek).map_err(|page| RestoreError::Damaged { page: page.0 });
     let pages = [&wanted[..], &seen.content, &seen.guards];
     put_back(tracker, layout, image, pages, ready, fill)
 }
@@ -155,7 +156,7 @@ fn put_back(
     image: &Image,
     [wanted, content, guards]: [&[PageRun]; 3],
     ready: Ready,
-    fill: impl FnOnce(&[SlotRun]) -> Result<(), RestoreError>,
+    fill: impl FnOnce(&[SlotRun]) -> Result<Vec<PageRun>, RestoreError>,
 ) -> Result<RestoreStats, RestoreError> {
     check_files(layout, wanted)?;
     for &run in &runs::intersect(guards, wanted) {
@@ -169,12 +170,13 @@ fn put_back(
     let filled = fill(&image.slots_of(wanted));
     ready.close();
     opened.close().map_err(RestoreError::Access)?;
-    filled?;
+    let found = filled?;
     tracker.watch(layout);
     tracker.arm(layout, &[]).map_err(RestoreError::Arm)?;
     Ok(RestoreStats {
         copied: runs::total(wanted),
         dropped,
+        found,
     })
 }
 

@@ -37,20 +37,17 @@ impl Piece {
         }
     }
 
-    fn sums(&self) -> impl Iterator<Item = (PageIndex, u64)> {
+    fn contents(&self) -> impl Iterator<Item = (PageIndex, &[u8])> {
         // SAFETY: allocated slots, which nobody writes from when they are filled until they are freed.
         let copy = unsafe { std::slice::from_raw_parts(self.copy, self.pages as usize * PAGE_SIZE) };
-        let first = self.first.0;
-        let each = move |(index, content)| {
-            let page = PageIndex(first + index as u64);
-            (page, of_page(page, content))
-        };
-        copy.chunks_exact(PAGE_SIZE).enumerate().map(each)
+        let pages = (self.first.0..).map(PageIndex);
+        pages.zip(copy.chunks_exact(PAGE_SIZE))
     }
 }
 
 fn sums_of(pieces: &[Piece]) -> Vec<u64> {
-    pieces.iter().flat_map(Piece::sums).map(|(_, sum)| sum).collect()
+    let contents = pieces.iter().flat_map(Piece::contents);
+    contents.map(|(page, content)| of_page(page, content)).collect()
 }
 
 fn slots(run: &SlotRun) -> impl Iterator<Item = Slot> {
@@ -78,13 +75,19 @@ impl PageStore {
 
     /// The first of these pages whose copy has not the checksum that it was captured with.
     pub fn damaged(&self, runs: &[SlotRun]) -> Option<PageIndex> {
-        let wrong = |run: &SlotRun| {
-            let piece = Piece::of(run, self);
-            let mut sums = piece.sums().zip(slots(run));
-            let wrong = sums.find(|&((_, sum), slot)| sum != self.sum(slot));
-            wrong.map(|((page, _), _)| page)
-        };
-        runs.iter().find_map(wrong)
+        runs.iter().find_map(|run| self.look_through(run, |_, _| ()))
+    }
+
+    /// The same of consecutive pages; `look` sees each of those before it, while it is in the processor's cache.
+    pub fn look_through(&self, run: &SlotRun, mut look: impl FnMut(PageIndex, &[u8])) -> Option<PageIndex> {
+        let piece = Piece::of(run, self);
+        for ((page, content), slot) in piece.contents().zip(slots(run)) {
+            if of_page(page, content) != self.sum(slot) {
+                return Some(page);
+            }
+            look(page, content);
+        }
+        None
     }
 }
 

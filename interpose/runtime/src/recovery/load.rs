@@ -5,8 +5,8 @@ use crate::copies::{Saved, State};
 use crate::ending::fail;
 use crate::generated::Proc;
 use crate::image::layout::Layout;
-use crate::image::restore::{Ready, RestoreError, RestoreStats};
-use crate::image::runs::PageRun;
+use crate::image::restore::{Ready, RestoreError};
+use crate::image::runs::{self, PageRun};
 use crate::image::{remap, restore};
 use crate::objects::window;
 use crate::recovery::Runtime;
@@ -110,18 +110,36 @@ fn cannot_restore<T>(rt: &Runtime, error: RestoreError) -> T {
     fail(rt, "the program's memory cannot be put back", &error)
 }
 
+/// Puts the pages back. All of them in which locks of the program may lie.
 fn load_pages(
     rt: &Runtime,
     origin: Origin,
-    layout: &Layout,
+    user: &user::State,
     ready: Option<Ready>,
-) -> Result<RestoreStats, RestoreError> {
-    let keep = &mut *copies::keep(rt);
-    match origin {
+) -> Result<Vec<PageRun>, RestoreError> {
+    let (keep, layout) = (&mut *copies::keep(rt), &user.layout);
+    let (image, store) = (&keep.own.image, &keep.store);
+    let owners = user.owners();
+    let stats = match origin {
         // What has changed is known since the last epoch only.
-        Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, &keep.own.image, &keep.store),
-        _ => restore::load_all(&mut keep.tracker, layout, &keep.own.image, &keep.store, ready),
-    }
+        Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, image, store),
+        _ => restore::load_all(&mut keep.tracker, layout, image, store, ready, &|page| {
+            owners.may_be_in(page)
+        }),
+    }?;
+    log::debug!("{} pages copied, {} dropped", stats.copied, stats.dropped);
+    Ok(match origin {
+        Origin::Survivor => image.pages(),
+        _ => runs::intersect(&with_those_before(&stats.found), &image.pages()),
+    })
+}
+
+/// A lock may begin in the page before the one with its owner.
+fn with_those_before(pages: &[PageRun]) -> Vec<PageRun> {
+    let wider = pages
+        .iter()
+        .map(|run| PageRun::between(run.start.0.saturating_sub(1), run.end()));
+    runs::normalise(wider.collect())
 }
 
 /// Loads this rank's own committed epoch, unless its copy is damaged: says so, and nothing of it is loaded then. `ready`
@@ -139,13 +157,13 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Ready>) -> Result<Loaded
     if origin == Origin::Survivor {
         put_back_static(rt, layout)?;
     }
-    match load_pages(rt, origin, layout, ready) {
-        Ok(stats) => log::debug!("{} pages copied, {} dropped", stats.copied, stats.dropped),
+    let with_locks = match load_pages(rt, origin, &saved.user, ready) {
+        Ok(pages) => pages,
         Err(damaged @ (RestoreError::Damaged { .. } | RestoreError::Absent { .. })) => {
             return Err(Damaged(damaged.to_string()));
         }
         Err(error) => cannot_restore(rt, error),
-    }
+    };
     if origin == Origin::Restart {
         saved.user.continue_output(rt);
     }
@@ -153,8 +171,7 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Ready>) -> Result<Loaded
     if let Err(error) = saved.user.restore(rt, is_own) {
         fail(rt, "the program's state cannot be put back", &error);
     }
-    let pages = copies::keep(rt).own.image.pages();
-    if let Err(error) = saved.user.restore_threads(rt, &saved.frame, &pages) {
+    if let Err(error) = saved.user.restore_threads(rt, &saved.frame, &with_locks) {
         fail(rt, "the program's threads cannot be put back", &error);
     }
     handles::mark(rt);

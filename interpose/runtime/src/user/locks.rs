@@ -49,6 +49,37 @@ const INHERIT: u32 = 32;
 /// Words that are compared at once before a hit is looked for.
 const CHUNK: usize = 512;
 
+/// Numbers of threads that may hold locks, for whoever reads all memory before it is known which of them have changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Owners {
+    least: u32,
+    most: u32,
+}
+
+impl Owners {
+    /// At least one.
+    pub fn new(numbers: impl Iterator<Item = ThreadNumber>) -> Owners {
+        let none = Owners {
+            least: u32::MAX,
+            most: 0,
+        };
+        numbers.fold(none, |all, ThreadNumber(number)| Owners {
+            least: all.least.min(number),
+            most: all.most.max(number),
+        })
+    }
+
+    /// Whether a page may have the word of a lock that tells its owner: without a branch, so that the processor takes several at a time.
+    pub fn may_be_in(&self, page: &[u8]) -> bool {
+        let Owners { least, most } = *self;
+        let (words, _) = page.as_chunks();
+        let words = words.iter().map(|&word| u32::from_ne_bytes(word));
+        words.fold(false, |any, word| {
+            any | (word.wrapping_sub(least) <= most.wrapping_sub(least))
+        })
+    }
+}
+
 /// The halves of a word: the lower address first.
 fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
@@ -199,7 +230,8 @@ fn places(layout: &Layout, pages: &[PageRun], thread_locals: &[AddrRange]) -> Ve
     loaded.chain(aligned.map(|piece| (piece, piece.end))).collect()
 }
 
-/// Gives the locks in what has just been loaded to the threads that have other numbers now. `changed` has all threads.
+/// Gives the locks in what has just been loaded to the threads that have other numbers now. `changed` has all threads, `pages` (sorted) all
+/// in which a lock of theirs may lie.
 pub fn pass_on(changed: &[Change], layout: &Layout, pages: &[PageRun], thread_locals: &[AddrRange]) {
     let users = changed.len() as u32;
     let changed: Vec<Change> = changed.iter().copied().filter(|(old, new)| old != new).collect();
@@ -328,6 +360,36 @@ mod tests {
                 assert_eq!(memory.pass(), 0);
             }
         }
+    }
+
+    /// Whoever loads memory tells only the pages in which an owner may be.
+    #[test]
+    fn an_owner_is_seen_in_its_page_whatever_the_lock() {
+        let owners = Owners::new(
+            [
+                ThreadNumber(7),
+                ThreadNumber::own(),
+                ThreadNumber(ThreadNumber::own().0 + 1),
+            ]
+            .into_iter(),
+        );
+        let seen = |memory: &Memory| {
+            let bytes: Vec<u8> = memory.0.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            bytes
+                .chunks(8 * CHUNK)
+                .map(|page| owners.may_be_in(page))
+                .collect::<Vec<_>>()
+        };
+        for (kind, robust, protocol) in comparing() {
+            let mut memory = Memory::new();
+            assert_eq!(seen(&memory), [false; 3]);
+            mutex(&mut memory, kind, robust, protocol);
+            assert!(seen(&memory)[1], "{kind} {robust} {protocol}");
+        }
+        let mut memory = Memory::new();
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::pthread_rwlock_wrlock(memory.lock()) }, 0);
+        assert_eq!(seen(&memory), [false, true, false]);
     }
 
     #[test]

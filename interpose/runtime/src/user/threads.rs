@@ -83,6 +83,11 @@ pub struct Saved {
 }
 
 impl Saved {
+    /// The numbers of all but perhaps the main one.
+    pub fn numbers(&self) -> impl Iterator<Item = ThreadNumber> {
+        self.threads.iter().chain(&self.caller).map(|thread| thread.number)
+    }
+
     /// How far down the main thread's stack is in use, if it was stopped.
     pub fn main_stack(&self) -> Option<u64> {
         self.threads

@@ -7,7 +7,7 @@ use crate::image::layout::Layout;
 use crate::image::procmap::with_own_maps;
 use crate::image::remap::restore_layout;
 use crate::image::restore::{RestoreError, load_all};
-use crate::image::runs::AddrRange;
+use crate::image::runs::{AddrRange, PageIndex, PageRun, normalise};
 use crate::image::store::Slot;
 use crate::image::track::Tracker;
 use crate::image::vmas::{Owner, Zones};
@@ -54,7 +54,7 @@ fn a_child_with_other_memory_takes_the_image_over() {
             let mut tracker = Tracker::select(choice).unwrap().tracker;
             let stats = restore_layout(&rank.saved, &user.zones).unwrap();
             assert!(!stats.break_differs);
-            load_all(&mut tracker, &rank.saved, &rank.image, &rank.store, None).unwrap();
+            load_all(&mut tracker, &rank.saved, &rank.image, &rank.store, None, &|_| false).unwrap();
             let got = user.snapshot();
             let strip = |layout: &Layout| layout.areas().iter().map(|a| (a.range, a.prot)).collect();
             let (a, b): (Vec<_>, Vec<_>) = (strip(&got.layout), strip(&want.layout));
@@ -75,6 +75,8 @@ fn a_long_image_is_loaded_whole_or_found_damaged() {
         let mut rank = Rank::new(choice);
         rank.commit(&user);
         user.fill(1000, 40, 3);
+        let changed = [5, 511, 1010, 1011, 2905];
+        changed.iter().for_each(|&page| user.write(page, user.read(page) ^ 1));
         rank.commit(&user);
         assert!(rank.image.page_count() > 1024, "{} pages", rank.image.page_count());
         let want = user.snapshot();
@@ -82,11 +84,15 @@ fn a_long_image_is_loaded_whole_or_found_damaged() {
         in_child(|| {
             let rank = { rank };
             let mut tracker = Tracker::select(choice).unwrap().tracker;
-            let mut load = || load_all(&mut tracker, &rank.saved, &rank.image, &rank.store, None);
+            let is_changed = |page: &[u8]| page[7] != page[8];
+            let mut load = || load_all(&mut tracker, &rank.saved, &rank.image, &rank.store, None, &is_changed);
             user.unmap(3, 3000);
             user.map(3, 3000, RW);
             user.fill(2000, 10, 99);
-            load().unwrap();
+            let found = load().unwrap().found;
+            let pages = changed.map(|page| PageIndex::containing(user.addr(page)).0);
+            let expected = pages.map(|page| PageRun::between(page, page + 1));
+            assert_eq!(found, normalise(expected.to_vec()));
             user.snapshot().assert_same_pages(&want, "in the child");
             let run = rank.image.runs().iter().max_by_key(|run| run.pages.pages).unwrap();
             let middle = run.pages.pages / 2;

@@ -82,7 +82,7 @@ fn measure(choice: Choice, megabytes: u64, percent: u64, outlives: bool) {
                 saved,
                 ..
             } = &mut rank;
-            load_all(tracker, saved, image, store, None).unwrap();
+            load_all(tracker, saved, image, store, None, &|_| false).unwrap();
         })
     });
     let load = micros(loads.collect());
