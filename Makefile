@@ -16,7 +16,7 @@ IN_ENV = . ./.env/env.sh;
 # Tests are compiled by a profile of their own; with all packages, so that cargo builds each of them once for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory lammps libraries slurm python fortran clean
+.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-supersteps lammps libraries slurm python fortran clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -192,6 +192,9 @@ bench-argtrig: build ## compare ways of surviving a lost process on a dense solv
 bench-collide: setup ## compare ways back to an earlier state: saving it, and computing backwards
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/collide.py
+
+bench-supersteps: build ## print what the skeleton of supersteps costs, without and with the layer
+	@$(IN_ENV) python3 c-examples/bench/supersteps.py
 
 lammps: ## install LAMMPS, which some tests run, from the distribution
 	@packaging/lammps.sh

@@ -17,13 +17,8 @@ which puts MPI on the PATH. Sections: undisturbed (tables 5.5 and 5.6, figure 5.
 failure (5.7, 5.8), failures (5.9, 5.10).
 """
 
-import json
 import math
-import os
 import statistics
-import subprocess
-import tempfile
-import time
 
 import jobs
 from session import MIB, Table, duration, main
@@ -60,26 +55,10 @@ class Run:
             settings = {"SPARES": spares, "INTERVAL": f"{EVERY}calls", **({"FAULT": fault} if fault else {})}
             count += spares
         line = bench.command(program, words, layer, ranks=count, events=self.directory if layer else None, **settings)
-        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            begin = time.monotonic()
-            process = subprocess.Popen(["timeout", str(jobs.LIMIT_S), *line], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = status
-            self.wall = time.monotonic() - begin
-            out.seek(0)
-            err.seek(0)
-            text = out.read()
-            if status != 0:
-                raise jobs.Failed(f"status {os.waitstatus_to_exitcode(status)}: {' '.join(line)}\n{err.read()}")
-        self.processor = usage.ru_utime + usage.ru_stime
+        text, _, self.processor = bench.timed(line)
         pairs = [words.split() for words in text.splitlines()]
         self.figures = {pair[0]: float(pair[1]) for pair in pairs if len(pair) == 2}
         self.norm = next(pair[-1] for pair in pairs if pair[:2] == ["argtrig:", "done,"])
-
-    def report(self, bench):
-        """The records of the layer, and its recoveries."""
-        done = subprocess.run([bench.understudy, "events", "--json", self.directory], capture_output=True, text=True)
-        return json.loads(done.stdout)
 
 
 class Ways:
@@ -135,7 +114,7 @@ def memory(bench, arguments, way, ranks):
 
 def checkpoints(bench, run):
     """Of the layer's checkpoints but the first two, of the slowest process: the pause, the time until all is safe; and bytes of a process."""
-    events = [entry["event"] for entry in run.report(bench)["timeline"]]
+    events = [entry["event"] for entry in bench.report(run.directory)["timeline"]]
     by_epoch = {}
     for event in events:
         if event["type"] in ("capture", "commit") and event["epoch"] > 2:
@@ -233,7 +212,7 @@ def moments(arguments, count):
 def kills(bench, arguments, ranks, at):
     """Faults that kill a process at these iterations: first each rank, then those that took their parts."""
     run = Run(bench, arguments, "ours", ranks, fault="count")
-    passed = (entry for entry in run.report(bench)["timeline"] if entry["event"]["type"] == "passed")
+    passed = (entry for entry in bench.report(run.directory)["timeline"] if entry["event"]["type"] == "passed")
     calls = next(entry["event"]["calls"] for entry in passed if entry["rank"] == 1) / arguments.iterations
     faults = []
     for index, iteration in enumerate(at):
@@ -246,7 +225,7 @@ def kills(bench, arguments, ranks, at):
 
 def recovered(bench, run, failures):
     """Seconds from all deaths of a run to the program's going on, in the layer."""
-    found = run.report(bench)["recoveries"]
+    found = bench.report(run.directory)["recoveries"]
     if len(found) != failures:
         raise jobs.Failed(f"{len(found)} instead of {failures} recoveries")
     return sum(it["kill_to_resume_ns"] or it["detect_to_resume_ns"] for it in found) * 1e-9

@@ -61,6 +61,27 @@ class Bench:
             raise Failed(f"status {done.returncode}: {' '.join(line)}\n{done.stderr}")
         return [words.split() for words in done.stdout.splitlines()]
 
+    def timed(self, line):
+        """Runs a command to its end: what it printed, wall time, and processor time of all its processes, in seconds."""
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            begin = time.monotonic()
+            process = subprocess.Popen(["timeout", str(LIMIT_S), *line], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            wall = time.monotonic() - begin
+            out.seek(0)
+            err.seek(0)
+            if status != 0:
+                raise Failed(f"status {process.returncode}: {' '.join(line)}\n{err.read()}")
+            return out.read(), wall, usage.ru_utime + usage.ru_stime
+
+    def report(self, directory):
+        """What `understudy events` says of a job's event files."""
+        done = subprocess.run([self.understudy, "events", "--json", directory], capture_output=True, text=True)
+        if not done.stdout:
+            raise Failed(f"no events in {directory}: {done.stderr}")
+        return json.loads(done.stdout)
+
     @contextlib.contextmanager
     def job(self, program, *arguments, layer=False, **settings):
         """A job that runs while the block does; it is ended after it at the latest."""
@@ -86,10 +107,7 @@ class Bench:
         """The records of all ranks in order of time, `at` in nanoseconds of CLOCK_MONOTONIC."""
         # The clock stands in each file's header, behind magic, version, rank and the realtime clock.
         origin = min(struct.unpack_from("<Q", path.read_bytes(), 24)[0] for path in directory.glob("rank-*.events"))
-        done = subprocess.run([self.understudy, "events", "--json", directory], capture_output=True, text=True)
-        if not done.stdout:
-            raise Failed(f"no events in {directory}: {done.stderr}")
-        timeline = json.loads(done.stdout)["timeline"]
+        timeline = self.report(directory)["timeline"]
         return [{"rank": entry["rank"], "at": origin + entry["at_ns"], **entry["event"]} for entry in timeline]
 
 
