@@ -31,7 +31,7 @@ pub struct Welcome {
     pub disk: Option<disk::Told>,
 }
 
-/// See [`FIRST`].
+/// The communicator of a newcomer's first generation, once.
 pub fn take_first(rt: &Runtime) -> Option<RealComm> {
     rt.first.take()
 }
