@@ -83,6 +83,8 @@ impl Socket {
 pub const ASIDE: &str = "aside";
 /// In front of the names of variables that a launcher has given and a guardian has changed; the face has the same.
 pub const LAUNCHERS: &str = "UNDERSTUDY_LAUNCHER_";
+/// What a guardian has in its environment for the program's LD_PRELOAD; the face has the same.
+pub const PRELOADED: &str = "UNDERSTUDY_PRELOAD";
 
 /// Longest message in bytes: the environment of a rank is the greatest part.
 const LONGEST: usize = 128 << 10;

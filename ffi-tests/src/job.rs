@@ -42,6 +42,8 @@ pub struct Job {
     layer: bool,
     variables: Vec<(String, String)>,
     inputs: Vec<(String, String)>,
+    /// A library that is preloaded in front of the layer.
+    preload: Option<PathBuf>,
     kills: Vec<Kill>,
     end: Option<(Trigger, Scope)>,
     lost: Option<(Trigger, usize)>,
@@ -70,6 +72,7 @@ impl Job {
             layer: true,
             variables: Vec::new(),
             inputs: Vec::new(),
+            preload: None,
             kills: Vec::new(),
             end: None,
             lost: None,
@@ -119,6 +122,12 @@ impl Job {
     pub fn env(mut self, name: &str, value: &str) -> Job {
         self.variables.retain(|(other, _)| other != name);
         self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// LD_PRELOAD: a library in front of the layer, or alone if that is not there.
+    pub fn preload(mut self, library: &Path) -> Job {
+        self.preload = Some(library.to_owned());
         self
     }
 
@@ -232,11 +241,12 @@ impl Job {
     /// A name by which equal native runs are recognised.
     pub fn key(&self) -> String {
         format!(
-            "{:?} {:?} {} {:?} {:?} {:?} {:?} {} {}",
+            "{:?} {:?} {} {:?} {:?} {:?} {:?} {:?} {} {}",
             self.program,
             self.arguments,
             self.workers,
             self.inputs,
+            self.preload,
             self.variables,
             self.mpirun,
             self.slots,

@@ -9,7 +9,7 @@ use super::parent::die_with_parent;
 use super::place::Seat;
 use super::ward::Ward;
 use super::{Error, Identity};
-use crate::line::{Ended, FromGuardian, Hello, LAUNCHERS, LINE, Line, Listener, ToGuardian};
+use crate::line::{Ended, FromGuardian, Hello, LAUNCHERS, LINE, Line, Listener, PRELOADED, ToGuardian};
 use crate::settings::{Config, refusal};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -60,8 +60,14 @@ impl Program {
         if let Some((name, arguments)) = self.arguments.split_first() {
             command.arg0(name).args(arguments);
         }
+        command.env("LD_PRELOAD", preloaded()).env_remove(PRELOADED);
         command
     }
+}
+
+/// What is to be preloaded into the program, and was not into this process: a profiler, say, whose report this one must not be in.
+fn preloaded() -> OsString {
+    std::env::var_os(PRELOADED).unwrap_or_default()
 }
 
 /// A guardian at its work.
@@ -146,7 +152,7 @@ fn go_without(program: &Program, seat: &Seat, why: &Error) -> Result<i32, Error>
     }
     set_parent_process_death_signal(None).map_err(|errno| Error::system("prctl")(errno.into()))?;
     let mut command = program.command();
-    let preload = std::env::var("LD_PRELOAD").unwrap_or_default();
+    let preload = preloaded().into_string().unwrap_or_default();
     let is_other = |item: &&str| !item.is_empty() && !item.ends_with("libunderstudy.so");
     let others: Vec<&str> = preload.split([':', ' ']).filter(is_other).collect();
     command.env("LD_PRELOAD", others.join(":"));

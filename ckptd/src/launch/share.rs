@@ -4,6 +4,7 @@ use super::local::{adopt, is_of_a_launcher};
 use super::parent::die_with_parent;
 use super::plan::Plan;
 use super::{Error, Identity};
+use crate::line::PRELOADED;
 use bincode::{Decode, Encode};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -75,17 +76,17 @@ impl Share {
     pub fn of(plan: &Plan, job: String) -> Result<Share, Error> {
         let name = &plan.program[0];
         let file = crate::path::find(name).ok_or_else(|| Error::NoProgram(name.into()))?;
-        let before = |value: OsString, name: &str| {
+        let before = |value: OsString, name: &str, under: &str| {
             let mut list = value;
             if let Some(others) = std::env::var_os(name).filter(|others| !others.is_empty()) {
                 list.push(":");
                 list.push(others);
             }
-            (name.as_bytes().to_vec(), list.into_vec())
+            (under.as_bytes().to_vec(), list.into_vec())
         };
         let directory = plan.mpi.as_deref().and_then(Path::parent);
-        let mut variables = vec![before(plan.preload.clone(), "LD_PRELOAD")];
-        variables.extend(directory.map(|directory| before(directory.into(), "LD_LIBRARY_PATH")));
+        let mut variables = vec![before(plan.preload.clone(), "LD_PRELOAD", PRELOADED)];
+        variables.extend(directory.map(|directory| before(directory.into(), "LD_LIBRARY_PATH", "LD_LIBRARY_PATH")));
         variables.push((b"UNDERSTUDY_ASIDE".to_vec(), b"1".to_vec()));
         variables.push((b"UNDERSTUDY_SPARES".to_vec(), plan.spares.to_string().into_bytes()));
         let size = plan.workers + plan.spares;
@@ -150,6 +151,7 @@ impl Share {
             command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
         };
         self.variables.iter().for_each(set);
+        command.env_remove("LD_PRELOAD");
         let variables = [
             ("PMIX_NAMESPACE", self.job.clone()),
             ("PMIX_RANK", rank.to_string()),

@@ -5,13 +5,14 @@ use crate::line::LAUNCHERS;
 use std::fmt;
 
 /// What is ours and no setting: what the layer tells itself, and what the module file and the tests set.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
     "UNDERSTUDY_ASIDE",
     "UNDERSTUDY_BOOT",
     "UNDERSTUDY_LIBRARY",
     "UNDERSTUDY_LIB_DIR",
     "UNDERSTUDY_LINE",
     "UNDERSTUDY_PAD",
+    "UNDERSTUDY_PRELOAD",
     "UNDERSTUDY_TEST_SEED",
     "UNDERSTUDY_WAS",
 ];

@@ -6,8 +6,8 @@ use crate::place::{self, Launcher};
 use crate::processes;
 use crate::slurm::Srun;
 use ckptd::launch::program::Mpi;
-use std::ffi::OsString;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const TRANSPORTS: &str = "self,sm";
@@ -68,8 +68,13 @@ impl Job {
             command.arg("-x").arg(assignment);
         };
         set(processes::MARK, &mark.into());
+        let layer = self.layer.then(place::layer);
+        let preloaded: Vec<PathBuf> = self.preload.iter().cloned().chain(layer).collect();
+        if !preloaded.is_empty() {
+            let list: Vec<&OsStr> = preloaded.iter().map(|library| library.as_os_str()).collect();
+            set("LD_PRELOAD", &list.join(OsStr::new(":")));
+        }
         if self.layer {
-            set("LD_PRELOAD", &place::layer().into());
             set("UNDERSTUDY_LOG_DIR", &root.join("events").into());
         }
         if self.layer && !self.variables.iter().any(|(name, _)| name == "UNDERSTUDY_SPARES") {
@@ -165,6 +170,7 @@ impl Job {
             .env("OMPI_MCA_btl", if has_tcp { "self,sm,tcp" } else { TRANSPORTS })
             .env("OMPI_MCA_mpi_yield_when_idle", "1");
         command.env("UNDERSTUDY_LOG_DIR", root.join("events"));
+        command.envs(self.preload.iter().map(|library| ("LD_PRELOAD", library)));
         if self.disk {
             command.env("UNDERSTUDY_DISK", root.join(place::DISK));
         }

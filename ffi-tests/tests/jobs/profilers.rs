@@ -1,47 +1,96 @@
 //! Libraries that wrap MPI's procedures keep their place between the program and the layer.
 
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Trigger};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// A profiling library and a program, which is linked with it or not.
+struct Profiled {
+    library: PathBuf,
+    program: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Profiled {
+    fn new(is_linked: bool) -> Profiled {
+        let directory = tempfile::tempdir().expect("there is room for temporary files");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/profiler.c");
+        let (library, program) = (
+            directory.path().join("libcounting.so"),
+            directory.path().join("counted"),
+        );
+        let compile = |output: &Path, arguments: &[&str]| {
+            let mut command = Command::new("mpicc");
+            command.arg("-O1").arg("-o").arg(output).arg(source).args(arguments);
+            let status = command.status();
+            assert!(status.expect("there is an mpicc on the PATH").success(), "mpicc fails");
+        };
+        compile(&library, &["-DLIBRARY", "-shared", "-fPIC", "-ldl"]);
+        let there = directory.path().to_string_lossy();
+        let linked = [
+            "-L",
+            &there,
+            "-Wl,--no-as-needed",
+            "-lcounting",
+            &format!("-Wl,-rpath,{there}"),
+        ];
+        compile(&program, if is_linked { &linked } else { &[] });
+        Profiled {
+            library,
+            program,
+            _directory: directory,
+        }
+    }
+
+    fn job(&self) -> Job {
+        Job::new(&self.program, &[])
+    }
+}
+
+/// The report is the same, and what the program has printed.
+fn has_same_report(outcome: &Outcome, undisturbed: &Outcome) {
+    outcome.assert_success();
+    outcome.assert_same_lines(undisturbed);
+    let report = |outcome: &Outcome| {
+        outcome
+            .file("profile")
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    };
+    assert_eq!(report(outcome).as_deref(), Some("216 calls\n"));
+    assert_eq!(report(outcome), report(undisturbed));
+}
 
 #[test]
 fn a_profiling_library_sees_the_calls_of_the_program() {
-    let directory = tempfile::tempdir().expect("there is room for temporary files");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/profiler.c");
-    let (library, program) = (
-        directory.path().join("libcounting.so"),
-        directory.path().join("counted"),
-    );
-    let compile = |arguments: &[&str]| {
-        let status = Command::new("mpicc").arg("-O1").args(arguments).status();
-        assert!(status.expect("there is an mpicc on the PATH").success(), "mpicc fails");
-    };
-    let (library, program) = (library.to_string_lossy(), program.to_string_lossy());
-    let there = directory.path().to_string_lossy();
-    let search = format!("-Wl,-rpath,{there}");
-    compile(&["-DLIBRARY", "-shared", "-fPIC", "-o", &library, source]);
-    compile(&[
-        "-o",
-        &program,
-        source,
-        "-L",
-        &there,
-        "-Wl,--no-as-needed",
-        "-lcounting",
-        &search,
-    ]);
-
-    let job = || Job::new(&*program, &[]);
-    let undisturbed = native(job());
+    let profiled = Profiled::new(true);
+    let undisturbed = native(profiled.job());
     undisturbed.check(
-        String::from_utf8_lossy(&undisturbed.stdout).contains("profile of rank 3: 60 calls"),
+        String::from_utf8_lossy(&undisturbed.stdout).contains("profile of rank 3: 54 calls"),
         "it is profiled without the layer",
     );
-    let layered = job().run();
-    layered.assert_success();
-    layered.assert_same_lines(&undisturbed);
-    let killed = job().kill(Kill::at(1, Trigger::Lines(25))).run();
-    killed.assert_success();
-    killed.assert_same_lines(&undisturbed);
+    has_same_report(&profiled.job().run(), &undisturbed);
+    let killed = profiled.job().kill(Kill::at(1, Trigger::Lines(25))).run();
+    has_same_report(&killed, &undisturbed);
     killed.assert_taken_over(&[1]);
+}
+
+/// Neither the guardians nor their manager are profiled: what a profiler writes when such a process ends is in no report.
+#[test]
+fn a_profiling_library_that_is_preloaded_is_in_the_program_only() {
+    let profiled = Profiled::new(false);
+    let preloaded = || profiled.job().preload(&profiled.library);
+    let undisturbed = native(preloaded());
+    for launcher in [Launcher::Mpirun, Launcher::Ckptd] {
+        let job = preloaded().launched_by(launcher);
+        let killed = job.kill(Kill::at(2, Trigger::Lines(25))).run();
+        has_same_report(&killed, &undisturbed);
+        killed.assert_taken_over(&[2]);
+        let names = killed.file("profiled").expect("the library has been loaded");
+        let names = String::from_utf8_lossy(&names).into_owned();
+        let is_one = |line: &str| line == "counted 0" || (launcher == Launcher::Ckptd && line == "ckptd 0");
+        killed.check(names.lines().all(is_one), &format!("profiled were: {names}"));
+        let launchers = names.lines().filter(|line| line.starts_with("ckptd")).count();
+        killed.check(launchers <= 1, &format!("profiled were: {names}"));
+    }
 }

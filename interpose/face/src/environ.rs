@@ -25,6 +25,8 @@ const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";
 /// Whether to expect that a program loads MPI late; see [`crate::late`].
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
+/// What a guardian has for the program's LD_PRELOAD.
+const PRELOADED: &[u8] = b"UNDERSTUDY_PRELOAD=";
 
 const BLOB_MAGIC: u64 = u64::from_le_bytes(*b"ustdyenv");
 
@@ -253,6 +255,25 @@ pub unsafe fn of_launcher(list: *const *const c_char) -> Option<*const *const c_
         launchers(list).for_each(|entry| builder.add(&[entry]));
         Some(builder.finish())
     }
+}
+
+/// The environment of a guardian: `list` marked, with LD_PRELOAD under another name, since a profiler is meant for the program alone.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn for_guardian(list: *const *const c_char) -> Option<*const *const c_char> {
+    // SAFETY: handed on to the caller.
+    let (count, bytes) = unsafe { measure(list) };
+    let mut builder = Builder::new(count + 1, bytes + ASIDE_VARIABLE.len() + PRELOADED.len())?;
+    builder.add(&[&ASIDE_VARIABLE[..ASIDE_VARIABLE.len() - 1]]);
+    // SAFETY: handed on to the caller.
+    for entry in unsafe { strings(list) } {
+        match entry.strip_prefix(PRELOAD) {
+            Some(preload) => builder.add(&[PRELOADED, preload]),
+            None => builder.add(&[entry]),
+        }
+    }
+    Some(builder.finish())
 }
 
 /// An array of strings: `first`, and then those of `list`.

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::aside::Program;
-use crate::environ::{self, ASIDE_VARIABLE};
+use crate::environ;
 use crate::launched::{self, Protection};
 use crate::link::{self, Path, own_path};
 use crate::sys::{nr, sys};
@@ -52,8 +52,7 @@ pub fn become_guardian(program: &Program) -> ! {
     let error = unsafe {
         let arguments = [&b"ckptd"[..], b"guardian", b"--", program.path.as_bytes()];
         let arguments = environ::prepend(&arguments, program.arguments());
-        let environment = environ::prepend(&[&ASIDE_VARIABLE[..ASIDE_VARIABLE.len() - 1]], program.environment);
-        match (arguments, environment) {
+        match (arguments, environ::for_guardian(program.environment)) {
             (Some(arguments), Some(environment)) => sys!(nr::EXECVE, ckptd.as_ptr(), arguments, environment),
             _ => -12,
         }
