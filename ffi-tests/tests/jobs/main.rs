@@ -38,6 +38,7 @@ mod renewal;
 mod replay;
 mod replenish;
 mod report;
+mod sessions;
 mod static_modes;
 mod sweep;
 mod symbols;

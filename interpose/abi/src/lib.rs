@@ -18,7 +18,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 15;
+pub const ABI_VERSION: u32 = 16;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -162,8 +162,10 @@ pub struct BootInfo {
     /// A copy of the original standard error, which does not pass through the relay: for our own messages.
     pub messages: c_int,
     /// Registers a function to be called when the program ends by exit(3), on the runtime's stack, and one for when it ends
-    /// by _exit(2), in which nothing may be done but what is safe in a signal handler.
-    pub call_at_exit: unsafe extern "C" fn(unsafe extern "C" fn(c_int), unsafe extern "C" fn(c_int)),
+    /// by _exit(2), in which nothing may be done but what is safe in a signal handler; and one that says whether exit(3) is to make a call
+    /// of the slot [`source::LEAVE`] first.
+    pub call_at_exit:
+        unsafe extern "C" fn(unsafe extern "C" fn(c_int), unsafe extern "C" fn(c_int), unsafe extern "C" fn() -> bool),
     /// Number of threads that the user side has created so far (updated by the face).
     pub user_threads: *const u32,
     /// Number of its timers that start threads, each of which counts as a thread, too.

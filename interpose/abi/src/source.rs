@@ -30,6 +30,13 @@ const fn source(name: &'static str, widths: &'static [u8], outputs: &'static [Ou
 /// How many there are.
 pub const COUNT: usize = 14;
 
+/// Behind those, the slot of a call that the runtime has the program's main thread make.
+pub const RECOVER: usize = COUNT;
+/// And of the call that the face makes when the program ends by exit(3).
+pub const LEAVE: usize = COUNT + 1;
+/// How many slots there are behind those of the call table.
+pub const SLOTS: usize = COUNT + 2;
+
 /// All of them, in the order of their slots.
 pub const SOURCES: [Source; COUNT] = [
     source("clock_gettime", &[4, 8], &[Output::Fixed(1, 16)]),

@@ -2,35 +2,63 @@
 //! others, and the launcher does not tell them.
 #![allow(unsafe_code)]
 
+use crate::entry::{ENTRY, slot_count};
 use crate::stack::on_stack;
-use crate::{leave, turns};
+use crate::{leave, threads, turns};
+use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
-use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE};
+use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, source};
 
 /// The runtime's function. It is not part of the program's image, but the address of [`leaving`] is, and is the same in
 /// every rank.
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+/// The same: whether the program's end is a call.
+static CALLS: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 unsafe extern "C" {
     fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Registers `hook` to be called with the status of exit(3), and `at_once` for _exit(2); once.
+/// Registers `hook` to be called with the status of exit(3), and `at_once` for _exit(2); once. If `calls` says so, exit(3) makes a call of the
+/// slot [`source::LEAVE`] first.
 ///
 /// # Safety
 /// To be called on the program's stack: it registers with the program's libc (on_exit(3)).
-pub unsafe extern "C" fn call_at_exit(hook: unsafe extern "C" fn(c_int), at_once: unsafe extern "C" fn(c_int)) {
+pub unsafe extern "C" fn call_at_exit(
+    hook: unsafe extern "C" fn(c_int),
+    at_once: unsafe extern "C" fn(c_int),
+    calls: unsafe extern "C" fn() -> bool,
+) {
     leave::listen(at_once);
+    CALLS.store(calls as *mut c_void, Ordering::Release);
     if HOOK.swap(hook as *mut c_void, Ordering::Release).is_null() {
         // SAFETY: on_exit(3).
         unsafe { on_exit(leaving, core::ptr::null_mut()) };
     }
 }
 
+/// Makes a call of the runtime's, as a thunk does. The program may be set back in it: then it does not return.
+///
+/// # Safety
+/// A slot without arguments.
+#[unsafe(naked)]
+unsafe extern "C" fn call_in(slot: usize) {
+    naked_asm!("mov eax, edi", "jmp qword ptr [rip + {entry}]", entry = sym ENTRY)
+}
+
 unsafe extern "C" fn leaving(status: c_int, _: *mut c_void) {
     if !leave::is_for_this_process() {
         return;
+    }
+    let calls = CALLS.load(Ordering::Acquire);
+    // SAFETY: set by `call_at_exit`; a call on the program's stack.
+    unsafe {
+        let calls: Option<unsafe extern "C" fn() -> bool> = core::mem::transmute(calls);
+        let may_call = turns::is_shared() || threads::control_block() == threads::main();
+        if may_call && calls.is_some_and(|calls| calls()) {
+            call_in(slot_count() + source::LEAVE);
+        }
     }
     let argument = status as usize as *mut c_void;
     // SAFETY: nothing of the runtime is under way on its stack, or if (exit called in a callback) it never goes on.

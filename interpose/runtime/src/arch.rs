@@ -7,8 +7,8 @@ mod x86_64;
 
 pub use guard::{escape_from, guarded, interrupted_at};
 pub(crate) use x86_64::{
-    AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD,
-    RECOVER, TOP, WAITED, divert_to,
+    AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, LEAVE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP,
+    RECORD, RECOVER, TOP, WAITED, divert_to,
 };
 pub use x86_64::{
     Answer, Frame, Rewound, addresses_of_last_call, answer_all, call_user, depart_by, departs, divert, end_wait,

@@ -6,6 +6,7 @@ use crate::domains::{self, Places};
 use crate::errors::SUCCESS;
 use crate::gather::everybodys;
 use crate::handles::{self, VirtComm, real_comm};
+use crate::objects::session::{self, WorldModel};
 use crate::recovery::Runtime;
 use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World, get, is_first_worker, is_protected, worker, workers_of};
@@ -230,17 +231,37 @@ unsafe extern "C" fn leaving_at_once(status: c_int) {
 fn listen_for_exit() {
     let hook: unsafe extern "C" fn(c_int) = leaving;
     let at_once: unsafe extern "C" fn(c_int) = leaving_at_once;
+    let calls: unsafe extern "C" fn() -> bool = ends_with_the_program;
     // SAFETY: registers on the program's stack.
     unsafe {
         arch::call_user(
             told::info().call_at_exit as *const std::ffi::c_void,
             hook as usize as u64,
             at_once as usize as u64,
-            0,
+            calls as usize as u64,
             0,
             0,
         )
     };
+}
+
+/// Whether the end of the program is that of MPI, which sessions have kept open. Safe in any thread.
+unsafe extern "C" fn ends_with_the_program() -> bool {
+    let is_over = match session::world_model() {
+        WorldModel::NotYet => !session::are_any(),
+        WorldModel::Open => false,
+        WorldModel::Over => true,
+    };
+    is_over && world::is_playing()
+}
+
+/// The end of MPI where the program ends by exit(3).
+pub fn end_of_sessions(rt: &Runtime) -> Result<(), Rewound> {
+    // SAFETY: a question.
+    if unsafe { ends_with_the_program() } && arch::top_frame().is_some() {
+        finalize(rt)?;
+    }
+    Ok(())
 }
 
 /// The end (MPI_Finalize): all workers meet.

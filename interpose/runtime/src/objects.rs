@@ -43,6 +43,7 @@ runtime! {
             tool: tool::Tool::NONE,
             windows: Slots::NONE,
             sessions: Slots::NONE,
+            world_model: session::WorldModel::NotYet,
         }),
         /// What no recipe has of communicators.
         comm: comm::Here = comm::Here::new(),
@@ -86,6 +87,8 @@ pub struct Objects {
     pub windows: Slots<window::Window>,
     /// Sessions.
     pub sessions: Slots<session::Session>,
+    /// What has become of `MPI_Init` and `MPI_Finalize`.
+    pub world_model: session::WorldModel,
 }
 
 /// The objects of this process. A borrow must not be held while the program is called back.
@@ -106,6 +109,7 @@ pub fn replace(rt: &Runtime, saved: Objects) {
     rt.objects.set(saved);
     comm::forget_recent(rt);
     file::forget_open(rt);
+    session::tell(rt);
 }
 
 /// Releases the real objects that are local to this process, before [`replace`].

@@ -81,9 +81,10 @@ unsafe extern "C" {
 /// The handler of each slot, as the entry code finds it.
 pub(crate) static DISPATCH: [AtomicPtr<c_void>; SLOTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
 /// Those of the call table, and behind them what else enters while a phase is recorded.
-const SLOTS: usize = RECOVER + 1;
-/// The slot of a call that the program does not make itself ([`crate::entry`]).
-pub(crate) const RECOVER: usize = SLOT_COUNT + source::COUNT;
+const SLOTS: usize = SLOT_COUNT + source::SLOTS;
+/// The slots of calls that the program does not make itself ([`crate::entry`]).
+pub(crate) const RECOVER: usize = SLOT_COUNT + source::RECOVER;
+pub(crate) const LEAVE: usize = SLOT_COUNT + source::LEAVE;
 
 /// From now on a slot leads there.
 pub fn set_handler(slot: usize, handler: *mut c_void) {

@@ -8,12 +8,14 @@ use crate::calls::runtime;
 use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
+use crate::objects::session::{self, WorldModel};
+use crate::objects::{attribute, comm};
 use crate::raise::finish;
 use crate::recovery::Runtime;
 use crate::{clock, ending, job, renewal, spare, sys, world};
 use ckptd::relay::RankStage;
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use understudy_mpi::library;
 
 const THREAD_SINGLE: c_int = 0;
@@ -25,42 +27,53 @@ const THREAD_MULTIPLE: c_int = 3;
 struct Told {
     /// The thread level that the program was given.
     level: AtomicI32,
-    initialized: AtomicBool,
-    /// Not before the delete functions of MPI_COMM_SELF's attributes have run (11.2.4).
-    finalized: AtomicBool,
     /// Of the standard, where any thread may ask while another one is in the library; 0: not known.
     version: [AtomicI32; 2],
 }
 
 static TOLD: Told = Told {
     level: AtomicI32::new(THREAD_SINGLE),
-    initialized: AtomicBool::new(false),
-    finalized: AtomicBool::new(false),
     version: [const { AtomicI32::new(0) }; 2],
 };
 
+/// Thread levels by their names.
+const LEVELS: [&[u8]; 4] = [
+    b"MPI_THREAD_SINGLE",
+    b"MPI_THREAD_FUNNELED",
+    b"MPI_THREAD_SERIALIZED",
+    b"MPI_THREAD_MULTIPLE",
+];
+
 /// The thread level that the program was given, by its name.
 pub(super) fn level_name() -> &'static [u8] {
-    match TOLD.level.load(Ordering::Relaxed) {
-        THREAD_SINGLE => b"MPI_THREAD_SINGLE",
-        THREAD_FUNNELED => b"MPI_THREAD_FUNNELED",
-        THREAD_SERIALIZED => b"MPI_THREAD_SERIALIZED",
-        _ => b"MPI_THREAD_MULTIPLE",
-    }
+    LEVELS[TOLD.level.load(Ordering::Relaxed).clamp(THREAD_SINGLE, THREAD_MULTIPLE) as usize]
 }
 
-/// Initialises, once. `written` runs before the first checkpoint, so that what it writes is part of the image. When the
-/// program is rewound to that checkpoint, it comes here again, and its initialisation phase begins anew.
-fn init(rt: &Runtime, procedure: Proc, required: c_int, written: impl FnOnce(c_int)) -> c_int {
-    if world::is_initialised() {
-        if !crate::recovery::resumed_in_init(rt) {
-            return finish(rt, procedure, ERR_OTHER, None);
-        }
-        // Once more: where arguments are translated, the program's memory is written when this handler returns.
-        written(TOLD.level.load(Ordering::Relaxed));
-        crate::rehearsal::start(rt);
-        return SUCCESS;
+/// The thread level of a name.
+pub(super) fn level_of(name: &[u8]) -> Option<c_int> {
+    LEVELS
+        .iter()
+        .position(|level| *level == name)
+        .map(|level| level as c_int)
+}
+
+/// Initialises, once. `written` runs before the first checkpoint, so that what it changes is part of the image. When the program is
+/// rewound to that checkpoint, it comes here again, and its initialisation phase begins anew. Nothing is done, and returned, where it
+/// has been done before.
+pub(super) fn initialise(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> Option<c_int> {
+    if !world::is_initialised() {
+        return Some(begin(rt, required, written));
     }
+    if !crate::recovery::resumed_in_init(rt) {
+        return None;
+    }
+    // Once more: where arguments are translated, the program's memory is written when this handler returns.
+    written(TOLD.level.load(Ordering::Relaxed));
+    crate::rehearsal::start(rt);
+    Some(SUCCESS)
+}
+
+fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     crate::fault::point("init.begin", understudy_numbers::Epoch::NONE);
     spare::begin();
     let mut provided = 0;
@@ -75,7 +88,6 @@ fn init(rt: &Runtime, procedure: Proc, required: c_int, written: impl FnOnce(c_i
     let most = if may_share { THREAD_MULTIPLE } else { THREAD_SERIALIZED };
     let level = required.clamp(THREAD_SINGLE, most);
     TOLD.level.store(level, Ordering::Relaxed);
-    TOLD.initialized.store(true, Ordering::Relaxed);
     if job::is_any_multiple(rt, level >= THREAD_MULTIPLE) {
         turn::be_multiple();
     }
@@ -102,6 +114,22 @@ fn init(rt: &Runtime, procedure: Proc, required: c_int, written: impl FnOnce(c_i
     SUCCESS
 }
 
+/// Begins the World Model, which sessions may have preceded.
+fn init(rt: &Runtime, procedure: Proc, required: c_int, written: impl Fn(c_int)) -> c_int {
+    let opened = |level| {
+        session::set_world_model(rt, WorldModel::Open);
+        written(level);
+    };
+    match initialise(rt, required, opened) {
+        Some(rc) => rc,
+        None if session::world_model() == WorldModel::NotYet && !world::get(rt).finalized => {
+            opened(TOLD.level.load(Ordering::Relaxed));
+            SUCCESS
+        }
+        None => finish(rt, procedure, ERR_OTHER, None),
+    }
+}
+
 /// `MPI_Init`
 pub unsafe extern "C" fn MPI_Init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> c_int {
     let rt = runtime();
@@ -125,25 +153,31 @@ pub unsafe extern "C" fn MPI_Init_thread(
 /// `MPI_Finalize`
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     let rt = runtime();
-    if !world::is_initialised() || world::get(rt).finalized {
+    if session::world_model() != WorldModel::Open {
         return ERR_OTHER;
     }
-    let rc = outcome!(job::finalize(rt));
-    TOLD.finalized.store(true, Ordering::Relaxed);
-    rc
+    if session::are_any() {
+        // What they have may still be used, so this is not the end.
+        attribute::delete_comm(rt, comm::self_handle(rt));
+    } else {
+        outcome!(job::finalize(rt));
+    }
+    // Not before the delete functions of MPI_COMM_SELF's attributes have run (11.2.4).
+    session::set_world_model(rt, WorldModel::Over);
+    SUCCESS
 }
 
 /// `MPI_Initialized`
 pub unsafe extern "C" fn MPI_Initialized(flag: *mut c_int) -> c_int {
     // SAFETY: the program's argument.
-    unsafe { flag.write(c_int::from(TOLD.initialized.load(Ordering::Relaxed))) };
+    unsafe { flag.write(c_int::from(session::world_model() != WorldModel::NotYet)) };
     SUCCESS
 }
 
 /// `MPI_Finalized`
 pub unsafe extern "C" fn MPI_Finalized(flag: *mut c_int) -> c_int {
     // SAFETY: the program's argument.
-    unsafe { flag.write(c_int::from(TOLD.finalized.load(Ordering::Relaxed))) };
+    unsafe { flag.write(c_int::from(session::world_model() == WorldModel::Over)) };
     SUCCESS
 }
 

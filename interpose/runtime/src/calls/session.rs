@@ -1,4 +1,4 @@
-//! Sessions (MPI 4.1, 11.3) beside `MPI_Init`, and communicators of groups (7.4.2, 7.6.2).
+//! Sessions (MPI 4.1, 11.3), beside `MPI_Init` or without it, and communicators of groups (7.4.2, 7.6.2).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::put;
@@ -45,23 +45,34 @@ unsafe fn text<'a>(string: *const c_char) -> Result<&'a CStr, c_int> {
     Ok(unsafe { CStr::from_ptr(string) })
 }
 
-/// Only in a program that is between MPI_Init and MPI_Finalize: what those do is not done here.
+/// The first one of a program that has not called `MPI_Init` does what that does.
 pub unsafe extern "C" fn MPI_Session_init(
-    _info: VirtInfo,
+    info: VirtInfo,
     errhandler: VirtErrhandler,
     session: *mut VirtSession,
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Session_init;
-    if !world::is_initialised() || world::get(rt).finalized {
+    if world::is_initialised() && world::get(rt).finalized {
         return unsupported(rt, procedure);
     }
     if session.is_null() || !errhandler::is_of(rt, errhandler, Kind::Session) {
         return raise_on(rt, procedure, ERR_ARG, Object::New(errhandler));
     }
+    let pairs = info::pairs(rt, info);
+    let level = pairs.iter().find(|(key, _)| key == b"thread_level");
+    let level = level.and_then(|(_, name)| environment::level_of(name)).unwrap_or(0);
     // SAFETY: the program's place for the handle.
-    unsafe { session.write(session::create(rt, errhandler)) };
-    SUCCESS
+    let put = |handle| unsafe { session.write(handle) };
+    let make = || session::create(rt, errhandler);
+    // Set back to the first checkpoint, the program has one.
+    match environment::initialise(rt, level, |_| put(session::first(rt).unwrap_or_else(make))) {
+        Some(rc) => rc,
+        None => {
+            put(make());
+            SUCCESS
+        }
+    }
 }
 
 pub unsafe extern "C" fn MPI_Session_finalize(session: *mut VirtSession) -> c_int {

@@ -6,9 +6,9 @@
 //! is that of ld.so, which both sides share: who is in there is left alone until the next signal.
 #![allow(unsafe_code)]
 
-use crate::arch::RECOVER;
+use crate::arch::{LEAVE, RECOVER};
 use crate::calls::runtime;
-use crate::{arch, recovery, sys, told, user, world};
+use crate::{arch, job, recovery, sys, told, user, world};
 use std::ffi::c_void;
 use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_START};
 use understudy_mpi::call;
@@ -16,9 +16,10 @@ use understudy_mpi::call;
 /// Bytes below the stack pointer that a function may use (System V ABI for AMD64, 3.2.2).
 const RED_ZONE: i64 = 128;
 
-/// From now on the main thread can be called in.
+/// From now on the main thread can be called in, and calls in itself when the program ends.
 pub fn begin() {
     arch::set_handler(RECOVER, recover as *const () as *mut c_void);
+    arch::set_handler(LEAVE, leave as *const () as *mut c_void);
     call::lead_in(lead_in);
 }
 
@@ -55,6 +56,16 @@ unsafe extern "C" fn recover() -> u64 {
     if recovery::check(rt, call::ABANDONED).is_ok() {
         // There is nothing to return to.
         sys::kill_self();
+    }
+    0
+}
+
+/// The handler of the call that the thread makes which ends the program by exit(3).
+unsafe extern "C" fn leave() -> u64 {
+    // A signal handler may have interrupted the runtime.
+    if let Some(rt) = recovery::DOOR.try_get() {
+        // Rewound or not, there is nothing left to be done here.
+        let _ = job::end_of_sessions(rt);
     }
     0
 }

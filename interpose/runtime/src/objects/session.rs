@@ -1,6 +1,7 @@
-//! Sessions (MPI 4.1, 11.3) beside `MPI_Init`: process sets of the workers.
+//! Sessions (MPI 4.1, 11.3), beside `MPI_Init` or without it: process sets of the workers.
 //!
-//! They are wholly on our side, and hold nothing.
+//! They are wholly on our side, and hold nothing. Below them the library is initialised once, by whatever comes first, and finalised at the end:
+//! in `MPI_Finalize`, or where sessions are or have been open, when the program ends, since it may open others until then.
 
 use super::lookup::{Predefined, created};
 use super::{comm, objects, objects_mut};
@@ -9,6 +10,7 @@ use crate::handles::{VirtErrhandler, VirtSession, virtual_handle};
 use crate::objects::Runtime;
 use std::cell::RefMut;
 use std::ffi::{CStr, c_int};
+use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_numbers::Worker;
 
 /// `MPI_ERR_SESSION`
@@ -18,6 +20,20 @@ pub const ERR_SESSION: c_int = 78;
 pub const SETS: [&CStr; 2] = [WORLD, SELF];
 const WORLD: &CStr = c"mpi://WORLD";
 const SELF: &CStr = c"mpi://SELF";
+
+/// What has become of the World Model (11.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum WorldModel {
+    /// `MPI_Init` has not been called.
+    NotYet = 0,
+    /// It has, and `MPI_Finalize` has not.
+    Open = 1,
+    /// Both have.
+    Over = 2,
+}
+
+/// What any thread may ask at any time: the World Model, and how many sessions are open.
+static TOLD: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 
 /// What the program has said about a session.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -48,16 +64,54 @@ pub fn errhandler(rt: &Runtime, session: VirtSession) -> u64 {
     get_mut(rt, session).map_or(0, |session| session.errhandler)
 }
 
+fn handle(index: u32) -> VirtSession {
+    VirtSession(virtual_handle(HandleKind::Session, index))
+}
+
 /// A new session.
 pub fn create(rt: &Runtime, errhandler: VirtErrhandler) -> VirtSession {
     let errhandler = errhandler.0 as u64;
     let index = objects_mut(rt).sessions.insert(Session { errhandler });
-    VirtSession(virtual_handle(HandleKind::Session, index))
+    tell(rt);
+    handle(index)
+}
+
+/// The only session there is.
+pub fn first(rt: &Runtime) -> Option<VirtSession> {
+    objects(rt).sessions.iter().next().map(|(index, _)| handle(index))
 }
 
 /// Removes a session.
 pub fn remove(rt: &Runtime, index: u32) {
     objects_mut(rt).sessions.remove(index);
+    tell(rt);
+}
+
+/// Notes what has become of the World Model.
+pub fn set_world_model(rt: &Runtime, model: WorldModel) {
+    objects_mut(rt).world_model = model;
+    tell(rt);
+}
+
+/// Tells other threads what is in the table.
+pub fn tell(rt: &Runtime) {
+    let all = objects(rt);
+    TOLD[0].store(all.world_model as u32, Ordering::Relaxed);
+    TOLD[1].store(all.sessions.iter().count() as u32, Ordering::Relaxed);
+}
+
+/// What has become of the World Model. Safe in any thread and in a signal handler.
+pub fn world_model() -> WorldModel {
+    match TOLD[0].load(Ordering::Relaxed) {
+        0 => WorldModel::NotYet,
+        1 => WorldModel::Open,
+        _ => WorldModel::Over,
+    }
+}
+
+/// Whether sessions are open. Safe in any thread and in a signal handler.
+pub fn are_any() -> bool {
+    TOLD[1].load(Ordering::Relaxed) != 0
 }
 
 /// The members of a process set; nothing for a name of none. Scheme and authority of a URI have no case.

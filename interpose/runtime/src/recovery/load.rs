@@ -41,10 +41,10 @@ pub enum Origin {
     Restart,
 }
 
-/// Whether a frame is the end of MPI_Init, where the first checkpoint is taken.
+/// Whether a frame is the end of MPI_Init, or of what stands for it, where the first checkpoint is taken; there is no other in these.
 pub fn is_init(frame: &Frame) -> bool {
-    let slot = frame.slot as u32;
-    slot == Proc::MPI_Init.slot() || slot == Proc::MPI_Init_thread.slot()
+    const INITIALISE: [Proc; 3] = [Proc::MPI_Init, Proc::MPI_Init_thread, Proc::MPI_Session_init];
+    INITIALISE.iter().any(|procedure| frame.slot as u32 == procedure.slot())
 }
 
 fn decode(rt: &Runtime, state: &[u8]) -> Saved {

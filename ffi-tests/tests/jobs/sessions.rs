@@ -1,0 +1,99 @@
+//! Programs that never call MPI_Init, but open sessions (MPI 4.1, 11.3).
+
+use ffi_tests::shared::native;
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const ROUNDS: usize = 24;
+
+/// A checkpoint in every third round or so.
+fn job(program: &Path, how: &str) -> Job {
+    let arguments = [&ROUNDS.to_string(), "20", how];
+    Job::new(program, &arguments).interval("7calls")
+}
+
+/// What the program writes. Open MPI 5.0.11 dies where a session is opened after the last one, so the layer is asked there.
+fn undisturbed(make: impl Fn() -> Job, how: &str, is_mpich: bool) -> Arc<Outcome> {
+    let outcome = match how == "again" && !is_mpich {
+        true => Arc::new(make().run()),
+        false => native(make()),
+    };
+    outcome.assert_success();
+    let text = String::from_utf8_lossy(&outcome.stdout);
+    assert!(!text.contains("FAILED"), "the program does not like an answer:\n{text}");
+    outcome
+}
+
+fn judge(outcome: &Outcome, undisturbed: &Outcome, workers: &[u32]) {
+    outcome.assert_success();
+    outcome.assert_same_lines(undisturbed);
+    outcome.assert_taken_over(workers);
+    outcome.assert_nothing_left();
+}
+
+fn die_between_rounds(program: &Path, is_mpich: bool, hows: &[&str]) {
+    let mut random = Random::announced("instances");
+    let mut verdicts = Verdicts::default();
+    for how in hows {
+        let make = || match is_mpich {
+            true => job(program, how).workers(2).of_mpich(),
+            false => job(program, how),
+        };
+        let undisturbed = undisturbed(make, how, is_mpich);
+        for _ in 0..if is_thorough() { 10 } else { 1 } {
+            let worker = random.below(u64::from(make().worker_count())) as u32;
+            let line = 3 + random.below(ROUNDS as u64 - 6) as usize;
+            let delay = Duration::from_micros(random.below(30_000));
+            let outcome = make().kill(Kill::at(worker, Trigger::Lines(line)).after(delay)).run();
+            verdicts.judge(&format!("{how}: worker {worker}, {delay:?} after line {line}"), || {
+                judge(&outcome, &undisturbed, &[worker]);
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_worker_dies_in_a_program_without_mpi_init() {
+    die_between_rounds(&place::test_program("instances"), false, &["once", "again", "world"]);
+}
+
+#[test]
+fn a_worker_of_mpich_dies() {
+    if let Some(program) = place::mpich_program("instances") {
+        die_between_rounds(&program, true, &["again", "world"]);
+    }
+}
+
+/// At the first checkpoint, which MPI_Session_init takes, and at the end, which comes when the program leaves.
+#[test]
+fn a_worker_dies_at_the_begin_or_the_end() {
+    let program = place::test_program("instances");
+    let points = ["init.end", "finalize.begin", "init.begin", "commit.begin epoch=2"];
+    let mut verdicts = Verdicts::default();
+    let undisturbed = undisturbed(|| job(&program, "again"), "again", false);
+    for (worker, point) in few(points.iter().enumerate(), 2) {
+        let outcome = job(&program, "again")
+            .fault(&format!("kill rank={worker} at={point}"))
+            .run();
+        verdicts.judge(point, || {
+            outcome.assert_success();
+            outcome.assert_same_lines(&undisturbed);
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// They are in exit(3), and have written all.
+#[test]
+fn a_worker_dies_when_others_have_ended() {
+    let program = place::test_program("instances");
+    let make = || Job::new(&program, &["4", "500", "once"]).interval("3calls");
+    let undisturbed = undisturbed(make, "once", false);
+    // Worker 0 ends half a second after the last round's pause, worker 3 two seconds after it.
+    let kill = Kill::at(3, Trigger::Lines(4)).after(Duration::from_millis(1800));
+    judge(&make().kill(kill).run(), &undisturbed, &[3]);
+}
