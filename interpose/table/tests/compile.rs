@@ -44,7 +44,7 @@ fn the_face_compiles_without_std() {
 
 const REAL_OF: &str = "
 macro_rules! real { ($($name:ident $virt:ident $real:ident;)*) => { $(
-    pub fn $name(handle: $virt) -> $real { $real(handle.0) }
+    pub fn $name(_: &crate::calls::Runtime, handle: $virt) -> $real { $real(handle.0) }
 )* }; }
 use crate::understudy_mpi::real_types::*;
 real! {
@@ -60,10 +60,10 @@ real! {
 const RAISE: &str = "
 use crate::dispatch::Proc;
 use core::ffi::c_int;
-pub fn finish(_: Proc, rc: c_int, _: Option<crate::handles::VirtComm>) -> c_int { rc }
-pub fn finish_one_sided(_: Proc, rc: c_int, _: crate::handles::VirtWin) -> c_int { rc }
-pub fn unsupported(_: Proc) -> c_int { 1 }
-pub fn unsupported_file(_: Proc) -> c_int { 1 }
+pub fn finish(_: &crate::calls::Runtime, _: Proc, rc: c_int, _: Option<crate::handles::VirtComm>) -> c_int { rc }
+pub fn finish_one_sided(_: &crate::calls::Runtime, _: Proc, rc: c_int, _: crate::handles::VirtWin) -> c_int { rc }
+pub fn unsupported(_: &crate::calls::Runtime, _: Proc) -> c_int { 1 }
+pub fn unsupported_file(_: &crate::calls::Runtime, _: Proc) -> c_int { 1 }
 pub fn refused(_: u32) -> c_int { 1 }
 ";
 
@@ -73,7 +73,9 @@ const CALLS: &str = "
 use crate::dispatch::callbacks::*;
 use crate::handles::*;
 use core::ffi::c_int;
-pub unsafe fn init_collective(_: crate::dispatch::Proc, _: VirtComm, _: Vec<crate::requests::Argument>, _: u64, _: *mut VirtRequest) -> c_int { 0 }
+pub struct Runtime;
+pub fn runtime() -> &'static Runtime { &Runtime }
+pub unsafe fn init_collective(_: &Runtime, _: crate::dispatch::Proc, _: VirtComm, _: Vec<crate::requests::Argument>, _: u64, _: *mut VirtRequest) -> c_int { 0 }
 pub extern \"C\" fn MPI_Comm_rank(_: VirtComm, _: *mut c_int) -> c_int { 0 }
 pub extern \"C\" fn MPI_Op_create(_: UserFunction<VirtDatatype>, _: c_int, _: *mut VirtOp) -> c_int { 0 }
 pub extern \"C\" fn ompi_op_set_cxx_callback(_: VirtOp, _: UserFunction<VirtDatatype>) {}
@@ -81,9 +83,9 @@ pub extern \"C\" fn MPI_Comm_f2c(_: c_int) -> VirtComm { VirtComm(core::ptr::nul
 ";
 
 const AROUND: &str = "
-pub mod objects { pub mod comm { pub fn degrees(_: crate::handles::VirtComm) -> (i32, i32) { (0, 0) } } }
-pub mod cut { pub fn collective(_: crate::handles::VirtComm) -> Result<(), ()> { Ok(()) } }
-pub mod recovery { pub fn check(rc: core::ffi::c_int) -> Result<core::ffi::c_int, ()> { Ok(rc) } }
+pub mod objects { pub mod comm { pub fn degrees(_: &crate::calls::Runtime, _: crate::handles::VirtComm) -> (i32, i32) { (0, 0) } } }
+pub mod cut { pub fn collective(_: &crate::calls::Runtime, _: crate::handles::VirtComm) -> Result<(), ()> { Ok(()) } }
+pub mod recovery { pub fn check(_: &crate::calls::Runtime, rc: core::ffi::c_int) -> Result<core::ffi::c_int, ()> { Ok(rc) } }
 pub mod requests {
     use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
     use crate::understudy_mpi::real_types::RealRequest;
@@ -94,23 +96,24 @@ pub mod requests {
         pub unsafe fn addresses(_: *const isize, _: usize) -> Argument { Argument::Word(0) }
         pub unsafe fn datatypes(_: *const VirtDatatype, _: usize) -> Argument { Argument::Word(0) }
     }
-    pub fn add_collective(_: VirtComm, request: RealRequest) -> VirtRequest { VirtRequest(request.0) }
+    pub fn add_collective(_: &crate::calls::Runtime, _: VirtComm, request: RealRequest) -> VirtRequest { VirtRequest(request.0) }
 }
 pub mod traffic {
+    use crate::calls::Runtime;
     use crate::handles::*;
     use core::ffi::c_int;
     pub fn is_on() -> bool { true }
-    pub fn collective(_: VirtComm, _: u64) {}
-    pub fn one(_: c_int, _: VirtDatatype) -> u64 { 0 }
-    pub fn each(_: usize, _: c_int, _: VirtDatatype) -> u64 { 0 }
-    pub unsafe fn list(_: usize, _: *const c_int, _: VirtDatatype) -> u64 { 0 }
-    pub unsafe fn typed_list(_: usize, _: *const c_int, _: *const VirtDatatype) -> u64 { 0 }
-    pub unsafe fn block_of(_: usize, _: *const c_int, _: VirtDatatype) -> u64 { 0 }
-    pub fn peers(_: VirtComm) -> usize { 0 }
-    pub fn members(_: VirtComm) -> usize { 0 }
-    pub fn neighbours(_: VirtComm) -> usize { 0 }
-    pub fn my_rank(_: VirtComm) -> usize { 0 }
-    pub fn is_root(_: VirtComm, _: c_int) -> bool { true }
+    pub fn collective(_: &Runtime, _: VirtComm, _: u64) {}
+    pub fn one(_: &Runtime, _: c_int, _: VirtDatatype) -> u64 { 0 }
+    pub fn each(_: &Runtime, _: usize, _: c_int, _: VirtDatatype) -> u64 { 0 }
+    pub unsafe fn list(_: &Runtime, _: usize, _: *const c_int, _: VirtDatatype) -> u64 { 0 }
+    pub unsafe fn typed_list(_: &Runtime, _: usize, _: *const c_int, _: *const VirtDatatype) -> u64 { 0 }
+    pub unsafe fn block_of(_: &Runtime, _: usize, _: *const c_int, _: VirtDatatype) -> u64 { 0 }
+    pub fn peers(_: &Runtime, _: VirtComm) -> usize { 0 }
+    pub fn members(_: &Runtime, _: VirtComm) -> usize { 0 }
+    pub fn neighbours(_: &Runtime, _: VirtComm) -> usize { 0 }
+    pub fn my_rank(_: &Runtime, _: VirtComm) -> usize { 0 }
+    pub fn is_root(_: &Runtime, _: VirtComm, _: c_int) -> bool { true }
     pub fn sends_to(_: c_int) -> bool { true }
 }
 ";
