@@ -153,10 +153,12 @@ pub struct Namespace {
     pub placement: Placement,
     /// Which of the placement's hosts this node is.
     pub here: usize,
+    /// Whether its ranks here are more than the processors that they may run on.
+    pub is_crowded: bool,
 }
 
 impl Namespace {
-    /// One whose ranks are all on this node.
+    /// One whose ranks are all on this node, and have a processor each.
     ///
     /// # Errors
     /// [`Error::BadName`], [`Error::BadPlacement`].
@@ -165,6 +167,7 @@ impl Namespace {
             name: Name::new(job, number)?,
             placement: Placement::on_one(host, size)?,
             here: 0,
+            is_crowded: false,
         })
     }
 

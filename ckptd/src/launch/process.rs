@@ -5,6 +5,7 @@ use crate::line::{Call, INTERRUPT, Line, MAIN_THREAD, PAGE, Page, ToManager, ToP
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -70,6 +71,16 @@ pub struct Process {
     pidfd: OwnedFd,
     file: OwnedFd,
     shared: Shared,
+}
+
+/// How many processors there are that at least one of these may run on: a launcher may have bound each to its own.
+pub fn processors(processes: &[&Process]) -> usize {
+    let masks: Vec<CpuSet> = processes
+        .iter()
+        .filter_map(|process| sched_getaffinity(Some(process.pid)).ok())
+        .collect();
+    let is_used = |processor: &usize| masks.iter().any(|mask| mask.is_set(*processor));
+    (0..CpuSet::MAX_CPU).filter(is_used).count()
 }
 
 /// What a guardian has told of a process that has called.

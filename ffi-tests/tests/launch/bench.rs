@@ -105,6 +105,7 @@ impl Bench {
             name: Name::new(&self.job, self.number).unwrap(),
             placement: Placement::new(hosts.collect(), self.of_rank.clone()).unwrap(),
             here: self.here,
+            is_crowded: true,
         };
         self.number += 1;
         self.manager.begin(&generation).unwrap();

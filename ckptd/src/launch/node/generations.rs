@@ -2,6 +2,7 @@
 
 use super::Node;
 use crate::launch::mail::Mail;
+use crate::launch::process::{Process, processors};
 use crate::launch::program::Mpi;
 use crate::launch::talk::{Beginning, FenceOf, Report};
 use crate::launch::{Answer, Error, Manager, Name, Namespace, Placement, Settings};
@@ -124,21 +125,25 @@ impl Node {
         self.files.retain(|number, _| numbers.contains(number));
         self.forget(|number| !numbers.contains(number));
         let here = hosts.iter().position(|host| *host == self.host).unwrap_or_default();
-        let of_all = Namespace {
+        let mut of_all = Namespace {
             name: Name::new(&job, generation.0)?,
             placement: Placement::new(hosts, of_rank)?,
             here,
+            is_crowded: false,
         };
         if of_all.ranks_here().next().is_none() {
             return Ok(());
         }
         self.forget_others();
         let Some(servers) = &self.servers else { return Ok(()) };
+        let process_of = |rank: Rank| self.processes.get(&numbers[rank.index()]);
+        let processes: Vec<&Process> = of_all.ranks_here().filter_map(process_of).collect();
+        of_all.is_crowded = processes.len() > processors(&processes);
         servers.begin(&of_all)?;
         // Another manager takes who has played for somebody who may know the job.
-        let process_of = |rank: Rank| self.processes.get(&numbers[rank.index()]);
-        let processes = of_all.ranks_here().filter_map(process_of);
-        processes.for_each(|process| process.note_played(self.is_protected));
+        processes
+            .iter()
+            .for_each(|process| process.note_played(self.is_protected));
         for rank in of_all.ranks_here() {
             let number = numbers[rank.index()];
             let identity = servers.identity(&of_all.name, rank)?;

@@ -9,6 +9,7 @@ fn space(of_rank: &[usize]) -> Space {
         name: Name::new("job", 3).unwrap(),
         placement,
         here: 0,
+        is_crowded: false,
     })
 }
 

@@ -361,7 +361,6 @@ fn describe(generation: &Namespace, session: &Path) -> Infos {
     let placement = &generation.placement;
     let size = placement.size();
     let here: Vec<Rank> = generation.ranks_here().collect();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut infos = Infos::new();
     infos.string("pmix.jobid", generation.name.as_str().as_bytes());
     infos.string("pmix.nmap", placement.node_map().as_bytes());
@@ -377,8 +376,11 @@ fn describe(generation: &Namespace, session: &Path) -> Infos {
     infos.rank("pmix.lldr", here.first().map_or(0, |rank| rank.0));
     infos.string("pmix.tmpdir", session.as_os_str().as_bytes());
     infos.string("pmix.nsdir", session.as_os_str().as_bytes());
-    // Waiting ranks yield then; without, a small Allreduce takes 18 ms where ranks share cores.
-    infos.flag("pmix.ndosub", here.len() > cores);
+    if generation.is_crowded {
+        // Waiting ranks yield then; without, a small Allreduce takes 18 ms where ranks share cores. Open MPI asks whether the flag is there,
+        // not what it says, and yields against the user's wish.
+        infos.flag("pmix.ndosub", true);
+    }
     let mut on_host = vec![0u16; placement.hosts().len()];
     for (rank, host) in placement.ranks() {
         let local = on_host[host];
