@@ -88,6 +88,16 @@ pub mod exit {
     pub const REFUSED: c_int = 78;
 }
 
+/// What a call of MPI waits for: a byte that every call clears when it begins.
+pub mod wait {
+    /// For nothing that is known.
+    pub const BEGUN: u8 = 0;
+    /// It is about to block until messages have come or gone, which is mostly soon.
+    pub const BLOCKS: u8 = 1;
+    /// It has looked for messages in vain.
+    pub const LOOKED: u8 = 2;
+}
+
 pub mod source;
 pub mod turn;
 

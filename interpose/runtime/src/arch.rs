@@ -8,12 +8,12 @@ mod x86_64;
 pub use guard::{escape_from, guarded, interrupted_at};
 pub(crate) use x86_64::{
     AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, LEAVE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP,
-    RECORD, RECOVER, TOP, WAITED, divert_to,
+    RECORD, RECOVER, TOP, WAIT, divert_to,
 };
 pub use x86_64::{
     Answer, Frame, Rewound, addresses_of_last_call, answer_all, call_user, depart_by, departs, divert, end_wait,
     is_recording, is_rewound, leave_callbacks, leave_user, rewind, run_user, set_handler, set_recording, stay,
-    top_frame, undivert, wait_mark,
+    top_frame, undivert, wait_mark, will_block,
 };
 
 /// Calls a callback that the program has given: a function, or a [closure](understudy_abi::CLOSURE).

@@ -158,8 +158,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     }
     handles::connect(rt, symbols, understudy_mpi::abi::object);
     abi::connect(rt);
-    let (byte, bit) = arch::wait_mark();
-    shim::mark_waits(byte, bit);
+    shim::mark_waits(arch::wait_mark());
     let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];
     // SAFETY: the face's function; there is room for as many.
     unsafe { (info().user_sources)(sources.as_mut_ptr()) };

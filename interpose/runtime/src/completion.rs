@@ -144,6 +144,7 @@ pub fn wait_with(
             && let Some((index, mut request)) = requests::alone(rt, *handle)
         {
             let mut status = EMPTY;
+            arch::will_block();
             // SAFETY: a real request that is active.
             let rc = recovery::check(rt, unsafe { real::PMPI_Wait(&mut request, &mut status) })?;
             return Ok(end(rt, (index, request), handle, status, rc));
@@ -268,7 +269,10 @@ pub unsafe fn end_together(
     let rc = unsafe {
         match how {
             How::Test => real::PMPI_Testall(count, reals.as_mut_ptr(), &mut flag, place),
-            How::Wait => real::PMPI_Waitall(count, reals.as_mut_ptr(), place),
+            How::Wait => {
+                arch::will_block();
+                real::PMPI_Waitall(count, reals.as_mut_ptr(), place)
+            }
         }
     };
     if rc == SUCCESS && flag == 0 {

@@ -61,13 +61,15 @@ pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     checkpoint::poll(rt)?;
     together(rt, comm)?;
     if comm::spans_all(rt, comm) {
-        return pass(rt);
+        pass(rt)?;
+    } else {
+        anywhere::hold(rt)?;
+        // Only an agreement on a cut at any call asks how many there were.
+        if told::config().anywhere {
+            comm::count_collective(rt, comm);
+        }
     }
-    anywhere::hold(rt)?;
-    // Only an agreement on a cut at any call asks how many there were.
-    if told::config().anywhere {
-        comm::count_collective(rt, comm);
-    }
+    arch::will_block();
     Ok(())
 }
 

@@ -16,7 +16,7 @@ struct Own {
 /// What the shim of the MPI library's namespace does.
 struct Mpi {
     own: Own,
-    mark_waits: unsafe extern "C" fn(*const AtomicU8, u8),
+    mark_waits: unsafe extern "C" fn(*const AtomicU8),
     hold_ends: unsafe extern "C" fn(extern "C" fn() -> bool),
 }
 
@@ -57,7 +57,7 @@ fn mpi() -> Option<&'static Mpi> {
         unsafe {
             Some(Mpi {
                 own: own_of(find)?,
-                mark_waits: transmute::<*mut c_void, unsafe extern "C" fn(*const AtomicU8, u8)>(find(
+                mark_waits: transmute::<*mut c_void, unsafe extern "C" fn(*const AtomicU8)>(find(
                     c"understudy_shim_mark_waits",
                 )?),
                 hold_ends: transmute::<*mut c_void, unsafe extern "C" fn(extern "C" fn() -> bool)>(find(
@@ -74,11 +74,11 @@ fn both() -> impl DoubleEndedIterator<Item = &'static Own> {
     own().into_iter().chain(mpi().map(|mpi| &mpi.own))
 }
 
-/// Lets waits set `bit` of `byte`, by which they tell one call of MPI from the next.
-pub fn mark_waits(byte: &'static AtomicU8, bit: u8) {
+/// Tells waits where to look what the call of MPI waits for ([`understudy_abi::wait`]).
+pub fn mark_waits(byte: &'static AtomicU8) {
     if let Some(mpi) = mpi() {
         // SAFETY: the shim's function; the byte lives as long as the process.
-        unsafe { (mpi.mark_waits)(byte, bit) };
+        unsafe { (mpi.mark_waits)(byte) };
     }
 }
 

@@ -5,7 +5,7 @@
 //! ([`crate::waits`]). Without UCX nothing changes.
 #![allow(unsafe_code)]
 
-use crate::waits::sched_yield;
+use crate::waits::{give_way, look};
 use core::ffi::{CStr, c_uint, c_void};
 use core::mem::transmute;
 use core::sync::atomic::Ordering::Relaxed;
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
     };
     let idle = if found == 0 { IDLE.load(Relaxed) } else { 0 };
     if idle == IDLE_LIMIT {
-        sched_yield();
+        give_way(look());
     }
     IDLE.store((idle + 1).min(IDLE_LIMIT), Relaxed);
     found

@@ -1,6 +1,10 @@
-//! Waits sleep now and then.
+//! Waits yield, but not at once, and sleep now and then.
 //!
-//! With `mpi_yield_when_idle` Open MPI calls sched_yield(2) as long as it waits. On Linux 6.18 a few processes that do
+//! With `mpi_yield_when_idle` Open MPI calls sched_yield(2) as long as it waits, after every look for messages: a yield takes as long as
+//! ten looks, and a message between two processes that run comes meanwhile. So the first looks of a call that blocks are not followed by one.
+//! A call that only tests yields as the library wants it: it may be one of a loop, which would never yield.
+//!
+//! On Linux 6.18 a few processes that do
 //! nothing else keep a new one from running for ten seconds and more (measured with two cores, five such processes and
 //! `sched_autogroup_enabled`): a relay is such a new process, and so is a launcher's. A wait within one call of MPI is
 //! therefore interrupted by a short sleep every [`SLEEP_PERIOD`], and one longer than [`LONG`] only looks between two sleeps.
@@ -16,7 +20,10 @@ use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use understudy_abi::wait::{BLOCKS, LOOKED};
 
+/// So many looks of a call that blocks are not followed by a yield: about 2 µs.
+const SPINS: u32 = 64;
 /// So many yields of a call are not timed: most waits are over by then, and a look at the clock takes as long as a look for messages.
 const FEW: u32 = 8;
 /// How long a wait only yields between two sleeps, in nanoseconds.
@@ -24,50 +31,48 @@ const SLEEP_PERIOD: u64 = 1_000_000;
 /// After so many nanoseconds it sleeps after each look: it has not much to lose any more.
 const LONG: u64 = 1_000_000_000;
 
-/// Where a bit is set by a wait, and cleared at the end of the call of MPI that it was in.
+/// What the call of MPI waits for ([`understudy_abi::wait`]).
 static CALL: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
-/// That bit.
-static BIT: AtomicU8 = AtomicU8::new(0);
-/// How many yields the call has made, but not more than [`FEW`] and one.
-static YIELDS: AtomicU32 = AtomicU32::new(0);
+/// How many looks of the call have been in vain, but not more than [`SPINS`] and [`FEW`] and one. A call that does not block begins behind the first ones.
+static LOOKS: AtomicU32 = AtomicU32::new(SPINS);
 /// When the call has yielded a few times, in nanoseconds.
 static SINCE: AtomicU64 = AtomicU64::new(0);
 /// When it sleeps next.
 static NEXT_SLEEP: AtomicU64 = AtomicU64::new(0);
 
-/// Tells the shim of a byte in which `bit` is cleared at the end of every call of MPI. Before, everything is one call.
+/// Tells the shim where it finds what a call of MPI waits for. Before, everything is one call.
 ///
 /// # Safety
 /// The byte must live as long as the process.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn understudy_shim_mark_waits(byte: *mut AtomicU8, bit: u8) {
-    BIT.store(bit, Relaxed);
+pub unsafe extern "C" fn understudy_shim_mark_waits(byte: *mut AtomicU8) {
     CALL.store(byte, Relaxed);
 }
 
-/// Whether this is the first yield of a call of MPI, or the first one after the call's wait was declared to be over.
-fn is_first() -> bool {
+/// How many looks of this call were in vain before this one. Two threads that look at once may count as one.
+pub fn look() -> u32 {
     // SAFETY: null, or a byte that lives as long as the process.
-    match unsafe { CALL.load(Relaxed).as_ref() } {
-        Some(call) => {
-            let bit = BIT.load(Relaxed);
-            call.load(Relaxed) & bit == 0 && call.fetch_or(bit, Relaxed) & bit == 0
+    let call = unsafe { CALL.load(Relaxed).as_ref() };
+    let looks = match call.map(|call| (call, call.load(Relaxed))) {
+        None | Some((_, LOOKED)) => LOOKS.load(Relaxed),
+        Some((call, before)) => {
+            call.store(LOOKED, Relaxed);
+            if before == BLOCKS { 0 } else { SPINS }
         }
-        None => YIELDS.load(Relaxed) == 0,
+    };
+    if looks <= SPINS + FEW {
+        LOOKS.store(looks + 1, Relaxed);
     }
+    looks
 }
 
-/// Whether the wait that yields now should sleep instead.
-fn is_time_to_sleep() -> bool {
-    let yields = if is_first() { 0 } else { YIELDS.load(Relaxed) };
-    if yields <= FEW {
-        YIELDS.store(yields + 1, Relaxed);
-    }
-    if yields < FEW {
+/// Whether a wait should sleep instead of yielding that has looked so often.
+fn is_time_to_sleep(looks: u32) -> bool {
+    if looks < SPINS + FEW {
         return false;
     }
     let now = now();
-    if yields == FEW {
+    if looks == SPINS + FEW {
         SINCE.store(now, Relaxed);
         NEXT_SLEEP.store(now + SLEEP_PERIOD, Relaxed);
     }
@@ -82,11 +87,10 @@ fn sleep() {
     NEXT_SLEEP.store(if is_long { now } else { now + SLEEP_PERIOD }, Relaxed);
 }
 
-/// sched_yield(2)
-#[unsafe(no_mangle)]
-pub extern "C" fn sched_yield() -> c_int {
+/// sched_yield(2), or a sleep, by a wait that has looked so often.
+pub fn give_way(looks: u32) -> c_int {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    if is_time_to_sleep() {
+    if is_time_to_sleep(looks) {
         sleep();
         return 0;
     }
@@ -94,4 +98,13 @@ pub extern "C" fn sched_yield() -> c_int {
     let next: unsafe extern "C" fn() -> c_int = unsafe { transmute(next(&NEXT, c"sched_yield")) };
     // SAFETY: sched_yield(2).
     unsafe { next() }
+}
+
+/// sched_yield(2), which the library calls after a look in vain.
+#[unsafe(no_mangle)]
+pub extern "C" fn sched_yield() -> c_int {
+    match look() {
+        0..SPINS => 0,
+        looks => give_way(looks),
+    }
 }

@@ -20,7 +20,7 @@ use crate::generated::SLOT_COUNT;
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
-use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, source};
+use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, source, wait};
 
 /// The program's state at a call: what the callee must preserve, and the call itself.
 #[repr(C)]
@@ -61,7 +61,7 @@ pub(crate) static TOP: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
 pub(crate) static BASE: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
 /// The stack pointer inside of [`run_user`].
 static LEFT: AtomicUsize = AtomicUsize::new(0);
-/// What is to be done when a handler has returned: bits of [`EXECUTE`], [`RECORD`] and [`WAITED`].
+/// What is to be done when a handler has returned: bits of [`EXECUTE`] and [`RECORD`].
 pub(crate) static AFTER: AtomicU8 = AtomicU8::new(0);
 /// The frame was overwritten by recovery and is to be executed.
 pub(crate) const EXECUTE: u8 = 1;
@@ -69,8 +69,8 @@ pub(crate) const EXECUTE: u8 = 1;
 pub(crate) static DEPART: AtomicUsize = AtomicUsize::new(0);
 /// The call is to be recorded.
 pub(crate) const RECORD: u8 = 2;
-/// The call has waited: set by the shim, for which it tells one call from the next at no cost to those that do not wait.
-pub(crate) const WAITED: u8 = 4;
+/// What the call waits for ([`wait`]), of which the shim is told.
+pub(crate) static WAIT: AtomicU8 = AtomicU8::new(wait::BEGUN);
 
 unsafe extern "C" {
     /// Not used: keeps the type of the table in sight of the assembly below.
@@ -185,14 +185,20 @@ pub fn is_rewound() -> bool {
     AFTER.load(Ordering::Relaxed) & EXECUTE != 0
 }
 
-/// The byte and the bit of it that a wait sets and the end of a call clears.
-pub fn wait_mark() -> (&'static AtomicU8, u8) {
-    (&AFTER, WAITED)
+/// Where the shim finds what the call waits for.
+pub fn wait_mark() -> &'static AtomicU8 {
+    &WAIT
+}
+
+/// The call is about to block until messages have come or gone.
+#[inline(always)]
+pub fn will_block() {
+    WAIT.store(wait::BLOCKS, Ordering::Relaxed);
 }
 
 /// What this process waits for next is another wait.
 pub fn end_wait() {
-    AFTER.fetch_and(!WAITED, Ordering::Relaxed);
+    WAIT.store(wait::BEGUN, Ordering::Relaxed);
 }
 
 /// Whether [`crate::journal::record_call`] is called when a handler has returned.

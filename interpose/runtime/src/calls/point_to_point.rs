@@ -15,7 +15,7 @@ use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_dataty
 use crate::raise::finish;
 use crate::recovery::Runtime;
 use crate::requests::{self, Envelope, Kind, State};
-use crate::{attention, completion, cut, early, posting};
+use crate::{arch, attention, completion, cut, early, posting};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest, Status};
 
@@ -31,6 +31,7 @@ unsafe fn send(rt: &Runtime, procedure: Proc, blocking: RealSend, nonblocking: R
     let (buf, count, datatype, dest, tag, comm) = message;
     if !attention::is_on() {
         let real_type = real_datatype(rt, datatype);
+        arch::will_block();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(rt, comm)) };
         if rc == SUCCESS {
@@ -174,6 +175,7 @@ pub unsafe extern "C" fn MPI_Recv(
     if !attention::is_on() && !early::has_any() {
         let real_type = real_datatype(rt, datatype);
         let mut got = requests::EMPTY;
+        arch::will_block();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Recv(buf, count, real_type, source, tag, real_comm(rt, comm), &mut got) };
         if rc == SUCCESS {
@@ -293,6 +295,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
     if !attention::is_on() && !early::has_any() {
         let (send_type, receive_type) = (real_datatype(rt, sendtype), real_datatype(rt, recvtype));
         let mut got = requests::EMPTY;
+        arch::will_block();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe {
             real::PMPI_Sendrecv(

@@ -3,7 +3,7 @@
 
 use crate::arch::{
     AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD,
-    RECOVER, TOP, WAITED, divert_to,
+    RECOVER, TOP, WAIT, divert_to,
 };
 use crate::cell::OWNER;
 use crate::entry::program;
@@ -11,7 +11,7 @@ use crate::generated::{HANDLERS, SLOT_COUNT, STACK_WORDS};
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
-use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
+use understudy_abi::{ZONE_SHIFT, ZONE_TAG, wait};
 
 /// Fills the dispatch table; `forward` gives the address for slots that are functions of the real library or of libc as they
 /// are.
@@ -47,6 +47,7 @@ macro_rules! entries {
                 "cmp r10, qword ptr [rip + {owner}]",
                 "jne 8f",
                 "mov rsp, qword ptr [rip + {top}]",
+                "mov byte ptr [rip + {wait}], {begun}",
                 ".cfi_def_cfa r11, 8",
                 "push r11",
                 "push rbx",
@@ -89,6 +90,8 @@ macro_rules! entries {
                 ".cfi_endproc",
                 owner = sym OWNER,
                 top = sym TOP,
+                wait = sym WAIT,
+                begun = const wait::BEGUN,
                 handlers = sym DISPATCH,
                 after = sym AFTER,
                 resume = sym resume,
@@ -122,7 +125,6 @@ unsafe extern "C" fn resume() {
         ".cfi_startproc",
         ".cfi_escape 0x0f, 0x06, 0x76, 0xe8, 0x00, 0x06, 0x23, 0x08",
         ".cfi_escape 0x10, 0x06, 0x03, 0x76, 0xd8, 0x00",
-        "and byte ptr [rip + {after}], {not_waited}",
         "test byte ptr [rip + {after}], {record}",
         "je 2f",
         "push rax",
@@ -191,7 +193,6 @@ unsafe extern "C" fn resume() {
         resume = sym resume,
         record_call = sym crate::journal::record_call,
         record = const RECORD,
-        not_waited = const !WAITED,
         execute = const EXECUTE,
         others = const !EXECUTE,
         base = sym BASE,
