@@ -102,8 +102,9 @@ fn forget_recent(rt: &Runtime) {
 #[inline]
 pub fn created(kind: HandleKind, handle: *mut c_void) -> Option<u32> {
     let offset = (handle as usize).wrapping_sub(virtual_handle(kind, 0) as usize);
-    let is_one = offset < 1 << KIND_SHIFT && offset.trailing_zeros() >= INDEX_SHIFT;
-    is_one.then_some((offset >> INDEX_SHIFT) as u32)
+    // What is between two handles becomes greater than every index.
+    let index = offset.rotate_right(INDEX_SHIFT);
+    (index < 1 << (KIND_SHIFT - INDEX_SHIFT)).then_some(index as u32)
 }
 
 /// The handle of the created object number `index` of a kind.

@@ -11,6 +11,7 @@ mod order;
 mod partitions;
 mod recipe;
 mod record;
+mod starts;
 
 use crate::arch::{self, turn};
 use crate::attention::{self, RESUMES, SEVERAL};
@@ -28,6 +29,7 @@ pub use order::Requests;
 pub use partitions::{are_ready, is_any_unready, open_partitions};
 pub use recipe::{Argument, Identity, Recipe, partitioned, share};
 pub use record::{Envelope, General, Kind, Mode, Outcome, Request, State};
+pub use starts::{is_started, startable};
 use std::any::Any;
 use std::cell::{Ref, RefMut};
 use std::ffi::c_int;
@@ -95,6 +97,7 @@ pub fn replace(rt: &Runtime, saved: Requests) {
 }
 
 /// The program's MPI_REQUEST_NULL.
+#[inline]
 pub fn null_handle(rt: &Runtime) -> VirtRequest {
     static NULL_HANDLE: Predefined = Predefined::new("ompi_request_null");
     VirtRequest(NULL_HANDLE.get(rt))

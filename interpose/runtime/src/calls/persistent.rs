@@ -7,12 +7,12 @@ use super::point_to_point::init_persistent;
 use crate::arch::Rewound;
 use crate::calls::runtime;
 use crate::errors::{ERR_REQUEST, SUCCESS};
-use crate::generated::Proc;
+use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
 use crate::raise::finish;
 use crate::recovery::Runtime;
 use crate::requests::{self, EMPTY, Kind, Mode};
-use crate::{completion, posting, recovery};
+use crate::{completion, early, posting, recovery};
 use std::ffi::{c_int, c_void};
 
 macro_rules! persistent_sends {
@@ -36,7 +36,29 @@ persistent_sends! {
     MPI_Rsend_init, Ready;
 }
 
+#[inline]
 fn start(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
+    if !early::has_any()
+        && let Some((index, before)) = requests::startable(rt, handle)
+    {
+        let mut request = before;
+        // SAFETY: an inactive persistent request.
+        let rc = unsafe { real::PMPI_Start(&mut request) };
+        if request != before {
+            requests::set_real(rt, index, request);
+        }
+        let rc = recovery::check(rt, rc)?;
+        if rc == SUCCESS {
+            requests::is_started(rt, index);
+        }
+        return Ok(rc);
+    }
+    start_on_record(rt, handle)
+}
+
+/// What is not started by the library alone: a message may have come already, others are to take part, or nothing is to be started.
+#[inline(never)]
+fn start_on_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
     let Some(index) = requests::index(rt, handle).filter(|&index| requests::is_inactive(rt, index)) else {
         return Ok(ERR_REQUEST);
     };

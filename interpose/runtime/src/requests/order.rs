@@ -4,7 +4,7 @@
 //! table are reused, so they say nothing of that order: every request has a stamp, which is saved and goes back with it.
 //! Plain data; the real library has no part in it.
 
-use super::{Kind, Recipe, Request, State};
+use super::{Envelope, Kind, Recipe, Request, State};
 use std::collections::BTreeMap;
 use understudy_numbers::Worker;
 
@@ -95,30 +95,44 @@ impl Requests {
         }
     }
 
+    /// A persistent request is under way, the youngest: what a send sends.
+    #[inline(always)]
+    pub fn start(&mut self, index: u32) -> Option<Envelope> {
+        let stamp = self.stamp();
+        let request = self.get_mut(index)?;
+        (request.begun, request.state) = (stamp, State::Active);
+        match request.kind {
+            Kind::PersistentSend(_, envelope) => Some(envelope),
+            _ => None,
+        }
+    }
+
     fn stamp(&mut self) -> Stamp {
         let stamp = self.next;
         self.next = Stamp(stamp.0 + 1);
         stamp
     }
 
-    /// A request has ended: it is inactive if it is persistent, else it is gone. Whether it stays.
-    #[inline]
-    pub fn end(&mut self, index: u32) -> bool {
-        let Some(entry) = self.entries.get_mut(index as usize) else {
-            return false;
-        };
-        match entry {
-            Some(request) if request.is_persistent() => {
-                request.state = State::Inactive;
-                return true;
+    /// A request that [is alone](Request::is_alone) has ended, and has been asked for: it is inactive if it is persistent, else it is gone.
+    /// `sender` tells whose message a receive has got. What is gone, if that is so: its envelope, if it has one.
+    #[inline(always)]
+    pub fn end(&mut self, index: u32, sender: impl FnOnce(&Envelope) -> Option<Worker>) -> Option<Option<Envelope>> {
+        let entry = self.entries.get_mut(index as usize)?;
+        let request = entry.as_mut().filter(|request| request.is_alone())?;
+        let mut received = None;
+        if let Kind::Receive(envelope) | Kind::PersistentReceive(envelope) = &request.kind {
+            if let Some(count) = sender(envelope).and_then(|worker| self.received.get_mut(worker.index())) {
+                *count += 1;
             }
-            Some(_) => {
-                *entry = None;
-                self.free.push(index);
-            }
-            None => {}
+            received = Some(*envelope);
         }
-        false
+        if request.is_persistent() {
+            request.state = State::Inactive;
+            return None;
+        }
+        *entry = None;
+        self.free.push(index);
+        Some(received)
     }
 
     /// Takes a request out; its index is given out again.

@@ -131,6 +131,12 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whether only the library needs to be asked for it.
+    #[inline(always)]
+    pub fn is_alone(&self) -> bool {
+        self.state == State::Active && self.other.is_none()
+    }
+
     /// Whether it outlives its completion.
     pub fn is_persistent(&self) -> bool {
         matches!(
