@@ -314,6 +314,9 @@ pub fn replenish(spares: u32) {
 
 /// The whole job is to end with this status.
 pub fn abort(status: c_int) -> ! {
-    tell(&ToManager::Abort { status });
+    // Before MPI_Init nobody has been called: the guardian sees with which status this process ends.
+    if LINES.get().is_some() {
+        tell(&ToManager::Abort { status });
+    }
     sys::exit_now(if status & 0xff == 0 { 1 } else { status })
 }
