@@ -1,9 +1,10 @@
 /*
  * Ends with MPI_Abort in the last round, with a status of its own.
  *
- *     aborting [rounds [pause in milliseconds [file]]]
+ *     aborting [rounds [pause in milliseconds [file | early]]]
  *
- * With `file`, by MPI_ERRORS_ARE_FATAL for the file that cannot be opened.
+ * With `file`, by MPI_ERRORS_ARE_FATAL for the file that cannot be opened; with
+ * `early`, by an error before MPI_Init.
  */
 #include "check.h"
 
@@ -31,6 +32,11 @@ static void content(void)
 
 int main(int argc, char **argv)
 {
+    if (argc > 3 && strcmp(argv[3], "early") == 0) {
+        MPI_Info none = MPI_INFO_NULL;
+        MPI_Info_free(&none);
+        printf("The error has not been fatal.\n");
+    }
     MPI_Init(&argc, &argv);
     by_file = argc > 3 && strcmp(argv[3], "file") == 0;
     run_rounds(argc, argv, content);

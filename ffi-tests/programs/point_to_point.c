@@ -202,6 +202,14 @@ static void to_self(void)
     MPI_Send(&round_, 1, MPI_INT, 0, 61, MPI_COMM_SELF);
     MPI_Wait(&request, &status);
     CHECK(got == round_);
+    /* Whether this one can be cancelled is up to the library. */
+    MPI_Issend(&value, 1, MPI_INT, 0, 63, MPI_COMM_SELF, &request);
+    MPI_Cancel(&request);
+    MPI_Request_free(&request);
+    meet();
+    MPI_Irecv(&got, 1, MPI_INT, 0, 63, MPI_COMM_SELF, &request);
+    MPI_Cancel(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 static void content(void)

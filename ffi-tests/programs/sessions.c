@@ -130,15 +130,8 @@ static void content(void)
     CHECK(session == MPI_SESSION_NULL);
 }
 
-/* argv[1] "alone": without MPI_Init. */
 int main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "alone") == 0) {
-        MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &kept);
-        printf("there is a session\n");
-        MPI_Session_finalize(&kept);
-        return 0;
-    }
     MPI_Init(&argc, &argv);
     run_rounds(argc, argv, content);
     MPI_Comm_free(&kept_comm);

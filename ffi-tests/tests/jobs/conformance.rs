@@ -140,6 +140,17 @@ fn a_file_that_cannot_be_opened_ends_the_job_only_if_the_program_says_so() {
     outcome.check(says_so, "nothing says why the job ends");
 }
 
+/// Nobody has called the process manager yet.
+#[test]
+fn an_error_before_mpi_init_ends_the_job_with_a_word() {
+    let outcome = Job::new(place::test_program("aborting"), &["2", "1", "early"]).run();
+    let has_failed = outcome.status.is_some_and(|status| !status.success());
+    outcome.check(has_failed, "the error was not fatal");
+    let says_so = |line: &&str| line.contains("MPI_Info_free failed");
+    outcome.check(outcome.own_lines().iter().any(says_so), "nothing says why the job ends");
+    outcome.assert_nothing_left();
+}
+
 /// A small job's output, with and without the layer.
 fn answers_the_same(name: &str, arguments: &[&str]) {
     let make = || {

@@ -121,19 +121,6 @@ fn a_limit_on_open_files_is_named_with_its_remedy() {
 }
 
 #[test]
-fn a_session_without_mpi_init_is_refused() {
-    for launcher in [Launcher::Mpirun, Launcher::Ckptd] {
-        let job = Job::new(place::test_program("sessions"), &["alone"]).launched_by(launcher);
-        let outcome = job.run();
-        let is_failure = outcome.status.is_some_and(|status| !status.success());
-        outcome.check(is_failure, "the job does not fail");
-        let told = |line: &&str| line.contains("MPI_Session_init is not supported under protection");
-        outcome.check(outcome.own_lines().iter().any(told), "no line says why");
-        outcome.assert_nothing_left();
-    }
-}
-
-#[test]
 fn a_container_that_forbids_personality_is_refused() {
     let change = |job: Job| job.fault("pretend no-personality");
     assert_refused(change, (4, 1), &["personality", "seccomp", "setarch -R"]);
