@@ -22,6 +22,15 @@ pub struct Warning {
     pub checkpoint: bool,
 }
 
+/// What a file says, and for how long it has said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct News {
+    /// Its words.
+    pub warning: Warning,
+    /// Since it was written, by the clock of whoever keeps the file.
+    pub age: Duration,
+}
+
 impl Warning {
     /// Reads the words of a file.
     ///
@@ -80,7 +89,7 @@ impl Watch {
     ///
     /// # Errors
     /// Why it cannot be read or understood; once for each time that it was written.
-    pub fn look(&mut self, path: &Path) -> Result<Option<Warning>, String> {
+    pub fn look(&mut self, path: &Path) -> Result<Option<News>, String> {
         let Ok(found) = fs::metadata(path) else { return Ok(None) };
         let version = (found.dev(), found.ino(), found.mtime(), found.mtime_nsec());
         if self.seen.replace(version) == Some(version) {
@@ -90,7 +99,10 @@ impl Watch {
         File::open(path)
             .and_then(|file| file.take(LONGEST).read_to_string(&mut text))
             .map_err(|error| error.to_string())?;
-        Warning::parse(&text).map(Some)
+        let warning = Warning::parse(&text)?;
+        let age = found.modified().ok().and_then(|written| written.elapsed().ok());
+        let age = age.unwrap_or_default();
+        Ok(Some(News { warning, age }))
     }
 }
 
@@ -124,7 +136,8 @@ mod tests {
         };
         for _ in 0..2 {
             write(&file, &now).expect("it is written");
-            assert_eq!(watch.look(&file), Ok(Some(now)));
+            let news = watch.look(&file).map(|news| news.map(|news| news.warning));
+            assert_eq!(news, Ok(Some(now)));
             assert_eq!(watch.look(&file), Ok(None));
         }
         fs::write(&file, "nonsense, which is longer").expect("it is written");

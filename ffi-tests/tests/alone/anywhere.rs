@@ -154,7 +154,7 @@ fn general_epochs_of_windows_of_mpich_survive() {
         return;
     };
     let job = || {
-        Job::new(&program, &["post", "3000"])
+        Job::new(&program, &["post", "20000"])
             .workers(2)
             .interval("20ms")
             .of_mpich()

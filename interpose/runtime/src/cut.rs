@@ -182,7 +182,7 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
     let interval = state.pace.interval();
     let now = Instant::now();
     let is_over = state.last.is_some_and(|last| now.duration_since(last) >= interval);
-    let is_due = is_over || state.pace.is_warned() || journal::asks_for_cut(rt) || again::asks_for_cut(rt);
+    let is_due = is_over || state.pace.is_warned(state.last) || journal::asks_for_cut(rt) || again::asks_for_cut(rt);
     let says = [
         (state.held > 0, HOLDS),
         (is_due, IS_DUE),

@@ -10,7 +10,7 @@ use ckptd::advice;
 use ckptd::events::Kind;
 use ckptd::rate::FailureRate;
 use ckptd::settings::Interval;
-use ckptd::warning::{self, Watch};
+use ckptd::warning::{self, News, Watch};
 use std::time::{Duration, Instant};
 
 /// Until anything has been measured.
@@ -113,8 +113,10 @@ impl Pace {
         self.failures.rate.fail(expected);
     }
 
-    /// Whether somebody outside wants a checkpoint now. What else was said counts from here on.
-    pub fn is_warned(&mut self) -> bool {
+    /// Whether somebody outside wants a checkpoint that the last cut was not. What else was said counts from here on.
+    ///
+    /// Workers look at different moments, and each at the same words: one cut is enough for all.
+    pub fn is_warned(&mut self, last: Option<Instant>) -> bool {
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now - looked < LOOK) {
             return false;
@@ -123,7 +125,7 @@ impl Pace {
         let file = told::config().warnings.clone();
         let file = file.unwrap_or_else(|| warning::file_in(renewal::directory()));
         match self.warnings.look(&file) {
-            Ok(Some(warning)) => {
+            Ok(Some(News { warning, age })) => {
                 log::info!("a warning: {warning:?}");
                 if let Some(mtbf) = warning.mtbf {
                     self.learn(Failures {
@@ -131,7 +133,7 @@ impl Pace {
                         ..Failures::UNKNOWN
                     });
                 }
-                warning.checkpoint
+                warning.checkpoint && last.is_none_or(|last| now - last > age)
             }
             Ok(None) => false,
             Err(why) => {
