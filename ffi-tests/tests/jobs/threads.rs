@@ -7,17 +7,17 @@ use std::time::Duration;
 
 const PROGRAMS: [(&str, &[&str]); 5] = [
     ("pool", &["150", "4", "20000"]),
-    ("teams", &["90", "4"]),
-    ("shortlived", &["60"]),
-    ("tasks", &["60"]),
-    ("naps", &["80"]),
+    ("teams", &["300", "4"]),
+    ("shortlived", &["150"]),
+    ("tasks", &["150"]),
+    ("naps", &["150"]),
 ];
 
 /// Any thread calls MPI, makes the cuts and leads the way back.
 const CALLERS: [(&str, &[&str]); 3] = [
-    ("serialized", &["80", "4", "signals"]),
-    ("callers", &["60"]),
-    ("serialized", &["60", "3", "files"]),
+    ("serialized", &["250", "4", "signals"]),
+    ("callers", &["200"]),
+    ("serialized", &["250", "3", "files"]),
 ];
 
 fn job(program: &str, arguments: &[&str]) -> Job {
@@ -239,7 +239,7 @@ fn a_job_with_threads_that_was_killed_goes_on_from_the_disk() {
 /// What threads do while the program sets up is not the same twice.
 #[test]
 fn copies_of_a_program_with_threads_hold_everything() {
-    let replayed = || job("teams", &["90", "4"]).env("UNDERSTUDY_STATIC", "replay");
+    let replayed = || job("teams", &["300", "4"]).env("UNDERSTUDY_STATIC", "replay");
     let outcome = replayed().fault("kill rank=1 at=commit.end epoch=4").run();
     assert_survived(&outcome, &native(replayed()), &[1]);
     let says_so = |line: &&str| line.contains("has threads of its own: copies hold static data, too");
