@@ -132,7 +132,7 @@ fn welcome_of(rt: &Runtime) -> Welcome {
         recoveries: world.recoveries,
         redundancy: world.redundancy.clone(),
         deaths: deaths::earlier(rt),
-        failures: schedule::state(rt).pace.failures(),
+        failures: schedule::state(rt).pace.failures().clone(),
         disk: disk::told(rt),
     }
 }

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const FIRST: Duration = Duration::from_secs(10);
 /// How often a warning is looked for.
 const LOOK: Duration = Duration::from_secs(1);
+/// File systems give times of writing that are early by up to a tick of the kernel's clock.
+const TICK: Duration = Duration::from_millis(10);
 /// A rate of one failure a second, as votes have it.
 const PER_SECOND: f64 = 1e15;
 
@@ -57,6 +59,8 @@ pub struct Pace {
     /// Where warnings come from, and when it was looked there last.
     warnings: Watch,
     looked: Option<Instant>,
+    /// A cut after this moment is wanted.
+    wanted: Option<Instant>,
     /// What follows from the maximum over all workers.
     agreed: Option<Duration>,
     /// What the event file has.
@@ -71,6 +75,7 @@ impl Pace {
         counted: None,
         warnings: Watch::NEW,
         looked: None,
+        wanted: None,
         agreed: None,
         told: Duration::ZERO,
     };
@@ -93,12 +98,12 @@ impl Pace {
         };
     }
 
-    /// What is known about failures, for a newcomer.
-    pub fn failures(&mut self) -> Failures {
+    /// What is known about failures, up to this moment; a newcomer is told.
+    pub fn failures(&mut self) -> &mut Failures {
         let now = Instant::now();
         let before = self.counted.replace(now).unwrap_or(now);
         self.failures.rate.pass(now - before);
-        self.failures.clone()
+        &mut self.failures
     }
 
     /// What others know about failures.
@@ -108,9 +113,9 @@ impl Pace {
 
     /// The job has been set back by a failure that may come again.
     pub fn fail(&mut self) {
-        self.failures();
-        let expected = self.failures.expected();
-        self.failures.rate.fail(expected);
+        let failures = self.failures();
+        let expected = failures.expected();
+        failures.rate.fail(expected);
     }
 
     /// Whether somebody outside wants a checkpoint that the last cut was not. What else was said counts from here on.
@@ -118,10 +123,15 @@ impl Pace {
     /// Workers look at different moments, and each at the same words: one cut is enough for all.
     pub fn is_warned(&mut self, last: Option<Instant>) -> bool {
         let now = Instant::now();
-        if self.looked.is_some_and(|looked| now - looked < LOOK) {
-            return false;
+        if self.looked.is_none_or(|looked| now - looked >= LOOK) {
+            self.look(now);
         }
-        self.looked = Some(now);
+        self.wanted.is_some_and(|wanted| last.is_none_or(|last| last < wanted))
+    }
+
+    /// Looks for a warning.
+    fn look(&mut self, now: Instant) {
+        let before = self.looked.replace(now);
         let file = told::config().warnings.clone();
         let file = file.unwrap_or_else(|| warning::file_in(renewal::directory()));
         match self.warnings.look(&file) {
@@ -133,13 +143,19 @@ impl Pace {
                         ..Failures::UNKNOWN
                     });
                 }
-                warning.checkpoint && last.is_none_or(|last| now - last > age)
+                if warning.checkpoint {
+                    // Where it cannot be that old, the clock of a file server differs.
+                    let is_believed = before.is_none_or(|before| age <= now - before + TICK);
+                    let age = if is_believed {
+                        age.saturating_sub(TICK)
+                    } else {
+                        Duration::ZERO
+                    };
+                    self.wanted = now.checked_sub(age);
+                }
             }
-            Ok(None) => false,
-            Err(why) => {
-                sys::say(format_args!("the warning in {} is not heeded: {why}", file.display()));
-                false
-            }
+            Ok(None) => (),
+            Err(why) => sys::say(format_args!("the warning in {} is not heeded: {why}", file.display())),
         }
     }
 
