@@ -41,6 +41,8 @@ fn compiled(source: &str, compiler: &str, before: &[String], behind: &[String]) 
     if !program.is_file() {
         let mut command = std::process::Command::new(compiler);
         command.args(before).arg("-O1").arg("-o").args([&program, &source]);
+        // The compiler of HDF5 leaves an object file where it runs.
+        command.current_dir(directory);
         let status = command.args(behind).status().expect("it is a program");
         assert!(status.success(), "{compiler} fails on {}", source.display());
     }

@@ -219,7 +219,9 @@ fn refuse<T>(why: &str) -> ! {
 
 #[cfg(test)]
 mod tests {
-    use super::{Door, Field};
+    use super::{Door, Entered, Field, set_owner};
+    use std::panic::catch_unwind;
+    use std::thread;
 
     #[test]
     #[should_panic(expected = "u32 is in use")]
@@ -252,9 +254,19 @@ mod tests {
         assert_eq!((field.replace(5), field.take(), *field.borrow()), (2, 5, 0));
     }
 
+    /// All about threads is in one test, since there is one main thread in a process.
     #[test]
-    fn nobody_comes_in_through_a_closed_door() {
-        let door: Door<u32> = Door::new();
-        assert!(door.try_get().is_none());
+    fn only_the_main_thread_gets_the_runtime() {
+        static RUNTIME: Entered<u32> = Entered::new(1);
+        static CLOSED: Door<u32> = Door::new();
+        static DOOR: Door<u32> = Door::new();
+        let is_refused = || catch_unwind(|| *RUNTIME.get()).is_err() && catch_unwind(|| *DOOR.get()).is_err();
+        DOOR.open(&2);
+        assert!(is_refused(), "there is no main thread yet");
+        set_owner();
+        assert_eq!((*RUNTIME.get(), *DOOR.get()), (1, 2));
+        assert!(CLOSED.try_get().is_none(), "nothing was handed down");
+        let other = thread::spawn(move || is_refused() && DOOR.try_get().is_none());
+        assert!(other.join().is_ok_and(|refused| refused));
     }
 }

@@ -324,6 +324,11 @@ fn delete(rt: &Runtime, path: &Path) -> Result<()> {
     if path.is_dir() {
         return Err(io::Error::from_raw_os_error(libc::EISDIR).into());
     }
+    remove(rt, path)
+}
+
+/// Removes a file, which a recovery undoes.
+fn remove(rt: &Runtime, path: &Path) -> Result<()> {
     user::note_effect(
         rt,
         &FileCall::Remove {

@@ -98,15 +98,7 @@ pub(super) fn forget(rt: &Runtime, file: &File) -> Result<()> {
     if path.symlink_metadata().is_err() {
         return Ok(());
     }
-    user::note_effect(
-        rt,
-        &FileCall::Remove {
-            path: path.to_owned(),
-            files: true,
-            directories: false,
-        },
-    );
-    Ok(std::fs::remove_file(path)?)
+    super::remove(rt, path)
 }
 
 /// Where a pointer goes that is at `now`.
