@@ -146,6 +146,22 @@ fn what_is_missing_is_found_and_named() {
     }
 }
 
+/// By what its library has, with or without a device.
+#[test]
+fn a_driver_of_accelerators_is_looked_at() {
+    for (kind, words) in [("new", "(CUDA 12.8) can save"), ("old", "(CUDA 12.4) cannot save")] {
+        let library = place::test_program("accelerator")
+            .with_file_name("accelerators")
+            .join(kind);
+        let arguments: &[&str] = &["doctor"];
+        let ran = Understudy::new(&std::env::temp_dir(), arguments)
+            .env("LD_LIBRARY_PATH", &library.to_string_lossy())
+            .run();
+        ran.assert(0, &[]);
+        assert!(text(&ran).contains(words), "{words}: {}", text(&ran));
+    }
+}
+
 #[test]
 fn limits_of_the_shell_are_seen() {
     let doctor = place::product("understudy");

@@ -1,5 +1,6 @@
 //! `understudy doctor`: what works on this machine, and what to change.
 
+mod accelerators;
 mod checks;
 mod hosts;
 mod kernel;

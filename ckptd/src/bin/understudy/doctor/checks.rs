@@ -1,6 +1,6 @@
 //! What is looked at, on one node.
 
-use super::{Check, kernel};
+use super::{Check, accelerators, kernel};
 use crate::{layer, mpi, node};
 use ckptd::private::{Directory, MEMORY as SHARED_MEMORY, in_memory};
 use ckptd::report::{bytes, count};
@@ -144,6 +144,7 @@ pub fn node(library: Option<&Path>) -> Vec<Check> {
         address_space(),
         lowest_address(),
         processors(),
+        accelerators::check(),
     ]);
     checks.push(Check::ok(
         "kernel and C library",
