@@ -1,5 +1,6 @@
 //! Tests whose jobs may run beside each other: none of them looks at what others do, or at how long anything takes.
 
+mod accelerators;
 mod conformance;
 mod disk;
 mod endings;

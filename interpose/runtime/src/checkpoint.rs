@@ -86,6 +86,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let copy_ns = events::nanoseconds(scan);
     let encoded = copies::encode(rt, &frame, &state);
     user::let_threads_go(rt);
+    recovery::devices_go_on(rt);
     let pages = delta.page_count();
     events::emit(Kind::Cut {
         epoch,

@@ -261,6 +261,7 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     let exchanged = drain::exchange(rt, ability, candidate.then(|| is_regular(rt)))?;
     if !matches!(exchanged, Exchange::InFlight(_)) {
         user::let_threads_go(rt);
+        recovery::devices_go_on(rt);
     }
     match exchanged {
         Exchange::InFlight(in_flight) => {
@@ -322,7 +323,13 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Re
     let is_callback = arch::top_frame().is_none();
     let is_open = !collectives.is_empty() || requests::is_any_unready(rt) || !are_even;
     let is_able = !is_open && !user::is_loading() && !is_held && !is_callback;
-    let ability = if is_able && user::stop_threads(rt) {
+    let is_saved = match is_able.then(|| user::save_devices(rt)) {
+        None => false,
+        Some(Ok(is_saved)) => is_saved,
+        Some(Err(lost @ user::UserError::DeviceLost(_))) => recovery::lose_devices(rt, &lost),
+        Some(Err(why)) => return Ok((Ability::Never, Some(why.to_string()))),
+    };
+    let ability = if is_saved && user::stop_threads(rt) {
         Ability::Now
     } else {
         Ability::Later

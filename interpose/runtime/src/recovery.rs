@@ -167,8 +167,33 @@ fn recover(rt: &Runtime, class: c_int) {
 
 /// A newcomer takes part in the recovery that it was started for.
 pub fn take_part_at_once(rt: &Runtime) -> Rewound {
+    if let Err(why) = leave_devices(rt) {
+        crate::sys::say(format_args!("a new process cannot take a part: {why}"));
+        crate::sys::kill_self();
+    }
     recover(rt, call::ABANDONED);
     Rewound
+}
+
+/// Gives device memory that is in the program's back to the device, when threads run.
+pub fn devices_go_on(rt: &Runtime) {
+    if let Err(lost) = user::devices_go_on(rt) {
+        lose_devices(rt, &lost);
+    }
+}
+
+/// Ends the job: what a device held does not come back.
+pub fn lose_devices(rt: &Runtime, why: &dyn std::error::Error) -> ! {
+    ending::fail(rt, "the memory of the program's accelerator cannot be put back", why)
+}
+
+/// In a process that is to take a part: what it has on devices itself is let go of. Why that cannot be.
+fn leave_devices(rt: &Runtime) -> Result<(), String> {
+    match user::save_devices(rt) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("the driver of its accelerator is busy".into()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn resume(rt: &Runtime, outcome: &attempt::Outcome, began: Instant, report: &Report) {
@@ -177,6 +202,7 @@ fn resume(rt: &Runtime, outcome: &attempt::Outcome, began: Instant, report: &Rep
     rt.resumed_in_init.set(load::is_init(&outcome.frame));
     arch::rewind(&outcome.frame);
     user::threads_go_back(rt, &outcome.frame);
+    devices_go_on(rt);
     let total = began.elapsed();
     events::emit(Kind::Resume {
         recovery: report.recovery,

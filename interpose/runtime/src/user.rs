@@ -1,5 +1,6 @@
 //! The user side's state besides its pages: thread-locals, signal handlers, files, the floating-point environment, output.
 
+mod accelerator;
 mod effects;
 mod files;
 mod heap;
@@ -24,6 +25,7 @@ use crate::image::layout::Layout;
 use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
 use crate::world;
+pub use accelerator::{devices_go_on, may_use_devices, save_devices};
 pub use effects::effect_of_others;
 pub use files::{also_written as also_written_file, written as written_files};
 pub use heap::give_back_freed;
@@ -67,6 +69,8 @@ runtime! {
         threads: Field<Option<threads::Threads>> = Field::new(None),
         /// Where the thread that leads the way back goes on itself; 0: it is not in the image, and ends.
         own_frame: Cell<u64> = Cell::new(0),
+        /// Devices.
+        accelerator: accelerator::State = accelerator::State::new(),
         /// What must be equal in all ranks, by name.
         layout: Field<Vec<(String, u64)>> = Field::new(Vec::new()),
     }
@@ -90,6 +94,8 @@ pub struct State {
     output: output::Saved,
     thread: locks::ThreadNumber,
     threads: threads::Saved,
+    /// Device memory is in the image.
+    has_devices: bool,
 }
 
 /// A rollback or a load failed; the message names cause and object.
@@ -122,6 +128,19 @@ pub enum UserError {
         "the program's ranks share memory by other means than MPI ({0}), which cannot be saved for each of them alone; if it can do without, tell it so"
     )]
     SharedMemory(String),
+    /// Device memory cannot be saved.
+    #[error(
+        "the program uses an accelerator ({device}), and its memory cannot be saved: {why}; or run the program with UNDERSTUDY_DISABLE=1"
+    )]
+    Accelerator {
+        /// The first device that is open, or the driver's library.
+        device: String,
+        /// What is missing, and what to do.
+        why: String,
+    },
+    /// Device memory was saved, and does not come back.
+    #[error("{0}")]
+    DeviceLost(accelerator::DriverError),
     /// A file cannot be put back.
     #[error("{path} cannot be put back to what it was at the checkpoint: {why}")]
     File {
@@ -173,7 +192,8 @@ pub fn begin(rt: &Runtime) {
 pub fn check(rt: &Runtime) -> Result<(), UserError> {
     threads::check(rt)?;
     timers::check(rt)?;
-    loader::check(rt)
+    loader::check(rt)?;
+    accelerator::check(rt)
 }
 
 /// Stops all threads for a cut; false: it must be put off.
@@ -195,6 +215,7 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
         output: output::capture(),
         thread: locks::ThreadNumber::main(),
         threads: threads::capture(rt)?,
+        has_devices: accelerator::is_saved(rt),
     })
 }
 
@@ -224,6 +245,7 @@ impl State {
         signals::restore(&self.signals, is_mains);
         files::restore(rt, &self.files)?;
         output::restore(rt, &self.output, own);
+        accelerator::restore(rt, self.has_devices);
         process::restore(&self.process, is_mains)
     }
 

@@ -97,11 +97,17 @@ fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epo
 }
 
 /// The threads of a worker stand still before files or memory are put back. (A newcomer opens libraries first, and has nothing to lose.)
-/// Where that cannot be, the process ends, as one more that has died.
+/// Where that cannot be, the process ends, as one more that has died. So does one whose devices would not go back with its memory.
 fn stand_still(rt: &Runtime) {
-    if let Part::Worker(_) = world::get(rt).part
-        && let Err(error) = user::stop_threads_for_good(rt)
-    {
+    let Part::Worker(_) = world::get(rt).part else { return };
+    if user::may_use_devices() {
+        log::info!(
+            "process {} uses an accelerator and ends, to be replaced",
+            std::process::id()
+        );
+        crate::sys::kill_self();
+    }
+    if let Err(error) = user::stop_threads_for_good(rt) {
         crate::sys::say(format_args!(
             "{error}; process {} ends, to be replaced",
             std::process::id()

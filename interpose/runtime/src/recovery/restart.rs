@@ -17,6 +17,9 @@ use understudy_mpi as mpi;
 /// changed then, so it can be started again.
 pub fn from_disk(rt: &Runtime) -> Rewound {
     let began = Instant::now();
+    if let Err(why) = super::leave_devices(rt) {
+        super::lose_devices(rt, &std::io::Error::other(why));
+    }
     fetch::fetch_from_disk(rt, world::worker(rt));
     let epoch = copies::epoch(rt);
     undone(rt, user::undo_earlier(rt, epoch));
@@ -41,6 +44,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     user::set_stage(RankStage::Running);
     arch::rewind(&loaded.frame);
     user::threads_go_back(rt, &loaded.frame);
+    super::devices_go_on(rt);
     events::emit(Kind::Resume {
         recovery: 0,
         epoch,

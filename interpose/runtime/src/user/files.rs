@@ -144,6 +144,26 @@ pub fn capture(rt: &Runtime) -> Saved {
     saved
 }
 
+/// Whether a path is that of a device whose driver keeps state in the kernel: NVIDIA's, AMD's (KFD), and those of DRM's render nodes.
+pub(super) fn is_device(path: &[u8]) -> bool {
+    let kinds: [&[u8]; 3] = [b"/dev/nvidia", b"/dev/kfd", b"/dev/dri/renderD"];
+    kinds.iter().any(|kind| path.starts_with(kind))
+}
+
+/// Devices of accelerators that are open. Drivers keep theirs open as long as they are used.
+pub(super) fn accelerators() -> Vec<String> {
+    let _held = shim::hold_descriptors();
+    let paths = descriptors().into_iter().map(path_of);
+    let devices = paths.filter(|path| is_device(path.as_os_str().as_bytes()));
+    devices.map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+/// The first pipe, socket or the like, which [`restore`] cannot have in another process.
+pub(super) fn not_to_be_opened(rt: &Runtime) -> Option<String> {
+    let first = capture(rt).others.into_values().next();
+    first.map(|name| String::from_utf8_lossy(&name).into_owned())
+}
+
 /// The layer has opened a file for the program.
 pub fn also_written(rt: &Runtime, file: &Arc<File>) {
     let mut all = rt.files.of_layer.borrow_mut();

@@ -1,0 +1,239 @@
+/* A stand-in for NVIDIA's driver library. "Device memory" is a file without a name that is never mapped, so it is in no image of the
+   process; a thread of the library's brings it into ordinary memory, and back, when that is asked for, and closes the file meanwhile. Addresses of
+   the device stay what they were.
+
+   ACCELERATOR_FAILS=NAME:ERROR:TIMES lets a checkpoint function fail after so many calls; ACCELERATOR_KEEPS=pipe keeps a pipe open, as a driver might. */
+#define _GNU_SOURCE
+#include "cuda.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define BASE 0xd00000000ul
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int is_initialised, state, wanted, file = -1, has_context;
+static size_t length;
+static char *saved;
+
+/* The start of a call: it waits as long as the process is locked. */
+static void enter(void)
+{
+    pthread_mutex_lock(&lock);
+    while (state != RUNNING)
+        pthread_cond_wait(&changed, &lock);
+}
+
+static CUresult leave(CUresult result)
+{
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+static int move(int out)
+{
+    char *at = saved;
+    for (size_t done = 0; done < length;) {
+        ssize_t n = out ? pread(file, at + done, length - done, done) : pwrite(file, at + done, length - done, done);
+        if (n <= 0)
+            return FAILED;
+        done += n;
+    }
+    return out ? CHECKPOINTED : LOCKED;
+}
+
+/* A device is no file: nobody takes this for an effect on one. */
+static int resize(size_t bytes)
+{
+    return syscall(SYS_ftruncate, file, bytes);
+}
+
+static int make_device(void)
+{
+    file = memfd_create("device", MFD_CLOEXEC);
+    return file >= 0 && resize(length) == 0;
+}
+
+/* The driver's own thread. */
+static void *serve(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    while (state != FAILED) {
+        while (wanted == state || wanted == RUNNING)
+            pthread_cond_wait(&changed, &lock);
+        if (wanted == CHECKPOINTED) {
+            saved = malloc(length + 1);
+            state = move(1);
+            close(file);
+            file = -1;
+        } else if (wanted == LOCKED) {
+            state = make_device() ? move(0) : FAILED;
+            free(saved);
+            saved = NULL;
+        }
+        wanted = state;
+        pthread_cond_broadcast(&changed);
+    }
+    return NULL;
+}
+
+CUresult cuInit(unsigned flags)
+{
+    pthread_t thread;
+    enter();
+    if (is_initialised || flags)
+        return leave(flags ? INVALID_VALUE : SUCCESS);
+    if (getenv("ACCELERATOR_KEEPS")) {
+        int ends[2];
+        if (pipe(ends))
+            return leave(OUT_OF_MEMORY);
+    }
+    if (!make_device() || pthread_create(&thread, NULL, serve, NULL))
+        return leave(OUT_OF_MEMORY);
+    is_initialised = 1;
+    return leave(SUCCESS);
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+#ifdef OLD
+    *version = 12040;
+#else
+    *version = 12080;
+#endif
+    return SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    enter();
+    *count = 1;
+    return leave(is_initialised ? SUCCESS : NOT_INITIALIZED);
+}
+
+CUresult cuCtxCreate_v2(void **context, unsigned flags, int device)
+{
+    enter();
+    if (!is_initialised || flags || device)
+        return leave(is_initialised ? INVALID_VALUE : NOT_INITIALIZED);
+    has_context = 1;
+    *context = &has_context;
+    return leave(SUCCESS);
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
+{
+    enter();
+    if (!has_context || resize(length + bytes))
+        return leave(OUT_OF_MEMORY);
+    *address = BASE + length;
+    length += bytes;
+    return leave(SUCCESS);
+}
+
+/* The last one only: the stand-in's device is a stack. */
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+    enter();
+    if (address < BASE || address > BASE + length || resize(address - BASE))
+        return leave(INVALID_VALUE);
+    length = address - BASE;
+    return leave(SUCCESS);
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
+{
+    enter();
+    return leave(pwrite(file, from, bytes, to - BASE) == (ssize_t)bytes ? SUCCESS : INVALID_VALUE);
+}
+
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
+{
+    enter();
+    return leave(pread(file, to, bytes, from - BASE) == (ssize_t)bytes ? SUCCESS : INVALID_VALUE);
+}
+
+/* What a kernel would do: x = 6364136223846793005 x + round, for all. Not of the real interface. */
+CUresult standin_step(CUdeviceptr at, size_t count, uint64_t round)
+{
+    enter();
+    uint64_t block[512];
+    for (size_t done = 0, n; done < count; done += n) {
+        n = count - done < 512 ? count - done : 512;
+        off_t place = at - BASE + done * sizeof *block;
+        if (pread(file, block, n * sizeof *block, place) != (ssize_t)(n * sizeof *block))
+            return leave(INVALID_VALUE);
+        for (size_t i = 0; i < n; i++)
+            block[i] = 6364136223846793005u * block[i] + round;
+        if (pwrite(file, block, n * sizeof *block, place) != (ssize_t)(n * sizeof *block))
+            return leave(INVALID_VALUE);
+    }
+    return leave(SUCCESS);
+}
+
+#ifndef OLD
+/* The error that a function is to fail with, if it is its turn; each call is counted. */
+static CUresult failure(const char *name)
+{
+    static int calls;
+    const char *wish = getenv("ACCELERATOR_FAILS");
+    size_t n = strlen(name);
+    if (!wish || strncmp(wish, name, n) || wish[n] != ':')
+        return SUCCESS;
+    char *end;
+    int error = strtol(wish + n + 1, &end, 10), before = *end ? atoi(end + 1) : 0;
+    return calls++ < before ? SUCCESS : error;
+}
+
+/* From one state to another, by the driver's thread if it has to. */
+static CUresult change(const char *name, int pid, int from, int to, int by_thread)
+{
+    CUresult error = pid == getpid() ? failure(name) : INVALID_VALUE;
+    if (error)
+        return error;
+    pthread_mutex_lock(&lock);
+    if (!is_initialised || state != from)
+        return leave(is_initialised ? ILLEGAL_STATE : NOT_INITIALIZED);
+    wanted = to;
+    if (!by_thread)
+        state = to;
+    pthread_cond_broadcast(&changed);
+    while (state != to && state != FAILED)
+        pthread_cond_wait(&changed, &lock);
+    return leave(state == to ? SUCCESS : ILLEGAL_STATE);
+}
+
+CUresult cuCheckpointProcessGetState(int pid, int *now)
+{
+    *now = state;
+    return pid == getpid() ? SUCCESS : INVALID_VALUE;
+}
+
+CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *arguments)
+{
+    (void)arguments;
+    return change(__func__, pid, RUNNING, LOCKED, 0);
+}
+
+CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointArgs *arguments)
+{
+    (void)arguments;
+    return change(__func__, pid, LOCKED, CHECKPOINTED, 1);
+}
+
+CUresult cuCheckpointProcessRestore(int pid, CUcheckpointArgs *arguments)
+{
+    (void)arguments;
+    return change(__func__, pid, CHECKPOINTED, LOCKED, 1);
+}
+
+CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointArgs *arguments)
+{
+    (void)arguments;
+    return change(__func__, pid, LOCKED, RUNNING, 0);
+}
+#endif

@@ -1,0 +1,199 @@
+//! Programs that use an accelerator, with a stand-in for its driver's library: memory of the device is in no mapping of the process.
+
+use ffi_tests::shared::native;
+use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, few, place};
+use std::time::Duration;
+
+const WORKERS: u32 = 3;
+const ROUNDS: usize = 30;
+
+/// The program, which opens the driver of that `kind` (`new`, `old`) at that time (`early`, `late`, `unused`).
+fn job(kind: &str, when: &str) -> Job {
+    let library = place::test_program("accelerator")
+        .with_file_name("accelerators")
+        .join(kind)
+        .join("libcuda.so.1");
+    let arguments = [&*library.to_string_lossy(), &ROUNDS.to_string(), when];
+    Job::new(place::test_program("accelerator"), &arguments)
+        .workers(WORKERS)
+        .interval("3calls")
+        .limit(Duration::from_secs(60))
+}
+
+#[track_caller]
+fn assert_one_line(outcome: &Outcome, words: &[&str]) {
+    let lines = outcome.own_lines();
+    outcome.check(
+        lines.len() == 1,
+        &format!("{} lines of ours instead of one: {lines:?}", lines.len()),
+    );
+    for word in words {
+        outcome.check(lines[0].contains(word), &format!("the message does not say `{word}`"));
+    }
+}
+
+#[test]
+fn device_memory_comes_back_whoever_is_killed() {
+    let mut verdicts = Verdicts::default();
+    for (when, victim, lines) in few(
+        [("early", 1, 14), ("late", 0, 20), ("late", 2, 17), ("early", 0, 23)],
+        2,
+    ) {
+        verdicts.judge(&format!("{when}, rank {victim} after {lines} lines"), || {
+            let outcome = job("new", when).kill(Kill::at(victim, Trigger::Lines(lines))).run();
+            assert_recovered(&outcome, when, &[0, 1, 2]);
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// Survivors that have no driver yet go back in place.
+#[test]
+fn before_the_device_is_opened_only_the_dead_are_replaced() {
+    let outcome = job("new", "late").fault("kill rank=2 at=commit.end epoch=2").run();
+    assert_recovered(&outcome, "late", &[2]);
+}
+
+/// The job has ended as if nobody had died, and these parts were taken.
+#[track_caller]
+fn assert_recovered(outcome: &Outcome, when: &str, workers: &[u32]) {
+    outcome.assert_success();
+    outcome.assert_like(&native(job("new", when)), &[]);
+    outcome.check(
+        outcome.killed.iter().all(|killed| killed.hit),
+        "the job ended before the kill",
+    );
+    let mut taken = outcome.takeovers();
+    taken.sort_unstable();
+    outcome.check(
+        taken == workers,
+        &format!("parts taken over: {taken:?} instead of {workers:?}"),
+    );
+}
+
+#[test]
+fn another_process_may_die_in_the_recovery() {
+    let mut verdicts = Verdicts::default();
+    for stage in few(["load", "resume", "agree", "rebuild", "reprotect"], 2) {
+        verdicts.judge(stage, || {
+            let dying = format!("kill rank=1 at=commit.end epoch=4; kill rank=3 at={stage}");
+            let outcome = job("new", "early").fault(&dying).run();
+            outcome.assert_success();
+            outcome.assert_like(&native(job("new", "early")), &[]);
+            outcome.check(outcome.faults() == [1, 3], "not both have died");
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_job_that_was_killed_goes_on_from_the_disk() {
+    let at = Trigger::OnDisk {
+        workers: WORKERS,
+        epoch: 4,
+    };
+    let mut first = job("new", "early").disk().killed_as_a_whole(at, Scope::Job).run();
+    first.check(
+        first.killed.iter().all(|killed| killed.hit),
+        "the job came to its end before it was killed",
+    );
+    let second = job("new", "early")
+        .disk()
+        .env("UNDERSTUDY_RESTART", "1")
+        .run_after(&mut first);
+    second.assert_success();
+    let undisturbed = native(job("new", "early"));
+    let is_rest = undisturbed.stdout.ends_with(&second.stdout) && second.stdout.len() < undisturbed.stdout.len();
+    second.check(
+        is_rest && !second.stdout.is_empty(),
+        "the output is not the rest of an undisturbed run's",
+    );
+    second.assert_nothing_left();
+}
+
+/// Which driver, opened when, with which variable set; and words of the line.
+type Row = (
+    &'static str,
+    &'static str,
+    (&'static str, &'static str),
+    &'static [&'static str],
+);
+
+/// What is told, and the program goes on as if there were no layer.
+#[test]
+fn what_cannot_be_saved_is_refused_in_one_line() {
+    let rows: [Row; 5] = [
+        (
+            "old",
+            "early",
+            ("UNUSED", ""),
+            &["CUDA 12.4", "cuCheckpointProcessLock", "570"],
+        ),
+        (
+            "old",
+            "late",
+            ("UNUSED", ""),
+            &["CUDA 12.4", "cuCheckpointProcessLock", "570"],
+        ),
+        (
+            "new",
+            "late",
+            ("ACCELERATOR_FAILS", "cuCheckpointProcessCheckpoint:801"),
+            &["cuCheckpointProcessCheckpoint", "error 801"],
+        ),
+        (
+            "new",
+            "early",
+            ("ACCELERATOR_KEEPS", "pipe"),
+            &["pipe:", "another process would not have"],
+        ),
+        ("new", "early", ("UNDERSTUDY_STATIC", "replay"), &["UNDERSTUDY_STATIC"]),
+    ];
+    let mut verdicts = Verdicts::default();
+    for (kind, when, (name, value), words) in rows {
+        verdicts.judge(&format!("{kind} {when} {name}"), || {
+            let outcome = job(kind, when).env(name, value).run();
+            assert_one_line(&outcome, &["accelerator", "unprotected"]);
+            assert_one_line(&outcome, words);
+            outcome.assert_success();
+            outcome.assert_same_lines(&native(job(kind, when)));
+        });
+    }
+    let stopped = job("old", "late").env("UNDERSTUDY_REQUIRE", "1").run();
+    assert_one_line(&stopped, &["CUDA 12.4", "UNDERSTUDY_REQUIRE=1"]);
+    stopped.check(
+        !stopped.status.is_some_and(|status| status.success()),
+        "the job did not fail",
+    );
+    verdicts.assert_all_good();
+}
+
+/// Neither a wrong byte nor a program without its data.
+#[test]
+fn memory_that_does_not_come_back_ends_the_job() {
+    let outcome = job("new", "early")
+        .env("ACCELERATOR_FAILS", "cuCheckpointProcessRestore:2:3")
+        .run();
+    outcome.check(
+        outcome.status.and_then(|status| status.code()) == Some(74),
+        "the status is another one",
+    );
+    let said = outcome
+        .own_lines()
+        .iter()
+        .any(|line| line.contains("cuCheckpointProcessRestore") && line.contains("error 2"));
+    outcome.check(said, "no line of ours names the error");
+    outcome.check(
+        native(job("new", "early")).stdout.starts_with(&outcome.stdout),
+        "something else was printed",
+    );
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_driver_that_is_only_loaded_is_no_accelerator() {
+    let outcome = job("old", "unused").kill(Kill::at(1, Trigger::Lines(14))).run();
+    outcome.assert_success();
+    outcome.assert_like(&native(job("old", "unused")), &[]);
+    outcome.check(outcome.takeovers().contains(&1), "nobody has taken its part");
+}

@@ -1,0 +1,370 @@
+//! Accelerators: memory of devices, which no image holds.
+//!
+//! What a device holds, and what the kernel knows of it, belongs to the process that has opened it: it does not roll back with the
+//! program's memory, nor come into another process with that. From version 570 on NVIDIA's driver brings it all into ordinary memory of the process when it
+//! is asked to, and lets go of its devices (CUDA Driver API, "CUDA Checkpointing"). Other drivers have nothing of the kind.
+//!
+//! ```text
+//!   a cut        lock, checkpoint ── before threads stop, since one of the driver's own may do it
+//!                bookmarks, capture
+//!                restore, unlock ── when threads go on
+//!   a recovery   a process that may have a device open ends, and is replaced
+//!                lock, checkpoint ── a newcomer that has opened one before MPI_Init
+//!                load
+//!                restore, unlock ── when threads go on
+//! ```
+//!
+//! So an image is loaded only where no device is open, and each process goes on with what the driver itself has put back.
+#![allow(unsafe_code)]
+
+use super::{UserError, files, loader, threads, zones};
+use crate::arch::{call_user, turn};
+use crate::image::threads::without_signals;
+use crate::image::vmas::{self, Owner};
+use crate::told::{self, user_symbol};
+use crate::user::Runtime;
+use crate::{sys, world};
+use ckptd::settings::Static;
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+use understudy_numbers::Worker;
+
+/// `cuda.h`
+const CUDA_ERROR_NOT_READY: i32 = 600;
+/// How long the driver waits for calls that are under way, in milliseconds; then the cut is put off.
+const LOCK_TIMEOUT: u32 = 100;
+
+/// How long a step may take, which moves whole devices' memory.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What this process knows of its driver.
+pub(super) struct State {
+    driver: Cell<Option<Driver>>,
+    /// Device memory is in the program's now.
+    is_checkpointed: Cell<bool>,
+    /// The user has been told.
+    is_told: Cell<bool>,
+}
+
+impl State {
+    /// At the start of the process.
+    pub(super) const fn new() -> State {
+        State {
+            driver: Cell::new(None),
+            is_checkpointed: Cell::new(false),
+            is_told: Cell::new(false),
+        }
+    }
+}
+
+/// What a call of the driver has come to (`CUresult`).
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("{call} has failed with the driver's error {code}")]
+pub struct DriverError {
+    call: &'static str,
+    code: i32,
+}
+
+/// The program's libcuda; addresses of functions, 0 for those that are not there.
+#[derive(Clone, Copy)]
+struct Driver {
+    /// ld.so's record of it.
+    handle: u64,
+    version: u64,
+    device_count: u64,
+    /// Lock, checkpoint, restore, unlock.
+    steps: [u64; 4],
+}
+
+/// The driver's steps, and their names.
+#[derive(Clone, Copy)]
+enum Step {
+    Lock,
+    Checkpoint,
+    Restore,
+    Unlock,
+}
+
+const STEPS: [&CStr; 4] = [
+    c"cuCheckpointProcessLock",
+    c"cuCheckpointProcessCheckpoint",
+    c"cuCheckpointProcessRestore",
+    c"cuCheckpointProcessUnlock",
+];
+
+impl Driver {
+    /// Looks up what is needed of the library behind a `handle`.
+    fn open(handle: u64) -> Driver {
+        let dlsym = user_symbol("dlsym") as *const c_void;
+        // SAFETY: dlsym(3) of the program's libc, with a record of ld.so, which is what dlopen(3) returns.
+        let find = |name: &CStr| unsafe { call_user(dlsym, handle, name.as_ptr() as u64, 0, 0, 0) };
+        Driver {
+            handle,
+            version: find(c"cuDriverGetVersion"),
+            device_count: find(c"cuDeviceGetCount"),
+            steps: STEPS.map(find),
+        }
+    }
+
+    /// What a function that writes an `int` says, unless it fails.
+    fn number(function: u64) -> Option<i32> {
+        let mut number = 0i32;
+        // SAFETY: the driver's function, which writes one `int`.
+        let answer = |at: *mut i32| unsafe { call_user(function as *const c_void, at as u64, 0, 0, 0, 0) } as i32;
+        (function != 0 && answer(&raw mut number) == 0).then_some(number)
+    }
+
+    /// Whether the program has initialised it and found a device: before that all else fails (`CUDA_ERROR_NOT_INITIALIZED`).
+    fn is_in_use(&self) -> bool {
+        Self::number(self.device_count).is_some_and(|count| count > 0)
+    }
+
+    /// Its version as that of CUDA, as drivers tell it: 12080 is 12.8.
+    fn describe(&self) -> String {
+        match Self::number(self.version) {
+            Some(version) => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+            None => "of unknown version".into(),
+        }
+    }
+
+    fn step(&self, step: Step) -> Result<(), DriverError> {
+        // `CUcheckpointLockArgs` begins with the time; the structures of all steps are of this length, and may be zero.
+        let mut arguments = [0u32; 16];
+        if let Step::Lock = step {
+            arguments[0] = LOCK_TIMEOUT;
+        }
+        let function = self.steps[step as usize] as *const c_void;
+        let (own, arguments) = (u64::from(std::process::id()), arguments.as_mut_ptr() as u64);
+        let call = STEPS[step as usize].to_str().unwrap_or_default();
+        // SAFETY: the driver's function with a process and its structure, on the program's stack.
+        let code = watched(LIMIT, call, || unsafe { call_user(function, own, arguments, 0, 0, 0) }) as i32;
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(DriverError { call, code })
+        }
+    }
+}
+
+/// Makes a `call`; if it has not returned after `limit`, this process ends, and another one takes its part.
+fn watched<T>(limit: Duration, name: &'static str, call: impl FnOnce() -> T) -> T {
+    let (returned, returns) = mpsc::channel::<()>();
+    let watch = move || {
+        if returns.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            sys::say(format_args!(
+                "the accelerator's driver has not returned from {name} for {} s; process {} ends, to be replaced",
+                limit.as_secs(),
+                std::process::id()
+            ));
+            sys::kill_self();
+        }
+    };
+    let thread = std::thread::Builder::new().name("understudy-driver".into());
+    let watch = without_signals(|| thread.spawn(watch));
+    let result = call();
+    drop(returned);
+    if let Ok(watch) = watch {
+        let _ = watch.join();
+    }
+    result
+}
+
+/// ld.so is busy: what the program has loaded cannot be told.
+struct Busy;
+
+/// The driver of the program, if it has loaded one.
+fn driver(rt: &Runtime) -> Result<Option<Driver>, Busy> {
+    if threads::are_there(rt) && loader::is_locked() {
+        return Err(Busy);
+    }
+    let libraries = loader::libraries();
+    let Some(library) = libraries.iter().find(|library| is_driver(library.path.as_bytes())) else {
+        return Ok(None);
+    };
+    let known = rt.accelerator.driver.get();
+    let driver = known.filter(|known| known.handle == library.handle);
+    let driver = driver.unwrap_or_else(|| Driver::open(library.handle));
+    rt.accelerator.driver.set(Some(driver));
+    Ok(Some(driver))
+}
+
+fn is_driver(path: &[u8]) -> bool {
+    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    file.starts_with(b"libcuda.so")
+}
+
+/// What the program uses.
+struct InUse {
+    devices: Vec<String>,
+    driver: Option<Driver>,
+}
+
+fn in_use(rt: &Runtime) -> Result<Option<InUse>, Busy> {
+    let (devices, driver) = (files::accelerators(), driver(rt)?);
+    let is_any = !devices.is_empty() || driver.is_some_and(|driver| driver.is_in_use());
+    Ok(is_any.then_some(InUse { devices, driver }))
+}
+
+impl InUse {
+    fn name(&self) -> String {
+        self.devices.first().cloned().unwrap_or_else(|| "libcuda".into())
+    }
+
+    fn refused(&self, why: impl Into<String>) -> UserError {
+        UserError::Accelerator {
+            device: self.name(),
+            why: why.into(),
+        }
+    }
+
+    /// The driver, if device memory can be saved by it.
+    fn able(&self) -> Result<Driver, UserError> {
+        let is_others = |path: &String| !path.starts_with("/dev/nvidia");
+        let Some(driver) = self.driver.filter(|_| !self.devices.iter().any(is_others)) else {
+            return Err(self.refused("only NVIDIA's driver, from version 570 on, can save it"));
+        };
+        if let Some(missing) = driver.steps.iter().position(|&function| function == 0) {
+            return Err(self.refused(format!(
+                "the driver ({}) has no {}; version 570 and later have, so update the driver",
+                driver.describe(),
+                STEPS[missing].to_string_lossy()
+            )));
+        }
+        if told::config().static_data != Static::Image {
+            return Err(self.refused("copies without static data die with their process; leave UNDERSTUDY_STATIC out"));
+        }
+        Ok(driver)
+    }
+}
+
+/// Refuses if device memory cannot be saved.
+pub(super) fn check(rt: &Runtime) -> Result<(), UserError> {
+    match in_use(rt) {
+        Ok(Some(found)) => found.able().map(drop),
+        Ok(None) | Err(Busy) => Ok(()),
+    }
+}
+
+/// Brings device memory into the program's, and lets go of the devices, while threads still run. False: not now.
+pub fn save_devices(rt: &Runtime) -> Result<bool, UserError> {
+    let Ok(found) = in_use(rt) else { return Ok(false) };
+    let Some(found) = found else { return Ok(true) };
+    // In another process the main thread would have to go on with it.
+    if turn::is_foreign() {
+        return Ok(false);
+    }
+    let driver = found.able()?;
+    match driver.step(Step::Lock) {
+        Err(DriverError {
+            code: CUDA_ERROR_NOT_READY,
+            ..
+        }) => return Ok(false),
+        locked => locked.map_err(|error| found.refused(error.to_string()))?,
+    }
+    if let Err(error) = driver.step(Step::Checkpoint) {
+        driver.step(Step::Unlock).map_err(UserError::DeviceLost)?;
+        return Err(found.refused(error.to_string()));
+    }
+    rt.accelerator.is_checkpointed.set(true);
+    if let Some(kept) = kept(rt)? {
+        devices_go_on(rt)?;
+        return Err(found.refused(format!(
+            "the program or its driver keeps {kept} open, which another process would not have"
+        )));
+    }
+    tell(rt, &found, driver);
+    Ok(true)
+}
+
+/// What would be missing in another process although device memory is in this one's.
+fn kept(rt: &Runtime) -> Result<Option<String>, UserError> {
+    let open = files::accelerators()
+        .into_iter()
+        .next()
+        .or_else(|| files::not_to_be_opened(rt));
+    let mapped = || vmas::read_self().map(|all| all.into_iter().find(|vma| files::is_device(&vma.path)));
+    Ok(match open {
+        Some(open) => Some(open),
+        None => mapped()?
+            .filter(|vma| zones().owner_at(vma, vma.range.start) == Owner::Device)
+            .map(|vma| String::from_utf8_lossy(&vma.path).into_owned()),
+    })
+}
+
+fn tell(rt: &Runtime, found: &InUse, driver: Driver) {
+    if !rt.accelerator.is_told.replace(true) && world::is_playing() && world::worker(rt) == Worker(0) {
+        sys::say(format_args!(
+            "the program uses an accelerator ({}): its driver ({}) brings the device's memory into every checkpoint, and a failure has all processes that use one replaced",
+            found.name(),
+            driver.describe()
+        ));
+    }
+}
+
+/// Whether device memory is in the program's, from where [`devices_go_on`] takes it.
+pub(super) fn is_saved(rt: &Runtime) -> bool {
+    rt.accelerator.is_checkpointed.get()
+}
+
+/// What has been loaded is of a process in which that was so.
+pub(super) fn restore(rt: &Runtime, is_saved: bool) {
+    rt.accelerator.is_checkpointed.set(is_saved);
+}
+
+/// Puts device memory back to where it was, when threads run again.
+pub fn devices_go_on(rt: &Runtime) -> Result<(), UserError> {
+    if !rt.accelerator.is_checkpointed.take() {
+        return Ok(());
+    }
+    // Libraries may have been opened again since.
+    let Ok(Some(driver)) = driver(rt) else {
+        return Err(UserError::DeviceLost(DriverError {
+            call: "looking for libcuda",
+            code: -1,
+        }));
+    };
+    let restored = driver.step(Step::Restore).and_then(|()| driver.step(Step::Unlock));
+    restored.map_err(UserError::DeviceLost)
+}
+
+/// Whether a device may be open, or about to be, wherever the program is: the driver is not asked.
+pub fn may_use_devices() -> bool {
+    let is_loaded = || {
+        let all = vmas::read_self().unwrap_or_default();
+        let mut drivers = all.iter().filter(|vma| is_driver(&vma.path));
+        drivers.any(|vma| zones().owner_at(vma, vma.range.start) == Owner::User)
+    };
+    !files::accelerators().is_empty() || is_loaded()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::files::is_device;
+    use super::is_driver;
+
+    #[test]
+    fn devices_and_drivers_are_known_by_their_names() {
+        for path in [
+            "/dev/nvidia0",
+            "/dev/nvidiactl",
+            "/dev/nvidia-uvm",
+            "/dev/kfd",
+            "/dev/dri/renderD128",
+        ] {
+            assert!(is_device(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "/dev/null",
+            "/dev/dri/card0",
+            "/dev/shm/nvidia0",
+            "/home/dev/nvidia0",
+            "",
+        ] {
+            assert!(!is_device(path.as_bytes()), "{path}");
+        }
+        assert!(is_driver(b"/usr/lib/x86_64-linux-gnu/libcuda.so.570.86.15") && is_driver(b"libcuda.so.1"));
+        assert!(!is_driver(b"/usr/lib/libcudart.so.12") && !is_driver(b""));
+    }
+}
