@@ -7,7 +7,12 @@ use crate::generated::real;
 use crate::real_types::{RealComm, RealDatatype, RealErrhandler, RealOp, RealRequest};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 use understudy_numbers::Rank;
+
+/// How long a wait at leisure only looks, and how long it sleeps at most.
+const SOON: Duration = Duration::from_micros(200);
+const LONGEST_NAP: Duration = Duration::from_millis(1);
 
 /// Values that are sent as they lie in memory.
 ///
@@ -115,6 +120,26 @@ impl RealComm {
     pub fn barrier(self) -> Result<()> {
         // SAFETY: a collective without memory.
         check(unsafe { real::PMPI_Barrier(self) })
+    }
+
+    /// The same where somebody may come late, who is to have the processors meanwhile: this process sleeps between two looks, the longer
+    /// the longer it has waited.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn barrier_at_leisure(self) -> Result<()> {
+        let (began, mut request, mut has_ended) = (Instant::now(), RealRequest(std::ptr::null_mut()), 0);
+        // SAFETY: a collective without memory.
+        check(unsafe { real::PMPI_Ibarrier(self, &mut request) })?;
+        loop {
+            // SAFETY: a request of this function's own; the status is ignored.
+            check(unsafe { real::PMPI_Testall(1, &mut request, &mut has_ended, std::ptr::null_mut()) })?;
+            match began.elapsed() {
+                _ if has_ended != 0 => return Ok(()),
+                waited if waited < SOON => std::thread::yield_now(),
+                waited => std::thread::sleep((waited / 8).min(LONGEST_NAP)),
+            }
+        }
     }
 
     /// Starts to find the least number of all; of an intercommunicator, to wait until all have come.

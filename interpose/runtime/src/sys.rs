@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_void};
-use std::time::Duration;
 
 /// Dies at once, as by `kill -9`.
 pub fn kill_self() -> ! {
@@ -17,15 +16,6 @@ pub fn kill_self() -> ! {
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit(2).
     unsafe { libc::_exit(status) }
-}
-
-/// The processor time that this thread has used.
-pub fn thread_time() -> Duration {
-    // SAFETY: a plain structure.
-    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
-    // SAFETY: clock_gettime(2) writes a time.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// The calling thread opens files in a table of its own from now on (unshare(2), `CLONE_FILES`), empty but for where messages

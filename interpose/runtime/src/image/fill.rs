@@ -3,6 +3,10 @@
 //! First touch of fresh memory costs more than the copy into it, and both more than the comparison. Each thread takes a piece at a
 //! time, makes its memory present and fills it while it is in the processor's cache. What somebody looks for in the pages ([`Seek`]) is
 //! looked for then, too: to read all memory once more takes about as long as to copy it.
+//!
+//! The kernel keeps free pages by processor: those that the dead process has left are at hand where it ended, while another processor
+//! may get pages that a virtual machine must first ask its host for, which takes thirty times as long. So what first touch costs each
+//! thread is measured, and one that pays much more than the other fills what that one has made present.
 
 #![allow(unsafe_code)]
 
@@ -10,15 +14,21 @@ use super::PAGE_SIZE;
 use super::epoch::SlotRun;
 use super::runs::{PageIndex, PageRun, normalise, push};
 use super::store::{PageStore, Slot};
-use super::threads::without_signals;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use super::threads::{processor_time, without_signals};
 
-/// Pages of a piece, in which pages are made present at once. Pieces end at multiples of this, so that no huge page is cut.
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Pages of a piece, which one thread makes present. Pieces end at multiples of this, so that threads share no page table.
 const PIECE: u64 = 512;
-/// Pages that are compared and copied at once.
+/// Pages that are made present, compared and copied at once, while they are in the cache.
 const BATCH: u64 = 64;
 /// Fewer pages than this are made present by the copy itself.
 const FEW: u64 = 8;
+/// A page whose first touch takes so long is not at hand: it takes 0.4 us, and 9 where a host has to provide it.
+const SLOW_NS: u64 = 2000;
+/// Pieces that are made present ahead of the thread that fills them.
+const AHEAD: usize = 4;
 /// So many pages (4 MiB) are worth a thread.
 const MANY: u64 = 1 << 10;
 
@@ -32,18 +42,19 @@ pub fn fill(list: &[SlotRun], store: &PageStore, seek: Seek<'_>) -> Result<Vec<P
         pieces: list.iter().flat_map(pieces).collect(),
         store,
         seek,
-        next: AtomicUsize::new(0),
+        queue: Mutex::new(Queue::default()),
+        touch_ns: Default::default(),
         stop: AtomicBool::new(false),
     };
     let pages: u64 = list.iter().map(|run| run.pages.pages).sum();
     if pages < MANY {
-        return work.run();
+        return work.run(0);
     }
     let (own, other) = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("understudy-load".into());
         // If it cannot be had, this one does everything.
-        let other = without_signals(|| thread.spawn_scoped(scope, || work.run()));
-        let own = work.run();
+        let other = without_signals(|| thread.spawn_scoped(scope, || work.run(1)));
+        let own = work.run(0);
         (own, other.ok().and_then(|other| other.join().ok()))
     });
     let found = [own?, other.unwrap_or(Ok(Vec::new()))?].concat();
@@ -77,38 +88,121 @@ struct Work<'a> {
     pieces: Vec<SlotRun>,
     store: &'a PageStore,
     seek: Seek<'a>,
-    next: AtomicUsize,
+    queue: Mutex<Queue>,
+    /// What first touch of a page costs each thread, in nanoseconds of processor time; 0: not known.
+    touch_ns: [AtomicU64; 2],
     stop: AtomicBool,
 }
 
 // SAFETY: the store is only read, by threads that have ended when `fill` returns, and each piece is taken by one of them.
 unsafe impl Sync for Work<'_> {}
 
+#[derive(Default)]
+struct Queue {
+    /// The first piece that nobody has taken.
+    next: usize,
+    /// Pieces that were made present for the other thread.
+    present: Vec<SlotRun>,
+}
+
+/// What a thread does next.
+enum Step {
+    Fill(SlotRun),
+    TouchAndFill(SlotRun),
+    TouchForOther(SlotRun),
+    Wait,
+}
+
 impl Work<'_> {
-    /// Takes pieces until there are no more, as [`fill`].
-    fn run(&self) -> Result<Vec<PageRun>, PageIndex> {
+    /// Takes pieces until there are no more, as [`fill`], in the first or the second thread.
+    fn run(&self, thread: usize) -> Result<Vec<PageRun>, PageIndex> {
         let mut found = Vec::new();
-        while !self.stop.load(Ordering::Relaxed) {
-            let Some(&piece) = self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
-                break;
-            };
-            if piece.pages.pages >= FEW {
-                make_present(piece.pages);
-            }
-            for batch in batches(piece) {
-                let look = |page: PageIndex, content: &[u8]| {
-                    if (self.seek)(content) {
-                        push(&mut found, PageRun::between(page.0, page.0 + 1));
-                    }
-                };
-                if let Some(damaged) = self.store.look_through(&batch, look) {
-                    self.stop.store(true, Ordering::Relaxed);
-                    return Err(damaged);
+        while let Some(step) = self.step(thread) {
+            let done = match step {
+                Step::Fill(piece) => self.fill(piece, None, &mut found),
+                Step::TouchAndFill(piece) => self.fill(piece, Some(thread), &mut found),
+                Step::TouchForOther(piece) => {
+                    self.touch(piece.pages, thread);
+                    self.queue().present.push(piece);
+                    Ok(())
                 }
-                copy_in(&batch, self.store);
-            }
+                Step::Wait => {
+                    std::thread::yield_now();
+                    Ok(())
+                }
+            };
+            done.inspect_err(|_| self.stop.store(true, Ordering::Relaxed))?;
         }
         Ok(found)
+    }
+
+    fn step(&self, thread: usize) -> Option<Step> {
+        if self.stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut queue = self.queue();
+        let next = self.pieces.get(queue.next).copied();
+        if (next.is_none() || self.is_slow(thread))
+            && let Some(piece) = queue.present.pop()
+        {
+            return Some(Step::Fill(piece));
+        }
+        let next = next?;
+        if self.is_slow(thread) {
+            return Some(Step::Wait);
+        }
+        queue.next += 1;
+        let is_wanted = self.is_slow(1 - thread) && queue.present.len() < AHEAD;
+        Some(if is_wanted {
+            Step::TouchForOther(next)
+        } else {
+            Step::TouchAndFill(next)
+        })
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether first touch costs this thread much more than the other.
+    fn is_slow(&self, thread: usize) -> bool {
+        let [own, other] = [thread, 1 - thread].map(|thread| self.touch_ns[thread].load(Ordering::Relaxed));
+        other > 0 && own > SLOW_NS.max(4 * other)
+    }
+
+    /// Makes pages present, and notes what that costs.
+    fn touch(&self, pages: PageRun, thread: usize) {
+        if pages.pages < FEW {
+            return;
+        }
+        let began = processor_time();
+        make_present(pages);
+        let cost = (processor_time() - began).as_nanos() as u64 / pages.pages;
+        let known = &self.touch_ns[thread];
+        let mean = match known.load(Ordering::Relaxed) {
+            0 => cost,
+            before => (7 * before + cost) / 8,
+        };
+        known.store(mean, Ordering::Relaxed);
+    }
+
+    /// Compares and copies a piece; a thread that is to touch it first is named.
+    fn fill(&self, piece: SlotRun, touching: Option<usize>, found: &mut Vec<PageRun>) -> Result<(), PageIndex> {
+        for batch in batches(piece) {
+            if let Some(thread) = touching {
+                self.touch(batch.pages, thread);
+            }
+            let look = |page: PageIndex, content: &[u8]| {
+                if (self.seek)(content) {
+                    push(found, PageRun::between(page.0, page.0 + 1));
+                }
+            };
+            if let Some(damaged) = self.store.look_through(&batch, look) {
+                return Err(damaged);
+            }
+            copy_in(&batch, self.store);
+        }
+        Ok(())
     }
 }
 

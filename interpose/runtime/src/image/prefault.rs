@@ -25,11 +25,11 @@ impl Prefault {
     pub fn start(ranges: Vec<AddrRange>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("understudy-prefault".into())
-            .spawn(move || touch(&ranges, &seen));
+        let thread = std::thread::Builder::new().name("understudy-prefault".into());
+        let is_any = !ranges.is_empty();
+        let thread = is_any.then(|| thread.spawn(move || touch(&ranges, &seen)));
         Self {
-            thread: thread.ok(),
+            thread: thread.and_then(Result::ok),
             stop,
         }
     }

@@ -106,14 +106,15 @@ pub fn restore_pages(
     let seen = tracker.observe(layout, image, store).map_err(RestoreError::Observe)?;
     let clean = runs::subtract(&seen.content, &seen.written);
     let wanted = runs::subtract(&image.pages(), &clean);
-    let ready = Ready::start(layout, &runs::subtract(&wanted, &seen.content));
+    let mut prefault = prefault(layout, &runs::subtract(&wanted, &seen.content));
     verify(image, &wanted, store)?;
     let fill = |list: &[SlotRun]| {
+        prefault.wait();
         list.iter().for_each(|run| copy_in(run, store));
         Ok(Vec::new())
     };
     let pages = [&wanted[..], &seen.content, &seen.guards];
-    put_back(tracker, layout, image, pages, ready, fill)
+    put_back(tracker, layout, image, pages, fill)
 }
 
 /// Begins to make memory present for an image of these pages (sorted) that is still on its way, in a process that has
@@ -121,9 +122,9 @@ pub fn restore_pages(
 ///
 /// # Errors
 /// See [`RestoreError`].
-pub fn prepare(tracker: &mut Tracker, layout: &Layout, pages: &[PageRun]) -> Result<Ready, RestoreError> {
+pub fn prepare(tracker: &mut Tracker, layout: &Layout, pages: &[PageRun]) -> Result<Prefault, RestoreError> {
     let seen = tracker.present(layout, pages).map_err(RestoreError::Observe)?;
-    Ok(Ready::start(layout, &runs::subtract(pages, &seen.content)))
+    Ok(prefault(layout, &runs::subtract(pages, &seen.content)))
 }
 
 /// Loads a whole image into a process that has nothing of it yet, and looks for something in all of its pages. `ready` is what was
@@ -136,17 +137,18 @@ pub fn load_all(
     layout: &Layout,
     image: &Image,
     store: &PageStore,
-    ready: Option<Ready>,
+    ready: Option<Prefault>,
     seek: Seek<'_>,
 ) -> Result<RestoreStats, RestoreError> {
     let wanted = image.pages();
     has_all(image, &wanted)?;
-    let ready = ready.map(Ready::wait);
+    if let Some(mut ready) = ready {
+        ready.wait();
+    }
     let seen = tracker.present(layout, &wanted).map_err(RestoreError::Observe)?;
-    let ready = ready.unwrap_or_else(|| Ready::advise(layout, &runs::subtract(&wanted, &seen.content)));
     let fill = |list: &[SlotRun]| fill(list, store, seek).map_err(|page| RestoreError::Damaged { page: page.0 });
     let pages = [&wanted[..], &seen.content, &seen.guards];
-    put_back(tracker, layout, image, pages, ready, fill)
+    put_back(tracker, layout, image, pages, fill)
 }
 
 /// Has the pages `wanted` filled, drops `content` the image does not know, and arms tracking.
@@ -155,7 +157,6 @@ fn put_back(
     layout: &Layout,
     image: &Image,
     [wanted, content, guards]: [&[PageRun]; 3],
-    ready: Ready,
     fill: impl FnOnce(&[SlotRun]) -> Result<Vec<PageRun>, RestoreError>,
 ) -> Result<RestoreStats, RestoreError> {
     check_files(layout, wanted)?;
@@ -166,9 +167,7 @@ fn put_back(
     let touched = runs::union(wanted, &excess);
     let opened = Opened::open(layout, &touched, Need::Write).map_err(RestoreError::Access)?;
     let dropped = drop_pages(layout, &excess)?;
-    let ready = ready.wait();
     let filled = fill(&image.slots_of(wanted));
-    ready.close();
     opened.close().map_err(RestoreError::Access)?;
     let found = filled?;
     tracker.watch(layout);
@@ -233,88 +232,19 @@ fn drop_pages(layout: &Layout, excess: &[PageRun]) -> Result<u64, RestoreError> 
     Ok(dropped)
 }
 
-/// Memory that is made present ahead of the copy into it. One fault for each base page costs three times as much as the
-/// copy (first touch of 64 MiB and copy: 31 ms; with huge pages 9 ms).
-#[derive(Debug)]
-pub struct Ready {
-    /// Areas that are given huge pages meanwhile.
-    huge: Vec<PageRun>,
-    prefault: Option<Prefault>,
-}
-
-/// Memory that huge pages are for.
-fn plain(layout: &Layout) -> impl Iterator<Item = &Area> {
-    let is_plain = |area: &&Area| matches!(area.backing, Backing::Anonymous | Backing::Heap);
-    layout.tracked().filter(is_plain)
-}
-
-/// Base pages in a huge page.
-const HUGE: u64 = 512;
-
-/// Pages up to which huge pages are asked for (128 MiB). More of them than are at hand cost a virtual machine far more
-/// than base pages do: 640 MiB took 1.1 s, base pages one by one 0.34 s, populated at once 0.27 s.
-const HUGE_LIMIT: u64 = 1 << 15;
-
 /// Fewer pages than this are made present by the copy itself (4 MiB).
 const FEW: u64 = 1 << 10;
 
-impl Ready {
-    /// Begins, for `absent` pages of plain memory.
-    fn start(layout: &Layout, absent: &[PageRun]) -> Self {
-        let mut ready = Self::advise(layout, absent);
-        if runs::total(absent) >= FEW {
-            let ranges = plain(layout).flat_map(|area| runs::within(absent, area.pages()));
-            ready.prefault = Some(Prefault::start(ranges.map(PageRun::range).collect()));
-        }
-        ready
-    }
-
-    /// Asks for huge pages, if they are likely to help whoever makes the memory present.
-    fn advise(layout: &Layout, absent: &[PageRun]) -> Self {
-        let mut ready = Self {
-            huge: Vec::new(),
-            prefault: None,
-        };
-        if (FEW..=HUGE_LIMIT).contains(&runs::total(absent)) {
-            ready.advise_huge(plain(layout), absent);
-        }
-        ready
-    }
-
-    fn advise_huge<'a>(&mut self, plain: impl Iterator<Item = &'a Area>, absent: &[PageRun]) {
-        // Without "madvise" the kernel decides alone, and taking the advice back would change what it does.
-        let mode = std::fs::read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-        if !mode.windows(9).any(|word| word == b"[madvise]") {
-            return;
-        }
-        for area in plain {
-            let inside = |run: PageRun| (run.start.0.next_multiple_of(HUGE), run.end() / HUGE * HUGE);
-            let whole = runs::within(absent, area.pages())
-                .into_iter()
-                .map(inside)
-                .filter(|(start, end)| start < end);
-            let advised = whole.map(|(start, end)| advise(PageRun::between(start, end), libc::MADV_HUGEPAGE));
-            if advised.filter(Result::is_ok).count() > 0 {
-                self.huge.push(area.pages());
-            }
-        }
-    }
-
-    /// Waits until all of it is present.
-    fn wait(mut self) -> Self {
-        if let Some(mut prefault) = self.prefault.take() {
-            prefault.wait();
-        }
-        self
-    }
-
-    /// Base pages again for what the program touches itself. The advice is on whole areas then, so that no mapping stays
-    /// in pieces, which mremap(2) would refuse to move.
-    fn close(self) {
-        for area in self.huge {
-            let _ = advise(area, libc::MADV_NOHUGEPAGE);
-        }
-    }
+/// Begins to make `absent` pages of plain memory present, ahead of the copy into them: one fault for each costs three times as much as
+/// the copy. These are base pages, which another process has just left. Huge ones cost less if they are at hand; but to make a single one the kernel may
+/// take 0.2 s, and a virtual machine must get them from its host (640 MiB: 51 ms to 1.9 s, base pages 90 ms, two threads).
+fn prefault(layout: &Layout, absent: &[PageRun]) -> Prefault {
+    let is_plain = |area: &&Area| matches!(area.backing, Backing::Anonymous | Backing::Heap);
+    let areas = layout
+        .tracked()
+        .filter(|area| is_plain(area) && runs::total(absent) >= FEW);
+    let ranges = areas.flat_map(|area| runs::within(absent, area.pages()));
+    Prefault::start(ranges.map(PageRun::range).collect())
 }
 
 fn zero(run: PageRun) {

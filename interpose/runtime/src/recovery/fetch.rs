@@ -8,7 +8,6 @@ use super::plan::{self, Plan, Remake};
 use crate::copies::{self, Payload, Transfer};
 use crate::ending::fail;
 use crate::image::prefault::Prefault;
-use crate::image::restore::Ready;
 use crate::image::runs::normalise;
 use crate::recovery::Runtime;
 use crate::rehearsal::{self, Offer, Rebuild};
@@ -20,7 +19,7 @@ use understudy_numbers::Worker;
 
 /// The holders send copies to those workers that have none of their own. Such a process makes memory ready for it meanwhile,
 /// if it has nothing there yet.
-pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Ready>> {
+pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefault>> {
     if world::get(rt).redundancy.is_parity() {
         return fetch_from_group(rt, plan, me);
     }
@@ -71,7 +70,7 @@ fn keep_own(rt: &Runtime, payload: Payload) {
 }
 
 /// The same with parity: all others of the group have a part in each copy.
-fn fetch_from_group(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Ready>> {
+fn fetch_from_group(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefault>> {
     let lost = plan.fetches.iter().filter(|fetch| fetch.from == me);
     let mut moves: Vec<Move> = lost
         .filter_map(|fetch| group::send_piece(rt, fetch.worker, me))

@@ -9,7 +9,7 @@ use crate::copies::{self, Copy, Payload};
 use crate::ending::fail;
 use crate::image::epoch::{Image, SlotRun};
 use crate::image::parity::{Combine, accumulate, blank};
-use crate::image::restore::Ready;
+use crate::image::prefault::Prefault;
 use crate::recovery::Runtime;
 use crate::world;
 use understudy_mpi as mpi;
@@ -30,7 +30,7 @@ pub fn send_piece(rt: &Runtime, lost: Worker, me: Worker) -> Option<Move> {
 
 /// The copy of this worker, made of what the others of its group give, one after the other: all of it at once could be more than
 /// there is memory.
-pub fn gather(rt: &Runtime, plan: &Plan, me: Worker, is_new: bool) -> mpi::Result<(Copy, Option<Ready>)> {
+pub fn gather(rt: &Runtime, plan: &Plan, me: Worker, is_new: bool) -> mpi::Result<(Copy, Option<Prefault>)> {
     let mut copy = Copy::default();
     let mut ready = None;
     for holder in plan.sources(me) {
@@ -59,7 +59,7 @@ fn add(
     payload: Payload,
     epoch: Epoch,
     copy: &mut Copy,
-    ready: Option<&mut Option<Ready>>,
+    ready: Option<&mut Option<Prefault>>,
 ) -> Result<(), Damaged> {
     let of = payload.epoch();
     let (runs, state) = payload.into_parts();

@@ -5,7 +5,8 @@ use crate::copies::{Saved, State};
 use crate::ending::fail;
 use crate::generated::Proc;
 use crate::image::layout::Layout;
-use crate::image::restore::{Ready, RestoreError};
+use crate::image::prefault::Prefault;
+use crate::image::restore::RestoreError;
 use crate::image::runs::{self, PageRun};
 use crate::image::{remap, restore};
 use crate::objects::window;
@@ -52,7 +53,7 @@ fn decode(rt: &Runtime, state: &[u8]) -> Saved {
 }
 
 /// Makes the user side's mappings those of a part whose pages (sorted) are on their way, and begins to make them present.
-pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &State) -> Ready {
+pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &State) -> Prefault {
     let saved = decode(rt, &state.bytes);
     restore_mappings(rt, &saved);
     restore::prepare(&mut copies::keep(rt).tracker, &saved.user.layout, &pages)
@@ -115,7 +116,7 @@ fn load_pages(
     rt: &Runtime,
     origin: Origin,
     user: &user::State,
-    ready: Option<Ready>,
+    ready: Option<Prefault>,
 ) -> Result<Vec<PageRun>, RestoreError> {
     let (keep, layout) = (&mut *copies::keep(rt), &user.layout);
     let (image, store) = (&keep.own.image, &keep.store);
@@ -146,7 +147,7 @@ fn with_those_before(pages: &[PageRun]) -> Vec<PageRun> {
 /// is what was [`prepare`]d for it.
 ///
 /// A failure here leaves a user side that is neither old nor new, so it ends the job.
-pub fn load(rt: &Runtime, origin: Origin, ready: Option<Ready>) -> Result<Loaded, Damaged> {
+pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loaded, Damaged> {
     let state = copies::keep(rt).own.state.clone();
     if !state.is_whole() {
         return Err(Damaged("the saved state has a wrong checksum".into()));
