@@ -16,7 +16,7 @@ IN_ENV = . ./.env/env.sh;
 # Tests are compiled by a profile of their own; with all packages, so that cargo builds each of them once for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-supersteps lammps libraries slurm python fortran clean
+.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz gpu-check lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-supersteps lammps libraries slurm python fortran clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -157,6 +157,9 @@ lint: setup ## check formatting and warnings
 	$(IN_ENV) $(CARGO) clippy --profile checks --workspace $(NO_STD:%=--exclude understudy-%) --all-targets -- -D warnings
 	@$(IN_ENV) $(MAKE) -C c-examples check
 	@$(IN_ENV) $(MAKE) -C ffi-tests/programs check
+
+gpu-check: build ## kill a rank of a program that uses a GPU of NVIDIA's, and compare
+	@$(IN_ENV) packaging/gpu-check.sh
 
 # mpi4py's own tests; MODULES="test_rma test_win" for some of them.
 MODULES ?=

@@ -1,4 +1,4 @@
-/* Iterates on memory of a device, which the host has no copy of: accelerator LIBCUDA ROUNDS [early|late|unused]. The driver is opened and
+/* Iterates on memory of a device, which the host has no copy of, by the CUDA driver's interface, with a real device or the stand-in's: accelerator LIBCUDA ROUNDS [early|late|unused]. The driver is opened and
    initialised before MPI_Init, or in the middle of the run; with "unused" it is opened only. */
 #include "accelerators/cuda.h"
 #include <dlfcn.h>
@@ -9,8 +9,21 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { COUNT = 20000 };
-static void *library;
+enum { COUNT = 20000, THREADS = 128 };
+
+/* x = 6364136223846793005 x + round, for all (PTX ISA 6.0). */
+static const char kernel[] =
+    ".version 6.0\n.target sm_50\n.address_size 64\n"
+    ".visible .entry step(.param .u64 p_data, .param .u32 p_count, .param .u64 p_round)\n{\n"
+    "    .reg .pred beyond;\n    .reg .u32 index, count, thread, block, width;\n    .reg .u64 data, offset, x, round;\n"
+    "    ld.param.u64 data, [p_data];\n    ld.param.u32 count, [p_count];\n    ld.param.u64 round, [p_round];\n"
+    "    mov.u32 block, %ctaid.x;\n    mov.u32 width, %ntid.x;\n    mov.u32 thread, %tid.x;\n"
+    "    mad.lo.u32 index, block, width, thread;\n    setp.ge.u32 beyond, index, count;\n    @beyond ret;\n"
+    "    cvta.to.global.u64 data, data;\n    mul.wide.u32 offset, index, 8;\n    add.u64 data, data, offset;\n"
+    "    ld.global.u64 x, [data];\n    mul.lo.u64 x, x, 6364136223846793005;\n    add.u64 x, x, round;\n"
+    "    st.global.u64 [data], x;\n    ret;\n}\n";
+
+static void *library, *module, *function;
 static CUdeviceptr data, extra;
 static uint64_t host[COUNT];
 
@@ -38,6 +51,8 @@ static void begin(int rank)
     void *context;
     DRIVER(cuInit, 0u);
     DRIVER(cuCtxCreate_v2, &context, 0u, 0);
+    DRIVER(cuModuleLoadData, &module, kernel);
+    DRIVER(cuModuleGetFunction, &function, module, "step");
     DRIVER(cuMemAlloc_v2, &data, sizeof host);
     for (int i = 0; i < COUNT; i++)
         host[i] = (uint64_t)i * (rank + 1);
@@ -47,7 +62,10 @@ static void begin(int rank)
 static uint64_t step(int round)
 {
     uint64_t sum = 0;
-    DRIVER(standin_step, data, (size_t)COUNT, (uint64_t)round);
+    unsigned count = COUNT, blocks = (COUNT + THREADS - 1) / THREADS;
+    uint64_t added = round;
+    void *parameters[] = {&data, &count, &added};
+    DRIVER(cuLaunchKernel, function, blocks, 1u, 1u, (unsigned)THREADS, 1u, 1u, 0u, (void *)NULL, parameters, (void *)NULL);
     /* Allocations come and go, too. */
     if (round % 7 == 3)
         DRIVER(cuMemAlloc_v2, &extra, (size_t)4096);

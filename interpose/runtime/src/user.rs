@@ -192,8 +192,7 @@ pub fn begin(rt: &Runtime) {
 pub fn check(rt: &Runtime) -> Result<(), UserError> {
     threads::check(rt)?;
     timers::check(rt)?;
-    loader::check(rt)?;
-    accelerator::check(rt)
+    loader::check(rt)
 }
 
 /// Stops all threads for a cut; false: it must be put off.

@@ -42,6 +42,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// What this process knows of its driver.
 pub(super) struct State {
     driver: Cell<Option<Driver>>,
+    /// There was none when ld.so's state was this.
+    without: Cell<Option<loader::Mark>>,
     /// Device memory is in the program's now.
     is_checkpointed: Cell<bool>,
     /// The user has been told.
@@ -53,6 +55,7 @@ impl State {
     pub(super) const fn new() -> State {
         State {
             driver: Cell::new(None),
+            without: Cell::new(None),
             is_checkpointed: Cell::new(false),
             is_told: Cell::new(false),
         }
@@ -176,11 +179,16 @@ struct Busy;
 
 /// The driver of the program, if it has loaded one.
 fn driver(rt: &Runtime) -> Result<Option<Driver>, Busy> {
+    let mark = loader::mark(rt);
+    if rt.accelerator.without.get() == Some(mark) {
+        return Ok(None);
+    }
     if threads::are_there(rt) && loader::is_locked() {
         return Err(Busy);
     }
     let libraries = loader::libraries();
     let Some(library) = libraries.iter().find(|library| is_driver(library.path.as_bytes())) else {
+        rt.accelerator.without.set(Some(mark));
         return Ok(None);
     };
     let known = rt.accelerator.driver.get();
@@ -239,23 +247,15 @@ impl InUse {
     }
 }
 
-/// Refuses if device memory cannot be saved.
-pub(super) fn check(rt: &Runtime) -> Result<(), UserError> {
-    match in_use(rt) {
-        Ok(Some(found)) => found.able().map(drop),
-        Ok(None) | Err(Busy) => Ok(()),
-    }
-}
-
-/// Brings device memory into the program's, and lets go of the devices, while threads still run. False: not now.
+/// Brings device memory into the program's, and lets go of the devices, while threads still run; refuses if that cannot be. False: not now.
 pub fn save_devices(rt: &Runtime) -> Result<bool, UserError> {
     let Ok(found) = in_use(rt) else { return Ok(false) };
     let Some(found) = found else { return Ok(true) };
+    let driver = found.able()?;
     // In another process the main thread would have to go on with it.
     if turn::is_foreign() {
         return Ok(false);
     }
-    let driver = found.able()?;
     match driver.step(Step::Lock) {
         Err(DriverError {
             code: CUDA_ERROR_NOT_READY,
@@ -311,6 +311,9 @@ pub(super) fn is_saved(rt: &Runtime) -> bool {
 /// What has been loaded is of a process in which that was so.
 pub(super) fn restore(rt: &Runtime, is_saved: bool) {
     rt.accelerator.is_checkpointed.set(is_saved);
+    // Libraries are others now, and what tells of them may come to the same numbers again.
+    rt.accelerator.without.set(None);
+    rt.accelerator.driver.set(None);
 }
 
 /// Puts device memory back to where it was, when threads run again.

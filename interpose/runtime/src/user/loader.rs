@@ -94,7 +94,7 @@ pub struct Saved {
 
 /// What tells that ld.so's state has changed: calls of the program, and allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Mark {
+pub(super) struct Mark {
     calls: u64,
     changes: usize,
 }
@@ -129,7 +129,7 @@ fn kept(rt: &Runtime) -> RefMut<'_, Kept> {
     RefMut::map(rt.loader.kept.borrow_mut(), Option::get_or_insert_default)
 }
 
-fn mark(rt: &Runtime) -> Mark {
+pub(super) fn mark(rt: &Runtime) -> Mark {
     Mark {
         calls: operations::calls(rt),
         // SAFETY: the face's counter lives as long as the process.
