@@ -238,16 +238,20 @@ impl Outcome {
         }
     }
 
-    /// A worker was killed when all had met in MPI_Finalize. Of what the program does after that something may be missing.
-    ///
-    /// # Panics
-    /// If it was told otherwise.
+    /// Whether a worker was killed when all had met in MPI_Finalize. Of what the program does after that something may be missing.
+    pub fn has_died_at_the_end(&self) -> bool {
+        let status = self.status.and_then(|status| status.code());
+        let told = |line: &&str| line.contains("died of signal 9 in or after MPI_Finalize");
+        status == Some(128 + 9) && self.own_lines().iter().any(told)
+    }
+
+    /// It was, and that was told.
     #[track_caller]
     pub fn assert_died_at_the_end(&self) {
-        let status = self.status.and_then(|status| status.code());
-        self.check(status == Some(128 + 9), "another status");
-        let told = |line: &&str| line.contains("died of signal 9 in or after MPI_Finalize");
-        self.check(self.own_lines().iter().any(told), "no line tells of the death");
+        self.check(
+            self.has_died_at_the_end(),
+            "another status, or no line tells of the death",
+        );
     }
 
     /// The job came to its end by itself, with status 0.
