@@ -1,8 +1,8 @@
 //! Event files: what is written is read, and damage is told from a sudden end.
 
 use ckptd::events::{
-    EndHow, Epoch, ErrorClass, EventReader, EventWriter, HEADER_LEN, Kind, ProcessNumber, ReadError, Record,
-    RecoveryStage, Role, Spare, Worker, file_name, rank_of_file_name,
+    EndHow, Epoch, ErrorClass, EventReader, EventWriter, HEADER_LEN, Kind, MarkSaving, MarkWay, ProcessNumber,
+    ReadError, Record, RecoveryStage, Role, Spare, Worker, file_name, rank_of_file_name,
 };
 use std::path::Path;
 use std::sync::Mutex;
@@ -48,6 +48,25 @@ fn every_kind() -> Vec<Kind> {
             from: ProcessNumber(2),
             bytes: 1,
             ns: 6,
+        },
+        Kind::LeftOut {
+            epoch,
+            pages: 3,
+            marks: vec![MarkSaving {
+                way: MarkWay::Recompute,
+                place: "main+0x10 (heat)".into(),
+                start: 0x7000,
+                bytes: 16384,
+                whole_pages: 4,
+                counts: true,
+                held_pages: 4,
+                saved_pages: 3,
+            }],
+        },
+        Kind::Recomputed {
+            regions: 1,
+            bytes: 16384,
+            ns: 8,
         },
         Kind::Commit { epoch, ns: 7 },
         Kind::Kill { signal: 9 },

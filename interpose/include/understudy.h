@@ -27,6 +27,7 @@ extern "C" {
 #define UNDERSTUDY_DISCARD 75006
 #define UNDERSTUDY_EXCLUDE 75007
 #define UNDERSTUDY_INCLUDE 75008
+#define UNDERSTUDY_RECOMPUTE 75009
 
 /* A checkpoint may be taken here, as at a collective over all workers: for
  * loops without any. Collective over MPI_COMM_WORLD, but nobody waits if no
@@ -75,6 +76,24 @@ static inline void understudy_exclude(const void *memory, size_t bytes)
 static inline void understudy_include(const void *memory, size_t bytes)
 {
     (void)MPI_Pcontrol(UNDERSTUDY_INCLUDE, memory, bytes);
+}
+
+/* `make(memory, bytes, argument)` makes all of this memory from what else is in
+ * memory, at any checkpoint from here on, with the bytes that it holds there.
+ * Checkpoints are without it, and after a recovery each process calls the
+ * function before it goes on. Local. Regions are made in the order of these
+ * calls. To be called again with a NULL function before the content becomes
+ * another, and before the memory is freed.
+ *
+ * The function runs in a moment when the rest of the program stands still. It
+ * may not communicate (that ends the job, with a message), allocate or free
+ * memory, use thread-local data or a device, write files, or end the program.
+ * UNDERSTUDY_POISON=1 has it called at every checkpoint, too, and tells if it
+ * makes anything else than what was there. Whole pages count, as above. */
+static inline void understudy_recompute(void *memory, size_t bytes, void (*make)(void *memory, size_t bytes, void *argument),
+                                        void *argument)
+{
+    (void)MPI_Pcontrol(UNDERSTUDY_RECOMPUTE, memory, bytes, make, argument);
 }
 
 /* What is known of the job in this process. All is 0 without the layer. */

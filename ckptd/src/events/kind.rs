@@ -1,6 +1,6 @@
 //! What can be recorded. Changing anything here is a new [`super::VERSION`].
 
-use super::{JournalCalls, Traffic};
+use super::{JournalCalls, MarkSaving, Traffic};
 use bincode::{Decode, Encode};
 use std::fmt;
 use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
@@ -172,6 +172,14 @@ pub enum Kind {
         scan_ns: u64,
         copy_ns: u64,
     },
+    /// What the program's marks (`understudy.h`) have left out of a capture.
+    LeftOut {
+        epoch: Epoch,
+        /// Pages that would have been in the capture.
+        pages: u64,
+        /// The marks that have left out the most.
+        marks: Vec<MarkSaving>,
+    },
     /// The capture was handed to the buddy.
     Ship {
         epoch: Epoch,
@@ -245,6 +253,8 @@ pub enum Kind {
         /// How long it took.
         ns: u64,
     },
+    /// Functions of the program have made memory again that copies do without.
+    Recomputed { regions: u64, bytes: u64, ns: u64 },
     /// The rank learned of failures.
     FailureDetected {
         recovery: u32,

@@ -25,7 +25,7 @@ pub use codec::{HEADER_LEN, Header, MAX_PAYLOAD, encode_record};
 pub use follower::Follower;
 pub use kind::{EndHow, ErrorClass, Kind, RecoveryStage, Role, SpareChoice};
 pub use reader::{EventReader, ReadError};
-pub use tables::{Amount, CommTraffic, JournalCalls, JournalRow, PeerTraffic, Traffic};
+pub use tables::{Amount, CommTraffic, JournalCalls, JournalRow, MarkSaving, MarkWay, PeerTraffic, Traffic};
 pub use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
 pub use writer::EventWriter;
 
@@ -39,7 +39,7 @@ pub const MAGIC: [u8; 8] = *b"USTDYEVT";
 /// Bump rule: payloads are positional, so *any* change to [`Record`], [`Kind`] or a type inside it
 /// (a field added, removed, reordered or retyped; a variant inserted anywhere) is a new version. A
 /// reader accepts exactly its own version and names the other one when it refuses.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// One entry of an event file.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]

@@ -2,6 +2,7 @@
 
 use super::Worker;
 use bincode::{Decode, Encode};
+use std::fmt;
 use std::ops::AddAssign;
 
 /// How often, and how much.
@@ -93,4 +94,45 @@ pub struct JournalCalls {
     /// How many places are not listed, and what they have.
     pub other_places: u64,
     pub others: Amount,
+}
+
+/// How a program marks memory that need not be saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum MarkWay {
+    /// `understudy_discard`
+    Discard,
+    /// `understudy_exclude`
+    Exclude,
+    /// `understudy_recompute`
+    Recompute,
+}
+
+impl fmt::Display for MarkWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Discard => "discard",
+            Self::Exclude => "exclude",
+            Self::Recompute => "recompute",
+        })
+    }
+}
+
+/// What a mark has done to a capture.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize))]
+pub struct MarkSaving {
+    pub way: MarkWay,
+    /// Function and offset of the call, or offset, and the file they are in.
+    pub place: String,
+    pub start: u64,
+    pub bytes: u64,
+    /// Pages that lie inside.
+    pub whole_pages: u64,
+    /// Whether it counted at the capture: a discarded range only counts at the next point.
+    pub counts: bool,
+    /// Pages with content that the copy does not hold.
+    pub held_pages: u64,
+    /// Pages that would have been captured and sent.
+    pub saved_pages: u64,
 }

@@ -3,6 +3,7 @@
 use super::units::{bytes, count, time};
 use super::{Checkpoints, Ended, Event, FailedRank, Outcome, Parts, Recovery, Report, Summary};
 use crate::events::{Kind, ProcessNumber, SpareChoice, Traffic};
+use crate::pages::PAGE_SIZE;
 use std::fmt::Write;
 
 /// Appends a line; writing to a `String` cannot fail.
@@ -108,6 +109,14 @@ fn what(kind: &Kind) -> String {
             time(*scan_ns),
             time(*copy_ns)
         ),
+        Kind::LeftOut { epoch, pages, marks } => {
+            let left_out = bytes(pages.saturating_mul(PAGE_SIZE as u64));
+            let marks = marks.iter().filter(|mark| mark.counts).count();
+            format!(
+                "left out of {epoch}: {pages} pages, {left_out}, by {}",
+                count(marks, "mark", "marks")
+            )
+        }
         Kind::Ship {
             epoch,
             to,
@@ -172,6 +181,16 @@ fn what(kind: &Kind) -> String {
         }
         Kind::StaticData { worker, way, reason } => format!("static data of {worker} by {way}: {reason}"),
         Kind::Rebuilt { worker, pages, ns } => format!("{pages} pages of {worker} rebuilt in {}", time(*ns)),
+        Kind::Recomputed {
+            regions,
+            bytes: length,
+            ns,
+        } => format!(
+            "the program's functions made {} in {} again, in {}",
+            bytes(*length),
+            count(*regions as usize, "region", "regions"),
+            time(*ns)
+        ),
         Kind::FailureDetected { recovery, failed, by } => {
             format!("recovery {recovery}: failure of {} detected by {by}", ranks(failed))
         }

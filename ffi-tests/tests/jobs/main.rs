@@ -32,6 +32,7 @@ mod other_users;
 mod plugins;
 mod profilers;
 mod promise;
+mod recompute;
 mod redundancy;
 mod refusals;
 mod rehearsal;

@@ -12,8 +12,8 @@ pub(crate) use x86_64::{
 };
 pub use x86_64::{
     Answer, Frame, Rewound, addresses_of_last_call, answer_all, call_user, depart_by, departs, divert, end_wait,
-    is_recording, is_rewound, leave_callbacks, leave_user, rewind, run_user, set_handler, set_recording, stay,
-    top_frame, undivert, wait_mark, will_block,
+    innermost_slot, is_recording, is_rewound, leave_callbacks, leave_user, on_stack_of, rewind, run_user, set_handler,
+    set_recording, stay, top_frame, undivert, wait_mark, will_block, without_mpi,
 };
 
 /// Calls a callback that the program has given: a function, or a [closure](understudy_abi::CLOSURE).

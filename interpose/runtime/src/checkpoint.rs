@@ -6,13 +6,15 @@
 //! intact on both sides.
 #![allow(unsafe_code)]
 
+mod savings;
+
 use crate::arch::{self, Frame, Rewound};
 use crate::copies::{self, Capture, Copy};
 use crate::ending::fail;
 use crate::fault::Victim;
-use crate::image::capture::capture;
+use crate::image::capture::{Captured, capture};
 use crate::recovery::Runtime;
-use crate::{events, fault, marks, recovery, rehearsal, schedule, sys, user, world};
+use crate::{events, fault, marks, recompute, recovery, rehearsal, schedule, sys, user, world};
 use ckptd::events::Kind;
 use std::time::Instant;
 use understudy_numbers::Epoch;
@@ -63,23 +65,18 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         Ok(state) => state,
         Err(error) => fail(rt, "the program cannot be saved", &error),
     };
+    recompute::check(rt, &state.layout);
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
     let frame: Frame = unsafe { *frame };
     user::begin_section(rt, epoch);
     let live = user::live_stack(state.main_stack(&frame));
     let scan = Instant::now();
-    let delta = {
+    let at_point = schedule::schedule(rt).at_candidate;
+    let left_out = marks::left_out(rt, at_point);
+    let Captured { delta, left_out } = {
         let keep = &mut *copies::keep(rt);
         let (tracker, store, own) = (&mut keep.tracker, &mut keep.store, &keep.own.image);
-        capture(
-            tracker,
-            &state.layout,
-            &[live],
-            &marks::left_out(rt, schedule::schedule(rt).at_candidate),
-            epoch,
-            store,
-            own,
-        )
+        capture(tracker, &state.layout, &[live], &left_out, epoch, store, own)
     }
     .unwrap_or_else(|error| fail(rt, "the program's memory cannot be saved", &error));
     copies::expose_only_windows(rt);
@@ -102,6 +99,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         scan_ns,
         copy_ns,
     });
+    savings::tell(rt, epoch, at_point, left_out);
     log::debug!(
         "epoch {epoch}: {pages} pages, {} bytes of state captured in {:?}",
         encoded.bytes.len(),

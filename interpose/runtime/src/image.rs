@@ -11,6 +11,7 @@
 //! * [`sums`] are the checksums that every copy of a page carries, [`absent`] those of pages without a copy;
 //! * [`parity`] is what is kept in place of whole copies, [`helper`] the thread that makes it;
 //! * [`prefault`] makes memory present ahead of a copy into it;
+//! * [`opened`] gives access to pages that the program has protected;
 //! * [`capture`] makes a [`epoch::Delta`], [`restore`] puts an [`epoch::Image`] back.
 //!
 //! Everything here expects the user side's threads to stand still, and its own code, stack and
@@ -22,6 +23,7 @@ pub mod epoch;
 pub mod helper;
 pub mod kernel;
 pub mod layout;
+pub mod opened;
 pub mod parity;
 pub mod prefault;
 pub mod remap;
@@ -36,7 +38,6 @@ pub mod wire;
 
 mod fill;
 mod observe;
-mod opened;
 mod procmap;
 mod prot;
 mod settled;

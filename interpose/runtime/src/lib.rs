@@ -57,6 +57,7 @@ pub mod posting;
 pub mod protection;
 pub mod raise;
 #[macro_use]
+pub mod recompute;
 pub mod recovery;
 pub mod redundancy;
 pub mod rehearsal;

@@ -1,55 +1,126 @@
 //! Memory that need not be saved, because the program says so (`understudy.h`).
 //!
-//! Checkpoints are without such pages, and recoveries leave zeros there. Only whole pages count.
+//! Checkpoints are without such pages, and recoveries leave zeros there, which functions of the program replace
+//! ([`crate::recompute`]). Only whole pages count.
 #![allow(unsafe_code)]
+
+mod told;
 
 use crate::cell::{Field, runtime};
 use crate::image::runs::{self, AddrRange, PageRun};
-use crate::{early, told};
+use crate::{early, events};
+pub use ckptd::events::MarkWay as Way;
+use std::collections::BTreeMap;
+pub use told::{Mark, Told};
 
 runtime! {
     pub struct Runtime: early::Runtime {
         /// Pages that need not be saved.
         marks: Field<Marks> = Field::new(Marks::NONE),
+        /// Names of places in the program, which take long to find.
+        names: Field<BTreeMap<u64, String>> = Field::new(BTreeMap::new()),
     }
 }
 
 /// What poisoned memory holds.
-const POISON: u8 = 0xa5;
+pub const POISON: u8 = 0xa5;
+
+/// Memory that a function of the program makes again: `function(memory.start, memory.len(), argument)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Recomputed {
+    pub memory: AddrRange,
+    pub function: u64,
+    pub argument: u64,
+    /// Where the program has said so.
+    pub place: u64,
+}
+
+/// What is saved with a cut, since it belongs to the program's time line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Lasting {
+    /// Never saved (sorted).
+    excluded: Vec<PageRun>,
+    /// The calls that have led to that, for whoever asks what they have saved.
+    exclusions: Told,
+    /// In the order in which they are made again.
+    recomputed: Vec<Recomputed>,
+}
 
 /// What the program has said.
 struct Marks {
-    /// Never saved (sorted). Saved with a cut, since it belongs to the program's time line.
-    excluded: Vec<PageRun>,
-    /// Not needed at the next point, in any order.
-    discarded: Vec<PageRun>,
+    lasting: Lasting,
+    /// Not needed at the next point.
+    discarded: Vec<Mark>,
+    /// What was forgotten at points since the last cut, if there are event files.
+    forgotten: Told,
+}
+
+impl Lasting {
+    const NONE: Lasting = Lasting {
+        excluded: Vec::new(),
+        exclusions: Told::NONE,
+        recomputed: Vec::new(),
+    };
+
+    fn exclude(&mut self, mark: Mark) {
+        self.excluded = runs::union(&self.excluded, &inside(mark.memory));
+        self.exclusions.add(mark);
+    }
+
+    fn include(&mut self, range: AddrRange) {
+        let pages = range.pages();
+        self.excluded = runs::subtract(&self.excluded, &[pages]);
+        self.exclusions
+            .retain(|mark| !runs::subtract(&[mark.memory.pages()], &[pages]).is_empty());
+    }
+
+    fn recompute(&mut self, region: Recomputed) {
+        self.recomputed.retain(|it| it.memory.start != region.memory.start);
+        if region.function != 0 && !region.memory.is_empty() {
+            self.recomputed.push(region);
+        }
+    }
+
+    fn left_out(&self) -> Vec<PageRun> {
+        if self.recomputed.is_empty() {
+            return self.excluded.clone();
+        }
+        let recomputed = self.recomputed.iter().flat_map(|it| inside(it.memory));
+        runs::union(&self.excluded, &runs::normalise(recomputed.collect()))
+    }
 }
 
 impl Marks {
     const NONE: Marks = Marks {
-        excluded: Vec::new(),
+        lasting: Lasting::NONE,
         discarded: Vec::new(),
+        forgotten: Told::NONE,
     };
 
-    fn discard(&mut self, range: AddrRange) {
-        self.discarded.extend(inside(range));
-    }
-
-    fn exclude(&mut self, range: AddrRange) {
-        self.excluded = runs::union(&self.excluded, &inside(range));
-    }
-
-    fn include(&mut self, range: AddrRange) {
-        self.excluded = runs::subtract(&self.excluded, &[range.pages()]);
-    }
-
     fn left_out(&self) -> Vec<PageRun> {
-        runs::union(&self.excluded, &runs::normalise(self.discarded.clone()))
+        let discarded = self.discarded.iter().flat_map(|mark| inside(mark.memory));
+        runs::union(&self.lasting.left_out(), &runs::normalise(discarded.collect()))
+    }
+
+    /// Those that count at a cut, and at points those that only count there; then those that were forgotten before it.
+    fn at_cut(&mut self, at_point: bool) -> (Vec<Mark>, Vec<Mark>) {
+        let forgotten = self.forgotten.take();
+        let recomputed = self.lasting.recomputed.iter().map(|it| Mark {
+            way: Way::Recompute,
+            memory: it.memory,
+            place: it.place,
+        });
+        let lasting = recomputed.chain(self.lasting.exclusions.iter());
+        if at_point {
+            (lasting.chain(self.discarded.iter().copied()).collect(), forgotten)
+        } else {
+            (lasting.collect(), forgotten)
+        }
     }
 }
 
 /// The whole pages of a range.
-fn inside(range: AddrRange) -> Vec<PageRun> {
+pub fn inside(range: AddrRange) -> Vec<PageRun> {
     let touched = range.pages();
     let begins = u64::from(range.start > touched.range().start);
     let ends = u64::from(range.end < touched.range().end);
@@ -62,18 +133,30 @@ fn inside(range: AddrRange) -> Vec<PageRun> {
 }
 
 /// The content is not needed behind the next point, and not written before.
-pub fn discard(rt: &Runtime, range: AddrRange) {
-    rt.marks.borrow_mut().discard(range);
+pub fn discard(rt: &Runtime, memory: AddrRange, place: u64) {
+    let way = Way::Discard;
+    rt.marks.borrow_mut().discarded.push(Mark { way, memory, place });
 }
 
 /// The content is never needed in another process, nor after a recovery.
-pub fn exclude(rt: &Runtime, range: AddrRange) {
-    rt.marks.borrow_mut().exclude(range);
+pub fn exclude(rt: &Runtime, memory: AddrRange, place: u64) {
+    let way = Way::Exclude;
+    rt.marks.borrow_mut().lasting.exclude(Mark { way, memory, place });
 }
 
 /// The content is needed again.
 pub fn include(rt: &Runtime, range: AddrRange) {
-    rt.marks.borrow_mut().include(range);
+    rt.marks.borrow_mut().lasting.include(range);
+}
+
+/// A function makes the content; none, or an empty range: it does so no more for memory that begins there.
+pub fn recompute(rt: &Runtime, region: Recomputed) {
+    rt.marks.borrow_mut().lasting.recompute(region);
+}
+
+/// What functions make again, in their order.
+pub fn recomputed(rt: &Runtime) -> Vec<Recomputed> {
+    rt.marks.borrow().lasting.recomputed.clone()
 }
 
 /// What need not be in a checkpoint that is taken now (sorted), at a point or elsewhere.
@@ -82,8 +165,18 @@ pub fn left_out(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     if at_point {
         marks.left_out()
     } else {
-        marks.excluded.clone()
+        marks.lasting.left_out()
     }
+}
+
+/// The marks behind [`left_out`], and those that were forgotten since this was asked last.
+pub fn at_cut(rt: &Runtime, at_point: bool) -> (Vec<Mark>, Vec<Mark>) {
+    rt.marks.borrow_mut().at_cut(at_point)
+}
+
+/// The name of a place, which `find` finds the first time.
+pub fn name(rt: &Runtime, place: u64, find: impl FnOnce() -> String) -> String {
+    rt.names.borrow_mut().entry(place).or_insert_with(find).clone()
 }
 
 /// A point has been passed: what was not needed there is needed as soon as it has been written.
@@ -91,37 +184,43 @@ pub fn left_out(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
 pub fn pass(rt: &Runtime) {
     let mut marks = rt.marks.borrow_mut();
     if !marks.discarded.is_empty() {
-        forget(std::mem::take(&mut marks.discarded));
+        let discarded = std::mem::take(&mut marks.discarded);
+        forget(&mut marks.forgotten, &discarded);
     }
 }
 
 #[cold]
-fn forget(discarded: Vec<PageRun>) {
-    if told::config().poison {
-        for run in discarded {
+fn forget(forgotten: &mut Told, discarded: &[Mark]) {
+    if events::are_kept() {
+        discarded.iter().for_each(|&mark| forgotten.add(mark));
+    }
+    if crate::told::config().poison {
+        discarded.iter().flat_map(|mark| inside(mark.memory)).for_each(|run| {
             let range = run.range();
             // SAFETY: the program's own memory, whose content it has given up.
             unsafe { (range.start as *mut u8).write_bytes(POISON, range.len() as usize) };
-        }
+        });
     }
 }
 
 /// What is saved with a cut.
-pub fn excluded(rt: &Runtime) -> Vec<PageRun> {
-    rt.marks.borrow().excluded.clone()
+pub fn lasting(rt: &Runtime) -> Lasting {
+    rt.marks.borrow().lasting.clone()
 }
 
 /// Goes on from what was saved.
-pub fn restore(rt: &Runtime, excluded: Vec<PageRun>) {
-    rt.marks.set(Marks {
-        excluded,
-        discarded: Vec::new(),
-    });
+pub fn restore(rt: &Runtime, lasting: Lasting) {
+    rt.marks.set(Marks { lasting, ..Marks::NONE });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn mark(way: Way, start: u64, end: u64) -> Mark {
+        let memory = AddrRange::new(start, end);
+        Mark { way, memory, place: 1 }
+    }
 
     #[test]
     fn only_whole_pages_count() {
@@ -137,11 +236,46 @@ mod tests {
     #[test]
     fn what_is_included_is_saved_to_its_last_byte() {
         let mut marks = Marks::NONE;
-        marks.exclude(AddrRange::new(0x1000, 0x9000));
-        marks.include(AddrRange::new(0x3fff, 0x4001));
+        marks.lasting.exclude(mark(Way::Exclude, 0x1000, 0x9000));
+        marks.lasting.include(AddrRange::new(0x3fff, 0x4001));
         assert_eq!(marks.left_out(), [PageRun::between(1, 3), PageRun::between(5, 9)]);
-        marks.discard(AddrRange::new(0xa000, 0xb000));
-        marks.discard(AddrRange::new(0x8000, 0xa000));
+        marks.discarded.push(mark(Way::Discard, 0xa000, 0xb000));
+        marks.discarded.push(mark(Way::Discard, 0x8000, 0xa000));
         assert_eq!(marks.left_out(), [PageRun::between(1, 3), PageRun::between(5, 11)]);
+    }
+
+    #[test]
+    fn a_region_is_recomputed_until_that_is_taken_back() {
+        let region = |start, end, function| Recomputed {
+            memory: AddrRange::new(start, end),
+            function,
+            argument: 0,
+            place: 1,
+        };
+        let mut marks = Marks::NONE;
+        marks.lasting.recompute(region(0x5800, 0x9000, 7));
+        marks.lasting.recompute(region(0x1000, 0x3000, 8));
+        assert_eq!(marks.left_out(), [PageRun::between(1, 3), PageRun::between(6, 9)]);
+        assert_eq!(marks.lasting.recomputed[0].function, 7, "the order is the program's");
+        marks.lasting.recompute(region(0x1000, 0x2000, 9));
+        assert_eq!(marks.left_out(), [PageRun::between(1, 2), PageRun::between(6, 9)]);
+        marks.lasting.recompute(region(0x1000, 0x2000, 0));
+        marks.lasting.recompute(region(0x5800, 0x5800, 7));
+        assert_eq!(marks.lasting, Lasting::NONE);
+    }
+
+    #[test]
+    fn marks_are_told_with_what_they_did() {
+        let mut marks = Marks::NONE;
+        let [discard, exclude] = [mark(Way::Discard, 0x1000, 0x2000), mark(Way::Exclude, 0x4000, 0x6000)];
+        marks.discarded.push(discard);
+        marks.lasting.exclude(exclude);
+        assert_eq!(marks.at_cut(true), (vec![exclude, discard], vec![]));
+        assert_eq!(marks.at_cut(false), (vec![exclude], vec![]));
+        marks.forgotten.add(discard);
+        marks.forgotten.add(discard);
+        marks.lasting.include(AddrRange::new(0x4000, 0x6000));
+        assert_eq!(marks.at_cut(false), (vec![], vec![discard]));
+        assert_eq!(marks.at_cut(false), (vec![], vec![]));
     }
 }

@@ -139,6 +139,37 @@ unsafe extern "C" fn call_on_stack(function: *const c_void, a: u64, b: u64, c: u
     )
 }
 
+/// Has callbacks run on the stack of the program that the frame describes, which is not the outermost entry's yet, for the length of `run`.
+pub fn on_stack_of<T>(frame: &Frame, run: impl FnOnce() -> T) -> T {
+    let top = top_frame().unwrap_or_else(|| libc_abort());
+    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+    let before = unsafe { top.replace(*frame) };
+    let result = run();
+    // SAFETY: as above.
+    unsafe { top.write(before) };
+    result
+}
+
+/// Has MPI calls, and the program's end, lead to `refuse` for the length of `run`.
+pub fn without_mpi<T>(refuse: extern "C" fn() -> !, run: impl FnOnce() -> T) -> T {
+    let slots = || DISPATCH[..SLOT_COUNT].iter().chain([&DISPATCH[LEAVE]]);
+    let handlers: Vec<_> = slots()
+        .map(|entry| entry.swap(refuse as *mut c_void, Ordering::Relaxed))
+        .collect();
+    let result = run();
+    for (entry, handler) in slots().zip(handlers) {
+        entry.store(handler, Ordering::Relaxed);
+    }
+    result
+}
+
+/// The slot of the innermost call under way.
+pub fn innermost_slot() -> u64 {
+    let frame = (TOP.load(Ordering::Relaxed) - FRAME_SIZE) as *const Frame;
+    // SAFETY: a handler runs, whose frame ends there.
+    unsafe { (*frame).slot }
+}
+
 /// The frame of the outermost entry, or `None` inside a callback.
 pub fn top_frame() -> Option<*mut Frame> {
     let base = BASE.load(Ordering::Relaxed);

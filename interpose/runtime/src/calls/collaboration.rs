@@ -1,7 +1,9 @@
 //! What the program tells the layer, and asks of it, by `MPI_Pcontrol`: see `interpose/include/understudy.h`.
 #![allow(unsafe_code)]
 
+use crate::arch::{Frame, turn};
 use crate::image::runs::AddrRange;
+use crate::marks::Recomputed;
 use crate::recovery::Runtime;
 use crate::{arch, copies, cut, journal, marks, schedule, world};
 use std::ffi::c_int;
@@ -15,6 +17,7 @@ const ASK: c_int = 75005;
 const DISCARD: c_int = 75006;
 const EXCLUDE: c_int = 75007;
 const INCLUDE: c_int = 75008;
+const RECOMPUTE: c_int = 75009;
 
 /// The program's `understudy_state`.
 #[repr(C)]
@@ -54,33 +57,68 @@ pub fn control(rt: &Runtime, level: c_int) -> Result<(), arch::Rewound> {
             *held = held.saturating_sub(1);
         }
         ASK => ask(rt),
-        DISCARD => marks::discard(rt, range()),
-        EXCLUDE => marks::exclude(rt, range()),
-        INCLUDE => marks::include(rt, range()),
-        _ => {}
+        _ => {
+            if let Some(call) = Call::of_now() {
+                mark(rt, level, &call);
+            }
+        }
     }
     Ok(())
 }
 
-/// The arguments behind the level, which the call table does not know.
-fn arguments() -> [u64; 2] {
-    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
-    let frame = arch::top_frame().map(|frame| unsafe { *frame });
-    // Inside of a callback there is none, and nothing is answered or marked.
-    frame.map_or([0; 2], |frame| [frame.arguments[1], frame.arguments[2]])
+/// The program says something of its memory.
+fn mark(rt: &Runtime, level: c_int, call: &Call) {
+    let (memory, place) = (call.range(), call.place);
+    match level {
+        DISCARD => marks::discard(rt, memory, place),
+        EXCLUDE => marks::exclude(rt, memory, place),
+        INCLUDE => marks::include(rt, memory),
+        RECOMPUTE => marks::recompute(
+            rt,
+            Recomputed {
+                memory,
+                function: call.arguments[2],
+                argument: call.arguments[3],
+                place,
+            },
+        ),
+        _ => {}
+    }
 }
 
-/// Those that are an address and a length.
-fn range() -> AddrRange {
-    let [start, length] = arguments();
-    AddrRange::new(start, start.saturating_add(length))
+/// A call of the program's.
+struct Call {
+    /// The arguments behind the level, which the call table does not know.
+    arguments: [u64; 4],
+    /// Its return address.
+    place: u64,
+}
+
+impl Call {
+    /// Inside of a callback there is none, and nothing is answered or marked.
+    fn of_now() -> Option<Call> {
+        // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+        let frame: Frame = arch::top_frame().map(|frame| unsafe { *frame })?;
+        let [_, a, b, c, d, _] = frame.arguments;
+        Some(Call {
+            arguments: [a, b, c, d],
+            place: turn::call_site(&frame),
+        })
+    }
+
+    /// An address and a length.
+    fn range(&self) -> AddrRange {
+        let [start, length, ..] = self.arguments;
+        AddrRange::new(start, start.saturating_add(length))
+    }
 }
 
 /// Answers into the program's memory; a caller with a shorter structure gets the beginning.
 fn ask(rt: &Runtime) {
     // No two replays would be answered alike.
     journal::give_up(rt);
-    let [to, length] = arguments();
+    let Some(call) = Call::of_now() else { return };
+    let [to, length, ..] = call.arguments;
     let length = (length as u32 as usize).min(size_of::<State>());
     let state = State::now(rt);
     // SAFETY: the header's promise: memory of the program of that length.
@@ -103,6 +141,7 @@ mod tests {
             ("DISCARD", DISCARD),
             ("EXCLUDE", EXCLUDE),
             ("INCLUDE", INCLUDE),
+            ("RECOMPUTE", RECOMPUTE),
         ];
         for (name, level) in levels {
             assert!(

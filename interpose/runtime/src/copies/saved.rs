@@ -3,7 +3,6 @@
 use crate::arch::Frame;
 use crate::copies::Runtime;
 use crate::early::{self, Early};
-use crate::image::runs::PageRun;
 use crate::objects::{Objects, objects};
 use crate::requests::{self, Requests};
 use crate::schedule::{Schedule, schedule};
@@ -11,7 +10,7 @@ use crate::{clock, disk, marks, traffic, user};
 use bincode::config::standard;
 
 /// Magic number and version of the encoding; the version is bumped with any change of a type in [`Saved`].
-const MAGIC: u32 = u32::from_le_bytes(*b"uss\x11");
+const MAGIC: u32 = u32::from_le_bytes(*b"uss\x12");
 
 /// Everything of a rank but its pages.
 #[derive(bincode::Decode)]
@@ -27,8 +26,8 @@ pub struct Saved {
     pub early: Vec<Early>,
     /// The cut schedule.
     pub schedule: Schedule,
-    /// Pages that are never saved.
-    pub excluded: Vec<PageRun>,
+    /// Memory that need not be saved.
+    pub marks: marks::Lasting,
     /// The buffer for buffered sends.
     pub attached: Option<requests::Attached>,
     /// What the program has sent.
@@ -50,7 +49,7 @@ struct Borrowed<'a> {
     requests: &'a Requests,
     early: &'a Vec<Early>,
     schedule: Schedule,
-    excluded: Vec<PageRun>,
+    marks: marks::Lasting,
     attached: Option<requests::Attached>,
     traffic: &'a traffic::Table,
     disk: Option<disk::Key>,
@@ -67,7 +66,7 @@ pub fn encode(rt: &Runtime, frame: &Frame, user: &user::State) -> Vec<u8> {
         requests: &requests::table(rt),
         early: &early::list(rt),
         schedule: schedule(rt),
-        excluded: marks::excluded(rt),
+        marks: marks::lasting(rt),
         attached: requests::attached(rt),
         traffic: &traffic::table(rt),
         disk: disk::due(rt),

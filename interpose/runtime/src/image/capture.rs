@@ -35,6 +35,24 @@ pub enum CaptureError {
     Arm(#[source] ObserveError),
 }
 
+/// What a capture is without, because nobody needs it (sorted lists).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Pages with content.
+    pub content: Vec<PageRun>,
+    /// Those of them written since the last capture. Where changes are found by comparison with a copy, which these have not: all.
+    pub written: Vec<PageRun>,
+}
+
+/// A capture.
+#[derive(Debug)]
+pub struct Captured {
+    /// What changed.
+    pub delta: Delta,
+    /// What was left out.
+    pub left_out: LeftOut,
+}
+
 /// Captures what changed since `image`, as the delta that leads to `epoch`.
 ///
 /// `extra` are ranges outside of the tracked areas that are copied always, such as the live part
@@ -51,13 +69,16 @@ pub fn capture(
     epoch: Epoch,
     store: &mut PageStore,
     image: &Image,
-) -> Result<Delta, CaptureError> {
+) -> Result<Captured, CaptureError> {
     tracker.watch(layout);
     let mut seen = tracker
         .observe_and_arm(layout, image, store)
         .map_err(CaptureError::Observe)?;
     let known = image.pages();
+    let mut without = LeftOut::default();
     if !left_out.is_empty() {
+        without.content = runs::intersect(&seen.content, left_out);
+        without.written = runs::intersect(&seen.written, left_out);
         seen.content = runs::subtract(&seen.content, left_out);
         seen.written = runs::subtract(&seen.written, left_out);
     }
@@ -77,7 +98,10 @@ pub fn capture(
         dropped,
     };
     match copy_and_arm(tracker, layout, &seen.armed, &changed, &delta, store) {
-        Ok(()) => Ok(delta),
+        Ok(()) => Ok(Captured {
+            delta,
+            left_out: without,
+        }),
         Err(error) => {
             // Some or all areas are armed already.
             tracker.abandon(delta, store);

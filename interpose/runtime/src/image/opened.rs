@@ -10,20 +10,22 @@ use super::vmas::Prot;
 
 /// The access needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub enum Need {
+    /// To read.
     Read,
+    /// To write.
     Write,
 }
 
 /// Areas opened for the time being; dropping closes them, [`Opened::close`] also tells how it went.
 #[derive(Debug, Default)]
-pub(super) struct Opened {
+pub struct Opened {
     before: Vec<(AddrRange, Prot)>,
 }
 
 impl Opened {
     /// Opens every tracked area that holds one of `pages` and lacks the access needed.
-    pub(super) fn open(layout: &Layout, pages: &[PageRun], need: Need) -> Result<Self, ProtError> {
+    pub fn open(layout: &Layout, pages: &[PageRun], need: Need) -> Result<Self, ProtError> {
         let mut opened = Self::default();
         for area in layout.tracked() {
             let has = match need {
@@ -44,7 +46,8 @@ impl Opened {
         Ok(opened)
     }
 
-    pub(super) fn close(mut self) -> Result<(), ProtError> {
+    /// Closes them.
+    pub fn close(mut self) -> Result<(), ProtError> {
         self.close_all()
     }
 

@@ -12,7 +12,8 @@ use crate::image::{remap, restore};
 use crate::objects::window;
 use crate::recovery::Runtime;
 use crate::{
-    clock, copies, disk, early, events, fault, handles, marks, objects, rehearsal, requests, schedule, traffic, user,
+    clock, copies, disk, early, events, fault, handles, marks, objects, recompute, rehearsal, requests, schedule,
+    traffic, user,
 };
 use ckptd::events::Kind;
 use std::time::Instant;
@@ -185,9 +186,10 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     early::forget_matched(rt);
     early::replace(rt, saved.early);
     schedule::restore(rt, saved.schedule, !is_init(&saved.frame));
-    marks::restore(rt, saved.excluded);
+    marks::restore(rt, saved.marks);
     requests::attach(rt, saved.attached);
     clock::restore(&saved.clock);
+    recompute::make(rt, &saved.frame, layout);
     Ok(Loaded {
         frame: saved.frame,
         on_disk: saved.disk,

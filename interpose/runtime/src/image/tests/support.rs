@@ -219,7 +219,9 @@ impl Rank {
         let next = Epoch(self.image.epoch().0 + 1);
         self.saved = user.layout();
         let Self { tracker, store, .. } = self;
-        let delta = capture(tracker, &self.saved, extra, &self.left_out, next, store, &self.image).unwrap();
+        let delta = capture(tracker, &self.saved, extra, &self.left_out, next, store, &self.image)
+            .unwrap()
+            .delta;
         store.seal(delta.runs());
         delta
     }

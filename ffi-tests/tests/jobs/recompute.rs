@@ -1,0 +1,159 @@
+//! Memory that a function of the program makes again (`understudy_recompute`).
+
+use ckptd::events::Kind;
+use ffi_tests::shared::native;
+use ffi_tests::{Job, Outcome, Scope, Trigger, place};
+use std::time::Duration;
+
+fn job(way: &str) -> Job {
+    Job::new(place::test_program("recompute"), &[way, "60"])
+        .workers(3)
+        .interval("5calls")
+}
+
+/// One table's words; there are two.
+const TABLE: u64 = 4 << 20;
+
+fn run(way: &str, fault: &str) -> Outcome {
+    let outcome = job(way).fault(fault).run();
+    outcome.assert_success();
+    outcome.check(outcome.stdout == native(job(way)).stdout, "the output differs");
+    outcome.assert_nothing_left();
+    outcome
+}
+
+#[track_caller]
+fn assert_said(outcome: &Outcome, what: &str) {
+    outcome.check(outcome.stderr.contains(what), &format!("it does not say \"{what}\""));
+}
+
+/// Bytes of the checkpoints of worker 1 behind the first two.
+fn captured(outcome: &Outcome) -> u64 {
+    let of = |record: ckptd::events::Record| match record.kind {
+        Kind::Capture { epoch, bytes, .. } if epoch.0 > 2 => bytes,
+        _ => 0,
+    };
+    outcome.events(1).into_iter().map(of).sum()
+}
+
+#[test]
+fn copies_are_without_what_is_recomputed() {
+    let [kept, marked] = ["kept", "marked"].map(|way| captured(&run(way, "")));
+    // Computed anew eight times, in so many different intervals, of which at most one is before the third checkpoint.
+    assert!(
+        marked + 7 * 2 * (TABLE - 8192) < kept,
+        "{marked} bytes were saved instead of {kept}"
+    );
+}
+
+#[test]
+fn what_is_recomputed_is_there_again() {
+    let outcome = run("marked", "kill rank=1 at=call:40");
+    outcome.assert_taken_over(&[1]);
+    // Survivors, too.
+    for rank in [0, 2] {
+        let made = outcome.events(rank).into_iter().filter_map(|record| match record.kind {
+            Kind::Recomputed { regions, bytes, .. } => Some((regions, bytes)),
+            _ => None,
+        });
+        outcome.check(made.collect::<Vec<_>>() == [(2, 2 * TABLE)], "it has made other memory");
+    }
+}
+
+#[test]
+fn workers_die_around_a_recomputation() {
+    let outcome = run(
+        "marked",
+        "kill rank=1 at=cut.end epoch=4; kill rank=2 at=commit.end epoch=6; kill rank=0 at=load.end",
+    );
+    outcome.assert_taken_over(&[0, 1, 2]);
+}
+
+#[test]
+fn parity_is_without_it() {
+    let job = || job("marked").env("UNDERSTUDY_COPIES", "xor:3");
+    let outcome = job().fault("kill rank=2 at=commit.end epoch=7").run();
+    outcome.assert_success();
+    outcome.check(outcome.stdout == native(job()).stdout, "the output differs");
+    outcome.assert_taken_over(&[2]);
+}
+
+#[test]
+fn a_job_that_is_started_again_recomputes() {
+    let job = || {
+        let job = Job::new(place::test_program("recompute"), &["marked", "600"]).workers(3);
+        job.disk().interval("5calls").limit(Duration::from_secs(30))
+    };
+    let on_disk = Trigger::OnDisk { workers: 3, epoch: 4 };
+    let mut first = job().killed_as_a_whole(on_disk, Scope::Job).run();
+    let second = job().env("UNDERSTUDY_RESTART", "1").run_after(&mut first);
+    second.assert_success();
+    assert_said(&second, "the job goes on from epoch");
+    let (all, rest) = (native(job()), &second.stdout);
+    second.check(all.stdout.ends_with(rest) && !rest.is_empty(), "the output differs");
+}
+
+#[test]
+fn a_region_is_as_protected_as_it_was() {
+    run("protected", "kill rank=1 at=call:30").assert_taken_over(&[1]);
+}
+
+/// What is said of memory after a checkpoint is undone by going back to it.
+#[test]
+fn what_is_said_of_memory_goes_back_with_it() {
+    for call in [33, 36, 39, 42, 45] {
+        run("late", &format!("kill rank=2 at=call:{call}")).assert_taken_over(&[2]);
+    }
+}
+
+#[test]
+fn memory_that_is_gone_is_not_recomputed() {
+    let outcome = run("unmapped", "kill rank=1 at=capture.end epoch=10");
+    outcome.assert_taken_over(&[1]);
+    assert_said(&outcome, "is not memory of the program any more");
+}
+
+#[test]
+fn static_data_are_rebuilt_beside_it() {
+    let job = || job("marked").env("UNDERSTUDY_STATIC", "replay");
+    let outcome = job().fault("kill rank=1 at=commit.end epoch=7").run();
+    outcome.assert_success();
+    outcome.check(outcome.stdout == native(job()).stdout, "the output differs");
+    outcome.assert_taken_over(&[1]);
+}
+
+#[test]
+fn a_function_that_communicates_ends_the_job() {
+    let outcome = job("calls").fault("kill rank=1 at=call:40").run();
+    let status = outcome.status.and_then(|status| status.code());
+    outcome.check(
+        status.is_some_and(|status| status != 0),
+        "the job has gone on, or hangs",
+    );
+    assert_said(
+        &outcome,
+        "a function that was given to understudy_recompute has called MPI_Barrier",
+    );
+}
+
+#[test]
+fn poison_finds_memory_that_is_not_what_is_recomputed() {
+    let run = |way: &str| {
+        let outcome = job(way).env("UNDERSTUDY_POISON", "1").run();
+        outcome.assert_success();
+        outcome.check(outcome.stdout == native(job(way)).stdout, "the output differs");
+        outcome
+    };
+    let wrong = run("wrong");
+    assert_said(&wrong, "is not what its function makes: byte 17284 is another one");
+    let right = run("marked");
+    let claims = &right.stderr;
+    assert!(!claims.contains("UNDERSTUDY_POISON"), "{claims}");
+}
+
+#[test]
+fn without_the_layer_nothing_is_recomputed() {
+    let [kept, marked] = ["kept", "marked"].map(|way| native(job(way)));
+    marked.assert_success();
+    assert!(marked.stdout == kept.stdout && !marked.stdout.is_empty());
+}

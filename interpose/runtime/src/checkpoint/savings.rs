@@ -1,0 +1,108 @@
+//! What a capture is without, by the marks of the program.
+
+use crate::events;
+use crate::image::capture::LeftOut;
+use crate::image::runs::{self, PageRun};
+use crate::journal::trace::places;
+use crate::marks::{self, Mark};
+use crate::recovery::Runtime;
+use ckptd::events::{Kind, MarkSaving};
+use understudy_numbers::Epoch;
+
+/// Marks that are listed for a capture; those with the most pages.
+const ROWS: usize = 64;
+
+/// Records it, if the program has marked anything.
+pub fn tell(rt: &Runtime, epoch: Epoch, at_point: bool, left_out: LeftOut) {
+    let (counting, forgotten) = marks::at_cut(rt, at_point);
+    if counting.is_empty() && forgotten.is_empty() || !events::are_kept() {
+        return;
+    }
+    let pages = runs::total(&left_out.written);
+    let mut marks = shares(&counting, left_out);
+    marks.extend(forgotten.into_iter().map(|mark| Share {
+        mark,
+        counts: false,
+        held: 0,
+        saved: 0,
+    }));
+    marks.sort_by_key(|it| std::cmp::Reverse((it.saved, it.held)));
+    marks.truncate(ROWS);
+    let name = |place| marks::name(rt, place, || places::names(&[place]).concat());
+    let marks = marks.into_iter().map(|share| share.saving(name));
+    events::emit(Kind::LeftOut {
+        epoch,
+        pages,
+        marks: marks.collect(),
+    });
+}
+
+/// What a mark has left out.
+struct Share {
+    mark: Mark,
+    counts: bool,
+    held: u64,
+    saved: u64,
+}
+
+impl Share {
+    fn saving(&self, name: impl Fn(u64) -> String) -> MarkSaving {
+        let Mark { way, memory, place } = self.mark;
+        MarkSaving {
+            way,
+            place: name(place),
+            start: memory.start,
+            bytes: memory.len(),
+            whole_pages: runs::total(&marks::inside(memory)),
+            counts: self.counts,
+            held_pages: self.held,
+            saved_pages: self.saved,
+        }
+    }
+}
+
+/// The share of each; pages that several have marked are the first one's.
+fn shares(marks: &[Mark], mut left_out: LeftOut) -> Vec<Share> {
+    let take = |from: &mut Vec<PageRun>, pages: &[PageRun]| {
+        let taken = runs::total(&runs::intersect(from, pages));
+        *from = runs::subtract(from, pages);
+        taken
+    };
+    let share = |&mark: &Mark| {
+        let pages = marks::inside(mark.memory);
+        Share {
+            mark,
+            counts: true,
+            held: take(&mut left_out.content, &pages),
+            saved: take(&mut left_out.written, &pages),
+        }
+    };
+    marks.iter().map(share).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::runs::AddrRange;
+    use crate::marks::Way;
+
+    #[test]
+    fn a_page_that_is_marked_twice_is_saved_once() {
+        let mark = |start, end| Mark {
+            way: Way::Exclude,
+            memory: AddrRange::new(start, end),
+            place: 0,
+        };
+        let left_out = LeftOut {
+            content: vec![PageRun::between(1, 6)],
+            written: vec![PageRun::between(3, 5)],
+        };
+        let shares = shares(
+            &[mark(0x1000, 0x4000), mark(0x2000, 0x9000), mark(0x1001, 0x1002)],
+            left_out,
+        );
+        let told: Vec<_> = shares.iter().map(|it| (it.held, it.saved)).collect();
+        assert_eq!(told, [(3, 1), (2, 1), (0, 0)]);
+        assert_eq!(shares[2].saving(|_| String::new()).whole_pages, 0);
+    }
+}

@@ -1,0 +1,44 @@
+//! Marks as the program has made them, for whoever asks what they have saved.
+
+use super::Way;
+use crate::image::runs::AddrRange;
+
+/// What the program has said of some memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Mark {
+    pub way: Way,
+    pub memory: AddrRange,
+    /// Where the program has said so: the call's return address.
+    pub place: u64,
+}
+
+/// So many marks are kept at most: a program may mark memory that is always another.
+const LIMIT: usize = 64;
+
+/// Different marks, in the order of their first call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Told(Vec<Mark>);
+
+impl Told {
+    pub const NONE: Told = Told(Vec::new());
+
+    /// Adds one, if it is new.
+    pub fn add(&mut self, mark: Mark) {
+        if self.0.len() < LIMIT && !self.0.contains(&mark) {
+            self.0.push(mark);
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Mark> + '_ {
+        self.0.iter().copied()
+    }
+
+    pub fn retain(&mut self, keep: impl Fn(&Mark) -> bool) {
+        self.0.retain(keep);
+    }
+
+    /// All of them, which are kept no more.
+    pub fn take(&mut self) -> Vec<Mark> {
+        std::mem::take(&mut self.0)
+    }
+}

@@ -1,0 +1,145 @@
+//! Memory that copies do without, since a function of the program makes it again (`understudy_recompute`).
+//!
+//! After a load the functions are called in every process: those who take a part need it, and the others would wait for them anyhow. They
+//! run before anything else can look at the memory: messages that are sent again, and windows. UNDERSTUDY_POISON=1 has them called
+//! at every cut, too, and compares.
+#![allow(unsafe_code)]
+
+use crate::arch::{self, Frame};
+use crate::generated::Proc;
+use crate::image::layout::Layout;
+use crate::image::opened::{Need, Opened};
+use crate::image::runs::{self, AddrRange, PageRun};
+use crate::journal::trace::places;
+use crate::journal::{self, Runtime};
+use crate::marks::{self, POISON, Recomputed};
+use crate::{ending, events, sys, told};
+use ckptd::events::Kind;
+use std::time::Instant;
+
+/// Why functions that make memory again cannot be called.
+#[derive(Debug, thiserror::Error)]
+enum RecomputeError {
+    /// It would wait for processes that are elsewhere.
+    #[error(
+        "a function that was given to understudy_recompute has called {0}; such a function may not communicate, nor end the program"
+    )]
+    Call(&'static str),
+}
+
+/// Makes the memory of the program again, where the frame says: its pages are those of an epoch, but for what is to be made.
+pub fn make(rt: &Runtime, frame: &Frame, layout: &Layout) {
+    let regions = marks::recomputed(rt);
+    if regions.is_empty() {
+        return;
+    }
+    let began = Instant::now();
+    let opened = open(rt, layout, &regions);
+    arch::on_stack_of(frame, || regions.iter().for_each(call));
+    close(rt, opened);
+    events::emit(Kind::Recomputed {
+        regions: regions.len() as u64,
+        bytes: regions.iter().map(|region| region.memory.len()).sum(),
+        ns: events::nanoseconds(began),
+    });
+}
+
+/// Before a capture: forgets regions that are not the program's memory any more and, with poison, those whose functions make other bytes.
+pub fn check(rt: &Runtime, layout: &Layout) {
+    let regions = marks::recomputed(rt);
+    for region in &regions {
+        if !is_mapped(layout, region.memory) {
+            take_back(rt, region);
+            sys::say(format_args!(
+                "{} is not memory of the program any more: what understudy_recompute has said of it is forgotten",
+                describe(region)
+            ));
+        } else if told::config().poison {
+            let opened = open(rt, layout, std::slice::from_ref(region));
+            let different = compare(region);
+            close(rt, opened);
+            if let Some(place) = different {
+                take_back(rt, region);
+                sys::say(format_args!(
+                    "UNDERSTUDY_POISON: {} is not what its function makes: byte {place} is another one. A recovery would have changed \
+                     the program's results. From here on this memory is saved",
+                    describe(region)
+                ));
+            }
+        }
+    }
+}
+
+fn take_back(rt: &Runtime, region: &Recomputed) {
+    let function = 0;
+    marks::recompute(rt, Recomputed { function, ..*region });
+}
+
+fn describe(region: &Recomputed) -> String {
+    format!(
+        "the region of {} bytes at {:#x} (understudy_recompute at {})",
+        region.memory.len(),
+        region.memory.start,
+        places::names(&[region.place]).concat()
+    )
+}
+
+/// Whether all of it is memory that a capture looks at, and that can be written.
+fn is_mapped(layout: &Layout, memory: AddrRange) -> bool {
+    let areas = layout.tracked().filter(|area| area.may_write);
+    let pages: Vec<PageRun> = areas.map(|area| area.pages()).collect();
+    runs::subtract(&[memory.pages()], &runs::normalise(pages)).is_empty()
+}
+
+/// Memory may have been made read-only since.
+fn open(rt: &Runtime, layout: &Layout, regions: &[Recomputed]) -> Opened {
+    let pages = regions.iter().map(|region| region.memory.pages());
+    Opened::open(layout, &runs::normalise(pages.collect()), Need::Write)
+        .unwrap_or_else(|error| ending::fail(rt, "memory that is to be made again cannot be written", &error))
+}
+
+fn close(rt: &Runtime, opened: Opened) {
+    opened
+        .close()
+        .unwrap_or_else(|error| ending::fail(rt, "memory that was made again cannot be protected", &error));
+}
+
+fn call(region: &Recomputed) {
+    let Recomputed {
+        memory,
+        function,
+        argument,
+        ..
+    } = *region;
+    // SAFETY: the program has given this function for these arguments.
+    arch::without_mpi(refuse, || unsafe {
+        arch::call_user(function as *const _, memory.start, memory.len(), argument, 0, 0);
+    });
+}
+
+/// What MPI calls of such a function lead to.
+extern "C" fn refuse() -> ! {
+    let name = Proc::from_slot(arch::innermost_slot() as u32).map_or("exit", Proc::name);
+    let rt = journal::DOOR.get();
+    ending::fail(
+        rt,
+        "memory of the program cannot be made again",
+        &RecomputeError::Call(name),
+    )
+}
+
+/// The first byte that the function makes another one, if any. The memory stays as it is.
+fn compare(region: &Recomputed) -> Option<usize> {
+    let (start, length) = (region.memory.start as *mut u8, region.memory.len() as usize);
+    // SAFETY: memory of the program, which stands still; no reference is left when its function runs.
+    let before = unsafe { std::slice::from_raw_parts(start, length) }.to_vec();
+    // SAFETY: as above.
+    unsafe { start.write_bytes(POISON, length) };
+    call(region);
+    // SAFETY: as above.
+    let made = unsafe { std::slice::from_raw_parts(start, length) };
+    let different = before.iter().zip(made).position(|(before, made)| before != made);
+    // SAFETY: as above.
+    unsafe { start.copy_from_nonoverlapping(before.as_ptr(), length) };
+    different
+}
