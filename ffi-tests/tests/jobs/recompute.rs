@@ -1,6 +1,7 @@
 //! Memory that a function of the program makes again (`understudy_recompute`).
 
 use ckptd::events::Kind;
+use ffi_tests::command::understudy;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, Scope, Trigger, place};
 use std::time::Duration;
@@ -44,6 +45,25 @@ fn copies_are_without_what_is_recomputed() {
         marked + 7 * 2 * (TABLE - 8192) < kept,
         "{marked} bytes were saved instead of {kept}"
     );
+}
+
+#[test]
+fn advice_tells_what_marks_have_saved() {
+    let advise = |outcome: &Outcome| {
+        let events = outcome.event_directory();
+        understudy(&["advise", events.to_str().unwrap(), "--mtbf", "6h"])
+    };
+    let marked = advise(&run("marked", ""));
+    assert!(marked.contains("What understudy.h was told has left"), "{marked}");
+    let is_row = |line: &&str| line.contains("recompute of 4.0 MiB at main+") && line.contains("(3 regions)");
+    assert_eq!(marked.lines().filter(is_row).count(), 2, "{marked}");
+    let quiet = advise(&run("small", ""));
+    assert!(
+        quiet.contains("recompute of 64 B at main+") && quiet.contains("saved nothing: no whole page lies inside"),
+        "{quiet}"
+    );
+    let kept = advise(&run("kept", ""));
+    assert!(!kept.contains("understudy.h"), "{kept}");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! `understudy advise`: the interval that suits a job.
 
+mod marks;
+
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};
 use ckptd::advice;
-use ckptd::report::{Costs, Job, Report};
+use ckptd::report::{Costs, Job, MarkSavings, Report};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -72,11 +74,20 @@ struct Advice {
     penalty: f64,
     penalty_of_cost: f64,
     penalty_of_short_cost: f64,
+    /// What the program has left out of its checkpoints, if it has said that it may be.
+    marks: Option<MarkSavings>,
+}
+
+/// What event files tell.
+#[derive(Default)]
+struct Found {
+    costs: Option<Costs>,
+    marks: Option<MarkSavings>,
 }
 
 impl Arguments {
     pub fn run(self) -> Outcome {
-        let costs = self.costs()?;
+        let Found { costs, marks } = self.found()?;
         let measured = |ns: fn(&Costs) -> u64| costs.as_ref().map_or(0.0, |costs| ns(costs) as f64 / 1e9);
         let cost = self
             .cost
@@ -113,6 +124,7 @@ impl Arguments {
             penalty: advice::penalty(expected_with, expected_local),
             penalty_of_cost: advice::penalty_of_cost(cost, mtbf),
             penalty_of_short_cost: advice::penalty_of_short_cost(cost, mtbf),
+            marks,
         };
         if self.json {
             print_json(&advice)?;
@@ -122,8 +134,10 @@ impl Arguments {
         Ok(verdict(true))
     }
 
-    fn costs(&self) -> Result<Option<Costs>, Failure> {
-        let Some(dir) = &self.dir else { return Ok(None) };
+    fn found(&self) -> Result<Found, Failure> {
+        let Some(dir) = &self.dir else {
+            return Ok(Found::default());
+        };
         let report = Report::new(Job::load(dir)?);
         let costs = Costs::new(&report.timeline, &report.recoveries);
         if costs.is_none() && self.cost.is_none() {
@@ -136,7 +150,8 @@ impl Arguments {
                 ),
             ));
         }
-        Ok(costs)
+        let marks = MarkSavings::new(&report.timeline);
+        Ok(Found { costs, marks })
     }
 }
 
@@ -157,7 +172,7 @@ impl Advice {
              \x20 without protection      {} expected, as each failure starts it over\n\
              \x20 with {:>8.0} intervals {} expected, {:.3}% more than without any failure\n\
              \x20 with localised rollback {} at best: without checkpoints, and nothing computed again\n\
-             So rollback costs at most {} ({} by the formula for the best number of checkpoints, {} if they are short).\n",
+             So rollback costs at most {} ({} by the formula for the best number of checkpoints, {} if they are short).\n{}",
             seconds(self.cost),
             if self.recovery > 0.0 {
                 seconds(self.recovery)
@@ -180,6 +195,7 @@ impl Advice {
             percent(self.penalty),
             percent(self.penalty_of_cost),
             percent(self.penalty_of_short_cost),
+            self.marks.as_ref().map(marks::text).unwrap_or_default()
         )
     }
 }

@@ -1,0 +1,60 @@
+//! What the program's marks have saved, for people.
+
+use super::percent;
+use ckptd::pages::PAGE_SIZE;
+use ckptd::report::{MarkRow, MarkSavings, bytes, count, time};
+use std::fmt::Write;
+
+/// The paragraph, with a line for each mark.
+pub fn text(it: &MarkSavings) -> String {
+    let mut out = format!(
+        "What understudy.h was told has left {} out of {}, in all processes: {} of what they would have copied and sent \
+         (some {} of copying).\n",
+        pages(it.saved_pages),
+        count(it.checkpoints as usize, "checkpoint", "checkpoints"),
+        percent(it.share()),
+        time(it.saved_ns()),
+    );
+    for row in it.rows.iter().filter(|row| row.failing().is_none()) {
+        let _ = writeln!(out, "  {}", saved(row));
+    }
+    for row in &it.rows {
+        if let Some(why) = row.failing() {
+            let _ = writeln!(out, "  {} has saved nothing: {why}", name(row));
+        }
+    }
+    if it.recomputations > 0 {
+        let _ = writeln!(
+            out,
+            "  After recoveries memory was recomputed {}, in {} at most",
+            count(it.recomputations as usize, "time", "times"),
+            time(it.longest_ns)
+        );
+    }
+    out
+}
+
+fn name(row: &MarkRow) -> String {
+    format!("{} of {} at {}", row.way, bytes(row.bytes), row.place)
+}
+
+fn saved(row: &MarkRow) -> String {
+    let mean = row.saved_pages / row.captures.max(1);
+    let missed = match row.missed {
+        0 => String::new(),
+        missed => format!(", and was over before {missed} others"),
+    };
+    format!(
+        "{} ({}): {} not copied, {} in the mean of {}{missed}; copies are smaller by up to {}",
+        name(row),
+        count(row.regions as usize, "region", "regions"),
+        pages(row.saved_pages),
+        pages(mean),
+        count(row.captures as usize, "capture", "captures"),
+        pages(row.held_pages)
+    )
+}
+
+fn pages(count: u64) -> String {
+    bytes(count.saturating_mul(PAGE_SIZE as u64))
+}
