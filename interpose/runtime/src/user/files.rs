@@ -153,7 +153,8 @@ pub(super) fn is_device(path: &[u8]) -> bool {
 /// Devices of accelerators that are open. Drivers keep theirs open as long as they are used.
 pub(super) fn accelerators() -> Vec<String> {
     let _held = shim::hold_descriptors();
-    let paths = descriptors().into_iter().map(path_of);
+    let is_special = |fd: &i32| stat(*fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR);
+    let paths = descriptors().into_iter().filter(is_special).map(path_of);
     let devices = paths.filter(|path| is_device(path.as_os_str().as_bytes()));
     devices.map(|path| path.to_string_lossy().into_owned()).collect()
 }
