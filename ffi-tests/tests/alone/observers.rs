@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Rank 0 sleeps for so long.
 fn idle() -> Job {
-    let job = Job::new(place::test_program("waiting"), &["5"]);
+    let job = Job::new(place::test_program("waiting"), &["12"]);
     job.workers(2).interval("1s")
 }
 
