@@ -1,6 +1,7 @@
 //! What the processes of an understudy job share, and the programs around it.
 //!
 //! * [`advice`]: how often to take checkpoints;
+//! * [`cuda`]: what NVIDIA's driver is asked for;
 //! * [`epochs`]: names and format of the files of the disk level; [`pages`]: lists of pages;
 //! * [`pool`]: the spares of a node's jobs, as a state machine; [`wire`]: what ckptd and its clients say to each other; [`client`]: a
 //!   client that never waits for long; `daemon` (feature `cli`): `ckptd serve`;
@@ -15,6 +16,7 @@
 
 pub mod advice;
 pub mod client;
+pub mod cuda;
 #[cfg(feature = "cli")]
 pub mod daemon;
 pub mod epochs;

@@ -282,15 +282,40 @@ impl Outcome {
     /// Every kill has hit, and the parts of the dead were taken over in that order.
     #[track_caller]
     pub fn assert_taken_over(&self, workers: &[u32]) {
+        self.assert_takeovers(&self.takeovers(), workers);
+    }
+
+    /// The same in any order: news of deaths at the same time may come one after the other.
+    #[track_caller]
+    pub fn assert_replaced(&self, workers: &[u32]) {
+        let mut found = self.takeovers();
+        found.sort_unstable();
+        self.assert_takeovers(&found, workers);
+    }
+
+    #[track_caller]
+    fn assert_takeovers(&self, found: &[u32], workers: &[u32]) {
         self.check(
             self.killed.iter().all(|killed| killed.hit),
             "the job ended before the kill",
         );
-        let found = self.takeovers();
         self.check(
             found == workers,
             &format!("parts taken over: {found:?} instead of {workers:?}"),
         );
+    }
+
+    /// The layer has said one line, with `words` in it: cause and remedy.
+    #[track_caller]
+    pub fn assert_told(&self, words: &[&str]) {
+        let lines = self.own_lines();
+        self.check(
+            lines.len() == 1,
+            &format!("{} lines of ours instead of one: {lines:?}", lines.len()),
+        );
+        for word in words {
+            self.check(lines[0].contains(word), &format!("the message does not say `{word}`"));
+        }
     }
 
     /// The same standard output and the same files as `native`.

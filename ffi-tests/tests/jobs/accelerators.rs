@@ -20,18 +20,6 @@ fn job(kind: &str, when: &str) -> Job {
         .limit(Duration::from_secs(60))
 }
 
-#[track_caller]
-fn assert_one_line(outcome: &Outcome, words: &[&str]) {
-    let lines = outcome.own_lines();
-    outcome.check(
-        lines.len() == 1,
-        &format!("{} lines of ours instead of one: {lines:?}", lines.len()),
-    );
-    for word in words {
-        outcome.check(lines[0].contains(word), &format!("the message does not say `{word}`"));
-    }
-}
-
 #[test]
 fn device_memory_comes_back_whoever_is_killed() {
     let mut verdicts = Verdicts::default();
@@ -59,16 +47,7 @@ fn before_the_device_is_opened_only_the_dead_are_replaced() {
 fn assert_recovered(outcome: &Outcome, when: &str, workers: &[u32]) {
     outcome.assert_success();
     outcome.assert_like(&native(job("new", when)), &[]);
-    outcome.check(
-        outcome.killed.iter().all(|killed| killed.hit),
-        "the job ended before the kill",
-    );
-    let mut taken = outcome.takeovers();
-    taken.sort_unstable();
-    outcome.check(
-        taken == workers,
-        &format!("parts taken over: {taken:?} instead of {workers:?}"),
-    );
+    outcome.assert_replaced(workers);
 }
 
 #[test]
@@ -153,14 +132,14 @@ fn what_cannot_be_saved_is_refused_in_one_line() {
     for (kind, when, (name, value), words) in rows {
         verdicts.judge(&format!("{kind} {when} {name}"), || {
             let outcome = job(kind, when).env(name, value).run();
-            assert_one_line(&outcome, &["accelerator", "unprotected"]);
-            assert_one_line(&outcome, words);
+            outcome.assert_told(&["accelerator", "unprotected"]);
+            outcome.assert_told(words);
             outcome.assert_success();
             outcome.assert_same_lines(&native(job(kind, when)));
         });
     }
     let stopped = job("old", "late").env("UNDERSTUDY_REQUIRE", "1").run();
-    assert_one_line(&stopped, &["CUDA 12.4", "UNDERSTUDY_REQUIRE=1"]);
+    stopped.assert_told(&["CUDA 12.4", "UNDERSTUDY_REQUIRE=1"]);
     stopped.check(
         !stopped.status.is_some_and(|status| status.success()),
         "the job did not fail",

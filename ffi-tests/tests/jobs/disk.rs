@@ -324,9 +324,7 @@ fn a_worker_that_dies_with_its_copy_comes_back_from_disk() {
     let outcome = job.kill(Kill::at(1, at)).kill(Kill::at(2, at)).run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
-    let mut found = outcome.takeovers();
-    found.sort_unstable();
-    outcome.check(found == [1, 2], &format!("parts taken over: {found:?}"));
+    outcome.assert_replaced(&[1, 2]);
     let words = [
         "worker 1 (rank 1 on ",
         "died together with worker 2",

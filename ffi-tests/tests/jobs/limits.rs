@@ -43,9 +43,7 @@ fn two_workers_that_die_at_once_are_both_replaced() {
     let outcome = job().spares(2).kill(Kill::at(1, lines)).kill(Kill::at(2, lines)).run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
-    let mut found = outcome.takeovers();
-    found.sort_unstable();
-    outcome.check(found == [1, 2], &format!("parts taken over: {found:?}"));
+    outcome.assert_replaced(&[1, 2]);
     outcome.assert_nothing_left();
 }
 

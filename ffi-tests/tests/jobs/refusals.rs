@@ -10,19 +10,6 @@ fn chatter() -> Job {
     Job::new(place::test_program("chatter"), &["20"]).limit(Duration::from_secs(30))
 }
 
-/// One line, with `words` in it: cause and remedy.
-#[track_caller]
-fn assert_told(outcome: &Outcome, words: &[&str]) {
-    let lines = outcome.own_lines();
-    outcome.check(
-        lines.len() == 1,
-        &format!("{} lines of ours instead of one: {lines:?}", lines.len()),
-    );
-    for word in words {
-        outcome.check(lines[0].contains(word), &format!("the message does not say `{word}`"));
-    }
-}
-
 fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: &[&str]) {
     // Without the layer nobody is a spare.
     let seen = ranks.0 + ranks.1;
@@ -33,8 +20,8 @@ fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: 
     let [unprotected, stopped] = &outcomes[..] else {
         unreachable!("two rows")
     };
-    assert_told(unprotected, words);
-    assert_told(unprotected, &["unprotected"]);
+    unprotected.assert_told(words);
+    unprotected.assert_told(&["unprotected"]);
     if place::launcher() == Launcher::Ckptd {
         // Without the layer the processes would be jobs of their own.
         return assert_stopped(unprotected);
@@ -44,8 +31,8 @@ fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: 
     unprotected.assert_nothing_left();
 
     assert_stopped(stopped);
-    assert_told(stopped, words);
-    assert_told(stopped, &["UNDERSTUDY_REQUIRE=1"]);
+    stopped.assert_told(words);
+    stopped.assert_told(&["UNDERSTUDY_REQUIRE=1"]);
 }
 
 #[track_caller]
@@ -131,7 +118,7 @@ fn a_container_that_forbids_personality_is_refused() {
 fn ranks_that_share_memory_are_not_protected() {
     let sharing = |whose: &str| Job::new(place::test_program("sharing"), &[whose]).interval("5calls");
     let common = sharing("common").run();
-    assert_told(&common, &["share memory", "memory.0", "unprotected"]);
+    common.assert_told(&["share memory", "memory.0", "unprotected"]);
     common.assert_success();
     common.assert_same_lines(&native(sharing("common")));
 
@@ -140,7 +127,7 @@ fn ranks_that_share_memory_are_not_protected() {
         !stopped.status.is_some_and(|status| status.success()),
         "the job did not fail",
     );
-    assert_told(&stopped, &["share memory", "UNDERSTUDY_REQUIRE=1"]);
+    stopped.assert_told(&["share memory", "UNDERSTUDY_REQUIRE=1"]);
 
     let files = ["memory.0", "memory.1", "memory.2", "memory.3"];
     let own = sharing("own").kill(Kill::at(1, Trigger::Lines(30))).run();
@@ -154,7 +141,7 @@ fn ranks_that_share_memory_are_not_protected() {
 fn a_program_with_a_timer_for_a_thread_that_has_ended_is_not_protected() {
     let job = || Job::new(place::test_program("alarm"), &["10", "5", "orphan"]).interval("5calls");
     let unprotected = job().run();
-    assert_told(&unprotected, &["SIGEV_THREAD_ID", "unprotected"]);
+    unprotected.assert_told(&["SIGEV_THREAD_ID", "unprotected"]);
     unprotected.assert_success();
     unprotected.assert_same_lines(&native(job()));
 }

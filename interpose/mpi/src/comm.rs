@@ -10,9 +10,9 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use understudy_numbers::Rank;
 
-/// How long a wait at leisure only looks, and how long it sleeps at most.
-const SOON: Duration = Duration::from_micros(200);
-const LONGEST_NAP: Duration = Duration::from_millis(1);
+/// How long a sleeping barrier only polls, and its longest poll interval then.
+const POLLING: Duration = Duration::from_micros(200);
+const LONGEST_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Values that are sent as they lie in memory.
 ///
@@ -122,12 +122,12 @@ impl RealComm {
         check(unsafe { real::PMPI_Barrier(self) })
     }
 
-    /// The same where somebody may come late, who is to have the processors meanwhile: this process sleeps between two looks, the longer
+    /// The same where somebody may come late, who is to have the processors meanwhile: this process sleeps between two polls, the longer
     /// the longer it has waited.
     ///
     /// # Errors
     /// The library's.
-    pub fn barrier_at_leisure(self) -> Result<()> {
+    pub fn sleeping_barrier(self) -> Result<()> {
         let (began, mut request, mut has_ended) = (Instant::now(), RealRequest(std::ptr::null_mut()), 0);
         // SAFETY: a collective without memory.
         check(unsafe { real::PMPI_Ibarrier(self, &mut request) })?;
@@ -136,8 +136,8 @@ impl RealComm {
             check(unsafe { real::PMPI_Testall(1, &mut request, &mut has_ended, std::ptr::null_mut()) })?;
             match began.elapsed() {
                 _ if has_ended != 0 => return Ok(()),
-                waited if waited < SOON => std::thread::yield_now(),
-                waited => std::thread::sleep((waited / 8).min(LONGEST_NAP)),
+                waited if waited < POLLING => std::thread::yield_now(),
+                waited => std::thread::sleep((waited / 8).min(LONGEST_INTERVAL)),
             }
         }
     }

@@ -56,7 +56,6 @@ pub mod placement;
 pub mod posting;
 pub mod protection;
 pub mod raise;
-#[macro_use]
 pub mod recompute;
 pub mod recovery;
 pub mod redundancy;

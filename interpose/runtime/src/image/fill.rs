@@ -15,7 +15,6 @@ use super::epoch::SlotRun;
 use super::runs::{PageIndex, PageRun, normalise, push};
 use super::store::{PageStore, Slot};
 use super::threads::{processor_time, without_signals};
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -141,14 +140,14 @@ impl Work<'_> {
             return None;
         }
         let mut queue = self.queue();
-        let next = self.pieces.get(queue.next).copied();
-        if (next.is_none() || self.is_slow(thread))
+        let (next, is_slow) = (self.pieces.get(queue.next).copied(), self.is_slow(thread));
+        if (next.is_none() || is_slow)
             && let Some(piece) = queue.present.pop()
         {
             return Some(Step::Fill(piece));
         }
         let next = next?;
-        if self.is_slow(thread) {
+        if is_slow {
             return Some(Step::Wait);
         }
         queue.next += 1;

@@ -235,9 +235,11 @@ fn drop_pages(layout: &Layout, excess: &[PageRun]) -> Result<u64, RestoreError> 
 /// Fewer pages than this are made present by the copy itself (4 MiB).
 const FEW: u64 = 1 << 10;
 
-/// Begins to make `absent` pages of plain memory present, ahead of the copy into them: one fault for each costs three times as much as
-/// the copy. These are base pages, which another process has just left. Huge ones cost less if they are at hand; but to make a single one the kernel may
-/// take 0.2 s, and a virtual machine must get them from its host (640 MiB: 51 ms to 1.9 s, base pages 90 ms, two threads).
+/// Begins to make `absent` pages of plain memory present, ahead of the copy into them.
+///
+/// One fault for each page costs three times as much as the copy. These are base pages, which another process has just left. Huge ones
+/// cost less if they are at hand, but to make a single one the kernel may take 0.2 s, and a virtual machine must get them from
+/// its host (640 MiB, two threads: 51 ms to 1.9 s; base pages 90 ms).
 fn prefault(layout: &Layout, absent: &[PageRun]) -> Prefault {
     let is_plain = |area: &&Area| matches!(area.backing, Backing::Anonymous | Backing::Heap);
     let areas = layout

@@ -153,7 +153,7 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
     let loaded = load::load(rt, origin, ready).map_err(|damaged| found::refuse_own(rt, plan, me, &damaged))?;
     report.stage(rt, RecoveryStage::Load);
     // Most have little to load; who has much is to have the processors.
-    world::get(rt).workers.barrier_at_leisure()?;
+    world::get(rt).workers.sleeping_barrier()?;
     load::check_nodes(rt, &plan.players);
     comm::drop_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::epoch(rt))?;

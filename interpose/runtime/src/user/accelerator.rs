@@ -24,6 +24,7 @@ use crate::image::vmas::{self, Owner};
 use crate::told::{self, user_symbol};
 use crate::user::Runtime;
 use crate::{sys, world};
+use ckptd::cuda::{CHECKPOINT_STEPS as STEPS, version_name};
 use ckptd::settings::Static;
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
@@ -81,7 +82,7 @@ struct Driver {
     steps: [u64; 4],
 }
 
-/// The driver's steps, and their names.
+/// The driver's steps, in the order of their names.
 #[derive(Clone, Copy)]
 enum Step {
     Lock,
@@ -89,13 +90,6 @@ enum Step {
     Restore,
     Unlock,
 }
-
-const STEPS: [&CStr; 4] = [
-    c"cuCheckpointProcessLock",
-    c"cuCheckpointProcessCheckpoint",
-    c"cuCheckpointProcessRestore",
-    c"cuCheckpointProcessUnlock",
-];
 
 impl Driver {
     /// Looks up what is needed of the library behind a `handle`.
@@ -124,10 +118,10 @@ impl Driver {
         Self::number(self.device_count).is_some_and(|count| count > 0)
     }
 
-    /// Its version as that of CUDA, as drivers tell it: 12080 is 12.8.
+    /// Its version, for people.
     fn describe(&self) -> String {
         match Self::number(self.version) {
-            Some(version) => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+            Some(version) => version_name(version),
             None => "of unknown version".into(),
         }
     }

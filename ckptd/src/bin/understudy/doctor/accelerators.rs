@@ -2,22 +2,16 @@
 #![allow(unsafe_code)]
 
 use super::Check;
+use ckptd::cuda::{CHECKPOINT_STEPS, version_name};
 use std::ffi::{CStr, c_int, c_void};
 use std::path::Path;
 
 const NAME: &str = "accelerators";
-/// By these device memory is saved (CUDA Driver API, "CUDA Checkpointing").
-const ENTRY_POINTS: [&CStr; 4] = [
-    c"cuCheckpointProcessLock",
-    c"cuCheckpointProcessCheckpoint",
-    c"cuCheckpointProcessRestore",
-    c"cuCheckpointProcessUnlock",
-];
 
 /// What is known of NVIDIA's driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Driver {
-    /// Its version as that of CUDA: 12080 is 12.8.
+    /// As [`version_name`] takes it.
     version: c_int,
     /// It has all entry points that are needed.
     can_save: bool,
@@ -64,7 +58,7 @@ fn driver() -> Option<Driver> {
             let get: unsafe extern "C" fn(*mut c_int) -> c_int = std::mem::transmute::<*mut c_void, _>(function);
             get(&raw mut version);
         }
-        let can_save = ENTRY_POINTS.iter().all(|name| !find(name).is_null());
+        let can_save = CHECKPOINT_STEPS.iter().all(|name| !find(name).is_null());
         Some(Driver { version, can_save })
     }
 }
@@ -73,9 +67,8 @@ fn judge(devices: &[String], driver: Option<Driver>) -> Check {
     let of_nvidia = devices.iter().find(|path| path.contains("nvidia"));
     let of_others = devices.iter().find(|path| !path.contains("nvidia"));
     let named = driver.map(|driver| {
-        let (major, minor) = (driver.version / 1000, driver.version % 1000 / 10);
         let can = if driver.can_save { "can" } else { "cannot" };
-        format!("the driver (CUDA {major}.{minor}) {can} save device memory")
+        format!("the driver ({}) {can} save device memory", version_name(driver.version))
     });
     const UNPROTECTED: &str = "programs that use it run unprotected, and say so";
     match (of_nvidia, named) {
