@@ -2,6 +2,7 @@
 
 mod accelerators;
 mod conformance;
+mod datareps;
 mod disk;
 mod endings;
 mod examples;

@@ -39,6 +39,8 @@ pub const ERR_AMODE: c_int = 21;
 pub const ERR_BAD_FILE: c_int = 23;
 /// `MPI_ERR_CONVERSION`
 pub const ERR_CONVERSION: c_int = 25;
+/// `MPI_ERR_DUP_DATAREP`
+pub const ERR_DUP_DATAREP: c_int = 27;
 /// `MPI_ERR_FILE_EXISTS`
 pub const ERR_FILE_EXISTS: c_int = 28;
 /// `MPI_ERR_FILE_IN_USE`

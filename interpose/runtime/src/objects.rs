@@ -36,6 +36,7 @@ runtime! {
             ops: Slots::NONE,
             errhandlers: Slots::NONE,
             files: Slots::NONE,
+            representations: Vec::new(),
             file_errhandler: 0,
             error_codes: errhandler::ErrorCodes::NONE,
             infos: Slots::NONE,
@@ -73,6 +74,8 @@ pub struct Objects {
     pub errhandlers: Slots<errhandler::Errhandler>,
     /// Files.
     pub files: Slots<file::File>,
+    /// Representations of data in files, by number.
+    pub representations: Vec<file::representation::Registered>,
     /// Error handler of MPI_FILE_NULL; 0: the default.
     pub file_errhandler: u64,
     /// Error classes and codes of the program.

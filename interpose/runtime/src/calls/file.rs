@@ -1,11 +1,15 @@
 //! Files (MPI 4.1, chapter 14): the layer's alone, by pread(2) and pwrite(2).
 //!
 //! ```text
-//!   view     which bytes of the file a process sees
-//!   memory   the program's buffers, as bytes in the order of their type map
-//!   access   reads and writes, at whatever pointer
-//!   data     the procedures that do so
-//!   shared   the shared pointer
+//!   view            which bytes of the file a process sees
+//!   representation  how data are represented in files, if the program says so itself
+//!   extent          how long data are, in memory and in files
+//!   places          where the data of a view lie
+//!   memory          the program's buffers, as bytes in the order of their type map
+//!   access          reads and writes, at whatever pointer
+//!   data            the procedures that do so
+//!   shared          the shared pointer
+//!   hints           what the program says of its use of a file
 //! ```
 //!
 //! Data access needs nobody else, but for the shared pointer: a collective is what each process would do alone, and whatever does not
@@ -15,13 +19,18 @@
 mod access;
 mod data;
 mod extent;
+mod hints;
 mod memory;
+mod places;
+mod representation;
 mod shared;
 mod view;
 
 use crate::calls::runtime;
 use crate::recovery::Runtime;
 pub use data::*;
+pub use hints::{MPI_File_get_info, MPI_File_set_info};
+pub use representation::MPI_Register_datarep;
 pub use view::{MPI_File_get_byte_offset, MPI_File_get_type_extent, MPI_File_get_view, MPI_File_set_view};
 
 use super::arguments;
@@ -438,32 +447,6 @@ pub unsafe extern "C" fn MPI_File_get_amode(fh: VirtFile, amode: *mut c_int) -> 
     // SAFETY: the program's place for it.
     let got = known(rt, fh).and_then(|file| unsafe { put(amode, file.mode) });
     finish(rt, Proc::MPI_File_get_amode, fh, got)
-}
-
-/// Replaces hints; those that are not mentioned stay.
-fn add_hints(rt: &Runtime, fh: VirtFile, hints: VirtInfo) {
-    let new = info::pairs(rt, hints);
-    if let Some(mut file) = file::get_mut(rt, fh) {
-        let mut all = info::Info {
-            pairs: std::mem::take(&mut file.info),
-        };
-        new.iter().for_each(|(key, value)| all.set(key, value));
-        file.info = all.pairs;
-    }
-}
-
-pub unsafe extern "C" fn MPI_File_set_info(fh: VirtFile, info: VirtInfo) -> c_int {
-    let rt = runtime();
-    let set = known(rt, fh).map(|_| add_hints(rt, fh, info));
-    finish(rt, Proc::MPI_File_set_info, fh, set)
-}
-
-pub unsafe extern "C" fn MPI_File_get_info(fh: VirtFile, info_used: *mut VirtInfo) -> c_int {
-    let rt = runtime();
-    let made = known(rt, fh).and_then(|file| info::create(rt, &file.info).map_err(Failure::Library));
-    // SAFETY: the program's place for the handle.
-    let got = made.and_then(|handle| unsafe { put(info_used, handle) });
-    finish(rt, Proc::MPI_File_get_info, fh, got)
 }
 
 fn set_atomicity(rt: &Runtime, fh: VirtFile, flag: bool) -> Result<()> {

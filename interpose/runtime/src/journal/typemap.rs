@@ -96,10 +96,12 @@ impl TypeMaps {
     }
 }
 
-struct Pieces(Vec<(isize, usize)>, usize);
+/// Pieces that are collected, and how many there may be.
+pub struct Pieces(pub Vec<(isize, usize)>, usize);
 
 impl Pieces {
-    fn new(most: usize) -> Pieces {
+    /// None yet.
+    pub fn new(most: usize) -> Pieces {
         Pieces(Vec::new(), most)
     }
 
@@ -111,7 +113,8 @@ impl Pieces {
         }
     }
 
-    fn add(&mut self, of: &TypeMap, at: isize, count: usize) -> Option<()> {
+    /// Adds `count` elements from `at` on; `None` if there are too many pieces.
+    pub fn add(&mut self, of: &TypeMap, at: isize, count: usize) -> Option<()> {
         if let [(offset, length)] = of.pieces[..]
             && length as isize == of.extent
         {

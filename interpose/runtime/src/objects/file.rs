@@ -5,6 +5,7 @@
 //! beside it.
 
 pub mod layout;
+pub mod representation;
 
 use super::lookup::created;
 use super::{objects, objects_mut};
@@ -49,6 +50,8 @@ pub enum Representation {
     Native,
     /// Big-endian, with sizes of its own.
     External32,
+    /// The program's, with this number.
+    Registered(u32),
 }
 
 /// Which part of a file a process sees (14.3).

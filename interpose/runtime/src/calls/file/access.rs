@@ -1,8 +1,8 @@
 //! Reading and writing (MPI 4.1, 14.4).
 #![allow(unsafe_code)]
 
-use super::extent::layout_of;
 use super::memory::Memory;
+use super::places::layout_of;
 use super::shared::{self, lock};
 use super::{Result, class, comm_of, known};
 use crate::errors::*;
@@ -74,7 +74,7 @@ fn in_order(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
     Ok(base[0] + all[..mine].iter().sum::<u64>())
 }
 
-/// Reads or writes; with the number of bytes.
+/// Reads or writes; with the number of bytes in memory.
 ///
 /// # Safety
 /// The buffer must be the program's.
@@ -95,6 +95,7 @@ pub(super) unsafe fn access(rt: &Runtime, fh: VirtFile, way: Way, at: At, buffer
         buffer.count,
         buffer.datatype,
         file.view.representation,
+        way == Way::Read,
     )?;
     let units = memory.bytes().div_ceil(file.view.unit);
     let start = match at {
@@ -114,7 +115,7 @@ pub(super) unsafe fn access(rt: &Runtime, fh: VirtFile, way: Way, at: At, buffer
     if let (At::Individual, Some(mut file)) = (at, file::get_mut(rt, fh)) {
         file.position = start + bytes.div_ceil(file.view.unit);
     }
-    Ok(bytes)
+    Ok(memory.in_memory(bytes))
 }
 
 /// From the first to the last byte.
@@ -174,7 +175,7 @@ unsafe fn read(rt: &Runtime, fh: VirtFile, file: &File, ranges: &[Range], memory
     }
     let mut data = vec![0; memory.bytes() as usize];
     let count = read(&mut data)?;
-    memory.scatter(rt, &data[..count])?;
+    memory.scatter(rt, &mut data[..count])?;
     Ok(count as u64)
 }
 

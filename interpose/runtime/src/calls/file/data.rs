@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::access::{At, Buffer, Way, access};
-use super::{Result, class, comm_of, finish, known, put, shared, together};
+use super::{Failure, Result, class, comm_of, finish, known, put, shared, together};
 use crate::calls::arguments::put_status;
 use crate::calls::runtime;
 use crate::cut;
@@ -58,11 +58,12 @@ unsafe fn now(
         } else {
             cut::here(rt)?;
         }
-        let bytes = access(rt, fh, way, at, buffer)?;
-        if is_collective {
+        let done = access(rt, fh, way, at, buffer);
+        // The others wait, though this one may fail.
+        if is_collective && matches!(done, Ok(_) | Err(Failure::Class(_))) {
             end_together(rt, fh, way)?;
         }
-        put_status(status, status_of(bytes));
+        put_status(status, status_of(done?));
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::extent::{external_size, size_of};
+use super::representation::Conversion;
 use super::{Result, class, library};
 use crate::errors::*;
 use crate::generated::real;
@@ -26,6 +27,8 @@ pub(super) struct Memory {
     /// Data without gaps, in the order of memory.
     is_plain: bool,
     representation: Representation,
+    /// How the program itself converts the data, if it does.
+    conversion: Option<Conversion>,
 }
 
 impl Memory {
@@ -36,6 +39,7 @@ impl Memory {
         count: c_int,
         datatype: VirtDatatype,
         representation: Representation,
+        is_read: bool,
     ) -> Result<Memory> {
         if count < 0 {
             return Err(class(ERR_COUNT));
@@ -44,10 +48,12 @@ impl Memory {
         let (mut bound, mut extent) = (0, 0);
         // SAFETY: a local query of a datatype.
         library(unsafe { real::PMPI_Type_get_extent(real_datatype(rt, datatype), &mut bound, &mut extent) })?;
-        let is_native = representation == Representation::Native;
-        if !is_native && external_size(rt, datatype)? != size {
-            return Err(class(ERR_CONVERSION));
-        }
+        let conversion = match representation {
+            Representation::External32 if external_size(rt, datatype)? != size => return Err(class(ERR_CONVERSION)),
+            Representation::Registered(number) => Conversion::new(rt, number, datatype, is_read)?,
+            Representation::Native | Representation::External32 => None,
+        };
+        let is_native = representation != Representation::External32 && conversion.is_none();
         let is_plain = is_native && datatype::is_predefined(rt, datatype) && extent as u64 == size;
         Ok(Memory {
             address,
@@ -57,12 +63,19 @@ impl Memory {
             extent,
             is_plain,
             representation,
+            conversion,
         })
     }
 
-    /// Bytes of data.
+    /// Bytes of data in the file.
     pub(super) fn bytes(&self) -> u64 {
-        self.size * self.count as u64
+        let of_one = self.conversion.as_ref().map_or(self.size, Conversion::size);
+        of_one * self.count as u64
+    }
+
+    /// Bytes of data in memory that so many in the file are.
+    pub(super) fn in_memory(&self, bytes: u64) -> u64 {
+        self.conversion.as_ref().map_or(bytes, |it| it.in_memory(bytes))
     }
 
     /// The memory itself, if the data lie there as they are in the file.
@@ -90,7 +103,7 @@ impl Memory {
         // SAFETY: elements of the program's, and room for their data.
         library(unsafe {
             match self.representation {
-                Representation::Native => {
+                Representation::Native | Representation::Registered(_) => {
                     let mut position = 0;
                     real::PMPI_Pack(
                         from,
@@ -117,7 +130,7 @@ impl Memory {
         // SAFETY: the data of as many elements, and the program's place for them.
         library(unsafe {
             match self.representation {
-                Representation::Native => {
+                Representation::Native | Representation::Registered(_) => {
                     let mut position = 0;
                     real::PMPI_Unpack(
                         from,
@@ -148,6 +161,10 @@ impl Memory {
             return Ok(Cow::Borrowed(unsafe { &*plain }));
         }
         let mut data = vec![0; self.bytes() as usize];
+        if let Some(conversion) = &self.conversion {
+            conversion.run(self.address, data.as_mut_ptr(), self.bytes())?;
+            return Ok(Cow::Owned(data));
+        }
         for (first, count) in self.parts(if self.size == 0 { 0 } else { self.count as u64 }) {
             let (begin, end) = (first * self.size, (first + count) * self.size);
             self.pack(rt, first, count, &mut data[begin as usize..end as usize])?;
@@ -156,7 +173,10 @@ impl Memory {
     }
 
     /// Puts data into the elements, as many as there are: the last one may get a part.
-    pub(super) fn scatter(&self, rt: &Runtime, data: &[u8]) -> Result<()> {
+    pub(super) fn scatter(&self, rt: &Runtime, data: &mut [u8]) -> Result<()> {
+        if let Some(conversion) = &self.conversion {
+            return conversion.run(self.address, data.as_mut_ptr(), data.len() as u64);
+        }
         if self.size == 0 {
             return Ok(());
         }

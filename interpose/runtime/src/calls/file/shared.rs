@@ -4,7 +4,7 @@
 //! undo log as those of any other file, so a rollback sets the pointer back.
 #![allow(unsafe_code)]
 
-use super::extent::units_before_end;
+use super::places::units_before_end;
 use super::{Failure, Result, class, comm_of, finish, first_does, known, together};
 use crate::calls::runtime;
 use crate::errors::ERR_ARG;

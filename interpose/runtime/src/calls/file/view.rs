@@ -1,16 +1,18 @@
 //! Which part of a file a process sees (MPI 4.1, 14.3).
 #![allow(unsafe_code)]
 
-use super::extent::{external_size, handle, layout_of, make_layout, size_of};
-use super::{
-    Failure, Result, add_hints, agree, class, comm_of, finish, first_does, known, library, put, shared, together,
-};
+use super::extent::{external_size, handle, size_of};
+use super::hints::add_hints;
+use super::places::{layout_of, make_layout};
+use super::representation::map_of;
+use super::{Failure, Result, agree, class, comm_of, finish, first_does, known, library, put, shared, together};
 use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtFile, VirtInfo, predefined_handle, real_datatype};
 use crate::objects::datatype;
 use crate::objects::file::layout::Layout;
+use crate::objects::file::representation;
 use crate::objects::file::{self, File, Representation, View, mode};
 use crate::recovery::Runtime;
 use std::ffi::{CStr, c_char, c_int};
@@ -39,15 +41,19 @@ pub(super) fn release(rt: &Runtime, view: &View) {
 
 /// # Safety
 /// A C string, or null.
-unsafe fn representation_of(name: *const c_char) -> Result<Representation> {
+unsafe fn representation_of(rt: &Runtime, name: *const c_char) -> Result<Representation> {
     if name.is_null() {
         return Err(class(ERR_ARG));
     }
     // SAFETY: the caller's promise.
-    match &unsafe { CStr::from_ptr(name) }.to_bytes().to_ascii_lowercase()[..] {
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    match &name.to_ascii_lowercase()[..] {
         b"native" | b"internal" => Ok(Representation::Native),
         b"external32" => Ok(Representation::External32),
-        _ => Err(class(ERR_UNSUPPORTED_DATAREP)),
+        _ => {
+            let number = representation::find(rt, name).ok_or(class(ERR_UNSUPPORTED_DATAREP))?;
+            Ok(Representation::Registered(number))
+        }
     }
 }
 
@@ -63,7 +69,11 @@ fn new_view(
         DISPLACEMENT_CURRENT if file.mode & mode::SEQUENTIAL != 0 => None,
         disp => Some(u64::try_from(disp).map_err(|_| class(ERR_ARG))?),
     };
-    let (unit, tile) = (size_of(rt, etype)?, size_of(rt, filetype)?);
+    let (mut unit, mut tile) = (size_of(rt, etype)?, size_of(rt, filetype)?);
+    if let Representation::Registered(number) = of {
+        unit = map_of(rt, number, etype)?.size as u64;
+        tile = map_of(rt, number, filetype)?.size as u64;
+    }
     if unit == 0 || tile % unit != 0 {
         return Err(class(ERR_TYPE));
     }
@@ -127,7 +137,7 @@ pub unsafe extern "C" fn MPI_File_set_view(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: a C string of the program.
-    let view = unsafe { representation_of(datarep) }
+    let view = unsafe { representation_of(rt, datarep) }
         .and_then(|of| known(rt, fh).and_then(|file| new_view(rt, &file, disp, etype, filetype, of)));
     let set = set(rt, fh, view).map(|()| add_hints(rt, fh, info));
     finish(rt, Proc::MPI_File_set_view, fh, set)
@@ -144,9 +154,10 @@ pub unsafe extern "C" fn MPI_File_get_view(
     let view = || {
         let view = known(rt, fh)?.view;
         let equal = |word| datatype::equivalent(rt, handle(word)).map_err(Failure::Library);
-        let name: &CStr = match view.representation {
-            Representation::Native => c"native",
-            Representation::External32 => c"external32",
+        let name = match view.representation {
+            Representation::Native => b"native".to_vec(),
+            Representation::External32 => b"external32".to_vec(),
+            Representation::Registered(number) => representation::get(rt, number).ok_or(class(ERR_INTERN))?.name,
         };
         // SAFETY: the program's places; the text is shorter than MPI_MAX_DATAREP_STRING.
         unsafe {
@@ -156,7 +167,8 @@ pub unsafe extern "C" fn MPI_File_get_view(
             if datarep.is_null() {
                 return Err(class(ERR_ARG));
             }
-            datarep.copy_from_nonoverlapping(name.as_ptr(), name.to_bytes_with_nul().len());
+            datarep.copy_from_nonoverlapping(name.as_ptr().cast(), name.len());
+            datarep.add(name.len()).write(0);
         }
         Ok(())
     };
@@ -180,6 +192,9 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(fh: VirtFile, datatype: VirtDa
     let measure = || {
         let file = known(rt, fh)?;
         size_of(rt, datatype)?;
+        if let Representation::Registered(number) = file.view.representation {
+            return Ok(map_of(rt, number, datatype)?.extent);
+        }
         if file.view.representation == Representation::External32 && datatype::is_predefined(rt, datatype) {
             return Ok(external_size(rt, datatype)? as isize);
         }

@@ -1,0 +1,51 @@
+//! Where the data of a view lie in its file.
+
+use super::extent::handle;
+use super::{Result, class, representation};
+use crate::errors::*;
+use crate::handles::VirtFile;
+use crate::journal::typemap::TypeMaps;
+use crate::objects::file::layout::Layout;
+use crate::objects::file::{self, File, Representation, View};
+use crate::recovery::Runtime;
+use std::sync::Arc;
+
+/// A view with more pieces than this is refused.
+const MOST_PIECES: usize = 1 << 24;
+
+/// Where the data of a file's view lie.
+pub(super) fn layout_of(rt: &Runtime, fh: VirtFile, file: &File) -> Result<Arc<Layout>> {
+    if let Some(layout) = file::layout(rt, fh) {
+        return Ok(layout);
+    }
+    let layout = Arc::new(make_layout(rt, &file.view)?);
+    file::set_layout(rt, fh, Some(Arc::clone(&layout)));
+    Ok(layout)
+}
+
+pub(super) fn make_layout(rt: &Runtime, view: &View) -> Result<Layout> {
+    let map = match view.representation {
+        Representation::Registered(number) => Arc::new(representation::map_of(rt, number, handle(view.filetype))?),
+        Representation::Native | Representation::External32 => TypeMaps::new(MOST_PIECES).of(rt, handle(view.filetype)),
+    };
+    let total: usize = map.pieces.iter().map(|(_, length)| length).sum();
+    let is_rising = map
+        .pieces
+        .windows(2)
+        .all(|two| two[0].0 + two[0].1 as isize <= two[1].0);
+    if total != map.size || !is_rising || map.extent < 0 || map.pieces.first().is_some_and(|first| first.0 < 0) {
+        log::error!(
+            "the file type of a view has more than {MOST_PIECES} pieces, or places that do not rise (MPI 4.1, 14.3)"
+        );
+        return Err(class(ERR_TYPE));
+    }
+    let pieces = map.pieces.iter().filter(|(_, length)| *length > 0);
+    let pieces = pieces.map(|&(offset, length)| (offset as u64, length as u64));
+    Ok(Layout::new(view.displacement, pieces, map.extent as u64))
+}
+
+/// How many units there are up to the end of the file.
+pub(super) fn units_before_end(rt: &Runtime, fh: VirtFile, file: &File) -> Result<u64> {
+    let size = file::descriptor(rt, fh)?.metadata()?.len();
+    Ok(layout_of(rt, fh, file)?.bytes_before(size).div_ceil(file.view.unit))
+}
