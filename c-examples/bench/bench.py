@@ -250,7 +250,7 @@ def recovery(bench, arguments):
     names = ("kill to resumed", "detect", *STAGES, "first iteration")
     table = Table("Recovery: from the kill to the understudy's first iteration (fetch, load, reprotect: the understudy's)",
                   "data + static data per rank", *names, "aim")
-    for static, dynamic, aim in ((64, 16, 0.07), (512, 128, 0.5)):
+    for static, dynamic, aim in ((64, 16, 0.08), (512, 128, 0.2)):
         runs = [recover_once(bench, static, dynamic) for _ in range(arguments.repetitions)]
         total = median(run["kill to resumed"] for run in runs)
         table.row(f"{dynamic} + {static} MiB", *(duration(median(run.get(name, 0.0) for run in runs)) for name in names),
